@@ -1,0 +1,27 @@
+"""Describes the extension module to cffi: `fpp.h` between its marks is the declaration, the other C files are the library."""
+
+from pathlib import Path
+
+from cffi import FFI
+
+HERE = Path(__file__).resolve().parent
+SOURCES = ["isa.c", "chacha.c", "fixed.c", "sampler.c", "rows.c", "gram.c", "shells.c"]
+# No -ffast-math, ever: it would make NaN checks vanish. Contraction is off so that every instruction set rounds alike.
+COMPILE_ARGS = ["-O3", "-std=c11", "-fno-math-errno", "-ffp-contract=off"]
+
+
+def declaration() -> str:
+    header = (HERE / "fpp.h").read_text(encoding="utf-8")
+    return header.split("/* cdef begins */")[1].split("/* cdef ends */")[0]
+
+
+ffi = FFI()
+ffi.cdef(declaration())
+ffi.set_source(
+    "fastpubpriv.kernels._cext",
+    '#include "fpp.h"',
+    sources=[f"csrc/{name}" for name in SOURCES],
+    depends=[f"csrc/{path.name}" for path in sorted(HERE.glob("*.h"))],
+    include_dirs=["csrc"],
+    extra_compile_args=COMPILE_ARGS,
+)

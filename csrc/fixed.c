@@ -1,0 +1,2 @@
+#include "fpp.h"
+#define FPP_EXPORT __attribute__((visibility("default")))

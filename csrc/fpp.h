@@ -1,0 +1,108 @@
+/* fastpubpriv: exact integer row sums and exact noise for differential privacy, without Python.
+ *
+ * The text between the two marks below is also the cffi declaration of the Python package, so it holds no #if and no
+ * static inline, and every size is int64_t. Conventions: inputs, sizes, scalars, workspace, outputs, in this order; the caller
+ * owns every byte; a function returns FPP_OK or one of the FPP_ERR codes, never prints and never aborts. Every function is a
+ * pure function of its arguments and may run in any number of threads at once (fpp_isa_limit excepted).
+ */
+#ifndef FPP_H
+#define FPP_H
+#include <stdint.h>
+#ifdef __cplusplus
+extern "C" {
+#endif
+/* cdef begins */
+
+#define FPP_OK 0
+#define FPP_ERR_ARGUMENT 1
+#define FPP_ERR_EXHAUSTED 2
+
+/* Instruction sets. Every level gives the same bits; the level decides the speed only. */
+#define FPP_ISA_BASELINE 0
+#define FPP_ISA_AVX2 1
+#define FPP_ISA_AVX512 2
+
+int32_t fpp_isa_detect(void);           /* highest level that this machine and this build have */
+int32_t fpp_isa_limit(int32_t level);   /* use at most `level` from now on (tests, benchmarks); returns the level in force */
+
+/* ---- Randomness: ChaCha20 (RFC 8439), a 32-byte key for each release ------------------------------------------------
+ * Draws come in blocks of FPP_DRAW_BLOCK. Block j of a kind of draw reads the keystream of nonce (kind, j) from counter 0, so a
+ * range of draws is the same whichever thread makes it. `begin` must be a multiple of FPP_DRAW_BLOCK; out[0] is draw `begin`.
+ */
+#define FPP_KEY_BYTES 32
+#define FPP_NONCE_BYTES 12
+#define FPP_DRAW_BLOCK 1024
+#define FPP_LOG2_SCALE_MIN 8
+#define FPP_LOG2_SCALE_MAX 40
+
+int32_t fpp_chacha20_keystream(const uint8_t *key, const uint8_t *nonce, uint32_t counter, int64_t n_bytes, uint8_t *out);
+int32_t fpp_words_u64(const uint8_t *key, int64_t begin, int64_t end, uint64_t *out);
+
+/* floor(X) with X ~ N(0, 4^log2_scale), independent, within 2^-100 of exact. */
+int32_t fpp_gaussian_floor_i64(const uint8_t *key, int64_t begin, int64_t end, int32_t log2_scale, int64_t *out);
+/* Discrete Laplace, P(x) proportional to exp(-|x| / 2^log2_scale), within 2^-100 of exact. */
+int32_t fpp_laplace_i64(const uint8_t *key, int64_t begin, int64_t end, int32_t log2_scale, int64_t *out);
+/* Uniform on the 2^53 multiples of 2^-53 in [0, 1): exact on that grid. */
+int32_t fpp_uniform_f64(const uint8_t *key, int64_t begin, int64_t end, double *out);
+/* 1 with probability exactly the real number that the double p stands for, 0 <= p <= 1. */
+int32_t fpp_bernoulli_u8(const uint8_t *key, int64_t begin, int64_t end, double p, uint8_t *out);
+/* Uniform on {0, ..., bound - 1}, exact by rejection, 1 <= bound <= 2^63 - 1. */
+int32_t fpp_below_i64(const uint8_t *key, int64_t begin, int64_t end, int64_t bound, int64_t *out);
+/* A permutation of 0 ... n - 1; each equally likely. */
+int32_t fpp_permutation_i64(const uint8_t *key, int64_t n, int64_t *out);
+/* Standard normal doubles: close, not exact (SECURITY.md says how close). For directions and radii, never for a private sum. */
+int32_t fpp_normal_f64(const uint8_t *key, int64_t begin, int64_t end, double *out);
+
+/* ---- Rows to integers ----------------------------------------------------------------------------------------------
+ * A row x (dim) becomes y = offset + matrix (x - center), then z = y * inv_step, then z shortened to norm `limit` if it is longer,
+ * then q = z rounded to nearest integers. A row with a non-finite entry becomes q = 0, and so does a row whose q fails
+ * |q_j| <= quant_bound for a j or sum q_j^2 <= quant_bound^2: those two checks, not the floating-point steps, are what the
+ * privacy proof rests on. out_dim * quant_bound^2 must be at most 2^53, so that the second check is exact in doubles.
+ */
+#define FPP_MATRIX_IDENTITY 0
+#define FPP_MATRIX_DIAGONAL 1
+#define FPP_MATRIX_LOWER 2
+#define FPP_MATRIX_FULL 3
+#define FPP_GRAM_QUANT_MAX 2896
+
+typedef struct {
+    int64_t dim;          /* columns of a row */
+    int64_t out_dim;      /* columns of y; equals dim unless the matrix is FULL */
+    int64_t quant_bound;  /* Q, the largest integer norm that passes */
+    int32_t matrix_kind;  /* FPP_MATRIX_... */
+    const double *center; /* (dim,) or NULL for zero */
+    const double *matrix; /* NULL, diagonal (dim,), or row-major (out_dim, dim); LOWER never reads above the diagonal */
+    const double *offset; /* (out_dim,) or NULL for zero */
+    double inv_step;      /* grid steps per unit of y */
+    double limit;         /* clip norm, in grid steps */
+} fpp_row_map;
+
+int64_t fpp_rows_workspace_size(const fpp_row_map *map); /* bytes; enough for every function below; any alignment */
+
+/* x: n rows, row i at x + i * row_stride (in elements), its columns adjacent. Outputs are added to, modulo 2^64. */
+int32_t fpp_rows_sum_f64(const double *x, int64_t n, int64_t row_stride, const fpp_row_map *map, void *workspace, int64_t *sums);
+int32_t fpp_rows_sum_f32(const float *x, int64_t n, int64_t row_stride, const fpp_row_map *map, void *workspace, int64_t *sums);
+/* gram (out_dim, out_dim): sum of q q^T, lower triangle with diagonal only. quant_bound <= FPP_GRAM_QUANT_MAX. */
+int32_t fpp_rows_gram_f64(const double *x, int64_t n, int64_t row_stride, const fpp_row_map *map, void *workspace, int64_t *gram);
+int32_t fpp_rows_gram_f32(const float *x, int64_t n, int64_t row_stride, const fpp_row_map *map, void *workspace, int64_t *gram);
+/* out (n, out_dim): q itself, overwritten. */
+int32_t fpp_rows_quantise_f64(const double *x, int64_t n, int64_t row_stride, const fpp_row_map *map, void *workspace, int32_t *out);
+int32_t fpp_rows_quantise_f32(const float *x, int64_t n, int64_t row_stride, const fpp_row_map *map, void *workspace, int32_t *out);
+/* counts (n_edges + 1): rows by how many of the ascending edges_sq lie strictly below |y|^2 (a row on an edge is inside it).
+ * Rows with a non-finite entry are in no cell. quant_bound, inv_step and limit are not read. */
+int32_t fpp_rows_shell_counts_f64(const double *x, int64_t n, int64_t row_stride, const fpp_row_map *map, const double *edges_sq,
+                                  int64_t n_edges, void *workspace, int64_t *counts);
+int32_t fpp_rows_shell_counts_f32(const float *x, int64_t n, int64_t row_stride, const fpp_row_map *map, const double *edges_sq,
+                                  int64_t n_edges, void *workspace, int64_t *counts);
+
+/* ---- Test hooks: not part of the stable interface ------------------------------------------------------------------- */
+/* As the samplers (law 0 Gaussian, 1 Laplace) with the undecided window of the quick tests widened to 2^window_log2, so that the
+ * slow exact comparison runs often. window_log2 = 0 means the window of production. */
+int32_t fpp_test_noise_i64(const uint8_t *key, int64_t begin, int64_t end, int32_t law, int32_t log2_scale, int32_t window_log2,
+                           int64_t *out);
+
+/* cdef ends */
+#ifdef __cplusplus
+}
+#endif
+#endif
