@@ -1,0 +1,96 @@
+"""One call's money and coins: what it may spend, what each release costs, and where its keys come from."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from fastpubpriv.errors import BudgetError
+from fastpubpriv.keys import key_source
+from fastpubpriv.privacy import ApproxDP, Budget, GaussianEvent, KNormEvent, LaplaceEvent, Ledger, PureDP
+from fastpubpriv.privacy.calibration import gaussian_rho, laplace_epsilon
+
+Event = GaussianEvent | LaplaceEvent | KNormEvent
+
+
+class Account:
+    """The budget of one estimator call.
+
+    The whole budget is debited from the ledger by `open`, before any private row is read, and never refunded. Each release
+    charges its exact cost here first; charging more than the allowance raises before the rows are read.
+
+    Parameters
+    ----------
+    name : str
+        Name of the call, as it appears in the ledger.
+    budget : ZCDP, ApproxDP or PureDP
+        Exactly one notion; see `noise`.
+    draws : int
+        An upper bound on the number of noise draws of the call (public); pays for the samplers' 2^-100.
+    ledger : Ledger or None
+        Where the budget is debited.
+    random_state : None or int
+        None: a fresh key of the operating system for each release. int: repeatable, flagged, not private.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        budget: Budget,
+        *,
+        draws: int,
+        ledger: Ledger | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        if not isinstance(budget, Budget):
+            raise BudgetError(
+                f"budget must be ZCDP(rho=...), ApproxDP(epsilon=..., delta=...) or PureDP(epsilon=...), "
+                f"got {type(budget).__name__}"
+            )
+        if ledger is not None and not isinstance(ledger, Ledger):
+            raise BudgetError(f"ledger must be a Ledger or None, got {type(ledger).__name__}")
+        self.name = name
+        self.budget = budget
+        self.events: list[Event] = []
+        self.pure = isinstance(budget, PureDP)
+        self._ledger = ledger
+        self._keys = key_source(random_state)
+        self._opened = False
+        # The allowance is what the releases of this call may add up to, in their own exact currency.
+        self.allowance: Fraction = laplace_epsilon(budget, draws) if self.pure else gaussian_rho(budget, draws)
+        self._charged = Fraction(0)
+
+    @property
+    def private(self) -> bool:
+        """False when the noise comes from a seed."""
+        return self._keys.private
+
+    def open(self, *, cost: Budget | None = None) -> None:
+        """Debit the ledger (by `cost`, or by the whole budget). Must come before the first release."""
+        if self._ledger is not None:
+            self._ledger.debit(self.budget if cost is None else cost, name=self.name)
+        self._opened = True
+
+    def charge(self, event: Event) -> bytes:
+        """Add an event to the bill and return the key for its noise; raises when the allowance does not cover it."""
+        if not self._opened:
+            raise BudgetError(f"{self.name}: a release was asked for before the budget was debited")
+        if isinstance(event, GaussianEvent):
+            if self.pure:
+                raise BudgetError(f"{self.name}: Gaussian noise cannot meet PureDP; pass ZCDP or ApproxDP")
+            cost = event.rho
+        else:
+            if not self.pure:
+                raise BudgetError(f"{self.name}: this release is calibrated in epsilon; pass PureDP")
+            cost = event.epsilon
+        if self._charged + cost > self.allowance:
+            raise BudgetError(f"{self.name}: a release would exceed the budget of the call")
+        self._charged += cost
+        self.events.append(event)
+        return self._keys.fresh()
+
+    def spent(self) -> Budget:
+        """What the call cost: the budget as asked for, with the floating-point delta of K-norm noise added if there was any."""
+        delta = sum((event.delta_fp for event in self.events if isinstance(event, KNormEvent)), Fraction(0))
+        if delta > 0 and isinstance(self.budget, PureDP):
+            return ApproxDP(epsilon=self.budget.epsilon, delta=delta)
+        return self.budget

@@ -1,0 +1,199 @@
+"""Noisy sums, second moments and counts of affinely mapped, clipped private rows.
+
+Privacy notes: `notes/vector_sum.md`, `notes/gram.md`, `notes/shell_counts.md`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from fastpubpriv.kernels import rows as kernels
+from fastpubpriv.kernels.rows import RowMap
+from fastpubpriv.mechanisms.account import Account, Event
+from fastpubpriv.mechanisms.release import release
+from fastpubpriv.privacy import LaplaceEvent
+from fastpubpriv.privacy.calibration import (
+    Grid,
+    clip_steps,
+    gaussian_count_grid,
+    gaussian_gram_grid,
+    gaussian_sum_grid,
+    k_norm_sum_grid,
+    laplace_count_grid,
+    laplace_gram_grid,
+    laplace_sum_grid,
+)
+from fastpubpriv.sources import Rows, fold
+
+FloatArray = np.ndarray[Any, np.dtype[np.float64]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class AffineMap:
+    """The public map y = offset + matrix (x - center) that a pass applies to each row before clipping.
+
+    `matrix` is None (identity), a vector (diagonal) or a matrix (out_dim, dim); `lower` promises zeros above its diagonal.
+    """
+
+    dim: int
+    center: FloatArray | None = None
+    matrix: FloatArray | None = None
+    offset: FloatArray | None = None
+    lower: bool = False
+
+    @property
+    def out_dim(self) -> int:
+        """Coordinates of y."""
+        return self.matrix.shape[0] if self.matrix is not None and self.matrix.ndim == 2 else self.dim
+
+    def row_map(self, *, quant_bound: int = 8, inv_step: float = 1.0, limit: float = 1.0) -> RowMap:
+        """Return the kernel's description of this map on a grid."""
+        return RowMap.build(
+            dim=self.dim,
+            center=self.center,
+            matrix=self.matrix,
+            offset=self.offset,
+            lower=self.lower,
+            quant_bound=quant_bound,
+            inv_step=inv_step,
+            limit=limit,
+        )
+
+    def on_grid(self, grid: Grid, step: float) -> RowMap:
+        """Return the map that clips to the grid's norm bound, with `step` data units per grid step."""
+        limit = clip_steps(grid.quant_bound, self.out_dim)
+        return self.row_map(quant_bound=grid.quant_bound, inv_step=1.0 / step, limit=float(limit))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Passes:
+    """How passes over the rows are run; never what they compute."""
+
+    threads: int | None = None
+    progress: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Released:
+    """A released answer in data units, with the standard deviation of its noise per coordinate."""
+
+    value: FloatArray
+    noise_std: float
+    event: Event
+
+
+def release_vector_sum(
+    account: Account,
+    rows: Rows,
+    affine: AffineMap,
+    *,
+    name: str,
+    radius: float,
+    cost: Fraction,
+    k_norm: bool = False,
+    passes: Passes,
+) -> Released:
+    """Release the sum of the mapped rows, each clipped to norm `radius`.
+
+    `cost` is a rho when the account is Gaussian, an epsilon when it is pure; `k_norm` then asks for l2 K-norm noise instead of
+    the discrete Laplace. Replace-one sensitivity 2Q in l2, isqrt(4 D Q^2) in l1, in grid steps.
+    """
+    dim = affine.out_dim
+    if not account.pure:
+        grid = gaussian_sum_grid(cost, dim, rows.n)
+    elif k_norm:
+        grid = k_norm_sum_grid(cost, dim, rows.n)
+    else:
+        grid = laplace_sum_grid(cost, dim, rows.n)
+    step = radius / clip_steps(grid.quant_bound, dim)
+    row_map = affine.on_grid(grid, step)
+
+    def query() -> np.ndarray[Any, np.dtype[np.int64]]:
+        (sums,) = fold(
+            rows,
+            lambda: (np.zeros(dim, dtype=np.int64),),
+            lambda chunk, acc: kernels.rows_sum(chunk, row_map, acc[0]),
+            threads=passes.threads,
+            progress=passes.progress,
+        )
+        return sums
+
+    value = release(account, name=name, query=query, shape=(dim,), event=grid.event, unit=step)
+    return Released(value=value, noise_std=grid.event.noise_std * step, event=grid.event)
+
+
+def release_second_moment(
+    account: Account, rows: Rows, affine: AffineMap, *, name: str, radius: float, cost: Fraction, passes: Passes
+) -> Released:
+    """Release the sum of y y^T over the mapped rows, each clipped to norm `radius`; symmetric (D, D).
+
+    Gaussian accounts add D^2 independent noises to the full integer matrix and average the released matrix with its transpose:
+    diagonal noise of standard deviation `noise_std`, off-diagonal noise of `noise_std / sqrt(2)`. Pure accounts release the
+    upper triangle with discrete Laplace noise. Squared replace-one sensitivity 2 Q^4; l1 (triangle) isqrt(D (D + 3) / 2 Q^4).
+    """
+    dim = affine.out_dim
+    grid = (laplace_gram_grid if account.pure else gaussian_gram_grid)(cost, dim, rows.n)
+    step = radius / clip_steps(grid.quant_bound, dim)
+    row_map = affine.on_grid(grid, step)
+
+    def gram() -> np.ndarray[Any, np.dtype[np.int64]]:
+        (lower,) = fold(
+            rows,
+            lambda: (np.zeros((dim, dim), dtype=np.int64),),
+            lambda chunk, acc: kernels.rows_gram(chunk, row_map, acc[0]),
+            threads=passes.threads,
+            progress=passes.progress,
+        )
+        full = np.tril(lower)
+        full += np.tril(lower, -1).T
+        return full
+
+    unit = step * step
+    if not isinstance(grid.event, LaplaceEvent):
+        square = release(account, name=name, query=gram, shape=(dim, dim), event=grid.event, unit=unit)
+        return Released(value=(square + square.T) / 2.0, noise_std=grid.event.noise_std * unit, event=grid.event)
+    upper = np.triu_indices(dim)
+    triangle = release(
+        account, name=name, query=lambda: gram()[upper], shape=(len(upper[0]),), event=grid.event, unit=unit
+    )
+    value = np.zeros((dim, dim))
+    value[upper] = triangle
+    value = value + np.triu(value, 1).T
+    return Released(value=value, noise_std=grid.event.noise_std * unit, event=grid.event)
+
+
+def release_shell_counts(
+    account: Account, rows: Rows, affine: AffineMap, *, name: str, edges: FloatArray, cost: Fraction, passes: Passes
+) -> Released:
+    """Release how many rows have norm of y in [0, e_1], (e_1, e_2], ..., (e_k, inf); rows with a non-finite entry are in none.
+
+    One joint histogram: a replaced row moves between two cells, squared l2 sensitivity 2 S^2, l1 sensitivity 2 S.
+    """
+    edges_sq = np.square(np.asarray(edges, dtype=np.float64))
+    if edges_sq.ndim != 1 or not np.all(np.diff(edges_sq) > 0) or not np.all(np.isfinite(edges_sq)):
+        raise ValueError("edges must be finite, positive and strictly ascending")
+    grid = (laplace_count_grid if account.pure else gaussian_count_grid)(cost, rows.n)
+    row_map = affine.row_map()
+    cells = len(edges_sq) + 1
+
+    def query() -> np.ndarray[Any, np.dtype[np.int64]]:
+        (counts,) = fold(
+            rows,
+            lambda: (np.zeros(cells, dtype=np.int64),),
+            lambda chunk, acc: kernels.rows_shell_counts(chunk, row_map, edges_sq, acc[0]),
+            threads=passes.threads,
+            progress=passes.progress,
+        )
+        # A count is scaled up to the noise grid, never the noise down: q + floor(N) / s would give q away.
+        scaled: np.ndarray[Any, np.dtype[np.int64]] = counts * grid.quant_bound
+        return scaled
+
+    unit = 1.0 / grid.quant_bound
+    value = release(account, name=name, query=query, shape=(cells,), event=grid.event, unit=unit)
+    return Released(value=value, noise_std=grid.event.noise_std * unit, event=grid.event)
+
+
