@@ -15,6 +15,8 @@ Mode = Literal["practical", "theory"]
 # CoinPress's own constant (BDKU20): each step may lose a row to clipping, or the mean out of the ball, with this probability.
 STEP_FAILURE = 0.01
 FIRST_STEPS_SHARE = Fraction(1, 4)
+# Beyond six steps the shares of the early ones are too small to shrink a ball.
+MAX_AUTO_STEPS = 6
 
 
 def chi_radius(dim: int, failure_prob: float) -> float:
@@ -114,11 +116,11 @@ def predict_steps(
 def best_steps(
     dim: int, n: int, radius: float, *, noise_per_radius: Callable[[Fraction], float], mode: Mode, failure_prob: float
 ) -> int:
-    """Number of steps, from 1 to 6, with the least predicted error; the fewest among equals."""
+    """Number of steps, from 1 to MAX_AUTO_STEPS, with the least predicted error; the fewest among equals."""
 
     def error(steps: int) -> float:
         return predict_steps(
             dim, n, radius, steps=steps, noise_per_radius=noise_per_radius, mode=mode, failure_prob=failure_prob
         )[-1].error
 
-    return min(range(1, 7), key=error)
+    return min(range(1, MAX_AUTO_STEPS + 1), key=error)

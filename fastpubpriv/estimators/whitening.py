@@ -56,6 +56,8 @@ def known_covariance(covariance: Any, dim: int) -> Whitening:
     if np.ndim(covariance) == 1:
         variances = validation.finite_vector("covariance", covariance, dim)
         if not np.all(variances > 0.0):
-            raise InputError("covariance: every variance must be > 0; drop constant columns or give them a small variance")
+            raise InputError(
+                "covariance: every variance must be > 0; drop constant columns or give them a small variance"
+            )
         return Whitening(dim, np.sqrt(variances))
     return Whitening(dim, validation.symmetric_positive_definite("covariance", covariance, dim))

@@ -195,5 +195,3 @@ def release_shell_counts(
     unit = 1.0 / grid.quant_bound
     value = release(account, name=name, query=query, shape=(cells,), event=grid.event, unit=unit)
     return Released(value=value, noise_std=grid.event.noise_std * unit, event=grid.event)
-
-
