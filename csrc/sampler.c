@@ -1,12 +1,13 @@
 /* Exact samplers over ChaCha20. reference/sampler.py is the readable twin and says the same word for word; tables/make_tables.py
  * builds the tables.
  *
- * Noise. A magnitude k lies in bin b = k / width; a draw takes an alias word (b with probability weight[b] / 2^64), then a word with
- * sign, offset inside the bin and the first bits of a uniform U, and keeps k iff U weight[b] < SCALE exp(-s), where
- * s = (k + f)^2 / (2 scale^2) with a uniform fraction f (Gaussian: averaged over f, k is kept in proportion to the integral of the
- * density over [k, k + 1)), or s = k / scale (Laplace). Three tests decide that one inequality, each where the one before cannot:
- * integers alone (98.8 % of Gaussian draws), doubles with a window 2^9 times wider than their error, 384-bit fixed point.
- * The words taken depend on the integer test and on the decision, never on doubles, so they are the same on every machine.
+ * Noise. A magnitude k lies in bin b = k / width. A draw is one word: a column of the alias table and the first bits of the compare that
+ * turns it into b (with probability weight[b] / 2^64), a sign, the offset inside the bin, and the first bits of a uniform U. It is
+ * kept iff U weight[b] < SCALE exp(-s), where s = (k + f)^2 / (2 scale^2) with a uniform fraction f (Gaussian: averaged over f, k is
+ * kept in proportion to the integral of the density over [k, k + 1)), or s = k / scale (Laplace).
+ * 98.5 % of Gaussian draws end there, by integer compares. For the others further words continue the compare, U and f, and doubles
+ * decide unless they come within a window 2^9 times wider than their error: then 384-bit fixed point decides the same inequality.
+ * The words taken depend on the integer compares and on the decisions, never on doubles, so they are the same on every machine.
  */
 #include "chacha.h"
 #include "fixed.h"
@@ -14,29 +15,27 @@
 #include "sampler_tables.h"
 #include <string.h>
 
-#define BIN_MASK 1023u
 #define WINDOW_LOG2 (-34)
 #define POOL_CHACHA_BLOCKS 32
 #define POOL_WORDS (POOL_CHACHA_BLOCKS * FPP_CHACHA_BLOCK_WORDS)
 
 __extension__ typedef unsigned __int128 u128;
 
-/* ---- The words of one block of draws: a fixed number for each draw, then a pool for whoever needs more ---- */
+/* ---- The words of one block of draws: one for each draw, then a pool for whoever needs more ---- */
 
 typedef struct {
     fpp_chacha_state chacha;
     int64_t pool_at;
     int32_t exhausted;
-    uint64_t first[2 * FPP_DRAW_BLOCK];
+    uint64_t first[FPP_DRAW_BLOCK];
     uint64_t pool[POOL_WORDS];
 } word_stream;
 
-static void stream_open(word_stream *stream, const uint8_t *key, uint32_t kind, uint64_t block, int64_t n_draws, int64_t per_draw)
+static void stream_open(word_stream *stream, const uint8_t *key, uint32_t kind, uint64_t block, int64_t n_draws)
 {
     fpp_chacha_init(&stream->chacha, key, kind, block);
-    const int64_t words = n_draws * per_draw;
-    fpp_chacha_words(&stream->chacha, (words + FPP_CHACHA_BLOCK_WORDS - 1) / FPP_CHACHA_BLOCK_WORDS, stream->first);
-    stream->chacha.word[12] = (uint32_t)(FPP_DRAW_BLOCK * per_draw / FPP_CHACHA_BLOCK_WORDS);
+    fpp_chacha_words(&stream->chacha, (n_draws + FPP_CHACHA_BLOCK_WORDS - 1) / FPP_CHACHA_BLOCK_WORDS, stream->first);
+    stream->chacha.word[12] = FPP_DRAW_BLOCK / FPP_CHACHA_BLOCK_WORDS;
     stream->pool_at = POOL_WORDS;
     stream->exhausted = 0;
 }
@@ -54,7 +53,6 @@ static uint64_t stream_next(word_stream *stream)
     return stream->pool[stream->pool_at++];
 }
 
-/* Ranges start on a block; calls NAME_block(stream, context, first draw, n, out) for each block and wipes the words at the end. */
 static int32_t range_error(const uint8_t *key, int64_t begin, int64_t end, const void *out)
 {
     if (key == NULL || begin < 0 || end < begin || begin % FPP_DRAW_BLOCK != 0 || (out == NULL && end > begin)) {
@@ -71,71 +69,72 @@ static int64_t block_size(int64_t at, int64_t end)
 /* ---- Gaussian and Laplace noise ---- */
 
 typedef struct {
+    const uint64_t *first;  /* see first_look in make_tables.py */
     const uint64_t *alias;  /* threshold << 10 | other bin */
     const uint64_t *weight; /* of 2^64 */
-    const uint32_t *quick;
+    const uint16_t *quick;
     const double *ratio; /* SCALE density(left edge) / weight */
     uint64_t scale;
     uint32_t kind;
     uint32_t lazy_kind;
-    int32_t log2_bins_per_scale;
-    uint32_t u_bits; /* of U in the second word */
     int32_t laplace;
 } noise_law;
 
 #define GAUSSIAN_LAW(kind, lazy_kind) \
-    {gaussian_alias, gaussian_weight, gaussian_quick, gaussian_ratio, FPP_GAUSSIAN_SCALE, kind, lazy_kind, 6, 29, 0}
+    {gaussian_first, gaussian_alias, gaussian_weight, gaussian_quick, gaussian_ratio, FPP_GAUSSIAN_SCALE, kind, lazy_kind, 0}
 
 static const noise_law gaussian_law = GAUSSIAN_LAW(FPP_KIND_GAUSSIAN, FPP_KIND_GAUSSIAN_LAZY);
 static const noise_law normal_law = GAUSSIAN_LAW(FPP_KIND_NORMAL, FPP_KIND_NORMAL_LAZY);
-static const noise_law laplace_law = {laplace_alias, laplace_weight, laplace_quick, laplace_ratio, FPP_LAPLACE_SCALE,
-                                      FPP_KIND_LAPLACE, FPP_KIND_LAPLACE_LAZY, 3, 26, 1};
+static const noise_law laplace_law = {laplace_first, laplace_alias, laplace_weight, laplace_quick, laplace_ratio,
+                                      FPP_LAPLACE_SCALE, FPP_KIND_LAPLACE, FPP_KIND_LAPLACE_LAZY, 1};
 
-typedef struct {
-    uint64_t bin, low, magnitude, u;
-    uint64_t sign; /* all ones for a negative sign */
-    int32_t quick; /* kept for certain, by integers alone */
-    int32_t void_zero; /* the second zero of the Laplace law: dropped whatever U says */
-} attempt;
-
-FPP_INLINE attempt read_attempt(const noise_law *law, int laplace, int32_t log2_scale, uint64_t w0, uint64_t w1)
+/* The bits of a draw's word, from the lowest: column (10), start of the alias compare, start of U, sign (1), unused; the offset
+ * inside the bin is at the top. */
+#define COLUMN_BITS 10
+#define COMPARE_BITS 54
+FPP_INLINE int alias_bits(int laplace) { return laplace ? FPP_LAPLACE_ALIAS_BITS : FPP_GAUSSIAN_ALIAS_BITS; }
+FPP_INLINE int quick_bits(int laplace) { return laplace ? FPP_LAPLACE_QUICK_BITS : FPP_GAUSSIAN_QUICK_BITS; }
+FPP_INLINE int offset_bits(int laplace, int32_t log2_scale) { return log2_scale - (laplace ? 3 : 6); }
+FPP_INLINE uint64_t alias_part(int laplace, uint64_t w) { return w >> COLUMN_BITS & ((1u << alias_bits(laplace)) - 1); }
+FPP_INLINE uint64_t u_part(int laplace, uint64_t w)
 {
-    attempt a;
-    const int low_bits = log2_scale - (laplace ? 3 : 6);
-    const uint64_t entry = law->alias[w0 & BIN_MASK];
-    a.bin = (w0 >> 10) < (entry >> 10) ? w0 & BIN_MASK : entry & BIN_MASK;
-    a.low = (w1 >> 1) & (((uint64_t)1 << low_bits) - 1);
-    a.magnitude = a.bin << low_bits | a.low;
-    a.sign = 0 - (w1 & 1);
-    a.u = w1 >> (laplace ? 38 : 35);
-    if (laplace) {
-        /* exp(-x) >= 1 - x, with x = low / scale rounded up to 2^-26 */
-        const uint64_t drop = (a.low << (FPP_LOG2_SCALE_MAX - log2_scale) >> 14) + 1;
-        a.void_zero = a.magnitude == 0 && a.sign != 0;
-        a.quick = (a.u + drop < law->quick[a.bin]) & !a.void_zero;
-    } else {
-        a.void_zero = 0;
-        a.quick = a.u < law->quick[a.bin];
-    }
-    return a;
+    return w >> (COLUMN_BITS + alias_bits(laplace)) & ((1u << quick_bits(laplace)) - 1);
 }
-
-FPP_INLINE int64_t signed_value(int laplace, attempt a)
+FPP_INLINE uint64_t sign_mask(int laplace, uint64_t w)
 {
-    const uint64_t flipped = a.magnitude ^ a.sign; /* Gaussian: ~k is the floor of -(k + f) */
-    return (int64_t)(laplace ? flipped - a.sign : flipped);
+    return 0 - (w >> (COLUMN_BITS + alias_bits(laplace) + quick_bits(laplace)) & 1);
 }
+/* Laplace: the distance into the bin, low / scale, rounded up to the resolution of U; exp(-x) >= 1 - x. */
+FPP_INLINE uint64_t quick_drop(int laplace, int32_t log2_scale, uint64_t low)
+{
+    return laplace ? (low << (FPP_LOG2_SCALE_MAX - log2_scale) >> (FPP_LOG2_SCALE_MAX - FPP_LAPLACE_QUICK_BITS)) + 1 : 0;
+}
+/* Gaussian: ~k is the floor of -(k + f). */
+FPP_INLINE int64_t signed_value(int laplace, uint64_t magnitude, uint64_t sign)
+{
+    return (int64_t)(laplace ? (magnitude ^ sign) - sign : magnitude ^ sign);
+}
+/* The second zero of the Laplace law: dropped whatever U says. */
+FPP_INLINE int void_zero(int laplace, uint64_t magnitude, uint64_t sign) { return laplace && (magnitude | ~sign) == 0; }
 
-/* First attempt of every draw; the indices of the undecided ones, ascending, to `open`; returns how many. */
-FPP_INLINE int64_t first_attempts(const noise_law *law, int laplace, int32_t log2_scale, const uint64_t *words, int64_t n,
+/* The part of every draw that integers decide; the indices of the other draws, ascending, to `open`; returns how many. */
+FPP_INLINE int64_t first_attempts(const uint64_t *first, int laplace, int32_t log2_scale, const uint64_t *words, int64_t n,
                                   int64_t *out, uint16_t *open)
 {
+    const int low_bits = offset_bits(laplace, log2_scale);
     int64_t n_open = 0;
     for (int64_t i = 0; i < n; i++) {
-        const attempt a = read_attempt(law, laplace, log2_scale, words[2 * i], words[2 * i + 1]);
-        out[i] = signed_value(laplace, a);
+        const uint64_t w = words[i], column = w & 1023, entry = first[column];
+        const uint64_t compare = alias_part(laplace, w), threshold = entry >> 10 & 1023;
+        const int stays = compare < threshold;
+        const uint64_t bin = stays ? column : entry & 1023;
+        const uint64_t quick = (stays ? entry >> 20 : entry >> 32) & 1023;
+        const uint64_t low = w >> (64 - low_bits), magnitude = bin << low_bits | low, sign = sign_mask(laplace, w);
+        const int kept = (u_part(laplace, w) + quick_drop(laplace, log2_scale, low) < quick) & (compare != threshold)
+                         & !void_zero(laplace, magnitude, sign);
+        out[i] = signed_value(laplace, magnitude, sign);
         open[n_open] = (uint16_t)i;
-        n_open += !a.quick;
+        n_open += !kept;
     }
     return n_open;
 }
@@ -144,8 +143,8 @@ FPP_INLINE int64_t first_attempts(const noise_law *law, int laplace, int32_t log
     ATTRIBUTE static int64_t NAME(const noise_law *law, int32_t log2_scale, const uint64_t *words, int64_t n, int64_t *out, \
                                   uint16_t *open) \
     { \
-        return law->laplace ? first_attempts(law, 1, log2_scale, words, n, out, open) \
-                            : first_attempts(law, 0, log2_scale, words, n, out, open); \
+        return law->laplace ? first_attempts(law->first, 1, log2_scale, words, n, out, open) \
+                            : first_attempts(law->first, 0, log2_scale, words, n, out, open); \
     }
 DEFINE_FIRST(first_baseline, )
 #if FPP_X86
@@ -159,6 +158,11 @@ typedef struct {
     int32_t log2_scale;
     double window; /* relative; the doubles below are good to 2^-43 */
 } noise_context;
+
+/* One attempt, its bin known. */
+typedef struct {
+    uint64_t bin, low, magnitude, u;
+} attempt;
 
 /* The exact comparison: U and f are read 192 bits further, from a block of keystream that belongs to this attempt alone. */
 static int accepts_fixed(const noise_context *context, attempt a, uint64_t u_more, uint64_t f_first, uint64_t draw, uint32_t trial)
@@ -177,7 +181,7 @@ static int accepts_fixed(const noise_context *context, attempt a, uint64_t u_mor
         fpp_fixed_gaussian_exponent(a.magnitude, f, context->log2_scale, s);
     }
     fpp_wipe(&chacha, (int64_t)sizeof chacha);
-    return fpp_fixed_accepts(u, law->u_bits + 256, law->weight[a.bin], law->scale, s);
+    return fpp_fixed_accepts(u, (uint32_t)quick_bits(law->laplace) + 256, law->weight[a.bin], law->scale, s);
 }
 
 /* exp(-x) for 0 <= x < 0.26 by its series: the first term left out is below 2^-46. */
@@ -190,6 +194,9 @@ static double exp_minus(double x)
     }
     return 1.0 - x * value;
 }
+
+#define GAUSSIAN_U_UNIT (1.0 / (1 << FPP_GAUSSIAN_QUICK_BITS))
+#define LAPLACE_U_UNIT (1.0 / (1 << FPP_LAPLACE_QUICK_BITS))
 
 static int accepts(const noise_context *context, attempt a, word_stream *stream, uint64_t draw, uint32_t trial)
 {
@@ -206,8 +213,8 @@ static int accepts(const noise_context *context, attempt a, word_stream *stream,
         x = y * ((double)a.bin * 0x1p-6 + 0.5 * y);
     }
     const double bound = law->ratio[a.bin] * exp_minus(x);
-    const double u = ((double)a.u + (double)u_more * 0x1p-64) * (law->laplace ? 0x1p-26 : 0x1p-29);
-    if (u + 0x1p-88 < bound * (1.0 - context->window)) {
+    const double u = ((double)a.u + (double)u_more * 0x1p-64) * (law->laplace ? LAPLACE_U_UNIT : GAUSSIAN_U_UNIT);
+    if (u + 0x1p-70 < bound * (1.0 - context->window)) {
         return 1;
     }
     if (u > bound * (1.0 + context->window)) {
@@ -216,17 +223,29 @@ static int accepts(const noise_context *context, attempt a, word_stream *stream,
     return accepts_fixed(context, a, u_more, f_first, draw, trial);
 }
 
-/* Carry on with a draw whose first attempt the integers could not decide. */
-static int64_t finish_draw(const noise_context *context, uint64_t w0, uint64_t w1, word_stream *stream, uint64_t draw)
+/* One draw from its first word to its end; `trial` counts the attempts of this draw. */
+static int64_t finish_draw(const noise_context *context, uint64_t w, word_stream *stream, uint64_t draw)
 {
     const noise_law *law = context->law;
+    const int laplace = law->laplace, low_bits = offset_bits(laplace, context->log2_scale);
     for (uint32_t trial = 0; !stream->exhausted; trial++) {
-        const attempt a = read_attempt(law, law->laplace, context->log2_scale, w0, w1);
-        if (a.quick || (!a.void_zero && accepts(context, a, stream, draw, trial))) {
-            return signed_value(law->laplace, a);
+        const uint64_t column = w & 1023, entry = law->alias[column];
+        const int more = COMPARE_BITS - alias_bits(laplace);
+        uint64_t compare = alias_part(laplace, w) << more, threshold = entry >> COLUMN_BITS;
+        if (compare >> more == threshold >> more) {
+            compare |= stream_next(stream) >> (64 - more);
         }
-        w0 = stream_next(stream);
-        w1 = stream_next(stream);
+        attempt a;
+        a.bin = compare < threshold ? column : entry & 1023;
+        a.low = w >> (64 - low_bits);
+        a.magnitude = a.bin << low_bits | a.low;
+        a.u = u_part(laplace, w);
+        const uint64_t sign = sign_mask(laplace, w);
+        if (!void_zero(laplace, a.magnitude, sign)
+            && (a.u + quick_drop(laplace, context->log2_scale, a.low) < law->quick[a.bin] || accepts(context, a, stream, draw, trial))) {
+            return signed_value(laplace, a.magnitude, sign);
+        }
+        w = stream_next(stream);
     }
     return 0;
 }
@@ -249,12 +268,11 @@ static int32_t noise_range(const noise_law *law, const uint8_t *key, int64_t beg
     for (int64_t at = begin; at < end && status == FPP_OK; at += FPP_DRAW_BLOCK) {
         const int64_t n = block_size(at, end);
         int64_t *const block_out = out + (at - begin);
-        stream_open(&stream, key, law->kind, (uint64_t)at / FPP_DRAW_BLOCK, n, 2);
+        stream_open(&stream, key, law->kind, (uint64_t)at / FPP_DRAW_BLOCK, n);
         const int64_t n_open = first(law, log2_scale, stream.first, n, block_out, open);
         for (int64_t i = 0; i < n_open; i++) {
             const int64_t draw = open[i];
-            block_out[draw] = finish_draw(&context, stream.first[2 * draw], stream.first[2 * draw + 1], &stream,
-                                          (uint64_t)(at + draw));
+            block_out[draw] = finish_draw(&context, stream.first[draw], &stream, (uint64_t)(at + draw));
         }
         status = stream.exhausted ? FPP_ERR_EXHAUSTED : FPP_OK;
     }
@@ -292,7 +310,7 @@ FPP_API int32_t fpp_words_u64(const uint8_t *key, int64_t begin, int64_t end, ui
     word_stream stream;
     for (int64_t at = begin; at < end; at += FPP_DRAW_BLOCK) {
         const int64_t n = block_size(at, end);
-        stream_open(&stream, key, FPP_KIND_WORDS, (uint64_t)at / FPP_DRAW_BLOCK, n, 1);
+        stream_open(&stream, key, FPP_KIND_WORDS, (uint64_t)at / FPP_DRAW_BLOCK, n);
         memcpy(out + (at - begin), stream.first, (size_t)n * sizeof *out);
     }
     fpp_wipe(&stream, (int64_t)sizeof stream);
@@ -307,7 +325,7 @@ FPP_API int32_t fpp_uniform_f64(const uint8_t *key, int64_t begin, int64_t end, 
     word_stream stream;
     for (int64_t at = begin; at < end; at += FPP_DRAW_BLOCK) {
         const int64_t n = block_size(at, end);
-        stream_open(&stream, key, FPP_KIND_UNIFORM, (uint64_t)at / FPP_DRAW_BLOCK, n, 1);
+        stream_open(&stream, key, FPP_KIND_UNIFORM, (uint64_t)at / FPP_DRAW_BLOCK, n);
         for (int64_t i = 0; i < n; i++) {
             out[at - begin + i] = (double)(int64_t)(stream.first[i] >> 11) * 0x1p-53;
         }
@@ -341,7 +359,7 @@ FPP_API int32_t fpp_bernoulli_u8(const uint8_t *key, int64_t begin, int64_t end,
     word_stream stream;
     for (int64_t at = begin; at < end && status == FPP_OK; at += FPP_DRAW_BLOCK) {
         const int64_t n = block_size(at, end);
-        stream_open(&stream, key, FPP_KIND_BERNOULLI, (uint64_t)at / FPP_DRAW_BLOCK, n, 1);
+        stream_open(&stream, key, FPP_KIND_BERNOULLI, (uint64_t)at / FPP_DRAW_BLOCK, n);
         for (int64_t i = 0; i < n; i++) {
             out[at - begin + i] = stream.first[i] < head;
         }
@@ -382,7 +400,7 @@ FPP_API int32_t fpp_below_i64(const uint8_t *key, int64_t begin, int64_t end, in
     word_stream stream;
     for (int64_t at = begin; at < end && status == FPP_OK; at += FPP_DRAW_BLOCK) {
         const int64_t n = block_size(at, end);
-        stream_open(&stream, key, FPP_KIND_BELOW, (uint64_t)at / FPP_DRAW_BLOCK, n, 1);
+        stream_open(&stream, key, FPP_KIND_BELOW, (uint64_t)at / FPP_DRAW_BLOCK, n);
         for (int64_t i = 0; i < n; i++) {
             out[at - begin + i] = (int64_t)below(stream.first[i], (uint64_t)bound, &stream);
         }
@@ -404,7 +422,7 @@ FPP_API int32_t fpp_permutation_i64(const uint8_t *key, int64_t n, int64_t *out)
     word_stream stream;
     for (int64_t at = 0; at < n && status == FPP_OK; at += FPP_DRAW_BLOCK) {
         const int64_t steps = block_size(at, n);
-        stream_open(&stream, key, FPP_KIND_PERMUTATION, (uint64_t)at / FPP_DRAW_BLOCK, steps, 1);
+        stream_open(&stream, key, FPP_KIND_PERMUTATION, (uint64_t)at / FPP_DRAW_BLOCK, steps);
         for (int64_t i = 0; i < steps; i++) { /* Fisher-Yates from the back */
             const int64_t last = n - 1 - (at + i);
             const int64_t other = (int64_t)below(stream.first[i], (uint64_t)(last + 1), &stream);
@@ -431,7 +449,7 @@ FPP_API int32_t fpp_normal_f64(const uint8_t *key, int64_t begin, int64_t end, d
     for (int64_t at = begin; at < end && status == FPP_OK; at += FPP_DRAW_BLOCK) {
         const int64_t n = block_size(at, end);
         status = noise_range(&normal_law, key, at, at + n, FPP_LOG2_SCALE_MAX, WINDOW_LOG2, whole);
-        stream_open(&stream, key, FPP_KIND_NORMAL_FRACTION, (uint64_t)at / FPP_DRAW_BLOCK, n, 1);
+        stream_open(&stream, key, FPP_KIND_NORMAL_FRACTION, (uint64_t)at / FPP_DRAW_BLOCK, n);
         for (int64_t i = 0; i < n; i++) {
             const double fraction = (double)(int64_t)(stream.first[i] >> 11) * 0x1p-53;
             out[at - begin + i] = ((double)whole[i] + fraction) * 0x1p-40;

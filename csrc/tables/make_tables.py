@@ -66,13 +66,18 @@ def alias_table(weights: Sequence[int]) -> list[int]:
 
 
 def quick_thresholds(scale: int, weights: Sequence[int], exponent: Callable[[int], Fraction], bits: int, edge: int) -> list[int]:
-    """floor(2^bits K density / w) at the left (edge 0) or right (edge 1) end of each bin."""
-    rows = []
-    for b in range(BINS):
-        value = arb(2) ** bits * scale * density(exponent(b + edge)) / weights[b]
-        whole = (2**bits * scale, weights[b])
-        rows.append(whole[0] // whole[1] if exponent(b + edge) == 0 else floor_of(value))
-    return rows
+    """floor(2^bits K density / w) at the left (edge 0) or right (edge 1) end of each bin: a U whose first bits lie below is kept."""
+    return [floor_of(arb(2) ** bits * scale * density(exponent(b + edge)) / weights[b]) for b in range(BINS)]
+
+
+def first_look(packed: Sequence[int], quick: Sequence[int], alias_bits: int, quick_bits: int) -> list[int]:
+    """All that a first attempt reads of column c in one word: other bin, start of the threshold, quick thresholds of c and other."""
+    words = []
+    for c in range(BINS):
+        threshold, other = packed[c] >> 10, packed[c] & (BINS - 1)
+        assert max(quick[c], quick[other]) < 1 << quick_bits
+        words.append(other | threshold >> (54 - alias_bits) << 10 | quick[c] << 20 | quick[other] << 32)
+    return words
 
 
 def nearest_double(x: arb) -> float:
@@ -87,14 +92,19 @@ def array(kind: str, name: str, values: Sequence[str], per_line: int) -> str:
     return f"static const {kind} {name}[{len(values)}] = {{\n    " + ",\n    ".join(lines) + ",\n};\n"
 
 
-def law(name: str, exponent: Callable[[int], Fraction], bits: int, edge: int) -> str:
+def law(name: str, exponent: Callable[[int], Fraction], alias_bits: int, quick_bits: int, edge: int) -> str:
     scale, weights = bin_weights(exponent)
+    packed = alias_table(weights)
+    quick = quick_thresholds(scale, weights, exponent, quick_bits, edge)
+    first = first_look(packed, quick, alias_bits, quick_bits)
     ratios = [nearest_double(scale * density(exponent(b)) / weights[b]) for b in range(BINS)]
     return (
         f"#define FPP_{name.upper()}_SCALE UINT64_C({scale})\n"
-        + array("uint64_t", f"{name}_alias", [f"0x{x:016x}u" for x in alias_table(weights)], 6)
+        f"#define FPP_{name.upper()}_ALIAS_BITS {alias_bits}\n#define FPP_{name.upper()}_QUICK_BITS {quick_bits}\n"
+        + array("uint64_t", f"{name}_first", [f"0x{x:x}u" for x in first], 10)
+        + array("uint64_t", f"{name}_alias", [f"0x{w:016x}u" for w in packed], 6)
         + array("uint64_t", f"{name}_weight", [f"0x{w:016x}u" for w in weights], 6)
-        + array("uint32_t", f"{name}_quick", [f"0x{q:08x}u" for q in quick_thresholds(scale, weights, exponent, bits, edge)], 10)
+        + array("uint16_t", f"{name}_quick", [f"{q}" for q in quick], 20)
         + array("double", f"{name}_ratio", [r.hex() for r in ratios], 5)
     )
 
@@ -106,10 +116,10 @@ def body() -> str:
         "#ifndef FPP_SAMPLER_TABLES_H\n#define FPP_SAMPLER_TABLES_H\n#include <stdint.h>\n\n"
         "/* floor(2^384 ln 2), least significant limb first. */\n"
         + array("uint64_t", "fixed_ln2", limbs, 6)
-        + "\n/* Gaussian, bins of scale/64: 29-bit quick thresholds at the right end of a bin. */\n"
-        + law("gaussian", gaussian_exponent, 29, 1)
-        + "\n/* Laplace, bins of scale/8: 26-bit thresholds at the left end; the sampler subtracts the distance into the bin. */\n"
-        + law("laplace", laplace_exponent, 26, 0)
+        + "\n/* Gaussian, bins of scale/64; quick thresholds at the right end of a bin. */\n"
+        + law("gaussian", gaussian_exponent, 9, 10, 1)
+        + "\n/* Laplace, bins of scale/8; quick thresholds at the left end: the sampler subtracts the distance into the bin. */\n"
+        + law("laplace", laplace_exponent, 8, 8, 0)
         + "\n#endif\n"
     )
 
