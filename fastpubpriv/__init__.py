@@ -17,7 +17,7 @@ from fastpubpriv.estimators.mean import estimate_mean
 from fastpubpriv.estimators.preconditioner import Preconditioner, precondition
 from fastpubpriv.estimators.weighted_mean import weighted_mean
 from fastpubpriv.planning import Plan, plan
-from fastpubpriv.privacy import ApproxDP, Ledger, PureDP, ZCDP
+from fastpubpriv.privacy import ZCDP, ApproxDP, Ledger, PureDP
 from fastpubpriv.results import MeanResult
 from fastpubpriv.sources import Rows
 
