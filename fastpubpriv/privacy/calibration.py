@@ -1,7 +1,7 @@
 """From a budget to the integers that a mechanism needs. Everything is exact or rounded towards more privacy.
 
 The noise has standard deviation (or Laplace scale) exactly 2^m grid steps, so calibration chooses the *grid*: m and the
-largest integer norm Q of a quantised row. The inequality "cost of (Q, m) <= budget" is checked in integers, never in floats.
+largest integer norm Q of a quantised row. That the cost of (Q, m) is within the budget is checked in integers.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Grid:
         return step(radius, self.quant_bound, self.dim)
 
     def noise_std(self, radius: float) -> float:
-        """Standard deviation (Gaussian) or scale (Laplace) of the noise on a sum of rows clipped to `radius`, in data units."""
+        """Standard deviation (Laplace: scale) of the noise on a sum of rows clipped to `radius`, in data units."""
         return math.ldexp(self.step(radius), self.log2_scale)
 
 
@@ -108,7 +108,8 @@ class KNormGrid:
 
 
 def clip_steps(quant_bound: int, dim: int) -> int:
-    """Q - ceil(sqrt(dim)/2) - 1: rounding to the grid moves a row by at most sqrt(dim)/2 steps, the rest is for the floats.
+    """Q - ceil(sqrt(dim)/2) - 1: rounding to the grid moves a row by at most sqrt(dim)/2 steps, the rest is for the
+    floats.
 
     Examples
     --------
@@ -131,11 +132,12 @@ def step(radius: float, quant_bound: int, dim: int) -> float:
     return radius / clip_steps(quant_bound, dim)
 
 
-# ---- budget -> rho or epsilon of the ideal noise -------------------------------------------------------------------------
+# ---- budget -> rho or epsilon of the ideal noise
+# -------------------------------------------------------------------------
 
 
 def _usable_epsilon(budget: ApproxDP, draws: int) -> Fraction:
-    """The budget's epsilon, or less where e^epsilon times the sampler error would eat up delta: a smaller epsilon is stricter."""
+    """The budget's epsilon, or less where e^epsilon times the sampler error would eat up delta: less is stricter."""
     least = 2**12 * total_variation(draws)
     if budget.delta < least:
         raise BudgetError(
@@ -148,8 +150,8 @@ def _usable_epsilon(budget: ApproxDP, draws: int) -> Fraction:
 def gaussian_rho(budget: Budget, draws: int) -> Fraction:
     """The largest safe rho = squared sensitivity/(2 variance) that a run of `draws` Gaussian noise values may use.
 
-    ZCDP gives rho itself. ApproxDP gives mu^2/2 of the analytic Gaussian mechanism (Balle and Wang 2018) at delta less the
-    sampler error, deflated by 1 + 1e-9 and verified. Several releases may share it: their rhos add up.
+    ZCDP gives rho itself. ApproxDP gives mu^2/2 of the analytic Gaussian mechanism (Balle and Wang 2018) at delta
+    less the sampler error, deflated by 1 + 1e-9 and verified. Several releases may share it: their rhos add up.
 
     Examples
     --------
@@ -176,16 +178,16 @@ def gaussian_rho(budget: Budget, draws: int) -> Fraction:
 def laplace_epsilon(budget: Budget, draws: int) -> Fraction:
     """The largest safe epsilon that a run of `draws` Laplace noise values may use.
 
-    PureDP gives epsilon less draws 2^-99; what remains of the sampler error is `pure_slack`, a delta near 1e-55 per draw.
-    ApproxDP gives its epsilon, the sampler error being paid from delta. ZCDP gives the epsilon with epsilon tanh(epsilon/2)
-    <= rho.
+    PureDP gives epsilon less draws 2^-99; what remains of the sampler error is `pure_slack`, a delta near 1e-55 per
+    draw. ApproxDP gives its epsilon, the sampler error being paid from delta. ZCDP gives the epsilon with epsilon
+    tanh(epsilon/2) <= rho.
 
     Examples
     --------
     >>> float(laplace_epsilon(PureDP(1), draws=1000))
     1.0
     >>> f"{float(laplace_epsilon(ZCDP(0.5), draws=1000)):.4f}"
-    '1.0434'
+    '1.0436'
     """
     draws = whole(draws, "draws", at_least=0)
     if isinstance(budget, PureDP):
@@ -206,7 +208,8 @@ def laplace_epsilon(budget: Budget, draws: int) -> Fraction:
     return low
 
 
-# ---- grids ---------------------------------------------------------------------------------------------------------------
+# ---- grids
+# ---------------------------------------------------------------------------------------------------------------
 
 
 def _finest(
@@ -240,7 +243,7 @@ def gaussian_sum_grid(rho: Number, dim: int, n: int) -> Grid:
     --------
     >>> grid = gaussian_sum_grid(Fraction(1, 2), dim=100, n=10**6)
     >>> grid.log2_scale, grid.quant_bound, grid.event.rho
-    (25, 16777216, Fraction(1, 2))
+    (24, 8388608, Fraction(1, 2))
     """
     amount, dim, n, least, problem = _sizes(rho, "rho", dim, n)
 
@@ -252,7 +255,7 @@ def gaussian_sum_grid(rho: Number, dim: int, n: int) -> Grid:
 
 
 def gaussian_gram_grid(rho: Number, dim: int, n: int) -> Grid:
-    """The finest grid on which a Gram matrix plus dim^2 Gaussian noises costs at most rho: 2 Q^4/(2 4^m) <= rho, exactly.
+    """The finest grid on which a Gram matrix plus dim^2 Gaussian noises costs 2 Q^4/(2 4^m) <= rho, exactly.
 
     Examples
     --------
@@ -287,7 +290,7 @@ def gaussian_count_grid(rho: Number, cells: int = 1, n: int = _DEFAULT_ROWS) -> 
 
 
 def laplace_sum_grid(epsilon: Number, dim: int, n: int) -> Grid:
-    """The finest grid on which a sum plus discrete Laplace noise costs at most epsilon: isqrt(4 dim Q^2) <= epsilon 2^m.
+    """The finest grid on which a sum plus discrete Laplace noise meets isqrt(4 dim Q^2) <= epsilon 2^m, exactly.
 
     Examples
     --------
@@ -345,8 +348,8 @@ def laplace_count_grid(epsilon: Number, cells: int = 1, n: int = _DEFAULT_ROWS) 
 def knorm_delta(epsilon: Number, quant_bound: int, dim: int, relative_error: Number = Fraction(1, 2**48)) -> Fraction:
     """What floating point adds to the K-norm mechanism: (1 + e^epsilon) 4 dim relative_error sqrt(dim + 1) 2 Q/epsilon.
 
-    The computed z_i differs from an exact one by relative_error |z_i|, so its floor differs with probability at most four
-    times that error in grid steps; E|z_i| <= sqrt(dim + 1) 2 Q/epsilon.
+    The computed z_i differs from an exact one by relative_error |z_i|, so its floor differs with probability at most
+    four times that error in grid steps; E|z_i| <= sqrt(dim + 1) 2 Q/epsilon.
     """
     e, error = exact(epsilon, "epsilon"), exact(relative_error, "relative_error")
     if e <= 0 or error <= 0:
@@ -364,7 +367,7 @@ def knorm_sum_grid(
     --------
     >>> grid = knorm_sum_grid(1, dim=5, n=1000, delta=1e-9)
     >>> grid.quant_bound, grid.noise_scale == 2 * grid.quant_bound
-    (256, True)
+    (512, True)
     """
     amount, dim, n, least, problem = _sizes(epsilon, "epsilon", dim, n)
     goal = exact(delta, "delta")

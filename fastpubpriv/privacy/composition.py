@@ -31,7 +31,8 @@ def basic_composition(calls: Iterable[tuple[Number, Number]]) -> tuple[float, fl
 
 
 def advanced_composition(epsilon: Number, delta: Number, count: int, slack: Number) -> tuple[float, float]:
-    """Dwork, Rothblum, Vadhan 2010: `count` calls of (epsilon, delta)-DP, at total delta count * delta + slack; rounded up.
+    """Dwork, Rothblum, Vadhan 2010: `count` calls of (epsilon, delta)-DP, at total delta count * delta + slack;
+    rounded up.
 
     The shortcut epsilon sqrt(6 count log(1/slack)), often quoted for every epsilon <= 1, is false for large counts.
 
@@ -55,7 +56,8 @@ def advanced_composition(epsilon: Number, delta: Number, count: int, slack: Numb
 
 
 def optimal_composition_delta(epsilon: Number, delta: Number, count: int, target_epsilon: Number) -> float:
-    """Kairouz, Oh, Viswanath 2015: the least delta of `count` calls of (epsilon, delta)-DP at `target_epsilon`, rounded up.
+    """Kairouz, Oh, Viswanath 2015: the least delta of `count` calls of (epsilon, delta)-DP at `target_epsilon`,
+    rounded up.
 
     `count` adaptive calls are never worse than that many randomised responses; their exact profile is a binomial sum.
 
@@ -94,7 +96,7 @@ def optimal_composition_epsilon(epsilon: Number, delta: Number, count: int, targ
     Examples
     --------
     >>> f"{optimal_composition_epsilon(1.0, 0, 200, 1e-3):.0f}"
-    '130'
+    '129'
     """
     goal = delta_in(target_delta)
     high = float_up(exact(epsilon, "epsilon") * whole(count, "count"))

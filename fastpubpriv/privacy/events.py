@@ -1,8 +1,8 @@
 """Events: what was run, in integers. Costs follow from them exactly.
 
 The noise samplers are close to the ideal laws, not equal to them (SAFETY.md 0.2 item 6): each draw is within a factor
-e^(2^-100) of its law inside a cut, and the tail beyond the cut has mass below 2^-184. `total_variation`, `approx_slack` and
-`pure_slack` state what that costs.
+e^(2^-100) of its law inside a cut, and the tail beyond the cut has mass below 2^-184. `total_variation`,
+`approx_slack` and `pure_slack` state what that costs.
 """
 
 from __future__ import annotations
@@ -225,7 +225,7 @@ class ComposedEvent:
     --------
     >>> run = ComposedEvent((GaussianEvent(2**16, 8, 4), GaussianEvent(2**15, 8, 4)))
     >>> run.rho, f"{run.epsilon_at(1e-6):.3f}"
-    (Fraction(3, 4), '6.241')
+    (Fraction(3, 4), '6.165')
     """
 
     events: tuple[Event, ...]
@@ -257,7 +257,7 @@ class ComposedEvent:
 
     @property
     def rho(self) -> Fraction:
-        """Total zCDP cost. Pure events enter with (an upper bound of) epsilon tanh(epsilon/2); exact when all are Gaussian."""
+        """Total zCDP cost; exact when all are Gaussian. Pure events enter with epsilon tanh(epsilon/2), rounded up."""
         total = Fraction(0)
         for event in self.events:
             if isinstance(event, KNormEvent):
@@ -276,7 +276,7 @@ class ComposedEvent:
         return sum((event.epsilon for event in self.events if isinstance(event, LaplaceEvent)), Fraction(0))
 
     def epsilon_at(self, delta: Number) -> float:
-        """Least reportable epsilon at this delta, sampler error included, rounded up. GDP when every event is Gaussian."""
+        """Least epsilon at this delta, sampler error included, rounded up. By GDP when every event is Gaussian."""
         goal = exact(delta, "delta")
         rho = self.rho
         if not rho:

@@ -55,7 +55,7 @@ def cost_in(notion: type[Budget], amount: Budget | Cost | Event | ComposedEvent)
     advice = {
         ZCDP: "debit a ZCDP or PureDP budget",
         PureDP: "debit a PureDP budget, or open a ledger with ZCDP or ApproxDP as its total",
-        ApproxDP: "debit the ApproxDP budget from which the noise was calibrated, or open a ledger with ZCDP as its total",
+        ApproxDP: "debit the ApproxDP budget from which the noise was calibrated, or open a ZCDP ledger",
     }[notion]
     raise BudgetError(f"a {notion.__name__} ledger cannot be debited in {amount.notion.__name__}; {advice}")
 
@@ -74,7 +74,8 @@ class Ledger:
     total : ZCDP, ApproxDP or PureDP
         What all releases together may cost. Never changes.
     path : str or path, optional
-        File to keep the debits in. It is created if missing; an existing one must have the same total, label and relation.
+        File to keep the debits in. It is created if missing; an existing one must have the same total, label and
+        relation.
     label : str, optional
         Which data set this is, in your words. Do not put private content here.
     relation : Neighbors
@@ -91,16 +92,16 @@ class Ledger:
 
     Guarantees
     ----------
-    When `debit` returns, the cost is on disk (file mode). A crash at any time leaves a readable file whose total is at least
-    the sum of the debits that returned. Threads and processes may debit at once; the total is exact and never exceeded. A
-    process that was forked from the owner of an in-memory ledger cannot debit it, because the two copies could not see each
-    other; use a file. A ledger cannot be pickled or copied.
+    When `debit` returns, the cost is on disk (file mode). A crash at any time leaves a readable file whose total is
+    at least the sum of the debits that returned. Threads and processes may debit at once; the total is exact and
+    never exceeded. A process that was forked from the owner of an in-memory ledger cannot debit it, because the two
+    copies could not see each other; use a file. A ledger cannot be pickled or copied.
 
     Notes
     -----
-    A crash between write and return, an interrupt, or a failed fit leaves the cost charged. Half a line at the end of the file
-    (a power cut) is an error until `Ledger.repair` moves it aside: its debit never returned, so no data was read under it.
-    Removing whole lines from the end of the file cannot be detected by a process that starts afterwards.
+    A crash between write and return, an interrupt, or a failed fit leaves the cost charged. Half a line at the end of
+    the file (a power cut) is an error until `Ledger.repair` moves it aside: its debit never returned, so no data was
+    read under it. Removing whole lines from the end of the file cannot be detected by a process that starts afterwards.
 
     Examples
     --------
@@ -132,7 +133,8 @@ class Ledger:
         self._pid = os.getpid()
         self._closed = False
         self._entries: list[LedgerEntry] = []
-        # Position, number of valid entries and their sum change together, in one assignment: an interrupt cannot part them.
+        # Position, number of valid entries and their sum change together, in one assignment: an interrupt cannot part
+        # them.
         self._state: tuple[Position, int, Cost] = (Position(), 0, Cost.zero(type(total)))
         self._file = None if path is None else LedgerFile(path, float(timeout))
         if self._file is not None:
@@ -158,9 +160,11 @@ class Ledger:
 
     @staticmethod
     def repair(path: str | os.PathLike[str], *, timeout: float = 10.0) -> int:
-        """Move half a line at the end of the file into `<path>.torn-...`; returns its size in bytes, 0 if there was none.
+        """Move half a line at the end of the file into `<path>.torn-...`; returns its size in bytes, 0 if there was
+        none.
 
-        Only for a file that a power cut left so. If somebody may have cut the file, debits are missing: do not use it again.
+        Only for a file that a power cut left so. If somebody may have cut the file, debits are missing: do not use it
+        again.
         """
         return LedgerFile(path, timeout).repair()
 
@@ -193,7 +197,7 @@ class Ledger:
             stated.add(relation)
         if stated - {self._relation}:
             raise BudgetError(
-                f"this ledger counts under {self._relation.name}; restate the cost under that relation before debiting it"
+                f"this ledger counts under {self._relation.name}; restate the cost under it before the debit"
             )
         with self._thread_lock():
             if self._closed:
@@ -275,7 +279,8 @@ class Ledger:
     @contextmanager
     def _thread_lock(self) -> Iterator[None]:
         if self._file is not None and os.getpid() != self._pid:
-            # After a fork another thread's hold on the lock would last for ever; the file lock still orders the processes.
+            # After a fork another thread's hold on the lock would last for ever; the file lock still orders the
+            # processes.
             self._lock, self._pid = threading.Lock(), os.getpid()
         with self._lock:
             yield
@@ -314,7 +319,7 @@ class Ledger:
             different = [key for key in header if records[0].get(key) != header[key]]
             if different or len(records[0]) != len(header):
                 raise LedgerError(
-                    f"{where} was made with another {' and '.join(different) or 'header'}; pass the same, or another path"
+                    f"{where} was made with another {' and '.join(different) or 'header'}; pass the same or another path"
                 )
             del records[0]
         new: list[LedgerEntry] = []

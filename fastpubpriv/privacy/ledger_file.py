@@ -1,10 +1,10 @@
 """The file behind a ledger: append-only lines that are checked, chained, locked and on disk before a debit counts.
 
 Format. One JSON object per line, ASCII, padded with spaces to a multiple of 1024 bytes (newline included), so that an
-ordinary line lies in one memory page and a killed process cannot leave half of it. The last key, "check", is the SHA-256 of the
-previous line's check and the rest of this line: a changed, missing, doubled or moved line breaks the chain. The first line is
-the header. Cutting off whole lines at the end leaves a valid file; nothing inside a file can show that, so keep the file where
-nobody shortens it. A process that has seen the longer file does notice.
+ordinary line lies in one memory page and a killed process cannot leave half of it. The last key, "check", is the
+SHA-256 of the previous line's check and the rest of this line: a changed, missing, doubled or moved line breaks the
+chain. The first line is the header. Cutting off whole lines at the end leaves a valid file; nothing inside a file can
+show that, so keep the file where nobody shortens it. A process that has seen the longer file does notice.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def encode(record: dict[str, Any], previous: str) -> tuple[bytes, str]:
 
 
 def decode(line: bytes, previous: str) -> tuple[dict[str, Any], str] | None:
-    """The record and check of one line (without its newline), or None when it is not the line that follows `previous`."""
+    """The record and check of one line (without its newline), or None if it is not the one that follows `previous`."""
     match = _TAIL.search(line)
     if match is None or (len(line) + 1) % _LINE_UNIT:
         return None
@@ -68,7 +68,7 @@ def decode(line: bytes, previous: str) -> tuple[dict[str, Any], str] | None:
 
 
 class LedgerFile:
-    """Locked access to one ledger file. It is opened anew for every operation, so a fork shares no lock and no descriptor."""
+    """Locked access to one ledger file, opened anew for every operation: a fork shares no lock and no descriptor."""
 
     __slots__ = ("path", "timeout")
 
@@ -79,7 +79,8 @@ class LedgerFile:
     def create(self, header: dict[str, Any]) -> bool:
         """Create the file with its header, on disk when this returns; False when a file is already there.
 
-        The header is written to a temporary name first and linked into place: no other process ever sees an empty ledger.
+        The header is written to a temporary name first and linked into place: no other process ever sees an empty
+        ledger.
         """
         if os.path.lexists(self.path):
             self._sync_directory()  # its creator may have crashed just before
@@ -128,7 +129,7 @@ class LedgerFile:
                 except BlockingIOError:
                     if time.monotonic() >= deadline:
                         raise self._error(
-                            f"is locked by another process (waited {self.timeout:g} s); try again, or pass a longer timeout"
+                            f"is locked by another process (waited {self.timeout:g} s); pass a longer timeout"
                         ) from None
                     time.sleep(0.002)
                 except OSError as error:
@@ -160,22 +161,22 @@ class LedgerFile:
             raise self._error("cannot be read", error) from None
         if data and not data.endswith(b"\n"):
             raise self._error(
-                "ends in half a line (a power cut, or a copy that was cut off). No debit is charged for half a line. If nobody "
-                "else touched the file, Ledger.repair(path) removes it"
+                "ends in half a line (a power cut, or a copy that was cut off). No debit is charged for half a line. "
+                "If nobody else touched the file, Ledger.repair(path) removes it"
             )
         records, check = [], position.check
         for number, line in enumerate(bytes(data).split(b"\n")[:-1]):
             decoded = decode(line, check)
             if decoded is None:
                 raise self._error(
-                    f"is corrupt {number} lines after byte {position.offset}: a line was changed, lost, doubled or moved"
+                    f"is corrupt {number} lines after byte {position.offset}: a line was changed, lost or doubled"
                 )
             records.append(decoded[0])
             check = decoded[1]
         return records, Position(position.offset + len(data), check, identity)
 
     def append(self, fd: int, record: dict[str, Any], position: Position) -> Position:
-        """Write one record after `position` (the end of the file, under the exclusive lock); on disk when this returns."""
+        """Write one record at `position`, the end of the file, under the exclusive lock; on disk when this returns."""
         line, check = encode(record, position.check)
         written = 0
         try:
@@ -223,7 +224,7 @@ class LedgerFile:
             return size - whole
 
     def remove_leftovers(self) -> None:
-        """Delete temporary files of creators that crashed. Safe once the ledger exists: their link would fail anyway."""
+        """Delete temporary files of creators that crashed. Safe once the ledger exists: their link would fail."""
         with contextlib.suppress(OSError):
             for name in os.listdir(self.path.parent):
                 if re.fullmatch(re.escape(f".{self.path.name}.") + r"[0-9a-f]{16}\.new", name):
