@@ -1,4 +1,38 @@
-#include "fpp.h"
-#define FPP_EXPORT __attribute__((visibility("default")))
-FPP_EXPORT int32_t fpp_isa_detect(void) { return 1; }
-FPP_EXPORT int32_t fpp_isa_limit(int32_t level) { (void)level; return 1; }
+/* Which instruction set to use: what the machine has, and what tests and benchmarks allow. */
+#include "internal.h"
+
+#include <stdatomic.h>
+
+/* The only mutable state of the library. It decides speed, never a result, so relaxed order is enough. */
+static _Atomic int32_t allowed_level = FPP_ISA_AVX512;
+
+FPP_API int32_t fpp_isa_detect(void)
+{
+#if FPP_X86
+    __builtin_cpu_init();
+    if (!__builtin_cpu_supports("avx2")) {
+        return FPP_ISA_BASELINE;
+    }
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq")
+        && __builtin_cpu_supports("avx512vl")) {
+        return FPP_ISA_AVX512;
+    }
+    return FPP_ISA_AVX2;
+#else
+    return FPP_ISA_BASELINE;
+#endif
+}
+
+FPP_LOCAL int32_t fpp_isa_level(void)
+{
+    const int32_t allowed = atomic_load_explicit(&allowed_level, memory_order_relaxed);
+    const int32_t detected = fpp_isa_detect();
+    return detected < allowed ? detected : allowed;
+}
+
+FPP_API int32_t fpp_isa_limit(int32_t level)
+{
+    const int32_t low = level < FPP_ISA_BASELINE ? FPP_ISA_BASELINE : level;
+    atomic_store_explicit(&allowed_level, low > FPP_ISA_AVX512 ? FPP_ISA_AVX512 : low, memory_order_relaxed);
+    return fpp_isa_level();
+}

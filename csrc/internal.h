@@ -1,0 +1,26 @@
+/* Shared by the C files, not installed: instruction-set levels and the attributes that go with them. */
+#ifndef FPP_INTERNAL_H
+#define FPP_INTERNAL_H
+#include "fpp.h"
+
+#define FPP_API __attribute__((visibility("default")))
+#define FPP_LOCAL __attribute__((visibility("hidden")))
+#define FPP_INLINE static inline __attribute__((always_inline))
+#define FPP_LIKELY(x) __builtin_expect(!!(x), 1)
+#define FPP_UNLIKELY(x) __builtin_expect(!!(x), 0)
+
+/* A hot loop is one FPP_INLINE body, called from one wrapper per level; the wrappers carry these attributes. */
+#if defined(__x86_64__) || defined(__i386__)
+#define FPP_X86 1
+#define FPP_TARGET_AVX2 __attribute__((target("avx2")))
+#define FPP_TARGET_AVX512 __attribute__((target("avx2,avx512f,avx512bw,avx512dq,avx512vl")))
+#else
+#define FPP_X86 0
+#define FPP_TARGET_AVX2
+#define FPP_TARGET_AVX512
+#endif
+
+/* min(detected, limit): the level to dispatch on. */
+FPP_LOCAL int32_t fpp_isa_level(void);
+
+#endif
