@@ -130,7 +130,7 @@ static void fill(double *to, const double *from, int64_t count, int64_t padded, 
 static void pack_panels(const fpp_row_map *map, int64_t panel, double *panels)
 {
     const int64_t dim = map->dim;
-    for (int64_t begin = 0; begin < map->out_dim; begin += panel) {
+    for (int64_t begin = 0; begin < fpp_round_up(map->out_dim, FPP_LANES); begin += panel) {
         double *to = panels + begin * dim;
         for (int64_t k0 = 0; k0 < dim; k0 += FPP_LANES) {
             const int64_t k1 = fpp_min(dim, k0 + FPP_LANES);

@@ -137,7 +137,7 @@ TARGET FPP_INLINE void NAME(rows_matrix)(const fpp_plan *plan, const char *x, in
                                             : (V){0.0});
             }
         }
-        for (int64_t p = 0; p * PANEL < plan->out_dim; p++) {
+        for (int64_t p = 0; p * PANEL < fpp_round_up(plan->out_dim, FPP_LANES); p++) {
             /* Above the diagonal a panel is zero: skipping it changes no value, only the sign of a zero. */
             const int64_t end = plan->matrix_kind == FPP_MATRIX_LOWER ? (p + 1) * PANEL - k0 : depth;
             if (end <= 0) {
