@@ -1,4 +1,218 @@
-#include "fpp.h"
-#define FPP_EXPORT __attribute__((visibility("default")))
-FPP_EXPORT int32_t fpp_rows_gram_f64(const double *x, int64_t n, int64_t row_stride, const fpp_row_map *map, void *workspace, int64_t *gram) { (void)x; (void)n; (void)row_stride; (void)map; (void)workspace; (void)gram; return 1; }
-FPP_EXPORT int32_t fpp_rows_gram_f32(const float *x, int64_t n, int64_t row_stride, const fpp_row_map *map, void *workspace, int64_t *gram) { (void)x; (void)n; (void)row_stride; (void)map; (void)workspace; (void)gram; return 1; }
+/* Sum of q q^T over rows, exactly: rows rounded to int16, multiplied pairwise into int32, added up in int64.
+ *
+ * Two rows share one int32 word per column, so that one instruction multiplies and adds a pair (pmaddwd; vpdpwssd also adds to the
+ * accumulator). That is four times the multiply-adds per cycle of double precision, and the integers are exact, so the order is
+ * free. An accumulator holds FPP_GRAM_FLUSH rows before it goes to int64; a tile of the result stays in L1 over a whole
+ * super-panel of packed rows, so that the result itself is read and written once per super-panel.
+ */
+#include "rowmap.h"
+
+#include <string.h>
+#if FPP_X86
+#include <immintrin.h>
+#endif
+
+#define ROWS_MAX 8         /* tile rows over the instruction sets */
+#define WIDTH_MAX 48       /* tile columns, which are also the columns of a packed panel */
+#define PACKED_BYTES (INT64_C(1) << 21)
+#define FLUSH_PAIRS (FPP_GRAM_FLUSH / 2)
+
+typedef struct {
+    int64_t rows, width;      /* of a tile */
+    int64_t step;             /* columns that `tile` can leave out at the right */
+    /* tile (rows, width) += sum over pairs of a[pair][row] . b[pair][column], for `columns` of the columns at least */
+    void (*tile)(const int32_t *a, const int32_t *b, int64_t pairs, int64_t columns, int64_t *tile);
+} gram_kernel;
+
+#if FPP_X86
+/* One register block: MR rows by NV vectors, int32 accumulators emptied every FLUSH_PAIRS pairs. */
+#define GRAM_BODY(MR, NV, WIDTH, VEC, LANES, ZERO, LOAD, SPREAD, MULADD)                              \
+    for (int64_t p0 = 0; p0 < pairs; p0 += FLUSH_PAIRS) {                                             \
+        const int64_t p1 = fpp_min(pairs, p0 + FLUSH_PAIRS);                                          \
+        VEC acc[MR][NV];                                                                              \
+        for (int i = 0; i < (MR); i++) {                                                              \
+            for (int v = 0; v < (NV); v++) {                                                          \
+                acc[i][v] = ZERO();                                                                   \
+            }                                                                                         \
+        }                                                                                             \
+        for (int64_t p = p0; p < p1; p++) {                                                           \
+            VEC right[NV];                                                                            \
+            for (int v = 0; v < (NV); v++) {                                                          \
+                right[v] = LOAD((const VEC *)(const void *)(b + p * (WIDTH) + v * (LANES)));          \
+            }                                                                                         \
+            for (int i = 0; i < (MR); i++) {                                                          \
+                const VEC left = SPREAD(a[p * (WIDTH) + i]);                                          \
+                for (int v = 0; v < (NV); v++) {                                                      \
+                    acc[i][v] = MULADD(acc[i][v], left, right[v]);                                    \
+                }                                                                                     \
+            }                                                                                         \
+        }                                                                                             \
+        for (int i = 0; i < (MR); i++) {                                                              \
+            for (int v = 0; v < (NV); v++) {                                                          \
+                int32_t words[LANES];                                                                 \
+                memcpy(words, &acc[i][v], sizeof words);                                              \
+                for (int l = 0; l < (LANES); l++) {                                                   \
+                    tile[i * (WIDTH) + v * (LANES) + l] += words[l];                                  \
+                }                                                                                     \
+            }                                                                                         \
+        }                                                                                             \
+    }
+
+#define MULADD_SSE2(c, a, b) _mm_add_epi32(c, _mm_madd_epi16(a, b))
+#define MULADD_AVX2(c, a, b) _mm256_add_epi32(c, _mm256_madd_epi16(a, b))
+#define MULADD_AVX512(c, a, b) _mm512_add_epi32(c, _mm512_madd_epi16(a, b))
+#define MULADD_VNNI(c, a, b) _mm512_dpwssd_epi32(c, a, b)
+#define TARGET_VNNI __attribute__((target("avx2,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")))
+
+static void tile_sse2(const int32_t *a, const int32_t *b, int64_t pairs, int64_t columns, int64_t *restrict tile)
+{
+    (void)columns;
+    GRAM_BODY(4, 2, 8, __m128i, 4, _mm_setzero_si128, _mm_loadu_si128, _mm_set1_epi32, MULADD_SSE2)
+}
+
+FPP_TARGET_AVX2 static void tile_avx2(const int32_t *a, const int32_t *b, int64_t pairs, int64_t columns, int64_t *restrict tile)
+{
+    (void)columns;
+    GRAM_BODY(4, 2, 16, __m256i, 8, _mm256_setzero_si256, _mm256_loadu_si256, _mm256_set1_epi32, MULADD_AVX2)
+}
+
+#define LOAD_AVX512(p) _mm512_loadu_si512((const void *)(p))
+#define BY_WIDTH(MULADD)                                                                                              \
+    if (columns <= 16) {                                                                                              \
+        GRAM_BODY(8, 1, 48, __m512i, 16, _mm512_setzero_si512, LOAD_AVX512, _mm512_set1_epi32, MULADD)                \
+    } else if (columns <= 32) {                                                                                       \
+        GRAM_BODY(8, 2, 48, __m512i, 16, _mm512_setzero_si512, LOAD_AVX512, _mm512_set1_epi32, MULADD)                \
+    } else {                                                                                                          \
+        GRAM_BODY(8, 3, 48, __m512i, 16, _mm512_setzero_si512, LOAD_AVX512, _mm512_set1_epi32, MULADD)                \
+    }
+
+FPP_TARGET_AVX512 static void tile_avx512(const int32_t *a, const int32_t *b, int64_t pairs, int64_t columns, int64_t *restrict tile)
+{
+    BY_WIDTH(MULADD_AVX512)
+}
+
+TARGET_VNNI static void tile_vnni(const int32_t *a, const int32_t *b, int64_t pairs, int64_t columns, int64_t *restrict tile)
+{
+    BY_WIDTH(MULADD_VNNI)
+}
+
+static gram_kernel kernel_now(void)
+{
+    switch (fpp_isa_level()) {
+    case FPP_ISA_AVX512:
+        return (gram_kernel){8, 48, 16, __builtin_cpu_supports("avx512vnni") ? tile_vnni : tile_avx512};
+    case FPP_ISA_AVX2:
+        return (gram_kernel){4, 16, 16, tile_avx2};
+    default:
+        return (gram_kernel){4, 8, 8, tile_sse2};
+    }
+}
+#else
+static void tile_plain(const int32_t *a, const int32_t *b, int64_t pairs, int64_t columns, int64_t *restrict tile)
+{
+    (void)columns;
+    for (int64_t p0 = 0; p0 < pairs; p0 += FLUSH_PAIRS) {
+        const int64_t p1 = fpp_min(pairs, p0 + FLUSH_PAIRS);
+        int32_t acc[4][8] = {{0}};
+        for (int64_t p = p0; p < p1; p++) {
+            for (int i = 0; i < 4; i++) {
+                const int32_t low = (int16_t)(a[p * 8 + i] & 0xffff), high = a[p * 8 + i] >> 16;
+                for (int j = 0; j < 8; j++) {
+                    acc[i][j] += low * (int16_t)(b[p * 8 + j] & 0xffff) + high * (b[p * 8 + j] >> 16);
+                }
+            }
+        }
+        for (int i = 0; i < 4; i++) {
+            for (int j = 0; j < 8; j++) {
+                tile[i * 8 + j] += acc[i][j];
+            }
+        }
+    }
+}
+
+static gram_kernel kernel_now(void)
+{
+    return (gram_kernel){4, 8, 8, tile_plain};
+}
+#endif
+
+/* Rows of a super-panel: a multiple of FPP_GRAM_FLUSH whose packed form takes about PACKED_BYTES, half of an L3 share. */
+static int64_t super_rows(int64_t out_dim)
+{
+    const int64_t fit = PACKED_BYTES / (2 * fpp_round_up(out_dim, WIDTH_MAX)) / FPP_GRAM_FLUSH * FPP_GRAM_FLUSH;
+    return fit < FPP_GRAM_FLUSH ? FPP_GRAM_FLUSH : fpp_min(fit, 4 * FPP_GRAM_FLUSH);
+}
+
+FPP_LOCAL int64_t fpp_gram_workspace_size(int64_t out_dim)
+{
+    return super_rows(out_dim) * 2 * (out_dim + WIDTH_MAX);
+}
+
+/* gram, lower triangle, += packed^T packed. */
+static void gram_add(const gram_kernel *kernel, const int32_t *packed, int64_t pairs, int64_t panel_stride, int64_t out_dim,
+                     int64_t *gram)
+{
+    const int64_t rows = kernel->rows, width = kernel->width;
+    for (int64_t j0 = 0; j0 < out_dim; j0 += width) {
+        const int32_t *right = packed + j0 / width * panel_stride;
+        for (int64_t i0 = j0; i0 < out_dim; i0 += rows) {
+            int64_t tile[ROWS_MAX * WIDTH_MAX];
+            const int64_t i1 = fpp_min(out_dim, i0 + rows);
+            const int64_t columns = fpp_min(width, i1 - j0);
+            memset(tile, 0, (size_t)(rows * width) * sizeof(int64_t));
+            kernel->tile(packed + i0 / width * panel_stride + i0 % width, right, pairs, columns, tile);
+            for (int64_t i = i0; i < i1; i++) {
+                int64_t *restrict to = gram + i * out_dim + j0;
+                const int64_t *from = tile + (i - i0) * width;
+                const int64_t end = fpp_min(columns, i + 1 - j0);
+                for (int64_t j = 0; j < end; j++) {
+                    to[j] = (int64_t)((uint64_t)to[j] + (uint64_t)from[j]);
+                }
+            }
+        }
+    }
+}
+
+static int32_t rows_gram(const char *x, int64_t n, int64_t stride_bytes, const fpp_row_map *map, int32_t is_f32, void *workspace,
+                         int64_t *gram)
+{
+    fpp_plan plan;
+    const fpp_row_kernels *kernels = fpp_row_kernels_now();
+    const gram_kernel kernel = kernel_now();
+    if (n < 0 || fpp_plan_make(map, is_f32, kernels, workspace, &plan) != FPP_OK || fpp_plan_scale(&plan) != FPP_OK
+        || map->quant_bound > FPP_GRAM_QUANT_MAX) {
+        return FPP_ERR_ARGUMENT;
+    }
+    const int64_t super = super_rows(map->out_dim);
+    const int64_t n_panels = (map->out_dim + kernel.width - 1) / kernel.width;
+    int32_t *packed = plan.gram;
+    for (int64_t begin = 0; begin < n; begin += super) {
+        const int64_t count = fpp_min(super, n - begin);
+        const int64_t pairs = (count + 1) / 2;
+        const int64_t panel_stride = pairs * kernel.width;
+        if (begin == 0 || count < super) {
+            /* The columns beyond out_dim of the last panel are multiplied too: give them a value. */
+            memset(packed + (n_panels - 1) * panel_stride, 0, (size_t)panel_stride * sizeof(int32_t));
+        }
+        for (int64_t i = 0; i < count; i += plan.tile_rows) {
+            double factor[FPP_TILE_ROWS];
+            const int64_t rows = fpp_min(plan.tile_rows, count - i);
+            fpp_row_tile(&plan, kernels, x + (begin + i) * stride_bytes, stride_bytes, rows, factor);
+            kernels->pack(&plan, rows, factor, kernel.width, panel_stride, packed + i / 2 * kernel.width);
+        }
+        gram_add(&kernel, packed, pairs, panel_stride, map->out_dim, gram);
+    }
+    return FPP_OK;
+}
+
+FPP_API int32_t fpp_rows_gram_f64(const double *x, int64_t n, int64_t row_stride, const fpp_row_map *map, void *workspace,
+                                  int64_t *gram)
+{
+    return rows_gram((const char *)x, n, row_stride * (int64_t)sizeof(double), map, 0, workspace, gram);
+}
+
+FPP_API int32_t fpp_rows_gram_f32(const float *x, int64_t n, int64_t row_stride, const fpp_row_map *map, void *workspace,
+                                  int64_t *gram)
+{
+    return rows_gram((const char *)x, n, row_stride * (int64_t)sizeof(float), map, 1, workspace, gram);
+}

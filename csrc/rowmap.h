@@ -1,0 +1,81 @@
+/* The row pipeline that sums, Gram matrices, quantised rows and shell counts share. Not installed.
+ *
+ * A plan is the map with its vectors padded, its matrix repacked and its scratch laid out in the caller's workspace. Rows go
+ * through it in tiles: `tile` leaves z (rows of `ld` doubles, zero beyond out_dim up to the next multiple of 8) and the eight-lane
+ * squared norms, `fpp_row_factors` the clip factors. What a row becomes depends on that row and the map alone: no step mixes
+ * rows, and the order of every floating-point sum is fixed, so tiles, chunks, threads and instruction sets all give the same bits.
+ */
+#ifndef FPP_ROWMAP_H
+#define FPP_ROWMAP_H
+#include "internal.h"
+
+#define FPP_LANES 8            /* lanes of every squared norm, on every instruction set */
+#define FPP_TILE_ROWS 64       /* most rows of a tile; a multiple of every row group */
+#define FPP_DEPTH 128          /* columns of x per pass of the matrix product */
+#define FPP_T_LD (FPP_DEPTH + FPP_LANES)
+#define FPP_PANEL_MAX 24       /* widest panel of the matrix product over the instruction sets */
+#define FPP_DIM_MAX (INT64_C(1) << 24)
+#define FPP_GRAM_FLUSH 256     /* 256 * FPP_GRAM_QUANT_MAX^2 < 2^31: rows that an int32 accumulator can hold */
+
+/* 1.5 * 2^52: adding it to a double below 2^51 in size rounds to the nearest integer, ties to even. */
+#define FPP_ROUNDER 0x1.8p52
+
+typedef struct {
+    int64_t dim, out_dim;
+    int64_t ld;               /* doubles from one row of z to the next */
+    int64_t tile_rows;
+    int32_t matrix_kind;
+    int32_t plain;            /* z = x * inv_step: no center, offset or matrix */
+    int32_t shifted;          /* z = (x - center) * inv_step */
+    int32_t is_f32;
+    double inv_step, limit, quant_bound_sq;
+    const fpp_row_map *map;
+    double *center;           /* (dim padded to 8), zeros if absent */
+    double *diagonal;         /* (dim padded to 8), ones if absent; zero in the padding */
+    double *offset;           /* (ld), zeros if absent */
+    double *panels;           /* the matrix in panels of output columns, each [k][column]; LOWER and FULL only */
+    double *z;                /* (FPP_TILE_ROWS, ld) */
+    double *t;                /* (FPP_TILE_ROWS, FPP_T_LD): x - center of one pass of the product */
+    double *row;              /* (dim padded to 8): one row, for the rare rescaling */
+    double *sums;             /* (2, ld) */
+    void *gram;               /* what is left, for gram.c */
+} fpp_plan;
+
+/* One set of these for each instruction set. */
+typedef struct {
+    int64_t panel;            /* output columns of a panel of the matrix product */
+    void (*tile)(const fpp_plan *plan, const char *x, int64_t stride_bytes, int64_t rows, double *norm_sq);
+    void (*factors)(const fpp_plan *plan, int64_t rows, const double *norm_sq, double *factor);
+    void (*sum)(const fpp_plan *plan, int64_t rows, double *factor);
+    void (*quantise)(const fpp_plan *plan, int64_t rows, double *factor, int32_t *out);
+    void (*pack)(const fpp_plan *plan, int64_t rows, double *factor, int64_t width, int64_t panel_stride, int32_t *packed);
+} fpp_row_kernels;
+
+FPP_LOCAL const fpp_row_kernels *fpp_row_kernels_now(void);
+FPP_LOCAL int32_t fpp_plan_make(const fpp_row_map *map, int32_t is_f32, const fpp_row_kernels *kernels, void *workspace,
+                                fpp_plan *plan);
+/* Checks and takes over quant_bound, inv_step and limit. */
+FPP_LOCAL int32_t fpp_plan_scale(fpp_plan *plan);
+FPP_LOCAL int64_t fpp_gram_workspace_size(int64_t out_dim);
+/* z and clip factors of up to tile_rows rows. */
+FPP_LOCAL void fpp_row_tile(const fpp_plan *plan, const fpp_row_kernels *kernels, const char *x, int64_t stride_bytes,
+                            int64_t rows, double *factor);
+FPP_LOCAL int32_t fpp_row_is_finite(const char *x, int64_t dim, int32_t is_f32);
+
+FPP_INLINE int64_t fpp_round_up(int64_t value, int64_t unit)
+{
+    return (value + unit - 1) / unit * unit;
+}
+
+FPP_INLINE int64_t fpp_min(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Reduction of the eight lanes of a squared norm: by halves, as a vector unit folds a register. */
+FPP_INLINE double fpp_fold(const double *a)
+{
+    return ((a[0] + a[4]) + (a[2] + a[6])) + ((a[1] + a[5]) + (a[3] + a[7]));
+}
+
+#endif

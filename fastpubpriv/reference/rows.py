@@ -1,0 +1,119 @@
+"""Private rows to exact integers, in readable NumPy: equal integers to `kernels.rows`, because each sum has the same order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.linalg.blas import dsyrk
+
+if TYPE_CHECKING:  # the floors forbid the import itself
+    from fastpubpriv.kernels.rows import RowMap
+
+_LANES = 8
+_ROUNDER = 1.5 * 2.0**52  # adding it rounds a double below 2**51 in size to the nearest integer, ties to even
+_RESCUE_SCALES = (2.0**-256, 2.0**-512, 2.0**-768, 2.0**-1022)
+
+
+def rows_quantise(chunk: npt.NDArray[Any], row_map: RowMap, out: npt.NDArray[np.int32]) -> None:
+    """out (n, out_dim) int32 = integer rows of chunk (n, dim)."""
+    with np.errstate(all="ignore"):
+        x = chunk.astype(np.float64)
+        finite = np.isfinite(x).all(axis=1)
+        z = _affine(x, row_map, 1.0) * row_map.inv_step
+        norm_sq = _norm_sq(z)
+        norm = np.sqrt(norm_sq)
+        factor = np.where(norm > row_map.limit, row_map.limit / norm, 1.0)
+        # A finite row whose squared norm overflows is clipped all the same: its direction comes from the scaled row.
+        for i in np.flatnonzero(finite & ~np.isfinite(norm_sq)):
+            z[i], factor[i] = _rescue(x[i : i + 1], row_map)
+        q = (z * factor[:, None] + _ROUNDER) - _ROUNDER
+        bound = float(row_map.quant_bound)
+        entries_pass = (np.abs(q) <= bound).all(axis=1)  # NaN fails
+        q[~(finite & entries_pass)] = 0.0
+        whole = q.astype(np.int64)
+        whole[(whole * whole).sum(axis=1) > row_map.quant_bound**2] = 0
+    out[...] = whole.astype(np.int32)
+
+
+def rows_sum(chunk: npt.NDArray[Any], row_map: RowMap, sums: npt.NDArray[np.int64]) -> None:
+    """sums (out_dim,) += integer rows of chunk (n, dim), modulo 2**64."""
+    sums += _integers(chunk, row_map).sum(axis=0)
+
+
+def rows_gram(chunk: npt.NDArray[Any], row_map: RowMap, gram: npt.NDArray[np.int64]) -> None:
+    """gram (out_dim, out_dim), lower triangle with diagonal, += sum of q q^T over chunk (n, dim), modulo 2**64."""
+    q = _integers(chunk, row_map)
+    gram += np.tril(q.T @ q)
+
+
+def rows_gram_blas(chunk: npt.NDArray[Any], row_map: RowMap, gram: npt.NDArray[np.int64]) -> None:
+    """rows_gram by BLAS on integer-valued doubles: B Q^2 <= 2^53 makes every partial sum of a chunk of B rows exact."""
+    rows = max(1, min(2**53 // row_map.quant_bound**2, 2**21 // row_map.out_dim, 2**14))
+    for begin in range(0, chunk.shape[0], rows):
+        q = _integers(chunk[begin : begin + rows], row_map).astype(np.float64)
+        # q.T is Fortran-ordered, so its upper triangle is the lower one of the C-ordered result.
+        gram += np.tril(dsyrk(1.0, q.T, lower=0).T).astype(np.int64)
+
+
+def rows_shell_counts(
+    chunk: npt.NDArray[Any], row_map: RowMap, edges_sq: npt.NDArray[np.float64], counts: npt.NDArray[np.int64]
+) -> None:
+    """counts (n_edges + 1,) += rows of chunk (n, dim) by how many of edges_sq (n_edges,), ascending, are below |y|^2."""
+    with np.errstate(all="ignore"):
+        x = chunk.astype(np.float64)
+        norm_sq = _norm_sq(_affine(x, row_map, 1.0))
+    finite = np.isfinite(x).all(axis=1)
+    norm_sq[~np.isfinite(norm_sq)] = np.inf
+    cell = np.searchsorted(edges_sq, norm_sq, side="left")
+    cell[np.isinf(norm_sq)] = edges_sq.size
+    counts += np.bincount(cell[finite], minlength=edges_sq.size + 1)
+
+
+def _integers(chunk: npt.NDArray[Any], row_map: RowMap) -> npt.NDArray[np.int64]:
+    q = np.empty((chunk.shape[0], row_map.out_dim), dtype=np.int32)
+    rows_quantise(chunk, row_map, q)
+    return q.astype(np.int64)
+
+
+def _affine(x: npt.NDArray[np.float64], row_map: RowMap, scale: float) -> npt.NDArray[np.float64]:
+    """scale * (offset + matrix (x - center)), the products of an output added in ascending order of the column."""
+    t = x * scale
+    if row_map.center is not None:
+        t = t - row_map.center * scale
+    kind = row_map.kind.name
+    if row_map.matrix is None:
+        y = t
+    elif kind == "DIAGONAL":
+        y = t * row_map.matrix
+    else:
+        matrix = np.tril(row_map.matrix) if kind == "LOWER" else row_map.matrix
+        y = np.zeros((x.shape[0], row_map.out_dim))
+        for k in range(row_map.dim):
+            y = y + t[:, k : k + 1] * matrix[:, k]
+    if row_map.offset is not None:
+        y = y + row_map.offset * scale
+    return y
+
+
+def _norm_sq(z: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Squared norms of rows (n, k): eight lanes, lane l adds columns l, l + 8, ... in order, then the lanes fold by halves."""
+    width = -(-z.shape[1] // _LANES) * _LANES
+    square = np.zeros((z.shape[0], width))
+    square[:, : z.shape[1]] = z * z
+    lane = np.zeros((z.shape[0], _LANES))
+    for k in range(0, width, _LANES):
+        lane = lane + square[:, k : k + _LANES]
+    a = lane.T
+    return np.asarray(((a[0] + a[4]) + (a[2] + a[6])) + ((a[1] + a[5]) + (a[3] + a[7])))
+
+
+def _rescue(row: npt.NDArray[np.float64], row_map: RowMap) -> tuple[npt.NDArray[np.float64], float]:
+    """Scaled steps z (1, out_dim) and clip factor of a finite row (1, dim) too long for a double; zeros if no scale serves."""
+    for scale in _RESCUE_SCALES:
+        z = _affine(row, row_map, scale) * row_map.inv_step
+        norm_sq = _norm_sq(z)[0]
+        if np.isfinite(norm_sq) and norm_sq > 0.0:
+            return z, float(row_map.limit / np.sqrt(norm_sq))
+    return np.zeros((1, row_map.out_dim)), 1.0
