@@ -104,7 +104,9 @@ def key_source(random_state: int | None) -> KeySource:
         )
     seed = int(random_state)
     if seed < 0:
-        raise InputError("random_state must be None or a non-negative int, got a negative one; pass None for private noise")
+        raise InputError(
+            "random_state must be None or a non-negative int, got a negative one; pass None for private noise"
+        )
     warnings.warn(
         "random_state is an int: the noise can be repeated by anyone who knows it, so the result is not private; "
         "pass random_state=None for a release",

@@ -259,15 +259,13 @@ def plan(
     elif task == "mean":
         if n_pub < 1:
             raise InputError("plan('mean') needs n_pub of at least 1; without public rows plan 'coinpress_mean'")
-        gap = validation.gap("pub_priv_gap", pub_priv_gap)
+        gap = validation.fraction("pub_priv_gap", pub_priv_gap)
         ball = gap_radius(dim, n_pub, failure_prob / 2.0, gap)
         predict = _coinpress_predictor(dim, ball, steps, mode, failure_prob, n_pub)
     else:
         if radius is None:
             raise InputError("plan('coinpress_mean') needs radius=, that of the ball that holds the mean")
-        predict = _coinpress_predictor(
-            dim, validation.positive("radius", radius), steps, mode, failure_prob, 0
-        )
+        predict = _coinpress_predictor(dim, validation.positive("radius", radius), steps, mode, failure_prob, 0)
 
     solved_for = "error"
     if n_priv is None and budget is not None and error is not None:
@@ -275,9 +273,7 @@ def plan(
         solved_for = "n_priv"
     elif budget is None and n_priv is not None and error is not None:
         n_priv = validation.integer("n_priv", n_priv, minimum=1)
-        budget = _solve_budget(
-            predict, n_priv, validation.positive("error", error), _budget_maker(notion, delta)
-        )
+        budget = _solve_budget(predict, n_priv, validation.positive("error", error), _budget_maker(notion, delta))
         solved_for = "budget"
     n_priv = validation.integer("n_priv", n_priv, minimum=1)
     if not isinstance(budget, Budget):

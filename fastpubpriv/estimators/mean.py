@@ -133,7 +133,7 @@ def estimate_mean(
         )
     mode = validation.choice("mode", mode, ("practical", "theory"))
     failure_prob = validation.probability("failure_prob", failure_prob)
-    gap = validation.gap("pub_priv_gap", pub_priv_gap)
+    gap = validation.fraction("pub_priv_gap", pub_priv_gap)
     ball, whitening, row_std = public_ball(public, covariance=covariance, failure_prob=failure_prob, pub_priv_gap=gap)
     run = running.start(
         "estimate_mean",

@@ -111,7 +111,7 @@ def precondition(x_pub: Any, *, pub_priv_gap: float = 0.0, failure_prob: float =
     True
     """
     rows = public_rows(x_pub, min_rows=2)
-    gap = validation.gap("pub_priv_gap", pub_priv_gap)
+    gap = validation.fraction("pub_priv_gap", pub_priv_gap)
     failure = validation.probability("failure_prob", failure_prob)
     n_pub, dim = rows.shape
     if n_pub < dim + 1:

@@ -346,16 +346,18 @@ def laplace_count_grid(epsilon: Number, cells: int = 1, n: int = _DEFAULT_ROWS) 
 
 
 def knorm_delta(epsilon: Number, quant_bound: int, dim: int, relative_error: Number = Fraction(1, 2**48)) -> Fraction:
-    """What floating point adds to the K-norm mechanism: (1 + e^epsilon) 4 dim relative_error sqrt(dim + 1) 2 Q/epsilon.
+    """What floating point adds to the K-norm mechanism, (1 + e^epsilon) t, t the chance that a computed vector differs from an exact one.
 
-    The computed z_i differs from an exact one by relative_error |z_i|, so its floor differs with probability at most
-    four times that error in grid steps; E|z_i| <= sqrt(dim + 1) 2 Q/epsilon.
+    t <= 4 dim relative_error sqrt(dim + 1) 2 Q/epsilon + (2 dim + 1) 2^-43: the computed z_i is within relative_error |z_i| of
+    one made of its normals without rounding, so its floor differs with probability at most four times that error in grid steps,
+    with E|z_i| <= sqrt(dim + 1) 2 Q/epsilon; and each of the 2 dim + 1 normals is within 2^-43 of its law (`kernels.noise`).
     """
     e, error = exact(epsilon, "epsilon"), exact(relative_error, "relative_error")
     if e <= 0 or error <= 0:
         raise BudgetError("epsilon and relative_error must be > 0")
     root = math.isqrt(dim) + 1  # at least sqrt(dim + 1)
-    return approx_slack(e, 1) / total_variation(1) * 4 * dim * error * root * 2 * quant_bound / e
+    differs = 4 * dim * error * root * 2 * quant_bound / e + Fraction(2 * dim + 1, 2**43)
+    return approx_slack(e, 1) / total_variation(1) * differs
 
 
 def knorm_sum_grid(
@@ -377,7 +379,7 @@ def knorm_sum_grid(
         if cost <= goal and dim * q * q <= _MAX_ROW_SQ and n * q < _MAX_TOTAL // 2:
             if q < least:
                 break
-            return KNormGrid(q, dim, 2 * q / amount, KNormEvent(amount, cost, dim))
+            return KNormGrid(q, dim, 2 * q / amount, KNormEvent(amount, cost, 2 * q, dim))
     raise InputError(
         f"{problem}: the floating-point delta exceeds {show(goal)}; pass a larger delta or use Laplace noise"
     )
