@@ -158,11 +158,11 @@ def _budget_maker(notion: str, delta: float | None) -> Callable[[float], Budget]
     validation.choice("notion", notion, ("zcdp", "approx", "pure"))
     if (notion == "approx") != (delta is not None):
         raise InputError("delta belongs to notion='approx', and notion='approx' needs it; for example delta=1e-6")
-    if notion == "zcdp":
-        return lambda amount: ZCDP(rho=amount)
+    if delta is not None:
+        return lambda amount: ApproxDP(epsilon=amount, delta=delta)
     if notion == "pure":
         return lambda amount: PureDP(epsilon=amount)
-    return lambda amount: ApproxDP(epsilon=amount, delta=delta)
+    return lambda amount: ZCDP(rho=amount)
 
 
 def plan(
@@ -234,7 +234,7 @@ def plan(
     >>> plan("mean", dim=50, n_pub=1, n_priv=10_000, budget=ZCDP(rho=0.5))
     Plan(mean: n_priv=10000, budget=ZCDP(rho=0.5), error=0.072; solved for error)
     >>> plan("mean", dim=50, n_pub=1, budget=ZCDP(rho=0.5), error=0.1).n_priv
-    5411
+    5394
     """
     validation.choice("task", task, TASKS)
     dim = validation.integer("dim", dim, minimum=1)

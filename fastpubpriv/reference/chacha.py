@@ -62,6 +62,7 @@ class WordStream:
         self.first = words(key, self._nonce, 0, DRAW_BLOCK)
 
     def more(self) -> int:
+        """Return the next word of the pool."""
         if not self._pool:
             self._pool = words(self._key, self._nonce, self._counter, BLOCK_BYTES // 8)
             self._counter += 1
