@@ -24,8 +24,9 @@ class KeySource:
 
     Guarantees
     ----------
-    Operating-system keys hold no state, so forked children, threads and copies of the process never share one. Seeded keys depend on
-    the seed and on how many were taken before; taking them from several threads gives distinct keys, in the order of the calls.
+    Operating-system keys hold no state, so forked children, threads and copies of the process never share one. Seeded
+    keys depend on the seed and on how many were taken before; taking them from several threads gives distinct keys, in
+    the order of the calls.
     """
 
     __slots__ = ("_calls", "_lock", "_seed", "private")

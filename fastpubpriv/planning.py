@@ -63,7 +63,8 @@ class Plan:
         return {name: plain(getattr(self, name)) for name in self.__dataclass_fields__}
 
     def __repr__(self) -> str:
-        return f"Plan({self.task}: n_priv={self.n_priv}, budget={self.budget!r}, error={self.error:.4g}; solved for {self.solved_for})"
+        found = f"n_priv={self.n_priv}, budget={self.budget!r}, error={self.error:.4g}"
+        return f"Plan({self.task}: {found}; solved for {self.solved_for})"
 
 
 # error and details of a task for (n_priv, budget)
@@ -225,8 +226,8 @@ def plan(
 
     Notes
     -----
-    The recursion of CoinPress run on paper (paper A, section 2.1), and equation 5 of paper B, which holds with equality. The noise is that
-    of an infinitely fine grid; the real grid adds less than one percent.
+    The recursion of CoinPress run on paper (paper A, section 2.1), and equation 5 of paper B, which holds with
+    equality. The noise is that of an infinitely fine grid; the real grid adds less than one percent.
 
     Examples
     --------

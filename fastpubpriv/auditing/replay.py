@@ -1,7 +1,8 @@
 """Record every release of a run, force the same answers on a neighbouring data set, and compare what was asked.
 
-After Re:cord-play (Cebere, Erb, Desfontaines, Bellet, Fitzsimons, 2026): with the answers pinned, everything an honest estimator does
-afterwards is the same on both data sets, and the exact integers it asks about differ by at most the declared sensitivity.
+After Re:cord-play (Cebere, Erb, Desfontaines, Bellet, Fitzsimons, 2026): with the answers pinned, everything an honest
+estimator does afterwards is the same on both data sets, and the exact integers it asks about differ by at most the
+declared sensitivity.
 """
 
 from __future__ import annotations
@@ -66,8 +67,8 @@ def record_replay(run: Callable[[Any], Any], x_priv: Any, x_neighbour: Any, *, b
     Raises
     ------
     ReplayError
-        The calls differ in number, name, shape, price or unit; a query moved by more than its sensitivity; the declared costs exceed
-        the budget; or the results differ although every release was forced to the same answer.
+        The calls differ in number, name, shape, price or unit; a query moved by more than its sensitivity; the declared
+        costs exceed the budget; or the results differ although every release was forced to the same answer.
 
     Notes
     -----

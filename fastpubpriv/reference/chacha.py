@@ -53,7 +53,9 @@ def words(key: bytes, nonce: bytes, counter: int, count: int) -> list[int]:
 
 
 class WordStream:
-    """Words of block `block` of a kind of draw: `first[i]` belongs to draw i; whoever needs more calls `more` in order of the draws."""
+    """Words of block `block` of a kind of draw: `first[i]` belongs to draw i; whoever needs more calls `more` in order
+    of the draws.
+    """
 
     def __init__(self, key: bytes, kind: str, block: int) -> None:
         self._key, self._nonce = key, nonce_of(kind, block)
