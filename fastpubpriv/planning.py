@@ -233,7 +233,7 @@ def plan(
     --------
     >>> from fastpubpriv import ZCDP, plan
     >>> plan("mean", dim=50, n_pub=1, n_priv=10_000, budget=ZCDP(rho=0.5))
-    Plan(mean: n_priv=10000, budget=ZCDP(rho=0.5), error=0.072; solved for error)
+    Plan(mean: n_priv=10000, budget=ZCDP(rho=0.5), error=0.07203; solved for error)
     >>> plan("mean", dim=50, n_pub=1, budget=ZCDP(rho=0.5), error=0.1).n_priv
     5394
     """
