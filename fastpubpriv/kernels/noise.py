@@ -1,8 +1,8 @@
 """Draws from ChaCha20 and a 32-byte key. The same key gives the same draws; a key must serve one release only.
 
-Draws begin ... begin + count - 1 of a key are the same however the range is cut at multiples of DRAW_BLOCK. The noise of a release is
-`gaussian_floor` or `discrete_laplace`; `standard_normal` and what is made of it are close to their law, not exact (docstrings say how
-close), and must not hide a private sum.
+Draws begin ... begin + count - 1 of a key are the same however the range is cut at multiples of DRAW_BLOCK. The noise
+of a release is `gaussian_floor` or `discrete_laplace`; `standard_normal` and what is made of it are close to their
+law, not exact (docstrings say how close), and must not hide a private sum.
 """
 
 from __future__ import annotations
