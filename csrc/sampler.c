@@ -1,8 +1,8 @@
 /* Exact samplers over ChaCha20. reference/sampler.py is the readable twin and says the same word for word; tables/make_tables.py
  * builds the tables.
  *
- * Noise. A magnitude k lies in bin b = k / width. A draw is one word: a column of the alias table and the first bits of the compare that
- * turns it into b (with probability weight[b] / 2^64), a sign, the offset inside the bin, and the first bits of a uniform U. It is
+ * Noise. A magnitude k lies in bin b = k / width. A draw is one word: a column of the alias table and the first bits of the compare
+ * that turns it into b (with probability weight[b] / 2^64), a sign, the offset inside the bin, and the first bits of a uniform U. It is
  * kept iff U weight[b] < SCALE exp(-s), where s = (k + f)^2 / (2 scale^2) with a uniform fraction f (Gaussian: averaged over f, k is
  * kept in proportion to the integral of the density over [k, k + 1)), or s = k / scale (Laplace).
  * 98.5 % of Gaussian draws end there, by integer compares. For the others further words continue the compare, U and f, and doubles
@@ -241,8 +241,8 @@ static int64_t finish_draw(const noise_context *context, uint64_t w, word_stream
         a.magnitude = a.bin << low_bits | a.low;
         a.u = u_part(laplace, w);
         const uint64_t sign = sign_mask(laplace, w);
-        if (!void_zero(laplace, a.magnitude, sign)
-            && (a.u + quick_drop(laplace, context->log2_scale, a.low) < law->quick[a.bin] || accepts(context, a, stream, draw, trial))) {
+        const int certain = a.u + quick_drop(laplace, context->log2_scale, a.low) < law->quick[a.bin];
+        if (!void_zero(laplace, a.magnitude, sign) && (certain || accepts(context, a, stream, draw, trial))) {
             return signed_value(laplace, a.magnitude, sign);
         }
         w = stream_next(stream);
@@ -378,7 +378,7 @@ FPP_API int32_t fpp_bernoulli_u8(const uint8_t *key, int64_t begin, int64_t end,
     return status;
 }
 
-/* Uniform below bound: the high half of word * bound, dropped when the low half lies in the 2^64 mod bound values too many (Lemire). */
+/* Uniform below bound: the high half of word * bound, dropped when the low half is one of the 2^64 mod bound too many (Lemire). */
 static uint64_t below(uint64_t word, uint64_t bound, word_stream *stream)
 {
     u128 product = (u128)word * bound;
