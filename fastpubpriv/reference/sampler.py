@@ -1,4 +1,4 @@
-"""The exact samplers, one draw at a time in Python integers: equal integers to csrc/sampler.c from the same key.
+"""The exact samplers, one draw at a time in Python integers: the integers of csrc/sampler.c and coins.c.
 
 Every acceptance is decided by its definition, with 384-bit numbers; the C code decides nearly all of them with
 integer compares and doubles, and this module is the statement of what it must decide.
