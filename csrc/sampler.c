@@ -1,5 +1,5 @@
-/* Exact Gaussian and Laplace noise over ChaCha20. reference/sampler.py is the readable twin, word for word; tables/make_tables.py builds the
- * tables.
+/* Exact Gaussian and Laplace noise over ChaCha20. reference/sampler.py is the readable twin, word for word;
+ * tables/make_tables.py builds the tables.
  *
  * A magnitude k lies in bin b = k / width. A draw is one word: a column of the alias table and the first bits of the compare that
  * turns it into b (with probability weight[b] / 2^64), a sign, the offset inside the bin, and the first bits of a uniform U. It is
