@@ -108,8 +108,7 @@ class KNormGrid:
 
 
 def clip_steps(quant_bound: int, dim: int) -> int:
-    """Q - ceil(sqrt(dim)/2) - 1: rounding to the grid moves a row by at most sqrt(dim)/2 steps, the rest is for the
-    floats.
+    """Q - ceil(sqrt(dim)/2) - 1: rounding moves a row by at most sqrt(dim)/2 steps, the 1 is for the floats.
 
     Examples
     --------
