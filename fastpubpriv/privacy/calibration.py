@@ -143,7 +143,7 @@ def _usable_epsilon(budget: ApproxDP, draws: int) -> Fraction:
             f"delta = {show(budget.delta)} is too small for {draws} noise draws, each 2^-100 from exact; "
             f"pass delta >= {show(least)}, or PureDP"
         )
-    return min(budget.epsilon, Fraction(math.log(budget.delta / (2**10 * total_variation(max(draws, 1))) - 1)))
+    return min(budget.epsilon, Fraction(math.log(budget.delta / (2**4 * total_variation(max(draws, 1))) - 1)))
 
 
 def gaussian_rho(budget: Budget, draws: int) -> Fraction:

@@ -31,7 +31,7 @@ def basic_composition(calls: Iterable[tuple[Number, Number]]) -> tuple[float, fl
 
 
 def advanced_composition(epsilon: Number, delta: Number, count: int, slack: Number) -> tuple[float, float]:
-    """Dwork, Rothblum, Vadhan 2010: `count` calls of (epsilon, delta)-DP, total delta count * delta + slack, rounded up.
+    """Dwork, Rothblum, Vadhan 2010: `count` calls of (epsilon, delta)-DP; total delta count * delta + slack.
 
     The shortcut epsilon sqrt(6 count log(1/slack)), often quoted for every epsilon <= 1, is false for large counts.
 

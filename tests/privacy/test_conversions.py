@@ -1,4 +1,4 @@
-"""Conversions against 60-digit arithmetic, dp-accounting, and the counterexamples of SAFETY.md 1.2 and spec A section 8."""
+"""Conversions against high precision, dp-accounting, and the counterexamples of SAFETY.md 1.2 and spec A 8."""
 
 import math
 from fractions import Fraction
@@ -108,9 +108,7 @@ def test_sigma_of_the_specification():
 
 
 def grid():
-    for epsilon in (1e-3, 0.1, 1, 5, 30):
-        for delta in (1e-2, 1e-6, 1e-15):
-            yield epsilon, delta
+    return [(epsilon, delta) for epsilon in (1e-3, 0.1, 1, 5, 30) for delta in (1e-2, 1e-6, 1e-15)]
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), grid())
@@ -171,7 +169,7 @@ def test_zcdp_delta_against_high_precision(epsilon, rho):
 
 
 def test_against_dp_accounting():
-    # sigma is stated as noise/sensitivity and the relation is add/remove with sensitivity 1: the pair N(0), N(1) of GDP.
+    # Noise is stated as sigma/sensitivity under add/remove with sensitivity 1: the pair N(0), N(1) of GDP.
     points = 0
     for sigma in (0.5, 0.8, 1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 15.0, 40.0):
         options = {"sensitivity": 1.0, "value_discretization_interval": 1e-4}
@@ -191,7 +189,7 @@ def test_composition_of_gaussians_is_additive_in_rho():
     assert best_epsilon(1e-6, 0.125, all_gaussian=False) == zcdp_epsilon(1e-6, 0.125)
 
 
-# ---- the counterexamples -----------------------------------------------------------------------------------------------
+# ---- the counterexamples ----
 
 
 def test_p4_classical_gaussian_calibration_fails_for_large_epsilon():
@@ -272,7 +270,7 @@ def test_composition_reports():
             bad()
 
 
-# ---- pure DP and groups ------------------------------------------------------------------------------------------------
+# ---- pure DP and groups ----
 
 
 @pytest.mark.parametrize("epsilon", [2.0**-30, 1e-6, 1e-3, 0.1, 1, 4, 20, 100, 1024])
