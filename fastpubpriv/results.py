@@ -141,3 +141,82 @@ class MeanResult(Result):
         lower, upper = self.confidence_interval(level)
         estimates = [plotting.Estimate("private", self.mean, lower, upper)]
         return plotting.plot_means(estimates, columns=self.columns, path=path, level=level)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class GaussianResult(Result):
+    """A released Gaussian: mean and covariance in data units.
+
+    Attributes
+    ----------
+    mean : (dim,) float64
+    covariance : (dim, dim) float64
+        Positive definite.
+    mean_noise_std : (dim,) float64
+        Standard deviation of the privacy noise in each coordinate of the mean.
+    rounds : int
+        Rounds of the covariance recursion.
+    under_resolved : bool
+        The public rule found no number of rounds that reaches the smallest eigenvalues.
+    predicted_covariance_error, predicted_mean_error : float
+        Relative Frobenius error of the covariance, and l2 error of the mean in standard deviations, from public numbers.
+    """
+
+    mean: FloatArray
+    covariance: FloatArray
+    mean_noise_std: FloatArray
+    rounds: int
+    under_resolved: bool
+    predicted_covariance_error: float
+    predicted_mean_error: float
+    learner: str
+    columns: tuple[str, ...] | None = None
+
+    @property
+    def correlation(self) -> FloatArray:
+        """Correlation matrix (dim, dim): post-processing of the covariance."""
+        scale = np.sqrt(np.diag(self.covariance))
+        matrix: FloatArray = self.covariance / np.outer(scale, scale)
+        np.fill_diagonal(matrix, 1.0)
+        return np.clip(matrix, -1.0, 1.0)
+
+    def confidence_ellipse(
+        self, first: int = 0, second: int = 1, *, level: float = 0.95
+    ) -> tuple[FloatArray, FloatArray]:
+        """Centre (2,) and points (181, 2) of the ellipse that holds a share `level` of the Gaussian in two coordinates."""
+        if not 0.0 < level < 1.0:
+            raise ValueError(f"level must lie in (0, 1), for example 0.95; got {level}")
+        chosen = [first, second]
+        factor = np.linalg.cholesky(self.covariance[np.ix_(chosen, chosen)])
+        angle = np.linspace(0.0, 2.0 * math.pi, 181)
+        radius = math.sqrt(-2.0 * math.log1p(-level))
+        center = self.mean[chosen]
+        return center, center + radius * np.column_stack([np.cos(angle), np.sin(angle)]) @ factor.T
+
+    def sample(self, n: int, *, random_state: int | np.random.Generator | None = None) -> FloatArray:
+        """Draw n synthetic rows (n, dim) from the released Gaussian: post-processing, so any generator will do."""
+        drawn: FloatArray = stats.multivariate_normal(self.mean, self.covariance).rvs(size=n, random_state=random_state)
+        return drawn.reshape(n, self.dim)
+
+    def log_prob(self, rows: Any) -> FloatArray:
+        """Log density of the released Gaussian at rows (n, dim)."""
+        density: FloatArray = stats.multivariate_normal(self.mean, self.covariance).logpdf(np.atleast_2d(rows))
+        return np.atleast_1d(density)
+
+    def plot(self, path: str | Path | None = None, *, level: float = 0.95) -> Any:
+        """Draw ellipses of all pairs (up to five columns) or a correlation heat map; returns the figure (needs matplotlib)."""
+        from fastpubpriv import plotting
+
+        return plotting.plot_gaussian(self, path=path, level=level)
+
+    @classmethod
+    def from_json(cls, text: str) -> GaussianResult:
+        """Read back what `to_json` wrote: the estimate and public fields (the price comes back as a plain dict)."""
+        data = json.loads(text)
+        if data.pop("kind", None) != cls.__name__:
+            raise ValueError("this JSON text is not a GaussianResult")
+        for name in ("mean", "covariance", "mean_noise_std"):
+            data[name] = frozen(data[name])
+        data["releases"] = tuple(data["releases"])
+        data["columns"] = tuple(data["columns"]) if data["columns"] is not None else None
+        return cls(**data)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy import stats
 from scipy.linalg import solve_triangular
 
 from fastpubpriv import validation
@@ -66,9 +67,10 @@ class Preconditioner:
         scaled: FloatArray = math.sqrt(self.eig_upper) * self.factor
         return scaled
 
-    def whitening(self) -> FloatArray:
-        """Inverse of `scale`, lower triangular, (dim, dim)."""
-        inverse: FloatArray = solve_triangular(self.scale, np.eye(len(self.center)), lower=True)
+    @staticmethod
+    def inverse_of(factor: FloatArray) -> FloatArray:
+        """Inverse of a lower triangular matrix, lower triangular, (dim, dim)."""
+        inverse: FloatArray = solve_triangular(factor, np.eye(len(factor)), lower=True)
         return np.tril(inverse)
 
 
@@ -152,3 +154,40 @@ def precondition(x_pub: Any, *, pub_priv_gap: float = 0.0, failure_prob: float =
         failure_prob=failure,
         pub_priv_gap=gap,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TraceBound:
+    """What two or more public rows guarantee for every covariance: its largest eigenvalue is at most eig_upper, and
+    |mean - center| <= sqrt(eig_upper) * mean_radius. `slack` is how far eig_upper may overshoot, as a public factor.
+    """
+
+    center: FloatArray
+    eig_upper: float
+    mean_radius: float
+    slack: float
+    n_pub: int
+
+
+def trace_bound(x_pub: FloatArray, *, pub_priv_gap: float, failure_prob: float) -> TraceBound:
+    """Bound the largest eigenvalue by the spread of at least two distinct public rows.
+
+    For every covariance, sum |p_i - mean|^2 is at least its largest eigenvalue times a chi-squared of n_pub - 1 degrees of freedom.
+    """
+    n_pub, dim = x_pub.shape
+    if n_pub < 2:
+        raise InputError(
+            "a covariance needs at least two public rows; pass more, or use coinpress_covariance with a scale"
+        )
+    center = x_pub.mean(axis=0)
+    spread = float(np.sum(np.square(x_pub - center)))
+    if not spread > 0.0:
+        raise InputError("all public rows are equal, so they say nothing about scale; pass distinct public rows")
+    lower = float(stats.chi2.ppf(failure_prob / 2.0, n_pub - 1))
+    eig_upper = spread / lower
+    mean_radius = math.sqrt(float(stats.chi2.ppf(1.0 - failure_prob / 2.0, dim)) / n_pub)
+    if pub_priv_gap > 0.0:
+        eig_upper *= 4.0 / (1.0 - pub_priv_gap) ** 4
+        mean_radius += math.sqrt(10.0 * pub_priv_gap / (1.0 - pub_priv_gap))
+    slack = dim * float(stats.chi2.ppf(0.5, n_pub - 1)) / lower
+    return TraceBound(center=frozen(center), eig_upper=eig_upper, mean_radius=mean_radius, slack=slack, n_pub=n_pub)
