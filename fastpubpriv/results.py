@@ -143,6 +143,68 @@ class MeanResult(Result):
         return plotting.plot_means(estimates, columns=self.columns, path=path, level=level)
 
 
+def correlation_of(covariance: FloatArray) -> FloatArray:
+    """Correlation matrix of a covariance; a column with no variance is uncorrelated with the others."""
+    scale = np.sqrt(np.diag(covariance))
+    scale[scale == 0.0] = 1.0
+    matrix: FloatArray = np.clip(covariance / np.outer(scale, scale), -1.0, 1.0)
+    np.fill_diagonal(matrix, 1.0)
+    return matrix
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class CovarianceResult(Result):
+    """A released covariance in squared data units.
+
+    Attributes
+    ----------
+    covariance : (dim, dim) float64
+        Positive semi-definite.
+    relative_noise_std : float
+        Diagonal standard deviation of the privacy noise of the last round, relative to the covariance.
+    steps : int
+        Rounds.
+    """
+
+    covariance: FloatArray
+    relative_noise_std: float
+    steps: int
+    columns: tuple[str, ...] | None = None
+
+    @property
+    def correlation(self) -> FloatArray:
+        """Correlation matrix (dim, dim): post-processing of the covariance."""
+        return correlation_of(self.covariance)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class PCAResult(Result):
+    """Released principal directions.
+
+    Attributes
+    ----------
+    components : (n_components, dim) float64
+        Orthonormal rows.
+    eigenvalues : (n_components,) float64
+        Of the noisy second moment about `center`, in squared data units.
+    center : (dim,) float64
+        The public centre.
+    noise_norm : float
+        Expected spectral norm of the noise on the second moment: eigenvalue gaps below it are not resolved.
+    """
+
+    components: FloatArray
+    eigenvalues: FloatArray
+    center: FloatArray
+    noise_norm: float
+    columns: tuple[str, ...] | None = None
+
+    def transform(self, rows: Any) -> FloatArray:
+        """Project rows (n, dim) onto the components, (n, n_components). The projection of private rows stays private data."""
+        projected: FloatArray = (np.asarray(rows, dtype=np.float64) - self.center) @ self.components.T
+        return projected
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class GaussianResult(Result):
     """A released Gaussian: mean and covariance in data units.
@@ -175,10 +237,7 @@ class GaussianResult(Result):
     @property
     def correlation(self) -> FloatArray:
         """Correlation matrix (dim, dim): post-processing of the covariance."""
-        scale = np.sqrt(np.diag(self.covariance))
-        matrix: FloatArray = self.covariance / np.outer(scale, scale)
-        np.fill_diagonal(matrix, 1.0)
-        return np.clip(matrix, -1.0, 1.0)
+        return correlation_of(self.covariance)
 
     def confidence_ellipse(
         self, first: int = 0, second: int = 1, *, level: float = 0.95
