@@ -84,14 +84,14 @@ def coinpress_covariance(
 
     Privacy
     -------
-    Neighbours: replace one row. One symmetric integer second moment per round, squared sensitivity 2 Q^4 (pure: l1 on the triangle); the
-    exact costs add up to at most the budget. Public: n_priv, dim.
+    Neighbours: replace one row. One symmetric integer second moment per round, squared sensitivity 2 Q^4 (pure: l1 on
+    the triangle); the exact costs add up to at most the budget. Public: n_priv, dim.
 
     Notes
     -----
     Biswas, Dong, Kamath, Ullman, "CoinPress" (2020), Algorithm 3. Departs from its published code: rows are multiplied by the
-    preconditioner on its proper side (that code is wrong from three rounds on), the bound on the noise enters the radius, rows are
-    not clipped in place, and the noise is orthogonally invariant.
+    preconditioner on its proper side (that code is wrong from three rounds on), rows are not clipped in place, and the noise is
+    orthogonally invariant.
 
     Examples
     --------
@@ -122,11 +122,13 @@ def coinpress_covariance(
     dim, n = rows.dim, rows.n
 
     def slack(released: Released) -> float:
-        ratio, width = math.sqrt(dim / n), math.sqrt(2.0 * dim)
+        ratio = math.sqrt(dim / n)
         if mode == "theory":
+            width = math.sqrt(2.0 * dim)
             tail = math.sqrt(2.0 * math.log(4.0 * steps / failure_prob))
             return 2.0 * (ratio + tail / math.sqrt(n)) + (width + tail) * released.spectral_std / n
-        return ratio + ratio * ratio / 2.0 + width * released.spectral_std / n
+        # The noise is left out here, as in the published constants: with it the early rounds shrink too timidly.
+        return ratio + ratio * ratio / 2.0
 
     base = AffineMap(dim=dim, center=middle, matrix=np.full(dim, 1.0 / math.sqrt(bound)))
     covariance, released = coinpress_rounds(
@@ -186,8 +188,8 @@ def private_pca(
     Returns
     -------
     PCAResult
-        `components` (n_components, dim), orthonormal rows, and `eigenvalues` (n_components,) of the noisy second moment about `center`,
-        algebraically largest first, in squared data units.
+        `components` (n_components, dim), orthonormal rows, and `eigenvalues` (n_components,) of the noisy second moment
+        about `center`, algebraically largest first, in squared data units.
 
     Raises
     ------
@@ -200,8 +202,8 @@ def private_pca(
 
     Notes
     -----
-    Analyze Gauss (Dwork, Talwar, Thakurta, Zhang, 2014); paper A, Algorithm 4. Departs from it: sensitivity sqrt(2) r^2 in place of 2 r^2,
-    and orthogonally invariant noise.
+    Analyze Gauss (Dwork, Talwar, Thakurta, Zhang, 2014); paper A, Algorithm 4. Departs from it: sensitivity sqrt(2) r^2
+    in place of 2 r^2, and orthogonally invariant noise.
 
     Examples
     --------

@@ -109,9 +109,9 @@ def estimate_gaussian(
     x_priv : (n_priv, dim) array-like, path, frame, table or Rows
         Private rows. A row with a missing or infinite entry adds nothing to any sum but counts in n_priv.
     x_pub : (n_pub, dim) array-like, path, frame or table
-        Public rows, finite. From dim + 1 rows in general position the result is independent of units and of the condition of the
-        covariance; with fewer (at least two distinct rows) only a bound on the largest eigenvalue is used, and `cond_max` bounds the
-        condition.
+        Public rows, finite. From dim + 1 rows in general position the result is independent of units and of the
+        condition of the covariance; with fewer (at least two distinct rows) only a bound on the largest eigenvalue is
+        used, and `cond_max` bounds the condition.
     budget : ZCDP, ApproxDP or PureDP
         Spent whole, and debited before `x_priv` is read.
     pub_priv_gap : float in [0, 1)
@@ -151,15 +151,15 @@ def estimate_gaussian(
 
     Privacy
     -------
-    Neighbours: replace one private row; holds for every public data set. Each round is one symmetric integer second moment (squared
-    sensitivity 2 Q^4, for pairs the same), the mean step one vector sum (4 Q^2); the exact costs add up to at most the budget. The number
-    of rounds depends on public numbers only.
+    Neighbours: replace one private row; holds for every public data set. Each round is one symmetric integer second
+    moment (squared sensitivity 2 Q^4, for pairs the same), the mean step one vector sum (4 Q^2); the exact costs add up
+    to at most the budget. The number of rounds depends on public numbers only.
 
     Notes
     -----
-    Paper A, Algorithm 2, Theorem 2.4 and Lemma B.11. Departs from it: the learner is an adaptation of CoinPress to lifted rows (x, 1),
-    backed by measurement, where the paper calls a black box; `pairs` keeps the black box. Noise is the orthogonally invariant one,
-    smaller by sqrt(2) off the diagonal.
+    Paper A, Algorithm 2, Theorem 2.4 and Lemma B.11. Departs from it: the learner is an adaptation of CoinPress to
+    lifted rows (x, 1), backed by measurement, where the paper calls a black box; `pairs` keeps the black box. Noise is
+    the orthogonally invariant one, smaller by sqrt(2) off the diagonal.
 
     Examples
     --------
