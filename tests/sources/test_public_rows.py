@@ -79,7 +79,7 @@ def test_too_few_rows_and_wrong_width():
     with pytest.raises(InputError, match="public rows have 3 columns and private rows have 5"):
         public_rows(X, dim=5)
     for empty in (X[:0], X[:, :0]):
-        with pytest.raises(InputError, match="no rows|no columns"):
+        with pytest.raises(InputError, match=r"no rows|no columns"):
             public_rows(empty)
 
 
