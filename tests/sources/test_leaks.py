@@ -99,6 +99,8 @@ WRONG_FORMS = {
     "text in list": lambda f: [[NUMBER, TEXT]],
     "none and text": lambda f: [[None, TEXT]],
     "text": lambda f: TEXT,
+    "text with a dot": lambda f: f"a.{TEXT}",
+    "list of text": lambda f: [TEXT],
     "bytes": lambda f: TEXT.encode(),
     "dict": lambda f: {TEXT: NUMBER},
     "generator": lambda f: (row for row in marked()),

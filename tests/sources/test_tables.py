@@ -196,6 +196,8 @@ def test_parquet_lists_and_broken_files(tmp_path):
         with pytest.raises(InputError, match=words) as caught:
             private_rows(path)
         assert "Alice" not in str(caught.value)
+    with pytest.raises(InputError, match=r"all must end in \.parquet"):
+        private_rows([a, tmp_path / "x.csv"])
     (tmp_path / "dir.parquet").mkdir()
     with pytest.raises(InputError, match="directory"):
         private_rows(tmp_path / "dir.parquet")
