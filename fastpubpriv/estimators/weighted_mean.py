@@ -156,8 +156,8 @@ def weighted_mean(
     center : None, float, (dim,) or "public"
         Centre of the clipping ball: zero, given, or the public mean, which allows a smaller `norm_bound` for free.
     noise : "laplace" or "k_norm"
-        For pure budgets. "laplace" is exact epsilon-DP. "k_norm" has up to half its squared error but is computed in floating point: the
-        result then reports the (epsilon, delta) that really holds.
+        For pure budgets. "laplace" is exact epsilon-DP. "k_norm" has up to half its squared error but is computed in
+        floating point: the result then reports the (epsilon, delta) that really holds.
     project : bool
         Project the answer back onto the ball (post-processing; never hurts if the mean lies in it).
     columns : sequence of str, optional
