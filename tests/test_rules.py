@@ -17,7 +17,8 @@ import fastpubpriv
 
 ROOT = Path(__file__).resolve().parent.parent
 MAX_LINES = {".py": 400, ".c": 500, ".h": 400}
-TEXT_SUFFIXES = {".py", ".pyi", ".c", ".h", ".md", ".toml", ".yaml", ".cfg", ".in", ".csv", ""}
+TEXT_SUFFIXES = {".py", ".pyi", ".c", ".h", ".md", ".toml", ".yaml", ".cfg", ".in", ".csv"}
+TEXT_NAMES = {"Makefile", "LICENSE", "run"}
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Source:
 def sources(*patterns: str) -> list[Source]:
     found = sorted(path for pattern in patterns for path in ROOT.glob(pattern) if path.is_file())
     assert found, f"no file matches {patterns}"
-    found = [path for path in found if path.suffix in TEXT_SUFFIXES]
+    found = [path for path in found if path.suffix in TEXT_SUFFIXES or path.name in TEXT_NAMES]
     return [Source(path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")) for path in found]
 
 
@@ -52,7 +53,7 @@ def c_library() -> list[Source]:
 
 def everything() -> list[Source]:
     here = sources("*", ".ci/run", "csrc/**/*", "fastpubpriv/**/*", "tests/**/*", "benchmarks/**/*", "docs/**/*")
-    return [s for s in here if s.path not in {".git", "fastpubpriv/kernels/_cext.c"}]
+    return [s for s in here if s.path != "fastpubpriv/kernels/_cext.c"]
 
 
 # ---- Rules on one Python file ---------------------------------------------------------------------------------------
