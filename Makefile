@@ -13,7 +13,7 @@ PYTEST := $(BIN)/python -m pytest
 .PHONY: help demo test lint c-test py-test serial-test guards audit bench wheel c-library clean distclean
 
 help:  ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 demo: $(STAMP)-demo $(STAMP)-extension  ## Release the weather means of New York's airports, with a table, a JSON file and a plot
 	$(BIN)/fastpubpriv demo
