@@ -10,15 +10,15 @@ PYTEST := $(BIN)/python -m pytest
 
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint c-test py-test serial-test audit bench wheel c-library clean distclean
+.PHONY: help demo test lint c-test py-test serial-test guards audit bench wheel c-library clean distclean
 
 help:  ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 demo: $(STAMP)-demo $(STAMP)-extension  ## Release the weather means of New York's airports, with a table, a JSON file and a plot
 	$(BIN)/fastpubpriv demo
 
-test: lint c-test py-test serial-test  ## Everything that must pass before a merge: lint, types, floors, C and Python tests
+test: lint c-test py-test serial-test guards  ## Everything that must pass before a merge: lint, types, floors, C and Python tests
 
 lint: $(STAMP)-test $(STAMP)-extension  ## ruff, mypy --strict and the import floors
 	$(BIN)/ruff check .
@@ -34,6 +34,8 @@ py-test: $(STAMP)-test $(STAMP)-extension  ## Ordinary Python tests, on two proc
 
 serial-test: $(STAMP)-test $(STAMP)-extension  ## Tests that watch the clock or build packages, one after the other
 	$(PYTEST) -q -m "$(DESELECTED) and serial" tests
+
+guards: $(STAMP)-test $(STAMP)-extension  ## Speed, as ratios within one run
 	$(PYTEST) -q benchmarks/test_guards.py
 
 audit: $(STAMP)-test $(STAMP)-extension  ## Long runs: distribution tests, black-box privacy audits, large fuzzing
