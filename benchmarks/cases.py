@@ -31,6 +31,7 @@ class Case:
     peers: dict[str, Call]
     limit: Callable[[], float] | None = None
     limit_name: str = ""
+    floor: Call | None = None  # the call behind `limit`, where it is one
     peer_scale: dict[str, float] = field(default_factory=dict)
 
 
@@ -76,7 +77,7 @@ def noise_cases(draws: int, opendp: bool) -> list[Case]:
             gaussian,
             keystream,
             label,
-            scale,
+            peer_scale=scale,
         ),
         Case(
             f"exact Laplace noise, {draws:.0e} draws",
@@ -84,7 +85,7 @@ def noise_cases(draws: int, opendp: bool) -> list[Case]:
             laplace,
             keystream,
             label,
-            scale,
+            peer_scale=scale,
         ),
     ]
 
@@ -114,6 +115,7 @@ def mean_case(n: int, dim: int, dtype: type = np.float64) -> Case:
         {"NumPy clip and mean": lambda: numpy_clip(x, radius).mean(axis=0)},
         lambda: limits.read_seconds(x),
         "reading the rows once",
+        lambda: limits.read_once(x),
     )
 
 
