@@ -18,7 +18,7 @@ from fastpubpriv.sources import public_rows
 
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 
-# Below this ratio of the diagonal entries of R the public covariance says nothing about a direction.
+# Below this share of its column's norm, a diagonal entry of R is rounding: the column depends on those before it.
 RANK_TOLERANCE = 1e-12
 
 
@@ -68,11 +68,34 @@ class Preconditioner:
         scaled: FloatArray = math.sqrt(self.eig_upper) * self.factor
         return scaled
 
+    def whitening(self) -> FloatArray:
+        """Inverse of `scale`, lower triangular, (dim, dim)."""
+        return self.inverse_of(self.scale)
+
     @staticmethod
     def inverse_of(factor: FloatArray) -> FloatArray:
         """Inverse of a lower triangular matrix, lower triangular, (dim, dim)."""
         inverse: FloatArray = solve_triangular(factor, np.eye(len(factor)), lower=True)
         return np.tril(inverse)
+
+
+def precondition_bounds(dim: int, n_pub: int, pub_priv_gap: float, failure_prob: float) -> tuple[float, float, float]:
+    """What `precondition` will guarantee for n_pub rows, whatever they are: eig_lower, eig_upper, mean_radius."""
+    degrees = n_pub - 1
+    tail = math.log(3.0 / failure_prob)
+    # Extreme eigenvalues of a Wishart matrix: the lower private bound ...
+    eig_lower = degrees / (math.sqrt(degrees) + math.sqrt(dim) + math.sqrt(2.0 * tail)) ** 2
+    # ... and the upper one: Edelman's bound for square matrices, Davidson-Szarek once there are enough rows.
+    eig_upper = 9.0 * dim * degrees / failure_prob**2
+    margin = math.sqrt(degrees) - math.sqrt(dim) - math.sqrt(2.0 * tail)
+    if margin > 0.0:
+        eig_upper = min(eig_upper, degrees / margin**2)
+    mean_radius = math.sqrt((dim + 2.0 * math.sqrt(dim * tail) + 2.0 * tail) / n_pub)
+    if pub_priv_gap > 0.0:
+        eig_lower /= gap_ratio(pub_priv_gap) ** 2
+        eig_upper *= gap_ratio(pub_priv_gap) ** 2
+        mean_radius += gap_shift(pub_priv_gap)
+    return eig_lower, eig_upper, mean_radius
 
 
 def precondition(x_pub: Any, *, pub_priv_gap: float = 0.0, failure_prob: float = 0.05) -> Preconditioner:
@@ -126,26 +149,15 @@ def precondition(x_pub: Any, *, pub_priv_gap: float = 0.0, failure_prob: float =
     degrees = n_pub - 1
     upper = np.linalg.qr((rows - center) / math.sqrt(degrees), mode="r")
     diagonal = np.abs(np.diag(upper))
-    if not diagonal.min() > RANK_TOLERANCE * diagonal.max():
+    # Against the column's own norm: the units of other columns do not matter.
+    if not np.all(diagonal > RANK_TOLERANCE * np.sqrt(np.einsum("ij,ij->j", upper, upper))):
         raise InputError(
             "the public rows lie in a subspace (duplicate rows or collinear columns), so they bound no covariance; "
             "pass more distinct public rows, drop collinear columns, or give covariance= yourself"
         )
     factor = (upper * np.sign(np.diag(upper))[:, None]).T
 
-    tail = math.log(3.0 / failure)
-    # Extreme eigenvalues of a Wishart matrix: the lower private bound ...
-    eig_lower = degrees / (math.sqrt(degrees) + math.sqrt(dim) + math.sqrt(2.0 * tail)) ** 2
-    # ... and the upper one: Edelman's bound for square matrices, Davidson-Szarek once there are enough rows.
-    eig_upper = 9.0 * dim * degrees / failure**2
-    margin = math.sqrt(degrees) - math.sqrt(dim) - math.sqrt(2.0 * tail)
-    if margin > 0.0:
-        eig_upper = min(eig_upper, degrees / margin**2)
-    mean_radius = math.sqrt((dim + 2.0 * math.sqrt(dim * tail) + 2.0 * tail) / n_pub)
-    if gap > 0.0:
-        eig_lower /= gap_ratio(gap) ** 2
-        eig_upper *= gap_ratio(gap) ** 2
-        mean_radius += gap_shift(gap)
+    eig_lower, eig_upper, mean_radius = precondition_bounds(dim, n_pub, gap, failure)
     return Preconditioner(
         center=frozen(center),
         factor=frozen(np.tril(factor)),
@@ -171,6 +183,15 @@ class TraceBound:
     n_pub: int
 
 
+def trace_bounds(dim: int, n_pub: int, pub_priv_gap: float, failure_prob: float) -> tuple[float, float, float]:
+    """Lower chi-squared quantile, mean radius and slack of `trace_bound` for n_pub rows, whatever they are."""
+    quantile = float(stats.chi2.ppf(failure_prob / 2.0, n_pub - 1))
+    own = math.sqrt(float(stats.chi2.ppf(1.0 - failure_prob / 2.0, dim)) / n_pub)
+    # Both the bound and the public covariance may be gap_ratio^2 above the private one.
+    slack = dim * float(stats.chi2.ppf(0.5, n_pub - 1)) / quantile * gap_ratio(pub_priv_gap) ** 4
+    return quantile, own + gap_shift(pub_priv_gap), slack
+
+
 def trace_bound(x_pub: FloatArray, *, pub_priv_gap: float, failure_prob: float) -> TraceBound:
     """Bound the largest eigenvalue by the spread of at least two distinct public rows.
 
@@ -185,11 +206,6 @@ def trace_bound(x_pub: FloatArray, *, pub_priv_gap: float, failure_prob: float) 
     spread = float(np.sum(np.square(x_pub - center)))
     if not spread > 0.0:
         raise InputError("all public rows are equal, so they say nothing about scale; pass distinct public rows")
-    lower = float(stats.chi2.ppf(failure_prob / 2.0, n_pub - 1))
-    eig_upper = spread / lower
-    mean_radius = math.sqrt(float(stats.chi2.ppf(1.0 - failure_prob / 2.0, dim)) / n_pub)
-    if pub_priv_gap > 0.0:
-        eig_upper *= 4.0 / (1.0 - pub_priv_gap) ** 4
-        mean_radius += math.sqrt(10.0 * pub_priv_gap / (1.0 - pub_priv_gap))
-    slack = dim * float(stats.chi2.ppf(0.5, n_pub - 1)) / lower
+    quantile, mean_radius, slack = trace_bounds(dim, n_pub, pub_priv_gap, failure_prob)
+    eig_upper = spread / quantile * gap_ratio(pub_priv_gap) ** 2
     return TraceBound(center=frozen(center), eig_upper=eig_upper, mean_radius=mean_radius, slack=slack, n_pub=n_pub)
