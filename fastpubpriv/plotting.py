@@ -190,7 +190,9 @@ def _heat_map(result: GaussianResult, names: tuple[str, ...], path: str | Path |
     colours.ax.tick_params(labelsize=7)
     if dim <= MAX_NAMED:
         small = 8 if dim <= 20 else 6
-        axes.set_xticks(range(dim), names, rotation=90 if dim > 8 else 40, ha="center" if dim > 8 else "right", fontsize=small)
+        axes.set_xticks(
+            range(dim), names, rotation=90 if dim > 8 else 40, ha="center" if dim > 8 else "right", fontsize=small
+        )
         axes.set_yticks(range(dim), names, fontsize=small)
     else:
         axes.set_xlabel("column")

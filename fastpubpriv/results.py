@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from scipy import stats
+from scipy.linalg import solve_triangular
 
 from fastpubpriv.errors import InputError
 
@@ -263,8 +264,12 @@ class GaussianResult(Result):
         self, first: int = 0, second: int = 1, *, level: float = 0.95
     ) -> tuple[FloatArray, FloatArray]:
         """Centre (2,) and points (181, 2) of the ellipse that holds a share `level` of the Gaussian in two coordinates."""
-        if not 0.0 < level < 1.0:
-            raise ValueError(f"level must lie in (0, 1), for example 0.95; got {level}")
+        if isinstance(level, bool) or not isinstance(level, float | np.floating) or not 0.0 < level < 1.0:
+            raise InputError(f"level must be a number in (0, 1), for example 0.95; got {level!r}")
+        if not (0 <= first < self.dim and 0 <= second < self.dim and first != second):
+            raise InputError(
+                f"an ellipse needs two different columns from 0 to {self.dim - 1}, got {first} and {second}"
+            )
         chosen = [first, second]
         factor = np.linalg.cholesky(self.covariance[np.ix_(chosen, chosen)])
         angle = np.linspace(0.0, 2.0 * math.pi, 181)
@@ -272,15 +277,31 @@ class GaussianResult(Result):
         center = self.mean[chosen]
         return center, center + radius * np.column_stack([np.cos(angle), np.sin(angle)]) @ factor.T
 
-    def sample(self, n: int, *, random_state: int | np.random.Generator | None = None) -> FloatArray:
-        """Draw n synthetic rows (n, dim) from the released Gaussian: post-processing, so any generator will do."""
-        drawn: FloatArray = stats.multivariate_normal(self.mean, self.covariance).rvs(size=n, random_state=random_state)
-        return drawn.reshape(n, self.dim)
+    def _factor(self) -> FloatArray:
+        """Lower factor of the covariance. Through the correlation, so that columns in very different units do not look singular."""
+        scale = np.sqrt(np.diag(self.covariance))
+        factor: FloatArray = scale[:, None] * np.linalg.cholesky(self.covariance / np.outer(scale, scale))
+        return factor
+
+    def sample(self, n: int, *, random_state: Any = None) -> FloatArray:
+        """Draw n synthetic rows (n, dim) from the released Gaussian.
+
+        Post-processing, so any generator will do: `random_state` is None, an int or a NumPy generator.
+        """
+        normals: FloatArray = stats.norm.rvs(size=(n, self.dim), random_state=random_state)
+        drawn: FloatArray = self.mean + normals @ self._factor().T
+        return drawn
 
     def log_prob(self, rows: Any) -> FloatArray:
-        """Log density of the released Gaussian at rows (n, dim)."""
-        density: FloatArray = stats.multivariate_normal(self.mean, self.covariance).logpdf(np.atleast_2d(rows))
-        return np.atleast_1d(density)
+        """Log density of the released Gaussian at rows (n, dim), (n,)."""
+        points = np.atleast_2d(np.asarray(rows, dtype=np.float64))
+        if points.ndim != 2 or points.shape[1] != self.dim:
+            raise InputError(f"rows must have shape (n, {self.dim}), got {points.shape}")
+        factor = self._factor()
+        white = solve_triangular(factor, (points - self.mean).T, lower=True)
+        constant = self.dim * math.log(2.0 * math.pi) / 2.0 + float(np.log(np.diag(factor)).sum())
+        density: FloatArray = -np.einsum("ij,ij->j", white, white) / 2.0 - constant
+        return density
 
     def plot(self, path: str | Path | None = None, *, level: float = 0.95) -> Any:
         """Draw ellipses of all pairs (up to five columns) or a correlation heat map; returns the figure (needs matplotlib)."""
@@ -293,7 +314,7 @@ class GaussianResult(Result):
         """Read back what `to_json` wrote: the estimate and public fields (the price comes back as a plain dict)."""
         data = json.loads(text)
         if data.pop("kind", None) != cls.__name__:
-            raise ValueError("this JSON text is not a GaussianResult")
+            raise InputError("this JSON text is not a GaussianResult")
         for name in ("mean", "covariance", "mean_noise_std"):
             data[name] = frozen(data[name])
         data["releases"] = tuple(data["releases"])

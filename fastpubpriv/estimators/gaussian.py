@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from fastpubpriv.estimators import lifted
 from fastpubpriv.estimators import run as running
 from fastpubpriv.estimators.learners import LEARNERS, learner_draws
 from fastpubpriv.estimators.preconditioner import Preconditioner, TraceBound, precondition, trace_bound
-from fastpubpriv.estimators.radii import Mode
+from fastpubpriv.estimators.radii import Mode, failure_probability
 from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results import GaussianResult, frozen
@@ -23,6 +23,8 @@ from fastpubpriv.results import GaussianResult, frozen
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 
 DEFAULT_COND_MAX = 1e6
+# Beyond it a rounding error of the largest eigenvalue outweighs the smallest many times over, even after the rounds.
+LARGEST_CONDITION = 1e60
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -178,9 +180,11 @@ def estimate_gaussian(
             "estimate_gaussian needs public rows: pass x_pub=, or use coinpress_covariance with a known scale"
         )
     mode = validation.choice("mode", mode, ("practical", "theory"))
-    failure_prob = validation.probability("failure_prob", failure_prob)
+    failure_prob = failure_probability(failure_prob)
     gap = validation.fraction("pub_priv_gap", pub_priv_gap)
     learner = validation.choice("learner", learner, tuple(LEARNERS))
+    if learner == "pairs" and rows.n < 2:
+        raise InputError("learner='pairs' takes differences of rows, so it needs at least two private rows")
     cond_max = validation.positive("cond_max", cond_max)
     frame = public_frame(
         public,
@@ -189,6 +193,11 @@ def estimate_gaussian(
         cond_max=max(cond_max, 1.0),
         require_precondition=require_precondition,
     )
+    if not frame.condition <= LARGEST_CONDITION:
+        raise InputError(
+            f"the covariance could be off the public one by a factor of {frame.condition:.3g}, beyond what can be computed with; "
+            "pass a larger failure_prob, a smaller pub_priv_gap or cond_max, or more public rows"
+        )
     run = running.start(
         "estimate_gaussian",
         rows,
@@ -207,17 +216,23 @@ def estimate_gaussian(
         mode=mode,
         failure_prob=failure_prob,
     )
+    # Rounds and the covariance's error are those of the rows that the second moments are taken of.
+    halved = replace(problem, n=rows.n // 2) if learner == "pairs" else problem
     noise = lifted.gram_noise(problem.lifted, pure=run.account.pure, allowance=run.account.allowance)
     under_resolved = False
     if rounds is None:
-        rounds, under_resolved = lifted.choose_rounds(problem, noise)
+        rounds, under_resolved = lifted.choose_rounds(halved, noise)
     rounds = validation.integer("rounds", rounds, minimum=1, maximum=2 * lifted.MAX_ROUNDS)
     per_row = running.noise_per_radius(rows.dim, pure=run.account.pure, allowance=run.account.allowance)
-    covariance_error, mean_error = lifted.predicted_errors(problem, rounds, noise, per_row(lifted.MEAN_SHARE))
+    covariance_error, _ = lifted.predicted_errors(halved, rounds, noise, per_row(lifted.MEAN_SHARE))
+    _, mean_error = lifted.predicted_errors(problem, rounds, noise, per_row(lifted.MEAN_SHARE))
     if covariance_error > 1.0 or under_resolved:
+        trouble = f"predicted relative covariance error {covariance_error:.3g}"
+        if under_resolved:
+            trouble = "no number of rounds resolves the smallest eigenvalues, which may be far off,"
         warnings.warn(
-            f"estimate_gaussian: predicted relative covariance error {covariance_error:.3g} for {rows.n} rows; "
-            "pass a larger budget, more private rows, or fewer columns",
+            f"estimate_gaussian: {trouble} for {rows.n} rows; "
+            "pass a larger budget, more private rows, more public rows, or fewer columns",
             AccuracyWarning,
             stacklevel=2,
         )

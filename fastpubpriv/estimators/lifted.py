@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from fastpubpriv.estimators.radii import Mode, StepRadii, budget_shares, chi_radius
-from fastpubpriv.estimators.run import Run
+from fastpubpriv.estimators.radii import Mode, StepRadii, best_steps, budget_shares, chi_radius
+from fastpubpriv.estimators.run import Run, noise_per_radius
 from fastpubpriv.mechanisms.sums import AffineMap, Released, release_second_moment, release_vector_sum
 
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
@@ -233,20 +233,25 @@ def mean_step(
 def coinpress_mean_step(
     run: Run, base: AffineMap, covariance: FloatArray, problem: Problem
 ) -> tuple[FloatArray, float, FloatArray]:
-    """Two CoinPress steps for the mean of v, from zero, in the coordinates that a released covariance whitens."""
+    """CoinPress for the mean of v, from zero, in the coordinates that a released covariance whitens."""
     both = powers(covariance)
     # |Sigma^-1/2 mean| <= mean_radius / sqrt(least eigenvalue); a released floor keeps it finite.
     least = float(np.linalg.eigvalsh(covariance)[0])
     radius = problem.mean_radius / math.sqrt(least)
-    radii = StepRadii(problem.dim, problem.n, 2, problem.mode, problem.failure_prob)
+    # d + 1 public rows may leave thousands of standard deviations: as many steps as the released radius calls for.
+    noise = noise_per_radius(problem.dim, pure=run.account.pure, allowance=run.account.allowance * MEAN_SHARE)
+    steps = best_steps(
+        problem.dim, problem.n, radius, noise_per_radius=noise, mode=problem.mode, failure_prob=problem.failure_prob
+    )
+    radii = StepRadii(problem.dim, problem.n, steps, problem.mode, problem.failure_prob)
     mean, noise_std = np.zeros(problem.dim), 0.0
-    for index, share in enumerate(budget_shares(2)):
+    for index, share in enumerate(budget_shares(steps)):
         mean, noise_std = mean_step(
             run,
             base,
             mean,
             both,
-            name=f"mean, step {index + 1} of 2",
+            name=f"mean, step {index + 1} of {steps}",
             clip=radii.clip(radius),
             cost=run.account.allowance * MEAN_SHARE * share,
         )

@@ -186,7 +186,7 @@ class TraceBound:
 def trace_bounds(dim: int, n_pub: int, pub_priv_gap: float, failure_prob: float) -> tuple[float, float, float]:
     """Lower chi-squared quantile, mean radius and slack of `trace_bound` for n_pub rows, whatever they are."""
     quantile = float(stats.chi2.ppf(failure_prob / 2.0, n_pub - 1))
-    own = math.sqrt(float(stats.chi2.ppf(1.0 - failure_prob / 2.0, dim)) / n_pub)
+    own = math.sqrt(float(stats.chi2.isf(failure_prob / 2.0, dim)) / n_pub)
     # Both the bound and the public covariance may be gap_ratio^2 above the private one.
     slack = dim * float(stats.chi2.ppf(0.5, n_pub - 1)) / quantile * gap_ratio(pub_priv_gap) ** 4
     return quantile, own + gap_shift(pub_priv_gap), slack
