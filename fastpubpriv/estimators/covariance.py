@@ -11,7 +11,7 @@ import numpy as np
 from fastpubpriv import validation
 from fastpubpriv.estimators import run as running
 from fastpubpriv.estimators.learners import coinpress_rounds
-from fastpubpriv.estimators.radii import Mode, budget_shares
+from fastpubpriv.estimators.radii import Mode, budget_shares, failure_probability, size
 from fastpubpriv.mechanisms.sums import AffineMap, Released, release_second_moment
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results import CovarianceResult, PCAResult, frozen
@@ -103,10 +103,10 @@ def coinpress_covariance(
     [1.0, 2.0, 3.0]
     """
     rows, _ = running.open_rows(x_priv, columns=columns)
-    bound = validation.positive("scale", scale)
+    bound = size("scale", scale)
     steps = validation.integer("steps", steps, minimum=1, maximum=MAX_STEPS)
     mode = validation.choice("mode", mode, ("practical", "theory"))
-    failure_prob = validation.probability("failure_prob", failure_prob)
+    failure_prob = failure_probability(failure_prob)
     middle = center_vector(center, rows.dim)
     run = running.start(
         "coinpress_covariance",
@@ -215,7 +215,7 @@ def private_pca(
     True
     """
     rows, _ = running.open_rows(x_priv, columns=columns)
-    ball = validation.positive("radius", radius)
+    ball = size("radius", radius)
     count = validation.integer("n_components", n_components, minimum=1, maximum=rows.dim)
     middle = center_vector(center, rows.dim)
     run = running.start(

@@ -40,8 +40,8 @@ def test_fifty_columns(condition):
 
 def test_the_band_catches_noise_left_out_of_the_prediction():
     # Control: sampling alone, the prediction with the noise forgotten, is outside the band where noise matters.
-    result, *_ = fit(20, 20_000, 1.0, 0, budget=ZCDP(rho=0.2), n_pub=400)
-    covariance, _ = ratios(9, 20, 20_000, 1.0, budget=ZCDP(rho=0.2), n_pub=400)
+    result, *_ = fit(20, 20_000, 1.0, 0, budget=ZCDP(rho=0.2), n_pub=400, rounds=4)
+    covariance, _ = ratios(9, 20, 20_000, 1.0, budget=ZCDP(rho=0.2), n_pub=400, rounds=4)
     assert 0.9 <= covariance <= 1.15
     assert covariance * result.predicted_covariance_error > 1.15 * math.sqrt(20 * 21 / 20_000)
 
@@ -110,11 +110,11 @@ def test_pairs_have_twice_the_noise_and_their_own_prediction():
 
 def test_pairs_take_as_many_mean_steps_as_the_public_ball_calls_for(monkeypatch):
     # dim + 1 public rows leave the mean thousands of (private) standard deviations away.
-    _, mean = ratios(10, 5, 20_000, 100.0, learner="pairs")
-    assert mean <= 1.15
+    _, enough = ratios(10, 5, 20_000, 100.0, learner="pairs")
+    assert enough <= 1.15
     monkeypatch.setattr(lifted, "best_steps", lambda *args, **options: 2)
-    _, mean = ratios(10, 5, 20_000, 100.0, learner="pairs")
-    assert mean > 1.5
+    _, two = ratios(10, 5, 20_000, 100.0, learner="pairs")
+    assert two > 1.2 * enough
 
 
 def test_equivariant_under_lower_triangular_maps():
