@@ -1,4 +1,6 @@
-"""Differentially private estimation from many private rows and a few public ones: exact integers, exact noise, honest accounting."""
+"""Differentially private estimation from many private rows and a few public ones: exact integers, exact noise, honest
+accounting.
+"""
 
 from fastpubpriv.errors import (
     AccuracyWarning,

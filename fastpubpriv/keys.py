@@ -24,8 +24,9 @@ class KeySource:
 
     Guarantees
     ----------
-    Operating-system keys hold no state, so forked children, threads and copies of the process never share one. Seeded keys depend on
-    the seed and on how many were taken before; taking them from several threads gives distinct keys, in the order of the calls.
+    Operating-system keys hold no state, so forked children, threads and copies of the process never share one. Seeded
+    keys depend on the seed and on how many were taken before; taking them from several threads gives distinct keys, in
+    the order of the calls.
     """
 
     __slots__ = ("_calls", "_lock", "_seed", "private")
@@ -104,7 +105,9 @@ def key_source(random_state: int | None) -> KeySource:
         )
     seed = int(random_state)
     if seed < 0:
-        raise InputError("random_state must be None or a non-negative int, got a negative one; pass None for private noise")
+        raise InputError(
+            "random_state must be None or a non-negative int, got a negative one; pass None for private noise"
+        )
     warnings.warn(
         "random_state is an int: the noise can be repeated by anyone who knows it, so the result is not private; "
         "pass random_state=None for a release",

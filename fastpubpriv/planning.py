@@ -63,7 +63,8 @@ class Plan:
         return {name: plain(getattr(self, name)) for name in self.__dataclass_fields__}
 
     def __repr__(self) -> str:
-        return f"Plan({self.task}: n_priv={self.n_priv}, budget={self.budget!r}, error={self.error:.4g}; solved for {self.solved_for})"
+        found = f"n_priv={self.n_priv}, budget={self.budget!r}, error={self.error:.4g}"
+        return f"Plan({self.task}: {found}; solved for {self.solved_for})"
 
 
 # error and details of a task for (n_priv, budget)
@@ -158,11 +159,11 @@ def _budget_maker(notion: str, delta: float | None) -> Callable[[float], Budget]
     validation.choice("notion", notion, ("zcdp", "approx", "pure"))
     if (notion == "approx") != (delta is not None):
         raise InputError("delta belongs to notion='approx', and notion='approx' needs it; for example delta=1e-6")
-    if notion == "zcdp":
-        return lambda amount: ZCDP(rho=amount)
+    if delta is not None:
+        return lambda amount: ApproxDP(epsilon=amount, delta=delta)
     if notion == "pure":
         return lambda amount: PureDP(epsilon=amount)
-    return lambda amount: ApproxDP(epsilon=amount, delta=delta)
+    return lambda amount: ZCDP(rho=amount)
 
 
 def plan(
@@ -225,16 +226,16 @@ def plan(
 
     Notes
     -----
-    The recursion of CoinPress run on paper (paper A, section 2.1), and equation 5 of paper B, which holds with equality. The noise is that
-    of an infinitely fine grid; the real grid adds less than one percent.
+    The recursion of CoinPress run on paper (paper A, section 2.1), and equation 5 of paper B, which holds with
+    equality. The noise is that of an infinitely fine grid; the real grid adds less than one percent.
 
     Examples
     --------
     >>> from fastpubpriv import ZCDP, plan
     >>> plan("mean", dim=50, n_pub=1, n_priv=10_000, budget=ZCDP(rho=0.5))
-    Plan(mean: n_priv=10000, budget=ZCDP(rho=0.5), error=0.072; solved for error)
+    Plan(mean: n_priv=10000, budget=ZCDP(rho=0.5), error=0.07203; solved for error)
     >>> plan("mean", dim=50, n_pub=1, budget=ZCDP(rho=0.5), error=0.1).n_priv
-    5411
+    5394
     """
     validation.choice("task", task, TASKS)
     dim = validation.integer("dim", dim, minimum=1)
@@ -259,15 +260,13 @@ def plan(
     elif task == "mean":
         if n_pub < 1:
             raise InputError("plan('mean') needs n_pub of at least 1; without public rows plan 'coinpress_mean'")
-        gap = validation.gap("pub_priv_gap", pub_priv_gap)
+        gap = validation.fraction("pub_priv_gap", pub_priv_gap)
         ball = gap_radius(dim, n_pub, failure_prob / 2.0, gap)
         predict = _coinpress_predictor(dim, ball, steps, mode, failure_prob, n_pub)
     else:
         if radius is None:
             raise InputError("plan('coinpress_mean') needs radius=, that of the ball that holds the mean")
-        predict = _coinpress_predictor(
-            dim, validation.positive("radius", radius), steps, mode, failure_prob, 0
-        )
+        predict = _coinpress_predictor(dim, validation.positive("radius", radius), steps, mode, failure_prob, 0)
 
     solved_for = "error"
     if n_priv is None and budget is not None and error is not None:
@@ -275,9 +274,7 @@ def plan(
         solved_for = "n_priv"
     elif budget is None and n_priv is not None and error is not None:
         n_priv = validation.integer("n_priv", n_priv, minimum=1)
-        budget = _solve_budget(
-            predict, n_priv, validation.positive("error", error), _budget_maker(notion, delta)
-        )
+        budget = _solve_budget(predict, n_priv, validation.positive("error", error), _budget_maker(notion, delta))
         solved_for = "budget"
     n_priv = validation.integer("n_priv", n_priv, minimum=1)
     if not isinstance(budget, Budget):

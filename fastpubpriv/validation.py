@@ -188,7 +188,7 @@ def symmetric_positive_definite(name: str, matrix: object, dim: int) -> NDArray[
         least = math.ldexp(float(np.linalg.eigvalsh(symmetric)[0]), exponent)
         raise InputError(
             f"{name} must be positive definite to working precision, but its least eigenvalue is {least:.3g} "
-            f"where the largest entry is {largest:.3g}: drop columns that depend on others, or add a small multiple of the identity"
+            f"where the largest entry is {largest:.3g}: drop dependent columns, or add a small multiple of the identity"
         )
     return np.ldexp(factor, exponent // 2)
 

@@ -176,8 +176,9 @@ def coinpress_mean(
 
     Privacy
     -------
-    Neighbours: replace one row. One Gaussian (zCDP, approximate DP) or discrete Laplace (pure DP) vector sum per step, squared l2
-    sensitivity 4 Q^2 or l1 sensitivity isqrt(4 dim Q^2) in grid steps; the exact costs add up to at most the budget. Public: n_priv, dim.
+    Neighbours: replace one row. One Gaussian (zCDP, approximate DP) or discrete Laplace (pure DP) vector sum per step,
+    squared l2 sensitivity 4 Q^2 or l1 sensitivity isqrt(4 dim Q^2) in grid steps; the exact costs add up to at most the
+    budget. Public: n_priv, dim.
 
     Notes
     -----

@@ -79,8 +79,8 @@ def estimate_mean(
     failure_prob : float in (0, 1)
         Probability that the radius derived from the public rows is too small.
     steps : int or "auto"
-        1 is clip-and-noise; t > 1 refines the ball t - 1 times before the last release, which spends 3/4 of the budget. "auto" takes
-        the least predicted error.
+        1 is clip-and-noise; t > 1 refines the ball t - 1 times before the last release, which spends 3/4 of the budget.
+        "auto" takes the least predicted error.
     mode : "practical" or "theory"
         Clip radii with CoinPress's constants, or those of the proofs (Lemma 2.2 for one step). Same privacy.
     columns : sequence of str, optional
@@ -110,8 +110,9 @@ def estimate_mean(
 
     Notes
     -----
-    Paper A, Claim 2.1 and Lemmas 2.2 and 2.3. Departs from it: several public rows are averaged; for a gap above zero the radius uses
-    the exact inequalities behind Lemma B.9; pure DP uses discrete Laplace noise in place of the inefficient cover.
+    Paper A, Claim 2.1 and Lemmas 2.2 and 2.3. Departs from it: several public rows are averaged; for a gap above zero
+    the radius uses the exact inequalities behind Lemma B.9; pure DP uses discrete Laplace noise in place of the
+    inefficient cover.
 
     Examples
     --------
@@ -133,7 +134,7 @@ def estimate_mean(
         )
     mode = validation.choice("mode", mode, ("practical", "theory"))
     failure_prob = validation.probability("failure_prob", failure_prob)
-    gap = validation.gap("pub_priv_gap", pub_priv_gap)
+    gap = validation.fraction("pub_priv_gap", pub_priv_gap)
     ball, whitening, row_std = public_ball(public, covariance=covariance, failure_prob=failure_prob, pub_priv_gap=gap)
     run = running.start(
         "estimate_mean",

@@ -22,8 +22,10 @@ RANK_TOLERANCE = 1e-12
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Preconditioner:
-    """What the public rows guarantee with probability 1 - `failure_prob`: eig_lower * S <= Sigma <= eig_upper * S, S = factor factor^T,
-    and |V-mean| <= mean_radius for V = factor^-1 (x - center) / sqrt(eig_upper).
+    """What the public rows guarantee about the private mean and covariance, with probability 1 - `failure_prob`.
+
+    With S = factor factor^T: eig_lower S <= Sigma <= eig_upper S in the order of matrices, and the private mean has norm at
+    most mean_radius in the coordinates V = factor^-1 (x - center) / sqrt(eig_upper).
 
     Attributes
     ----------
@@ -98,9 +100,9 @@ def precondition(x_pub: Any, *, pub_priv_gap: float = 0.0, failure_prob: float =
 
     Notes
     -----
-    Paper A, Algorithm 1 and Lemmas 2.5 and B.11. Departs from it: the factor comes from a QR decomposition, so the condition number is
-    not squared; more than dim + 1 rows sharpen the bounds (Davidson-Szarek); the mean radius is the exact one of the proof, not
-    the constant printed in Algorithm 2.
+    Paper A, Algorithm 1 and Lemmas 2.5 and B.11. Departs from it: the factor comes from a QR decomposition, so the
+    condition number is not squared; more than dim + 1 rows sharpen the bounds (Davidson-Szarek); the mean radius is the
+    exact one of the proof, not the constant printed in Algorithm 2.
 
     Examples
     --------
@@ -111,7 +113,7 @@ def precondition(x_pub: Any, *, pub_priv_gap: float = 0.0, failure_prob: float =
     True
     """
     rows = public_rows(x_pub, min_rows=2)
-    gap = validation.gap("pub_priv_gap", pub_priv_gap)
+    gap = validation.fraction("pub_priv_gap", pub_priv_gap)
     failure = validation.probability("failure_prob", failure_prob)
     n_pub, dim = rows.shape
     if n_pub < dim + 1:

@@ -13,7 +13,7 @@ import numpy as np
 from fastpubpriv.errors import AccuracyWarning, InputError
 from fastpubpriv.mechanisms.account import Account
 from fastpubpriv.mechanisms.sums import Passes, Released
-from fastpubpriv.privacy import ApproxDP, Budget, Ledger
+from fastpubpriv.privacy import ApproxDP, Budget, Event, GaussianEvent, LaplaceEvent, Ledger
 from fastpubpriv.sources import Rows, private_rows, public_rows, refuse_shared_memory
 
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
@@ -26,7 +26,7 @@ def open_rows(
     rows = private_rows(x_priv, columns=columns)
     if x_pub is None:
         return rows, None
-    refuse_shared_memory(x_priv, x_pub)
+    refuse_shared_memory(x_priv, x_pub, columns=columns)
     return rows, public_rows(x_pub, columns=columns, dim=rows.dim, min_rows=min_pub)
 
 
@@ -47,6 +47,15 @@ def warn_if_useless(name: str, predicted: float, public_only: float) -> None:
         )
 
 
+def describe(event: Event) -> dict[str, Any]:
+    """The law, scale and exact cost of a release, for the record."""
+    if isinstance(event, GaussianEvent):
+        return {"noise": "gaussian", "log2_scale": event.log2_scale, "rho": event.rho}
+    if isinstance(event, LaplaceEvent):
+        return {"noise": "discrete laplace", "log2_scale": event.log2_scale, "epsilon": event.epsilon}
+    return {"noise": "l2 k-norm", "epsilon": event.epsilon, "floating_point_delta": event.delta}
+
+
 @dataclass(slots=True, eq=False)
 class Run:
     """One call in progress: the account that pays, the rows it reads, and the record of releases."""
@@ -58,8 +67,7 @@ class Run:
 
     def note(self, name: str, released: Released, **public: float) -> None:
         """Write a release into the result's record."""
-        entry = {"name": name, "noise_std": released.noise_std, **released.event.to_dict(), **public}
-        self.log.append(entry)
+        self.log.append({"name": name, "noise_std": released.noise_std, **describe(released.event), **public})
 
     def fields(self, n_pub: int) -> dict[str, Any]:
         """The fields that every result shares."""

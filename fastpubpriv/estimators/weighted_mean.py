@@ -12,12 +12,13 @@ from fastpubpriv import validation
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators import run as running
 from fastpubpriv.mechanisms.sums import AffineMap, release_vector_sum
-from fastpubpriv.privacy import ApproxDP, Budget, Ledger, PureDP
-from fastpubpriv.privacy.calibration import k_norm_sum_grid
+from fastpubpriv.privacy import ApproxDP, Budget, KNormGrid, Ledger, PureDP, knorm_sum_grid
 from fastpubpriv.results import MeanResult, frozen
 
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 
+# The most that floating point may add to delta when K-norm noise is asked for; the grid is made coarse enough for it.
+K_NORM_DELTA = 1e-6
 NAMED_WEIGHTS = ("optimal", "throw_away", "gaussian", "private")
 
 
@@ -155,8 +156,8 @@ def weighted_mean(
     center : None, float, (dim,) or "public"
         Centre of the clipping ball: zero, given, or the public mean, which allows a smaller `norm_bound` for free.
     noise : "laplace" or "k_norm"
-        For pure budgets. "laplace" is exact epsilon-DP. "k_norm" has up to half its squared error but is computed in floating point: the
-        result then reports the (epsilon, delta) that really holds.
+        For pure budgets. "laplace" is exact epsilon-DP. "k_norm" has up to half its squared error but is computed in
+        floating point: the result then reports the (epsilon, delta) that really holds.
     project : bool
         Project the answer back onto the ball (post-processing; never hurts if the mean lies in it).
     columns : sequence of str, optional
@@ -229,9 +230,10 @@ def weighted_mean(
     mean = np.zeros(rows.dim)
     noise_std = 0.0
     if share > 0.0:
+        grid: KNormGrid | None = None
         if k_norm:
-            event = k_norm_sum_grid(run.account.allowance, rows.dim, rows.n).event
-            run.account.open(cost=ApproxDP(epsilon=event.epsilon, delta=event.delta_fp))
+            grid = knorm_sum_grid(run.account.allowance, rows.dim, rows.n, delta=K_NORM_DELTA)
+            run.account.open(cost=ApproxDP(epsilon=grid.event.epsilon, delta=grid.event.delta))
         else:
             run.account.open()
         released = release_vector_sum(
@@ -241,7 +243,7 @@ def weighted_mean(
             name="clipped sum",
             radius=bound,
             cost=run.account.allowance,
-            k_norm=k_norm,
+            k_norm=grid,
             passes=run.passes,
         )
         run.note("clipped sum", released, clip_radius=bound, private_weight=share)

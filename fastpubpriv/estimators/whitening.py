@@ -29,7 +29,8 @@ class Whitening:
         if self.factor.ndim == 1:
             reciprocal: FloatArray = 1.0 / self.factor
             return reciprocal
-        return np.tril(solve_triangular(self.factor, np.eye(self.dim), lower=True))
+        inverse: FloatArray = np.tril(solve_triangular(self.factor, np.eye(self.dim), lower=True))
+        return inverse
 
     def to_data(self, coordinates: FloatArray) -> FloatArray:
         """Map a vector of coordinates y to data units (without the centre)."""
@@ -44,7 +45,8 @@ class Whitening:
             return np.ones(self.dim)
         if self.factor.ndim == 1:
             return np.abs(self.factor)
-        return np.sqrt(np.einsum("ij,ij->i", self.factor, self.factor))
+        lengths: FloatArray = np.sqrt(np.einsum("ij,ij->i", self.factor, self.factor))
+        return lengths
 
 
 def known_covariance(covariance: Any, dim: int) -> Whitening:

@@ -1,8 +1,8 @@
 """Draws from ChaCha20 and a 32-byte key. The same key gives the same draws; a key must serve one release only.
 
-Draws begin ... begin + count - 1 of a key are the same however the range is cut at multiples of DRAW_BLOCK. The noise of a release is
-`gaussian_floor` or `discrete_laplace`; `standard_normal` and what is made of it are close to their law, not exact (docstrings say how
-close), and must not hide a private sum.
+Draws begin ... begin + count - 1 of a key are the same however the range is cut at multiples of DRAW_BLOCK. The noise
+of a release is `gaussian_floor` or `discrete_laplace`; `standard_normal` and what is made of it are close to their law,
+not exact (docstrings say how close), and must not hide a private sum.
 """
 
 from __future__ import annotations
@@ -111,3 +111,16 @@ def directions(key: bytes, count: int, dim: int) -> NDArray[np.float64]:
     norms[norms == 0.0] = 1.0
     rows /= norms[:, None]
     return rows
+
+
+def k_norm_floor(key: bytes, dim: int, scale: float) -> NDArray[np.int64]:
+    """floor(z) with z of density proportional to exp(-|z|_2 / scale); (dim,) int64. Close, not exact:
+    privacy/calibration.py says how close.
+
+    z = scale sqrt(V) g with g standard normal and V chi-squared with dim + 1 degrees of freedom, which is that law.
+    """
+    if not dim >= 1 or not (scale > 0 and math.isfinite(scale)):
+        raise KernelError("K-norm noise needs dim >= 1 and a positive finite scale")
+    normals = standard_normal(key, 2 * dim + 1)
+    length = math.sqrt(float(np.sum(np.square(normals[: dim + 1]))))
+    return np.floor(scale * length * normals[dim + 1 :]).astype(np.int64)

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 from fastpubpriv.errors import BudgetError
 from fastpubpriv.keys import key_source
-from fastpubpriv.privacy import ApproxDP, Budget, GaussianEvent, KNormEvent, LaplaceEvent, Ledger, PureDP
-from fastpubpriv.privacy.calibration import gaussian_rho, laplace_epsilon
-
-Event = GaussianEvent | LaplaceEvent | KNormEvent
+from fastpubpriv.privacy import (
+    ApproxDP,
+    Budget,
+    Event,
+    GaussianEvent,
+    KNormEvent,
+    Ledger,
+    PureDP,
+    approx_slack,
+    gaussian_rho,
+    laplace_epsilon,
+    pure_slack,
+    total_variation,
+)
 
 
 class Account:
@@ -90,7 +101,24 @@ class Account:
 
     def spent(self) -> Budget:
         """What the call cost: the budget as asked for, with the floating-point delta of K-norm noise added if there was any."""
-        delta = sum((event.delta_fp for event in self.events if isinstance(event, KNormEvent)), Fraction(0))
+        delta = sum((event.delta for event in self.events if isinstance(event, KNormEvent)), Fraction(0))
         if delta > 0 and isinstance(self.budget, PureDP):
             return ApproxDP(epsilon=self.budget.epsilon, delta=delta)
         return self.budget
+
+    def numerics(self) -> dict[str, Any]:
+        """How far the computed mechanism is from the ideal one, in public numbers."""
+        draws = sum(event.draws for event in self.events)
+        report: dict[str, Any] = {
+            "arithmetic": "exact integers modulo 2^64; noise within 2^-100 of its law for each draw",
+            "noise_draws": draws,
+            "total_variation": float(total_variation(draws)),
+        }
+        if isinstance(self.budget, ApproxDP):
+            report["implementation_delta"] = float(approx_slack(self.budget.epsilon, draws))
+            report["implementation_delta_included"] = True
+        elif isinstance(self.budget, PureDP):
+            extra_epsilon, extra_delta = pure_slack(self.budget.epsilon, draws)
+            report["implementation_epsilon"] = float(extra_epsilon - self.budget.epsilon)
+            report["implementation_delta"] = float(extra_delta)
+        return report

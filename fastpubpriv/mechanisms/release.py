@@ -12,8 +12,8 @@ import numpy as np
 
 from fastpubpriv.kernels import noise
 from fastpubpriv.mechanisms import tap
-from fastpubpriv.mechanisms.account import Account, Event
-from fastpubpriv.privacy import GaussianEvent, LaplaceEvent
+from fastpubpriv.mechanisms.account import Account
+from fastpubpriv.privacy import Event, GaussianEvent, LaplaceEvent
 
 IntArray = np.ndarray[Any, np.dtype[np.int64]]
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
@@ -68,7 +68,7 @@ def _draw(key: bytes, event: Event, count: int) -> IntArray:
         return noise.gaussian_floor(key, count, event.log2_scale)
     if isinstance(event, LaplaceEvent):
         return noise.discrete_laplace(key, count, event.log2_scale)
-    return noise.k_norm_floor(key, count, event.radius_scale)
+    return noise.k_norm_floor(key, count, event.noise_scale)
 
 
 def _to_units(exact: IntArray, drawn: IntArray, event: Event, unit: float) -> FloatArray:

@@ -12,17 +12,17 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv.kernels import rows as kernels
-from fastpubpriv.kernels.rows import RowMap
-from fastpubpriv.mechanisms.account import Account, Event
+from fastpubpriv.kernels.rows import MatrixKind, RowMap
+from fastpubpriv.mechanisms.account import Account
 from fastpubpriv.mechanisms.release import release
-from fastpubpriv.privacy import LaplaceEvent
-from fastpubpriv.privacy.calibration import (
+from fastpubpriv.privacy import (
+    Event,
     Grid,
-    clip_steps,
+    KNormGrid,
+    LaplaceEvent,
     gaussian_count_grid,
     gaussian_gram_grid,
     gaussian_sum_grid,
-    k_norm_sum_grid,
     laplace_count_grid,
     laplace_gram_grid,
     laplace_sum_grid,
@@ -52,21 +52,29 @@ class AffineMap:
 
     def row_map(self, *, quant_bound: int = 8, inv_step: float = 1.0, limit: float = 1.0) -> RowMap:
         """Return the kernel's description of this map on a grid."""
-        return RowMap.build(
+        if self.matrix is None:
+            kind = MatrixKind.IDENTITY
+        elif self.matrix.ndim == 1:
+            kind = MatrixKind.DIAGONAL
+        else:
+            kind = MatrixKind.LOWER if self.lower else MatrixKind.FULL
+        return RowMap(
             dim=self.dim,
+            out_dim=self.out_dim,
+            kind=kind,
             center=self.center,
             matrix=self.matrix,
             offset=self.offset,
-            lower=self.lower,
             quant_bound=quant_bound,
             inv_step=inv_step,
             limit=limit,
         )
 
-    def on_grid(self, grid: Grid, step: float) -> RowMap:
-        """Return the map that clips to the grid's norm bound, with `step` data units per grid step."""
-        limit = clip_steps(grid.quant_bound, self.out_dim)
-        return self.row_map(quant_bound=grid.quant_bound, inv_step=1.0 / step, limit=float(limit))
+    def on_grid(self, grid: Grid | KNormGrid, radius: float) -> RowMap:
+        """Return the map that clips to `radius` on a grid."""
+        return self.row_map(
+            quant_bound=grid.quant_bound, inv_step=1.0 / grid.step(radius), limit=float(grid.clip_steps)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -94,23 +102,21 @@ def release_vector_sum(
     name: str,
     radius: float,
     cost: Fraction,
-    k_norm: bool = False,
     passes: Passes,
+    k_norm: KNormGrid | None = None,
 ) -> Released:
     """Release the sum of the mapped rows, each clipped to norm `radius`.
 
-    `cost` is a rho when the account is Gaussian, an epsilon when it is pure; `k_norm` then asks for l2 K-norm noise instead of
-    the discrete Laplace. Replace-one sensitivity 2Q in l2, isqrt(4 D Q^2) in l1, in grid steps.
+    `cost` is a rho when the account is Gaussian, an epsilon when it is pure; a `k_norm` grid then asks for l2 K-norm noise
+    instead of the discrete Laplace. Replace-one sensitivity 2Q in l2, isqrt(4 D Q^2) in l1, in grid steps.
     """
     dim = affine.out_dim
-    if not account.pure:
-        grid = gaussian_sum_grid(cost, dim, rows.n)
-    elif k_norm:
-        grid = k_norm_sum_grid(cost, dim, rows.n)
+    grid: Grid | KNormGrid
+    if k_norm is not None:
+        grid = k_norm
     else:
-        grid = laplace_sum_grid(cost, dim, rows.n)
-    step = radius / clip_steps(grid.quant_bound, dim)
-    row_map = affine.on_grid(grid, step)
+        grid = (laplace_sum_grid if account.pure else gaussian_sum_grid)(cost, dim, rows.n)
+    row_map = affine.on_grid(grid, radius)
 
     def query() -> np.ndarray[Any, np.dtype[np.int64]]:
         (sums,) = fold(
@@ -122,8 +128,9 @@ def release_vector_sum(
         )
         return sums
 
-    value = release(account, name=name, query=query, shape=(dim,), event=grid.event, unit=step)
-    return Released(value=value, noise_std=grid.event.noise_std * step, event=grid.event)
+    unit = grid.step(radius)
+    value = release(account, name=name, query=query, shape=(dim,), event=grid.event, unit=unit)
+    return Released(value=value, noise_std=grid.event.noise_std * unit, event=grid.event)
 
 
 def release_second_moment(
@@ -137,14 +144,14 @@ def release_second_moment(
     """
     dim = affine.out_dim
     grid = (laplace_gram_grid if account.pure else gaussian_gram_grid)(cost, dim, rows.n)
-    step = radius / clip_steps(grid.quant_bound, dim)
-    row_map = affine.on_grid(grid, step)
+    row_map = affine.on_grid(grid, radius)
 
     def gram() -> np.ndarray[Any, np.dtype[np.int64]]:
         (lower,) = fold(
             rows,
             lambda: (np.zeros((dim, dim), dtype=np.int64),),
             lambda chunk, acc: kernels.rows_gram(chunk, row_map, acc[0]),
+            row_cost=dim * dim,
             threads=passes.threads,
             progress=passes.progress,
         )
@@ -152,7 +159,7 @@ def release_second_moment(
         full += np.tril(lower, -1).T
         return full
 
-    unit = step * step
+    unit = grid.step(radius) ** 2
     if not isinstance(grid.event, LaplaceEvent):
         square = release(account, name=name, query=gram, shape=(dim, dim), event=grid.event, unit=unit)
         return Released(value=(square + square.T) / 2.0, noise_std=grid.event.noise_std * unit, event=grid.event)
@@ -176,9 +183,9 @@ def release_shell_counts(
     edges_sq = np.square(np.asarray(edges, dtype=np.float64))
     if edges_sq.ndim != 1 or not np.all(np.diff(edges_sq) > 0) or not np.all(np.isfinite(edges_sq)):
         raise ValueError("edges must be finite, positive and strictly ascending")
-    grid = (laplace_count_grid if account.pure else gaussian_count_grid)(cost, rows.n)
-    row_map = affine.row_map()
     cells = len(edges_sq) + 1
+    grid = (laplace_count_grid if account.pure else gaussian_count_grid)(cost, cells, rows.n)
+    row_map = affine.row_map()
 
     def query() -> np.ndarray[Any, np.dtype[np.int64]]:
         (counts,) = fold(

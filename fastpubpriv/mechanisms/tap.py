@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv.errors import ReplayError
-from fastpubpriv.mechanisms.account import Event
+from fastpubpriv.privacy import Event
 
 IntArray = np.ndarray[Any, np.dtype[np.int64]]
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]

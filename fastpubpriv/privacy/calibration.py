@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.privacy.budgets import ZCDP, ApproxDP, Budget, PureDP
@@ -147,6 +148,7 @@ def _usable_epsilon(budget: ApproxDP, draws: int) -> Fraction:
     return min(budget.epsilon, Fraction(math.log(budget.delta / (2**10 * total_variation(max(draws, 1))) - 1)))
 
 
+@lru_cache(maxsize=256)
 def gaussian_rho(budget: Budget, draws: int) -> Fraction:
     """The largest safe rho = squared sensitivity/(2 variance) that a run of `draws` Gaussian noise values may use.
 
@@ -175,6 +177,7 @@ def gaussian_rho(budget: Budget, draws: int) -> Fraction:
     return Fraction(math.floor(mu * mu / 2 * 2**120), 2**120)
 
 
+@lru_cache(maxsize=256)
 def laplace_epsilon(budget: Budget, draws: int) -> Fraction:
     """The largest safe epsilon that a run of `draws` Laplace noise values may use.
 
@@ -236,6 +239,7 @@ def _sizes(value: Number, name: str, dim: int, n: int) -> tuple[Fraction, int, i
     return amount, dim, n, least, f"no integer grid for {name} = {show(amount)}, {dim} columns, {n} rows ({advice})"
 
 
+@lru_cache(maxsize=256)
 def gaussian_sum_grid(rho: Number, dim: int, n: int) -> Grid:
     """The finest grid on which a sum of n rows plus Gaussian noise costs at most rho: 4 Q^2/(2 4^m) <= rho, exactly.
 
@@ -254,6 +258,7 @@ def gaussian_sum_grid(rho: Number, dim: int, n: int) -> Grid:
     return Grid(m, q, dim, GaussianEvent(4 * q * q, m, dim))
 
 
+@lru_cache(maxsize=256)
 def gaussian_gram_grid(rho: Number, dim: int, n: int) -> Grid:
     """The finest grid on which a Gram matrix plus dim^2 Gaussian noises costs 2 Q^4/(2 4^m) <= rho, exactly.
 
@@ -271,6 +276,7 @@ def gaussian_gram_grid(rho: Number, dim: int, n: int) -> Grid:
     return Grid(m, q, dim, GaussianEvent(2 * q**4, m, dim * dim))
 
 
+@lru_cache(maxsize=256)
 def gaussian_count_grid(rho: Number, cells: int = 1, n: int = _DEFAULT_ROWS) -> Grid:
     """Grid steps S per counted row for disjoint cells with Gaussian noise: 2 S^2/(2 4^m) <= rho, exactly.
 
@@ -289,6 +295,7 @@ def gaussian_count_grid(rho: Number, cells: int = 1, n: int = _DEFAULT_ROWS) -> 
     return Grid(m, s, cells, GaussianEvent(2 * s * s, m, cells))
 
 
+@lru_cache(maxsize=256)
 def laplace_sum_grid(epsilon: Number, dim: int, n: int) -> Grid:
     """The finest grid on which a sum plus discrete Laplace noise meets isqrt(4 dim Q^2) <= epsilon 2^m, exactly.
 
@@ -307,6 +314,7 @@ def laplace_sum_grid(epsilon: Number, dim: int, n: int) -> Grid:
     return Grid(m, q, dim, LaplaceEvent(math.isqrt(4 * dim * q * q), m, dim))
 
 
+@lru_cache(maxsize=256)
 def laplace_gram_grid(epsilon: Number, dim: int, n: int) -> Grid:
     """As `laplace_sum_grid` for the upper triangle of a Gram matrix: isqrt(dim (dim + 3)/2 Q^4) <= epsilon 2^m.
 
@@ -328,6 +336,7 @@ def laplace_gram_grid(epsilon: Number, dim: int, n: int) -> Grid:
     return Grid(m, q, dim, LaplaceEvent(math.isqrt(weight * q**4), m, dim * (dim + 1) // 2))
 
 
+@lru_cache(maxsize=256)
 def laplace_count_grid(epsilon: Number, cells: int = 1, n: int = _DEFAULT_ROWS) -> Grid:
     """Grid steps S per counted row for disjoint cells with discrete Laplace noise: 2 S <= epsilon 2^m, exactly.
 
@@ -346,18 +355,22 @@ def laplace_count_grid(epsilon: Number, cells: int = 1, n: int = _DEFAULT_ROWS) 
 
 
 def knorm_delta(epsilon: Number, quant_bound: int, dim: int, relative_error: Number = Fraction(1, 2**48)) -> Fraction:
-    """What floating point adds to the K-norm mechanism: (1 + e^epsilon) 4 dim relative_error sqrt(dim + 1) 2 Q/epsilon.
+    """What floating point adds to the K-norm mechanism: (1 + e^epsilon) t, where a computed vector differs from an exact one
+    with probability at most t.
 
-    The computed z_i differs from an exact one by relative_error |z_i|, so its floor differs with probability at most
-    four times that error in grid steps; E|z_i| <= sqrt(dim + 1) 2 Q/epsilon.
+    t <= 4 dim relative_error sqrt(dim + 1) 2 Q/epsilon + (2 dim + 1) 2^-43: the computed z_i is within relative_error |z_i| of
+    one made of its normals without rounding, so its floor differs with probability at most four times that error in grid steps,
+    with E|z_i| <= sqrt(dim + 1) 2 Q/epsilon; and each of the 2 dim + 1 normals is within 2^-43 of its law (`kernels.noise`).
     """
     e, error = exact(epsilon, "epsilon"), exact(relative_error, "relative_error")
     if e <= 0 or error <= 0:
         raise BudgetError("epsilon and relative_error must be > 0")
     root = math.isqrt(dim) + 1  # at least sqrt(dim + 1)
-    return approx_slack(e, 1) / total_variation(1) * 4 * dim * error * root * 2 * quant_bound / e
+    differs = 4 * dim * error * root * 2 * quant_bound / e + Fraction(2 * dim + 1, 2**43)
+    return approx_slack(e, 1) / total_variation(1) * differs
 
 
+@lru_cache(maxsize=256)
 def knorm_sum_grid(
     epsilon: Number, dim: int, n: int, *, delta: Number, relative_error: Number = Fraction(1, 2**48)
 ) -> KNormGrid:
@@ -377,7 +390,7 @@ def knorm_sum_grid(
         if cost <= goal and dim * q * q <= _MAX_ROW_SQ and n * q < _MAX_TOTAL // 2:
             if q < least:
                 break
-            return KNormGrid(q, dim, 2 * q / amount, KNormEvent(amount, cost, dim))
+            return KNormGrid(q, dim, 2 * q / amount, KNormEvent(amount, cost, 2 * q, dim))
     raise InputError(
         f"{problem}: the floating-point delta exceeds {show(goal)}; pass a larger delta or use Laplace noise"
     )

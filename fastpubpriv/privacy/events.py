@@ -104,6 +104,11 @@ class GaussianEvent:
         return Fraction(int(self.squared_sensitivity), 2 * 4 ** int(self.log2_scale))
 
     @property
+    def noise_std(self) -> float:
+        """Standard deviation of the noise on one integer, in grid steps."""
+        return math.ldexp(1.0, self.log2_scale)
+
+    @property
     def mu(self) -> float:
         """GDP parameter sqrt(2 rho), rounded up."""
         return math.nextafter(math.sqrt(float_up(2 * self.rho)), math.inf)
@@ -152,6 +157,11 @@ class LaplaceEvent:
         _relation(self.relation)
 
     @property
+    def noise_std(self) -> float:
+        """Standard deviation of the noise on one integer, in grid steps: sqrt(2) scales, less a part in 12 4^m."""
+        return math.sqrt(2.0) * math.ldexp(1.0, self.log2_scale)
+
+    @property
     def epsilon(self) -> Fraction:
         """Exact pure cost, l1_sensitivity / 2^log2_scale."""
         return Fraction(int(self.l1_sensitivity), 2 ** int(self.log2_scale))
@@ -179,6 +189,8 @@ class KNormEvent:
         Nominal cost.
     delta : number
         Bound on what floating point adds (`calibration.knorm_delta`).
+    l2_sensitivity : int
+        Largest l2 distance between the integer vectors of neighbours.
     draws : int
         How many integers were released.
     relation : Neighbors
@@ -186,12 +198,13 @@ class KNormEvent:
 
     Examples
     --------
-    >>> KNormEvent(epsilon=1, delta=2.0**-40, draws=3).cost
+    >>> KNormEvent(epsilon=1, delta=2.0**-40, l2_sensitivity=64, draws=3).cost
     Cost(ApproxDP, epsilon=1.0, delta=9.094947017729282e-13)
     """
 
     epsilon: Fraction
     delta: Fraction
+    l2_sensitivity: int
     draws: int = 1
     relation: Neighbors = Neighbors.REPLACE_ONE
 
@@ -200,8 +213,19 @@ class KNormEvent:
         object.__setattr__(self, "delta", exact(self.delta, "delta"))
         if self.epsilon < 0 or not 0 <= self.delta < 1:
             raise BudgetError(f"epsilon must be >= 0 and delta in [0, 1), got {show(self.epsilon)}, {show(self.delta)}")
+        whole(self.l2_sensitivity, "l2_sensitivity", at_least=0)
         whole(self.draws, "draws", at_least=0)
         _relation(self.relation)
+
+    @property
+    def noise_scale(self) -> float:
+        """l2_sensitivity / epsilon, in grid steps."""
+        return float_up(Fraction(self.l2_sensitivity) / self.epsilon)
+
+    @property
+    def noise_std(self) -> float:
+        """Standard deviation of the noise on one integer, in grid steps: E |z|^2 = d (d + 1) noise_scale^2."""
+        return math.sqrt(self.draws + 1.0) * self.noise_scale
 
     @property
     def cost(self) -> Cost:

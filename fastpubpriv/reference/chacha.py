@@ -53,7 +53,9 @@ def words(key: bytes, nonce: bytes, counter: int, count: int) -> list[int]:
 
 
 class WordStream:
-    """Words of block `block` of a kind of draw: `first[i]` belongs to draw i; whoever needs more calls `more` in order of the draws."""
+    """Words of block `block` of a kind of draw: `first[i]` belongs to draw i; whoever needs more calls `more` in order
+    of the draws.
+    """
 
     def __init__(self, key: bytes, kind: str, block: int) -> None:
         self._key, self._nonce = key, nonce_of(kind, block)
@@ -62,6 +64,7 @@ class WordStream:
         self.first = words(key, self._nonce, 0, DRAW_BLOCK)
 
     def more(self) -> int:
+        """Return the next word of the pool."""
         if not self._pool:
             self._pool = words(self._key, self._nonce, self._counter, BLOCK_BYTES // 8)
             self._counter += 1

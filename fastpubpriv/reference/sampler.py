@@ -86,7 +86,8 @@ def tables(law: NoiseLaw) -> Tables:
     weight[0] += 2**64 - sum(weight)
     shift = 0 if law.laplace else 1  # quick test at the left or the right edge
     quick = [
-        (scale * density[b + shift][0] << law.quick_bits) // (weight[b] << (FIXED_BITS + density[b + shift][1])) for b in range(BINS)
+        (scale * density[b + shift][0] << law.quick_bits) // (weight[b] << (FIXED_BITS + density[b + shift][1]))
+        for b in range(BINS)
     ]
     threshold, other = _alias_table(weight)
     return Tables(scale, weight, quick, threshold, other)
@@ -108,7 +109,14 @@ def _alias_table(weight: list[int]) -> tuple[list[int], list[int]]:
 
 
 def accepts(
-    law: NoiseLaw, bin_index: int, magnitude: int, u: int, u_bits: int, fraction: int, fraction_bits: int, log2_scale: int
+    law: NoiseLaw,
+    bin_index: int,
+    magnitude: int,
+    u: int,
+    u_bits: int,
+    fraction: int,
+    fraction_bits: int,
+    log2_scale: int,
 ) -> bool:
     """Whether u / 2^u_bits * weight < K exp(-s): the definition of an acceptance."""
     table = tables(law)
@@ -173,7 +181,9 @@ def _draws(
 
 def gaussian_floor(key: bytes, count: int, log2_scale: int, *, begin: int = 0) -> NDArray[np.int64]:
     """floor(N(0, 4^log2_scale)); draws begin ... begin + count - 1 of the key, (count,) int64."""
-    return _draws(key, "gaus", begin, count, lambda w, i: _noise_draw(GAUSSIAN, key, "glaz", w, i, log2_scale), np.int64)
+    return _draws(
+        key, "gaus", begin, count, lambda w, i: _noise_draw(GAUSSIAN, key, "glaz", w, i, log2_scale), np.int64
+    )
 
 
 def discrete_laplace(key: bytes, count: int, log2_scale: int, *, begin: int = 0) -> NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""Where rows come from: one `Rows` for arrays, files, frames and chunk streams, and `fold`, the chunked pass over them."""
+"""Where rows come from: `Rows` of arrays, files, frames and chunk streams, and `fold`, the chunked pass over them."""
 
 from fastpubpriv.sources.fold import fold
 from fastpubpriv.sources.private import private_rows

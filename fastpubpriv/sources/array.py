@@ -18,7 +18,7 @@ from fastpubpriv.sources.rows import Chunk, PathLike, RandomAccessRows, as_chunk
 _F64 = np.dtype(np.float64)
 _NATIVE = (_F64, np.dtype(np.float32))
 
-RAGGED = "the list could not be made into a two-dimensional array of numbers: pass rows of equal length that hold numbers only"
+RAGGED = "the list could not be made into a two-dimensional array: pass rows of equal length that hold numbers only"
 
 
 class ArrayRows(RandomAccessRows):

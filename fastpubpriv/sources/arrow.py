@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -22,13 +23,10 @@ _F32 = np.dtype(np.float32)
 
 def load_pyarrow() -> ModuleType:
     """The pyarrow module, or an InputError that says how to install it."""
-    try:
+    with contextlib.suppress(ImportError):
         import pyarrow
-    except ImportError:
-        missing = True
-    else:
+
         return pyarrow  # type: ignore[no-any-return]
-    assert missing
     raise InputError("Parquet, Arrow and CSV input needs pyarrow: pip install fastpubpriv[io]")
 
 
@@ -93,12 +91,19 @@ def column_memory(column: Any) -> list[NDArray[Any]]:
 
 def _checked_schema(schema: Any, columns: Sequence[str] | None, what: str) -> tuple[list[str], np.dtype[Any]]:
     """The columns to read and the dtype of their rows, from the types alone."""
-    labels = choose(schema.names, columns, what)
+    labels = choose(_data_columns(schema) if columns is None else schema.names, columns, what)
     types = [schema.field(label).type for label in labels]
     dtypes = [float_dtype(t) for t in types]
     refused = [(label, str(t)[:40]) for label, t, d in zip(labels, types, dtypes, strict=True) if d is None]
     require_numeric(refused, what, columns is not None)
     return labels, _F32 if all(d == _F32 for d in dtypes) else _F64
+
+
+def _data_columns(schema: Any) -> list[str]:
+    """All columns but those in which pandas keeps the index of a frame."""
+    metadata = guarded(lambda: schema.pandas_metadata) or {}
+    index = {name for name in metadata.get("index_columns", ()) if isinstance(name, str)}
+    return [name for name in schema.names if name not in index]
 
 
 def arrow_rows(source: object, columns: Sequence[str] | None) -> Rows:
@@ -161,34 +166,22 @@ class ParquetRows(Rows):
     def from_paths(cls, path: PathLike | Sequence[PathLike], columns: Sequence[str] | None) -> ParquetRows:
         """Check the footers of all files; no row is read."""
         load_pyarrow()
-        import pyarrow.parquet
-
         paths = [os.fspath(p) for p in ([path] if isinstance(path, str | os.PathLike) else path)]
         if not paths:
             raise InputError("the list of Parquet files is empty: pass at least one path")
-        counts: list[int] = []
-        first: tuple[list[str], np.dtype[Any]] | None = None
-        for name in paths:
-            if not os.path.isfile(name):
-                raise InputError(
-                    f"there is no file {name!r}"
-                    if not os.path.isdir(name)
-                    else f"{name!r} is a directory: list its files"
-                )
-            message = f"{name!r} cannot be read as a Parquet file"
-            schema = guarded(lambda name=name: pyarrow.parquet.read_schema(name), message)  # type: ignore[misc]
-            counts.append(guarded(lambda name=name: pyarrow.parquet.read_metadata(name).num_rows, message))  # type:
-            ignore[misc] found = _checked_schema(schema, columns if first is None else first[0], repr(name)) if first is
-            None:
-                first = found
-            elif columns is None and len(schema.names) != len(first[0]):
+        schema, count = _footer(paths[0])
+        counts = [count]
+        labels, dtype = _checked_schema(schema, columns, repr(paths[0]))
+        for name in paths[1:]:
+            other, count = _footer(name)
+            counts.append(count)
+            if columns is None and set(_data_columns(other)) != set(labels):
                 raise InputError(
                     f"{name!r} has other columns than {paths[0]!r}: pass columns=[...] that all files have"
                 )
-            elif found[1] != first[1]:
-                first = (first[0], _F64)
-        assert first is not None
-        return cls(paths, counts, *first)
+            if _checked_schema(other, labels, repr(name))[1] != dtype:
+                dtype = _F64
+        return cls(paths, counts, labels, dtype)
 
     def _chunks(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
         hint = "the Parquet files have changed since they were opened"
@@ -219,6 +212,22 @@ class ParquetRows(Rows):
                     skipped += batch.num_rows
                     if low < high:
                         yield batch_rows(batch, self._labels, low, high, self._dtype)
+
+
+def _footer(name: str) -> tuple[Any, int]:
+    """Schema and number of rows of a Parquet file."""
+    import pyarrow.parquet
+
+    if os.path.isdir(name):
+        raise InputError(f"{name!r} is a directory: pass the list of its Parquet files")
+    if not os.path.isfile(name):
+        raise InputError(f"there is no file {name!r}")
+
+    def read() -> tuple[Any, int]:
+        with pyarrow.parquet.ParquetFile(name) as file:
+            return file.schema_arrow, file.metadata.num_rows
+
+    return guarded(read, f"{name!r} cannot be read as a Parquet file")
 
 
 def batch_rows(batch: Any, labels: Sequence[str], begin: int, end: int, dtype: np.dtype[Any]) -> Chunk:

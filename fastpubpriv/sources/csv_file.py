@@ -30,11 +30,12 @@ _NEVER_IN_A_NUMBER = r"[^0-9eE+\-.,_()infatyINFATYxXpP\s]"
 class CsvRows(Rows):
     """Rows of a CSV file with a header, streamed."""
 
-    __slots__ = ("_labels", "_path")
+    __slots__ = ("_header", "_labels", "_path")
 
-    def __init__(self, path: str, labels: Sequence[str], n: int) -> None:
+    def __init__(self, path: str, header: Sequence[str], labels: Sequence[str], n: int) -> None:
         super().__init__(n, len(labels), "csv", tuple(labels))
         self._path = path
+        self._header = tuple(header)
         self._labels = list(labels)
 
     @classmethod
@@ -51,7 +52,7 @@ class CsvRows(Rows):
         # A file without a header would show a private row here: names that the caller did not say are not listed.
         labels = choose(header, columns, f"the header of {name!r}", list_names=False)
         n = guarded(lambda: sum(batch.num_rows for batch in _open(name, header, labels[:1])), message)
-        return cls(name, labels, n)
+        return cls(name, header, labels, n)
 
     def _chunks(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
         return check_count(
@@ -60,7 +61,7 @@ class CsvRows(Rows):
 
     def _batches(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
         position = 0
-        for batch in _open(self._path, _header(self._path), self._labels):
+        for batch in _open(self._path, self._header, self._labels):
             first, last = max(begin - position, 0), min(end - position, batch.num_rows)
             position += batch.num_rows
             if first >= last:

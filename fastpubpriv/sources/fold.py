@@ -226,7 +226,7 @@ def _by_ranges(
 
 
 def _by_stream(rows: Rows, make: Make, step: Step, workers: int, size: int, bar: Progress | None) -> list[Accumulators]:
-    """The pass over a sequential source: the calling thread reads, the pool works, and the chunks between them are few."""
+    """The pass over a sequential source: the calling thread reads, the pool works, few chunks are between them."""
     state = _Pass()
     idle: deque[Accumulators] = deque()
 

@@ -70,15 +70,15 @@ def _pandas_rows(frame: Any, columns: Sequence[Any] | None) -> Rows:
             held.extend(column_memory(column))
         else:
             readers.append(_masked_reader(series.array))
-            held.append(np.ndarray.view(series.array._data, np.ndarray)) if hasattr(series.array, "_data") else None
+            if hasattr(series.array, "_data"):
+                held.append(series.array._data)
     dtype = _F32 if all(d == _F32 for d in dtypes.values()) else _F64
     return ColumnRows(len(frame), "frame", labels, readers, dtype, held)
 
 
 def _kind(dtype: object) -> str:
-    """The type of a column, without the values that the name of a categorical type would show."""
-    text = str(dtype)
-    return text if len(text) <= 40 else text.split("[")[0].split("(")[0]
+    """The type of a column, without the parameters, which may hold a value (the fill of a sparse column)."""
+    return str(dtype).split("[")[0].split("(")[0][:40]
 
 
 def _pandas_numeric(dtype: Any) -> bool:
@@ -98,8 +98,7 @@ def _array_reader(values: NDArray[Any]) -> ColumnReader:
 
 
 def _masked_reader(array: Any) -> ColumnReader:
-    return lambda begin, end: array[begin:end].to_numpy(dtype=np.float64, na_value=np.nan)  # type: ignore[no-any-
-    return]
+    return lambda begin, end: array[begin:end].to_numpy(dtype=np.float64, na_value=np.nan)
 
 
 def _polars_rows(frame: Any, columns: Sequence[Any] | None) -> Rows:
@@ -124,7 +123,7 @@ def _polars_kind(dtype: Any) -> str:
 
 
 def _polars_reader(series: Any, target: Any) -> ColumnReader:
-    return lambda begin, end: series.slice(begin, end - begin).cast(target).to_numpy()  # type: ignore[no-any-return]
+    return lambda begin, end: series.slice(begin, end - begin).cast(target).to_numpy()
 
 
 def _polars_view(series: Any) -> NDArray[Any] | None:

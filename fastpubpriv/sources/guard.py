@@ -21,7 +21,7 @@ def passes(error: BaseException) -> bool:
 
 
 def reraise(error: BaseException) -> NoReturn:
-    """Raise `error` if its text is safe, else a generic InputError; no chained exception and no foreign frames either way."""
+    """Raise `error` if its text is safe, else a generic InputError; without chained exceptions or foreign frames."""
     if not passes(error):
         error = InputError(READING_FAILED)
     error.__cause__ = None

@@ -12,7 +12,7 @@ _pool: ThreadPoolExecutor | None = None
 
 
 def get_pool() -> ThreadPoolExecutor:
-    """The pool of this process. Threads start when there is work for them; more than the CPUs only if the caller asks."""
+    """The pool of this process. Its threads start when there is work for them."""
     global _pool
     with _lock:
         if _pool is None:

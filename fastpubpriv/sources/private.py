@@ -90,6 +90,6 @@ def _as_asked(rows: Rows, columns: Sequence[Any] | None) -> Rows:
         return rows
     if rows.columns is None:
         raise InputError(
-            f"columns= chooses columns by name, and a source of kind {rows.kind!r} has no names: slice the array instead"
+            f"columns= chooses columns by name, and a source of kind {rows.kind!r} has no names: slice it instead"
         )
     raise InputError("these Rows were made with other columns: pass columns=[...] where they are made")

@@ -10,7 +10,7 @@ DELAY_SECONDS = 2.0
 
 
 class Progress:
-    """Rows done so far, shown if wanted. `progress` None: on a terminal and after a delay; True: at once; False: never."""
+    """Rows done so far. `progress` None shows them on a terminal after a delay, True at once, False never."""
 
     __slots__ = ("_bar", "_show_at", "_total", "wanted")
 

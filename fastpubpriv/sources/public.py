@@ -20,6 +20,7 @@ from fastpubpriv.sources.rows import Rows
 # Beyond these a square overflows or underflows, and a radius computed from the rows would be inf or 0.
 _LARGEST = 1e150
 _SMALLEST = 1e-150
+_OVERLAP_WORK = 10_000
 
 
 def public_rows(
@@ -74,8 +75,8 @@ def _readable(obj: object, columns: Sequence[Any] | None, dim: int | None) -> Ro
         if row is not None:
             if row.size != dim:
                 raise InputError(
-                    f"a one-dimensional public array is one row, which must have the {dim} columns of the private rows, "
-                    f"got {row.size}: pass x.reshape(-1, 1) for rows of one number"
+                    f"a one-dimensional public array is one row, with the {dim} columns of the private rows, "
+                    f"but this one has length {row.size}: pass x.reshape(-1, 1) for rows of one number"
                 )
             obj = row.reshape(1, -1) if isinstance(obj, np.ndarray) else [obj]
     return private_rows(obj, columns=columns)
@@ -165,6 +166,6 @@ def _memory(obj: object, columns: Sequence[Any] | None) -> list[NDArray[Any]]:
 
 def _shares(one: NDArray[Any], other: NDArray[Any]) -> bool:
     try:
-        return np.shares_memory(one, other, max_work=10_000)
+        return np.shares_memory(one, other, max_work=_OVERLAP_WORK)  # type: ignore[arg-type]
     except np.exceptions.TooHardError:  # odd strides within one buffer: when in doubt, they share
         return np.may_share_memory(one, other)
