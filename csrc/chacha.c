@@ -38,12 +38,15 @@ FPP_LOCAL void fpp_chacha_init(fpp_chacha_state *state, const uint8_t *key, uint
     state->word[15] = (uint32_t)(index >> 32);
 }
 
-/* The bytes of a 32-bit word in stream order. */
+/* Four words of one block, as bytes in stream order. */
+typedef uint32_t piece __attribute__((vector_size(16), may_alias));
 #if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-#define STREAM_ORDER(x) __builtin_bswap32(x)
+#define STREAM_ORDER(x) ((ROTL(x, 8) & 0x00ff00ffu) | (ROTL(x, 24) & 0xff00ff00u))
 #else
 #define STREAM_ORDER(x) (x)
 #endif
+
+static const uint32_t lane_numbers[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 
 #define ROTL(x, n) (((x) << (n)) | ((x) >> (32 - (n))))
 #define ROTL16(x) ROTL(x, 16)
@@ -69,19 +72,13 @@ typedef uint8_t u8x32 __attribute__((vector_size(32)));
 #define DEFINE_BLOCKS(NAME, VEC, LANES, R16, R8, ATTRIBUTE) \
     ATTRIBUTE static void NAME(const uint32_t *start, uint8_t *out) \
     { \
-        VEC x[16], first[16]; \
+        VEC x[16], lane; \
+        memcpy(&lane, lane_numbers, sizeof lane); \
         for (int i = 0; i < 16; i++) { \
-            for (int lane = 0; lane < (LANES); lane++) { \
-                first[i][lane] = start[i]; \
-            } \
+            x[i] = start[i] + (VEC){0}; \
         } \
-        for (int lane = 0; lane < (LANES); lane++) { \
-            first[12][lane] += (uint32_t)lane; \
-        } \
-        for (int i = 0; i < 16; i++) { \
-            x[i] = first[i]; \
-        } \
-        for (int round = 0; round < ROUND_PAIRS; round++) { \
+        x[12] += lane; \
+        _Pragma("GCC unroll 10") for (int round = 0; round < ROUND_PAIRS; round++) { \
             QUARTER(x[0], x[4], x[8], x[12], R16, R8); \
             QUARTER(x[1], x[5], x[9], x[13], R16, R8); \
             QUARTER(x[2], x[6], x[10], x[14], R16, R8); \
@@ -94,16 +91,16 @@ typedef uint8_t u8x32 __attribute__((vector_size(32)));
         for (int quad = 0; quad < 4; quad++) { \
             VEC row[4]; \
             for (int i = 0; i < 4; i++) { \
-                row[i] = x[4 * quad + i] + first[4 * quad + i]; \
+                row[i] = x[4 * quad + i] + start[4 * quad + i]; \
+            } \
+            if (quad == 3) { \
+                row[0] += lane; \
             } \
             TRANSPOSE_##LANES(row); \
             for (int i = 0; i < 4; i++) { \
                 for (int group = 0; group < (LANES) / 4; group++) { \
-                    uint32_t piece[4]; \
-                    for (int j = 0; j < 4; j++) { \
-                        piece[j] = STREAM_ORDER(row[i][4 * group + j]); \
-                    } \
-                    memcpy(out + 64 * (4 * group + i) + 16 * quad, piece, 16); \
+                    const piece part = STREAM_ORDER(((const piece *)&row[i])[group]); \
+                    memcpy(out + 64 * (4 * group + i) + 16 * quad, &part, 16); \
                 } \
             } \
         } \

@@ -1,7 +1,7 @@
-/* Exact samplers over ChaCha20. reference/sampler.py is the readable twin and says the same word for word; tables/make_tables.py
- * builds the tables.
+/* Exact Gaussian and Laplace noise over ChaCha20. reference/sampler.py is the readable twin, word for word;
+ * tables/make_tables.py builds the tables.
  *
- * Noise. A magnitude k lies in bin b = k / width. A draw is one word: a column of the alias table and the first bits of the compare that
+ * A magnitude k lies in bin b = k / width. A draw is one word: a column of the alias table and the first bits of the compare that
  * turns it into b (with probability weight[b] / 2^64), a sign, the offset inside the bin, and the first bits of a uniform U. It is
  * kept iff U weight[b] < SCALE exp(-s), where s = (k + f)^2 / (2 scale^2) with a uniform fraction f (Gaussian: averaged over f, k is
  * kept in proportion to the integral of the density over [k, k + 1)), or s = k / scale (Laplace).
@@ -9,62 +9,12 @@
  * decide unless they come within a window 2^9 times wider than their error: then 384-bit fixed point decides the same inequality.
  * The words taken depend on the integer compares and on the decisions, never on doubles, so they are the same on every machine.
  */
-#include "chacha.h"
 #include "fixed.h"
+#include "stream.h"
 
 #include "sampler_tables.h"
-#include <string.h>
 
 #define WINDOW_LOG2 (-34)
-#define POOL_CHACHA_BLOCKS 32
-#define POOL_WORDS (POOL_CHACHA_BLOCKS * FPP_CHACHA_BLOCK_WORDS)
-
-__extension__ typedef unsigned __int128 u128;
-
-/* ---- The words of one block of draws: one for each draw, then a pool for whoever needs more ---- */
-
-typedef struct {
-    fpp_chacha_state chacha;
-    int64_t pool_at;
-    int32_t exhausted;
-    uint64_t first[FPP_DRAW_BLOCK];
-    uint64_t pool[POOL_WORDS];
-} word_stream;
-
-static void stream_open(word_stream *stream, const uint8_t *key, uint32_t kind, uint64_t block, int64_t n_draws)
-{
-    fpp_chacha_init(&stream->chacha, key, kind, block);
-    fpp_chacha_words(&stream->chacha, (n_draws + FPP_CHACHA_BLOCK_WORDS - 1) / FPP_CHACHA_BLOCK_WORDS, stream->first);
-    stream->chacha.word[12] = FPP_DRAW_BLOCK / FPP_CHACHA_BLOCK_WORDS;
-    stream->pool_at = POOL_WORDS;
-    stream->exhausted = 0;
-}
-
-static uint64_t stream_next(word_stream *stream)
-{
-    if (stream->pool_at == POOL_WORDS) {
-        if (stream->chacha.word[12] > UINT32_MAX - POOL_CHACHA_BLOCKS) {
-            stream->exhausted = 1;
-            return 0;
-        }
-        fpp_chacha_words(&stream->chacha, POOL_CHACHA_BLOCKS, stream->pool);
-        stream->pool_at = 0;
-    }
-    return stream->pool[stream->pool_at++];
-}
-
-static int32_t range_error(const uint8_t *key, int64_t begin, int64_t end, const void *out)
-{
-    if (key == NULL || begin < 0 || end < begin || begin % FPP_DRAW_BLOCK != 0 || (out == NULL && end > begin)) {
-        return FPP_ERR_ARGUMENT;
-    }
-    return FPP_OK;
-}
-
-static int64_t block_size(int64_t at, int64_t end)
-{
-    return end - at < FPP_DRAW_BLOCK ? end - at : FPP_DRAW_BLOCK;
-}
 
 /* ---- Gaussian and Laplace noise ---- */
 
@@ -117,39 +67,52 @@ FPP_INLINE int64_t signed_value(int laplace, uint64_t magnitude, uint64_t sign)
 /* The second zero of the Laplace law: dropped whatever U says. */
 FPP_INLINE int void_zero(int laplace, uint64_t magnitude, uint64_t sign) { return laplace && (magnitude | ~sign) == 0; }
 
-/* The part of every draw that integers decide; the indices of the other draws, ascending, to `open`; returns how many. */
-FPP_INLINE int64_t first_attempts(const uint64_t *first, int laplace, int32_t log2_scale, const uint64_t *words, int64_t n,
-                                  int64_t *out, uint16_t *open)
+/* The part of every draw that integers decide; the indices of the other draws, ascending, to `open`; returns how many.
+ * `split` keeps the serial list out of the first loop, so that it vectorises: 0.8 ns a draw less with AVX2, 1 ns more with SSE2. */
+FPP_INLINE int64_t first_attempts(const uint64_t *restrict first, int laplace, int split, int32_t log2_scale,
+                                  const uint64_t *restrict words, int64_t n, int64_t *restrict out, uint16_t *restrict open)
 {
     const int low_bits = offset_bits(laplace, log2_scale);
+    uint64_t undecided[FPP_DRAW_BLOCK];
     int64_t n_open = 0;
     for (int64_t i = 0; i < n; i++) {
         const uint64_t w = words[i], column = w & 1023, entry = first[column];
         const uint64_t compare = alias_part(laplace, w), threshold = entry >> 10 & 1023;
-        const int stays = compare < threshold;
-        const uint64_t bin = stays ? column : entry & 1023;
-        const uint64_t quick = (stays ? entry >> 20 : entry >> 32) & 1023;
+        const uint64_t stays = 0 - (uint64_t)(compare < threshold);
+        const uint64_t bin = (column & stays) | (entry & 1023 & ~stays);
+        const uint64_t quick = ((entry >> 20 & 1023) & stays) | (entry >> 32 & ~stays);
         const uint64_t low = w >> (64 - low_bits), magnitude = bin << low_bits | low, sign = sign_mask(laplace, w);
-        const int kept = (u_part(laplace, w) + quick_drop(laplace, log2_scale, low) < quick) & (compare != threshold)
-                         & !void_zero(laplace, magnitude, sign);
+        uint64_t open_mask = 0 - (uint64_t)(u_part(laplace, w) + quick_drop(laplace, log2_scale, low) >= quick);
+        open_mask |= 0 - (uint64_t)(compare == threshold);
+        if (laplace) {
+            open_mask |= 0 - (uint64_t)((magnitude | ~sign) == 0);
+        }
         out[i] = signed_value(laplace, magnitude, sign);
+        if (split) {
+            undecided[i] = open_mask;
+        } else {
+            open[n_open] = (uint16_t)i;
+            n_open += (int64_t)(open_mask & 1);
+        }
+    }
+    for (int64_t i = 0; split && i < n; i++) {
         open[n_open] = (uint16_t)i;
-        n_open += !kept;
+        n_open += (int64_t)(undecided[i] & 1);
     }
     return n_open;
 }
 
-#define DEFINE_FIRST(NAME, ATTRIBUTE) \
+#define DEFINE_FIRST(NAME, SPLIT, ATTRIBUTE) \
     ATTRIBUTE static int64_t NAME(const noise_law *law, int32_t log2_scale, const uint64_t *words, int64_t n, int64_t *out, \
                                   uint16_t *open) \
     { \
-        return law->laplace ? first_attempts(law->first, 1, log2_scale, words, n, out, open) \
-                            : first_attempts(law->first, 0, log2_scale, words, n, out, open); \
+        return law->laplace ? first_attempts(law->first, 1, SPLIT, log2_scale, words, n, out, open) \
+                            : first_attempts(law->first, 0, SPLIT, log2_scale, words, n, out, open); \
     }
-DEFINE_FIRST(first_baseline, )
+DEFINE_FIRST(first_baseline, 0, )
 #if FPP_X86
-DEFINE_FIRST(first_avx2, FPP_TARGET_AVX2)
-DEFINE_FIRST(first_avx512, FPP_TARGET_AVX512)
+DEFINE_FIRST(first_avx2, 1, FPP_TARGET_AVX2)
+DEFINE_FIRST(first_avx512, 1, FPP_TARGET_AVX512)
 #endif
 
 typedef struct {
@@ -241,8 +204,8 @@ static int64_t finish_draw(const noise_context *context, uint64_t w, word_stream
         a.magnitude = a.bin << low_bits | a.low;
         a.u = u_part(laplace, w);
         const uint64_t sign = sign_mask(laplace, w);
-        if (!void_zero(laplace, a.magnitude, sign)
-            && (a.u + quick_drop(laplace, context->log2_scale, a.low) < law->quick[a.bin] || accepts(context, a, stream, draw, trial))) {
+        const int certain = a.u + quick_drop(laplace, context->log2_scale, a.low) < law->quick[a.bin];
+        if (!void_zero(laplace, a.magnitude, sign) && (certain || accepts(context, a, stream, draw, trial))) {
             return signed_value(laplace, a.magnitude, sign);
         }
         w = stream_next(stream);
@@ -298,142 +261,6 @@ FPP_API int32_t fpp_test_noise_i64(const uint8_t *key, int64_t begin, int64_t en
     }
     const int32_t window = window_log2 == 0 ? WINDOW_LOG2 : window_log2;
     return noise_range(law == 1 ? &laplace_law : &gaussian_law, key, begin, end, log2_scale, window, out);
-}
-
-/* ---- Words, uniforms, coins, bounded integers, permutations, normals ---- */
-
-FPP_API int32_t fpp_words_u64(const uint8_t *key, int64_t begin, int64_t end, uint64_t *out)
-{
-    if (range_error(key, begin, end, out) != FPP_OK) {
-        return FPP_ERR_ARGUMENT;
-    }
-    word_stream stream;
-    for (int64_t at = begin; at < end; at += FPP_DRAW_BLOCK) {
-        const int64_t n = block_size(at, end);
-        stream_open(&stream, key, FPP_KIND_WORDS, (uint64_t)at / FPP_DRAW_BLOCK, n);
-        memcpy(out + (at - begin), stream.first, (size_t)n * sizeof *out);
-    }
-    fpp_wipe(&stream, (int64_t)sizeof stream);
-    return FPP_OK;
-}
-
-FPP_API int32_t fpp_uniform_f64(const uint8_t *key, int64_t begin, int64_t end, double *out)
-{
-    if (range_error(key, begin, end, out) != FPP_OK) {
-        return FPP_ERR_ARGUMENT;
-    }
-    word_stream stream;
-    for (int64_t at = begin; at < end; at += FPP_DRAW_BLOCK) {
-        const int64_t n = block_size(at, end);
-        stream_open(&stream, key, FPP_KIND_UNIFORM, (uint64_t)at / FPP_DRAW_BLOCK, n);
-        for (int64_t i = 0; i < n; i++) {
-            out[at - begin + i] = (double)(int64_t)(stream.first[i] >> 11) * 0x1p-53;
-        }
-    }
-    fpp_wipe(&stream, (int64_t)sizeof stream);
-    return FPP_OK;
-}
-
-/* The binary digits of p in [0, 1), 64 at a time: takes them off the front of *rest. Exact: scaling by 2^64 and subtracting the
- * whole part of a double are exact. */
-static uint64_t next_digits(double *rest)
-{
-    const double scaled = *rest * 0x1p64;
-    const uint64_t digits = (uint64_t)scaled;
-    *rest = scaled - (double)digits;
-    return digits;
-}
-
-FPP_API int32_t fpp_bernoulli_u8(const uint8_t *key, int64_t begin, int64_t end, double p, uint8_t *out)
-{
-    if (range_error(key, begin, end, out) != FPP_OK || !(p >= 0.0 && p <= 1.0)) {
-        return FPP_ERR_ARGUMENT;
-    }
-    if (p >= 1.0) {
-        memset(out, 1, (size_t)(end - begin));
-        return FPP_OK;
-    }
-    double tail = p;
-    const uint64_t head = next_digits(&tail);
-    int32_t status = FPP_OK;
-    word_stream stream;
-    for (int64_t at = begin; at < end && status == FPP_OK; at += FPP_DRAW_BLOCK) {
-        const int64_t n = block_size(at, end);
-        stream_open(&stream, key, FPP_KIND_BERNOULLI, (uint64_t)at / FPP_DRAW_BLOCK, n);
-        for (int64_t i = 0; i < n; i++) {
-            out[at - begin + i] = stream.first[i] < head;
-        }
-        for (int64_t i = 0; i < n; i++) {
-            double rest = tail;
-            uint64_t word = stream.first[i], digits = head;
-            while (FPP_UNLIKELY(word == digits) && rest > 0.0 && !stream.exhausted) { /* one in 2^64, unless p is tiny */
-                digits = next_digits(&rest);
-                word = stream_next(&stream);
-                out[at - begin + i] = word < digits;
-            }
-        }
-        status = stream.exhausted ? FPP_ERR_EXHAUSTED : FPP_OK;
-    }
-    fpp_wipe(&stream, (int64_t)sizeof stream);
-    return status;
-}
-
-/* Uniform below bound: the high half of word * bound, dropped when the low half lies in the 2^64 mod bound values too many (Lemire). */
-static uint64_t below(uint64_t word, uint64_t bound, word_stream *stream)
-{
-    u128 product = (u128)word * bound;
-    if ((uint64_t)product < bound) {
-        const uint64_t excess = (0 - bound) % bound;
-        while ((uint64_t)product < excess && !stream->exhausted) {
-            product = (u128)stream_next(stream) * bound;
-        }
-    }
-    return (uint64_t)(product >> 64);
-}
-
-FPP_API int32_t fpp_below_i64(const uint8_t *key, int64_t begin, int64_t end, int64_t bound, int64_t *out)
-{
-    if (range_error(key, begin, end, out) != FPP_OK || bound < 1) {
-        return FPP_ERR_ARGUMENT;
-    }
-    int32_t status = FPP_OK;
-    word_stream stream;
-    for (int64_t at = begin; at < end && status == FPP_OK; at += FPP_DRAW_BLOCK) {
-        const int64_t n = block_size(at, end);
-        stream_open(&stream, key, FPP_KIND_BELOW, (uint64_t)at / FPP_DRAW_BLOCK, n);
-        for (int64_t i = 0; i < n; i++) {
-            out[at - begin + i] = (int64_t)below(stream.first[i], (uint64_t)bound, &stream);
-        }
-        status = stream.exhausted ? FPP_ERR_EXHAUSTED : FPP_OK;
-    }
-    fpp_wipe(&stream, (int64_t)sizeof stream);
-    return status;
-}
-
-FPP_API int32_t fpp_permutation_i64(const uint8_t *key, int64_t n, int64_t *out)
-{
-    if (range_error(key, 0, n, out) != FPP_OK) {
-        return FPP_ERR_ARGUMENT;
-    }
-    for (int64_t i = 0; i < n; i++) {
-        out[i] = i;
-    }
-    int32_t status = FPP_OK;
-    word_stream stream;
-    for (int64_t at = 0; at < n && status == FPP_OK; at += FPP_DRAW_BLOCK) {
-        const int64_t steps = block_size(at, n);
-        stream_open(&stream, key, FPP_KIND_PERMUTATION, (uint64_t)at / FPP_DRAW_BLOCK, steps);
-        for (int64_t i = 0; i < steps; i++) { /* Fisher-Yates from the back */
-            const int64_t last = n - 1 - (at + i);
-            const int64_t other = (int64_t)below(stream.first[i], (uint64_t)(last + 1), &stream);
-            const int64_t kept = out[other];
-            out[other] = out[last];
-            out[last] = kept;
-        }
-        status = stream.exhausted ? FPP_ERR_EXHAUSTED : FPP_OK;
-    }
-    fpp_wipe(&stream, (int64_t)sizeof stream);
-    return status;
 }
 
 /* (g + f) / 2^40 with g the floor of a Gaussian of scale 2^40 and f uniform in [0, 1). The density is thus constant on cells of width

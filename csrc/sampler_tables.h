@@ -1,5 +1,5 @@
 /* Made by csrc/tables/make_tables.py, which explains it. SHA-256 of what follows this line:
-   9ea54cd4c8d7b2151a1d6d78c04938579005ac5fa5b626d84bf0073741f72c48 */
+   4a631fbe6f99c2ff5d0c35d9de80c14bf811de9c95dd7dc310e8a57f79aa4754 */
 #ifndef FPP_SAMPLER_TABLES_H
 #define FPP_SAMPLER_TABLES_H
 #include <stdint.h>
@@ -726,7 +726,7 @@ static const double gaussian_ratio[1024] = {
     0x1.5b56adc1a0d42p-126, 0x1.0ebd22acb4f8cp-126, 0x1.a5f5eddd4f832p-127, 0x1.48be608928affp-127,
 };
 
-/* Laplace, bins of scale/8; quick thresholds at the left end: the sampler subtracts the distance into the bin. */
+/* Laplace, bins of scale/8; quick thresholds at the left end: the sampler subtracts the offset. */
 #define FPP_LAPLACE_SCALE UINT64_C(2167549565890130763)
 #define FPP_LAPLACE_ALIAS_BITS 8
 #define FPP_LAPLACE_QUICK_BITS 8

@@ -1,4 +1,4 @@
-"""Where randomness starts: a fresh 32-byte key for every release, from the operating system or, flagged, from a seed."""
+"""Where randomness starts: a 32-byte key for every release, from the operating system or, flagged, from a seed."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class KeySource:
     Guarantees
     ----------
     Operating-system keys hold no state, so forked children, threads and copies of the process never share one. Seeded
-    keys depend on the seed and on how many were taken before; taking them from several threads gives distinct keys, in
-    the order of the calls.
+    keys depend on the seed and on how many were taken before; taking them from several threads gives distinct keys,
+    in the order of the calls.
     """
 
     __slots__ = ("_calls", "_lock", "_seed", "private")
@@ -79,8 +79,8 @@ def key_source(random_state: int | None) -> KeySource:
     Parameters
     ----------
     random_state : None or int
-        None for keys from the operating system. A non-negative int makes the run repeatable, warns once per call, and marks the
-        source `private=False`.
+        None for keys from the operating system. A non-negative int makes the run repeatable, warns once per call, and
+        marks the source `private=False`.
 
     Returns
     -------
@@ -90,7 +90,8 @@ def key_source(random_state: int | None) -> KeySource:
     Raises
     ------
     InputError
-        `random_state` is neither None nor a non-negative int. NumPy generators are refused: they are not made for privacy.
+        `random_state` is neither None nor a non-negative int. NumPy generators are refused: they are not made for
+        privacy.
 
     Examples
     --------
@@ -101,7 +102,8 @@ def key_source(random_state: int | None) -> KeySource:
         return KeySource(None)
     if isinstance(random_state, bool) or not isinstance(random_state, numbers.Integral):
         raise InputError(
-            f"random_state must be None or a non-negative int, got {type(random_state).__name__}; pass None for private noise"
+            f"random_state must be None or a non-negative int, got {type(random_state).__name__}; "
+            "pass None for private noise"
         )
     seed = int(random_state)
     if seed < 0:

@@ -1,8 +1,9 @@
 """Writes csrc/sampler_tables.h: `python csrc/tables/make_tables.py > csrc/sampler_tables.h` (needs python-flint).
 
-A magnitude falls into one of 1024 bins of width scale/64 (Gaussian) or scale/8 (Laplace), chosen with probability w/2^64, then is
-uniform inside the bin and kept with probability K density / w. So a weight w must be at least K times the density at the left edge
-of its bin, and the weights must sum to 2^64; every inequality below is decided with ball arithmetic, none with rounded numbers.
+A magnitude falls into one of 1024 bins of width scale/64 (Gaussian) or scale/8 (Laplace), chosen with probability
+w/2^64, then is uniform inside the bin and kept with probability K density / w. So a weight w must be at least K times
+the density at the left edge of its bin, and the weights must sum to 2^64; every inequality below is decided with ball
+arithmetic, none with rounded numbers.
 """
 
 from __future__ import annotations
@@ -28,14 +29,17 @@ def floor_of(x: arb) -> int:
 
 
 def density(exponent: Fraction) -> arb:
+    """exp(-exponent), as a ball."""
     return (-arb(fmpq(exponent.numerator, exponent.denominator))).exp()
 
 
 def gaussian_exponent(edge: int) -> Fraction:
+    """Minus the log density at the left edge of a bin."""
     return Fraction(edge * edge, 2 * 64 * 64)
 
 
 def laplace_exponent(edge: int) -> Fraction:
+    """Minus the log density at the left edge of a bin."""
     return Fraction(edge, 8)
 
 
@@ -45,12 +49,13 @@ def bin_weights(exponent: Callable[[int], Fraction]) -> tuple[int, list[int]]:
     scale = floor_of((arb(2) ** 64 - BINS) / total)
     weights = [scale if exponent(b) == 0 else floor_of(scale * density(exponent(b))) + 1 for b in range(BINS)]
     weights[0] += 2**64 - sum(weights)
-    assert weights[0] >= scale and sum(weights) == 2**64
+    assert weights[0] >= scale
+    assert sum(weights) == 2**64
     return scale, weights
 
 
 def alias_table(weights: Sequence[int]) -> list[int]:
-    """Walker's table, packed: threshold << 10 | other bin. Column c gives bin c below its threshold and the other bin above."""
+    """Walker's table, packed: threshold << 10 | other bin. Column c is bin c below its threshold, else the other."""
     mass = [w for w in weights]
     small = [c for c in range(BINS) if mass[c] < COLUMN]
     large = [c for c in range(BINS) if mass[c] >= COLUMN]
@@ -65,13 +70,15 @@ def alias_table(weights: Sequence[int]) -> list[int]:
     return packed
 
 
-def quick_thresholds(scale: int, weights: Sequence[int], exponent: Callable[[int], Fraction], bits: int, edge: int) -> list[int]:
-    """floor(2^bits K density / w) at the left (edge 0) or right (edge 1) end of each bin: a U whose first bits lie below is kept."""
+def quick_thresholds(
+    scale: int, weights: Sequence[int], exponent: Callable[[int], Fraction], bits: int, edge: int
+) -> list[int]:
+    """floor(2^bits K density / w) at the left (edge 0) or right (edge 1) end of each bin; below, U is kept."""
     return [floor_of(arb(2) ** bits * scale * density(exponent(b + edge)) / weights[b]) for b in range(BINS)]
 
 
 def first_look(packed: Sequence[int], quick: Sequence[int], alias_bits: int, quick_bits: int) -> list[int]:
-    """All that a first attempt reads of column c in one word: other bin, start of the threshold, quick thresholds of c and other."""
+    """What a first attempt reads of column c: other bin, start of the threshold, quick thresholds of c and other."""
     words = []
     for c in range(BINS):
         threshold, other = packed[c] >> 10, packed[c] & (BINS - 1)
@@ -88,11 +95,13 @@ def nearest_double(x: arb) -> float:
 
 
 def array(kind: str, name: str, values: Sequence[str], per_line: int) -> str:
+    """A C array."""
     lines = [", ".join(values[i : i + per_line]) for i in range(0, len(values), per_line)]
     return f"static const {kind} {name}[{len(values)}] = {{\n    " + ",\n    ".join(lines) + ",\n};\n"
 
 
 def law(name: str, exponent: Callable[[int], Fraction], alias_bits: int, quick_bits: int, edge: int) -> str:
+    """The tables of one law."""
     scale, weights = bin_weights(exponent)
     packed = alias_table(weights)
     quick = quick_thresholds(scale, weights, exponent, quick_bits, edge)
@@ -110,6 +119,7 @@ def law(name: str, exponent: Callable[[int], Fraction], alias_bits: int, quick_b
 
 
 def body() -> str:
+    """The header below its title."""
     ln2 = floor_of(arb(2).log() * arb(2) ** LN2_BITS)
     limbs = [f"0x{(ln2 >> 64 * i) & (2**64 - 1):016x}u" for i in range(LN2_BITS // 64)]
     return (
@@ -118,16 +128,18 @@ def body() -> str:
         + array("uint64_t", "fixed_ln2", limbs, 6)
         + "\n/* Gaussian, bins of scale/64; quick thresholds at the right end of a bin. */\n"
         + law("gaussian", gaussian_exponent, 9, 10, 1)
-        + "\n/* Laplace, bins of scale/8; quick thresholds at the left end: the sampler subtracts the distance into the bin. */\n"
+        + "\n/* Laplace, bins of scale/8; quick thresholds at the left end: the sampler subtracts the offset. */\n"
         + law("laplace", laplace_exponent, 8, 8, 0)
         + "\n#endif\n"
     )
 
 
 def header() -> str:
+    """The whole header."""
     text = body()
     digest = hashlib.sha256(text.encode()).hexdigest()
-    return f"/* Made by csrc/tables/make_tables.py, which explains it. SHA-256 of what follows this line:\n   {digest} */\n" + text
+    title = "/* Made by csrc/tables/make_tables.py, which explains it. SHA-256 of what follows this line:"
+    return f"{title}\n   {digest} */\n{text}"
 
 
 if __name__ == "__main__":

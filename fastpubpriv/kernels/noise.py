@@ -1,8 +1,8 @@
 """Draws from ChaCha20 and a 32-byte key. The same key gives the same draws; a key must serve one release only.
 
 Draws begin ... begin + count - 1 of a key are the same however the range is cut at multiples of DRAW_BLOCK. The noise
-of a release is `gaussian_floor` or `discrete_laplace`; `standard_normal` and what is made of it are close to their law,
-not exact (docstrings say how close), and must not hide a private sum.
+of a release is `gaussian_floor` or `discrete_laplace`; `standard_normal` and what is made of it are close to their
+law, not exact (docstrings say how close), and must not hide a private sum.
 """
 
 from __future__ import annotations
@@ -114,8 +114,7 @@ def directions(key: bytes, count: int, dim: int) -> NDArray[np.float64]:
 
 
 def k_norm_floor(key: bytes, dim: int, scale: float) -> NDArray[np.int64]:
-    """floor(z) with z of density proportional to exp(-|z|_2 / scale); (dim,) int64. Close, not exact:
-    privacy/calibration.py says how close.
+    """floor(z), z of density proportional to exp(-|z|_2 / scale); (dim,) int64. Close, not exact (`knorm_delta`).
 
     z = scale sqrt(V) g with g standard normal and V chi-squared with dim + 1 degrees of freedom, which is that law.
     """
@@ -123,4 +122,5 @@ def k_norm_floor(key: bytes, dim: int, scale: float) -> NDArray[np.int64]:
         raise KernelError("K-norm noise needs dim >= 1 and a positive finite scale")
     normals = standard_normal(key, 2 * dim + 1)
     length = math.sqrt(float(np.sum(np.square(normals[: dim + 1]))))
-    return np.floor(scale * length * normals[dim + 1 :]).astype(np.int64)
+    floored: NDArray[np.int64] = np.floor(scale * length * normals[dim + 1 :]).astype(np.int64)
+    return floored

@@ -1,4 +1,4 @@
-"""Privacy accounting: budgets, events, conversions, calibration to integer grids, and the ledger. All exact or safely rounded."""
+"""Privacy accounting: budgets, events, conversions, calibration, ledger. All exact or safely rounded."""
 
 from fastpubpriv.privacy.budgets import ZCDP, ApproxDP, Budget, Cost, PureDP
 from fastpubpriv.privacy.calibration import (

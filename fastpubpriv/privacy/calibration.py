@@ -109,8 +109,7 @@ class KNormGrid:
 
 
 def clip_steps(quant_bound: int, dim: int) -> int:
-    """Q - ceil(sqrt(dim)/2) - 1: rounding to the grid moves a row by at most sqrt(dim)/2 steps, the rest is for the
-    floats.
+    """Q - ceil(sqrt(dim)/2) - 1: rounding moves a row by at most sqrt(dim)/2 steps, the 1 is for the floats.
 
     Examples
     --------
@@ -145,7 +144,7 @@ def _usable_epsilon(budget: ApproxDP, draws: int) -> Fraction:
             f"delta = {show(budget.delta)} is too small for {draws} noise draws, each 2^-100 from exact; "
             f"pass delta >= {show(least)}, or PureDP"
         )
-    return min(budget.epsilon, Fraction(math.log(budget.delta / (2**10 * total_variation(max(draws, 1))) - 1)))
+    return min(budget.epsilon, Fraction(math.log(budget.delta / (2**4 * total_variation(max(draws, 1))) - 1)))
 
 
 @lru_cache(maxsize=256)

@@ -31,8 +31,7 @@ def basic_composition(calls: Iterable[tuple[Number, Number]]) -> tuple[float, fl
 
 
 def advanced_composition(epsilon: Number, delta: Number, count: int, slack: Number) -> tuple[float, float]:
-    """Dwork, Rothblum, Vadhan 2010: `count` calls of (epsilon, delta)-DP, at total delta count * delta + slack;
-    rounded up.
+    """Dwork, Rothblum, Vadhan 2010: `count` calls of (epsilon, delta)-DP; total delta count * delta + slack.
 
     The shortcut epsilon sqrt(6 count log(1/slack)), often quoted for every epsilon <= 1, is false for large counts.
 
@@ -56,8 +55,7 @@ def advanced_composition(epsilon: Number, delta: Number, count: int, slack: Numb
 
 
 def optimal_composition_delta(epsilon: Number, delta: Number, count: int, target_epsilon: Number) -> float:
-    """Kairouz, Oh, Viswanath 2015: the least delta of `count` calls of (epsilon, delta)-DP at `target_epsilon`,
-    rounded up.
+    """Kairouz, Oh, Viswanath 2015: least delta of `count` calls of (epsilon, delta)-DP, rounded up.
 
     `count` adaptive calls are never worse than that many randomised responses; their exact profile is a binomial sum.
 

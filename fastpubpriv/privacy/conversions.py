@@ -127,8 +127,7 @@ def gdp_delta(epsilon: Number, mu: Number) -> float:
 
 
 def gdp_epsilon(delta: Number, mu: Number) -> float:
-    """Least epsilon at which a mu-GDP mechanism is (epsilon, delta)-DP, rounded up. The best report for all-Gaussian
-    runs.
+    """Least epsilon at which a mu-GDP mechanism is (epsilon, delta)-DP, rounded up: the best report if all is Gaussian.
 
     Examples
     --------
@@ -292,8 +291,7 @@ def group_mu(mu: Number, group: int) -> float:
 
 
 def group_approx(epsilon: Number, delta: Number, group: int) -> tuple[float, float]:
-    """(epsilon, delta) for `group` rows of one person: g epsilon and delta (e^(g epsilon) - 1)/(e^epsilon - 1),
-    rounded up.
+    """(epsilon, delta) for `group` rows: g epsilon, delta (e^(g epsilon) - 1)/(e^epsilon - 1), rounded up.
 
     Examples
     --------

@@ -160,8 +160,7 @@ class Ledger:
 
     @staticmethod
     def repair(path: str | os.PathLike[str], *, timeout: float = 10.0) -> int:
-        """Move half a line at the end of the file into `<path>.torn-...`; returns its size in bytes, 0 if there was
-        none.
+        """Move half a line at the end of the file into `<path>.torn-...`; returns its size in bytes, or 0.
 
         Only for a file that a power cut left so. If somebody may have cut the file, debits are missing: do not use it
         again.
@@ -319,7 +318,7 @@ class Ledger:
             different = [key for key in header if records[0].get(key) != header[key]]
             if different or len(records[0]) != len(header):
                 raise LedgerError(
-                    f"{where} was made with another {' and '.join(different) or 'header'}; pass the same or another path"
+                    f"{where} was made with another {' and '.join(different) or 'header'}; pass the same or a new path"
                 )
             del records[0]
         new: list[LedgerEntry] = []

@@ -23,7 +23,7 @@ def _quarter_round(x: NDArray[Any], a: int, b: int, c: int, d: int) -> None:
 
 
 def keystream(key: bytes, nonce: bytes, counter: int, n_bytes: int) -> bytes:
-    """Return n_bytes of the keystream of a 32-byte key and a 12-byte nonce, from block `counter` on (RFC 8439, section 2.4)."""
+    """The keystream of a 32-byte key and a 12-byte nonce, from block `counter` on (RFC 8439, 2.4)."""
     n_blocks = -(-n_bytes // BLOCK_BYTES)
     if counter + n_blocks > 2**32:
         raise OverflowError("the 32-bit block counter would wrap")
@@ -53,9 +53,7 @@ def words(key: bytes, nonce: bytes, counter: int, count: int) -> list[int]:
 
 
 class WordStream:
-    """Words of block `block` of a kind of draw: `first[i]` belongs to draw i; whoever needs more calls `more` in order
-    of the draws.
-    """
+    """Words of one block of draws: `first[i]` belongs to draw i; draws that need more call `more`, in their order."""
 
     def __init__(self, key: bytes, kind: str, block: int) -> None:
         self._key, self._nonce = key, nonce_of(kind, block)
@@ -64,7 +62,7 @@ class WordStream:
         self.first = words(key, self._nonce, 0, DRAW_BLOCK)
 
     def more(self) -> int:
-        """Return the next word of the pool."""
+        """The next word that belongs to no draw yet."""
         if not self._pool:
             self._pool = words(self._key, self._nonce, self._counter, BLOCK_BYTES // 8)
             self._counter += 1

@@ -1,7 +1,7 @@
-"""The exact samplers, one draw at a time in Python integers: equal integers to csrc/sampler.c from the same key.
+"""The exact samplers, one draw at a time in Python integers: the integers of csrc/sampler.c and coins.c.
 
-Every acceptance is decided by its definition, with 384-bit numbers; the C code decides nearly all of them with integer compares and
-doubles, and this module is the statement of what it must decide.
+Every acceptance is decided by its definition, with 384-bit numbers; the C code decides nearly all of them with
+integer compares and doubles, and this module is the statement of what it must decide.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def ln2_fixed() -> int:
 
 
 def exp_fixed(s: int) -> tuple[int, int]:
-    """(e, n) with exp(-s / 2^384) = e / 2^(384 + n) up to a relative 2^-360; every rounding is the one of csrc/fixed.c."""
+    """(e, n) with exp(-s / 2^384) = e / 2^(384 + n) up to a relative 2^-360; rounds wherever csrc/fixed.c does."""
     n = (s >> (FIXED_BITS - 24)) * 1549082004 >> 54
     t = (s - n * ln2_fixed()) >> HALVINGS
     y = 0  # 1 - exp(-t)
@@ -135,7 +135,8 @@ def _noise_draw(law: NoiseLaw, key: bytes, lazy_kind: str, stream: WordStream, d
     more_bits = COMPARE_BITS - law.alias_bits
     word, trial = stream.first[draw % DRAW_BLOCK], 0
     while True:
-        # The word from its lowest bit: column, start of the alias compare, start of U, sign; the offset in the bin is on top.
+        # The word from its lowest bit: column, start of the alias compare, start of U, sign; the offset in the bin is
+        # on top.
         rest, column = divmod(word, BINS)
         rest, compare = divmod(rest, 1 << law.alias_bits)
         rest, u = divmod(rest, 1 << law.quick_bits)
@@ -197,7 +198,7 @@ def uniform(key: bytes, count: int, *, begin: int = 0) -> NDArray[np.float64]:
 
 
 def bernoulli(key: bytes, count: int, p: float, *, begin: int = 0) -> NDArray[np.bool_]:
-    """True with probability exactly p: a uniform real, read 64 bits at a time, is compared with the digits of p; (count,) bool."""
+    """True with probability exactly p: a uniform, read 64 bits at a time, against the digits of p; (count,) bool."""
 
     def draw(stream: WordStream, i: int) -> bool:
         rest = Fraction(p) * 2**64

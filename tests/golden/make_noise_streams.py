@@ -1,4 +1,4 @@
-"""Makes noise_streams.csv from the Python twins: `python tests/golden/make_noise_streams.py > tests/golden/noise_streams.csv`."""
+"""Makes noise_streams.csv from the Python twins: `PYTHONPATH=. python tests/golden/make_noise_streams.py > ...csv`."""
 
 import hashlib
 import sys

@@ -60,9 +60,8 @@ def test_rfc_8439_appendix(isa, case):
 
 
 def test_rfc_8439_encryption_example(isa):
-    text = (
-        b"Ladies and Gentlemen of the class of '99: If I could offer you only one tip for the future, sunscreen would be it."
-    )
+    text = b"Ladies and Gentlemen of the class of '99: If I could offer you "
+    text += b"only one tip for the future, sunscreen would be it."
     stream = keystream(bytes(range(32)), bytes.fromhex("000000000000004a00000000"), 1, len(text))
     cipher_text = bytes(a ^ b for a, b in zip(text, stream, strict=True))
     assert cipher_text.hex().startswith("6e2e359a2568f98041ba0728dd0d6981e97e7aec1d4360c20a27afccfd9fae0b")
@@ -99,7 +98,12 @@ def test_counter_stops_at_its_end(isa):
 
 def test_bad_arguments_are_refused():
     data = out(np.zeros(64, dtype=np.uint8))
-    for args in ((ffi.NULL, data, 0, 1, data), (data, ffi.NULL, 0, 1, data), (data, data, 0, 1, ffi.NULL), (data, data, 0, -1, data)):
+    for args in (
+        (ffi.NULL, data, 0, 1, data),
+        (data, ffi.NULL, 0, 1, data),
+        (data, data, 0, 1, ffi.NULL),
+        (data, data, 0, -1, data),
+    ):
         assert lib.fpp_chacha20_keystream(*args) == lib.FPP_ERR_ARGUMENT
     assert lib.fpp_chacha20_keystream(data, data, 0, 0, ffi.NULL) == lib.FPP_OK
 

@@ -129,7 +129,8 @@ def test_bernoulli_is_monotone_in_p():
 
 
 def test_bernoulli_reads_p_beyond_64_bits():
-    # Where the first word of a draw is small, a double p can have that word as its first 64 digits, and one more digit after them.
+    # Where the first word of a draw is small, a double p can have that word as its first 64 digits, and one more
+    # digit after them.
     outcomes = []
     for block in range(24):
         words = chacha.words(KEY, chacha.nonce_of("bern", block), 0, 1024)

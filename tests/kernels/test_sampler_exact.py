@@ -1,4 +1,4 @@
-"""The noise laws by enumeration with ball arithmetic, without statistics: tables, thresholds, fixed point, implied probabilities."""
+"""The noise laws by enumeration with ball arithmetic: tables, thresholds, fixed point, implied probabilities."""
 
 import hashlib
 import math
@@ -49,7 +49,9 @@ def header():
 
 
 def test_header_is_what_the_generator_writes():
-    made = subprocess.run([sys.executable, str(ROOT / "csrc/tables/make_tables.py")], capture_output=True, check=True, text=True)
+    made = subprocess.run(
+        [sys.executable, str(ROOT / "csrc/tables/make_tables.py")], capture_output=True, check=True, text=True
+    )
     assert made.stdout == HEADER.read_text()
 
 
@@ -114,13 +116,19 @@ def test_laplace_quick_threshold_is_a_lower_bound_at_every_offset(header, log2_s
     scale, weight, quick = header["LAPLACE_SCALE"], header["laplace_weight"], header["laplace_quick"]
     low_bits = log2_scale - 3
     rng = np.random.default_rng(log2_scale)
-    lows = range(1 << low_bits) if low_bits <= 6 else [0, 1, (1 << low_bits) - 1, *rng.integers(0, 1 << low_bits, 40).tolist()]
+    lows = (
+        range(1 << low_bits)
+        if low_bits <= 6
+        else [0, 1, (1 << low_bits) - 1, *rng.integers(0, 1 << low_bits, 40).tolist()]
+    )
     for low in lows:
         drop = (low << (40 - log2_scale) >> (40 - LAPLACE.quick_bits)) + 1
         inside = exp_minus(low, 1 << log2_scale)
         for b in range(0, BINS, 1 if low < 2 else 37):
             kept_for_certain = max(quick[b] - drop, 0)
-            assert kept_for_certain * arb(weight[b]) <= scale * edge_density("laplace", b) * inside * 2**LAPLACE.quick_bits
+            assert (
+                kept_for_certain * arb(weight[b]) <= scale * edge_density("laplace", b) * inside * 2**LAPLACE.quick_bits
+            )
 
 
 @pytest.mark.parametrize("name", LAWS)
@@ -212,7 +220,7 @@ def test_kept_of_is_where_accepts_changes():
 
 
 def worst_log2_ratio(name, log2_scale, fractions, error=0):
-    """Largest |implied / ideal - 1| over every magnitude, as a power of two. `error` plants a mistake in the weights."""
+    """Largest |implied / ideal - 1| over every magnitude, as a power of two. `error` plants a wrong weight."""
     law, worst = LAWS[name], arb(0)
     table, low_bits = tables(law), log2_scale - law.log2_bins
     for b in range(BINS):
@@ -233,14 +241,16 @@ def worst_log2_ratio(name, log2_scale, fractions, error=0):
 
 @pytest.mark.parametrize("log2_scale", [8, 10])
 def test_laplace_probabilities_are_exact_to_2_100_at_every_output(log2_scale):
-    # weight / 2^64 * 2^-low_bits * kept / 2^u_bits is the probability of a magnitude in one attempt: everything but the alias word,
-    # whose weights are exact (above), the uniform offset and the sign. Zero has one sign only, hence half.
+    # weight / 2^64 * 2^-low_bits * kept / 2^u_bits is the probability of a magnitude in one attempt: everything but
+    # the alias word, whose weights are exact (above), the uniform offset and the sign. Zero has one sign only, hence
+    # half.
     assert worst_log2_ratio("laplace", log2_scale, [0]) < -100
 
 
 @pytest.mark.parametrize("log2_scale", [8, 10])
 def test_gaussian_probabilities_are_exact_to_2_100_at_every_output(log2_scale):
-    # For each fraction f the density at k + f; averaging over f keeps the bound, and what f is cut by moves s by 2^-251 at most.
+    # For each fraction f the density at k + f; averaging over f keeps the bound, and what f is cut by moves s by
+    # 2^-251 at most.
     assert worst_log2_ratio("gaussian", log2_scale, [0, 3 << 250, 2**256 - 1]) < -100
 
 

@@ -1,7 +1,8 @@
-"""Distribution of the noise. Each check returns a p-value; the sampler must stay above ALPHA and every planted bug fall below it.
+"""Distribution of the noise. Each check gives a p-value; the sampler stays above ALPHA, every planted bug falls below.
 
-The small sizes run with the ordinary tests, the large ones (marker statistical) have the sizes of the safety programme. ALPHA is so
-small that a fixed seed is not needed to keep false alarms away, but seeds are fixed all the same.
+The small sizes run with the ordinary tests, the large ones (marker statistical) have the sizes of the safety
+programme. ALPHA is so small that a fixed seed is not needed to keep false alarms away, but seeds are fixed all the
+same.
 """
 
 import hashlib
@@ -56,7 +57,7 @@ def variance_p(law, log2_scale, pieces):
 
 
 def pmf(law, log2_scale):
-    """(first value, probabilities) over a range that holds all but 1e-12 of the mass, ends included in the outer cells."""
+    """(first value, probabilities) over a range that holds all but 1e-12 of the mass."""
     scale = 2**log2_scale
     if law == "gaussian":
         k = np.arange(0, 8 * scale)
@@ -141,7 +142,7 @@ def correlation_p(x):
 
 
 def tails_p(law, log2_scale, pieces, cuts=(4, 5)):
-    """Counts outside `cuts` scales, against their exact probability (Gaussian: ends of floor cells; Laplace: geometric)."""
+    """Counts outside `cuts` scales, against their probability (Gaussian: floor cells; Laplace: geometric)."""
     n, beyond = 0, np.zeros(len(cuts), dtype=np.int64)
     for x in pieces:
         n += len(x)
@@ -240,14 +241,16 @@ def test_permutations_of_four_are_equally_likely():
     assert stats.chisquare(counts).pvalue > ALPHA
 
 
-# ---- Planted bugs are caught by the same checks -----------------------------------------------------------------------
+# ---- Planted bugs are caught by the same checks -------------------------------------------------------------------
 
 
 def exact_floor(n, log2_scale, seed=0):
     return np.floor(np.random.default_rng(seed).standard_normal(n) * 2.0**log2_scale).astype(np.int64)
 
 
-@pytest.mark.parametrize(("n", "factor"), [(1_000_000, 1.02), pytest.param(20_000_000, 1.003, marks=pytest.mark.statistical)])
+@pytest.mark.parametrize(
+    ("n", "factor"), [(1_000_000, 1.02), pytest.param(20_000_000, 1.003, marks=pytest.mark.statistical)]
+)
 def test_variance_check_catches_a_wrong_scale(n, factor):
     x = np.random.default_rng(1).standard_normal(n) * factor
     assert variance_p("gaussian", 20, [np.floor(x * 2.0**20)]) < ALPHA
