@@ -14,6 +14,8 @@ from fastpubpriv.sources import Rows, private_rows, public_rows, refuse_shared_m
 from fastpubpriv.sources.arrow import float_dtype, load_pyarrow
 from fastpubpriv.sources.csv_file import public_table
 
+TYPED = (".parquet", ".arrow", ".feather", ".ipc")
+
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 
 
@@ -44,7 +46,7 @@ def _suffix(path: Path) -> str:
 def _typed_schema(path: Path) -> dict[str, bool] | None:
     """Column -> whether it holds numbers, where the file itself says so."""
     suffix = _suffix(path)
-    if suffix not in {".parquet", ".arrow", ".feather", ".ipc"}:
+    if suffix not in TYPED:
         return None
     pa = load_pyarrow()
     if not path.is_file():
@@ -67,10 +69,15 @@ def _typed_schema(path: Path) -> dict[str, bool] | None:
     return {f.name: float_dtype(f.type) is not None for f in schema if f.name not in index}
 
 
-def _public_schema(path: Path) -> dict[str, bool] | None:
+def _is_table(path: Path) -> bool:
+    """Whether the columns of such a file have names; an unknown suffix is left to the reader to refuse."""
+    return _suffix(path) in {".csv", *TYPED}
+
+
+def _public_schema(path: Path) -> dict[str, bool]:
     """As `_typed_schema`; the types of a public CSV file are inferred from its content."""
     if _suffix(path) != ".csv":
-        return _typed_schema(path)
+        return _typed_schema(path) or {}
     return {f.name: float_dtype(f.type) is not None for f in public_table(path).schema}
 
 
@@ -78,23 +85,23 @@ def _listed(names: list[str]) -> str:
     return ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
 
 
-def common_columns(private_path: Path, public_path: Path) -> tuple[list[str] | None, list[str]]:
-    """Numeric columns that both files have, in the order of the public file, and notes on those left out.
+def _numeric(schema: dict[str, bool]) -> list[str]:
+    return [name for name, numeric in schema.items() if numeric]
 
-    None when one of the files has no names. What is decided here depends on the form of the files and on public values.
+
+def common_columns(private_path: Path, theirs: dict[str, bool]) -> tuple[list[str], list[str]]:
+    """Numeric columns that both tables have, in the order of the public one (`theirs`), and notes on those left out.
+
+    What is decided here depends on the form of the files and on public values.
     """
-    theirs = _public_schema(public_path)
-    typed = _typed_schema(private_path)
-    if theirs is None or (typed is None and _suffix(private_path) != ".csv"):
-        return None, []
-    if typed is None:
+    ours = _typed_schema(private_path)
+    alone = [name for name in ours or () if name not in theirs]
+    if ours is None:
+        # The types of a private CSV file are not looked up. If it has no header, a row of data is in its place: names that
+        # only this file has are therefore not shown either.
         header = set(private_rows(private_path).columns or ())
         ours = {name: True for name in theirs if name in header}
-        # A line of data in place of a header would be listed here, so names that only this file has are not shown.
-        alone: list[str] = []
-    else:
-        ours, alone = typed, [name for name in typed if name not in theirs]
-    chosen = [name for name, numeric in theirs.items() if numeric and ours.get(name, False)]
+    chosen = [name for name in _numeric(theirs) if ours.get(name, False)]
     text = [name for name in theirs if name in ours and name not in chosen]
     missing = [name for name in theirs if name not in ours]
     if not chosen:
@@ -102,33 +109,50 @@ def common_columns(private_path: Path, public_path: Path) -> tuple[list[str] | N
             f"no numeric column occurs in both files (the public file has {_listed(list(theirs)) or 'none'}): "
             "pass --columns, or rename columns so that they agree"
         )
-    notes = [f"Using the numeric columns that both files have: {_listed(chosen)}."]
+    notes = [f"using the numeric columns that both files have: {_listed(chosen)}"]
     for words, names in (("not numeric", text), ("only in the public file", missing), ("only in the private file", alone)):
         if names:
-            notes.append(f"Left out, {words}: {_listed(names)}.")
+            notes.append(f"left out, {words}: {_listed(names)}")
     return chosen, notes
 
 
 def open_files(private_path: Path, public_path: Path | None, columns: str | None) -> Opened:
-    """Open both files on the same columns."""
+    """Open both files on the same columns; names apply to tables, and `.npy` files are matched by position."""
     names = split_names(columns)
-    notes: list[str] = []
     if public_path is None:
-        if names is None and _suffix(private_path) == ".csv":
-            raise click.UsageError(
-                "--columns is needed: whether a column of a private CSV file holds numbers is not looked up"
-            )
-        typed = _typed_schema(private_path) if names is None else None
-        if typed is not None:
-            names = [name for name, numeric in typed.items() if numeric]
-            dropped = [name for name in typed if name not in names]
-            notes = [f"Left out, not numeric: {_listed(dropped)}."] if dropped else []
-        return Opened(private_rows(private_path, columns=names or None), None, notes)
+        return _open_private(private_path, names)
     refuse_shared_memory(str(private_path), str(public_path))
-    if names is None:
-        names, notes = common_columns(private_path, public_path)
-    rows = private_rows(private_path, columns=names)
-    return Opened(rows, public_rows(public_path, columns=names, dim=rows.dim), notes)
+    tables = [_is_table(private_path), _is_table(public_path)]
+    notes: list[str] = []
+    if names is not None and not any(tables):
+        raise InputError("--columns chooses columns by name, and .npy files have none: save the columns that you want")
+    if names is None and all(tables):
+        names, notes = common_columns(private_path, _public_schema(public_path))
+    elif names is None and tables[1]:
+        names = _numeric(_public_schema(public_path)) or None
+    elif any(tables) and not all(tables):
+        notes = ["a .npy file has no column names: columns are matched by position"]
+    if tables[0] and not tables[1]:
+        opened = _open_private(private_path, names)
+        rows, notes = opened.private, notes + opened.notes
+    else:
+        rows = private_rows(private_path, columns=names if tables[0] else None)
+    return Opened(rows, public_rows(public_path, columns=names if tables[1] else None, dim=rows.dim), notes)
+
+
+def _open_private(path: Path, names: list[str] | None) -> Opened:
+    """Private rows alone, on the columns named, or on those that the file says are numeric."""
+    notes: list[str] = []
+    if names is None and _suffix(path) == ".csv":
+        raise click.UsageError(
+            "--columns is needed: whether a column of a private CSV file holds numbers is not looked up"
+        )
+    typed = _typed_schema(path) if names is None else None
+    if typed is not None:
+        names = _numeric(typed)
+        dropped = [name for name in typed if name not in names]
+        notes = [f"left out, not numeric: {_listed(dropped)}"] if dropped else []
+    return Opened(private_rows(path, columns=names or None), None, notes)
 
 
 def read_array(path: str, what: str) -> FloatArray:

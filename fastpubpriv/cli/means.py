@@ -19,7 +19,7 @@ def run(call: Callable[[Any], fpp.MeanResult], title: str, settings: dict[str, A
     budget, level, quiet = settings["budget"], settings["level"], settings["quiet"]
     json_path, plot_path = settings["json_path"], settings["plot_path"]
     ledger = options.open_ledger(settings["ledger"], settings["ledger_total"], budget)
-    warned: list[str] = []
+    warned: list[str] = list(settings.get("caveats", ()))
     try:
         with report.nice_warnings(warned):
             result = call(ledger)
@@ -108,18 +108,19 @@ def mean(**settings: Any) -> None:
     from fastpubpriv.cli import inputs, report
 
     n_pub, dim = opened.public.shape
-    covariance, notes = settings["covariance"], []
+    covariance = settings["covariance"]
     if covariance is None:
         covariance = "public" if n_pub > dim else "identity"
         if covariance == "identity":
-            notes.append(
-                f"{n_pub} public {'row is' if n_pub == 1 else 'rows are'} too few to learn how {dim} columns spread "
-                f"(that takes {dim + 1}), so a standard deviation of 1 in every column is assumed. If that is far off, the "
-                "answer is too: pass --covariance with variances, or more public rows."
+            few = "1 public row is" if n_pub == 1 else f"{n_pub} public rows are"
+            text = (
+                f"{few} too few to learn how {dim} {'column spreads' if dim == 1 else 'columns spread'} (that takes "
+                f"{dim + 1}), so a standard deviation of 1 in every column is assumed. If that is far off, so is the "
+                "answer: pass --covariance with variances, or more public rows"
             )
-    if not settings["quiet"]:
-        for text in notes:
+            # Not silenced by --quiet, and part of the JSON: the answer depends on it.
             report.note(text)
+            settings["caveats"] = [text]
     known = covariance if covariance == "public" else inputs.read_covariance(covariance, dim)
 
     def call(ledger: Any) -> fpp.MeanResult:
@@ -133,7 +134,7 @@ def mean(**settings: Any) -> None:
             **common(settings),
         )
 
-    run(call, "Private mean", settings)
+    run(call, f"Private mean of {opened.private.n:,} rows", settings)
 
 
 COINPRESS_EPILOG = """\b
@@ -180,7 +181,7 @@ def coinpress_mean(**settings: Any) -> None:
             **common(settings),
         )
 
-    run(call, "Private mean (CoinPress)", settings)
+    run(call, f"Private mean of {opened.private.n:,} rows (CoinPress)", settings)
 
 
 WEIGHTED_EPILOG = """\b
@@ -241,4 +242,4 @@ def weighted_mean(**settings: Any) -> None:
             **common(settings),
         )
 
-    run(call, "Private mean, weighted", settings)
+    run(call, f"Weighted mean of {opened.private.n:,} private rows and the public ones", settings)

@@ -19,7 +19,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from fastpubpriv.errors import AccuracyWarning, PrivacyWarning, SeededNoiseWarning
-from fastpubpriv.privacy import ZCDP, ApproxDP, PureDP, best_epsilon
+from fastpubpriv.privacy import ZCDP, ApproxDP, Cost, PureDP, best_epsilon
 from fastpubpriv.results import MeanResult
 
 if TYPE_CHECKING:
@@ -58,6 +58,12 @@ def amount(value: Fraction) -> str:
     return f"{float(value):.6g}"
 
 
+def short(budget: Budget | Cost) -> str:
+    """Parts and amounts: "rho = 0.5"."""
+    parts = budget.notion.parts if isinstance(budget, Cost) else budget.parts
+    return ", ".join(f"{name} = {amount(value)}" for name, value in zip(parts, budget.amounts, strict=True))
+
+
 def explain(budget: Budget | None, releases: tuple[dict[str, Any], ...] = ()) -> str:
     """A budget in words, for people who know one notion of it."""
     if budget is None:
@@ -67,12 +73,12 @@ def explain(budget: Budget | None, releases: tuple[dict[str, Any], ...] = ()) ->
         epsilon = best_epsilon(READERS_DELTA, budget.rho, all_gaussian=gaussian)
         return f"rho = {amount(budget.rho)} (zCDP), which implies epsilon = {epsilon:.3g} at delta = 1e-6"
     if isinstance(budget, ApproxDP):
-        return f"epsilon = {amount(budget.epsilon)}, delta = {amount(budget.delta)} (approximate DP)"
+        return f"{short(budget)} (approximate DP)"
     assert isinstance(budget, PureDP)
-    return f"epsilon = {amount(budget.epsilon)} (pure DP)"
+    return f"{short(budget)} (pure DP)"
 
 
-def mean_table(result: MeanResult, *, level: float, title: str) -> Table:
+def mean_table(result: MeanResult, *, level: float, title: str, names: tuple[str, ...] | None = None) -> Table:
     """Column, estimate, interval, noise."""
     table = Table(title=escape(title), title_justify="left", title_style="bold")
     table.add_column("column")
@@ -81,7 +87,7 @@ def mean_table(result: MeanResult, *, level: float, title: str) -> Table:
     table.add_column("noise std", justify="right")
     lower, upper = result.confidence_interval(level)
     errors = result.standard_error
-    for j, name in enumerate(names_of(result)[:MOST_ROWS]):
+    for j, name in enumerate((names or names_of(result))[:MOST_ROWS]):
         scale = float(errors[j])
         table.add_row(
             escape(name),
@@ -92,10 +98,12 @@ def mean_table(result: MeanResult, *, level: float, title: str) -> Table:
     return table
 
 
-def print_result(result: MeanResult, *, level: float, title: str, ledger: Any = None) -> None:
+def print_result(
+    result: MeanResult, *, level: float, title: str, ledger: Any = None, names: tuple[str, ...] | None = None
+) -> None:
     """The table of a mean and what a reader must know about it."""
     out = console()
-    out.print(mean_table(result, level=level, title=title))
+    out.print(mean_table(result, level=level, title=title, names=names))
     if result.dim > MOST_ROWS:
         out.print(f"... and {result.dim - MOST_ROWS} more columns; --json FILE writes all of them.")
     public = f"{result.n_pub:,} public" if result.n_pub else "no public"
@@ -106,7 +114,7 @@ def print_result(result: MeanResult, *, level: float, title: str, ledger: Any = 
         ("Private", "yes" if result.private else "[bold red]NO: the noise came from --seed[/]"),
     ]
     if ledger is not None:
-        facts.append(("Ledger", escape(f"{ledger.remaining!r} remains of {ledger.total!r}")))
+        facts.append(("Ledger", f"{short(ledger.remaining)} remains of {short(ledger.total)}"))
     print_facts(facts)
 
 
