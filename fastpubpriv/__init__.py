@@ -74,7 +74,17 @@ _HOMES = {
     "MeanResult": "fastpubpriv.results",
     "Rows": "fastpubpriv.sources",
 }
-_PARTS = ("auditing", "estimators", "experiments", "mechanisms", "planning", "plotting", "privacy", "results", "sources")
+_PARTS = (
+    "auditing",
+    "estimators",
+    "experiments",
+    "mechanisms",
+    "planning",
+    "plotting",
+    "privacy",
+    "results",
+    "sources",
+)
 
 
 def __getattr__(name: str) -> Any:

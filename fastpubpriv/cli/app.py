@@ -30,16 +30,19 @@ class Failure(click.ClickException):
     exit_code = 2
 
     def show(self, file: Any = None) -> None:
-        click.secho(f"Error: {self.format_message()}", fg="red", err=True)
+        """Print the line, without the usage."""
+        click.echo(f"{click.style('Error:', fg='red')} {self.format_message()}", err=True)
 
 
 class LazyGroup(click.Group):
     """Knows its commands by name and overview line, so that `--help` and typing errors need no import."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names, the most wanted first."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the command."""
         if cmd_name not in COMMANDS:
             return None
         module, _, name = COMMANDS[cmd_name][0].partition(":")
@@ -47,10 +50,12 @@ class LazyGroup(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the overview."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
 
     def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; refusals and accidents become one line."""
         try:
             return super().invoke(ctx)
         except FastPubPrivError as error:

@@ -114,8 +114,10 @@ def show(comparison: Comparison, weather: Weather) -> None:
     )
     report.print_result(ours, level=LEVEL, title="The private answer", names=names)
 
-    table = Table(title="\nFor demonstration only: what else one could have done", title_justify="left", title_style="bold")
-    table.add_column("")
+    table = Table(
+        title="\nFor demonstration only: what else one could have done", title_justify="left", title_style="bold"
+    )
+    table.add_column("", no_wrap=True)
     table.add_column("private\nanswer", justify="right", style="bold")
     table.add_column("public\nrows only", justify="right")
     table.add_column("CoinPress,\nweak bounds", justify="right")
@@ -128,18 +130,18 @@ def show(comparison: Comparison, weather: Weather) -> None:
         comparison.bare,
         comparison.bare_without_gust,
     )
-    for j, name in enumerate(names):
+    for j, name in enumerate(COLUMNS):
         cells = [f"{mean[j]:.3f}" for mean in columns]
         if j == WIND:
             cells[3] = f"[bold red]{cells[3]}[/]"
         table.add_row(name, *cells)
     errors = [f"{comparison.worst_error(mean):.4f}" for mean in columns[:-1]]
     table.add_section()
-    table.add_row("worst error *", *errors, "")
+    table.add_row("max. error *", *errors, "")
     table.add_section()
-    table.add_row("rows protected", "yes", "none read", "yes", "[bold red]NO[/]", "[bold red]NO[/]")
+    table.add_row("protected", "yes", "none read", "yes", "[bold red]NO[/]", "[bold red]NO[/]")
     out.print(table)
-    out.print("[dim]* of a column, in standard deviations of one row, against the last column[/]\n")
+    out.print("[dim]* of a column, in standard deviations of a row, against the last column[/]\n")
     out.print(f"[bold]What happened.[/] {story(comparison)}")
 
 
@@ -161,24 +163,46 @@ def draw(comparison: Comparison, weather: Weather, path: Path) -> None:
     from scipy import stats
 
     from fastpubpriv import plotting
-    from fastpubpriv.experiments.weather import COLUMNS
+    from fastpubpriv.experiments.weather import COLUMNS, WIND
 
     wide = float(stats.norm.ppf(0.5 + LEVEL / 2.0)) * comparison.public_error
     public = comparison.public_only
     estimates = [
         plotting.Estimate("private answer", comparison.private.mean, *comparison.private.confidence_interval(LEVEL)),
         plotting.Estimate("public rows only", public, public - wide, public + wide),
-        plotting.Estimate("CoinPress, weak bounds *", comparison.coinpress.mean),
+        plotting.Estimate("CoinPress, weak bounds", comparison.coinpress.mean),
         plotting.Estimate("no privacy", comparison.bare),
         plotting.Estimate("no privacy, no gust", comparison.bare_without_gust),
     ]
-    plotting.plot_means(
-        estimates,
-        columns=tuple(f"{name} ({unit})" for name, unit in COLUMNS.items()),
-        path=path,
-        level=LEVEL,
-        title="Mean weather, New York 2013: the private answer, and (for demonstration only) what else one could have done",
+    figure = plotting.new_figure(10.0, 6.6)
+    grid = figure.subplots(2, 3)
+    panels = grid.ravel()
+    for j, (name, unit) in enumerate(COLUMNS.items()):
+        plotting.draw_panel(panels[j], estimates, j, f"{name} ({unit})")
+        panels[j].axhline(comparison.bare_without_gust[j], color="0.6", lw=0.8, ls=":", zorder=0)
+    zoom = panels[-1]
+    plotting.draw_panel(zoom, estimates, WIND, "wind_speed, closer: one gust", hidden=(1,))
+    true, moved = float(comparison.bare_without_gust[WIND]), float(comparison.bare[WIND])
+    zoom.axhline(true, color="0.6", lw=0.8, ls=":", zorder=0)
+    zoom.annotate("", (3, moved), (3, true), arrowprops={"arrowstyle": "->", "color": plotting.PALETTE[3]})
+    zoom.annotate(
+        f"+{comparison.gust_shift:.3f} mph\nfrom one row",
+        (3, moved),
+        (0, 7),
+        textcoords="offset points",
+        ha="center",
+        fontsize=7,
     )
+    low, high = zoom.get_ylim()
+    zoom.set_ylim(low, high + 0.15 * (high - low))
+    for axes in grid[0]:
+        axes.tick_params(labelbottom=False)
+    figure.suptitle(
+        f"Mean weather, New York 2013: the private answer ({LEVEL:.0%} interval), and, for demonstration only, what else one "
+        "could have done",
+        fontsize=10,
+    )
+    plotting.save(figure, path)
 
 
 EPILOG = """\b
@@ -190,7 +214,11 @@ Examples:
 
 @click.command(epilog=EPILOG, short_help="The main job on a real weather table, beside what else one could have done.")
 @click.option(
-    "--out", type=click.Path(file_okay=False, path_type=Path), default=Path("demo-out"), show_default=True, help="Folder."
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("demo-out"),
+    show_default=True,
+    help="Folder.",
 )
 @click.option("--rho", type=options.Exact(), default="0.5", show_default=True, help="Budget in zero-concentrated DP.")
 @click.option("--seed", type=int, help="Repeatable noise: the answer is then NOT private.")

@@ -110,7 +110,11 @@ def common_columns(private_path: Path, theirs: dict[str, bool]) -> tuple[list[st
             "pass --columns, or rename columns so that they agree"
         )
     notes = [f"using the numeric columns that both files have: {_listed(chosen)}"]
-    for words, names in (("not numeric", text), ("only in the public file", missing), ("only in the private file", alone)):
+    for words, names in (
+        ("not numeric", text),
+        ("only in the public file", missing),
+        ("only in the private file", alone),
+    ):
         if names:
             notes.append(f"left out, {words}: {_listed(names)}")
     return chosen, notes

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import click
@@ -149,7 +148,9 @@ Example:
     short_help="Mean of private rows without public rows: give a centre and radius.",
 )
 @options.private_option()
-@click.option("--center", required=True, metavar="C", help="Centre of a ball that holds the mean: number(s), or a .npy.")
+@click.option(
+    "--center", required=True, metavar="C", help="Centre of a ball that holds the mean: number(s), or a .npy."
+)
 @click.option("--radius", required=True, type=float, help="Radius of the ball, in standard deviations of a row.")
 @options.budget_options()
 @options.columns_option
@@ -208,7 +209,9 @@ Example:
     metavar="NAME|W",
     help="optimal, throw_away (public rows only), gaussian (all rows alike), private, or the weight of a private row.",
 )
-@click.option("--center", metavar="public|C", help="Centre of clipping: the public mean, number(s), or a .npy. Default: 0.")
+@click.option(
+    "--center", metavar="public|C", help="Centre of clipping: the public mean, number(s), or a .npy. Default: 0."
+)
 @click.option(
     "--noise",
     type=click.Choice(["laplace", "k_norm"]),

@@ -15,6 +15,8 @@ import fastpubpriv as fpp
 if TYPE_CHECKING:
     from fastpubpriv.privacy import Budget
 
+# Generic in the stubs of newer versions of click only.
+Type = click.ParamType[Any] if TYPE_CHECKING else click.ParamType
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 NUMBER = re.compile(r"[+-]?(\d{1,40}(\.\d{0,40})?|\.\d{1,40})([eE][+-]?\d{1,3})?|\d{1,40}/\d{1,40}")
@@ -27,12 +29,13 @@ def exact_number(text: str) -> Fraction | None:
     return Fraction(text)
 
 
-class Exact(click.ParamType):
+class Exact(Type):
     """A decimal or a fraction, kept exactly: 0.1 is one tenth."""
 
     name = "number"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Fraction:
+        """Check and convert one argument."""
         if isinstance(value, Fraction):
             return value
         number = exact_number(str(value).strip())
@@ -41,12 +44,13 @@ class Exact(click.ParamType):
         return number
 
 
-class Steps(click.ParamType):
+class Steps(Type):
     """A whole number, or "auto"."""
 
     name = "integer|auto"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
+        """Check and convert one argument."""
         if value == "auto" or isinstance(value, int):
             return value  # type: ignore[no-any-return]
         if not re.fullmatch(r"\d{1,9}", str(value)):
@@ -124,7 +128,9 @@ ledger_options = stack(
         type=click.Path(dir_okay=False, path_type=Path),
         help="File that keeps what was spent on this data set; debited before the private rows are read.",
     ),
-    click.option("--ledger-total", metavar="TEXT", help="Total of a new ledger: rho=2, epsilon=4, epsilon=4,delta=1e-5."),
+    click.option(
+        "--ledger-total", metavar="TEXT", help="Total of a new ledger: rho=2, epsilon=4, epsilon=4,delta=1e-5."
+    ),
 )
 
 

@@ -138,7 +138,7 @@ def warn(text: str) -> None:
 
 @contextmanager
 def nice_warnings(texts: list[str]) -> Iterator[None]:
-    """Show the library's own warnings as lines, each text once, and collect them; those of others may quote rows and are dropped."""
+    """Show the library's own warnings, each text once, and collect them; others are dropped, as they may quote rows."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield
@@ -196,7 +196,9 @@ def attempt(write: Callable[[], Any], path: Path) -> None:
     try:
         write()
     except OSError as error:
-        raise click.ClickException(f"{str(path)!r} could not be written: {error.strerror or type(error).__name__}") from None
+        raise click.ClickException(
+            f"{str(path)!r} could not be written: {error.strerror or type(error).__name__}"
+        ) from None
 
 
 def written(paths: list[Path]) -> None:
