@@ -14,11 +14,15 @@
 #define FPP_DEPTH 128          /* columns of x per pass of the matrix product */
 #define FPP_T_LD (FPP_DEPTH + FPP_LANES)
 #define FPP_PANEL_MAX 24       /* widest panel of the matrix product over the instruction sets */
+#ifndef FPP_AHEAD
+#define FPP_AHEAD 4096
+#endif
 #define FPP_DIM_MAX (INT64_C(1) << 24)
 #define FPP_GRAM_FLUSH 256     /* 256 * FPP_GRAM_QUANT_MAX^2 < 2^31: rows that an int32 accumulator can hold */
 
 /* 1.5 * 2^52: adding it to a double below 2^51 in size rounds to the nearest integer, ties to even. */
 #define FPP_ROUNDER 0x1.8p52
+#define FPP_ROUNDER_BITS UINT64_C(0x4338000000000000)
 
 typedef struct {
     int64_t dim, out_dim;
@@ -37,7 +41,7 @@ typedef struct {
     double *z;                /* (FPP_TILE_ROWS, ld) */
     double *t;                /* (FPP_TILE_ROWS, FPP_T_LD): x - center of one pass of the product */
     double *row;              /* (dim padded to 8): one row, for the rare rescaling */
-    double *sums;             /* (2, ld) */
+    uint64_t *sums;           /* (2, ld) */
     void *gram;               /* what is left, for gram.c */
 } fpp_plan;
 
