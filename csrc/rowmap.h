@@ -28,6 +28,7 @@ typedef struct {
     int64_t dim, out_dim;
     int64_t ld;               /* doubles from one row of z to the next */
     int64_t tile_rows;
+    int64_t stream_rows;      /* rows of a group of the column sums */
     int32_t matrix_kind;
     int32_t plain;            /* z = x * inv_step: no center, offset or matrix */
     int32_t shifted;          /* z = (x - center) * inv_step */
@@ -53,6 +54,7 @@ typedef struct {
     void (*sum)(const fpp_plan *plan, int64_t rows, double *factor);
     void (*quantise)(const fpp_plan *plan, int64_t rows, double *factor, int32_t *out);
     void (*pack)(const fpp_plan *plan, int64_t rows, double *factor, int64_t width, int64_t panel_stride, int32_t *packed);
+    int64_t (*stream)(const fpp_plan *plan, const char *x, int64_t n, int64_t stride_bytes);
 } fpp_row_kernels;
 
 FPP_LOCAL const fpp_row_kernels *fpp_row_kernels_now(void);

@@ -7,6 +7,8 @@
 #include <immintrin.h>
 #endif
 
+static void rescue(const fpp_plan *plan, const char *x, double *z, double *factor);
+
 #define W 2
 #define NAME(x) x##_baseline
 #define TARGET
@@ -178,6 +180,11 @@ FPP_LOCAL int32_t fpp_plan_make(const fpp_row_map *map, int32_t is_f32, const fp
         const int64_t fit = 2048 / plan->ld / 8 * 8;
         plan->tile_rows = fit < 8 ? 8 : fpp_min(fit, FPP_TILE_ROWS);
     }
+#ifdef SR
+    plan->stream_rows = SR;
+#else
+    plan->stream_rows = plan->ld <= 128 ? 8 : 1;
+#endif
     memset(plan->sums, 0, (size_t)plan->ld * 2 * sizeof(double));
     return FPP_OK;
 }
@@ -272,7 +279,7 @@ static int32_t rows_sum(const char *x, int64_t n, int64_t stride_bytes, const fp
     if (n < 0 || fpp_plan_make(map, is_f32, kernels, workspace, &plan) != FPP_OK || fpp_plan_scale(&plan) != FPP_OK) {
         return FPP_ERR_ARGUMENT;
     }
-    for (int64_t i = 0; i < n; i += plan.tile_rows) {
+    for (int64_t i = kernels->stream(&plan, x, n, stride_bytes); i < n; i += plan.tile_rows) {
         double factor[FPP_TILE_ROWS];
         const int64_t rows = fpp_min(plan.tile_rows, n - i);
         fpp_row_tile(&plan, kernels, x + i * stride_bytes, stride_bytes, rows, factor);
