@@ -507,54 +507,72 @@ static const fpp_row_kernels NAME(kernels);
  * group with a row that is not finite or fails its check goes through the tiles instead. Variants that lost: z kept in registers
  * from the norm to the sums (twice as slow: the rounding of two rows filled the schedulers, waiting for a quotient), and z of a
  * group kept in memory (1.5 times). */
+TARGET FPP_INLINE V NAME(load_masked)(const char *x, int64_t k, __mmask8 mask, int32_t is_f32)
+{
+    return is_f32 ? (V)_mm512_cvtps_pd(_mm256_maskz_loadu_ps(mask, (const float *)(const void *)x + k))
+                  : (V)_mm512_maskz_loadu_pd(mask, (const double *)(const void *)x + k);
+}
+
 TARGET FPP_INLINE int64_t NAME(sum_narrow)(const fpp_plan *plan, const char *x, int64_t n, int64_t stride_bytes, int count, int shifted,
                                            int is_f32)
 {
-    const int64_t left = plan->dim - 8 * (count - 1);
+    const __mmask8 tail = (__mmask8)(0xff >> (8 * count - plan->dim));
     const int64_t groups = n / 8;
+    const double *const center = plan->center;
+    const V inv_step = (V){0.0} + plan->inv_step;
     double norm_lanes[8][8], square_lanes[8][8], norm_sq[8], row_sq[8], factor[8] = {0.0};
     int passed = 1;
     /* One more turn than groups: the first has no group before it, the last none after it. */
     for (int64_t g = 0; g <= groups; g++) {
         const char *next = x + fpp_min(g, groups - 1) * 8 * stride_bytes;
         const char *last = x + (g > 0 ? g - 1 : 0) * 8 * stride_bytes;
-        VI total[8] = {{0}};
-        for (int64_t r = 0; r < 8; r++) {
-            V norm = {0.0}, sum_sq = {0.0};
-            for (int v = 0; v < count; v++) {
-                const int64_t rest = v + 1 < count ? 8 : left;
-                __builtin_prefetch(next + r * stride_bytes + v * (is_f32 ? 32 : 64) + FPP_AHEAD);
-                V t = NAME(load_x)(next + r * stride_bytes, 8 * v, rest, is_f32);
-                t = (shifted ? t - NAME(load)(plan->center + 8 * v) : t) * plan->inv_step;
-                norm += t * t;
-                V z = NAME(load_x)(last + r * stride_bytes, 8 * v, rest, is_f32);
-                z = (shifted ? z - NAME(load)(plan->center + 8 * v) : z) * plan->inv_step;
-                const V raised = z * factor[r] + FPP_ROUNDER;
-                const V q = raised - FPP_ROUNDER;
-                sum_sq = ADD_SQUARE(sum_sq, q);
-                total[v] += (VI)raised;
-            }
+        /* Named one by one, for an array of them would live in memory. */
+        VI total0 = {0}, total1 = {0}, total2 = {0}, total3 = {0}, total4 = {0}, total5 = {0}, total6 = {0}, total7 = {0};
+        for (int64_t r = 0; r < 8; r++, next += stride_bytes, last += stride_bytes) {
+            V norm = {0.0}, even_sq = {0.0}, odd_sq = {0.0};
+            const V f = (V){0.0} + factor[r];
+#define COLUMNS(v, square)                                                                            \
+    if (count > (v)) {                                                                                \
+        const __mmask8 mask = (v) + 1 < count ? (__mmask8)0xff : tail;                                \
+        __builtin_prefetch(next + (v) * (is_f32 ? 32 : 64) + FPP_AHEAD);                              \
+        V t = (v) + 1 < count ? NAME(load_x)(next, 8 * (v), 8, is_f32) : NAME(load_masked)(next, 8 * (v), mask, is_f32); \
+        t = (shifted ? t - NAME(load)(center + 8 * (v)) : t) * inv_step;                              \
+        norm += t * t;                                                                                \
+        V z = (v) + 1 < count ? NAME(load_x)(last, 8 * (v), 8, is_f32) : NAME(load_masked)(last, 8 * (v), mask, is_f32); \
+        z = (shifted ? z - NAME(load)(center + 8 * (v)) : z) * inv_step;                              \
+        const V raised = z * f + FPP_ROUNDER;                                                         \
+        const V q = raised - FPP_ROUNDER;                                                             \
+        square = ADD_SQUARE(square, q);                                                               \
+        total##v += (VI)raised;                                                                       \
+    }
+            COLUMNS(0, even_sq)
+            COLUMNS(1, odd_sq)
+            COLUMNS(2, even_sq)
+            COLUMNS(3, odd_sq)
+            COLUMNS(4, even_sq)
+            COLUMNS(5, odd_sq)
+            COLUMNS(6, even_sq)
+            COLUMNS(7, odd_sq)
+#undef COLUMNS
             NAME(store)(norm_lanes[r], norm);
-            NAME(store)(square_lanes[r], sum_sq);
+            NAME(store)(square_lanes[r], even_sq + odd_sq);
         }
         NAME(fold)((const double(*)[FPP_LANES])square_lanes, row_sq);
-        for (int r = 0; r < 8; r++) {
-            passed &= row_sq[r] <= plan->quant_bound_sq;
-        }
+        passed &= _mm512_cmp_pd_mask(_mm512_loadu_pd(row_sq), _mm512_set1_pd(plan->quant_bound_sq), _CMP_LE_OQ) == 0xff;
         if (FPP_LIKELY(passed && g > 0)) {
-            for (int v = 0; v < count; v++) {
-                *(NAME(bits_u) *)(plan->sums + 8 * v) += total[v] - 8 * FPP_ROUNDER_BITS;
-            }
+#define FLUSH(v)                                                                                      \
+    if (count > (v)) {                                                                                \
+        *(NAME(bits_u) *)(plan->sums + 8 * (v)) += total##v - 8 * FPP_ROUNDER_BITS;                   \
+    }
+            FLUSH(0) FLUSH(1) FLUSH(2) FLUSH(3) FLUSH(4) FLUSH(5) FLUSH(6) FLUSH(7)
+#undef FLUSH
         } else if (g > 0) {
-            fpp_row_tile(plan, &NAME(kernels), last, stride_bytes, 8, factor);
+            fpp_row_tile(plan, &NAME(kernels), last - 8 * stride_bytes, stride_bytes, 8, factor);
             NAME(sum)(plan, 8, factor);
         }
         NAME(fold)((const double(*)[FPP_LANES])norm_lanes, norm_sq);
         NAME(factors)(plan, 8, norm_sq, factor);
-        passed = 1;
-        for (int r = 0; r < 8; r++) {
-            passed &= norm_sq[r] < INFINITY;
-        }
+        passed = _mm512_cmp_pd_mask(_mm512_loadu_pd(norm_sq), _mm512_set1_pd(INFINITY), _CMP_LT_OQ) == 0xff;
     }
     return groups * 8;
 }
