@@ -14,9 +14,7 @@
 #define FPP_DEPTH 128          /* columns of x per pass of the matrix product */
 #define FPP_T_LD (FPP_DEPTH + FPP_LANES)
 #define FPP_PANEL_MAX 24       /* widest panel of the matrix product over the instruction sets */
-#ifndef FPP_AHEAD
-#define FPP_AHEAD 4096
-#endif
+#define FPP_AHEAD 16384        /* bytes between a load of x and the prefetch beside it */
 #define FPP_DIM_MAX (INT64_C(1) << 24)
 #define FPP_GRAM_FLUSH 256     /* 256 * FPP_GRAM_QUANT_MAX^2 < 2^31: rows that an int32 accumulator can hold */
 
@@ -49,6 +47,7 @@ typedef struct {
 /* One set of these for each instruction set. */
 typedef struct {
     int64_t panel;            /* output columns of a panel of the matrix product */
+    int64_t wide_rows;        /* rows of a group of the column sums when rows are wide */
     void (*tile)(const fpp_plan *plan, const char *x, int64_t stride_bytes, int64_t rows, double *norm_sq);
     void (*factors)(const fpp_plan *plan, int64_t rows, const double *norm_sq, double *factor);
     void (*sum)(const fpp_plan *plan, int64_t rows, double *factor);

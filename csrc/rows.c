@@ -16,6 +16,7 @@ static void rescue(const fpp_plan *plan, const char *x, double *z, double *facto
 #define CB 2
 #define RG 4
 #define RT 1
+#define SR 2
 #include "rows_simd.h"
 
 #if FPP_X86
@@ -26,6 +27,7 @@ static void rescue(const fpp_plan *plan, const char *x, double *z, double *facto
 #define CB 3
 #define RG 4
 #define RT 2
+#define SR 2
 #include "rows_simd.h"
 
 #define W 8
@@ -35,6 +37,7 @@ static void rescue(const fpp_plan *plan, const char *x, double *z, double *facto
 #define CB 3
 #define RG 8
 #define RT 4
+#define SR 1
 #include "rows_simd.h"
 #endif
 
@@ -180,11 +183,8 @@ FPP_LOCAL int32_t fpp_plan_make(const fpp_row_map *map, int32_t is_f32, const fp
         const int64_t fit = 2048 / plan->ld / 8 * 8;
         plan->tile_rows = fit < 8 ? 8 : fpp_min(fit, FPP_TILE_ROWS);
     }
-#ifdef SR
-    plan->stream_rows = SR;
-#else
-    plan->stream_rows = plan->ld <= 128 ? 8 : 1;
-#endif
+    /* Short rows need several in a group to hide the latency of a factor; of long ones, two groups should fit L1. */
+    plan->stream_rows = plan->ld <= 128 ? 8 : plan->ld <= 256 ? 4 : kernels->wide_rows;
     memset(plan->sums, 0, (size_t)plan->ld * 2 * sizeof(double));
     return FPP_OK;
 }

@@ -5,6 +5,7 @@
  *   RB, CB  rows and vectors of the register block of the matrix product
  *   RG      rows that the rounding loops take together
  *   RT      rows that the loop over x takes together; RB, RG and RT divide 8
+ *   SR      rows of a group of the stream of column sums, when rows are wide
  * Padding columns hold zero everywhere, so that tails need no second loop.
  */
 typedef double NAME(vec) __attribute__((vector_size(8 * W)));
@@ -534,7 +535,9 @@ TARGET FPP_INLINE int64_t NAME(sum_narrow)(const fpp_plan *plan, const char *x, 
 #define COLUMNS(v, square)                                                                            \
     if (count > (v)) {                                                                                \
         const __mmask8 mask = (v) + 1 < count ? (__mmask8)0xff : tail;                                \
-        __builtin_prefetch(next + (v) * (is_f32 ? 32 : 64) + FPP_AHEAD);                              \
+        if (!is_f32 || (v) % 2 == 0) {                                                                \
+            __builtin_prefetch(next + (v) * (is_f32 ? 32 : 64) + FPP_AHEAD);                          \
+        }                                                                                             \
         V t = (v) + 1 < count ? NAME(load_x)(next, 8 * (v), 8, is_f32) : NAME(load_masked)(next, 8 * (v), mask, is_f32); \
         t = (shifted ? t - NAME(load)(center + 8 * (v)) : t) * inv_step;                              \
         norm += t * t;                                                                                \
@@ -643,7 +646,7 @@ TARGET static int64_t NAME(stream)(const fpp_plan *plan, const char *x, int64_t 
 #undef ADD_SQUARE
 
 static const fpp_row_kernels NAME(kernels) = {
-    PANEL, NAME(tile), NAME(factors), NAME(sum), NAME(quantise), NAME(pack), NAME(stream),
+    PANEL, SR, NAME(tile), NAME(factors), NAME(sum), NAME(quantise), NAME(pack), NAME(stream),
 };
 
 #undef V
@@ -657,3 +660,4 @@ static const fpp_row_kernels NAME(kernels) = {
 #undef CB
 #undef RG
 #undef RT
+#undef SR
