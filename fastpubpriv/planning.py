@@ -14,6 +14,7 @@ from fastpubpriv.estimators.radii import (
     MAX_AUTO_STEPS,
     Mode,
     best_steps,
+    expected_normal_norm,
     failure_probability,
     gap_radius,
     predict_steps,

@@ -15,8 +15,10 @@ import fastpubpriv as fpp
 if TYPE_CHECKING:
     from fastpubpriv.privacy import Budget
 
-# Generic in the stubs of newer versions of click only.
-Type = click.ParamType[Any] if TYPE_CHECKING else click.ParamType
+    Type = click.ParamType[Any]
+else:
+    Type = click.ParamType  # generic in newer versions of click only
+
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 NUMBER = re.compile(r"[+-]?(\d{1,40}(\.\d{0,40})?|\.\d{1,40})([eE][+-]?\d{1,3})?|\d{1,40}/\d{1,40}")
