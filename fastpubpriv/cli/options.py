@@ -15,9 +15,9 @@ import fastpubpriv as fpp
 if TYPE_CHECKING:
     from fastpubpriv.privacy import Budget
 
-    Type = click.ParamType[Any]
+    Type = click.ParamType[Any]  # generic in the stubs of newer versions of click only
 else:
-    Type = click.ParamType  # generic in newer versions of click only
+    Type = click.ParamType
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 

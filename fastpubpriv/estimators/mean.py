@@ -20,7 +20,7 @@ from fastpubpriv.estimators.coinpress import (
     refine,
 )
 from fastpubpriv.estimators.preconditioner import precondition
-from fastpubpriv.estimators.radii import Mode, failure_probability, gap_radius
+from fastpubpriv.estimators.radii import Mode, failure_probability, gap_radius, gap_shift
 from fastpubpriv.estimators.whitening import Whitening, known_covariance
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results import MeanResult
@@ -79,7 +79,7 @@ def estimate_mean(
     budget : ZCDP, ApproxDP or PureDP
         Spent whole, and debited before `x_priv` is read.
     covariance : None, float, (dim,), (dim, dim) or "public"
-        Covariance of a row: identity, one variance, variances, a matrix; or "public": estimated from at least dim + 1 public rows,
+        Covariance of a private row: identity, one variance, variances, a matrix; or "public": estimated from at least dim + 1 public rows,
         with the clip radius widened for what they leave uncertain.
     pub_priv_gap : float in [0, 1)
         Total-variation distance allowed between the Gaussians of public and private rows. Understating it costs accuracy (rows are
@@ -160,7 +160,7 @@ def estimate_mean(
     running.warn_if_useless(
         "estimate_mean",
         predicted_error(run, ball, count, mode=mode, failure_prob=failure_prob, row_unit=row_unit),
-        math.sqrt(rows.dim / len(public)),
+        math.hypot(math.sqrt(rows.dim / len(public)), gap_shift(gap)),
     )
     pay(run, count)
     estimate, noise_std = refine(run, ball, whitening, steps=count, mode=mode, failure_prob=failure_prob)

@@ -115,7 +115,8 @@ def row_variance(variance: Any, public: FloatArray | None, norm_bound: float) ->
         return size("variance", variance), "argument"
     if public is not None and len(public) >= 2:
         estimate = float(np.sum(np.var(public, axis=0, ddof=1)))
-        return min(estimate, norm_bound**2) if estimate > 0.0 else norm_bound**2, "public rows"
+        if estimate > 0.0:
+            return min(estimate, norm_bound**2), "public rows"
     return norm_bound**2, "norm bound"
 
 
@@ -264,7 +265,7 @@ def weighted_mean(
     sampling = math.sqrt(share**2 / rows.n + ((1.0 - share) ** 2 / n_pub if n_pub else 0.0))
     row_std = (
         np.std(public, axis=0, ddof=1)
-        if n_pub >= 2 and public is not None
+        if public is not None and n_pub >= 2 and np.any(np.ptp(public, axis=0) > 0.0)
         else np.full(rows.dim, math.sqrt(energy / rows.dim))
     )
     return MeanResult(
