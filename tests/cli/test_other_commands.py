@@ -1,5 +1,6 @@
 """The group itself, and `plan`, `demo`, `reproduce` and `bench`."""
 
+import functools
 import json
 import subprocess
 import sys
@@ -173,13 +174,20 @@ def test_reproduce_lists_and_runs(registry, tmp_path):
     assert "there are toy" in invoke("reproduce", "figure-9", code=2).stderr
 
 
-def test_bench_reports_ratios(monkeypatch):
-    from fastpubpriv.cli import bench
+def test_bench_reports_ratios(monkeypatch, tmp_path):
+    from fastpubpriv.experiments import machine
 
-    monkeypatch.setattr(bench, "DRAWS", 2000)
-    monkeypatch.setattr(bench, "ROWS", 500)
-    monkeypatch.setattr(bench, "ROUNDS", 1)
-    lines = json.loads(invoke("bench", "--json", "-").stdout)["lines"]
-    assert [line["unit"] for line in lines] == ["draws", "rows"]
-    assert all(line["ours"] > 0 and line["numpy"] > 0 for line in lines)
-    assert "ratio" in invoke("bench").stdout
+    small = functools.partial(machine.measure, shapes=((500, 3), (2, 2000)), rounds=1)
+    monkeypatch.setattr(machine, "measure", small)
+    laps = json.loads(invoke("bench", "--threads", "1", "--json", "-").stdout)["laps"]
+    assert [(lap["n_priv"], lap["dim"]) for lap in laps] == [(500, 3), (2, 2000)]
+    assert all(lap["ratio"] == pytest.approx(lap["numpy_seconds"] / lap["seconds"]) for lap in laps)
+    assert "ratio" in invoke("bench", "--json", tmp_path / "bench.json").stdout
+    assert json.loads((tmp_path / "bench.json").read_text())["laps"][0]["seconds"] > 0
+
+
+def test_the_peer_of_the_bench_does_the_same_job():
+    from fastpubpriv.experiments import machine
+
+    rows = np.random.default_rng(0).normal(1.0, 1.0, (50_000, 3))
+    assert np.allclose(machine.float_mean(rows, np.random.default_rng(1)), 1.0, atol=0.05)
