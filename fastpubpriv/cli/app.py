@@ -19,7 +19,7 @@ COMMANDS = {
     "plan": ("plan:plan", "What error a budget buys, or what rows or budget an error needs. Reads no data."),
     "demo": ("demo:demo", "The main job on a real weather table, beside what else one could have done."),
     "reproduce": ("reproduce:reproduce", "Re-create a published figure or table; lists them without a name."),
-    "bench": ("bench:bench", "How fast this machine draws noise and sums rows, beside NumPy."),
+    "bench": ("bench:bench", "How fast this machine releases private means, beside NumPy."),
 }
 TRACEBACK = "FASTPUBPRIV_TRACEBACK"
 

@@ -208,7 +208,7 @@ def draw(comparison: Comparison, weather: Weather, path: Path) -> None:
 EPILOG = """\b
 Examples:
   fastpubpriv demo
-  fastpubpriv demo --rho 0.01 --out /tmp/demo
+  fastpubpriv demo --rho 0.01 --out weather
 """
 
 

@@ -10,7 +10,7 @@ import click
 import numpy as np
 
 from fastpubpriv.errors import InputError
-from fastpubpriv.sources import Rows, private_rows, public_rows, refuse_shared_memory
+from fastpubpriv.sources import Rows, private_rows, public_rows
 from fastpubpriv.sources.arrow import float_dtype, load_pyarrow
 from fastpubpriv.sources.csv_file import public_table
 
@@ -125,7 +125,8 @@ def open_files(private_path: Path, public_path: Path | None, columns: str | None
     names = split_names(columns)
     if public_path is None:
         return _open_private(private_path, names)
-    refuse_shared_memory(str(private_path), str(public_path))
+    if private_path.exists() and public_path.exists() and private_path.samefile(public_path):
+        raise InputError("--private and --public are the same file: rows are private or public, not both")
     tables = [_is_table(private_path), _is_table(public_path)]
     notes: list[str] = []
     if names is not None and not any(tables):

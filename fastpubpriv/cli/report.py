@@ -64,10 +64,12 @@ def short(budget: Budget | Cost) -> str:
     return ", ".join(f"{name} = {amount(value)}" for name, value in zip(parts, budget.amounts, strict=True))
 
 
-def explain(budget: Budget | None, releases: tuple[dict[str, Any], ...] = ()) -> str:
+def explain(budget: Budget | Cost | None, releases: tuple[dict[str, Any], ...] = ()) -> str:
     """A budget in words, for people who know one notion of it."""
-    if budget is None:
+    if budget is None or (isinstance(budget, Cost) and budget.is_zero):
         return "nothing: only public rows were used"
+    if isinstance(budget, Cost):
+        return short(budget)
     if isinstance(budget, ZCDP):
         gaussian = bool(releases) and all(release.get("noise") == "gaussian" for release in releases)
         epsilon = best_epsilon(READERS_DELTA, budget.rho, all_gaussian=gaussian)
