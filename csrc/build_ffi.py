@@ -5,12 +5,13 @@ from pathlib import Path
 from cffi import FFI
 
 HERE = Path(__file__).resolve().parent
-SOURCES = ["isa.c", "chacha.c", "fixed.c", "sampler.c", "rows.c", "gram.c", "shells.c"]
+SOURCES = ["isa.c", "chacha.c", "fixed.c", "sampler.c", "coins.c", "rows.c", "gram.c", "shells.c"]
 # No -ffast-math, ever: it would make NaN checks vanish. Contraction is off so that every instruction set rounds alike.
 COMPILE_ARGS = ["-O3", "-std=c11", "-fno-math-errno", "-ffp-contract=off"]
 
 
 def declaration() -> str:
+    """Return the part of fpp.h that cffi can read."""
     header = (HERE / "fpp.h").read_text(encoding="utf-8")
     return header.split("/* cdef begins */")[1].split("/* cdef ends */")[0]
 

@@ -100,6 +100,9 @@ int32_t fpp_rows_shell_counts_f32(const float *x, int64_t n, int64_t row_stride,
  * slow exact comparison runs often. window_log2 = 0 means the window of production. */
 int32_t fpp_test_noise_i64(const uint8_t *key, int64_t begin, int64_t end, int32_t law, int32_t log2_scale, int32_t window_log2,
                            int64_t *out);
+/* exp(-s) of the slow comparison: s (7 limbs of 64 bits, least first, 384 fraction bits, s < 129) gives e_and_n (6 limbs, then n):
+ * exp(-s) = e / 2^(384 + n). */
+int32_t fpp_test_fixed_exp(const uint64_t *s, uint64_t *e_and_n);
 
 /* cdef ends */
 #ifdef __cplusplus

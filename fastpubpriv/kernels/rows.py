@@ -86,7 +86,9 @@ class RowMap:
         if not isinstance(self.kind, MatrixKind):
             raise InputError("kind must be a MatrixKind")
         if self.kind is not MatrixKind.FULL and self.out_dim != self.dim:
-            raise InputError(f"a {self.kind.name} map keeps the columns: out_dim={self.out_dim} must equal dim={self.dim}")
+            raise InputError(
+                f"a {self.kind.name} map keeps the columns: out_dim={self.out_dim} must equal dim={self.dim}"
+            )
         if self.out_dim * self.quant_bound**2 > _EXACT:
             raise InputError(
                 f"out_dim * quant_bound**2 must be at most 2**53 for exact checks: use quant_bound <= "
@@ -140,9 +142,7 @@ def rows_shell_counts(
     _expect("counts", counts, np.int64, (edges_sq.size + 1,))
     x, stride, work, cmap, _keep = _arguments(chunk, row_map)
     call = lib.fpp_rows_shell_counts_f64 if chunk.itemsize == 8 else lib.fpp_rows_shell_counts_f32
-    _cbuf.check(
-        call(x, chunk.shape[0], stride, cmap, _cbuf.inp(edges_sq), edges_sq.size, work, _cbuf.out(counts))
-    )
+    _cbuf.check(call(x, chunk.shape[0], stride, cmap, _cbuf.inp(edges_sq), edges_sq.size, work, _cbuf.out(counts)))
 
 
 def _public(
@@ -189,7 +189,9 @@ def _arguments(chunk: npt.NDArray[Any], row_map: RowMap) -> tuple[Any, int, Any,
     if not adjacent or bytes_apart % dtype.itemsize or not chunk.flags.aligned:
         raise KernelError("rows must be aligned and have adjacent columns")
     address = chunk.__array_interface__["data"][0]
-    keep = [None if v is None else ffi.from_buffer("double[]", v) for v in (row_map.center, row_map.matrix, row_map.offset)]
+    keep = [
+        None if v is None else ffi.from_buffer("double[]", v) for v in (row_map.center, row_map.matrix, row_map.offset)
+    ]
     center, matrix, offset = (ffi.NULL if v is None else v for v in keep)
     cmap = ffi.new(
         "fpp_row_map *",

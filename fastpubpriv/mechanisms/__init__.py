@@ -1,1 +1,1 @@
-"""TBD."""
+"""The only floor that touches private rows: integer queries, exact noise, and the proofs beside them (`notes/`)."""

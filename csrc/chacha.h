@@ -1,0 +1,35 @@
+/* Keystreams inside the library: state set-up, whole blocks, wiping. */
+#ifndef FPP_CHACHA_H
+#define FPP_CHACHA_H
+#include "internal.h"
+
+#define FPP_CHACHA_BLOCK_BYTES 64
+#define FPP_CHACHA_BLOCK_WORDS 8 /* 64-bit words */
+
+/* Kinds of draws: the first four bytes of a nonce, read as little-endian text. The other eight are the block index. */
+#define FPP_KIND(a, b, c, d) ((uint32_t)(a) | (uint32_t)(b) << 8 | (uint32_t)(c) << 16 | (uint32_t)(d) << 24)
+#define FPP_KIND_WORDS FPP_KIND('w', 'o', 'r', 'd')
+#define FPP_KIND_GAUSSIAN FPP_KIND('g', 'a', 'u', 's')
+#define FPP_KIND_GAUSSIAN_LAZY FPP_KIND('g', 'l', 'a', 'z')
+#define FPP_KIND_LAPLACE FPP_KIND('l', 'a', 'p', 'l')
+#define FPP_KIND_LAPLACE_LAZY FPP_KIND('l', 'l', 'a', 'z')
+#define FPP_KIND_UNIFORM FPP_KIND('u', 'n', 'i', 'f')
+#define FPP_KIND_BERNOULLI FPP_KIND('b', 'e', 'r', 'n')
+#define FPP_KIND_BELOW FPP_KIND('b', 'e', 'l', 'o')
+#define FPP_KIND_PERMUTATION FPP_KIND('p', 'e', 'r', 'm')
+#define FPP_KIND_NORMAL FPP_KIND('n', 'o', 'r', 'm')
+#define FPP_KIND_NORMAL_LAZY FPP_KIND('n', 'l', 'a', 'z')
+#define FPP_KIND_NORMAL_FRACTION FPP_KIND('n', 'f', 'r', 'a')
+
+typedef struct {
+    uint32_t word[16]; /* RFC 8439 section 2.3; word[12] is the block counter */
+} fpp_chacha_state;
+
+FPP_LOCAL void fpp_chacha_init(fpp_chacha_state *state, const uint8_t *key, uint32_t kind, uint64_t index);
+/* n_blocks of keystream to out, advancing the counter; the caller has checked that the counter does not wrap. */
+FPP_LOCAL void fpp_chacha_blocks(fpp_chacha_state *state, int64_t n_blocks, uint8_t *out);
+/* The same as host 64-bit words (each 8 bytes of keystream, little-endian). */
+FPP_LOCAL void fpp_chacha_words(fpp_chacha_state *state, int64_t n_blocks, uint64_t *out);
+FPP_LOCAL void fpp_wipe(void *memory, int64_t n_bytes);
+
+#endif

@@ -1,0 +1,55 @@
+/* The words of one block of draws: one for each draw, then a pool for whoever needs more, taken in the order of the draws. */
+#ifndef FPP_STREAM_H
+#define FPP_STREAM_H
+#include "chacha.h"
+
+#include <stddef.h>
+
+#define FPP_POOL_CHACHA_BLOCKS 32
+#define FPP_POOL_WORDS (FPP_POOL_CHACHA_BLOCKS * FPP_CHACHA_BLOCK_WORDS)
+
+typedef struct {
+    fpp_chacha_state chacha;
+    int64_t pool_at;
+    int32_t exhausted;
+    uint64_t first[FPP_DRAW_BLOCK];
+    uint64_t pool[FPP_POOL_WORDS];
+} word_stream;
+
+static inline void stream_open(word_stream *stream, const uint8_t *key, uint32_t kind, uint64_t block, int64_t n_draws)
+{
+    fpp_chacha_init(&stream->chacha, key, kind, block);
+    fpp_chacha_words(&stream->chacha, (n_draws + FPP_CHACHA_BLOCK_WORDS - 1) / FPP_CHACHA_BLOCK_WORDS, stream->first);
+    stream->chacha.word[12] = FPP_DRAW_BLOCK / FPP_CHACHA_BLOCK_WORDS;
+    stream->pool_at = FPP_POOL_WORDS;
+    stream->exhausted = 0;
+}
+
+static inline uint64_t stream_next(word_stream *stream)
+{
+    if (stream->pool_at == FPP_POOL_WORDS) {
+        if (stream->chacha.word[12] > UINT32_MAX - FPP_POOL_CHACHA_BLOCKS) {
+            stream->exhausted = 1;
+            return 0;
+        }
+        fpp_chacha_words(&stream->chacha, FPP_POOL_CHACHA_BLOCKS, stream->pool);
+        stream->pool_at = 0;
+    }
+    return stream->pool[stream->pool_at++];
+}
+
+/* Ranges begin on a block. */
+static inline int32_t range_error(const uint8_t *key, int64_t begin, int64_t end, const void *out)
+{
+    if (key == NULL || begin < 0 || end < begin || begin % FPP_DRAW_BLOCK != 0 || (out == NULL && end > begin)) {
+        return FPP_ERR_ARGUMENT;
+    }
+    return FPP_OK;
+}
+
+static inline int64_t block_size(int64_t at, int64_t end)
+{
+    return end - at < FPP_DRAW_BLOCK ? end - at : FPP_DRAW_BLOCK;
+}
+
+#endif

@@ -1,0 +1,137 @@
+"""Record every release of a run, force the same answers on a neighbouring data set, and compare what was asked.
+
+After Re:cord-play (Cebere, Erb, Desfontaines, Bellet, Fitzsimons, 2026): with the answers pinned, everything an honest
+estimator does afterwards is the same on both data sets, and the exact integers it asks about differ by at most the
+declared sensitivity.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from fastpubpriv.errors import ReplayError
+from fastpubpriv.mechanisms.tap import Call, tapped
+from fastpubpriv.privacy import ApproxDP, Budget, GaussianEvent, LaplaceEvent, PureDP, gaussian_rho, laplace_epsilon
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayReport:
+    """What one pair of neighbours showed.
+
+    Attributes
+    ----------
+    calls : int
+        Releases in the run.
+    pair_cost : Fraction
+        Exact cost of telling these two data sets apart: sum of |q - q'|^2 / (2 4^m), or of |q - q'|_1 / 2^m.
+    declared_cost : Fraction
+        Sum of the declared costs of the releases.
+    allowance : Fraction
+        What the budget allows, in the same currency.
+    """
+
+    calls: int
+    pair_cost: Fraction
+    declared_cost: Fraction
+    allowance: Fraction
+
+    @property
+    def tightness(self) -> float:
+        """Share of the declared cost that this pair reaches."""
+        return float(self.pair_cost / self.declared_cost) if self.declared_cost else 0.0
+
+
+def record_replay(run: Callable[[Any], Any], x_priv: Any, x_neighbour: Any, *, budget: Budget) -> ReplayReport:
+    """Run on `x_priv`, replay on `x_neighbour`, and check the promise of every release.
+
+    Parameters
+    ----------
+    run : callable
+        run(x) calls an estimator on private rows x with everything else fixed, and returns its result.
+    x_priv, x_neighbour : anything `run` takes
+        Two data sets that differ in one row.
+    budget : ZCDP, ApproxDP or PureDP
+        The budget that `run` passes to the estimator.
+
+    Returns
+    -------
+    ReplayReport
+        How close the pair comes to the declared cost.
+
+    Raises
+    ------
+    ReplayError
+        The calls differ in number, name, shape, price or unit; a query moved by more than its sensitivity; the declared
+        costs exceed the budget; or the results differ although every release was forced to the same answer.
+
+    Notes
+    -----
+    For tests and audits: exact private integers are held in memory while it runs.
+    """
+    with tapped() as recorded:
+        result = run(x_priv)
+    with tapped(script=recorded.calls) as replayed:
+        result_neighbour = run(x_neighbour)
+    if len(recorded.calls) != len(replayed.calls):
+        raise ReplayError(f"{len(recorded.calls)} releases on one data set, {len(replayed.calls)} on its neighbour")
+    pair = declared = Fraction(0)
+    draws = 0
+    for one, other in zip(recorded.calls, replayed.calls, strict=True):
+        cost, price = compare(one, other)
+        pair += cost
+        declared += price
+        draws += one.event.draws
+    pure = isinstance(budget, PureDP)
+    allowance = laplace_epsilon(budget, draws) if pure else gaussian_rho(budget, draws)
+    # The estimator calibrated (epsilon, delta) for at least as many draws, so up to solver rounding for no larger allowance.
+    slack = Fraction(1, 10**9) if isinstance(budget, ApproxDP) else Fraction(0)
+    if declared > allowance * (1 + slack):
+        raise ReplayError("the declared costs of the releases exceed the budget")
+    if fingerprint(result) != fingerprint(result_neighbour):
+        raise ReplayError(
+            "the results differ although every released value was the same: private data leaked past release"
+        )
+    return ReplayReport(calls=len(recorded.calls), pair_cost=pair, declared_cost=declared, allowance=allowance)
+
+
+def compare(one: Call, other: Call) -> tuple[Fraction, Fraction]:
+    """Exact cost of the pair and declared cost of one release; raises when the promise is broken."""
+    if (one.name, one.query.shape, one.event, one.unit) != (other.name, other.query.shape, other.event, other.unit):
+        raise ReplayError(f"release {one.name!r}: name, shape, event or unit depends on private rows")
+    # Differences modulo 2^64, as Python integers: squares may exceed int64.
+    gaps = [abs(int(gap)) for gap in (one.query - other.query).ravel().tolist()]
+    event = one.event
+    if event.draws != len(gaps):
+        raise ReplayError(f"release {one.name!r} declares {event.draws} draws for {len(gaps)} integers")
+    if isinstance(event, GaussianEvent):
+        moved = sum(gap * gap for gap in gaps)
+        allowed = int(event.squared_sensitivity)
+        cost, price = Fraction(moved, 2 * 4**event.log2_scale), event.rho
+    elif isinstance(event, LaplaceEvent):
+        moved = sum(gaps)
+        allowed = int(event.l1_sensitivity)
+        cost, price = Fraction(moved, 2**event.log2_scale), event.epsilon
+    else:
+        moved = sum(gap * gap for gap in gaps)
+        allowed = int(event.l2_sensitivity) ** 2
+        cost, price = event.epsilon * Fraction(math.isqrt(moved), int(event.l2_sensitivity)), event.epsilon
+    if moved > allowed:
+        raise ReplayError(f"release {one.name!r} moved by {moved} where its sensitivity allows {allowed}")
+    return cost, price
+
+
+def fingerprint(result: Any) -> Any:
+    """The content of a result, bit for bit, in a form that compares."""
+    if isinstance(result, np.ndarray):
+        return (result.shape, result.dtype.str, result.tobytes())
+    if hasattr(result, "to_dict"):
+        return repr(result.to_dict())
+    if isinstance(result, (list, tuple)):
+        return tuple(fingerprint(item) for item in result)
+    return repr(result)

@@ -1,0 +1,166 @@
+"""Clip radii, budget shares and predicted errors of the mean estimators: public numbers only, no data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal
+
+from scipy.special import gammaln
+
+from fastpubpriv import validation
+from fastpubpriv.errors import InputError
+
+Mode = Literal["practical", "theory"]
+
+# CoinPress's own constant (BDKU20): each step may lose a row to clipping, or the mean out of the ball, with this probability.
+STEP_FAILURE = 0.01
+FIRST_STEPS_SHARE = Fraction(1, 4)
+# Beyond six steps the shares of the early ones are too small to shrink a ball.
+MAX_AUTO_STEPS = 6
+MAX_STEPS = 1000
+# Smaller probabilities would underflow once they are shared out over rows; larger sizes would overflow when squared.
+LEAST_FAILURE = 1e-100
+LARGEST_SIZE = 1e150
+
+
+def failure_probability(value: Any) -> float:
+    """The argument `failure_prob`, checked."""
+    failure_prob = validation.probability("failure_prob", value)
+    if failure_prob < LEAST_FAILURE:
+        raise InputError(f"failure_prob must be at least {LEAST_FAILURE:g}, got {failure_prob:g}; for example 0.01")
+    return failure_prob
+
+
+def size(name: str, value: Any) -> float:
+    """A radius, norm or squared norm: positive, and with a square that is an ordinary number."""
+    number = validation.positive(name, value)
+    if not 1.0 / LARGEST_SIZE <= number <= LARGEST_SIZE:
+        raise InputError(
+            f"{name} must lie in [{1.0 / LARGEST_SIZE:g}, {LARGEST_SIZE:g}], got {number:g}; change the unit"
+        )
+    return number
+
+
+def step_count(steps: Any) -> int | Literal["auto"]:
+    """The argument `steps`, checked."""
+    if isinstance(steps, str):
+        if steps != "auto":
+            raise InputError(f"steps must be a whole number of at least 1, or 'auto'; got {steps!r}")
+        return "auto"
+    return validation.integer("steps", steps, minimum=1, maximum=MAX_STEPS)
+
+
+def chi_radius(dim: int, failure_prob: float) -> float:
+    """tb(d, b): a standard normal vector in d dimensions is longer with probability at most b (Hanson-Wright)."""
+    tail = -math.log(failure_prob)
+    return math.sqrt(dim + 2.0 * math.sqrt(dim * tail) + 2.0 * tail)
+
+
+def expected_normal_norm(dim: int) -> float:
+    """E |N(0, I_d)| = sqrt(2) Gamma((d + 1) / 2) / Gamma(d / 2)."""
+    return math.sqrt(2.0) * math.exp(gammaln((dim + 1) / 2.0) - gammaln(dim / 2.0))
+
+
+def budget_shares(steps: int) -> list[Fraction]:
+    """Shares of the steps: 3/4 for the last, the rest alike; they add up to one exactly."""
+    if steps == 1:
+        return [Fraction(1)]
+    return [FIRST_STEPS_SHARE / (steps - 1)] * (steps - 1) + [1 - FIRST_STEPS_SHARE]
+
+
+def gap_radius(dim: int, n_pub: int, failure_prob: float, pub_priv_gap: float) -> float:
+    """Bound, in private standard deviations, on the distance from the public mean to the private mean.
+
+    Gap 0 is Claim 2.1 of the paper, averaged over the public rows. For a total-variation gap below one the two univariate facts
+    inside Lemma B.9 are used as they stand before they are rounded up (`gap_shift`, `gap_ratio`). The bound is therefore continuous
+    at gap 0, which the constants of Lemma B.10 are not.
+    """
+    own = chi_radius(dim, failure_prob) / math.sqrt(n_pub)
+    return gap_ratio(pub_priv_gap) * (gap_shift(pub_priv_gap) + own)
+
+
+def gap_ratio(pub_priv_gap: float) -> float:
+    """Largest ratio s of two Gaussians' standard deviations in one direction: s + 1/s <= 2 / (1 - gap)^2."""
+    half_sum = 1.0 / (1.0 - pub_priv_gap) ** 2
+    return half_sum + math.sqrt((half_sum - 1.0) * (half_sum + 1.0))
+
+
+def gap_shift(pub_priv_gap: float) -> float:
+    """Largest distance of their means in one direction, in units of the larger of the two standard deviations."""
+    return math.sqrt(-8.0 * math.log1p(-pub_priv_gap))
+
+
+@dataclass(frozen=True, slots=True)
+class StepRadii:
+    """How one CoinPress step clips, and how far from the truth it leaves the mean."""
+
+    dim: int
+    n: int
+    steps: int
+    mode: Mode
+    failure_prob: float
+
+    def clip(self, radius: float) -> float:
+        """Clip radius around a centre that is within `radius` of the mean, unit covariance."""
+        if self.mode == "theory":
+            # Lemma 2.2 for a single step; BDKU20's union bound over rows and steps otherwise.
+            share = 2.0 if self.steps == 1 else 4.0 * self.steps
+            return radius + chi_radius(self.dim, self.failure_prob / (share * self.n))
+        row = chi_radius(self.dim, STEP_FAILURE)
+        # 6r stands for 2 r sqrt(2 log(2 / b)): a row's component towards the true mean is one-dimensional.
+        return min(math.sqrt(radius * radius + 6.0 * radius + row * row), radius + row)
+
+    def after(self, noise_std: float) -> float:
+        """Radius of the ball around the released centre; `noise_std` is the noise of the mean in one coordinate."""
+        probability = self.failure_prob / (4.0 * self.steps) if self.mode == "theory" else STEP_FAILURE
+        return chi_radius(self.dim, probability) * math.sqrt(1.0 / self.n + noise_std * noise_std)
+
+
+@dataclass(frozen=True, slots=True)
+class PredictedStep:
+    """One step as predicted from public numbers."""
+
+    clip_radius: float
+    noise_std: float
+    error: float
+
+
+def predict_steps(
+    dim: int,
+    n: int,
+    radius: float,
+    *,
+    steps: int,
+    noise_per_radius: Callable[[Fraction], float],
+    mode: Mode,
+    failure_prob: float,
+) -> list[PredictedStep]:
+    """Run the recursion of CoinPress on paper.
+
+    `noise_per_radius(share)` is the standard deviation, per coordinate, of the noise on a *sum* clipped to radius 1 for that share
+    of the budget. `error` is the expected distance to the mean when nothing is clipped away.
+    """
+    radii = StepRadii(dim, n, steps, mode, failure_prob)
+    path = []
+    for share in budget_shares(steps):
+        clip = radii.clip(radius)
+        noise = clip * noise_per_radius(share) / n
+        path.append(PredictedStep(clip, noise, expected_normal_norm(dim) * math.sqrt(1.0 / n + noise * noise)))
+        radius = radii.after(noise)
+    return path
+
+
+def best_steps(
+    dim: int, n: int, radius: float, *, noise_per_radius: Callable[[Fraction], float], mode: Mode, failure_prob: float
+) -> int:
+    """Number of steps, from 1 to MAX_AUTO_STEPS, with the least predicted error; the fewest among equals."""
+
+    def error(steps: int) -> float:
+        return predict_steps(
+            dim, n, radius, steps=steps, noise_per_radius=noise_per_radius, mode=mode, failure_prob=failure_prob
+        )[-1].error
+
+    return min(range(1, MAX_AUTO_STEPS + 1), key=error)

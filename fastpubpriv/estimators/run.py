@@ -1,0 +1,123 @@
+"""What every estimator does around its mathematics: open the data, pay, write down what was released."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from fastpubpriv import validation
+from fastpubpriv.errors import AccuracyWarning, InputError
+from fastpubpriv.mechanisms.account import Account
+from fastpubpriv.mechanisms.sums import Passes, Released
+from fastpubpriv.privacy import ApproxDP, Budget, Event, GaussianEvent, LaplaceEvent, Ledger
+from fastpubpriv.sources import Rows, private_rows, public_rows, refuse_shared_memory
+from fastpubpriv.sources.pool import max_threads
+
+FloatArray = np.ndarray[Any, np.dtype[np.float64]]
+
+
+def open_rows(
+    x_priv: Any, x_pub: Any = None, *, columns: Any = None, min_pub: int = 1
+) -> tuple[Rows, FloatArray | None]:
+    """Check the form of both data sets and open them; nothing private is read."""
+    rows = private_rows(x_priv, columns=columns)
+    if x_pub is None:
+        return rows, None
+    refuse_shared_memory(x_priv, x_pub, columns=columns)
+    return rows, public_rows(x_pub, columns=columns, dim=rows.dim, min_rows=min_pub)
+
+
+def check_budget_against(budget: Budget, n_priv: int) -> None:
+    """Warn about a delta that protects nobody; everything in the warning is public."""
+    if isinstance(budget, ApproxDP):
+        budget.warn_if_weak(n_priv)
+
+
+def warn_if_useless(name: str, predicted: float, public_only: float) -> None:
+    """Warn, from public numbers alone, when the public rows by themselves are predicted to be closer."""
+    if predicted > public_only:
+        warnings.warn(
+            f"{name}: predicted error {predicted:.3g} exceeds the {public_only:.3g} of the public rows alone "
+            "(in standard deviations); pass a larger budget or more private rows, or use weighted_mean",
+            AccuracyWarning,
+            stacklevel=3,
+        )
+
+
+def describe(event: Event) -> dict[str, Any]:
+    """The law, scale and exact cost of a release, for the record."""
+    if isinstance(event, GaussianEvent):
+        return {"noise": "gaussian", "log2_scale": event.log2_scale, "rho": event.rho}
+    if isinstance(event, LaplaceEvent):
+        return {"noise": "discrete laplace", "log2_scale": event.log2_scale, "epsilon": event.epsilon}
+    return {"noise": "l2 k-norm", "epsilon": event.epsilon, "floating_point_delta": event.delta}
+
+
+@dataclass(slots=True, eq=False)
+class Run:
+    """One call in progress: the account that pays, the rows it reads, and the record of releases."""
+
+    account: Account
+    rows: Rows
+    passes: Passes
+    log: list[dict[str, Any]] = field(default_factory=list)
+
+    def note(self, name: str, released: Released, **public: float) -> None:
+        """Write a release into the result's record."""
+        self.log.append({"name": name, "noise_std": released.noise_std, **describe(released.event), **public})
+
+    def fields(self, n_pub: int) -> dict[str, Any]:
+        """The fields that every result shares."""
+        return {
+            "n_priv": self.rows.n,
+            "n_pub": n_pub,
+            "dim": self.rows.dim,
+            "spent": self.account.spent(),
+            "private": self.account.private,
+            "releases": tuple(self.log),
+            "numerics": self.account.numerics(),
+        }
+
+
+def start(
+    name: str,
+    rows: Rows,
+    budget: Budget,
+    *,
+    draws: int,
+    ledger: Ledger | None,
+    random_state: int | None,
+    threads: int | None,
+    progress: bool | None,
+) -> Run:
+    """Make the account. Its ledger is debited by `run.account.open()`, once every public argument has been checked."""
+    if threads is not None:
+        threads = validation.integer("threads", threads, minimum=1, maximum=max_threads())
+    if progress is not None and not isinstance(progress, bool):
+        raise InputError(f"progress must be True, False or None, got a value of type {type(progress).__name__}")
+    account = Account(name, budget, draws=draws, ledger=ledger, random_state=random_state)
+    check_budget_against(budget, rows.n)
+    return Run(account, rows, Passes(threads=threads, progress=progress))
+
+
+def vector_or_number(name: str, value: Any, dim: int) -> FloatArray:
+    """A public vector of `dim` entries, or one number for all of them."""
+    if isinstance(value, np.ndarray | list | tuple) and not (isinstance(value, np.ndarray) and value.ndim == 0):
+        return validation.finite_vector(name, value, dim)
+    return np.full(dim, validation.finite(name, value))
+
+
+def noise_per_radius(dim: int, *, pure: bool, allowance: Fraction) -> Callable[[Fraction], float]:
+    """Noise per coordinate on a sum clipped to radius 1, for a share of the allowance, on an infinitely fine grid."""
+
+    def noise(share: Fraction) -> float:
+        if pure:
+            return float(np.sqrt(8.0 * dim)) / float(allowance * share)
+        return 2.0 / float(np.sqrt(2.0 * float(allowance * share)))
+
+    return noise

@@ -1,0 +1,279 @@
+"""Weighted-Gaussian mean: private and public rows in one average with the best weight (paper B, equation 3)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fastpubpriv import validation
+from fastpubpriv.errors import InputError
+from fastpubpriv.estimators import run as running
+from fastpubpriv.estimators.radii import size
+from fastpubpriv.mechanisms.sums import AffineMap, check_sum_grids, release_vector_sum
+from fastpubpriv.privacy import ApproxDP, Budget, KNormGrid, Ledger, PureDP, knorm_sum_grid
+from fastpubpriv.results import MeanResult, frozen
+
+FloatArray = np.ndarray[Any, np.dtype[np.float64]]
+
+# The most that floating point may add to delta when K-norm noise is asked for; the grid is made coarse enough for it.
+K_NORM_DELTA = 1e-6
+NAMED_WEIGHTS = ("optimal", "throw_away", "gaussian", "private")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorModel:
+    """Mean squared error of the weighted estimator as a function of the share w that the private rows carry.
+
+    J(w) = A w^2 + P (1 - w)^2 with A = variance / n_priv + noise / n_priv^2 and P = variance / n_pub: the estimator is
+    inverse-variance weighting of the noisy private mean and the public mean, and its least value is A P / (A + P).
+
+    Attributes
+    ----------
+    n_priv, n_pub : int
+        Public sizes.
+    variance : float
+        E |x - E x|^2 of one row.
+    noise : float
+        E |noise|^2 on the private *sum*, clipped to the norm bound.
+    """
+
+    n_priv: int
+    n_pub: int
+    variance: float
+    noise: float
+
+    @property
+    def private_error(self) -> float:
+        """Mean squared error of the noisy private mean alone."""
+        return self.variance / self.n_priv + self.noise / self.n_priv**2 if self.n_priv else math.inf
+
+    @property
+    def public_error(self) -> float:
+        """Mean squared error of the public mean alone (throw-away)."""
+        return self.variance / self.n_pub if self.n_pub else math.inf
+
+    def weight(self, row_weight: str | float) -> float:
+        """Share w of the private rows for a named or numeric weight per private row."""
+        if not isinstance(row_weight, str):
+            return float(row_weight) * self.n_priv
+        if row_weight == "throw_away" or self.n_priv == 0 or self.noise == math.inf:
+            return 0.0
+        if row_weight == "private" or self.n_pub == 0:
+            return 1.0
+        if row_weight == "gaussian":
+            return self.n_priv / (self.n_priv + self.n_pub)
+        private, public = self.private_error, self.public_error
+        return public / (private + public)
+
+    def mean_squared_error(self, row_weight: str | float = "optimal") -> float:
+        """Expected squared l2 error of the estimate when no row is clipped."""
+        share = self.weight(row_weight)
+        error = 0.0
+        if share > 0.0:
+            error += share**2 * self.private_error
+        if share < 1.0:
+            error += (1.0 - share) ** 2 * self.public_error
+        return error
+
+
+def noise_energy(dim: int, norm_bound: float, allowance: float, *, pure: bool, k_norm: bool) -> float:
+    """E |noise|^2 on a sum of rows clipped to `norm_bound`; `allowance` is rho, or epsilon when pure."""
+    if not pure:
+        return 2.0 * dim * norm_bound**2 / allowance
+    if k_norm:
+        return 4.0 * dim * (dim + 1.0) * norm_bound**2 / allowance**2
+    return 8.0 * dim**2 * norm_bound**2 / allowance**2
+
+
+def checked_weight(row_weight: Any, n_priv: int) -> str | float:
+    """Validate `row_weight`: a name, or a number in [0, 1 / n_priv]."""
+    if isinstance(row_weight, str):
+        return str(validation.choice("row_weight", row_weight, NAMED_WEIGHTS))
+    value = validation.finite("row_weight", row_weight)
+    if not 0.0 <= value <= 1.0 / n_priv * (1.0 + 1e-12):
+        raise InputError(f"row_weight must be one of {NAMED_WEIGHTS} or lie in [0, 1 / n_priv = {1.0 / n_priv:.3g}]")
+    return min(value, 1.0 / n_priv)
+
+
+def clip_center(center: Any, public: FloatArray | None, dim: int) -> tuple[FloatArray, str]:
+    """Centre of the clipping ball and where it came from."""
+    if isinstance(center, str):
+        if center != "public" or public is None:
+            raise InputError("center must be None, a number, a vector, or 'public' together with x_pub")
+        return public.mean(axis=0), "public rows"
+    if center is None:
+        return np.zeros(dim), "argument"
+    return running.vector_or_number("center", center, dim), "argument"
+
+
+def row_variance(variance: Any, public: FloatArray | None, norm_bound: float) -> tuple[float, str]:
+    """V^2 = E |x - E x|^2, as given or from the public rows, never above the bound's square."""
+    if variance is not None:
+        return size("variance", variance), "argument"
+    if public is not None and len(public) >= 2:
+        estimate = float(np.sum(np.var(public, axis=0, ddof=1)))
+        if estimate > 0.0:
+            return min(estimate, norm_bound**2), "public rows"
+    return norm_bound**2, "norm bound"
+
+
+def weighted_mean(
+    x_priv: Any,
+    *,
+    budget: Budget,
+    norm_bound: float,
+    x_pub: Any = None,
+    variance: float | None = None,
+    row_weight: str | float = "optimal",
+    center: Any = None,
+    noise: str = "laplace",
+    project: bool = True,
+    columns: Any = None,
+    ledger: Ledger | None = None,
+    random_state: int | None = None,
+    threads: int | None = None,
+    progress: bool | None = None,
+) -> MeanResult:
+    """Mean of bounded rows from private and public rows together, weighted so that the error is least.
+
+    Parameters
+    ----------
+    x_priv : (n_priv, dim) array-like, path, frame, table or Rows
+        Private rows. A row with a missing or infinite entry counts as a row at `center`.
+    budget : ZCDP, ApproxDP or PureDP
+        Spent whole and debited before `x_priv` is read; nothing is spent, and nothing read, when the weight is zero (`spent` is
+        then an exact zero).
+    norm_bound : float > 0
+        B: rows are clipped to distance B from `center`, in data units.
+    x_pub : (n_pub, dim) array-like, path, frame or table, optional
+        Public rows from the same distribution.
+    variance : float > 0, optional
+        V^2 = E |x - E x|^2, a public number. None: estimated from at least two public rows, else B^2.
+    row_weight : "optimal", "throw_away", "gaussian", "private" or float
+        Weight of each private row: the best one; 0 (public rows only); 1 / (n_priv + n_pub) (one Gaussian mechanism on all rows);
+        1 / n_priv (private rows only); or a number in [0, 1 / n_priv].
+    center : None, float, (dim,) or "public"
+        Centre of the clipping ball: zero, given, or the public mean, which allows a smaller `norm_bound` for free.
+    noise : "laplace" or "k_norm"
+        For pure budgets. "laplace" is exact epsilon-DP. "k_norm" has up to half its squared error but is computed in
+        floating point: the result then reports the (epsilon, delta) that really holds.
+    project : bool
+        Project the answer back onto the ball (post-processing; never hurts if the mean lies in it).
+    columns : sequence of str, optional
+        Numeric columns of a frame, Parquet file or table, the same for both data sets.
+    ledger : Ledger, optional
+        Debited before the first read.
+    random_state : None or int
+        None: fresh operating-system keys. int: repeatable, warned about, `private=False`.
+    threads, progress
+        Number of threads (None: all cores) and progress bar (None: on a terminal, for long work). Never change the answer.
+
+    Returns
+    -------
+    MeanResult
+
+    Raises
+    ------
+    InputError, BudgetError, LedgerError
+        For public data and arguments, the form of the private data, and the budget. Never for the content of `x_priv`.
+
+    Privacy
+    -------
+    Neighbours: replace one private row; holds for every public data set. One vector sum: squared l2 sensitivity 4 Q^2 (Gaussian),
+    l1 sensitivity isqrt(4 dim Q^2) (discrete Laplace), l2 sensitivity 2 Q (K-norm), in grid steps. The weight depends on public
+    numbers only. Public: n_priv, dim, x_pub.
+
+    Notes
+    -----
+    Paper B, equations 3 to 5. Departs from it: the weight is the closed form of inverse-variance weighting (equation 5 holds with
+    equality), the (epsilon, delta) noise is the analytic Gaussian, and pure DP has its own noise.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastpubpriv import ZCDP, weighted_mean
+    >>> rng = np.random.default_rng(0)
+    >>> private, public = rng.random((5000, 4)), rng.random((50, 4))
+    >>> result = weighted_mean(private, x_pub=public, budget=ZCDP(rho=0.1), norm_bound=1.0, center=0.5)
+    >>> bool(np.all(np.abs(result.mean - 0.5) < 0.1))
+    True
+    """
+    rows, public = running.open_rows(x_priv, x_pub, columns=columns)
+    bound = size("norm_bound", norm_bound)
+    k_norm = validation.choice("noise", noise, ("laplace", "k_norm")) == "k_norm"
+    if k_norm and not isinstance(budget, PureDP):
+        raise InputError("noise='k_norm' belongs to PureDP; ZCDP and ApproxDP budgets use Gaussian noise")
+    middle, center_from = clip_center(center, public, rows.dim)
+    energy, variance_from = row_variance(variance, public, bound)
+    weight = checked_weight(row_weight, rows.n)
+    if public is None and (weight == "throw_away" or (not isinstance(weight, str) and weight * rows.n < 1.0 - 1e-9)):
+        raise InputError(
+            "without public rows the private rows must carry the whole weight: pass x_pub, or row_weight='private'"
+        )
+    if not isinstance(project, bool):
+        raise InputError(f"project must be True or False, got a value of type {type(project).__name__}")
+    run = running.start(
+        "weighted_mean",
+        rows,
+        budget,
+        draws=2 * rows.dim + 1,
+        ledger=ledger,
+        random_state=random_state,
+        threads=threads,
+        progress=progress,
+    )
+    n_pub = 0 if public is None else len(public)
+    model = ErrorModel(
+        n_priv=rows.n,
+        n_pub=n_pub,
+        variance=energy,
+        noise=noise_energy(rows.dim, bound, float(run.account.allowance), pure=run.account.pure, k_norm=k_norm),
+    )
+    share = model.weight(weight)
+    mean = np.zeros(rows.dim)
+    noise_std = 0.0
+    if share > 0.0:
+        grid: KNormGrid | None = None
+        if k_norm:
+            grid = knorm_sum_grid(run.account.allowance, rows.dim, rows.n, delta=K_NORM_DELTA)
+            run.account.open(cost=ApproxDP(epsilon=budget.amounts[0], delta=grid.event.delta))
+        else:
+            check_sum_grids(run.account, [run.account.allowance], rows.dim, rows.n)
+            run.account.open()
+        released = release_vector_sum(
+            run.account,
+            rows,
+            AffineMap(dim=rows.dim, center=middle),
+            name="clipped sum",
+            radius=bound,
+            cost=run.account.allowance,
+            k_norm=grid,
+            passes=run.passes,
+        )
+        run.note("clipped sum", released, clip_radius=bound, private_weight=share)
+        mean += share * released.value / rows.n
+        noise_std = share * released.noise_std / rows.n
+    if public is not None and share < 1.0:
+        mean += (1.0 - share) * (public.mean(axis=0) - middle)
+    length = float(np.linalg.norm(mean))
+    if project and length > bound:
+        mean *= bound / length
+    fields = run.fields(n_pub)
+    sampling = math.sqrt(share**2 / rows.n + ((1.0 - share) ** 2 / n_pub if n_pub else 0.0))
+    row_std = (
+        np.std(public, axis=0, ddof=1)
+        if public is not None and n_pub >= 2 and np.any(np.ptp(public, axis=0) > 0.0)
+        else np.full(rows.dim, math.sqrt(energy / rows.dim))
+    )
+    return MeanResult(
+        mean=frozen(middle + mean),
+        noise_std=frozen(np.full(rows.dim, noise_std)),
+        sampling_std=frozen(sampling * row_std),
+        noise_law="k_norm" if k_norm else "laplace" if run.account.pure else "gaussian",
+        columns=rows.columns,
+        provenance={"center": center_from, "norm_bound": "argument", "variance": variance_from},
+        **fields,
+    )

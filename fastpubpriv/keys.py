@@ -1,0 +1,119 @@
+"""Where randomness starts: a 32-byte key for every release, from the operating system or, flagged, from a seed."""
+
+from __future__ import annotations
+
+import hashlib
+import numbers
+import os
+import threading
+import warnings
+
+from fastpubpriv.errors import EntropyError, InputError, SeededNoiseWarning
+
+KEY_BYTES = 32
+_DOMAIN = b"fastpubpriv seeded key 1"
+
+
+class KeySource:
+    """Gives one key per release; make one with `key_source`.
+
+    Attributes
+    ----------
+    private : bool
+        False when the keys come from a seed: the run then repeats, and nothing released from it is private.
+
+    Guarantees
+    ----------
+    Operating-system keys hold no state, so forked children, threads and copies of the process never share one. Seeded
+    keys depend on the seed and on how many were taken before; taking them from several threads gives distinct keys,
+    in the order of the calls.
+    """
+
+    __slots__ = ("_calls", "_lock", "_seed", "private")
+
+    def __init__(self, seed: int | None) -> None:
+        self._seed = seed
+        self._calls = 0
+        self._lock = threading.Lock()
+        self.private = seed is None
+
+    def __repr__(self) -> str:
+        return f"KeySource(private={self.private})"
+
+    def fresh(self) -> bytes:
+        """Return a key that this source has not given before.
+
+        Returns
+        -------
+        bytes
+            32 bytes.
+
+        Raises
+        ------
+        EntropyError
+            The operating system gave no random bytes. There is no fallback: no key, no release.
+        """
+        if self._seed is None:
+            return _os_key()
+        with self._lock:
+            index = self._calls
+            self._calls += 1
+        # Fixed-length digest of the seed first: no seed and index can then be read as another pair.
+        seed_digest = hashlib.sha256(str(self._seed).encode()).digest()
+        return hashlib.sha256(_DOMAIN + seed_digest + index.to_bytes(8, "little")).digest()
+
+
+def _os_key() -> bytes:
+    try:
+        key = os.urandom(KEY_BYTES)
+    except (OSError, NotImplementedError) as error:
+        raise EntropyError("the operating system gave no random bytes; nothing was released") from error
+    if len(key) != KEY_BYTES:
+        raise EntropyError("the operating system gave too few random bytes; nothing was released")
+    return key
+
+
+def key_source(random_state: int | None) -> KeySource:
+    """Return the source of keys that an argument `random_state` asks for.
+
+    Parameters
+    ----------
+    random_state : None or int
+        None for keys from the operating system. A non-negative int makes the run repeatable, warns once per call, and
+        marks the source `private=False`.
+
+    Returns
+    -------
+    KeySource
+        Its method `fresh` gives the key of one release.
+
+    Raises
+    ------
+    InputError
+        `random_state` is neither None nor a non-negative int. NumPy generators are refused: they are not made for
+        privacy.
+
+    Examples
+    --------
+    >>> key_source(None).private
+    True
+    """
+    if random_state is None:
+        return KeySource(None)
+    if isinstance(random_state, bool) or not isinstance(random_state, numbers.Integral):
+        raise InputError(
+            f"random_state must be None or a non-negative int, got {type(random_state).__name__}; "
+            "pass None for private noise"
+        )
+    seed = int(random_state)
+    if seed < 0:
+        raise InputError(
+            "random_state must be None or a non-negative int, got a negative one; pass None for private noise"
+        )
+    warnings.warn(
+        "random_state is an int: the noise can be repeated by anyone who knows it, so the result is not private; "
+        "pass random_state=None for a release",
+        SeededNoiseWarning,
+        stacklevel=3,
+    )
+    return KeySource(seed)

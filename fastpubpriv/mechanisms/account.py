@@ -1,0 +1,132 @@
+"""One call's money and coins: what it may spend, what each release costs, and where its keys come from."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+from fastpubpriv.errors import BudgetError
+from fastpubpriv.keys import key_source
+from fastpubpriv.privacy import (
+    ApproxDP,
+    Budget,
+    Cost,
+    Event,
+    GaussianEvent,
+    KNormEvent,
+    Ledger,
+    PureDP,
+    approx_slack,
+    gaussian_rho,
+    laplace_epsilon,
+    pure_slack,
+    total_variation,
+)
+from fastpubpriv.privacy.exact import float_up
+
+
+class Account:
+    """The budget of one estimator call.
+
+    The whole budget is debited from the ledger by `open`, before any private row is read, and never refunded. Each release
+    charges its exact cost here first; charging more than the allowance raises before the rows are read.
+
+    Parameters
+    ----------
+    name : str
+        Name of the call, as it appears in the ledger.
+    budget : ZCDP, ApproxDP or PureDP
+        Exactly one notion; see `noise`.
+    draws : int
+        An upper bound on the number of noise draws of the call (public); pays for the samplers' 2^-100.
+    ledger : Ledger or None
+        Where the budget is debited.
+    random_state : None or int
+        None: a fresh key of the operating system for each release. int: repeatable, flagged, not private.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        budget: Budget,
+        *,
+        draws: int,
+        ledger: Ledger | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        if not isinstance(budget, Budget):
+            raise BudgetError(
+                f"budget must be ZCDP(rho=...), ApproxDP(epsilon=..., delta=...) or PureDP(epsilon=...), "
+                f"got {type(budget).__name__}"
+            )
+        if ledger is not None and not isinstance(ledger, Ledger):
+            raise BudgetError(f"ledger must be a Ledger or None, got {type(ledger).__name__}")
+        self.name = name
+        self.budget = budget
+        self.events: list[Event] = []
+        self.pure = isinstance(budget, PureDP)
+        self._ledger = ledger
+        self._keys = key_source(random_state)
+        self._price: Budget | None = None
+        # The allowance is what the releases of this call may add up to, in their own exact currency.
+        self.allowance: Fraction = laplace_epsilon(budget, draws) if self.pure else gaussian_rho(budget, draws)
+        self._charged = Fraction(0)
+
+    @property
+    def private(self) -> bool:
+        """False when the noise comes from a seed."""
+        return self._keys.private
+
+    def open(self, *, cost: Budget | None = None) -> None:
+        """Debit the ledger (by `cost`, or by the whole budget), once, before the first release."""
+        if self._price is not None:
+            raise BudgetError(f"{self.name}: the budget of this call has been debited already")
+        price = self.budget if cost is None else cost
+        if self._ledger is not None:
+            self._ledger.debit(price, name=self.name)
+        self._price = price
+
+    def charge(self, event: Event) -> bytes:
+        """Add an event to the bill and return the key for its noise; raises when the allowance does not cover it."""
+        if self._price is None:
+            raise BudgetError(f"{self.name}: a release was asked for before the budget was debited")
+        if isinstance(event, GaussianEvent):
+            if self.pure:
+                raise BudgetError(f"{self.name}: Gaussian noise cannot meet PureDP; pass ZCDP or ApproxDP")
+            cost = event.rho
+        else:
+            if not self.pure:
+                raise BudgetError(f"{self.name}: this release is calibrated in epsilon; pass PureDP")
+            cost = event.epsilon
+        if self._charged + cost > self.allowance:
+            raise BudgetError(f"{self.name}: a release would exceed the budget of the call")
+        self._charged += cost
+        self.events.append(event)
+        return self._keys.fresh()
+
+    def spent(self) -> Budget | Cost:
+        """What the call cost, as debited; an exact zero in the budget's notion if it was never opened."""
+        return Cost.zero(type(self.budget)) if self._price is None else self._price
+
+    def numerics(self) -> dict[str, Any]:
+        """How far the computed mechanism is from the ideal one, in public numbers."""
+        draws = sum(event.draws for event in self.events)
+        report: dict[str, Any] = {"noise_draws": draws}
+        floating = [event for event in self.events if isinstance(event, KNormEvent)]
+        if floating:
+            report["arithmetic"] = "exact integers modulo 2^64; K-norm noise computed in floating point"
+            report["implementation_delta"] = float_up(sum((event.delta for event in floating), Fraction(0)))
+            report["implementation_delta_included"] = True
+            return report
+        report["arithmetic"] = "exact integers modulo 2^64; noise within 2^-100 of its law for each draw"
+        report["total_variation"] = float(total_variation(draws))
+        if isinstance(self.budget, ApproxDP):
+            report["implementation_delta"] = float(approx_slack(self.budget.epsilon, draws))
+            report["implementation_delta_included"] = True
+        elif isinstance(self.budget, PureDP):
+            extra_epsilon, extra_delta = pure_slack(self.budget.epsilon, draws)
+            report["implementation_epsilon"] = float(extra_epsilon)
+            report["implementation_epsilon_included"] = True
+            report["implementation_delta"] = float(extra_delta)
+            report["implementation_delta_included"] = False
+        return report

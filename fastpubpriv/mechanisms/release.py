@@ -1,0 +1,86 @@
+"""The one function that adds noise to values computed from private rows.
+
+Privacy note: `notes/release.md`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fastpubpriv.errors import KernelError
+from fastpubpriv.kernels import noise
+from fastpubpriv.mechanisms import tap
+from fastpubpriv.mechanisms.account import Account
+from fastpubpriv.privacy import Event, GaussianEvent, LaplaceEvent
+
+IntArray = np.ndarray[Any, np.dtype[np.int64]]
+FloatArray = np.ndarray[Any, np.dtype[np.float64]]
+
+
+def release(
+    account: Account,
+    *,
+    name: str,
+    query: Callable[[], IntArray],
+    shape: tuple[int, ...],
+    event: Event,
+    unit: float,
+) -> FloatArray:
+    """Charge, ask, add noise, convert.
+
+    Parameters
+    ----------
+    account : Account
+        Pays for `event` before `query` is called, and gives the key.
+    name : str
+        Name of the release in a transcript.
+    query : callable
+        Computes the exact int64 answer from the private rows; called once.
+    shape : tuple of int
+        Public shape of the answer.
+    event : GaussianEvent, LaplaceEvent or KNormEvent
+        Noise law, scale and replace-one sensitivity, all in grid steps.
+    unit : float
+        Size of a grid step in the unit of the answer.
+
+    Returns
+    -------
+    ndarray of float64, `shape`
+        (query + noise) in data units. Safe to publish.
+    """
+    if event.draws != math.prod(shape):
+        raise KernelError(f"release {name!r}: the event counts {event.draws} draws for an answer of shape {shape}")
+    key = account.charge(event)
+    exact = query()
+    # Never a cast: an answer that is not yet integer has no proven sensitivity.
+    if not isinstance(exact, np.ndarray) or exact.dtype != np.int64 or exact.shape != shape:
+        raise KernelError(f"release {name!r}: the query must return an int64 array of shape {shape}")
+    exact = np.ascontiguousarray(exact)
+    transcript = tap.current()
+    answer = transcript.forced(name, shape) if transcript is not None else None
+    if answer is None:
+        answer = _to_units(exact, _draw(key, event, exact.size).reshape(shape), event, unit)
+    if transcript is not None:
+        transcript.calls.append(tap.Call(name, exact, event, unit, answer.copy()))
+    return answer
+
+
+def _draw(key: bytes, event: Event, count: int) -> IntArray:
+    if isinstance(event, GaussianEvent):
+        return noise.gaussian_floor(key, count, event.log2_scale)
+    if isinstance(event, LaplaceEvent):
+        return noise.discrete_laplace(key, count, event.log2_scale)
+    return noise.k_norm_floor(key, count, event.noise_scale)
+
+
+def _to_units(exact: IntArray, drawn: IntArray, event: Event, unit: float) -> FloatArray:
+    # Wrap-around addition: reduction modulo 2^64 commutes with adding noise, so even an overflow would cost no privacy.
+    with np.errstate(over="ignore"):
+        noisy = exact + drawn
+    # A floored continuous law sits half a step low; the discrete Laplace is symmetric already.
+    shift = 0.0 if isinstance(event, LaplaceEvent) else 0.5
+    return (noisy.astype(np.float64) + shift) * unit

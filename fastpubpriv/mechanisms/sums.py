@@ -1,0 +1,215 @@
+"""Noisy sums, second moments and counts of affinely mapped, clipped private rows.
+
+Privacy notes: `notes/vector_sum.md`, `notes/gram.md`, `notes/shell_counts.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from fastpubpriv.errors import InputError
+from fastpubpriv.kernels import rows as kernels
+from fastpubpriv.kernels.rows import MatrixKind, RowMap
+from fastpubpriv.mechanisms.account import Account
+from fastpubpriv.mechanisms.release import release
+from fastpubpriv.privacy import (
+    Event,
+    Grid,
+    KNormGrid,
+    LaplaceEvent,
+    gaussian_count_grid,
+    gaussian_gram_grid,
+    gaussian_sum_grid,
+    laplace_count_grid,
+    laplace_gram_grid,
+    laplace_sum_grid,
+)
+from fastpubpriv.sources import Rows, fold
+
+FloatArray = np.ndarray[Any, np.dtype[np.float64]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class AffineMap:
+    """The public map y = offset + matrix (x - center) that a pass applies to each row before clipping.
+
+    `matrix` is None (identity), a vector (diagonal) or a matrix (out_dim, dim); `lower` promises zeros above its diagonal.
+    """
+
+    dim: int
+    center: FloatArray | None = None
+    matrix: FloatArray | None = None
+    offset: FloatArray | None = None
+    lower: bool = False
+
+    @property
+    def out_dim(self) -> int:
+        """Coordinates of y."""
+        return self.matrix.shape[0] if self.matrix is not None and self.matrix.ndim == 2 else self.dim
+
+    def row_map(self, *, quant_bound: int = 8, inv_step: float = 1.0, limit: float = 1.0) -> RowMap:
+        """Return the kernel's description of this map on a grid."""
+        if self.matrix is None:
+            kind = MatrixKind.IDENTITY
+        elif self.matrix.ndim == 1:
+            kind = MatrixKind.DIAGONAL
+        else:
+            kind = MatrixKind.LOWER if self.lower else MatrixKind.FULL
+        return RowMap(
+            dim=self.dim,
+            out_dim=self.out_dim,
+            kind=kind,
+            center=self.center,
+            matrix=self.matrix,
+            offset=self.offset,
+            quant_bound=quant_bound,
+            inv_step=inv_step,
+            limit=limit,
+        )
+
+    def on_grid(self, grid: Grid | KNormGrid, radius: float) -> RowMap:
+        """Return the map that clips to `radius` on a grid."""
+        return self.row_map(
+            quant_bound=grid.quant_bound, inv_step=1.0 / grid.step(radius), limit=float(grid.clip_steps)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Passes:
+    """How passes over the rows are run; never what they compute."""
+
+    threads: int | None = None
+    progress: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Released:
+    """A released answer in data units, with the standard deviation of its noise per coordinate."""
+
+    value: FloatArray
+    noise_std: float
+    event: Event
+
+
+def check_sum_grids(account: Account, costs: Iterable[Fraction], dim: int, n: int) -> None:
+    """Raise now, before the debit, if one of these costs has no grid for sums of n rows of `dim` coordinates."""
+    for cost in costs:
+        _sum_grid(account, cost, dim, n)
+
+
+def _sum_grid(account: Account, cost: Fraction, dim: int, n: int) -> Grid:
+    return (laplace_sum_grid if account.pure else gaussian_sum_grid)(cost, dim, n)
+
+
+def release_vector_sum(
+    account: Account,
+    rows: Rows,
+    affine: AffineMap,
+    *,
+    name: str,
+    radius: float,
+    cost: Fraction,
+    passes: Passes,
+    k_norm: KNormGrid | None = None,
+) -> Released:
+    """Release the sum of the mapped rows, each clipped to norm `radius`.
+
+    `cost` is a rho when the account is Gaussian, an epsilon when it is pure; a `k_norm` grid then asks for l2 K-norm noise
+    instead of the discrete Laplace. Replace-one sensitivity 2Q in l2, isqrt(4 D Q^2) in l1, in grid steps.
+    """
+    dim = affine.out_dim
+    grid: Grid | KNormGrid = _sum_grid(account, cost, dim, rows.n) if k_norm is None else k_norm
+    row_map = affine.on_grid(grid, radius)
+
+    def query() -> np.ndarray[Any, np.dtype[np.int64]]:
+        (sums,) = fold(
+            rows,
+            lambda: (np.zeros(dim, dtype=np.int64),),
+            lambda chunk, acc: kernels.rows_sum(chunk, row_map, acc[0]),
+            threads=passes.threads,
+            progress=passes.progress,
+        )
+        return sums
+
+    unit = grid.step(radius)
+    value = release(account, name=name, query=query, shape=(dim,), event=grid.event, unit=unit)
+    return Released(value=value, noise_std=grid.event.noise_std * unit, event=grid.event)
+
+
+def release_second_moment(
+    account: Account, rows: Rows, affine: AffineMap, *, name: str, radius: float, cost: Fraction, passes: Passes
+) -> Released:
+    """Release the sum of y y^T over the mapped rows, each clipped to norm `radius`; symmetric (D, D).
+
+    Gaussian accounts add D^2 independent noises to the full integer matrix and average the released matrix with its transpose:
+    diagonal noise of standard deviation `noise_std`, off-diagonal noise of `noise_std / sqrt(2)`. Pure accounts release the
+    upper triangle with discrete Laplace noise. Squared replace-one sensitivity 2 Q^4; l1 (triangle) isqrt(D (D + 3) / 2 Q^4).
+    """
+    dim = affine.out_dim
+    grid = (laplace_gram_grid if account.pure else gaussian_gram_grid)(cost, dim, rows.n)
+    row_map = affine.on_grid(grid, radius)
+
+    def gram() -> np.ndarray[Any, np.dtype[np.int64]]:
+        (lower,) = fold(
+            rows,
+            lambda: (np.zeros((dim, dim), dtype=np.int64),),
+            lambda chunk, acc: kernels.rows_gram(chunk, row_map, acc[0]),
+            row_cost=dim * dim,
+            threads=passes.threads,
+            progress=passes.progress,
+        )
+        full = np.tril(lower)
+        full += np.tril(lower, -1).T
+        return full
+
+    unit = grid.step(radius) ** 2
+    if not isinstance(grid.event, LaplaceEvent):
+        square = release(account, name=name, query=gram, shape=(dim, dim), event=grid.event, unit=unit)
+        return Released(value=(square + square.T) / 2.0, noise_std=grid.event.noise_std * unit, event=grid.event)
+    upper = np.triu_indices(dim)
+    triangle = release(
+        account, name=name, query=lambda: gram()[upper], shape=(len(upper[0]),), event=grid.event, unit=unit
+    )
+    value = np.zeros((dim, dim))
+    value[upper] = triangle
+    value = value + np.triu(value, 1).T
+    return Released(value=value, noise_std=grid.event.noise_std * unit, event=grid.event)
+
+
+def release_shell_counts(
+    account: Account, rows: Rows, affine: AffineMap, *, name: str, edges: FloatArray, cost: Fraction, passes: Passes
+) -> Released:
+    """Release how many rows have norm of y in [0, e_1], (e_1, e_2], ..., (e_k, inf); rows with a non-finite entry are in none.
+
+    One joint histogram: a replaced row moves between two cells, squared l2 sensitivity 2 S^2, l1 sensitivity 2 S.
+    """
+    edges = np.asarray(edges, dtype=np.float64)
+    with np.errstate(over="ignore", under="ignore"):
+        edges_sq = np.square(edges)
+    ascending = edges.ndim == 1 and bool(np.all(edges > 0.0) and np.all(np.diff(edges_sq, prepend=0.0) > 0.0))
+    if not ascending or not np.all(np.isfinite(edges_sq)):
+        raise InputError("edges must be positive and strictly ascending, and their squares finite and distinct")
+    cells = len(edges_sq) + 1
+    grid = (laplace_count_grid if account.pure else gaussian_count_grid)(cost, cells, rows.n)
+    row_map = affine.row_map()
+
+    def query() -> np.ndarray[Any, np.dtype[np.int64]]:
+        (counts,) = fold(
+            rows,
+            lambda: (np.zeros(cells, dtype=np.int64),),
+            lambda chunk, acc: kernels.rows_shell_counts(chunk, row_map, edges_sq, acc[0]),
+            threads=passes.threads,
+            progress=passes.progress,
+        )
+        # A count is scaled up to the noise grid, never the noise down: q + floor(N) / s would give q away.
+        scaled: np.ndarray[Any, np.dtype[np.int64]] = counts * grid.quant_bound
+        return scaled
+
+    unit = 1.0 / grid.quant_bound
+    value = release(account, name=name, query=query, shape=(cells,), event=grid.event, unit=unit)
+    return Released(value=value, noise_std=grid.event.noise_std * unit, event=grid.event)

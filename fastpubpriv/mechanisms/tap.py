@@ -1,0 +1,76 @@
+"""The record/replay tap: what `release` was asked, with the answers, and the same answers forced on a neighbour.
+
+Off by default. A transcript holds exact private integers, so it must stay in a test or an audit (`fastpubpriv.auditing`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fastpubpriv.errors import ReplayError
+from fastpubpriv.privacy import Event
+
+IntArray = np.ndarray[Any, np.dtype[np.int64]]
+FloatArray = np.ndarray[Any, np.dtype[np.float64]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Call:
+    """One release: its name, the exact integers asked about, the price, the public unit, and the released answer."""
+
+    name: str
+    query: IntArray
+    event: Event
+    unit: float
+    answer: FloatArray
+
+
+@dataclass(slots=True, eq=False)
+class Transcript:
+    """The releases of one run in order; with `script`, the answers to force."""
+
+    calls: list[Call] = field(default_factory=list)
+    script: list[Call] | None = None
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a transcript holds private integers and cannot be pickled")
+
+    def __repr__(self) -> str:
+        return f"Transcript(calls={len(self.calls)}, replaying={self.script is not None})"
+
+    def forced(self, name: str, shape: tuple[int, ...]) -> FloatArray | None:
+        """Return the recorded answer that stands in for the next release, or None while recording."""
+        if self.script is None:
+            return None
+        index = len(self.calls)
+        if index >= len(self.script):
+            raise ReplayError(f"call {index} ({name}) has no counterpart in the recorded run")
+        recorded = self.script[index]
+        if recorded.name != name or recorded.query.shape != shape:
+            raise ReplayError(f"call {index} is {name} {shape}, recorded was {recorded.name} {recorded.query.shape}")
+        return recorded.answer.copy()  # an estimator may work in place
+
+
+_CURRENT: ContextVar[Transcript | None] = ContextVar("fastpubpriv_tap", default=None)
+
+
+def current() -> Transcript | None:
+    """Return the transcript in force, None in ordinary use."""
+    return _CURRENT.get()
+
+
+@contextmanager
+def tapped(script: list[Call] | None = None) -> Iterator[Transcript]:
+    """Record every release inside the block; with `script`, force its answers."""
+    transcript = Transcript(script=script)
+    token = _CURRENT.set(transcript)
+    try:
+        yield transcript
+    finally:
+        _CURRENT.reset(token)

@@ -1,0 +1,395 @@
+"""From a budget to the integers that a mechanism needs. Everything is exact or rounded towards more privacy.
+
+The noise has standard deviation (or Laplace scale) exactly 2^m grid steps, so calibration chooses the *grid*: m and the
+largest integer norm Q of a quantised row. That the cost of (Q, m) is within the budget is checked in integers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+
+from fastpubpriv.errors import BudgetError, InputError
+from fastpubpriv.privacy.budgets import ZCDP, ApproxDP, Budget, PureDP
+from fastpubpriv.privacy.conversions import gdp_delta, gdp_mu, pure_to_zcdp_exact
+from fastpubpriv.privacy.events import (
+    LOG2_SCALE_MAX,
+    LOG2_SCALE_MIN,
+    GaussianEvent,
+    KNormEvent,
+    LaplaceEvent,
+    approx_slack,
+    pure_slack,
+    total_variation,
+)
+from fastpubpriv.privacy.exact import Number, exact, show, whole
+
+_MAX_ROW = 2**26  # largest integer norm of a quantised row
+_MAX_GRAM_ROW = 2896  # so that one product of two entries stays below 2^23 (FPP_GRAM_QUANT_MAX)
+_MAX_ROW_SQ = 2**53  # dim * Q^2: the norm check is exact in doubles
+_MAX_TOTAL = 2**62  # sums plus noise stay clear of the end of int64
+_GAUSSIAN_CUT, _LAPLACE_CUT = 16, 128  # the samplers never exceed cut * 2^m
+_DEFLATION = Fraction(10**9, 10**9 + 1)
+_DEFAULT_ROWS = 2**35
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """A grid that meets a budget exactly.
+
+    Parameters
+    ----------
+    log2_scale : int
+        m: the noise scale is 2^m grid steps.
+    quant_bound : int
+        Q: the largest integer norm of a quantised row; for counts, grid steps per counted row.
+    dim : int
+        Length of a quantised row (counts: number of cells).
+    event : GaussianEvent or LaplaceEvent
+        What one release on this grid costs.
+
+    Examples
+    --------
+    >>> grid = gaussian_sum_grid(Fraction(1, 2), dim=10, n=1000)
+    >>> grid.event.rho <= Fraction(1, 2), grid.noise_std(radius=1.0) > 1.99
+    (True, True)
+    """
+
+    log2_scale: int
+    quant_bound: int
+    dim: int
+    event: GaussianEvent | LaplaceEvent
+
+    @property
+    def clip_steps(self) -> int:
+        """The norm, in grid steps, to which a row is clipped in floating point, so that rounding cannot pass Q."""
+        return clip_steps(self.quant_bound, self.dim)
+
+    def step(self, radius: float) -> float:
+        """Length of one grid step, in data units, when rows are clipped to `radius`."""
+        return step(radius, self.quant_bound, self.dim)
+
+    def noise_std(self, radius: float) -> float:
+        """Standard deviation (Laplace: scale) of the noise on a sum of rows clipped to `radius`, in data units."""
+        return math.ldexp(self.step(radius), self.log2_scale)
+
+
+@dataclass(frozen=True, slots=True)
+class KNormGrid:
+    """A grid for the l2 K-norm mechanism, whose noise is floor(z), z of density e^(-|z|_2 / noise_scale).
+
+    Parameters
+    ----------
+    quant_bound : int
+        Q: the largest integer norm of a quantised row; the l2 sensitivity is 2 Q.
+    dim : int
+        Length of a quantised row.
+    noise_scale : Fraction
+        2 Q / epsilon, in grid steps.
+    event : KNormEvent
+        epsilon, and the delta of floating point.
+    """
+
+    quant_bound: int
+    dim: int
+    noise_scale: Fraction
+    event: KNormEvent
+
+    @property
+    def clip_steps(self) -> int:
+        """As `Grid.clip_steps`."""
+        return clip_steps(self.quant_bound, self.dim)
+
+    def step(self, radius: float) -> float:
+        """As `Grid.step`."""
+        return step(radius, self.quant_bound, self.dim)
+
+
+def clip_steps(quant_bound: int, dim: int) -> int:
+    """Q - ceil(sqrt(dim)/2) - 1: rounding moves a row by at most sqrt(dim)/2 steps, the 1 is for the floats.
+
+    Examples
+    --------
+    >>> clip_steps(1000, 17)
+    996
+    """
+    half_root = math.isqrt((whole(dim, "dim") - 1) // 4) + 1
+    steps = whole(quant_bound, "quant_bound") - half_root - 1
+    if steps < 1:
+        raise InputError(
+            f"quant_bound {quant_bound} leaves no room to clip rows of {dim} columns; it must exceed {half_root + 1}"
+        )
+    return steps
+
+
+def step(radius: float, quant_bound: int, dim: int) -> float:
+    """Length of one grid step, in data units, when rows are clipped to `radius`."""
+    if not 0 < radius < math.inf:
+        raise InputError(f"radius must be positive and finite, got {radius!r}")
+    return radius / clip_steps(quant_bound, dim)
+
+
+# ---- budget -> rho or epsilon of the ideal noise
+# -------------------------------------------------------------------------
+
+
+def _usable_epsilon(budget: ApproxDP, draws: int) -> Fraction:
+    """The budget's epsilon, or less where e^epsilon times the sampler error would eat up delta: less is stricter."""
+    least = 2**12 * total_variation(draws)
+    if budget.delta < least:
+        raise BudgetError(
+            f"delta = {show(budget.delta)} is too small for {draws} noise draws, each 2^-100 from exact; "
+            f"pass delta >= {show(least)}, or PureDP"
+        )
+    return min(budget.epsilon, Fraction(math.log(budget.delta / (2**4 * total_variation(max(draws, 1))) - 1)))
+
+
+@lru_cache(maxsize=256)
+def gaussian_rho(budget: Budget, draws: int) -> Fraction:
+    """The largest safe rho = squared sensitivity/(2 variance) that a run of `draws` Gaussian noise values may use.
+
+    ZCDP gives rho itself. ApproxDP gives mu^2/2 of the analytic Gaussian mechanism (Balle and Wang 2018) at delta
+    less the sampler error, deflated by 1 + 1e-9 and verified. Several releases may share it: their rhos add up.
+
+    Examples
+    --------
+    >>> f"{float(gaussian_rho(ApproxDP(1, 1e-5), draws=100)):.6f}"
+    '0.035926'
+    """
+    draws = whole(draws, "draws", at_least=0)
+    if isinstance(budget, ZCDP):
+        return budget.rho
+    if not isinstance(budget, ApproxDP):
+        raise BudgetError(
+            f"Gaussian noise cannot meet a {type(budget).__name__} budget; pass ZCDP(rho) or ApproxDP(epsilon, delta), "
+            "or use Laplace noise for PureDP"
+        )
+    epsilon = _usable_epsilon(budget, draws)
+    delta = budget.delta - approx_slack(epsilon, draws)
+    mu = Fraction(gdp_mu(epsilon, delta)) * _DEFLATION
+    while Fraction(gdp_delta(epsilon, mu)) > delta:  # never seen to run: gdp_mu returns the safe end
+        mu *= _DEFLATION
+    # Later code takes square roots of this number in floats: keep it short, rounding down.
+    return Fraction(math.floor(mu * mu / 2 * 2**120), 2**120)
+
+
+@lru_cache(maxsize=256)
+def laplace_epsilon(budget: Budget, draws: int) -> Fraction:
+    """The largest safe epsilon that a run of `draws` Laplace noise values may use.
+
+    PureDP gives epsilon less draws 2^-99; what remains of the sampler error is `pure_slack`, a delta near 1e-55 per
+    draw. ApproxDP gives its epsilon, the sampler error being paid from delta. ZCDP gives the epsilon with epsilon
+    tanh(epsilon/2) <= rho.
+
+    Examples
+    --------
+    >>> float(laplace_epsilon(PureDP(1), draws=1000))
+    1.0
+    >>> f"{float(laplace_epsilon(ZCDP(0.5), draws=1000)):.4f}"
+    '1.0436'
+    """
+    draws = whole(draws, "draws", at_least=0)
+    if isinstance(budget, PureDP):
+        left = budget.epsilon - pure_slack(1, draws)[0]
+        if left <= 0:
+            raise BudgetError(
+                f"epsilon = {show(budget.epsilon)} is too small for {draws} noise draws, each 2^-99 from exact"
+            )
+        return left
+    if isinstance(budget, ApproxDP):
+        return _usable_epsilon(budget, draws)
+    if not isinstance(budget, ZCDP):
+        raise BudgetError(f"budget must be PureDP, ApproxDP or ZCDP, got {type(budget).__name__}")
+    low, high = Fraction(0), Fraction(math.sqrt(2 * budget.rho) * 1.001) + 2 * budget.rho
+    for _ in range(140):
+        middle = (low + high) / 2
+        low, high = (middle, high) if pure_to_zcdp_exact(middle) <= budget.rho else (low, middle)
+    return low
+
+
+# ---- grids
+# ---------------------------------------------------------------------------------------------------------------
+
+
+def _finest(
+    largest_bound: Callable[[int], int], fits: Callable[[int, int], bool], least: int, problem: str
+) -> tuple[int, int]:
+    """The largest m in 8 ... 40, with its Q, for which everything fits in the machine's integers and Q >= least."""
+    for m in range(LOG2_SCALE_MAX, LOG2_SCALE_MIN - 1, -1):
+        bound = largest_bound(m)
+        if fits(m, bound):
+            if bound >= least:
+                return m, bound
+            raise InputError(
+                f"{problem}: the finest usable grid has {bound} steps per clip radius, at least {least} are needed"
+            )
+    raise InputError(f"{problem}: even the coarsest grid (noise scale 2^{LOG2_SCALE_MIN}) overflows 64-bit sums")
+
+
+def _sizes(value: Number, name: str, dim: int, n: int) -> tuple[Fraction, int, int, int, str]:
+    amount, dim, n = exact(value, name), whole(dim, "dim"), whole(n, "n", at_least=0)
+    if amount <= 0:
+        raise BudgetError(f"{name} must be > 0, got {show(amount)}")
+    advice = "pass a budget between 1e-6 and 1e3, fewer columns (project with a public matrix), or fewer rows"
+    least = 8 * (math.isqrt(dim - 1) + 1)
+    return amount, dim, n, least, f"no integer grid for {name} = {show(amount)}, {dim} columns, {n} rows ({advice})"
+
+
+@lru_cache(maxsize=256)
+def gaussian_sum_grid(rho: Number, dim: int, n: int) -> Grid:
+    """The finest grid on which a sum of n rows plus Gaussian noise costs at most rho: 4 Q^2/(2 4^m) <= rho, exactly.
+
+    Examples
+    --------
+    >>> grid = gaussian_sum_grid(Fraction(1, 2), dim=100, n=10**6)
+    >>> grid.log2_scale, grid.quant_bound, grid.event.rho
+    (24, 8388608, Fraction(1, 2))
+    """
+    amount, dim, n, least, problem = _sizes(rho, "rho", dim, n)
+
+    def fits(m: int, q: int) -> bool:
+        return q <= _MAX_ROW and dim * q * q <= _MAX_ROW_SQ and n * q + _GAUSSIAN_CUT * 2**m < _MAX_TOTAL
+
+    m, q = _finest(lambda m: math.isqrt(math.floor(amount * 4**m / 2)), fits, least, problem)
+    return Grid(m, q, dim, GaussianEvent(4 * q * q, m, dim))
+
+
+@lru_cache(maxsize=256)
+def gaussian_gram_grid(rho: Number, dim: int, n: int) -> Grid:
+    """The finest grid on which a Gram matrix plus dim^2 Gaussian noises costs 2 Q^4/(2 4^m) <= rho, exactly.
+
+    Examples
+    --------
+    >>> gaussian_gram_grid(Fraction(1, 2), dim=20, n=10**6).quant_bound
+    2435
+    """
+    amount, dim, n, least, problem = _sizes(rho, "rho", dim, n)
+
+    def fits(m: int, q: int) -> bool:
+        return q <= _MAX_GRAM_ROW and dim * q * q <= _MAX_ROW_SQ and n * q * q + _GAUSSIAN_CUT * 2**m < _MAX_TOTAL
+
+    m, q = _finest(lambda m: math.isqrt(math.isqrt(math.floor(amount * 4**m))), fits, least, problem)
+    return Grid(m, q, dim, GaussianEvent(2 * q**4, m, dim * dim))
+
+
+@lru_cache(maxsize=256)
+def gaussian_count_grid(rho: Number, cells: int = 1, n: int = _DEFAULT_ROWS) -> Grid:
+    """Grid steps S per counted row for disjoint cells with Gaussian noise: 2 S^2/(2 4^m) <= rho, exactly.
+
+    Examples
+    --------
+    >>> grid = gaussian_count_grid(Fraction(1, 4), cells=3)
+    >>> grid.quant_bound, grid.event.rho
+    (67108864, Fraction(1, 4))
+    """
+    amount, cells, n, _, problem = _sizes(rho, "rho", cells, n)
+
+    def fits(m: int, s: int) -> bool:
+        return s <= _MAX_ROW and n * s + _GAUSSIAN_CUT * 2**m < _MAX_TOTAL
+
+    m, s = _finest(lambda m: math.isqrt(math.floor(amount * 4**m)), fits, 1, problem)
+    return Grid(m, s, cells, GaussianEvent(2 * s * s, m, cells))
+
+
+@lru_cache(maxsize=256)
+def laplace_sum_grid(epsilon: Number, dim: int, n: int) -> Grid:
+    """The finest grid on which a sum plus discrete Laplace noise meets isqrt(4 dim Q^2) <= epsilon 2^m, exactly.
+
+    Examples
+    --------
+    >>> laplace_sum_grid(1, dim=4, n=1000).event.epsilon
+    Fraction(1, 1)
+    """
+    amount, dim, n, least, problem = _sizes(epsilon, "epsilon", dim, n)
+
+    def fits(m: int, q: int) -> bool:
+        return q <= _MAX_ROW and dim * q * q <= _MAX_ROW_SQ and n * q + _LAPLACE_CUT * 2**m < _MAX_TOTAL
+
+    # isqrt(4 dim Q^2) <= B  <=>  4 dim Q^2 < (B + 1)^2
+    m, q = _finest(lambda m: math.isqrt(((math.floor(amount * 2**m) + 1) ** 2 - 1) // (4 * dim)), fits, least, problem)
+    return Grid(m, q, dim, LaplaceEvent(math.isqrt(4 * dim * q * q), m, dim))
+
+
+@lru_cache(maxsize=256)
+def laplace_gram_grid(epsilon: Number, dim: int, n: int) -> Grid:
+    """As `laplace_sum_grid` for the upper triangle of a Gram matrix: isqrt(dim (dim + 3)/2 Q^4) <= epsilon 2^m.
+
+    Examples
+    --------
+    >>> laplace_gram_grid(1, dim=4, n=1000).event.draws
+    10
+    """
+    amount, dim, n, least, problem = _sizes(epsilon, "epsilon", dim, n)
+    weight = dim * (dim + 3) // 2
+
+    def fits(m: int, q: int) -> bool:
+        return q <= _MAX_GRAM_ROW and dim * q * q <= _MAX_ROW_SQ and n * q * q + _LAPLACE_CUT * 2**m < _MAX_TOTAL
+
+    def bound(m: int) -> int:
+        return math.isqrt(math.isqrt(((math.floor(amount * 2**m) + 1) ** 2 - 1) // weight))
+
+    m, q = _finest(bound, fits, least, problem)
+    return Grid(m, q, dim, LaplaceEvent(math.isqrt(weight * q**4), m, dim * (dim + 1) // 2))
+
+
+@lru_cache(maxsize=256)
+def laplace_count_grid(epsilon: Number, cells: int = 1, n: int = _DEFAULT_ROWS) -> Grid:
+    """Grid steps S per counted row for disjoint cells with discrete Laplace noise: 2 S <= epsilon 2^m, exactly.
+
+    Examples
+    --------
+    >>> laplace_count_grid(0.5).event.epsilon
+    Fraction(1, 2)
+    """
+    amount, cells, n, _, problem = _sizes(epsilon, "epsilon", cells, n)
+
+    def fits(m: int, s: int) -> bool:
+        return s <= _MAX_ROW and n * s + _LAPLACE_CUT * 2**m < _MAX_TOTAL
+
+    m, s = _finest(lambda m: math.floor(amount * 2**m / 2), fits, 1, problem)
+    return Grid(m, s, cells, LaplaceEvent(2 * s, m, cells))
+
+
+def knorm_delta(epsilon: Number, quant_bound: int, dim: int, relative_error: Number = Fraction(1, 2**48)) -> Fraction:
+    """What floating point adds to the K-norm mechanism: (1 + e^epsilon) t, where a computed vector differs from an exact one
+    with probability at most t.
+
+    t <= 4 dim relative_error sqrt(dim + 1) 2 Q/epsilon + (2 dim + 1) 2^-43: the computed z_i is within relative_error |z_i| of
+    one made of its normals without rounding, so its floor differs with probability at most four times that error in grid steps,
+    with E|z_i| <= sqrt(dim + 1) 2 Q/epsilon; and each of the 2 dim + 1 normals is within 2^-43 of its law (`kernels.noise`).
+    """
+    e, error = exact(epsilon, "epsilon"), exact(relative_error, "relative_error")
+    if e <= 0 or error <= 0:
+        raise BudgetError("epsilon and relative_error must be > 0")
+    root = math.isqrt(dim) + 1  # at least sqrt(dim + 1)
+    differs = 4 * dim * error * root * 2 * quant_bound / e + Fraction(2 * dim + 1, 2**43)
+    return approx_slack(e, 1) / total_variation(1) * differs
+
+
+@lru_cache(maxsize=256)
+def knorm_sum_grid(
+    epsilon: Number, dim: int, n: int, *, delta: Number, relative_error: Number = Fraction(1, 2**48)
+) -> KNormGrid:
+    """The finest grid (Q a power of two) for a K-norm sum whose floating-point delta is at most `delta`.
+
+    Examples
+    --------
+    >>> grid = knorm_sum_grid(1, dim=5, n=1000, delta=1e-9)
+    >>> grid.quant_bound, grid.noise_scale == 2 * grid.quant_bound
+    (512, True)
+    """
+    amount, dim, n, least, problem = _sizes(epsilon, "epsilon", dim, n)
+    goal = exact(delta, "delta")
+    for bits in range(26, 2, -1):
+        q = 2**bits
+        cost = knorm_delta(amount, q, dim, relative_error)
+        if cost <= goal and dim * q * q <= _MAX_ROW_SQ and n * q < _MAX_TOTAL // 2:
+            if q < least:
+                break
+            return KNormGrid(q, dim, 2 * q / amount, KNormEvent(amount, cost, 2 * q, dim))
+    raise InputError(
+        f"{problem}: the floating-point delta exceeds {show(goal)}; pass a larger delta or use Laplace noise"
+    )

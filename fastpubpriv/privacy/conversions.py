@@ -1,0 +1,310 @@
+"""Conversions between privacy notions. Every result errs towards reporting too little privacy, never too much.
+
+Directions of rounding: an epsilon, delta or cost that comes out is rounded up; a rho or mu that one may spend is
+rounded down. Exact inputs (Fractions, Decimals) are first rounded to a float in the direction that keeps this true.
+The floating-point formulas below avoid cancellation, and the relative margin `_MARGIN` covers what rounding is left.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+from scipy.special import erfcx, log_ndtr
+
+from fastpubpriv.errors import BudgetError
+from fastpubpriv.privacy.exact import Number, exact, float_down, float_up, show, whole
+
+_MARGIN = 4e-13  # relative; the formulas were compared with 60-digit arithmetic and stay below half of it
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
+_HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
+_SQRT_HALF_PI = math.sqrt(math.pi / 2)
+_FLOAT_TINY = 2.0**-1022
+
+
+def real(value: Number, name: str, to_float: Callable[[Fraction], float], *, zero: bool = False) -> float:
+    """A checked float, rounded in the given direction."""
+    number = exact(value, name)
+    if number < 0 or (number == 0 and not zero):
+        raise BudgetError(f"{name} must be {'>=' if zero else '>'} 0, got {show(number)}")
+    try:
+        return to_float(number)
+    except OverflowError:
+        raise BudgetError(f"{name} is too large, got {show(number)}") from None
+
+
+def delta_in(value: Number, to_float: Callable[[Fraction], float] = float_down) -> float:
+    """A delta strictly between 0 and 1 as a float, rounded down unless told otherwise."""
+    delta = real(value, "delta", to_float)
+    if not _FLOAT_TINY <= delta < 1:
+        raise BudgetError(f"delta must lie strictly between 0 and 1 (and not below 1e-307), got {delta!r}")
+    return delta
+
+
+def _up(value: float) -> float:
+    return math.nextafter(value * (1 + _MARGIN), math.inf)
+
+
+def _down(value: float) -> float:
+    return math.nextafter(value * (1 - _MARGIN), 0.0)
+
+
+def largest(keeps: Callable[[float], bool], low: float, high: float) -> float:
+    """The largest found x in [low, high] with keeps(x); `low` is taken to keep. Bisection that returns the safe end."""
+    if keeps(high):
+        return high
+    while True:
+        # Geometric steps find the scale, arithmetic ones the last bits.
+        middle = math.sqrt(low) * math.sqrt(high) if low > 0 and high / low > 2 else low + (high - low) / 2
+        if not low < middle < high:
+            return low
+        if keeps(middle):
+            low = middle
+        else:
+            high = middle
+
+
+def smallest(keeps: Callable[[float], bool], low: float, high: float) -> float:
+    """The smallest found x in [low, high] with keeps(x); `high` is taken to keep. Returns the safe end."""
+    while True:
+        middle = math.sqrt(low) * math.sqrt(high) if low > 0 and high / low > 2 else low + (high - low) / 2
+        if not low < middle < high:
+            return high
+        if keeps(middle):
+            high = middle
+        else:
+            low = middle
+
+
+# ---- Gaussian differential privacy
+# ------------------------------------------------------------------------------------- delta(epsilon) = Phi(-x) -
+# e^epsilon Phi(-x - mu) with x = epsilon/mu - mu/2. As phi(x) = e^epsilon phi(x + mu), this is phi(x) (M(x) - M(x +
+# mu)) with the Mills ratio M, which needs no e^epsilon. M' = t M - 1, so the difference is also the integral of 1 - t
+# M(t) over [x, x + mu]: no cancellation when mu is small against x.
+
+
+def _one_minus_t_mills(t: np.ndarray) -> np.ndarray:
+    """1 - t M(t), by erfcx for t < 3, else by the continued fraction M(t) = 1/(t + C), C = 1/(t + 2/(t + ...))."""
+    near = 1 - t * (_SQRT_HALF_PI * erfcx(t / math.sqrt(2)))
+    far = np.maximum(t, 3.0)
+    fraction = np.zeros_like(far)
+    for k in range(120, 0, -1):
+        fraction = k / (far + fraction)
+    result: np.ndarray = np.where(t < 3, near, fraction / (far + fraction))
+    return result
+
+
+def _mills(t: float) -> float:
+    return _SQRT_HALF_PI * float(erfcx(t / math.sqrt(2)))
+
+
+def log_gdp_delta(epsilon: float, mu: float) -> float:
+    """Natural logarithm of the exact delta of a mu-GDP mechanism, to about 1e-13; not rounded to a safe side."""
+    x = epsilon / mu - mu / 2
+    if mu < 0.25 * max(1.0, x):
+        t = x + mu * (_NODES + 1) / 2
+        gap = float(np.dot(_WEIGHTS, _one_minus_t_mills(t))) * mu / 2
+        return -x * x / 2 - _HALF_LOG_2PI + math.log(gap)
+    if x >= 0:
+        return -x * x / 2 - _HALF_LOG_2PI + math.log(_mills(x) - _mills(x + mu))
+    first = float(log_ndtr(-x))
+    second = -x * x / 2 - _HALF_LOG_2PI + math.log(_mills(x + mu))
+    return first + math.log1p(-math.exp(second - first))
+
+
+def gdp_delta(epsilon: Number, mu: Number) -> float:
+    """Least delta at which mu-GDP (Gaussian noise, mu = sensitivity/std) gives (epsilon, delta)-DP, rounded up.
+
+    Examples
+    --------
+    >>> f"{gdp_delta(1.0, 0.26805):.3g}"
+    '1e-05'
+    """
+    value = log_gdp_delta(real(epsilon, "epsilon", float_down, zero=True), real(mu, "mu", float_up))
+    return min(1.0, max(_up(math.exp(value)), _FLOAT_TINY)) if value > -708 else _FLOAT_TINY
+
+
+def gdp_epsilon(delta: Number, mu: Number) -> float:
+    """Least epsilon at which a mu-GDP mechanism is (epsilon, delta)-DP, rounded up: the best report if all is Gaussian.
+
+    Examples
+    --------
+    >>> f"{gdp_epsilon(1e-6, 1.0):.4f}"
+    '4.8866'
+    """
+    d, m = delta_in(delta), real(mu, "mu", float_up)
+    if gdp_delta(0, m) <= d:
+        return 0.0
+    high = _up(m * m / 2 + m * math.sqrt(-2 * math.log(d)))
+    return smallest(lambda e: gdp_delta(e, m) <= d, 0.0, high)
+
+
+def gdp_mu(epsilon: Number, delta: Number) -> float:
+    """Largest mu for which mu-GDP gives (epsilon, delta)-DP, rounded down. The Gaussian noise is sensitivity/mu.
+
+    Examples
+    --------
+    >>> f"{1 / gdp_mu(1, 1e-5):.5f}"
+    '3.73063'
+    """
+    e, d = real(epsilon, "epsilon", float_down), delta_in(delta)
+    high = 2 * (math.sqrt(2 * e) + 10 + math.sqrt(-2 * math.log1p(-d)))
+    while gdp_delta(e, high) <= d:  # delta close to 1 admits any mu
+        high *= 2
+    low = high
+    while gdp_delta(e, low) > d:
+        low /= 2
+    return largest(lambda mu: gdp_delta(e, mu) <= d, low, high)
+
+
+def gdp_rho(epsilon: Number, delta: Number) -> float:
+    """Largest rho = mu^2/2 of a Gaussian mechanism that is (epsilon, delta)-DP, rounded down."""
+    mu = gdp_mu(epsilon, delta)
+    return math.nextafter(mu * mu / 2, 0.0)
+
+
+# ---- zCDP to approximate DP (Canonne, Kamath, Steinke 2020)
+# ------------------------------------------------------------ With s = alpha - 1: log delta = s ((1+s) rho - epsilon)
+# - s log1p(1/s) - log1p(s). Every s > 0 gives a valid bound, so the search for the best s need not be safe; only the
+# evaluation is.
+
+
+def zcdp_delta(epsilon: Number, rho: Number) -> float:
+    """Least delta of the optimal conversion from rho-zCDP at this epsilon, rounded up and at most 1.
+
+    Examples
+    --------
+    >>> f"{zcdp_delta(1, 0.030557):.4g}"
+    '1e-05'
+    """
+    e, r = real(epsilon, "epsilon", float_down, zero=True), real(rho, "rho", float_up)
+    # The derivative in s, (1 + 2s) rho - epsilon - log1p(1/s), increases.
+    s = smallest(lambda s: (1 + 2 * s) * r - e - math.log1p(1 / s) > 0, 1e-300, 1e300)
+    terms = (s * ((1 + s) * r), -s * e, -s * math.log1p(1 / s), -math.log1p(s))
+    value = math.fsum(terms) + _MARGIN * math.fsum(map(abs, terms))
+    return min(1.0, max(_up(math.exp(value)), _FLOAT_TINY)) if value > -708 else _FLOAT_TINY
+
+
+def zcdp_epsilon(delta: Number, rho: Number) -> float:
+    """Least epsilon of the optimal conversion from rho-zCDP at this delta, rounded up.
+
+    Examples
+    --------
+    >>> f"{zcdp_epsilon(1e-6, 0.5):.2f}"
+    '5.22'
+    """
+    d, r = delta_in(delta), real(rho, "rho", float_up)
+    log_inverse = -math.log(d)
+    # epsilon(s) = (1+s) rho + (log(1/delta) - log1p(s))/s - log1p(1/s) is least where rho s^2 = log(1/delta) -
+    # log1p(s).
+    s = smallest(lambda s: r * s * s - log_inverse + math.log1p(s) > 0, 1e-300, 1e140)
+    terms = ((1 + s) * r, log_inverse / s, -math.log1p(s) / s, -math.log1p(1 / s))
+    return max(0.0, math.nextafter(math.fsum(terms) + _MARGIN * math.fsum(map(abs, terms)), math.inf))
+
+
+def zcdp_rho(epsilon: Number, delta: Number) -> float:
+    """Largest rho for which rho-zCDP implies (epsilon, delta)-DP by the optimal conversion, rounded down.
+
+    Examples
+    --------
+    >>> f"{zcdp_rho(1, 1e-6):.6f}"
+    '0.024356'
+    """
+    e, d = real(epsilon, "epsilon", float_down), delta_in(delta)
+    low = bun_steinke_rho(e, d)
+    high = gdp_rho(e, d) * 1.01 + low  # no conversion of rho-zCDP can beat the Gaussian mechanism itself
+    return largest(lambda r: zcdp_epsilon(d, r) <= e, low, high)
+
+
+def bun_steinke_epsilon(delta: Number, rho: Number) -> float:
+    """The simple bound rho + 2 sqrt(rho log(1/delta)) of Bun and Steinke, Proposition 1.3, rounded up."""
+    d, r = delta_in(delta), real(rho, "rho", float_up)
+    return _up(r + 2 * math.sqrt(r * -math.log(d)))
+
+
+def bun_steinke_rho(epsilon: Number, delta: Number) -> float:
+    """The rho at which `bun_steinke_epsilon` gives epsilon, rounded down.
+
+    Examples
+    --------
+    >>> f"{bun_steinke_rho(1, 1e-5):.6f}"
+    '0.020820'
+    """
+    e, d = real(epsilon, "epsilon", float_down), delta_in(delta)
+    log_inverse = -math.log(d)
+    root = e / (math.sqrt(log_inverse + e) + math.sqrt(log_inverse))
+    return _down(root * root)
+
+
+def best_epsilon(delta: Number, rho: Number, *, all_gaussian: bool) -> float:
+    """The smallest provable epsilon of a run of total cost rho: GDP if every release was Gaussian, else optimal zCDP.
+
+    Examples
+    --------
+    >>> f"{best_epsilon(1e-6, 0.5, all_gaussian=True):.3f}", f"{best_epsilon(1e-6, 0.5, all_gaussian=False):.3f}"
+    ('4.887', '5.222')
+    """
+    if not all_gaussian:
+        return zcdp_epsilon(delta, rho)
+    return gdp_epsilon(delta, _up(math.sqrt(2 * real(rho, "rho", float_up))))
+
+
+# ---- Pure DP and groups
+# ------------------------------------------------------------------------------------------------
+
+
+def pure_to_zcdp_exact(epsilon: Number) -> Fraction:
+    """An exact upper bound of epsilon tanh(epsilon/2), the sharp zCDP cost of pure epsilon-DP; within 1e-14 of it.
+
+    Examples
+    --------
+    >>> round(float(pure_to_zcdp_exact(1)), 6)
+    0.462117
+    """
+    number = exact(epsilon, "epsilon")
+    half = real(number, "epsilon", float_up) / 2
+    tanh = Fraction(math.tanh(half) * (1 + 2.0**-48))  # 2^-48 is 16 units in the last place: above any libm's error
+    return number * min(Fraction(1), number / 2, tanh)
+
+
+def pure_to_zcdp(epsilon: Number) -> float:
+    """The zCDP cost epsilon tanh(epsilon/2) of pure epsilon-DP, rounded up."""
+    return float_up(pure_to_zcdp_exact(epsilon))
+
+
+def exponential_mechanism_rho(epsilon: Number) -> Fraction:
+    """The zCDP cost epsilon^2/8 of an exponential mechanism with parameter epsilon (bounded range), exact."""
+    real(epsilon, "epsilon", float_up)
+    return exact(epsilon, "epsilon") ** 2 / 8
+
+
+def group_rho(rho: Number, group: int) -> Fraction:
+    """zCDP cost for `group` rows of one person: group^2 rho, exact."""
+    return exact(rho, "rho") * whole(group, "group") ** 2
+
+
+def group_mu(mu: Number, group: int) -> float:
+    """GDP parameter for `group` rows of one person: group mu, rounded up."""
+    return float_up(exact(mu, "mu") * whole(group, "group"))
+
+
+def group_approx(epsilon: Number, delta: Number, group: int) -> tuple[float, float]:
+    """(epsilon, delta) for `group` rows: g epsilon, delta (e^(g epsilon) - 1)/(e^epsilon - 1), rounded up.
+
+    Examples
+    --------
+    >>> group_approx(1.0, 0.0, 3)
+    (3.0, 0.0)
+    """
+    g, e = whole(group, "group"), real(epsilon, "epsilon", float_up)
+    d = real(delta, "delta", float_up, zero=True)
+    if d == 0:
+        return float_up(exact(epsilon, "epsilon") * g), 0.0
+    # log of 1 + e^epsilon + ... + e^((g-1) epsilon), by its largest term alone where the quotient would cancel
+    log_factor = (g - 1) * e + math.log(g)
+    if e > 1e-3:
+        log_factor = min(log_factor, (g - 1) * e + math.log(-math.expm1(-g * e)) - math.log(-math.expm1(-e)))
+    value = math.log(d) + log_factor
+    return float_up(exact(epsilon, "epsilon") * g), 1.0 if value > 0 else min(1.0, _up(math.exp(value + 1e-12)))

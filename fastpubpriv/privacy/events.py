@@ -1,0 +1,321 @@
+"""Events: what was run, in integers. Costs follow from them exactly.
+
+The noise samplers are close to the ideal laws, not equal to them (SAFETY.md 0.2 item 6): each draw is within a factor
+e^(2^-100) of its law inside a cut, and the tail beyond the cut has mass below 2^-184. `total_variation`,
+`approx_slack` and `pure_slack` state what that costs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+
+from fastpubpriv.errors import BudgetError
+from fastpubpriv.privacy.budgets import ZCDP, ApproxDP, Cost, PureDP
+from fastpubpriv.privacy.conversions import gdp_epsilon, pure_to_zcdp_exact, zcdp_epsilon
+from fastpubpriv.privacy.exact import Number, exact, float_up, show, whole
+from fastpubpriv.privacy.relations import Neighbors
+
+LOG2_SCALE_MIN = 8
+LOG2_SCALE_MAX = 40
+DRAW_ERROR = Fraction(1, 2**100)
+_PURE_EPSILON_PER_DRAW = Fraction(1, 2**99)
+_PURE_DELTA_PER_DRAW = Fraction(1, 2**184)
+
+
+def exp_upper(value: Fraction) -> Fraction:
+    """A rational number that is at least e^value, for 0 <= value <= 1100, within a factor 1 + 2^-40."""
+    # Squared once because e^1024 overflows a double; 2^-42 is far above the error of any libm.
+    return Fraction(math.exp(float_up(value) / 2) * (1 + 2.0**-42)) ** 2
+
+
+def total_variation(draws: int) -> Fraction:
+    """Upper bound on the total variation distance between `draws` draws of noise and their ideal laws."""
+    return whole(draws, "draws", at_least=0) * DRAW_ERROR
+
+
+def approx_slack(epsilon: Number, draws: int) -> Fraction:
+    """What the samplers add to delta in an (epsilon, delta) statement: (1 + e^epsilon) draws 2^-100, rounded up.
+
+    Examples
+    --------
+    >>> f"{float(approx_slack(1.0, 10**6)):.1e}"
+    '2.9e-24'
+    """
+    return (1 + exp_upper(exact(epsilon, "epsilon"))) * total_variation(draws)
+
+
+def pure_slack(epsilon: Number, draws: int) -> tuple[Fraction, Fraction]:
+    """What the samplers add to a pure epsilon statement: (draws 2^-99, (1 + e^epsilon) draws 2^-184), rounded up."""
+    n = whole(draws, "draws", at_least=0)
+    return n * _PURE_EPSILON_PER_DRAW, (1 + exp_upper(exact(epsilon, "epsilon"))) * n * _PURE_DELTA_PER_DRAW
+
+
+def _scale(value: object) -> int:
+    scale = whole(value, "log2_scale", at_least=LOG2_SCALE_MIN)
+    if scale > LOG2_SCALE_MAX:
+        raise BudgetError(f"log2_scale must be at most {LOG2_SCALE_MAX}, got {scale}")
+    return scale
+
+
+def _relation(value: object) -> None:
+    if not isinstance(value, Neighbors):
+        raise BudgetError(f"relation must be a Neighbors value, got {type(value).__name__}")
+
+
+@dataclass(frozen=True, slots=True)
+class GaussianEvent:
+    """Integers released with floor(N(0, 4^log2_scale)) added to each.
+
+    Parameters
+    ----------
+    squared_sensitivity : int
+        Largest squared l2 distance between the integer vectors of neighbours; a Python int, as 2 Q^4 exceeds int64.
+    log2_scale : int
+        The noise has standard deviation 2^log2_scale grid steps; 8 to 40.
+    draws : int
+        How many integers were released.
+    relation : Neighbors
+        What the sensitivity refers to.
+
+    Examples
+    --------
+    >>> event = GaussianEvent(squared_sensitivity=4 * 500**2, log2_scale=10, draws=20)
+    >>> event.rho, event.cost
+    (Fraction(15625, 32768), Cost(ZCDP, rho=0.476837158203125))
+    """
+
+    squared_sensitivity: int
+    log2_scale: int
+    draws: int
+    relation: Neighbors = Neighbors.REPLACE_ONE
+
+    def __post_init__(self) -> None:
+        whole(self.squared_sensitivity, "squared_sensitivity", at_least=0)
+        _scale(self.log2_scale)
+        whole(self.draws, "draws", at_least=0)
+        _relation(self.relation)
+
+    @property
+    def rho(self) -> Fraction:
+        """Exact zCDP cost, squared_sensitivity / (2 * 4^log2_scale)."""
+        return Fraction(int(self.squared_sensitivity), 2 * 4 ** int(self.log2_scale))
+
+    @property
+    def noise_std(self) -> float:
+        """Standard deviation of the noise on one integer, in grid steps."""
+        return math.ldexp(1.0, self.log2_scale)
+
+    @property
+    def mu(self) -> float:
+        """GDP parameter sqrt(2 rho), rounded up."""
+        return math.nextafter(math.sqrt(float_up(2 * self.rho)), math.inf)
+
+    @property
+    def cost(self) -> Cost:
+        """The zCDP cost."""
+        return Cost(ZCDP, (self.rho,))
+
+    @property
+    def total_variation(self) -> Fraction:
+        """Distance of the sampled noise from its ideal law, at most draws 2^-100."""
+        return total_variation(self.draws)
+
+
+@dataclass(frozen=True, slots=True)
+class LaplaceEvent:
+    """Integers released with discrete Laplace noise, P(x) proportional to e^(-|x| / 2^log2_scale), added to each.
+
+    Parameters
+    ----------
+    l1_sensitivity : int
+        Largest l1 distance between the integer vectors of neighbours.
+    log2_scale : int
+        The noise has scale 2^log2_scale grid steps; 8 to 40.
+    draws : int
+        How many integers were released.
+    relation : Neighbors
+        What the sensitivity refers to.
+
+    Examples
+    --------
+    >>> LaplaceEvent(l1_sensitivity=128, log2_scale=8, draws=1).epsilon
+    Fraction(1, 2)
+    """
+
+    l1_sensitivity: int
+    log2_scale: int
+    draws: int
+    relation: Neighbors = Neighbors.REPLACE_ONE
+
+    def __post_init__(self) -> None:
+        whole(self.l1_sensitivity, "l1_sensitivity", at_least=0)
+        _scale(self.log2_scale)
+        whole(self.draws, "draws", at_least=0)
+        _relation(self.relation)
+
+    @property
+    def noise_std(self) -> float:
+        """Standard deviation of the noise on one integer, in grid steps: sqrt(2) scales, less a part in 12 4^m."""
+        return math.sqrt(2.0) * math.ldexp(1.0, self.log2_scale)
+
+    @property
+    def epsilon(self) -> Fraction:
+        """Exact pure cost, l1_sensitivity / 2^log2_scale."""
+        return Fraction(int(self.l1_sensitivity), 2 ** int(self.log2_scale))
+
+    @property
+    def cost(self) -> Cost:
+        """The pure cost."""
+        return Cost(PureDP, (self.epsilon,))
+
+    @property
+    def total_variation(self) -> Fraction:
+        """Distance of the sampled noise from its ideal law, at most draws 2^-100."""
+        return total_variation(self.draws)
+
+
+@dataclass(frozen=True, slots=True)
+class KNormEvent:
+    """Integers released with floor(z) added, z of density proportional to e^(-epsilon |z|_2 / l2_sensitivity).
+
+    z is computed in floating point, so the release is (epsilon, delta)-DP with the stated coupling bound, never pure.
+
+    Parameters
+    ----------
+    epsilon : number
+        Nominal cost.
+    delta : number
+        Bound on what floating point adds (`calibration.knorm_delta`).
+    l2_sensitivity : int
+        Largest l2 distance between the integer vectors of neighbours.
+    draws : int
+        How many integers were released.
+    relation : Neighbors
+        What the sensitivity refers to.
+
+    Examples
+    --------
+    >>> KNormEvent(epsilon=1, delta=2.0**-40, l2_sensitivity=64, draws=3).cost
+    Cost(ApproxDP, epsilon=1.0, delta=9.094947017729282e-13)
+    """
+
+    epsilon: Fraction
+    delta: Fraction
+    l2_sensitivity: int
+    draws: int = 1
+    relation: Neighbors = Neighbors.REPLACE_ONE
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", exact(self.epsilon, "epsilon"))
+        object.__setattr__(self, "delta", exact(self.delta, "delta"))
+        if self.epsilon < 0 or not 0 <= self.delta < 1:
+            raise BudgetError(f"epsilon must be >= 0 and delta in [0, 1), got {show(self.epsilon)}, {show(self.delta)}")
+        whole(self.l2_sensitivity, "l2_sensitivity", at_least=0)
+        whole(self.draws, "draws", at_least=0)
+        _relation(self.relation)
+
+    @property
+    def noise_scale(self) -> float:
+        """l2_sensitivity / epsilon, in grid steps."""
+        return float_up(Fraction(self.l2_sensitivity) / self.epsilon)
+
+    @property
+    def noise_std(self) -> float:
+        """Standard deviation of the noise on one integer, in grid steps: E |z|^2 = d (d + 1) noise_scale^2."""
+        return math.sqrt(self.draws + 1.0) * self.noise_scale
+
+    @property
+    def cost(self) -> Cost:
+        """The (epsilon, delta) cost, floating point included."""
+        return Cost(ApproxDP, (self.epsilon, self.delta))
+
+
+Event = GaussianEvent | LaplaceEvent | KNormEvent
+
+
+@dataclass(frozen=True, slots=True)
+class ComposedEvent:
+    """Events of one run, one after another on the same rows, all under the same relation.
+
+    Parameters
+    ----------
+    events : tuple of GaussianEvent, LaplaceEvent or KNormEvent
+        In the order in which they ran.
+
+    Examples
+    --------
+    >>> run = ComposedEvent((GaussianEvent(2**16, 8, 4), GaussianEvent(2**15, 8, 4)))
+    >>> run.rho, f"{run.epsilon_at(1e-6):.3f}"
+    (Fraction(3, 4), '6.165')
+    """
+
+    events: tuple[Event, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "events", tuple(self.events))
+        if not all(isinstance(event, Event) for event in self.events):
+            raise BudgetError("a ComposedEvent holds GaussianEvent, LaplaceEvent and KNormEvent objects only")
+        if len({event.relation for event in self.events}) > 1:
+            raise BudgetError(
+                "events under different neighbour relations cannot be added; restate them under one relation"
+            )
+
+    def __iter__(self) -> Iterator[Event]:
+        return iter(self.events)
+
+    def __len__(self) -> int:
+        return len(self.events)
+
+    @property
+    def draws(self) -> int:
+        """Noise draws of the whole run."""
+        return sum(event.draws for event in self.events)
+
+    @property
+    def all_gaussian(self) -> bool:
+        """True when the run is sqrt(2 rho)-GDP."""
+        return all(isinstance(event, GaussianEvent) for event in self.events)
+
+    @property
+    def rho(self) -> Fraction:
+        """Total zCDP cost; exact when all are Gaussian. Pure events enter with epsilon tanh(epsilon/2), rounded up."""
+        total = Fraction(0)
+        for event in self.events:
+            if isinstance(event, KNormEvent):
+                raise BudgetError("a K-norm event has a delta from floating point and therefore no zCDP cost")
+            if isinstance(event, GaussianEvent):
+                total += event.rho
+            elif event.epsilon:
+                total += pure_to_zcdp_exact(event.epsilon)
+        return total
+
+    @property
+    def epsilon(self) -> Fraction:
+        """Total pure cost, exact."""
+        if not all(isinstance(event, LaplaceEvent) for event in self.events):
+            raise BudgetError("only Laplace events have a pure cost; use .rho or .epsilon_at(delta)")
+        return sum((event.epsilon for event in self.events if isinstance(event, LaplaceEvent)), Fraction(0))
+
+    def epsilon_at(self, delta: Number) -> float:
+        """Least epsilon at this delta, sampler error included, rounded up. By GDP when every event is Gaussian."""
+        goal = exact(delta, "delta")
+        rho = self.rho
+        if not rho:
+            return 0.0
+
+        def report(d: Fraction) -> float:
+            if self.all_gaussian:
+                return gdp_epsilon(d, math.nextafter(math.sqrt(float_up(2 * rho)), math.inf))
+            return zcdp_epsilon(d, rho)
+
+        # The final epsilon is below the one at delta/2, so the slack at that one is enough.
+        rough = report(goal / 2)
+        slack = approx_slack(rough, self.draws) if rough < 1000 else Fraction(1)
+        if slack >= goal / 2:
+            raise BudgetError(
+                f"delta = {show(goal)} is not above twice the error {show(slack)} of the samplers; pass a larger delta"
+            )
+        return report(goal - slack)

@@ -1,0 +1,339 @@
+"""The ledger: one total budget, debited before private data is read, never refunded."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from fractions import Fraction
+from types import TracebackType
+from typing import Any, NoReturn
+
+from fastpubpriv.errors import BudgetError, InputError, LedgerError
+from fastpubpriv.privacy.budgets import ZCDP, ApproxDP, Budget, Cost, PureDP
+from fastpubpriv.privacy.conversions import pure_to_zcdp_exact
+from fastpubpriv.privacy.events import ComposedEvent, Event
+from fastpubpriv.privacy.ledger_file import LedgerFile, Position
+from fastpubpriv.privacy.relations import Neighbors
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerEntry:
+    """One debit: its number (1, 2, ...), the name that the caller gave, and the exact cost in the ledger's notion."""
+
+    number: int
+    name: str
+    cost: Cost
+
+
+def cost_in(notion: type[Budget], amount: Budget | Cost | Event | ComposedEvent) -> Cost:
+    """The exact cost of `amount` in a ledger of `notion`; BudgetError where no exact conversion exists.
+
+    Pure epsilon costs (epsilon, 0) in ApproxDP and at most epsilon tanh(epsilon/2) in ZCDP.
+
+    Examples
+    --------
+    >>> cost_in(ApproxDP, PureDP(0.5))
+    Cost(ApproxDP, epsilon=0.5, delta=0.0)
+    """
+    if isinstance(amount, ComposedEvent):
+        return sum((cost_in(notion, event) for event in amount), Cost.zero(notion))
+    if isinstance(amount, Event | Budget):
+        amount = amount.cost
+    if not isinstance(amount, Cost):
+        raise BudgetError(f"a debit must be a budget, a Cost or an event, got {type(amount).__name__}")
+    if amount.notion is notion:
+        return amount
+    if amount.notion is PureDP:
+        (epsilon,) = amount.amounts
+        if notion is ApproxDP:
+            return Cost(ApproxDP, (epsilon, Fraction(0)))
+        return Cost(ZCDP, (pure_to_zcdp_exact(epsilon) if epsilon else Fraction(0),))
+    advice = {
+        ZCDP: "debit a ZCDP or PureDP budget",
+        PureDP: "debit a PureDP budget, or open a ledger with ZCDP or ApproxDP as its total",
+        ApproxDP: "debit the ApproxDP budget from which the noise was calibrated, or open a ZCDP ledger",
+    }[notion]
+    raise BudgetError(f"a {notion.__name__} ledger cannot be debited in {amount.notion.__name__}; {advice}")
+
+
+def _short_text(value: object, name: str) -> str:
+    if not isinstance(value, str) or not 0 < len(value) <= 200 or not value.isprintable():
+        raise InputError(f"{name} must be a printable text of 1 to 200 characters, without private content")
+    return value
+
+
+class Ledger:
+    """A total budget for one data set and the debits against it, in memory or in a file shared by processes.
+
+    Parameters
+    ----------
+    total : ZCDP, ApproxDP or PureDP
+        What all releases together may cost. Never changes.
+    path : str or path, optional
+        File to keep the debits in. It is created if missing; an existing one must have the same total, label and
+        relation.
+    label : str, optional
+        Which data set this is, in your words. Do not put private content here.
+    relation : Neighbors
+        What "neighbour" means for the total; every debit must state the same relation.
+    timeout : float
+        Seconds to wait for another process that holds the file.
+
+    Raises
+    ------
+    LedgerError
+        The file is corrupt, foreign, locked or cannot be written; nothing was charged unless the message says so.
+    BudgetError
+        The debit is larger than what remains, or of a notion that has no exact cost in this ledger.
+
+    Guarantees
+    ----------
+    When `debit` returns, the cost is on disk (file mode). A crash at any time leaves a readable file whose total is
+    at least the sum of the debits that returned. Threads and processes may debit at once; the total is exact and
+    never exceeded. A process that was forked from the owner of an in-memory ledger cannot debit it, because the two
+    copies could not see each other; use a file. A ledger cannot be pickled or copied.
+
+    Notes
+    -----
+    A crash between write and return, an interrupt, or a failed fit leaves the cost charged. Half a line at the end of
+    the file (a power cut) is an error until `Ledger.repair` moves it aside: its debit never returned, so no data was
+    read under it. Removing whole lines from the end of the file cannot be detected by a process that starts afterwards.
+
+    Examples
+    --------
+    >>> with Ledger(ZCDP(1), label="survey 2024") as ledger:
+    ...     number = ledger.debit(ZCDP(0.25), name="mean")
+    >>> ledger
+    Ledger(total=ZCDP(rho=1.0), remaining=Cost(ZCDP, rho=0.75), entries=1)
+    """
+
+    def __init__(
+        self,
+        total: Budget,
+        *,
+        path: str | os.PathLike[str] | None = None,
+        label: str | None = None,
+        relation: Neighbors = Neighbors.REPLACE_ONE,
+        timeout: float = 10.0,
+    ) -> None:
+        if not isinstance(total, Budget):
+            raise BudgetError(f"total must be ZCDP, ApproxDP or PureDP, got {type(total).__name__}")
+        if not isinstance(relation, Neighbors):
+            raise BudgetError(f"relation must be a Neighbors value, got {type(relation).__name__}")
+        if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 <= timeout < 1e9:
+            raise InputError(f"timeout must be a number of seconds >= 0, got {timeout!r}")
+        self._total = total
+        self._relation = relation
+        self._label = None if label is None else _short_text(label, "label")
+        self._lock = threading.Lock()
+        self._pid = os.getpid()
+        self._closed = False
+        self._entries: list[LedgerEntry] = []
+        # Position, number of valid entries and their sum change together, in one assignment: an interrupt cannot part
+        # them.
+        self._state: tuple[Position, int, Cost] = (Position(), 0, Cost.zero(type(total)))
+        self._file = None if path is None else LedgerFile(path, float(timeout))
+        if self._file is not None:
+            self._file.create(self._header())
+            with self._thread_lock(), self._file.locked(write=False) as fd:
+                self._refresh(fd)
+            self._file.remove_leftovers()
+
+    @classmethod
+    def from_file(cls, path: str | os.PathLike[str], *, timeout: float = 10.0) -> Ledger:
+        """Open an existing ledger file with the total, label and relation that it holds."""
+        file = LedgerFile(path, timeout)
+        with file.locked(write=False) as fd:
+            records, _ = file.read_from(fd, Position())
+        header = records[0]
+        try:
+            total, relation = Budget.from_dict(header["total"]), Neighbors(header["relation"])
+            return cls(total, path=path, label=header["label"], relation=relation, timeout=timeout)
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise LedgerError(
+                f"ledger file {os.fspath(path)!r} has an unreadable header ({type(error).__name__})"
+            ) from None
+
+    @staticmethod
+    def repair(path: str | os.PathLike[str], *, timeout: float = 10.0) -> int:
+        """Move half a line at the end of the file into `<path>.torn-...`; returns its size in bytes, or 0.
+
+        Only for a file that a power cut left so. If somebody may have cut the file, debits are missing: do not use it
+        again.
+        """
+        return LedgerFile(path, timeout).repair()
+
+    def debit(
+        self,
+        cost: Budget | Cost | Event | ComposedEvent,
+        *,
+        name: str,
+        relation: Neighbors | None = None,
+    ) -> int:
+        """Charge `cost` and return the number of the entry. Call it before private data is read; there is no refund.
+
+        Parameters
+        ----------
+        cost : budget, Cost or event
+            Of the ledger's notion, or PureDP.
+        name : str
+            What the money is for; 1 to 200 printable characters without private content.
+        relation : Neighbors, optional
+            The relation under which `cost` holds; the ledger's own if omitted (events carry theirs).
+        """
+        amount = cost_in(type(self._total), cost)
+        text = _short_text(name, "name")
+        stated = {
+            event.relation
+            for event in (cost if isinstance(cost, ComposedEvent) else [cost])
+            if isinstance(event, Event)
+        }
+        if relation is not None:
+            stated.add(relation)
+        if stated - {self._relation}:
+            raise BudgetError(
+                f"this ledger counts under {self._relation.name}; restate the cost under it before the debit"
+            )
+        with self._thread_lock():
+            if self._closed:
+                raise LedgerError("this ledger is closed; open it again to debit it")
+            if self._file is None:
+                if os.getpid() != self._pid:
+                    raise LedgerError("an in-memory ledger cannot be debited in a forked process; use Ledger(path=...)")
+                self._check_room(amount)
+                return self._record(Position(), amount, text)
+            with self._file.locked(write=True) as fd:
+                self._refresh(fd)
+                self._check_room(amount)
+                position, count, _ = self._state
+                record = {
+                    "number": count + 1,
+                    "name": text,
+                    "cost": amount.to_dict(),
+                    "utc": datetime.now(UTC).isoformat(timespec="seconds"),
+                }
+                return self._record(self._file.append(fd, record, position), amount, text)
+
+    @property
+    def total(self) -> Budget:
+        """The total budget."""
+        return self._total
+
+    @property
+    def label(self) -> str | None:
+        """The label of the data set."""
+        return self._label
+
+    @property
+    def relation(self) -> Neighbors:
+        """The neighbour relation of the total."""
+        return self._relation
+
+    @property
+    def spent(self) -> Cost:
+        """Exact sum of all debits, those of other processes included."""
+        with self._current():
+            return self._state[2]
+
+    @property
+    def remaining(self) -> Cost:
+        """Exactly what is left of the total."""
+        return self._total - self.spent
+
+    @property
+    def entries(self) -> tuple[LedgerEntry, ...]:
+        """All debits in order, those of other processes included."""
+        with self._current():
+            return tuple(self._entries[: self._state[1]])
+
+    def close(self) -> None:
+        """Refuse further debits through this object. What was spent stays readable."""
+        self._closed = True
+
+    def __enter__(self) -> Ledger:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        # What this object knows, without touching the file: a repr must not wait for a lock.
+        _, count, spent = self._state
+        return f"Ledger(total={self._total!r}, remaining={self._total - spent!r}, entries={count})"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a Ledger cannot be pickled or copied: two copies could spend the same budget twice; share its path"
+        )
+
+    def _header(self) -> dict[str, Any]:
+        return {"total": self._total.to_dict(), "label": self._label, "relation": self._relation.value}
+
+    @contextmanager
+    def _thread_lock(self) -> Iterator[None]:
+        if self._file is not None and os.getpid() != self._pid:
+            # After a fork another thread's hold on the lock would last for ever; the file lock still orders the
+            # processes.
+            self._lock, self._pid = threading.Lock(), os.getpid()
+        with self._lock:
+            yield
+
+    @contextmanager
+    def _current(self) -> Iterator[None]:
+        with self._thread_lock():
+            if self._file is not None:
+                with self._file.locked(write=False) as fd:
+                    self._refresh(fd)
+            yield
+
+    def _record(self, position: Position, amount: Cost, name: str) -> int:
+        _, count, spent = self._state
+        del self._entries[count:]
+        self._entries.append(LedgerEntry(count + 1, name, amount))
+        self._state = (position, count + 1, spent + amount)
+        return count + 1
+
+    def _check_room(self, amount: Cost) -> None:
+        spent = self._state[2]
+        if not spent + amount <= self._total:
+            raise BudgetError(
+                f"the debit {amount!r} is larger than what remains, {self._total - spent!r} of {self._total!r}; "
+                "pass a smaller budget, or open a ledger with a larger total for this data set on purpose"
+            )
+
+    def _refresh(self, fd: int) -> None:
+        """Read the lines that other processes have added. Under both locks."""
+        assert self._file is not None
+        position, count, spent = self._state
+        records, position = self._file.read_from(fd, position)
+        where = f"ledger file {str(self._file.path)!r}"
+        if records and self._state[0].offset == 0:
+            header = {"format": "fastpubpriv-ledger", "version": 1, **self._header()}
+            different = [key for key in header if records[0].get(key) != header[key]]
+            if different or len(records[0]) != len(header):
+                raise LedgerError(
+                    f"{where} was made with another {' and '.join(different) or 'header'}; pass the same or a new path"
+                )
+            del records[0]
+        new: list[LedgerEntry] = []
+        try:
+            for record in records:
+                cost = Cost.from_dict(record["cost"])
+                number = count + len(new) + 1
+                if record["number"] != number or cost.notion is not type(self._total):
+                    raise LedgerError(f"{where} is corrupt at debit {number}")
+                spent = spent + cost
+                new.append(LedgerEntry(number, _short_text(record["name"], "name"), cost))
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise LedgerError(f"{where} holds a debit that cannot be read ({type(error).__name__})") from None
+        if not spent <= self._total:
+            raise LedgerError(f"{where} holds more debits than its total allows")
+        del self._entries[count:]
+        self._entries.extend(new)
+        self._state = (position, count + len(new), spent)

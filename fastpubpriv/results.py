@@ -1,0 +1,163 @@
+"""Frozen results: read-only arrays, short repr, JSON, plots. They hold released and public values only."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from fastpubpriv.errors import InputError
+
+FloatArray = np.ndarray[Any, np.dtype[np.float64]]
+
+
+def frozen(array: Any) -> FloatArray:
+    """Return a read-only float64 copy."""
+    copy = np.array(array, dtype=np.float64)
+    copy.flags.writeable = False
+    return copy
+
+
+def plain(value: Any) -> Any:
+    """Turn a result's field into what JSON knows; exact fractions keep their numerator and denominator."""
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, Fraction):
+        return {"exact": f"{value.numerator}/{value.denominator}", "value": float(value)}
+    if hasattr(value, "to_dict"):
+        return plain(value.to_dict())
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, dict):
+        return {str(key): plain(value[key]) for key in sorted(value, key=str)}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def _rebuilt(kind: type[Result], fields: dict[str, Any]) -> Result:
+    return kind(**fields)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Result:
+    """What every estimator returns besides its estimate.
+
+    Attributes
+    ----------
+    n_priv, n_pub, dim : int
+        Public sizes.
+    spent : ZCDP, ApproxDP, PureDP or Cost
+        The price of the call under `relation`, as debited; a zero Cost when no private row was read.
+    private : bool
+        False when the noise came from a seed.
+    relation : str
+        "replace one private row; the number of rows is public".
+    releases : tuple of dict
+        For each release, in order: name, noise law, exact cost, and in the coordinates in which rows were clipped (whitened ones
+        where there is a covariance) the clip radius and the standard deviation of the noise on the *sum*.
+    provenance : dict
+        Where each radius and scale came from: "public rows", "argument" or "released".
+    numerics : dict
+        Draws of noise and the distance of the samplers from their ideal laws.
+    """
+
+    n_priv: int
+    n_pub: int
+    dim: int
+    spent: Any
+    private: bool
+    relation: str = "replace one private row; the number of rows is public"
+    releases: tuple[dict[str, Any], ...] = ()
+    provenance: dict[str, str] = dataclasses.field(default_factory=dict)
+    numerics: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        # Here, so that unpickling and dataclasses.replace give read-only arrays too.
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, np.ndarray):
+                object.__setattr__(self, field.name, frozen(value))
+
+    def __reduce__(self) -> Any:
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return _rebuilt, (type(self), fields)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the result as plain lists, numbers and strings, ready for JSON."""
+        fields = {field.name: plain(getattr(self, field.name)) for field in dataclasses.fields(self)}
+        return {"kind": type(self).__name__, **fields}
+
+    def to_json(self, path: str | Path | None = None, *, indent: int = 2) -> str:
+        """Return the JSON text of the result, and write it to `path` if one is given."""
+        text = json.dumps(self.to_dict(), indent=indent, allow_nan=False)
+        if path is not None:
+            Path(path).write_text(text + "\n", encoding="utf-8")
+        return text
+
+    def __repr__(self) -> str:
+        flag = "" if self.private else ", private=False"
+        return f"{type(self).__name__}(dim={self.dim}, n_priv={self.n_priv}, spent={self.spent!r}{flag})"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class MeanResult(Result):
+    """A released mean.
+
+    Attributes
+    ----------
+    mean : (dim,) float64
+        The estimate, in data units.
+    noise_std : (dim,) float64
+        Standard deviation of the privacy noise in each coordinate.
+    sampling_std : (dim,) float64
+        Standard deviation of the mean of the rows themselves, from the assumed or public covariance.
+    noise_law : str
+        "gaussian", "laplace" or "k_norm".
+    columns : tuple of str or None
+        Names of the coordinates when the source had names.
+    """
+
+    mean: FloatArray
+    noise_std: FloatArray
+    sampling_std: FloatArray
+    noise_law: str
+    columns: tuple[str, ...] | None = None
+
+    @property
+    def standard_error(self) -> FloatArray:
+        """Standard deviation of the estimate: privacy noise and sampling together, (dim,)."""
+        total: FloatArray = np.hypot(self.noise_std, self.sampling_std)
+        return total
+
+    def confidence_interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
+        """Lower and upper ends, (dim,) each, of an interval for the mean of each coordinate.
+
+        Counts privacy noise and sampling, under the covariance that the estimate was given; not the bias of clipping, nor of rows
+        with missing entries, which count as rows at the public centre. Under pure DP the quantile of a Laplace law is used, which
+        is on the safe side for levels of 0.9 and more.
+        """
+        if isinstance(level, bool) or not isinstance(level, float | np.floating) or not 0.0 < level < 1.0:
+            raise InputError(f"level must be a number in (0, 1), for example 0.95; got {level!r}")
+        normal = float(stats.norm.ppf(0.5 + level / 2.0))
+        laplace = -math.log1p(-level) / math.sqrt(2.0)
+        width = (normal if self.noise_law == "gaussian" else max(normal, laplace)) * self.standard_error
+        return self.mean - width, self.mean + width
+
+    def plot(self, path: str | Path | None = None, *, level: float = 0.95) -> Any:
+        """Draw the estimate with its interval, one panel for each coordinate (needs matplotlib); returns the figure."""
+        from fastpubpriv import plotting
+
+        lower, upper = self.confidence_interval(level)
+        estimates = [plotting.Estimate("private", self.mean, lower, upper)]
+        return plotting.plot_means(estimates, columns=self.columns, path=path, level=level)

@@ -1,0 +1,270 @@
+"""`fold`: one pass over rows in chunks and threads, into integers that do not depend on how the pass was cut."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastpubpriv.errors import KernelError
+from fastpubpriv.sources.guard import reraise
+from fastpubpriv.sources.pool import available_cpus, get_pool, in_worker, max_threads
+from fastpubpriv.sources.progress import Progress
+from fastpubpriv.sources.rows import Chunk, RandomAccessRows, Rows, default_chunk_rows
+from fastpubpriv.validation import integer
+
+Accumulators = tuple[NDArray[np.int64], ...]
+Make = Callable[[], Accumulators]
+Step = Callable[[Chunk, Accumulators], object]
+
+# A unit of work is what a row sum does with one number, about 1 ns.
+_INLINE_WORK = 1_000_000  # below this, waking a thread costs more than it saves
+_CHUNK_WORK = 20_000_000  # an interrupt waits for at most one chunk
+_CHUNKS_PER_THREAD = 4  # so that a thread that was held up can leave its share to the others
+_IN_FLIGHT_BYTES = 1 << 26  # chunks of a sequential source that have been read and not yet used
+# The waiting thread wakes this often: to draw the progress bar, and because a signal may have been given to another
+# thread, which leaves this one asleep in its lock.
+_POLL_SECONDS = 0.05
+_STOP_SECONDS = 0.1
+
+
+def fold(
+    rows: Rows,
+    make: Make,
+    step: Step,
+    *,
+    threads: int | None = None,
+    chunk_rows: int | None = None,
+    row_cost: int | None = None,
+    progress: bool | None = None,
+) -> Accumulators:
+    """Run `step` over all rows, chunk by chunk, and add up the integers it collects.
+
+    Parameters
+    ----------
+    rows : Rows
+        The rows to pass over.
+    make : callable
+        make() returns new accumulators, a tuple of int64 arrays, at zero. Called once for each thread.
+    step : callable
+        step(chunk, accumulators) adds what the rows of `chunk` (k, dim) contribute. It must add the same integers for a
+        row whatever rows are in the chunk with it, and release the GIL for threads to pay.
+    threads : int, optional
+        Threads to use. The default is one for each CPU, or none at all (the calling thread does the work) for a small
+        pass.
+    chunk_rows : int, optional
+        Most rows in a chunk. The default is 4 MB worth, fewer if `row_cost` is high.
+    row_cost : int, optional
+        Work for one row, in units of about a nanosecond; the default is `rows.dim`. Say more for a Gram matrix
+        (dim**2).
+    progress : bool, optional
+        True shows a progress bar, False does not; the default shows one on a terminal when the pass takes more than 2
+        s.
+
+    Returns
+    -------
+    tuple of ndarray, int64
+        The sum of all accumulators, modulo 2**64: the same bits for any number of threads, any chunk size and any kind
+        of source.
+
+    Raises
+    ------
+    InputError
+        The rows could not be read, or `step` failed; the text says nothing about the content. Nothing is returned half
+        done.
+    KeyboardInterrupt
+        The pass was interrupted: within 0.2 s the caller has control again, and no thread starts another chunk.
+
+    Privacy
+    -------
+    The result is private: only `release` may make something public of it. No warning, log line or exception of a pass
+    carries content; foreign exceptions are replaced, and the chain of causes is cut.
+    """
+    n = rows.n
+    cost = rows.dim if row_cost is None else integer("row_cost", row_cost, minimum=1)
+    workers = 1
+    if threads is not None:
+        workers = integer("threads", threads, minimum=1, maximum=max_threads())
+    elif n * cost > _INLINE_WORK:
+        workers = available_cpus()
+    if in_worker() or not threading.main_thread().is_alive():  # inside of another pass, or while Python shuts down
+        workers = 1
+    if chunk_rows is None:
+        size = max(1, min(default_chunk_rows(rows.dim), _CHUNK_WORK // cost))
+        if workers > 1:
+            size = min(size, -(-n // (_CHUNKS_PER_THREAD * workers)))
+    else:
+        size = integer("chunk_rows", chunk_rows, minimum=1)
+
+    first = make()
+    _check_accumulators(first)
+    bar = None if workers == 1 and progress is None and n * cost <= _INLINE_WORK else Progress(n, progress)
+    failure: BaseException | None = None
+    parts: list[Accumulators] = []
+    try:
+        if workers == 1 or size >= n:
+            _inline(rows, step, first, size, bar)
+        elif isinstance(rows, RandomAccessRows):
+            parts = _by_ranges(rows, make, step, workers, size, bar)
+        else:
+            parts = _by_stream(rows, make, step, workers, size, bar)
+    except BaseException as error:
+        failure = error
+    finally:
+        if bar is not None:
+            bar.close()
+    if failure is not None:
+        try:
+            reraise(failure)
+        finally:
+            del failure  # else the frame and the exception would keep each other, and the rows, alive
+    for part in parts:
+        for total, addend in zip(first, part, strict=True):
+            np.add(total, addend, out=total)  # int64 arrays wrap around silently: addition modulo 2**64
+    return first
+
+
+def _check_accumulators(accumulators: Any) -> None:
+    ok = isinstance(accumulators, tuple) and all(
+        isinstance(item, np.ndarray) and item.dtype == np.int64 for item in accumulators
+    )
+    if not ok:
+        raise KernelError("fold: make() must return a tuple of int64 arrays")
+
+
+def _inline(rows: Rows, step: Step, accumulators: Accumulators, size: int, bar: Progress | None) -> None:
+    """The pass in the calling thread."""
+    with np.errstate(all="ignore"):
+        if isinstance(rows, RandomAccessRows):
+            n = rows.n
+            for begin in range(0, n, size):
+                end = min(begin + size, n)
+                step(rows.block(begin, end), accumulators)
+                if bar is not None:
+                    bar.at(end)
+            return
+        done = 0
+        for chunk in rows.chunks(chunk_rows=size):
+            step(chunk, accumulators)
+            done += chunk.shape[0]
+            if bar is not None:
+                bar.at(done)
+
+
+class _Pass:
+    """What the threads of one pass share: whether to go on, what went wrong, and how far they are."""
+
+    __slots__ = ("done", "errors", "stopped")
+
+    def __init__(self) -> None:
+        self.stopped = False
+        self.errors: deque[BaseException] = deque()
+        self.done: deque[int] = deque()
+
+    def fail(self, error: BaseException) -> None:
+        self.errors.append(error)
+        self.stopped = True
+
+    def stop(self, futures: set[Future[Any]]) -> None:
+        """No more chunks; wait a moment for those at work, so that in most cases nothing reads the rows any longer."""
+        self.stopped = True
+        wait({future for future in futures if not future.cancel()}, timeout=_STOP_SECONDS)
+
+
+def _by_ranges(
+    rows: RandomAccessRows, make: Make, step: Step, workers: int, size: int, bar: Progress | None
+) -> list[Accumulators]:
+    """The pass in threads that take ranges of rows until there are none left."""
+    n = rows.n
+    state = _Pass()
+    ticket = itertools.count()  # next() on it is atomic
+    parts: deque[Accumulators] = deque()
+
+    def work() -> None:
+        accumulators: Accumulators | None = None
+        try:
+            with np.errstate(all="ignore"):
+                while not state.stopped:
+                    begin = next(ticket) * size
+                    if begin >= n:
+                        break
+                    if accumulators is None:
+                        accumulators = make()
+                    end = min(begin + size, n)
+                    step(rows.block(begin, end), accumulators)
+                    state.done.append(end - begin)
+        except BaseException as error:
+            state.fail(error)
+        if accumulators is not None:
+            parts.append(accumulators)
+
+    pool = get_pool()
+    pending: set[Future[None]] = set()
+    complete = False
+    try:
+        for _ in range(min(workers, -(-n // size))):
+            pending.add(pool.submit(work))
+        while pending:
+            finished, pending = wait(pending, timeout=_POLL_SECONDS, return_when=FIRST_COMPLETED)
+            if finished:
+                # One has found nothing left to do, so those still waiting for a thread are not needed.
+                pending = {future for future in pending if not future.cancel()}
+            if bar is not None and bar.wanted:
+                bar.at(sum(list(state.done)))
+        complete = True
+    finally:
+        if not complete:
+            state.stop(pending)
+    if state.errors:
+        reraise(state.errors[0])
+    return list(parts)
+
+
+def _by_stream(rows: Rows, make: Make, step: Step, workers: int, size: int, bar: Progress | None) -> list[Accumulators]:
+    """The pass over a sequential source: the calling thread reads, the pool works, few chunks are between them."""
+    state = _Pass()
+    idle: deque[Accumulators] = deque()
+
+    def work(chunk: Chunk) -> None:
+        if state.stopped:
+            return
+        try:
+            try:
+                accumulators = idle.pop()
+            except IndexError:
+                accumulators = make()
+            with np.errstate(all="ignore"):
+                step(chunk, accumulators)
+            idle.append(accumulators)
+        except BaseException as error:
+            state.fail(error)
+
+    pool = get_pool()
+    limit = max(1, min(workers, _IN_FLIGHT_BYTES // (8 * rows.dim * size)))
+    pending: set[Future[None]] = set()
+    done, complete = 0, False
+    try:
+        for chunk in rows.chunks(chunk_rows=size):
+            while len(pending) >= limit:
+                _, pending = wait(pending, timeout=_POLL_SECONDS, return_when=FIRST_COMPLETED)
+            if state.stopped:
+                break
+            pending.add(pool.submit(work, chunk))
+            done += chunk.shape[0]
+            if bar is not None:
+                bar.at(done)
+        while pending:
+            _, pending = wait(pending, timeout=_POLL_SECONDS)
+        complete = True
+    finally:
+        if not complete:
+            state.stop(pending)
+    if state.errors:
+        reraise(state.errors[0])
+    return list(idle)

@@ -1,0 +1,94 @@
+"""`private_rows`: anything that can be read, as Rows, with checks of form only."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fastpubpriv.errors import InputError
+from fastpubpriv.sources.array import ArrayRows
+from fastpubpriv.sources.arrow import is_arrow
+from fastpubpriv.sources.frame import is_frame, refuse_near_frame
+from fastpubpriv.sources.rows import PathLike, Rows
+
+SUFFIXES = ".npy, .parquet, .arrow, .feather, .ipc, .csv, .csv.gz or .csv.bz2"
+
+
+def private_rows(obj: object, *, columns: Sequence[Any] | None = None) -> Rows:
+    """Rows of anything that can be read: an array, a table, a path, a list, or Rows.
+
+    Parameters
+    ----------
+    obj : Rows, ndarray, memoryview, list of lists, pandas or polars DataFrame, pyarrow Table or RecordBatch, path, list
+    of paths
+        A path is read by its suffix: .npy, .parquet, .arrow, .feather, .csv. A list of paths is a list of Parquet
+        files.
+    columns : sequence of column names, optional
+        Numeric columns to read, in this order, of a source that has names. The default is all columns.
+
+    Returns
+    -------
+    Rows
+        Nothing has been read yet but the form (of a CSV file, the number of lines).
+
+    Raises
+    ------
+    InputError
+        The form (type, dtype, shape, columns, file) cannot be used; the message says what to pass instead. Never for
+        the values.
+    """
+    if type(obj) is np.ndarray and columns is None:  # first, because small calls come in thousands
+        return ArrayRows.from_object(obj)
+    if isinstance(obj, Rows):
+        return _as_asked(obj, columns)
+    if isinstance(obj, str | os.PathLike):
+        return path_rows(obj, columns)
+    if is_frame(obj):
+        return Rows.from_frame(obj, columns)
+    if is_arrow(obj):
+        return Rows.from_arrow(obj, columns)
+    refuse_near_frame(obj)
+    if isinstance(obj, list | tuple) and obj:
+        if all(isinstance(item, str | os.PathLike) for item in obj):
+            if all(_suffix(item) == ".parquet" for item in obj):
+                return Rows.from_parquet(obj, columns)
+            raise InputError("a list of text is no list of rows; as a list of paths, all must end in .parquet")
+        if is_arrow(obj[0]):
+            return Rows.from_arrow(obj, columns)
+    return _as_asked(Rows.from_array(obj), columns)
+
+
+def path_rows(path: PathLike, columns: Sequence[Any] | None) -> Rows:
+    """Rows of a file, by its suffix."""
+    suffix = _suffix(path)
+    if suffix == ".npy":
+        return _as_asked(Rows.from_npy(path), columns)
+    if suffix == ".parquet":
+        return Rows.from_parquet(path, columns)
+    if suffix in {".arrow", ".feather", ".ipc"}:
+        return Rows.from_arrow(path, columns)
+    if suffix == ".csv":
+        return Rows.from_csv(path, columns)
+    # The string may be private text passed by mistake, so it is not quoted.
+    raise InputError(f"cannot tell from its name how to read this path: the suffix must be {SUFFIXES}")
+
+
+def _suffix(path: PathLike) -> str:
+    stem, suffix = os.path.splitext(os.fspath(path))
+    if suffix.lower() in {".gz", ".bz2"}:
+        suffix = os.path.splitext(stem)[1]
+    return suffix.lower()
+
+
+def _as_asked(rows: Rows, columns: Sequence[Any] | None) -> Rows:
+    """The rows, if they have just the columns asked for."""
+    if columns is None or (rows.columns is not None and rows.columns == tuple(columns)):
+        return rows
+    if rows.columns is None:
+        raise InputError(
+            f"columns= chooses columns by name, and a source of kind {rows.kind!r} has no names: slice it instead"
+        )
+    raise InputError("these Rows were made with other columns: pass columns=[...] where they are made")

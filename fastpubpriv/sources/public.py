@@ -1,0 +1,171 @@
+"""`public_rows`: the same readers for public data, then checks that are loud and may quote values."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastpubpriv.errors import InputError
+from fastpubpriv.sources.array import ArrayRows
+from fastpubpriv.sources.arrow import arrow_rows
+from fastpubpriv.sources.columns import ColumnRows
+from fastpubpriv.sources.csv_file import public_table
+from fastpubpriv.sources.private import private_rows
+from fastpubpriv.sources.rows import Rows
+
+# Beyond these a square overflows or underflows, and a radius computed from the rows would be inf or 0.
+_LARGEST = 1e150
+_SMALLEST = 1e-150
+_OVERLAP_WORK = 10_000
+
+
+def public_rows(
+    obj: object, *, columns: Sequence[Any] | None = None, dim: int | None = None, min_rows: int = 1
+) -> NDArray[np.float64]:
+    """Public rows as one checked array.
+
+    Parameters
+    ----------
+    obj : anything that `private_rows` takes, or a 1-D array of length `dim`
+        A one-dimensional array or list of length `dim` is one public row.
+    columns : sequence of column names, optional
+        Numeric columns to read, in this order. The types of a public CSV file are inferred from its content.
+    dim : int, optional
+        Number of columns that the rows must have: that of the private rows.
+    min_rows : int
+        Fewest rows that will do.
+
+    Returns
+    -------
+    ndarray, (m, dim), float64, C-contiguous
+        A copy.
+
+    Raises
+    ------
+    InputError
+        The form cannot be used, there are fewer than `min_rows` rows, the number of columns is not `dim`, or a value is
+        not finite or out of scale: above 1e150 in size, or all below 1e-150 and not all zero. Quotes the value and its
+        place.
+    """
+    rows = _readable(obj, columns, dim)
+    if dim is not None and rows.dim != dim:
+        raise InputError(
+            f"public rows have {rows.dim} columns and private rows have {dim}: pass the same columns in the same order"
+        )
+    if rows.n < min_rows:
+        raise InputError(f"at least {min_rows} public rows are needed here, got {rows.n}")
+    matrix = np.empty((rows.n, rows.dim))
+    filled = 0
+    for chunk in rows.chunks():
+        matrix[filled : filled + chunk.shape[0]] = chunk
+        filled += chunk.shape[0]
+    _check_values(matrix, rows.columns)
+    return matrix
+
+
+def _readable(obj: object, columns: Sequence[Any] | None, dim: int | None) -> Rows:
+    if isinstance(obj, str | os.PathLike) and os.fspath(obj).lower().endswith((".csv", ".csv.gz", ".csv.bz2")):
+        return arrow_rows(public_table(obj), columns)
+    if dim is not None and columns is None:
+        row = _one_row(obj)
+        if row is not None:
+            if row.size != dim:
+                raise InputError(
+                    f"a one-dimensional public array is one row, with the {dim} columns of the private rows, "
+                    f"but this one has length {row.size}: pass x.reshape(-1, 1) for rows of one number"
+                )
+            obj = row.reshape(1, -1) if isinstance(obj, np.ndarray) else [obj]
+    return private_rows(obj, columns=columns)
+
+
+def _one_row(obj: object) -> NDArray[Any] | None:
+    """obj as a one-dimensional array, if it is one."""
+    if isinstance(obj, np.ndarray) and not isinstance(obj, np.ma.MaskedArray):
+        return np.ndarray.view(obj, np.ndarray) if obj.ndim == 1 else None
+    if (
+        isinstance(obj, list | tuple)
+        and obj
+        and all(np.isscalar(item) and not isinstance(item, str | bytes) for item in obj)
+    ):
+        return np.array(obj)
+    return None
+
+
+def _check_values(matrix: NDArray[np.float64], columns: tuple[str, ...] | None) -> None:
+    finite = np.isfinite(matrix)
+    if not finite.all():
+        where = np.argwhere(~finite)
+        more = f" (and {len(where) - 1} more)" if len(where) > 1 else ""
+        raise InputError(
+            f"public rows must be finite: {_place(matrix, where[0], columns)}{more}. Drop those rows or fill them in"
+        )
+    size = np.abs(matrix)
+    largest = float(size.max())
+    if largest > _LARGEST:
+        worst = np.array(np.unravel_index(int(size.argmax()), size.shape))
+        raise InputError(
+            f"public values must stay below {_LARGEST:g} in size: {_place(matrix, worst, columns)}. Change the unit"
+        )
+    if 0.0 < largest < _SMALLEST:
+        raise InputError(
+            f"all public values are below {_SMALLEST:g} in size (the largest is {largest:g}). Change the unit"
+        )
+
+
+def _place(matrix: NDArray[np.float64], index: NDArray[Any], columns: tuple[str, ...] | None) -> str:
+    row, column = (int(i) for i in index)
+    name = f"column {column}" if columns is None else f"column {columns[column]!r}"
+    return f"row {row}, {name} is {float(matrix[row, column])}"
+
+
+def refuse_shared_memory(x_priv: object, x_pub: object, *, columns: Sequence[Any] | None = None) -> None:
+    """Refuse public data that is the private data.
+
+    Parameters
+    ----------
+    x_priv, x_pub : the two data arguments, as the caller gave them
+        The same object, the same file, or arrays, frames and tables over the same memory are refused. Equal content is
+        not looked at: that would read private rows. Only memory that NumPy can address is seen (a polars column with
+        nulls is not).
+    columns : sequence of column names, optional
+        The columns that will be read, as for `private_rows`.
+
+    Raises
+    ------
+    InputError
+        They share memory, or a file.
+    """
+    if x_priv is x_pub:
+        raise InputError("x_priv and x_pub are the same object: rows are private or public, not both")
+    files = [os.fspath(x) if isinstance(x, str | os.PathLike) else None for x in (x_priv, x_pub)]
+    if files[0] is not None and files[1] is not None and all(os.path.exists(str(f)) for f in files):
+        if os.path.samefile(files[0], files[1]):
+            raise InputError("x_priv and x_pub are the same file: rows are private or public, not both")
+        return
+    theirs = _memory(x_pub, columns)
+    if theirs and any(_shares(ours, other) for ours in _memory(x_priv, columns) for other in theirs):
+        raise InputError("x_priv and x_pub share memory: split the rows, and pass a copy of the public part")
+
+
+def _memory(obj: object, columns: Sequence[Any] | None) -> list[NDArray[Any]]:
+    """The arrays behind an object; none where that cannot be known."""
+    if isinstance(obj, np.ndarray):
+        return [np.ndarray.view(obj, np.ndarray)]
+    if obj is None or isinstance(obj, str | os.PathLike | list | tuple):
+        return []
+    try:
+        rows = private_rows(obj, columns=columns)
+    except InputError:
+        return []  # whoever reads it next says what is wrong with it
+    return rows.memory() if isinstance(rows, ArrayRows | ColumnRows) else []
+
+
+def _shares(one: NDArray[Any], other: NDArray[Any]) -> bool:
+    try:
+        return np.shares_memory(one, other, max_work=_OVERLAP_WORK)  # type: ignore[arg-type]
+    except np.exceptions.TooHardError:  # odd strides within one buffer: when in doubt, they share
+        return np.may_share_memory(one, other)

@@ -1,0 +1,374 @@
+"""`Rows`: private rows behind a type that shows its shape and nothing else."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastpubpriv.errors import InputError
+from fastpubpriv.sources.guard import guarded_iterator
+
+Chunk = NDArray[Any]  # (k, dim), float32 or float64, native byte order, adjacent columns
+PathLike = str | os.PathLike[str]
+
+CHUNK_BYTES = (
+    1 << 22
+)  # 4 MB: about 1 ms of work for a sum, so that a pass is interrupted at once and threads share it evenly
+
+
+def default_chunk_rows(dim: int) -> int:
+    """Rows of `dim` doubles in CHUNK_BYTES, at least one."""
+    return max(1, CHUNK_BYTES // (8 * dim))
+
+
+class Rows(ABC):
+    """Private rows that can be passed over in chunks, as often as wanted, and looked at in no other way.
+
+    Make one with a constructor below or with `private_rows`. Shape, kind and column names are public; `repr` shows the
+    first two. Pickling, copying, iterating, comparing, converting to an array and using as a truth value raise
+    TypeError: each would hand private content to code that does not know it is private.
+
+    Attributes
+    ----------
+    n : int
+        Number of rows, public.
+    dim : int
+        Number of columns.
+    columns : tuple of str, or None
+        Column names, where the source has names.
+    kind : str
+        What is behind it: "array", "npy", "parquet", "arrow", "csv", "frame" or "chunks".
+    random_access : bool
+        True if any range of rows can be read without reading those before it, from several threads at once.
+    """
+
+    __slots__ = ("__weakref__", "_columns", "_dim", "_kind", "_n")
+
+    random_access: bool = False
+
+    def __init__(self, n: int, dim: int, kind: str, columns: tuple[str, ...] | None) -> None:
+        if n < 1:
+            raise InputError("the data has no rows (n = 0): at least one row is needed")
+        if dim < 1:
+            raise InputError("the data has no columns (dim = 0): at least one column is needed")
+        self._n = n
+        self._dim = dim
+        self._kind = kind
+        self._columns = columns
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return self._n
+
+    @property
+    def dim(self) -> int:
+        """Number of columns."""
+        return self._dim
+
+    @property
+    def kind(self) -> str:
+        """What kind of source this is."""
+        return self._kind
+
+    @property
+    def columns(self) -> tuple[str, ...] | None:
+        """Column names, or None."""
+        return self._columns
+
+    def chunks(self, begin: int = 0, end: int | None = None, chunk_rows: int | None = None) -> Iterator[Chunk]:
+        """Read rows `begin` to `end` in order, at most `chunk_rows` at a time.
+
+        Parameters
+        ----------
+        begin, end : int, optional
+            Range of rows, `end` excluded; the default is all rows.
+        chunk_rows : int, optional
+            Most rows in one chunk; the default is 4 MB worth of doubles.
+
+        Yields
+        ------
+        ndarray, (k, dim), float32 or float64
+            Native byte order, columns adjacent, rows at a positive stride. May be a view of the caller's data: do not
+            write.
+
+        Raises
+        ------
+        InputError
+            The range is outside the rows, the source cannot be read, or it yields another number of rows than it
+            declared. Never for the values in it.
+        """
+        end = self._n if end is None else end
+        if not 0 <= begin <= end <= self._n:
+            raise InputError(f"rows {begin} to {end} are not a range within the {self._n} rows of this source")
+        if chunk_rows is None:
+            chunk_rows = default_chunk_rows(self._dim)
+        if chunk_rows < 1:
+            raise InputError(f"chunk_rows must be at least 1, got {chunk_rows}")
+        return guarded_iterator(self._chunks(begin, end, chunk_rows))
+
+    @abstractmethod
+    def _chunks(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
+        """Chunks of a range that has been checked."""
+
+    def __repr__(self) -> str:
+        return f"Rows(n={self._n}, dim={self._dim}, kind={self._kind!r})"
+
+    def __len__(self) -> int:
+        return self._n
+
+    def __format__(self, spec: str) -> str:
+        if spec:
+            _refuse("formatted as a number")
+        return repr(self)
+
+    def __reduce__(self) -> NoReturn:
+        _refuse("pickled or copied")
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> NoReturn:
+        _refuse("converted to an array")
+
+    def __iter__(self) -> NoReturn:
+        _refuse("iterated over")
+
+    def __contains__(self, item: object) -> NoReturn:
+        _refuse("searched")
+
+    def __getitem__(self, index: object) -> NoReturn:
+        _refuse("indexed")
+
+    def __eq__(self, other: object) -> NoReturn:
+        _refuse("compared")
+
+    def __bool__(self) -> NoReturn:
+        _refuse("used as a truth value")
+
+    __hash__ = object.__hash__
+    __array_ufunc__ = None  # NumPy operators and functions then raise TypeError instead of trying to convert
+
+    @staticmethod
+    def from_array(array: object) -> Rows:
+        """Rows of a 2-D numeric array (n, dim) or a rectangular list of lists.
+
+        Parameters
+        ----------
+        array : ndarray, memoryview, or list of lists of numbers
+            float32 and float64 are read where they are; bool, integers, float16 and foreign byte order become float64
+            chunk by chunk (integers beyond 2**53 are rounded). Any strides and read-only memory will do. None in a list
+            is NaN.
+
+        Returns
+        -------
+        Rows
+            With random access.
+
+        Raises
+        ------
+        InputError
+            Not two-dimensional, not real numbers, masked, sparse, ragged or empty. Never for the values.
+        """
+        from fastpubpriv.sources.array import ArrayRows
+
+        return ArrayRows.from_object(array)
+
+    @staticmethod
+    def from_npy(path: PathLike) -> Rows:
+        """Rows of a `.npy` file, memory-mapped: only the chunk at work has to fit into memory.
+
+        Parameters
+        ----------
+        path : path
+            A file written by `numpy.save`, two-dimensional and numeric.
+
+        Returns
+        -------
+        Rows
+            With random access. The file must not shrink while it is in use.
+
+        Raises
+        ------
+        InputError
+            No such file, not a `.npy` file, or an array that `from_array` would refuse.
+        """
+        from fastpubpriv.sources.array import ArrayRows
+
+        return ArrayRows.from_npy(path)
+
+    @staticmethod
+    def from_parquet(path: PathLike | Sequence[PathLike], columns: Sequence[str] | None = None) -> Rows:
+        """Rows of one Parquet file, or of several with the same columns, read piece by piece.
+
+        Parameters
+        ----------
+        path : path or sequence of paths
+            The files, in order. n comes from their footers.
+        columns : sequence of str, optional
+            Numeric columns to read, in this order; the default is all columns, which must then all be numeric.
+
+        Returns
+        -------
+        Rows
+            Numeric are bool, integers, floats, decimals, and dictionary-encoded columns of these. A null is NaN.
+
+        Raises
+        ------
+        InputError
+            A file cannot be read, or a chosen column is missing or not numeric (the message names the column).
+        """
+        from fastpubpriv.sources.arrow import ParquetRows
+
+        return ParquetRows.from_paths(path, columns)
+
+    @staticmethod
+    def from_arrow(table: object, columns: Sequence[str] | None = None) -> Rows:
+        """Rows of a pyarrow Table, a RecordBatch, a list of RecordBatches, or an Arrow IPC / Feather file.
+
+        Parameters
+        ----------
+        table : pyarrow.Table, pyarrow.RecordBatch, list of pyarrow.RecordBatch, or path
+            A file is memory-mapped.
+        columns : sequence of str, optional
+            Numeric columns to read, in this order; the default is all columns, which must then all be numeric.
+
+        Returns
+        -------
+        Rows
+            With random access. Columns as in `from_parquet`.
+
+        Raises
+        ------
+        InputError
+            Not one of these, or a chosen column is missing or not numeric.
+        """
+        from fastpubpriv.sources.arrow import arrow_rows
+
+        return arrow_rows(table, columns)
+
+    @staticmethod
+    def from_frame(frame: object, columns: Sequence[Any] | None = None) -> Rows:
+        """Rows of a pandas or polars DataFrame.
+
+        Parameters
+        ----------
+        frame : pandas.DataFrame or polars.DataFrame
+            Read where it is, chunk by chunk.
+        columns : sequence of column labels, optional
+            Numeric columns to read, in this order; the default is all columns, which must then all be numeric.
+
+        Returns
+        -------
+        Rows
+            With random access. Numeric are bool, integers, floats, their nullable and Arrow-backed forms, and decimals
+            of polars and Arrow. A null is NaN. Categories, objects, text, dates and sparse columns are not numeric.
+
+        Raises
+        ------
+        InputError
+            Not a DataFrame, or a chosen column is missing or not numeric.
+        """
+        from fastpubpriv.sources.frame import frame_rows
+
+        return frame_rows(frame, columns)
+
+    @staticmethod
+    def from_csv(path: PathLike, columns: Sequence[str] | None = None) -> Rows:
+        """Rows of a CSV file with a header line.
+
+        A CSV file has no types, and to find them would be to look at private values. So each cell of the columns read
+        is taken as a number, and a cell that is not one is NaN: a column of text gives rows that count for nothing.
+        Name the columns.
+
+        Parameters
+        ----------
+        path : path
+            Comma-separated, first line the column names; may be compressed (`.gz`, `.bz2`).
+        columns : sequence of str, optional
+            Columns to read, in this order; the default is all columns of the header.
+
+        Returns
+        -------
+        Rows
+            Read piece by piece; making it counts the lines, one pass over the file.
+
+        Raises
+        ------
+        InputError
+            The file cannot be read, the first line is not a header, a column is missing, or lines differ in their
+            number of cells. Never for the text in a cell, and never quoting it.
+        """
+        from fastpubpriv.sources.csv_file import CsvRows
+
+        return CsvRows.from_path(path, columns)
+
+    @staticmethod
+    def from_chunks(factory: Callable[[], Iterable[Any]], *, n: int, dim: int) -> Rows:
+        """Rows that a function of yours produces, array by array.
+
+        Parameters
+        ----------
+        factory : callable without arguments
+            Returns a fresh iterable of (k, dim) arrays for each pass, the same rows in the same order each time. The
+            library copies an array before it asks for the next, so a buffer may be reused. The factory sees rows and
+            may misuse them; what it raises is replaced by a generic error.
+        n : int
+            Number of rows in one pass, public. A pass that yields another number raises InputError.
+        dim : int
+            Number of columns.
+
+        Returns
+        -------
+        Rows
+            Without random access.
+
+        Raises
+        ------
+        InputError
+            `factory` is not callable, or n or dim is not a positive whole number.
+        """
+        from fastpubpriv.sources.chunks import ChunkRows
+
+        return ChunkRows(factory, n=n, dim=dim)
+
+
+class RandomAccessRows(Rows):
+    """Rows of which any range can be read at once, from any thread."""
+
+    __slots__ = ()
+
+    random_access = True
+
+    @abstractmethod
+    def block(self, begin: int, end: int) -> Chunk:
+        """Rows begin to end as one array, in the form that `chunks` promises; the range is not checked."""
+
+    def _chunks(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
+        for first in range(begin, end, chunk_rows):
+            yield self.block(first, min(first + chunk_rows, end))
+
+
+def check_count(chunks: Iterator[Chunk], expected: int, hint: str) -> Iterator[Chunk]:
+    """The chunks, with an InputError as soon as their rows are known to be more or fewer than `expected`."""
+    seen = 0
+    for chunk in chunks:
+        seen += chunk.shape[0]
+        if seen > expected:
+            break
+        yield chunk
+    if seen != expected:
+        found = f"more than {expected}" if seen > expected else str(seen)
+        raise InputError(f"a pass over the rows gave {found} rows where {expected} were declared: {hint}")
+
+
+def _refuse(action: str) -> NoReturn:
+    raise TypeError(f"private rows cannot be {action}: only an estimator, or fold(), may read them")
+
+
+def as_chunk(array: Chunk, dtype: np.dtype[Any]) -> Chunk:
+    """A fresh C-contiguous copy of a (k, dim) array as `dtype`, without a warning whatever the values."""
+    with np.errstate(all="ignore"):
+        return np.array(array, dtype=dtype, order="C", copy=True, subok=False)

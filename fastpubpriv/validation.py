@@ -1,0 +1,288 @@
+"""Checks at the door for public arguments: each returns the value converted, or says what was wrong and what to pass.
+
+Comparisons are written so that NaN fails them.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import numbers
+import operator
+from collections.abc import Iterable
+from decimal import Decimal
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastpubpriv.errors import InputError
+
+S = TypeVar("S", bound=str)
+
+_ASYMMETRY = 1e-8
+_SAFE_PIVOT = 1e-8
+
+
+def finite(name: str, value: object) -> float:
+    """A finite real number as a float.
+
+    Parameters
+    ----------
+    name : str
+        The argument's name, for the message.
+    value : int, float, Fraction, Decimal, or NumPy scalar or 0-d array of these
+        bool, str and complex are refused.
+
+    Returns
+    -------
+    float
+        The nearest double.
+
+    Raises
+    ------
+    InputError
+        Not a real number, NaN, infinite, or too large for a double.
+    """
+    return _real(name, value, "a finite number")
+
+
+def positive(name: str, value: object) -> float:
+    """A finite number above zero, as a float; else InputError. Types as in `finite`."""
+    number = _real(name, value, "a finite number above 0")
+    if not number > 0.0:
+        raise InputError(f"{name} must be above 0, got {value!r}")
+    return number
+
+
+def nonnegative(name: str, value: object) -> float:
+    """A finite number of zero or more, as a float; else InputError. Types as in `finite`."""
+    number = _real(name, value, "a finite number of at least 0")
+    if not number >= 0.0:
+        raise InputError(f"{name} must be at least 0, got {value!r}")
+    return number
+
+
+def probability(name: str, value: object) -> float:
+    """A number strictly between 0 and 1, as a float; else InputError. Types as in `finite`."""
+    number = _real(name, value, "a number strictly between 0 and 1")
+    if not 0.0 < number < 1.0:
+        raise InputError(f"{name} must lie strictly between 0 and 1, got {value!r}")
+    return number
+
+
+def fraction(name: str, value: object, *, include_one: bool = False) -> float:
+    """A number from 0 up to 1, as a float; 1 itself only with `include_one`. Else InputError. Types as in `finite`."""
+    interval = "[0, 1]" if include_one else "[0, 1)"
+    number = _real(name, value, f"a number in {interval}")
+    if not (0.0 <= number < 1.0 or (include_one and number == 1.0)):
+        raise InputError(f"{name} must lie in {interval}, got {value!r}")
+    return number
+
+
+def integer(name: str, value: object, *, minimum: int | None = None, maximum: int | None = None) -> int:
+    """A whole number as an int.
+
+    Parameters
+    ----------
+    name : str
+        The argument's name, for the message.
+    value : int or NumPy integer
+        bool is refused, and so is every float: 2.0 may be the result of a computation that should have been checked.
+    minimum, maximum : int, optional
+        Least and largest number allowed.
+
+    Returns
+    -------
+    int
+        The value.
+
+    Raises
+    ------
+    InputError
+        Not an integer, or outside the limits.
+    """
+    if type(value) is int:
+        number = value
+    else:
+        number = _index(name, value)
+    if minimum is not None and number < minimum:
+        raise InputError(f"{name} must be at least {minimum}, got {number}")
+    if maximum is not None and number > maximum:
+        raise InputError(f"{name} must be at most {maximum}, got {number}")
+    return number
+
+
+def finite_vector(name: str, value: object, dim: int) -> NDArray[np.float64]:
+    """A vector of `dim` finite numbers.
+
+    Parameters
+    ----------
+    name : str
+        The argument's name, for the message.
+    value : array-like, (dim,)
+        Real numbers.
+    dim : int
+        The length it must have.
+
+    Returns
+    -------
+    ndarray, (dim,), float64
+        A contiguous copy.
+
+    Raises
+    ------
+    InputError
+        Not one-dimensional, of another length, not real, or not finite.
+    """
+    vector = _real_array(name, value, f"a vector of {dim} numbers")
+    if vector.shape != (dim,):
+        raise InputError(f"{name} must be a vector of {dim} numbers, got shape {vector.shape}")
+    if not np.isfinite(vector).all():
+        index = int(np.flatnonzero(~np.isfinite(vector))[0])
+        raise InputError(f"{name} must be finite, but {name}[{index}] is {float(vector[index])}")
+    return vector
+
+
+def symmetric_positive_definite(name: str, matrix: object, dim: int) -> NDArray[np.float64]:
+    """The Cholesky factor of a symmetric positive definite matrix.
+
+    Parameters
+    ----------
+    name : str
+        The argument's name, for the message.
+    matrix : array-like, (dim, dim)
+        Symmetric up to rounding (1e-8 of the largest entry); the symmetric part is used.
+    dim : int
+        The size it must have.
+
+    Returns
+    -------
+    ndarray, (dim, dim), float64
+        L, lower triangular with a positive diagonal, L L^T = matrix.
+
+    Raises
+    ------
+    InputError
+        Of another shape, not real, not finite, not symmetric, or not positive definite to working precision.
+    """
+    array = _real_array(name, matrix, f"a matrix of shape ({dim}, {dim})")
+    if array.shape != (dim, dim):
+        raise InputError(f"{name} must be a matrix of shape ({dim}, {dim}), got shape {array.shape}")
+    if not np.isfinite(array).all():
+        row, column = (int(i) for i in np.argwhere(~np.isfinite(array))[0])
+        raise InputError(f"{name} must be finite, but {name}[{row}, {column}] is {float(array[row, column])}")
+    largest = float(np.abs(array).max())
+    # Scaled by a power of two, so that neither the sums below nor the factor over- or underflow.
+    exponent = math.frexp(largest)[1] // 2 * 2
+    scaled = np.ldexp(array, -exponent)
+    gap = np.abs(scaled - scaled.T)
+    if not float(gap.max()) <= _ASYMMETRY * float(np.abs(scaled).max()):
+        row, column = (int(i) for i in np.unravel_index(int(gap.argmax()), gap.shape))
+        raise InputError(
+            f"{name} must be symmetric, but {name}[{row}, {column}] is {float(array[row, column])} and "
+            f"{name}[{column}, {row}] is {float(array[column, row])}"
+        )
+    symmetric = 0.5 * (scaled + scaled.T)
+    factor = _cholesky(symmetric)
+    if factor is None:
+        least = math.ldexp(float(np.linalg.eigvalsh(symmetric)[0]), exponent)
+        raise InputError(
+            f"{name} must be positive definite to working precision, but its least eigenvalue is {least:.3g} "
+            f"where the largest entry is {largest:.3g}: drop dependent columns, or add a small multiple of the identity"
+        )
+    return np.ldexp(factor, exponent // 2)
+
+
+def choice(name: str, value: object, options: Iterable[S]) -> S:
+    """One of a few words; else InputError that lists them.
+
+    Parameters
+    ----------
+    name : str
+        The argument's name, for the message.
+    value : str
+        Compared exactly.
+    options : iterable of str
+        The words allowed.
+
+    Returns
+    -------
+    str
+        The option that equals `value`.
+
+    Raises
+    ------
+    InputError
+        None of them.
+    """
+    allowed = tuple(options)
+    if isinstance(value, str):
+        for option in allowed:
+            if option == value:
+                return option
+    listed = ", ".join(repr(str(option)) for option in allowed)
+    near = difflib.get_close_matches(value, allowed, n=1) if isinstance(value, str) else []
+    hint = f" (did you mean {str(near[0])!r}?)" if near else ""
+    shown = repr(value) if isinstance(value, str | int | float | None) else type(value).__name__
+    raise InputError(f"{name} must be one of {listed}, got {shown}{hint}")
+
+
+def _real(name: str, value: object, wanted: str) -> float:
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value[()]
+    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real | Decimal):
+        raise InputError(f"{name} must be {wanted}, got {_shown(value)}")
+    try:
+        number = float(value)
+    except (OverflowError, ValueError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise InputError(f"{name} must be {wanted}, got {_shown(value)}")
+    return number
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 and "\n" not in text else f"a value of type {type(value).__name__}"
+
+
+def _index(name: str, value: object) -> int:
+    try:
+        if isinstance(value, bool | np.bool_) or (isinstance(value, np.ndarray) and value.dtype.kind not in "iu"):
+            raise TypeError
+        return operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        pass
+    raise InputError(f"{name} must be a whole number (int), got {_shown(value)}")
+
+
+def _real_array(name: str, value: object, wanted: str) -> NDArray[np.float64]:
+    """A float64 copy in C order of an array-like of real numbers."""
+    try:
+        array = np.array(value)
+        if array.dtype.kind == "O" and not any(
+            isinstance(item, str | bytes | bool | None) for item in array.ravel().tolist()
+        ):
+            array = array.astype(np.float64)  # Fraction and Decimal
+    except (TypeError, ValueError, OverflowError):
+        array = np.empty(0, dtype=object)
+    if array.dtype.kind not in "iuf":
+        raise InputError(f"{name} must be {wanted}, all real numbers; got {_shown(value)}")
+    with np.errstate(all="ignore"):
+        return np.array(array, dtype=np.float64, order="C")
+
+
+def _cholesky(matrix: NDArray[Any]) -> NDArray[np.float64] | None:
+    try:
+        factor: NDArray[np.float64] = np.linalg.cholesky(matrix)
+    except np.linalg.LinAlgError:
+        return None
+    variances = np.diagonal(matrix)
+    if bool((np.diagonal(factor) ** 2 > _SAFE_PIVOT * variances).all()):
+        return factor
+    # Near singular. Whether rounding left the least eigenvalue above zero is chance, so compare it with rounding, with
+    # the scale of the columns taken out (a diagonal matrix may be as badly scaled as it likes).
+    roots = np.sqrt(variances)
+    least = float(np.linalg.eigvalsh(matrix / roots[:, None] / roots)[0])
+    return factor if least > 4.0 * matrix.shape[0] * np.finfo(np.float64).eps else None

@@ -1,0 +1,210 @@
+"""Budgets: exact amounts, refusal of bad parameters (SAFETY.md 3.9 D), arithmetic that never drifts."""
+
+import copy
+import pickle
+import warnings
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fastpubpriv.errors import BudgetError, PrivacyWarning
+from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, Cost, PureDP
+
+BUDGETS = [ZCDP(0.5), ApproxDP(1, 1e-6), PureDP(2)]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        0.5,
+        Fraction(1, 2),
+        Decimal("0.5"),
+        np.float32(0.5),
+        np.float64(0.5),
+        np.array(0.5),
+        np.longdouble(0.5),
+        np.float16(0.5),
+    ],
+)
+def test_every_exact_number_is_taken(value):
+    assert ZCDP(value).rho == Fraction(1, 2)
+    assert type(ZCDP(value).rho) is Fraction
+
+
+def test_numbers_are_kept_exactly():
+    assert ZCDP(0.1).rho == Fraction(0.1) != Fraction(1, 10)
+    assert ZCDP(Decimal("0.1")).rho == Fraction(1, 10)
+    assert PureDP(np.int64(3)).epsilon == 3
+    assert ApproxDP(1, np.float32(1e-6)).delta == Fraction(float(np.float32(1e-6)))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        0, 0.0, -0.0, -1, -1e-300, float("nan"), float("inf"), float("-inf"), 1e-12, 5000, 1e300, "1", b"1", True,
+        False, np.True_, None, 1j, [1], np.array([1.0]), Decimal("nan"), Decimal("inf"), Decimal("1e-999999999"),
+        Decimal("1e999999999"), Fraction(10**2000 + 1, 10**2000), Fraction(10**400), Fraction(1, 10**400),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("make", [PureDP, lambda e: ApproxDP(e, 1e-6)])
+def test_bad_epsilon_is_refused(make, value):
+    with pytest.raises(BudgetError, match="epsilon"):
+        make(value)
+
+
+@pytest.mark.parametrize("value", [0, -1, 2.0**-61, 1e6 + 1, float("nan"), float("inf"), True, "0.5", None])
+def test_bad_rho_is_refused(value):
+    with pytest.raises(BudgetError, match="rho"):
+        ZCDP(value)
+
+
+@pytest.mark.parametrize("value", [0, 1, 1.5, -1e-6, 1e-31, float("nan"), True, "1e-6", None])
+def test_bad_delta_is_refused(value):
+    with pytest.raises(BudgetError, match="delta"):
+        ApproxDP(1, value)
+
+
+def test_range_ends_are_allowed():
+    assert PureDP(2.0**-30).epsilon == Fraction(1, 2**30)
+    assert PureDP(2**10).epsilon == 1024
+    assert ZCDP(1e6).rho == 10**6
+    assert ZCDP(2.0**-60).rho == Fraction(1, 2**60)
+
+
+def test_messages_say_what_to_pass_instead():
+    with pytest.raises(BudgetError, match=r"use PureDP\(epsilon\)"):
+        ApproxDP(1, 0)
+    with pytest.raises(BudgetError, match=r"\[2\^-30, 2\^10\]"):
+        PureDP(1e-12)
+    with pytest.raises(BudgetError, match="abstract"):
+        Budget(1)
+
+
+def test_ten_tenths_are_exactly_one():
+    left = ZCDP(1).cost
+    for _ in range(10):
+        left = left - ZCDP(Fraction(1, 10))
+    assert left.is_zero
+    with pytest.raises(BudgetError, match="never goes below zero"):
+        left - ZCDP(2.0**-60)
+
+
+@given(
+    st.lists(st.fractions(min_value=Fraction(1, 100), max_value=10**3, max_denominator=10**6), min_size=1, max_size=8)
+)
+def test_split_adds_up_exactly(weights):
+    for whole in (ZCDP(0.7), ApproxDP(1.1, 1e-5)):
+        parts = whole.split(*weights)
+        total = Cost.zero(type(whole))
+        for part in parts:
+            total = total + part
+        assert total == whole.cost
+        assert all(p.amounts[0] * weights[0] == parts[0].amounts[0] * w for p, w in zip(parts, weights, strict=True))
+
+
+def test_split_accepts_floats_and_refuses_nonsense():
+    assert ZCDP(1).split(0.25, 0.75) == (ZCDP(0.25), ZCDP(0.75))
+    for bad in ((), (0, 1), (-1, 2), (float("nan"),), (True, 1), ("1",)):
+        with pytest.raises(BudgetError):
+            ZCDP(1).split(*bad)
+
+
+def test_arithmetic():
+    assert ZCDP(0.5) + ZCDP(0.25) == ZCDP(0.75)
+    assert ApproxDP(1, Fraction(1, 8)) * 2 == 2 * ApproxDP(1, Fraction(1, 8)) == ApproxDP(2, Fraction(1, 4))
+    assert PureDP(1) / 3 == PureDP(Fraction(1, 3))
+    assert (PureDP(1) - PureDP(1)).is_zero
+    assert (PureDP(1) - PureDP(0.5)).as_budget() == PureDP(0.5)
+    assert PureDP(1).cost + PureDP(1) == PureDP(2).cost
+    with pytest.raises(BudgetError):
+        (PureDP(1) - PureDP(1)).as_budget()
+    for bad in (0, -1, True, "2", float("inf")):
+        with pytest.raises(BudgetError):
+            ZCDP(1) * bad
+        with pytest.raises(BudgetError):
+            ZCDP(1) / bad
+
+
+def test_comparison_looks_at_every_part():
+    assert ApproxDP(1, 1e-6) <= ApproxDP(1, 1e-5)
+    assert not ApproxDP(1, 1e-5) <= ApproxDP(2, 1e-6)
+    assert not ApproxDP(2, 1e-6) <= ApproxDP(1, 1e-5)
+    assert ApproxDP(2, 1e-5) >= ApproxDP(1, 1e-5)
+    assert ZCDP(1) <= ZCDP(1).cost <= ZCDP(1)
+    assert not ZCDP(1).cost >= ZCDP(2)
+
+
+def test_notions_never_mix():
+    for other in (PureDP(1), ApproxDP(1, 1e-6), Cost.zero(PureDP), 1.0):
+        with pytest.raises((BudgetError, TypeError)):
+            ZCDP(1) + other
+        with pytest.raises(BudgetError):
+            ZCDP(1) - other
+        with pytest.raises(BudgetError):
+            assert ZCDP(1) <= other
+    assert ZCDP(1) != PureDP(1)
+
+
+@pytest.mark.parametrize("budget", BUDGETS)
+def test_round_trips(budget):
+    assert Budget.from_dict(budget.to_dict()) == budget
+    assert type(budget).from_dict(budget.to_dict()) == budget
+    assert Cost.from_dict(budget.cost.to_dict()) == budget.cost
+    assert pickle.loads(pickle.dumps(budget)) == budget
+    assert copy.deepcopy(budget) == budget
+    assert hash(budget) == hash(type(budget)(*budget.amounts))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [{}, {"notion": "XDP"}, {"notion": "ZCDP"}, {"notion": "ZCDP", "rho": 0.5}, {"notion": "ZCDP", "rho": "1/0"},
+     {"notion": "ZCDP", "rho": "2/4"}, {"notion": "ZCDP", "rho": "-1/2"}, {"notion": "ZCDP", "rho": "1" * 5000 + "/1"},
+     {"notion": "ZCDP", "rho": "1/2\n"}, {"notion": "ApproxDP", "epsilon": "1/1"}, {"notion": ["ZCDP"], "rho": "1/2"}],
+)  # fmt: skip
+def test_bad_dicts_are_refused(data):
+    with pytest.raises(BudgetError):
+        Budget.from_dict(data)
+    with pytest.raises(BudgetError):
+        Cost.from_dict(data)
+
+
+def test_from_dict_on_a_notion_refuses_the_others():
+    with pytest.raises(BudgetError, match="expected a ZCDP"):
+        ZCDP.from_dict(PureDP(1).to_dict())
+
+
+def test_frozen_and_short_repr():
+    assert [repr(b) for b in BUDGETS] == ["ZCDP(rho=0.5)", "ApproxDP(epsilon=1.0, delta=1e-06)", "PureDP(epsilon=2.0)"]
+    assert repr(ZCDP(Fraction(1, 3))) == "ZCDP(rho=0.333333)"
+    with pytest.raises(AttributeError):
+        ZCDP(1).rho = Fraction(2)
+    with pytest.raises((AttributeError, TypeError)):
+        ZCDP(1).other = 1
+
+
+def test_cost_is_checked():
+    for notion, amounts in [
+        (ZCDP, (Fraction(-1),)),
+        (ZCDP, (0.5,)),
+        (ApproxDP, (Fraction(1),)),
+        (Budget, ()),
+        (int, (1,)),
+    ]:
+        with pytest.raises(BudgetError):
+            Cost(notion, amounts)
+    with pytest.raises(BudgetError, match="bits"):
+        Cost(ZCDP, (Fraction(1, 3**9000),))
+
+
+def test_weak_delta_warns_from_public_n():
+    with pytest.warns(PrivacyWarning, match="1/n"):
+        ApproxDP(1, 0.01).warn_if_weak(100)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ApproxDP(1, 0.0099).warn_if_weak(100)
+        ZCDP(1).warn_if_weak(1)
+        PureDP(1).warn_if_weak(10**9)

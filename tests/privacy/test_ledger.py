@@ -1,0 +1,310 @@
+"""The ledger: exact under threads, processes and kill -9 (SAFETY.md 3.8, 3.9 D)."""
+
+import contextlib
+import copy
+import multiprocessing
+import os
+import pickle
+import random
+import signal
+import subprocess
+import sys
+import threading
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+import fastpubpriv
+from fastpubpriv.errors import BudgetError, InputError, LedgerError
+from fastpubpriv.privacy import (
+    ZCDP,
+    ApproxDP,
+    ComposedEvent,
+    Cost,
+    GaussianEvent,
+    KNormEvent,
+    LaplaceEvent,
+    Ledger,
+    Neighbors,
+    PureDP,
+    pure_to_zcdp_exact,
+)
+
+ROOT = Path(fastpubpriv.__file__).parents[1]
+
+
+def reopen(path):
+    return Ledger(ZCDP(1), path=path, label="set A")
+
+
+def test_debits_add_up_exactly(place):
+    ledger = Ledger(ZCDP(Fraction(3, 10)), label="set A", **place)
+    numbers = [ledger.debit(ZCDP(Fraction(1, 10)), name=f"query {k}") for k in range(3)]
+    assert numbers == [1, 2, 3]
+    assert ledger.remaining.is_zero
+    assert ledger.spent == ledger.total.cost
+    assert [(e.number, e.name) for e in ledger.entries] == [(1, "query 0"), (2, "query 1"), (3, "query 2")]
+    with pytest.raises(BudgetError, match=r"what remains, Cost\(ZCDP, rho=0.0\)"):
+        ledger.debit(ZCDP(2.0**-60), name="one too many")
+    assert len(ledger.entries) == 3
+
+
+def test_every_part_of_the_total_is_checked(place):
+    ledger = Ledger(ApproxDP(1, 1e-6), **place)
+    ledger.debit(ApproxDP(0.25, 1e-6), name="uses all of delta")
+    with pytest.raises(BudgetError, match="larger than what remains"):
+        ledger.debit(ApproxDP(0.25, 1e-9), name="no delta left")
+    ledger.debit(PureDP(0.75), name="pure still fits")
+    assert ledger.remaining.is_zero
+    with pytest.raises(BudgetError):
+        ledger.debit(PureDP(0.001), name="no epsilon left")
+
+
+def test_events_and_notions(place):
+    ledger = Ledger(ZCDP(2), **place)
+    ledger.debit(GaussianEvent(2**16, 8, 3), name="gaussian")
+    ledger.debit(PureDP(0.5), name="pure")
+    ledger.debit(ComposedEvent((LaplaceEvent(128, 8, 3), LaplaceEvent(0, 8, 1))), name="laplace")
+    ledger.debit(Cost.zero(ZCDP), name="free")
+    assert ledger.spent.amounts[0] == Fraction(1, 2) + 2 * pure_to_zcdp_exact(0.5)
+    with pytest.raises(BudgetError, match="ZCDP or PureDP"):
+        ledger.debit(ApproxDP(0.1, 1e-6), name="x")
+    with pytest.raises(BudgetError):
+        ledger.debit(KNormEvent(0.1, 1e-9, 64), name="x")
+    for bad in (0.5, None, "ZCDP(1)"):
+        with pytest.raises(BudgetError, match="must be a budget"):
+            ledger.debit(bad, name="x")
+    assert len(ledger.entries) == 4
+
+
+def test_other_notions_get_advice():
+    with pytest.raises(BudgetError, match="open a ledger with ZCDP or ApproxDP"):
+        Ledger(PureDP(1)).debit(ZCDP(0.1), name="x")
+    with pytest.raises(BudgetError, match="from which the noise was calibrated"):
+        Ledger(ApproxDP(1, 1e-6)).debit(GaussianEvent(1, 8, 1), name="x")
+    ledger = Ledger(ApproxDP(1, 1e-6))
+    ledger.debit(KNormEvent(0.5, 1e-7, 64), name="k-norm")
+    assert ledger.spent == Cost(ApproxDP, (Fraction(1, 2), Fraction(1e-7)))
+
+
+def test_relations_never_mix(place):
+    ledger = Ledger(ZCDP(1), **place)
+    with pytest.raises(BudgetError, match="REPLACE_ONE"):
+        ledger.debit(GaussianEvent(1, 8, 1, Neighbors.ADD_REMOVE_ONE), name="x")
+    with pytest.raises(BudgetError, match="REPLACE_ONE"):
+        ledger.debit(ZCDP(0.1), name="x", relation=Neighbors.ADD_REMOVE_ONE)
+    ledger.debit(ZCDP(0.1), name="x", relation=Neighbors.REPLACE_ONE)
+    other = Ledger(ZCDP(1), relation=Neighbors.ADD_REMOVE_ONE)
+    other.debit(ZCDP(0.5), name="stated under the relation of the ledger")
+    with pytest.raises(BudgetError):
+        other.debit(GaussianEvent(1, 8, 1), name="x")
+
+
+def test_with_closes_and_spending_stays_readable(place):
+    ledger = Ledger(ZCDP(1), **place)
+
+    def failing_fit():
+        with ledger:
+            ledger.debit(ZCDP(0.5), name="failed fit")
+            raise RuntimeError("inside")
+
+    with pytest.raises(RuntimeError, match="inside"):
+        failing_fit()
+    with pytest.raises(LedgerError, match="closed"):
+        ledger.debit(ZCDP(0.5), name="after")
+    assert ledger.spent == ZCDP(0.5).cost  # never refunded
+
+
+def test_short_repr_and_no_copies(place):
+    ledger = Ledger(ZCDP(1), **place)
+    ledger.debit(ZCDP(0.25), name="x")
+    assert repr(ledger) == "Ledger(total=ZCDP(rho=1.0), remaining=Cost(ZCDP, rho=0.75), entries=1)"
+    for attempt in (pickle.dumps, copy.copy, copy.deepcopy):
+        with pytest.raises(TypeError, match="share its path"):
+            attempt(ledger)
+
+
+@pytest.mark.parametrize("bad", ["", "x" * 201, "two\nlines", "\x00", 5, None, b"x"])
+def test_names_are_checked_before_anything_is_charged(place, bad):
+    ledger = Ledger(ZCDP(1), **place)
+    with pytest.raises(InputError, match="printable"):
+        ledger.debit(ZCDP(0.5), name=bad)
+    assert ledger.spent.is_zero
+
+
+def test_constructor_arguments_are_checked(tmp_path):
+    for arguments in ({"total": 1.0}, {"total": ZCDP(1), "relation": "replace_one"}):
+        with pytest.raises(BudgetError):
+            Ledger(**arguments)
+    for arguments in ({"label": "\n"}, {"timeout": -1}, {"timeout": float("nan")}, {"timeout": True}, {"timeout": "1"}):
+        with pytest.raises(InputError):
+            Ledger(ZCDP(1), path=tmp_path / "x", **arguments)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_file_survives_and_must_match(path):
+    assert reopen(path).spent == ZCDP(0.375).cost
+    assert [e.name for e in Ledger.from_file(path).entries] == ["query 0", "query 1", "query 2"]
+    assert Ledger.from_file(path).label == "set A"
+    for total, label, extra in (
+        (ZCDP(2), "set A", {}),
+        (PureDP(1), "set A", {}),
+        (ZCDP(1), "set B", {}),
+        (ZCDP(1), None, {}),
+        (ZCDP(1), "set A", {"relation": Neighbors.ADD_REMOVE_ONE}),
+    ):
+        with pytest.raises(LedgerError, match="made with another"):
+            Ledger(total, path=path, label=label, **extra)
+    assert os.stat(path).st_mode & 0o777 == 0o600
+
+
+def test_two_objects_see_each_other(path):
+    one, two = reopen(path), reopen(path)
+    one.debit(ZCDP(0.5), name="one")
+    with pytest.raises(BudgetError, match="remains"):
+        two.debit(ZCDP(0.5), name="two")
+    assert two.debit(ZCDP(0.125), name="two") == 5
+    assert one.remaining.is_zero
+
+
+def test_sixteen_threads(place, tmp_path):
+    per_thread = 200 if not place else 25  # each debit in a file waits for the disk
+    ledger = Ledger(ZCDP(1), **place)
+    part = ZCDP(1) / (16 * per_thread + 1)
+
+    def work():
+        for _ in range(per_thread):
+            ledger.debit(part, name="x")
+
+    threads = [threading.Thread(target=work) for _ in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert ledger.remaining == part.cost
+    assert [e.number for e in ledger.entries] == list(range(1, 16 * per_thread + 1))
+
+
+def test_threads_never_overdraw():
+    ledger, refused = Ledger(ZCDP(1)), []
+
+    def work():
+        for _ in range(200):
+            try:
+                ledger.debit(ZCDP(1) / 1000, name="x")
+            except BudgetError:
+                refused.append(1)
+
+    threads = [threading.Thread(target=work) for _ in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert ledger.remaining.is_zero
+    assert len(refused) == 16 * 200 - 1000
+
+
+def debiting_child(path, count, results):
+    ledger, done = reopen(path), 0
+    for _ in range(count):
+        try:
+            ledger.debit(ZCDP(Fraction(1, 160)), name="child")
+            done += 1
+        except BudgetError:
+            break
+    results.put(done)
+
+
+def test_two_processes_share_one_file(path):
+    context = multiprocessing.get_context("fork")
+    results = context.Queue()
+    children = [context.Process(target=debiting_child, args=(path, 80, results)) for _ in range(2)]
+    for child in children:
+        child.start()
+    done = sum(results.get(timeout=60) for _ in children)
+    for child in children:
+        child.join()
+    assert done == 100  # 5/8 were left
+    assert reopen(path).remaining.is_zero
+
+
+def forked(work):
+    """Run work() in a forked child; its exit code is 0 when work returns true."""
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            code = 0 if work() else 1
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def test_memory_ledger_refuses_a_forked_copy_and_a_file_ledger_works_there(path):
+    memory, file = Ledger(ZCDP(1)), reopen(path)
+
+    def memory_refuses():
+        try:
+            memory.debit(ZCDP(0.5), name="x")
+        except LedgerError:
+            return True
+
+    assert forked(memory_refuses) == 0
+    with file._lock:  # as if another thread held it at the time of the fork
+        assert forked(lambda: file.debit(ZCDP(0.125), name="child") == 4) == 0
+    assert file.spent == ZCDP(0.5).cost
+
+
+KILLED = """
+import sys
+from fastpubpriv.privacy import Ledger, ZCDP
+from fractions import Fraction
+ledger = Ledger(ZCDP(1), path=sys.argv[1], label="set A")
+print("ready", flush=True)
+while True:
+    ledger.debit(ZCDP(Fraction(1, 2**20)), name="x" * 150)
+    sys.stdout.write("y\\n")
+    sys.stdout.flush()
+"""
+
+
+def kill_children(path, times, seed, program=KILLED, wait=0.0):
+    """Kill a debiting child `times` times; return debits that returned and debits in the file."""
+    chance = random.Random(seed)
+    acknowledged = 0
+    for _ in range(times):
+        child = subprocess.Popen([sys.executable, "-c", program, str(path)], stdout=subprocess.PIPE, cwd=ROOT)
+        assert child.stdout.readline() == b"ready\n"
+        with contextlib.suppress(subprocess.TimeoutExpired):  # `wait` is for a child that kills itself
+            child.wait(wait + chance.uniform(0, 0.03))
+        child.send_signal(signal.SIGKILL)
+        acknowledged += child.stdout.read().count(b"y\n")
+        child.stdout.close()
+        child.wait()
+        reopen(path)  # parses every time
+    return acknowledged, len(reopen(path).entries) - 3
+
+
+def check_kills(path, times, seed):
+    acknowledged, charged = kill_children(path, times, seed)
+    assert 0 < acknowledged <= charged <= acknowledged + times
+    assert reopen(path).spent == Cost(ZCDP, (Fraction(3, 8) + charged * Fraction(1, 2**20),))
+
+
+def test_kill_loses_no_acknowledged_debit(path):
+    check_kills(path, 20, 7)
+
+
+@pytest.mark.audit
+def test_kill_audit(path):
+    check_kills(path, 200, 8)
+
+
+def test_planted_bug_acknowledging_before_the_debit_is_caught(path):
+    # The same loop with its two halves exchanged, killed between them the third time.
+    loop = KILLED.index("    ledger.debit")
+    debit, acknowledge = KILLED[loop:].split("\n", 1)
+    die = "    if len(ledger.entries) == 5: import os; os.kill(os.getpid(), 9)\n"
+    acknowledged, charged = kill_children(path, 1, 9, KILLED[:loop] + acknowledge + die + debit + "\n", wait=30)
+    assert (acknowledged, charged) == (3, 2)

@@ -1,0 +1,154 @@
+"""Public rows: the same readers, then loud checks (SAFETY 3.9, group C); private and public data kept apart."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from fastpubpriv.errors import InputError
+from fastpubpriv.sources import Rows, private_rows, public_rows, refuse_shared_memory
+
+X = np.random.default_rng(2).normal(size=(30, 3))
+
+
+def test_public_rows_are_a_float64_copy(tmp_path):
+    frame = pd.DataFrame(X, columns=list("abc"))
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    frame.to_parquet(tmp_path / "t.parquet")
+    sources = [
+        X,
+        np.asfortranarray(X),
+        X.tolist(),
+        frame,
+        pl.DataFrame(X),
+        tmp_path / "t.csv",
+        str(tmp_path / "t.parquet"),
+    ]
+    for source in [*sources, Rows.from_chunks(lambda: [X[:7], X[7:]], n=30, dim=3)]:
+        found = public_rows(source, dim=3)
+        np.testing.assert_array_equal(found, X)
+        assert found.dtype == np.float64
+        assert found.flags.c_contiguous
+        assert found.flags.owndata
+        assert not np.shares_memory(found, X)
+    np.testing.assert_array_equal(public_rows(frame, columns=["c", "a"], dim=2), X[:, [2, 0]])
+
+
+@pytest.mark.parametrize(
+    "row", [X[0], X[0].tolist(), tuple(X[0]), X[0].astype("f4"), [1, 2, 3], np.array([1, 0, 1], bool)]
+)
+def test_one_dimension_is_one_row(row):
+    found = public_rows(row, dim=3)
+    assert found.shape == (1, 3)
+    np.testing.assert_array_equal(found[0], np.asarray(row, float))
+
+
+def test_one_dimension_of_another_length_is_refused():
+    with pytest.raises(InputError, match=r"length 30: pass x\.reshape\(-1, 1\)"):
+        public_rows(X[:, 0], dim=3)
+    with pytest.raises(InputError, match=r"reshape\(1, -1\) for one row"):
+        public_rows(X[0])
+    with pytest.raises(InputError, match="length 30"):
+        public_rows(X[:, 0], dim=1)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_non_finite_values_are_named(bad):
+    x = X.copy()
+    x[7, 1] = bad
+    with pytest.raises(InputError, match=rf"row 7, column 1 is {bad}\. "):
+        public_rows(x)
+    x[9, 0] = bad
+    frame = pd.DataFrame(x, columns=list("abc"))
+    with pytest.raises(InputError, match=rf"row 7, column 'b' is {bad} \(and 1 more\)"):
+        public_rows(frame)
+
+
+def test_scales_that_break_squares():
+    for scale, words in ((1e300, "stay below 1e[+]150.*row"), (1e-300, "below 1e-150.*Change the unit")):
+        with pytest.raises(InputError, match=words):
+            public_rows(X * scale)
+    for fine in (X * 1e140, X * 1e-140, np.zeros((2, 3))):
+        assert public_rows(fine).shape[1] == 3
+
+
+def test_too_few_rows_and_wrong_width():
+    with pytest.raises(InputError, match="at least 4 public rows are needed here, got 3"):
+        public_rows(X[:3], min_rows=4)
+    with pytest.raises(InputError, match="public rows have 3 columns and private rows have 5"):
+        public_rows(X, dim=5)
+    for empty in (X[:0], X[:, :0]):
+        with pytest.raises(InputError, match=r"no rows|no columns"):
+            public_rows(empty)
+
+
+def test_forms_are_checked_as_for_private_rows(tmp_path):
+    for bad in (X.astype(complex), np.array([["a"]]), np.ma.masked_invalid(X), [["x", "y", "z"]], (row for row in X)):
+        with pytest.raises(InputError):
+            public_rows(bad, dim=3)
+    (tmp_path / "t.csv").write_text("a,name\n1,Bob\n2,Eve\n")
+    with pytest.raises(InputError, match=r"not numeric in the Arrow table: 'name'.*pass columns="):
+        public_rows(tmp_path / "t.csv")
+    assert public_rows(tmp_path / "t.csv", columns=["a"]).tolist() == [[1.0], [2.0]]
+    (tmp_path / "t.csv").write_text("a,b\n1\n")
+    with pytest.raises(InputError, match=r"Expected 2 columns, got 1"):
+        public_rows(tmp_path / "t.csv")
+
+
+def test_the_same_data_is_refused(tmp_path):
+    np.save(tmp_path / "x.npy", X)
+    frame, plain = pd.DataFrame(X, columns=list("abc")), pl.DataFrame(X)
+    table = pa.table({"a": X[:, 0].copy()})
+    rows = private_rows(X)
+    (tmp_path / "link.npy").symlink_to(tmp_path / "x.npy")
+    for ours, theirs, words in (
+        (X, X, "same object"),
+        (rows, rows, "same object"),
+        (str(tmp_path / "x.npy"), tmp_path / "link.npy", "same file"),
+        (X, X[:5], "share memory"),
+        (X[::2], X[2:], "share memory"),
+        (X, X.T[:, :2], "share memory"),
+        (rows, X[3:4], "share memory"),
+        (X, rows, "share memory"),
+        (frame, frame[["a"]], "share memory"),
+        (frame, frame["a"].to_frame(), "share memory"),
+        (plain, plain.clone(), "share memory"),
+        (table, table.slice(3, 4), "share memory"),
+        (table, table["a"].chunk(0).to_numpy(), "share memory"),
+    ):
+        with pytest.raises(InputError, match=words):
+            refuse_shared_memory(ours, theirs)
+
+
+def test_data_kept_apart_are_accepted(tmp_path):
+    np.save(tmp_path / "x.npy", X)
+    np.save(tmp_path / "y.npy", X)
+    frame = pd.DataFrame(X, columns=list("abc"))
+    table = pa.table({"a": X[:, 0].copy(), "t": ["x"] * 30})
+    for ours, theirs in (
+        (X, X.copy()),
+        (X[:20], X[20:]),
+        (X[::2], X[1::2]),
+        (X[:, :2], X[:, 2:]),
+        (frame, frame.copy()),
+        (tmp_path / "x.npy", tmp_path / "y.npy"),
+        (tmp_path / "x.npy", X),
+        (X, None),
+        (X, X.tolist()),
+        (X, "no such file"),
+    ):
+        refuse_shared_memory(ours, theirs)
+    refuse_shared_memory(table.slice(0, 20), table.slice(20), columns=["a"])
+    with pytest.raises(InputError, match="share memory"):
+        refuse_shared_memory(table.slice(0, 21), table.slice(20), columns=["a"])
+
+
+def test_overlap_too_hard_to_decide_counts_as_shared(monkeypatch):
+    def too_hard(*args, **kwargs):
+        raise np.exceptions.TooHardError
+
+    monkeypatch.setattr(np, "shares_memory", too_hard)
+    with pytest.raises(InputError, match="share memory"):
+        refuse_shared_memory(X[:, :2], X[:, 2:])
+    refuse_shared_memory(X, X.copy())

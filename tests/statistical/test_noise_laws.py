@@ -1,0 +1,323 @@
+"""Distribution of the noise. Each check gives a p-value; the sampler stays above ALPHA, every planted bug falls below.
+
+The small sizes run with the ordinary tests, the large ones (marker statistical) have the sizes of the safety
+programme. ALPHA is so small that a fixed seed is not needed to keep false alarms away, but seeds are fixed all the
+same.
+"""
+
+import hashlib
+
+import numpy as np
+import pytest
+from scipy import special, stats
+
+from fastpubpriv.kernels import noise
+from fastpubpriv.kernels._cbuf import check, inp, out
+from fastpubpriv.kernels._cext import lib
+
+ALPHA = 1e-9
+CHUNK = 1024 * 4096
+DRAW = {"gaussian": noise.gaussian_floor, "laplace": noise.discrete_laplace}
+
+
+def sizes(small, large):
+    return [small, pytest.param(large, marks=pytest.mark.statistical)]
+
+
+def key_of(*parts):
+    return hashlib.sha256(repr(parts).encode()).digest()
+
+
+def chunks(law, log2_scale, n):
+    key = key_of(law, log2_scale, n)
+    for begin in range(0, n, CHUNK):
+        yield DRAW[law](key, min(CHUNK, n - begin), log2_scale, begin=begin)
+
+
+def two_sided(z):
+    return 2 * stats.norm.sf(abs(z))
+
+
+# ---- Checks ---------------------------------------------------------------------------------------------------------
+
+
+def variance_p(law, log2_scale, pieces):
+    """Second moment about the known centre, against its exact value and the exact spread of a square."""
+    n = total = 0
+    scale = 2.0**log2_scale
+    for x in pieces:
+        y = (x + 0.5) / scale if law == "gaussian" else x / scale
+        total, n = total + float(np.dot(y, y)), n + len(x)
+    if law == "gaussian":
+        truth, relative_sd = 1 + 1 / (12 * scale**2), np.sqrt(2 / n)
+    else:
+        q = np.exp(-1 / scale)
+        truth, relative_sd = 2 * q / (1 - q) ** 2 / scale**2, np.sqrt(5 / n)
+    return two_sided((total / n / truth - 1) / relative_sd)
+
+
+def pmf(law, log2_scale):
+    """(first value, probabilities) over a range that holds all but 1e-12 of the mass."""
+    scale = 2**log2_scale
+    if law == "gaussian":
+        k = np.arange(0, 8 * scale)
+        half = special.ndtr(-k / scale) - special.ndtr(-(k + 1) / scale)  # lower tail: no cancellation
+        return -8 * scale, np.concatenate([half[::-1], half])
+    k, q = np.arange(-40 * scale, 40 * scale), np.exp(-1 / scale)
+    return int(k[0]), (1 - q) / (1 + q) * np.exp(-np.abs(k) / scale)
+
+
+def histogram(law, log2_scale, pieces):
+    first, probabilities = pmf(law, log2_scale)
+    counts = np.zeros(len(probabilities), dtype=np.int64)
+    for x in pieces:
+        counts += np.bincount(np.clip(x - first, 0, len(counts) - 1), minlength=len(counts))
+    return counts
+
+
+def merge(expected, least=25.0):
+    """Starts of cells of neighbouring values that expect at least `least` counts each."""
+    steps = np.cumsum(expected) // least
+    starts = np.flatnonzero(np.diff(steps, prepend=-1.0) > 0)
+    return starts if np.add.reduceat(expected, starts)[-1] >= least else starts[:-1]
+
+
+def chi_squared_p(law, log2_scale, counts):
+    _, probabilities = pmf(law, log2_scale)
+    n = counts.sum()
+    expected = probabilities / probabilities.sum() * n
+    starts = merge(expected)
+    expected, observed = np.add.reduceat(expected, starts), np.add.reduceat(counts, starts)
+    return stats.chi2.sf(((observed - expected) ** 2 / expected).sum(), len(starts) - 1)
+
+
+def mean_magnitude_p(law, log2_scale, counts):
+    """Mean of |x + 1/2|: the one number that a Gaussian without its fraction moves most."""
+    first, probabilities = pmf(law, log2_scale)
+    magnitude = np.abs(first + np.arange(len(counts)) + 0.5)
+    weights = probabilities / probabilities.sum()
+    mean, square = weights @ magnitude, weights @ magnitude**2
+    n = counts.sum()
+    return two_sided(((counts @ magnitude) / n - mean) / np.sqrt((square - mean**2) / n))
+
+
+def ks_p(law, log2_scale, x):
+    y = np.sort(x) / 2.0**log2_scale
+    cdf = special.ndtr(y) if law == "gaussian" else stats.laplace.cdf(y)
+    n = len(y)
+    distance = max((np.arange(1, n + 1) / n - cdf).max(), (cdf - np.arange(n) / n).max())
+    return stats.kstwobign.sf(distance * np.sqrt(n))
+
+
+def low_bits_p(pieces):
+    counts = sum(np.bincount(x & 255, minlength=256) for x in pieces)
+    return stats.chisquare(counts).pvalue
+
+
+def sign_p(law, pieces):
+    """Gaussian: x and ~x are equally likely; Laplace: x and -x. Half of them each, and with the same magnitudes."""
+    negative = positive = 0
+    sums, square = np.zeros(2), 0.0
+    for x in pieces:
+        below = x < 0
+        magnitude = np.where(below, ~x if law == "gaussian" else -x, x).astype(np.float64)
+        counted = magnitude > 0 if law == "laplace" else np.ones(len(x), dtype=bool)
+        negative, positive = negative + (below & counted).sum(), positive + (~below & counted).sum()
+        sums += [magnitude[below].sum(), magnitude[~below & counted].sum()]
+        square += magnitude @ magnitude
+    n = negative + positive
+    share = two_sided((negative - n / 2) / np.sqrt(n / 4))
+    mean = sums.sum() / n
+    spread = np.sqrt(square / n - mean**2) * np.sqrt(1 / negative + 1 / positive)
+    return 2 * min(share, two_sided((sums[0] / negative - sums[1] / positive) / spread))
+
+
+def correlation_p(x):
+    """Neighbours, and the same place of neighbouring blocks; signs and magnitudes."""
+    y = x / np.sqrt(np.mean(np.square(x, dtype=np.float64)))
+    magnitude = np.abs(y) - np.abs(y).mean()
+    magnitude /= np.sqrt(np.mean(magnitude**2))
+    z = [np.dot(v[:-lag], v[lag:]) / np.sqrt(len(v) - lag) for v in (y, magnitude) for lag in (1, noise.DRAW_BLOCK)]
+    return min(1.0, 4 * two_sided(np.abs(z).max()))
+
+
+def tails_p(law, log2_scale, pieces, cuts=(4, 5)):
+    """Counts outside `cuts` scales, against their probability (Gaussian: floor cells; Laplace: geometric)."""
+    n, beyond = 0, np.zeros(len(cuts), dtype=np.int64)
+    for x in pieces:
+        n += len(x)
+        magnitude = np.where(x < 0, ~x if law == "gaussian" else -x, x)
+        beyond += [np.count_nonzero(magnitude >= cut << log2_scale) for cut in cuts]
+    if law == "gaussian":
+        probability = 2 * special.ndtr(-np.array(cuts, dtype=float))
+    else:
+        q = np.exp(-(2.0**-log2_scale))
+        probability = 2 * np.exp(-np.array(cuts, dtype=float)) / (1 + q)
+    return len(cuts) * min(stats.binomtest(int(k), n, p).pvalue for k, p in zip(beyond, probability, strict=True))
+
+
+# ---- The sampler passes ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", sizes(1_000_000, 20_000_000))
+@pytest.mark.parametrize("log2_scale", [8, 12, 20, 32, 40])
+@pytest.mark.parametrize("law", DRAW)
+def test_variance(law, log2_scale, n):
+    assert variance_p(law, log2_scale, chunks(law, log2_scale, n)) > ALPHA
+
+
+@pytest.mark.parametrize("n", sizes(1_000_000, 80_000_000))
+@pytest.mark.parametrize("log2_scale", [8, 12])
+@pytest.mark.parametrize("law", DRAW)
+def test_histogram_and_mean_magnitude(law, log2_scale, n):
+    counts = histogram(law, log2_scale, chunks(law, log2_scale, n))
+    assert chi_squared_p(law, log2_scale, counts) > ALPHA
+    assert mean_magnitude_p(law, log2_scale, counts) > ALPHA
+
+
+@pytest.mark.parametrize("n", sizes(1_000_000, 10_000_000))
+@pytest.mark.parametrize("law", DRAW)
+def test_kolmogorov_smirnov(law, n):
+    assert ks_p(law, 40, np.concatenate(list(chunks(law, 40, n)))) > ALPHA
+
+
+@pytest.mark.parametrize("n", sizes(1_000_000, 10_000_000))
+@pytest.mark.parametrize("log2_scale", [16, 20, 32, 40])
+@pytest.mark.parametrize("law", DRAW)
+def test_low_bits_are_uniform(law, log2_scale, n):
+    assert low_bits_p(chunks(law, log2_scale, n)) > ALPHA
+
+
+@pytest.mark.parametrize("n", sizes(1_000_000, 40_000_000))
+@pytest.mark.parametrize("log2_scale", [8, 40])
+@pytest.mark.parametrize("law", DRAW)
+def test_signs_are_balanced(law, log2_scale, n):
+    assert sign_p(law, chunks(law, log2_scale, n)) > ALPHA
+
+
+@pytest.mark.parametrize("n", sizes(1_000_000, 20_000_000))
+@pytest.mark.parametrize("law", DRAW)
+def test_no_correlation(law, n):
+    assert correlation_p(np.concatenate(list(chunks(law, 20, n)))) > ALPHA
+
+
+@pytest.mark.parametrize("n", sizes(1_000_000, 1_000_000_000))
+@pytest.mark.parametrize("law", DRAW)
+def test_tails(law, n):
+    cuts = (4, 5) if n < 10**8 else (4, 5, 6) if law == "gaussian" else (4, 8, 14)
+    assert tails_p(law, 16, chunks(law, 16, n), cuts) > ALPHA
+
+
+@pytest.mark.parametrize("law", DRAW)
+def test_forced_slow_path_has_the_law(law):
+    draws, key = np.empty(1_000_000, dtype=np.int64), inp(np.frombuffer(key_of("slow", law), dtype=np.uint8))
+    check(lib.fpp_test_noise_i64(key, 0, len(draws), list(DRAW).index(law), 8, -4, out(draws)))
+    assert chi_squared_p(law, 8, histogram(law, 8, [draws])) > ALPHA
+    assert variance_p(law, 8, [draws]) > ALPHA
+
+
+def test_standard_normal_has_its_law():
+    x = noise.standard_normal(key_of("normal"), 1_000_000)
+    assert ks_p("gaussian", 0, x) > ALPHA
+    assert two_sided((np.mean(x**2) - 1) / np.sqrt(2 / len(x))) > ALPHA
+    assert correlation_p(x) > ALPHA
+
+
+def test_uniform_below_and_coins_have_their_laws():
+    n = 1_000_000
+    u = noise.uniform(key_of("uniform"), n)
+    assert stats.kstwobign.sf(np.abs(np.sort(u) - np.arange(n) / n).max() * np.sqrt(n)) > ALPHA
+    assert stats.chisquare(np.bincount((u * 2.0**53).astype(np.int64) & 255)).pvalue > ALPHA
+    assert stats.chisquare(np.bincount(noise.below(key_of("below"), n, 1000), minlength=1000)).pvalue > ALPHA
+    assert stats.chisquare(np.bincount(noise.below(key_of("big"), n, 3 * 2**61) >> 61, minlength=3)).pvalue > ALPHA
+    for p in (0.001, 0.3, 0.999):
+        assert stats.binomtest(int(noise.bernoulli(key_of("coin", p), n, p).sum()), n, p).pvalue > ALPHA
+
+
+def test_permutations_of_four_are_equally_likely():
+    orders = [tuple(noise.permutation(key_of("permutation", i), 4)) for i in range(24_000)]
+    counts = np.unique(orders, axis=0, return_counts=True)[1]
+    assert len(counts) == 24
+    assert stats.chisquare(counts).pvalue > ALPHA
+
+
+# ---- Planted bugs are caught by the same checks -------------------------------------------------------------------
+
+
+def exact_floor(n, log2_scale, seed=0):
+    return np.floor(np.random.default_rng(seed).standard_normal(n) * 2.0**log2_scale).astype(np.int64)
+
+
+@pytest.mark.parametrize(
+    ("n", "factor"), [(1_000_000, 1.02), pytest.param(20_000_000, 1.003, marks=pytest.mark.statistical)]
+)
+def test_variance_check_catches_a_wrong_scale(n, factor):
+    x = np.random.default_rng(1).standard_normal(n) * factor
+    assert variance_p("gaussian", 20, [np.floor(x * 2.0**20)]) < ALPHA
+    assert variance_p("laplace", 20, [np.random.default_rng(2).laplace(size=n) * 2.0**20 * factor]) < ALPHA
+
+
+def test_variance_check_passes_the_right_scale():
+    assert variance_p("gaussian", 20, [exact_floor(1_000_000, 20)]) > ALPHA
+
+
+def test_truncation_instead_of_floor_is_caught():
+    x = np.trunc(np.random.default_rng(3).standard_normal(1_000_000) * 256).astype(np.int64)
+    assert chi_squared_p("gaussian", 8, histogram("gaussian", 8, [x])) < ALPHA
+
+
+def test_negation_instead_of_complement_is_caught():
+    x = exact_floor(1_000_000, 8)
+    negated = np.where(x < 0, -(~x), x)
+    assert chi_squared_p("gaussian", 8, histogram("gaussian", 8, [negated])) < ALPHA
+
+
+def test_double_zero_of_the_laplace_law_is_caught():
+    _, probabilities = pmf("laplace", 8)
+    wrong = probabilities.copy()
+    wrong[len(wrong) // 2] *= 2
+    counts = np.random.default_rng(4).multinomial(1_000_000, wrong / wrong.sum())
+    assert chi_squared_p("laplace", 8, counts) < ALPHA
+
+
+def test_missing_fraction_is_caught():
+    # exp(-k^2 / 2 scale^2) in place of its average over [k, k + 1): a relative change of at most 2e-3 a cell.
+    k = np.arange(8 * 256)
+    half = np.exp(-0.5 * (k / 256.0) ** 2)
+    wrong = np.concatenate([half[::-1], half])
+    rng, right = np.random.default_rng(5), pmf("gaussian", 8)[1]
+    assert mean_magnitude_p("gaussian", 8, rng.multinomial(80_000_000, wrong / wrong.sum())) < ALPHA
+    assert mean_magnitude_p("gaussian", 8, rng.multinomial(80_000_000, right / right.sum())) > ALPHA
+
+
+def test_single_precision_noise_is_caught():
+    x = np.floor(np.random.default_rng(6).standard_normal(1_000_000, dtype=np.float32) * 2.0**32).astype(np.int64)
+    assert low_bits_p([x]) < ALPHA
+
+
+def test_noise_on_a_coarser_grid_than_its_integers_is_caught():
+    x = np.random.default_rng(7).standard_normal(1_000_000)
+    coarse = (np.round(x * 2.0**30) / 2.0**30 * 2.0**40).astype(np.int64)
+    assert low_bits_p([coarse]) < ALPHA
+
+
+def test_shifted_and_skewed_noise_is_caught():
+    x = exact_floor(1_000_000, 20)
+    assert ks_p("gaussian", 20, x + (1 << 20) // 100) < ALPHA
+    assert sign_p("gaussian", [x + (1 << 20) // 100]) < ALPHA
+    assert sign_p("gaussian", [np.where(x < 0, (x * 1.02).astype(np.int64), x)]) < ALPHA
+
+
+def test_reused_blocks_are_caught():
+    x = exact_floor(1_000_000, 20).reshape(-1, 1000)[:976].reshape(-1)[: 1024 * 900]
+    again = x.reshape(-1, 1024).copy()
+    again[1::10] = again[::10]
+    assert correlation_p(again.reshape(-1)) < ALPHA
+    assert correlation_p(np.repeat(x[::50], 50)) < ALPHA
+    assert correlation_p(x) > ALPHA
+
+
+def test_light_and_heavy_tails_are_caught():
+    x = exact_floor(1_000_000, 16)
+    assert tails_p("gaussian", 16, [np.clip(x, -(3 << 16), 3 << 16)]) < ALPHA
+    assert tails_p("gaussian", 16, [(x * 1.2).astype(np.int64)]) < ALPHA

@@ -1,0 +1,128 @@
+"""Keys: distinct, repeatable only on request, and never made up when the system has no entropy."""
+
+import hashlib
+import os
+import threading
+import warnings
+
+import numpy as np
+import pytest
+
+from fastpubpriv.errors import EntropyError, InputError, SeededNoiseWarning
+from fastpubpriv.keys import KEY_BYTES, key_source
+
+
+def seeded(seed):
+    with pytest.warns(SeededNoiseWarning):
+        return key_source(seed)
+
+
+def test_system_keys_are_private_and_distinct():
+    source = key_source(None)
+    keys = {source.fresh() for _ in range(1000)} | {key_source(None).fresh() for _ in range(1000)}
+    assert source.private
+    assert len(keys) == 2000
+    assert {len(key) for key in keys} == {KEY_BYTES}
+
+
+def test_system_keys_do_not_warn():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        key_source(None).fresh()
+
+
+def test_seeded_keys_repeat_and_differ_by_seed_and_call():
+    first, again, other = seeded(7), seeded(np.int64(7)), seeded(8)
+    assert not first.private
+    keys = [first.fresh() for _ in range(50)]
+    assert keys == [again.fresh() for _ in range(50)]
+    assert len(set(keys) | {other.fresh() for _ in range(50)}) == 100
+
+
+def test_seeded_key_is_the_documented_hash():
+    seed_digest = hashlib.sha256(b"7").digest()
+    expected = hashlib.sha256(b"fastpubpriv seeded key 1" + seed_digest + (1).to_bytes(8, "little")).digest()
+    source = seeded(7)
+    source.fresh()
+    assert source.fresh() == expected
+
+
+def test_seed_warns_once_per_source_and_points_at_the_caller():
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        source = key_source(3)
+        source.fresh()
+        source.fresh()
+    assert [w.category for w in caught] == [SeededNoiseWarning]
+
+
+def test_large_seeds_are_not_truncated():
+    assert seeded(2**64).fresh() != seeded(0).fresh()
+    assert seeded(10**400).fresh() != seeded(10**400 + 1).fresh()
+
+
+@pytest.mark.parametrize(
+    "bad", [True, False, 1.0, "1", b"1", -1, np.float64(2), np.bool_(True), [1], np.random.default_rng(0)]
+)
+def test_other_random_states_are_refused(bad):
+    with pytest.raises(InputError, match="random_state"):
+        key_source(bad)
+
+
+@pytest.mark.parametrize("failure", [OSError("no device"), NotImplementedError("no source")])
+def test_no_entropy_is_an_error_without_fallback(monkeypatch, failure):
+    def broken(_n):
+        raise failure
+
+    monkeypatch.setattr(os, "urandom", broken)
+    with pytest.raises(EntropyError, match="nothing was released"):
+        key_source(None).fresh()
+
+
+def test_short_entropy_is_an_error(monkeypatch):
+    monkeypatch.setattr(os, "urandom", lambda n: b"\0" * (n - 1))
+    with pytest.raises(EntropyError):
+        key_source(None).fresh()
+
+
+@pytest.mark.parametrize("make", [lambda: key_source(None), lambda: seeded(5)], ids=["system", "seeded"])
+def test_threads_get_distinct_keys(make):
+    source, lists = make(), [[] for _ in range(8)]
+    start = threading.Barrier(8)
+
+    def take(mine):
+        start.wait()
+        mine.extend(source.fresh() for _ in range(500))
+
+    threads = [threading.Thread(target=take, args=(mine,)) for mine in lists]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len({key for mine in lists for key in mine}) == 4000
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_forked_children_get_different_keys():
+    source = key_source(None)
+    source.fresh()
+
+    def key_of_child():
+        read_end, write_end = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.write(write_end, source.fresh())
+            os._exit(0)
+        os.close(write_end)
+        with os.fdopen(read_end, "rb") as pipe:
+            key = pipe.read()
+        assert os.waitpid(child, 0)[1] == 0
+        return key
+
+    keys = {key_of_child(), key_of_child(), source.fresh()}
+    assert len(keys) == 3
+    assert {len(key) for key in keys} == {KEY_BYTES}
+
+
+def test_repr_says_no_more_than_whether_it_is_private():
+    assert repr(seeded(123456789)) == "KeySource(private=False)"
