@@ -38,7 +38,9 @@ def size(name: str, value: Any) -> float:
     """A radius, norm or squared norm: positive, and with a square that is an ordinary number."""
     number = validation.positive(name, value)
     if not 1.0 / LARGEST_SIZE <= number <= LARGEST_SIZE:
-        raise InputError(f"{name} must lie in [{1.0 / LARGEST_SIZE:g}, {LARGEST_SIZE:g}], got {number:g}; change the unit")
+        raise InputError(
+            f"{name} must lie in [{1.0 / LARGEST_SIZE:g}, {LARGEST_SIZE:g}], got {number:g}; change the unit"
+        )
     return number
 
 

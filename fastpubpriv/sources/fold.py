@@ -204,13 +204,14 @@ def _by_ranges(
 
     pool = get_pool()
     pending: set[Future[None]] = set()
-    poll = _POLL_SECONDS if bar is not None and bar.wanted else None
     complete = False
     try:
         for _ in range(min(workers, -(-n // size))):
             pending.add(pool.submit(work))
         while pending:
-            finished, pending = wait(pending, timeout=poll, return_when=FIRST_COMPLETED)
+            # Never without a timeout: a library that installs its signal handler with SA_RESTART (polars does) would otherwise
+            # keep Ctrl-C from waking this thread until the pass is over.
+            finished, pending = wait(pending, timeout=_POLL_SECONDS, return_when=FIRST_COMPLETED)
             if finished:
                 # One has found nothing left to do, so those still waiting for a thread are not needed.
                 pending = {future for future in pending if not future.cancel()}
