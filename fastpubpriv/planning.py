@@ -14,6 +14,7 @@ from fastpubpriv.estimators.radii import (
     MAX_AUTO_STEPS,
     Mode,
     best_steps,
+    expected_normal_norm,
     failure_probability,
     gap_radius,
     predict_steps,
@@ -98,10 +99,10 @@ def _coinpress_predictor(
             "radius": radius,
             "clip_radius": path[-1].clip_radius,
             "noise_std": path[-1].noise_std,
-            "without_privacy": math.sqrt(dim / n_priv),
+            "without_privacy": expected_normal_norm(dim) / math.sqrt(n_priv),
         }
         if n_pub:
-            details["public_rows_alone"] = math.sqrt(dim / n_pub)
+            details["public_rows_alone"] = expected_normal_norm(dim) / math.sqrt(n_pub)
         return path[-1].error, details
 
     return predict

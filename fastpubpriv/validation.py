@@ -21,6 +21,7 @@ from fastpubpriv.errors import InputError
 S = TypeVar("S", bound=str)
 
 _ASYMMETRY = 1e-8
+_SAFE_PIVOT = 1e-8
 
 
 def finite(name: str, value: object) -> float:
@@ -277,7 +278,11 @@ def _cholesky(matrix: NDArray[Any]) -> NDArray[np.float64] | None:
         factor: NDArray[np.float64] = np.linalg.cholesky(matrix)
     except np.linalg.LinAlgError:
         return None
-    # A pivot at rounding level is as good as zero: which side of zero it fell on is chance.
-    pivots = np.diagonal(factor) ** 2
-    worth = matrix.shape[0] * np.finfo(np.float64).eps * np.diagonal(matrix)
-    return factor if bool((pivots > worth).all()) else None
+    variances = np.diagonal(matrix)
+    if bool((np.diagonal(factor) ** 2 > _SAFE_PIVOT * variances).all()):
+        return factor
+    # Near singular. Whether rounding left the least eigenvalue above zero is chance, so compare it with rounding, with
+    # the scale of the columns taken out (a diagonal matrix may be as badly scaled as it likes).
+    roots = np.sqrt(variances)
+    least = float(np.linalg.eigvalsh(matrix / roots[:, None] / roots)[0])
+    return factor if least > 4.0 * matrix.shape[0] * np.finfo(np.float64).eps else None

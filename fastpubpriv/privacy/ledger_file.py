@@ -10,6 +10,7 @@ show that, so keep the file where nobody shortens it. A process that has seen th
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import json
@@ -241,6 +242,9 @@ class LedgerFile:
             raise self._error("cannot be opened: its directory cannot be read", error) from None
         try:
             os.fsync(fd)
+        except OSError as error:
+            if error.errno != errno.EINVAL:  # some network file systems have no such call for directories
+                raise self._error("cannot be opened: its directory cannot be flushed", error) from None
         finally:
             os.close(fd)
 

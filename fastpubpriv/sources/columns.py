@@ -14,9 +14,6 @@ from fastpubpriv.sources.rows import Chunk, RandomAccessRows
 
 ColumnReader = Callable[[int, int], NDArray[Any]]  # (begin, end) -> values of one column, one-dimensional
 
-# Rows assembled at once: the strided writes of the columns then stay within the second-level cache.
-_TILE_BYTES = 1 << 18
-
 
 def choose(
     available: Sequence[Hashable], columns: Sequence[Any] | None, what: str, list_names: bool = True
@@ -62,13 +59,10 @@ def _names(labels: Sequence[Any]) -> str:
 def assemble(readers: Sequence[ColumnReader], begin: int, end: int, dtype: np.dtype[Any]) -> Chunk:
     """The columns of a range as one C-contiguous array of rows."""
     out = np.empty((end - begin, len(readers)), dtype)
-    values = [read(begin, end) for read in readers]
-    tile = max(64, _TILE_BYTES // (out.itemsize * len(readers)))
     with np.errstate(all="ignore"):
-        for first in range(0, end - begin, tile):
-            part = out[first : first + tile]
-            for index, column in enumerate(values):
-                part[:, index] = column[first : first + tile]
+        # Whole columns, one after the other: writing in tiles that fit a cache took 1.3 to 4 times as long.
+        for index, read in enumerate(readers):
+            out[:, index] = read(begin, end)
     return out
 
 

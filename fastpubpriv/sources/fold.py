@@ -28,7 +28,9 @@ _INLINE_WORK = 1_000_000  # below this, waking a thread costs more than it saves
 _CHUNK_WORK = 20_000_000  # an interrupt waits for at most one chunk
 _CHUNKS_PER_THREAD = 4  # so that a thread that was held up can leave its share to the others
 _IN_FLIGHT_BYTES = 1 << 26  # chunks of a sequential source that have been read and not yet used
-_POLL_SECONDS = 0.1
+# The waiting thread wakes this often: to draw the progress bar, and because a signal may have been given to another
+# thread, which leaves this one asleep in its lock.
+_POLL_SECONDS = 0.05
 _STOP_SECONDS = 0.1
 
 
@@ -209,8 +211,6 @@ def _by_ranges(
         for _ in range(min(workers, -(-n // size))):
             pending.add(pool.submit(work))
         while pending:
-            # Never without a timeout: a library that installs its signal handler with SA_RESTART (polars does) would otherwise
-            # keep Ctrl-C from waking this thread until the pass is over.
             finished, pending = wait(pending, timeout=_POLL_SECONDS, return_when=FIRST_COMPLETED)
             if finished:
                 # One has found nothing left to do, so those still waiting for a thread are not needed.
@@ -252,14 +252,15 @@ def _by_stream(rows: Rows, make: Make, step: Step, workers: int, size: int, bar:
     try:
         for chunk in rows.chunks(chunk_rows=size):
             while len(pending) >= limit:
-                _, pending = wait(pending, return_when=FIRST_COMPLETED)
+                _, pending = wait(pending, timeout=_POLL_SECONDS, return_when=FIRST_COMPLETED)
             if state.stopped:
                 break
             pending.add(pool.submit(work, chunk))
             done += chunk.shape[0]
             if bar is not None:
                 bar.at(done)
-        wait(pending)
+        while pending:
+            _, pending = wait(pending, timeout=_POLL_SECONDS)
         complete = True
     finally:
         if not complete:

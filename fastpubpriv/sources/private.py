@@ -14,7 +14,7 @@ from fastpubpriv.sources.arrow import is_arrow
 from fastpubpriv.sources.frame import is_frame, refuse_near_frame
 from fastpubpriv.sources.rows import PathLike, Rows
 
-SUFFIXES = ".npy, .parquet, .arrow, .feather, .csv, .csv.gz or .csv.bz2"
+SUFFIXES = ".npy, .parquet, .arrow, .feather, .ipc, .csv, .csv.gz or .csv.bz2"
 
 
 def private_rows(obj: object, *, columns: Sequence[Any] | None = None) -> Rows:
@@ -52,10 +52,10 @@ def private_rows(obj: object, *, columns: Sequence[Any] | None = None) -> Rows:
         return Rows.from_arrow(obj, columns)
     refuse_near_frame(obj)
     if isinstance(obj, list | tuple) and obj:
-        if all(isinstance(item, str | os.PathLike) for item in obj) and all(
-            _suffix(item) == ".parquet" for item in obj
-        ):
-            return Rows.from_parquet(obj, columns)
+        if all(isinstance(item, str | os.PathLike) for item in obj):
+            if all(_suffix(item) == ".parquet" for item in obj):
+                return Rows.from_parquet(obj, columns)
+            raise InputError("a list of text is no list of rows; as a list of paths, all must end in .parquet")
         if is_arrow(obj[0]):
             return Rows.from_arrow(obj, columns)
     return _as_asked(Rows.from_array(obj), columns)
@@ -72,9 +72,8 @@ def path_rows(path: PathLike, columns: Sequence[Any] | None) -> Rows:
         return Rows.from_arrow(path, columns)
     if suffix == ".csv":
         return Rows.from_csv(path, columns)
-    # A string without a suffix may be private text passed by mistake: only a suffix is quoted, and only a short one.
-    shown = f" that ends in {suffix!r}" if 0 < len(suffix) <= 12 else ""
-    raise InputError(f"cannot tell how to read a path{shown}: the suffix must be {SUFFIXES}")
+    # The string may be private text passed by mistake, so it is not quoted.
+    raise InputError(f"cannot tell from its name how to read this path: the suffix must be {SUFFIXES}")
 
 
 def _suffix(path: PathLike) -> str:

@@ -46,7 +46,7 @@ def test_numbers_are_kept_exactly():
     "value",
     [
         0, 0.0, -0.0, -1, -1e-300, float("nan"), float("inf"), float("-inf"), 1e-12, 5000, 1e300, "1", b"1", True,
-        False, np.True_, None, 1j, [1], np.array([1.0]), np.nan, Decimal("nan"), Decimal("inf"), Decimal("1e-999999999"),
+        False, np.True_, None, 1j, [1], np.array([1.0]), Decimal("nan"), Decimal("inf"), Decimal("1e-999999999"),
         Decimal("1e999999999"), Fraction(10**2000 + 1, 10**2000), Fraction(10**400), Fraction(1, 10**400),
     ],
 )  # fmt: skip

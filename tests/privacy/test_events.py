@@ -57,9 +57,9 @@ def test_relation_is_a_type():
 
 
 def test_k_norm_event_is_never_pure():
-    event = KNormEvent(1, Fraction(1, 2**40), 3)
+    event = KNormEvent(1, Fraction(1, 2**40), 64, 3)
     assert event.cost == Cost(ApproxDP, (Fraction(1), Fraction(1, 2**40)))
-    for bad in ((-1, 0), (1, 1), (1, -0.1)):
+    for bad in ((-1, 0, 64), (1, 1, 64), (1, -0.1, 64)):
         with pytest.raises(BudgetError):
             KNormEvent(*bad)
     with pytest.raises(BudgetError):

@@ -1,5 +1,6 @@
 """A row kernel for tests, and one matrix written as every kind of source."""
 
+import itertools
 import warnings
 
 import numpy as np
@@ -66,7 +67,7 @@ def every_source(matrix, folder):
 
     def factory():
         buffer = np.empty_like(matrix)  # reused, as generators do
-        for low, high in zip(pieces, pieces[1:], strict=False):
+        for low, high in itertools.pairwise(pieces):
             buffer[: high - low] = matrix[low:high]
             yield buffer[: high - low]
 

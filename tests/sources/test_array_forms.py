@@ -1,4 +1,4 @@
-"""Arrays and lists: which forms are read, which are refused, and that values never matter (SAFETY 3.9, groups A and B)."""
+"""Arrays and lists: which forms are read, which are refused, and that values never matter (groups A and B)."""
 
 import array as stdlib_array
 import copy

@@ -1,5 +1,7 @@
 """Rows.from_chunks: declared shapes are kept, buffers may be reused, and what the factory raises stays inside."""
 
+import itertools
+
 import numpy as np
 import pytest
 from helpers_sources import column_sums, direct_sums, silently
@@ -12,7 +14,7 @@ X = np.random.default_rng(3).normal(size=(41, 3))
 
 def test_any_cutting_gives_the_same_rows():
     cuts = [0, 1, 1, 5, 30, 41]
-    rows = Rows.from_chunks(lambda: [X[a:b] for a, b in zip(cuts, cuts[1:], strict=False)], n=41, dim=3)
+    rows = Rows.from_chunks(lambda: [X[a:b] for a, b in itertools.pairwise(cuts)], n=41, dim=3)
     for chunk_rows in (1, 4, 100):
         assert all(len(chunk) <= chunk_rows for chunk in rows.chunks(chunk_rows=chunk_rows))
         for threads in (1, 2):
@@ -23,7 +25,13 @@ def test_any_cutting_gives_the_same_rows():
 
 
 def test_pieces_of_any_form():
-    pieces = [X[:5].astype(np.float32), [[1, 2, 3]], X[5:7].astype(">f8"), np.asfortranarray(X[7:9]), np.ones((2, 3), bool)]
+    pieces = [
+        X[:5].astype(np.float32),
+        [[1, 2, 3]],
+        X[5:7].astype(">f8"),
+        np.asfortranarray(X[7:9]),
+        np.ones((2, 3), bool),
+    ]
     rows = Rows.from_chunks(lambda: iter(pieces), n=12, dim=3)
     expected = np.concatenate([np.asarray(p, float) for p in pieces])
     assert silently(lambda: column_sums(rows)) == direct_sums(expected)
@@ -66,7 +74,7 @@ def test_an_iterator_that_is_not_fresh_is_noticed():
     once = iter([X])
     rows = Rows.from_chunks(lambda: once, n=41, dim=3)
     assert column_sums(rows) == direct_sums(X)
-    with pytest.raises(InputError, match="gave 0 rows.*afresh"):
+    with pytest.raises(InputError, match=r"gave 0 rows.*afresh"):
         column_sums(rows)
 
 

@@ -16,7 +16,15 @@ def test_public_rows_are_a_float64_copy(tmp_path):
     frame = pd.DataFrame(X, columns=list("abc"))
     frame.to_csv(tmp_path / "t.csv", index=False)
     frame.to_parquet(tmp_path / "t.parquet")
-    sources = [X, np.asfortranarray(X), X.tolist(), frame, pl.DataFrame(X), tmp_path / "t.csv", str(tmp_path / "t.parquet")]
+    sources = [
+        X,
+        np.asfortranarray(X),
+        X.tolist(),
+        frame,
+        pl.DataFrame(X),
+        tmp_path / "t.csv",
+        str(tmp_path / "t.parquet"),
+    ]
     for source in [*sources, Rows.from_chunks(lambda: [X[:7], X[7:]], n=30, dim=3)]:
         found = public_rows(source, dim=3)
         np.testing.assert_array_equal(found, X)
@@ -27,7 +35,9 @@ def test_public_rows_are_a_float64_copy(tmp_path):
     np.testing.assert_array_equal(public_rows(frame, columns=["c", "a"], dim=2), X[:, [2, 0]])
 
 
-@pytest.mark.parametrize("row", [X[0], X[0].tolist(), tuple(X[0]), X[0].astype("f4"), [1, 2, 3], np.array([1, 0, 1], bool)])
+@pytest.mark.parametrize(
+    "row", [X[0], X[0].tolist(), tuple(X[0]), X[0].astype("f4"), [1, 2, 3], np.array([1, 0, 1], bool)]
+)
 def test_one_dimension_is_one_row(row):
     found = public_rows(row, dim=3)
     assert found.shape == (1, 3)
@@ -69,7 +79,7 @@ def test_too_few_rows_and_wrong_width():
     with pytest.raises(InputError, match="public rows have 3 columns and private rows have 5"):
         public_rows(X, dim=5)
     for empty in (X[:0], X[:, :0]):
-        with pytest.raises(InputError, match="no rows|no columns"):
+        with pytest.raises(InputError, match=r"no rows|no columns"):
             public_rows(empty)
 
 
@@ -78,11 +88,11 @@ def test_forms_are_checked_as_for_private_rows(tmp_path):
         with pytest.raises(InputError):
             public_rows(bad, dim=3)
     (tmp_path / "t.csv").write_text("a,name\n1,Bob\n2,Eve\n")
-    with pytest.raises(InputError, match="not numeric in the Arrow table: 'name'.*pass columns="):
+    with pytest.raises(InputError, match=r"not numeric in the Arrow table: 'name'.*pass columns="):
         public_rows(tmp_path / "t.csv")
     assert public_rows(tmp_path / "t.csv", columns=["a"]).tolist() == [[1.0], [2.0]]
     (tmp_path / "t.csv").write_text("a,b\n1\n")
-    with pytest.raises(InputError, match="Expected 2 columns, got 1"):
+    with pytest.raises(InputError, match=r"Expected 2 columns, got 1"):
         public_rows(tmp_path / "t.csv")
 
 

@@ -1,4 +1,4 @@
-"""Frames, Arrow, Parquet and CSV: which columns are numbers, and text that is never quoted and never changes another row."""
+"""Frames, Arrow, Parquet and CSV: which columns are numbers; text is never quoted and changes no other row."""
 
 import datetime
 import subprocess
@@ -105,8 +105,12 @@ def text_sources(tmp_path):
     pq.write_table(table, tmp_path / "t.parquet")
     return {
         "pandas": pd.DataFrame(data),
-        "category": pd.DataFrame({"a": [1.0, 2.0], "name": pd.Categorical(data["name"]), "day": pd.Categorical([1, 2])}),
-        "sparse": pd.DataFrame({"a": [1.0], "name": pd.arrays.SparseArray([7.25]), "day": pd.to_datetime(["2013-01-01"])}),
+        "category": pd.DataFrame(
+            {"a": [1.0, 2.0], "name": pd.Categorical(data["name"]), "day": pd.Categorical([1, 2])}
+        ),
+        "sparse": pd.DataFrame(
+            {"a": [1.0], "name": pd.arrays.SparseArray([7.25]), "day": pd.to_datetime(["2013-01-01"])}
+        ),
         "polars": pl.DataFrame(data),
         "enum": pl.DataFrame(data).with_columns(pl.col("name").cast(pl.Enum(["Alice-SSN-123", "Bob"]))),
         "arrow": table,
@@ -124,7 +128,7 @@ def test_text_columns_are_named_and_not_quoted(kind, tmp_path):
     with pytest.raises(InputError, match=r"'name'.*'day'.*pass columns=") as caught:
         private_rows(source)
     assert not any(word in str(caught.value) for word in ("Alice", "Bob", "2013", "7.25"))
-    with pytest.raises(InputError, match="not numeric.*'name'") as caught:
+    with pytest.raises(InputError, match=r"not numeric.*'name'") as caught:
         private_rows(source, columns=["a", "name"])
     assert "'day'" not in str(caught.value)
     assert private_rows(source, columns=["a"]).dim == 1
@@ -192,6 +196,8 @@ def test_parquet_lists_and_broken_files(tmp_path):
         with pytest.raises(InputError, match=words) as caught:
             private_rows(path)
         assert "Alice" not in str(caught.value)
+    with pytest.raises(InputError, match=r"all must end in \.parquet"):
+        private_rows([a, tmp_path / "x.csv"])
     (tmp_path / "dir.parquet").mkdir()
     with pytest.raises(InputError, match="directory"):
         private_rows(tmp_path / "dir.parquet")

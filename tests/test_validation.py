@@ -1,0 +1,178 @@
+"""Checks at the door: what passes is converted, what does not is an InputError that says why."""
+
+import math
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from fastpubpriv import validation
+from fastpubpriv.errors import InputError
+
+NOT_NUMBERS = [True, np.True_, "1", b"1", 1j, None, [0.5], (), {}, np.array([0.5]), np.array(0.5 + 0j), object(), "0.5"]
+NOT_FINITE = [
+    math.nan,
+    math.inf,
+    -math.inf,
+    10**400,
+    Decimal("NaN"),
+    Decimal("sNaN"),
+    Decimal("Infinity"),
+    np.float32("nan"),
+]
+SCALARS = ["finite", "positive", "nonnegative", "probability", "fraction"]
+
+
+@pytest.mark.parametrize("check", SCALARS)
+@pytest.mark.parametrize("bad", NOT_NUMBERS + NOT_FINITE, ids=lambda bad: type(bad).__name__)
+def test_scalars_refuse_what_is_not_a_finite_number(check, bad):
+    with pytest.raises(InputError, match="epsilon must be") as caught:
+        getattr(validation, check)("epsilon", bad)
+    assert caught.value.__context__ is None or caught.value.__suppress_context__
+    assert len(str(caught.value)) < 200
+
+
+@pytest.mark.parametrize("check", SCALARS)
+@pytest.mark.parametrize("half", [0.5, Fraction(1, 2), Decimal("0.5"), np.float32(0.5), np.float64(0.5), np.array(0.5)])
+def test_scalars_are_converted(check, half):
+    found = getattr(validation, check)("x", half)
+    assert type(found) is float
+    assert found == 0.5
+
+
+@pytest.mark.parametrize(
+    ("check", "inside", "outside"),
+    [
+        ("finite", [-1e308, 0, 5e-324], []),
+        ("positive", [5e-324, 1e308, 1], [0, -0.0, -1e-300, Fraction(-1, 3)]),
+        ("nonnegative", [0, -0.0, 5e-324, 1e308], [-5e-324, -1]),
+        ("probability", [5e-324, math.nextafter(1, 0), 0.5], [0, -0.0, 1, 1.0, -0.1, 1.1, 2]),
+        ("fraction", [0, math.nextafter(1, 0)], [1, -5e-324, math.nextafter(1, 2)]),
+    ],
+)
+def test_limits(check, inside, outside):
+    for value in inside:
+        assert getattr(validation, check)("x", value) == value
+    for value in outside:
+        with pytest.raises(InputError, match="x must"):
+            getattr(validation, check)("x", value)
+
+
+def test_fraction_may_include_one():
+    assert validation.fraction("w", 1, include_one=True) == 1.0
+    for value in (math.nextafter(1, 2), -1e-9, math.nan):
+        with pytest.raises(InputError, match=r"\[0, 1\]"):
+            validation.fraction("w", value, include_one=True)
+
+
+def test_integer():
+    for value in (3, np.int8(3), np.uint64(3), np.array(3)):
+        found = validation.integer("k", value, minimum=1, maximum=3)
+        assert type(found) is int
+        assert found == 3
+    assert validation.integer("k", -(10**30)) == -(10**30)
+    for bad in (
+        True,
+        np.True_,
+        1.5,
+        2.0,
+        np.float64(2),
+        "2",
+        None,
+        Fraction(2),
+        Decimal(2),
+        np.array([2]),
+        np.array(2.0),
+        1j,
+    ):
+        with pytest.raises(InputError, match="k must be a whole number"):
+            validation.integer("k", bad)
+    with pytest.raises(InputError, match="k must be at least 1, got 0"):
+        validation.integer("k", 0, minimum=1)
+    with pytest.raises(InputError, match="k must be at most 3, got 4"):
+        validation.integer("k", np.int64(4), maximum=3)
+
+
+def test_finite_vector():
+    source = np.arange(6.0)[::2]
+    for value in (source, [0, 2, 4], (0.0, Fraction(2), Decimal(4)), source.astype("f4"), source.astype(">i2")):
+        found = validation.finite_vector("center", value, 3)
+        assert found.tolist() == [0.0, 2.0, 4.0]
+        assert found.dtype == np.float64
+        assert found.flags.c_contiguous
+        assert found.flags.writeable
+        assert not np.shares_memory(found, source)
+    for bad, words in (
+        ([0, 1], r"3 numbers, got shape \(2,\)"),
+        ([[0, 1, 2]], r"got shape \(1, 3\)"),
+        (5.0, r"got shape \(\)"),
+        ([0, math.nan, 1], r"center\[1\] is nan"),
+        ([0, 1, math.inf], r"center\[2\] is inf"),
+        (["0", "1", "2"], "real numbers"),
+        ([0, 1j, 2], "real numbers"),
+        ([0, None, 2], "real numbers"),
+        ([[0], [1, 2]], "real numbers"),
+        ([True, False, True], "real numbers"),
+        ([10**400, 0, 1], "real numbers"),
+        (None, "real numbers"),
+    ):
+        with pytest.raises(InputError, match=words):
+            validation.finite_vector("center", bad, 3)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-300, 1e300, 3e-8, 7e11])
+def test_cholesky_of_good_matrices(scale):
+    root = np.random.default_rng(5).normal(size=(4, 4)) + 3 * np.eye(4)
+    matrix = (root @ root.T) * scale
+    matrix[0, 1] *= 1 + 1e-12
+    factor = validation.symmetric_positive_definite("covariance", matrix, 4)
+    assert np.array_equal(factor, np.tril(factor))
+    assert (np.diagonal(factor) > 0).all()
+    np.testing.assert_allclose(factor / math.sqrt(scale), np.linalg.cholesky(root @ root.T), rtol=1e-9, atol=1e-9)
+    assert validation.symmetric_positive_definite("c", [[4]], 1).tolist() == [[2.0]]
+    ill = np.diag([1e-20, 1.0, 1e20])  # badly scaled, and yet fine
+    np.testing.assert_allclose(validation.symmetric_positive_definite("c", ill, 3), np.sqrt(ill))
+
+
+@pytest.mark.parametrize(
+    ("matrix", "words"),
+    [
+        (np.eye(3), r"shape \(2, 2\), got shape \(3, 3\)"),
+        ([1.0, 2.0], r"got shape \(2,\)"),
+        ([[1, math.nan], [0, 1]], r"c\[0, 1\] is nan"),
+        ([[1, 0.5], [0.4, 1]], r"symmetric, but c\[0, 1\] is 0.5 and c\[1, 0\] is 0.4"),
+        ([[1, 2], [2, 1]], "least eigenvalue is -1 "),
+        ([[1, 1], [1, 1]], "positive definite to working precision"),
+        ([[0, 0], [0, 0]], "positive definite"),
+        ([[-1, 0], [0, -1]], "positive definite"),
+        ([["a", 0], [0, 1]], "real numbers"),
+        ([[1j, 0], [0, 1]], "real numbers"),
+        (None, "real numbers"),
+    ],
+)
+def test_matrices_refused(matrix, words):
+    with pytest.raises(InputError, match=words):
+        validation.symmetric_positive_definite("c", matrix, 2)
+
+
+def test_singular_up_to_rounding_is_refused_whichever_way_it_rounds():
+    rng = np.random.default_rng(6)
+    for _ in range(50):
+        root = rng.normal(size=(6, 5))
+        with pytest.raises(InputError, match="drop dependent columns"):
+            validation.symmetric_positive_definite("c", root @ root.T, 6)
+
+
+def test_choice():
+    options = ("auto", "tree", "theory")
+    assert validation.choice("mode", "tree", options) == "tree"
+    for bad, words in (
+        ("Auto", r"one of 'auto', 'tree', 'theory', got 'Auto' \(did you mean 'auto'\?\)"),
+        ("zzz", "got 'zzz'$"),
+        (None, "got None"),
+        (["auto"], "got list"),
+        (1, "got 1"),
+    ):
+        with pytest.raises(InputError, match=words):
+            validation.choice("mode", bad, options)
