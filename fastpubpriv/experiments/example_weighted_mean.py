@@ -64,27 +64,27 @@ def run(out: Path, *, runs: int | None = None, threads: int | None = None, progr
     )
     mean, spread = found.mean(axis=0), found.std(axis=0, ddof=1) / math.sqrt(count)
     form = model()
-    exact = {method: form.mean_squared_error(weight) for method, weight in METHODS.items()}
+    forms = {method: form.mean_squared_error(weight) for method, weight in METHODS.items()}
     columns = ("method", "mean_squared_error", "standard_error", "closed_form", "paper", "factor", "closed_form_factor")
     rows = [
         (
             method,
             float(mean[j]),
             float(spread[j]),
-            exact[method],
+            forms[method],
             PAPER.get(method),
             float(mean[j] / mean[0]),
-            exact[method] / exact["weighted"],
+            forms[method] / forms["weighted"],
         )
         for j, method in enumerate(METHODS)
     ]
     notes = (f"n={N_TOTAL}, n_pub={N_PUB}, d={DIM}, B={NORM_BOUND:g} V, rho={RHO}, {count} runs", SEED_NOTE)
     csv = write_csv(out / "b-proposition-8.csv", notes, columns, rows)
-    png = draw(out / "b-proposition-8.png", mean, spread, exact)
+    png = draw(out / "b-proposition-8.png", mean, spread, forms)
     table = [
         (row[0], f"{row[1]:.6f}", f"{row[3]:.6f}", f"{row[4]:.4f}" if row[4] else "-", f"{row[6]:.3f}") for row in rows
     ]
-    better = min(value for method, value in exact.items() if method != "weighted") / exact["weighted"]
+    better = min(value for method, value in forms.items() if method != "weighted") / forms["weighted"]
     lines = (
         *text_table(("mean squared error / V^2", "simulated", "closed form", "paper", "times the weighted one"), table),
         f"the better baseline is {better:.3f} times worse than the weighted mean; the paper says about {PAPER['factor']}",
@@ -93,17 +93,17 @@ def run(out: Path, *, runs: int | None = None, threads: int | None = None, progr
     return Report(name="b-proposition-8", lines=lines, csv=csv, png=png, seconds=time.perf_counter() - begin)
 
 
-def draw(path: Path, mean: FloatArray, spread: FloatArray, exact: dict[str, float]) -> Path:
+def draw(path: Path, mean: FloatArray, spread: FloatArray, forms: dict[str, float]) -> Path:
     """Bars of the simulated errors with the closed forms as lines across them."""
     figure = new_figure(5.6, 4.0)
     axes = figure.subplots()
-    for j, value in enumerate(exact.values()):
+    for j, value in enumerate(forms.values()):
         axes.bar(j, mean[j], yerr=2.0 * spread[j], width=0.6, color=PALETTE[j], alpha=0.8, capsize=4)
         axes.hlines(value, j - 0.4, j + 0.4, color="black", lw=1.5, label="closed form" if j == 0 else None)
-        axes.annotate(f"{value / exact['weighted']:.3f} x", (j, value), (0, 6), textcoords="offset points", ha="center")
-    axes.set_xticks(range(len(exact)))
-    axes.set_xticklabels(list(exact))
-    axes.set_ylim(0.0, 1.2 * max(exact.values()))
+        axes.annotate(f"{value / forms['weighted']:.3f} x", (j, value), (0, 6), textcoords="offset points", ha="center")
+    axes.set_xticks(range(len(forms)))
+    axes.set_xticklabels(list(forms))
+    axes.set_ylim(0.0, 1.2 * max(forms.values()))
     axes.set_ylabel("mean squared error / V^2")
     axes.set_title("Example of Proposition 8: bars simulated, lines closed form", fontsize=10)
     axes.legend(frameon=False, loc="upper left", fontsize=8)
