@@ -4,16 +4,19 @@
  *   TARGET  function attribute
  *   RB, CB  rows and vectors of the register block of the matrix product
  *   RG      rows that the rounding loops take together
+ *   RT      rows that the loop over x takes together; RB, RG and RT divide 8
+ *   SR      rows of a group of the stream of column sums, when rows are wide
  * Padding columns hold zero everywhere, so that tails need no second loop.
  */
 typedef double NAME(vec) __attribute__((vector_size(8 * W)));
 typedef double NAME(vec_u) __attribute__((vector_size(8 * W), aligned(8), may_alias));
 typedef float NAME(vecf_u) __attribute__((vector_size(4 * W), aligned(4), may_alias));
-typedef int64_t NAME(veci) __attribute__((vector_size(8 * W)));
+typedef uint64_t NAME(bits) __attribute__((vector_size(8 * W)));
+typedef uint64_t NAME(bits_u) __attribute__((vector_size(8 * W), aligned(8), may_alias));
 typedef int32_t NAME(half) __attribute__((vector_size(4 * W)));
 typedef int32_t NAME(half_u) __attribute__((vector_size(4 * W), aligned(4), may_alias));
 #define V NAME(vec)
-#define VI NAME(veci)
+#define VI NAME(bits)
 #define PANEL (CB * W)
 #define PARTS (FPP_LANES / W)
 
@@ -51,45 +54,91 @@ TARGET FPP_INLINE V NAME(load_x)(const char *x, int64_t k, int64_t left, int32_t
 #endif
 }
 
-/* Rows of an identity or diagonal map. One loop over the row: it is in L1 when the rounding loops want it. */
-TARGET FPP_INLINE void NAME(rows_diagonal)(const fpp_plan *plan, const char *x, int64_t stride_bytes, int64_t rows, double *norm_sq,
-                                           int shifted, int general, int is_f32)
+/* Folds the lanes of eight rows as fpp_fold does those of one. */
+TARGET FPP_INLINE void NAME(fold)(const double lanes[FPP_LANES][FPP_LANES], double *sums)
 {
-    const int64_t dim = plan->dim;
+#if W == 8
+    V half[4], quarter[2];
+    for (int i = 0; i < 4; i++) {
+        const V a = NAME(load)(lanes[2 * i]), b = NAME(load)(lanes[2 * i + 1]);
+        half[i] = __builtin_shuffle(a, b, (VI){0, 1, 2, 3, 8, 9, 10, 11}) + __builtin_shuffle(a, b, (VI){4, 5, 6, 7, 12, 13, 14, 15});
+    }
+    for (int i = 0; i < 2; i++) {
+        const V a = half[2 * i], b = half[2 * i + 1];
+        quarter[i] = __builtin_shuffle(a, b, (VI){0, 1, 4, 5, 8, 9, 12, 13}) + __builtin_shuffle(a, b, (VI){2, 3, 6, 7, 10, 11, 14, 15});
+    }
+    NAME(store)(sums, __builtin_shuffle(quarter[0], quarter[1], (VI){0, 2, 4, 6, 8, 10, 12, 14})
+                          + __builtin_shuffle(quarter[0], quarter[1], (VI){1, 3, 5, 7, 9, 11, 13, 15}));
+#else
+    for (int r = 0; r < FPP_LANES; r++) {
+        sums[r] = fpp_fold(lanes[r]);
+    }
+#endif
+}
+
+/* `count` rows of an identity or diagonal map, side by side. */
+TARGET FPP_INLINE void NAME(rows_together)(const fpp_plan *plan, const char *x, int64_t stride_bytes, double *restrict z,
+                                           double (*restrict lanes)[FPP_LANES], int count, int shifted, int general, int is_f32)
+{
+    const int64_t dim = plan->dim, ld = plan->ld;
     const double inv_step = plan->inv_step;
     const double *restrict center = plan->center;
     const double *restrict diagonal = plan->diagonal;
     const double *restrict offset = plan->offset;
-    for (int64_t r = 0; r < rows; r++) {
-        const char *row = x + r * stride_bytes;
-        double *restrict z = plan->z + r * plan->ld;
-        V acc[PARTS];
+    V acc[RT][PARTS];
+    for (int r = 0; r < count; r++) {
         for (int s = 0; s < PARTS; s++) {
-            acc[s] = (V){0.0};
+            acc[r][s] = (V){0.0};
         }
+    }
 #define STEP(k, left)                                                                      \
     for (int s = 0; s < PARTS; s++) {                                                      \
-        V t = NAME(load_x)(row, (k) + s * W, (left)-s * W, is_f32);                        \
-        t = shifted ? t - NAME(load)(center + (k) + s * W) : t;                            \
-        t = general ? t * NAME(load)(diagonal + (k) + s * W) : t;                          \
-        t = general ? t + NAME(load)(offset + (k) + s * W) : t;                            \
-        t = t * inv_step;                                                                  \
-        NAME(store)(z + (k) + s * W, t);                                                   \
-        acc[s] += t * t;                                                                   \
+        for (int r = 0; r < count; r++) {                                                  \
+            V t = NAME(load_x)(x + r * stride_bytes, (k) + s * W, (left)-s * W, is_f32);   \
+            t = shifted ? t - NAME(load)(center + (k) + s * W) : t;                        \
+            t = general ? t * NAME(load)(diagonal + (k) + s * W) : t;                      \
+            t = general ? t + NAME(load)(offset + (k) + s * W) : t;                        \
+            t = t * inv_step;                                                              \
+            NAME(store)(z + r * ld + (k) + s * W, t);                                      \
+            acc[r][s] += t * t;                                                            \
+        }                                                                                  \
     }
-        int64_t k = 0;
-        for (; k + FPP_LANES <= dim; k += FPP_LANES) {
-            STEP(k, FPP_LANES)
+    int64_t k = 0;
+    for (; k + FPP_LANES <= dim; k += FPP_LANES) {
+        for (int r = 0; r < count; r++) {
+            __builtin_prefetch(x + r * stride_bytes + k * (is_f32 ? 4 : 8) + FPP_AHEAD);
         }
-        if (k < dim) {
-            STEP(k, dim - k)
-        }
+        STEP(k, FPP_LANES)
+    }
+    if (k < dim) {
+        STEP(k, dim - k)
+    }
 #undef STEP
-        double lanes[FPP_LANES];
+    for (int r = 0; r < count; r++) {
         for (int s = 0; s < PARTS; s++) {
-            NAME(store)(lanes + s * W, acc[s]);
+            NAME(store)(lanes[r] + s * W, acc[r][s]);
         }
-        norm_sq[r] = fpp_fold(lanes);
+    }
+}
+
+TARGET FPP_INLINE void NAME(rows_diagonal)(const fpp_plan *plan, const char *x, int64_t stride_bytes, int64_t rows, double *norm_sq,
+                                           int shifted, int general, int is_f32)
+{
+    double lanes[FPP_LANES][FPP_LANES] = {{0.0}};
+    int64_t r = 0;
+    while (r < rows) {
+        const int64_t at = r % FPP_LANES;
+        double *z = plan->z + r * plan->ld;
+        if (rows - r >= RT) {
+            NAME(rows_together)(plan, x + r * stride_bytes, stride_bytes, z, lanes + at, RT, shifted, general, is_f32);
+            r += RT;
+        } else {
+            NAME(rows_together)(plan, x + r * stride_bytes, stride_bytes, z, lanes + at, 1, shifted, general, is_f32);
+            r += 1;
+        }
+        if (r % FPP_LANES == 0 || r == rows) {
+            NAME(fold)((const double(*)[FPP_LANES])lanes, norm_sq + (r - 1) / FPP_LANES * FPP_LANES);
+        }
     }
 }
 
@@ -154,6 +203,7 @@ TARGET FPP_INLINE void NAME(rows_matrix)(const fpp_plan *plan, const char *x, in
             }
         }
     }
+    double lanes[FPP_LANES][FPP_LANES] = {{0.0}};
     for (int64_t r = 0; r < rows; r++) {
         double *z = plan->z + r * ld;
         V acc[PARTS];
@@ -168,13 +218,32 @@ TARGET FPP_INLINE void NAME(rows_matrix)(const fpp_plan *plan, const char *x, in
                 acc[s] += v * v;
             }
         }
-        double lanes[FPP_LANES];
         for (int s = 0; s < PARTS; s++) {
-            NAME(store)(lanes + s * W, acc[s]);
+            NAME(store)(lanes[r % FPP_LANES] + s * W, acc[s]);
         }
-        norm_sq[r] = fpp_fold(lanes);
+        if (r % FPP_LANES == FPP_LANES - 1 || r + 1 == rows) {
+            NAME(fold)((const double(*)[FPP_LANES])lanes, norm_sq + r / FPP_LANES * FPP_LANES);
+        }
     }
 }
+
+/* The loops over x, specialised: no map, a center alone, or everything. */
+#define BY_KIND(function, ...)                        \
+    do {                                              \
+        if (plan->plain && plan->is_f32) {            \
+            function(__VA_ARGS__, 0, 0, 1);           \
+        } else if (plan->plain) {                     \
+            function(__VA_ARGS__, 0, 0, 0);           \
+        } else if (plan->shifted && plan->is_f32) {   \
+            function(__VA_ARGS__, 1, 0, 1);           \
+        } else if (plan->shifted) {                   \
+            function(__VA_ARGS__, 1, 0, 0);           \
+        } else if (plan->is_f32) {                    \
+            function(__VA_ARGS__, 1, 1, 1);           \
+        } else {                                      \
+            function(__VA_ARGS__, 1, 1, 0);           \
+        }                                             \
+    } while (0)
 
 TARGET static void NAME(tile)(const fpp_plan *plan, const char *x, int64_t stride_bytes, int64_t rows, double *norm_sq)
 {
@@ -184,39 +253,37 @@ TARGET static void NAME(tile)(const fpp_plan *plan, const char *x, int64_t strid
         } else {
             NAME(rows_matrix)(plan, x, stride_bytes, rows, norm_sq, 0);
         }
-    } else if (plan->plain) {
-        if (plan->is_f32) {
-            NAME(rows_diagonal)(plan, x, stride_bytes, rows, norm_sq, 0, 0, 1);
-        } else {
-            NAME(rows_diagonal)(plan, x, stride_bytes, rows, norm_sq, 0, 0, 0);
-        }
-    } else if (plan->shifted) {
-        if (plan->is_f32) {
-            NAME(rows_diagonal)(plan, x, stride_bytes, rows, norm_sq, 1, 0, 1);
-        } else {
-            NAME(rows_diagonal)(plan, x, stride_bytes, rows, norm_sq, 1, 0, 0);
-        }
     } else {
-        if (plan->is_f32) {
-            NAME(rows_diagonal)(plan, x, stride_bytes, rows, norm_sq, 1, 1, 1);
-        } else {
-            NAME(rows_diagonal)(plan, x, stride_bytes, rows, norm_sq, 1, 1, 0);
-        }
+        BY_KIND(NAME(rows_diagonal), plan, x, stride_bytes, rows, norm_sq);
     }
-    /* The rounding loops take RG rows at a time: give them zero rows to fill the last group. */
-    for (int64_t r = rows; r % RG != 0; r++) {
+    /* The rounding loops take groups of rows: give them zero rows to fill the last one. */
+    for (int64_t r = rows; r % FPP_LANES != 0; r++) {
+        norm_sq[r] = 0.0;
         memset(plan->z + r * plan->ld, 0, (size_t)fpp_round_up(plan->out_dim, FPP_LANES) * sizeof(double));
     }
 }
 
+/* limit / norm for rows longer than the limit, else limit / limit = 1: no branch, for half of the rows may be clipped. */
 TARGET static void NAME(factors)(const fpp_plan *plan, int64_t rows, const double *restrict norm_sq, double *restrict factor)
 {
     const double limit = plan->limit;
-    for (int64_t r = 0; r < rows; r++) {
+    for (int64_t r = 0; r < fpp_round_up(rows, FPP_LANES); r++) {
         const double norm = __builtin_sqrt(norm_sq[r]);
-        const double shrink = limit / norm;
-        factor[r] = norm > limit ? shrink : 1.0;
+        factor[r] = limit / (norm > limit ? norm : limit);
     }
+}
+
+/* A row that fails the integer check counts as zero. The sum of squares is taken in doubles: integers up to quant_bound^2 <= 2^53
+ * are exact there, a rounded sum never falls below a term or a true sum that exceeds 2^53, and infinity and NaN fail. So this one
+ * comparison is the check of each |q_j| <= quant_bound and of the exact sum of squares together. */
+TARGET FPP_INLINE int NAME(reject)(const fpp_plan *plan, double *z, double *factor, double sum_sq)
+{
+    if (FPP_LIKELY(sum_sq <= plan->quant_bound_sq)) {
+        return 0;
+    }
+    memset(z, 0, (size_t)fpp_round_up(plan->out_dim, FPP_LANES) * sizeof(double));
+    *factor = 1.0;
+    return 1;
 }
 
 TARGET FPP_INLINE double NAME(lane_sum)(V v)
@@ -228,57 +295,21 @@ TARGET FPP_INLINE double NAME(lane_sum)(V v)
     return sum;
 }
 
-/* A row that fails the integer check counts as zero. The sum of squares is taken in doubles: integers up to quant_bound^2 <= 2^53
- * are exact there, a rounded sum never falls below a term or a true sum that exceeds 2^53, and infinity and NaN fail. So this one
- * comparison is the check of each |q_j| <= quant_bound and of the exact sum of squares together. */
-TARGET FPP_INLINE int NAME(reject)(const fpp_plan *plan, double *z, double *factor, V sum_sq)
+TARGET FPP_INLINE int NAME(reject_group)(const fpp_plan *plan, double *z, double *factor, const V *sum_sq)
 {
-    if (FPP_LIKELY(NAME(lane_sum)(sum_sq) <= plan->quant_bound_sq)) {
-        return 0;
+    double lanes[FPP_LANES][FPP_LANES] = {{0.0}}, sums[FPP_LANES];
+    int rejected = 0;
+    for (int r = 0; r < RG; r++) {
+        NAME(store)(lanes[r], sum_sq[r]);
     }
-    memset(z, 0, (size_t)fpp_round_up(plan->out_dim, FPP_LANES) * sizeof(double));
-    *factor = 1.0;
-    return 1;
+    NAME(fold)((const double(*)[FPP_LANES])lanes, sums);
+    for (int r = 0; r < RG; r++) {
+        rejected |= NAME(reject)(plan, z + r * plan->ld, factor + r, sums[r]);
+    }
+    return rejected;
 }
 
-/* Adds the rounded rows to plan->sums. The column sums of a group wait in a second buffer until all its rows have passed. */
-TARGET static void NAME(sum)(const fpp_plan *plan, int64_t rows, double *factor)
-{
-    const int64_t ld = plan->ld, width = fpp_round_up(plan->out_dim, FPP_LANES);
-    double *restrict sums = plan->sums;
-    double *restrict group = plan->sums + ld;
-    for (int64_t r0 = 0; r0 < rows; r0 += RG) {
-        double *restrict z = plan->z + r0 * ld;
-        int rejected;
-        do {
-            V f[RG], sum_sq[RG];
-            for (int r = 0; r < RG; r++) {
-                f[r] = (V){0.0} + (r0 + r < rows ? factor[r0 + r] : 1.0);
-                sum_sq[r] = (V){0.0};
-            }
-            for (int64_t k = 0; k < width; k += W) {
-                V total = {0.0};
-                for (int r = 0; r < RG; r++) {
-                    const V q = (NAME(load)(z + r * ld + k) * f[r] + FPP_ROUNDER) - FPP_ROUNDER;
-                    sum_sq[r] += q * q;
-                    total += q;
-                }
-                NAME(store)(group + k, total);
-            }
-            rejected = 0;
-            for (int r = 0; r < RG; r++) {
-                if (r0 + r < rows) {
-                    rejected |= NAME(reject)(plan, z + r * ld, factor + r0 + r, sum_sq[r]);
-                }
-            }
-        } while (rejected);
-        for (int64_t k = 0; k < width; k += W) {
-            NAME(store)(sums + k, NAME(load)(sums + k) + NAME(load)(group + k));
-        }
-    }
-}
-
-/* The bits of FPP_ROUNDER + q are those of FPP_ROUNDER plus q: the low 32 are q modulo 2^32, with no cast that could overflow. */
+/* The low 32 bits of FPP_ROUNDER + q are q modulo 2^32: no cast that could overflow. */
 TARGET static void NAME(quantise)(const fpp_plan *plan, int64_t rows, double *factor, int32_t *out)
 {
     const int64_t ld = plan->ld, out_dim = plan->out_dim;
@@ -299,7 +330,7 @@ TARGET static void NAME(quantise)(const fpp_plan *plan, int64_t rows, double *fa
                     memcpy(row + k, &low, (size_t)(out_dim - k) * sizeof(int32_t));
                 }
             }
-            rejected = NAME(reject)(plan, z, factor + r, sum_sq);
+            rejected = NAME(reject)(plan, z, factor + r, NAME(lane_sum)(sum_sq));
         } while (rejected);
     }
 }
@@ -330,15 +361,18 @@ TARGET static void NAME(pack)(const fpp_plan *plan, int64_t rows, double *factor
                     *(NAME(half_u) *)(words + k) = __builtin_convertvector(word, NAME(half));
                 }
             }
-            rejected = NAME(reject)(plan, z, f0, low_sq) | NAME(reject)(plan, z + ld, f1, high_sq);
+            rejected = NAME(reject)(plan, z, f0, NAME(lane_sum)(low_sq)) | NAME(reject)(plan, z + ld, f1, NAME(lane_sum)(high_sq));
         } while (rejected);
     }
 }
 
+#include "sums_simd.h"
+
 static const fpp_row_kernels NAME(kernels) = {
-    PANEL, NAME(tile), NAME(factors), NAME(sum), NAME(quantise), NAME(pack),
+    PANEL, SR, NAME(tile), NAME(factors), NAME(sum), NAME(quantise), NAME(pack), NAME(stream),
 };
 
+#undef BY_KIND
 #undef V
 #undef VI
 #undef PANEL
@@ -349,3 +383,5 @@ static const fpp_row_kernels NAME(kernels) = {
 #undef RB
 #undef CB
 #undef RG
+#undef RT
+#undef SR

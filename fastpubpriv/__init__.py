@@ -2,6 +2,11 @@
 accounting.
 """
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from fastpubpriv.errors import (
     AccuracyWarning,
     BudgetError,
@@ -14,16 +19,18 @@ from fastpubpriv.errors import (
     ReplayError,
     SeededNoiseWarning,
 )
-from fastpubpriv.estimators.coinpress import coinpress_mean
-from fastpubpriv.estimators.covariance import coinpress_covariance, private_pca
-from fastpubpriv.estimators.gaussian import estimate_gaussian
-from fastpubpriv.estimators.mean import estimate_mean
-from fastpubpriv.estimators.preconditioner import Preconditioner, precondition
-from fastpubpriv.estimators.weighted_mean import weighted_mean
-from fastpubpriv.planning import Plan, plan
-from fastpubpriv.privacy import ZCDP, ApproxDP, Ledger, PureDP
-from fastpubpriv.results import CovarianceResult, GaussianResult, MeanResult, PCAResult
-from fastpubpriv.sources import Rows
+
+if TYPE_CHECKING:
+    from fastpubpriv.estimators.coinpress import coinpress_mean
+    from fastpubpriv.estimators.covariance import coinpress_covariance, private_pca
+    from fastpubpriv.estimators.gaussian import estimate_gaussian
+    from fastpubpriv.estimators.mean import estimate_mean
+    from fastpubpriv.estimators.preconditioner import Preconditioner, precondition
+    from fastpubpriv.estimators.weighted_mean import weighted_mean
+    from fastpubpriv.planning import Plan, plan
+    from fastpubpriv.privacy import ZCDP, ApproxDP, Ledger, PureDP
+    from fastpubpriv.results import CovarianceResult, GaussianResult, MeanResult, PCAResult
+    from fastpubpriv.sources import Rows
 
 __version__ = "0.1.0"
 
@@ -58,3 +65,52 @@ __all__ = [
     "private_pca",
     "weighted_mean",
 ]
+
+# Loaded at first use: SciPy and the kernels take longer to import than `fastpubpriv --help` may take to answer.
+_HOMES = {
+    "coinpress_mean": "fastpubpriv.estimators.coinpress",
+    "coinpress_covariance": "fastpubpriv.estimators.covariance",
+    "private_pca": "fastpubpriv.estimators.covariance",
+    "estimate_gaussian": "fastpubpriv.estimators.gaussian",
+    "estimate_mean": "fastpubpriv.estimators.mean",
+    "Preconditioner": "fastpubpriv.estimators.preconditioner",
+    "precondition": "fastpubpriv.estimators.preconditioner",
+    "weighted_mean": "fastpubpriv.estimators.weighted_mean",
+    "Plan": "fastpubpriv.planning",
+    "plan": "fastpubpriv.planning",
+    "ZCDP": "fastpubpriv.privacy",
+    "ApproxDP": "fastpubpriv.privacy",
+    "Ledger": "fastpubpriv.privacy",
+    "PureDP": "fastpubpriv.privacy",
+    "CovarianceResult": "fastpubpriv.results",
+    "GaussianResult": "fastpubpriv.results",
+    "MeanResult": "fastpubpriv.results",
+    "PCAResult": "fastpubpriv.results",
+    "Rows": "fastpubpriv.sources",
+}
+_PARTS = (
+    "auditing",
+    "estimators",
+    "experiments",
+    "mechanisms",
+    "planning",
+    "plotting",
+    "privacy",
+    "results",
+    "sources",
+)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        value = getattr(import_module(_HOMES[name]), name)
+    elif name in _PARTS:
+        value = import_module(f"fastpubpriv.{name}")
+    else:
+        raise AttributeError(f"module 'fastpubpriv' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_PARTS})

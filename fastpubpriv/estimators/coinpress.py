@@ -9,10 +9,13 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv import validation
+from fastpubpriv.errors import InputError
 from fastpubpriv.estimators import run as running
 from fastpubpriv.estimators.radii import (
+    LARGEST_SIZE,
     MAX_AUTO_STEPS,
     Mode,
+    PredictedStep,
     StepRadii,
     best_steps,
     budget_shares,
@@ -55,15 +58,10 @@ def most_steps(steps: int | str) -> int:
     return MAX_AUTO_STEPS if count == "auto" else count
 
 
-def predicted_error(
-    run: running.Run, ball: Ball, steps: int, *, mode: Mode, failure_prob: float, row_unit: float = 1.0
-) -> float:
-    """Expected distance to the mean in standard deviations of a row, from public numbers.
-
-    `row_unit` is how many of them a whitened unit is: above one where the whitening allows for an uncertain covariance.
-    """
+def predicted_path(run: running.Run, ball: Ball, steps: int, *, mode: Mode, failure_prob: float) -> list[PredictedStep]:
+    """Clip radius and noise of each step, from public numbers."""
     noise = running.noise_per_radius(run.rows.dim, pure=run.account.pure, allowance=run.account.allowance)
-    path = predict_steps(
+    return predict_steps(
         run.rows.dim,
         run.rows.n,
         ball.radius,
@@ -72,13 +70,24 @@ def predicted_error(
         mode=mode,
         failure_prob=failure_prob,
     )
+
+
+def predicted_error(run: running.Run, path: list[PredictedStep], row_unit: float) -> float:
+    """Expected distance to the mean in standard deviations of a row, from public numbers.
+
+    `row_unit` is how many of them a whitened unit is: above one where the whitening allows for an uncertain covariance.
+    """
     noise_std = row_unit * path[-1].noise_std
     return expected_normal_norm(run.rows.dim) * math.sqrt(1.0 / run.rows.n + noise_std * noise_std)
 
 
-def pay(run: running.Run, steps: int) -> None:
-    """Debit the budget, once it is known that every step has a grid."""
-    costs = (run.account.allowance * share for share in budget_shares(steps))
+def pay(run: running.Run, path: list[PredictedStep]) -> None:
+    """Debit the budget, once it is known that every step has a grid and a radius."""
+    costs = (run.account.allowance * share for share in budget_shares(len(path)))
+    if max(step.clip_radius for step in path) > LARGEST_SIZE:
+        raise InputError(
+            "the noise of the early steps would make the ball grow without bound: pass fewer steps or a larger budget"
+        )
     check_sum_grids(run.account, costs, run.rows.dim, run.rows.n)
     run.account.open()
 
@@ -227,7 +236,7 @@ def coinpress_mean(
         progress=progress,
     )
     count = choose_steps(run, ball, steps, mode=mode, failure_prob=failure_prob)
-    pay(run, count)
+    pay(run, predicted_path(run, ball, count, mode=mode, failure_prob=failure_prob))
     estimate, noise_std = refine(run, ball, whitening, steps=count, mode=mode, failure_prob=failure_prob)
     return mean_result(
         run,

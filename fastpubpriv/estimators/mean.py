@@ -17,6 +17,7 @@ from fastpubpriv.estimators.coinpress import (
     most_steps,
     pay,
     predicted_error,
+    predicted_path,
     refine,
 )
 from fastpubpriv.estimators.preconditioner import precondition
@@ -79,8 +80,8 @@ def estimate_mean(
     budget : ZCDP, ApproxDP or PureDP
         Spent whole, and debited before `x_priv` is read.
     covariance : None, float, (dim,), (dim, dim) or "public"
-        Covariance of a private row: identity, one variance, variances, a matrix; or "public": estimated from at least dim + 1 public rows,
-        with the clip radius widened for what they leave uncertain.
+        Covariance of a private row: identity, one variance, variances, a matrix; or "public": estimated from at least dim + 1
+        public rows, with the clip radius widened for what they leave uncertain.
     pub_priv_gap : float in [0, 1)
         Total-variation distance allowed between the Gaussians of public and private rows. Understating it costs accuracy (rows are
         clipped), never privacy.
@@ -157,12 +158,13 @@ def estimate_mean(
         progress=progress,
     )
     count = choose_steps(run, ball, steps, mode=mode, failure_prob=failure_prob)
+    path = predicted_path(run, ball, count, mode=mode, failure_prob=failure_prob)
     running.warn_if_useless(
         "estimate_mean",
-        predicted_error(run, ball, count, mode=mode, failure_prob=failure_prob, row_unit=row_unit),
+        predicted_error(run, path, row_unit),
         math.hypot(math.sqrt(rows.dim / len(public)), gap_shift(gap)),
     )
-    pay(run, count)
+    pay(run, path)
     estimate, noise_std = refine(run, ball, whitening, steps=count, mode=mode, failure_prob=failure_prob)
     from_public = isinstance(covariance, str)
     return mean_result(

@@ -9,7 +9,7 @@ from fractions import Fraction
 from fastpubpriv.estimators import lifted
 from fastpubpriv.estimators.learners import learner_draws
 from fastpubpriv.estimators.preconditioner import precondition_bounds, trace_bounds
-from fastpubpriv.estimators.radii import MAX_AUTO_STEPS, Mode, best_steps, predict_steps
+from fastpubpriv.estimators.radii import MAX_AUTO_STEPS, Mode, best_steps, expected_normal_norm, predict_steps
 from fastpubpriv.estimators.run import noise_per_radius
 from fastpubpriv.estimators.weighted_mean import ErrorModel, checked_weight, noise_energy
 from fastpubpriv.privacy import Budget, PureDP, gaussian_rho, laplace_epsilon
@@ -45,10 +45,10 @@ def coinpress_predictor(
             "radius": radius,
             "clip_radius": path[-1].clip_radius,
             "noise_std": path[-1].noise_std,
-            "without_privacy": math.sqrt(dim / n_priv),
+            "without_privacy": expected_normal_norm(dim) / math.sqrt(n_priv),
         }
         if n_pub:
-            details["public_rows_alone"] = math.sqrt(dim / n_pub)
+            details["public_rows_alone"] = expected_normal_norm(dim) / math.sqrt(n_pub)
         return path[-1].error, details
 
     return predict

@@ -19,6 +19,7 @@ from fastpubpriv.privacy import ZCDP, GaussianEvent, KNormEvent, LaplaceEvent, P
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")
 
+RHO_1 = ZCDP(1)
 GAUSS = GaussianEvent(4 * 100**2, 10, 3)  # rho = 0.019
 LAPLACE = LaplaceEvent(100, 10, 3)
 KNORM = KNormEvent(Fraction(1, 2), Fraction(1, 2**40), 64, 3)
@@ -28,7 +29,7 @@ def ask(account, query, event=GAUSS, *, shape=(3,), unit=0.25, name="answer"):
     return release(account, name=name, query=query, shape=shape, event=event, unit=unit)
 
 
-def opened(budget=ZCDP(1), **options):
+def opened(budget=RHO_1, **options):
     account = Account("test", budget, draws=100, **options)
     account.open()
     return account
@@ -183,10 +184,17 @@ def test_tap_records_what_was_asked_and_answered():
 
 
 def test_tap_is_closed_by_an_exception_and_shows_no_integers():
-    transcript = None
-    with pytest.raises(KernelError), tap.tapped() as transcript:
-        ask(opened(), lambda: np.full(3, 123456789, dtype=np.int64))
-        ask(opened(), lambda: np.zeros(1))
+    seen = []
+
+    def run():
+        with tap.tapped() as transcript:
+            seen.append(transcript)
+            ask(opened(), lambda: np.full(3, 123456789, dtype=np.int64))
+            ask(opened(), lambda: np.zeros(1))
+
+    with pytest.raises(KernelError):
+        run()
+    (transcript,) = seen
     assert tap.current() is None
     assert repr(transcript) == "Transcript(calls=1, replaying=False)"
     with pytest.raises(TypeError, match="private integers"):
