@@ -235,7 +235,7 @@ def test_a_few_hostile_rows_change_little():
         ({"x_pub": np.eye(3)[[0, 1, 2, 0, 1]] @ np.ones((3, 3)), "require_precondition": True}, "subspace"),
         ({"failure_prob": 1.0}, "failure_prob"),
         ({"failure_prob": 1e-200}, "failure_prob"),
-        ({"failure_prob": 1e-90}, "pass a larger failure_prob"),
+        ({"x_pub": np.eye(3)[:2], "failure_prob": 1e-90}, "pass a larger failure_prob"),
         ({"pub_priv_gap": 1.0}, "pub_priv_gap"),
         ({"pub_priv_gap": 1.0 - 1e-12}, "smaller pub_priv_gap"),
         ({"learner": "klsu"}, "learner"),
