@@ -25,7 +25,7 @@ def calls():
                 yield pytest.param(make, index, who, id=f"{group}-{index}-{who}")
 
 
-@pytest.mark.parametrize(("make", "index", "who"), calls())
+@pytest.mark.parametrize(("make", "index", "who"), list(calls()))
 def test_hot_loop(benchmark, make, index, who):
     case = make()[index]
     benchmark.group = case.name

@@ -37,7 +37,7 @@ TARGET FPP_INLINE V NAME(load_x)(const char *x, int64_t k, int64_t left, int32_t
                       : (V)*(const NAME(vec_u) *)x64;
     }
 #if W == 8
-    const __mmask8 mask = left <= 0 ? (__mmask8)0 : (__mmask8)((1U << left) - 1U);
+    const __mmask8 mask = (__mmask8)(left <= 0 ? 0U : (1U << left) - 1U);
     return is_f32 ? (V)_mm512_cvtps_pd(_mm256_maskz_loadu_ps(mask, x32))
                   : (V)_mm512_maskz_loadu_pd(mask, x64);
 #else

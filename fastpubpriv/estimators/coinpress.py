@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from fastpubpriv import validation
-from fastpubpriv.errors import InputError
 from fastpubpriv.estimators import run as running
 from fastpubpriv.estimators.radii import (
     MAX_AUTO_STEPS,
@@ -16,10 +16,14 @@ from fastpubpriv.estimators.radii import (
     StepRadii,
     best_steps,
     budget_shares,
+    expected_normal_norm,
+    failure_probability,
     predict_steps,
+    size,
+    step_count,
 )
 from fastpubpriv.estimators.whitening import Whitening, known_covariance
-from fastpubpriv.mechanisms.sums import AffineMap, release_vector_sum
+from fastpubpriv.mechanisms.sums import AffineMap, check_sum_grids, release_vector_sum
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results import MeanResult, frozen
 
@@ -36,23 +40,28 @@ class Ball:
 
 def choose_steps(run: running.Run, ball: Ball, steps: int | str, *, mode: Mode, failure_prob: float) -> int:
     """Number of steps: as given, or the one with the least predicted error; public numbers only."""
+    steps = step_count(steps)
     if steps == "auto":
         noise = running.noise_per_radius(run.rows.dim, pure=run.account.pure, allowance=run.account.allowance)
         return best_steps(
             run.rows.dim, run.rows.n, ball.radius, noise_per_radius=noise, mode=mode, failure_prob=failure_prob
         )
-    if isinstance(steps, str):
-        raise InputError(f"steps must be a whole number of at least 1, or 'auto'; got {steps!r}")
-    return validation.integer("steps", steps, minimum=1)
+    return steps
 
 
 def most_steps(steps: int | str) -> int:
     """Upper bound on the number of steps, known before the account is made."""
-    return MAX_AUTO_STEPS if isinstance(steps, str) else max(int(steps), 1)
+    count = step_count(steps)
+    return MAX_AUTO_STEPS if count == "auto" else count
 
 
-def predicted_error(run: running.Run, ball: Ball, steps: int, *, mode: Mode, failure_prob: float) -> float:
-    """Expected distance to the mean, in whitened units, from public numbers."""
+def predicted_error(
+    run: running.Run, ball: Ball, steps: int, *, mode: Mode, failure_prob: float, row_unit: float = 1.0
+) -> float:
+    """Expected distance to the mean in standard deviations of a row, from public numbers.
+
+    `row_unit` is how many of them a whitened unit is: above one where the whitening allows for an uncertain covariance.
+    """
     noise = running.noise_per_radius(run.rows.dim, pure=run.account.pure, allowance=run.account.allowance)
     path = predict_steps(
         run.rows.dim,
@@ -63,7 +72,15 @@ def predicted_error(run: running.Run, ball: Ball, steps: int, *, mode: Mode, fai
         mode=mode,
         failure_prob=failure_prob,
     )
-    return path[-1].error
+    noise_std = row_unit * path[-1].noise_std
+    return expected_normal_norm(run.rows.dim) * math.sqrt(1.0 / run.rows.n + noise_std * noise_std)
+
+
+def pay(run: running.Run, steps: int) -> None:
+    """Debit the budget, once it is known that every step has a grid."""
+    costs = (run.account.allowance * share for share in budget_shares(steps))
+    check_sum_grids(run.account, costs, run.rows.dim, run.rows.n)
+    run.account.open()
 
 
 def refine(
@@ -195,10 +212,9 @@ def coinpress_mean(
     True
     """
     rows, _ = running.open_rows(x_priv, columns=columns)
-    middle = np.full(rows.dim, float(center)) if np.ndim(center) == 0 else center
-    ball = Ball(validation.finite_vector("center", middle, rows.dim), validation.positive("radius", radius))
+    ball = Ball(running.vector_or_number("center", center, rows.dim), size("radius", radius))
     mode = validation.choice("mode", mode, ("practical", "theory"))
-    failure_prob = validation.probability("failure_prob", failure_prob)
+    failure_prob = failure_probability(failure_prob)
     whitening = known_covariance(covariance, rows.dim)
     run = running.start(
         "coinpress_mean",
@@ -211,7 +227,7 @@ def coinpress_mean(
         progress=progress,
     )
     count = choose_steps(run, ball, steps, mode=mode, failure_prob=failure_prob)
-    run.account.open()
+    pay(run, count)
     estimate, noise_std = refine(run, ball, whitening, steps=count, mode=mode, failure_prob=failure_prob)
     return mean_result(
         run,

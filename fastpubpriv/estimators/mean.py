@@ -10,9 +10,17 @@ import numpy as np
 from fastpubpriv import validation
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators import run as running
-from fastpubpriv.estimators.coinpress import Ball, choose_steps, mean_result, most_steps, predicted_error, refine
+from fastpubpriv.estimators.coinpress import (
+    Ball,
+    choose_steps,
+    mean_result,
+    most_steps,
+    pay,
+    predicted_error,
+    refine,
+)
 from fastpubpriv.estimators.preconditioner import precondition
-from fastpubpriv.estimators.radii import Mode, gap_radius
+from fastpubpriv.estimators.radii import Mode, failure_probability, gap_radius
 from fastpubpriv.estimators.whitening import Whitening, known_covariance
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results import MeanResult
@@ -133,9 +141,11 @@ def estimate_mean(
             "estimate_mean needs at least one public row: pass x_pub=, or use coinpress_mean with a centre and radius"
         )
     mode = validation.choice("mode", mode, ("practical", "theory"))
-    failure_prob = validation.probability("failure_prob", failure_prob)
+    failure_prob = failure_probability(failure_prob)
     gap = validation.fraction("pub_priv_gap", pub_priv_gap)
     ball, whitening, row_std = public_ball(public, covariance=covariance, failure_prob=failure_prob, pub_priv_gap=gap)
+    # All columns share one factor between the whitened unit and a row's standard deviation: sqrt(eig_upper), or one.
+    row_unit = float(whitening.row_std()[0] / row_std[0])
     run = running.start(
         "estimate_mean",
         rows,
@@ -149,10 +159,10 @@ def estimate_mean(
     count = choose_steps(run, ball, steps, mode=mode, failure_prob=failure_prob)
     running.warn_if_useless(
         "estimate_mean",
-        predicted_error(run, ball, count, mode=mode, failure_prob=failure_prob),
+        predicted_error(run, ball, count, mode=mode, failure_prob=failure_prob, row_unit=row_unit),
         math.sqrt(rows.dim / len(public)),
     )
-    run.account.open()
+    pay(run, count)
     estimate, noise_std = refine(run, ball, whitening, steps=count, mode=mode, failure_prob=failure_prob)
     from_public = isinstance(covariance, str)
     return mean_result(
