@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from fastpubpriv.estimators import lifted
-from fastpubpriv.estimators.lifted import Learned, Problem, floored, powers, symmetric
+from fastpubpriv.estimators import learner_recursive, learner_selection, lifted
+from fastpubpriv.estimators.lifted import Learned, Prepared, Problem, floored, powers, symmetric
 from fastpubpriv.estimators.radii import chi_radius
 from fastpubpriv.estimators.run import Run
 from fastpubpriv.mechanisms.sums import AffineMap, Released, release_second_moment
@@ -97,10 +97,23 @@ def pairs(run: Run, base: AffineMap, problem: Problem, *, rounds: int) -> Learne
 
 
 Learner = Callable[..., Learned]
-LEARNERS: dict[str, Learner] = {"lifted_coinpress": lifted.learn, "pairs": pairs}
+Prepare = Callable[[Run, Problem, "int | None"], Prepared]
+# learn(run, base, problem, *, rounds) releases; prepare(run, problem, rounds) refuses and predicts before the debit.
+LEARNERS: dict[str, Learner] = {
+    "lifted_coinpress": lifted.learn,
+    "pairs": pairs,
+    "recursive_preconditioner": learner_recursive.learn,
+    "hypothesis_selection": learner_selection.learn,
+}
+PREPARE: dict[str, Prepare] = {
+    "lifted_coinpress": lifted.prepare,
+    "pairs": lifted.prepare,
+    "recursive_preconditioner": learner_recursive.prepare,
+    "hypothesis_selection": learner_selection.prepare,
+}
 
 
 def learner_draws(dim: int) -> int:
     """Upper bound on the noise draws of any learner."""
     side = dim + 1
-    return 2 * lifted.MAX_ROUNDS * side * side + 8 * dim
+    return max(2 * lifted.MAX_ROUNDS, learner_recursive.MAX_RECURSION) * side * side + 8 * dim

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from fastpubpriv import validation
 from fastpubpriv.estimators.radii import Mode, StepRadii, budget_shares, chi_radius
-from fastpubpriv.estimators.run import Run
+from fastpubpriv.estimators.run import Run, noise_per_radius
 from fastpubpriv.mechanisms.sums import AffineMap, Released, release_second_moment, release_vector_sum
 
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
@@ -191,6 +192,31 @@ def learn(run: Run, base: AffineMap, problem: Problem, *, rounds: int) -> Learne
     mean, noise_std = mean_step(run, base, mean, both, name="mean", clip=mean_clip(dim), cost=allowance * MEAN_SHARE)
     assert released is not None
     return Learned(mean, covariance, noise_std, released.spectral_std / n, both[0])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """What a learner will do, decided from public numbers before anything is paid."""
+
+    rounds: int
+    under_resolved: bool
+    covariance_error: float
+    mean_error: float
+
+
+def prepare(run: Run, problem: Problem, rounds: int | None) -> Prepared:
+    """Number of rounds by the public rule, or as asked for, and the errors predicted for it."""
+    pure, allowance = run.account.pure, run.account.allowance
+    noise = gram_noise(problem.lifted, pure=pure, allowance=allowance)
+    under_resolved = False
+    if rounds is None:
+        rounds, under_resolved = choose_rounds(problem, noise)
+    rounds = validation.integer("rounds", rounds, minimum=1, maximum=2 * MAX_ROUNDS)
+    per_row = noise_per_radius(problem.dim, pure=pure, allowance=allowance)
+    covariance_error, mean_error = predicted_errors(problem, rounds, noise, per_row(MEAN_SHARE))
+    return Prepared(
+        rounds=rounds, under_resolved=under_resolved, covariance_error=covariance_error, mean_error=mean_error
+    )
 
 
 def lift(base: AffineMap, contraction: FloatArray) -> AffineMap:
