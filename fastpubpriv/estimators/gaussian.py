@@ -13,7 +13,7 @@ from fastpubpriv import validation
 from fastpubpriv.errors import AccuracyWarning, InputError
 from fastpubpriv.estimators import lifted
 from fastpubpriv.estimators import run as running
-from fastpubpriv.estimators.learners import LEARNERS, PREPARE, learner_draws
+from fastpubpriv.estimators.learners import ASIDE, LEARNERS, PREPARE, learner_draws
 from fastpubpriv.estimators.preconditioner import Preconditioner, TraceBound, precondition, trace_bound
 from fastpubpriv.estimators.radii import Mode
 from fastpubpriv.mechanisms.sums import AffineMap
@@ -122,8 +122,8 @@ def estimate_gaussian(
     learner : str
         "lifted_coinpress" (default) or "pairs" (CoinPress on differences of neighbouring rows, then CoinPress for the mean: the
         version that the literature proves, with twice the noise on the covariance). In the role of black boxes that the paper
-        names, each with its regime in its module: "recursive_preconditioner" (of KLSU19; many rows), "hypothesis_selection" (of
-        BKSW19; PureDP or ZCDP, one or two columns).
+        names, each with its regime in its module: "recursive_preconditioner" (of KLSU19; many rows), "populous" (of AL21;
+        ApproxDP, very many rows, experimental), "hypothesis_selection" (of BKSW19; PureDP or ZCDP, one or two columns).
     mode : "practical" or "theory"
         Constants of practice or of the proofs (union bounds). Same privacy.
     rounds : int, optional
@@ -196,6 +196,7 @@ def estimate_gaussian(
         rows,
         budget,
         draws=learner_draws(rows.dim),
+        aside=ASIDE[learner](budget) if learner in ASIDE else None,
         ledger=ledger,
         random_state=random_state,
         threads=threads,
@@ -225,7 +226,7 @@ def estimate_gaussian(
         mean=frozen(frame.mean_back(learned.mean)),
         covariance=frozen(covariance),
         mean_noise_std=frozen(learned.mean_noise_std * np.sqrt(np.einsum("ij,ij->i", mean_map, mean_map))),
-        rounds=prepared.rounds,
+        rounds=prepared.rounds if learned.rounds is None else learned.rounds,
         under_resolved=prepared.under_resolved,
         predicted_covariance_error=prepared.covariance_error,
         predicted_mean_error=prepared.mean_error,

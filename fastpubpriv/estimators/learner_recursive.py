@@ -9,10 +9,11 @@ rounds cannot be trusted at the given n is refused before anything is paid.
 
 What it substitutes for
 -----------------------
-The published learner has unspecified constants and a coordinate-wise mean. The constants 0.6, 1/2, 1/20 and 100 are those of a proof
-of our own (a round maps `Sigma <= k I` to `A Sigma A <= 0.6 k I` and shrinks no eigenvalue by more than 6 % while k >= 100, if the error
-of the round is at most k / 20); the mean is CoinPress in whitened coordinates; the budget is split as in the default, 1/10 for the
-mean and 6/10 of the rest for the last round. In mode "practical" clip radius and error are those of practice, not of the proof.
+The published learner has unspecified constants and a coordinate-wise mean. The constants 0.6, 1/2, 1/20 and 100 are those of a
+proof of our own: if the error of a round is at most k / 20, it maps `Sigma <= k I` to `A Sigma A <= 0.6 k I`, and shrinks no
+eigenvalue by more than 6 % while k >= 100. The mean is CoinPress in whitened coordinates; the budget is split as in the default,
+1/10 for the mean and 6/10 of the rest for the last round. In mode "practical" clip radius and error are those of practice, not of
+the proof.
 """
 
 from __future__ import annotations
@@ -92,7 +93,9 @@ def prepare(run: Run, problem: Problem, rounds: int | None) -> Prepared:
     # Against the least eigenvalue that the recursion can leave; the others are known better.
     d, n = problem.dim, paired.n
     least = KEPT ** (total - 1)
-    last = last_range(problem.condition) * clip(paired, total) ** 2 * noise(lifted.round_shares(total)[-1]) / (n * least)
+    last = (
+        last_range(problem.condition) * clip(paired, total) ** 2 * noise(lifted.round_shares(total)[-1]) / (n * least)
+    )
     per_row = noise_per_radius(d, pure=pure, allowance=allowance)
     step = lifted.mean_clip(d) * per_row(lifted.MEAN_SHARE) / problem.n
     return Prepared(
@@ -122,8 +125,10 @@ def learn(run: Run, base: AffineMap, problem: Problem, *, rounds: int) -> Learne
     for index, share in enumerate(lifted.round_shares(rounds)):
         last = index == rounds - 1
         name = f"second moment of pairs, round {index + 1} of {rounds}"
-        matrix = contraction if base.matrix is None else (
-            contraction * base.matrix if base.matrix.ndim == 1 else contraction @ base.matrix
+        matrix = (
+            contraction
+            if base.matrix is None
+            else (contraction * base.matrix if base.matrix.ndim == 1 else contraction @ base.matrix)
         )
         released = release_second_moment(
             run.account,

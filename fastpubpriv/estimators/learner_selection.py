@@ -167,5 +167,3 @@ def learn(run: Run, base: AffineMap, problem: Problem, *, rounds: int) -> Learne
         covariance = floored(np.array([[variances[0], both], [both, variances[1]]]), 1.0 / problem.condition)
     root = powers(covariance)[0]
     return Learned(np.array(means[:dim]), covariance, accuracy / MEAN_SLOPE, 2.0 * accuracy / SCALE_SLOPE, root)
-
-

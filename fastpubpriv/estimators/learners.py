@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from fastpubpriv.estimators import learner_recursive, learner_selection, lifted
+from fastpubpriv.estimators import learner_populous, learner_recursive, learner_selection, lifted
 from fastpubpriv.estimators.lifted import Learned, Prepared, Problem, floored, powers, symmetric
 from fastpubpriv.estimators.radii import chi_radius
 from fastpubpriv.estimators.run import Run
 from fastpubpriv.mechanisms.sums import AffineMap, Released, release_second_moment
+from fastpubpriv.privacy import ApproxDP, Budget
 from fastpubpriv.sources.pairs import pair_rows
 
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
@@ -103,14 +104,18 @@ LEARNERS: dict[str, Learner] = {
     "lifted_coinpress": lifted.learn,
     "pairs": pairs,
     "recursive_preconditioner": learner_recursive.learn,
+    "populous": learner_populous.learn,
     "hypothesis_selection": learner_selection.learn,
 }
 PREPARE: dict[str, Prepare] = {
     "lifted_coinpress": lifted.prepare,
     "pairs": lifted.prepare,
     "recursive_preconditioner": learner_recursive.prepare,
+    "populous": learner_populous.prepare,
     "hypothesis_selection": learner_selection.prepare,
 }
+# Part of an ApproxDP budget that a learner keeps for Laplace releases.
+ASIDE: dict[str, Callable[[Budget], ApproxDP]] = {"populous": learner_populous.aside}
 
 
 def learner_draws(dim: int) -> int:

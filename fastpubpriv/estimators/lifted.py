@@ -145,20 +145,24 @@ def powers(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Learned:
-    """Mean and covariance of the rows v, with the noise levels of the last releases."""
+    """Mean and covariance of the rows v, with the noise levels of the last releases, and rounds if a release decided them."""
 
     mean: FloatArray
     covariance: FloatArray
     mean_noise_std: float
     covariance_noise_std: float
     mean_factor: FloatArray
+    rounds: int | None = None
 
 
-def learn(run: Run, base: AffineMap, problem: Problem, *, rounds: int) -> Learned:
-    """Run the recursion on rows v = base(x); every release is one second moment of clipped lifted rows, then one mean step."""
+def learn(run: Run, base: AffineMap, problem: Problem, *, rounds: int, allowance: Fraction | None = None) -> Learned:
+    """Run the recursion on rows v = base(x); every release is one second moment of clipped lifted rows, then one mean step.
+
+    `allowance` is what it may spend, by default all that the account has.
+    """
     dim, n = problem.dim, problem.n
     lifted = problem.lifted
-    allowance = run.account.allowance
+    allowance = run.account.allowance if allowance is None else allowance
     clip = problem.row_radius(rounds)
     contraction = np.eye(lifted) / math.sqrt(2.0 + problem.mean_radius**2)
     inverse = np.eye(lifted) * math.sqrt(2.0 + problem.mean_radius**2)
@@ -204,9 +208,10 @@ class Prepared:
     mean_error: float
 
 
-def prepare(run: Run, problem: Problem, rounds: int | None) -> Prepared:
+def prepare(run: Run, problem: Problem, rounds: int | None, *, allowance: Fraction | None = None) -> Prepared:
     """Number of rounds by the public rule, or as asked for, and the errors predicted for it."""
-    pure, allowance = run.account.pure, run.account.allowance
+    pure = run.account.pure
+    allowance = run.account.allowance if allowance is None else allowance
     noise = gram_noise(problem.lifted, pure=pure, allowance=allowance)
     under_resolved = False
     if rounds is None:

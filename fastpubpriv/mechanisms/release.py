@@ -69,9 +69,7 @@ def release(
     return answer
 
 
-def release_choice(
-    account: Account, *, name: str, query: Callable[[], IntArray], event: SelectionEvent
-) -> int:
+def release_choice(account: Account, *, name: str, query: Callable[[], IntArray], event: SelectionEvent) -> int:
     """Charge, ask for integer scores, choose one by the exponential mechanism.
 
     Parameters

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr
 
-from fastpubpriv.mechanisms.release import release_choice
 from fastpubpriv.mechanisms.account import Account
+from fastpubpriv.mechanisms.release import release_choice
 from fastpubpriv.mechanisms.sums import AffineMap, Passes
 from fastpubpriv.privacy import SelectionEvent
 from fastpubpriv.sources import Rows, fold
@@ -93,7 +93,8 @@ def scores(cover: Cover, below: IntArray, n: int) -> IntArray:
 
         def mass(mean: FloatArray, std: FloatArray, left: FloatArray, right: FloatArray, out: Any) -> FloatArray:
             within = ndtr((right - mean) / std) - ndtr((left - mean) / std)
-            return np.where(out, 1.0 - within, within)
+            masses: FloatArray = np.where(out, 1.0 - within, within)
+            return masses
 
         left, right = edges[begin], edges[end]
         own = mass(cover.mean[first:last, None], cover.std[first:last, None], left, right, outside)

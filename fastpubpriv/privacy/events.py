@@ -318,7 +318,9 @@ class ComposedEvent:
     def __post_init__(self) -> None:
         object.__setattr__(self, "events", tuple(self.events))
         if not all(isinstance(event, Event) for event in self.events):
-            raise BudgetError("a ComposedEvent holds GaussianEvent, LaplaceEvent, KNormEvent and SelectionEvent objects only")
+            raise BudgetError(
+                "a ComposedEvent holds GaussianEvent, LaplaceEvent, KNormEvent and SelectionEvent objects only"
+            )
         if len({event.relation for event in self.events}) > 1:
             raise BudgetError(
                 "events under different neighbour relations cannot be added; restate them under one relation"
