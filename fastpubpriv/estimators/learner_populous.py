@@ -5,10 +5,10 @@ Experimental: its stability bound is proved here and in the notes, and not in th
 Regime
 ------
 ApproxDP only, up to six columns, and very many rows: thousands of groups of about 100 rows for each column, so from some 3e5 rows
-(one column) or 1e6 (two columns) at epsilon 1, about a third of that at epsilon 4. What it buys is independence of the range: the
-public rows only choose coordinates, and neither a badly understated gap nor a covariance far outside of the bound they give hurts the
-preconditioner. The rows must agree with one covariance; if the private test of that fails, the rest of the budget goes to the
-default learner in the public frame.
+(one column) or 1e6 (two columns) at epsilon 1, about a third of that at epsilon 4. What it buys is independence of the range of the
+covariance: the public rows choose coordinates and bound the mean, and a covariance far larger than they allow does no harm, as it
+would to the default; a mean far outside of its bound still does. The rows must agree with one covariance; if the private test of
+that fails, the rest of the budget goes to the default learner in the public frame.
 
 What it substitutes for
 -----------------------

@@ -157,13 +157,14 @@ def pass_margin(groups: int, epsilon: Fraction, delta: Fraction) -> float:
 
 
 def _pair_scale(groups: int, epsilon: Fraction) -> int:
-    return max(1, math.floor(epsilon * 2**_TEST_LOG2_SCALE / (2 * groups)))
+    steps: int = math.floor(epsilon * 2**_TEST_LOG2_SCALE / (2 * groups))
+    return max(1, steps)
 
 
 def _margin_steps(epsilon: Fraction, delta: Fraction) -> int:
     # P(noise >= t) <= e^(-t / 2^m); the extra steps are for the conversion of the answer to a double.
     tail = math.log(2.0) + float(epsilon) - math.log(delta)
-    return int(math.ceil(math.ldexp(tail * (1.0 + 1e-12), _TEST_LOG2_SCALE))) + _ROUNDED_STEPS
+    return math.ceil(math.ldexp(tail * (1.0 + 1e-12), _TEST_LOG2_SCALE)) + _ROUNDED_STEPS
 
 
 def release_agreement(
