@@ -195,7 +195,7 @@ def estimate_gaussian(
         "estimate_gaussian",
         rows,
         budget,
-        draws=learner_draws(rows.dim),
+        draws=learner_draws(rows.dim, learner),
         aside=ASIDE[learner](budget) if learner in ASIDE else None,
         ledger=ledger,
         random_state=random_state,

@@ -118,7 +118,8 @@ PREPARE: dict[str, Prepare] = {
 ASIDE: dict[str, Callable[[Budget], ApproxDP]] = {"populous": learner_populous.aside}
 
 
-def learner_draws(dim: int) -> int:
-    """Upper bound on the noise draws of any learner."""
+def learner_draws(dim: int, learner: str) -> int:
+    """Upper bound on the noise draws of a learner."""
     side = dim + 1
-    return max(2 * lifted.MAX_ROUNDS, learner_recursive.MAX_RECURSION) * side * side + 8 * dim
+    rounds = learner_recursive.MAX_RECURSION if learner == "recursive_preconditioner" else 2 * lifted.MAX_ROUNDS
+    return rounds * side * side + 8 * dim
