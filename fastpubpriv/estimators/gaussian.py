@@ -24,7 +24,7 @@ FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 
 DEFAULT_COND_MAX = 1e6
 # Beyond it a rounding error of the largest eigenvalue outweighs the smallest many times over, even after the rounds.
-LARGEST_CONDITION = 1e60
+LARGEST_CONDITION = 1e100
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -193,6 +193,8 @@ def estimate_gaussian(
         cond_max=max(cond_max, 1.0),
         require_precondition=require_precondition,
     )
+    n_pub = len(public)
+    del public  # as large as a covariance
     if not frame.condition <= LARGEST_CONDITION:
         raise InputError(
             f"the covariance could be off the public one by a factor of {frame.condition:.3g}, beyond what can be computed with; "
@@ -243,5 +245,5 @@ def estimate_gaussian(
         learner=learner,
         columns=rows.columns,
         provenance={"center": frame.source, "scale": frame.source, "radius": frame.source},
-        **run.fields(len(public)),
+        **run.fields(n_pub),
     )

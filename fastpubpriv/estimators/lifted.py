@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+from scipy import linalg
 
 from fastpubpriv import validation
 from fastpubpriv.estimators.radii import Mode, StepRadii, best_steps, budget_shares, chi_radius
@@ -125,22 +126,38 @@ def mean_clip(dim: int) -> float:
 
 def symmetric(matrix: FloatArray) -> FloatArray:
     """Average a matrix with its transpose: rounding leaves products of symmetric matrices a bit lopsided."""
-    return (matrix + matrix.T) / 2.0
+    total: FloatArray = matrix + matrix.T
+    total /= 2.0
+    return total
+
+
+def spectrum(matrix: FloatArray, *, overwrite: bool = False) -> tuple[FloatArray, FloatArray]:
+    """Eigenvalues, ascending, and eigenvectors of a released matrix, of which one triangle is read.
+
+    SciPy's routine takes two matrices less than NumPy's; with `overwrite` the matrix itself is its workspace.
+    """
+    values, vectors = linalg.eigh(matrix.T, overwrite_a=overwrite, check_finite=False)
+    return values, vectors
+
+
+def rebuilt(vectors: FloatArray, values: FloatArray) -> FloatArray:
+    """The symmetric matrix with these eigenvectors and eigenvalues."""
+    return symmetric((vectors * values) @ vectors.T)
 
 
 def floored(matrix: FloatArray, floor: float) -> FloatArray:
     """Raise the eigenvalues of a released symmetric matrix to at least `floor`."""
-    values, vectors = np.linalg.eigh(symmetric(matrix))
-    return symmetric((vectors * np.maximum(values, floor)) @ vectors.T)
+    values, vectors = spectrum(matrix)
+    return rebuilt(vectors, np.maximum(values, floor))
 
 
 def powers(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Square root and inverse square root of a released positive definite matrix."""
-    values, vectors = np.linalg.eigh(symmetric(matrix))
+    values, vectors = spectrum(matrix)
     # An eigenvalue that rounding made zero or negative would poison the inverse; it is released, so a floor is free.
     values = np.maximum(values, np.finfo(np.float64).eps * max(float(values[-1]), np.finfo(np.float64).tiny))
     roots = np.sqrt(values)
-    return symmetric((vectors * roots) @ vectors.T), symmetric((vectors / roots) @ vectors.T)
+    return rebuilt(vectors, roots), rebuilt(vectors, 1.0 / roots)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -165,37 +182,46 @@ def learn(run: Run, base: AffineMap, problem: Problem, *, rounds: int, allowance
     allowance = run.account.allowance if allowance is None else allowance
     clip = problem.row_radius(rounds)
     contraction = np.eye(lifted) / math.sqrt(2.0 + problem.mean_radius**2)
-    inverse = np.eye(lifted) * math.sqrt(2.0 + problem.mean_radius**2)
-    second = np.eye(lifted)
-    released: Released | None = None
-    for index, share in enumerate(round_shares(rounds)):
+
+    def second_moment(index: int, share: Fraction, affine: AffineMap) -> Released:
         name = f"second moment, round {index + 1} of {rounds}"
+        cost = allowance * share
         released = release_second_moment(
-            run.account,
-            run.rows,
-            lift(base, contraction),
-            name=name,
-            radius=clip,
-            cost=allowance * share,
-            passes=run.passes,
+            run.account, run.rows, affine, name=name, radius=clip, cost=cost, passes=run.passes
         )
         run.note(name, released, clip_radius=clip)
-        last = index == rounds - 1
-        second = floored(released.value / n, LAST_FLOOR if last else 0.0)
-        if not last:
-            slack = problem.sampling_slack(rounds) + problem.noise_slack(released.spectral_std, rounds)
-            root, inverse_root = powers(second + slack * np.eye(lifted))
-            contraction = inverse_root @ contraction
-            inverse = inverse @ root
-    moment = symmetric(inverse @ second @ inverse.T)
+        return released
+
+    # Nothing of one round but the contraction is kept for the next: with many columns each matrix counts.
+    *early, last = round_shares(rounds)
+    for index, share in enumerate(early):
+        released = second_moment(index, share, lift(base, contraction))
+        slack = problem.sampling_slack(rounds) + problem.noise_slack(released.spectral_std, rounds)
+        values, vectors = spectrum(released.value, overwrite=True)
+        del released
+        roots = np.sqrt(np.maximum(values / n, 0.0) + slack)
+        contraction = rebuilt(vectors, 1.0 / roots) @ contraction
+        del vectors
+    released = second_moment(rounds - 1, last, lift(base, contraction))
+    covariance_noise_std = released.spectral_std / n
+    values, vectors = spectrum(released.value, overwrite=True)
+    del released
+    vectors *= np.sqrt(np.maximum(values / n, LAST_FLOOR))
+    # Back to rows (v, 1): contraction^-1 second contraction^-T, as the square of a factor.
+    factors = linalg.lu_factor(contraction, overwrite_a=True, check_finite=False)
+    del contraction
+    half = linalg.lu_solve(factors, vectors, overwrite_b=True, check_finite=False)
+    del factors, vectors
+    moment = half @ half.T
+    del half
     weight = moment[dim, dim]
     mean = moment[:dim, dim] / weight
     covariance = symmetric(moment[:dim, :dim] - np.outer(moment[:dim, dim], moment[:dim, dim]) / weight)
+    del moment
     covariance = floored(covariance, OUTPUT_FLOOR * float(np.linalg.eigvalsh(covariance)[-1]))
     both = powers(covariance)
     mean, noise_std = mean_step(run, base, mean, both, name="mean", clip=mean_clip(dim), cost=allowance * MEAN_SHARE)
-    assert released is not None
-    return Learned(mean, covariance, noise_std, released.spectral_std / n, both[0])
+    return Learned(mean, covariance, noise_std, covariance_noise_std, both[0])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

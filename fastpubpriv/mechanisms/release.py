@@ -63,7 +63,13 @@ def release(
     transcript = tap.current()
     answer = transcript.forced(name, shape) if transcript is not None else None
     if answer is None:
-        answer = _to_units(exact, _draw(key, event, exact.size).reshape(shape), event, unit)
+        noisy = _draw(key, event, exact.size).reshape(shape)
+        # Wrap-around addition: reduction modulo 2^64 commutes with adding noise, so even an overflow would cost no privacy.
+        with np.errstate(over="ignore"):
+            noisy += exact
+        if transcript is None:
+            del exact  # a matrix may be large
+        answer = _to_units(noisy, event, unit)
     if transcript is not None:
         transcript.calls.append(tap.Call(name, exact, event, unit, answer.copy()))
     return answer
@@ -127,10 +133,9 @@ def _draw(key: bytes, event: Event, count: int) -> IntArray:
     raise KernelError("a choice has no noise to add; use release_choice")
 
 
-def _to_units(exact: IntArray, drawn: IntArray, event: Event, unit: float) -> FloatArray:
-    # Wrap-around addition: reduction modulo 2^64 commutes with adding noise, so even an overflow would cost no privacy.
-    with np.errstate(over="ignore"):
-        noisy = exact + drawn
+def _to_units(noisy: IntArray, event: Event, unit: float) -> FloatArray:
+    answer = noisy.astype(np.float64)
     # A floored continuous law sits half a step low; the discrete Laplace is symmetric already.
-    shift = 0.0 if isinstance(event, LaplaceEvent) else 0.5
-    return (noisy.astype(np.float64) + shift) * unit
+    answer += 0.0 if isinstance(event, LaplaceEvent) else 0.5
+    answer *= unit
+    return answer

@@ -33,6 +33,9 @@ from fastpubpriv.privacy import (
 from fastpubpriv.sources import Rows, fold
 
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
+IntArray = np.ndarray[Any, np.dtype[np.int64]]
+
+MIRROR_BLOCK = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -132,7 +135,7 @@ def release_vector_sum(
     grid: Grid | KNormGrid = _sum_grid(account, cost, dim, rows.n) if k_norm is None else k_norm
     row_map = affine.on_grid(grid, radius)
 
-    def query() -> np.ndarray[Any, np.dtype[np.int64]]:
+    def query() -> IntArray:
         (sums,) = fold(
             rows,
             lambda: (np.zeros(dim, dtype=np.int64),),
@@ -145,6 +148,17 @@ def release_vector_sum(
     unit = grid.step(radius)
     value = release(account, name=name, query=query, shape=(dim,), event=grid.event, unit=unit)
     return Released(value=value, noise_std=grid.event.noise_std * unit, event=grid.event)
+
+
+def mirrored(lower: IntArray) -> IntArray:
+    """Copy the lower triangle of a square matrix to the upper one, in place and in blocks: a second matrix may be too much."""
+    side = len(lower)
+    for begin in range(0, side, MIRROR_BLOCK):
+        end = min(begin + MIRROR_BLOCK, side)
+        corner = np.tril(lower[begin:end, begin:end])
+        lower[begin:end, begin:end] = corner + np.tril(corner, -1).T
+        lower[begin:end, end:] = lower[end:, begin:end].T
+    return lower
 
 
 def release_second_moment(
@@ -160,7 +174,7 @@ def release_second_moment(
     grid = (laplace_gram_grid if account.pure else gaussian_gram_grid)(cost, dim, rows.n)
     row_map = affine.on_grid(grid, radius)
 
-    def gram() -> np.ndarray[Any, np.dtype[np.int64]]:
+    def gram() -> IntArray:
         (lower,) = fold(
             rows,
             lambda: (np.zeros((dim, dim), dtype=np.int64),),
@@ -170,15 +184,15 @@ def release_second_moment(
             threads=passes.threads,
             progress=passes.progress,
         )
-        full = np.tril(lower)
-        full += np.tril(lower, -1).T
-        return full
+        return mirrored(lower)
 
     unit = grid.step(radius) ** 2
     if not isinstance(grid.event, LaplaceEvent):
         square = release(account, name=name, query=gram, shape=(dim, dim), event=grid.event, unit=unit)
+        square += square.T
+        square /= 2.0
         std = grid.event.noise_std * unit
-        return Released(value=(square + square.T) / 2.0, noise_std=std, event=grid.event, spectral_std=std)
+        return Released(value=square, noise_std=std, event=grid.event, spectral_std=std)
     upper = np.triu_indices(dim)
     triangle = release(
         account, name=name, query=lambda: gram()[upper], shape=(len(upper[0]),), event=grid.event, unit=unit
@@ -207,7 +221,7 @@ def release_shell_counts(
     grid = (laplace_count_grid if account.pure else gaussian_count_grid)(cost, cells, rows.n)
     row_map = affine.row_map()
 
-    def query() -> np.ndarray[Any, np.dtype[np.int64]]:
+    def query() -> IntArray:
         (counts,) = fold(
             rows,
             lambda: (np.zeros(cells, dtype=np.int64),),
@@ -216,7 +230,7 @@ def release_shell_counts(
             progress=passes.progress,
         )
         # A count is scaled up to the noise grid, never the noise down: q + floor(N) / s would give q away.
-        scaled: np.ndarray[Any, np.dtype[np.int64]] = counts * grid.quant_bound
+        scaled: IntArray = counts * grid.quant_bound
         return scaled
 
     unit = 1.0 / grid.quant_bound

@@ -237,7 +237,7 @@ def test_a_few_hostile_rows_change_little():
         ({"failure_prob": 1e-200}, "failure_prob"),
         ({"x_pub": np.eye(3)[:2], "failure_prob": 1e-90}, "pass a larger failure_prob"),
         ({"pub_priv_gap": 1.0}, "pub_priv_gap"),
-        ({"pub_priv_gap": 1.0 - 1e-12}, "smaller pub_priv_gap"),
+        ({"pub_priv_gap": 1.0 - 1e-15}, "smaller pub_priv_gap"),
         ({"learner": "klsu"}, "learner"),
         ({"mode": "fast"}, "mode"),
         ({"rounds": 0}, "rounds"),

@@ -87,7 +87,9 @@ def test_recursive_preconditioner_recovers(dim, n_priv, n_pub, budget, limit):
         assert covariance < min(limit, 3.0 * result.predicted_covariance_error)
         assert mean < 3.0 * result.predicted_mean_error
     assert result.learner == "recursive_preconditioner"
-    assert len(result.releases) == result.rounds + 2
+    # The mean takes as many steps as its released radius calls for.
+    moments = [release for release in result.releases if release["name"].startswith("second moment")]
+    assert len(moments) == result.rounds < len(result.releases)
     assert all(release["clip_radius"] > 0 for release in result.releases)
 
 
