@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from fastpubpriv import validation
 from fastpubpriv.errors import AccuracyWarning, InputError
 from fastpubpriv.estimators import lifted
 from fastpubpriv.estimators import run as running
-from fastpubpriv.estimators.learners import LEARNERS, learner_draws
+from fastpubpriv.estimators.learners import ASIDE, LEARNERS, PREPARE, learner_draws
 from fastpubpriv.estimators.preconditioner import Preconditioner, TraceBound, precondition, trace_bound
 from fastpubpriv.estimators.radii import Mode, failure_probability
 from fastpubpriv.mechanisms.sums import AffineMap
@@ -123,7 +123,9 @@ def estimate_gaussian(
         Probability that a bound derived from the public rows is wrong.
     learner : str
         "lifted_coinpress" (default) or "pairs" (CoinPress on differences of neighbouring rows, then CoinPress for the mean: the
-        version that the literature proves, with twice the noise on the covariance).
+        version that the literature proves, with twice the noise on the covariance). In the role of black boxes that the paper
+        names, each with its regime in its module: "recursive_preconditioner" (of KLSU19; many rows), "populous" (of AL21;
+        ApproxDP, very many rows, experimental), "hypothesis_selection" (of BKSW19; PureDP or ZCDP, one or two columns).
     mode : "practical" or "theory"
         Constants of practice or of the proofs (union bounds). Same privacy.
     rounds : int, optional
@@ -202,7 +204,8 @@ def estimate_gaussian(
         "estimate_gaussian",
         rows,
         budget,
-        draws=learner_draws(rows.dim),
+        draws=learner_draws(rows.dim, learner),
+        aside=ASIDE[learner](budget) if learner in ASIDE else None,
         ledger=ledger,
         random_state=random_state,
         threads=threads,
@@ -216,19 +219,10 @@ def estimate_gaussian(
         mode=mode,
         failure_prob=failure_prob,
     )
-    # Rounds and the covariance's error are those of the rows that the second moments are taken of.
-    halved = replace(problem, n=rows.n // 2) if learner == "pairs" else problem
-    noise = lifted.gram_noise(problem.lifted, pure=run.account.pure, allowance=run.account.allowance)
-    under_resolved = False
-    if rounds is None:
-        rounds, under_resolved = lifted.choose_rounds(halved, noise)
-    rounds = validation.integer("rounds", rounds, minimum=1, maximum=2 * lifted.MAX_ROUNDS)
-    per_row = running.noise_per_radius(rows.dim, pure=run.account.pure, allowance=run.account.allowance)
-    covariance_error, _ = lifted.predicted_errors(halved, rounds, noise, per_row(lifted.MEAN_SHARE))
-    _, mean_error = lifted.predicted_errors(problem, rounds, noise, per_row(lifted.MEAN_SHARE))
-    if covariance_error > 1.0 or under_resolved:
-        trouble = f"predicted relative covariance error {covariance_error:.3g}"
-        if under_resolved:
+    prepared = PREPARE[learner](run, problem, rounds)
+    if prepared.covariance_error > 1.0 or prepared.under_resolved:
+        trouble = f"predicted relative covariance error {prepared.covariance_error:.3g}"
+        if prepared.under_resolved:
             trouble = "no number of rounds resolves the smallest eigenvalues, which may be far off,"
         warnings.warn(
             f"estimate_gaussian: {trouble} for {rows.n} rows; "
@@ -237,17 +231,17 @@ def estimate_gaussian(
             stacklevel=2,
         )
     run.account.open()
-    learned = LEARNERS[learner](run, frame.base(rows.dim), problem, rounds=rounds)
+    learned = LEARNERS[learner](run, frame.base(rows.dim), problem, rounds=prepared.rounds)
     covariance = frame.covariance_back(learned.covariance)
     mean_map = frame.scale * learned.mean_factor if frame.scale.ndim == 0 else frame.scale @ learned.mean_factor
     return GaussianResult(
         mean=frozen(frame.mean_back(learned.mean)),
         covariance=frozen(covariance),
         mean_noise_std=frozen(learned.mean_noise_std * np.sqrt(np.einsum("ij,ij->i", mean_map, mean_map))),
-        rounds=rounds,
-        under_resolved=under_resolved,
-        predicted_covariance_error=covariance_error,
-        predicted_mean_error=mean_error,
+        rounds=prepared.rounds if learned.rounds is None else learned.rounds,
+        under_resolved=prepared.under_resolved,
+        predicted_covariance_error=prepared.covariance_error,
+        predicted_mean_error=prepared.mean_error,
         learner=learner,
         columns=rows.columns,
         provenance={"center": frame.source, "scale": frame.source, "radius": frame.source},

@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from fastpubpriv.estimators import lifted
-from fastpubpriv.estimators.lifted import Learned, Problem, floored, powers, symmetric
+from fastpubpriv.estimators import learner_populous, learner_recursive, learner_selection, lifted
+from fastpubpriv.estimators.lifted import Learned, Prepared, Problem, floored, powers, symmetric
 from fastpubpriv.estimators.radii import chi_radius
 from fastpubpriv.estimators.run import Run
 from fastpubpriv.mechanisms.sums import AffineMap, Released, release_second_moment
+from fastpubpriv.privacy import ApproxDP, Budget
 from fastpubpriv.sources.pairs import pair_rows
 
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
@@ -96,11 +97,35 @@ def pairs(run: Run, base: AffineMap, problem: Problem, *, rounds: int) -> Learne
     return Learned(mean, covariance, noise_std, released.spectral_std / halves.n, root)
 
 
+def prepare_pairs(run: Run, problem: Problem, rounds: int | None) -> Prepared:
+    """Rounds and the covariance's error for half as many rows, the mean's for all of them."""
+    halved = lifted.prepare(run, replace(problem, n=problem.n // 2), rounds)
+    return replace(halved, mean_error=lifted.prepare(run, problem, halved.rounds).mean_error)
+
+
 Learner = Callable[..., Learned]
-LEARNERS: dict[str, Learner] = {"lifted_coinpress": lifted.learn, "pairs": pairs}
+Prepare = Callable[[Run, Problem, "int | None"], Prepared]
+# learn(run, base, problem, *, rounds) releases; prepare(run, problem, rounds) refuses and predicts before the debit.
+LEARNERS: dict[str, Learner] = {
+    "lifted_coinpress": lifted.learn,
+    "pairs": pairs,
+    "recursive_preconditioner": learner_recursive.learn,
+    "populous": learner_populous.learn,
+    "hypothesis_selection": learner_selection.learn,
+}
+PREPARE: dict[str, Prepare] = {
+    "lifted_coinpress": lifted.prepare,
+    "pairs": prepare_pairs,
+    "recursive_preconditioner": learner_recursive.prepare,
+    "populous": learner_populous.prepare,
+    "hypothesis_selection": learner_selection.prepare,
+}
+# Part of an ApproxDP budget that a learner keeps for Laplace releases.
+ASIDE: dict[str, Callable[[Budget], ApproxDP]] = {"populous": learner_populous.aside}
 
 
-def learner_draws(dim: int) -> int:
-    """Upper bound on the noise draws of any learner."""
+def learner_draws(dim: int, learner: str) -> int:
+    """Upper bound on the noise draws of a learner."""
     side = dim + 1
-    return 2 * lifted.MAX_ROUNDS * side * side + 8 * dim
+    rounds = learner_recursive.MAX_RECURSION if learner == "recursive_preconditioner" else 2 * lifted.MAX_ROUNDS
+    return rounds * side * side + 8 * dim

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from fastpubpriv import validation
 from fastpubpriv.estimators.radii import Mode, StepRadii, best_steps, budget_shares, chi_radius
 from fastpubpriv.estimators.run import Run, noise_per_radius
 from fastpubpriv.mechanisms.sums import AffineMap, Released, release_second_moment, release_vector_sum
@@ -144,20 +145,24 @@ def powers(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Learned:
-    """Mean and covariance of the rows v, with the noise levels of the last releases."""
+    """Mean and covariance of the rows v, with the noise levels of the last releases, and rounds if a release decided them."""
 
     mean: FloatArray
     covariance: FloatArray
     mean_noise_std: float
     covariance_noise_std: float
     mean_factor: FloatArray
+    rounds: int | None = None
 
 
-def learn(run: Run, base: AffineMap, problem: Problem, *, rounds: int) -> Learned:
-    """Run the recursion on rows v = base(x); every release is one second moment of clipped lifted rows, then one mean step."""
+def learn(run: Run, base: AffineMap, problem: Problem, *, rounds: int, allowance: Fraction | None = None) -> Learned:
+    """Run the recursion on rows v = base(x); every release is one second moment of clipped lifted rows, then one mean step.
+
+    `allowance` is what it may spend, by default all that the account has.
+    """
     dim, n = problem.dim, problem.n
     lifted = problem.lifted
-    allowance = run.account.allowance
+    allowance = run.account.allowance if allowance is None else allowance
     clip = problem.row_radius(rounds)
     contraction = np.eye(lifted) / math.sqrt(2.0 + problem.mean_radius**2)
     inverse = np.eye(lifted) * math.sqrt(2.0 + problem.mean_radius**2)
@@ -191,6 +196,32 @@ def learn(run: Run, base: AffineMap, problem: Problem, *, rounds: int) -> Learne
     mean, noise_std = mean_step(run, base, mean, both, name="mean", clip=mean_clip(dim), cost=allowance * MEAN_SHARE)
     assert released is not None
     return Learned(mean, covariance, noise_std, released.spectral_std / n, both[0])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """What a learner will do, decided from public numbers before anything is paid."""
+
+    rounds: int
+    under_resolved: bool
+    covariance_error: float
+    mean_error: float
+
+
+def prepare(run: Run, problem: Problem, rounds: int | None, *, allowance: Fraction | None = None) -> Prepared:
+    """Number of rounds by the public rule, or as asked for, and the errors predicted for it."""
+    pure = run.account.pure
+    allowance = run.account.allowance if allowance is None else allowance
+    noise = gram_noise(problem.lifted, pure=pure, allowance=allowance)
+    under_resolved = False
+    if rounds is None:
+        rounds, under_resolved = choose_rounds(problem, noise)
+    rounds = validation.integer("rounds", rounds, minimum=1, maximum=2 * MAX_ROUNDS)
+    per_row = noise_per_radius(problem.dim, pure=pure, allowance=allowance)
+    covariance_error, mean_error = predicted_errors(problem, rounds, noise, per_row(MEAN_SHARE))
+    return Prepared(
+        rounds=rounds, under_resolved=under_resolved, covariance_error=covariance_error, mean_error=mean_error
+    )
 
 
 def lift(base: AffineMap, contraction: FloatArray) -> AffineMap:
