@@ -27,6 +27,7 @@ from fastpubpriv.experiments.running import (
     trimmed,
     write_csv,
 )
+from fastpubpriv.experiments.samples import normal_rows
 from fastpubpriv.privacy import ZCDP
 
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
@@ -111,10 +112,9 @@ def closed_form(curve: str, n: int) -> float:
 
 def errors_of_run(n: int, run: int) -> dict[str, float]:
     """Error of every curve on one data set; a function of `n` and `run` alone."""
-    generator = np.random.Generator(np.random.SFC64([SEED, n, run]))
-    rows = generator.standard_normal((n, DIM))
-    public = generator.standard_normal((1, DIM))
-    errors = {NON_PRIVATE: float(np.linalg.norm(rows.mean(axis=0)))}
+    bits = np.random.SFC64([SEED, n, run])
+    rows, public = normal_rows(bits, n, DIM), normal_rows(bits, 1, DIM)
+    errors = {NON_PRIVATE: float(np.linalg.norm(rows.mean(axis=0, dtype=np.float64)))}
     budget = ZCDP(rho=RHO)
     shift = 0
     for index, offset in enumerate(OFFSETS):
