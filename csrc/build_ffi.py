@@ -11,6 +11,7 @@ COMPILE_ARGS = ["-O3", "-std=c11", "-fno-math-errno", "-ffp-contract=off"]
 
 
 def declaration() -> str:
+    """Return the part of fpp.h that cffi can read."""
     header = (HERE / "fpp.h").read_text(encoding="utf-8")
     return header.split("/* cdef begins */")[1].split("/* cdef ends */")[0]
 

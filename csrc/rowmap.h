@@ -14,16 +14,19 @@
 #define FPP_DEPTH 128          /* columns of x per pass of the matrix product */
 #define FPP_T_LD (FPP_DEPTH + FPP_LANES)
 #define FPP_PANEL_MAX 24       /* widest panel of the matrix product over the instruction sets */
+#define FPP_AHEAD 16384        /* bytes between a load of x and the prefetch beside it */
 #define FPP_DIM_MAX (INT64_C(1) << 24)
 #define FPP_GRAM_FLUSH 256     /* 256 * FPP_GRAM_QUANT_MAX^2 < 2^31: rows that an int32 accumulator can hold */
 
 /* 1.5 * 2^52: adding it to a double below 2^51 in size rounds to the nearest integer, ties to even. */
 #define FPP_ROUNDER 0x1.8p52
+#define FPP_ROUNDER_BITS UINT64_C(0x4338000000000000)
 
 typedef struct {
     int64_t dim, out_dim;
     int64_t ld;               /* doubles from one row of z to the next */
     int64_t tile_rows;
+    int64_t stream_rows;      /* rows of a group of the column sums */
     int32_t matrix_kind;
     int32_t plain;            /* z = x * inv_step: no center, offset or matrix */
     int32_t shifted;          /* z = (x - center) * inv_step */
@@ -37,18 +40,20 @@ typedef struct {
     double *z;                /* (FPP_TILE_ROWS, ld) */
     double *t;                /* (FPP_TILE_ROWS, FPP_T_LD): x - center of one pass of the product */
     double *row;              /* (dim padded to 8): one row, for the rare rescaling */
-    double *sums;             /* (2, ld) */
+    uint64_t *sums;           /* (2, ld) */
     void *gram;               /* what is left, for gram.c */
 } fpp_plan;
 
 /* One set of these for each instruction set. */
 typedef struct {
     int64_t panel;            /* output columns of a panel of the matrix product */
+    int64_t wide_rows;        /* rows of a group of the column sums when rows are wide */
     void (*tile)(const fpp_plan *plan, const char *x, int64_t stride_bytes, int64_t rows, double *norm_sq);
     void (*factors)(const fpp_plan *plan, int64_t rows, const double *norm_sq, double *factor);
     void (*sum)(const fpp_plan *plan, int64_t rows, double *factor);
     void (*quantise)(const fpp_plan *plan, int64_t rows, double *factor, int32_t *out);
     void (*pack)(const fpp_plan *plan, int64_t rows, double *factor, int64_t width, int64_t panel_stride, int32_t *packed);
+    int64_t (*stream)(const fpp_plan *plan, const char *x, int64_t n, int64_t stride_bytes);
 } fpp_row_kernels;
 
 FPP_LOCAL const fpp_row_kernels *fpp_row_kernels_now(void);

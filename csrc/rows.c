@@ -7,12 +7,16 @@
 #include <immintrin.h>
 #endif
 
+static void rescue(const fpp_plan *plan, const char *x, double *z, double *factor);
+
 #define W 2
 #define NAME(x) x##_baseline
 #define TARGET
 #define RB 4
 #define CB 2
 #define RG 4
+#define RT 1
+#define SR 2
 #include "rows_simd.h"
 
 #if FPP_X86
@@ -22,6 +26,8 @@
 #define RB 4
 #define CB 3
 #define RG 4
+#define RT 2
+#define SR 2
 #include "rows_simd.h"
 
 #define W 8
@@ -30,6 +36,8 @@
 #define RB 8
 #define CB 3
 #define RG 8
+#define RT 4
+#define SR 1
 #include "rows_simd.h"
 #endif
 
@@ -84,11 +92,11 @@ static int64_t row_ld(const fpp_row_map *map)
     return ld % 64 == 0 ? ld + FPP_LANES : ld;
 }
 
-static double *take(char *base, int64_t *used, int64_t doubles)
+static void *take(char *base, int64_t *used, int64_t words)
 {
     char *begin = base == NULL ? NULL : base + *used;
-    *used += fpp_round_up(doubles, FPP_LANES) * (int64_t)sizeof(double);
-    return (double *)(void *)begin;
+    *used += fpp_round_up(words, FPP_LANES) * 8;
+    return begin;
 }
 
 /* Lays the scratch out from `base`, 64-byte aligned, and returns the bytes used; a null base only counts them. */
@@ -175,6 +183,8 @@ FPP_LOCAL int32_t fpp_plan_make(const fpp_row_map *map, int32_t is_f32, const fp
         const int64_t fit = 2048 / plan->ld / 8 * 8;
         plan->tile_rows = fit < 8 ? 8 : fpp_min(fit, FPP_TILE_ROWS);
     }
+    /* Short rows need several in a group to hide the latency of a factor; of long ones, two groups should fit L1. */
+    plan->stream_rows = plan->ld <= 128 ? 8 : plan->ld <= 256 ? 4 : kernels->wide_rows;
     memset(plan->sums, 0, (size_t)plan->ld * 2 * sizeof(double));
     return FPP_OK;
 }
@@ -261,9 +271,6 @@ FPP_LOCAL void fpp_row_tile(const fpp_plan *plan, const fpp_row_kernels *kernels
     }
 }
 
-/* Column sums stay exact in doubles for 2^26 rows: 2^26 * 2^26.5 < 2^53. */
-#define SUM_FLUSH (INT64_C(1) << 26)
-
 static int32_t rows_sum(const char *x, int64_t n, int64_t stride_bytes, const fpp_row_map *map, int32_t is_f32, void *workspace,
                         int64_t *sums)
 {
@@ -272,18 +279,14 @@ static int32_t rows_sum(const char *x, int64_t n, int64_t stride_bytes, const fp
     if (n < 0 || fpp_plan_make(map, is_f32, kernels, workspace, &plan) != FPP_OK || fpp_plan_scale(&plan) != FPP_OK) {
         return FPP_ERR_ARGUMENT;
     }
-    for (int64_t begin = 0; begin < n; begin += SUM_FLUSH) {
-        const int64_t end = fpp_min(n, begin + SUM_FLUSH);
-        for (int64_t i = begin; i < end; i += plan.tile_rows) {
-            double factor[FPP_TILE_ROWS];
-            const int64_t rows = fpp_min(plan.tile_rows, end - i);
-            fpp_row_tile(&plan, kernels, x + i * stride_bytes, stride_bytes, rows, factor);
-            kernels->sum(&plan, rows, factor);
-        }
-        for (int64_t k = 0; k < map->out_dim; k++) {
-            sums[k] = (int64_t)((uint64_t)sums[k] + (uint64_t)(int64_t)plan.sums[k]);
-            plan.sums[k] = 0.0;
-        }
+    for (int64_t i = kernels->stream(&plan, x, n, stride_bytes); i < n; i += plan.tile_rows) {
+        double factor[FPP_TILE_ROWS];
+        const int64_t rows = fpp_min(plan.tile_rows, n - i);
+        fpp_row_tile(&plan, kernels, x + i * stride_bytes, stride_bytes, rows, factor);
+        kernels->sum(&plan, rows, factor);
+    }
+    for (int64_t k = 0; k < map->out_dim; k++) {
+        sums[k] = (int64_t)((uint64_t)sums[k] + plan.sums[k]);
     }
     return FPP_OK;
 }

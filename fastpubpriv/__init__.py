@@ -2,6 +2,11 @@
 accounting.
 """
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from fastpubpriv.errors import (
     AccuracyWarning,
     BudgetError,
@@ -14,14 +19,16 @@ from fastpubpriv.errors import (
     ReplayError,
     SeededNoiseWarning,
 )
-from fastpubpriv.estimators.coinpress import coinpress_mean
-from fastpubpriv.estimators.mean import estimate_mean
-from fastpubpriv.estimators.preconditioner import Preconditioner, precondition
-from fastpubpriv.estimators.weighted_mean import weighted_mean
-from fastpubpriv.planning import Plan, plan
-from fastpubpriv.privacy import ZCDP, ApproxDP, Ledger, PureDP
-from fastpubpriv.results import MeanResult
-from fastpubpriv.sources import Rows
+
+if TYPE_CHECKING:
+    from fastpubpriv.estimators.coinpress import coinpress_mean
+    from fastpubpriv.estimators.mean import estimate_mean
+    from fastpubpriv.estimators.preconditioner import Preconditioner, precondition
+    from fastpubpriv.estimators.weighted_mean import weighted_mean
+    from fastpubpriv.planning import Plan, plan
+    from fastpubpriv.privacy import ZCDP, ApproxDP, Ledger, PureDP
+    from fastpubpriv.results import MeanResult
+    from fastpubpriv.sources import Rows
 
 __version__ = "0.1.0"
 
@@ -50,3 +57,46 @@ __all__ = [
     "precondition",
     "weighted_mean",
 ]
+
+# Loaded at first use: SciPy and the kernels take longer to import than `fastpubpriv --help` may take to answer.
+_HOMES = {
+    "coinpress_mean": "fastpubpriv.estimators.coinpress",
+    "estimate_mean": "fastpubpriv.estimators.mean",
+    "Preconditioner": "fastpubpriv.estimators.preconditioner",
+    "precondition": "fastpubpriv.estimators.preconditioner",
+    "weighted_mean": "fastpubpriv.estimators.weighted_mean",
+    "Plan": "fastpubpriv.planning",
+    "plan": "fastpubpriv.planning",
+    "ZCDP": "fastpubpriv.privacy",
+    "ApproxDP": "fastpubpriv.privacy",
+    "Ledger": "fastpubpriv.privacy",
+    "PureDP": "fastpubpriv.privacy",
+    "MeanResult": "fastpubpriv.results",
+    "Rows": "fastpubpriv.sources",
+}
+_PARTS = (
+    "auditing",
+    "estimators",
+    "experiments",
+    "mechanisms",
+    "planning",
+    "plotting",
+    "privacy",
+    "results",
+    "sources",
+)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        value = getattr(import_module(_HOMES[name]), name)
+    elif name in _PARTS:
+        value = import_module(f"fastpubpriv.{name}")
+    else:
+        raise AttributeError(f"module 'fastpubpriv' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_PARTS})

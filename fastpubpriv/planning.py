@@ -14,8 +14,12 @@ from fastpubpriv.estimators.radii import (
     MAX_AUTO_STEPS,
     Mode,
     best_steps,
+    expected_normal_norm,
+    failure_probability,
     gap_radius,
     predict_steps,
+    size,
+    step_count,
 )
 from fastpubpriv.estimators.run import noise_per_radius
 from fastpubpriv.estimators.weighted_mean import ErrorModel, checked_weight, noise_energy
@@ -95,10 +99,10 @@ def _coinpress_predictor(
             "radius": radius,
             "clip_radius": path[-1].clip_radius,
             "noise_std": path[-1].noise_std,
-            "without_privacy": math.sqrt(dim / n_priv),
+            "without_privacy": expected_normal_norm(dim) / math.sqrt(n_priv),
         }
         if n_pub:
-            details["public_rows_alone"] = math.sqrt(dim / n_pub)
+            details["public_rows_alone"] = expected_normal_norm(dim) / math.sqrt(n_pub)
         return path[-1].error, details
 
     return predict
@@ -242,19 +246,20 @@ def plan(
     n_pub = validation.integer("n_pub", n_pub, minimum=0)
     if sum(value is None for value in (n_priv, budget, error)) != 1:
         raise InputError("give exactly two of n_priv, budget and error; the third is solved for")
-    failure_prob = validation.probability("failure_prob", failure_prob)
+    failure_prob = failure_probability(failure_prob)
     mode = validation.choice("mode", mode, ("practical", "theory"))
-    if not isinstance(steps, str):
-        steps = validation.integer("steps", steps, minimum=1)
-    elif steps != "auto":
-        raise InputError(f"steps must be a whole number of at least 1, or 'auto'; got {steps!r}")
+    steps = step_count(steps)
     unit = "standard deviations, expected l2 distance"
     if task == "weighted_mean":
         if norm_bound is None:
             raise InputError("plan('weighted_mean') needs norm_bound=, the radius to which rows are clipped")
-        bound = validation.positive("norm_bound", norm_bound)
-        energy = bound**2 if variance is None else validation.positive("variance", variance)
+        bound = size("norm_bound", norm_bound)
+        energy = bound**2 if variance is None else size("variance", variance)
         k_norm = validation.choice("noise", noise, ("laplace", "k_norm")) == "k_norm"
+        if k_norm and not (notion == "pure" if budget is None else isinstance(budget, PureDP)):
+            raise InputError("noise='k_norm' belongs to PureDP; ZCDP and ApproxDP budgets use Gaussian noise")
+        if n_pub == 0 and row_weight == "throw_away":
+            raise InputError("row_weight='throw_away' keeps the public rows only: pass n_pub of at least 1")
         predict = _weighted_predictor(dim, n_pub, bound, energy, row_weight, k_norm)
         unit = "data units, root mean squared l2 distance"
     elif task == "mean":
@@ -266,7 +271,7 @@ def plan(
     else:
         if radius is None:
             raise InputError("plan('coinpress_mean') needs radius=, that of the ball that holds the mean")
-        predict = _coinpress_predictor(dim, validation.positive("radius", radius), steps, mode, failure_prob, 0)
+        predict = _coinpress_predictor(dim, size("radius", radius), steps, mode, failure_prob, 0)
 
     solved_for = "error"
     if n_priv is None and budget is not None and error is not None:

@@ -46,6 +46,25 @@ def save(figure: Any, path: str | Path | None) -> Any:
     return figure
 
 
+def draw_panel(axes: Any, estimates: list[Estimate], j: int, title: str, *, hidden: tuple[int, ...] = ()) -> None:
+    """Coordinate `j` of the estimates side by side; `hidden` ones keep their place on the axis and are not drawn."""
+    for i, estimate in enumerate(estimates):
+        if i in hidden:
+            continue
+        colour = PALETTE[i % len(PALETTE)]
+        if estimate.lower is not None and estimate.upper is not None:
+            span = [[estimate.mean[j] - estimate.lower[j]], [estimate.upper[j] - estimate.mean[j]]]
+            axes.errorbar(i, estimate.mean[j], yerr=span, fmt="o", ms=5, capsize=4, color=colour)
+        else:
+            axes.plot(i, estimate.mean[j], "D", ms=5, color=colour)
+    axes.set_xlim(-0.6, len(estimates) - 0.4)
+    axes.set_xticks(range(len(estimates)))
+    axes.set_xticklabels([estimate.label for estimate in estimates], rotation=40, ha="right", fontsize=7)
+    axes.set_title(title, fontsize=9)
+    axes.tick_params(axis="y", labelsize=7)
+    axes.grid(axis="y", alpha=0.3, lw=0.5)
+
+
 def plot_means(
     estimates: list[Estimate],
     *,
@@ -78,18 +97,6 @@ def plot_means(
         if j >= dim:
             axes.set_axis_off()
             continue
-        for i, estimate in enumerate(estimates):
-            colour = PALETTE[i % len(PALETTE)]
-            if estimate.lower is not None and estimate.upper is not None:
-                span = [[estimate.mean[j] - estimate.lower[j]], [estimate.upper[j] - estimate.mean[j]]]
-                axes.errorbar(i, estimate.mean[j], yerr=span, fmt="o", ms=5, capsize=4, color=colour)
-            else:
-                axes.plot(i, estimate.mean[j], "D", ms=5, color=colour)
-        axes.set_xlim(-0.6, len(estimates) - 0.4)
-        axes.set_xticks(range(len(estimates)))
-        axes.set_xticklabels([estimate.label for estimate in estimates], rotation=40, ha="right", fontsize=7)
-        axes.set_title(names[j], fontsize=9)
-        axes.tick_params(axis="y", labelsize=7)
-        axes.grid(axis="y", alpha=0.3, lw=0.5)
+        draw_panel(axes, estimates, j, names[j])
     figure.suptitle(title or f"Mean, with {level:.0%} intervals", fontsize=10)
     return save(figure, path)

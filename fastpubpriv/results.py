@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from fastpubpriv.errors import InputError
+
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 
 
@@ -43,6 +45,10 @@ def plain(value: Any) -> Any:
     return value
 
 
+def _rebuilt(kind: type[Result], fields: dict[str, Any]) -> Result:
+    return kind(**fields)
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Result:
     """What every estimator returns besides its estimate.
@@ -51,14 +57,15 @@ class Result:
     ----------
     n_priv, n_pub, dim : int
         Public sizes.
-    spent : ZCDP, ApproxDP or PureDP
-        The price of the call under `relation`, as debited.
+    spent : ZCDP, ApproxDP, PureDP or Cost
+        The price of the call under `relation`, as debited; a zero Cost when no private row was read.
     private : bool
         False when the noise came from a seed.
     relation : str
         "replace one private row; the number of rows is public".
     releases : tuple of dict
-        For each release: name, noise law, exact cost, clip radius and noise level, in order.
+        For each release, in order: name, noise law, exact cost, and in the coordinates in which rows were clipped (whitened ones
+        where there is a covariance) the clip radius and the standard deviation of the noise on the *sum*.
     provenance : dict
         Where each radius and scale came from: "public rows", "argument" or "released".
     numerics : dict
@@ -74,6 +81,17 @@ class Result:
     releases: tuple[dict[str, Any], ...] = ()
     provenance: dict[str, str] = dataclasses.field(default_factory=dict)
     numerics: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        # Here, so that unpickling and dataclasses.replace give read-only arrays too.
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, np.ndarray):
+                object.__setattr__(self, field.name, frozen(value))
+
+    def __reduce__(self) -> Any:
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return _rebuilt, (type(self), fields)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result as plain lists, numbers and strings, ready for JSON."""
@@ -104,6 +122,8 @@ class MeanResult(Result):
         Standard deviation of the privacy noise in each coordinate.
     sampling_std : (dim,) float64
         Standard deviation of the mean of the rows themselves, from the assumed or public covariance.
+    noise_law : str
+        "gaussian", "laplace" or "k_norm".
     columns : tuple of str or None
         Names of the coordinates when the source had names.
     """
@@ -127,8 +147,8 @@ class MeanResult(Result):
         with missing entries, which count as rows at the public centre. Under pure DP the quantile of a Laplace law is used, which
         is on the safe side for levels of 0.9 and more.
         """
-        if not 0.0 < level < 1.0:
-            raise ValueError(f"level must lie in (0, 1), for example 0.95; got {level}")
+        if isinstance(level, bool) or not isinstance(level, float | np.floating) or not 0.0 < level < 1.0:
+            raise InputError(f"level must be a number in (0, 1), for example 0.95; got {level!r}")
         normal = float(stats.norm.ppf(0.5 + level / 2.0))
         laplace = -math.log1p(-level) / math.sqrt(2.0)
         width = (normal if self.noise_law == "gaussian" else max(normal, laplace)) * self.standard_error

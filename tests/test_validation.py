@@ -25,7 +25,7 @@ SCALARS = ["finite", "positive", "nonnegative", "probability", "fraction"]
 
 
 @pytest.mark.parametrize("check", SCALARS)
-@pytest.mark.parametrize("bad", NOT_NUMBERS + NOT_FINITE, ids=repr)
+@pytest.mark.parametrize("bad", NOT_NUMBERS + NOT_FINITE, ids=lambda bad: type(bad).__name__)
 def test_scalars_refuse_what_is_not_a_finite_number(check, bad):
     with pytest.raises(InputError, match="epsilon must be") as caught:
         getattr(validation, check)("epsilon", bad)

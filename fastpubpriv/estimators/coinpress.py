@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,15 +12,21 @@ from fastpubpriv import validation
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators import run as running
 from fastpubpriv.estimators.radii import (
+    LARGEST_SIZE,
     MAX_AUTO_STEPS,
     Mode,
+    PredictedStep,
     StepRadii,
     best_steps,
     budget_shares,
+    expected_normal_norm,
+    failure_probability,
     predict_steps,
+    size,
+    step_count,
 )
 from fastpubpriv.estimators.whitening import Whitening, known_covariance
-from fastpubpriv.mechanisms.sums import AffineMap, release_vector_sum
+from fastpubpriv.mechanisms.sums import AffineMap, check_sum_grids, release_vector_sum
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results import MeanResult, frozen
 
@@ -36,25 +43,27 @@ class Ball:
 
 def choose_steps(run: running.Run, ball: Ball, steps: int | str, *, mode: Mode, failure_prob: float) -> int:
     """Number of steps: as given, or the one with the least predicted error; public numbers only."""
+    steps = step_count(steps)
     if steps == "auto":
         noise = running.noise_per_radius(run.rows.dim, pure=run.account.pure, allowance=run.account.allowance)
         return best_steps(
             run.rows.dim, run.rows.n, ball.radius, noise_per_radius=noise, mode=mode, failure_prob=failure_prob
         )
-    if isinstance(steps, str):
-        raise InputError(f"steps must be a whole number of at least 1, or 'auto'; got {steps!r}")
-    return validation.integer("steps", steps, minimum=1)
+    return steps
 
 
 def most_steps(steps: int | str) -> int:
     """Upper bound on the number of steps, known before the account is made."""
-    return MAX_AUTO_STEPS if isinstance(steps, str) else max(int(steps), 1)
+    count = step_count(steps)
+    return MAX_AUTO_STEPS if count == "auto" else count
 
 
-def predicted_error(run: running.Run, ball: Ball, steps: int, *, mode: Mode, failure_prob: float) -> float:
-    """Expected distance to the mean, in whitened units, from public numbers."""
+def predicted_path(
+    run: running.Run, ball: Ball, steps: int, *, mode: Mode, failure_prob: float
+) -> list[PredictedStep]:
+    """Clip radius and noise of each step, from public numbers."""
     noise = running.noise_per_radius(run.rows.dim, pure=run.account.pure, allowance=run.account.allowance)
-    path = predict_steps(
+    return predict_steps(
         run.rows.dim,
         run.rows.n,
         ball.radius,
@@ -63,7 +72,26 @@ def predicted_error(run: running.Run, ball: Ball, steps: int, *, mode: Mode, fai
         mode=mode,
         failure_prob=failure_prob,
     )
-    return path[-1].error
+
+
+def predicted_error(run: running.Run, path: list[PredictedStep], row_unit: float) -> float:
+    """Expected distance to the mean in standard deviations of a row, from public numbers.
+
+    `row_unit` is how many of them a whitened unit is: above one where the whitening allows for an uncertain covariance.
+    """
+    noise_std = row_unit * path[-1].noise_std
+    return expected_normal_norm(run.rows.dim) * math.sqrt(1.0 / run.rows.n + noise_std * noise_std)
+
+
+def pay(run: running.Run, path: list[PredictedStep]) -> None:
+    """Debit the budget, once it is known that every step has a grid and a radius."""
+    costs = (run.account.allowance * share for share in budget_shares(len(path)))
+    if max(step.clip_radius for step in path) > LARGEST_SIZE:
+        raise InputError(
+            "the noise of the early steps would make the ball grow without bound: pass fewer steps or a larger budget"
+        )
+    check_sum_grids(run.account, costs, run.rows.dim, run.rows.n)
+    run.account.open()
 
 
 def refine(
@@ -195,10 +223,9 @@ def coinpress_mean(
     True
     """
     rows, _ = running.open_rows(x_priv, columns=columns)
-    middle = np.full(rows.dim, float(center)) if np.ndim(center) == 0 else center
-    ball = Ball(validation.finite_vector("center", middle, rows.dim), validation.positive("radius", radius))
+    ball = Ball(running.vector_or_number("center", center, rows.dim), size("radius", radius))
     mode = validation.choice("mode", mode, ("practical", "theory"))
-    failure_prob = validation.probability("failure_prob", failure_prob)
+    failure_prob = failure_probability(failure_prob)
     whitening = known_covariance(covariance, rows.dim)
     run = running.start(
         "coinpress_mean",
@@ -211,7 +238,7 @@ def coinpress_mean(
         progress=progress,
     )
     count = choose_steps(run, ball, steps, mode=mode, failure_prob=failure_prob)
-    run.account.open()
+    pay(run, predicted_path(run, ball, count, mode=mode, failure_prob=failure_prob))
     estimate, noise_std = refine(run, ball, whitening, steps=count, mode=mode, failure_prob=failure_prob)
     return mean_result(
         run,

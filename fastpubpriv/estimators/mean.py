@@ -10,9 +10,18 @@ import numpy as np
 from fastpubpriv import validation
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators import run as running
-from fastpubpriv.estimators.coinpress import Ball, choose_steps, mean_result, most_steps, predicted_error, refine
+from fastpubpriv.estimators.coinpress import (
+    Ball,
+    choose_steps,
+    mean_result,
+    most_steps,
+    pay,
+    predicted_error,
+    predicted_path,
+    refine,
+)
 from fastpubpriv.estimators.preconditioner import precondition
-from fastpubpriv.estimators.radii import Mode, gap_radius
+from fastpubpriv.estimators.radii import Mode, failure_probability, gap_radius, gap_shift
 from fastpubpriv.estimators.whitening import Whitening, known_covariance
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results import MeanResult
@@ -71,8 +80,8 @@ def estimate_mean(
     budget : ZCDP, ApproxDP or PureDP
         Spent whole, and debited before `x_priv` is read.
     covariance : None, float, (dim,), (dim, dim) or "public"
-        Covariance of a row: identity, one variance, variances, a matrix; or "public": estimated from at least dim + 1 public rows,
-        with the clip radius widened for what they leave uncertain.
+        Covariance of a private row: identity, one variance, variances, a matrix; or "public": estimated from at least dim + 1
+        public rows, with the clip radius widened for what they leave uncertain.
     pub_priv_gap : float in [0, 1)
         Total-variation distance allowed between the Gaussians of public and private rows. Understating it costs accuracy (rows are
         clipped), never privacy.
@@ -133,9 +142,11 @@ def estimate_mean(
             "estimate_mean needs at least one public row: pass x_pub=, or use coinpress_mean with a centre and radius"
         )
     mode = validation.choice("mode", mode, ("practical", "theory"))
-    failure_prob = validation.probability("failure_prob", failure_prob)
+    failure_prob = failure_probability(failure_prob)
     gap = validation.fraction("pub_priv_gap", pub_priv_gap)
     ball, whitening, row_std = public_ball(public, covariance=covariance, failure_prob=failure_prob, pub_priv_gap=gap)
+    # All columns share one factor between the whitened unit and a row's standard deviation: sqrt(eig_upper), or one.
+    row_unit = float(whitening.row_std()[0] / row_std[0])
     run = running.start(
         "estimate_mean",
         rows,
@@ -147,12 +158,13 @@ def estimate_mean(
         progress=progress,
     )
     count = choose_steps(run, ball, steps, mode=mode, failure_prob=failure_prob)
+    path = predicted_path(run, ball, count, mode=mode, failure_prob=failure_prob)
     running.warn_if_useless(
         "estimate_mean",
-        predicted_error(run, ball, count, mode=mode, failure_prob=failure_prob),
-        math.sqrt(rows.dim / len(public)),
+        predicted_error(run, path, row_unit),
+        math.hypot(math.sqrt(rows.dim / len(public)), gap_shift(gap)),
     )
-    run.account.open()
+    pay(run, path)
     estimate, noise_std = refine(run, ball, whitening, steps=count, mode=mode, failure_prob=failure_prob)
     from_public = isinstance(covariance, str)
     return mean_result(

@@ -11,6 +11,7 @@ from scipy.linalg import solve_triangular
 
 from fastpubpriv import validation
 from fastpubpriv.errors import InputError
+from fastpubpriv.estimators.radii import failure_probability, gap_ratio, gap_shift
 from fastpubpriv.results import frozen
 from fastpubpriv.sources import public_rows
 
@@ -102,7 +103,8 @@ def precondition(x_pub: Any, *, pub_priv_gap: float = 0.0, failure_prob: float =
     -----
     Paper A, Algorithm 1 and Lemmas 2.5 and B.11. Departs from it: the factor comes from a QR decomposition, so the
     condition number is not squared; more than dim + 1 rows sharpen the bounds (Davidson-Szarek); the mean radius is the
-    exact one of the proof, not the constant printed in Algorithm 2.
+    exact one of the proof, not the constant printed in Algorithm 2; for a gap above zero the univariate facts behind Lemma B.11
+    are used before they are rounded up (4 / (1 - gap)^4 bounds gap_ratio^2), so that the bounds are continuous at gap 0.
 
     Examples
     --------
@@ -114,7 +116,7 @@ def precondition(x_pub: Any, *, pub_priv_gap: float = 0.0, failure_prob: float =
     """
     rows = public_rows(x_pub, min_rows=2)
     gap = validation.fraction("pub_priv_gap", pub_priv_gap)
-    failure = validation.probability("failure_prob", failure_prob)
+    failure = failure_probability(failure_prob)
     n_pub, dim = rows.shape
     if n_pub < dim + 1:
         raise InputError(f"preconditioning {dim} columns needs at least {dim + 1} public rows, got {n_pub}")
@@ -139,9 +141,9 @@ def precondition(x_pub: Any, *, pub_priv_gap: float = 0.0, failure_prob: float =
         eig_upper = min(eig_upper, degrees / margin**2)
     mean_radius = math.sqrt((dim + 2.0 * math.sqrt(dim * tail) + 2.0 * tail) / n_pub)
     if gap > 0.0:
-        eig_lower *= (1.0 - gap) ** 4 / 4.0
-        eig_upper *= 4.0 / (1.0 - gap) ** 4
-        mean_radius += math.sqrt(10.0 * gap / (1.0 - gap))
+        eig_lower /= gap_ratio(gap) ** 2
+        eig_upper *= gap_ratio(gap) ** 2
+        mean_radius += gap_shift(gap)
     return Preconditioner(
         center=frozen(center),
         factor=frozen(np.tril(factor)),

@@ -6,9 +6,12 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
+from typing import Any, Literal
 
 from scipy.special import gammaln
+
+from fastpubpriv import validation
+from fastpubpriv.errors import InputError
 
 Mode = Literal["practical", "theory"]
 
@@ -17,11 +20,42 @@ STEP_FAILURE = 0.01
 FIRST_STEPS_SHARE = Fraction(1, 4)
 # Beyond six steps the shares of the early ones are too small to shrink a ball.
 MAX_AUTO_STEPS = 6
+MAX_STEPS = 1000
+# Smaller probabilities would underflow once they are shared out over rows; larger sizes would overflow when squared.
+LEAST_FAILURE = 1e-100
+LARGEST_SIZE = 1e150
+
+
+def failure_probability(value: Any) -> float:
+    """The argument `failure_prob`, checked."""
+    failure_prob = validation.probability("failure_prob", value)
+    if failure_prob < LEAST_FAILURE:
+        raise InputError(f"failure_prob must be at least {LEAST_FAILURE:g}, got {failure_prob:g}; for example 0.01")
+    return failure_prob
+
+
+def size(name: str, value: Any) -> float:
+    """A radius, norm or squared norm: positive, and with a square that is an ordinary number."""
+    number = validation.positive(name, value)
+    if not 1.0 / LARGEST_SIZE <= number <= LARGEST_SIZE:
+        raise InputError(
+            f"{name} must lie in [{1.0 / LARGEST_SIZE:g}, {LARGEST_SIZE:g}], got {number:g}; change the unit"
+        )
+    return number
+
+
+def step_count(steps: Any) -> int | Literal["auto"]:
+    """The argument `steps`, checked."""
+    if isinstance(steps, str):
+        if steps != "auto":
+            raise InputError(f"steps must be a whole number of at least 1, or 'auto'; got {steps!r}")
+        return "auto"
+    return validation.integer("steps", steps, minimum=1, maximum=MAX_STEPS)
 
 
 def chi_radius(dim: int, failure_prob: float) -> float:
     """tb(d, b): a standard normal vector in d dimensions is longer with probability at most b (Hanson-Wright)."""
-    tail = math.log(1.0 / failure_prob)
+    tail = -math.log(failure_prob)
     return math.sqrt(dim + 2.0 * math.sqrt(dim * tail) + 2.0 * tail)
 
 
@@ -41,16 +75,22 @@ def gap_radius(dim: int, n_pub: int, failure_prob: float, pub_priv_gap: float) -
     """Bound, in private standard deviations, on the distance from the public mean to the private mean.
 
     Gap 0 is Claim 2.1 of the paper, averaged over the public rows. For a total-variation gap below one the two univariate facts
-    inside Lemma B.9 are used as they stand before they are rounded up: for each direction the means differ by at most
-    sqrt(8 log(1 / (1 - gap))) of the larger standard deviation, and the ratio s of the standard deviations satisfies
-    s + 1/s <= 2 / (1 - gap)^2. The bound is therefore continuous at gap 0, which the constants of Lemma B.10 are not.
+    inside Lemma B.9 are used as they stand before they are rounded up (`gap_shift`, `gap_ratio`). The bound is therefore continuous
+    at gap 0, which the constants of Lemma B.10 are not.
     """
     own = chi_radius(dim, failure_prob) / math.sqrt(n_pub)
-    if pub_priv_gap == 0.0:
-        return own
+    return gap_ratio(pub_priv_gap) * (gap_shift(pub_priv_gap) + own)
+
+
+def gap_ratio(pub_priv_gap: float) -> float:
+    """Largest ratio s of two Gaussians' standard deviations in one direction: s + 1/s <= 2 / (1 - gap)^2."""
     half_sum = 1.0 / (1.0 - pub_priv_gap) ** 2
-    ratio = half_sum + math.sqrt(half_sum * half_sum - 1.0)
-    return ratio * (math.sqrt(-8.0 * math.log1p(-pub_priv_gap)) + own)
+    return half_sum + math.sqrt((half_sum - 1.0) * (half_sum + 1.0))
+
+
+def gap_shift(pub_priv_gap: float) -> float:
+    """Largest distance of their means in one direction, in units of the larger of the two standard deviations."""
+    return math.sqrt(-8.0 * math.log1p(-pub_priv_gap))
 
 
 @dataclass(frozen=True, slots=True)

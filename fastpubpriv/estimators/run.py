@@ -10,11 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from fastpubpriv import validation
 from fastpubpriv.errors import AccuracyWarning, InputError
 from fastpubpriv.mechanisms.account import Account
 from fastpubpriv.mechanisms.sums import Passes, Released
 from fastpubpriv.privacy import ApproxDP, Budget, Event, GaussianEvent, LaplaceEvent, Ledger
 from fastpubpriv.sources import Rows, private_rows, public_rows, refuse_shared_memory
+from fastpubpriv.sources.pool import max_threads
 
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -94,11 +96,20 @@ def start(
     progress: bool | None,
 ) -> Run:
     """Make the account. Its ledger is debited by `run.account.open()`, once every public argument has been checked."""
+    if threads is not None:
+        threads = validation.integer("threads", threads, minimum=1, maximum=max_threads())
+    if progress is not None and not isinstance(progress, bool):
+        raise InputError(f"progress must be True, False or None, got a value of type {type(progress).__name__}")
     account = Account(name, budget, draws=draws, ledger=ledger, random_state=random_state)
-    if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
-        raise InputError(f"threads must be a whole number of at least 1, or None for all cores; got {threads!r}")
     check_budget_against(budget, rows.n)
     return Run(account, rows, Passes(threads=threads, progress=progress))
+
+
+def vector_or_number(name: str, value: Any, dim: int) -> FloatArray:
+    """A public vector of `dim` entries, or one number for all of them."""
+    if isinstance(value, np.ndarray | list | tuple) and not (isinstance(value, np.ndarray) and value.ndim == 0):
+        return validation.finite_vector(name, value, dim)
+    return np.full(dim, validation.finite(name, value))
 
 
 def noise_per_radius(dim: int, *, pure: bool, allowance: Fraction) -> Callable[[Fraction], float]:

@@ -11,7 +11,8 @@ import numpy as np
 from fastpubpriv import validation
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators import run as running
-from fastpubpriv.mechanisms.sums import AffineMap, release_vector_sum
+from fastpubpriv.estimators.radii import size
+from fastpubpriv.mechanisms.sums import AffineMap, check_sum_grids, release_vector_sum
 from fastpubpriv.privacy import ApproxDP, Budget, KNormGrid, Ledger, PureDP, knorm_sum_grid
 from fastpubpriv.results import MeanResult, frozen
 
@@ -105,17 +106,17 @@ def clip_center(center: Any, public: FloatArray | None, dim: int) -> tuple[Float
         return public.mean(axis=0), "public rows"
     if center is None:
         return np.zeros(dim), "argument"
-    middle = np.full(dim, float(center)) if np.ndim(center) == 0 else center
-    return validation.finite_vector("center", middle, dim), "argument"
+    return running.vector_or_number("center", center, dim), "argument"
 
 
 def row_variance(variance: Any, public: FloatArray | None, norm_bound: float) -> tuple[float, str]:
     """V^2 = E |x - E x|^2, as given or from the public rows, never above the bound's square."""
     if variance is not None:
-        return validation.positive("variance", variance), "argument"
+        return size("variance", variance), "argument"
     if public is not None and len(public) >= 2:
         estimate = float(np.sum(np.var(public, axis=0, ddof=1)))
-        return min(estimate, norm_bound**2) if estimate > 0.0 else norm_bound**2, "public rows"
+        if estimate > 0.0:
+            return min(estimate, norm_bound**2), "public rows"
     return norm_bound**2, "norm bound"
 
 
@@ -143,7 +144,8 @@ def weighted_mean(
     x_priv : (n_priv, dim) array-like, path, frame, table or Rows
         Private rows. A row with a missing or infinite entry counts as a row at `center`.
     budget : ZCDP, ApproxDP or PureDP
-        Spent whole and debited before `x_priv` is read; nothing is spent, and nothing read, when the weight is zero.
+        Spent whole and debited before `x_priv` is read; nothing is spent, and nothing read, when the weight is zero (`spent` is
+        then an exact zero).
     norm_bound : float > 0
         B: rows are clipped to distance B from `center`, in data units.
     x_pub : (n_pub, dim) array-like, path, frame or table, optional
@@ -200,15 +202,19 @@ def weighted_mean(
     True
     """
     rows, public = running.open_rows(x_priv, x_pub, columns=columns)
-    bound = validation.positive("norm_bound", norm_bound)
+    bound = size("norm_bound", norm_bound)
     k_norm = validation.choice("noise", noise, ("laplace", "k_norm")) == "k_norm"
     if k_norm and not isinstance(budget, PureDP):
         raise InputError("noise='k_norm' belongs to PureDP; ZCDP and ApproxDP budgets use Gaussian noise")
     middle, center_from = clip_center(center, public, rows.dim)
     energy, variance_from = row_variance(variance, public, bound)
     weight = checked_weight(row_weight, rows.n)
-    if weight == "throw_away" and public is None:
-        raise InputError("row_weight='throw_away' keeps the public rows only: pass x_pub")
+    if public is None and (weight == "throw_away" or (not isinstance(weight, str) and weight * rows.n < 1.0 - 1e-9)):
+        raise InputError(
+            "without public rows the private rows must carry the whole weight: pass x_pub, or row_weight='private'"
+        )
+    if not isinstance(project, bool):
+        raise InputError(f"project must be True or False, got a value of type {type(project).__name__}")
     run = running.start(
         "weighted_mean",
         rows,
@@ -233,8 +239,9 @@ def weighted_mean(
         grid: KNormGrid | None = None
         if k_norm:
             grid = knorm_sum_grid(run.account.allowance, rows.dim, rows.n, delta=K_NORM_DELTA)
-            run.account.open(cost=ApproxDP(epsilon=grid.event.epsilon, delta=grid.event.delta))
+            run.account.open(cost=ApproxDP(epsilon=budget.amounts[0], delta=grid.event.delta))
         else:
+            check_sum_grids(run.account, [run.account.allowance], rows.dim, rows.n)
             run.account.open()
         released = release_vector_sum(
             run.account,
@@ -255,19 +262,17 @@ def weighted_mean(
     if project and length > bound:
         mean *= bound / length
     fields = run.fields(n_pub)
-    if share == 0.0:
-        fields["spent"] = None
     sampling = math.sqrt(share**2 / rows.n + ((1.0 - share) ** 2 / n_pub if n_pub else 0.0))
     row_std = (
         np.std(public, axis=0, ddof=1)
-        if n_pub >= 2 and public is not None
+        if public is not None and n_pub >= 2 and np.any(np.ptp(public, axis=0) > 0.0)
         else np.full(rows.dim, math.sqrt(energy / rows.dim))
     )
     return MeanResult(
         mean=frozen(middle + mean),
         noise_std=frozen(np.full(rows.dim, noise_std)),
         sampling_std=frozen(sampling * row_std),
-        noise_law="laplace" if run.account.pure else "gaussian",
+        noise_law="k_norm" if k_norm else "laplace" if run.account.pure else "gaussian",
         columns=rows.columns,
         provenance={"center": center_from, "norm_bound": "argument", "variance": variance_from},
         **fields,

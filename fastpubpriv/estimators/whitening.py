@@ -53,9 +53,11 @@ def known_covariance(covariance: Any, dim: int) -> Whitening:
     """Whitening for a covariance that the caller knows: None (identity), variance, vector of variances, or matrix."""
     if covariance is None:
         return Whitening(dim)
-    if np.ndim(covariance) == 0:
+    nested = isinstance(covariance, list | tuple) and any(isinstance(item, list | tuple | np.ndarray) for item in covariance)
+    axes = 2 if nested else 1 if isinstance(covariance, list | tuple) else getattr(covariance, "ndim", 0)
+    if axes == 0:
         return Whitening(dim, np.full(dim, np.sqrt(validation.positive("covariance", covariance))))
-    if np.ndim(covariance) == 1:
+    if axes == 1:
         variances = validation.finite_vector("covariance", covariance, dim)
         if not np.all(variances > 0.0):
             raise InputError(

@@ -195,7 +195,10 @@ def summary(drawn: list[Point]) -> tuple[str, ...]:
     shown = tuple(PUBLISHED[NON_PRIVATE])
     found = {(p.curve, p.n): p for p in drawn}
     rows = [
-        (curve, *(f"{p.trimmed_mean:.4f}/{p.closed_form:.4f}/{p.published:.4f}" for p in (found[curve, n] for n in shown)))
+        (
+            curve,
+            *(f"{p.trimmed_mean:.4f}/{p.closed_form:.4f}/{p.published:.4f}" for p in (found[curve, n] for n in shown)),
+        )
         for curve in CURVES
     ]
     worst = max(drawn, key=lambda p: abs(p.deviation))

@@ -68,9 +68,7 @@ class Experiment:
 
 
 def _later(module: str) -> Runner:
-    def run(
-        out: Path, *, runs: int | None = None, threads: int | None = None, progress: bool | None = None
-    ) -> Report:
+    def run(out: Path, *, runs: int | None = None, threads: int | None = None, progress: bool | None = None) -> Report:
         function: Callable[..., Report] = import_module(f"fastpubpriv.experiments.{module}").run
         return function(out, runs=runs, threads=threads, progress=progress)
 

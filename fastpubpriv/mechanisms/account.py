@@ -10,6 +10,7 @@ from fastpubpriv.keys import key_source
 from fastpubpriv.privacy import (
     ApproxDP,
     Budget,
+    Cost,
     Event,
     GaussianEvent,
     KNormEvent,
@@ -21,6 +22,7 @@ from fastpubpriv.privacy import (
     pure_slack,
     total_variation,
 )
+from fastpubpriv.privacy.exact import float_up
 
 
 class Account:
@@ -65,7 +67,7 @@ class Account:
         self.pure = isinstance(budget, PureDP)
         self._ledger = ledger
         self._keys = key_source(random_state)
-        self._opened = False
+        self._price: Budget | None = None
         # The allowance is what the releases of this call may add up to, in their own exact currency.
         self.allowance: Fraction = laplace_epsilon(budget, draws) if self.pure else gaussian_rho(budget, draws)
         self._charged = Fraction(0)
@@ -76,14 +78,17 @@ class Account:
         return self._keys.private
 
     def open(self, *, cost: Budget | None = None) -> None:
-        """Debit the ledger (by `cost`, or by the whole budget). Must come before the first release."""
+        """Debit the ledger (by `cost`, or by the whole budget), once, before the first release."""
+        if self._price is not None:
+            raise BudgetError(f"{self.name}: the budget of this call has been debited already")
+        price = self.budget if cost is None else cost
         if self._ledger is not None:
-            self._ledger.debit(self.budget if cost is None else cost, name=self.name)
-        self._opened = True
+            self._ledger.debit(price, name=self.name)
+        self._price = price
 
     def charge(self, event: Event) -> bytes:
         """Add an event to the bill and return the key for its noise; raises when the allowance does not cover it."""
-        if not self._opened:
+        if self._price is None:
             raise BudgetError(f"{self.name}: a release was asked for before the budget was debited")
         if isinstance(event, GaussianEvent):
             if self.pure:
@@ -99,26 +104,29 @@ class Account:
         self.events.append(event)
         return self._keys.fresh()
 
-    def spent(self) -> Budget:
-        """What the call cost: the budget as asked for, with the floating-point delta of K-norm noise added if there was any."""
-        delta = sum((event.delta for event in self.events if isinstance(event, KNormEvent)), Fraction(0))
-        if delta > 0 and isinstance(self.budget, PureDP):
-            return ApproxDP(epsilon=self.budget.epsilon, delta=delta)
-        return self.budget
+    def spent(self) -> Budget | Cost:
+        """What the call cost, as debited; an exact zero in the budget's notion if it was never opened."""
+        return Cost.zero(type(self.budget)) if self._price is None else self._price
 
     def numerics(self) -> dict[str, Any]:
         """How far the computed mechanism is from the ideal one, in public numbers."""
         draws = sum(event.draws for event in self.events)
-        report: dict[str, Any] = {
-            "arithmetic": "exact integers modulo 2^64; noise within 2^-100 of its law for each draw",
-            "noise_draws": draws,
-            "total_variation": float(total_variation(draws)),
-        }
+        report: dict[str, Any] = {"noise_draws": draws}
+        floating = [event for event in self.events if isinstance(event, KNormEvent)]
+        if floating:
+            report["arithmetic"] = "exact integers modulo 2^64; K-norm noise computed in floating point"
+            report["implementation_delta"] = float_up(sum((event.delta for event in floating), Fraction(0)))
+            report["implementation_delta_included"] = True
+            return report
+        report["arithmetic"] = "exact integers modulo 2^64; noise within 2^-100 of its law for each draw"
+        report["total_variation"] = float(total_variation(draws))
         if isinstance(self.budget, ApproxDP):
             report["implementation_delta"] = float(approx_slack(self.budget.epsilon, draws))
             report["implementation_delta_included"] = True
         elif isinstance(self.budget, PureDP):
             extra_epsilon, extra_delta = pure_slack(self.budget.epsilon, draws)
-            report["implementation_epsilon"] = float(extra_epsilon - self.budget.epsilon)
+            report["implementation_epsilon"] = float(extra_epsilon)
+            report["implementation_epsilon_included"] = True
             report["implementation_delta"] = float(extra_delta)
+            report["implementation_delta_included"] = False
         return report

@@ -5,11 +5,13 @@ Privacy note: `notes/release.md`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from fastpubpriv.errors import KernelError
 from fastpubpriv.kernels import noise
 from fastpubpriv.mechanisms import tap
 from fastpubpriv.mechanisms.account import Account
@@ -50,16 +52,20 @@ def release(
     ndarray of float64, `shape`
         (query + noise) in data units. Safe to publish.
     """
+    if event.draws != math.prod(shape):
+        raise KernelError(f"release {name!r}: the event counts {event.draws} draws for an answer of shape {shape}")
     key = account.charge(event)
-    exact = np.ascontiguousarray(query(), dtype=np.int64)
-    if exact.shape != shape:
-        raise AssertionError("the query of a release must have its declared shape")
+    exact = query()
+    # Never a cast: an answer that is not yet integer has no proven sensitivity.
+    if not isinstance(exact, np.ndarray) or exact.dtype != np.int64 or exact.shape != shape:
+        raise KernelError(f"release {name!r}: the query must return an int64 array of shape {shape}")
+    exact = np.ascontiguousarray(exact)
     transcript = tap.current()
     answer = transcript.forced(name, shape) if transcript is not None else None
     if answer is None:
         answer = _to_units(exact, _draw(key, event, exact.size).reshape(shape), event, unit)
     if transcript is not None:
-        transcript.calls.append(tap.Call(name, exact, event, unit, answer))
+        transcript.calls.append(tap.Call(name, exact, event, unit, answer.copy()))
     return answer
 
 

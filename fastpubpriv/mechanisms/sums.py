@@ -5,12 +5,14 @@ Privacy notes: `notes/vector_sum.md`, `notes/gram.md`, `notes/shell_counts.md`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
+from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import rows as kernels
 from fastpubpriv.kernels.rows import MatrixKind, RowMap
 from fastpubpriv.mechanisms.account import Account
@@ -94,6 +96,16 @@ class Released:
     event: Event
 
 
+def check_sum_grids(account: Account, costs: Iterable[Fraction], dim: int, n: int) -> None:
+    """Raise now, before the debit, if one of these costs has no grid for sums of n rows of `dim` coordinates."""
+    for cost in costs:
+        _sum_grid(account, cost, dim, n)
+
+
+def _sum_grid(account: Account, cost: Fraction, dim: int, n: int) -> Grid:
+    return (laplace_sum_grid if account.pure else gaussian_sum_grid)(cost, dim, n)
+
+
 def release_vector_sum(
     account: Account,
     rows: Rows,
@@ -111,11 +123,7 @@ def release_vector_sum(
     instead of the discrete Laplace. Replace-one sensitivity 2Q in l2, isqrt(4 D Q^2) in l1, in grid steps.
     """
     dim = affine.out_dim
-    grid: Grid | KNormGrid
-    if k_norm is not None:
-        grid = k_norm
-    else:
-        grid = (laplace_sum_grid if account.pure else gaussian_sum_grid)(cost, dim, rows.n)
+    grid: Grid | KNormGrid = _sum_grid(account, cost, dim, rows.n) if k_norm is None else k_norm
     row_map = affine.on_grid(grid, radius)
 
     def query() -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -180,9 +188,12 @@ def release_shell_counts(
 
     One joint histogram: a replaced row moves between two cells, squared l2 sensitivity 2 S^2, l1 sensitivity 2 S.
     """
-    edges_sq = np.square(np.asarray(edges, dtype=np.float64))
-    if edges_sq.ndim != 1 or not np.all(np.diff(edges_sq) > 0) or not np.all(np.isfinite(edges_sq)):
-        raise ValueError("edges must be finite, positive and strictly ascending")
+    edges = np.asarray(edges, dtype=np.float64)
+    with np.errstate(over="ignore", under="ignore"):
+        edges_sq = np.square(edges)
+    ascending = edges.ndim == 1 and bool(np.all(edges > 0.0) and np.all(np.diff(edges_sq, prepend=0.0) > 0.0))
+    if not ascending or not np.all(np.isfinite(edges_sq)):
+        raise InputError("edges must be positive and strictly ascending, and their squares finite and distinct")
     cells = len(edges_sq) + 1
     grid = (laplace_count_grid if account.pure else gaussian_count_grid)(cost, cells, rows.n)
     row_map = affine.row_map()

@@ -54,7 +54,7 @@ class Transcript:
         recorded = self.script[index]
         if recorded.name != name or recorded.query.shape != shape:
             raise ReplayError(f"call {index} is {name} {shape}, recorded was {recorded.name} {recorded.query.shape}")
-        return recorded.answer
+        return recorded.answer.copy()  # an estimator may work in place
 
 
 _CURRENT: ContextVar[Transcript | None] = ContextVar("fastpubpriv_tap", default=None)

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 _state = threading.local()
 _lock = threading.Lock()
 _pool: ThreadPoolExecutor | None = None
+_MAX_THREADS = max(64, os.cpu_count() or 1)  # asking the system takes microseconds, and a pass asks often
 
 
 def get_pool() -> ThreadPoolExecutor:
@@ -22,7 +23,7 @@ def get_pool() -> ThreadPoolExecutor:
 
 def max_threads() -> int:
     """Most threads that a pass may ask for."""
-    return max(64, os.cpu_count() or 1)
+    return _MAX_THREADS
 
 
 def available_cpus() -> int:

@@ -174,6 +174,7 @@ def interrupt_after(delay):
     return timer
 
 
+@pytest.mark.serial
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("kind", ["array", "chunks"])
 def test_an_interrupt_returns_at_once(kind, threads):
@@ -197,6 +198,7 @@ def test_an_interrupt_returns_at_once(kind, threads):
     assert column_sums(private_rows(X), threads=threads, chunk_rows=9) == direct_sums(X)
 
 
+@pytest.mark.serial
 def test_an_interrupt_does_not_wait_for_a_chunk_that_hangs():
     release = threading.Event()
     timer = interrupt_after(0.2)

@@ -1,0 +1,81 @@
+# Every target sets up what it needs from nothing: Python 3.11 or newer, a C compiler, make and pip.
+# One environment (.venv) grows with the extras asked for; a stamp file remembers each of them.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.stamp
+C_FILES := $(filter-out csrc/test_fpp.c,$(wildcard csrc/*.c)) $(wildcard csrc/*.h)
+DESELECTED := not statistical and not audit and not bench
+PYTEST := $(BIN)/python -m pytest
+
+.NOTPARALLEL:
+.DELETE_ON_ERROR:
+.PHONY: help demo test lint c-test py-test serial-test guards audit bench wheel c-library clean distclean
+
+help:  ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+demo: $(STAMP)-demo $(STAMP)-extension  ## Release the weather means of New York's airports, with a table, a JSON file and a plot
+	$(BIN)/fastpubpriv demo
+
+test: lint c-test py-test serial-test guards  ## Everything that must pass before a merge: lint, types, floors, C and Python tests
+
+lint: $(STAMP)-test $(STAMP)-extension  ## ruff, mypy --strict and the import floors
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+c-test:  ## The C library under the address and undefined-behaviour sanitizers
+	$(MAKE) -C csrc test
+
+py-test: $(STAMP)-test $(STAMP)-extension  ## Ordinary Python tests, on two processes
+	$(PYTEST) -q -n 2 -m "$(DESELECTED) and not serial" tests
+
+serial-test: $(STAMP)-test $(STAMP)-extension  ## Tests that watch the clock or build packages, one after the other
+	$(PYTEST) -q -m "$(DESELECTED) and serial" tests
+
+guards: $(STAMP)-test $(STAMP)-extension  ## Speed, as ratios within one run
+	$(PYTEST) -q benchmarks/test_guards.py
+
+audit: $(STAMP)-test $(STAMP)-extension  ## Long runs: distribution tests, black-box privacy audits, large fuzzing
+	$(PYTEST) -q -n 2 -m "statistical or audit"
+
+bench: $(STAMP)-bench $(STAMP)-extension  ## Speed: the pytest-benchmark suites, then one table of ratios to peers and limits
+	$(PYTEST) -q -m bench --benchmark-enable --benchmark-columns=min,median,ops benchmarks
+	$(BIN)/python -m benchmarks.table
+
+wheel: $(STAMP)-test  ## Source archive and wheel in dist/, the wheel tried in an environment of its own
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist
+	rm -rf build/wheel-venv && $(PYTHON) -m venv build/wheel-venv
+	build/wheel-venv/bin/python -m pip install -q dist/*.whl
+	cd / && "$(CURDIR)/build/wheel-venv/bin/python" -I "$(CURDIR)/tests/smoke.py"
+
+c-library:  ## The C library alone, static and shared, without Python
+	$(MAKE) -C csrc
+
+clean:  ## Remove what was built, keep the environment
+	$(MAKE) -C csrc clean
+	rm -rf build dist *.egg-info fastpubpriv/kernels/_cext.c fastpubpriv/kernels/_cext.*.so $(STAMP)-extension
+	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
+
+distclean: clean  ## Remove the environment as well
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks .import_linter_cache
+
+$(STAMP)-venv:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.x ...")'
+	$(PYTHON) -m venv --clear $(VENV)
+	$(BIN)/python -m pip install -q --disable-pip-version-check --upgrade pip setuptools
+	touch $@
+
+# Installing an extra compiles the extension as well; the stamp below it then has nothing left to do.
+$(STAMP)-%: pyproject.toml setup.py | $(STAMP)-venv
+	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[$*]'
+	touch $@
+
+# Compiles again when C has changed.
+$(STAMP)-extension: setup.py csrc/build_ffi.py $(C_FILES) | $(STAMP)-venv
+	$(BIN)/python -m pip install -q --disable-pip-version-check "cffi>=1.17"
+	$(BIN)/python setup.py -q build_ext --inplace
+	touch $@

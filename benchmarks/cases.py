@@ -1,0 +1,136 @@
+"""The hot loops with their peers: one place, so that guards, suites and the ratio table time the same calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from scipy.linalg.blas import dsyrk
+
+from benchmarks import limits
+from fastpubpriv.kernels import noise, rows
+from fastpubpriv.kernels.rows import RowMap
+from fastpubpriv.reference import rows as reference
+
+Call = Callable[[], Any]
+KEY = bytes(range(32))
+SUM_BOUND, GRAM_BOUND = 2**22, 2896
+
+
+@dataclass(frozen=True)
+class Case:
+    """One hot loop: our call, the calls of peers, and the seconds that the machine needs at least (None: no limit known).
+
+    `peer_scale` says how much more work ours does than a peer that is too slow to do all of it.
+    """
+
+    name: str
+    ours: Call
+    peers: dict[str, Call]
+    limit: Callable[[], float] | None = None
+    limit_name: str = ""
+    floor: Call | None = None  # the call behind `limit`, where it is one
+    peer_scale: dict[str, float] = field(default_factory=dict)
+
+
+def sum_map(dim: int, radius: float) -> RowMap:
+    steps = SUM_BOUND // max(1, int(np.sqrt(dim) / 8)) - 64
+    return RowMap(
+        dim=dim, out_dim=dim, quant_bound=steps + 64, inv_step=steps / radius, limit=float(steps), center=np.zeros(dim)
+    )
+
+
+def gram_map(dim: int, radius: float) -> RowMap:
+    steps = GRAM_BOUND - int(np.sqrt(dim) / 2) - 2
+    return RowMap(
+        dim=dim, out_dim=dim, quant_bound=GRAM_BOUND, inv_step=steps / radius, limit=float(steps), center=np.zeros(dim)
+    )
+
+
+def numpy_clip(x: np.ndarray, radius: float) -> np.ndarray:
+    """What a NumPy user writes: rows scaled down to a norm."""
+    norms = np.sqrt(np.einsum("ij,ij->i", x, x))
+    return x * np.minimum(1.0, radius / norms)[:, None]
+
+
+def noise_cases(draws: int, opendp: bool) -> list[Case]:
+    rng = np.random.default_rng(0)
+    gaussian: dict[str, Call] = {"numpy (insecure)": lambda: rng.standard_normal(draws)}
+    laplace: dict[str, Call] = {"numpy (insecure)": lambda: rng.laplace(size=draws)}
+    scale: dict[str, float] = {}
+    if opendp:
+        few = 10_000
+        scale = {"OpenDP integer": draws / few}
+        gaussian["OpenDP integer"] = opendp_call("gaussian", few)
+        laplace["OpenDP integer"] = opendp_call("laplace", few)
+
+    def keystream() -> float:
+        return limits.best_seconds(lambda: noise.uniform(KEY, draws))
+
+    label = "one secure 64-bit word a draw"
+    return [
+        Case(
+            f"exact Gaussian noise, {draws:.0e} draws",
+            lambda: noise.gaussian_floor(KEY, draws, 30),
+            gaussian,
+            keystream,
+            label,
+            peer_scale=scale,
+        ),
+        Case(
+            f"exact Laplace noise, {draws:.0e} draws",
+            lambda: noise.discrete_laplace(KEY, draws, 30),
+            laplace,
+            keystream,
+            label,
+            peer_scale=scale,
+        ),
+    ]
+
+
+def opendp_call(law: str, draws: int) -> Call:
+    import opendp.prelude as dp
+
+    dp.enable_features("contrib")
+    space = (
+        dp.vector_domain(dp.atom_domain(T="i64")),
+        (dp.l2_distance(T="f64") if law == "gaussian" else dp.l1_distance(T="i64")),
+    )
+    mechanism = (dp.m.make_gaussian if law == "gaussian" else dp.m.make_laplace)(*space, scale=2.0**30)
+    zeros = [0] * draws
+    return lambda: mechanism(zeros)
+
+
+def mean_case(n: int, dim: int, dtype: type = np.float64) -> Case:
+    x = np.random.default_rng(1).standard_normal((n, dim)).astype(dtype)
+    radius = float(np.sqrt(dim))
+    row_map = sum_map(dim, radius)
+    sums = np.zeros(dim, dtype=np.int64)
+    kind = "" if dtype is np.float64 else " float32"
+    return Case(
+        f"clipped exact sum, {n:.0e} x {dim}{kind}",
+        lambda: rows.rows_sum(x, row_map, sums),
+        {"NumPy clip and mean": lambda: numpy_clip(x, radius).mean(axis=0)},
+        lambda: limits.read_seconds(x),
+        "reading the rows once",
+        lambda: limits.read_once(x),
+    )
+
+
+def gram_case(n: int, dim: int) -> Case:
+    x = np.random.default_rng(2).standard_normal((n, dim))
+    radius = float(np.sqrt(dim))
+    row_map = gram_map(dim, radius)
+    gram = np.zeros((dim, dim), dtype=np.int64)
+    return Case(
+        f"clipped exact Gram, {n:.0e} x {dim}",
+        lambda: rows.rows_gram(x, row_map, gram),
+        {
+            "NumPy clip and dsyrk": lambda: dsyrk(1.0, numpy_clip(x, radius).T, lower=1),
+            "NumPy twin (exact chunked BLAS)": lambda: reference.rows_gram_blas(x, row_map, gram),
+        },
+        lambda: limits.gram_flop_seconds(n, dim),
+        "double-precision multiply-adds",
+    )

@@ -1,0 +1,34 @@
+"""Shared by the guards and the pytest-benchmark suites: one BLAS thread, and a ratio that noise on the machine leaves alone."""
+
+from __future__ import annotations
+
+import statistics
+import time
+
+import pytest
+from threadpoolctl import threadpool_limits
+
+
+@pytest.fixture(autouse=True)
+def one_blas_thread():
+    with threadpool_limits(1):
+        yield
+
+
+@pytest.fixture
+def speedup():
+    """speedup(fast, slow) -> how many times faster: both sides take as long, interleaved, CPU clock, median of pairs."""
+
+    def measure(fast, slow, rounds=9, clock=time.process_time):
+        def lap(call, repeats):
+            start = clock()
+            for _ in range(repeats):
+                call()
+            return (clock() - start) / repeats
+
+        fast()
+        slow()  # warm-up: JIT, page faults
+        repeats = max(1, round(lap(slow, 2) / lap(fast, 5)))
+        return statistics.median(lap(slow, 1) / lap(fast, repeats) for _ in range(rounds))
+
+    return measure

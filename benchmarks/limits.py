@@ -1,0 +1,121 @@
+"""What this machine can do at most, measured: bytes read per second and fused multiply-adds per second, on one thread.
+
+The goals of PERFORMANCE are ratios to these limits. Both come from a few lines of C, compiled on the spot with the flags of the
+machine: NumPy's sum is bound by its additions on fast memory, and OpenBLAS picks AVX2 kernels on some AVX-512 machines, so that
+neither shows the limit. Reading is a sum of 64-bit integers over sixteen vector accumulators, which costs next to nothing;
+arithmetic is sixteen independent chains of a vector multiply-add, enough to cover a latency of four cycles on two or four ports.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import pathlib
+import subprocess
+import sysconfig
+import tempfile
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+_SOURCE = r"""
+#include <stdint.h>
+#if defined(__AVX512F__)
+#define BYTES 64
+#elif defined(__AVX__)
+#define BYTES 32
+#else
+#define BYTES 16
+#endif
+typedef uint64_t word __attribute__((vector_size(BYTES), aligned(8), may_alias));
+typedef double real __attribute__((vector_size(BYTES)));
+enum { CHAINS = 16 };
+
+uint64_t read_all(const char *p, int64_t bytes)
+{
+    word a[CHAINS];
+    for (int j = 0; j < CHAINS; j++) a[j] = (word){0};
+    for (int64_t i = 0; i + CHAINS * BYTES <= bytes; i += CHAINS * BYTES)
+        for (int j = 0; j < CHAINS; j++) a[j] += *(const word *)(p + i + j * BYTES);
+    uint64_t s = 0;
+    for (int j = 0; j < CHAINS; j++)
+        for (int l = 0; l < BYTES / 8; l++) s += a[j][l];
+    return s;
+}
+
+/* Returns the flops done. The result goes through a volatile so that the chains are needed. */
+int64_t multiply_add(int64_t rounds)
+{
+    static volatile double sink;
+    real a[CHAINS], m = (real){0} + 0.999, c = (real){0} + 1e-3;
+    for (int j = 0; j < CHAINS; j++) a[j] = (real){0} + j;
+    for (int64_t i = 0; i < rounds; i++)
+        for (int j = 0; j < CHAINS; j++) a[j] = a[j] * m + c;
+    double s = 0;
+    for (int j = 0; j < CHAINS; j++)
+        for (int l = 0; l < BYTES / 8; l++) s += a[j][l];
+    sink = s;
+    return rounds * CHAINS * (BYTES / 8) * 2;
+}
+"""
+_FLAGS = ["-O3", "-march=native", "-ffp-contract=fast", "-shared", "-fPIC"]
+
+
+@functools.cache
+def _library() -> ctypes.CDLL:
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="limits"))
+    source = folder / "limits.c"
+    source.write_text(_SOURCE, encoding="utf-8")
+    compiler = (sysconfig.get_config_var("CC") or "cc").split()[0]
+    subprocess.run([compiler, *_FLAGS, "-o", str(folder / "limits.so"), str(source)], check=True)
+    library = ctypes.CDLL(str(folder / "limits.so"))
+    library.read_all.argtypes = [ctypes.c_void_p, ctypes.c_int64]
+    library.read_all.restype = ctypes.c_uint64
+    library.multiply_add.argtypes = [ctypes.c_int64]
+    library.multiply_add.restype = ctypes.c_int64
+    return library
+
+
+def best_seconds(call: Callable[[], Any], rounds: int = 7) -> float:
+    """Shortest of several runs after one that warms up: the machine is shared, and noise only ever adds."""
+    call()
+    seconds = []
+    for _ in range(rounds):
+        start = time.perf_counter()
+        call()
+        seconds.append(time.perf_counter() - start)
+    return min(seconds)
+
+
+def read_once(array: npt.NDArray[Any]) -> int:
+    """Read every byte of a contiguous array (up to the last kilobyte) as fast as one thread can."""
+    if not array.flags.c_contiguous:
+        raise ValueError("read_once needs a contiguous array")
+    return int(_library().read_all(array.ctypes.data, array.nbytes))
+
+
+def read_seconds(array: npt.NDArray[Any], rounds: int = 7) -> float:
+    """The limit for one pass over this very array: same pages, same size, so that caches and page sizes count alike."""
+    return best_seconds(lambda: read_once(array), rounds)
+
+
+@functools.cache
+def flops_per_second() -> float:
+    """Peak of double-precision fused multiply-adds (two flops each) on one thread."""
+    rounds = 2_000_000
+    library = _library()
+    done = int(library.multiply_add(1)) * rounds
+    return done / best_seconds(lambda: library.multiply_add(rounds), 9)
+
+
+def gram_flop_seconds(n_rows: int, dim: int) -> float:
+    """The limit for a lower triangle of a Gram matrix in double precision: n d (d + 1) flops at the peak."""
+    return n_rows * dim * (dim + 1) / flops_per_second()
+
+
+if __name__ == "__main__":
+    block = np.ones(50_000_000)
+    print(f"read {block.nbytes / read_seconds(block) * 1e-9:.1f} GB/s, {flops_per_second() * 1e-9:.0f} Gflop/s")

@@ -1,0 +1,66 @@
+"""`python -m benchmarks.table`: every hot loop beside its peers and the machine's limit, timed in one run on one thread."""
+
+from __future__ import annotations
+
+import argparse
+import platform
+from collections.abc import Iterable
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from threadpoolctl import threadpool_limits
+
+from benchmarks import cases, limits
+from fastpubpriv.kernels._cext import lib
+
+LEVELS = {lib.FPP_ISA_BASELINE: "baseline", lib.FPP_ISA_AVX2: "AVX2", lib.FPP_ISA_AVX512: "AVX-512"}
+HEADER = ("hot loop", "ours", "x limit", "limit", "peer", "times faster")
+
+
+def all_cases(opendp: bool) -> Iterable[cases.Case]:
+    """The cases at full size; each is made when its turn comes, as the large ones take 800 MB."""
+    yield from cases.noise_cases(1_000_000, opendp)
+    yield cases.mean_case(1_000_000, 50)
+    yield cases.mean_case(100_000, 500)
+    yield cases.gram_case(1_000_000, 100)
+    yield cases.gram_case(100_000, 1000)
+
+
+def lines(case: cases.Case, rounds: int) -> list[tuple[str, ...]]:
+    """Rows of the table for one case, a peer each."""
+    ours = limits.best_seconds(case.ours, rounds)
+    limit = case.limit() if case.limit is not None else None
+    table = []
+    for index, (peer, call) in enumerate(case.peers.items()):
+        theirs = limits.best_seconds(call, max(2, rounds // 2)) * case.peer_scale.get(peer, 1.0)
+        first = (case.name, f"{ours * 1e3:.2f} ms", f"{ours / limit:.2f}" if limit else "-", case.limit_name)
+        table.append(((*first,) if index == 0 else ("", "", "", "")) + (peer, f"{theirs / ours:.1f}"))
+    return table
+
+
+def main() -> None:
+    """Print the table; with --write, put it between the marks of a Markdown file."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--no-opendp", action="store_true", help="leave out OpenDP")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--write", type=Path, help="Markdown file with <!-- bench --> and <!-- /bench --> marks")
+    options = parser.parse_args()
+    with threadpool_limits(1):
+        found = [line for case in all_cases(not options.no_opendp) for line in lines(case, options.rounds)]
+    level = LEVELS[lib.fpp_isa_detect()]
+    table = Table(*HEADER, title=f"One thread, {level}, {platform.system()} {platform.machine()}; times are minima")
+    for line in found:
+        table.add_row(*line)
+    Console(width=150).print(table)
+    if options.write is not None:
+        text = options.write.read_text(encoding="utf-8")
+        body = "\n".join("| " + " | ".join(line) + " |" for line in [HEADER, ("---",) * len(HEADER), *found])
+        before, rest = text.split("<!-- bench -->", 1)
+        after = rest.split("<!-- /bench -->", 1)[1]
+        note = f"One thread, {level}; minima of one run of `make bench`."
+        options.write.write_text(f"{before}<!-- bench -->\n{note}\n\n{body}\n<!-- /bench -->{after}", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,248 @@
+"""`fastpubpriv mean`, `weighted-mean` and `coinpress-mean`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+import fastpubpriv as fpp
+from fastpubpriv.cli import options
+
+
+def run(call: Callable[[Any], fpp.MeanResult], title: str, settings: dict[str, Any]) -> None:
+    """Spend, release, show, write: what the three commands have in common. `call(ledger)` makes the release."""
+    from fastpubpriv.cli import report
+
+    budget, level, quiet = settings["budget"], settings["level"], settings["quiet"]
+    json_path, plot_path = settings["json_path"], settings["plot_path"]
+    ledger = options.open_ledger(settings["ledger"], settings["ledger_total"], budget)
+    warned: list[str] = list(settings.get("caveats", ()))
+    try:
+        with report.nice_warnings(warned):
+            result = call(ledger)
+        if not quiet and str(json_path) != "-":
+            report.print_result(result, level=level, title=title, ledger=ledger)
+    finally:
+        if ledger is not None:
+            ledger.close()
+    paths = []
+    if json_path is not None:
+        report.write_json(report.result_dict(result, level=level, warned=warned), json_path)
+        paths += [json_path] if str(json_path) != "-" else []
+    if plot_path is not None:
+        report.attempt(lambda: result.plot(plot_path, level=level), plot_path)
+        paths.append(plot_path)
+    if not quiet:
+        report.written(paths)
+
+
+def prepare(settings: dict[str, Any]) -> Any:
+    """Everything that can be refused before the budget is touched; returns the opened files."""
+    from fastpubpriv.cli import inputs, report
+
+    settings["budget"] = options.require_budget(settings["rho"], settings["epsilon"], settings["delta"])
+    report.check_outputs(settings["json_path"], settings["plot_path"])
+    opened = inputs.open_files(settings["private_path"], settings.get("public_path"), settings["columns"])
+    if not settings["quiet"]:
+        for text in opened.notes:
+            report.note(text)
+    return opened
+
+
+def common(settings: dict[str, Any]) -> dict[str, Any]:
+    """Arguments that every estimator takes."""
+    return {
+        "budget": settings["budget"],
+        "random_state": settings["seed"],
+        "threads": settings["threads"],
+        "progress": False if settings["quiet"] else None,
+    }
+
+
+def refine(settings: dict[str, Any]) -> dict[str, Any]:
+    """Arguments of the estimators that narrow a ball."""
+    return {name: settings[name] for name in ("steps", "mode", "failure_prob")}
+
+
+MEAN_EPILOG = """\b
+Examples:
+  fastpubpriv mean --private visits.parquet --public volunteers.csv --rho 0.5
+  fastpubpriv mean --private p.npy --public q.npy --epsilon 1 --delta 1e-7 --json out.json --plot out.png
+  fastpubpriv mean --private p.csv --public q.csv --columns age,income --rho 0.1 \\
+      --ledger survey.ledger --ledger-total rho=1
+"""
+
+
+@click.command(epilog=MEAN_EPILOG, short_help="Mean of private rows, with the range taken from public rows.")
+@options.private_option()
+@options.public_option(required=True)
+@options.budget_options()
+@options.columns_option
+@click.option(
+    "--covariance",
+    metavar="public|identity|V|FILE.npy",
+    help="How the rows spread: estimated from the public rows; 1 in every column; variances V; or a vector of variances "
+    "or a covariance matrix in a file. Default: public, if there are more public rows than columns, else identity.",
+)
+@click.option(
+    "--gap",
+    type=float,
+    default=0.0,
+    show_default=True,
+    help="How far public and private rows may differ: total variation, 0 to 1. Too low costs accuracy, never privacy.",
+)
+@options.refine_options
+@options.ledger_options
+@options.run_options
+@options.output_options
+def mean(**settings: Any) -> None:
+    """Mean of private rows, with the range taken from public rows.
+
+    One public row is enough to begin; with more of them than columns, nothing else need be known. A private row with a
+    missing value counts as a row at the centre of the public rows.
+    """
+    opened = prepare(settings)
+    from fastpubpriv.cli import inputs, report
+
+    n_pub, dim = opened.public.shape
+    covariance = settings["covariance"]
+    if covariance is None:
+        covariance = "public" if n_pub > dim else "identity"
+        if covariance == "identity":
+            few = "1 public row is" if n_pub == 1 else f"{n_pub} public rows are"
+            text = (
+                f"{few} too few to learn how {dim} {'column spreads' if dim == 1 else 'columns spread'} (that takes "
+                f"{dim + 1}), so a standard deviation of 1 in every column is assumed. If that is far off, so is the "
+                "answer: pass --covariance with variances, or more public rows"
+            )
+            # Not silenced by --quiet, and part of the JSON: the answer depends on it.
+            report.note(text)
+            settings["caveats"] = [text]
+    known = covariance if covariance == "public" else inputs.read_covariance(covariance, dim)
+
+    def call(ledger: Any) -> fpp.MeanResult:
+        return fpp.estimate_mean(
+            opened.private,
+            x_pub=opened.public,
+            covariance=known,
+            pub_priv_gap=settings["gap"],
+            ledger=ledger,
+            **refine(settings),
+            **common(settings),
+        )
+
+    run(call, f"Private mean of {opened.private.n:,} rows", settings)
+
+
+COINPRESS_EPILOG = """\b
+Example:
+  fastpubpriv coinpress-mean --private p.parquet --center 0 --radius 100 --covariance 25 --rho 0.5
+"""
+
+
+@click.command(
+    "coinpress-mean",
+    epilog=COINPRESS_EPILOG,
+    short_help="Mean of private rows without public rows: give a centre and radius.",
+)
+@options.private_option()
+@click.option(
+    "--center", required=True, metavar="C", help="Centre of a ball that holds the mean: number(s), or a .npy."
+)
+@click.option("--radius", required=True, type=float, help="Radius of the ball, in standard deviations of a row.")
+@options.budget_options()
+@options.columns_option
+@click.option("--covariance", metavar="identity|V|FILE.npy", help="Variance(s) of a row, or a matrix. Default: 1 each.")
+@options.refine_options
+@options.ledger_options
+@options.run_options
+@options.output_options
+def coinpress_mean(**settings: Any) -> None:
+    """Mean of private rows without public rows (CoinPress).
+
+    The centre and the radius must not come from the private rows. Too small a radius costs accuracy, never privacy.
+    """
+    opened = prepare(settings)
+    from fastpubpriv.cli import inputs
+
+    dim = opened.private.dim
+    center = inputs.read_vector(settings["center"], dim, "--center")
+    covariance = inputs.read_covariance(settings["covariance"], dim)
+
+    def call(ledger: Any) -> fpp.MeanResult:
+        return fpp.coinpress_mean(
+            opened.private,
+            center=center,
+            radius=settings["radius"],
+            covariance=covariance,
+            ledger=ledger,
+            **refine(settings),
+            **common(settings),
+        )
+
+    run(call, f"Private mean of {opened.private.n:,} rows (CoinPress)", settings)
+
+
+WEIGHTED_EPILOG = """\b
+Example:
+  fastpubpriv weighted-mean --private p.npy --public q.npy --norm-bound 3 --center public --epsilon 1
+"""
+
+
+@click.command(
+    "weighted-mean",
+    epilog=WEIGHTED_EPILOG,
+    short_help="Mean of bounded rows, private and public ones weighted for least error.",
+)
+@options.private_option()
+@options.public_option(required=False)
+@click.option("--norm-bound", required=True, type=float, help="Rows are clipped to this distance from the centre.")
+@options.budget_options()
+@options.columns_option
+@click.option("--variance", type=float, help="Mean squared distance of a row from the mean. Default: from public rows.")
+@click.option(
+    "--row-weight",
+    default="optimal",
+    show_default=True,
+    metavar="NAME|W",
+    help="optimal, throw_away (public rows only), gaussian (all rows alike), private, or the weight of a private row.",
+)
+@click.option(
+    "--center", metavar="public|C", help="Centre of clipping: the public mean, number(s), or a .npy. Default: 0."
+)
+@click.option(
+    "--noise",
+    type=click.Choice(["laplace", "k_norm"]),
+    default="laplace",
+    show_default=True,
+    help="For pure DP; k_norm has up to half the error, and a small delta from its floating-point arithmetic.",
+)
+@options.ledger_options
+@options.run_options
+@options.output_options
+def weighted_mean(**settings: Any) -> None:
+    """Mean of bounded rows, private and public ones weighted so that the error is least."""
+    opened = prepare(settings)
+    from fastpubpriv.cli import inputs
+
+    center, weight = settings["center"], settings["row_weight"]
+    if center is not None and center != "public":
+        center = inputs.read_vector(center, opened.private.dim, "--center")
+    number = options.exact_number(weight)
+
+    def call(ledger: Any) -> fpp.MeanResult:
+        return fpp.weighted_mean(
+            opened.private,
+            x_pub=opened.public,
+            norm_bound=settings["norm_bound"],
+            variance=settings["variance"],
+            row_weight=weight if number is None else float(number),
+            center=center,
+            noise=settings["noise"],
+            ledger=ledger,
+            **common(settings),
+        )
+
+    run(call, f"Weighted mean of {opened.private.n:,} private rows and the public ones", settings)

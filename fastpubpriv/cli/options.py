@@ -1,0 +1,219 @@
+"""Options that several commands share, and the budget they describe."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+import fastpubpriv as fpp
+
+if TYPE_CHECKING:
+    from fastpubpriv.privacy import Budget
+
+    Type = click.ParamType[Any]  # generic in the stubs of newer versions of click only
+else:
+    Type = click.ParamType
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+NUMBER = re.compile(r"[+-]?(\d{1,40}(\.\d{0,40})?|\.\d{1,40})([eE][+-]?\d{1,3})?|\d{1,40}/\d{1,40}")
+
+
+def exact_number(text: str) -> Fraction | None:
+    """The number as it is written, or None; short enough that an exponent cannot fill the memory."""
+    if not NUMBER.fullmatch(text) or re.search(r"/0+$", text):
+        return None
+    return Fraction(text)
+
+
+class Exact(Type):
+    """A decimal or a fraction, kept exactly: 0.1 is one tenth."""
+
+    name = "number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Fraction:
+        """Check and convert one argument."""
+        if isinstance(value, Fraction):
+            return value
+        number = exact_number(str(value).strip())
+        if number is None:
+            self.fail(f"{value!r} is not a number such as 0.5, 1e-6 or 1/3", param, ctx)
+        return number
+
+
+class Steps(Type):
+    """A whole number, or "auto"."""
+
+    name = "integer|auto"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
+        """Check and convert one argument."""
+        if value == "auto" or isinstance(value, int):
+            return value  # type: ignore[no-any-return]
+        if not re.fullmatch(r"\d{1,9}", str(value)):
+            self.fail(f"{value!r} is neither a whole number nor 'auto'", param, ctx)
+        return int(value)
+
+
+def stack(*options: Decorator) -> Decorator:
+    """Several option decorators as one; --help shows them in this order."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+def budget_options(why: str = "") -> Decorator:
+    """--rho, --epsilon, --delta."""
+    return stack(
+        click.option("--rho", type=Exact(), help=f"Budget in zero-concentrated DP.{why}"),
+        click.option("--epsilon", type=Exact(), help="Budget in pure DP, or together with --delta in approximate DP."),
+        click.option("--delta", type=Exact(), help="Far below one over the number of private rows, such as 1e-6."),
+    )
+
+
+def make_budget(rho: Fraction | None, epsilon: Fraction | None, delta: Fraction | None) -> Budget | None:
+    """The one budget that the options describe, None if there are none; a usage error for anything else."""
+    if rho is not None and (epsilon is not None or delta is not None):
+        raise click.UsageError(
+            "one budget only: either --rho, or --epsilon (pure DP), or --epsilon with --delta (approximate DP)"
+        )
+    if rho is not None:
+        return fpp.ZCDP(rho)
+    if epsilon is not None:
+        return fpp.PureDP(epsilon) if delta is None else fpp.ApproxDP(epsilon, delta)
+    if delta is not None:
+        raise click.UsageError("--delta needs --epsilon beside it, for example --epsilon 1 --delta 1e-6")
+    return None
+
+
+def require_budget(rho: Fraction | None, epsilon: Fraction | None, delta: Fraction | None) -> Budget:
+    """As `make_budget`, but there must be one."""
+    budget = make_budget(rho, epsilon, delta)
+    if budget is None:
+        raise click.UsageError(
+            "no privacy budget: pass --rho 0.5 (zero-concentrated DP), --epsilon 1 (pure DP), or --epsilon 1 "
+            "--delta 1e-6 (approximate DP). Smaller protects better and answers less exactly; there is no default"
+        )
+    return budget
+
+
+def parse_total(text: str, budget: Budget) -> Budget:
+    """Total of a new ledger: "rho=2", "epsilon=4" or "epsilon=4,delta=1e-5"; a bare number is in the budget's notion."""
+    parts: dict[str, Fraction] = {}
+    for item in text.split(","):
+        name, equals, number = item.strip().partition("=")
+        if not equals:
+            name, number = budget.parts[0], name
+        value = exact_number(number.strip())
+        if value is None or name not in {"rho", "epsilon", "delta"} or name in parts:
+            raise click.UsageError(
+                f"--ledger-total must look like rho=2, epsilon=4 or epsilon=4,delta=1e-5; got {text[:80]!r}"
+            )
+        parts[name] = value
+    total = make_budget(parts.get("rho"), parts.get("epsilon"), parts.get("delta"))
+    assert total is not None
+    return total
+
+
+ledger_options = stack(
+    click.option(
+        "--ledger",
+        type=click.Path(dir_okay=False, path_type=Path),
+        help="File that keeps what was spent on this data set; debited before the private rows are read.",
+    ),
+    click.option(
+        "--ledger-total", metavar="TEXT", help="Total of a new ledger: rho=2, epsilon=4, epsilon=4,delta=1e-5."
+    ),
+)
+
+
+def open_ledger(path: Path | None, total: str | None, budget: Budget) -> Any:
+    """The ledger of the options, or None."""
+    if path is None:
+        if total is not None:
+            raise click.UsageError("--ledger-total belongs to --ledger FILE")
+        return None
+    if total is not None:
+        return fpp.Ledger(parse_total(total, budget), path=path)
+    if not path.exists():
+        raise click.UsageError(
+            f"there is no ledger {str(path)!r} yet: pass --ledger-total, what all releases from this data set together "
+            "may cost, for example --ledger-total rho=2"
+        )
+    return fpp.Ledger.from_file(path)
+
+
+def private_option(text: str = "The rows to protect") -> Decorator:
+    """--private FILE."""
+    return click.option(
+        "--private",
+        "private_path",
+        required=True,
+        type=click.Path(path_type=Path),
+        help=f"{text}: .npy, .parquet, .arrow, .feather or .csv.",
+    )
+
+
+def public_option(*, required: bool) -> Decorator:
+    """--public FILE."""
+    return click.option(
+        "--public",
+        "public_path",
+        required=required,
+        type=click.Path(path_type=Path),
+        help="Rows that need no protection, at least one, with the same columns.",
+    )
+
+
+columns_option = click.option(
+    "--columns",
+    metavar="A,B,...",
+    help="Columns of the tables. Default: the numeric columns that both files have.",
+)
+
+refine_options = stack(
+    click.option("--steps", type=Steps(), default="2", show_default=True, help="Times the range is narrowed, or auto."),
+    click.option(
+        "--mode",
+        type=click.Choice(["practical", "theory"]),
+        default="practical",
+        show_default=True,
+        help="Clip radii that do well in practice, or those of the proofs. Same privacy.",
+    ),
+    click.option(
+        "--failure-prob",
+        type=float,
+        default=0.01,
+        show_default=True,
+        help="Chance that the range derived from public numbers is too small (costs accuracy, not privacy).",
+    ),
+)
+
+run_options = stack(
+    click.option("--seed", type=int, help="Repeatable noise, for tests and papers: the answer is then NOT private."),
+    click.option("--threads", type=click.IntRange(min=1), help="Default: all cores. Never changes the answer."),
+)
+
+output_options = stack(
+    click.option(
+        "--level",
+        type=click.FloatRange(0.0, 1.0, min_open=True, max_open=True),
+        default=0.95,
+        show_default=True,
+        help="Confidence level of the intervals.",
+    ),
+    click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write the whole result; - for stdout."),
+    click.option(
+        "--plot", "plot_path", type=click.Path(dir_okay=False, path_type=Path), help="Draw it: .png, .pdf or .svg."
+    ),
+    click.option("--quiet", "-q", is_flag=True, help="No table and no notes; warnings and errors still show."),
+)

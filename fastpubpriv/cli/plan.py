@@ -1,0 +1,107 @@
+"""`fastpubpriv plan`: error from rows and budget, and the other way round, without data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+import fastpubpriv as fpp
+from fastpubpriv.cli import options
+
+WORDS = {
+    "steps": "steps",
+    "radius": "radius of the prior ball",
+    "clip_radius": "clip radius of the last step",
+    "noise_std": "noise per column",
+    "private_weight": "weight of the private rows",
+    "without_privacy": "error without privacy",
+    "public_rows_alone": "error of the public rows alone",
+    "throw_away": "error of the public rows alone",
+    "gaussian": "error of one Gaussian on all rows",
+}
+
+EPILOG = """\b
+Examples:
+  fastpubpriv plan mean --dim 5 --n-pub 20 --n-priv 10000 --rho 0.5
+  fastpubpriv plan mean --dim 5 --n-pub 20 --rho 0.5 --error 0.05
+  fastpubpriv plan weighted-mean --dim 10 --n-pub 100 --n-priv 5000 --norm-bound 1 --error 0.02 --delta 1e-6
+"""
+
+
+@click.command(
+    epilog=EPILOG, short_help="What error a budget buys, or what rows or budget an error needs. Reads no data."
+)
+@click.argument("task", type=click.Choice(["mean", "coinpress-mean", "weighted-mean"]))
+@click.option("--dim", required=True, type=int, help="Columns.")
+@click.option("--n-priv", type=int, help="Private rows.")
+@click.option("--n-pub", type=int, default=0, show_default=True, help="Public rows.")
+@options.budget_options()
+@click.option(
+    "--error",
+    type=float,
+    help="Wanted distance from the true mean: in standard deviations, or in data units for weighted-mean.",
+)
+@click.option(
+    "--notion",
+    type=click.Choice(["zcdp", "approx", "pure"]),
+    help="Notion of a budget that is solved for. Default: approx with --delta, else zcdp.",
+)
+@click.option(
+    "--gap", type=float, default=0.0, show_default=True, help="Total variation between public and private rows."
+)
+@click.option("--radius", type=float, help="coinpress-mean: radius of the prior ball, in standard deviations.")
+@click.option("--norm-bound", type=float, help="weighted-mean: rows are clipped to this distance.")
+@click.option(
+    "--variance", type=float, help="weighted-mean: mean squared distance of a row. Default: the bound squared."
+)
+@options.refine_options
+@click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write the plan; - for stdout.")
+def plan(task: str, **settings: Any) -> None:
+    """What error a budget buys, or what rows or budget an error needs.
+
+    Give two of --n-priv, a budget and --error; the third is worked out. No data is read, so nothing is spent.
+    """
+    from rich.markup import escape
+
+    from fastpubpriv.cli import report
+
+    rho, epsilon, delta, error = (settings[name] for name in ("rho", "epsilon", "delta", "error"))
+    solving = rho is None and epsilon is None and error is not None
+    budget = None if solving else options.require_budget(rho, epsilon, delta)
+    if budget is not None and settings["notion"] is not None:
+        raise click.UsageError("--notion says which kind of budget to work out; here the budget is given")
+    report.check_outputs(settings["json_path"], None)
+    made = fpp.plan(
+        task.replace("-", "_"),
+        dim=settings["dim"],
+        n_priv=settings["n_priv"],
+        budget=budget,
+        error=error,
+        n_pub=settings["n_pub"],
+        notion=(settings["notion"] or ("zcdp" if delta is None else "approx")) if solving else "zcdp",
+        delta=None if delta is None or not solving else float(delta),
+        radius=settings["radius"],
+        pub_priv_gap=settings["gap"],
+        steps=settings["steps"],
+        mode=settings["mode"],
+        failure_prob=settings["failure_prob"],
+        norm_bound=settings["norm_bound"],
+        variance=settings["variance"],
+    )
+    if settings["json_path"] is not None:
+        report.write_json(made.to_dict(), settings["json_path"])
+        if str(settings["json_path"]) == "-":
+            return
+    facts = {
+        "n_priv": ("private rows", f"{made.n_priv:,}"),
+        "budget": ("budget", report.explain(made.budget)),
+        "error": ("error", f"{made.error:.4g} ({made.unit})"),
+    }
+    lines = [
+        (name, f"[bold]{escape(text)}[/]  <- worked out" if key == made.solved_for else escape(text))
+        for key, (name, text) in facts.items()
+    ]
+    lines += [(WORDS.get(key, key), f"{value:.4g}") for key, value in made.details.items()]
+    report.print_facts(lines)

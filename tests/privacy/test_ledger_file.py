@@ -1,0 +1,285 @@
+"""Ledger files: a typed error for every broken file and failing system call, nothing charged (SAFETY.md 3.9 F)."""
+
+import errno
+import fcntl
+import multiprocessing
+import os
+import resource
+import time
+from fractions import Fraction
+
+import pytest
+
+from fastpubpriv.errors import LedgerError
+from fastpubpriv.privacy import (
+    ZCDP,
+    Cost,
+    Ledger,
+    PureDP,
+)
+
+
+def reopen(path):
+    return Ledger(ZCDP(1), path=path, label="set A")
+
+
+LINE = 1024
+
+
+def broken(name, data):
+    lines = [data[k : k + LINE] for k in range(0, len(data), LINE)]
+    return {
+        "empty": b"",
+        "torn": data[:-1],
+        "torn in the middle": data[: -LINE // 2],
+        "header only in part": data[:100],
+        "doubled line": data + lines[-1],
+        "doubled inside": b"".join([*lines[:2], lines[1], *lines[2:]]),
+        "line lost": b"".join([lines[0], *lines[2:]]),
+        "lines exchanged": b"".join([lines[0], lines[2], lines[1], lines[3]]),
+        "header lost": b"".join(lines[1:]),
+        "amount changed": data.replace(b'"rho":"1/8"', b'"rho":"1/9"', 1),
+        "name changed": data.replace(b"query 1", b"query 7"),
+        "padding changed": data[:-3] + b"x \n",
+        "foreign text": b"hello\n",
+        "foreign binary": bytes(range(256)) * 8,
+        "trailing newline": data + b"\n",
+        "zeros": data + bytes(LINE),
+        "carriage returns": data.replace(b"\n", b"\r\n"),
+    }[name]
+
+
+BROKEN = [
+    "empty", "torn", "torn in the middle", "header only in part", "doubled line", "doubled inside", "line lost",
+    "lines exchanged", "header lost", "amount changed", "name changed", "padding changed", "foreign text",
+    "foreign binary", "trailing newline", "zeros", "carriage returns",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_broken_files_are_refused_and_left_alone(path, name):
+    running = reopen(path)
+    data = broken(name, path.read_bytes())
+    path.write_bytes(data)
+    with pytest.raises(LedgerError, match="ledger"):
+        reopen(path)
+    with pytest.raises(LedgerError):
+        Ledger.from_file(path)
+    if "lost" not in name and "exchanged" not in name and "changed" not in name and "inside" not in name:
+        with pytest.raises(LedgerError):  # a process that has read the good file notices as well
+            running.debit(ZCDP(0.125), name="x")
+    assert path.read_bytes() == data
+
+
+def test_a_running_ledger_notices_removed_and_replaced_files(path, tmp_path):
+    running = reopen(path)
+    data = path.read_bytes()
+    path.write_bytes(data[:-LINE])
+    with pytest.raises(LedgerError, match="shorter"):
+        running.debit(ZCDP(0.125), name="x")
+    other = tmp_path / "b"
+    other.write_bytes(data)
+    os.replace(other, path)
+    with pytest.raises(LedgerError, match="replaced"):
+        _ = running.spent
+    path.unlink()
+    with pytest.raises(LedgerError, match="cannot be opened"):
+        running.debit(ZCDP(0.125), name="x")
+    assert not path.exists()
+
+
+def test_valid_lines_with_wrong_content_are_refused(tmp_path):
+    from fastpubpriv.privacy.ledger_file import encode
+
+    header = {
+        "format": "fastpubpriv-ledger",
+        "version": 1,
+        "total": ZCDP(1).to_dict(),
+        "label": None,
+        "relation": "replace_one",
+    }
+    good = {"number": 1, "name": "x", "cost": ZCDP(0.5).cost.to_dict()}
+    for record in (
+        {**good, "number": 2},
+        {**good, "cost": PureDP(0.5).cost.to_dict()},
+        {**good, "cost": {"notion": "ZCDP", "rho": "-1/2"}},
+        {**good, "cost": None},
+        {**good, "name": ""},
+        {**good, "cost": ZCDP(2).cost.to_dict()},
+        {},
+    ):
+        file = tmp_path / "b.ledger"
+        first, check = encode(header, "")
+        file.write_bytes(first + encode(record, check)[0])
+        with pytest.raises(LedgerError):
+            Ledger(ZCDP(1), path=file)
+    file.write_bytes(encode({**header, "version": 2}, "")[0])
+    with pytest.raises(LedgerError, match="version"):
+        Ledger(ZCDP(1), path=file)
+    file.write_bytes(encode({"format": "fastpubpriv-ledger"}, "")[0])
+    with pytest.raises(LedgerError, match="header"):
+        Ledger.from_file(file)
+
+
+def test_repair_moves_half_a_line_aside(path):
+    data = path.read_bytes()
+    assert Ledger.repair(path) == 0
+    path.write_bytes(data + b'{"cost":{"notion"')
+    with pytest.raises(LedgerError, match="repair"):
+        reopen(path)
+    assert Ledger.repair(path) == 17
+    assert path.read_bytes() == data
+    assert [p.read_bytes() for p in path.parent.glob("*.torn-*")] == [b'{"cost":{"notion"']
+    assert reopen(path).debit(ZCDP(0.125), name="again") == 4
+    path.write_bytes(broken("name changed", path.read_bytes()))
+    with pytest.raises(LedgerError, match="cannot be repaired"):
+        Ledger.repair(path)
+    path.write_bytes(data[:100])
+    with pytest.raises(LedgerError, match="header"):
+        Ledger.repair(path)
+
+
+def test_odd_places_are_refused(path, tmp_path):
+    link, pipe, inside = tmp_path / "link", tmp_path / "pipe", path / "x.ledger"
+    link.symlink_to(path)
+    dangling = tmp_path / "dangling"
+    dangling.symlink_to(tmp_path / "nowhere")
+    os.mkfifo(pipe)
+    for place, why in (
+        (link, "symbolic link"), (dangling, "symbolic link"), (pipe, "regular"), (tmp_path, "ledger"),
+        (inside, "created"), (tmp_path / "missing" / "x", "created"),
+    ):  # fmt: skip
+        with pytest.raises(LedgerError, match=why):
+            reopen(place)
+    assert not (tmp_path / "nowhere").exists()
+    assert reopen(path).spent == ZCDP(0.375).cost
+
+
+def test_read_only_directory(tmp_path, monkeypatch):
+    folder = tmp_path / "ro"
+    folder.mkdir()
+    if os.geteuid() == 0:  # permissions do not bind root: let the system call say what it would say
+        real = os.open
+
+        def refuse(name, flags, *rest, **more):
+            if flags & os.O_CREAT:
+                raise PermissionError(errno.EACCES, "Permission denied")
+            return real(name, flags, *rest, **more)
+
+        monkeypatch.setattr(os, "open", refuse)
+    folder.chmod(0o500)
+    with pytest.raises(LedgerError, match="cannot be created: Permission denied"):
+        Ledger(ZCDP(1), path=folder / "a.ledger")
+    assert list(folder.iterdir()) == []
+
+
+def test_read_only_file_can_be_read_but_not_debited(path, monkeypatch):
+    ledger, real = reopen(path), os.open
+
+    def refuse(name, flags, *rest, **more):
+        if flags & os.O_RDWR:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return real(name, flags, *rest, **more)
+
+    monkeypatch.setattr(os, "open", refuse)
+    assert ledger.spent == ZCDP(0.375).cost
+    with pytest.raises(LedgerError, match="cannot be opened: Permission denied"):
+        ledger.debit(ZCDP(0.125), name="x")
+
+
+def test_locked_by_another_process(path):
+    with open(path, "rb") as holder:
+        fcntl.flock(holder, fcntl.LOCK_EX)
+        ledger = None
+        started = time.monotonic()
+        with pytest.raises(LedgerError, match="locked by another process"):
+            ledger = Ledger(ZCDP(1), path=path, label="set A", timeout=0.05)
+        assert 0.04 < time.monotonic() - started < 2
+        assert ledger is None
+    assert reopen(path).debit(ZCDP(0.125), name="x") == 4
+
+
+def test_short_write_and_full_disk_charge_nothing(path, monkeypatch):
+    ledger, real, before = reopen(path), os.write, path.read_bytes()
+
+    def half(fd, data):
+        return real(fd, data[: len(data) // 2])
+
+    def full(fd, data):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def interrupted(fd, data):
+        real(fd, data[:10])
+        raise KeyboardInterrupt
+
+    for broken_write, error in ((half, LedgerError), (full, LedgerError), (interrupted, KeyboardInterrupt)):
+        monkeypatch.setattr(os, "write", broken_write)
+        with pytest.raises(error):
+            ledger.debit(ZCDP(0.125), name="x")
+        monkeypatch.undo()
+        assert path.read_bytes() == before
+        assert ledger.spent == ZCDP(0.375).cost
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", half)
+        with pytest.raises(LedgerError, match="disk is full"):
+            Ledger(ZCDP(1), path=path.with_name("new.ledger"))
+    assert [p.name for p in path.parent.iterdir()] == [path.name]
+    assert ledger.debit(ZCDP(0.125), name="x") == 4
+
+
+def test_failed_flush_counts_as_spent(path, monkeypatch):
+    ledger = reopen(path)
+
+    def fail(fd):
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", fail)
+        with pytest.raises(LedgerError, match="nothing may be released"):
+            ledger.debit(ZCDP(0.125), name="x")
+    assert ledger.spent == ZCDP(0.5).cost
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", fail)
+        with pytest.raises(LedgerError, match="directory cannot be flushed"):
+            reopen(path)
+
+
+def test_flushed_before_debit_returns(path, monkeypatch):
+    ledger, calls, real_write, real_sync = reopen(path), [], os.write, os.fsync
+    monkeypatch.setattr(os, "write", lambda fd, data: (calls.append("write"), real_write(fd, data))[1])
+    monkeypatch.setattr(os, "fsync", lambda fd: (calls.append("fsync"), real_sync(fd))[1])
+    ledger.debit(ZCDP(0.125), name="x")
+    assert calls == ["write", "fsync"]
+    Ledger(ZCDP(1), path=path.with_name("new.ledger"))
+    assert calls == ["write", "fsync", "write", "fsync", "fsync"]  # the file, then its directory
+
+
+def limited_child(path, limit, results):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+    ledger = reopen(path)
+    done = 0
+    try:
+        while True:
+            ledger.debit(ZCDP(2.0**-20), name="small")
+            done += 1
+    except LedgerError as error:
+        results.put((done, str(error)))
+
+
+def test_file_size_limit(path):
+    context = multiprocessing.get_context("fork")
+    results = context.Queue()
+    child = context.Process(target=limited_child, args=(path, 10 * LINE + 300, results))
+    child.start()
+    done, message = results.get(timeout=30)
+    child.join()
+    assert done == 6
+    assert "nothing was charged" in message
+    assert reopen(path).spent == Cost(ZCDP, (Fraction(3, 8) + 6 * Fraction(1, 2**20),))
+
+
+def test_leftovers_of_a_crashed_creator_are_removed(path):
+    leftover = path.with_name(f".{path.name}.{'0' * 16}.new")
+    leftover.write_bytes(b"half")
+    reopen(path)
+    assert [p.name for p in path.parent.iterdir()] == [path.name]

@@ -1,0 +1,44 @@
+"""Rows and ledgers that write down when they are used, for tests of the order of events."""
+
+import warnings
+
+import numpy as np
+
+from fastpubpriv import Ledger, SeededNoiseWarning
+from fastpubpriv.sources.rows import RandomAccessRows
+
+
+class SpyRows(RandomAccessRows):
+    """Rows of an array that note each read in `log`; with `fails`, each read raises that instead."""
+
+    def __init__(self, array, log, fails=None):
+        super().__init__(array.shape[0], array.shape[1], "array", None)
+        self.array = np.ascontiguousarray(array, dtype=np.float64)
+        self.log = log
+        self.fails = fails
+
+    def block(self, begin, end):
+        self.log.append("read")
+        if self.fails is not None:
+            raise self.fails
+        return self.array[begin:end]
+
+
+class SpyLedger(Ledger):
+    """A ledger that notes each debit in `log`."""
+
+    def __init__(self, total, log, **options):
+        super().__init__(total, **options)
+        self.log = log
+
+    def debit(self, cost, **options):
+        number = super().debit(cost, **options)
+        self.log.append("debit")
+        return number
+
+
+def seeded(function, *args, random_state=7, **options):
+    """Call an estimator with repeatable noise, without the warning that it is not private."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SeededNoiseWarning)
+        return function(*args, random_state=random_state, **options)

@@ -1,0 +1,433 @@
+"""The code about itself. Every rule is a function from sources to complaints, and must catch the bad sample planted beside it."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import re
+import types
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import fastpubpriv
+
+ROOT = Path(__file__).resolve().parent.parent
+MAX_LINES = {".py": 400, ".c": 500, ".h": 400}
+TEXT_SUFFIXES = {".py", ".pyi", ".c", ".h", ".md", ".toml", ".yaml", ".cfg", ".in", ".csv"}
+TEXT_NAMES = {"Makefile", "LICENSE", "run"}
+
+
+@dataclass(frozen=True)
+class Source:
+    """One text file: its path from the root of the project, and its text."""
+
+    path: str
+    text: str
+
+    @property
+    def nodes(self) -> Iterator[ast.AST]:
+        return ast.walk(ast.parse(self.text))
+
+    def complaint(self, node: ast.AST, words: str) -> str:
+        return f"{self.path}:{getattr(node, 'lineno', 0)}: {words}"
+
+
+def sources(*patterns: str) -> list[Source]:
+    found = sorted(path for pattern in patterns for path in ROOT.glob(pattern) if path.is_file())
+    assert found, f"no file matches {patterns}"
+    found = [path for path in found if path.suffix in TEXT_SUFFIXES or path.name in TEXT_NAMES]
+    return [Source(path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")) for path in found]
+
+
+def package() -> list[Source]:
+    return sources("fastpubpriv/**/*.py")
+
+
+def c_library() -> list[Source]:
+    return [s for s in sources("csrc/*.c", "csrc/*.h", "csrc/Makefile", "csrc/build_ffi.py", "setup.py")]
+
+
+def everything() -> list[Source]:
+    here = sources("*", ".ci/run", "csrc/**/*", "fastpubpriv/**/*", "tests/**/*", "benchmarks/**/*", "docs/**/*")
+    return [s for s in here if s.path != "fastpubpriv/kernels/_cext.c"]
+
+
+# ---- Rules on one Python file ---------------------------------------------------------------------------------------
+
+
+def imported(node: ast.AST) -> list[str]:
+    """Full names of what an import statement may bring in: `from a import b` gives a and a.b."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom):
+        return [node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)]
+    return []
+
+
+def within(name: str, *modules: str) -> bool:
+    return any(name == module or name.startswith(module + ".") for module in modules)
+
+
+def no_print(source: Source) -> list[str]:
+    """A library does not write to the screen by itself."""
+    return [
+        source.complaint(node, "print in the package")
+        for node in source.nodes
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
+    ]
+
+
+def no_foreign_randomness(source: Source) -> list[str]:
+    """Coins come from keys.py; NumPy may make data for experiments, and the ledger asks `secrets` for names of files."""
+    if source.path.startswith(("fastpubpriv/experiments/", "fastpubpriv/privacy/ledger_file.py")):
+        return []
+    bad = []
+    for node in source.nodes:
+        attribute = isinstance(node, ast.Attribute) and ast.unparse(node) in {"np.random", "numpy.random"}
+        if attribute or any(within(name, "numpy.random", "random", "secrets") for name in imported(node)):
+            bad.append(source.complaint(node, "randomness that is not from keys.py"))
+    return bad
+
+
+def no_pickle(source: Source) -> list[str]:
+    """Loading a pickle runs code, and writing one may write private rows."""
+    bad = []
+    for node in source.nodes:
+        if any(within(name, "pickle", "cPickle", "marshal", "shelve", "dill", "joblib") for name in imported(node)):
+            bad.append(source.complaint(node, "pickle"))
+        if isinstance(node, ast.keyword) and node.arg == "allow_pickle" and ast.unparse(node.value) != "False":
+            bad.append(source.complaint(node, "allow_pickle"))
+    return bad
+
+
+def no_unsafe_numba(source: Source) -> list[str]:
+    """fastmath=True removes NaN checks; prange and parallel=True make sums depend on the number of threads."""
+    bad = []
+    for node in source.nodes:
+        if isinstance(node, ast.keyword) and node.arg in {"fastmath", "parallel"} and ast.unparse(node.value) == "True":
+            bad.append(source.complaint(node, f"{node.arg}=True"))
+        if isinstance(node, ast.Name | ast.Attribute) and ast.unparse(node).split(".")[-1] == "prange":
+            bad.append(source.complaint(node, "prange"))
+    return bad
+
+
+def numba_in_one_place(source: Source) -> list[str]:
+    """All decorator options live in kernels/_jit.py."""
+    if source.path == "fastpubpriv/kernels/_jit.py":
+        return []
+    return [
+        source.complaint(node, "numba outside kernels/_jit.py")
+        for node in source.nodes
+        if any(within(name, "numba") for name in imported(node))
+    ]
+
+
+def compiled_code_stays_in_kernels(source: Source) -> list[str]:
+    """The C library is reached through kernels/ only, where arrays are checked."""
+    if source.path.startswith("fastpubpriv/kernels/"):
+        return []
+    return [
+        source.complaint(node, "the C library outside kernels/")
+        for node in source.nodes
+        if any(
+            within(name, "fastpubpriv.kernels._cext", "fastpubpriv.kernels._cbuf", "cffi") for name in imported(node)
+        )
+    ]
+
+
+def noise_only_in_release(source: Source) -> list[str]:
+    """`release` is the one place where noise meets private numbers."""
+    if source.path == "fastpubpriv/mechanisms/release.py":
+        return []
+    return [
+        source.complaint(node, "noise outside mechanisms/release.py")
+        for node in source.nodes
+        if any(within(name, "fastpubpriv.kernels.noise") for name in imported(node))
+    ]
+
+
+PRIVATE_NAMES = {"x_priv", "y_priv", "chunk", "rows", "exact", "private"}
+PUBLIC_ATTRIBUTES = {"n", "dim", "columns", "kind", "shape", "ndim", "dtype"}
+
+
+def reveals(node: ast.AST) -> bool:
+    """True if formatting this expression may show the content of private rows, judged by names."""
+    if isinstance(node, ast.Attribute) and node.attr in PUBLIC_ATTRIBUTES:
+        return False
+    if isinstance(node, ast.Call) and ast.unparse(node.func) in {"type", "len"}:
+        return False
+    if isinstance(node, ast.Name):
+        return node.id in PRIVATE_NAMES
+    return any(reveals(child) for child in ast.iter_child_nodes(node))
+
+
+def no_private_names_in_text(source: Source) -> list[str]:
+    """Messages may quote sizes and types of private rows, never the rows."""
+    bad = []
+    for node in source.nodes:
+        shown: list[ast.AST] = []
+        if isinstance(node, ast.FormattedValue):
+            shown = [node.value]
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) and isinstance(node.left, ast.Constant):
+            shown = [node.right] if isinstance(node.left.value, str) else []
+        elif isinstance(node, ast.Call):
+            name = ast.unparse(node.func).split(".")[-1]
+            if name in {"format", "str", "repr", "warn", "debug", "info", "warning", "echo"} or name.endswith("Error"):
+                shown = [*node.args, *(keyword.value for keyword in node.keywords)]
+        bad += [source.complaint(node, f"text shows {ast.unparse(part)}") for part in shown if reveals(part)]
+    return bad
+
+
+FILE_RULES: list[tuple[Callable[[Source], list[str]], list[str]]] = [
+    (no_print, ["print(mean)"]),
+    (
+        no_foreign_randomness,
+        [
+            "import numpy as np\nx = np.random.default_rng(0)",
+            "from numpy.random import PCG64",
+            "import random",
+            "import secrets",
+        ],
+    ),
+    (
+        no_pickle,
+        [
+            "import pickle",
+            "from joblib import dump",
+            "np.load(path, allow_pickle=True)",
+            "np.load(path, allow_pickle=flag)",
+        ],
+    ),
+    (
+        no_unsafe_numba,
+        ["@kernel(fastmath=True)\ndef f(): ...", "f = jit(parallel=True)", "for i in numba.prange(3): ..."],
+    ),
+    (numba_in_one_place, ["from numba import njit", "import numba", "def f():\n    import numba.core"]),
+    (
+        compiled_code_stays_in_kernels,
+        ["from fastpubpriv.kernels import _cext", "from fastpubpriv.kernels._cbuf import out", "import cffi"],
+    ),
+    (
+        noise_only_in_release,
+        ["from fastpubpriv.kernels import noise", "def f():\n    import fastpubpriv.kernels.noise"],
+    ),
+    (
+        no_private_names_in_text,
+        [
+            'raise InputError(f"row is {x_priv[3]}")',
+            'raise InputError("row is", chunk)',
+            'text = "%s" % rows.first',
+            'log.info("{}".format(exact.sum()))',
+            'f"{chunk.max():.3g}"',
+        ],
+    ),
+]
+
+
+@pytest.mark.parametrize("rule", [rule for rule, _ in FILE_RULES], ids=lambda rule: rule.__name__)
+def test_package_follows(rule):
+    assert [words for source in package() for words in rule(source)] == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "planted"),
+    [pytest.param(rule, text, id=f"{rule.__name__}-{i}") for rule, texts in FILE_RULES for i, text in enumerate(texts)],
+)
+def test_rule_catches(rule, planted):
+    assert rule(Source("fastpubpriv/planted.py", planted))
+
+
+def test_private_name_rule_lets_public_facts_through():
+    fine = 'f"{rows.n} rows, {chunk.shape}, {type(x_priv).__name__}, {len(x_priv)}"'
+    assert no_private_names_in_text(Source("fastpubpriv/fine.py", fine)) == []
+
+
+# ---- Rules on any text file -----------------------------------------------------------------------------------------
+
+
+def not_too_long(source: Source) -> list[str]:
+    lines, most = source.text.count("\n"), MAX_LINES.get(Path(source.path).suffix, 400)
+    return [f"{source.path}: {lines} lines, at most {most}"] if lines > most else []
+
+
+def no_unsafe_compiler_flags(source: Source) -> list[str]:
+    """Comments may name the flags; commands, pragmas and attributes may not."""
+    code = (
+        re.sub(r"/\*.*?\*/|//[^\n]*", "", source.text, flags=re.S)
+        if source.path.endswith((".c", ".h"))
+        else source.text
+    )
+    if not source.path.endswith((".c", ".h")):
+        code = re.sub(r"(?m)^\s*#.*$", "", code)
+    return [
+        f"{source.path}: {hit}"
+        for hit in re.findall(r"fast-math|-Ofast|unsafe-math|march=native|fopenmp|pragma omp", code)
+    ]
+
+
+MACHINE_PATHS = re.compile("(?<![\\w.])/(?:" + "|".join(["home", "root", "Users", "work", "tmp"]) + ")/[\\w.]+")
+UNFINISHED = re.compile(
+    r"\b(" + "|".join(["TO" + "DO", "FIX" + "ME", "XX" + "X", "raise NotImplemented" + "Error"]) + r")\b"
+)
+
+
+def no_machine_paths(source: Source) -> list[str]:
+    return [f"{source.path}: {hit}" for hit in MACHINE_PATHS.findall(source.text)]
+
+
+def nothing_unfinished(source: Source) -> list[str]:
+    return [f"{source.path}: {hit}" for hit in UNFINISHED.findall(source.text)]
+
+
+TEXT_RULES: list[tuple[Callable[[Source], list[str]], Callable[[], list[Source]], list[Source]]] = [
+    (
+        not_too_long,
+        lambda: [s for s in package() + c_library() if s.path != "csrc/sampler_tables.h"],
+        [Source("a.py", "x\n" * 401)],
+    ),
+    (
+        no_unsafe_compiler_flags,
+        c_library,
+        [
+            Source("csrc/Makefile", "CFLAGS = -O3 -ffast-math"),
+            Source("csrc/build_ffi.py", 'ARGS = ["-Ofast"]'),
+            Source("csrc/a.c", '__attribute__((optimize("fast-math"))) int f(void);'),
+        ],
+    ),
+    (no_machine_paths, everything, [Source("a.md", "see /" + "home/ada/data.npy"), Source("b.py", '"/' + 'tmp/x"')]),
+    (
+        nothing_unfinished,
+        everything,
+        [Source("a.c", "/* TO" + "DO */"), Source("b.py", "raise NotImplemented" + "Error")],
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("rule", "where"), [row[:2] for row in TEXT_RULES], ids=lambda part: getattr(part, "__name__", "")
+)
+def test_project_follows(rule, where):
+    assert [words for source in where() for words in rule(source)] == []
+
+
+@pytest.mark.parametrize(("rule", "planted"), [(row[0], bad) for row in TEXT_RULES for bad in row[2]])
+def test_text_rule_catches(rule, planted):
+    assert rule(planted)
+
+
+def test_flag_rule_lets_comments_through():
+    assert no_unsafe_compiler_flags(Source("csrc/a.c", "/* never -ffast-math */ int f(void);")) == []
+    assert no_unsafe_compiler_flags(Source("csrc/Makefile", "# never -ffast-math\nall:\n")) == []
+
+
+# ---- Rules on what belongs together ---------------------------------------------------------------------------------
+
+SECTIONS = ("Parameters", "Returns", "Raises", "Privacy", "Notes", "Examples")
+
+
+def undocumented(function: Callable[..., object]) -> list[str]:
+    """Sections that are missing from a numpydoc docstring, and parameters that it does not describe."""
+    text = inspect.getdoc(function) or ""
+    bad = [section for section in SECTIONS if not re.search(rf"(?m)^{section}\n-{{{len(section)}}}$", text)]
+    return bad + [
+        name for name in inspect.signature(function).parameters if not re.search(rf"(?m)^(\w+, )*{name}\b.*$", text)
+    ]
+
+
+def functions(module: types.ModuleType) -> dict[str, Callable[..., object]]:
+    """The public functions that a module defines itself."""
+    found = {name: f for name, f in vars(module).items() if inspect.isfunction(f) and not name.startswith("_")}
+    return {name: f for name, f in found.items() if f.__module__ == module.__name__}
+
+
+PUBLIC_FUNCTIONS = [
+    getattr(fastpubpriv, name) for name in fastpubpriv.__all__ if inspect.isfunction(getattr(fastpubpriv, name))
+]
+
+
+@pytest.mark.parametrize("function", PUBLIC_FUNCTIONS, ids=lambda function: function.__name__)
+def test_public_function_is_documented(function):
+    assert undocumented(function) == []
+
+
+@pytest.mark.parametrize("name", fastpubpriv.__all__)
+def test_public_name_has_a_docstring(name):
+    assert (getattr(fastpubpriv, name).__doc__ or "").strip()
+
+
+def test_documentation_rule_catches():
+    def planted(x_priv, *, budget):
+        """Mean.
+
+        Parameters
+        ----------
+        x_priv : array
+        """
+
+    assert undocumented(planted) == ["Returns", "Raises", "Privacy", "Notes", "Examples", "budget"]
+
+
+def unexplained(modules: list[Source], notes: dict[str, str]) -> list[str]:
+    """Functions that release without a note titled with their name, and notes that explain nothing."""
+    callers = set()
+    for source in modules:
+        for function in (node for node in source.nodes if isinstance(node, ast.FunctionDef)):
+            calls = (ast.unparse(node.func) for node in ast.walk(function) if isinstance(node, ast.Call))
+            if any(name.split(".")[-1] == "release" for name in calls):
+                callers.add(function.name)
+    titles = {match[1] for text in notes.values() if (match := re.match(r"# Privacy note: `(\w+)`", text))}
+    return sorted(callers - titles) + sorted(titles - callers - {"release"})
+
+
+def test_every_release_has_its_privacy_note():
+    notes = {s.path: s.text for s in sources("fastpubpriv/mechanisms/notes/*.md")}
+    assert unexplained(package(), notes) == []
+    for source in package():
+        for name in re.findall(r"`?notes/(\w+\.md)`?", source.text):
+            assert f"fastpubpriv/mechanisms/notes/{name}" in notes, source.path
+
+
+def test_note_rule_catches():
+    planted = [Source("m.py", "def release_median(rows):\n    return release(rows)")]
+    assert unexplained(planted, {}) == ["release_median"]
+    assert unexplained([], {"a.md": "# Privacy note: `release_mode`\n"}) == ["release_mode"]
+
+
+NO_TWIN = {
+    "k_norm_floor": "a composition of standard_normal and a floor; its law is tested instead",
+    "gamma_radius": "a composition of standard_normal and uniform; its law is tested instead",
+    "directions": "standard_normal divided by its norm; its law is tested instead",
+}
+
+
+def without_twin(fast: set[str], slow: set[str]) -> set[str]:
+    return fast - slow - NO_TWIN.keys()
+
+
+def test_every_kernel_has_a_twin():
+    fast = {
+        name
+        for topic in ("rows", "noise")
+        for name in functions(importlib.import_module(f"fastpubpriv.kernels.{topic}"))
+    }
+    topics = [Path(s.path).stem for s in sources("fastpubpriv/reference/*.py") if not s.path.endswith("__init__.py")]
+    slow = {name for topic in topics for name in functions(importlib.import_module(f"fastpubpriv.reference.{topic}"))}
+    assert len(fast) >= 8
+    assert without_twin(fast, slow) == set()
+    assert without_twin(fast | {"planted_kernel"}, slow) == {"planted_kernel"}
+
+
+def unlisted(files: set[str], build: str) -> set[str]:
+    return {name for name in files if not re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", build)}
+
+
+def test_every_c_file_is_built():
+    files = {Path(s.path).name for s in sources("csrc/*.c")}
+    assert "chacha.c" in files
+    for build in ("csrc/build_ffi.py", "csrc/Makefile"):
+        assert unlisted(files - {"test_fpp.c"}, (ROOT / build).read_text(encoding="utf-8")) == set(), build
+    assert unlisted({"new.c"}, "renew.c new.cc") == {"new.c"}

@@ -1,0 +1,89 @@
+"""The source archive holds all that is needed to build the wheel, and the wheel all that is needed to run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+NEEDED_TO_BUILD = ("pyproject.toml", "setup.py", "LICENSE", "csrc/fpp.h", "csrc/sampler_tables.h", "csrc/build_ffi.py")
+NEEDED_TO_RUN = ("fastpubpriv/py.typed", "fastpubpriv/mechanisms/notes/release.md", "fastpubpriv/kernels/_cext.pyi")
+
+pytestmark = pytest.mark.serial
+
+
+def run(*command: object, cwd: Path) -> str:
+    # Without these two variables the child would see the tree, or the settings of this interpreter.
+    clean = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "PYTHONHOME"}}
+    done = subprocess.run(
+        [str(part) for part in command], cwd=cwd, env=clean, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    return done.stdout
+
+
+def missing(names: list[str], needed: tuple[str, ...]) -> list[str]:
+    return [name for name in needed if not any(name == found or found.endswith("/" + name) for found in names)]
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Archive made from the tree, wheel made from the archive (so that nothing is taken from the tree by accident)."""
+    out = tmp_path_factory.mktemp("dist")
+    run(sys.executable, "-m", "build", "--no-isolation", "--outdir", out, ROOT, cwd=out)
+    (archive,) = out.glob("*.tar.gz")
+    (wheel,) = out.glob("*.whl")
+    return {"archive": archive, "wheel": wheel}
+
+
+def test_archive_is_complete(built):
+    with tarfile.open(built["archive"]) as archive:
+        names = archive.getnames()
+    tables = [f"csrc/{path.name}" for path in (ROOT / "csrc").glob("*.[ch]")]
+    assert len(tables) >= 10
+    assert missing(names, (*NEEDED_TO_BUILD, *tables)) == []
+    assert not [name for name in names if name.endswith((".so", ".o", "_cext.c"))]
+
+
+def test_wheel_is_complete(built):
+    with zipfile.ZipFile(built["wheel"]) as wheel:
+        names = wheel.namelist()
+    assert missing(names, NEEDED_TO_RUN) == []
+    assert any(name.startswith("fastpubpriv/kernels/_cext.") and name.endswith(".so") for name in names)
+    assert not [name for name in names if name.startswith(("tests/", "benchmarks/", "csrc/"))]
+
+
+def test_wheel_works_outside_the_tree(built, tmp_path):
+    home = tmp_path / "venv"
+    venv.create(home, with_pip=False, symlinks=True)
+    python = home / "bin" / "python"
+    place = Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=tmp_path).strip())
+    run(
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "-q",
+        "--no-deps",
+        "--no-index",
+        "--target",
+        place,
+        built["wheel"],
+        cwd=tmp_path,
+    )
+    # The dependencies are borrowed from this environment; files named .pth inside a borrowed folder are not read, so
+    # an editable installation of the tree stays invisible.
+    (place / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
+    assert "works from fastpubpriv" in run(python, "-I", ROOT / "tests" / "smoke.py", cwd=tmp_path)
+
+
+def test_missing_is_noticed():
+    assert missing(["fastpubpriv-0.1.0/setup.py"], ("setup.py", "csrc/fpp.h")) == ["csrc/fpp.h"]
