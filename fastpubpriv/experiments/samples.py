@@ -21,9 +21,11 @@ def normal_rows(bits: np.random.BitGenerator, n: int, dim: int) -> SampleArray:
     """
     flat = np.empty(n * dim + n * dim % 2, dtype=np.float32)
     for begin in range(0, flat.size, 2 * _PAIRS):
-        first, second = np.split(flat[begin : begin + 2 * _PAIRS], 2)
-        uniforms = bits.random_raw(len(first)).view(np.uint32).astype(np.float32)
-        length, angle = np.split(uniforms, 2)
+        block = flat[begin : begin + 2 * _PAIRS]
+        half = block.size // 2
+        first, second = block[:half], block[half:]
+        uniforms = bits.random_raw(half).view(np.uint32).astype(np.float32)
+        length, angle = uniforms[:half], uniforms[half:]
         length += np.float32(0.5)  # no logarithm of zero
         length *= _WORD
         np.log(length, out=length)
