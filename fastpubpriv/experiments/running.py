@@ -34,11 +34,6 @@ def checked_threads(threads: int | None) -> int:
     return available_cpus() if threads is None else validation.integer("threads", threads, minimum=1)
 
 
-def run_seed(*index: int) -> int:
-    """Seed of one noisy call, from its place in the experiment: the same for any number of threads and any order."""
-    return int(np.random.SeedSequence(index).generate_state(1, np.uint64)[0] >> np.uint64(1))
-
-
 @contextmanager
 def seeded_quietly() -> Iterator[None]:
     """Silence the warning about seeded noise inside the block; every CSV carries `SEED_NOTE` in its place."""
