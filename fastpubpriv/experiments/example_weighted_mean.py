@@ -11,7 +11,7 @@ import numpy as np
 
 from fastpubpriv.estimators.weighted_mean import ErrorModel, noise_energy, weighted_mean
 from fastpubpriv.experiments.registry import Report
-from fastpubpriv.experiments.running import SEED_NOTE, checked_runs, run_seed, side_by_side, text_table, write_csv
+from fastpubpriv.experiments.running import SEED_NOTE, checked_runs, noise_seed, side_by_side, text_table, write_csv
 from fastpubpriv.plotting import PALETTE, new_figure, save
 from fastpubpriv.privacy import ZCDP
 
@@ -49,7 +49,7 @@ def squared_errors(index: int) -> FloatArray:
             project=False,
             threads=1,
             progress=False,
-            random_state=run_seed(8, index, j),
+            random_state=noise_seed(8, index, j),
         )
         found[j] = float(np.sum(np.square(result.mean)))
     return found

@@ -12,7 +12,7 @@ import numpy as np
 
 from fastpubpriv.estimators.weighted_mean import ErrorModel, noise_energy, weighted_mean
 from fastpubpriv.experiments.registry import Report
-from fastpubpriv.experiments.running import SEED_NOTE, checked_runs, run_seed, side_by_side, text_table, write_csv
+from fastpubpriv.experiments.running import SEED_NOTE, checked_runs, noise_seed, side_by_side, text_table, write_csv
 from fastpubpriv.plotting import PALETTE, new_figure, save
 from fastpubpriv.privacy import ZCDP
 
@@ -68,7 +68,7 @@ def errors(task: tuple[Point, int]) -> FloatArray:
                 project=False,
                 threads=1,
                 progress=False,
-                random_state=run_seed(point.total, point.n_pub, index, i, j),
+                random_state=noise_seed(point.total << 12 | point.n_pub, index, 8 * i + j),
             )
             found[i, j] = np.linalg.norm(result.mean - 0.5)
     return found
