@@ -88,7 +88,7 @@ def gaussian_predictor(
         condition = cond_max * slack
 
     def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
-        pure, allowance = allowance_of(budget, learner_draws(dim))
+        pure, allowance = allowance_of(budget, learner_draws(dim, "lifted_coinpress"))
         problem = lifted.Problem(
             dim=dim, n=n_priv, mean_radius=mean_radius, condition=condition, mode=mode, failure_prob=failure_prob
         )
