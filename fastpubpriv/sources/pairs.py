@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from fastpubpriv.errors import InputError
 from fastpubpriv.sources.rows import Chunk, RandomAccessRows, Rows
 
 _ROOT = math.sqrt(0.5)
@@ -18,6 +19,8 @@ def pair_rows(rows: Rows) -> Rows:
     A pair is fixed by its position in the source, so a replaced row changes one pair. A difference that is not finite makes its
     pair neutral, as any row.
     """
+    if rows.n < 2:
+        raise InputError("differences of rows need at least two rows, got 1")
     return RandomAccessPairs(rows) if isinstance(rows, RandomAccessRows) else StreamedPairs(rows)
 
 

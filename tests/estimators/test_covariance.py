@@ -1,3 +1,4 @@
+import itertools
 import math
 import resource
 import subprocess
@@ -46,7 +47,7 @@ def test_more_steps_keep_improving_at_condition_100(steps):
 
 def test_more_steps_are_never_much_worse():
     errors = [median_error(9, steps=steps, n=20_000, condition=100.0, scale=300.0) for steps in range(3, 11)]
-    assert all(later <= 1.1 * earlier for earlier, later in zip(errors, errors[1:], strict=False))
+    assert all(later <= 1.1 * earlier for earlier, later in itertools.pairwise(errors))
     assert errors[-1] < 0.1
 
 

@@ -118,9 +118,7 @@ def test_falls_back_without_enough_rows_in_general_position():
                 public_frame(rows, **arguments, require_precondition=True)
     assert sources["enough"].source == "public rows (preconditioner)"
     assert {sources[name].source for name in ("few", "duplicated", "collinear")} == {"public rows (trace bound)"}
-    assert sources["few"].condition == pytest.approx(
-        100.0 * 5 * stats.chi2.ppf(0.5, 4) / stats.chi2.ppf(0.025, 4)
-    )
+    assert sources["few"].condition == pytest.approx(100.0 * 5 * stats.chi2.ppf(0.5, 4) / stats.chi2.ppf(0.025, 4))
 
 
 def test_collinear_private_and_public_columns_give_an_answer():
