@@ -111,7 +111,7 @@ def errors_of_run(condition: float, n: int, run: int) -> list[float]:
             budget=ZCDP(rho=RHO),
             scale=bound_on(condition),
             steps=steps,
-            random_state=noise_seed(SEED, int(condition), n, run, steps),
+            random_state=noise_seed(n, run, steps + 16 * (condition > 1.0)),
             threads=1,
             progress=False,
         )
