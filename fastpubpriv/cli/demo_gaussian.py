@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -112,7 +113,8 @@ def page(weather: Weather, budget: Any, seed: int | None, out: Path) -> list[Pat
         case.label: {"covariance_error": case.covariance_error, "mean_error": case.mean_error} for case in found
     }
     report.write_json(data, json_path)
-    report.attempt(lambda: result.plot(plot_path), plot_path)
+    named = dataclasses.replace(result, columns=names)
+    report.attempt(lambda: named.plot(plot_path), plot_path)
     return [json_path, plot_path]
 
 
