@@ -185,8 +185,6 @@ def estimate_gaussian(
     failure_prob = failure_probability(failure_prob)
     gap = validation.fraction("pub_priv_gap", pub_priv_gap)
     learner = validation.choice("learner", learner, tuple(LEARNERS))
-    if learner == "pairs" and rows.n < 2:
-        raise InputError("learner='pairs' takes differences of rows, so it needs at least two private rows")
     cond_max = validation.positive("cond_max", cond_max)
     frame = public_frame(
         public,

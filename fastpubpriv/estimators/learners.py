@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from fastpubpriv.errors import InputError
 from fastpubpriv.estimators import learner_populous, learner_recursive, learner_selection, lifted
 from fastpubpriv.estimators.lifted import Learned, Prepared, Problem, floored, powers, symmetric
 from fastpubpriv.estimators.radii import chi_radius
@@ -66,6 +67,14 @@ def coinpress_rounds(
             inverse = inverse @ root
     assert released is not None
     return symmetric(inverse @ second @ inverse.T), released
+
+
+def prepare_pairs(run: Run, problem: Problem, rounds: int | None) -> Prepared:
+    """Rounds and the covariance's error are those of the differences, of which there are half as many; the mean's of all rows."""
+    if problem.n < 2:
+        raise InputError("learner='pairs' takes differences of rows, so it needs at least two private rows")
+    prepared = lifted.prepare(run, replace(problem, n=problem.n // 2), rounds)
+    return replace(prepared, mean_error=lifted.prepare(run, problem, prepared.rounds).mean_error)
 
 
 def pairs(run: Run, base: AffineMap, problem: Problem, *, rounds: int) -> Learned:
