@@ -106,12 +106,6 @@ def pairs(run: Run, base: AffineMap, problem: Problem, *, rounds: int) -> Learne
     return Learned(mean, covariance, noise_std, released.spectral_std / halves.n, root)
 
 
-def prepare_pairs(run: Run, problem: Problem, rounds: int | None) -> Prepared:
-    """Rounds and the covariance's error for half as many rows, the mean's for all of them."""
-    halved = lifted.prepare(run, replace(problem, n=problem.n // 2), rounds)
-    return replace(halved, mean_error=lifted.prepare(run, problem, halved.rounds).mean_error)
-
-
 Learner = Callable[..., Learned]
 Prepare = Callable[[Run, Problem, "int | None"], Prepared]
 # learn(run, base, problem, *, rounds) releases; prepare(run, problem, rounds) refuses and predicts before the debit.
