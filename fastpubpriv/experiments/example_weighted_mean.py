@@ -102,9 +102,7 @@ def _signs(bits: np.random.BitGenerator, n: int) -> Any:
 
 def lines(*, runs: int = RUNS, threads: int | None = None, progress: bool | None = None) -> list[Line]:
     """Run the example: formula and Monte-Carlo for each estimator."""
-    tasks = [
-        (table, min(RUNS_PER_TABLE, runs - table * RUNS_PER_TABLE)) for table in range(-(-runs // RUNS_PER_TABLE))
-    ]
+    tasks = [(table, min(RUNS_PER_TABLE, runs - table * RUNS_PER_TABLE)) for table in range(-(-runs // RUNS_PER_TABLE))]
     answers = side_by_side(lambda task: squared_errors(*task), tasks, threads=threads, progress=progress, label=NAME)
     errors = np.concatenate(answers)
     theory = model()
@@ -155,7 +153,12 @@ def summary(found: list[Line]) -> tuple[str, ...]:
     """Squared errors and factors, by formula and by Monte-Carlo."""
     rows = [
         (
-            *(x.estimator, f"{x.private_weight:.4f}", f"{x.closed_form:.6f}", f"{x.monte_carlo:.6f} ± {x.standard_error:.6f}"),
+            *(
+                x.estimator,
+                f"{x.private_weight:.4f}",
+                f"{x.closed_form:.6f}",
+                f"{x.monte_carlo:.6f} ± {x.standard_error:.6f}",
+            ),
             *(f"{x.closed_form_factor:.6f}", f"{x.factor:.4f} ± {x.factor_standard_error:.4f}"),
         )
         for x in found
@@ -194,28 +197,29 @@ def draw(found: list[Line], path: Path) -> Path:
     left.set_ylabel("mean squared error / V²")
     left.legend(frameon=False, fontsize=8)
     counts = np.unique(np.geomspace(4, 2000, 200).astype(int))
-    for estimator, colour in (("throw_away", plotting.PALETTE[2]), ("gaussian", plotting.PALETTE[1])):
-        factors = [
-            model(int(n)).mean_squared_error(estimator) / model(int(n)).mean_squared_error("optimal") for n in counts
-        ]
-        right.plot(counts, factors, color=colour, lw=1.2, label=f"{names[estimator]} / weighted")
+    sides = (("throw_away", "v", plotting.PALETTE[2], 25, "right"), ("gaussian", "s", plotting.PALETTE[1], 260, "left"))
+    for line, (estimator, marker, colour, beside, align) in zip(found, sides, strict=False):
+        models = [model(int(n)) for n in counts]
+        factors = [m.mean_squared_error(estimator) / m.mean_squared_error("optimal") for m in models]
+        right.plot(counts, factors, color=colour, lw=1.2)
+        right.plot(N_PUB, line.factor, marker, color=colour, mfc="none", ms=7)
+        right.text(beside, 3.7, f"{names[estimator]} / weighted", color=colour, ha=align, fontsize=8)
     right.axvline(N_PUB, color=plotting.PALETTE[4], lw=0.8, ls=":")
-    first, second, _ = found
-    right.plot(N_PUB, first.factor, "v", color=plotting.PALETTE[2], ms=6)
-    right.plot(N_PUB, second.factor, "s", color=plotting.PALETTE[1], ms=6)
+    shown = " and ".join(f"{line.closed_form_factor:.3f}" for line in found[:2])
     right.annotate(
-        f"{N_PUB} public rows: {first.closed_form_factor:.3f}, {second.closed_form_factor:.3f}",
-        (N_PUB, 2.0),
-        xytext=(8, 40),
+        f"{N_PUB} public rows:\n{shown}",
+        (N_PUB, 1.98),
+        xytext=(-28, 0),
         textcoords="offset points",
         fontsize=8,
+        ha="right",
+        va="center",
     )
     right.set_xscale("log")
     right.set_ylim(0.9, 4.0)
     right.xaxis.set_major_formatter("{x:g}")
     right.set_xlabel("public rows among 10000")
     right.set_ylabel("squared error / weighted squared error")
-    right.legend(frameon=False, fontsize=8)
     for axes in (left, right):
         axes.grid(alpha=0.3, lw=0.5)
     figure.suptitle("n = 10000, d = 100, B = 25 V, ρ = 0.1", fontsize=10)

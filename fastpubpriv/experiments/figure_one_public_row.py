@@ -142,9 +142,7 @@ def errors_of_run(n: int, run: int) -> dict[str, float]:
             continue
         # Half of the failure probability is the public row's, so that R = tb(d, 0.01) as in the paper.
         errors[ONE_PUBLIC] = distance(
-            estimate_mean(
-                rows, x_pub=public, failure_prob=2 * FAILURE, random_state=seed + 1, **common
-            )
+            estimate_mean(rows, x_pub=public, failure_prob=2 * FAILURE, random_state=seed + 1, **common)
         )
         errors[AS_PUBLISHED] = distance(
             coinpress_mean(
@@ -221,7 +219,12 @@ def draw(drawn: list[Point], runs: int, path: Path) -> Path:
     panels = figure.subplots(1, len(OFFSETS), sharey=True)
     for axes, offset in zip(panels, OFFSETS, strict=True):
         # Large, open markers first: where curves meet, all of them stay visible.
-        shown = ((coinpress_name(offset), "s", 6.5), (AS_PUBLISHED, "^", 5.0), (ONE_PUBLIC, "o", 3.5), (NON_PRIVATE, "v", 4))
+        shown = (
+            (coinpress_name(offset), "s", 6.5),
+            (AS_PUBLISHED, "^", 5.0),
+            (ONE_PUBLIC, "o", 3.5),
+            (NON_PRIVATE, "v", 4),
+        )
         for (curve, marker, size), colour in zip(shown, plotting.PALETTE, strict=False):
             line = [p for p in drawn if p.curve == curve]
             sizes = np.array([p.n for p in line])
@@ -240,6 +243,8 @@ def draw(drawn: list[Point], runs: int, path: Path) -> Path:
         axes.grid(alpha=0.3, lw=0.5)
         axes.legend(frameon=False, fontsize=8)
     panels[0].set_ylabel("distance to the mean")
-    figure.suptitle(f"Mean of N(μ, I), d = 50, ρ = 0.5. Markers and bands: {runs} runs. Lines: closed forms.", fontsize=10)
+    figure.suptitle(
+        f"Mean of N(μ, I), d = 50, ρ = 0.5. Markers and bands: {runs} runs. Lines: closed forms.", fontsize=10
+    )
     plotting.save(figure, path)
     return path
