@@ -25,14 +25,19 @@ typedef struct {
 } gram_kernel;
 
 #if FPP_X86
-/* One register block: MR rows by NV vectors, int32 accumulators emptied every FLUSH_PAIRS pairs. */
-#define GRAM_BODY(MR, NV, WIDTH, VEC, LANES, ZERO, LOAD, SPREAD, MULADD)                              \
+typedef int32_t words4 __attribute__((vector_size(16)));
+typedef int32_t words8 __attribute__((vector_size(32)));
+typedef int32_t words16 __attribute__((vector_size(64)));
+
+/* One register block: MR rows by NV vectors, int32 accumulators emptied every FLUSH_PAIRS pairs. They have GCC's own vector type:
+ * an array of __m512i, which may alias anything, would be stored in every turn of the loop. */
+#define GRAM_BODY(MR, NV, WIDTH, VEC, WORDS, LANES, LOAD, SPREAD, MULADD, ADD)                            \
     for (int64_t p0 = 0; p0 < pairs; p0 += FLUSH_PAIRS) {                                             \
         const int64_t p1 = fpp_min(pairs, p0 + FLUSH_PAIRS);                                          \
-        VEC acc[MR][NV];                                                                              \
+        WORDS acc[MR][NV];                                                                            \
         for (int i = 0; i < (MR); i++) {                                                              \
             for (int v = 0; v < (NV); v++) {                                                          \
-                acc[i][v] = ZERO();                                                                   \
+                acc[i][v] = (WORDS){0};                                                               \
             }                                                                                         \
         }                                                                                             \
         for (int64_t p = p0; p < p1; p++) {                                                           \
@@ -43,17 +48,13 @@ typedef struct {
             for (int i = 0; i < (MR); i++) {                                                          \
                 const VEC left = SPREAD(a[p * (WIDTH) + i]);                                          \
                 for (int v = 0; v < (NV); v++) {                                                      \
-                    acc[i][v] = MULADD(acc[i][v], left, right[v]);                                    \
+                    acc[i][v] = (WORDS)MULADD((VEC)acc[i][v], left, right[v]);                        \
                 }                                                                                     \
             }                                                                                         \
         }                                                                                             \
         for (int i = 0; i < (MR); i++) {                                                              \
             for (int v = 0; v < (NV); v++) {                                                          \
-                int32_t words[LANES];                                                                 \
-                memcpy(words, &acc[i][v], sizeof words);                                              \
-                for (int l = 0; l < (LANES); l++) {                                                   \
-                    tile[i * (WIDTH) + v * (LANES) + l] += words[l];                                  \
-                }                                                                                     \
+                ADD(tile + i * (WIDTH) + v * (LANES), (VEC)acc[i][v]);                                \
             }                                                                                         \
         }                                                                                             \
     }
@@ -64,26 +65,52 @@ typedef struct {
 #define MULADD_VNNI(c, a, b) _mm512_dpwssd_epi32(c, a, b)
 #define TARGET_VNNI __attribute__((target("avx2,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")))
 
+/* to += words, widened: four, eight or sixteen. */
+FPP_INLINE void add_sse2(int64_t *to, __m128i words)
+{
+    __m128i *const at = (__m128i *)(void *)to;
+    const __m128i sign = _mm_srai_epi32(words, 31);
+    _mm_storeu_si128(at, _mm_add_epi64(_mm_loadu_si128(at), _mm_unpacklo_epi32(words, sign)));
+    _mm_storeu_si128(at + 1, _mm_add_epi64(_mm_loadu_si128(at + 1), _mm_unpackhi_epi32(words, sign)));
+}
+
+FPP_TARGET_AVX2 FPP_INLINE void add_avx2(int64_t *to, __m256i words)
+{
+    __m256i *const at = (__m256i *)(void *)to;
+    const __m256i low = _mm256_cvtepi32_epi64(_mm256_castsi256_si128(words));
+    const __m256i high = _mm256_cvtepi32_epi64(_mm256_extracti128_si256(words, 1));
+    _mm256_storeu_si256(at, _mm256_add_epi64(_mm256_loadu_si256(at), low));
+    _mm256_storeu_si256(at + 1, _mm256_add_epi64(_mm256_loadu_si256(at + 1), high));
+}
+
+FPP_TARGET_AVX512 FPP_INLINE void add_avx512(int64_t *to, __m512i words)
+{
+    const __m512i low = _mm512_cvtepi32_epi64(_mm512_castsi512_si256(words));
+    const __m512i high = _mm512_cvtepi32_epi64(_mm512_extracti64x4_epi64(words, 1));
+    _mm512_storeu_si512(to, _mm512_add_epi64(_mm512_loadu_si512(to), low));
+    _mm512_storeu_si512(to + 8, _mm512_add_epi64(_mm512_loadu_si512(to + 8), high));
+}
+
 static void tile_sse2(const int32_t *a, const int32_t *b, int64_t pairs, int64_t columns, int64_t *restrict tile)
 {
     (void)columns;
-    GRAM_BODY(4, 2, 8, __m128i, 4, _mm_setzero_si128, _mm_loadu_si128, _mm_set1_epi32, MULADD_SSE2)
+    GRAM_BODY(4, 2, 8, __m128i, words4, 4, _mm_loadu_si128, _mm_set1_epi32, MULADD_SSE2, add_sse2)
 }
 
 FPP_TARGET_AVX2 static void tile_avx2(const int32_t *a, const int32_t *b, int64_t pairs, int64_t columns, int64_t *restrict tile)
 {
     (void)columns;
-    GRAM_BODY(4, 2, 16, __m256i, 8, _mm256_setzero_si256, _mm256_loadu_si256, _mm256_set1_epi32, MULADD_AVX2)
+    GRAM_BODY(4, 2, 16, __m256i, words8, 8, _mm256_loadu_si256, _mm256_set1_epi32, MULADD_AVX2, add_avx2)
 }
 
 #define LOAD_AVX512(p) _mm512_loadu_si512((const void *)(p))
 #define BY_WIDTH(MULADD)                                                                                              \
     if (columns <= 16) {                                                                                              \
-        GRAM_BODY(8, 1, 48, __m512i, 16, _mm512_setzero_si512, LOAD_AVX512, _mm512_set1_epi32, MULADD)                \
+        GRAM_BODY(8, 1, 48, __m512i, words16, 16, LOAD_AVX512, _mm512_set1_epi32, MULADD, add_avx512)                \
     } else if (columns <= 32) {                                                                                       \
-        GRAM_BODY(8, 2, 48, __m512i, 16, _mm512_setzero_si512, LOAD_AVX512, _mm512_set1_epi32, MULADD)                \
+        GRAM_BODY(8, 2, 48, __m512i, words16, 16, LOAD_AVX512, _mm512_set1_epi32, MULADD, add_avx512)                \
     } else {                                                                                                          \
-        GRAM_BODY(8, 3, 48, __m512i, 16, _mm512_setzero_si512, LOAD_AVX512, _mm512_set1_epi32, MULADD)                \
+        GRAM_BODY(8, 3, 48, __m512i, words16, 16, LOAD_AVX512, _mm512_set1_epi32, MULADD, add_avx512)                \
     }
 
 FPP_TARGET_AVX512 static void tile_avx512(const int32_t *a, const int32_t *b, int64_t pairs, int64_t columns, int64_t *restrict tile)

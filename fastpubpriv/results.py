@@ -27,9 +27,9 @@ def frozen(array: Any) -> FloatArray:
 def plain(value: Any) -> Any:
     """Turn a result's field into what JSON knows; exact fractions keep their numerator and denominator."""
     if isinstance(value, np.ndarray):
-        return value.tolist()
+        return plain(value.tolist())
     if isinstance(value, np.generic):
-        return value.item()
+        return plain(value.item())
     if isinstance(value, Fraction):
         return {"exact": f"{value.numerator}/{value.denominator}", "value": float(value)}
     if hasattr(value, "to_dict"):

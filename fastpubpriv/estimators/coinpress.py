@@ -58,9 +58,7 @@ def most_steps(steps: int | str) -> int:
     return MAX_AUTO_STEPS if count == "auto" else count
 
 
-def predicted_path(
-    run: running.Run, ball: Ball, steps: int, *, mode: Mode, failure_prob: float
-) -> list[PredictedStep]:
+def predicted_path(run: running.Run, ball: Ball, steps: int, *, mode: Mode, failure_prob: float) -> list[PredictedStep]:
     """Clip radius and noise of each step, from public numbers."""
     noise = running.noise_per_radius(run.rows.dim, pure=run.account.pure, allowance=run.account.allowance)
     return predict_steps(

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from scipy.linalg import solve_triangular
+from scipy.special import gammainc, gammaln
 
 from fastpubpriv import validation
 from fastpubpriv.errors import InputError
@@ -73,6 +74,31 @@ class Preconditioner:
         return np.tril(inverse)
 
 
+def least_eigenvalue(degrees: int, dim: int, failure_prob: float) -> float:
+    """A number that the least eigenvalue of a Wishart matrix of `dim` columns falls below with at most that probability.
+
+    Edelman (1988): with a = (degrees - dim + 1) / 2, its density at x is at most L x^(a - 1) e^(-x/2),
+    L = 2^(a - 1) Gamma((degrees + 1) / 2) / (Gamma(dim / 2) Gamma(2a)); the integral of that bound is solved for x. For dim + 1
+    public rows this is the 9 dim^2 / failure_prob^2 of Algorithm 1, a little sharper.
+    """
+    shape = (degrees - dim + 1) / 2.0
+    constant = (2.0 * shape - 1.0) * math.log(2.0) + gammaln((degrees + 1) / 2.0)
+    constant += gammaln(shape) - gammaln(dim / 2.0) - gammaln(2.0 * shape)
+
+    def log_bound(log_x: float) -> float:
+        half = math.exp(log_x) / 2.0
+        share = float(gammainc(shape, half))
+        log_share = math.log(share) if share > 1e-280 else shape * math.log(half) - float(gammaln(shape + 1.0))
+        return float(constant) + log_share
+
+    goal = math.log(failure_prob)
+    low, high = -700.0, math.log(degrees + 1.0)
+    while high - low > 1e-12:
+        middle = (low + high) / 2.0
+        low, high = (middle, high) if log_bound(middle) <= goal else (low, middle)
+    return math.exp(low)
+
+
 def precondition(x_pub: Any, *, pub_priv_gap: float = 0.0, failure_prob: float = 0.05) -> Preconditioner:
     """Bound the private mean and covariance by at least dim + 1 public rows. No private data, no privacy cost.
 
@@ -102,9 +128,10 @@ def precondition(x_pub: Any, *, pub_priv_gap: float = 0.0, failure_prob: float =
     Notes
     -----
     Paper A, Algorithm 1 and Lemmas 2.5 and B.11. Departs from it: the factor comes from a QR decomposition, so the
-    condition number is not squared; more than dim + 1 rows sharpen the bounds (Davidson-Szarek); the mean radius is the
-    exact one of the proof, not the constant printed in Algorithm 2; for a gap above zero the univariate facts behind Lemma B.11
-    are used before they are rounded up (4 / (1 - gap)^4 bounds gap_ratio^2), so that the bounds are continuous at gap 0.
+    condition number is not squared; more than dim + 1 rows sharpen the bounds (Edelman's density, Davidson-Szarek); the
+    mean radius is the exact one of the proof, not the constant printed in Algorithm 2; for a gap above zero the
+    univariate facts behind Lemma B.11 are used before they are rounded up (4 / (1 - gap)^4 bounds gap_ratio^2), so that
+    the bounds are continuous at gap 0.
 
     Examples
     --------
@@ -132,10 +159,10 @@ def precondition(x_pub: Any, *, pub_priv_gap: float = 0.0, failure_prob: float =
     factor = (upper * np.sign(np.diag(upper))[:, None]).T
 
     tail = math.log(3.0 / failure)
-    # Extreme eigenvalues of a Wishart matrix: the lower private bound ...
+    # Extreme eigenvalues of a Wishart matrix: Davidson-Szarek on either side, and Edelman's density at the lower end,
+    # without which the public rows between dim + 1 and a few times dim would say next to nothing.
     eig_lower = degrees / (math.sqrt(degrees) + math.sqrt(dim) + math.sqrt(2.0 * tail)) ** 2
-    # ... and the upper one: Edelman's bound for square matrices, Davidson-Szarek once there are enough rows.
-    eig_upper = 9.0 * dim * degrees / failure**2
+    eig_upper = degrees / least_eigenvalue(degrees, dim, failure / 3.0)
     margin = math.sqrt(degrees) - math.sqrt(dim) - math.sqrt(2.0 * tail)
     if margin > 0.0:
         eig_upper = min(eig_upper, degrees / margin**2)

@@ -53,7 +53,9 @@ def known_covariance(covariance: Any, dim: int) -> Whitening:
     """Whitening for a covariance that the caller knows: None (identity), variance, vector of variances, or matrix."""
     if covariance is None:
         return Whitening(dim)
-    nested = isinstance(covariance, list | tuple) and any(isinstance(item, list | tuple | np.ndarray) for item in covariance)
+    nested = isinstance(covariance, list | tuple) and any(
+        isinstance(item, list | tuple | np.ndarray) for item in covariance
+    )
     axes = 2 if nested else 1 if isinstance(covariance, list | tuple) else getattr(covariance, "ndim", 0)
     if axes == 0:
         return Whitening(dim, np.full(dim, np.sqrt(validation.positive("covariance", covariance))))

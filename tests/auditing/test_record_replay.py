@@ -61,7 +61,9 @@ def runs(budget):
 
 
 CASES = [
-    pytest.param(budget, run, id=f"{notion}: {name}") for notion, budget in BUDGETS.items() for name, run in runs(budget)
+    pytest.param(budget, run, id=f"{notion}: {name}")
+    for notion, budget in BUDGETS.items()
+    for name, run in runs(budget)
 ]
 
 HOSTILE = [
@@ -155,9 +157,7 @@ def test_second_moment_and_counts(pure):
         rows, affine = private_rows(x), AffineMap(dim=DIM)
         gram = release_second_moment(account, rows, affine, name="gram", radius=1.0, cost=share, passes=PASSES)
         edges = np.array([0.5, 2.0])
-        counts = release_shell_counts(
-            account, rows, affine, name="counts", edges=edges, cost=share, passes=PASSES
-        )
+        counts = release_shell_counts(account, rows, affine, name="counts", edges=edges, cost=share, passes=PASSES)
         return [gram.value, counts.value]
 
     for rows, other in neighbours(np.random.default_rng(62), 60):

@@ -57,7 +57,9 @@ def call_coinpress(x, budget, **options):
 
 
 def call_weighted(x, budget, **options):
-    return weighted_mean(x, **{"x_pub": PUBLIC, "norm_bound": 5.0, "row_weight": "private", "budget": budget, **options})
+    return weighted_mean(
+        x, **{"x_pub": PUBLIC, "norm_bound": 5.0, "row_weight": "private", "budget": budget, **options}
+    )
 
 
 ESTIMATORS = {

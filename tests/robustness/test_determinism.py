@@ -1,0 +1,111 @@
+"""The same seed gives the same bytes, whatever the threads, the layout of the data, the source and the instruction set."""
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+from spies import seeded
+
+from fastpubpriv import ZCDP, ApproxDP, PureDP, Rows, coinpress_mean, estimate_mean, weighted_mean
+from fastpubpriv.kernels._cext import lib
+
+N, DIM = 120_000, 9
+PUBLIC = np.random.default_rng(2).standard_normal((60, DIM))
+COVARIANCE = np.cov(np.random.default_rng(3).standard_normal((40, DIM)).T)
+CALLS = {
+    "identity, zcdp": lambda x, **o: estimate_mean(x, x_pub=PUBLIC, budget=ZCDP(0.5), **o),
+    "matrix, approx": lambda x, **o: estimate_mean(
+        x, x_pub=PUBLIC, covariance=COVARIANCE, budget=ApproxDP(1, 1e-9), steps=3, **o
+    ),
+    "public covariance, pure": lambda x, **o: estimate_mean(
+        x, x_pub=PUBLIC, covariance="public", budget=PureDP(1), steps=1, **o
+    ),
+    "coinpress, diagonal": lambda x, **o: coinpress_mean(
+        x, center=0, radius=20, covariance=np.arange(1.0, DIM + 1), budget=ZCDP(1), **o
+    ),
+    "weighted": lambda x, **o: weighted_mean(x, x_pub=PUBLIC, norm_bound=4, center="public", budget=PureDP(1), **o),
+    "weighted, k-norm": lambda x, **o: weighted_mean(x, norm_bound=4, noise="k_norm", budget=PureDP(1), **o),
+}
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning"),
+    pytest.mark.parametrize("call", CALLS.values(), ids=CALLS),
+]
+
+
+@pytest.fixture(scope="module")
+def data():
+    rows = np.random.default_rng(1).standard_normal((N, DIM)).astype(np.float32).astype(np.float64)
+    rows[17] = np.nan
+    rows[18, 3] = np.inf
+    rows[19] = 3e38  # the largest a float32 can hold, about
+    rows[19] = rows[19].astype(np.float32)
+    return rows
+
+
+def answer(call, source, *, seed=7, **options):
+    result = seeded(call, source, random_state=seed, **options)
+    return result.mean.tobytes() + repr(result.releases).encode()
+
+
+def test_threads(call, data):
+    expected = answer(call, data, threads=1)
+    assert answer(call, data, threads=2) == expected
+    assert answer(call, data, threads=4) == expected
+    assert answer(call, data) == expected
+    assert answer(call, data, seed=8) != expected  # control: the bytes do depend on the noise
+
+
+def layouts(data, folder):
+    names = [f"c{i}" for i in range(DIM)]
+    yield "float32", data.astype(np.float32)
+    yield "Fortran", np.asfortranarray(data)
+    yield "every other row", np.repeat(data, 2, axis=0)[::2]
+    yield "every other column", np.repeat(data, 2, axis=1)[:, ::2]
+    yield "backwards twice", data[::-1].copy()[::-1]
+    yield "big-endian", data.astype(">f8")
+    np.save(folder / "rows.npy", data)
+    yield "npy", folder / "rows.npy"
+    yield "memmap", np.load(folder / "rows.npy", mmap_mode="r")
+    table = pa.table({name: data[:, i] for i, name in enumerate(names)})
+    pyarrow.parquet.write_table(table, folder / "rows.parquet", row_group_size=30_011)
+    yield "parquet", folder / "rows.parquet"
+    yield "arrow", table
+    yield "pandas", pd.DataFrame(data, columns=names)
+    yield "polars", pl.DataFrame(data, schema=names)
+    pieces = [0, 1, 1000, 1000, 77_777, N]
+    yield (
+        "chunks",
+        Rows.from_chunks(
+            lambda: (data[a:b] for a, b in itertools.pairwise(pieces)),
+            n=N,
+            dim=DIM,
+        ),
+    )
+
+
+def test_layouts_and_sources(call, data, tmp_path):
+    expected = answer(call, data, threads=1)
+    different = [name for name, source in layouts(data, tmp_path) if answer(call, source) != expected]
+    assert different == []
+    moved = data.copy()
+    moved[5] += 1.0
+    assert answer(call, moved, threads=1) != expected  # control: one row does count
+
+
+def test_order_of_rows(call, data):
+    shuffled = np.random.default_rng(0).permutation(data)
+    assert answer(call, shuffled) == answer(call, data)
+
+
+def test_instruction_sets(call, data):
+    expected = answer(call, data[:20_000], threads=1)
+    try:
+        for level in range(lib.FPP_ISA_AVX512 + 1):
+            lib.fpp_isa_limit(level)
+            assert answer(call, data[:20_000], threads=1) == expected
+    finally:
+        lib.fpp_isa_limit(lib.FPP_ISA_AVX512)
