@@ -11,6 +11,7 @@ from fastpubpriv.errors import (
     AccuracyWarning,
     BudgetError,
     EntropyError,
+    ExperimentalWarning,
     FastPubPrivError,
     InputError,
     KernelError,
@@ -22,12 +23,14 @@ from fastpubpriv.errors import (
 
 if TYPE_CHECKING:
     from fastpubpriv.estimators.coinpress import coinpress_mean
+    from fastpubpriv.estimators.covariance import coinpress_covariance, private_pca
+    from fastpubpriv.estimators.gaussian import estimate_gaussian
     from fastpubpriv.estimators.mean import estimate_mean
     from fastpubpriv.estimators.preconditioner import Preconditioner, precondition
     from fastpubpriv.estimators.weighted_mean import weighted_mean
     from fastpubpriv.planning import Plan, plan
     from fastpubpriv.privacy import ZCDP, ApproxDP, Ledger, PureDP
-    from fastpubpriv.results import MeanResult
+    from fastpubpriv.results import CovarianceResult, GaussianResult, MeanResult, PCAResult
     from fastpubpriv.sources import Rows
 
 __version__ = "0.1.0"
@@ -37,13 +40,17 @@ __all__ = [
     "AccuracyWarning",
     "ApproxDP",
     "BudgetError",
+    "CovarianceResult",
     "EntropyError",
+    "ExperimentalWarning",
     "FastPubPrivError",
+    "GaussianResult",
     "InputError",
     "KernelError",
     "Ledger",
     "LedgerError",
     "MeanResult",
+    "PCAResult",
     "Plan",
     "Preconditioner",
     "PrivacyWarning",
@@ -51,16 +58,22 @@ __all__ = [
     "ReplayError",
     "Rows",
     "SeededNoiseWarning",
+    "coinpress_covariance",
     "coinpress_mean",
+    "estimate_gaussian",
     "estimate_mean",
     "plan",
     "precondition",
+    "private_pca",
     "weighted_mean",
 ]
 
 # Loaded at first use: SciPy and the kernels take longer to import than `fastpubpriv --help` may take to answer.
 _HOMES = {
     "coinpress_mean": "fastpubpriv.estimators.coinpress",
+    "coinpress_covariance": "fastpubpriv.estimators.covariance",
+    "private_pca": "fastpubpriv.estimators.covariance",
+    "estimate_gaussian": "fastpubpriv.estimators.gaussian",
     "estimate_mean": "fastpubpriv.estimators.mean",
     "Preconditioner": "fastpubpriv.estimators.preconditioner",
     "precondition": "fastpubpriv.estimators.preconditioner",
@@ -71,7 +84,10 @@ _HOMES = {
     "ApproxDP": "fastpubpriv.privacy",
     "Ledger": "fastpubpriv.privacy",
     "PureDP": "fastpubpriv.privacy",
+    "CovarianceResult": "fastpubpriv.results",
+    "GaussianResult": "fastpubpriv.results",
     "MeanResult": "fastpubpriv.results",
+    "PCAResult": "fastpubpriv.results",
     "Rows": "fastpubpriv.sources",
 }
 _PARTS = (

@@ -39,3 +39,7 @@ class PrivacyWarning(UserWarning):
 
 class AccuracyWarning(UserWarning):
     """The predicted error, from public quantities alone, is too large for the answer to be useful."""
+
+
+class ExperimentalWarning(UserWarning):
+    """A part of this library whose privacy proof is its own and has not been in use for long."""

@@ -5,16 +5,23 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fastpubpriv.errors import InputError
 
+if TYPE_CHECKING:
+    from fastpubpriv.results import GaussianResult
+
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 
 # Colours that stay apart in grey and for colour-blind readers.
 PALETTE = ("#0b5fa5", "#d1690e", "#3b8f5a", "#8a5aa8", "#7a7a7a", "#b0304f")
+# Beyond so many columns pairs of ellipses get too small to read.
+MAX_PAIRED = 5
+# Beyond so many columns names overlap, then numbers do.
+MAX_NAMED, MAX_NUMBERED = 40, 12
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -99,4 +106,115 @@ def plot_means(
             continue
         draw_panel(axes, estimates, j, names[j])
     figure.suptitle(title or f"Mean, with {level:.0%} intervals", fontsize=10)
+    return save(figure, path)
+
+
+def plot_gaussian(result: GaussianResult, *, path: str | Path | None = None, level: float = 0.95) -> Any:
+    """Ellipses of all pairs of columns that hold a share `level` each (up to five columns), or a heat map of correlations.
+
+    The diagonal of the grid has the densities of the single columns. `path` is written when given; returns the figure.
+    """
+    if isinstance(level, bool) or not isinstance(level, float | np.floating) or not 0.0 < level < 1.0:
+        raise InputError(f"level must be a number in (0, 1), for example 0.95; got {level!r}")
+    names = result.columns if result.columns is not None else tuple(f"x{j}" for j in range(result.dim))
+    if result.dim > MAX_PAIRED:
+        return _heat_map(result, names, path)
+    return _pairs(result, names, path, float(level))
+
+
+def _pairs(result: GaussianResult, names: tuple[str, ...], path: str | Path | None, level: float) -> Any:
+    dim = result.dim
+    side = 2.1 if dim > 2 else 2.9
+    figure = new_figure(side * dim + 0.8, side * dim + 0.7)
+    grid = figure.subplots(dim, dim, squeeze=False)
+    spread = np.sqrt(np.diag(result.covariance))
+    reach = 1.15 * math.sqrt(-2.0 * math.log1p(-level))
+    for row in range(dim):
+        for column in range(dim):
+            axes = grid[row, column]
+            if column > row:
+                axes.set_axis_off()
+                continue
+            _limits(axes.set_xlim, result.mean[column], reach * spread[column])
+            if row == column:
+                _density(axes, float(result.mean[row]), float(spread[row]), reach)
+                axes.set_title(names[row], fontsize=9)
+            else:
+                _, points = result.confidence_ellipse(column, row, level=level)
+                axes.fill(points[:, 0], points[:, 1], color=PALETTE[0], alpha=0.14, lw=0)
+                axes.plot(points[:, 0], points[:, 1], color=PALETTE[0], lw=1.3)
+                axes.plot(result.mean[column], result.mean[row], "+", color=PALETTE[1], ms=8, mew=1.6)
+                axes.grid(alpha=0.3, lw=0.5)
+                _limits(axes.set_ylim, result.mean[row], reach * spread[row])
+                tilt = result.correlation[row, column]
+                # In the upper corner that the ellipse leans away from.
+                axes.text(
+                    0.04 if tilt >= 0.0 else 0.96, 0.96, f"r = {tilt:+.2f}", transform=axes.transAxes,
+                    ha="left" if tilt >= 0.0 else "right", va="top", fontsize=7, color="#444444",
+                )  # fmt: skip
+            axes.tick_params(labelsize=7)
+            axes.locator_params(nbins=4)
+            if row == dim - 1:
+                axes.set_xlabel(names[column], fontsize=8)
+            else:
+                axes.tick_params(labelbottom=False)
+            if column == 0 and row > 0:
+                axes.set_ylabel(names[row], fontsize=8)
+            elif column > 0 and column < row:
+                axes.tick_params(labelleft=False)
+    figure.align_ylabels()
+    figure.suptitle(f"Released Gaussian, {level:.0%} ellipses", fontsize=10)
+    return save(figure, path)
+
+
+def _limits(set_limits: Any, middle: float, reach: float) -> None:
+    # A column whose spread is below the resolution of its mean would get an empty axis.
+    reach = max(float(reach), 1e-12 * abs(float(middle)), np.finfo(np.float64).tiny)
+    set_limits(float(middle) - reach, float(middle) + reach)
+
+
+def _density(axes: Any, mean: float, spread: float, reach: float) -> None:
+    """The bell of one column; its height says nothing, so it has no scale."""
+    steps = np.linspace(-reach, reach, 121)
+    height = np.exp(-steps * steps / 2.0)
+    axes.fill_between(mean + steps * spread, height, color=PALETTE[0], alpha=0.14, lw=0)
+    axes.plot(mean + steps * spread, height, color=PALETTE[0], lw=1.3)
+    axes.axvline(mean, color=PALETTE[1], lw=1.2)
+    axes.set_ylim(0.0, 1.12)
+    axes.set_yticks([])
+    for side in ("left", "right", "top"):
+        axes.spines[side].set_visible(False)
+
+
+def _heat_map(result: GaussianResult, names: tuple[str, ...], path: str | Path | None) -> Any:
+    dim = result.dim
+    matrix = result.correlation
+    size = min(11.0, max(5.0, 0.42 * dim + 2.4))
+    figure = new_figure(size + 0.9, size)
+    axes = figure.subplots()
+    image = axes.imshow(matrix, cmap="RdBu_r", vmin=-1.0, vmax=1.0, interpolation="nearest")
+    colours = figure.colorbar(image, ax=axes, fraction=0.045, pad=0.02)
+    colours.ax.tick_params(labelsize=7)
+    if dim <= MAX_NAMED:
+        small = 8 if dim <= 20 else 6
+        axes.set_xticks(
+            range(dim), names, rotation=90 if dim > 8 else 40, ha="center" if dim > 8 else "right", fontsize=small
+        )
+        axes.set_yticks(range(dim), names, fontsize=small)
+    else:
+        axes.set_xlabel("column")
+        axes.set_ylabel("column")
+        axes.tick_params(labelsize=7)
+    if dim <= MAX_NUMBERED:
+        for row in range(dim):
+            for column in range(dim):
+                value = matrix[row, column]
+                shade = "white" if abs(value) > 0.6 else "#333333"
+                axes.text(column, row, f"{value:.2f}", ha="center", va="center", fontsize=6.5, color=shade)
+    # One correlation's share of the predicted Frobenius error, which has dim (dim + 1) / 2 free entries, two of them alike.
+    level = result.predicted_covariance_error / math.sqrt(dim * (dim + 1.0))
+    note = f"predicted noise of one entry, sampling included: about ±{level:.2g}"
+    if result.under_resolved:
+        note = "too few rows or too small a budget to resolve the small eigenvalues: entries may be far off"
+    axes.set_title(f"Correlations of the released Gaussian\n{note}", fontsize=9)
     return save(figure, path)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from scipy import stats
+from scipy.linalg import solve_triangular
 
 from fastpubpriv.errors import InputError
 
@@ -161,3 +162,161 @@ class MeanResult(Result):
         lower, upper = self.confidence_interval(level)
         estimates = [plotting.Estimate("private", self.mean, lower, upper)]
         return plotting.plot_means(estimates, columns=self.columns, path=path, level=level)
+
+
+def correlation_of(covariance: FloatArray) -> FloatArray:
+    """Correlation matrix of a covariance; a column with no variance is uncorrelated with the others."""
+    scale = np.sqrt(np.diag(covariance))
+    scale[scale == 0.0] = 1.0
+    matrix: FloatArray = np.clip(covariance / np.outer(scale, scale), -1.0, 1.0)
+    np.fill_diagonal(matrix, 1.0)
+    return matrix
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class CovarianceResult(Result):
+    """A released covariance in squared data units.
+
+    Attributes
+    ----------
+    covariance : (dim, dim) float64
+        Positive semi-definite.
+    relative_noise_std : float
+        Diagonal standard deviation of the privacy noise of the last round, relative to the covariance.
+    steps : int
+        Rounds.
+    """
+
+    covariance: FloatArray
+    relative_noise_std: float
+    steps: int
+    columns: tuple[str, ...] | None = None
+
+    @property
+    def correlation(self) -> FloatArray:
+        """Correlation matrix (dim, dim): post-processing of the covariance."""
+        return correlation_of(self.covariance)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class PCAResult(Result):
+    """Released principal directions.
+
+    Attributes
+    ----------
+    components : (n_components, dim) float64
+        Orthonormal rows.
+    eigenvalues : (n_components,) float64
+        Of the noisy second moment about `center`, in squared data units.
+    center : (dim,) float64
+        The public centre.
+    noise_norm : float
+        Expected spectral norm of the noise on the second moment: eigenvalue gaps below it are not resolved.
+    """
+
+    components: FloatArray
+    eigenvalues: FloatArray
+    center: FloatArray
+    noise_norm: float
+    columns: tuple[str, ...] | None = None
+
+    def transform(self, rows: Any) -> FloatArray:
+        """Project rows (n, dim) onto the components, (n, n_components). The projection of private rows stays private data."""
+        projected: FloatArray = (np.asarray(rows, dtype=np.float64) - self.center) @ self.components.T
+        return projected
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class GaussianResult(Result):
+    """A released Gaussian: mean and covariance in data units.
+
+    Attributes
+    ----------
+    mean : (dim,) float64
+    covariance : (dim, dim) float64
+        Positive definite.
+    mean_noise_std : (dim,) float64
+        Standard deviation of the privacy noise in each coordinate of the mean.
+    rounds : int
+        Rounds of the covariance recursion.
+    under_resolved : bool
+        The public rule found no number of rounds that reaches the smallest eigenvalues.
+    predicted_covariance_error, predicted_mean_error : float
+        Relative Frobenius error of the covariance, and l2 error of the mean in standard deviations, from public numbers.
+    """
+
+    mean: FloatArray
+    covariance: FloatArray
+    mean_noise_std: FloatArray
+    rounds: int
+    under_resolved: bool
+    predicted_covariance_error: float
+    predicted_mean_error: float
+    learner: str
+    columns: tuple[str, ...] | None = None
+
+    @property
+    def correlation(self) -> FloatArray:
+        """Correlation matrix (dim, dim): post-processing of the covariance."""
+        return correlation_of(self.covariance)
+
+    def confidence_ellipse(
+        self, first: int = 0, second: int = 1, *, level: float = 0.95
+    ) -> tuple[FloatArray, FloatArray]:
+        """Centre (2,) and points (181, 2) of the ellipse that holds a share `level` of the Gaussian in two coordinates."""
+        if isinstance(level, bool) or not isinstance(level, float | np.floating) or not 0.0 < level < 1.0:
+            raise InputError(f"level must be a number in (0, 1), for example 0.95; got {level!r}")
+        if not (0 <= first < self.dim and 0 <= second < self.dim and first != second):
+            raise InputError(
+                f"an ellipse needs two different columns from 0 to {self.dim - 1}, got {first} and {second}"
+            )
+        chosen = [first, second]
+        factor = np.linalg.cholesky(self.covariance[np.ix_(chosen, chosen)])
+        angle = np.linspace(0.0, 2.0 * math.pi, 181)
+        radius = math.sqrt(-2.0 * math.log1p(-level))
+        center = self.mean[chosen]
+        return center, center + radius * np.column_stack([np.cos(angle), np.sin(angle)]) @ factor.T
+
+    def _factor(self) -> FloatArray:
+        """Lower factor of the covariance. Through the correlation, so that columns in very different units do not look singular."""
+        scale = np.sqrt(np.diag(self.covariance))
+        factor: FloatArray = scale[:, None] * np.linalg.cholesky(self.covariance / np.outer(scale, scale))
+        return factor
+
+    def sample(self, n: int, *, random_state: Any = None) -> FloatArray:
+        """Draw n synthetic rows (n, dim) from the released Gaussian.
+
+        Post-processing, so any generator will do: `random_state` is None, an int or a NumPy generator.
+        """
+        normals: FloatArray = stats.norm.rvs(size=(n, self.dim), random_state=random_state)
+        drawn: FloatArray = self.mean + normals @ self._factor().T
+        return drawn
+
+    def log_prob(self, rows: Any) -> FloatArray:
+        """Log density of the released Gaussian at rows (n, dim), (n,)."""
+        points = np.atleast_2d(np.asarray(rows, dtype=np.float64))
+        if points.ndim != 2 or points.shape[1] != self.dim:
+            raise InputError(f"rows must have shape (n, {self.dim}), got {points.shape}")
+        factor = self._factor()
+        white = solve_triangular(factor, (points - self.mean).T, lower=True)
+        constant = self.dim * math.log(2.0 * math.pi) / 2.0 + float(np.log(np.diag(factor)).sum())
+        density: FloatArray = -np.einsum("ij,ij->j", white, white) / 2.0 - constant
+        return density
+
+    def plot(self, path: str | Path | None = None, *, level: float = 0.95) -> Any:
+        """Draw ellipses of all pairs (up to five columns) or a correlation heat map; returns the figure (needs matplotlib)."""
+        from fastpubpriv import plotting
+
+        return plotting.plot_gaussian(self, path=path, level=level)
+
+    @classmethod
+    def from_json(cls, text: str) -> GaussianResult:
+        """Read back what `to_json` wrote: the estimate and public fields (the price comes back as a plain dict)."""
+        data = json.loads(text)
+        if data.pop("kind", None) != cls.__name__:
+            raise InputError("this JSON text is not a GaussianResult")
+        for name in ("mean", "covariance", "mean_noise_std"):
+            data[name] = frozen(data[name])
+        data["releases"] = tuple(data["releases"])
+        data["columns"] = tuple(data["columns"]) if data["columns"] is not None else None
+        return cls(**data)

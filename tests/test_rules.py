@@ -377,7 +377,7 @@ def unexplained(modules: list[Source], notes: dict[str, str]) -> list[str]:
     for source in modules:
         for function in (node for node in source.nodes if isinstance(node, ast.FunctionDef)):
             calls = (ast.unparse(node.func) for node in ast.walk(function) if isinstance(node, ast.Call))
-            if any(name.split(".")[-1] == "release" for name in calls):
+            if any(name.split(".")[-1] in {"release", "release_choice"} for name in calls):
                 callers.add(function.name)
     titles = {match[1] for text in notes.values() if (match := re.match(r"# Privacy note: `(\w+)`", text))}
     return sorted(callers - titles) + sorted(titles - callers - {"release"})

@@ -17,7 +17,17 @@ import numpy as np
 
 from fastpubpriv.errors import ReplayError
 from fastpubpriv.mechanisms.tap import Call, tapped
-from fastpubpriv.privacy import ApproxDP, Budget, GaussianEvent, LaplaceEvent, PureDP, gaussian_rho, laplace_epsilon
+from fastpubpriv.privacy import (
+    ZCDP,
+    ApproxDP,
+    Budget,
+    GaussianEvent,
+    LaplaceEvent,
+    PureDP,
+    SelectionEvent,
+    gaussian_rho,
+    laplace_epsilon,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,12 +44,15 @@ class ReplayReport:
         Sum of the declared costs of the releases.
     allowance : Fraction
         What the budget allows, in the same currency.
+    epsilon : Fraction
+        Declared cost of Laplace releases beside Gaussian ones, in an (epsilon, delta) run; not in the numbers above.
     """
 
     calls: int
     pair_cost: Fraction
     declared_cost: Fraction
     allowance: Fraction
+    epsilon: Fraction = Fraction(0)
 
     @property
     def tightness(self) -> float:
@@ -80,14 +93,22 @@ def record_replay(run: Callable[[Any], Any], x_priv: Any, x_neighbour: Any, *, b
         result_neighbour = run(x_neighbour)
     if len(recorded.calls) != len(replayed.calls):
         raise ReplayError(f"{len(recorded.calls)} releases on one data set, {len(replayed.calls)} on its neighbour")
-    pair = declared = Fraction(0)
+    pair = declared = aside = Fraction(0)
     draws = 0
     for one, other in zip(recorded.calls, replayed.calls, strict=True):
         cost, price = compare(one, other)
+        draws += one.event.draws
+        if isinstance(one.event, SelectionEvent) and isinstance(budget, ZCDP):
+            # The pair is a range-bounded mechanism of its own cost, and epsilon^2 / 8 of it.
+            cost, price = cost * cost / 8, one.event.rho
+        elif isinstance(one.event, LaplaceEvent) and isinstance(budget, ApproxDP):
+            aside += price
+            continue
         pair += cost
         declared += price
-        draws += one.event.draws
     pure = isinstance(budget, PureDP)
+    if aside and isinstance(budget, ApproxDP):
+        budget = ApproxDP(budget.epsilon - aside, budget.delta)
     allowance = laplace_epsilon(budget, draws) if pure else gaussian_rho(budget, draws)
     # The estimator calibrated (epsilon, delta) for at least as many draws, so up to solver rounding for no larger allowance.
     slack = Fraction(1, 10**9) if isinstance(budget, ApproxDP) else Fraction(0)
@@ -97,7 +118,9 @@ def record_replay(run: Callable[[Any], Any], x_priv: Any, x_neighbour: Any, *, b
         raise ReplayError(
             "the results differ although every released value was the same: private data leaked past release"
         )
-    return ReplayReport(calls=len(recorded.calls), pair_cost=pair, declared_cost=declared, allowance=allowance)
+    return ReplayReport(
+        calls=len(recorded.calls), pair_cost=pair, declared_cost=declared, allowance=allowance, epsilon=aside
+    )
 
 
 def compare(one: Call, other: Call) -> tuple[Fraction, Fraction]:
@@ -105,8 +128,16 @@ def compare(one: Call, other: Call) -> tuple[Fraction, Fraction]:
     if (one.name, one.query.shape, one.event, one.unit) != (other.name, other.query.shape, other.event, other.unit):
         raise ReplayError(f"release {one.name!r}: name, shape, event or unit depends on private rows")
     # Differences modulo 2^64, as Python integers: squares may exceed int64.
-    gaps = [abs(int(gap)) for gap in (one.query - other.query).ravel().tolist()]
+    signed = [int(gap) for gap in (one.query - other.query).ravel().tolist()]
+    gaps = [abs(gap) for gap in signed]
     event = one.event
+    if isinstance(event, SelectionEvent):
+        if max(gaps) > event.sensitivity:
+            raise ReplayError(
+                f"release {one.name!r}: a score moved by {max(gaps)} where its sensitivity allows {event.sensitivity}"
+            )
+        # Numerators move by one score's gap, the normaliser by at most the largest gap of the other sign.
+        return event.rate * (max(0, *signed) + max(0, *(-gap for gap in signed))), event.epsilon
     if event.draws != len(gaps):
         raise ReplayError(f"release {one.name!r} declares {event.draws} draws for {len(gaps)} integers")
     if isinstance(event, GaussianEvent):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy import stats
 from scipy.linalg import solve_triangular
 from scipy.special import gammainc, gammaln
 
@@ -18,7 +19,7 @@ from fastpubpriv.sources import public_rows
 
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 
-# Below this ratio of the diagonal entries of R the public covariance says nothing about a direction.
+# Below this share of its column's norm, a diagonal entry of R is rounding: the column depends on those before it.
 RANK_TOLERANCE = 1e-12
 
 
@@ -70,7 +71,12 @@ class Preconditioner:
 
     def whitening(self) -> FloatArray:
         """Inverse of `scale`, lower triangular, (dim, dim)."""
-        inverse: FloatArray = solve_triangular(self.scale, np.eye(len(self.center)), lower=True)
+        return self.inverse_of(self.scale)
+
+    @staticmethod
+    def inverse_of(factor: FloatArray) -> FloatArray:
+        """Inverse of a lower triangular matrix, lower triangular, (dim, dim)."""
+        inverse: FloatArray = solve_triangular(factor, np.eye(len(factor)), lower=True)
         return np.tril(inverse)
 
 
@@ -97,6 +103,25 @@ def least_eigenvalue(degrees: int, dim: int, failure_prob: float) -> float:
         middle = (low + high) / 2.0
         low, high = (middle, high) if log_bound(middle) <= goal else (low, middle)
     return math.exp(low)
+
+
+def precondition_bounds(dim: int, n_pub: int, pub_priv_gap: float, failure_prob: float) -> tuple[float, float, float]:
+    """What `precondition` will guarantee for n_pub rows, whatever they are: eig_lower, eig_upper, mean_radius."""
+    degrees = n_pub - 1
+    tail = math.log(3.0 / failure_prob)
+    # Extreme eigenvalues of a Wishart matrix: Davidson-Szarek on either side, and Edelman's density at the lower end,
+    # without which the public rows between dim + 1 and a few times dim would say next to nothing.
+    eig_lower = degrees / (math.sqrt(degrees) + math.sqrt(dim) + math.sqrt(2.0 * tail)) ** 2
+    eig_upper = degrees / least_eigenvalue(degrees, dim, failure_prob / 3.0)
+    margin = math.sqrt(degrees) - math.sqrt(dim) - math.sqrt(2.0 * tail)
+    if margin > 0.0:
+        eig_upper = min(eig_upper, degrees / margin**2)
+    mean_radius = math.sqrt((dim + 2.0 * math.sqrt(dim * tail) + 2.0 * tail) / n_pub)
+    if pub_priv_gap > 0.0:
+        eig_lower /= gap_ratio(pub_priv_gap) ** 2
+        eig_upper *= gap_ratio(pub_priv_gap) ** 2
+        mean_radius += gap_shift(pub_priv_gap)
+    return eig_lower, eig_upper, mean_radius
 
 
 def precondition(x_pub: Any, *, pub_priv_gap: float = 0.0, failure_prob: float = 0.05) -> Preconditioner:
@@ -151,26 +176,15 @@ def precondition(x_pub: Any, *, pub_priv_gap: float = 0.0, failure_prob: float =
     degrees = n_pub - 1
     upper = np.linalg.qr((rows - center) / math.sqrt(degrees), mode="r")
     diagonal = np.abs(np.diag(upper))
-    if not diagonal.min() > RANK_TOLERANCE * diagonal.max():
+    # Against the column's own norm: the units of other columns do not matter.
+    if not np.all(diagonal > RANK_TOLERANCE * np.sqrt(np.einsum("ij,ij->j", upper, upper))):
         raise InputError(
             "the public rows lie in a subspace (duplicate rows or collinear columns), so they bound no covariance; "
             "pass more distinct public rows, drop collinear columns, or give covariance= yourself"
         )
     factor = (upper * np.sign(np.diag(upper))[:, None]).T
 
-    tail = math.log(3.0 / failure)
-    # Extreme eigenvalues of a Wishart matrix: Davidson-Szarek on either side, and Edelman's density at the lower end,
-    # without which the public rows between dim + 1 and a few times dim would say next to nothing.
-    eig_lower = degrees / (math.sqrt(degrees) + math.sqrt(dim) + math.sqrt(2.0 * tail)) ** 2
-    eig_upper = degrees / least_eigenvalue(degrees, dim, failure / 3.0)
-    margin = math.sqrt(degrees) - math.sqrt(dim) - math.sqrt(2.0 * tail)
-    if margin > 0.0:
-        eig_upper = min(eig_upper, degrees / margin**2)
-    mean_radius = math.sqrt((dim + 2.0 * math.sqrt(dim * tail) + 2.0 * tail) / n_pub)
-    if gap > 0.0:
-        eig_lower /= gap_ratio(gap) ** 2
-        eig_upper *= gap_ratio(gap) ** 2
-        mean_radius += gap_shift(gap)
+    eig_lower, eig_upper, mean_radius = precondition_bounds(dim, n_pub, gap, failure)
     return Preconditioner(
         center=frozen(center),
         factor=frozen(np.tril(factor)),
@@ -181,3 +195,44 @@ def precondition(x_pub: Any, *, pub_priv_gap: float = 0.0, failure_prob: float =
         failure_prob=failure,
         pub_priv_gap=gap,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TraceBound:
+    """What two or more public rows guarantee for every covariance: its largest eigenvalue is at most eig_upper, and
+    |mean - center| <= sqrt(eig_upper) * mean_radius. `slack` is how far eig_upper may overshoot, as a public factor.
+    """
+
+    center: FloatArray
+    eig_upper: float
+    mean_radius: float
+    slack: float
+    n_pub: int
+
+
+def trace_bounds(dim: int, n_pub: int, pub_priv_gap: float, failure_prob: float) -> tuple[float, float, float]:
+    """Lower chi-squared quantile, mean radius and slack of `trace_bound` for n_pub rows, whatever they are."""
+    quantile = float(stats.chi2.ppf(failure_prob / 2.0, n_pub - 1))
+    own = math.sqrt(float(stats.chi2.isf(failure_prob / 2.0, dim)) / n_pub)
+    # Both the bound and the public covariance may be gap_ratio^2 above the private one.
+    slack = dim * float(stats.chi2.ppf(0.5, n_pub - 1)) / quantile * gap_ratio(pub_priv_gap) ** 4
+    return quantile, own + gap_shift(pub_priv_gap), slack
+
+
+def trace_bound(x_pub: FloatArray, *, pub_priv_gap: float, failure_prob: float) -> TraceBound:
+    """Bound the largest eigenvalue by the spread of at least two distinct public rows.
+
+    For every covariance, sum |p_i - mean|^2 is at least its largest eigenvalue times a chi-squared of n_pub - 1 degrees of freedom.
+    """
+    n_pub, dim = x_pub.shape
+    if n_pub < 2:
+        raise InputError(
+            "a covariance needs at least two public rows; pass more, or use coinpress_covariance with a scale"
+        )
+    center = x_pub.mean(axis=0)
+    spread = float(np.sum(np.square(x_pub - center)))
+    if not spread > 0.0:
+        raise InputError("all public rows are equal, so they say nothing about scale; pass distinct public rows")
+    quantile, mean_radius, slack = trace_bounds(dim, n_pub, pub_priv_gap, failure_prob)
+    eig_upper = spread / quantile * gap_ratio(pub_priv_gap) ** 2
+    return TraceBound(center=frozen(center), eig_upper=eig_upper, mean_radius=mean_radius, slack=slack, n_pub=n_pub)

@@ -14,7 +14,7 @@ from fastpubpriv import validation
 from fastpubpriv.errors import AccuracyWarning, InputError
 from fastpubpriv.mechanisms.account import Account
 from fastpubpriv.mechanisms.sums import Passes, Released
-from fastpubpriv.privacy import ApproxDP, Budget, Event, GaussianEvent, LaplaceEvent, Ledger
+from fastpubpriv.privacy import ApproxDP, Budget, Event, GaussianEvent, LaplaceEvent, Ledger, SelectionEvent
 from fastpubpriv.sources import Rows, private_rows, public_rows, refuse_shared_memory
 from fastpubpriv.sources.pool import max_threads
 
@@ -55,6 +55,8 @@ def describe(event: Event) -> dict[str, Any]:
         return {"noise": "gaussian", "log2_scale": event.log2_scale, "rho": event.rho}
     if isinstance(event, LaplaceEvent):
         return {"noise": "discrete laplace", "log2_scale": event.log2_scale, "epsilon": event.epsilon}
+    if isinstance(event, SelectionEvent):
+        return {"noise": "exponential mechanism", "candidates": event.candidates, "epsilon": event.epsilon}
     return {"noise": "l2 k-norm", "epsilon": event.epsilon, "floating_point_delta": event.delta}
 
 
@@ -90,6 +92,7 @@ def start(
     budget: Budget,
     *,
     draws: int,
+    aside: ApproxDP | None = None,
     ledger: Ledger | None,
     random_state: int | None,
     threads: int | None,
@@ -100,7 +103,7 @@ def start(
         threads = validation.integer("threads", threads, minimum=1, maximum=max_threads())
     if progress is not None and not isinstance(progress, bool):
         raise InputError(f"progress must be True, False or None, got a value of type {type(progress).__name__}")
-    account = Account(name, budget, draws=draws, ledger=ledger, random_state=random_state)
+    account = Account(name, budget, draws=draws, aside=aside, ledger=ledger, random_state=random_state)
     check_budget_against(budget, rows.n)
     return Run(account, rows, Passes(threads=threads, progress=progress))
 

@@ -94,6 +94,12 @@ _ALL = (
         source="Lowy, Li, Huang, Razaviyayn, Optimal DP Model Training with Public Data (2024), after Proposition 8",
         run=_later("example_weighted_mean"),
     ),
+    Experiment(
+        name="coinpress-covariance",
+        summary="Covariance without public rows: error by number of rounds, and the published code's order of matrices",
+        source="Biswas, Dong, Kamath, Ullman, CoinPress: Practical Private Mean and Covariance Estimation (2020)",
+        run=_later("coinpress_covariance"),
+    ),
 )
 
 EXPERIMENTS: dict[str, Experiment] = {each.name: each for each in sorted(_ALL, key=lambda each: each.name)}

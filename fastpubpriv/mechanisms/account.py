@@ -8,14 +8,17 @@ from typing import Any
 from fastpubpriv.errors import BudgetError
 from fastpubpriv.keys import key_source
 from fastpubpriv.privacy import (
+    ZCDP,
     ApproxDP,
     Budget,
     Cost,
     Event,
     GaussianEvent,
     KNormEvent,
+    LaplaceEvent,
     Ledger,
     PureDP,
+    SelectionEvent,
     approx_slack,
     gaussian_rho,
     laplace_epsilon,
@@ -39,6 +42,9 @@ class Account:
         Exactly one notion; see `noise`.
     draws : int
         An upper bound on the number of noise draws of the call (public); pays for the samplers' 2^-100.
+    aside : ApproxDP or None
+        Part of an ApproxDP budget kept for Laplace releases: they may add up to its epsilon, and its delta belongs to the
+        mechanism that uses them. The Gaussian releases share the rest, by basic composition.
     ledger : Ledger or None
         Where the budget is debited.
     random_state : None or int
@@ -51,6 +57,7 @@ class Account:
         budget: Budget,
         *,
         draws: int,
+        aside: ApproxDP | None = None,
         ledger: Ledger | None = None,
         random_state: int | None = None,
     ) -> None:
@@ -69,8 +76,16 @@ class Account:
         self._keys = key_source(random_state)
         self._price: Budget | None = None
         # The allowance is what the releases of this call may add up to, in their own exact currency.
-        self.allowance: Fraction = laplace_epsilon(budget, draws) if self.pure else gaussian_rho(budget, draws)
+        rest = budget
+        if aside is not None:
+            if not isinstance(budget, ApproxDP):
+                raise BudgetError(
+                    f"{name} keeps a part of its budget aside for Laplace releases: pass ApproxDP(epsilon=..., delta=...)"
+                )
+            rest = ApproxDP(budget.epsilon - aside.epsilon, budget.delta - aside.delta)
+        self.allowance: Fraction = laplace_epsilon(rest, draws) if self.pure else gaussian_rho(rest, draws)
         self._charged = Fraction(0)
+        self._aside = Fraction(0) if aside is None else aside.epsilon
 
     @property
     def private(self) -> bool:
@@ -94,6 +109,11 @@ class Account:
             if self.pure:
                 raise BudgetError(f"{self.name}: Gaussian noise cannot meet PureDP; pass ZCDP or ApproxDP")
             cost = event.rho
+        elif isinstance(event, SelectionEvent) and isinstance(self.budget, ZCDP):
+            cost = event.rho
+        elif isinstance(event, LaplaceEvent) and event.epsilon <= self._aside:
+            self._aside -= event.epsilon
+            cost = Fraction(0)
         else:
             if not self.pure:
                 raise BudgetError(f"{self.name}: this release is calibrated in epsilon; pass PureDP")

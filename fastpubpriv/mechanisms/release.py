@@ -1,6 +1,6 @@
-"""The one function that adds noise to values computed from private rows.
+"""The two functions that turn values computed from private rows into something public: noise, or a noisy choice.
 
-Privacy note: `notes/release.md`.
+Privacy notes: `notes/release.md`, `notes/selection.md`.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import numpy as np
 
 from fastpubpriv.errors import KernelError
 from fastpubpriv.kernels import noise
-from fastpubpriv.mechanisms import tap
+from fastpubpriv.mechanisms import exponential, tap
 from fastpubpriv.mechanisms.account import Account
-from fastpubpriv.privacy import Event, GaussianEvent, LaplaceEvent
+from fastpubpriv.privacy import Event, GaussianEvent, KNormEvent, LaplaceEvent, SelectionEvent
 
 IntArray = np.ndarray[Any, np.dtype[np.int64]]
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
@@ -69,12 +69,62 @@ def release(
     return answer
 
 
+def release_choice(account: Account, *, name: str, query: Callable[[], IntArray], event: SelectionEvent) -> int:
+    """Charge, ask for integer scores, choose one by the exponential mechanism.
+
+    Parameters
+    ----------
+    account : Account
+        Pays for `event` before `query` is called, and gives the key.
+    name : str
+        Name of the release in a transcript.
+    query : callable
+        Computes the exact int64 scores (event.candidates,) from the private rows; called once.
+    event : SelectionEvent
+        Price, number of candidates and replace-one sensitivity of every score.
+
+    Returns
+    -------
+    int
+        The chosen candidate. Safe to publish.
+    """
+    key = account.charge(event)
+    exact = query()
+    shape = (event.candidates,)
+    if not isinstance(exact, np.ndarray) or exact.dtype != np.int64 or exact.shape != shape:
+        raise KernelError(f"release {name!r}: the query must return an int64 array of shape {shape}")
+    transcript = tap.current()
+    answer = transcript.forced(name, shape) if transcript is not None else None
+    if answer is None:
+        levels = exponential.levels(exact, event.rate)
+        chosen = exponential.candidate(levels, _below(key, exponential.total(levels)))
+        answer = np.array([float(chosen)])
+    if transcript is not None:
+        transcript.calls.append(tap.Call(name, exact, event, 1.0, answer.copy()))
+    return int(answer[0])
+
+
+def _below(key: bytes, bound: int) -> int:
+    """Uniform on 0 ... bound - 1 for a bound of any size, exact: bits are thrown again until they fit."""
+    bits = bound.bit_length()
+    words = -(-bits // 32)
+    attempt = 0
+    while True:
+        drawn = noise.below(key, words, 2**32, begin=attempt * noise.DRAW_BLOCK)
+        number = int.from_bytes(drawn.astype("<u4").tobytes(), "little") >> (32 * words - bits)
+        if number < bound:
+            return number
+        attempt += 1
+
+
 def _draw(key: bytes, event: Event, count: int) -> IntArray:
     if isinstance(event, GaussianEvent):
         return noise.gaussian_floor(key, count, event.log2_scale)
     if isinstance(event, LaplaceEvent):
         return noise.discrete_laplace(key, count, event.log2_scale)
-    return noise.k_norm_floor(key, count, event.noise_scale)
+    if isinstance(event, KNormEvent):
+        return noise.k_norm_floor(key, count, event.noise_scale)
+    raise KernelError("a choice has no noise to add; use release_choice")
 
 
 def _to_units(exact: IntArray, drawn: IntArray, event: Event, unit: float) -> FloatArray:

@@ -5,6 +5,7 @@ Privacy notes: `notes/vector_sum.md`, `notes/gram.md`, `notes/shell_counts.md`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -89,11 +90,16 @@ class Passes:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Released:
-    """A released answer in data units, with the standard deviation of its noise per coordinate."""
+    """A released answer in data units, with the standard deviation of its noise per coordinate.
+
+    `spectral_std` is, for a symmetric matrix, the diagonal standard deviation of the Gaussian orthogonal ensemble with noise of
+    the same spectral norm.
+    """
 
     value: FloatArray
     noise_std: float
     event: Event
+    spectral_std: float = 0.0
 
 
 def check_sum_grids(account: Account, costs: Iterable[Fraction], dim: int, n: int) -> None:
@@ -159,7 +165,8 @@ def release_second_moment(
             rows,
             lambda: (np.zeros((dim, dim), dtype=np.int64),),
             lambda chunk, acc: kernels.rows_gram(chunk, row_map, acc[0]),
-            row_cost=dim * dim,
+            # A multiply-add of the map or of the Gram takes about 1/32 ns. Few rows in a chunk would repack the map over and over.
+            row_cost=max(rows.dim, dim * dim // 32),
             threads=passes.threads,
             progress=passes.progress,
         )
@@ -170,7 +177,8 @@ def release_second_moment(
     unit = grid.step(radius) ** 2
     if not isinstance(grid.event, LaplaceEvent):
         square = release(account, name=name, query=gram, shape=(dim, dim), event=grid.event, unit=unit)
-        return Released(value=(square + square.T) / 2.0, noise_std=grid.event.noise_std * unit, event=grid.event)
+        std = grid.event.noise_std * unit
+        return Released(value=(square + square.T) / 2.0, noise_std=std, event=grid.event, spectral_std=std)
     upper = np.triu_indices(dim)
     triangle = release(
         account, name=name, query=lambda: gram()[upper], shape=(len(upper[0]),), event=grid.event, unit=unit
@@ -178,7 +186,8 @@ def release_second_moment(
     value = np.zeros((dim, dim))
     value[upper] = triangle
     value = value + np.triu(value, 1).T
-    return Released(value=value, noise_std=grid.event.noise_std * unit, event=grid.event)
+    std = grid.event.noise_std * unit
+    return Released(value=value, noise_std=std, event=grid.event, spectral_std=math.sqrt(2.0) * std)
 
 
 def release_shell_counts(

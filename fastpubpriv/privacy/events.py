@@ -233,7 +233,68 @@ class KNormEvent:
         return Cost(ApproxDP, (self.epsilon, self.delta))
 
 
-Event = GaussianEvent | LaplaceEvent | KNormEvent
+@dataclass(frozen=True, slots=True)
+class SelectionEvent:
+    """One of `candidates` chosen by the exponential mechanism on integer scores, P(i) ~ e^(epsilon score_i / (2 sensitivity)).
+
+    Parameters
+    ----------
+    epsilon : number
+        Exact pure cost.
+    sensitivity : int
+        Most that the score of a candidate differs between neighbours.
+    candidates : int
+        How many scores there are.
+    relation : Neighbors
+        What the sensitivity refers to.
+
+    Examples
+    --------
+    >>> event = SelectionEvent(epsilon=1, sensitivity=1, candidates=5)
+    >>> event.rho, event.rate
+    (Fraction(1, 8), Fraction(1, 2))
+    """
+
+    epsilon: Fraction
+    sensitivity: int
+    candidates: int
+    relation: Neighbors = Neighbors.REPLACE_ONE
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", exact(self.epsilon, "epsilon"))
+        if self.epsilon <= 0:
+            raise BudgetError(f"epsilon must be > 0, got {show(self.epsilon)}")
+        whole(self.sensitivity, "sensitivity")
+        whole(self.candidates, "candidates")
+        _relation(self.relation)
+
+    @property
+    def draws(self) -> int:
+        """One: the choice itself, within e^(2^-100) of its law but for a mass below 2^-184."""
+        return 1
+
+    @property
+    def rate(self) -> Fraction:
+        """Weight lost for each point of score, as an exponent."""
+        return self.epsilon / (2 * self.sensitivity)
+
+    @property
+    def rho(self) -> Fraction:
+        """Exact zCDP cost epsilon^2 / 8, the mechanism being epsilon-bounded in range."""
+        return self.epsilon**2 / 8
+
+    @property
+    def cost(self) -> Cost:
+        """The pure cost."""
+        return Cost(PureDP, (self.epsilon,))
+
+    @property
+    def total_variation(self) -> Fraction:
+        """Distance of the computed choice from its ideal law."""
+        return total_variation(1)
+
+
+Event = GaussianEvent | LaplaceEvent | KNormEvent | SelectionEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +303,7 @@ class ComposedEvent:
 
     Parameters
     ----------
-    events : tuple of GaussianEvent, LaplaceEvent or KNormEvent
+    events : tuple of GaussianEvent, LaplaceEvent, KNormEvent or SelectionEvent
         In the order in which they ran.
 
     Examples
@@ -257,7 +318,9 @@ class ComposedEvent:
     def __post_init__(self) -> None:
         object.__setattr__(self, "events", tuple(self.events))
         if not all(isinstance(event, Event) for event in self.events):
-            raise BudgetError("a ComposedEvent holds GaussianEvent, LaplaceEvent and KNormEvent objects only")
+            raise BudgetError(
+                "a ComposedEvent holds GaussianEvent, LaplaceEvent, KNormEvent and SelectionEvent objects only"
+            )
         if len({event.relation for event in self.events}) > 1:
             raise BudgetError(
                 "events under different neighbour relations cannot be added; restate them under one relation"
@@ -286,7 +349,7 @@ class ComposedEvent:
         for event in self.events:
             if isinstance(event, KNormEvent):
                 raise BudgetError("a K-norm event has a delta from floating point and therefore no zCDP cost")
-            if isinstance(event, GaussianEvent):
+            if isinstance(event, GaussianEvent | SelectionEvent):
                 total += event.rho
             elif event.epsilon:
                 total += pure_to_zcdp_exact(event.epsilon)
@@ -295,9 +358,10 @@ class ComposedEvent:
     @property
     def epsilon(self) -> Fraction:
         """Total pure cost, exact."""
-        if not all(isinstance(event, LaplaceEvent) for event in self.events):
-            raise BudgetError("only Laplace events have a pure cost; use .rho or .epsilon_at(delta)")
-        return sum((event.epsilon for event in self.events if isinstance(event, LaplaceEvent)), Fraction(0))
+        pure = [event for event in self.events if isinstance(event, LaplaceEvent | SelectionEvent)]
+        if len(pure) < len(self.events):
+            raise BudgetError("only Laplace and selection events have a pure cost; use .rho or .epsilon_at(delta)")
+        return sum((event.epsilon for event in pure), Fraction(0))
 
     def epsilon_at(self, delta: Number) -> float:
         """Least epsilon at this delta, sampler error included, rounded up. By GDP when every event is Gaussian."""

@@ -62,7 +62,7 @@ def fold(
         Most rows in a chunk. The default is 4 MB worth, fewer if `row_cost` is high.
     row_cost : int, optional
         Work for one row, in units of about a nanosecond; the default is `rows.dim`. Say more for a Gram matrix
-        (dim**2).
+        (about dim**2 / 32).
     progress : bool, optional
         True shows a progress bar, False does not; the default shows one on a terminal when the pass takes more than 2
         s.

@@ -1,32 +1,26 @@
-"""What budget and how many rows buy what error, and the other way round, without touching data."""
+"""`plan`: rows, budget and predicted error of an estimator; two of them given, the third solved for."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from fractions import Fraction
 from typing import Any
 
 from fastpubpriv import validation
 from fastpubpriv.errors import InputError
-from fastpubpriv.estimators.radii import (
-    MAX_AUTO_STEPS,
-    Mode,
-    best_steps,
-    expected_normal_norm,
-    failure_probability,
-    gap_radius,
-    predict_steps,
-    size,
-    step_count,
+from fastpubpriv.estimators.gaussian import DEFAULT_COND_MAX
+from fastpubpriv.estimators.radii import Mode, failure_probability, gap_radius, size, step_count
+from fastpubpriv.planning.predictors import (
+    Predictor,
+    coinpress_predictor,
+    gaussian_predictor,
+    weighted_predictor,
 )
-from fastpubpriv.estimators.run import noise_per_radius
-from fastpubpriv.estimators.weighted_mean import ErrorModel, checked_weight, noise_energy
-from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, PureDP, gaussian_rho, laplace_epsilon
+from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, PureDP
 from fastpubpriv.results import plain
 
-TASKS = ("mean", "coinpress_mean", "weighted_mean")
+TASKS = ("mean", "coinpress_mean", "weighted_mean", "gaussian")
 MOST_ROWS = 2**40
 # Search range of a budget, in rho or epsilon: what the budget types accept.
 LEAST_AMOUNT, MOST_AMOUNT = 2.0**-28, 2.0**9
@@ -45,9 +39,9 @@ class Plan:
     budget : ZCDP, ApproxDP or PureDP
         Privacy budget.
     error : float
-        Predicted root mean squared or expected l2 error, see `unit`.
+        Predicted error, see `unit`; infinite when a Gaussian's covariance cannot be resolved at all.
     unit : str
-        What the error is measured in.
+        What the error is, and what it is measured in.
     solved_for : str
         "error", "n_priv" or "budget": the one that was not given.
     details : dict
@@ -69,62 +63,6 @@ class Plan:
     def __repr__(self) -> str:
         found = f"n_priv={self.n_priv}, budget={self.budget!r}, error={self.error:.4g}"
         return f"Plan({self.task}: {found}; solved for {self.solved_for})"
-
-
-# error and details of a task for (n_priv, budget)
-Predictor = Callable[[int, Budget], tuple[float, dict[str, float]]]
-
-
-def _allowance(budget: Budget, draws: int) -> tuple[bool, Fraction]:
-    pure = isinstance(budget, PureDP)
-    return pure, laplace_epsilon(budget, draws) if pure else gaussian_rho(budget, draws)
-
-
-def _coinpress_predictor(
-    dim: int, radius: float, steps: int | str, mode: Mode, failure_prob: float, n_pub: int
-) -> Predictor:
-    def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
-        pure, allowance = _allowance(budget, MAX_AUTO_STEPS * dim)
-        noise = noise_per_radius(dim, pure=pure, allowance=allowance)
-        count = (
-            best_steps(dim, n_priv, radius, noise_per_radius=noise, mode=mode, failure_prob=failure_prob)
-            if isinstance(steps, str)
-            else steps
-        )
-        path = predict_steps(
-            dim, n_priv, radius, steps=count, noise_per_radius=noise, mode=mode, failure_prob=failure_prob
-        )
-        details = {
-            "steps": float(count),
-            "radius": radius,
-            "clip_radius": path[-1].clip_radius,
-            "noise_std": path[-1].noise_std,
-            "without_privacy": expected_normal_norm(dim) / math.sqrt(n_priv),
-        }
-        if n_pub:
-            details["public_rows_alone"] = expected_normal_norm(dim) / math.sqrt(n_pub)
-        return path[-1].error, details
-
-    return predict
-
-
-def _weighted_predictor(
-    dim: int, n_pub: int, norm_bound: float, variance: float, row_weight: str | float, k_norm: bool
-) -> Predictor:
-    def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
-        pure, allowance = _allowance(budget, 2 * dim + 1)
-        energy = noise_energy(dim, norm_bound, float(allowance), pure=pure, k_norm=k_norm and pure)
-        model = ErrorModel(n_priv=n_priv, n_pub=n_pub, variance=variance, noise=energy)
-        weight = checked_weight(row_weight, n_priv)
-        details = {
-            "private_weight": model.weight(weight),
-            "throw_away": math.sqrt(model.mean_squared_error("throw_away")) if n_pub else math.inf,
-            "gaussian": math.sqrt(model.mean_squared_error("gaussian")),
-            "without_privacy": math.sqrt(variance / (n_priv + n_pub)),
-        }
-        return math.sqrt(model.mean_squared_error(weight)), details
-
-    return predict
 
 
 def _solve_rows(predict: Predictor, budget: Budget, error: float) -> int:
@@ -184,33 +122,39 @@ def plan(
     pub_priv_gap: float = 0.0,
     steps: int | str = 2,
     mode: Mode = "practical",
-    failure_prob: float = 0.01,
+    failure_prob: float | None = None,
+    cond_max: float = DEFAULT_COND_MAX,
     norm_bound: float | None = None,
     variance: float | None = None,
     row_weight: str | float = "optimal",
     noise: str = "laplace",
 ) -> Plan:
-    """Predict the error of a mean estimator, or solve for the rows or the budget that reach a wanted error.
+    """Predict the error of an estimator, or solve for the rows or the budget that reach a wanted error.
 
     Give exactly two of `n_priv`, `budget` and `error`; the third is solved for.
 
     Parameters
     ----------
-    task : "mean", "coinpress_mean" or "weighted_mean"
-        The estimator: `estimate_mean` with known covariance, `coinpress_mean`, `weighted_mean`.
+    task : "mean", "coinpress_mean", "weighted_mean" or "gaussian"
+        The estimator: `estimate_mean` with known covariance, `coinpress_mean`, `weighted_mean`, `estimate_gaussian`.
     dim : int
         Columns.
     n_priv, budget, error
         Private rows; privacy budget; wanted error. The error of "mean" and "coinpress_mean" is the expected l2 distance in standard
-        deviations; that of "weighted_mean" is the root mean squared l2 distance in data units.
+        deviations; that of "weighted_mean" is the root mean squared l2 distance in data units; that of "gaussian" is the relative
+        Frobenius error of the covariance (the mean's is in `details`).
     n_pub : int
-        Public rows (at least 1 for "mean").
+        Public rows (at least 1 for "mean", 2 for "gaussian"; from dim + 1 a Gaussian is preconditioned).
     notion, delta
         Notion of the budget that is solved for: "zcdp", "pure", or "approx" with its delta.
     radius : float, optional
         For "coinpress_mean": radius of the prior ball, in standard deviations.
-    pub_priv_gap, steps, mode, failure_prob
-        As in `estimate_mean`.
+    pub_priv_gap, steps, mode
+        As in `estimate_mean`; "gaussian" has no steps.
+    failure_prob : float, optional
+        As in the estimator, whose default is taken.
+    cond_max : float
+        As in `estimate_gaussian`.
     norm_bound, variance, row_weight, noise
         As in `weighted_mean`; `variance` defaults to norm_bound^2.
 
@@ -231,7 +175,8 @@ def plan(
     Notes
     -----
     The recursion of CoinPress run on paper (paper A, section 2.1), and equation 5 of paper B, which holds with
-    equality. The noise is that of an infinitely fine grid; the real grid adds less than one percent.
+    equality. A Gaussian takes the closed form of the last release, once the public rule has found enough rounds. The noise is that
+    of an infinitely fine grid; the real grid adds less than one percent.
 
     Examples
     --------
@@ -240,12 +185,16 @@ def plan(
     Plan(mean: n_priv=10000, budget=ZCDP(rho=0.5), error=0.07203; solved for error)
     >>> plan("mean", dim=50, n_pub=1, budget=ZCDP(rho=0.5), error=0.1).n_priv
     5394
+    >>> plan("gaussian", dim=10, n_pub=11, budget=ZCDP(rho=0.5), error=0.1).n_priv
+    12934
     """
     validation.choice("task", task, TASKS)
     dim = validation.integer("dim", dim, minimum=1)
     n_pub = validation.integer("n_pub", n_pub, minimum=0)
     if sum(value is None for value in (n_priv, budget, error)) != 1:
         raise InputError("give exactly two of n_priv, budget and error; the third is solved for")
+    if failure_prob is None:
+        failure_prob = 0.05 if task == "gaussian" else 0.01
     failure_prob = failure_probability(failure_prob)
     mode = validation.choice("mode", mode, ("practical", "theory"))
     steps = step_count(steps)
@@ -260,18 +209,25 @@ def plan(
             raise InputError("noise='k_norm' belongs to PureDP; ZCDP and ApproxDP budgets use Gaussian noise")
         if n_pub == 0 and row_weight == "throw_away":
             raise InputError("row_weight='throw_away' keeps the public rows only: pass n_pub of at least 1")
-        predict = _weighted_predictor(dim, n_pub, bound, energy, row_weight, k_norm)
+        predict = weighted_predictor(dim, n_pub, bound, energy, row_weight, k_norm)
         unit = "data units, root mean squared l2 distance"
     elif task == "mean":
         if n_pub < 1:
             raise InputError("plan('mean') needs n_pub of at least 1; without public rows plan 'coinpress_mean'")
         gap = validation.fraction("pub_priv_gap", pub_priv_gap)
         ball = gap_radius(dim, n_pub, failure_prob / 2.0, gap)
-        predict = _coinpress_predictor(dim, ball, steps, mode, failure_prob, n_pub)
+        predict = coinpress_predictor(dim, ball, steps, mode, failure_prob, n_pub)
+    elif task == "gaussian":
+        if n_pub < 2:
+            raise InputError("plan('gaussian') needs n_pub of at least 2, better dim + 1")
+        gap = validation.fraction("pub_priv_gap", pub_priv_gap)
+        condition = max(validation.positive("cond_max", cond_max), 1.0)
+        predict = gaussian_predictor(dim, n_pub, gap, mode, failure_prob, condition)
+        unit = "relative Frobenius error of the covariance"
     else:
         if radius is None:
             raise InputError("plan('coinpress_mean') needs radius=, that of the ball that holds the mean")
-        predict = _coinpress_predictor(dim, size("radius", radius), steps, mode, failure_prob, 0)
+        predict = coinpress_predictor(dim, size("radius", radius), steps, mode, failure_prob, 0)
 
     solved_for = "error"
     if n_priv is None and budget is not None and error is not None:

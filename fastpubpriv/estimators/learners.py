@@ -1,0 +1,131 @@
+"""The learners that `estimate_gaussian` can call on public coordinates: each takes rows v and returns their mean and covariance."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from fastpubpriv.estimators import learner_populous, learner_recursive, learner_selection, lifted
+from fastpubpriv.estimators.lifted import Learned, Prepared, Problem, floored, powers, symmetric
+from fastpubpriv.estimators.radii import chi_radius
+from fastpubpriv.estimators.run import Run
+from fastpubpriv.mechanisms.sums import AffineMap, Released, release_second_moment
+from fastpubpriv.privacy import ApproxDP, Budget
+from fastpubpriv.sources.pairs import pair_rows
+
+FloatArray = np.ndarray[Any, np.dtype[np.float64]]
+
+
+def coinpress_rounds(
+    run: Run,
+    base: AffineMap,
+    *,
+    shares: list[Fraction],
+    n: int,
+    row_failure: float,
+    slack: Callable[[Released], float],
+    floor: float = 0.0,
+) -> tuple[FloatArray, Released]:
+    """CoinPress for the covariance of centred rows v = base(x) with covariance at most the identity.
+
+    Rows are multiplied by A on the left: with the other order the factors of three and more rounds do not undo each other.
+    """
+    dim = base.dim
+    contraction, inverse = np.eye(dim), np.eye(dim)
+    clip = chi_radius(dim, row_failure)
+    released: Released | None = None
+    second = np.eye(dim)
+    for index, share in enumerate(shares):
+        name = f"second moment, round {index + 1} of {len(shares)}"
+        matrix = (
+            contraction
+            if base.matrix is None
+            else (contraction * base.matrix if base.matrix.ndim == 1 else contraction @ base.matrix)
+        )
+        affine = AffineMap(dim=dim, center=base.center, matrix=np.ascontiguousarray(matrix))
+        released = release_second_moment(
+            run.account,
+            run.rows,
+            affine,
+            name=name,
+            radius=clip,
+            cost=run.account.allowance * share,
+            passes=run.passes,
+        )
+        run.note(name, released, clip_radius=clip)
+        last = index == len(shares) - 1
+        second = floored(released.value / n, floor if last else 0.0)
+        if not last:
+            root, inverse_root = powers(second + slack(released) * np.eye(dim))
+            contraction = inverse_root @ contraction
+            inverse = inverse @ root
+    assert released is not None
+    return symmetric(inverse @ second @ inverse.T), released
+
+
+def pairs(run: Run, base: AffineMap, problem: Problem, *, rounds: int) -> Learned:
+    """CoinPress covariance on pair differences, then a CoinPress step for the mean in whitened coordinates.
+
+    Differences are centred whatever the mean, so this is the published algorithm; half as many rows carry the same noise.
+    """
+    halves = pair_rows(run.rows)
+    paired = replace(run, rows=halves)
+    problem_pairs = replace(problem, n=halves.n, mean_radius=0.0)
+
+    def slack(released: Released) -> float:
+        ratio = math.sqrt(problem.dim / halves.n)
+        return ratio + ratio * ratio / 2.0 + problem_pairs.noise_slack(released.spectral_std, rounds)
+
+    linear = AffineMap(dim=base.dim, matrix=base.matrix, lower=base.lower)
+    failure = problem.failure_prob / (4.0 * halves.n * rounds) if problem.mode == "theory" else lifted.ROW_FAILURE
+    covariance, released = coinpress_rounds(
+        paired,
+        linear,
+        shares=lifted.round_shares(rounds),
+        n=halves.n,
+        row_failure=failure,
+        slack=slack,
+        floor=lifted.LAST_FLOOR,
+    )
+    covariance = floored(covariance, lifted.OUTPUT_FLOOR * float(np.linalg.eigvalsh(covariance)[-1]))
+    mean, noise_std, root = lifted.coinpress_mean_step(run, base, covariance, problem)
+    return Learned(mean, covariance, noise_std, released.spectral_std / halves.n, root)
+
+
+def prepare_pairs(run: Run, problem: Problem, rounds: int | None) -> Prepared:
+    """Rounds and the covariance's error for half as many rows, the mean's for all of them."""
+    halved = lifted.prepare(run, replace(problem, n=problem.n // 2), rounds)
+    return replace(halved, mean_error=lifted.prepare(run, problem, halved.rounds).mean_error)
+
+
+Learner = Callable[..., Learned]
+Prepare = Callable[[Run, Problem, "int | None"], Prepared]
+# learn(run, base, problem, *, rounds) releases; prepare(run, problem, rounds) refuses and predicts before the debit.
+LEARNERS: dict[str, Learner] = {
+    "lifted_coinpress": lifted.learn,
+    "pairs": pairs,
+    "recursive_preconditioner": learner_recursive.learn,
+    "populous": learner_populous.learn,
+    "hypothesis_selection": learner_selection.learn,
+}
+PREPARE: dict[str, Prepare] = {
+    "lifted_coinpress": lifted.prepare,
+    "pairs": prepare_pairs,
+    "recursive_preconditioner": learner_recursive.prepare,
+    "populous": learner_populous.prepare,
+    "hypothesis_selection": learner_selection.prepare,
+}
+# Part of an ApproxDP budget that a learner keeps for Laplace releases.
+ASIDE: dict[str, Callable[[Budget], ApproxDP]] = {"populous": learner_populous.aside}
+
+
+def learner_draws(dim: int, learner: str) -> int:
+    """Upper bound on the noise draws of a learner."""
+    side = dim + 1
+    rounds = learner_recursive.MAX_RECURSION if learner == "recursive_preconditioner" else 2 * lifted.MAX_ROUNDS
+    return rounds * side * side + 8 * dim

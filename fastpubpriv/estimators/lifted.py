@@ -1,0 +1,290 @@
+"""Lifted CoinPress: mean and covariance from one second-moment recursion (spec of the default learner of paper A, Algorithm 2)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from fastpubpriv import validation
+from fastpubpriv.estimators.radii import Mode, StepRadii, best_steps, budget_shares, chi_radius
+from fastpubpriv.estimators.run import Run, noise_per_radius
+from fastpubpriv.mechanisms.sums import AffineMap, Released, release_second_moment, release_vector_sum
+
+FloatArray = np.ndarray[Any, np.dtype[np.float64]]
+
+MEAN_SHARE = Fraction(1, 10)
+LAST_SHARE = Fraction(3, 5)
+ROW_FAILURE = 0.1
+MAX_ROUNDS = 12
+# Residual distance of the mean after whitening by the released covariance.
+MEAN_RESIDUAL_SQ = 7.0
+MEAN_STEP_FAILURE = 0.01
+LAST_FLOOR = 1e-6
+OUTPUT_FLOOR = 1e-9
+
+
+def round_shares(rounds: int) -> list[Fraction]:
+    """Shares of the budget of the second-moment rounds; with MEAN_SHARE they add up to one."""
+    whole = 1 - MEAN_SHARE
+    if rounds == 1:
+        return [whole]
+    return [whole * (1 - LAST_SHARE) / (rounds - 1)] * (rounds - 1) + [whole * LAST_SHARE]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """The public frame of a learner: rows v with covariance at most the identity and mean within `mean_radius`."""
+
+    dim: int
+    n: int
+    mean_radius: float
+    condition: float
+    mode: Mode
+    failure_prob: float
+
+    @property
+    def lifted(self) -> int:
+        """Coordinates of (v, 1)."""
+        return self.dim + 1
+
+    def row_radius(self, rounds: int) -> float:
+        """Clip radius of a lifted, preconditioned row."""
+        failure = self.failure_prob / (4.0 * self.n * rounds) if self.mode == "theory" else ROW_FAILURE
+        return 1.0 + chi_radius(self.dim, failure)
+
+    def sampling_slack(self, rounds: int) -> float:
+        """How far the second moment of n rows strays from its mean, in spectral norm."""
+        ratio = math.sqrt(self.lifted / self.n)
+        if self.mode == "theory":
+            return 2.0 * (ratio + math.sqrt(2.0 * math.log(4.0 * rounds / self.failure_prob) / self.n))
+        return ratio + ratio * ratio / 2.0
+
+    def noise_slack(self, spectral_std: float, rounds: int) -> float:
+        """Spectral norm of the symmetric noise on the mean second moment; `spectral_std` is that of a GOE entry on the sum."""
+        width = math.sqrt(2.0 * self.lifted)
+        if self.mode == "theory":
+            width += math.sqrt(2.0 * math.log(4.0 * rounds / self.failure_prob))
+        return width * spectral_std / self.n
+
+
+# Standard deviation of the GOE diagonal on a sum of rows of norm 1, for a share of the budget.
+GramNoise = Callable[[Fraction], float]
+
+
+def gram_noise(dim: int, *, pure: bool, allowance: Fraction) -> GramNoise:
+    """Noise on the second moment of unit rows on an infinitely fine grid, as the equivalent GOE diagonal."""
+
+    def noise(share: Fraction) -> float:
+        if pure:
+            # Discrete Laplace on the triangle: standard deviation sqrt(2) b everywhere, as a GOE with sqrt(2) more on its diagonal.
+            return 2.0 * math.sqrt(dim * (dim + 3) / 2.0) / float(allowance * share)
+        return 1.0 / math.sqrt(float(allowance * share))
+
+    return noise
+
+
+def choose_rounds(problem: Problem, noise: GramNoise) -> tuple[int, bool]:
+    """The public rule for the number of rounds: the fewest after which the least eigenvalue is predicted above 1/2.
+
+    Returns the number and whether it is too few. Too few rounds is catastrophic, too many is cheap.
+    """
+    for rounds in range(2, MAX_ROUNDS + 1):
+        early = round_shares(rounds)[0]
+        slack = problem.sampling_slack(rounds) + problem.noise_slack(
+            problem.row_radius(rounds) ** 2 * noise(early), rounds
+        )
+        least = 1.0 / ((2.0 + problem.mean_radius**2) * problem.condition)
+        for _ in range(rounds - 1):
+            least = least / (least + slack)
+        if least > 0.5:
+            return rounds, False
+    return MAX_ROUNDS, True
+
+
+def predicted_errors(problem: Problem, rounds: int, noise: GramNoise, mean_noise: float) -> tuple[float, float]:
+    """Predicted relative Frobenius error of the covariance and Mahalanobis error of the mean.
+
+    `mean_noise` is the noise per coordinate on a sum of rows of norm 1 for the mean's share.
+    """
+    d, n = problem.dim, problem.n
+    last = problem.row_radius(rounds) ** 2 * noise(round_shares(rounds)[-1]) / n
+    covariance = math.sqrt(d * (d + 1) / n + last * last * d * (d + 1) / 2.0)
+    step = mean_clip(d) * mean_noise / n
+    return covariance, math.sqrt(d / n + d * step * step)
+
+
+def mean_clip(dim: int) -> float:
+    """Clip radius of the mean step, in whitened coordinates."""
+    return math.sqrt(MEAN_RESIDUAL_SQ + chi_radius(dim, MEAN_STEP_FAILURE) ** 2)
+
+
+def symmetric(matrix: FloatArray) -> FloatArray:
+    """Average a matrix with its transpose: rounding leaves products of symmetric matrices a bit lopsided."""
+    return (matrix + matrix.T) / 2.0
+
+
+def floored(matrix: FloatArray, floor: float) -> FloatArray:
+    """Raise the eigenvalues of a released symmetric matrix to at least `floor`."""
+    values, vectors = np.linalg.eigh(symmetric(matrix))
+    return symmetric((vectors * np.maximum(values, floor)) @ vectors.T)
+
+
+def powers(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Square root and inverse square root of a released positive definite matrix."""
+    values, vectors = np.linalg.eigh(symmetric(matrix))
+    # An eigenvalue that rounding made zero or negative would poison the inverse; it is released, so a floor is free.
+    values = np.maximum(values, np.finfo(np.float64).eps * max(float(values[-1]), np.finfo(np.float64).tiny))
+    roots = np.sqrt(values)
+    return symmetric((vectors * roots) @ vectors.T), symmetric((vectors / roots) @ vectors.T)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Learned:
+    """Mean and covariance of the rows v, with the noise levels of the last releases, and rounds if a release decided them."""
+
+    mean: FloatArray
+    covariance: FloatArray
+    mean_noise_std: float
+    covariance_noise_std: float
+    mean_factor: FloatArray
+    rounds: int | None = None
+
+
+def learn(run: Run, base: AffineMap, problem: Problem, *, rounds: int, allowance: Fraction | None = None) -> Learned:
+    """Run the recursion on rows v = base(x); every release is one second moment of clipped lifted rows, then one mean step.
+
+    `allowance` is what it may spend, by default all that the account has.
+    """
+    dim, n = problem.dim, problem.n
+    lifted = problem.lifted
+    allowance = run.account.allowance if allowance is None else allowance
+    clip = problem.row_radius(rounds)
+    contraction = np.eye(lifted) / math.sqrt(2.0 + problem.mean_radius**2)
+    inverse = np.eye(lifted) * math.sqrt(2.0 + problem.mean_radius**2)
+    second = np.eye(lifted)
+    released: Released | None = None
+    for index, share in enumerate(round_shares(rounds)):
+        name = f"second moment, round {index + 1} of {rounds}"
+        released = release_second_moment(
+            run.account,
+            run.rows,
+            lift(base, contraction),
+            name=name,
+            radius=clip,
+            cost=allowance * share,
+            passes=run.passes,
+        )
+        run.note(name, released, clip_radius=clip)
+        last = index == rounds - 1
+        second = floored(released.value / n, LAST_FLOOR if last else 0.0)
+        if not last:
+            slack = problem.sampling_slack(rounds) + problem.noise_slack(released.spectral_std, rounds)
+            root, inverse_root = powers(second + slack * np.eye(lifted))
+            contraction = inverse_root @ contraction
+            inverse = inverse @ root
+    moment = symmetric(inverse @ second @ inverse.T)
+    weight = moment[dim, dim]
+    mean = moment[:dim, dim] / weight
+    covariance = symmetric(moment[:dim, :dim] - np.outer(moment[:dim, dim], moment[:dim, dim]) / weight)
+    covariance = floored(covariance, OUTPUT_FLOOR * float(np.linalg.eigvalsh(covariance)[-1]))
+    both = powers(covariance)
+    mean, noise_std = mean_step(run, base, mean, both, name="mean", clip=mean_clip(dim), cost=allowance * MEAN_SHARE)
+    assert released is not None
+    return Learned(mean, covariance, noise_std, released.spectral_std / n, both[0])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """What a learner will do, decided from public numbers before anything is paid."""
+
+    rounds: int
+    under_resolved: bool
+    covariance_error: float
+    mean_error: float
+
+
+def prepare(run: Run, problem: Problem, rounds: int | None, *, allowance: Fraction | None = None) -> Prepared:
+    """Number of rounds by the public rule, or as asked for, and the errors predicted for it."""
+    pure = run.account.pure
+    allowance = run.account.allowance if allowance is None else allowance
+    noise = gram_noise(problem.lifted, pure=pure, allowance=allowance)
+    under_resolved = False
+    if rounds is None:
+        rounds, under_resolved = choose_rounds(problem, noise)
+    rounds = validation.integer("rounds", rounds, minimum=1, maximum=2 * MAX_ROUNDS)
+    per_row = noise_per_radius(problem.dim, pure=pure, allowance=allowance)
+    covariance_error, mean_error = predicted_errors(problem, rounds, noise, per_row(MEAN_SHARE))
+    return Prepared(
+        rounds=rounds, under_resolved=under_resolved, covariance_error=covariance_error, mean_error=mean_error
+    )
+
+
+def lift(base: AffineMap, contraction: FloatArray) -> AffineMap:
+    """The map x -> contraction (v, 1) for v = base(x)."""
+    dim = base.dim
+    left = contraction[:, :dim]
+    matrix = left if base.matrix is None else (left * base.matrix if base.matrix.ndim == 1 else left @ base.matrix)
+    offset = contraction[:, dim].copy()
+    if base.offset is not None:
+        offset += left @ base.offset
+    return AffineMap(dim=dim, center=base.center, matrix=np.ascontiguousarray(matrix), offset=offset)
+
+
+def mean_step(
+    run: Run,
+    base: AffineMap,
+    start: FloatArray,
+    powers_of: tuple[FloatArray, FloatArray],
+    *,
+    name: str,
+    clip: float,
+    cost: Fraction,
+) -> tuple[FloatArray, float]:
+    """One clipped mean around `start` in whitened coordinates; returns the mean of v and the noise per whitened coordinate."""
+    root, inverse_root = powers_of
+    if base.matrix is None:
+        matrix = inverse_root
+    else:
+        matrix = inverse_root * base.matrix if base.matrix.ndim == 1 else inverse_root @ base.matrix
+    origin = start if base.offset is None else start - base.offset
+    affine = AffineMap(
+        dim=base.dim, center=base.center, matrix=np.ascontiguousarray(matrix), offset=-(inverse_root @ origin)
+    )
+    step = release_vector_sum(run.account, run.rows, affine, name=name, radius=clip, cost=cost, passes=run.passes)
+    run.note(name, step, clip_radius=clip)
+    n = run.rows.n
+    return start + root @ step.value / n, step.noise_std / n
+
+
+def coinpress_mean_step(
+    run: Run, base: AffineMap, covariance: FloatArray, problem: Problem
+) -> tuple[FloatArray, float, FloatArray]:
+    """CoinPress for the mean of v, from zero, in the coordinates that a released covariance whitens."""
+    both = powers(covariance)
+    # |Sigma^-1/2 mean| <= mean_radius / sqrt(least eigenvalue); a released floor keeps it finite.
+    least = float(np.linalg.eigvalsh(covariance)[0])
+    radius = problem.mean_radius / math.sqrt(least)
+    # d + 1 public rows may leave thousands of standard deviations: as many steps as the released radius calls for.
+    noise = noise_per_radius(problem.dim, pure=run.account.pure, allowance=run.account.allowance * MEAN_SHARE)
+    steps = best_steps(
+        problem.dim, problem.n, radius, noise_per_radius=noise, mode=problem.mode, failure_prob=problem.failure_prob
+    )
+    radii = StepRadii(problem.dim, problem.n, steps, problem.mode, problem.failure_prob)
+    mean, noise_std = np.zeros(problem.dim), 0.0
+    for index, share in enumerate(budget_shares(steps)):
+        mean, noise_std = mean_step(
+            run,
+            base,
+            mean,
+            both,
+            name=f"mean, step {index + 1} of {steps}",
+            clip=radii.clip(radius),
+            cost=run.account.allowance * MEAN_SHARE * share,
+        )
+        radius = radii.after(noise_std)
+    return mean, noise_std, both[0]

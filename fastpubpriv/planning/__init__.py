@@ -1,0 +1,6 @@
+"""What budget and how many rows buy what error, and the other way round, without touching data."""
+
+from fastpubpriv.planning.orders import OrderBounds, order_bounds
+from fastpubpriv.planning.solve import TASKS, Plan, plan
+
+__all__ = ["TASKS", "OrderBounds", "Plan", "order_bounds", "plan"]

@@ -1,0 +1,267 @@
+"""The sample sizes of paper A's theorems, term by term: orders of growth with unknown constants, never a recommendation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from fastpubpriv import validation
+from fastpubpriv.errors import BudgetError, InputError
+from fastpubpriv.estimators.radii import failure_probability
+from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, PureDP
+from fastpubpriv.results import plain
+
+LABEL = "up to constants and logs"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderBounds:
+    """The terms of a theorem's bound on the number of private rows.
+
+    Attributes
+    ----------
+    theorem : str
+        As numbered in paper A's appendix, with the black box that it calls.
+    terms : dict of str to float
+        Name of a term, as the theorem writes it, to its value with every constant set to `constant`.
+    n_pub : float
+        Public rows that the theorem asks for.
+    constant : float
+        The C in front of every term.
+    label : str
+        "up to constants and logs": a warning that belongs to every number here.
+    """
+
+    theorem: str
+    terms: dict[str, float]
+    n_pub: float
+    constant: float
+    label: str = LABEL
+
+    @property
+    def n_priv(self) -> float:
+        """Sum of the terms."""
+        return math.fsum(self.terms.values())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the bounds as plain numbers and strings, ready for JSON."""
+        return {name: plain(getattr(self, name)) for name in self.__dataclass_fields__} | {"n_priv": self.n_priv}
+
+    def __repr__(self) -> str:
+        largest = max(self.terms, key=lambda name: self.terms[name])
+        return f"OrderBounds({self.theorem}: n_priv ~ {self.n_priv:.3g}, mostly {largest}; {self.label})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Setting:
+    """The arguments of a theorem, by the paper's letters."""
+
+    d: int
+    alpha: float
+    beta: float
+    budget: Budget
+    gamma: float
+    radius: float | None
+    cond: float | None
+    k: int | None
+    w_min: float | None
+
+    @property
+    def price(self) -> tuple[str, float]:
+        """Name and value of what the private terms are divided by."""
+        if isinstance(self.budget, ZCDP):
+            return "sqrt(rho)", math.sqrt(float(self.budget.rho))
+        if isinstance(self.budget, ApproxDP | PureDP):
+            return "epsilon", float(self.budget.epsilon)
+        raise BudgetError(f"budget must be ZCDP, ApproxDP or PureDP, got {type(self.budget).__name__}")
+
+    def range(self, theorem: str) -> tuple[float, float]:
+        """R and K, for the theorems that need them."""
+        if self.radius is None or self.cond is None:
+            raise InputError(f"theorem {theorem} depends on ranges: pass mean_radius= and cond_max=")
+        return self.radius, self.cond
+
+    def mixture(self, theorem: str) -> tuple[int, float]:
+        """Number of components and least weight, for the theorems on mixtures."""
+        if self.k is None or self.w_min is None:
+            raise InputError(f"theorem {theorem} is about mixtures: pass n_components= and min_weight=")
+        if self.w_min * self.k > 1.0:
+            raise InputError(f"min_weight must be at most 1 / n_components = {1 / self.k:.3g}, got {self.w_min:g}")
+        return self.k, self.w_min
+
+
+def _log(*factors: float) -> float:
+    """log of a product, at least one: also what polylog(...) is taken to be. Summed, so that nothing overflows."""
+    return max(1.0, math.fsum(math.log(factor) for factor in factors))
+
+
+def _loglog(value: float) -> float:
+    """log(value), at least 2, as it stands inside another logarithm."""
+    return max(2.0, math.log(value))
+
+
+Answer = tuple[str, dict[str, float], float]
+
+
+def _identity_mean(s: _Setting) -> Answer:
+    d, a, tail = s.d, s.alpha, math.log(1.0 / s.beta)
+    name, price = s.price
+    terms = {"(d + log(1/beta)) / alpha^2": (d + tail) / a**2}
+    if isinstance(s.budget, ZCDP):
+        terms[f"d log^1.5(1/beta) / (alpha {name})"] = d * tail**1.5 / (a * price)
+        return "Theorem B.2 (1), clip and noise", terms, 1.0
+    terms[f"(d log(d log(1/beta) / alpha) + log(1/beta)) / (alpha {name})"] = (
+        d * _log(d, max(tail, 1.0), 1.0 / a) + tail
+    ) / (a * price)
+    return "Theorem B.2 (2), BKSW19, inefficient", terms, 1.0
+
+
+def _far_gaussian(s: _Setting, gamma: float, label: str) -> Answer:
+    d, a, b = s.d, s.alpha, s.beta
+    name, price = s.price
+    far = 1.0 / (1.0 - gamma)
+    terms = {"(d^2 + log(1/beta)) / alpha^2": (d * d + math.log(1.0 / b)) / a**2}
+    if isinstance(s.budget, ZCDP):
+        rho = 1.0 / price**2
+        terms[f"d^2 polylog(d / (alpha beta rho)) / (alpha {name})"] = d * d * _log(d, 1 / a, 1 / b, rho) / (a * price)
+        terms[f"d log(d / (alpha beta rho (1 - gamma))) / (alpha {name})"] = (
+            d * _log(d, 1 / a, 1 / b, rho, far) / (a * price)
+        )
+        terms[f"d^1.5 polylog(d / (beta rho (1 - gamma))) / {name}"] = d**1.5 * _log(d, 1 / b, rho, far) / price
+        return f"Theorem {label} (1), KLSU19", terms, d + 1.0
+    terms[f"d^2 log(d / (alpha beta (1 - gamma))) / (alpha {name})"] = d * d * _log(d, 1 / a, 1 / b, far) / (a * price)
+    return f"Theorem {label} (2), BKSW19, inefficient", terms, d + 1.0
+
+
+def _mixture(s: _Setting, theorem: str, *, easy: bool) -> Answer:
+    d, a, b = s.d, s.alpha, s.beta
+    k, w = s.mixture(theorem)
+    name, price = s.price
+    terms = {"d^2 log(k / beta) / (w_min alpha^2)": d * d * _log(k, 1 / b) / (w * a**2)}
+    if isinstance(s.budget, ApproxDP):
+        tail = _log(k, 1.0 / float(s.budget.delta))
+        poly = _log(d, k / b, 1 / a, math.sqrt(k) / price, tail)
+        terms[f"(d^2 log(k / delta) + d log^1.5(k / delta)) polylog / (w_min alpha {name})"] = (
+            (d * d * tail + d * tail**1.5) * poly / (w * a * price)
+        )
+        if not easy:
+            terms[f"d^1.5 k^2.5 log(k / delta) / {name}"] = d**1.5 * k**2.5 * tail / price
+    else:
+        rho = 1.0 / price**2
+        poly = _log(d, k, 1 / a, 1 / b, rho)
+        terms[f"d^2 polylog(d k / (alpha beta rho)) / (w_min alpha {name})"] = d * d * poly / (w * a * price)
+        if not easy:
+            radius, cond = s.range(theorem)
+            terms[f"d log(d k log(R) / (alpha beta rho)) / (w_min alpha {name})"] = (
+                d * _log(d, k, _loglog(radius), 1 / a, 1 / b, rho) / (w * a * price)
+            )
+            terms[f"d^1.5 sqrt(k log(K)) polylog(d k log(K) / (rho beta)) / {name}"] = (
+                d**1.5 * math.sqrt(k * _log(cond)) * _log(d, k, _loglog(cond), rho, 1 / b) / price
+            )
+            terms[f"sqrt(d k log(R d k / beta)) / {name}"] = math.sqrt(d * k * _log(radius, d, k, 1 / b)) / price
+            terms[f"d^1.5 k^2.5 / {name}"] = d**1.5 * k**2.5 / price
+    return f"Theorem {theorem}", terms, (d if easy else 1.0) * _log(k, 1 / b) / w
+
+
+# Theorem: the budgets it is about, and its terms.
+THEOREMS: dict[str, tuple[tuple[type[Budget], ...], Callable[[_Setting], Answer]]] = {
+    "B.2": ((ZCDP, PureDP), _identity_mean),
+    "B.5": ((ZCDP, PureDP), lambda s: _far_gaussian(s, 0.0, "B.5")),
+    "B.12": ((ZCDP, PureDP), lambda s: _far_gaussian(s, s.gamma, "B.12")),
+    "C.23": ((ApproxDP,), lambda s: _mixture(s, "C.23", easy=False)),
+    "C.24": ((ZCDP,), lambda s: _mixture(s, "C.24", easy=False)),
+    "C.28": ((ApproxDP,), lambda s: _mixture(s, "C.28", easy=True)),
+    "C.29": ((ZCDP,), lambda s: _mixture(s, "C.29", easy=True)),
+}
+
+
+def order_bounds(
+    theorem: str,
+    *,
+    dim: int,
+    accuracy: float,
+    budget: Budget,
+    failure_prob: float = 0.05,
+    pub_priv_gap: float = 0.0,
+    mean_radius: float | None = None,
+    cond_max: float | None = None,
+    n_components: int | None = None,
+    min_weight: float | None = None,
+    constant: float = 1.0,
+) -> OrderBounds:
+    """Terms of one of paper A's sample-complexity theorems, up to constants and logs.
+
+    How the terms compare and grow is what these numbers say; how many rows to collect is what `plan` says.
+
+    Parameters
+    ----------
+    theorem : str
+        "B.2" (mean, one public row), "B.5" (Gaussian from d + 1 public rows), "B.12" (the same, public rows within a gap),
+        "C.23" and "C.24" (mixture, few public rows), "C.28" and "C.29" (mixture, public rows in proportion to the dimension).
+    dim : int
+        Columns, d.
+    accuracy : float in (0, 1)
+        Total-variation distance aimed at, alpha.
+    budget : ZCDP, ApproxDP or PureDP
+        Of the notion that the theorem is about.
+    failure_prob : float in (0, 1)
+        Probability of missing the accuracy, beta.
+    pub_priv_gap : float in [0, 1)
+        Total-variation gap, gamma; "B.12" only.
+    mean_radius, cond_max : float, optional
+        A priori ranges R and K; "C.24" only.
+    n_components : int, optional
+        Components k; mixtures only.
+    min_weight : float, optional
+        Least mixing weight; mixtures only.
+    constant : float
+        The unknown C in front of every term.
+
+    Returns
+    -------
+    OrderBounds
+        The terms by name, their sum, and the public rows.
+
+    Raises
+    ------
+    InputError, BudgetError
+        An unknown theorem, a notion that it is not about, or arguments missing or out of range.
+
+    Privacy
+    -------
+    Reads no data.
+
+    Notes
+    -----
+    Paper A, appendices B and C. Where a theorem writes polylog(x), one power of log(x) is taken, and no logarithm is less than one.
+    The mixture theorems also need a separation of order sqrt(k log(n k / beta)) standard deviations.
+
+    Examples
+    --------
+    >>> from fastpubpriv import ZCDP
+    >>> from fastpubpriv.planning import order_bounds
+    >>> order_bounds("B.2", dim=50, accuracy=0.1, budget=ZCDP(rho=0.5))
+    OrderBounds(Theorem B.2 (1), clip and noise: n_priv ~ 8.97e+03, mostly (d + log(1/beta)) / alpha^2; up to constants and logs)
+    """
+    notions, terms_of = THEOREMS[validation.choice("theorem", theorem, tuple(THEOREMS))]
+    if not isinstance(budget, notions):
+        wanted = " or ".join(notion.__name__ for notion in notions)
+        raise BudgetError(f"theorem {theorem} is about {wanted} budgets, got {type(budget).__name__}")
+    factor = validation.positive("constant", constant)
+    setting = _Setting(
+        d=validation.integer("dim", dim, minimum=1),
+        alpha=validation.probability("accuracy", accuracy),
+        beta=failure_probability(failure_prob),
+        budget=budget,
+        gamma=validation.fraction("pub_priv_gap", pub_priv_gap),
+        radius=None if mean_radius is None else validation.positive("mean_radius", mean_radius),
+        cond=None if cond_max is None else validation.positive("cond_max", cond_max),
+        k=None if n_components is None else validation.integer("n_components", n_components, minimum=1),
+        w_min=None if min_weight is None else validation.positive("min_weight", min_weight),
+    )
+    name, terms, n_pub = terms_of(setting)
+    return OrderBounds(
+        theorem=name, terms={key: factor * value for key, value in terms.items()}, n_pub=n_pub, constant=factor
+    )

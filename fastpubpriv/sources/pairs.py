@@ -1,0 +1,67 @@
+"""Differences of neighbouring rows, for learners that need centred rows without knowing the mean."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from fastpubpriv.errors import InputError
+from fastpubpriv.sources.rows import Chunk, RandomAccessRows, Rows
+
+_ROOT = math.sqrt(0.5)
+
+
+def pair_rows(rows: Rows) -> Rows:
+    """Rows (x_2i - x_2i+1) / sqrt(2) of a source; an odd last row is dropped.
+
+    A pair is fixed by its position in the source, so a replaced row changes one pair. A difference that is not finite makes its
+    pair neutral, as any row.
+    """
+    if rows.n < 2:
+        raise InputError("differences of rows need at least two rows, got 1")
+    return RandomAccessPairs(rows) if isinstance(rows, RandomAccessRows) else StreamedPairs(rows)
+
+
+class RandomAccessPairs(RandomAccessRows):
+    """Pairs of a source of which any range can be read."""
+
+    __slots__ = ("_rows",)
+
+    def __init__(self, rows: RandomAccessRows) -> None:
+        super().__init__(rows.n // 2, rows.dim, f"pairs of {rows.kind}", rows.columns)
+        self._rows = rows
+
+    def block(self, begin: int, end: int) -> Chunk:
+        """Pairs begin to end."""
+        return differences(self._rows.block(2 * begin, 2 * end))
+
+
+class StreamedPairs(Rows):
+    """Pairs of a source that is read in order."""
+
+    __slots__ = ("_rows",)
+
+    random_access = False
+
+    def __init__(self, rows: Rows) -> None:
+        super().__init__(rows.n // 2, rows.dim, f"pairs of {rows.kind}", rows.columns)
+        self._rows = rows
+
+    def _chunks(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
+        held: Chunk | None = None
+        for chunk in self._rows.chunks(2 * begin, 2 * end, 2 * chunk_rows):
+            rows = chunk if held is None else np.concatenate([held, chunk])
+            even = len(rows) - len(rows) % 2
+            held = rows[even:].copy() if even < len(rows) else None
+            if even:
+                yield differences(rows[:even])
+
+
+def differences(rows: Chunk) -> Chunk:
+    """(k, dim) float64 from (2k, dim)."""
+    with np.errstate(all="ignore"):
+        paired = rows.astype(np.float64)
+        gaps: Chunk = (paired[0::2] - paired[1::2]) * _ROOT
+    return gaps

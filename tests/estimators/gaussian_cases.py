@@ -1,0 +1,47 @@
+"""Gaussians with known truth, and the distances in which the estimators' errors are predicted."""
+
+import numpy as np
+from spies import seeded
+
+from fastpubpriv import ZCDP, estimate_gaussian
+
+RHO_HALF = ZCDP(rho=0.5)
+
+
+def gaussian(dim, condition, rng, *, spread=3.0):
+    """Mean (dim,) and factor (dim, dim) of a Gaussian in general position with eigenvalues from 1 to `condition`."""
+    turn = np.linalg.qr(rng.standard_normal((dim, dim)))[0]
+    return spread * rng.standard_normal(dim), turn * np.sqrt(np.geomspace(1.0, condition, dim))
+
+
+def draw(n, mean, factor, rng):
+    return rng.standard_normal((n, len(mean))) @ factor.T + mean
+
+
+def covariance_error(covariance, factor):
+    """Relative Frobenius error |S^-1/2 C S^-1/2 - I|_F, S = factor factor^T."""
+    half = np.linalg.solve(factor, covariance)
+    return np.linalg.norm(np.linalg.solve(factor, half.T) - np.eye(len(factor)))
+
+
+def mean_error(estimate, mean, factor):
+    return np.linalg.norm(np.linalg.solve(factor, estimate - mean))
+
+
+def fit(dim, n, condition, seed, *, n_pub=None, budget=RHO_HALF, **options):
+    """One run on fresh data: the result, its covariance error and its mean error."""
+    rng = np.random.default_rng([seed, dim, n])
+    mean, factor = gaussian(dim, condition, rng)
+    private = draw(n, mean, factor, rng)
+    public = draw(n_pub or dim + 1, mean, factor, rng)
+    result = seeded(estimate_gaussian, private, x_pub=public, budget=budget, random_state=seed, **options)
+    return result, covariance_error(result.covariance, factor), mean_error(result.mean, mean, factor)
+
+
+def ratios(runs, *args, **options):
+    """Medians over runs of the two errors, as multiples of the predicted ones."""
+    both = []
+    for seed in range(runs):
+        result, covariance, mean = fit(*args, seed, **options)
+        both.append((covariance / result.predicted_covariance_error, mean / result.predicted_mean_error))
+    return np.median(both, axis=0)

@@ -1,0 +1,215 @@
+import itertools
+import math
+import resource
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from gaussian_cases import RHO_HALF, covariance_error, gaussian
+from spies import SpyLedger, SpyRows, seeded
+
+from fastpubpriv import ZCDP, ApproxDP, BudgetError, InputError, PureDP, coinpress_covariance, private_pca
+from fastpubpriv.estimators import learners
+from fastpubpriv.estimators.lifted import symmetric
+from fastpubpriv.mechanisms.sums import AffineMap
+
+
+def error_of(seed, *, steps, n, dim=10, condition=1.0, scale=None, budget=RHO_HALF):
+    rng = np.random.default_rng([seed, n])
+    _, factor = gaussian(dim, condition, rng)
+    rows = rng.standard_normal((n, dim)) @ factor.T
+    bound = 10.0 * math.sqrt(dim) * condition if scale is None else scale
+    result = seeded(coinpress_covariance, rows, budget=budget, scale=bound, steps=steps, random_state=seed)
+    return covariance_error(result.covariance, factor)
+
+
+def median_error(runs, **options):
+    return float(np.median([error_of(seed, **options) for seed in range(runs)]))
+
+
+# d = 10, u = 10 sqrt(d), rho = 0.5, orthogonally invariant noise.
+@pytest.mark.parametrize(("n", "expected", "band"), [(3000, 0.361, 0.035), (8000, 0.141, 0.01)])
+def test_two_steps_match_the_known_curve(n, expected, band):
+    assert abs(median_error(25, steps=2, n=n) - expected) <= band
+
+
+@pytest.mark.parametrize(("n", "least", "most"), [(3000, 0.17, 0.246), (8000, 0.105, 0.129)])
+def test_three_steps_beat_the_curve_with_noise_on_the_triangle(n, least, most):
+    # .246 and .129 belong to independent noise on the upper triangle: sqrt(2) more off the diagonal.
+    assert least < median_error(15, steps=3, n=n) < most
+
+
+@pytest.mark.parametrize("steps", [3, 4, 5])
+def test_more_steps_keep_improving_at_condition_100(steps):
+    assert median_error(9, steps=steps, n=20_000, condition=100.0, scale=300.0) < 0.1
+
+
+def test_more_steps_are_never_much_worse():
+    errors = [median_error(9, steps=steps, n=20_000, condition=100.0, scale=300.0) for steps in range(3, 11)]
+    assert all(later <= 1.1 * earlier for earlier, later in itertools.pairwise(errors))
+    assert errors[-1] < 0.1
+
+
+def wrong_order(run, base, *, shares, n, row_failure, slack, floor=0.0):
+    """The published code's order: rows times A instead of A times rows, and A^-1 Z A^-1 at the end."""
+    dim = base.dim
+    contraction, inverse = np.eye(dim), np.eye(dim)
+    for index, share in enumerate(shares):
+        affine = AffineMap(dim=dim, center=base.center, matrix=np.ascontiguousarray(contraction.T * base.matrix))
+        released = learners.release_second_moment(
+            run.account, run.rows, affine, name=f"round {index}", radius=learners.chi_radius(dim, row_failure),
+            cost=run.account.allowance * share, passes=run.passes,
+        )  # fmt: skip
+        second = learners.floored(released.value / n, 0.0)
+        if index < len(shares) - 1:
+            root, inverse_root = learners.powers(second + slack(released) * np.eye(dim))
+            contraction, inverse = inverse_root @ contraction, inverse @ root
+    return symmetric(inverse @ second @ inverse), released
+
+
+@pytest.mark.parametrize("steps", [3, 4, 5])
+def test_the_wrong_matrix_order_is_caught(monkeypatch, steps):
+    monkeypatch.setattr("fastpubpriv.estimators.covariance.coinpress_rounds", wrong_order)
+    assert median_error(5, steps=steps, n=20_000, condition=100.0, scale=300.0) > 0.2
+
+
+@pytest.mark.parametrize("budget", [ApproxDP(epsilon=2.0, delta=1e-6), PureDP(epsilon=4.0)], ids=["approx", "pure"])
+def test_other_notions(budget):
+    assert median_error(3, steps=3, n=100_000, dim=3, condition=10.0, budget=budget) < 0.1
+
+
+def test_theory_mode_and_a_center():
+    rows = np.random.default_rng(0).standard_normal((100_000, 3)) * [1.0, 2.0, 3.0] + [5.0, -1.0, 100.0]
+    for mode in ("practical", "theory"):
+        result = seeded(
+            coinpress_covariance, rows, budget=RHO_HALF, scale=20.0, center=[5.0, -1.0, 100.0], steps=3, mode=mode
+        )
+        assert covariance_error(result.covariance, np.diag([1.0, 2.0, 3.0])) < 0.05
+        assert np.abs(result.correlation).max() <= 1.0
+        assert result.relative_noise_std < 0.02
+    off = seeded(coinpress_covariance, rows, budget=RHO_HALF, scale=20.0, steps=3)
+    assert covariance_error(off.covariance, np.diag([1.0, 2.0, 3.0])) > 1.0  # control: the centre is used
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [np.full((30, 3), np.nan), np.full((30, 3), 1e308), np.zeros((1, 3)), np.full((2, 3), -np.inf), np.eye(3) * 5e-324],
+)
+def test_private_rows_of_any_content(hostile):
+    result = coinpress_covariance(hostile, budget=RHO_HALF, scale=1.0, steps=3)
+    assert np.isfinite(result.covariance).all()
+    assert np.linalg.eigvalsh(result.covariance)[0] >= -1e-9 * np.abs(result.covariance).max()
+    assert np.abs(result.correlation).max() <= 1.0
+    components = private_pca(hostile, budget=RHO_HALF, center=0.0, radius=1.0, n_components=2).components
+    assert np.allclose(components @ components.T, np.eye(2))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"scale": 0.0}, "scale"),
+        ({"scale": math.inf}, "scale"),
+        ({"scale": 1e-160}, "scale"),
+        ({"scale": 1e160}, "scale"),
+        ({"steps": 0}, "steps"),
+        ({"steps": 11}, "steps"),
+        ({"center": [0.0, 0.0]}, "center"),
+        ({"center": math.nan}, "center"),
+        ({"mode": "fast"}, "mode"),
+        ({"failure_prob": 0.0}, "failure_prob"),
+        ({"failure_prob": 1e-200}, "failure_prob"),
+        ({"budget": None}, "budget"),
+        ({"x_priv": np.zeros((4, 3), dtype=complex)}, "complex|dtype"),
+        ({"x_priv": np.zeros((0, 3))}, "no rows"),
+    ],
+)
+def test_refusals_come_before_the_debit(options, message):
+    log = []
+    arguments = {"x_priv": SpyRows(np.zeros((50, 3)), log), "budget": RHO_HALF, "scale": 1.0} | options
+    with pytest.raises((InputError, BudgetError), match=message):
+        coinpress_covariance(**arguments, ledger=SpyLedger(RHO_HALF, log))
+    assert log == []
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"radius": 0.0}, "radius"),
+        ({"radius": 1e200}, "radius"),
+        ({"n_components": 0}, "n_components"),
+        ({"n_components": 4}, "n_components"),
+        ({"center": "mean"}, "center"),
+    ],
+)
+def test_pca_refusals_come_before_the_debit(options, message):
+    log = []
+    arguments = {"budget": RHO_HALF, "center": 0.0, "radius": 1.0, "n_components": 2} | options
+    with pytest.raises(InputError, match=message):
+        private_pca(SpyRows(np.zeros((50, 3)), log), **arguments, ledger=SpyLedger(RHO_HALF, log))
+    assert log == []
+
+
+def planted(n, dim, rng, *, strong=(8.0, 5.0)):
+    """Rows with two strong directions: the rows and the directions (2, dim)."""
+    turn = np.linalg.qr(rng.standard_normal((dim, 2)))[0].T
+    return rng.standard_normal((n, dim)) + (rng.standard_normal((n, 2)) * strong) @ turn, turn
+
+
+def test_pca_finds_planted_directions():
+    rng = np.random.default_rng(1)
+    rows, turn = planted(20_000, 20, rng)
+    result = seeded(private_pca, rows + 3.0, budget=ZCDP(rho=0.1), center=3.0, radius=25.0, n_components=2)
+    assert np.allclose(result.components @ result.components.T, np.eye(2), atol=1e-12)
+    assert np.abs(np.diag(result.components @ turn.T)).min() > 0.98
+    assert np.allclose(result.eigenvalues, [65.0, 26.0], rtol=0.15)
+    assert result.eigenvalues[0] > result.eigenvalues[1]
+    # Largest entries are positive, so that equal answers look equal.
+    largest = np.argmax(np.abs(result.components), axis=1)
+    assert np.all(result.components[[0, 1], largest] > 0)
+    assert np.allclose(result.transform(rows[:5] + 3.0), rows[:5] @ result.components.T)
+    with pytest.raises(ValueError, match="read-only"):
+        result.components[0, 0] = 0.0
+
+
+def test_pca_noise_norm_is_the_size_of_the_noise():
+    norms = [
+        np.abs(
+            seeded(
+                private_pca, np.zeros((1000, 60)), budget=ZCDP(rho=0.1), center=0.0, radius=5.0, n_components=60,
+                random_state=seed,
+            ).eigenvalues
+        ).max()
+        for seed in range(3)
+    ]  # fmt: skip
+    stated = private_pca(np.zeros((1000, 60)), budget=ZCDP(rho=0.1), center=0.0, radius=5.0, n_components=1).noise_norm
+    assert 0.85 <= np.mean(norms) / stated <= 1.1
+
+
+PEAK = """
+import resource
+import numpy as np
+from fastpubpriv import ZCDP, private_pca
+rng = np.random.default_rng(0)
+dim, n = 2000, 20_000
+turn = np.linalg.qr(rng.standard_normal((dim, 2)))[0].T
+rows = np.empty((n, dim))
+for begin in range(0, n, 500):
+    rows[begin : begin + 500] = rng.standard_normal((500, dim)) + rng.standard_normal((500, 2)) * [60.0, 40.0] @ turn
+private_pca(rows[:64, :8], budget=ZCDP(rho=0.5), center=0.0, radius=100.0, n_components=2)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+result = private_pca(rows, budget=ZCDP(rho=0.5), center=0.0, radius=100.0, n_components=2)
+after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print(np.abs(np.diag(result.components @ turn.T)).min(), (after - before) * 1024 / (8 * dim * dim))
+"""
+
+
+@pytest.mark.bench
+def test_pca_at_two_thousand_columns_in_memory():
+    """A few dim x dim matrices at the peak, measured in a process of its own."""
+    if sys.platform != "linux" or resource.getpagesize() <= 0:
+        pytest.skip("ru_maxrss is in kilobytes on Linux only")
+    done = subprocess.run([sys.executable, "-c", PEAK], capture_output=True, text=True, timeout=600, check=True)
+    overlap, matrices = map(float, done.stdout.split())
+    assert overlap > 0.9
+    assert matrices <= 12

@@ -1,0 +1,388 @@
+import math
+
+import numpy as np
+import pytest
+from gaussian_cases import RHO_HALF, covariance_error, draw, fit, gaussian, ratios
+from scipy import stats
+from spies import SpyLedger, SpyRows, seeded
+
+from fastpubpriv import (
+    ZCDP,
+    AccuracyWarning,
+    ApproxDP,
+    BudgetError,
+    GaussianResult,
+    InputError,
+    PureDP,
+    estimate_gaussian,
+)
+from fastpubpriv.estimators import gaussian as module
+from fastpubpriv.estimators import lifted
+
+
+@pytest.mark.parametrize(("dim", "n"), [(5, 5000), (10, 20_000), (20, 20_000)])
+@pytest.mark.parametrize("condition", [1.0, 1e4])
+def test_errors_are_the_predicted_ones(dim, n, condition):
+    covariance, mean = ratios(20, dim, n, condition)
+    assert 0.9 <= covariance <= 1.15
+    assert 0.8 <= mean <= 1.15
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("condition", [1.0, 1e4])
+def test_fifty_columns(condition):
+    found = [fit(50, 200_000, condition, seed) for seed in range(9)]
+    covariance = np.median([error for _, error, _ in found])
+    assert 0.9 <= covariance / found[0][0].predicted_covariance_error <= 1.15
+    assert covariance <= 0.125
+    assert 0.8 <= np.median([mean for *_, mean in found]) / found[0][0].predicted_mean_error <= 1.15
+
+
+def test_the_band_catches_noise_left_out_of_the_prediction():
+    # Control: sampling alone, the prediction with the noise forgotten, is outside the band where noise matters.
+    result, *_ = fit(20, 20_000, 1.0, 0, budget=ZCDP(rho=0.2), n_pub=400, rounds=4)
+    covariance, _ = ratios(9, 20, 20_000, 1.0, budget=ZCDP(rho=0.2), n_pub=400, rounds=4)
+    assert 0.9 <= covariance <= 1.15
+    assert covariance * result.predicted_covariance_error > 1.15 * math.sqrt(20 * 21 / 20_000)
+
+
+def test_predictions_are_the_closed_forms():
+    result, *_ = fit(10, 20_000, 1.0, 0)
+    clip = 1.0 + math.sqrt(10 + 2 * math.sqrt(10 * math.log(10)) + 2 * math.log(10))
+    last = clip**2 / (20_000 * math.sqrt(0.6 * 0.9 * 0.5))
+    # The samplers' error takes 2^-100 or so off the budget.
+    expected = math.sqrt(110 / 20_000 + last**2 * 110 / 2)
+    assert result.predicted_covariance_error == pytest.approx(expected, rel=1e-6)
+    assert result.rounds == 8
+
+
+@pytest.mark.parametrize(("dim", "n", "rounds"), [(5, 5000, 11), (10, 20_000, 8), (20, 20_000, 12), (50, 200_000, 8)])
+def test_rounds_of_the_public_rule(dim, n, rounds):
+    # The examples of the specification: dim + 1 public rows, rho 0.5, failure probability 0.025.
+    lower, upper, radius = module_bounds(dim)
+    problem = lifted.Problem(
+        dim=dim, n=n, mean_radius=radius, condition=upper / lower, mode="practical", failure_prob=0.05
+    )
+    noise = lifted.gram_noise(dim + 1, pure=False, allowance=RHO_HALF.rho)
+    assert lifted.choose_rounds(problem, noise) == (rounds, False)
+
+
+def module_bounds(dim):
+    from fastpubpriv.estimators.preconditioner import precondition_bounds
+
+    return precondition_bounds(dim, dim + 1, 0.0, 0.025)
+
+
+def test_too_few_rounds_is_catastrophic_and_too_many_is_cheap():
+    _, few, _ = fit(10, 20_000, 1.0, 1, rounds=3)
+    _, enough, _ = fit(10, 20_000, 1.0, 1)
+    _, many, _ = fit(10, 20_000, 1.0, 1, rounds=12)
+    assert few > 10 * enough
+    assert many < 1.2 * enough
+
+
+@pytest.mark.parametrize(
+    ("budget", "dim", "n"),
+    [(ZCDP(rho=0.5), 4, 20_000), (ApproxDP(epsilon=2.0, delta=1e-6), 4, 40_000), (PureDP(epsilon=4.0), 3, 200_000)],
+    ids=["zcdp", "approx", "pure"],
+)
+@pytest.mark.parametrize("learner", ["lifted_coinpress", "pairs"])
+def test_every_notion_and_learner(budget, dim, n, learner):
+    found = [fit(dim, n, 30.0, seed, budget=budget, learner=learner) for seed in range(5)]
+    result = found[0][0]
+    assert result.spent == budget
+    assert not result.under_resolved
+    assert np.median([error for _, error, _ in found]) <= 1.35 * result.predicted_covariance_error
+    assert np.median([mean for *_, mean in found]) <= 1.5 * result.predicted_mean_error
+    assert {entry["noise"] for entry in result.releases} == {
+        "discrete laplace" if isinstance(budget, PureDP) else "gaussian"
+    }
+
+
+def test_pairs_have_twice_the_noise_and_their_own_prediction():
+    whole, *_ = fit(10, 20_000, 1.0, 0)
+    halved, *_ = fit(10, 20_000, 1.0, 0, learner="pairs")
+    assert 1.4 < halved.predicted_covariance_error / whole.predicted_covariance_error < 2.0
+    covariance, mean = ratios(15, 10, 20_000, 100.0, learner="pairs")
+    assert 0.85 <= covariance <= 1.15
+    assert 0.75 <= mean <= 1.15
+
+
+def test_pairs_take_as_many_mean_steps_as_the_public_ball_calls_for(monkeypatch):
+    # dim + 1 public rows leave the mean thousands of (private) standard deviations away.
+    _, enough = ratios(10, 5, 20_000, 100.0, learner="pairs")
+    assert enough <= 1.15
+    monkeypatch.setattr(lifted, "best_steps", lambda *args, **options: 2)
+    _, two = ratios(10, 5, 20_000, 100.0, learner="pairs")
+    assert two > 1.2 * enough
+
+
+def test_equivariant_under_lower_triangular_maps():
+    rng = np.random.default_rng(5)
+    private, public = rng.standard_normal((4000, 6)), rng.standard_normal((7, 6))
+    below = np.tril(rng.standard_normal((6, 6)), -1) + np.diag([1.0, 30.0, 0.1, 5.0, 100.0, 0.5])
+    shift = rng.standard_normal(6) * 50
+    assert np.linalg.cond(below) <= 1e4
+    for learner in ("lifted_coinpress", "pairs"):
+        run = {"budget": RHO_HALF, "learner": learner, "rounds": 12}
+        plain = seeded(estimate_gaussian, private, x_pub=public, **run)
+        moved = seeded(estimate_gaussian, private @ below.T + shift, x_pub=public @ below.T + shift, **run)
+        inverse = np.linalg.inv(below)
+        assert np.allclose(inverse @ (moved.mean - shift), plain.mean, rtol=0, atol=1e-7)
+        back = inverse @ moved.covariance @ inverse.T
+        assert np.linalg.norm(back - plain.covariance) <= 1e-7 * np.linalg.norm(plain.covariance)
+        # Control: a rotation is not lower triangular, so equality is in law only.
+        turn = np.linalg.qr(rng.standard_normal((6, 6)))[0]
+        turned = seeded(estimate_gaussian, private @ turn.T, x_pub=public @ turn.T, **run)
+        assert np.linalg.norm(turn.T @ turned.covariance @ turn - plain.covariance) > 1e-3
+
+
+@pytest.mark.statistical
+def test_equivariant_in_law_under_any_map():
+    rng = np.random.default_rng(6)
+    mix = rng.standard_normal((4, 4)) * [1.0, 10.0, 100.0, 0.1]
+    errors = np.empty((2, 150))
+    for run in range(150):
+        private, public = rng.standard_normal((2000, 4)), rng.standard_normal((5, 4))
+        for index, map_ in enumerate([np.eye(4), mix]):
+            result = seeded(
+                estimate_gaussian, private @ map_.T, x_pub=public @ map_.T, budget=RHO_HALF, rounds=12,
+                random_state=2 * run + index,
+            )  # fmt: skip
+            errors[index, run] = covariance_error(result.covariance, map_)
+    assert stats.ks_2samp(*errors).pvalue > 1e-3
+    assert stats.ks_2samp(errors[0], 1.3 * errors[1]).pvalue < 1e-3  # control
+
+
+@pytest.mark.parametrize("n_pub", [2, 7])
+@pytest.mark.parametrize(("scale", "shift"), [(1e-12, 0.0), (1e12, 0.0), (1.0, 1e8), (2.0**-40, 0.0)])
+def test_units_and_origin_do_not_matter(scale, shift, n_pub):
+    rng = np.random.default_rng(8)
+    private, public = rng.standard_normal((5000, 6)), rng.standard_normal((n_pub, 6))
+    plain = seeded(estimate_gaussian, private, x_pub=public, budget=RHO_HALF, cond_max=100.0)
+    moved = seeded(
+        estimate_gaussian, scale * private + shift, x_pub=scale * public + shift, budget=RHO_HALF, cond_max=100.0
+    )
+    # A shift of 1e8 leaves eight digits of the rows.
+    tolerance = 1e-5 if shift else 1e-7
+    assert np.allclose(moved.covariance / scale**2, plain.covariance, rtol=0, atol=tolerance)
+    assert np.allclose((moved.mean - shift) / scale, plain.mean, rtol=0, atol=tolerance)
+
+
+def test_columns_in_very_different_units():
+    rng = np.random.default_rng(9)
+    private, public = rng.standard_normal((20_000, 3)), rng.standard_normal((4, 3))
+    units = np.array([1e-9, 1.0, 1e9])
+    result = seeded(estimate_gaussian, private * units, x_pub=public * units, budget=RHO_HALF)
+    assert result.provenance["scale"] == "public rows (preconditioner)"
+    assert covariance_error(result.covariance, np.diag(units)) < 0.1
+    # Sampling and densities work in those units too.
+    rows = result.sample(4000, random_state=0)
+    assert np.allclose(rows.std(axis=0), units, rtol=0.1)
+    plain = stats.multivariate_normal(result.mean / units, result.covariance / np.outer(units, units))
+    assert np.allclose(result.log_prob(rows[:5]), plain.logpdf(rows[:5] / units) - np.log(units).sum())
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        np.full((40, 3), np.nan),
+        np.full((40, 3), np.inf),
+        np.where(np.eye(40, 3) > 0, np.nan, -np.inf),
+        np.full((40, 3), 1e308),
+        np.tile([[1e308, -1e308, 1e308], [-1e308, 1e308, -1e308]], (20, 1)),
+        np.full((40, 3), 5e-324),
+        np.zeros((40, 3)),
+        np.ones((1, 3)),
+        np.full((2, 3), 1e308),
+        np.arange(120).reshape(40, 3),
+        np.asfortranarray(np.arange(120.0).reshape(40, 3)),
+        np.arange(120, dtype=np.float32).reshape(40, 3),
+    ],
+)
+@pytest.mark.parametrize("n_pub", [2, 8])
+def test_private_rows_of_any_content_give_a_finite_positive_definite_answer(hostile, n_pub):
+    public = np.random.default_rng(1).standard_normal((n_pub, 3))
+    copy = hostile.copy()
+    for learner in ("lifted_coinpress", "pairs")[: len(hostile)]:
+        with pytest.warns(AccuracyWarning):
+            result = estimate_gaussian(hostile, x_pub=public, budget=RHO_HALF, learner=learner)
+        assert np.isfinite(result.mean).all()
+        assert np.linalg.eigvalsh(result.covariance)[0] > 0
+    assert np.array_equal(hostile, copy, equal_nan=True)
+
+
+def test_a_few_hostile_rows_change_little():
+    clean, error, _ = fit(4, 20_000, 10.0, 3)
+    rng = np.random.default_rng([3, 4, 20_000])
+    mean, factor = gaussian(4, 10.0, rng)
+    private, public = draw(20_000, mean, factor, rng), draw(5, mean, factor, rng)
+    private[:3] = [[np.nan] * 4, [1e308, -1e308, 0, 0], [np.inf, 0, 0, 0]]
+    result = seeded(estimate_gaussian, private, x_pub=public, budget=RHO_HALF, random_state=3)
+    assert covariance_error(result.covariance, factor) < error + 0.05
+    assert result.releases == clean.releases  # everything public is the same
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"x_pub": None}, "needs public rows"),
+        ({"x_pub": np.zeros((3, 4))}, "columns"),
+        ({"x_pub": np.full((4, 3), np.nan)}, "finite"),
+        ({"x_pub": np.ones((1, 3))}, "at least two public rows"),
+        ({"x_pub": np.ones((9, 3))}, "all public rows are equal"),
+        ({"x_pub": np.eye(3), "require_precondition": True}, "at least 4 public rows"),
+        ({"x_pub": np.eye(3)[[0, 1, 2, 0, 1]] @ np.ones((3, 3)), "require_precondition": True}, "subspace"),
+        ({"failure_prob": 1.0}, "failure_prob"),
+        ({"failure_prob": 1e-200}, "failure_prob"),
+        ({"x_pub": np.eye(3)[:2], "failure_prob": 1e-90}, "pass a larger failure_prob"),
+        ({"pub_priv_gap": 1.0}, "pub_priv_gap"),
+        ({"pub_priv_gap": 1.0 - 1e-12}, "smaller pub_priv_gap"),
+        ({"learner": "klsu"}, "learner"),
+        ({"mode": "fast"}, "mode"),
+        ({"rounds": 0}, "rounds"),
+        ({"rounds": 25}, "rounds"),
+        ({"cond_max": math.nan}, "cond_max"),
+        ({"cond_max": -1.0}, "cond_max"),
+        ({"x_priv": np.zeros((1, 3)), "learner": "pairs"}, "two private rows"),
+        ({"x_priv": np.zeros((0, 3))}, "no rows"),
+        ({"x_priv": np.zeros((5, 3), dtype=complex)}, "complex|dtype"),
+        ({"x_priv": np.zeros(5)}, "shape|2-D|two-dimensional|dimension"),
+        ({"budget": 0.5}, "budget"),
+    ],
+)
+def test_refusals_come_before_the_debit_and_before_any_read(options, message):
+    log = []
+    ledger = SpyLedger(RHO_HALF, log)
+    public = np.random.default_rng(2).standard_normal((8, 3))
+    arguments = {"x_priv": SpyRows(np.zeros((50, 3)), log), "x_pub": public, "budget": RHO_HALF} | options
+    with pytest.raises((InputError, BudgetError), match=message):
+        estimate_gaussian(**arguments, ledger=ledger)
+    assert log == []
+
+
+def test_the_debit_comes_before_the_first_read():
+    log = []
+    public = np.random.default_rng(2).standard_normal((8, 3))
+    rows = SpyRows(np.random.default_rng(3).standard_normal((5000, 3)), log)
+    estimate_gaussian(rows, x_pub=public, budget=RHO_HALF, ledger=SpyLedger(RHO_HALF, log))
+    assert log[0] == "debit"
+    assert log.count("debit") == 1
+    assert "read" in log
+
+
+def test_wide_gap_and_shifted_public_rows():
+    # One standard deviation off in every column, and twice the spread: total variation 0.9 or so for five columns.
+    rng = np.random.default_rng(4)
+    private = rng.standard_normal((40_000, 5))
+    public = 2.0 * rng.standard_normal((30, 5)) + 1.0
+    told = seeded(estimate_gaussian, private, x_pub=public, budget=RHO_HALF, pub_priv_gap=0.9)
+    assert covariance_error(told.covariance, np.eye(5)) < 0.1
+    # Understated by far: private rows lie outside the ball that 200 public rows promise, and get clipped.
+    far = rng.standard_normal((200, 5)) * 0.02 + 3.0
+    untold = seeded(estimate_gaussian, private, x_pub=far, budget=RHO_HALF, pub_priv_gap=0.0)
+    assert covariance_error(untold.covariance, np.eye(5)) > 0.5
+
+
+def test_the_answer_does_not_depend_on_threads():
+    rng = np.random.default_rng(7)
+    private, public = rng.standard_normal((30_000, 4)), rng.standard_normal((5, 4))
+    one, two = (
+        seeded(estimate_gaussian, private, x_pub=public, budget=RHO_HALF, threads=threads) for threads in (1, 2)
+    )
+    assert one.to_dict() == two.to_dict()
+
+
+def test_warns_when_nothing_resolves_the_small_eigenvalues():
+    public = np.random.default_rng(2).standard_normal((31, 30))
+    with pytest.warns(AccuracyWarning, match="no number of rounds"):
+        result = estimate_gaussian(np.zeros((3000, 30)), x_pub=public, budget=RHO_HALF)
+    assert result.under_resolved
+
+
+def test_theory_mode_spends_the_same():
+    results = [fit(3, 200_000, 10.0, 1, mode=mode) for mode in ("practical", "theory")]
+    spent = [sum(entry["rho"] for entry in result.releases) for result, *_ in results]
+    assert all(0.995 < share / 0.5 <= 1.0 for share in map(float, spent))
+    assert all(error < 0.1 for _, error, _ in results)
+
+
+@pytest.fixture(scope="module")
+def released():
+    return fit(4, 20_000, 10.0, 11)[0]
+
+
+def test_json_round_trip(released, tmp_path):
+    text = released.to_json(tmp_path / "gaussian.json")
+    back = GaussianResult.from_json((tmp_path / "gaussian.json").read_text())
+    for name in ("mean", "covariance", "mean_noise_std"):
+        assert np.array_equal(getattr(back, name), getattr(released, name))
+        assert not getattr(back, name).flags.writeable
+    assert back.to_json() == text
+    assert np.array_equal(back.correlation, released.correlation)
+    with pytest.raises(InputError, match="GaussianResult"):
+        GaussianResult.from_json('{"kind": "MeanResult"}')
+
+
+def test_log_prob_and_samples_are_scipys(released):
+    law = stats.multivariate_normal(released.mean, released.covariance)
+    rows = released.sample(20_000, random_state=np.random.default_rng(1))
+    assert rows.shape == (20_000, 4)
+    assert np.allclose(released.log_prob(rows[:100]), law.logpdf(rows[:100]), rtol=1e-10)
+    assert released.log_prob(rows[0]).shape == (1,)
+    factor = np.linalg.cholesky(released.covariance)
+    assert covariance_error(np.cov(rows.T), factor) < 6 * math.sqrt(20 / 20_000)
+    white = np.linalg.solve(factor, (rows - released.mean).T)
+    assert stats.kstest(white.ravel(), "norm").pvalue > 1e-6
+    assert np.array_equal(released.sample(3, random_state=5), released.sample(3, random_state=5))
+    with pytest.raises(InputError, match="shape"):
+        released.log_prob(np.zeros((2, 3)))
+
+
+def test_confidence_ellipse_holds_its_share(released):
+    rows = released.sample(20_000, random_state=2)
+    for level in (0.5, 0.95):
+        center, points = released.confidence_ellipse(1, 3, level=level)
+        assert np.allclose(points.mean(axis=0), center, atol=0.1)
+        chosen = released.covariance[np.ix_([1, 3], [1, 3])]
+        radius = np.einsum("ij,ij->i", points - center, np.linalg.solve(chosen, (points - center).T).T)
+        assert np.allclose(radius, radius[0])
+        gaps = rows[:, [1, 3]] - center
+        inside = np.einsum("ij,ij->i", gaps, np.linalg.solve(chosen, gaps.T).T) <= radius[0]
+        # A false alarm once in 1e6.
+        assert abs(inside.mean() - level) <= 4.9 * math.sqrt(level * (1 - level) / 20_000)
+    for level in (0.0, 1.0, math.nan, True):
+        with pytest.raises(InputError, match="level"):
+            released.confidence_ellipse(level=level)
+    with pytest.raises(InputError, match="two different columns"):
+        released.confidence_ellipse(1, 1)
+
+
+def test_correlation(released):
+    matrix = released.correlation
+    assert np.array_equal(np.diag(matrix), np.ones(4))
+    assert np.abs(matrix).max() <= 1.0
+    scale = np.sqrt(np.diag(released.covariance))
+    assert np.allclose(matrix * np.outer(scale, scale), released.covariance)
+
+
+def test_repr_is_short_and_arrays_are_read_only(released):
+    assert repr(released) == "GaussianResult(dim=4, n_priv=20000, spent=ZCDP(rho=0.5), private=False)"
+    with pytest.raises(ValueError, match="read-only"):
+        released.covariance[0, 0] = 1.0
+
+
+def test_mean_noise_std_is_that_of_the_mean(released):
+    # Repeating the noise on the same rows: its spread is the stated one (five columns, 60 runs: within 35 %).
+    rng = np.random.default_rng(12)
+    private, public = rng.standard_normal((3000, 3)) * [1.0, 5.0, 20.0], rng.standard_normal((60, 3)) * [1.0, 5.0, 20.0]
+    runs = [
+        seeded(estimate_gaussian, private, x_pub=public, budget=ZCDP(rho=0.1), random_state=seed) for seed in range(60)
+    ]
+    spread = np.std([run.mean for run in runs], axis=0)
+    stated = np.mean([run.mean_noise_std for run in runs], axis=0)
+    assert np.all(np.abs(np.log(spread / stated)) < 0.35)
+
+
+def test_module_names_the_learners():
+    assert set(module.LEARNERS) >= {"lifted_coinpress", "pairs"}

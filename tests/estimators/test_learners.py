@@ -1,0 +1,335 @@
+"""The learners in the roles of the black boxes that the paper names: accuracy in their regime, refusals, and replay."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from fastpubpriv import (
+    ZCDP,
+    AccuracyWarning,
+    ApproxDP,
+    BudgetError,
+    ExperimentalWarning,
+    InputError,
+    Ledger,
+    PureDP,
+    SeededNoiseWarning,
+    estimate_gaussian,
+)
+from fastpubpriv.auditing.replay import record_replay
+from fastpubpriv.errors import ReplayError
+from fastpubpriv.estimators import learner_populous, learner_recursive, learner_selection
+from fastpubpriv.estimators.learners import ASIDE, LEARNERS, PREPARE
+from fastpubpriv.estimators.lifted import Problem
+from fastpubpriv.mechanisms import populous, selection
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::fastpubpriv.ExperimentalWarning"),
+    pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning"),
+]
+
+
+def gaussian(n_priv, n_pub, dim, *, condition=10.0, mean=3.0, seed=0):
+    """Private rows, public rows, and the square root of their covariance."""
+    rng = np.random.default_rng(seed)
+    rotation = np.linalg.qr(rng.normal(size=(dim, dim)))[0]
+    root = rotation * np.sqrt(np.geomspace(1.0, condition, dim))
+    rows = rng.normal(size=(n_priv + n_pub, dim)) @ root.T + mean
+    return rows[:n_priv], rows[n_priv:], root
+
+
+def errors(result, root, mean=3.0):
+    """Relative Frobenius error of the covariance and error of the mean in standard deviations."""
+    inverse = np.linalg.inv(root)
+    covariance = inverse @ result.covariance @ inverse.T
+    return np.linalg.norm(covariance - np.eye(len(root))), np.linalg.norm(inverse @ (result.mean - mean))
+
+
+def seeded(x_priv, random_state=7, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SeededNoiseWarning)
+        return estimate_gaussian(x_priv, random_state=random_state, **options)
+
+
+def test_registry_is_complete():
+    assert LEARNERS.keys() == PREPARE.keys()
+    assert set(LEARNERS) == {
+        "lifted_coinpress",
+        "pairs",
+        "recursive_preconditioner",
+        "populous",
+        "hypothesis_selection",
+    }
+    assert set(ASIDE) == {"populous"}
+    for module in (learner_recursive, learner_populous, learner_selection):
+        assert "Regime" in module.__doc__
+        assert "substitutes" in module.__doc__
+
+
+# ---- accuracy in the regime -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("dim", "n_priv", "n_pub", "budget", "limit"),
+    [
+        (2, 100_000, 3, ZCDP(0.5), 0.1),
+        (2, 100_000, 3, ApproxDP(2, 1e-6), 0.1),
+        (5, 200_000, 100, ZCDP(0.5), 0.06),
+        (2, 100_000, 60, PureDP(1), 0.1),
+    ],
+)
+def test_recursive_preconditioner_recovers(dim, n_priv, n_pub, budget, limit):
+    x_priv, x_pub, root = gaussian(n_priv, n_pub, dim, condition=100.0)
+    for seed in range(3):
+        result = seeded(x_priv, x_pub=x_pub, budget=budget, learner="recursive_preconditioner", random_state=seed)
+        covariance, mean = errors(result, root)
+        assert covariance < min(limit, 3.0 * result.predicted_covariance_error)
+        assert mean < 3.0 * result.predicted_mean_error
+    assert result.learner == "recursive_preconditioner"
+    assert sum("second moment" in release["name"] for release in result.releases) == result.rounds
+    assert all(release["clip_radius"] > 0 for release in result.releases)
+
+
+def test_recursion_contracts_and_keeps():
+    # The two claims of a round, on random covariances of least eigenvalue 1 or more, with the largest error it allows.
+    rng = np.random.default_rng(1)
+    kappa = 100.0
+    worst, kept = 0.0, 1.0
+    for _ in range(2000):
+        rotation = np.linalg.qr(rng.normal(size=(3, 3)))[0]
+        sigma = (rotation * np.exp(rng.uniform(0.0, np.log(kappa), size=3))) @ rotation.T
+        error = rng.normal(size=(3, 3))
+        error = error + error.T
+        error *= kappa * learner_recursive.TRUSTED_ERROR / np.linalg.norm(error, 2)
+        values, vectors = np.linalg.eigh(sigma + error)
+        halved = (vectors * np.where(values >= kappa / 2, 0.5, 1.0)) @ vectors.T
+        after = np.linalg.eigvalsh(halved @ sigma @ halved)
+        worst = max(worst, after[-1] / kappa)
+        kept = min(kept, after[0])
+    assert worst <= learner_recursive.SHRINK
+    assert kept >= learner_recursive.KEPT
+    assert worst > 0.5  # a factor of one half would be a wrong claim
+
+
+@pytest.mark.parametrize("budget", [PureDP(1), ZCDP(0.1)])
+@pytest.mark.parametrize(("dim", "n_priv", "n_pub"), [(1, 5_000, 50), (1, 40_000, 50), (2, 40_000, 100)])
+def test_hypothesis_selection_recovers(dim, n_priv, n_pub, budget):
+    x_priv, x_pub, root = gaussian(n_priv, n_pub, dim, condition=4.0)
+    for seed in range(3):
+        result = seeded(x_priv, x_pub=x_pub, budget=budget, learner="hypothesis_selection", random_state=seed)
+        covariance, mean = errors(result, root)
+        assert covariance < 1.5 * dim * result.predicted_covariance_error
+        assert mean < 1.5 * dim * result.predicted_mean_error
+        assert np.linalg.eigvalsh(result.covariance)[0] > 0
+    assert len(result.releases) == (1 if dim == 1 else 3)
+    assert all(1 < release["candidates"] <= learner_selection.MAX_HYPOTHESES for release in result.releases)
+
+
+def test_more_rows_give_a_finer_cover():
+    found = []
+    for n_priv in (5_000, 50_000):
+        x_priv, x_pub, _ = gaussian(n_priv, 50, 1)
+        result = seeded(x_priv, x_pub=x_pub, budget=PureDP(1), learner="hypothesis_selection")
+        found.append(result.releases[0])
+    assert found[1]["accuracy"] < found[0]["accuracy"] / 1.5
+    assert found[1]["candidates"] > found[0]["candidates"]
+
+
+@pytest.mark.parametrize(("condition", "radius", "accuracy"), [(1.0, 0.5, 0.1), (40.0, 1.0, 0.15), (9.0, 2.0, 0.05)])
+def test_cover_covers(condition, radius, accuracy):
+    problem = Problem(dim=1, n=10**6, mean_radius=radius, condition=condition, mode="practical", failure_prob=0.05)
+    cover = learner_selection.cover_of(problem, accuracy)
+    assert cover.size == sum(learner_selection.cover_sizes(problem, accuracy)[1])
+    grid = np.linspace(-radius - 8, radius + 8, 20_001)
+
+    def density(mean, std):
+        return np.exp(-0.5 * ((grid - mean) / std) ** 2) / std
+
+    members = np.array([density(m, s) for m, s in zip(cover.mean, cover.std, strict=True)])
+    rng = np.random.default_rng(0)
+    for _ in range(40):
+        mean = rng.choice([radius, -radius, rng.uniform(-radius, radius)])
+        std = rng.choice([1.0, condition**-0.5, np.exp(rng.uniform(-0.5 * np.log(condition), 0.0))])
+        truth = density(mean, std)
+        distance = 0.5 * np.abs(members - truth).sum(axis=1) * (grid[1] - grid[0]) / np.sqrt(2 * np.pi)
+        assert distance.min() <= accuracy * 1.001
+
+
+def test_populous_recovers_and_shrugs_off_a_wrong_scale():
+    x_priv, x_pub, root = gaussian(120_000, 2, 1, condition=1.0)
+    budget = ApproxDP(4, 1e-6)
+    for scale in (1.0, 1e6):
+        result = seeded(scale * (x_priv - 3.0), x_pub=x_pub - 3.0, budget=budget, learner="populous")
+        covariance, mean = errors(result, scale * root, 0.0)
+        assert covariance < 0.03
+        assert mean < 0.03
+        assert result.releases[0]["passed"] == 1.0
+        assert [release["noise"] for release in result.releases[:2]] == ["discrete laplace", "gaussian"]
+    # The default cannot: its clip radius comes from the public rows.
+    default = seeded(1e6 * (x_priv - 3.0), x_pub=x_pub - 3.0, budget=budget)
+    assert errors(default, 1e6 * root, 0.0)[0] > 0.3
+
+
+def test_populous_recovers_in_two_columns():
+    x_priv, x_pub, root = gaussian(330_000, 3, 2, condition=100.0)
+    result = seeded(x_priv, x_pub=x_pub, budget=ApproxDP(4, 1e-6), learner="populous")
+    covariance, mean = errors(result, root)
+    assert covariance < 0.03
+    assert mean < 0.03
+    assert result.rounds + 4 == len(result.releases)
+
+
+def test_populous_falls_back_when_rows_disagree():
+    rng = np.random.default_rng(3)
+    x_priv = rng.normal(size=(120_000, 1))
+    groups = learner_populous.groups_for(
+        Problem(dim=1, n=120_000, mean_radius=1.0, condition=1.0, mode="practical", failure_prob=0.1)
+    )
+    x_priv[(np.arange(120_000) % groups) % 2 == 0] *= 20.0
+    result = seeded(x_priv, x_pub=10.0 * rng.normal(size=(5, 1)), budget=ApproxDP(4, 1e-6), learner="populous")
+    assert result.releases[0]["passed"] == 0.0
+    assert abs(result.covariance[0, 0] / x_priv.var() - 1.0) < 0.1
+
+
+# ---- refusals, before anything is paid ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("learner", "dim", "n_priv", "n_pub", "budget", "options", "text"),
+    [
+        ("recursive_preconditioner", 5, 20_000, 6, ZCDP(0.5), {}, r"error of a round .* about \d+ rows are needed"),
+        ("recursive_preconditioner", 2, 20_000, 60, ZCDP(0.5), {"rounds": 3}, "rounds=None"),
+        ("recursive_preconditioner", 2, 20_000, 2, ZCDP(0.5), {"cond_max": 1e30}, "would need .* rounds"),
+        ("recursive_preconditioner", 1, 1, 60, ZCDP(0.5), {}, "at least 2"),
+        ("hypothesis_selection", 3, 20_000, 60, PureDP(1), {}, "1 or 2 columns.*lifted_coinpress"),
+        ("hypothesis_selection", 1, 20_000, 2, PureDP(1), {}, "cover of .* at most 5000.*lifted_coinpress"),
+        ("hypothesis_selection", 1, 200, 60, PureDP(1), {}, "too few.*are needed"),
+        ("hypothesis_selection", 1, 20_000, 60, PureDP(1), {"rounds": 2}, "no rounds"),
+        ("populous", 1, 20_000, 2, ApproxDP(1, 1e-6), {}, r"groups of 120 rows.* \d+ rows, and has 20000"),
+        ("populous", 7, 20_000, 8, ApproxDP(1, 1e-6), {}, "up to 6 columns"),
+    ],
+)
+def test_refusals_come_before_the_debit(learner, dim, n_priv, n_pub, budget, options, text):
+    x_priv, x_pub, _ = gaussian(n_priv, n_pub, dim)
+    ledger = Ledger(budget)
+    with pytest.raises(InputError, match=text):
+        estimate_gaussian(x_priv, x_pub=x_pub, budget=budget, learner=learner, ledger=ledger, **options)
+    assert not any(ledger.spent.amounts)
+
+
+@pytest.mark.parametrize(
+    ("learner", "budget"),
+    [("populous", ZCDP(1)), ("populous", PureDP(1)), ("hypothesis_selection", ApproxDP(1, 1e-6))],
+)
+def test_wrong_notions_are_refused(learner, budget):
+    x_priv, x_pub, _ = gaussian(20_000, 60, 1)
+    with pytest.raises(BudgetError, match=r"pass .*DP"):
+        estimate_gaussian(x_priv, x_pub=x_pub, budget=budget, learner=learner)
+
+
+def test_populous_says_that_it_is_experimental():
+    x_priv, x_pub, _ = gaussian(120_000, 2, 1)
+    with pytest.warns(ExperimentalWarning, match="experimental"):
+        estimate_gaussian(x_priv, x_pub=x_pub, budget=ApproxDP(4, 1e-6), learner="populous")
+
+
+def test_a_useless_prediction_is_warned_about():
+    x_priv, x_pub, _ = gaussian(150_000, 6, 5)
+    with pytest.warns(AccuracyWarning, match="predicted relative covariance error"):
+        estimate_gaussian(x_priv, x_pub=x_pub, budget=ZCDP(0.1), learner="recursive_preconditioner")
+
+
+# ---- record and replay ----------------------------------------------------------------------------------------------
+
+ROWS = [np.nan, np.inf, 1e308, -1e308, 5e-324, 0.0, 1e6, 3.0]
+
+CASES = [
+    ("recursive_preconditioner", 2, 40_000, 60, ZCDP(0.5)),
+    ("recursive_preconditioner", 2, 40_000, 60, ApproxDP(2, 1e-6)),
+    ("recursive_preconditioner", 2, 60_000, 3, ZCDP(2)),
+    ("recursive_preconditioner", 2, 40_000, 60, PureDP(2)),
+    ("hypothesis_selection", 1, 5_000, 50, PureDP(1)),
+    ("hypothesis_selection", 2, 10_000, 100, ZCDP(0.2)),
+    ("populous", 1, 90_000, 2, ApproxDP(4, 1e-6)),
+]
+
+
+@pytest.mark.parametrize(("learner", "dim", "n_priv", "n_pub", "budget"), CASES)
+def test_replay_over_neighbours(learner, dim, n_priv, n_pub, budget):
+    x_priv, x_pub, _ = gaussian(n_priv, n_pub, dim, condition=4.0)
+
+    def run(rows):
+        return seeded(rows, x_pub=x_pub, budget=budget, learner=learner, threads=1)
+
+    worst = 0.0
+    for place, value in enumerate(ROWS):
+        neighbour = x_priv.copy()
+        neighbour[[0, 1, 77, -1][place % 4]] = value * np.array([1.0, -1.0])[:dim]
+        report = record_replay(run, x_priv, neighbour, budget=budget)
+        assert report.pair_cost <= report.declared_cost
+        assert report.declared_cost <= report.allowance * (1 + 1e-9)
+        worst = max(worst, report.tightness)
+    assert worst > 0.0
+    assert (report.epsilon > 0) == (learner == "populous")
+
+
+def test_recursive_preconditioner_cost_is_approached():
+    x_priv, x_pub, _ = gaussian(40_000, 60, 2, condition=1.0)
+    one, other = x_priv.copy(), x_priv.copy()
+    # Differences far away in directions that are orthogonal in public coordinates, and opposite sides for the mean.
+    root = np.linalg.cholesky(np.cov(x_pub.T))
+    one[0] = one[1] + 1e6 * root[:, 0]
+    other[0] = other[1] + 1e6 * root[:, 1]
+    report = record_replay(
+        lambda rows: seeded(rows, x_pub=x_pub, budget=ZCDP(0.5), learner="recursive_preconditioner"),
+        one,
+        other,
+        budget=ZCDP(0.5),
+    )
+    # Second moments reach theirs; two orthogonal rows reach half of the mean's tenth.
+    assert 0.9 < report.tightness <= 1.0
+
+
+def test_replay_catches_scores_counted_twice(monkeypatch):
+    x_priv, x_pub, _ = gaussian(5_000, 50, 1)
+    honest = selection.count_below
+    monkeypatch.setattr(selection, "count_below", lambda *args: 2 * honest(*args))
+    budget = PureDP(1)
+
+    def run(rows):
+        return seeded(rows, x_pub=x_pub, budget=budget, learner="hypothesis_selection")
+
+    def search():
+        for value in np.linspace(-20.0, 20.0, 41):
+            neighbour = x_priv.copy()
+            neighbour[0] = value
+            record_replay(run, x_priv, neighbour, budget=budget)
+
+    with pytest.raises(ReplayError, match="score moved by 2"):
+        search()
+
+
+def test_replay_catches_a_centre_without_robust_weights(monkeypatch):
+    x_priv, x_pub, _ = gaussian(90_000, 2, 1)
+    monkeypatch.setattr(
+        populous.Population,
+        "center",
+        lambda self: [[sum(map(populous.Fraction, self.covariance[:, 0, 0].tolist())) / len(self.close)]],
+    )
+    neighbour = x_priv.copy()
+    neighbour[5] = 1e6
+    budget = ApproxDP(4, 1e-6)
+    with pytest.raises(ReplayError, match="logarithm of the centre"):
+        record_replay(
+            lambda rows: seeded(rows, x_pub=x_pub, budget=budget, learner="populous"), x_priv, neighbour, budget=budget
+        )
+
+
+def test_results_do_not_depend_on_threads():
+    x_priv, x_pub, _ = gaussian(40_000, 60, 1)
+    for learner, budget in [("recursive_preconditioner", ZCDP(1)), ("hypothesis_selection", PureDP(1))]:
+        one = seeded(x_priv, x_pub=x_pub, budget=budget, learner=learner, threads=1)
+        two = seeded(x_priv, x_pub=x_pub, budget=budget, learner=learner, threads=2)
+        assert one.covariance.tobytes() == two.covariance.tobytes()
+        assert one.mean.tobytes() == two.mean.tobytes()

@@ -1,0 +1,243 @@
+"""The populous centre: groups by position, agreement as exact counts, and the stability bound that pays for the centre."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy.linalg import logm
+
+from fastpubpriv.errors import BudgetError
+from fastpubpriv.mechanisms import populous, spectral
+from fastpubpriv.mechanisms.account import Account
+from fastpubpriv.mechanisms.sums import AffineMap
+from fastpubpriv.privacy import ZCDP, ApproxDP, GaussianEvent, LaplaceEvent
+from fastpubpriv.sources import Rows, private_rows
+
+
+def wishart(rng, groups, dim, rows, scale=None):
+    scale = np.eye(dim) if scale is None else scale
+    data = rng.normal(size=(groups, rows, dim)) @ scale.T
+    data -= data.mean(axis=1, keepdims=True)
+    return np.einsum("gri,grj->gij", data, data) / (rows - 1)
+
+
+def population(covariance):
+    usable = np.ones(len(covariance), dtype=bool)
+    return populous.Population(covariance, populous.agreements(covariance, usable))
+
+
+def good(people):
+    return people.close.sum() >= populous.GOOD * len(people.close) ** 2
+
+
+def as_floats(matrix):
+    return np.array([[float(x) for x in row] for row in matrix])
+
+
+# ---- groups ---------------------------------------------------------------------------------------------------------
+
+
+def test_groups_are_rows_by_position():
+    rng = np.random.default_rng(0)
+    data = rng.normal(size=(203, 2)) * [1.0, 5.0] + 3.0
+    matrix = np.array([[2.0, 0.0], [0.5, 0.1]])
+    base = AffineMap(dim=2, center=np.array([1.0, 2.0]), matrix=matrix)
+    covariance, valid = populous.group_covariances(private_rows(data), base, 10)
+    mapped = (data - [1.0, 2.0]) @ matrix.T
+    want = np.array([np.cov(mapped[g::10].T) for g in range(10)])
+    assert valid.all()
+    np.testing.assert_allclose(covariance, want, rtol=1e-10)
+
+
+def test_groups_have_the_same_bits_for_any_chunks():
+    data = np.random.default_rng(1).normal(size=(507, 3))
+    base = AffineMap(dim=3, center=np.zeros(3), matrix=np.eye(3))
+    whole, _ = populous.group_covariances(private_rows(data), base, 11)
+    for size in (1, 7, 64):
+        rows = Rows.from_chunks(lambda size=size: (data[k : k + size] for k in range(0, 507, size)), n=507, dim=3)
+        parts, _ = populous.group_covariances(rows, base, 11)
+        assert parts.tobytes() == whole.tobytes()
+
+
+@pytest.mark.parametrize("row", [[np.nan, 0.0], [1e308, -1e308], [np.inf, 1.0], [5.0, 5.0], [1e200, 0.0]])
+def test_a_replaced_row_changes_one_group_and_no_bit_of_another(row):
+    data = np.random.default_rng(2).normal(size=(400, 2))
+    other = data.copy()
+    other[137] = row
+    base = AffineMap(dim=2, center=np.zeros(2), matrix=np.array([[1.0, 0.0], [0.3, 2.0]]))
+    one, valid_one = populous.group_covariances(private_rows(data), base, 20)
+    two, valid_two = populous.group_covariances(private_rows(other), base, 20)
+    changed = [g for g in range(20) if one[g].tobytes() != two[g].tobytes()]
+    assert changed == [17]
+    close_one, close_two = populous.agreements(one, valid_one), populous.agreements(two, valid_two)
+    assert abs(int(close_one.sum() - close_two.sum())) <= 2 * 20 - 1
+    assert np.abs(np.delete(close_one - close_two, 17)).max() <= 1
+
+
+def test_degenerate_groups_agree_with_none():
+    data = np.ones((400, 2))
+    data[:, 0] = np.arange(400)  # rank one in every group
+    covariance, valid = populous.group_covariances(private_rows(data), AffineMap(dim=2), 20)
+    assert not valid.any()
+    assert populous.agreements(covariance, valid).sum() == 0
+    people = populous.Population(covariance, np.zeros(20, dtype=np.int64))
+    assert as_floats(people.center()).tolist() == np.eye(2).tolist()
+    few, valid = populous.group_covariances(private_rows(data[:100]), AffineMap(dim=2), 20)
+    assert not valid.any()  # five rows in a group of two columns
+    assert few.shape == (20, 2, 2)
+
+
+def test_agreement_is_the_factor_both_ways():
+    eye = np.eye(2)
+    matrices = np.array([eye, 1.499 * eye, 1.501 * eye, np.diag([1.0, 1.0 / 1.501])])
+    close = populous.agreements(matrices, np.ones(4, dtype=bool))
+    # eye ~ 1.499, 1.499 ~ 1.501; the last agrees with itself only.
+    assert close.tolist() == [2, 3, 2, 1]
+    rng = np.random.default_rng(3)
+    many = wishart(rng, 60, 3, 60)
+    valid = rng.random(60) < 0.9
+    direct = np.zeros(60, dtype=int)
+    for i in range(60):
+        for j in range(60):
+            factors = np.linalg.eigvals(np.linalg.solve(many[i], many[j])).real
+            direct[i] += valid[i] and valid[j] and factors.max() < 1.5 and factors.min() > 1 / 1.5
+    assert populous.agreements(many, valid).tolist() == direct.tolist()
+
+
+# ---- the test -------------------------------------------------------------------------------------------------------
+
+
+def account_of(budget=None, aside=None):
+    budget = ApproxDP(2, 1e-5) if budget is None else budget
+    account = Account("test", budget, draws=1000, aside=aside)
+    account.open()
+    return account
+
+
+def ask_agreement(people, account, epsilon, delta):
+    kept = []
+    return populous.release_agreement(
+        account, kept, lambda: people, len(people.close), name="test", epsilon=epsilon, delta=delta
+    )
+
+
+def test_gaussian_groups_pass_and_two_clusters_fail():
+    rng = np.random.default_rng(4)
+    price = ApproxDP(Fraction(1, 4), 1e-6)
+    same = wishart(rng, 800, 2, 220)
+    apart = same.copy()
+    apart[::2] *= 9.0
+    for _ in range(5):
+        assert ask_agreement(population(same), account_of(aside=price), price.epsilon, price.delta)[0]
+        assert not ask_agreement(population(apart), account_of(aside=price), price.epsilon, price.delta)[0]
+
+
+def test_the_margin_pays_for_a_false_pass():
+    # P(noise >= margin) e^epsilon <= delta / 2, in the law of the noise itself.
+    groups, epsilon, delta = 500, Fraction(1, 2), Fraction(1, 10**6)
+    scale = math.floor(epsilon * 2**40 / (2 * groups))
+    event = LaplaceEvent(2 * groups * scale, 40, 1)
+    assert event.epsilon <= epsilon
+    steps = populous.pass_margin(groups, epsilon, delta) * scale * groups**2
+    tail = math.exp(-steps / 2**40) / (1 + math.exp(-(2.0**-40)))
+    assert math.exp(float(epsilon)) * tail <= float(delta) / 2
+    assert math.exp(float(epsilon)) * tail > float(delta) / 8  # and does not waste rows
+
+
+def test_laplace_beside_gaussian_is_taken_off_the_budget():
+    price = ApproxDP(Fraction(1, 2), 1e-6)
+    whole, less = account_of(), account_of(aside=price)
+    assert less.allowance < whole.allowance
+    assert less.allowance == account_of(ApproxDP(2 - Fraction(1, 2), less.budget.delta - price.delta)).allowance
+    less.charge(LaplaceEvent(2**39, 40, 1))
+    with pytest.raises(BudgetError, match="pass PureDP"):
+        less.charge(LaplaceEvent(1, 40, 1))
+    less.charge(GaussianEvent(math.floor(less.allowance * 2 * 4**20), 20, 1))
+    with pytest.raises(BudgetError, match="pass PureDP"):
+        whole.charge(LaplaceEvent(1, 40, 1))
+    with pytest.raises(BudgetError, match="ApproxDP"):
+        account_of(ZCDP(1), aside=price)
+
+
+# ---- the centre -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_logarithm_to_all_digits(dim):
+    rng = np.random.default_rng(dim)
+    factor = rng.normal(size=(dim, dim))
+    matrix = factor @ factor.T + 0.1 * np.eye(dim)
+    exact = [[Fraction(float(matrix[max(i, j), min(i, j)])) for j in range(dim)] for i in range(dim)]
+    steps = spectral.logarithm(exact, 2.0**-40)
+    assert np.abs(np.array(steps) * 2.0**-40 - logm(as_floats(exact))).max() < 1e-11
+    assert np.array_equal(np.array(steps), np.array(steps).T)
+    spread = [[Fraction(0)] * dim for _ in range(dim)]
+    for i in range(dim):
+        spread[i][i] = Fraction(10) ** (-200 * i)
+    capped = spectral.logarithm(spread, 1.0)
+    assert [capped[i][i] for i in range(dim)] == [0, *[-spectral.LOG_CAP] * (dim - 1)]
+    whitener = rng.normal(size=(dim, dim))
+    np.testing.assert_allclose(
+        as_floats(spectral.congruence(whitener, exact)), whitener @ matrix @ whitener.T, rtol=1e-9, atol=1e-12
+    )
+
+
+def moved(one, other, whitener):
+    """Frobenius distance of the released logarithms, in data units."""
+    unit = 2.0**-36
+    logs = [np.array(spectral.logarithm(spectral.congruence(whitener, p.center()), unit)) for p in (one, other)]
+    return float(np.linalg.norm((logs[0] - logs[1]) * unit))
+
+
+def test_the_centre_moves_by_no_more_than_its_sensitivity():
+    rng = np.random.default_rng(5)
+    groups, tried, worst = 40, 0, 0.0
+    for trial in range(300):
+        dim = 1 + trial % 3
+        # Spread chosen so that many weights lie between 0 and 1.
+        factor = np.exp(rng.uniform(0.0, rng.uniform(0.3, 0.95), size=groups) / (2 if trial % 2 else 1))
+        skew = np.diag(10.0 ** rng.uniform(-3, 3, size=dim)) @ np.linalg.qr(rng.normal(size=(dim, dim)))[0]
+        covariance = wishart(rng, groups, dim, 400, skew) * factor[:, None, None]
+        other = covariance.copy()
+        other[0] *= rng.choice([1e6, 1.6, 0.5, 1e-6])
+        one, two = population(covariance), population(other)
+        if not (good(one) and good(two)):
+            continue
+        tried += 1
+        whitener = rng.normal(size=(dim, dim)) * 10.0 ** rng.uniform(-2, 2)
+        gap = moved(one, two, whitener)
+        assert gap <= populous.log_sensitivity(dim, groups)
+        worst = max(worst, gap / populous.log_sensitivity(dim, groups))
+    assert tried > 100
+    assert worst > 0.01  # the bound is for the worst case, which random populations are far from
+    # Planted: without weights that vanish for outliers, one group moves the centre without bound.
+    plain = wishart(rng, groups, 2, 400)
+    far = plain.copy()
+    far[0] *= 1e6
+    gap = np.linalg.norm(logm(plain.mean(axis=0)) - logm(far.mean(axis=0)))
+    assert gap > populous.log_sensitivity(2, groups)
+
+
+def test_the_logarithm_does_not_expand_relative_distances():
+    rng = np.random.default_rng(6)
+    for _ in range(100):
+        left = rng.normal(size=(3, 3)) * 10.0 ** rng.uniform(-3, 3, size=3)
+        one = left @ left.T
+        tilt = np.linalg.cholesky(one)
+        error = rng.normal(size=(3, 3)) * 0.05
+        change = np.eye(3) + (error + error.T) / 2
+        other = tilt @ change @ tilt.T
+        exact = [[[Fraction(float(m[max(i, j), min(i, j)])) for j in range(3)] for i in range(3)] for m in (one, other)]
+        gap = np.linalg.norm(
+            (np.array(spectral.logarithm(exact[0], 2.0**-36)) - np.array(spectral.logarithm(exact[1], 2.0**-36)))
+            * 2.0**-36
+        )
+        assert gap <= np.linalg.norm(np.log(np.linalg.eigvalsh(change))) + 1e-4
+
+
+def test_mask_grid_is_within_its_cost():
+    event, unit = populous.mask_grid(3, 2000, Fraction(1, 100))
+    assert event.rho <= Fraction(1, 100)
+    assert event.rho > Fraction(99, 10000)
+    assert math.isqrt(event.squared_sensitivity) * unit >= populous.log_sensitivity(3, 2000) + 3 * unit
