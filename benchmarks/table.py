@@ -25,6 +25,8 @@ def all_cases(opendp: bool) -> Iterable[cases.Case]:
     yield cases.mean_case(100_000, 500)
     yield cases.gram_case(1_000_000, 100)
     yield cases.gram_case(100_000, 1000)
+    yield cases.gaussian_case(1_000_000, 100)
+    yield cases.gaussian_case(100_000, 1000)
 
 
 def lines(case: cases.Case, rounds: int) -> list[tuple[str, ...]]:

@@ -254,6 +254,8 @@ static int test_fixed_point(void)
     return n_failed - before;
 }
 
+int test_rows(void); /* test_rows.c */
+
 int main(void)
 {
     static int (*const tests[])(void) = {
@@ -264,6 +266,7 @@ int main(void)
         test_other_samplers,
         test_permutation,
         test_fixed_point,
+        test_rows,
     };
     int failed = 0;
     for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {

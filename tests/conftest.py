@@ -1,1 +1,13 @@
-"""Puts this folder on the import path, so that tests of every part can use `spies`."""
+"""Puts this folder on the import path, so that tests of every part can use `spies`; and lets Ctrl-C work."""
+
+import signal
+
+import pytest
+
+
+@pytest.fixture(autouse=True, scope="session")
+def interrupts_arrive():
+    """A process that was started in the background ignores SIGINT; the tests of interrupts need Python's own handler."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

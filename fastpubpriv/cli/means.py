@@ -11,8 +11,8 @@ import fastpubpriv as fpp
 from fastpubpriv.cli import options
 
 
-def run(call: Callable[[Any], fpp.MeanResult], title: str, settings: dict[str, Any]) -> None:
-    """Spend, release, show, write: what the three commands have in common. `call(ledger)` makes the release."""
+def run(call: Callable[[Any], fpp.MeanResult | fpp.GaussianResult], title: str, settings: dict[str, Any]) -> None:
+    """Spend, release, show, write: what the commands have in common. `call(ledger)` makes the release."""
     from fastpubpriv.cli import report
 
     budget, level, quiet = settings["budget"], settings["level"], settings["quiet"]

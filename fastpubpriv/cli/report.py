@@ -14,19 +14,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import numpy as np
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from fastpubpriv.errors import AccuracyWarning, PrivacyWarning, SeededNoiseWarning
 from fastpubpriv.privacy import ZCDP, ApproxDP, Cost, PureDP, best_epsilon
-from fastpubpriv.results import MeanResult
+from fastpubpriv.results import GaussianResult, MeanResult
 
 if TYPE_CHECKING:
     from fastpubpriv.privacy import Budget
 
 OURS = (AccuracyWarning, PrivacyWarning, SeededNoiseWarning)
 MOST_ROWS = 60
+MOST_CORRELATIONS = 10
 PICTURES = {".png", ".pdf", ".svg"}
 # The delta at which a zCDP budget is restated for readers who know (epsilon, delta).
 READERS_DELTA = Fraction(1, 10**6)
@@ -48,7 +50,7 @@ def number(value: float, scale: float) -> str:
     return f"{round(value, places):,.{max(places, 0)}f}"
 
 
-def names_of(result: MeanResult) -> tuple[str, ...]:
+def names_of(result: MeanResult | GaussianResult) -> tuple[str, ...]:
     """Column names, or positions."""
     return result.columns or tuple(f"x{j}" for j in range(result.dim))
 
@@ -100,17 +102,55 @@ def mean_table(result: MeanResult, *, level: float, title: str, names: tuple[str
     return table
 
 
+def gaussian_tables(result: GaussianResult, *, title: str, names: tuple[str, ...] | None = None) -> list[Table]:
+    """Mean and standard deviation of each column; then the correlations, if they fit on a screen."""
+    shown = (names or names_of(result))[:MOST_ROWS]
+    deviations = np.sqrt(np.diag(result.covariance))
+    table = Table(title=escape(title), title_justify="left", title_style="bold")
+    table.add_column("column")
+    table.add_column("mean", justify="right", style="bold")
+    table.add_column("mean's noise std", justify="right")
+    table.add_column("standard deviation", justify="right", style="bold")
+    for j, name in enumerate(shown):
+        error = math.hypot(float(result.mean_noise_std[j]), float(deviations[j]) / math.sqrt(result.n_priv))
+        table.add_row(
+            escape(name),
+            number(result.mean[j], error),
+            number(result.mean_noise_std[j], result.mean_noise_std[j]),
+            f"{deviations[j]:.4g}",
+        )
+    if result.dim > MOST_CORRELATIONS or result.dim == 1:
+        return [table]
+    matrix = Table(title="Correlations", title_justify="left", title_style="bold")
+    matrix.add_column("")
+    for name in shown:
+        matrix.add_column(escape(name), justify="right")
+    for j, name in enumerate(shown):
+        matrix.add_row(escape(name), *(f"{value:.2f}" for value in result.correlation[j, : j + 1]))
+    return [table, matrix]
+
+
 def print_result(
-    result: MeanResult, *, level: float, title: str, ledger: Any = None, names: tuple[str, ...] | None = None
+    result: MeanResult | GaussianResult,
+    *,
+    level: float,
+    title: str,
+    ledger: Any = None,
+    names: tuple[str, ...] | None = None,
 ) -> None:
-    """The table of a mean and what a reader must know about it."""
+    """The tables of a result and what a reader must know about it."""
     out = console()
-    out.print(mean_table(result, level=level, title=title, names=names))
+    if isinstance(result, MeanResult):
+        out.print(mean_table(result, level=level, title=title, names=names))
+    else:
+        for table in gaussian_tables(result, title=title, names=names):
+            out.print(table)
     if result.dim > MOST_ROWS:
         out.print(f"... and {result.dim - MOST_ROWS} more columns; --json FILE writes all of them.")
     public = f"{result.n_pub:,} public" if result.n_pub else "no public"
     facts = [
         ("Rows", f"{result.n_priv:,} private, {public}"),
+        *predicted(result),
         ("Spent", explain(result.spent, result.releases)),
         ("Neighbours", result.relation),
         ("Private", "yes" if result.private else "[bold red]NO: the noise came from --seed[/]"),
@@ -118,6 +158,17 @@ def print_result(
     if ledger is not None:
         facts.append(("Ledger", f"{short(ledger.remaining)} remains of {short(ledger.total)}"))
     print_facts(facts)
+
+
+def predicted(result: MeanResult | GaussianResult) -> list[tuple[str, str]]:
+    """The errors that public numbers predict for a Gaussian."""
+    if isinstance(result, MeanResult):
+        return []
+    text = (
+        f"covariance {result.predicted_covariance_error:.1%} (relative Frobenius), mean "
+        f"{result.predicted_mean_error:.3g} standard deviations; {result.rounds} rounds"
+    )
+    return [("Predicted error", text)]
 
 
 def print_facts(facts: list[tuple[str, str]]) -> None:
@@ -173,8 +224,10 @@ def need_matplotlib() -> None:
         raise click.UsageError("drawing needs matplotlib: pip install 'fastpubpriv[plot]'")
 
 
-def result_dict(result: MeanResult, *, level: float, warned: list[str]) -> dict[str, Any]:
-    """The result's own dictionary, with the interval and the warnings that were shown."""
+def result_dict(result: MeanResult | GaussianResult, *, level: float, warned: list[str]) -> dict[str, Any]:
+    """The result's own dictionary, with what a reader would compute from it and the warnings that were shown."""
+    if isinstance(result, GaussianResult):
+        return {**result.to_dict(), "correlation": result.correlation.tolist(), "warnings": warned}
     lower, upper = result.confidence_interval(level)
     return {
         **result.to_dict(),

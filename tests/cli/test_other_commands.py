@@ -191,3 +191,15 @@ def test_the_peer_of_the_bench_does_the_same_job():
 
     rows = np.random.default_rng(0).normal(1.0, 1.0, (50_000, 3))
     assert np.allclose(machine.float_mean(rows, np.random.default_rng(1)), 1.0, atol=0.05)
+
+
+def test_demo_survives_the_wrong_season(tmp_path):
+    invoke("demo", "--seed", "4", "--out", tmp_path)
+    assert (tmp_path / "demo-gaussian.png").read_bytes().startswith(b"\x89PNG")
+    data = json.loads((tmp_path / "demo-gaussian.json").read_text())
+    found = {label: case["covariance_error"] for label, case in data["demonstration_only"].items()}
+    ours, gapped, understated, public, july, gust = found.values()
+    assert ours < 0.2 < public < july
+    assert gapped < 0.2 < understated < july
+    assert gust > 1.0
+    assert data["kind"] == "GaussianResult"

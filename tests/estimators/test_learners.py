@@ -87,9 +87,7 @@ def test_recursive_preconditioner_recovers(dim, n_priv, n_pub, budget, limit):
         assert covariance < min(limit, 3.0 * result.predicted_covariance_error)
         assert mean < 3.0 * result.predicted_mean_error
     assert result.learner == "recursive_preconditioner"
-    # The mean takes as many steps as its released radius calls for.
-    moments = [release for release in result.releases if release["name"].startswith("second moment")]
-    assert len(moments) == result.rounds < len(result.releases)
+    assert sum("second moment" in release["name"] for release in result.releases) == result.rounds
     assert all(release["clip_radius"] > 0 for release in result.releases)
 
 
@@ -202,7 +200,7 @@ def test_populous_falls_back_when_rows_disagree():
     [
         ("recursive_preconditioner", 5, 20_000, 6, ZCDP(0.5), {}, r"error of a round .* about \d+ rows are needed"),
         ("recursive_preconditioner", 2, 20_000, 60, ZCDP(0.5), {"rounds": 3}, "rounds=None"),
-        ("recursive_preconditioner", 2, 20_000, 2, ZCDP(0.5), {"cond_max": 1e60}, "would need .* rounds"),
+        ("recursive_preconditioner", 2, 20_000, 2, ZCDP(0.5), {"cond_max": 1e30}, "would need .* rounds"),
         ("recursive_preconditioner", 1, 1, 60, ZCDP(0.5), {}, "at least 2"),
         ("hypothesis_selection", 3, 20_000, 60, PureDP(1), {}, "1 or 2 columns.*lifted_coinpress"),
         ("hypothesis_selection", 1, 20_000, 2, PureDP(1), {}, "cover of .* at most 5000.*lifted_coinpress"),

@@ -180,6 +180,7 @@ def long_chunks():
 
 @pytest.mark.parametrize("threads", [1, 2, None])
 @pytest.mark.parametrize("kind", ["array", "chunks"])
+@pytest.mark.serial
 def test_interrupt_returns_at_once_and_refunds_nothing(kind, threads):
     if kind == "array":
         rows = np.broadcast_to(ROW, (LONG, 8))

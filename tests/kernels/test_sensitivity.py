@@ -1,0 +1,233 @@
+"""What the privacy proofs rest on, with Python integers: replacing a row moves a sum by at most 2 Q and a Gram matrix by at most
+sqrt(2) Q^2. The same checker must catch kernels with the bugs that other libraries shipped, and must come close to the bound."""
+
+import math
+
+import numpy as np
+import pytest
+from row_cases import LEVELS, gram_of, instruction_set, make_map, sum_of
+
+from fastpubpriv.kernels.rows import MatrixKind, RowMap
+
+SIZES = (1, 2, 7, 8, 9, 255, 256, 257)
+FEW, MANY = 2_000, 200_000
+
+
+# ---- The checker ----------------------------------------------------------------------------------------------------
+
+
+def moved_sum(kernel, x, x_other, row_map):
+    """Squared norm of the difference of two sums, modulo 2^64 as the noise sees it, in Python integers."""
+    a, b = kernel(x, row_map), kernel(x_other, row_map)
+    return sum((int(p) - int(q)) ** 2 for p, q in zip(a, b, strict=True))
+
+
+def moved_gram(kernel, x, x_other, row_map):
+    """Squared Frobenius norm of the difference of the full symmetric matrices."""
+    a, b = kernel(x, row_map), kernel(x_other, row_map)
+    below = [int(v) for v in (a - b)[np.tril_indices(a.shape[0], -1)] if v]
+    diagonal = [int(v) for v in np.diag(a - b)]
+    return 2 * sum(v * v for v in below) + sum(v * v for v in diagonal)
+
+
+def sum_claim(bound):
+    return 4 * bound**2
+
+
+def gram_claim(bound):
+    return 2 * bound**4
+
+
+def random_row(rng, dim, row_map):
+    """One row of a regime in which something could go wrong."""
+    radius = row_map.limit / row_map.inv_step
+    direction = rng.standard_normal(dim)
+    direction /= np.linalg.norm(direction)
+    center = 0.0 if row_map.center is None else row_map.center
+    regime = rng.integers(9)
+    if regime == 0:
+        return direction * 10.0 ** rng.uniform(-300, 300)
+    if regime == 1:  # at the radius, a few units in the last place off
+        return direction * radius * (1 + int(rng.integers(-4, 5)) * 2.0**-52) + center
+    if regime == 2:
+        row = direction * radius
+        row[rng.integers(dim)] = rng.choice([np.nan, np.inf, -np.inf, -0.0, 5e-324, 1.7e308])
+        return row
+    if regime == 3:  # an axis
+        row = np.zeros(dim)
+        row[rng.integers(dim)] = rng.choice([-1.0, 1.0]) * 10.0 ** rng.uniform(0, 308)
+        return row
+    if regime == 4:  # a face of the grid: half-integers
+        return (np.floor(direction * row_map.limit) + 0.5) / row_map.inv_step + center
+    if regime == 5:
+        return np.full(dim, rng.choice([0.0, 1e308, -1e308, 1e-320, radius]))
+    if regime == 6:  # the integer check: steps just above the bound
+        return direction * (row_map.quant_bound + rng.integers(-2, 3)) / row_map.inv_step + center
+    return direction * radius * 10.0 ** rng.uniform(-1, 2) + center
+
+
+def neighbours(rng, dim, row_map):
+    """Two data sets that differ in one row; often in opposite or orthogonal rows, the worst there are."""
+    n = int(rng.choice(SIZES, p=(0.3, 0.25, 0.1, 0.1, 0.1, 0.05, 0.05, 0.05)))
+    x = rng.standard_normal((n, dim)) * row_map.limit / row_map.inv_step
+    place = rng.integers(n)
+    x[place] = random_row(rng, dim, row_map)
+    other = x.copy()
+    turn = rng.integers(3)
+    if turn == 0:
+        other[place] = -x[place]
+    elif turn == 1:
+        other[place] = np.roll(x[place], 1) * ((-1.0) ** np.arange(dim))
+    else:
+        other[place] = random_row(rng, dim, row_map)
+    return x, other
+
+
+def worst_ratio(kernel, moved, claim, pairs, *, seed, gram):
+    """Largest squared move over its claim, or inf if a claim fails; maps clip below the bound, above it, or not at all."""
+    rng = np.random.default_rng(seed)
+    worst = 0.0
+    maps = []
+    for dim in (1, 2, 3, 64) + ((257, 1000) if pairs >= 500 and not gram else ()):
+        for kind in MatrixKind if dim < 64 else (MatrixKind.IDENTITY, MatrixKind.DIAGONAL):
+            for bound in (20 * math.isqrt(dim) + 8, 2896) + (() if gram else (2**20,)):
+                for slack in (1.0, 1.5, 1e9):
+                    limit = slack * (bound - math.ceil(math.sqrt(dim) / 2) - 1)
+                    maps.append(
+                        make_map(rng, dim, kind, quant_bound=bound, limit=limit, scale=10.0 ** rng.integers(-3, 4))
+                    )
+    for i in range(pairs):
+        row_map = maps[int(rng.integers(len(maps)))]
+        with np.errstate(all="ignore"):
+            x, other = neighbours(rng, row_map.dim, row_map)
+            with instruction_set(LEVELS[i % len(LEVELS)]):
+                squared = moved(kernel, x, other, row_map)
+        if squared > claim(row_map.quant_bound):
+            return math.inf  # the ratio itself may be beyond a float
+        worst = max(worst, squared / claim(row_map.quant_bound))
+    return worst
+
+
+# ---- Our kernels ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pairs", [FEW, pytest.param(MANY, marks=pytest.mark.audit)])
+def test_sum_stays_within_its_sensitivity(pairs):
+    assert 0.9 <= worst_ratio(sum_of, moved_sum, sum_claim, pairs, seed=1, gram=False) <= 1.0
+
+
+@pytest.mark.parametrize("pairs", [FEW, pytest.param(MANY, marks=pytest.mark.audit)])
+def test_gram_stays_within_its_sensitivity(pairs):
+    assert 0.9 <= worst_ratio(gram_of, moved_gram, gram_claim, pairs, seed=2, gram=True) <= 1.0
+
+
+@pytest.mark.parametrize(
+    ("kernel", "moved", "claim", "bound"),
+    [(sum_of, moved_sum, sum_claim, 2**20), (gram_of, moved_gram, gram_claim, 2896)],
+)
+def test_a_climb_reaches_the_bound(kernel, moved, claim, bound):
+    """From a random pair, keep changes that move the result further: the claim is not loose, and the search not blind."""
+    rng = np.random.default_rng(3)
+    row_map = RowMap(dim=3, out_dim=3, quant_bound=bound, inv_step=1.0, limit=float(bound - 2))
+    pair = [rng.standard_normal((1, 3)) * bound / 3 for _ in range(2)]
+    best = moved(kernel, *pair, row_map)
+    for _ in range(1500):
+        trial = [row + rng.standard_normal((1, 3)) * bound * 10.0 ** rng.uniform(-3, 0) for row in pair]
+        squared = moved(kernel, *trial, row_map)
+        if squared >= best:
+            best, pair = squared, trial
+    assert 0.99**2 <= best / claim(bound) <= 1.0
+
+
+# ---- Planted bugs ---------------------------------------------------------------------------------------------------
+
+
+def float_rows(x, row_map):
+    """Grid steps of an affine map in plain floats."""
+    t = x if row_map.center is None else x - row_map.center
+    if row_map.kind is MatrixKind.DIAGONAL:
+        t = t * row_map.matrix
+    elif row_map.matrix is not None:
+        t = t @ (np.tril(row_map.matrix) if row_map.kind is MatrixKind.LOWER else row_map.matrix).T
+    return (t if row_map.offset is None else t + row_map.offset) * row_map.inv_step
+
+
+def whole(z):
+    """Rows of finite Python integers; what is not finite counts as zero."""
+    return [[int(v) if math.isfinite(v) else 0 for v in row] for row in np.rint(z).tolist()]
+
+
+def clip(z, radius):
+    norm = np.sqrt((z * z).sum(axis=1, keepdims=True))
+    return z * np.minimum(1.0, radius / norm)
+
+
+def unclipped(x, row_map):
+    return whole(float_rows(x, row_map))
+
+
+def clipped_without_check(x, row_map):
+    """The usual factor, to the bound itself: rounding takes about half of the rows outside, NaN and overflow the others."""
+    return whole(clip(float_rows(x, row_map), float(row_map.quant_bound)))
+
+
+def twice_as_far(x, row_map):
+    """A factor of two between the norm that clips and the norm that is declared."""
+    return whole(clip(float_rows(x, row_map), 2.0 * row_map.quant_bound))
+
+
+def clips_a_copy(x, row_map):
+    """Clips, and then adds up the rows it started from."""
+    z = float_rows(x, row_map)
+    copy = clip(z, float(row_map.quant_bound - math.ceil(math.sqrt(z.shape[1]) / 2) - 1))
+    assert copy.shape == z.shape
+    return whole(z)
+
+
+def clips_entries(x, row_map):
+    """Each entry to the bound, instead of the norm."""
+    return whole(np.clip(float_rows(x, row_map), -row_map.quant_bound, row_map.quant_bound))
+
+
+BUGS = (unclipped, clipped_without_check, twice_as_far, clips_a_copy, clips_entries)
+
+
+def bad_sum(bug):
+    return lambda x, row_map: [sum(column) for column in zip(*bug(x, row_map), strict=True)]
+
+
+def bad_gram(bug):
+    def gram(x, row_map):
+        q = np.array(bug(x, row_map), dtype=object)
+        return np.array(q.T.dot(q), dtype=object)
+
+    return gram
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_planted_bug_in_a_sum_is_caught(bug):
+    assert worst_ratio(bad_sum(bug), moved_sum, sum_claim, 400, seed=4, gram=False) > 1.0
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_planted_bug_in_a_gram_is_caught(bug):
+    assert worst_ratio(bad_gram(bug), moved_gram, gram_claim, 400, seed=5, gram=True) > 1.0
+
+
+def test_clip_without_the_integer_check_fails_on_a_fine_grid():
+    """At Q = 2^50 the float clip passes the bound in its last place: invisible to a float test, plain to an integer one."""
+    bound = 2**50
+    rng = np.random.default_rng(6)
+    escaped = 0
+    for _ in range(200):
+        z = rng.standard_normal((1, 5)) * 2.0**52
+        (q,) = whole(clip(z, float(bound)))
+        escaped += sum(v * v for v in q) > bound**2
+        assert math.isclose(math.sqrt(sum(v * v for v in q)), bound, rel_tol=1e-12)
+    assert escaped > 20
+
+
+def test_a_claim_that_is_too_small_is_refuted():
+    """The add-or-remove claim Q^2 for replacing a row: the factor of two in norm that is easiest to lose."""
+    assert worst_ratio(sum_of, moved_sum, lambda bound: bound**2, 400, seed=7, gram=False) > 1.0
+    assert worst_ratio(gram_of, moved_gram, lambda bound: bound**4, 400, seed=8, gram=True) > 1.0
