@@ -218,8 +218,11 @@ def learn(run: Run, base: AffineMap, problem: Problem, *, rounds: int, allowance
     mean = moment[:dim, dim] / weight
     covariance = symmetric(moment[:dim, :dim] - np.outer(moment[:dim, dim], moment[:dim, dim]) / weight)
     del moment
-    covariance = floored(covariance, OUTPUT_FLOOR * float(np.linalg.eigvalsh(covariance)[-1]))
-    both = powers(covariance)
+    values, vectors = spectrum(covariance, overwrite=True)
+    values = np.maximum(values, max(OUTPUT_FLOOR * float(values[-1]), np.finfo(np.float64).tiny))
+    covariance = rebuilt(vectors, values)
+    both = rebuilt(vectors, np.sqrt(values)), rebuilt(vectors, 1.0 / np.sqrt(values))
+    del vectors
     mean, noise_std = mean_step(run, base, mean, both, name="mean", clip=mean_clip(dim), cost=allowance * MEAN_SHARE)
     return Learned(mean, covariance, noise_std, covariance_noise_std, both[0])
 
