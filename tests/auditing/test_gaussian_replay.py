@@ -106,7 +106,7 @@ def test_random_neighbours(budget, run):
 @pytest.mark.audit
 @pytest.mark.parametrize(("budget", "run"), CASES)
 def test_many_random_neighbours(budget, run):
-    for rows, other in neighbours(np.random.default_rng(61), 1500):
+    for rows, other in neighbours(np.random.default_rng(61), 300):
         record_replay(run, rows, other, budget=budget)
 
 
