@@ -60,7 +60,7 @@ def main() -> None:
         body = "\n".join("| " + " | ".join(line) + " |" for line in [HEADER, ("---",) * len(HEADER), *found])
         before, rest = text.split("<!-- bench -->", 1)
         after = rest.split("<!-- /bench -->", 1)[1]
-        note = f"One thread, {level}; minima of one run of `make bench`."
+        note = f"One thread, {level}; minima of one run of `python -m benchmarks.table`."
         options.write.write_text(f"{before}<!-- bench -->\n{note}\n\n{body}\n<!-- /bench -->{after}", encoding="utf-8")
 
 

@@ -22,14 +22,6 @@ ROW_FAILURE = 0.1
 MAX_STEPS = 10
 
 
-def center_vector(center: Any, dim: int) -> FloatArray:
-    """A centre given as None (zero), one number for all columns, or a vector."""
-    if center is None:
-        return np.zeros(dim)
-    middle = np.full(dim, validation.finite("center", center)) if np.ndim(center) == 0 else center
-    return validation.finite_vector("center", middle, dim)
-
-
 def coinpress_covariance(
     x_priv: Any,
     *,
@@ -107,7 +99,7 @@ def coinpress_covariance(
     steps = validation.integer("steps", steps, minimum=1, maximum=MAX_STEPS)
     mode = validation.choice("mode", mode, ("practical", "theory"))
     failure_prob = failure_probability(failure_prob)
-    middle = center_vector(center, rows.dim)
+    middle = running.vector_or_number("center", 0.0 if center is None else center, rows.dim)
     run = running.start(
         "coinpress_covariance",
         rows,
@@ -217,7 +209,7 @@ def private_pca(
     rows, _ = running.open_rows(x_priv, columns=columns)
     ball = size("radius", radius)
     count = validation.integer("n_components", n_components, minimum=1, maximum=rows.dim)
-    middle = center_vector(center, rows.dim)
+    middle = running.vector_or_number("center", 0.0 if center is None else center, rows.dim)
     run = running.start(
         "private_pca",
         rows,

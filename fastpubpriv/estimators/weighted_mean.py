@@ -104,9 +104,7 @@ def clip_center(center: Any, public: FloatArray | None, dim: int) -> tuple[Float
         if center != "public" or public is None:
             raise InputError("center must be None, a number, a vector, or 'public' together with x_pub")
         return public.mean(axis=0), "public rows"
-    if center is None:
-        return np.zeros(dim), "argument"
-    return running.vector_or_number("center", center, dim), "argument"
+    return running.vector_or_number("center", 0.0 if center is None else center, dim), "argument"
 
 
 def row_variance(variance: Any, public: FloatArray | None, norm_bound: float) -> tuple[float, str]:
