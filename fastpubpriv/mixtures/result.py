@@ -1,0 +1,125 @@
+"""A released mixture of Gaussians, whichever learner made it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from typing import Any
+
+import numpy as np
+from scipy import stats
+from scipy.linalg import solve_triangular
+from scipy.special import logsumexp, ndtri
+
+from fastpubpriv.errors import InputError
+from fastpubpriv.results import Result, frozen
+
+FloatArray = np.ndarray[Any, np.dtype[np.float64]]
+IntArray = np.ndarray[Any, np.dtype[np.int64]]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class MixtureResult(Result):
+    """A released mixture of Gaussians in data units.
+
+    Attributes
+    ----------
+    weights : (n_components,) float64
+        Positive, sum 1.
+    means : (n_components, dim) float64
+    covariances : (n_components, dim, dim) float64
+        Positive definite; diagonal for an axis-aligned mixture.
+    statuses : tuple of str
+        For each component "ok", or why it is a substitute ("low_count": too few rows, a public summary stands in;
+        "under_resolved"; "fallback"). Decided from released values only.
+    method : str
+        The algorithm that ran.
+    tree : ClusterTree or None
+        How rows are routed to components, where the algorithm clustered.
+    diagnostics : dict
+        Released or public numbers about the run.
+    """
+
+    weights: FloatArray
+    means: FloatArray
+    covariances: FloatArray
+    statuses: tuple[str, ...]
+    method: str
+    tree: Any = None
+    diagnostics: dict[str, Any] = dataclasses.field(default_factory=dict)
+    columns: tuple[str, ...] | None = None
+
+    @property
+    def n_components(self) -> int:
+        """Number of components found; may be fewer than asked for."""
+        return len(self.weights)
+
+    @property
+    def variances(self) -> FloatArray:
+        """Variances of the coordinates within each component, (n_components, dim)."""
+        return np.ascontiguousarray(np.diagonal(self.covariances, axis1=1, axis2=2))
+
+    def _factors(self) -> list[FloatArray]:
+        """Lower factors of the covariances, through the correlations: columns may have very different units."""
+        factors = []
+        for covariance in self.covariances:
+            scale = np.sqrt(np.diag(covariance))
+            factors.append(scale[:, None] * np.linalg.cholesky(covariance / np.outer(scale, scale)))
+        return factors
+
+    def _joint_log_prob(self, rows: Any) -> FloatArray:
+        points = np.atleast_2d(np.asarray(rows, dtype=np.float64))
+        if points.ndim != 2 or points.shape[1] != self.dim:
+            raise InputError(f"rows must have shape (n, {self.dim}), got {points.shape}")
+        joint = np.empty((len(points), self.n_components))
+        for index, factor in enumerate(self._factors()):
+            white = solve_triangular(factor, (points - self.means[index]).T, lower=True)
+            constant = self.dim * math.log(2.0 * math.pi) / 2.0 + float(np.log(np.diag(factor)).sum())
+            joint[:, index] = math.log(self.weights[index]) - np.einsum("ij,ij->j", white, white) / 2.0 - constant
+        return joint
+
+    def score_samples(self, rows: Any) -> FloatArray:
+        """Log density of the mixture at rows (n, dim), (n,)."""
+        density: FloatArray = logsumexp(self._joint_log_prob(rows), axis=1)
+        return density
+
+    def predict_proba(self, rows: Any) -> FloatArray:
+        """Posterior probability of each component, (n, n_components)."""
+        joint = self._joint_log_prob(rows)
+        posterior: FloatArray = np.exp(joint - logsumexp(joint, axis=1, keepdims=True))
+        return posterior
+
+    def predict(self, rows: Any) -> IntArray:
+        """Most likely component of each row, (n,). Labels of private rows stay private data."""
+        labels: IntArray = np.argmax(self._joint_log_prob(rows), axis=1)
+        return labels
+
+    def sample(self, n: int, *, random_state: Any = None) -> tuple[FloatArray, IntArray]:
+        """Draw n synthetic rows (n, dim) and their components (n,); post-processing.
+
+        `random_state` is None, an int or a NumPy generator.
+        """
+        # One block of uniforms for labels and coordinates: an int seed used twice would tie them together.
+        uniform = stats.uniform.rvs(size=(n, self.dim + 1), random_state=random_state)
+        ends = np.cumsum(self.weights)[:-1] / self.weights.sum()
+        labels: IntArray = np.searchsorted(ends, uniform[:, 0], side="right").astype(np.int64)
+        normals = ndtri(np.maximum(uniform[:, 1:], np.finfo(np.float64).tiny))
+        rows = np.empty((n, self.dim))
+        for index, factor in enumerate(self._factors()):
+            mine = labels == index
+            rows[mine] = self.means[index] + normals[mine] @ factor.T
+        return rows, labels
+
+    @classmethod
+    def from_json(cls, text: str) -> MixtureResult:
+        """Read back what `to_json` wrote: the estimate and public fields (price and tree come back as plain values)."""
+        data = json.loads(text)
+        if data.pop("kind", None) != cls.__name__:
+            raise InputError("this JSON text is not a MixtureResult")
+        for name in ("weights", "means", "covariances"):
+            data[name] = frozen(data[name])
+        for name in ("statuses", "releases"):
+            data[name] = tuple(data[name])
+        data["columns"] = tuple(data["columns"]) if data["columns"] is not None else None
+        return cls(**data)
