@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from fastpubpriv.estimators.mean import estimate_mean
     from fastpubpriv.estimators.preconditioner import Preconditioner, precondition
     from fastpubpriv.estimators.weighted_mean import weighted_mean
+    from fastpubpriv.mixtures.hypotheses import Hypotheses, SelectionResult, select_hypothesis
     from fastpubpriv.planning import Plan, plan
     from fastpubpriv.privacy import ZCDP, ApproxDP, Ledger, PureDP
     from fastpubpriv.results import CovarianceResult, GaussianResult, MeanResult, PCAResult
@@ -45,6 +46,7 @@ __all__ = [
     "ExperimentalWarning",
     "FastPubPrivError",
     "GaussianResult",
+    "Hypotheses",
     "InputError",
     "KernelError",
     "Ledger",
@@ -58,6 +60,7 @@ __all__ = [
     "ReplayError",
     "Rows",
     "SeededNoiseWarning",
+    "SelectionResult",
     "coinpress_covariance",
     "coinpress_mean",
     "estimate_gaussian",
@@ -65,6 +68,7 @@ __all__ = [
     "plan",
     "precondition",
     "private_pca",
+    "select_hypothesis",
     "weighted_mean",
 ]
 
@@ -78,6 +82,9 @@ _HOMES = {
     "Preconditioner": "fastpubpriv.estimators.preconditioner",
     "precondition": "fastpubpriv.estimators.preconditioner",
     "weighted_mean": "fastpubpriv.estimators.weighted_mean",
+    "Hypotheses": "fastpubpriv.mixtures.hypotheses",
+    "SelectionResult": "fastpubpriv.mixtures.hypotheses",
+    "select_hypothesis": "fastpubpriv.mixtures.hypotheses",
     "Plan": "fastpubpriv.planning",
     "plan": "fastpubpriv.planning",
     "ZCDP": "fastpubpriv.privacy",
@@ -95,6 +102,7 @@ _PARTS = (
     "estimators",
     "experiments",
     "mechanisms",
+    "mixtures",
     "planning",
     "plotting",
     "privacy",

@@ -56,7 +56,8 @@ def describe(event: Event) -> dict[str, Any]:
     if isinstance(event, LaplaceEvent):
         return {"noise": "discrete laplace", "log2_scale": event.log2_scale, "epsilon": event.epsilon}
     if isinstance(event, SelectionEvent):
-        return {"noise": "exponential mechanism", "candidates": event.candidates, "epsilon": event.epsilon}
+        law = "exponential mechanism" if event.law == "exponential" else "permute-and-flip"
+        return {"noise": law, "candidates": event.candidates, "epsilon": event.epsilon}
     return {"noise": "l2 k-norm", "epsilon": event.epsilon, "floating_point_delta": event.delta}
 
 
