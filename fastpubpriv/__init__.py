@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from fastpubpriv.estimators.mean import estimate_mean
     from fastpubpriv.estimators.preconditioner import Preconditioner, precondition
     from fastpubpriv.estimators.weighted_mean import weighted_mean
+    from fastpubpriv.mixtures.histogram import BinGrid, DyadicBins, HistogramResult, ProductBins, stable_histogram
     from fastpubpriv.planning import Plan, plan
     from fastpubpriv.privacy import ZCDP, ApproxDP, Ledger, PureDP
     from fastpubpriv.results import CovarianceResult, GaussianResult, MeanResult, PCAResult
@@ -39,12 +40,15 @@ __all__ = [
     "ZCDP",
     "AccuracyWarning",
     "ApproxDP",
+    "BinGrid",
     "BudgetError",
     "CovarianceResult",
+    "DyadicBins",
     "EntropyError",
     "ExperimentalWarning",
     "FastPubPrivError",
     "GaussianResult",
+    "HistogramResult",
     "InputError",
     "KernelError",
     "Ledger",
@@ -54,6 +58,7 @@ __all__ = [
     "Plan",
     "Preconditioner",
     "PrivacyWarning",
+    "ProductBins",
     "PureDP",
     "ReplayError",
     "Rows",
@@ -65,6 +70,7 @@ __all__ = [
     "plan",
     "precondition",
     "private_pca",
+    "stable_histogram",
     "weighted_mean",
 ]
 
@@ -78,6 +84,11 @@ _HOMES = {
     "Preconditioner": "fastpubpriv.estimators.preconditioner",
     "precondition": "fastpubpriv.estimators.preconditioner",
     "weighted_mean": "fastpubpriv.estimators.weighted_mean",
+    "BinGrid": "fastpubpriv.mixtures.histogram",
+    "DyadicBins": "fastpubpriv.mixtures.histogram",
+    "HistogramResult": "fastpubpriv.mixtures.histogram",
+    "ProductBins": "fastpubpriv.mixtures.histogram",
+    "stable_histogram": "fastpubpriv.mixtures.histogram",
     "Plan": "fastpubpriv.planning",
     "plan": "fastpubpriv.planning",
     "ZCDP": "fastpubpriv.privacy",
@@ -95,6 +106,7 @@ _PARTS = (
     "estimators",
     "experiments",
     "mechanisms",
+    "mixtures",
     "planning",
     "plotting",
     "privacy",
