@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from fastpubpriv.estimators.mean import estimate_mean
     from fastpubpriv.estimators.preconditioner import Preconditioner, precondition
     from fastpubpriv.estimators.weighted_mean import weighted_mean
+    from fastpubpriv.mixtures.histogram import BinGrid, DyadicBins, HistogramResult, ProductBins, stable_histogram
     from fastpubpriv.mixtures.hypotheses import Hypotheses, SelectionResult, select_hypothesis
     from fastpubpriv.planning import Plan, plan
     from fastpubpriv.privacy import ZCDP, ApproxDP, Ledger, PureDP
@@ -40,12 +41,15 @@ __all__ = [
     "ZCDP",
     "AccuracyWarning",
     "ApproxDP",
+    "BinGrid",
     "BudgetError",
     "CovarianceResult",
+    "DyadicBins",
     "EntropyError",
     "ExperimentalWarning",
     "FastPubPrivError",
     "GaussianResult",
+    "HistogramResult",
     "Hypotheses",
     "InputError",
     "KernelError",
@@ -56,6 +60,7 @@ __all__ = [
     "Plan",
     "Preconditioner",
     "PrivacyWarning",
+    "ProductBins",
     "PureDP",
     "ReplayError",
     "Rows",
@@ -69,6 +74,7 @@ __all__ = [
     "precondition",
     "private_pca",
     "select_hypothesis",
+    "stable_histogram",
     "weighted_mean",
 ]
 
@@ -85,6 +91,11 @@ _HOMES = {
     "Hypotheses": "fastpubpriv.mixtures.hypotheses",
     "SelectionResult": "fastpubpriv.mixtures.hypotheses",
     "select_hypothesis": "fastpubpriv.mixtures.hypotheses",
+    "BinGrid": "fastpubpriv.mixtures.histogram",
+    "DyadicBins": "fastpubpriv.mixtures.histogram",
+    "HistogramResult": "fastpubpriv.mixtures.histogram",
+    "ProductBins": "fastpubpriv.mixtures.histogram",
+    "stable_histogram": "fastpubpriv.mixtures.histogram",
     "Plan": "fastpubpriv.planning",
     "plan": "fastpubpriv.planning",
     "ZCDP": "fastpubpriv.privacy",

@@ -17,6 +17,7 @@ from fastpubpriv.privacy.budgets import ZCDP, ApproxDP, Cost, PureDP
 from fastpubpriv.privacy.conversions import gdp_epsilon, pure_to_zcdp_exact, zcdp_epsilon
 from fastpubpriv.privacy.exact import Number, exact, float_up, show, whole
 from fastpubpriv.privacy.relations import Neighbors
+from fastpubpriv.privacy.stable import StableHistogramEvent
 
 LOG2_SCALE_MIN = 8
 LOG2_SCALE_MAX = 40
@@ -309,7 +310,7 @@ class SelectionEvent:
         return total_variation(1)
 
 
-Event = GaussianEvent | LaplaceEvent | KNormEvent | SelectionEvent
+Event = GaussianEvent | LaplaceEvent | KNormEvent | SelectionEvent | StableHistogramEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,7 +319,7 @@ class ComposedEvent:
 
     Parameters
     ----------
-    events : tuple of GaussianEvent, LaplaceEvent, KNormEvent or SelectionEvent
+    events : tuple of GaussianEvent, LaplaceEvent, KNormEvent, SelectionEvent or StableHistogramEvent
         In the order in which they ran.
 
     Examples
@@ -333,9 +334,7 @@ class ComposedEvent:
     def __post_init__(self) -> None:
         object.__setattr__(self, "events", tuple(self.events))
         if not all(isinstance(event, Event) for event in self.events):
-            raise BudgetError(
-                "a ComposedEvent holds GaussianEvent, LaplaceEvent, KNormEvent and SelectionEvent objects only"
-            )
+            raise BudgetError("a ComposedEvent holds events of this module and of fastpubpriv.privacy.stable only")
         if len({event.relation for event in self.events}) > 1:
             raise BudgetError(
                 "events under different neighbour relations cannot be added; restate them under one relation"
@@ -362,8 +361,8 @@ class ComposedEvent:
         """Total zCDP cost; exact when all are Gaussian. Pure events enter with epsilon tanh(epsilon/2), rounded up."""
         total = Fraction(0)
         for event in self.events:
-            if isinstance(event, KNormEvent):
-                raise BudgetError("a K-norm event has a delta from floating point and therefore no zCDP cost")
+            if isinstance(event, KNormEvent | StableHistogramEvent):
+                raise BudgetError(f"a {type(event).__name__} has a delta of its own and therefore no zCDP cost")
             if isinstance(event, GaussianEvent | SelectionEvent):
                 total += event.rho
             elif event.epsilon:
