@@ -69,8 +69,10 @@ class Cells:
 
     @property
     def resolution(self) -> float:
-        """Width of the narrowest cell: nothing much narrower can be seen."""
-        return float(np.diff(self.edges[1:-1]).min())
+        """Width of the narrowest cell that holds rows: nothing much narrower can be seen."""
+        widths = np.diff(self.edges[1:-1])
+        held = widths[self.counts[1:-1] > 4.0 * self.noise_std]
+        return float((held if len(held) else widths).min())
 
 
 def cell_parts(mixtures: Mixtures, edges: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:

@@ -6,7 +6,6 @@ Everything here is post-processing of released and public numbers, so none of it
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,7 +64,9 @@ def partition(scales: list[Scale], *, seen: int, total: int) -> FloatArray:
     pieces = nested_counts(scales)
     mass = sum(count for _, _, count in pieces)
     if not pieces or mass <= 0.0:
-        return np.array([-np.inf, np.inf])
+        # Nothing is known: an order of magnitude is better than nothing.
+        powers = np.ldexp(1.0, np.arange(-40, 61))
+        return np.concatenate([[-np.inf], -powers[::-1], [0.0], powers, [np.inf]])
     wanted = max(ROWS_PER_CELL, total / MOST_CELLS) * seen / total
     edges: set[float] = set()
     narrow: dict[float, float] = {}
@@ -223,6 +224,25 @@ def candidates(
     `std` fixes the standard deviation of every component. Searches combinations of atoms, refines the best of each number of
     components, and surrounds the best fits with points scattered by `jitter` times their own standard errors.
     """
+    # In units of the cells, an exact power of two, so that squares of any scale stay finite.
+    unit = 2.0 ** math.floor(math.log2(cells.resolution))
+    near = np.clip(cells.edges[1:-1] / unit, -1e100, 1e100)
+    scaled = Cells(np.concatenate([[-np.inf], near, [np.inf]]), cells.counts, cells.noise_std, cells.total)
+    try:
+        with np.errstate(all="ignore"):
+            found, facts = _searched(scaled, components, size, None if std is None else std / unit, jitter)
+    except np.linalg.LinAlgError:
+        return _nothing(), {"starts": 0}
+    return Mixtures(found.weights, found.means * unit, found.stds * unit), facts
+
+
+def _nothing() -> Mixtures:
+    return Mixtures(np.zeros((0, 1)), np.zeros((0, 1)), np.ones((0, 1)))
+
+
+def _searched(
+    cells: Cells, components: int, size: int, std: float | None, jitter: float
+) -> tuple[Mixtures, dict[str, Any]]:
     found = atoms(cells)
     if std is not None:
         middles = np.unique(np.rint(found.means[:, 0] / (0.5 * std))) * 0.5 * std
@@ -239,11 +259,12 @@ def candidates(
         order = np.argsort(fit.score)
         order = order[np.isfinite(fit.score[order])]
         kept = distinct(fit.mixtures, order, limit=6)
-        heads.append(fit.mixtures[kept])
-        spreads.append(fit.spread[kept])
-        scores.append(fit.score[kept] + 2.0 * (3 * level.weights.shape[1] - 1))
+        if len(kept):
+            heads.append(fit.mixtures[kept])
+            spreads.append(fit.spread[kept])
+            scores.append(fit.score[kept] + 2.0 * (3 * level.weights.shape[1] - 1))
     if not heads:
-        return Mixtures(np.zeros((0, 1)), np.zeros((0, 1)), np.ones((0, 1))), {"starts": 0}
+        return _nothing(), {"starts": 0}
     return _scattered(heads, spreads, scores, size=size, jitter=jitter, fixed=fixed), {
         "starts": sum(head.size for head in heads),
         "atoms": found.size,
@@ -274,8 +295,3 @@ def _scattered(
             parts.append(moved(around, step, least=0.0, fixed_std=fixed))
     return joined(parts)[:size]
 
-
-def dyadic(counts: Mapping[int, float], width: float) -> Scale:
-    """A scale from released counts by index."""
-    index = np.array(sorted(counts), dtype=np.int64)
-    return Scale(width, index, np.array([counts[i] for i in index.tolist()], dtype=np.float64))
