@@ -13,6 +13,7 @@ from fastpubpriv.errors import (
     EntropyError,
     ExperimentalWarning,
     FastPubPrivError,
+    InfeasibleError,
     InputError,
     KernelError,
     LedgerError,
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
     from fastpubpriv.estimators.mean import estimate_mean
     from fastpubpriv.estimators.preconditioner import Preconditioner, precondition
     from fastpubpriv.estimators.weighted_mean import weighted_mean
-    from fastpubpriv.mixtures.histogram import BinGrid, DyadicBins, HistogramResult, ProductBins, stable_histogram
+    from fastpubpriv.mixtures.bin_grids import BinGrid, DyadicBins, ProductBins
+    from fastpubpriv.mixtures.histogram import HistogramResult, stable_histogram
     from fastpubpriv.mixtures.hypotheses import Hypotheses, SelectionResult, select_hypothesis
     from fastpubpriv.planning import Plan, plan
     from fastpubpriv.privacy import ZCDP, ApproxDP, Ledger, PureDP
@@ -51,6 +53,7 @@ __all__ = [
     "GaussianResult",
     "HistogramResult",
     "Hypotheses",
+    "InfeasibleError",
     "InputError",
     "KernelError",
     "Ledger",
@@ -91,10 +94,10 @@ _HOMES = {
     "Hypotheses": "fastpubpriv.mixtures.hypotheses",
     "SelectionResult": "fastpubpriv.mixtures.hypotheses",
     "select_hypothesis": "fastpubpriv.mixtures.hypotheses",
-    "BinGrid": "fastpubpriv.mixtures.histogram",
-    "DyadicBins": "fastpubpriv.mixtures.histogram",
+    "BinGrid": "fastpubpriv.mixtures.bin_grids",
+    "DyadicBins": "fastpubpriv.mixtures.bin_grids",
     "HistogramResult": "fastpubpriv.mixtures.histogram",
-    "ProductBins": "fastpubpriv.mixtures.histogram",
+    "ProductBins": "fastpubpriv.mixtures.bin_grids",
     "stable_histogram": "fastpubpriv.mixtures.histogram",
     "Plan": "fastpubpriv.planning",
     "plan": "fastpubpriv.planning",

@@ -116,7 +116,9 @@ class Account:
     def approx_left(self) -> tuple[Fraction, Fraction]:
         """The (epsilon, delta) that releases with a delta of their own may still cost."""
         if self._approx is None:
-            raise BudgetError(f"{self.name}: this release has an epsilon and a delta; pass ApproxDP(epsilon=..., delta=...)")
+            raise BudgetError(
+                f"{self.name}: this release has an epsilon and a delta; pass ApproxDP(epsilon=..., delta=...)"
+            )
         return self._approx
 
     def block(self) -> Account:
@@ -129,7 +131,9 @@ class Account:
         if self._price is None:
             raise BudgetError(f"{self.name}: a block was asked for before the budget was debited")
         if self._charged or self._composed:
-            raise BudgetError(f"{self.name}: releases on all rows have been charged, so the rows cannot be split any more")
+            raise BudgetError(
+                f"{self.name}: releases on all rows have been charged, so the rows cannot be split any more"
+            )
         child = copy.copy(self)
         child.path, child._blocks = (*self.path, self._blocks), 0
         self._blocks += 1
@@ -149,7 +153,9 @@ class Account:
             if self.pure:
                 raise BudgetError(f"{self.name}: Gaussian noise cannot meet PureDP; pass ZCDP or ApproxDP")
             if self._composed:
-                raise BudgetError(f"{self.name}: Gaussian releases and those with an epsilon of their own need two accounts")
+                raise BudgetError(
+                    f"{self.name}: Gaussian releases and those with an epsilon of their own need two accounts"
+                )
             cost = event.rho
         elif isinstance(event, SelectionEvent) and isinstance(self.budget, ZCDP):
             cost = event.rho
@@ -170,7 +176,9 @@ class Account:
         """Take an (epsilon, delta) cost off what is left."""
         epsilon, delta = self.approx_left
         if self._charged:
-            raise BudgetError(f"{self.name}: Gaussian releases and those with an epsilon of their own need two accounts")
+            raise BudgetError(
+                f"{self.name}: Gaussian releases and those with an epsilon of their own need two accounts"
+            )
         if sum(past.draws for past in self.events) + event.draws > self._draws:
             raise BudgetError(f"{self.name}: more noise is drawn than the budget was corrected for")
         own = event.delta if isinstance(event, StableHistogramEvent) else Fraction(0)

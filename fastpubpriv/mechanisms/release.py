@@ -153,7 +153,9 @@ def release_stable(
     exact = query()
     for (keys, counts), bound in zip(exact, slots, strict=True):
         if keys.dtype != np.int64 or counts.dtype != np.int64 or not len(keys) == len(counts) <= bound:
-            raise KernelError(f"release {name!r}: the query must return int64 keys and counts, at most one for each slot")
+            raise KernelError(
+                f"release {name!r}: the query must return int64 keys and counts, at most one for each slot"
+            )
     transcript = tap.current()
     answer = transcript.forced(name, (event.histograms,)) if transcript is not None else None
     begin, kept = 0, []

@@ -42,11 +42,11 @@ class Partition:
     rules : tuple of BinRule
         One for each column.
     levels : tuple of int
-        Histogram of level l has the keys shifted right by l bits: bins 2^l as wide, each a union of whole finest bins. Counting many
-        costs no more than counting the finest.
+        Histogram of level l has the keys shifted right by l bits: bins 2^l as wide, each a union of whole finest bins. Counting
+        many costs no more than counting the finest.
     labels : callable or None
-        labels(chunk) gives each row of a chunk an int64 number, -1 for no bin; the number comes first in the key. It must be a fixed
-        map of the row and of public or released numbers, the same bits whatever rows are in the chunk.
+        labels(chunk) gives each row of a chunk an int64 number, -1 for no bin; the number comes first in the key. It must be a
+        fixed map of the row and of public or released numbers, the same bits whatever rows are in the chunk.
     """
 
     columns: tuple[int, ...]
@@ -117,21 +117,24 @@ def release_histograms(
     passes: Passes,
     cost: tuple[Fraction, Fraction] | None = None,
     law: Law | None = None,
+    event: StableHistogramEvent | None = None,
 ) -> StableRelease:
     """Release the occupied bins of all partitions and levels together, in one pass over the rows.
 
-    `cost` is an (epsilon, delta) within what the account has left (None: all of it); `law` None takes the better noise. A row is in
-    at most one bin of each histogram, so a replaced row moves two counts of each by one.
+    `cost` is an (epsilon, delta) within what the account has left (None: all of it); `law` None takes the better noise; `event`
+    states the noise and threshold outright. A row is in at most one bin of each histogram, so a replaced row moves two counts of
+    each by one.
     """
     for partition in partitions:
         if any(not 0 <= column < rows.dim for column in partition.columns):
             raise InputError(f"a partition names a column outside of the {rows.dim} columns")
-    epsilon, delta = account.approx_left if cost is None else cost
     histograms = [(index, level) for index, partition in enumerate(partitions) for level in partition.levels]
     if not histograms:
         raise InputError("a release needs at least one histogram")
     slots = tuple(partitions[index].slots(rows.n) for index, _ in histograms)
-    event = stable_event(epsilon, delta, histograms=len(histograms), n=rows.n, draws=sum(slots), law=law)
+    if event is None:
+        epsilon, delta = account.approx_left if cost is None else cost
+        event = stable_event(epsilon, delta, histograms=len(histograms), n=rows.n, draws=sum(slots), law=law)
 
     def query() -> list[tuple[IntArray, IntArray]]:
         found = count_bins(rows, partitions, passes)

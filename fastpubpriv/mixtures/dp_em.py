@@ -15,6 +15,7 @@ from fastpubpriv.mechanisms.statistics import release_statistic_sum
 from fastpubpriv.mixtures import public_em
 from fastpubpriv.mixtures.learned import Learned, Task
 from fastpubpriv.mixtures.public_em import PUBLIC_SEED, STD_FLOOR
+from fastpubpriv.mixtures.public_list import standardised
 
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -127,10 +128,7 @@ def maximised(at: Parameters, average: FloatArray, radii: Radii, floor: FloatArr
 
 def public_start(public: FloatArray, components: int, *, known_std: bool) -> tuple[Parameters, FloatArray]:
     """The likeliest of several fits to the public rows, and the least standard deviation of each column."""
-    center = public.mean(axis=0)
-    scale = np.ones(public.shape[1]) if known_std else public.std(axis=0)
-    scale = np.where(scale > 0.0, scale, np.maximum(np.abs(center), 1.0))
-    rows = (public - center) / scale
+    rows, center, scale = standardised(public, known_std=known_std)
     found = public_em.fit(
         rows,
         public_em.starts(rows, components, PUBLIC_STARTS, seed=PUBLIC_SEED),

@@ -1,8 +1,8 @@
 """Stable histograms: what a release of noisy counts above a threshold costs, exactly, and how to choose its integers.
 
-Each of `histograms` counts has one bin for a row, or none. For every occupied bin the integer step * count + noise is released if it
-is at least the threshold. A replaced row lowers at most one count and raises at most one in each histogram. With v bins that vanish,
-a bins that appear and lambda = -log(1 - singleton rate),
+Each of `histograms` counts has one bin for a row, or none. For every occupied bin the integer step * count + noise is released if
+it is at least the threshold. A replaced row lowers at most one count and raises at most one in each histogram. With v bins that
+vanish, a bins that appear and lambda = -log(1 - singleton rate),
 
     delta(epsilon) = max over v, a of 1 - e^(-v lambda) + e^(-v lambda) H(epsilon - (a - v) lambda, 2 histograms - v - a),
 
@@ -258,6 +258,7 @@ def stable_event(
 
 
 def _candidates(law: Law, epsilon: Fraction, delta: Fraction, m: int, n: int, draws: int) -> list[StableHistogramEvent]:
+    sizes: list[Callable[[int], int]]  # log2 scale -> grid steps per row
     if law == "gaussian":
         squared = Fraction(gdp_mu(epsilon, delta)) ** 2 / (2 * m * _GAUSSIAN_INFLATION**2)
         sizes = [lambda s: math.isqrt(math.floor(squared * 4**s))]
@@ -290,7 +291,8 @@ def _least_threshold(law: Law, m: int, step: int, scale: int, epsilon: Fraction,
     def keeps(threshold: int) -> bool:
         return Fraction(stable_delta(law, m, step, threshold, scale, epsilon)) <= delta
 
-    low, high = step, step + cut * 2**scale
+    low = step
+    high: int = step + cut * 2**scale
     if not keeps(high):
         return None
     while high - low > 1:

@@ -15,11 +15,14 @@ def slice_rows(rows: Rows, begin: int, end: int) -> Rows:
     begin, end = integer("begin", begin, minimum=0), integer("end", end, minimum=0)
     if not begin < end <= rows.n:
         raise InputError(f"rows {begin} to {end} are not a block within the {rows.n} rows of this source")
-    return RandomAccessSlice(rows, begin, end) if isinstance(rows, RandomAccessRows) else StreamedSlice(rows, begin, end)
+    return (
+        RandomAccessSlice(rows, begin, end) if isinstance(rows, RandomAccessRows) else StreamedSlice(rows, begin, end)
+    )
 
 
 def split_rows(rows: Rows, *shares: int) -> tuple[Rows, ...]:
-    """Contiguous blocks with sizes in proportion to `shares`, decided by the number of rows alone; the last takes what is left over.
+    """Contiguous blocks with sizes in proportion to `shares`, decided by the number of rows alone; the last takes what is left
+    over.
 
     InputError when a block would have no row.
     """
