@@ -56,15 +56,15 @@ def log_densities(points: npt.NDArray[np.float64], table: MixtureTable) -> npt.N
     means, factors, constants = (flattened(part) for part in (table.means, table.factors, table.constants))
     size, components, dim = means.shape
     joint = np.empty((components, len(points), size))
-    for c in range(components):
-        away = points[:, None, :] - means[None, :, c, :]
-        if table.lower:
-            matrix = np.zeros((size, dim, dim))
-            matrix[(slice(None), *np.tril_indices(dim))] = factors[:, c]
-            white = np.einsum("hij,nhj->nhi", matrix, away)
-        else:
-            white = away * factors[None, :, c]
-        with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"):  # a row beyond the range of doubles is at a huge distance
+        for c in range(components):
+            away = points[:, None, :] - means[None, :, c, :]
+            if table.lower:
+                matrix = np.zeros((size, dim, dim))
+                matrix[(slice(None), *np.tril_indices(dim))] = factors[:, c]
+                white = np.einsum("hij,nhj->nhi", matrix, away)
+            else:
+                white = away * factors[None, :, c]
             distance = (white * white).sum(axis=2)
             joint[c] = constants[None, :, c] - 0.5 * np.where(distance < 1e300, distance, 1e300)
     found: npt.NDArray[np.float64] = logsumexp(joint, axis=0)
@@ -78,7 +78,7 @@ def density_codes(
     finite: npt.NDArray[np.bool_] = np.asarray(np.isfinite(points).all(axis=1))
     logs = log_densities(np.where(finite[:, None], points, 0.0), table)
     below = logs - logs.max(axis=1, keepdims=True)
-    whole = np.maximum(np.trunc(np.maximum(below * _CODES_PER_NAT, -65535.0) - 0.5) + 32767.0, -32768.0)
+    whole = np.rint(np.maximum(below * _CODES_PER_NAT, -65535.0)) + 32767.0
     whole[~finite] = 0.0
     codes[:, first : first + len(points), :] = panelled(whole.T.astype(np.int16), 0)
 
