@@ -16,6 +16,7 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.mechanisms.account import Account
 from fastpubpriv.mechanisms.candidates import Hypotheses
 from fastpubpriv.mechanisms.release import release_choice
+from fastpubpriv.mechanisms.roots import RootSets
 from fastpubpriv.mechanisms.scheffe import CELLS, CellSets, DensitySets, Evaluation
 from fastpubpriv.mechanisms.sums import Passes
 from fastpubpriv.privacy import ZCDP, SelectionEvent, laplace_epsilon
@@ -24,7 +25,8 @@ from fastpubpriv.sources import Rows
 
 IntArray = np.ndarray[Any, np.dtype[np.int64]]
 
-METHODS = ("auto", "cells", "densities")
+METHODS = ("auto", "exact", "cells", "densities")
+SHORT_LIST = 100  # roots of all pairs then take a tenth of a second
 MECHANISMS = ("auto", *CHOICE_LAWS)
 
 
@@ -73,7 +75,10 @@ def prepare(
 ) -> tuple[str, Evaluation]:
     """Sets and masses for n rows, and the name of the method; reads nothing private."""
     if method == "auto":
-        method = "cells" if hypotheses.dim == 1 else "densities"
+        short = hypotheses.size <= SHORT_LIST
+        method = "densities" if hypotheses.dim > 1 else "exact" if short else "cells"
+    if method == "exact":
+        return method, RootSets.prepare(hypotheses, n, threads=threads)
     if method == "cells":
         return method, CellSets.prepare(hypotheses, n, cells=cells)
     return method, DensitySets.prepare(hypotheses, draws=draws, public_seed=public_seed, threads=threads)

@@ -53,7 +53,7 @@ class Evaluation(Protocol):
         ...
 
 
-def component_cdf(hypotheses: Hypotheses, points: FloatArray) -> FloatArray:
+def mixture_cdf(hypotheses: Hypotheses, points: FloatArray) -> FloatArray:
     """Distribution functions (size, points) of hypotheses on the line."""
     total = np.zeros((hypotheses.size, len(points)))
     for c in range(hypotheses.n_components):
@@ -119,7 +119,7 @@ class CellSets:
             raise InputError(f"cells count up to 2^30 rows, got {n}; pass a part of the rows")
         shift = _WORD - (n - 1).bit_length()
         edges = cell_edges(hypotheses, cells)
-        below = np.rint(component_cdf(hypotheses, edges) * math.ldexp(n, shift)).astype(np.int64)
+        below = np.rint(mixture_cdf(hypotheses, edges) * math.ldexp(n, shift)).astype(np.int64)
         below = np.maximum.accumulate(below, axis=1)
         masses = np.diff(below, axis=1, prepend=0, append=n << shift)
         return cls(edges, masses.astype(np.int32), shift)

@@ -110,3 +110,37 @@ def cell_scores(table: npt.NDArray[np.int32], shift: int, panel: int, worst: npt
         other = np.abs((np.where(inside, later, 0).sum(axis=1) + half) >> shift)
         worst[i] = max(int(worst[i]), *own.tolist(), 0)
         worst[i + 1 :] = np.maximum(worst[i + 1 :], other)
+
+
+def pair_roots(
+    parts: tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.float64]],
+    grids: npt.NDArray[np.float64],
+    own: int,
+    roots: npt.NDArray[np.float64],
+    counts: npt.NDArray[np.int64],
+) -> None:
+    """roots (size - own - 1, most), ascending then inf, where mixtures `own` and j > own change places; counts: n or -n - 1."""
+    constants, means, inverses = parts
+    most = roots.shape[1]
+
+    def log_density(h: int, x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        z = (x[:, None] - means[h]) * inverses[h]
+        found: npt.NDArray[np.float64] = logsumexp(constants[h] - 0.5 * z * z, axis=1)
+        return found
+
+    roots[:] = np.inf
+    for j in range(own + 1, len(means)):
+        x = np.sort(np.concatenate([grids[own], grids[j]]))
+
+        def lead(at: npt.NDArray[np.float64], j: int = j) -> npt.NDArray[np.float64]:
+            return log_density(own, at) - log_density(j, at)
+
+        ahead = lead(x) > 0.0
+        change = np.flatnonzero(ahead[1:] != ahead[:-1])[:most]
+        low, high = x[change], x[change + 1]
+        for _ in range(80):
+            middle = low + 0.5 * (high - low)
+            same = (lead(middle) > 0.0) == ahead[change]
+            low, high = np.where(same, middle, low), np.where(same, high, middle)
+        roots[j - own - 1, : len(change)] = low + 0.5 * (high - low)
+        counts[j - own - 1] = len(change) if ahead[0] else -len(change) - 1

@@ -168,6 +168,47 @@ def test_cell_scores_solved_by_hand():
     assert worst[:3].tolist() == [1, 3, 0]
 
 
+def line_parts(rng, size, components, scale=1.0):
+    weights, means, variances = mixtures(rng, size, components, 1, scale=scale)
+    means, std = means[:, :, 0].copy(), np.sqrt(variances[:, :, 0])
+    with np.errstate(divide="ignore"):
+        constants = np.where(weights > 0.0, np.log(weights) - np.log(std), -1e300)
+    grids = np.sort((means[..., None] + std[..., None] * np.arange(-8.0, 9.0)).reshape(size, -1), axis=1)
+    return (constants, means, 1.0 / std), grids
+
+
+@pytest.mark.parametrize(("components", "scale"), [(1, 1.0), (2, 1e9), (3, 1e-9)])
+def test_roots_equal_twin(components, scale):
+    size, most = 12, 4 * components + 4
+    parts, grids = line_parts(np.random.default_rng(components), size, components, scale)
+    some = 0
+    for own in range(size):
+        shape = (size - own - 1, most)
+        roots, want = np.empty(shape), np.empty(shape)
+        counts, wanted = np.zeros(shape[0], dtype=np.int64), np.zeros(shape[0], dtype=np.int64)
+        kernels.pair_roots(parts, grids, own, roots, counts)
+        reference.pair_roots(parts, grids, own, want, wanted)
+        assert np.array_equal(counts, wanted)
+        np.testing.assert_allclose(roots, want, rtol=1e-11, atol=1e-11 * scale)
+        some += int(np.isfinite(roots).sum())
+    assert some > size * (size - 1) / 2
+
+
+def test_roots_solved_by_hand():
+    # N(0, 1) and N(0, e^2): x^2 (1 - e^-2) / 2 = 1, and N(0, 1) leads between the roots; N(3, 1): the middle.
+    std = np.array([[1.0], [np.e], [1.0]])
+    means = np.array([[0.0], [0.0], [3.0]])
+    grids = np.sort(means + std * np.arange(-8.0, 9.0), axis=1)
+    roots, counts = np.empty((2, 6)), np.empty(2, dtype=np.int64)
+    kernels.pair_roots((-np.log(std), means, 1.0 / std), grids, 0, roots, counts)
+    edge = np.sqrt(2.0 / (1.0 - np.exp(-2.0)))
+    np.testing.assert_allclose(roots[:, :2], [[-edge, edge], [1.5, np.inf]], rtol=1e-12)
+    assert counts.tolist() == [-3, 1]
+    # No more than there is room for: the rest of the line is one piece.
+    kernels.pair_roots((-np.log(std), means, 1.0 / std), grids, 0, roots[:, :1].copy(), counts)
+    assert counts.tolist() == [-2, 1]
+
+
 def test_wrong_arguments_are_refused():
     codes = np.zeros((2, 10, PANEL), dtype=np.int16)
     counts = np.zeros((PANEL, PANEL), dtype=np.int32)

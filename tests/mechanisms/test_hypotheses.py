@@ -14,6 +14,7 @@ from fastpubpriv.mechanisms import hypotheses as mechanism
 from fastpubpriv.mechanisms.account import Account
 from fastpubpriv.mechanisms.candidates import Hypotheses
 from fastpubpriv.mechanisms.release import release_choice
+from fastpubpriv.mechanisms.roots import RootSets
 from fastpubpriv.mechanisms.scheffe import CellSets, DensitySets, cell_edges, count_cells
 from fastpubpriv.mechanisms.sums import Passes
 from fastpubpriv.privacy import ZCDP, ApproxDP, PureDP, SelectionEvent
@@ -192,13 +193,14 @@ EVALUATIONS = {
     "cells": CellSets.prepare(THREE, 4),
     "few cells": CellSets.prepare(THREE, 4, cells=7),
     "densities": DensitySets.prepare(THREE, draws=64, threads=1),
+    "exact": RootSets.prepare(THREE, 4, threads=1),
 }
 
 
 @pytest.mark.parametrize("name", EVALUATIONS)
 def test_privacy_over_all_neighbours(name):
     scores = all_scores(EVALUATIONS[name])
-    assert len(set(scores.values())) >= 16
+    assert len(set(scores.values())) >= 10
     moves = {
         max(abs(a - b) for a, b in zip(mine, scores[other], strict=True))
         for rows, mine in scores.items()
@@ -247,7 +249,7 @@ def test_scores_move_by_at_most_one_on_hostile_neighbours(dim):
     evaluations = [DensitySets.prepare(listed, draws=64, threads=1)]
     n = 30
     if dim == 1:
-        evaluations.append(CellSets.prepare(listed, n))
+        evaluations += [CellSets.prepare(listed, n), RootSets.prepare(listed, n, threads=1)]
     most = 0
     for _ in range(60):
         rows = 3.0 * rng.normal(size=(n, dim))
@@ -298,6 +300,41 @@ def test_cell_scores_against_a_direct_count(n):
     assert evaluation.scores(private_rows(values[:, None]), ONE).tolist() == want.tolist()
 
 
+@pytest.mark.parametrize("components", [1, 2, 3])
+def test_exact_scores_against_a_direct_count(components):
+    """Masses of the sets from a fine grid, rows in them by comparing densities; cells come near."""
+    rng = np.random.default_rng(components)
+    size, n = 12, 2000
+    listed = random_list(rng, size, components, 1)
+    values = 2.0 * rng.normal(size=n)
+    logs = np.array([listed.log_density(values[:, None], i) for i in range(size)])
+    grid = np.linspace(-25.0, 25.0, 200_001)
+    fine = np.array([listed.log_density((grid[1:, None] + grid[:-1, None]) / 2, i) for i in range(size)])
+    masses = np.array([np.diff(cdf(listed, i, grid)) for i in range(size)])
+    want = np.zeros(size, dtype=int)
+    for i, j in itertools.combinations(range(size), 2):
+        held = int((logs[i] > logs[j]).sum())
+        inside = fine[i] > fine[j]
+        for h in (i, j):
+            want[h] = max(want[h], abs(int(np.floor(n * masses[h][inside].sum() + 0.5)) - held))
+    exact = RootSets.prepare(listed, n, threads=2).scores(private_rows(values[:, None]), ONE)
+    assert np.abs(exact - want).max() <= 1  # the grid is good to 1e-4
+    cells = CellSets.prepare(listed, n).scores(private_rows(values[:, None]), ONE)
+    assert 1 <= np.abs(cells - exact).max() <= 0.01 * n
+    # Control: one set counted to the wrong side of its roots is seen.
+    assert np.abs(np.roll(exact, 1) - want).max() > 20
+
+
+def test_equal_hypotheses_have_no_set_between_them():
+    listed = Hypotheses.from_arrays(np.ones((3, 1)), np.array([[[0.0]], [[0.0]], [[9.0]]]), np.ones((3, 1, 1)))
+    rows = private_rows(np.random.default_rng(0).normal(size=(500, 1)))
+    made = [RootSets.prepare(listed, 500), CellSets.prepare(listed, 500), DensitySets.prepare(listed, draws=64)]
+    for evaluation in made:
+        first, second, third = evaluation.scores(rows, ONE).tolist()
+        assert first == second <= 1
+        assert third >= 499
+
+
 @pytest.mark.parametrize("full", [False, True])
 def test_density_scores_against_a_direct_count(full):
     rng = np.random.default_rng(5)
@@ -339,10 +376,10 @@ def test_masses_from_draws_are_near_the_true_ones():
 
 def test_scores_do_not_depend_on_chunks_and_threads():
     rng = np.random.default_rng(2)
-    for dim, evaluation in ((1, "cells"), (2, "densities")):
+    for method, dim in (("cells", 1), ("exact", 1), ("densities", 2)):
         listed = random_list(rng, 130, 2, dim)
         values = 2.0 * rng.normal(size=(3000, dim))
-        made = CellSets.prepare(listed, 3000) if evaluation == "cells" else DensitySets.prepare(listed, draws=32)
+        made = mechanism.prepare(listed, 3000, method=method, draws=32)[1]
         wanted = made.scores(private_rows(values), ONE)
         assert wanted.max() > 100
         for chunk, threads in ((7, 1), (1000, 2), (3000, 2)):
@@ -428,13 +465,17 @@ def test_one_hypothesis_is_free_and_none_is_refused():
 
 def test_limits_are_refused_with_numbers(monkeypatch):
     listed = random_list(np.random.default_rng(1), 5, 1, 2)
-    with pytest.raises(InputError, match="one column"):
-        CellSets.prepare(listed, 10)
+    for kind in (CellSets, RootSets):
+        with pytest.raises(InputError, match="one column"):
+            kind.prepare(listed, 10)
     with pytest.raises(InputError, match="2\\^30 rows"):
         CellSets.prepare(THREE, 2**30 + 1)
     monkeypatch.setattr("fastpubpriv.mechanisms.scheffe.MOST_DENSITY_HYPOTHESES", 4)
     with pytest.raises(InputError, match="up to 4 hypotheses, got 5"):
         DensitySets.prepare(listed)
+    monkeypatch.setattr("fastpubpriv.mechanisms.roots.MOST_HYPOTHESES", 2)
+    with pytest.raises(InputError, match="up to 2 hypotheses, got 3"):
+        RootSets.prepare(THREE, 10)
 
 
 def test_required_rows():
