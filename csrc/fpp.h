@@ -128,6 +128,13 @@ int32_t fpp_column_counts_i32(const int16_t *codes, int64_t n, int64_t capacity,
  * stay within 31 bits. For each pair i < j with i in `panel`, and both members h: worst[h] = the larger of itself and
  * |(2^shift / 2 + sum of table[h] over cells where i exceeds j) >> shift|. worst (panels FPP_PANEL). */
 int32_t fpp_cell_scores_i32(const int32_t *table, int64_t cells, int64_t panels, int64_t panel, int32_t shift, int32_t *worst);
+/* Mixtures on the line with constants (log of weight over deviation), means and inverses of deviations (size, components), and points
+ * grids (size, points), ascending, between which one sign of a difference is looked for. For each j > own: roots (size - own - 1, most),
+ * ascending, then infinity, where the density of `own` and that of j change places; counts[j - own - 1] = n roots if `own` leads left of
+ * the first, -n - 1 if it does not. After `most` roots the rest of the line counts as one piece. */
+int32_t fpp_pair_roots_f64(const double *constants, const double *means, const double *inverses, const double *grids,
+                           int64_t size, int64_t components, int64_t points, int64_t own, int64_t most, double *roots,
+                           int64_t *counts);
 
 /* ---- Bins of columns ------------------------------------------------------------------------------------------------
  * A rule gives each number a bin, by its key, or none (FPP_BIN_NONE). WIDTH: key i holds (offset + (i - 1/2) width, offset + (i + 1/2)

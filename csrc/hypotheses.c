@@ -8,7 +8,7 @@
 #include <immintrin.h>
 #endif
 
-#define FPP_ROWS_MAX 4
+#define FPP_ROWS_MAX 16
 #define FPP_PAIR_ROWS 256 /* two panels of codes then fit into the first-level cache */
 #define FPP_CODES_PER_NAT 2048.0
 

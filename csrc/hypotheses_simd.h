@@ -3,7 +3,7 @@
  *   NAME    makes a name unique to the instruction set
  *   TARGET  function attribute
  *   IB      hypotheses of a register block, each against two vectors of others
- *   RT      rows whose densities are computed together, FPP_ROWS_MAX at most
+ *   RT      rows whose densities are computed together, a divisor of FPP_ROWS_MAX
  * Lanes run over hypotheses, so that nothing is ever summed across a vector and every width gives the same bits.
  */
 typedef double NAME(real) __attribute__((vector_size(8 * W)));
@@ -12,6 +12,7 @@ typedef int64_t NAME(long) __attribute__((vector_size(8 * W)));
 typedef uint64_t NAME(bits) __attribute__((vector_size(8 * W)));
 typedef int32_t NAME(int) __attribute__((vector_size(8 * W)));
 typedef int32_t NAME(int_u) __attribute__((vector_size(8 * W), aligned(4), may_alias));
+typedef int16_t NAME(narrow_u) __attribute__((vector_size(2 * W), aligned(2), may_alias));
 typedef int16_t NAME(code) __attribute__((vector_size(8 * W)));
 typedef int16_t NAME(code_u) __attribute__((vector_size(8 * W), aligned(2), may_alias));
 #define R NAME(real)
@@ -22,35 +23,51 @@ typedef int16_t NAME(code_u) __attribute__((vector_size(8 * W), aligned(2), may_
 
 /* ---- Densities ----------------------------------------------------------------------------------------------------- */
 
-TARGET FPP_INLINE R NAME(choose)(L mask, R yes, R no)
+/* The larger and the smaller of two numbers; b where a is NaN. */
+TARGET FPP_INLINE R NAME(larger)(R a, R b)
 {
-    return (R)(((L)yes & mask) | ((L)no & ~mask));
+#if W == 8
+    return (R)_mm512_max_pd((__m512d)a, (__m512d)b);
+#elif W == 4
+    return (R)_mm256_max_pd((__m256d)a, (__m256d)b);
+#else
+    const L mask = (L)(a > b);
+    return (R)(((L)a & mask) | ((L)b & ~mask));
+#endif
 }
 
-/* e^x for -40 <= x <= 0, to 2e-7. */
+TARGET FPP_INLINE R NAME(smaller)(R a, R b)
+{
+#if W == 8
+    return (R)_mm512_min_pd((__m512d)a, (__m512d)b);
+#elif W == 4
+    return (R)_mm256_min_pd((__m256d)a, (__m256d)b);
+#else
+    const L mask = (L)(a < b);
+    return (R)(((L)a & mask) | ((L)b & ~mask));
+#endif
+}
+
+/* e^x for -40 <= x <= 0, to 5e-5: a tenth of a code. */
 TARGET FPP_INLINE R NAME(exp)(R x)
 {
     const R shifted = x * 0x1.71547652b82fep+0 + 0x1.8p+52;
     const R r = x - (shifted - 0x1.8p+52) * 0x1.62e42fefa39efp-1;
-    R p = r * (1.0 / 720.0) + 1.0 / 120.0;
-    p = p * r + 1.0 / 24.0;
-    p = p * r + 1.0 / 6.0;
+    R p = r * (1.0 / 24.0) + 1.0 / 6.0;
     p = p * r + 0.5;
     p = p * r + 1.0;
     p = p * r + 1.0;
     return (R)((B)p + ((B)shifted << 52));
 }
 
-/* log x for x >= 1, to 2e-7. */
+/* log x for x >= 1, to 2e-5. */
 TARGET FPP_INLINE R NAME(log)(R x)
 {
     const B word = (B)x;
     const R exponent = (R)((word >> 52) + (B)(L){0} + (UINT64_C(0x4330000000000000) - 1023)) - 0x1p+52;
     const R f = (R)((word & UINT64_C(0xfffffffffffff)) | UINT64_C(0x3ff0000000000000));
     const R t = (f - 1.0) / (f + 1.0), s = t * t;
-    R p = s * (1.0 / 11.0) + 1.0 / 9.0;
-    p = p * s + 1.0 / 7.0;
-    p = p * s + 1.0 / 5.0;
+    R p = s * (1.0 / 7.0) + 1.0 / 5.0;
     p = p * s + 1.0 / 3.0;
     p = p * s + 1.0;
     return exponent * 0x1.62e42fefa39efp-1 + 2.0 * t * p;
@@ -86,50 +103,56 @@ TARGET FPP_INLINE void NAME(component)(const fpp_mixtures *mix, int64_t at, int6
     }
     for (int r = 0; r < RT; r++) {
         /* A row beyond the range of doubles is at a huge distance, not at NaN. */
-        found[r] = constant - 0.5 * NAME(choose)((L)(q[r] < 1e300), q[r], (R){0.0} + 1e300);
+        found[r] = constant - 0.5 * NAME(smaller)(q[r], (R){0.0} + 1e300);
     }
 }
 
-/* Log densities of all hypotheses at RT rows x (RT, dim), into logs (RT, panels * FPP_PANEL). */
-TARGET static void NAME(densities)(const fpp_mixtures *mix, const double *x, double *work, double *logs)
+/* Log densities of the mixtures from `lane` of a panel on at RT rows x (RT, dim), into logs, rows `stride` apart. */
+TARGET FPP_INLINE void NAME(few_densities)(const fpp_mixtures *mix, int64_t panel, int64_t lane, const double *x, double *work,
+                                           double *logs, int64_t stride)
 {
-    const int64_t width = mix->panels * FPP_PANEL;
-    for (int64_t p = 0; p < mix->panels; p++) {
-        for (int64_t lane = 0; lane < FPP_PANEL; lane += W) {
-            R best[RT], found[RT];
-            for (int64_t c = 0; c < mix->components; c++) {
-                NAME(component)(mix, p * mix->components + c, lane, x, found);
-                for (int r = 0; r < RT; r++) {
-                    best[r] = c == 0 ? found[r] : NAME(choose)((L)(found[r] > best[r]), found[r], best[r]);
-                    *(NAME(real_u) *)(work + (c * RT + r) * W) = found[r];
-                }
-            }
-            for (int r = 0; r < RT; r++) {
-                R sum = (R){0.0};
-                for (int64_t c = 0; mix->components > 1 && c < mix->components; c++) {
-                    const R gap = *(const NAME(real_u) *)(work + (c * RT + r) * W) - best[r];
-                    sum += NAME(exp)(NAME(choose)((L)(gap > -40.0), gap, (R){0.0} - 40.0));
-                }
-                *(NAME(real_u) *)(logs + r * width + p * FPP_PANEL + lane) = mix->components > 1 ? best[r] + NAME(log)(sum) : best[r];
-            }
+    R best[RT], found[RT], sum[RT];
+    for (int r = 0; r < RT; r++) {
+        best[r] = (R){0.0} - INFINITY;
+        sum[r] = (R){0.0};
+    }
+    for (int64_t c = 0; c < mix->components; c++) {
+        NAME(component)(mix, panel * mix->components + c, lane, x, found);
+        for (int r = 0; r < RT; r++) {
+            best[r] = NAME(larger)(found[r], best[r]);
+            *(NAME(real_u) *)(work + (c * RT + r) * W) = found[r];
         }
     }
+    for (int64_t c = 0; mix->components > 1 && c < mix->components; c++) {
+        for (int r = 0; r < RT; r++) {
+            const R gap = *(const NAME(real_u) *)(work + (c * RT + r) * W) - best[r];
+            sum[r] += NAME(exp)(NAME(larger)(gap, (R){0.0} - 40.0));
+        }
+    }
+    for (int r = 0; r < RT; r++) {
+        *(NAME(real_u) *)(logs + r * stride) = mix->components > 1 ? best[r] + NAME(log)(sum[r]) : best[r];
+    }
 }
 
-/* Codes of one row, panel by panel, `stride` apart. */
-TARGET static void NAME(quantise)(const double *logs, int64_t panels, int32_t is_finite, int64_t stride, int16_t *codes)
+/* Codes of one row, panel by panel, `stride` apart; all zero unless is_finite is -1. */
+TARGET static void NAME(quantise)(const double *logs, int64_t panels, int64_t is_finite, int64_t stride, int16_t *codes)
 {
-    double top = -INFINITY;
-    for (int64_t i = 0; i < panels * FPP_PANEL; i++) {
-        top = logs[i] > top ? logs[i] : top;
+    R tops = *(const NAME(real_u) *)logs;
+    for (int64_t i = W; i < panels * FPP_PANEL; i += W) {
+        tops = NAME(larger)(*(const NAME(real_u) *)(logs + i), tops);
+    }
+    double top = tops[0];
+    for (int l = 1; l < W; l++) {
+        top = tops[l] > top ? tops[l] : top;
     }
     for (int64_t p = 0; p < panels; p++) {
         const double *from = logs + p * FPP_PANEL;
         int16_t *to = codes + p * stride;
-        for (int64_t l = 0; l < FPP_PANEL; l++) {
-            const double below = (from[l] - top) * FPP_CODES_PER_NAT;
-            const int32_t code = (int32_t)((below > -65535.0 ? below : -65535.0) - 0.5) + 32767;
-            to[l] = (int16_t)(is_finite ? code : 0);
+        for (int64_t l = 0; l < FPP_PANEL; l += W) {
+            const R below = (*(const NAME(real_u) *)(from + l) - top) * FPP_CODES_PER_NAT;
+            /* The sum rounds to a whole number and leaves it in the low bits. */
+            const L code = (L)(NAME(larger)(below, (R){0.0} - 65535.0) + 0x1.8p+52) + INT64_C(32767);
+            *(NAME(narrow_u) *)(to + l) = __builtin_convertvector(code & is_finite, NAME(narrow_u));
         }
     }
 }
@@ -138,20 +161,26 @@ TARGET static void NAME(codes)(const fpp_mixtures *mix, const double *x, int64_t
 {
     const int64_t dim = mix->dim, width = mix->panels * FPP_PANEL;
     double *rows = work, *logs = rows + FPP_ROWS_MAX * dim, *parts = logs + FPP_ROWS_MAX * width;
-    for (int64_t first = 0; first < n; first += RT) {
-        int32_t finite[RT];
-        for (int64_t r = 0; r < RT; r++) {
+    for (int64_t first = 0; first < n; first += FPP_ROWS_MAX) {
+        const int64_t group = n - first < FPP_ROWS_MAX ? n - first : FPP_ROWS_MAX;
+        int64_t finite[FPP_ROWS_MAX];
+        for (int64_t r = 0; r < FPP_ROWS_MAX; r++) {
             const double *row = x + (first + r < n ? first + r : n - 1) * dim;
-            finite[r] = 1;
+            finite[r] = -1;
             for (int64_t j = 0; j < dim; j++) {
-                finite[r] &= fabs(row[j]) < INFINITY;
+                finite[r] &= -(int64_t)(fabs(row[j]) < INFINITY);
             }
             for (int64_t j = 0; j < dim; j++) {
                 rows[r * dim + j] = finite[r] ? row[j] : 0.0;
             }
         }
-        NAME(densities)(mix, rows, parts, logs);
-        for (int64_t r = 0; r < RT && first + r < n; r++) {
+        /* The parameters of one vector of mixtures stay in the cache for all rows of the group. */
+        for (int64_t at = 0; at < width; at += W) {
+            for (int64_t r = 0; r < group; r += RT) {
+                NAME(few_densities)(mix, at / FPP_PANEL, at % FPP_PANEL, rows + r * dim, parts, logs + r * width + at, width);
+            }
+        }
+        for (int64_t r = 0; r < group; r++) {
             NAME(quantise)(logs + r * width, mix->panels, finite[r], capacity * FPP_PANEL, codes + (first + r) * FPP_PANEL);
         }
     }

@@ -124,6 +124,34 @@ def cell_scores(table: npt.NDArray[np.int32], shift: int, panel: int, worst: npt
     _cbuf.check(lib.fpp_cell_scores_i32(_cbuf.inp(table), cells, panels, panel, shift, _cbuf.out(worst)))
 
 
+def pair_roots(
+    parts: tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.float64]],
+    grids: npt.NDArray[np.float64],
+    own: int,
+    roots: npt.NDArray[np.float64],
+    counts: npt.NDArray[np.int64],
+) -> None:
+    """roots (size - own - 1, most), ascending then inf, where mixtures `own` and j > own change places; counts: n or -n - 1.
+
+    `parts` are constants log(weight / deviation), means and 1 / deviations (size, components); `grids` (size, points) ascending.
+    """
+    size, components = parts[0].shape
+    for part in parts:
+        _expect("parts", part, np.float64, (size, components))
+    _expect("grids", grids, np.float64, (size, grids.shape[1]))
+    _expect("roots", roots, np.float64, (size - own - 1, roots.shape[1]))
+    _expect("counts", counts, np.int64, (size - own - 1,))
+    if own + 1 == size:
+        return
+    inputs = [_cbuf.inp(part) for part in (*parts, grids)]
+    most = roots.shape[1]
+    _cbuf.check(
+        lib.fpp_pair_roots_f64(
+            *inputs, size, components, grids.shape[1], own, most, _cbuf.out(roots), _cbuf.out(counts)
+        )
+    )
+
+
 def _expect(name: str, array: npt.NDArray[Any], dtype: type, shape: tuple[int, ...]) -> None:
     """Bug guard: C trusts these."""
     if array.dtype != dtype or array.shape != shape or not array.flags.c_contiguous:

@@ -16,15 +16,17 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.mechanisms.account import Account
 from fastpubpriv.mechanisms.candidates import Hypotheses
 from fastpubpriv.mechanisms.release import release_choice
-from fastpubpriv.mechanisms.scheffe import CELLS, DRAWS, CellSets, DensitySets, Evaluation
+from fastpubpriv.mechanisms.roots import RootSets
+from fastpubpriv.mechanisms.scheffe import CELLS, CellSets, DensitySets, Evaluation
 from fastpubpriv.mechanisms.sums import Passes
-from fastpubpriv.privacy import SelectionEvent
+from fastpubpriv.privacy import ZCDP, SelectionEvent, laplace_epsilon
 from fastpubpriv.privacy.events import CHOICE_LAWS
 from fastpubpriv.sources import Rows
 
 IntArray = np.ndarray[Any, np.dtype[np.int64]]
 
-METHODS = ("auto", "cells", "densities")
+METHODS = ("auto", "exact", "cells", "densities")
+SHORT_LIST = 100  # roots of all pairs then take a tenth of a second
 MECHANISMS = ("auto", *CHOICE_LAWS)
 
 
@@ -40,11 +42,16 @@ class Chosen:
     method: str
 
 
+def pays_epsilon(account: Account) -> bool:
+    """True where a choice is charged in epsilon, False where in rho."""
+    return not isinstance(account.budget, ZCDP)
+
+
 def law_for(account: Account, mechanism: str = "auto") -> str:
     """The cheaper law under a budget: permute-and-flip where the price is epsilon, the exponential mechanism where it is rho."""
     if mechanism != "auto":
         return mechanism
-    return "permute_and_flip" if account.pure else "exponential"
+    return "permute_and_flip" if pays_epsilon(account) else "exponential"
 
 
 def epsilon_of(share: Fraction, law: str, *, pure: bool) -> Fraction:
@@ -53,8 +60,6 @@ def epsilon_of(share: Fraction, law: str, *, pure: bool) -> Fraction:
         return share
     if law == "exponential":
         return Fraction(math.isqrt(math.floor(share * 8 * 4**60)), 2**60)
-    from fastpubpriv.privacy import ZCDP, laplace_epsilon
-
     return laplace_epsilon(ZCDP(share), 1)
 
 
@@ -64,13 +69,16 @@ def prepare(
     *,
     method: str = "auto",
     cells: int = CELLS,
-    draws: int = DRAWS,
+    draws: int | None = None,
     public_seed: int = 0,
     threads: int | None = None,
 ) -> tuple[str, Evaluation]:
     """Sets and masses for n rows, and the name of the method; reads nothing private."""
     if method == "auto":
-        method = "cells" if hypotheses.dim == 1 else "densities"
+        short = hypotheses.size <= SHORT_LIST
+        method = "densities" if hypotheses.dim > 1 else "exact" if short else "cells"
+    if method == "exact":
+        return method, RootSets.prepare(hypotheses, n, threads=threads)
     if method == "cells":
         return method, CellSets.prepare(hypotheses, n, cells=cells)
     return method, DensitySets.prepare(hypotheses, draws=draws, public_seed=public_seed, threads=threads)
@@ -107,12 +115,12 @@ def select_among(
     mechanism: str = "auto",
     method: str = "auto",
     cells: int = CELLS,
-    draws: int = DRAWS,
+    draws: int | None = None,
     public_seed: int = 0,
 ) -> Chosen:
     """Choose a hypothesis with a share of an open account (a call's own, or a purse of it), from all rows given.
 
-    `share` is in the account's currency (epsilon under PureDP and ApproxDP, rho under ZCDP); None takes the whole allowance. One
+    `share` is in epsilon under PureDP and ApproxDP, in rho under ZCDP; None takes the whole allowance of PureDP or ZCDP. One
     hypothesis is chosen for nothing, without reading a row; for none at all the caller has its own fallback.
     """
     if hypotheses.size == 0:
@@ -124,7 +132,7 @@ def select_among(
     if hypotheses.size == 1:
         return Chosen(index=0, event=None, method="only one")
     law = law_for(account, mechanism)
-    epsilon = epsilon_of(account.allowance if share is None else share, law, pure=account.pure)
+    epsilon = epsilon_of(account.allowance if share is None else share, law, pure=pays_epsilon(account))
     method, evaluation = prepare(
         hypotheses, rows.n, method=method, cells=cells, draws=draws, public_seed=public_seed, threads=passes.threads
     )

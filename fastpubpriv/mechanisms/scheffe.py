@@ -7,6 +7,7 @@ Sets and masses are functions of the public list alone; `scores` adds the rows, 
 from __future__ import annotations
 
 import math
+from collections import deque
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -28,11 +29,20 @@ IntArray = np.ndarray[Any, np.dtype[np.int64]]
 CELLS = 512
 MOST_CELL_ROWS = 2**30
 MOST_DENSITY_HYPOTHESES = 20_000
-DRAWS = 1024
 _WORD = 30  # bits of a sum over cells
 _REACH = np.linspace(-4.0, 4.0, 33)  # standard deviations at which cells are cut
 _CHUNK_ROWS = 2048
+_DRAW_WORK = 1e11  # multiplications of densities at public draws, a few seconds
 _TINY = 2.0**-53
+
+
+def draws_for(hypotheses: Hypotheses) -> int:
+    """Public draws from each hypothesis: 1024, or down to 256 for long lists, where they take their time."""
+    work = hypotheses.size**2 * hypotheses.n_components * (hypotheses.dim + 4)
+    for draws in (1024, 512):
+        if draws * work <= _DRAW_WORK:
+            return draws
+    return 256
 
 
 class Evaluation(Protocol):
@@ -43,7 +53,7 @@ class Evaluation(Protocol):
         ...
 
 
-def component_cdf(hypotheses: Hypotheses, points: FloatArray) -> FloatArray:
+def mixture_cdf(hypotheses: Hypotheses, points: FloatArray) -> FloatArray:
     """Distribution functions (size, points) of hypotheses on the line."""
     total = np.zeros((hypotheses.size, len(points)))
     for c in range(hypotheses.n_components):
@@ -109,7 +119,7 @@ class CellSets:
             raise InputError(f"cells count up to 2^30 rows, got {n}; pass a part of the rows")
         shift = _WORD - (n - 1).bit_length()
         edges = cell_edges(hypotheses, cells)
-        below = np.rint(component_cdf(hypotheses, edges) * math.ldexp(n, shift)).astype(np.int64)
+        below = np.rint(mixture_cdf(hypotheses, edges) * math.ldexp(n, shift)).astype(np.int64)
         below = np.maximum.accumulate(below, axis=1)
         masses = np.diff(below, axis=1, prepend=0, append=n << shift)
         return cls(edges, masses.astype(np.int32), shift)
@@ -145,10 +155,11 @@ class DensitySets:
 
     @classmethod
     def prepare(
-        cls, hypotheses: Hypotheses, *, draws: int = DRAWS, public_seed: int = 0, threads: int | None = None
+        cls, hypotheses: Hypotheses, *, draws: int | None = None, public_seed: int = 0, threads: int | None = None
     ) -> DensitySets:
         """Draw from each hypothesis and count in which sets the draws lie."""
         size, dim = hypotheses.size, hypotheses.dim
+        draws = draws_for(hypotheses) if draws is None else draws
         if size > MOST_DENSITY_HYPOTHESES:
             raise InputError(
                 f"densities are compared for up to {MOST_DENSITY_HYPOTHESES} hypotheses, got {size}: pass a shorter list"
@@ -160,6 +171,7 @@ class DensitySets:
         roots = np.sqrt(hypotheses.spreads) if hypotheses.axis_aligned else np.linalg.cholesky(hypotheses.spreads)
         ends = np.cumsum(hypotheses.weights, axis=1)
         masses = np.empty((size, size), dtype=np.uint16)
+        idle: deque[np.ndarray[Any, np.dtype[np.int16]]] = deque()  # as many as threads work at once
 
         def drawn(own: int) -> FloatArray:
             picked = np.searchsorted(ends[own, :-1], uniform[:, 0], side="right")
@@ -168,10 +180,14 @@ class DensitySets:
             return np.ascontiguousarray(hypotheses.means[own, picked] + away)
 
         def work(own: int) -> None:
-            codes = np.empty((table.panels, draws, PANEL), dtype=np.int16)
+            try:
+                codes = idle.pop()
+            except IndexError:
+                codes = np.empty((table.panels, draws, PANEL), dtype=np.int16)
             counts = np.empty(table.panels * PANEL, dtype=np.int32)
             kernels.density_codes(drawn(own), table, codes, 0)
             kernels.column_counts(codes, draws, own, counts)
+            idle.append(codes)
             masses[own] = counts[:size]
 
         share_out(work, size, threads=threads)

@@ -294,4 +294,3 @@ def _scattered(
             )
             parts.append(moved(around, step, least=0.0, fixed_std=fixed))
     return joined(parts)[:size]
-

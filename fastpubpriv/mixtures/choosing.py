@@ -51,7 +51,14 @@ def choose(
             epsilon = epsilon_of(purse.allowance, law, pure=purse.pure)
         method, evaluation = prepare(hypotheses, rows.n, threads=task.run.passes.threads)
         index, event = release_hypothesis(
-            purse, rows, evaluation, name="choice", size=hypotheses.size, epsilon=epsilon, law=law, passes=task.run.passes
+            purse,
+            rows,
+            evaluation,
+            name="choice",
+            size=hypotheses.size,
+            epsilon=epsilon,
+            law=law,
+            passes=task.run.passes,
         )
         task.run.log.append({"name": "choice", "method": method, **describe(event)})
     present = hypotheses.weights[index] > 0.0

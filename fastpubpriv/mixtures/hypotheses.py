@@ -25,7 +25,7 @@ from fastpubpriv.mechanisms.hypotheses import (
     select_among,
     slack_at,
 )
-from fastpubpriv.mechanisms.scheffe import CELLS, DRAWS
+from fastpubpriv.mechanisms.scheffe import CELLS
 from fastpubpriv.mixtures.result import MixtureResult
 from fastpubpriv.privacy import ApproxDP, Budget, Ledger, PureDP
 from fastpubpriv.results import Result
@@ -149,7 +149,7 @@ def select_hypothesis(
     mechanism: str = "auto",
     fallback: Any = None,
     cells: int = CELLS,
-    draws: int = DRAWS,
+    draws: int | None = None,
     public_seed: int = 0,
     failure_prob: float = 0.05,
     columns: Any = None,
@@ -172,9 +172,10 @@ def select_hypothesis(
         Debited before `x_priv` is read. Of ApproxDP only the epsilon is spent.
     accuracy : float in (0, 1), optional
         Wanted slack in total variation, times two: a warning says so when n_priv rows do not guarantee it.
-    method : "auto", "cells" or "densities"
-        "cells" cuts the line into public cells (one column only, the default there). "densities" compares log densities at the rows
-        (any number of columns, the default above one).
+    method : "auto", "exact", "cells" or "densities"
+        How sets are evaluated. For one column, "exact" finds the roots of the differences of densities (up to 1000 hypotheses,
+        the default up to 100), and "cells" makes sets of public cells (the default for longer lists). "densities" compares log
+        densities at the rows (any number of columns, the default above one).
     mechanism : "auto", "permute_and_flip" or "exponential"
         How the choice is made; "auto" takes permute-and-flip where epsilon is the price (it is never worse there), and the
         exponential mechanism under ZCDP (where it is four times cheaper).
@@ -182,8 +183,9 @@ def select_hypothesis(
         Returned with status "fallback", for nothing, when every hypothesis was left out.
     cells : int
         Most cells of "cells": 2 to 4096.
-    draws : int
-        Public draws from each hypothesis for the masses of "densities": 16 to 32767.
+    draws : int, optional
+        Public draws from each hypothesis for the masses of "densities": 16 to 32767. None takes 1024, and down to 256 for long
+        lists.
     public_seed : int
         Seed of the public draws.
     failure_prob : float in (0, 1)
@@ -247,7 +249,8 @@ def select_hypothesis(
     method = validation.choice("method", method, METHODS)
     mechanism = validation.choice("mechanism", mechanism, MECHANISMS)
     cells = validation.integer("cells", cells, minimum=2, maximum=MOST_CELLS)
-    draws = validation.integer("draws", draws, minimum=16, maximum=MOST_DRAWS)
+    if draws is not None:
+        draws = validation.integer("draws", draws, minimum=16, maximum=MOST_DRAWS)
     public_seed = validation.integer("public_seed", public_seed, minimum=0)
     failure_prob = validation.probability("failure_prob", failure_prob)
     run = running.start(

@@ -83,9 +83,7 @@ def from_pairs(rows: FloatArray, components: int, size: int, *, known_std: bool)
     partner = rows[np.take_along_axis(near, place[:, :, None], axis=2)[:, :, 0]]
     octave = 2.0 ** np.floor(3.0 * uniform[:, :, 1, None] - 1.0)
     stds = np.ones_like(centres) if known_std else np.abs(partner - centres) * np.sqrt(0.5) * octave
-    batch = Batch(
-        np.full((_PAIR_STARTS, components), 1.0 / components), centres, np.maximum(stds, 20.0 * STD_FLOOR)
-    )
+    batch = Batch(np.full((_PAIR_STARTS, components), 1.0 / components), centres, np.maximum(stds, 20.0 * STD_FLOOR))
     held = public_em.step(batch, rows, None, prior=_PRIOR, spread=1.0, fixed_std=known_std)
     batch = Batch(held.weights, batch.means, batch.stds)
     return batch[np.argsort(-public_em.log_likelihood(batch, rows), kind="stable")[:size]]

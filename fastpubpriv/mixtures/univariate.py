@@ -86,9 +86,7 @@ def learn(task: Task) -> Learned:
     if not places:
         status = "empty"
     cells = counted(task, account.block(), cell_rows, partition(places, seen=place_rows.n, total=cell_rows.n))
-    listed, facts = candidates(
-        cells, task.n_components, size=task.candidates, std=1.0 if task.known_std else None
-    )
+    listed, facts = candidates(cells, task.n_components, size=task.candidates, std=1.0 if task.known_std else None)
     return choose(
         task, account.block(), choice_rows, listed, status=status,
         diagnostics={"scales": scales, "places": sum(len(place.index) for place in places), **facts},

@@ -56,15 +56,15 @@ def log_densities(points: npt.NDArray[np.float64], table: MixtureTable) -> npt.N
     means, factors, constants = (flattened(part) for part in (table.means, table.factors, table.constants))
     size, components, dim = means.shape
     joint = np.empty((components, len(points), size))
-    for c in range(components):
-        away = points[:, None, :] - means[None, :, c, :]
-        if table.lower:
-            matrix = np.zeros((size, dim, dim))
-            matrix[(slice(None), *np.tril_indices(dim))] = factors[:, c]
-            white = np.einsum("hij,nhj->nhi", matrix, away)
-        else:
-            white = away * factors[None, :, c]
-        with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"):  # a row beyond the range of doubles is at a huge distance
+        for c in range(components):
+            away = points[:, None, :] - means[None, :, c, :]
+            if table.lower:
+                matrix = np.zeros((size, dim, dim))
+                matrix[(slice(None), *np.tril_indices(dim))] = factors[:, c]
+                white = np.einsum("hij,nhj->nhi", matrix, away)
+            else:
+                white = away * factors[None, :, c]
             distance = (white * white).sum(axis=2)
             joint[c] = constants[None, :, c] - 0.5 * np.where(distance < 1e300, distance, 1e300)
     found: npt.NDArray[np.float64] = logsumexp(joint, axis=0)
@@ -78,7 +78,7 @@ def density_codes(
     finite: npt.NDArray[np.bool_] = np.asarray(np.isfinite(points).all(axis=1))
     logs = log_densities(np.where(finite[:, None], points, 0.0), table)
     below = logs - logs.max(axis=1, keepdims=True)
-    whole = np.maximum(np.trunc(np.maximum(below * _CODES_PER_NAT, -65535.0) - 0.5) + 32767.0, -32768.0)
+    whole = np.rint(np.maximum(below * _CODES_PER_NAT, -65535.0)) + 32767.0
     whole[~finite] = 0.0
     codes[:, first : first + len(points), :] = panelled(whole.T.astype(np.int16), 0)
 
@@ -110,3 +110,37 @@ def cell_scores(table: npt.NDArray[np.int32], shift: int, panel: int, worst: npt
         other = np.abs((np.where(inside, later, 0).sum(axis=1) + half) >> shift)
         worst[i] = max(int(worst[i]), *own.tolist(), 0)
         worst[i + 1 :] = np.maximum(worst[i + 1 :], other)
+
+
+def pair_roots(
+    parts: tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.float64]],
+    grids: npt.NDArray[np.float64],
+    own: int,
+    roots: npt.NDArray[np.float64],
+    counts: npt.NDArray[np.int64],
+) -> None:
+    """roots (size - own - 1, most), ascending then inf, where mixtures `own` and j > own change places; counts: n or -n - 1."""
+    constants, means, inverses = parts
+    most = roots.shape[1]
+
+    def log_density(h: int, x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        z = (x[:, None] - means[h]) * inverses[h]
+        found: npt.NDArray[np.float64] = logsumexp(constants[h] - 0.5 * z * z, axis=1)
+        return found
+
+    roots[:] = np.inf
+    for j in range(own + 1, len(means)):
+        x = np.sort(np.concatenate([grids[own], grids[j]]))
+
+        def lead(at: npt.NDArray[np.float64], j: int = j) -> npt.NDArray[np.float64]:
+            return log_density(own, at) - log_density(j, at)
+
+        ahead = lead(x) > 0.0
+        change = np.flatnonzero(ahead[1:] != ahead[:-1])[:most]
+        low, high = x[change], x[change + 1]
+        for _ in range(80):
+            middle = low + 0.5 * (high - low)
+            same = (lead(middle) > 0.0) == ahead[change]
+            low, high = np.where(same, middle, low), np.where(same, high, middle)
+        roots[j - own - 1, : len(change)] = low + 0.5 * (high - low)
+        counts[j - own - 1] = len(change) if ahead[0] else -len(change) - 1
