@@ -1,7 +1,11 @@
-"""Noisy counts of public cells that cover the line. Privacy note: `notes/cell_counts.md`."""
+"""Noisy counts of public cells: of the line for each column, or of rows by a public code.
+
+Privacy notes: `notes/cell_counts.md`, `notes/code_counts.md`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -74,3 +78,41 @@ def release_cell_counts(
     unit = 1.0 / grid.quant_bound
     value = release(account, name=name, query=query, shape=(cells,), event=event, unit=unit)
     return Released(value=value, noise_std=event.noise_std * unit, event=event)
+
+
+def release_code_counts(
+    account: Account,
+    rows: Rows,
+    code: Callable[[Any], IntArray],
+    cells: int,
+    *,
+    name: str,
+    cost: Fraction,
+    row_cost: int,
+    passes: Passes,
+) -> Released:
+    """Release how many rows have each code 0 ... cells - 1, with discrete Laplace noise at `cost` epsilon (l1 sensitivity 2).
+
+    `code` maps a chunk to int64, each row by itself; a row with any other number is in no cell.
+    """
+    grid = laplace_count_grid(cost, cells, rows.n)
+
+    def step(chunk: Any, accumulators: tuple[IntArray, ...]) -> None:
+        found = code(chunk)
+        accumulators[0][:] += np.bincount(found[(found >= 0) & (found < cells)], minlength=cells)
+
+    def query() -> IntArray:
+        (counts,) = fold(
+            rows,
+            lambda: (np.zeros(cells, dtype=np.int64),),
+            step,
+            row_cost=row_cost,
+            threads=passes.threads,
+            progress=passes.progress,
+        )
+        scaled: IntArray = counts * grid.quant_bound
+        return scaled
+
+    unit = 1.0 / grid.quant_bound
+    value = release(account, name=name, query=query, shape=(cells,), event=grid.event, unit=unit)
+    return Released(value=value, noise_std=grid.event.noise_std * unit, event=grid.event)

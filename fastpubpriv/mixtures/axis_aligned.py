@@ -128,9 +128,9 @@ def learn_axis_aligned_mixture(
     n_components : int
         Most components, 1 to 64. Fewer are returned where fewer explain the rows.
     budget : ApproxDP, ZCDP or PureDP
-        Debited before `x_priv` is read. Without public rows it must be ApproxDP. "public_list" spends only the epsilon of an ApproxDP.
+        Debited before `x_priv` is read. Without public rows it must be ApproxDP; "public_list" spends only the epsilon of one.
     accuracy : float in (0, 1), optional
-        Wanted total variation. Needed for method="theory"; elsewhere a warning says when the choice among the candidates alone would
+        Wanted total variation. Needed for method="theory"; elsewhere a warning says when the choice among the candidates would
         need more rows to guarantee it (see `select_hypothesis`; that bound is pessimistic).
     x_pub : (n_pub, dim) array-like, path, frame or table, optional
         At least two public rows. If they come from another law, only accuracy suffers.
@@ -156,8 +156,8 @@ def learn_axis_aligned_mixture(
     Returns
     -------
     MixtureResult
-        `statuses` is the same for all components: "ok"; "empty" when a stage found nothing and a coarser answer stands in; "fallback"
-        when nothing at all was found and the answer is the public N(0, 1). `diagnostics` tells what each stage found.
+        `statuses` is the same for all components: "ok"; "empty" when a stage found nothing and a coarser answer stands in;
+        "fallback" when nothing at all was found and the answer is the public N(0, 1). `diagnostics` tells what each stage found.
 
     Raises
     ------
@@ -167,21 +167,21 @@ def learn_axis_aligned_mixture(
     Privacy
     -------
     Neighbours: replace one private row; holds for every public data set. "univariate", "anchors" and "theory" work on disjoint
-    blocks of rows, contiguous and fixed by n_priv, so each stage has the whole (epsilon, delta). "public_list": one choice at epsilon
-    (scores of sensitivity 1). "dp_em": sums of clipped statistics, rho in total. Public: n_priv, dim, x_pub, all arguments.
+    blocks of rows, contiguous and fixed by n_priv, so each stage has the whole (epsilon, delta). "public_list": one choice at
+    epsilon (scores of sensitivity 1). "dp_em": sums of clipped statistics, rho in total. Public: n_priv, dim, x_pub, all arguments.
 
     Notes
     -----
     Aden-Ali, Ashtiani, Liaw (2021), Algorithm 1, whose list is astronomically long; its steps, made short:
 
-    - "univariate": dyadic histogram of differences, histograms at those scales (Algorithms 3 and 2), then, as the range is released by
-      now, counts of a few hundred public cells on fresh rows, candidate mixtures fitted to these, and the private choice. In simulations
-      (k = 3, epsilon = 1, delta = 1e-6) its total variation is near 0.03 with 5,000 rows and 0.006 with 100,000.
+    - "univariate": dyadic histogram of differences, histograms at those scales (Algorithms 3 and 2), then, as the range is
+      released by now, counts of a few hundred public cells on fresh rows, candidate mixtures fitted to these, and the private
+      choice. In simulations (k = 3, epsilon = 1, delta = 1e-6) it comes within .03 in total variation with 5,000 rows.
     - "anchors": the same for each column, then components as combinations of the modes of up to four columns, and noisy EM within
       them. Finds components that are apart on at least one of those columns; concentric ones only in one dimension.
     - "public_list": candidates from fits to the public rows and their bootstraps; pure epsilon, no delta, all private rows choose.
     - "dp_em": EM started on the public rows, continued on both; for many columns or rows.
-    - "theory": the paper's algorithm with its constants, where it can run at all; `plan("axis_aligned_mixture", ...)` has the numbers.
+    - "theory": the paper's algorithm with its constants, where it can run at all; `plan("axis_aligned_mixture", ...)` has numbers.
 
     Examples
     --------

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import ndtri
 from scipy.stats import qmc
 
-from fastpubpriv.mixtures.binned_em import Cells, Mixtures, cell_parts, em, joined, misfit, moved, refine
+from fastpubpriv.mixtures.binned_em import Cells, Fit, Mixtures, cell_parts, em, joined, misfit, moved, refine
 
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 IntArray = np.ndarray[Any, np.dtype[np.int64]]
@@ -55,10 +55,12 @@ def nested_counts(scales: list[Scale]) -> list[tuple[float, float, float]]:
     return sorted(found)
 
 
-def partition(scales: list[Scale], *, seen: int, total: int) -> FloatArray:
+def partition(
+    scales: list[Scale], *, seen: int, total: int, least: float = ROWS_PER_CELL, most: int = MOST_CELLS
+) -> FloatArray:
     """Edges of cells that cover the line, fine where the released histograms of `seen` rows say that rows are.
 
-    Aims at `ROWS_PER_CELL` of `total` rows to a cell, at most about `MOST_CELLS` of them; beyond the released cells the widths
+    Aims at `least` of `total` rows to a cell, and at most about `most` cells; beyond the released cells the widths
     double outwards, so that a tail of any length is in some cell.
     """
     pieces = nested_counts(scales)
@@ -67,7 +69,7 @@ def partition(scales: list[Scale], *, seen: int, total: int) -> FloatArray:
         # Nothing is known: an order of magnitude is better than nothing.
         powers = np.ldexp(1.0, np.arange(-40, 61))
         return np.concatenate([[-np.inf], -powers[::-1], [0.0], powers, [np.inf]])
-    wanted = max(ROWS_PER_CELL, total / MOST_CELLS) * seen / total
+    wanted = max(least, total / most) * seen / total
     edges: set[float] = set()
     narrow: dict[float, float] = {}
     for low, high, count in pieces:
@@ -224,73 +226,85 @@ def candidates(
     `std` fixes the standard deviation of every component. Searches combinations of atoms, refines the best of each number of
     components, and surrounds the best fits with points scattered by `jitter` times their own standard errors.
     """
-    # In units of the cells, an exact power of two, so that squares of any scale stay finite.
-    unit = 2.0 ** math.floor(math.log2(cells.resolution))
-    near = np.clip(cells.edges[1:-1] / unit, -1e100, 1e100)
-    scaled = Cells(np.concatenate([[-np.inf], near, [np.inf]]), cells.counts, cells.noise_std, cells.total)
+    scaled, unit = _in_cells(cells)
     try:
         with np.errstate(all="ignore"):
-            found, facts = _searched(scaled, components, size, None if std is None else std / unit, jitter)
+            heads = _searched(scaled, components, None if std is None else std / unit)
+            if not heads:
+                return _nothing(), {"starts": 0}
+            found = _scattered(heads, size=size, jitter=jitter, fixed=std is not None)
     except np.linalg.LinAlgError:
         return _nothing(), {"starts": 0}
+    facts = {
+        "starts": sum(head.mixtures.size for head in heads),
+        "misfit": float(min(head.score.min() for head in heads)),
+    }
     return Mixtures(found.weights, found.means * unit, found.stds * unit), facts
+
+
+def best_fit(cells: Cells, components: int, *, std: float | None = None) -> Mixtures:
+    """The fit with the best penalised score over all numbers of components; empty where nothing was found."""
+    scaled, unit = _in_cells(cells)
+    try:
+        with np.errstate(all="ignore"):
+            heads = _searched(scaled, components, None if std is None else std / unit)
+    except np.linalg.LinAlgError:
+        return _nothing()
+    if not heads:
+        return _nothing()
+    best = min(heads, key=lambda head: float(head.score.min()))
+    one = best.mixtures[[int(np.argmin(best.score))]]
+    return Mixtures(one.weights, one.means * unit, one.stds * unit)
+
+
+def _in_cells(cells: Cells) -> tuple[Cells, float]:
+    """The same in units of the cells, an exact power of two, so that squares of any scale stay finite."""
+    unit = 2.0 ** math.floor(math.log2(cells.resolution))
+    near = np.clip(cells.edges[1:-1] / unit, -1e100, 1e100)
+    return Cells(np.concatenate([[-np.inf], near, [np.inf]]), cells.counts, cells.noise_std, cells.total), unit
 
 
 def _nothing() -> Mixtures:
     return Mixtures(np.zeros((0, 1)), np.zeros((0, 1)), np.ones((0, 1)))
 
 
-def _searched(
-    cells: Cells, components: int, size: int, std: float | None, jitter: float
-) -> tuple[Mixtures, dict[str, Any]]:
+def _searched(cells: Cells, components: int, std: float | None) -> list[Fit]:
+    """The best distinct fits with each number of components, scores penalised by the number of parameters."""
     found = atoms(cells)
     if std is not None:
         middles = np.unique(np.rint(found.means[:, 0] / (0.5 * std))) * 0.5 * std
         found = Mixtures(np.ones((len(middles), 1)), middles[:, None], np.full((len(middles), 1), std))
     fixed = std is not None
-    heads: list[Mixtures] = []
-    spreads: list[FloatArray] = []
-    scores: list[FloatArray] = []
+    heads: list[Fit] = []
     for level in beam(cells, found, components):
         started = em(cells, level, steps=4, fixed_std=fixed)
         starts = joined([level, started])
         starts = starts[np.argsort(misfit(cells, starts))[:_REFINED]]
         fit = refine(cells, starts, steps=40, fixed_std=fixed)
         order = np.argsort(fit.score)
-        order = order[np.isfinite(fit.score[order])]
-        kept = distinct(fit.mixtures, order, limit=6)
+        kept = distinct(fit.mixtures, order[np.isfinite(fit.score[order])], limit=6)
         if len(kept):
-            heads.append(fit.mixtures[kept])
-            spreads.append(fit.spread[kept])
-            scores.append(fit.score[kept] + 2.0 * (3 * level.weights.shape[1] - 1))
-    if not heads:
-        return _nothing(), {"starts": 0}
-    return _scattered(heads, spreads, scores, size=size, jitter=jitter, fixed=fixed), {
-        "starts": sum(head.size for head in heads),
-        "atoms": found.size,
-        "misfit": float(min(score.min() for score in scores)),
-    }
+            parameters = level.weights.shape[1] * (2 if fixed else 3) - 1
+            heads.append(Fit(fit.mixtures[kept], fit.score[kept] + 2.0 * parameters, fit.spread[kept]))
+    return heads
 
 
-def _scattered(
-    heads: list[Mixtures], spreads: list[FloatArray], scores: list[FloatArray], *, size: int, jitter: float, fixed: bool
-) -> Mixtures:
+def _scattered(heads: list[Fit], *, size: int, jitter: float, fixed: bool) -> Mixtures:
     """The fits themselves, then points around them: more around those that fit well (weights e^(-score / 4))."""
-    best = min(float(score.min()) for score in scores)
-    rooms = [np.exp(-np.minimum(score - best, 400.0) / 4.0) for score in scores]
+    best = min(float(head.score.min()) for head in heads)
+    rooms = [np.exp(-np.minimum(head.score - best, 400.0) / 4.0) for head in heads]
     total = sum(float(room.sum()) for room in rooms)
-    left = max(size - sum(head.size for head in heads), 0)
-    parts = list(heads)
-    for head, spread, room in zip(heads, spreads, rooms, strict=True):
-        normals_dim = spread.shape[2]
-        for index in range(head.size):
+    left = max(size - sum(head.mixtures.size for head in heads), 0)
+    parts = [head.mixtures for head in heads]
+    for head, room in zip(heads, rooms, strict=True):
+        fits = head.mixtures
+        for index in range(fits.size):
             count = int(left * float(room[index]) / total)
             if not count:
                 continue
-            normals = low_discrepancy(count, normals_dim)
-            step = jitter * normals @ spread[index].T
+            step = jitter * low_discrepancy(count, head.spread.shape[2]) @ head.spread[index].T
             around = Mixtures(
-                *(np.repeat(part[index : index + 1], count, axis=0) for part in (head.weights, head.means, head.stds))
+                *(np.repeat(part[index : index + 1], count, axis=0) for part in (fits.weights, fits.means, fits.stds))
             )
             parts.append(moved(around, step, least=0.0, fixed_std=fixed))
     return joined(parts)[:size]

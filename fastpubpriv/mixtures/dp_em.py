@@ -5,17 +5,21 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.weighted_mean import ErrorModel
+from fastpubpriv.mechanisms.account import Account
 from fastpubpriv.mechanisms.statistics import release_statistic_sum
+from fastpubpriv.mechanisms.sums import check_sum_grids
 from fastpubpriv.mixtures import public_em
 from fastpubpriv.mixtures.learned import Learned, Task
 from fastpubpriv.mixtures.public_em import PUBLIC_SEED, STD_FLOOR
 from fastpubpriv.mixtures.public_list import standardised
+from fastpubpriv.sources import Rows
 
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -153,38 +157,60 @@ def draws(components: int, dim: int, *, known_std: bool, steps: int = STEPS) -> 
     return steps * statistic_dim(components, dim, known_std=known_std)
 
 
+def iterate(
+    task: Task, purse: Account, rows: Rows, at: Parameters, floor: FloatArray, *, steps: int
+) -> tuple[list[Parameters], list[float]]:
+    """Parameters after each iteration on private rows (and the public ones, where there are any), and the private rows' share."""
+    components, dim = at.means.shape
+    radii = Radii.of(dim, known_std=task.known_std)
+    allowance = purse.allowance
+    path: list[Parameters] = []
+    shares: list[float] = []
+    for number, part in enumerate(iteration_shares(steps), start=1):
+        name = f"responsibilities {number}"
+        released = release_statistic_sum(
+            purse,
+            rows,
+            partial(row_statistic, at=at, radii=radii),
+            name=name,
+            dim=statistic_dim(components, dim, known_std=task.known_std),
+            radius=radii.total,
+            cost=allowance * part,
+            row_cost=12 * components * dim + 20 * components,
+            passes=task.run.passes,
+        )
+        task.run.note(name, released, clip_radius=radii.total)
+        average, share = released.value / rows.n, 1.0
+        if task.public is not None:
+            # Inverse-variance weighting of the two averages; the statistic has a variance of about the average share.
+            model = ErrorModel(
+                n_priv=rows.n, n_pub=len(task.public), variance=1.0 / components, noise=released.noise_std**2
+            )
+            share = model.weight("optimal")
+            average = share * average + (1.0 - share) * row_statistic(task.public, at, radii).mean(axis=0)
+        at = maximised(at, average, radii, floor)
+        path.append(at)
+        shares.append(share)
+    return path, shares
+
+
 def learn(task: Task, *, steps: int = STEPS) -> Learned:
     """Fit the public rows, then iterate on public and private rows together."""
     if task.public is None:
         raise InputError("method='dp_em' starts from public rows: pass x_pub")
-    run, public, components = task.run, task.public, task.n_components
-    dim = run.rows.dim
-    n_priv, n_pub = run.rows.n, len(public)
-    at, floor = public_start(public, components, known_std=task.known_std)
-    radii = Radii.of(dim, known_std=task.known_std)
-    size = statistic_dim(components, dim, known_std=task.known_std)
-    run.account.open()
-    shares: list[float] = []
-    for number, part in enumerate(iteration_shares(steps), start=1):
-        now = at
-        released = release_statistic_sum(
-            run.account,
-            run.rows,
-            lambda chunk, now=now: row_statistic(chunk, now, radii),  # type: ignore[misc]
-            name=f"responsibilities {number}",
-            dim=size,
-            radius=radii.total,
-            cost=run.account.allowance * part,
-            row_cost=12 * components * dim + 20 * components,
-            passes=run.passes,
-        )
-        run.note(f"responsibilities {number}", released, clip_radius=radii.total)
-        # Inverse-variance weighting of the two averages; the statistic has a variance of about the average share.
-        model = ErrorModel(n_priv=n_priv, n_pub=n_pub, variance=1.0 / components, noise=released.noise_std**2)
-        share = model.weight("optimal")
-        average = share * released.value / n_priv + (1.0 - share) * row_statistic(public, at, radii).mean(axis=0)
-        at = maximised(at, average, radii, floor)
-        shares.append(share)
+    at, floor = public_start(task.public, task.n_components, known_std=task.known_std)
+    account = task.run.account
+    check_sum_grids(
+        account,
+        [account.allowance * part for part in iteration_shares(steps)],
+        statistic_dim(task.n_components, task.run.rows.dim, known_std=task.known_std),
+        task.run.rows.n,
+    )
+    account.open()
+    path, shares = iterate(task, account, task.run.rows, at, floor, steps=steps)
     return Learned(
-        weights=at.weights, means=at.means, stds=at.stds, diagnostics={"steps": steps, "private_weight": shares}
+        weights=path[-1].weights,
+        means=path[-1].means,
+        stds=path[-1].stds,
+        diagnostics={"steps": steps, "private_weight": shares},
     )

@@ -1,6 +1,7 @@
-"""A list of mixtures made from public rows, for a private choice at pure epsilon (spec C11).
+"""A list of mixtures made from public rows, for a private choice at pure epsilon.
 
-The list may depend on the public rows in any way, so all private rows are left for the choice, and the range of the data costs nothing.
+The list may depend on the public rows in any way, so all private rows are left for the choice, and the range of the data costs
+nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Mixtures on the line from private rows alone: scales, then where, then how many, then which (spec C10).
+"""Mixtures on the line from private rows alone: scales, then where, then how many, then which.
 
 Four disjoint blocks of rows, so each stage has the whole budget. Paper C's Algorithms 3 and 2 find scales and places with stable
 histograms, which need no range. From there on the range is released knowledge, so the third block is counted in ordinary public
@@ -7,18 +7,17 @@ cells, finely and without a threshold: a thresholded fine histogram would lose e
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
-from fastpubpriv.estimators.run import describe
 from fastpubpriv.kernels.bins import BinRule
 from fastpubpriv.mechanisms.cells import release_cell_counts
-from fastpubpriv.mechanisms.stable import Partition, StableRelease, release_histograms
+from fastpubpriv.mechanisms.stable import Partition, release_histograms
 from fastpubpriv.mixtures.binned_em import Cells
 from fastpubpriv.mixtures.candidates import Scale, candidates, partition
 from fastpubpriv.mixtures.choosing import choose
+from fastpubpriv.mixtures.histogram import note
 from fastpubpriv.mixtures.learned import Learned, Task
 from fastpubpriv.sources.pairs import pair_rows
 from fastpubpriv.sources.slices import split_rows
@@ -51,12 +50,6 @@ def place_partition(column: int, scale: float) -> Partition:
     return Partition((column,), (BinRule(width, width / 2.0),))
 
 
-def note(task: Task, name: str, released: StableRelease) -> None:
-    """Write a stable histogram into the record."""
-    public = {"name": name, "noise_std": released.noise_std, "threshold": released.threshold}
-    task.run.log.append({**public, **describe(released.event)})
-
-
 def learn(task: Task) -> Learned:
     """Scales from pairs, places from bins, counts of cells, candidates, choice."""
     run = task.run
@@ -70,14 +63,14 @@ def learn(task: Task) -> Learned:
         found = release_histograms(
             account.block(), pair_rows(scale_rows), [Partition((0,), (BinRule(),))], name="scales", passes=run.passes
         )
-        note(task, "scales", found)
+        note(run, "scales", found)
         scales = kept_scales(found.histograms[0].keys, found.histograms[0].counts, MOST_SCALES)
     status = "ok"
     places: list[Scale] = []
     if scales:
         partitions = [place_partition(0, scale) for scale in scales]
         released = release_histograms(account.block(), place_rows, partitions, name="places", passes=run.passes)
-        note(task, "places", released)
+        note(run, "places", released)
         places = [
             Scale(CELLS_PER_SCALE * scale, histogram.keys[:, 0], histogram.counts)
             for scale, histogram in zip(scales, released.histograms, strict=True)
