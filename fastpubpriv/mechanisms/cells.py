@@ -83,36 +83,38 @@ def release_cell_counts(
 def release_code_counts(
     account: Account,
     rows: Rows,
-    code: Callable[[Any], IntArray],
-    cells: int,
+    codes: Callable[[Any], list[IntArray]],
+    cells: list[int],
     *,
     name: str,
     cost: Fraction,
     row_cost: int,
     passes: Passes,
 ) -> Released:
-    """Release how many rows have each code 0 ... cells - 1, with discrete Laplace noise at `cost` epsilon (l1 sensitivity 2).
+    """Release, for each of several codings, how many rows have each code 0 ... cells - 1; coding after coding.
 
-    `code` maps a chunk to int64, each row by itself; a row with any other number is in no cell.
+    Discrete Laplace noise at `cost` epsilon for all codings together (l1 sensitivity 2 for each). `codes` maps a chunk to one int64
+    array for each coding, each row by itself; a row with any other number is in no cell.
     """
-    grid = laplace_count_grid(cost, cells, rows.n)
+    grid = laplace_count_grid(cost / len(cells), sum(cells), rows.n)
+    event = LaplaceEvent(2 * grid.quant_bound * len(cells), grid.log2_scale, sum(cells))
 
     def step(chunk: Any, accumulators: tuple[IntArray, ...]) -> None:
-        found = code(chunk)
-        accumulators[0][:] += np.bincount(found[(found >= 0) & (found < cells)], minlength=cells)
+        for found, size, counts in zip(codes(chunk), cells, accumulators, strict=True):
+            counts[:] += np.bincount(found[(found >= 0) & (found < size)], minlength=size)
 
     def query() -> IntArray:
-        (counts,) = fold(
+        counts = fold(
             rows,
-            lambda: (np.zeros(cells, dtype=np.int64),),
+            lambda: tuple(np.zeros(size, dtype=np.int64) for size in cells),
             step,
             row_cost=row_cost,
             threads=passes.threads,
             progress=passes.progress,
         )
-        scaled: IntArray = counts * grid.quant_bound
+        scaled: IntArray = np.concatenate(counts) * grid.quant_bound
         return scaled
 
     unit = 1.0 / grid.quant_bound
-    value = release(account, name=name, query=query, shape=(cells,), event=grid.event, unit=unit)
-    return Released(value=value, noise_std=grid.event.noise_std * unit, event=grid.event)
+    value = release(account, name=name, query=query, shape=(sum(cells),), event=event, unit=unit)
+    return Released(value=value, noise_std=event.noise_std * unit, event=event)

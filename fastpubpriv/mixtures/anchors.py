@@ -1,7 +1,8 @@
 """Axis-aligned mixtures in several columns from private rows alone: modes of columns, their combinations, noisy EM.
 
-Six disjoint blocks of rows, so each stage has the whole budget: scales of every column, where its values are, how many lie in each
-of its cells, which combinations of modes occur, EM started at these combinations, and the choice among what EM went through.
+Seven disjoint blocks of rows, so each stage has the whole budget: scales of every column, where its values are, how many lie in
+each of its cells, which combinations of modes occur on the anchor columns, which modes of the other columns go with them, EM
+started there, and the choice among what EM went through.
 
 Limits: components are told apart on at most four columns, in at least one of which two of them must be modes with a clear valley
 between them. Components that overlap in every column, or are concentric, come out as one.
@@ -36,22 +37,23 @@ from fastpubpriv.sources.slices import split_rows
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 IntArray = np.ndarray[Any, np.dtype[np.int64]]
 
-SHARES = (15, 15, 20, 10, 25, 15)  # of the rows: scales, places, cells, combinations, EM, choice
+SHARES = (14, 14, 18, 8, 8, 24, 14)  # of the rows: scales, places, cells, combinations, company, EM, choice
 LEAST_ROWS = 32
 MOST_ANCHORS = 4
 MOST_COMBINATIONS = 256
 STEPS = 4
-_SCALES = 3  # of a column
+_SCALES, _FEW_SCALES, _FEW_COLUMNS = 4, 6, 8  # of a column: in many columns, in up to eight
 _CELLS = 96  # of a column, about
 _LAPLACE_COLUMNS = 6  # up to so many, Laplace noise on joint counts is smaller than Gaussian noise
 _CONFUSED = 0.1  # of the lighter side may be on the wrong side of a cut
+_COMPANY = 0.15  # of the rows of a combination's main mode
 _EVIDENCE = 6.0  # standard deviations of the noise above which a combination is believed
 
 
 def draws(n: int, dim: int, n_components: int, *, known_std: bool) -> int:
     """A bound on the noise draws of a run."""
     em = dp_em.draws(n_components, dim, known_std=known_std, steps=STEPS)
-    return (_SCALES + 1) * n * dim + 2**12 * dim + MOST_COMBINATIONS + em + 2**16
+    return (_FEW_SCALES + 1) * n * dim + 2**12 * dim + MOST_COMBINATIONS + em + 2**16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,17 +64,28 @@ class Column:
     cuts: FloatArray
     confused: float
 
-    def moments(self, label: int | None) -> tuple[float, float]:
-        """Mean and standard deviation of the fit, or of its components between two cuts."""
-        weights, means, stds = self.fit.weights[0], self.fit.means[0], self.fit.stds[0]
+    def modes(self, label: int | None, least: float) -> FloatArray:
+        """Weights, means and standard deviations (modes, 3) of the fit's components between two cuts, light ones left out."""
+        weights, means, stds = (part[0] for part in (self.fit.weights, self.fit.means, self.fit.stds))
         mine = weights > 0.0
         if label is not None:
             mine = mine & (np.searchsorted(self.cuts, means, side="right") == label)
-        if not mine.any():
-            return 0.0, 1.0
-        share = weights[mine] / weights[mine].sum()
-        mean = float(share @ means[mine])
-        return mean, math.sqrt(float(share @ (stds[mine] ** 2 + (means[mine] - mean) ** 2)))
+        mine = mine & (weights >= min(least, float(weights[mine].max(initial=0.0))))
+        found: FloatArray = np.column_stack([weights, means, stds])[mine]
+        return np.asarray(found[np.argsort(found[:, 1])])
+
+    def moments(self, label: int | None, least: float) -> tuple[float, float]:
+        """Mean and standard deviation of those components together."""
+        return moments_of(self.modes(label, least)) if self.fit.size else (0.0, 1.0)
+
+
+def moments_of(modes: FloatArray) -> tuple[float, float]:
+    """Mean and standard deviation of a mixture (modes, 3) on the line."""
+    if not len(modes):
+        return 0.0, 1.0
+    share = modes[:, 0] / modes[:, 0].sum()
+    mean = float(share @ modes[:, 1])
+    return mean, math.sqrt(float(share @ (modes[:, 2] ** 2 + (modes[:, 1] - mean) ** 2)))
 
 
 def valleys(fit: Mixtures, least_weight: float) -> tuple[FloatArray, float]:
@@ -105,7 +118,8 @@ def marginals(task: Task, scale_rows: Rows | None, place_rows: Rows, cell_rows: 
         dyadic = [Partition((column,), (BinRule(),)) for column in range(dim)]
         found = release_histograms(account.block(), pair_rows(scale_rows), dyadic, name="scales", passes=run.passes)
         note(run, "scales", found)
-        scales = [kept_scales(each.keys, each.counts, _SCALES) for each in found.histograms]
+        most = _FEW_SCALES if dim <= _FEW_COLUMNS else _SCALES
+        scales = [kept_scales(each.keys, each.counts, most) for each in found.histograms]
     places: list[list[Scale]] = [[] for _ in range(dim)]
     pairs = [(column, scale) for column, listed in enumerate(scales) for scale in listed]
     if pairs:
@@ -161,6 +175,66 @@ def codes(chunk: Any, chosen: list[int], columns: list[Column]) -> IntArray:
     return np.where(whole, code, -1)
 
 
+@dataclass(slots=True, eq=False)
+class Start:
+    """A component to begin with: its share, its mode on each anchor, and columns on which it was split from another."""
+
+    weight: float
+    labels: dict[int, int]
+    halves: dict[int, FloatArray]
+
+    def modes(self, j: int, column: Column, least: float) -> FloatArray:
+        """What the component may be on a column."""
+        return self.halves[j] if j in self.halves else column.modes(self.labels.get(j), least)
+
+
+def company(
+    task: Task, rows: Rows, columns: list[Column], chosen: list[int], heavy: list[int], starts: list[Start]
+) -> None:
+    """Find which modes of the columns that are no anchors go with each combination, and narrow the starts to them."""
+    others = [j for j, column in enumerate(columns) if len(column.cuts) and j not in chosen]
+    if not others or not heavy:
+        return
+    number = np.array(heavy, dtype=np.int64)
+    order = np.argsort(number)
+
+    def paired(chunk: Any) -> list[IntArray]:
+        code = codes(chunk, chosen, columns)
+        place = np.minimum(np.searchsorted(number[order], code), len(number) - 1)
+        mine = np.where(number[order][place] == code, order[place], -1)
+        found = []
+        for j in others:
+            value = chunk[:, j].astype(np.float64)
+            label = np.searchsorted(columns[j].cuts, value, side="right")
+            pair = mine * (len(columns[j].cuts) + 1) + label
+            found.append(np.where((mine >= 0) & np.isfinite(value), pair, -1))
+        return found
+
+    purse = task.run.account.block()
+    released = release_code_counts(
+        purse,
+        rows,
+        paired,
+        [len(heavy) * (len(columns[j].cuts) + 1) for j in others],
+        name="company",
+        cost=purse.approx_left[0],
+        row_cost=30 * (len(chosen) + len(others)),
+        passes=task.run.passes,
+    )
+    task.run.note("company", released, cells=len(released.value))
+    place = 0
+    for j in others:
+        labels = len(columns[j].cuts) + 1
+        for start in starts:
+            counts = released.value[place : place + labels]
+            place += labels
+            kept = counts >= max(_COMPANY * float(counts.max()), _EVIDENCE * released.noise_std)
+            modes = columns[j].modes(None, task.min_weight / 2.0)
+            mine = modes[kept[np.searchsorted(columns[j].cuts, modes[:, 1], side="right")]]
+            if len(mine):
+                start.halves[j] = mine
+
+
 def labels_of(code: int, chosen: list[int], columns: list[Column]) -> dict[int, int]:
     """The mode of each anchor column in a combination."""
     labels = {}
@@ -169,13 +243,45 @@ def labels_of(code: int, chosen: list[int], columns: list[Column]) -> dict[int, 
     return labels
 
 
-def started(columns: list[Column], combinations: list[tuple[dict[int, int], float]], *, known_std: bool) -> Parameters:
-    """One component for each combination: moments of its modes on the anchors, of the whole column elsewhere."""
+def split(starts: list[Start], columns: list[Column], most: int, least: float) -> list[Start]:
+    """Halve components at the widest gap between neighbouring modes of a column until there are `most` of them.
+
+    The gap need not be a valley: EM sorts the rows afterwards.
+    """
+    starts = list(starts)
+    while len(starts) < most:
+        best: tuple[float, int, int, int] | None = None
+        for i, start in enumerate(starts):
+            for j, column in enumerate(columns):
+                modes = start.modes(j, column, least) if column.fit.size else np.zeros((0, 3))
+                for left in range(len(modes) - 1):
+                    apart = (modes[left + 1, 1] - modes[left, 1]) / (modes[left + 1, 2] + modes[left, 2])
+                    if best is None or apart * start.weight > best[0]:
+                        best = (float(apart * start.weight), i, j, left)
+        if best is None:
+            return starts
+        _, i, j, left = best
+        whole = starts.pop(i)
+        modes = whole.modes(j, columns[j], least)
+        for half in (modes[: left + 1], modes[left + 1 :]):
+            share = float(half[:, 0].sum() / modes[:, 0].sum())
+            starts.append(Start(whole.weight * share, whole.labels, {**whole.halves, j: half}))
+    return starts
+
+
+def started(columns: list[Column], starts: list[Start], least: float, *, known_std: bool) -> Parameters:
+    """The first parameters of EM: moments of each component's modes."""
     moments = np.array(
-        [[column.moments(labels.get(j)) for j, column in enumerate(columns)] for labels, _ in combinations]
+        [
+            [
+                moments_of(start.modes(j, column, least)) if column.fit.size else (0.0, 1.0)
+                for j, column in enumerate(columns)
+            ]
+            for start in starts
+        ]
     )
-    weights = np.array([count for _, count in combinations])
-    stds = np.ones(moments.shape[:2]) if known_std else moments[:, :, 1]
+    weights = np.array([start.weight for start in starts])
+    stds = np.ones(moments.shape[:2]) if known_std else np.maximum(moments[:, :, 1], 1e-300)
     return Parameters(weights / weights.sum(), moments[:, :, 0], stds)
 
 
@@ -193,27 +299,29 @@ def around(at: Parameters, noise: FloatArray, size: int, *, known_std: bool) -> 
 
 
 def learn(task: Task) -> Learned:
-    """All six stages."""
+    """All seven stages."""
     run = task.run
     run.account.open()
     scale_rows: Rows | None
     if task.known_std:
         scale_rows = None
-        place_rows, cell_rows, code_rows, em_rows, choice_rows = split_rows(run.rows, *SHARES[1:])
+        blocks = list(split_rows(run.rows, *SHARES[1:]))
     else:
-        scale_rows, place_rows, cell_rows, code_rows, em_rows, choice_rows = split_rows(run.rows, *SHARES)
+        scale_rows, *blocks = split_rows(run.rows, *SHARES)
+    place_rows, cell_rows, code_rows, company_rows, em_rows, choice_rows = blocks
     columns = marginals(task, scale_rows, place_rows, cell_rows)
     chosen = anchor_columns(columns)
     status = "ok" if all(column.fit.size for column in columns) else "empty"
-    combinations: list[tuple[dict[int, int], float]] = [({}, 1.0)]
+    least_mode = task.min_weight / 2.0
+    found = [Start(1.0, {}, {})]
     if chosen and task.n_components > 1:
         cells = math.prod(len(columns[j].cuts) + 1 for j in chosen)
         purse = run.account.block()
         released = release_code_counts(
             purse,
             code_rows,
-            lambda chunk: codes(chunk, chosen, columns),
-            cells,
+            lambda chunk: [codes(chunk, chosen, columns)],
+            [cells],
             name="combinations",
             cost=purse.approx_left[0],
             row_cost=20 * len(chosen) + 8,
@@ -223,11 +331,15 @@ def learn(task: Task) -> Learned:
         least = max(task.min_weight / 2.0 * code_rows.n, _EVIDENCE * released.noise_std)
         heavy = [int(code) for code in np.argsort(-released.value, kind="stable") if released.value[code] > least]
         if heavy:
-            combinations = [
-                (labels_of(code, chosen, columns), float(released.value[code])) for code in heavy[: task.n_components]
+            total = float(released.value[heavy].sum())
+            found = [
+                Start(float(released.value[code]) / total, labels_of(code, chosen, columns), {})
+                for code in heavy[: task.n_components]
             ]
-    at = started(columns, combinations, known_std=task.known_std)
-    floor = np.array([max(column.moments(None)[1], 1e-300) for column in columns]) * 1e-9
+            company(task, company_rows, columns, chosen, heavy[: task.n_components], found)
+    starts = split(found, columns, task.n_components, least_mode)
+    at = started(columns, starts, least_mode, known_std=task.known_std)
+    floor = np.array([max(column.moments(None, least_mode)[1], 1e-300) for column in columns]) * 1e-9
     with np.errstate(all="ignore"):
         path, _ = dp_em.iterate(task, run.account.block(), em_rows, at, floor, steps=STEPS)
         # Noise of a mean in standard deviations, and sampling.
@@ -243,5 +355,10 @@ def learn(task: Task) -> Learned:
         np.array([each.means for each in listed]),
         np.array([each.stds for each in listed]),
     )
-    facts = {"anchors": chosen, "combinations": len(combinations), "cuts": [len(column.cuts) for column in columns]}
+    facts = {
+        "anchors": chosen,
+        "combinations": len(found),
+        "starts": len(starts),
+        "cuts": [len(column.cuts) for column in columns],
+    }
     return choose(task, run.account.block(), choice_rows, hypotheses, status=status, diagnostics=facts)

@@ -243,7 +243,10 @@ def candidates(
 
 
 def best_fit(cells: Cells, components: int, *, std: float | None = None) -> Mixtures:
-    """The fit with the best penalised score over all numbers of components; empty where nothing was found."""
+    """The fit with the best score, penalised by log(rows) for each parameter; empty where nothing was found.
+
+    The penalty is heavy, as one far cell with a lucky noise would otherwise be a component.
+    """
     scaled, unit = _in_cells(cells)
     try:
         with np.errstate(all="ignore"):
@@ -252,7 +255,8 @@ def best_fit(cells: Cells, components: int, *, std: float | None = None) -> Mixt
         return _nothing()
     if not heads:
         return _nothing()
-    best = min(heads, key=lambda head: float(head.score.min()))
+    extra = (math.log(max(cells.total, 8)) - 2.0) * (3 if std is None else 2)
+    best = min(heads, key=lambda head: float(head.score.min()) + extra * head.mixtures.weights.shape[1])
     one = best.mixtures[[int(np.argmin(best.score))]]
     return Mixtures(one.weights, one.means * unit, one.stds * unit)
 

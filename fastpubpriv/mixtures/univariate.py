@@ -39,9 +39,14 @@ def draws(n: int) -> int:
 
 
 def kept_scales(keys: IntArray, counts: FloatArray, most: int) -> list[float]:
-    """Scales 2^(key + 1) of the heaviest dyadic bins, ascending."""
-    heavy = np.argsort(-counts, kind="stable")[:most]
-    return sorted(2.0 ** (int(key) + 1) for key in keys[heavy, 0] if abs(int(key)) <= _EXPONENTS)
+    """Scales 2^(key + 1) of dyadic bins, ascending: the heaviest half of `most`, and the finest of the others.
+
+    Differences between components make the heaviest bins where components are far apart; those within them are finer.
+    """
+    usable = np.flatnonzero(np.abs(keys[:, 0]) <= _EXPONENTS)
+    heavy = usable[np.argsort(-counts[usable], kind="stable")]
+    kept = np.concatenate([heavy[: most - most // 2], np.sort(heavy[most - most // 2 :])[: most // 2]])
+    return sorted(2.0 ** (int(key) + 1) for key in keys[kept, 0])
 
 
 def place_partition(column: int, scale: float) -> Partition:
