@@ -151,13 +151,31 @@ def floored(matrix: FloatArray, floor: float) -> FloatArray:
     return rebuilt(vectors, np.maximum(values, floor))
 
 
-def powers(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Square root and inverse square root of a released positive definite matrix."""
+def lower_root(vectors: FloatArray, roots: FloatArray) -> FloatArray:
+    """The lower triangular L with L L^T = V diag(roots^2) V^T and a positive diagonal.
+
+    Any square root whitens equally well, for clipping and noise do not change under rotations; this one halves the work of a pass.
+    By QR, which does not square the condition number.
+    """
+    (upper,) = linalg.qr((vectors * roots).T, mode="r", overwrite_a=True, check_finite=False)
+    upper *= np.where(np.diag(upper) < 0.0, -1.0, 1.0)[:, None]
+    root: FloatArray = upper.T
+    return root
+
+
+def lower_powers(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Lower triangular root L of a released positive definite matrix, and its inverse."""
     values, vectors = spectrum(matrix)
     # An eigenvalue that rounding made zero or negative would poison the inverse; it is released, so a floor is free.
     values = np.maximum(values, np.finfo(np.float64).eps * max(float(values[-1]), np.finfo(np.float64).tiny))
-    roots = np.sqrt(values)
-    return rebuilt(vectors, roots), rebuilt(vectors, 1.0 / roots)
+    root = lower_root(vectors, np.sqrt(values))
+    return root, divided(root, np.eye(len(root)))
+
+
+def divided(root: FloatArray, right: FloatArray) -> FloatArray:
+    """root^-1 right, for a lower triangular root."""
+    solved: FloatArray = linalg.solve_triangular(root, right, lower=True, check_finite=False)
+    return solved
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -200,7 +218,7 @@ def learn(run: Run, base: AffineMap, problem: Problem, *, rounds: int, allowance
         values, vectors = spectrum(released.value, overwrite=True)
         del released
         roots = np.sqrt(np.maximum(values / n, 0.0) + slack)
-        contraction = rebuilt(vectors, 1.0 / roots) @ contraction
+        contraction = divided(lower_root(vectors, roots), contraction)
         del vectors
     released = second_moment(rounds - 1, last, lift(base, contraction))
     covariance_noise_std = released.spectral_std / n
@@ -208,10 +226,8 @@ def learn(run: Run, base: AffineMap, problem: Problem, *, rounds: int, allowance
     del released
     vectors *= np.sqrt(np.maximum(values / n, LAST_FLOOR))
     # Back to rows (v, 1): contraction^-1 second contraction^-T, as the square of a factor.
-    factors = linalg.lu_factor(contraction, overwrite_a=True, check_finite=False)
-    del contraction
-    half = linalg.lu_solve(factors, vectors, overwrite_b=True, check_finite=False)
-    del factors, vectors
+    half = divided(contraction, vectors)
+    del contraction, vectors
     moment = half @ half.T
     del half
     weight = moment[dim, dim]
@@ -221,8 +237,9 @@ def learn(run: Run, base: AffineMap, problem: Problem, *, rounds: int, allowance
     values, vectors = spectrum(covariance, overwrite=True)
     values = np.maximum(values, max(OUTPUT_FLOOR * float(values[-1]), np.finfo(np.float64).tiny))
     covariance = rebuilt(vectors, values)
-    both = rebuilt(vectors, np.sqrt(values)), rebuilt(vectors, 1.0 / np.sqrt(values))
+    root = lower_root(vectors, np.sqrt(values))
     del vectors
+    both = root, divided(root, np.eye(dim))
     mean, noise_std = mean_step(run, base, mean, both, name="mean", clip=mean_clip(dim), cost=allowance * MEAN_SHARE)
     return Learned(mean, covariance, noise_std, covariance_noise_std, both[0])
 
@@ -254,36 +271,39 @@ def prepare(run: Run, problem: Problem, rounds: int | None, *, allowance: Fracti
 
 
 def lift(base: AffineMap, contraction: FloatArray) -> AffineMap:
-    """The map x -> contraction (v, 1) for v = base(x)."""
-    dim = base.dim
-    left = contraction[:, :dim]
-    matrix = left if base.matrix is None else (left * base.matrix if base.matrix.ndim == 1 else left @ base.matrix)
-    offset = contraction[:, dim].copy()
+    """The map x -> contraction (v, 1) for v = base(x) and a lower triangular contraction."""
+    return after(base, contraction[:, : base.dim], offset=contraction[:, base.dim])
+
+
+def after(base: AffineMap, left: FloatArray, *, offset: FloatArray | None = None) -> AffineMap:
+    """The map x -> left base(x) + offset for a lower triangular `left`, which may have more rows than columns."""
+    if base.matrix is None:
+        matrix = left
+    else:
+        matrix = left * base.matrix if base.matrix.ndim == 1 else left @ base.matrix
     if base.offset is not None:
-        offset += left @ base.offset
-    return AffineMap(dim=dim, center=base.center, matrix=np.ascontiguousarray(matrix), offset=offset)
+        moved = left @ base.offset
+        offset = moved if offset is None else offset + moved
+    lower = base.matrix is None or base.matrix.ndim == 1 or base.lower
+    return AffineMap(dim=base.dim, center=base.center, matrix=np.ascontiguousarray(matrix), offset=offset, lower=lower)
 
 
 def mean_step(
     run: Run,
     base: AffineMap,
     start: FloatArray,
-    powers_of: tuple[FloatArray, FloatArray],
+    powers: tuple[FloatArray, FloatArray],
     *,
     name: str,
     clip: float,
     cost: Fraction,
 ) -> tuple[FloatArray, float]:
-    """One clipped mean around `start` in whitened coordinates; returns the mean of v and the noise per whitened coordinate."""
-    root, inverse_root = powers_of
-    if base.matrix is None:
-        matrix = inverse_root
-    else:
-        matrix = inverse_root * base.matrix if base.matrix.ndim == 1 else inverse_root @ base.matrix
-    origin = start if base.offset is None else start - base.offset
-    affine = AffineMap(
-        dim=base.dim, center=base.center, matrix=np.ascontiguousarray(matrix), offset=-(inverse_root @ origin)
-    )
+    """One clipped mean around `start` in whitened coordinates; returns the mean of v and the noise per whitened coordinate.
+
+    `powers` are the lower triangular root of the covariance of v, and its inverse.
+    """
+    root, inverse_root = powers
+    affine = after(base, inverse_root, offset=-(inverse_root @ start))
     step = release_vector_sum(run.account, run.rows, affine, name=name, radius=clip, cost=cost, passes=run.passes)
     run.note(name, step, clip_radius=clip)
     n = run.rows.n
@@ -294,7 +314,7 @@ def coinpress_mean_step(
     run: Run, base: AffineMap, covariance: FloatArray, problem: Problem
 ) -> tuple[FloatArray, float, FloatArray]:
     """CoinPress for the mean of v, from zero, in the coordinates that a released covariance whitens."""
-    both = powers(covariance)
+    both = lower_powers(covariance)
     # |Sigma^-1/2 mean| <= mean_radius / sqrt(least eigenvalue); a released floor keeps it finite.
     least = float(np.linalg.eigvalsh(covariance)[0])
     radius = problem.mean_radius / math.sqrt(least)

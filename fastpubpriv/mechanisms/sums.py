@@ -42,7 +42,8 @@ MIRROR_BLOCK = 256
 class AffineMap:
     """The public map y = offset + matrix (x - center) that a pass applies to each row before clipping.
 
-    `matrix` is None (identity), a vector (diagonal) or a matrix (out_dim, dim); `lower` promises zeros above its diagonal.
+    `matrix` is None (identity), a vector (diagonal) or a matrix (out_dim, dim); `lower` promises zeros above its diagonal, and no
+    fewer rows than columns.
     """
 
     dim: int

@@ -10,7 +10,7 @@ from gaussian_cases import RHO_HALF, covariance_error, gaussian
 from spies import SpyLedger, SpyRows, seeded
 
 from fastpubpriv import ZCDP, ApproxDP, BudgetError, InputError, PureDP, coinpress_covariance, private_pca
-from fastpubpriv.estimators import learners
+from fastpubpriv.estimators import learners, lifted
 from fastpubpriv.estimators.lifted import symmetric
 from fastpubpriv.mechanisms.sums import AffineMap
 
@@ -63,8 +63,10 @@ def wrong_order(run, base, *, shares, n, row_failure, slack, floor=0.0):
         )  # fmt: skip
         second = learners.floored(released.value / n, 0.0)
         if index < len(shares) - 1:
-            root, inverse_root = learners.powers(second + slack(released) * np.eye(dim))
-            contraction, inverse = inverse_root @ contraction, inverse @ root
+            values, vectors = lifted.spectrum(second + slack(released) * np.eye(dim))
+            roots = np.sqrt(values)
+            contraction = lifted.rebuilt(vectors, 1.0 / roots) @ contraction
+            inverse = inverse @ lifted.rebuilt(vectors, roots)
     return symmetric(inverse @ second @ inverse), released
 
 
