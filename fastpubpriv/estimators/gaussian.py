@@ -223,7 +223,7 @@ def estimate_gaussian(
     if prepared.covariance_error > 1.0 or prepared.under_resolved:
         trouble = f"predicted relative covariance error {prepared.covariance_error:.3g}"
         if prepared.under_resolved:
-            trouble = "no number of rounds resolves the smallest eigenvalues, which may be far off,"
+            trouble = f"{prepared.rounds} rounds do not resolve the smallest eigenvalues, which may be far off,"
         warnings.warn(
             f"estimate_gaussian: {trouble} for {rows.n} rows; "
             "pass a larger budget, more private rows, more public rows, or fewer columns",

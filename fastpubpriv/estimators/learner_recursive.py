@@ -93,6 +93,9 @@ def prepare(run: Run, problem: Problem, rounds: int | None) -> Prepared:
             f"recursion allows, with {problem.n} rows and {total} rounds for an eigenvalue range of {problem.condition:.3g}; "
             f'about {2 * needed.n} rows are needed. Pass more rows, a larger budget, or learner="lifted_coinpress"'
         )
+    lifted.check_grids(
+        run, problem.dim, problem, [allowance * share for share in lifted.round_shares(total)], allowance
+    )
     # Against the least eigenvalue that the recursion can leave; the others are known better.
     d, n = problem.dim, paired.n
     least = KEPT ** (total - 1)

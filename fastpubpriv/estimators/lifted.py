@@ -12,9 +12,16 @@ import numpy as np
 from scipy import linalg
 
 from fastpubpriv import validation
-from fastpubpriv.estimators.radii import Mode, StepRadii, best_steps, budget_shares, chi_radius
+from fastpubpriv.estimators.radii import MAX_AUTO_STEPS, Mode, StepRadii, best_steps, budget_shares, chi_radius
 from fastpubpriv.estimators.run import Run, noise_per_radius
-from fastpubpriv.mechanisms.sums import AffineMap, Released, release_second_moment, release_vector_sum
+from fastpubpriv.mechanisms.sums import (
+    AffineMap,
+    Released,
+    check_gram_grids,
+    check_sum_grids,
+    release_second_moment,
+    release_vector_sum,
+)
 
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -89,20 +96,23 @@ def gram_noise(dim: int, *, pure: bool, allowance: Fraction) -> GramNoise:
     return noise
 
 
+def resolves(problem: Problem, rounds: int, noise: GramNoise) -> bool:
+    """Whether the least eigenvalue of the rows is predicted above 1/2 in the last of so many rounds."""
+    early = round_shares(rounds)[0]
+    slack = problem.sampling_slack(rounds) + problem.noise_slack(problem.row_radius(rounds) ** 2 * noise(early), rounds)
+    least = 1.0 / ((2.0 + problem.mean_radius**2) * problem.condition)
+    for _ in range(rounds - 1):
+        least = least / (least + slack)
+    return least > 0.5
+
+
 def choose_rounds(problem: Problem, noise: GramNoise) -> tuple[int, bool]:
-    """The public rule for the number of rounds: the fewest after which the least eigenvalue is predicted above 1/2.
+    """The public rule for the number of rounds: the fewest that resolve the least eigenvalue.
 
     Returns the number and whether it is too few. Too few rounds is catastrophic, too many is cheap.
     """
     for rounds in range(2, MAX_ROUNDS + 1):
-        early = round_shares(rounds)[0]
-        slack = problem.sampling_slack(rounds) + problem.noise_slack(
-            problem.row_radius(rounds) ** 2 * noise(early), rounds
-        )
-        least = 1.0 / ((2.0 + problem.mean_radius**2) * problem.condition)
-        for _ in range(rounds - 1):
-            least = least / (least + slack)
-        if least > 0.5:
+        if resolves(problem, rounds, noise):
             return rounds, False
     return MAX_ROUNDS, True
 
@@ -259,15 +269,24 @@ def prepare(run: Run, problem: Problem, rounds: int | None, *, allowance: Fracti
     pure = run.account.pure
     allowance = run.account.allowance if allowance is None else allowance
     noise = gram_noise(problem.lifted, pure=pure, allowance=allowance)
-    under_resolved = False
     if rounds is None:
-        rounds, under_resolved = choose_rounds(problem, noise)
+        rounds, _ = choose_rounds(problem, noise)
     rounds = validation.integer("rounds", rounds, minimum=1, maximum=2 * MAX_ROUNDS)
+    check_grids(run, problem.lifted, problem, [allowance * share for share in round_shares(rounds)], allowance)
     per_row = noise_per_radius(problem.dim, pure=pure, allowance=allowance)
     covariance_error, mean_error = predicted_errors(problem, rounds, noise, per_row(MEAN_SHARE))
-    return Prepared(
-        rounds=rounds, under_resolved=under_resolved, covariance_error=covariance_error, mean_error=mean_error
-    )
+    if not resolves(problem, rounds, noise):
+        # The noise of the last round may then exceed the smallest eigenvalues by any factor, and the mean is whitened by them.
+        return Prepared(rounds=rounds, under_resolved=True, covariance_error=math.inf, mean_error=math.inf)
+    return Prepared(rounds=rounds, under_resolved=False, covariance_error=covariance_error, mean_error=mean_error)
+
+
+def check_grids(run: Run, side: int, problem: Problem, costs: list[Fraction], allowance: Fraction) -> None:
+    """Refuse, before the debit, second moments of `side` coordinates at these costs, or mean steps, that have no integer grid."""
+    check_gram_grids(run.account, costs, side, problem.n)
+    # The mean may be found in steps; how many may rest on a release.
+    least = min(budget_shares(MAX_AUTO_STEPS))
+    check_sum_grids(run.account, [allowance * MEAN_SHARE * least], problem.dim, problem.n)
 
 
 def lift(base: AffineMap, contraction: FloatArray) -> AffineMap:

@@ -112,6 +112,16 @@ def check_sum_grids(account: Account, costs: Iterable[Fraction], dim: int, n: in
         _sum_grid(account, cost, dim, n)
 
 
+def check_gram_grids(account: Account, costs: Iterable[Fraction], dim: int, n: int) -> None:
+    """Raise now, before the debit, if one of these costs has no grid for second moments of n rows of `dim` coordinates."""
+    for cost in costs:
+        _gram_grid(account, cost, dim, n)
+
+
+def _gram_grid(account: Account, cost: Fraction, dim: int, n: int) -> Grid:
+    return (laplace_gram_grid if account.pure else gaussian_gram_grid)(cost, dim, n)
+
+
 def _sum_grid(account: Account, cost: Fraction, dim: int, n: int) -> Grid:
     return (laplace_sum_grid if account.pure else gaussian_sum_grid)(cost, dim, n)
 
@@ -172,7 +182,7 @@ def release_second_moment(
     upper triangle with discrete Laplace noise. Squared replace-one sensitivity 2 Q^4; l1 (triangle) isqrt(D (D + 3) / 2 Q^4).
     """
     dim = affine.out_dim
-    grid = (laplace_gram_grid if account.pure else gaussian_gram_grid)(cost, dim, rows.n)
+    grid = _gram_grid(account, cost, dim, rows.n)
     row_map = affine.on_grid(grid, radius)
 
     def gram() -> IntArray:
