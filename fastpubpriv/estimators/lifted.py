@@ -12,6 +12,7 @@ import numpy as np
 from scipy import linalg
 
 from fastpubpriv import validation
+from fastpubpriv.errors import KernelError
 from fastpubpriv.estimators.radii import MAX_AUTO_STEPS, Mode, StepRadii, best_steps, budget_shares, chi_radius
 from fastpubpriv.estimators.run import Run, noise_per_radius
 from fastpubpriv.mechanisms.sums import (
@@ -162,12 +163,19 @@ def floored(matrix: FloatArray, floor: float) -> FloatArray:
 
 
 def lower_root(vectors: FloatArray, roots: FloatArray) -> FloatArray:
-    """The lower triangular L with L L^T = V diag(roots^2) V^T and a positive diagonal.
+    """The lower triangular L with L L^T = V diag(roots^2) V^T and a positive diagonal; `vectors` is its workspace.
 
     Any square root whitens equally well, for clipping and noise do not change under rotations; this one halves the work of a pass.
-    By QR, which does not square the condition number.
+    By QR, which does not square the condition number, and from LAPACK, because scipy.linalg.qr takes two matrices more.
     """
-    (upper,) = linalg.qr((vectors * roots).T, mode="r", overwrite_a=True, check_finite=False)
+    vectors *= roots
+    upper = np.array(vectors.T, order="F")
+    lwork, _ = linalg.lapack.dgeqrf_lwork(*upper.shape)
+    upper, _, _, info = linalg.lapack.dgeqrf(upper, lwork=int(lwork), overwrite_a=True)
+    if info != 0:
+        raise KernelError("QR refused a released matrix")
+    for column in range(len(upper)):  # where LAPACK keeps its reflections
+        upper[column + 1 :, column] = 0.0
     upper *= np.where(np.diag(upper) < 0.0, -1.0, 1.0)[:, None]
     root: FloatArray = upper.T
     return root
@@ -179,12 +187,12 @@ def lower_powers(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
     # An eigenvalue that rounding made zero or negative would poison the inverse; it is released, so a floor is free.
     values = np.maximum(values, np.finfo(np.float64).eps * max(float(values[-1]), np.finfo(np.float64).tiny))
     root = lower_root(vectors, np.sqrt(values))
-    return root, divided(root, np.eye(len(root)))
+    return root, divided(root, np.eye(len(root), order="F"))
 
 
 def divided(root: FloatArray, right: FloatArray) -> FloatArray:
-    """root^-1 right, for a lower triangular root."""
-    solved: FloatArray = linalg.solve_triangular(root, right, lower=True, check_finite=False)
+    """root^-1 right, for a lower triangular root; `right` may be its workspace."""
+    solved: FloatArray = linalg.solve_triangular(root, right, lower=True, overwrite_b=True, check_finite=False)
     return solved
 
 
@@ -249,7 +257,7 @@ def learn(run: Run, base: AffineMap, problem: Problem, *, rounds: int, allowance
     covariance = rebuilt(vectors, values)
     root = lower_root(vectors, np.sqrt(values))
     del vectors
-    both = root, divided(root, np.eye(dim))
+    both = root, divided(root, np.eye(dim, order="F"))
     mean, noise_std = mean_step(run, base, mean, both, name="mean", clip=mean_clip(dim), cost=allowance * MEAN_SHARE)
     return Learned(mean, covariance, noise_std, covariance_noise_std, both[0])
 
@@ -304,7 +312,9 @@ def after(base: AffineMap, left: FloatArray, *, offset: FloatArray | None = None
         moved = left @ base.offset
         offset = moved if offset is None else offset + moved
     lower = base.matrix is None or base.matrix.ndim == 1 or base.lower
-    return AffineMap(dim=base.dim, center=base.center, matrix=np.ascontiguousarray(matrix), offset=offset, lower=lower)
+    matrix = np.ascontiguousarray(matrix)
+    matrix.flags.writeable = False  # so that the kernels need no copy of their own
+    return AffineMap(dim=base.dim, center=base.center, matrix=matrix, offset=offset, lower=lower)
 
 
 def mean_step(

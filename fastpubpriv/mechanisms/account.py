@@ -147,6 +147,6 @@ class Account:
             extra_epsilon, extra_delta = pure_slack(self.budget.epsilon, draws)
             report["implementation_epsilon"] = float(extra_epsilon)
             report["implementation_epsilon_included"] = True
-            report["implementation_delta"] = float(extra_delta)
+            report["implementation_delta"] = float(min(extra_delta, Fraction(1)))
             report["implementation_delta_included"] = False
         return report
