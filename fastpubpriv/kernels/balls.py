@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fastpubpriv.errors import InputError
+from fastpubpriv.kernels._blocks import LANES, box_tile, make_blocks, tile
 from fastpubpriv.kernels._jit import kernel
 from fastpubpriv.kernels._parallel import count_threads, run_steps
 from fastpubpriv.validation import integer, positive
@@ -49,6 +51,91 @@ def ball_counts(
     return counts
 
 
+@kernel(fastmath=False)
+def _any_between(out, inner, outer):  # type: ignore[no-untyped-def]
+    """True if one of out (64,) is above inner and not above outer."""
+    found = 0
+    for v in range(LANES):
+        found |= (out[v] > inner) & (out[v] <= outer)
+    return found != 0
+
+
+@kernel(fastmath=False)
+def _boxes_refuse(near, far, sizes, inner, outer, min_count):  # type: ignore[no-untyped-def]
+    """What the bounds near, far (p,) of boxes with sizes rows say of a ball: 0 nothing, 1 it fails, 2 smaller ones fail too."""
+    reached, within, between, total = 0, 0, 0, 0
+    for p in range(sizes.shape[0]):
+        n = sizes[p]
+        total += n
+        reached += n if near[p] <= inner else 0
+        within += n if far[p] <= outer else 0
+        between += n if (near[p] > inner) & (far[p] <= outer) else 0
+    if reached < min_count:
+        return 2
+    return 1 if between > 0 or total - within < min_count else 0
+
+
+@kernel(fastmath=False)
+def _passes(panels, sizes, row, near, far, inner, outer, out):  # type: ignore[no-untyped-def]
+    """Rows within inner of row (dim,), or -1 if there is one between inner and outer; panels that are clear are not read."""
+    inside = 0
+    for p in range(panels.shape[0]):
+        if far[p] <= inner:
+            inside += sizes[p]
+        elif near[p] <= outer:
+            tile(panels[p], row, out)
+            if _any_between(out, inner, outer):
+                return -1
+            for v in range(LANES):
+                inside += out[v] <= inner
+    return inside
+
+
+@kernel(fastmath=False)
+def _terrific(blocks, spread, begin, end, inner, outer, min_count, best):  # type: ignore[no-untyped-def]
+    """best (2,) = first (radius, row) to pass Q_pub among itself and the rows at places begin..end of the panels.
+
+    spread (dim, 64) is a panel of rows from everywhere, inner and outer the squares of all r and 11 r, in descending order.
+    """
+    panels, order, lower, upper, sizes = blocks
+    m = sizes.sum()
+    row, out = np.empty(panels.shape[1]), np.empty(LANES)
+    near, far = np.empty(sizes.shape[0]), np.empty(sizes.shape[0])
+    alive = np.empty(inner.shape[0], np.bool_)
+    for place in range(begin, end):
+        p, lane = place // LANES, place % LANES
+        j = order[p, lane]
+        if j < 0:
+            continue
+        row[:] = panels[p, :, lane]
+        last = best[0] + 1 if j < best[1] else best[0]  # radii from here on cannot win any more
+        # One row between r and 11 r is enough to refuse a ball: most are met among neighbours or in a sample.
+        tile(spread, row, out)
+        for i in range(last):
+            alive[i] = not _any_between(out, inner[i], outer[i])
+        tile(panels[p], row, out)
+        left = 0
+        for i in range(last):
+            alive[i] = alive[i] and not _any_between(out, inner[i], outer[i])
+            left += alive[i]
+        if left == 0:
+            continue
+        for q in range(lower.shape[0]):
+            box_tile(lower[q], upper[q], row, near[q * LANES : (q + 1) * LANES], far[q * LANES : (q + 1) * LANES])
+        for i in range(last):
+            if not alive[i]:
+                continue
+            refused = _boxes_refuse(near, far, sizes, inner[i], outer[i], min_count)
+            if refused == 2:
+                break
+            if refused == 1:
+                continue
+            inside = _passes(panels, sizes, row, near, far, inner[i], outer[i], out)
+            if inside >= min_count and m - inside >= min_count:
+                best[0], best[1] = i, j
+                break
+
+
 def first_terrific(
     points: npt.NDArray[Any], radius_max: float, n_radii: int, min_count: int, *, threads: int | None = None
 ) -> tuple[int, int] | None:
@@ -57,16 +144,29 @@ def first_terrific(
     Q_pub: at least min_count rows within r, none between r and 11 r, at least min_count beyond 11 r.
     """
     table = _public(points)
-    m = table.shape[0]
+    m, dim = table.shape
     radius_max = positive("radius_max", radius_max)
     n_radii = integer("n_radii", n_radii, minimum=1)
     min_count = integer("min_count", min_count, minimum=1)
-    radii = np.ldexp(radius_max, -np.arange(n_radii))
-    inner = ball_counts(table, table, radii * radii, threads=threads)
-    outer = ball_counts(table, table, (_OUTER * radii) * (_OUTER * radii), threads=threads)
-    passed = (inner >= min_count) & (outer == inner) & (m - outer >= min_count)
-    hits = np.argwhere(passed.T)
-    return (int(hits[0, 0]), int(hits[0, 1])) if hits.size else None
+    with np.errstate(over="ignore", under="ignore"):
+        radii = np.ldexp(radius_max, -np.arange(n_radii))
+        inner, outer = radii * radii, (_OUTER * radii) * (_OUTER * radii)
+    blocks = make_blocks(table)
+    spread = np.ascontiguousarray(table[blocks.order.ravel()[np.arange(LANES) * m // LANES]].T)
+    best = np.array([n_radii, -1])
+    lock = threading.Lock()
+    size = max(1, min(LANES, int(_STEP_WORK / (m * dim * n_radii))))
+
+    def step(number: int) -> None:
+        with lock:
+            mine = best.copy()
+        _terrific(blocks, spread, number * size, min(m, (number + 1) * size), inner, outer, min_count, mine)
+        with lock:
+            if (mine[0], mine[1]) < (best[0], best[1]):
+                best[:] = mine
+
+    run_steps(step, -(-m // size), count_threads(threads, 500.0 * m))
+    return (int(best[0]), int(best[1])) if best[0] < n_radii else None
 
 
 def widest_gap(
