@@ -110,14 +110,13 @@ def _terrific(blocks, spread, begin, end, inner, outer, min_count, best):  # typ
         row[:] = panels[p, :, lane]
         last = best[0] + 1 if j < best[1] else best[0]  # radii from here on cannot win any more
         # One row between r and 11 r is enough to refuse a ball: most are met among neighbours or in a sample.
-        tile(spread, row, out)
-        for i in range(last):
-            alive[i] = not _any_between(out, inner[i], outer[i])
-        tile(panels[p], row, out)
-        left = 0
-        for i in range(last):
-            alive[i] = alive[i] and not _any_between(out, inner[i], outer[i])
-            left += alive[i]
+        alive[:] = True
+        for panel in (spread, panels[p]):
+            tile(panel, row, out)
+            left = 0
+            for i in range(last):
+                alive[i] = alive[i] and not _any_between(out, inner[i], outer[i])
+                left += alive[i]
         if left == 0:
             continue
         for q in range(lower.shape[0]):

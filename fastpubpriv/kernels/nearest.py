@@ -202,10 +202,14 @@ def _race(points, table, queue, begin, end, best, farthest, counts):  # type: ig
             continue
         row[:] = panels[p, :, v]
         g = np.searchsorted(starts, p, side="right") - 1
-        if farthest >= 0.0 and _scan(points, table, row, i, g, farthest, i > best, False, counts) < 0.0:
-            continue
-        nearest = _scan(points, table, row, i, g, np.inf, False, True, counts)
-        if nearest > farthest or (nearest == farthest and i < best):
+        # First with the bar as it is, which most rows miss; the nearest neighbour of the others is looked for after that.
+        nearest, shrink = farthest, farthest < 0.0
+        while nearest >= 0.0 or shrink:
+            nearest = _scan(points, table, row, i, g, np.inf if shrink else farthest, i > best, shrink, counts)
+            if shrink:
+                break
+            shrink = nearest >= 0.0
+        if shrink and (nearest > farthest or (nearest == farthest and i < best)):
             best, farthest = i, nearest
     return begin, best, farthest
 
