@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,6 +11,8 @@ import numpy.typing as npt
 from fastpubpriv.kernels._jit import kernel
 
 LANES = 64
+_SAMPLE = 1 << 14  # rows that the cells of many rows are cut by
+Run = Callable[[Callable[[int, int], object], int, int], None]
 
 
 class Blocks(NamedTuple):
@@ -89,6 +92,137 @@ def _fill(columns, order, panels, lower, upper):  # type: ignore[no-untyped-def]
                     high = max(high, x)
             lower[p // LANES, k, p % LANES] = low
             upper[p // LANES, k, p % LANES] = high
+
+
+@kernel(fastmath=False)
+def _plant(columns, order, side, cut):  # type: ignore[no-untyped-def]
+    """A tree of halvings of columns (dim, s): node i sends a row to 2 i + 1 if its column side[level] is at least cut[i]."""
+    s = order.shape[0]
+    for level in range(side.shape[0]):
+        cells = 1 << level
+        # The columns are taken by the sum of their extents over all cells, so that the rows of a block move in step.
+        longest, width = 0, -1.0
+        for k in range(columns.shape[0]):
+            total = 0.0
+            for cell in range(cells):
+                low = high = columns[k, order[s * cell >> level]]
+                for i in range(s * cell >> level, s * (cell + 1) >> level):
+                    x = columns[k, order[i]]
+                    low = min(low, x)
+                    high = max(high, x)
+                total += high - low
+            if total > width:
+                longest, width = k, total
+        side[level] = longest
+        for cell in range(cells):
+            middle = s * (2 * cell + 1) >> (level + 1)
+            _select(columns[longest], order, s * cell >> level, s * (cell + 1) >> level, middle)
+            cut[cells + cell] = columns[longest, order[middle]]
+
+
+@kernel(fastmath=False)
+def _route(rows, side, cut, begin, end, leaf):  # type: ignore[no-untyped-def]
+    """leaf[i] = cell of rows[i] (dim,) in a tree with columns side (depth,) and cuts, or -1 if the row is not finite."""
+    depth, dim = side.shape[0], rows.shape[1]
+    panel = np.empty((dim, LANES))
+    zero, node = np.empty(LANES), np.empty(LANES, np.int64)
+    for first in range(begin, end, LANES):
+        n = min(LANES, end - first)
+        for v in range(n):
+            for k in range(dim):
+                panel[k, v] = rows[first + v, k]
+        zero[:] = 0.0
+        node[:] = 1
+        for k in range(dim):
+            for v in range(LANES):
+                zero[v] += panel[k, v] * 0.0
+        for level in range(depth):
+            k = side[level]
+            for v in range(LANES):
+                node[v] = 2 * node[v] + (panel[k, v] >= cut[node[v]])
+        for v in range(n):
+            leaf[first + v] = node[v] - (1 << depth) if zero[v] == 0.0 else -1
+
+
+@kernel(fastmath=False)
+def _sort(leaf, starts, order):  # type: ignore[no-untyped-def]
+    """order = places of leaf (n,) by value, without those below 0; starts (values + 1,) is scratch. Returns how many."""
+    starts[:] = 0
+    for i in range(leaf.shape[0]):
+        starts[leaf[i] + 1] += 1
+    total = -starts[0]
+    for cell in range(starts.shape[0]):
+        total, starts[cell] = total + starts[cell], total
+    for i in range(leaf.shape[0]):
+        if leaf[i] >= 0:
+            order[starts[leaf[i] + 1]] = i
+            starts[leaf[i] + 1] += 1
+    return total
+
+
+@kernel(fastmath=False)
+def _gather(rows, order, begin, end, panels, lower, upper):  # type: ignore[no-untyped-def]
+    """Copy rows (n, dim) into panels begin..end (p, dim, 64) in order (p, 64), and their extremes into the boxes."""
+    dim = rows.shape[1]
+    low, high = np.empty(LANES), np.empty(LANES)
+    for p in range(begin, end):
+        for v in range(LANES):
+            i = order[p, v]
+            if i >= 0:
+                for k in range(dim):
+                    panels[p, k, v] = rows[i, k]
+            else:
+                for k in range(dim):
+                    panels[p, k, v] = np.nan
+        for k in range(dim):
+            low[:] = panels[p, k]
+            high[:] = low
+            half = LANES // 2
+            while half > 0:  # halves meet lane by lane, which a compiler can do at once where a running minimum is a chain
+                for v in range(half):
+                    low[v] = low[v + half] if low[v + half] < low[v] else low[v]
+                    high[v] = high[v + half] if high[v + half] > high[v] else high[v]
+                half //= 2
+            lower[p // LANES, k, p % LANES] = low[0]
+            upper[p // LANES, k, p % LANES] = high[0]
+
+
+class Sorter:
+    """Blocks of one range of rows after another, in rough cells of a tree over a sample, in a few passes over the range.
+
+    run(work, count, cost) calls work(begin, end) for ranges that cover 0..count, where each number is worth `cost`.
+    """
+
+    def __init__(self, rows: npt.NDArray[Any], most: int, run: Run) -> None:
+        n, dim = rows.shape
+        self._rows, self._run = rows, run
+        sample = np.asarray(rows[:: max(1, n // _SAMPLE)], dtype=np.float64)
+        sample = sample[np.isfinite(sample).all(axis=1)]
+        depth = max(0, min(most // 32, sample.shape[0]).bit_length() - 1)
+        self._side, self._cut = np.zeros(depth, dtype=np.int64), np.zeros(1 << depth)
+        _plant(np.ascontiguousarray(sample.T), np.arange(sample.shape[0]), self._side, self._cut)
+        count = -(-most // LANES)
+        outer = -(-count // LANES)
+        # Made once: fresh pages for each range would cost as much as the sorting.
+        self._leaf = np.empty(most, dtype=np.int32)
+        self._starts = np.empty((1 << depth) + 1, dtype=np.int64)
+        self._order = np.empty((count, LANES), dtype=np.int64)
+        self._panels = np.empty((count, dim, LANES))
+        self._lower, self._upper = np.empty((outer, dim, LANES)), np.empty((outer, dim, LANES))
+
+    def blocks(self, begin: int, end: int) -> Blocks:
+        """Blocks of rows begin..end, those that are not finite left out; they live until the next call."""
+        rows, leaf = self._rows[begin:end], self._leaf[: end - begin]
+        self._run(lambda a, b: _route(rows, self._side, self._cut, a, b, leaf), rows.shape[0], 3 * rows.shape[1])
+        count = -(-rows.shape[0] // LANES)
+        order = self._order[:count]
+        kept = _sort(leaf, self._starts, order.reshape(-1))
+        order.reshape(-1)[kept:] = -1
+        outer = -(-count // LANES)
+        panels, lower, upper = self._panels[:count], self._lower[:outer], self._upper[:outer]
+        lower[-1], upper[-1] = np.nan, np.nan
+        self._run(lambda a, b: _gather(rows, order, a, b, panels, lower, upper), count, 4 * rows.shape[1] * LANES)
+        return Blocks(panels, order, lower, upper, np.clip(kept - LANES * np.arange(outer * LANES), 0, LANES))
 
 
 def make_blocks(points: npt.NDArray[Any]) -> Blocks:

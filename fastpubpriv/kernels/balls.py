@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fastpubpriv.errors import InputError
-from fastpubpriv.kernels._blocks import LANES, box_tile, make_blocks, tile
+from fastpubpriv.kernels._blocks import LANES, Sorter, box_tile, make_blocks, tile
 from fastpubpriv.kernels._jit import kernel
 from fastpubpriv.kernels._parallel import count_threads, run_steps
 from fastpubpriv.validation import integer, positive
 
 _OUTER = 11.0
-_STEP_WORK = 2e7
+_STEP_WORK = 1 << 27  # numbers, of which 5e9 or more are dealt with in a second
+_SORTED_COST = 400  # centres times columns and radii from which sorting the rows pays
+_SORTED_NUMBERS = 1 << 20  # of rows that are sorted at a time
 
 
 @kernel(fastmath=False)
@@ -30,6 +33,62 @@ def _distances(points, centers, out):  # type: ignore[no-untyped-def]
             out[c, i] = total
 
 
+@kernel(fastmath=False)
+def _count_rows(rows, centers, radii_sq, begin, end, counts):  # type: ignore[no-untyped-def]
+    """counts (k, radii) += rows (n, dim) from begin to end within each squared radius of each of centers (k, dim)."""
+    dim = rows.shape[1]
+    panel, out = np.empty((dim, LANES)), np.empty(LANES)
+    for first in range(begin, end, LANES):
+        n = min(LANES, end - first)
+        if n < LANES:
+            panel[:] = np.nan
+        for v in range(n):
+            for k in range(dim):
+                panel[k, v] = rows[first + v, k]
+        for c in range(centers.shape[0]):
+            tile(panel, centers[c], out)
+            for r in range(radii_sq.shape[0]):
+                inside = 0
+                for v in range(LANES):
+                    inside += out[v] <= radii_sq[r]
+                counts[c, r] += inside
+
+
+@kernel(fastmath=False)
+def _count_blocks(blocks, centers, radii_sq, begin, end, counts):  # type: ignore[no-untyped-def]
+    """counts (k, radii) += rows in panels 64 begin..64 end within each of radii_sq, ascending, of each of centers (k, dim)."""
+    panels, order, lower, upper, sizes = blocks
+    radii = radii_sq.shape[0]
+    near, far, out = np.empty(LANES), np.empty(LANES), np.empty(LANES)
+    none, full = np.empty(LANES, np.int64), np.empty(LANES, np.int64)
+    whole = np.zeros((centers.shape[0], radii + 1), np.int64)
+    for q in range(begin, end):
+        last = min(LANES, panels.shape[0] - q * LANES)
+        for c in range(centers.shape[0]):
+            box_tile(lower[q], upper[q], centers[c], near, far)
+            none[:] = 0
+            full[:] = 0
+            for r in range(radii):
+                for v in range(LANES):
+                    none[v] += radii_sq[r] < near[v]
+                    full[v] += radii_sq[r] < far[v]
+            for v in range(last):
+                p = q * LANES + v
+                whole[c, full[v]] += sizes[p]
+                if none[v] < full[v]:
+                    tile(panels[p], centers[c], out)
+                    for r in range(none[v], full[v]):
+                        inside = 0
+                        for lane in range(LANES):
+                            inside += out[lane] <= radii_sq[r]
+                        counts[c, r] += inside
+    for c in range(centers.shape[0]):
+        total = 0
+        for r in range(radii):
+            total += whole[c, r]
+            counts[c, r] += total
+
+
 def ball_counts(
     points: npt.NDArray[Any],
     centers: npt.NDArray[Any],
@@ -37,18 +96,45 @@ def ball_counts(
     *,
     threads: int | None = None,
 ) -> npt.NDArray[np.int64]:
-    """(k, radii) int64: rows of points (n, dim) within each squared radius of each of centers (k, dim), ties inside."""
-    table = np.ascontiguousarray(points, dtype=np.float64)
-    middle = np.ascontiguousarray(centers, dtype=np.float64)
-    counts = np.zeros((middle.shape[0], radii_sq.size), dtype=np.int64)
+    """(k, radii) int64: rows of points (n, dim) within each squared radius of each of centers (k, dim), ties inside.
 
-    def step(number: int) -> None:
-        out = np.empty((1, table.shape[0]))
-        _distances(table, middle[number : number + 1], out)
-        counts[number] = (out[0, :, None] <= radii_sq).sum(axis=0)
+    A row with a NaN or an infinity is in no ball. The counts of private rows are private.
+    """
+    if points.ndim != 2 or points.dtype not in (np.float32, np.float64):
+        raise InputError(f"points must be a float32 or float64 matrix, got {points.dtype} of shape {points.shape}")
+    middles = np.ascontiguousarray(centers, dtype=np.float64)
+    ascending, place = np.unique(np.asarray(radii_sq, dtype=np.float64), return_inverse=True)
+    if middles.ndim != 2 or middles.shape[1] != points.shape[1] or not np.isfinite(middles).all():
+        raise InputError(f"centers must be finite and of shape (k, {points.shape[1]}), got shape {middles.shape}")
+    if not (ascending.size and ascending[0] >= 0.0 and ascending[-1] < np.inf):
+        raise InputError("radii_sq must be at least one finite number of 0 or more: squares of radii")
+    rows = np.ascontiguousarray(points)
+    n, dim = rows.shape
+    counts = np.zeros((middles.shape[0], ascending.size), dtype=np.int64)
+    cost = middles.shape[0] * (dim + ascending.size)
+    workers = count_threads(threads, 0.2 * n * cost)
+    lock = threading.Lock()
 
-    run_steps(step, middle.shape[0], count_threads(threads, 1.0 * table.size * middle.shape[0]))
-    return counts
+    def run(work: Callable[[int, int], object], count: int, unit: int) -> None:
+        size = max(1, min(int(_STEP_WORK / unit), -(-count // (4 * workers)) if workers > 1 else count))
+        size = -(-size // LANES) * LANES if size > LANES else size
+        run_steps(lambda i: work(i * size, min(count, (i + 1) * size)), -(-count // size), workers)
+
+    def add(kernel: Callable[..., object], source: object, begin: int, end: int) -> None:
+        part = np.zeros_like(counts)
+        kernel(source, middles, ascending, begin, end, part)
+        with lock:
+            np.add(counts, part, out=counts)
+
+    if cost < _SORTED_COST or n < 64 * LANES:
+        run(lambda begin, end: add(_count_rows, rows, begin, end), n, cost)
+    else:
+        most = min(n, _SORTED_NUMBERS // dim)
+        sorter = Sorter(rows, most, run)
+        for begin in range(0, n, most):
+            blocks = sorter.blocks(begin, min(n, begin + most))
+            run(lambda a, b: add(_count_blocks, blocks, a, b), blocks.lower.shape[0], LANES * LANES * cost)  # noqa: B023
+    return counts[:, place.reshape(-1)]
 
 
 @kernel(fastmath=False)
