@@ -26,10 +26,10 @@ import numpy.typing as npt
 
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels._jit import kernel
+from fastpubpriv.kernels._lanes import LANES, add_columns, lowest, within
 from fastpubpriv.kernels._parallel import count_threads, run_steps
 
 _GOLDEN = 0.6180339887498949  # multiples of it, without their whole part, fall evenly into the unit interval
-_LANES = 64
 _COLUMNS = 32  # columns between two looks at whether a panel may be left
 _FIRST = 16  # rows that run before all others
 _STEP_WORK = 1 << 28  # coordinates, of which 1e10 or more fit into a second
@@ -44,16 +44,6 @@ def _exact(points, i, j):  # type: ignore[no-untyped-def]
         difference = np.float64(points[i, k]) - np.float64(points[j, k])
         total += difference * difference
     return total
-
-
-@kernel(fastmath=False)
-def _tile(panel, row, begin, end, out):  # type: ignore[no-untyped-def]
-    """out (64,) += squared differences of row (dim,) and panel (dim, 64) in columns begin..end."""
-    for k in range(begin, end):
-        x = row[k]
-        for v in range(_LANES):
-            difference = panel[k, v] - x
-            out[v] += difference * difference
 
 
 @kernel
@@ -74,12 +64,11 @@ def _narrow(points, center, begin, end, rows):  # type: ignore[no-untyped-def]
 @kernel(fastmath=False)
 def _nearest_pivot(rows, pivots, begin, end, group, sums):  # type: ignore[no-untyped-def]
     """group[i] = nearest of pivots (dim, 64) to rows[i] (dim,); sums (64, dim) += rows by group."""
-    out = np.empty(_LANES, rows.dtype)
+    out = np.empty(LANES, rows.dtype)
     for i in range(begin, end):
-        out[:] = 0
-        _tile(pivots, rows[i], 0, rows.shape[1], out)
+        add_columns(pivots, rows[i], 0, rows.shape[1], out)
         g = 0
-        for v in range(1, _LANES):
+        for v in range(1, LANES):
             if out[v] < out[g]:
                 g = v
         group[i] = g
@@ -102,7 +91,7 @@ def _spread(rows, group, middles, begin, end, distance):  # type: ignore[no-unty
 def _fill(rows, order, begin, end, panels):  # type: ignore[no-untyped-def]
     """panels (p, dim, 64) from begin to end = the rows (m, dim) that order (p, 64) names; infinity where it says -1."""
     for p in range(begin, end):
-        for v in range(_LANES):
+        for v in range(LANES):
             i = order[p, v]
             if i >= 0:
                 for k in range(rows.shape[1]):
@@ -134,15 +123,15 @@ def _scan(points, table, row, i, g, limit, tie, shrink, counts):  # type: ignore
     panels, order, starts, near, far, middles, drift, kappa = table
     dim = row.shape[0]
     bounds = np.empty(2, panels.dtype)
-    out = np.empty(_LANES, panels.dtype)
-    away = np.zeros(_LANES, panels.dtype)
-    seen = np.zeros(_LANES, np.bool_)
+    out = np.empty(LANES, panels.dtype)
+    away = np.zeros(LANES, panels.dtype)
+    seen = np.zeros(LANES, np.bool_)
     _bounds(limit, drift, kappa, bounds)
     groups = starts.shape[0] - 1
     for visit in range(groups):
         if visit == 1:
-            _tile(middles, row, 0, dim, away)
-            counts[0] += dim * _LANES
+            add_columns(middles, row, 0, dim, away)
+            counts[0] += dim * LANES
         if visit > 0:
             g = -1
             for v in range(groups):
@@ -156,19 +145,16 @@ def _scan(points, table, row, i, g, limit, tie, shrink, counts):  # type: ignore
                 reach = np.sqrt(limit) + drift + 4.0 * kappa * (center + far[p]) + 1e-150
                 if center - far[p] > reach or near[p] - center > reach:
                     continue
-            out[:] = 0
-            begin, candidate = 0, True
-            while begin < dim and candidate:
+            begin, found = 0, np.uint64(1)
+            while begin < dim and found != 0:
                 end = min(begin + _COLUMNS, dim)
-                _tile(panels[p], row, begin, end, out)
-                candidate = False
-                for v in range(_LANES):
-                    candidate |= out[v] <= bounds[1]
+                add_columns(panels[p], row, begin, end, out)
+                found = within(out, bounds[1])
                 begin = end
-            counts[0] += begin * _LANES
-            if not candidate:
-                continue
-            for v in range(_LANES):
+            counts[0] += begin * LANES
+            while found != 0:
+                v = lowest(found)
+                found &= found - np.uint64(1)
                 j = order[p, v]
                 if not out[v] <= bounds[1] or j == i or j < 0:
                     continue
@@ -194,13 +180,14 @@ def _race(points, table, queue, begin, end, best, farthest, counts):  # type: ig
     panels, order, starts = table[0], table[1], table[2]
     row = np.empty(panels.shape[1], panels.dtype)
     counts[:] = 0
-    while begin < end and counts[0] < _STEP_WORK and counts[1] * _LANES * row.shape[0] <= 1e6 + _DOUBTS * counts[0]:
-        p, v = queue[begin] // _LANES, queue[begin] % _LANES
+    while begin < end and counts[0] < _STEP_WORK and counts[1] * LANES * row.shape[0] <= 1e6 + _DOUBTS * counts[0]:
+        p, v = queue[begin] // LANES, queue[begin] % LANES
         begin += 1
         i = order[p, v]
         if i < 0 or i == best:
             continue
-        row[:] = panels[p, :, v]
+        for k in range(row.shape[0]):
+            row[k] = panels[p, k, v]
         g = np.searchsorted(starts, p, side="right") - 1
         # First with the bar as it is, which most rows miss; the nearest neighbour of the others is looked for after that.
         nearest, shrink = farthest, farthest < 0.0
@@ -266,20 +253,20 @@ def _single(points: npt.NDArray[Any], workers: int) -> tuple[npt.NDArray[np.floa
 def _table(rows: npt.NDArray[Any], drift: float, kappa: float, workers: int) -> _Table:
     """Group rows (m, dim) around pivots, sort each group by distance from its middle, and copy them into panels."""
     m, dim = rows.shape
-    groups = max(1, min(_LANES, m // _LANES))
-    pivots = np.full((dim, _LANES), np.inf, dtype=rows.dtype)
+    groups = max(1, min(LANES, m // LANES))
+    pivots = np.full((dim, LANES), np.inf, dtype=rows.dtype)
     pivots[:, :groups] = rows[(np.arange(groups) * _GOLDEN % 1.0 * m).astype(np.int64)].T
     group = np.empty(m, dtype=np.int64)
     distance = np.empty(m)
     parts: list[npt.NDArray[np.float64]] = []
 
     def join(begin: int, end: int) -> None:
-        sums = np.zeros((_LANES, dim))
+        sums = np.zeros((LANES, dim))
         _nearest_pivot(rows, pivots, begin, end, group, sums)
         parts.append(sums)
 
-    _by_rows(m, dim * _LANES, workers, join)
-    sizes = np.bincount(group, minlength=_LANES)
+    _by_rows(m, dim * LANES, workers, join)
+    sizes = np.bincount(group, minlength=LANES)
     with np.errstate(all="ignore"):
         middles = (sum(parts) / np.maximum(sizes, 1)[:, None]).astype(rows.dtype)
     _by_rows(m, dim, workers, lambda begin, end: _spread(rows, group, middles, begin, end, distance))
@@ -288,12 +275,12 @@ def _table(rows: npt.NDArray[Any], drift: float, kappa: float, workers: int) -> 
     top = distance.max(where=finite, initial=0.0) or 1.0
     in_order = np.argsort(group + np.where(finite, distance / top * 0.5, 0.75), kind="stable")
     starts = np.zeros(groups + 1, dtype=np.int64)
-    starts[1:] = np.cumsum(-(-sizes[:groups] // _LANES))
-    place = np.arange(m) + np.repeat(starts[:-1] * _LANES - (np.cumsum(sizes) - sizes)[:groups], sizes[:groups])
-    order = np.full((starts[-1], _LANES), -1, dtype=np.int64)
+    starts[1:] = np.cumsum(-(-sizes[:groups] // LANES))
+    place = np.arange(m) + np.repeat(starts[:-1] * LANES - (np.cumsum(sizes) - sizes)[:groups], sizes[:groups])
+    order = np.full((starts[-1], LANES), -1, dtype=np.int64)
     order.ravel()[place] = in_order
-    panels = np.empty((order.shape[0], dim, _LANES), dtype=rows.dtype)
-    _by_rows(order.shape[0], dim * _LANES, workers, lambda begin, end: _fill(rows, order, begin, end, panels))
+    panels = np.empty((order.shape[0], dim, LANES), dtype=rows.dtype)
+    _by_rows(order.shape[0], dim * LANES, workers, lambda begin, end: _fill(rows, order, begin, end, panels))
     last = (order >= 0).sum(axis=1) - 1
     near, far = distance[order[:, 0]], distance[order[np.arange(last.size), last]]
     outermost = np.argsort(-distance[in_order], kind="stable")[:_FIRST]
