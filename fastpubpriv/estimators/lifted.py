@@ -172,59 +172,96 @@ class Learned:
     rounds: int | None = None
 
 
+class Recursion:
+    """The recursion for one Gaussian, fed with released second moments of its n rows: post-processing, nothing private is seen.
+
+    Ask for `affine`, release the second moment of the rows under it, give it to `absorb`; the last one to `finish`.
+    """
+
+    __slots__ = ("_contraction", "_rounds", "base", "covariance", "least", "mean", "powers", "problem", "slack")
+
+    def __init__(self, base: AffineMap, problem: Problem, rounds: int) -> None:
+        self.base, self.problem, self._rounds = base, problem, rounds
+        self._contraction: FloatArray = np.eye(problem.lifted) / math.sqrt(2.0 + problem.mean_radius**2)
+        self.mean = self.covariance = np.zeros(0)
+        self.powers = (self.mean, self.mean)
+        self.least = self.slack = 0.0
+
+    @property
+    def affine(self) -> AffineMap:
+        """The map x -> lifted, preconditioned row of the next round."""
+        return lift(self.base, self._contraction)
+
+    def slack_of(self, spectral_std: float) -> float:
+        """How far a released second moment of these rows, divided by n, strays from the truth in spectral norm."""
+        return self.problem.sampling_slack(self._rounds) + self.problem.noise_slack(spectral_std, self._rounds)
+
+    # Matrices are dropped as soon as they have been used, and only the contraction is kept from one round to the next: with many
+    # columns each of them counts. Pass `released` as an expression, so that no name of the caller keeps it alive.
+
+    def absorb(self, released: Released) -> None:
+        """Precondition by what a round released."""
+        slack = self.slack_of(released.spectral_std)
+        values, vectors = spectrum(released.value, overwrite=True)
+        del released
+        roots = np.sqrt(np.maximum(values / self.problem.n, 0.0) + slack)
+        self._contraction = rebuilt(vectors, 1.0 / roots) @ self._contraction
+
+    def finish(self, released: Released) -> None:
+        """Take the mean and the covariance, with its powers 1/2 and -1/2, from what the last round released."""
+        dim = self.problem.dim
+        self.slack = self.slack_of(released.spectral_std)
+        values, vectors = spectrum(released.value, overwrite=True)
+        del released
+        values /= self.problem.n
+        self.least = float(values[0])
+        vectors *= np.sqrt(np.maximum(values, LAST_FLOOR))
+        # Back to rows (v, 1): contraction^-1 second contraction^-T, as the square of a factor.
+        factors = linalg.lu_factor(self._contraction, overwrite_a=True, check_finite=False)
+        self._contraction = np.zeros((0, 0))
+        half = linalg.lu_solve(factors, vectors, overwrite_b=True, check_finite=False)
+        del factors, vectors
+        moment = half @ half.T
+        del half
+        weight = moment[dim, dim]
+        self.mean = moment[:dim, dim] / weight
+        covariance = symmetric(moment[:dim, :dim] - np.outer(moment[:dim, dim], moment[:dim, dim]) / weight)
+        del moment
+        values, vectors = spectrum(covariance, overwrite=True)
+        values = np.maximum(values, max(OUTPUT_FLOOR * float(values[-1]), np.finfo(np.float64).tiny))
+        self.covariance = rebuilt(vectors, values)
+        self.powers = rebuilt(vectors, np.sqrt(values)), rebuilt(vectors, 1.0 / np.sqrt(values))
+
+
 def learn(run: Run, base: AffineMap, problem: Problem, *, rounds: int, allowance: Fraction | None = None) -> Learned:
     """Run the recursion on rows v = base(x); every release is one second moment of clipped lifted rows, then one mean step.
 
     `allowance` is what it may spend, by default all that the account has.
     """
-    dim, n = problem.dim, problem.n
-    lifted = problem.lifted
     allowance = run.account.allowance if allowance is None else allowance
     clip = problem.row_radius(rounds)
-    contraction = np.eye(lifted) / math.sqrt(2.0 + problem.mean_radius**2)
+    state = Recursion(base, problem, rounds)
+    spectral_std = 0.0
 
-    def second_moment(index: int, share: Fraction, affine: AffineMap) -> Released:
+    def second_moment(index: int, share: Fraction) -> Released:
+        nonlocal spectral_std
         name = f"second moment, round {index + 1} of {rounds}"
         cost = allowance * share
         released = release_second_moment(
-            run.account, run.rows, affine, name=name, radius=clip, cost=cost, passes=run.passes
+            run.account, run.rows, state.affine, name=name, radius=clip, cost=cost, passes=run.passes
         )
         run.note(name, released, clip_radius=clip)
+        spectral_std = released.spectral_std
         return released
 
-    # Nothing of one round but the contraction is kept for the next: with many columns each matrix counts.
     *early, last = round_shares(rounds)
     for index, share in enumerate(early):
-        released = second_moment(index, share, lift(base, contraction))
-        slack = problem.sampling_slack(rounds) + problem.noise_slack(released.spectral_std, rounds)
-        values, vectors = spectrum(released.value, overwrite=True)
-        del released
-        roots = np.sqrt(np.maximum(values / n, 0.0) + slack)
-        contraction = rebuilt(vectors, 1.0 / roots) @ contraction
-        del vectors
-    released = second_moment(rounds - 1, last, lift(base, contraction))
-    covariance_noise_std = released.spectral_std / n
-    values, vectors = spectrum(released.value, overwrite=True)
-    del released
-    vectors *= np.sqrt(np.maximum(values / n, LAST_FLOOR))
-    # Back to rows (v, 1): contraction^-1 second contraction^-T, as the square of a factor.
-    factors = linalg.lu_factor(contraction, overwrite_a=True, check_finite=False)
-    del contraction
-    half = linalg.lu_solve(factors, vectors, overwrite_b=True, check_finite=False)
-    del factors, vectors
-    moment = half @ half.T
-    del half
-    weight = moment[dim, dim]
-    mean = moment[:dim, dim] / weight
-    covariance = symmetric(moment[:dim, :dim] - np.outer(moment[:dim, dim], moment[:dim, dim]) / weight)
-    del moment
-    values, vectors = spectrum(covariance, overwrite=True)
-    values = np.maximum(values, max(OUTPUT_FLOOR * float(values[-1]), np.finfo(np.float64).tiny))
-    covariance = rebuilt(vectors, values)
-    both = rebuilt(vectors, np.sqrt(values)), rebuilt(vectors, 1.0 / np.sqrt(values))
-    del vectors
-    mean, noise_std = mean_step(run, base, mean, both, name="mean", clip=mean_clip(dim), cost=allowance * MEAN_SHARE)
-    return Learned(mean, covariance, noise_std, covariance_noise_std, both[0])
+        state.absorb(second_moment(index, share))
+    state.finish(second_moment(rounds - 1, last))
+    mean, noise_std = mean_step(
+        run, base, state.mean, state.powers, name="mean", clip=mean_clip(problem.dim), cost=allowance * MEAN_SHARE
+    )
+    return Learned(mean, state.covariance, noise_std, spectral_std / problem.n, state.powers[0])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -264,6 +301,18 @@ def lift(base: AffineMap, contraction: FloatArray) -> AffineMap:
     return AffineMap(dim=dim, center=base.center, matrix=np.ascontiguousarray(matrix), offset=offset)
 
 
+def mean_map(base: AffineMap, start: FloatArray, inverse_root: FloatArray) -> AffineMap:
+    """The map x -> inverse_root (v - start) for v = base(x)."""
+    if base.matrix is None:
+        matrix = inverse_root
+    else:
+        matrix = inverse_root * base.matrix if base.matrix.ndim == 1 else inverse_root @ base.matrix
+    origin = start if base.offset is None else start - base.offset
+    return AffineMap(
+        dim=base.dim, center=base.center, matrix=np.ascontiguousarray(matrix), offset=-(inverse_root @ origin)
+    )
+
+
 def mean_step(
     run: Run,
     base: AffineMap,
@@ -276,14 +325,7 @@ def mean_step(
 ) -> tuple[FloatArray, float]:
     """One clipped mean around `start` in whitened coordinates; returns the mean of v and the noise per whitened coordinate."""
     root, inverse_root = powers_of
-    if base.matrix is None:
-        matrix = inverse_root
-    else:
-        matrix = inverse_root * base.matrix if base.matrix.ndim == 1 else inverse_root @ base.matrix
-    origin = start if base.offset is None else start - base.offset
-    affine = AffineMap(
-        dim=base.dim, center=base.center, matrix=np.ascontiguousarray(matrix), offset=-(inverse_root @ origin)
-    )
+    affine = mean_map(base, start, inverse_root)
     step = release_vector_sum(run.account, run.rows, affine, name=name, radius=clip, cost=cost, passes=run.passes)
     run.note(name, step, clip_radius=clip)
     n = run.rows.n
