@@ -14,6 +14,7 @@ from fastpubpriv.errors import AccuracyWarning, InputError
 from fastpubpriv.estimators import lifted
 from fastpubpriv.estimators import run as running
 from fastpubpriv.estimators.learners import ASIDE, LEARNERS, PREPARE, learner_draws
+from fastpubpriv.estimators.matrices import symmetric
 from fastpubpriv.estimators.preconditioner import Preconditioner, TraceBound, precondition, trace_bound
 from fastpubpriv.estimators.radii import Mode, failure_probability
 from fastpubpriv.mechanisms.sums import AffineMap
@@ -54,7 +55,7 @@ class Frame:
         if self.scale.ndim == 0:
             scaled: FloatArray = covariance * float(self.scale) ** 2
             return scaled
-        return lifted.symmetric(self.scale @ covariance @ self.scale.T)
+        return symmetric(self.scale @ covariance @ self.scale.T)
 
 
 def public_frame(

@@ -26,7 +26,8 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv.errors import BudgetError, InputError
-from fastpubpriv.estimators.lifted import Learned, Prepared, Problem, floored, lower_powers
+from fastpubpriv.estimators.lifted import Learned, Prepared, Problem
+from fastpubpriv.estimators.matrices import floored, lower_powers
 from fastpubpriv.estimators.run import Run, describe
 from fastpubpriv.mechanisms.selection import Cover, release_selection
 from fastpubpriv.mechanisms.sums import AffineMap

@@ -12,7 +12,8 @@ import numpy as np
 
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators import learner_populous, learner_recursive, learner_selection, lifted
-from fastpubpriv.estimators.lifted import Learned, Prepared, Problem, floored, lower_powers, symmetric
+from fastpubpriv.estimators.lifted import Learned, Prepared, Problem
+from fastpubpriv.estimators.matrices import floored, lower_powers, symmetric
 from fastpubpriv.estimators.radii import chi_radius
 from fastpubpriv.estimators.run import Run
 from fastpubpriv.mechanisms.sums import AffineMap, Released, release_second_moment

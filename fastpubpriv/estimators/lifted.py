@@ -9,10 +9,9 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from scipy import linalg
 
 from fastpubpriv import validation
-from fastpubpriv.errors import KernelError
+from fastpubpriv.estimators.matrices import divided, lower_powers, lower_root, rebuilt, spectrum, symmetric
 from fastpubpriv.estimators.radii import MAX_AUTO_STEPS, Mode, StepRadii, best_steps, budget_shares, chi_radius
 from fastpubpriv.estimators.run import Run, noise_per_radius
 from fastpubpriv.mechanisms.sums import (
@@ -135,67 +134,6 @@ def mean_clip(dim: int) -> float:
     return math.sqrt(MEAN_RESIDUAL_SQ + chi_radius(dim, MEAN_STEP_FAILURE) ** 2)
 
 
-def symmetric(matrix: FloatArray) -> FloatArray:
-    """Average a matrix with its transpose: rounding leaves products of symmetric matrices a bit lopsided."""
-    total: FloatArray = matrix + matrix.T
-    total /= 2.0
-    return total
-
-
-def spectrum(matrix: FloatArray, *, overwrite: bool = False) -> tuple[FloatArray, FloatArray]:
-    """Eigenvalues, ascending, and eigenvectors of a released matrix, of which one triangle is read.
-
-    SciPy's routine takes two matrices less than NumPy's; with `overwrite` the matrix itself is its workspace.
-    """
-    values, vectors = linalg.eigh(matrix.T, overwrite_a=overwrite, check_finite=False)
-    return values, vectors
-
-
-def rebuilt(vectors: FloatArray, values: FloatArray) -> FloatArray:
-    """The symmetric matrix with these eigenvectors and eigenvalues."""
-    return symmetric((vectors * values) @ vectors.T)
-
-
-def floored(matrix: FloatArray, floor: float) -> FloatArray:
-    """Raise the eigenvalues of a released symmetric matrix to at least `floor`."""
-    values, vectors = spectrum(matrix)
-    return rebuilt(vectors, np.maximum(values, floor))
-
-
-def lower_root(vectors: FloatArray, roots: FloatArray) -> FloatArray:
-    """The lower triangular L with L L^T = V diag(roots^2) V^T and a positive diagonal; `vectors` is its workspace.
-
-    Any square root whitens equally well, for clipping and noise do not change under rotations; this one halves the work of a pass.
-    By QR, which does not square the condition number, and from LAPACK, because scipy.linalg.qr takes two matrices more.
-    """
-    vectors *= roots
-    upper = np.array(vectors.T, order="F")
-    lwork, _ = linalg.lapack.dgeqrf_lwork(*upper.shape)
-    upper, _, _, info = linalg.lapack.dgeqrf(upper, lwork=int(lwork), overwrite_a=True)
-    if info != 0:
-        raise KernelError("QR refused a released matrix")
-    for column in range(len(upper)):  # where LAPACK keeps its reflections
-        upper[column + 1 :, column] = 0.0
-    upper *= np.where(np.diag(upper) < 0.0, -1.0, 1.0)[:, None]
-    root: FloatArray = upper.T
-    return root
-
-
-def lower_powers(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Lower triangular root L of a released positive definite matrix, and its inverse."""
-    values, vectors = spectrum(matrix)
-    # An eigenvalue that rounding made zero or negative would poison the inverse; it is released, so a floor is free.
-    values = np.maximum(values, np.finfo(np.float64).eps * max(float(values[-1]), np.finfo(np.float64).tiny))
-    root = lower_root(vectors, np.sqrt(values))
-    return root, divided(root, np.eye(len(root), order="F"))
-
-
-def divided(root: FloatArray, right: FloatArray) -> FloatArray:
-    """root^-1 right, for a lower triangular root; `right` may be its workspace."""
-    solved: FloatArray = linalg.solve_triangular(root, right, lower=True, overwrite_b=True, check_finite=False)
-    return solved
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Learned:
     """Mean and covariance of the rows v, with the noise levels of the last releases, and rounds if a release decided them."""
@@ -208,58 +146,93 @@ class Learned:
     rounds: int | None = None
 
 
+class Recursion:
+    """The recursion for one Gaussian, fed with released second moments of its n rows: post-processing, nothing private is seen.
+
+    Release the second moment of the rows under `affine` and give it to `absorb`, round by round, and the last one to `finish`.
+    Matrices are dropped as soon as they have been used: with many columns each of them counts. So pass `released` as an
+    expression, and no name of the caller keeps it alive.
+    """
+
+    __slots__ = ("_contraction", "_rounds", "base", "covariance", "least", "mean", "powers", "problem", "slack")
+
+    def __init__(self, base: AffineMap, problem: Problem, rounds: int) -> None:
+        self.base, self.problem, self._rounds = base, problem, rounds
+        self._contraction: FloatArray = np.eye(problem.lifted) / math.sqrt(2.0 + problem.mean_radius**2)
+
+    @property
+    def affine(self) -> AffineMap:
+        """The map x -> lifted, preconditioned row of the next round."""
+        return lift(self.base, self._contraction)
+
+    def absorb(self, released: Released) -> None:
+        """Precondition by what a round released."""
+        slack = self._slack_of(released.spectral_std)
+        values, vectors = spectrum(released.value, overwrite=True)
+        del released
+        roots = np.sqrt(np.maximum(values / self.problem.n, 0.0) + slack)
+        self._contraction = divided(lower_root(vectors, roots), self._contraction)
+
+    def finish(self, released: Released) -> None:
+        """From what the last round released: `mean` and `covariance` of v, `powers` (its lower root and the inverse of that).
+
+        `least` is the least eigenvalue that the last round saw, `slack` how far noise and sampling may have moved it.
+        """
+        dim, n = self.problem.dim, self.problem.n
+        self.slack = self._slack_of(released.spectral_std)
+        values, vectors = spectrum(released.value, overwrite=True)
+        del released
+        self.least = float(values[0]) / n
+        vectors *= np.sqrt(np.maximum(values / n, LAST_FLOOR))
+        # Back to rows (v, 1): contraction^-1 second contraction^-T, as the square of a factor.
+        half = divided(self._contraction, vectors)
+        self._contraction = np.zeros((0, 0))
+        del vectors
+        moment = half @ half.T
+        del half
+        weight = moment[dim, dim]
+        self.mean = moment[:dim, dim] / weight
+        covariance = symmetric(moment[:dim, :dim] - np.outer(moment[:dim, dim], moment[:dim, dim]) / weight)
+        del moment
+        values, vectors = spectrum(covariance, overwrite=True)
+        values = np.maximum(values, max(OUTPUT_FLOOR * float(values[-1]), np.finfo(np.float64).tiny))
+        self.covariance = rebuilt(vectors, values)
+        root = lower_root(vectors, np.sqrt(values))
+        del vectors
+        self.powers = root, divided(root, np.eye(dim, order="F"))
+
+    def _slack_of(self, spectral_std: float) -> float:
+        return self.problem.sampling_slack(self._rounds) + self.problem.noise_slack(spectral_std, self._rounds)
+
+
 def learn(run: Run, base: AffineMap, problem: Problem, *, rounds: int, allowance: Fraction | None = None) -> Learned:
     """Run the recursion on rows v = base(x); every release is one second moment of clipped lifted rows, then one mean step.
 
     `allowance` is what it may spend, by default all that the account has.
     """
-    dim, n = problem.dim, problem.n
-    lifted = problem.lifted
     allowance = run.account.allowance if allowance is None else allowance
     clip = problem.row_radius(rounds)
-    contraction = np.eye(lifted) / math.sqrt(2.0 + problem.mean_radius**2)
+    state = Recursion(base, problem, rounds)
+    spectral_std = 0.0
 
-    def second_moment(index: int, share: Fraction, affine: AffineMap) -> Released:
+    def second_moment(index: int, share: Fraction) -> Released:
+        nonlocal spectral_std
         name = f"second moment, round {index + 1} of {rounds}"
-        cost = allowance * share
         released = release_second_moment(
-            run.account, run.rows, affine, name=name, radius=clip, cost=cost, passes=run.passes
+            run.account, run.rows, state.affine, name=name, radius=clip, cost=allowance * share, passes=run.passes
         )
         run.note(name, released, clip_radius=clip)
+        spectral_std = released.spectral_std
         return released
 
-    # Nothing of one round but the contraction is kept for the next: with many columns each matrix counts.
     *early, last = round_shares(rounds)
     for index, share in enumerate(early):
-        released = second_moment(index, share, lift(base, contraction))
-        slack = problem.sampling_slack(rounds) + problem.noise_slack(released.spectral_std, rounds)
-        values, vectors = spectrum(released.value, overwrite=True)
-        del released
-        roots = np.sqrt(np.maximum(values / n, 0.0) + slack)
-        contraction = divided(lower_root(vectors, roots), contraction)
-        del vectors
-    released = second_moment(rounds - 1, last, lift(base, contraction))
-    covariance_noise_std = released.spectral_std / n
-    values, vectors = spectrum(released.value, overwrite=True)
-    del released
-    vectors *= np.sqrt(np.maximum(values / n, LAST_FLOOR))
-    # Back to rows (v, 1): contraction^-1 second contraction^-T, as the square of a factor.
-    half = divided(contraction, vectors)
-    del contraction, vectors
-    moment = half @ half.T
-    del half
-    weight = moment[dim, dim]
-    mean = moment[:dim, dim] / weight
-    covariance = symmetric(moment[:dim, :dim] - np.outer(moment[:dim, dim], moment[:dim, dim]) / weight)
-    del moment
-    values, vectors = spectrum(covariance, overwrite=True)
-    values = np.maximum(values, max(OUTPUT_FLOOR * float(values[-1]), np.finfo(np.float64).tiny))
-    covariance = rebuilt(vectors, values)
-    root = lower_root(vectors, np.sqrt(values))
-    del vectors
-    both = root, divided(root, np.eye(dim, order="F"))
-    mean, noise_std = mean_step(run, base, mean, both, name="mean", clip=mean_clip(dim), cost=allowance * MEAN_SHARE)
-    return Learned(mean, covariance, noise_std, covariance_noise_std, both[0])
+        state.absorb(second_moment(index, share))
+    state.finish(second_moment(rounds - 1, last))
+    mean, noise_std = mean_step(
+        run, base, state.mean, state.powers, name="mean", clip=mean_clip(problem.dim), cost=allowance * MEAN_SHARE
+    )
+    return Learned(mean, state.covariance, noise_std, spectral_std / problem.n, state.powers[0])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -317,6 +290,11 @@ def after(base: AffineMap, left: FloatArray, *, offset: FloatArray | None = None
     return AffineMap(dim=base.dim, center=base.center, matrix=matrix, offset=offset, lower=lower)
 
 
+def mean_map(base: AffineMap, start: FloatArray, inverse_root: FloatArray) -> AffineMap:
+    """The map x -> inverse_root (v - start) for v = base(x)."""
+    return after(base, inverse_root, offset=-(inverse_root @ start))
+
+
 def mean_step(
     run: Run,
     base: AffineMap,
@@ -332,7 +310,7 @@ def mean_step(
     `powers` are the lower triangular root of the covariance of v, and its inverse.
     """
     root, inverse_root = powers
-    affine = after(base, inverse_root, offset=-(inverse_root @ start))
+    affine = mean_map(base, start, inverse_root)
     step = release_vector_sum(run.account, run.rows, affine, name=name, radius=clip, cost=cost, passes=run.passes)
     run.note(name, step, clip_radius=clip)
     n = run.rows.n

@@ -10,8 +10,8 @@ from gaussian_cases import RHO_HALF, covariance_error, gaussian
 from spies import SpyLedger, SpyRows, seeded
 
 from fastpubpriv import ZCDP, ApproxDP, BudgetError, InputError, PureDP, coinpress_covariance, private_pca
-from fastpubpriv.estimators import learners, lifted
-from fastpubpriv.estimators.lifted import symmetric
+from fastpubpriv.estimators import learners
+from fastpubpriv.estimators.matrices import rebuilt, spectrum, symmetric
 from fastpubpriv.mechanisms.sums import AffineMap
 
 
@@ -63,10 +63,10 @@ def wrong_order(run, base, *, shares, n, row_failure, slack, floor=0.0):
         )  # fmt: skip
         second = learners.floored(released.value / n, 0.0)
         if index < len(shares) - 1:
-            values, vectors = lifted.spectrum(second + slack(released) * np.eye(dim))
+            values, vectors = spectrum(second + slack(released) * np.eye(dim))
             roots = np.sqrt(values)
-            contraction = lifted.rebuilt(vectors, 1.0 / roots) @ contraction
-            inverse = inverse @ lifted.rebuilt(vectors, roots)
+            contraction = rebuilt(vectors, 1.0 / roots) @ contraction
+            inverse = inverse @ rebuilt(vectors, roots)
     return symmetric(inverse @ second @ inverse), released
 
 
