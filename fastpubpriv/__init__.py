@@ -13,6 +13,7 @@ from fastpubpriv.errors import (
     EntropyError,
     ExperimentalWarning,
     FastPubPrivError,
+    InfeasibleError,
     InputError,
     KernelError,
     LedgerError,
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from fastpubpriv.estimators.mean import estimate_mean
     from fastpubpriv.estimators.preconditioner import Preconditioner, precondition
     from fastpubpriv.estimators.weighted_mean import weighted_mean
+    from fastpubpriv.mixtures.bin_grids import BinGrid, DyadicBins, ProductBins
+    from fastpubpriv.mixtures.histogram import HistogramResult, stable_histogram
     from fastpubpriv.planning import Plan, plan
     from fastpubpriv.privacy import ZCDP, ApproxDP, Ledger, PureDP
     from fastpubpriv.results import CovarianceResult, GaussianResult, MeanResult, PCAResult
@@ -39,12 +42,16 @@ __all__ = [
     "ZCDP",
     "AccuracyWarning",
     "ApproxDP",
+    "BinGrid",
     "BudgetError",
     "CovarianceResult",
+    "DyadicBins",
     "EntropyError",
     "ExperimentalWarning",
     "FastPubPrivError",
     "GaussianResult",
+    "HistogramResult",
+    "InfeasibleError",
     "InputError",
     "KernelError",
     "Ledger",
@@ -54,6 +61,7 @@ __all__ = [
     "Plan",
     "Preconditioner",
     "PrivacyWarning",
+    "ProductBins",
     "PureDP",
     "ReplayError",
     "Rows",
@@ -65,6 +73,7 @@ __all__ = [
     "plan",
     "precondition",
     "private_pca",
+    "stable_histogram",
     "weighted_mean",
 ]
 
@@ -78,6 +87,11 @@ _HOMES = {
     "Preconditioner": "fastpubpriv.estimators.preconditioner",
     "precondition": "fastpubpriv.estimators.preconditioner",
     "weighted_mean": "fastpubpriv.estimators.weighted_mean",
+    "BinGrid": "fastpubpriv.mixtures.bin_grids",
+    "DyadicBins": "fastpubpriv.mixtures.bin_grids",
+    "HistogramResult": "fastpubpriv.mixtures.histogram",
+    "ProductBins": "fastpubpriv.mixtures.bin_grids",
+    "stable_histogram": "fastpubpriv.mixtures.histogram",
     "Plan": "fastpubpriv.planning",
     "plan": "fastpubpriv.planning",
     "ZCDP": "fastpubpriv.privacy",
@@ -95,6 +109,7 @@ _PARTS = (
     "estimators",
     "experiments",
     "mechanisms",
+    "mixtures",
     "planning",
     "plotting",
     "privacy",
