@@ -16,7 +16,7 @@ import numpy as np
 from fastpubpriv.errors import KernelError
 from fastpubpriv.kernels import noise
 from fastpubpriv.mechanisms import exponential, tap
-from fastpubpriv.mechanisms.account import Account
+from fastpubpriv.mechanisms.account import Account, Purse
 from fastpubpriv.privacy import Event, GaussianEvent, KNormEvent, LaplaceEvent, SelectionEvent, StableHistogramEvent
 
 _COIN_WORDS = exponential.BITS // 32
@@ -28,7 +28,7 @@ _PIECE = 1 << 16  # draws at a time: they stay in the second-level cache
 
 
 def release(
-    account: Account,
+    account: Purse,
     *,
     name: str,
     query: Callable[[], IntArray],
@@ -40,7 +40,7 @@ def release(
 
     Parameters
     ----------
-    account : Account
+    account : Account or NodePurse
         Pays for `event` before `query` is called, and gives the key.
     name : str
         Name of the release in a transcript.
@@ -77,16 +77,17 @@ def release(
             del exact  # a matrix may be large
         answer = _to_units(noisy, event, unit)
     if transcript is not None:
-        transcript.calls.append(tap.Call(name, exact, event, unit, answer.copy(), account.path))
+        reserve = tap.reserve(account.scope)
+        transcript.calls.append(tap.Call(name, exact, event, unit, answer.copy(), account.path, reserve=reserve))
     return answer
 
 
-def release_choice(account: Account, *, name: str, query: Callable[[], IntArray], event: SelectionEvent) -> int:
+def release_choice(account: Purse, *, name: str, query: Callable[[], IntArray], event: SelectionEvent) -> int:
     """Charge, ask for integer scores, choose one by the exponential mechanism or by permute-and-flip.
 
     Parameters
     ----------
-    account : Account
+    account : Account or NodePurse
         Pays for `event` before `query` is called, and gives the key.
     name : str
         Name of the release in a transcript.
@@ -115,7 +116,8 @@ def release_choice(account: Account, *, name: str, query: Callable[[], IntArray]
             chosen = _permute_and_flip(key, exact, event.rate)
         answer = np.array([float(chosen)])
     if transcript is not None:
-        transcript.calls.append(tap.Call(name, exact, event, 1.0, answer.copy(), account.path))
+        reserve = tap.reserve(account.scope)
+        transcript.calls.append(tap.Call(name, exact, event, 1.0, answer.copy(), account.path, reserve=reserve))
     return int(answer[0])
 
 
