@@ -29,9 +29,11 @@ if TYPE_CHECKING:
     from fastpubpriv.estimators.mean import estimate_mean
     from fastpubpriv.estimators.preconditioner import Preconditioner, precondition
     from fastpubpriv.estimators.weighted_mean import weighted_mean
+    from fastpubpriv.mixtures.axis_aligned import learn_axis_aligned_mixture
     from fastpubpriv.mixtures.bin_grids import BinGrid, DyadicBins, ProductBins
     from fastpubpriv.mixtures.histogram import HistogramResult, stable_histogram
     from fastpubpriv.mixtures.hypotheses import Hypotheses, SelectionResult, select_hypothesis
+    from fastpubpriv.mixtures.result import MixtureResult
     from fastpubpriv.planning import Plan, plan
     from fastpubpriv.privacy import ZCDP, ApproxDP, Ledger, PureDP
     from fastpubpriv.results import CovarianceResult, GaussianResult, MeanResult, PCAResult
@@ -59,6 +61,7 @@ __all__ = [
     "Ledger",
     "LedgerError",
     "MeanResult",
+    "MixtureResult",
     "PCAResult",
     "Plan",
     "Preconditioner",
@@ -73,6 +76,7 @@ __all__ = [
     "coinpress_mean",
     "estimate_gaussian",
     "estimate_mean",
+    "learn_axis_aligned_mixture",
     "plan",
     "precondition",
     "private_pca",
@@ -99,7 +103,9 @@ _HOMES = {
     "Hypotheses": "fastpubpriv.mixtures.hypotheses",
     "SelectionResult": "fastpubpriv.mixtures.hypotheses",
     "select_hypothesis": "fastpubpriv.mixtures.hypotheses",
+    "MixtureResult": "fastpubpriv.mixtures.result",
     "Plan": "fastpubpriv.planning",
+    "learn_axis_aligned_mixture": "fastpubpriv.mixtures.axis_aligned",
     "plan": "fastpubpriv.planning",
     "ZCDP": "fastpubpriv.privacy",
     "ApproxDP": "fastpubpriv.privacy",

@@ -251,7 +251,9 @@ def learn_axis_aligned_mixture(
         "dp_em": dp_em.learn,
         "theory": lambda each: theory_mode.learn(each, accuracy or 0.5),
     }
-    return _result(run, learners[method](task), method, factor, rows, 0 if public is None else len(public))
+    # Released numbers may be of any size, and whether one under- or overflows must not show in the caller's error state.
+    with np.errstate(all="ignore"):
+        return _result(run, learners[method](task), method, factor, rows, 0 if public is None else len(public))
 
 
 def _warn_few(method: str, n: int, size: int, accuracy: float, budget: Budget, failure_prob: float) -> None:
