@@ -119,7 +119,7 @@ def marginals(task: Task, scale_rows: Rows | None, place_rows: Rows, cell_rows: 
         found = release_histograms(account.block(), pair_rows(scale_rows), dyadic, name="scales", passes=run.passes)
         note(run, "scales", found)
         most = _FEW_SCALES if dim <= _FEW_COLUMNS else _SCALES
-        scales = [kept_scales(each.keys, each.counts, most) for each in found.histograms]
+        scales = [kept_scales(each.keys, each.counts, found.noise_std, most) for each in found.histograms]
     places: list[list[Scale]] = [[] for _ in range(dim)]
     pairs = [(column, scale) for column, listed in enumerate(scales) for scale in listed]
     if pairs:

@@ -20,6 +20,7 @@ IntArray = np.ndarray[Any, np.dtype[np.int64]]
 
 MOST_CELLS = 320
 ROWS_PER_CELL = 12.0  # about four times the standard deviation of the noise that a cell carries at epsilon = 1
+_MANY = 100
 _DOUBLINGS = 24  # cells of doubling width on each side of an island
 _ATOMS = 700
 _BEAM = 48
@@ -63,17 +64,19 @@ def partition(
     Aims at `least` of `total` rows to a cell, and at most about `most` cells; beyond the released cells the widths
     double outwards, so that a tail of any length is in some cell.
     """
-    pieces = nested_counts(scales)
+    # A scale with very many released cells has no say of its own: the next one, half as fine, is cut by its counts.
+    pieces = nested_counts([scale for scale in scales if len(scale.index) <= _MANY] or scales)
     mass = sum(count for _, _, count in pieces)
     if not pieces or mass <= 0.0:
         # Nothing is known: an order of magnitude is better than nothing.
         powers = np.ldexp(1.0, np.arange(-40, 61))
         return np.concatenate([[-np.inf], -powers[::-1], [0.0], powers, [np.inf]])
     wanted = max(least, total / most) * seen / total
+    least_cuts = 2 if len(pieces) <= 40 else 0
     edges: set[float] = set()
     narrow: dict[float, float] = {}
     for low, high, count in pieces:
-        parts = 2 ** min(max(math.ceil(math.log2(max(count / wanted, 1.0))), 2), 9)
+        parts = 2 ** min(max(math.ceil(math.log2(max(count / wanted, 1.0))), least_cuts), 9)
         cuts = np.linspace(low, high, parts + 1)
         edges.update(cuts.tolist())
         for end in (low, high):

@@ -7,6 +7,7 @@ cells, finely and without a threshold: a thresholded fine histogram would lose e
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ KNOWN_SHARES = (20, 45, 35)  # without the scales, when they are known
 MOST_SCALES = 6
 CELLS_PER_SCALE = 4.0  # width of a place in scales: nearly all of a component of that scale fits into one or two
 LEAST_ROWS = 16
+_EXCESS = 4.0  # standard deviations, of noise and sampling
 _EXPONENTS = 500  # scales from 2^-500 to 2^500: squares are doubles, too
 
 
@@ -38,15 +40,24 @@ def draws(n: int) -> int:
     return (MOST_SCALES + 1) * n + 2**16
 
 
-def kept_scales(keys: IntArray, counts: FloatArray, most: int) -> list[float]:
-    """Scales 2^(key + 1) of dyadic bins, ascending: the heaviest half of `most`, and the finest of the others.
+def kept_scales(keys: IntArray, counts: FloatArray, noise_std: float, most: int) -> list[float]:
+    """Scales 2^(key + 1) of dyadic bins, ascending: at most `most` of those that hold pairs of their own.
 
-    Differences between components make the heaviest bins where components are far apart; those within them are finer.
+    Differences of any smooth density fill each finer bin half as much as the one before, so a bin speaks for a scale only by what
+    it holds beyond that. Of these bins the heaviest half is kept, and the finest of the others: where components are far apart, the
+    differences between them make the heaviest bins, and those within them are finer.
     """
-    usable = np.flatnonzero(np.abs(keys[:, 0]) <= _EXPONENTS)
-    heavy = usable[np.argsort(-counts[usable], kind="stable")]
-    kept = np.concatenate([heavy[: most - most // 2], np.sort(heavy[most - most // 2 :])[: most // 2]])
-    return sorted(2.0 ** (int(key) + 1) for key in keys[kept, 0])
+    held = dict(zip(keys[:, 0].tolist(), counts.tolist(), strict=True))
+    own = [
+        key
+        for key, count in held.items()
+        if abs(key) <= _EXPONENTS
+        and count - 0.5 * held.get(key + 1, 0.0)
+        > _EXCESS * math.sqrt(1.25 * noise_std**2 + max(count, 0.0) + 0.25 * max(held.get(key + 1, 0.0), 0.0))
+    ]
+    heavy = sorted(own, key=lambda key: (-held[key], key))
+    half = most - most // 2
+    return [2.0 ** (key + 1) for key in sorted([*heavy[:half], *sorted(heavy[half:])[: most // 2]])]
 
 
 def place_partition(column: int, scale: float) -> Partition:
@@ -69,7 +80,7 @@ def learn(task: Task) -> Learned:
             account.block(), pair_rows(scale_rows), [Partition((0,), (BinRule(),))], name="scales", passes=run.passes
         )
         note(run, "scales", found)
-        scales = kept_scales(found.histograms[0].keys, found.histograms[0].counts, MOST_SCALES)
+        scales = kept_scales(found.histograms[0].keys, found.histograms[0].counts, found.noise_std, MOST_SCALES)
     status = "ok"
     places: list[Scale] = []
     if scales:
