@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from fastpubpriv.mixtures.bin_grids import BinGrid, DyadicBins, ProductBins
     from fastpubpriv.mixtures.histogram import HistogramResult, stable_histogram
     from fastpubpriv.mixtures.hypotheses import Hypotheses, SelectionResult, select_hypothesis
-    from fastpubpriv.planning import Plan, plan
+    from fastpubpriv.planning import OrderBounds, Plan, order_bounds, plan
     from fastpubpriv.privacy import ZCDP, ApproxDP, Ledger, PureDP
     from fastpubpriv.results import CovarianceResult, GaussianResult, MeanResult, PCAResult
     from fastpubpriv.sources import Rows
@@ -59,6 +59,7 @@ __all__ = [
     "Ledger",
     "LedgerError",
     "MeanResult",
+    "OrderBounds",
     "PCAResult",
     "Plan",
     "Preconditioner",
@@ -73,6 +74,7 @@ __all__ = [
     "coinpress_mean",
     "estimate_gaussian",
     "estimate_mean",
+    "order_bounds",
     "plan",
     "precondition",
     "private_pca",
@@ -99,7 +101,9 @@ _HOMES = {
     "Hypotheses": "fastpubpriv.mixtures.hypotheses",
     "SelectionResult": "fastpubpriv.mixtures.hypotheses",
     "select_hypothesis": "fastpubpriv.mixtures.hypotheses",
+    "OrderBounds": "fastpubpriv.planning",
     "Plan": "fastpubpriv.planning",
+    "order_bounds": "fastpubpriv.planning",
     "plan": "fastpubpriv.planning",
     "ZCDP": "fastpubpriv.privacy",
     "ApproxDP": "fastpubpriv.privacy",
