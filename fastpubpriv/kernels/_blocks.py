@@ -180,7 +180,9 @@ def _gather(rows, order, begin, end, panels, middles, lower, upper):  # type: ig
             low[:] = panel[k]
             high[:] = low
             half = LANES // 2
-            while half > 0:  # halves meet lane by lane, which a compiler can do at once where a running minimum is a chain
+            while (
+                half > 0
+            ):  # halves meet lane by lane, which a compiler can do at once where a running minimum is a chain
                 for v in range(half):
                     low[v] = low[v + half] if low[v + half] < low[v] else low[v]
                     high[v] = high[v + half] if high[v + half] > high[v] else high[v]

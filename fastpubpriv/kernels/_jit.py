@@ -8,6 +8,9 @@ import types
 from collections.abc import Callable
 from typing import Any, overload
 
+import numpy as np
+import numpy.typing as npt
+
 # Sums may be reordered and contracted, and the sign of zero may be lost. NaN and infinity keep their meaning: with all
 # of LLVM's flags a test for NaN is always false.
 FAST = frozenset({"reassoc", "contract", "nsz"})
@@ -117,3 +120,10 @@ def instruction(*, result: str, emit: Emit) -> Callable[[Callable[..., Any]], In
     `result` names a type of Numba. emit(context, builder, types, values) writes the code and returns its value.
     """
     return lambda function: Instruction(function, result, emit)
+
+
+def read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The array, copied only if it is not contiguous, as one that may not be written: kernels compile once for all callers."""
+    view = np.ascontiguousarray(array).view()
+    view.flags.writeable = False
+    return view

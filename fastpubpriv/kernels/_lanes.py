@@ -90,9 +90,7 @@ def _emit_add_columns(context: Any, builder: Any, kinds: Any, values: Any) -> An
 
 
 @instruction(result="void", emit=_emit_add_columns)
-def add_columns(
-    panel: npt.NDArray[Any], row: npt.NDArray[Any], begin: int, end: int, out: npt.NDArray[Any]
-) -> None:
+def add_columns(panel: npt.NDArray[Any], row: npt.NDArray[Any], begin: int, end: int, out: npt.NDArray[Any]) -> None:
     """out (64,) += squared differences of row (dim,) and panel (dim, 64) in columns begin..end; begin = 0 starts at zero."""
     if begin == 0:
         out[:] = 0

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels._blocks import Sorter, box_tile, make_blocks
-from fastpubpriv.kernels._jit import kernel
+from fastpubpriv.kernels._jit import kernel, read_only
 from fastpubpriv.kernels._lanes import LANES, add_columns, count, lowest, within
 from fastpubpriv.kernels._parallel import count_threads, run_steps
 from fastpubpriv.validation import integer, positive
@@ -135,13 +135,13 @@ def ball_counts(
     """
     if points.ndim != 2 or points.dtype not in (np.float32, np.float64):
         raise InputError(f"points must be a float32 or float64 matrix, got {points.dtype} of shape {points.shape}")
-    middles = np.ascontiguousarray(centers, dtype=np.float64)
+    middles = read_only(np.asarray(centers, dtype=np.float64))
     ascending, place = np.unique(np.asarray(radii_sq, dtype=np.float64), return_inverse=True)
     if middles.ndim != 2 or middles.shape[1] != points.shape[1] or not np.isfinite(middles).all():
         raise InputError(f"centers must be finite and of shape (k, {points.shape[1]}), got shape {middles.shape}")
     if not (ascending.size and ascending[0] >= 0.0 and ascending[-1] < np.inf):
         raise InputError("radii_sq must be at least one finite number of 0 or more: squares of radii")
-    rows = np.ascontiguousarray(points)
+    rows = read_only(points)
     n, dim = rows.shape
     counts = np.zeros((middles.shape[0], ascending.size), dtype=np.int64)
     cost = middles.shape[0] * (dim + ascending.size)
