@@ -163,7 +163,7 @@ def _sort(leaf, starts, order):  # type: ignore[no-untyped-def]
 
 @kernel(fastmath=False)
 def _gather(rows, order, begin, end, panels, middles, lower, upper):  # type: ignore[no-untyped-def]
-    """The boxes of panels begin..end of rows (n, dim) in order (p, 64), and panels (p, dim, 64) = rows less the boxes' middles (p, dim)."""
+    """Boxes of the rows (n, dim) in order (p, 64) from begin to end; panels (p, dim, 64) = rows less middles (p, dim) of boxes."""
     dim = rows.shape[1]
     panel = np.empty((dim, LANES))
     low, high = np.empty(LANES), np.empty(LANES)

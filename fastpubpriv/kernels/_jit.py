@@ -42,7 +42,7 @@ class Kernel:
 
             # No threads of Numba's own: sums would depend on their number, and a forked child may hang.
             decorate = numba.njit(nogil=True, fastmath=set(FAST) if self._fastmath else False)
-            self._compiled = decorate(self._function if numba.config.DISABLE_JIT else self._linked())
+            self._compiled = decorate(self._function if vars(numba.config)["DISABLE_JIT"] else self._linked())
         return self._compiled
 
     def _linked(self) -> types.FunctionType:
@@ -51,8 +51,9 @@ class Kernel:
         for name in self._function.__code__.co_names:
             if isinstance(known.get(name), Kernel | Instruction):
                 known[name] = known[name].compiled()
-        linked = types.FunctionType(self._function.__code__, known, self.__name__)
-        return functools.update_wrapper(linked, self._function)
+        linked = types.FunctionType(self._function.__code__, known, self._function.__name__)
+        functools.update_wrapper(linked, self._function)
+        return linked
 
 
 class Instruction:
