@@ -59,6 +59,9 @@ def lower_powers(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def divided(root: FloatArray, right: FloatArray) -> FloatArray:
-    """root^-1 right, for a lower triangular root."""
-    solved: FloatArray = linalg.solve_triangular(root, right, lower=True, check_finite=False)
+    """root^-1 right, for a lower triangular root.
+
+    By the BLAS routine: LAPACK's wakes all threads even for three columns, which took 8 ms on a busy machine instead of 2 us.
+    """
+    solved: FloatArray = linalg.blas.dtrsm(1.0, root, right, lower=1)
     return solved
