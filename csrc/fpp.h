@@ -95,6 +95,41 @@ int32_t fpp_rows_shell_counts_f64(const double *x, int64_t n, int64_t row_stride
 int32_t fpp_rows_shell_counts_f32(const float *x, int64_t n, int64_t row_stride, const fpp_row_map *map, const double *edges_sq,
                                   int64_t n_edges, void *workspace, int64_t *counts);
 
+/* ---- Cluster trees -------------------------------------------------------------------------------------------------
+ * A node sends a row x (dim) on by y = projection (x - origin) (y = x - origin without a projection) and the squared distances
+ * d_c = sum_j (y_j - centers[c][j])^2: BALL to its first child if d_0 <= radius_sq, else (NaN too) to its second; NEAREST to the
+ * child of the least d_c, of the first of equals. Each sum starts at 0.0 and goes term by term in ascending order, without fused
+ * multiply-adds: what a row gets depends on that row and the tree alone.
+ */
+#define FPP_NODE_LEAF 0
+#define FPP_NODE_BALL 1
+#define FPP_NODE_NEAREST 2
+
+typedef struct {
+    int32_t rule;             /* FPP_NODE_...; nothing below but `label` is read of a LEAF */
+    int32_t label;            /* LEAF: what the rows that end here get */
+    int64_t out_dim;          /* columns of y; equals dim without a projection */
+    int64_t n_centers;        /* 1 for BALL */
+    int64_t first_child;      /* children follow one another, after their parent: two for BALL, n_centers for NEAREST */
+    const double *origin;     /* (dim,) */
+    const double *projection; /* row-major (out_dim, dim), or NULL */
+    const double *centers;    /* row-major (n_centers, out_dim) */
+    double radius_sq;         /* BALL */
+} fpp_tree_node;
+
+int64_t fpp_tree_workspace_size(int64_t dim, const fpp_tree_node *nodes, int64_t n_nodes); /* bytes, any alignment; -1 if invalid */
+/* labels (n): label of the leaf that each row reaches from node 0; -1 for a row with a non-finite entry. */
+int32_t fpp_tree_assign_f64(const double *x, int64_t n, int64_t row_stride, int64_t dim, const fpp_tree_node *nodes, int64_t n_nodes,
+                            void *workspace, int32_t *labels);
+int32_t fpp_tree_assign_f32(const float *x, int64_t n, int64_t row_stride, int64_t dim, const fpp_tree_node *nodes, int64_t n_nodes,
+                            void *workspace, int32_t *labels);
+/* The rows with label g, in order, at rows begins[g] ... begins[g + 1] - 1 of out; other labels than 0 ... n_groups - 1 are left out.
+ * out holds up to n rows of dim adjacent columns; begins has n_groups + 1 entries. */
+int32_t fpp_rows_group_f64(const double *x, int64_t n, int64_t row_stride, int64_t dim, const int32_t *labels, int64_t n_groups,
+                           double *out, int64_t *begins);
+int32_t fpp_rows_group_f32(const float *x, int64_t n, int64_t row_stride, int64_t dim, const int32_t *labels, int64_t n_groups,
+                           float *out, int64_t *begins);
+
 /* ---- Test hooks: not part of the stable interface ------------------------------------------------------------------- */
 /* As the samplers (law 0 Gaussian, 1 Laplace) with the undecided window of the quick tests widened to 2^window_log2, so that the
  * slow exact comparison runs often. window_log2 = 0 means the window of production. */
