@@ -28,6 +28,12 @@ if TYPE_CHECKING:
     from fastpubpriv.estimators.mean import estimate_mean
     from fastpubpriv.estimators.preconditioner import Preconditioner, precondition
     from fastpubpriv.estimators.weighted_mean import weighted_mean
+    from fastpubpriv.mixtures.balls import Ball, terrific_ball
+    from fastpubpriv.mixtures.baselines import no_public_baseline, public_only
+    from fastpubpriv.mixtures.result import MixtureResult
+    from fastpubpriv.mixtures.separated import learn_separated_mixture
+    from fastpubpriv.mixtures.supercluster import supercluster
+    from fastpubpriv.mixtures.tree import ClusterTree
     from fastpubpriv.planning import Plan, plan
     from fastpubpriv.privacy import ZCDP, ApproxDP, Ledger, PureDP
     from fastpubpriv.results import CovarianceResult, GaussianResult, MeanResult, PCAResult
@@ -39,7 +45,9 @@ __all__ = [
     "ZCDP",
     "AccuracyWarning",
     "ApproxDP",
+    "Ball",
     "BudgetError",
+    "ClusterTree",
     "CovarianceResult",
     "EntropyError",
     "ExperimentalWarning",
@@ -50,6 +58,7 @@ __all__ = [
     "Ledger",
     "LedgerError",
     "MeanResult",
+    "MixtureResult",
     "PCAResult",
     "Plan",
     "Preconditioner",
@@ -62,9 +71,14 @@ __all__ = [
     "coinpress_mean",
     "estimate_gaussian",
     "estimate_mean",
+    "learn_separated_mixture",
+    "no_public_baseline",
     "plan",
     "precondition",
     "private_pca",
+    "public_only",
+    "supercluster",
+    "terrific_ball",
     "weighted_mean",
 ]
 
@@ -78,6 +92,14 @@ _HOMES = {
     "Preconditioner": "fastpubpriv.estimators.preconditioner",
     "precondition": "fastpubpriv.estimators.preconditioner",
     "weighted_mean": "fastpubpriv.estimators.weighted_mean",
+    "Ball": "fastpubpriv.mixtures.balls",
+    "terrific_ball": "fastpubpriv.mixtures.balls",
+    "no_public_baseline": "fastpubpriv.mixtures.baselines",
+    "public_only": "fastpubpriv.mixtures.baselines",
+    "MixtureResult": "fastpubpriv.mixtures.result",
+    "learn_separated_mixture": "fastpubpriv.mixtures.separated",
+    "supercluster": "fastpubpriv.mixtures.supercluster",
+    "ClusterTree": "fastpubpriv.mixtures.tree",
     "Plan": "fastpubpriv.planning",
     "plan": "fastpubpriv.planning",
     "ZCDP": "fastpubpriv.privacy",
@@ -95,6 +117,7 @@ _PARTS = (
     "estimators",
     "experiments",
     "mechanisms",
+    "mixtures",
     "planning",
     "plotting",
     "privacy",

@@ -28,6 +28,8 @@ OVERHANG, BIN_WIDTH, LEAST_BINS = 0.25, 0.1, 3
 GAP_ROWS = 50
 # Radii further apart than this are one gap of that width: the histogram stays small however exact the copies.
 WIDEST_GAP = 1e3
+# Most cells of a radial histogram: the bins, what lies within them and what lies beyond.
+MOST_CELLS = round((math.log(WIDEST_GAP) + 2.0 * OVERHANG) / BIN_WIDTH) + 2
 # A valley holds fewer rows than this share of the smaller side, and two standard deviations of noise.
 VALLEY_SHARE, VALLEY_NOISE = 0.03, 2.0
 

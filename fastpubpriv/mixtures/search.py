@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv.estimators.run import Run
+from fastpubpriv.mechanisms.scope import NodePurse, TreeScope
 from fastpubpriv.mechanisms.sums import AffineMap, Released, release_second_moment, release_shell_counts
 from fastpubpriv.mixtures.balls import distances
 from fastpubpriv.mixtures.tree import ClusterTree
@@ -55,13 +56,13 @@ class Clustering:
 
 @dataclass(slots=True, eq=False)
 class Search:
-    """A search in progress over one data set: `purse` pays for the nodes, `count` and `share` describe the mixture asked for."""
+    """A search in progress over one data set; `scope` pays for the private queries of its nodes, None where it asks none."""
 
     run: Run
     public: FloatArray
     n_components: int
     min_weight: float
-    scope: Any = None
+    scope: TreeScope | None = None
     tree: ClusterTree = field(init=False)
     cuts: list[dict[str, Any]] = field(default_factory=list)
     deepest: int = 0
@@ -83,15 +84,16 @@ class Search:
         """All rows."""
         return Node(id=0, rows=np.arange(len(self.public)), depth=0, radius=widest(self.public))
 
-    def purse(self, node: Node) -> Any:
+    def purse(self, node: Node) -> NodePurse:
         """What a node may spend; its depth is checked against the promise of the scope."""
+        assert self.scope is not None, "this search asks nothing of private rows"
         self.deepest = max(self.deepest, node.depth + 1)
-        return self.scope.node(self.tree, node.id)
+        return self.scope.node(node.depth)
 
     def directions(
         self,
         node: Node,
-        purse: Any,
+        purse: NodePurse,
         *,
         center: FloatArray,
         radius: float,
@@ -116,7 +118,7 @@ class Search:
     def radial_counts(
         self,
         node: Node,
-        purse: Any,
+        purse: NodePurse,
         *,
         origin: FloatArray,
         projection: FloatArray,
