@@ -9,22 +9,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from fastpubpriv.errors import ReplayError
-from fastpubpriv.mechanisms.tap import Call, tapped
+from fastpubpriv.mechanisms.tap import Call, Reserve, tapped
 from fastpubpriv.privacy import (
     ZCDP,
     ApproxDP,
+    Bill,
     Budget,
     GaussianEvent,
     LaplaceEvent,
     PureDP,
     SelectionEvent,
+    add_to_bill,
     gaussian_rho,
     laplace_epsilon,
 )
@@ -41,7 +43,8 @@ class ReplayReport:
     pair_cost : Fraction
         Exact cost of telling these two data sets apart: sum of |q - q'|^2 / (2 4^m), or of |q - q'|_1 / 2^m.
     declared_cost : Fraction
-        Sum of the declared costs of the releases.
+        What the releases cost together as declared: the sum, but for releases over the same clusters the larger of the sums for
+        a row that stays and one that moves, and for the nodes of a tree the debit of its scope.
     allowance : Fraction
         What the budget allows, in the same currency.
     epsilon : Fraction
@@ -93,7 +96,8 @@ def record_replay(run: Callable[[Any], Any], x_priv: Any, x_neighbour: Any, *, b
         result_neighbour = run(x_neighbour)
     if len(recorded.calls) != len(replayed.calls):
         raise ReplayError(f"{len(recorded.calls)} releases on one data set, {len(replayed.calls)} on its neighbour")
-    pair = declared = aside = Fraction(0)
+    tally = Tally()
+    aside = Fraction(0)
     draws = 0
     for one, other in zip(recorded.calls, replayed.calls, strict=True):
         cost, price = compare(one, other)
@@ -104,8 +108,8 @@ def record_replay(run: Callable[[Any], Any], x_priv: Any, x_neighbour: Any, *, b
         elif isinstance(one.event, LaplaceEvent) and isinstance(budget, ApproxDP):
             aside += price
             continue
-        pair += cost
-        declared += price
+        tally.add(one, cost, price)
+    pair, declared = tally.totals()
     pure = isinstance(budget, PureDP)
     if aside and isinstance(budget, ApproxDP):
         budget = ApproxDP(budget.epsilon - aside, budget.delta)
@@ -123,10 +127,41 @@ def record_replay(run: Callable[[Any], Any], x_priv: Any, x_neighbour: Any, *, b
     )
 
 
+@dataclass(slots=True, eq=False)
+class Tally:
+    """What the pair costs and what was declared: for the account, and for each tree scope."""
+
+    bill: Bill = field(default_factory=Bill)
+    pair: Fraction = Fraction(0)
+    scopes: dict[Reserve, Fraction] = field(default_factory=dict)
+
+    def add(self, call: Call, cost: Fraction, price: Fraction) -> None:
+        """Add one release."""
+        if call.reserve is not None:
+            self.scopes[call.reserve] = self.scopes.get(call.reserve, Fraction(0)) + cost
+        else:
+            add_to_bill(self.bill, call.event, price)
+            self.pair += cost
+
+    def totals(self) -> tuple[Fraction, Fraction]:
+        """Cost of the pair and declared cost; raises where the pair costs more than what was debited for it."""
+        if self.pair > self.bill.total:
+            raise ReplayError(
+                "the pair costs more than the releases were charged: a row that stays in one moves in another"
+            )
+        if any(cost > reserve.cost for reserve, cost in self.scopes.items()):
+            raise ReplayError(
+                "the pair costs more than the debit of its tree scope: too many nodes on one path have paid"
+            )
+        reserved = sum((reserve.cost for reserve in self.scopes), Fraction(0))
+        return self.pair + sum(self.scopes.values(), Fraction(0)), self.bill.total + reserved
+
+
 def compare(one: Call, other: Call) -> tuple[Fraction, Fraction]:
     """Exact cost of the pair and declared cost of one release; raises when the promise is broken."""
-    if (one.name, one.query.shape, one.event, one.unit) != (other.name, other.query.shape, other.event, other.unit):
-        raise ReplayError(f"release {one.name!r}: name, shape, event or unit depends on private rows")
+    public = [(call.name, call.query.shape, call.event, call.unit, call.reserve) for call in (one, other)]
+    if public[0] != public[1]:
+        raise ReplayError(f"release {one.name!r}: name, shape, event, scope or unit depends on private rows")
     # Differences modulo 2^64, as Python integers: squares may exceed int64.
     signed = [int(gap) for gap in (one.query - other.query).ravel().tolist()]
     gaps = [abs(gap) for gap in signed]

@@ -92,14 +92,14 @@ class Split:
         """Ids of the children."""
         return range(self.first_child, self.first_child + self.n_children)
 
-    def digest(self, above: bytes, child: int) -> bytes:
-        """Names a child of this node by everything that decides which rows reach it, given the name of the node."""
-        content = hashlib.sha256(above)
+    def named(self, above: str) -> str:
+        """A name for this node by everything that decides where its rows go, given the name of the way to it."""
+        content = hashlib.sha256(above.encode())
         parts = [self.origin, self.centers] if self.projection is None else [self.origin, self.centers, self.projection]
         for part in parts:
             content.update(repr(part.shape).encode() + part.astype("<f8").tobytes())
-        content.update(repr((self.rule.name, self.radius_sq.hex(), child)).encode())
-        return content.digest()
+        content.update(repr((self.rule.name, self.radius_sq.hex())).encode())
+        return content.hexdigest()[:32]
 
 
 @dataclass(frozen=True, slots=True, eq=False, init=False)
@@ -118,8 +118,8 @@ class RowTree:
     Attributes
     ----------
     lineage : tuple of str
-        Names what the labels mean by everything that decides them. One target: the nodes from the root to it, so that a node's
-        lineage begins with its parent's. Several: one name for all.
+        Names what the labels mean by everything that decides them. One target: the nodes from the root to it, each as
+        "split above/which child", so that a node's lineage begins with its parent's. Several: one name for all.
     """
 
     dim: int
@@ -142,11 +142,11 @@ class RowTree:
             split = self.splits[node]
             if split is None or len(split.origin) != dim:
                 raise InputError(f"node {node} does not split rows of {dim} columns")
-        names = [self._names(path) for path in paths]
-        lineage = names[0]
-        if len(names) > 1:
-            lineage = [hashlib.sha256(b"".join(name[-1] for name in names)).digest()]
-        object.__setattr__(self, "lineage", tuple(name.hex()[:32] for name in lineage))
+        lineage = self._lineage(paths[0])
+        if len(paths) > 1:
+            ends = "\n".join(self._lineage(path)[-1] for path in paths)
+            lineage = (hashlib.sha256(ends.encode()).hexdigest()[:32],)
+        object.__setattr__(self, "lineage", lineage)
         self._describe(above)
 
     @property
@@ -154,14 +154,14 @@ class RowTree:
         """Number of targets."""
         return len(self.targets)
 
-    def _names(self, path: Sequence[int]) -> list[bytes]:
-        """Digests of the nodes of a path from the root."""
-        names = [hashlib.sha256(f"rows of {self.dim} columns".encode()).digest()]
+    def _lineage(self, path: Sequence[int]) -> tuple[str, ...]:
+        """Names of the nodes of a path from the root: the split above, and which child of it."""
+        names = [f"{self.dim} columns"]
         for node, child in itertools.pairwise(path):
             split = self.splits[node]
             assert split is not None
-            names.append(split.digest(names[-1], child - split.first_child))
-        return names
+            names.append(f"{split.named(names[-1])}/{child - split.first_child}")
+        return tuple(names)
 
     def _describe(self, above: set[int]) -> None:
         """The C structures: nodes that lead to no target end there, and targets are leaves."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any
+from typing import Any, Protocol
 
 from fastpubpriv.errors import BudgetError
 from fastpubpriv.keys import key_source
+from fastpubpriv.mechanisms.scope import TreeScope
 from fastpubpriv.privacy import (
     ZCDP,
     ApproxDP,
+    Bill,
     Budget,
     Cost,
     Event,
@@ -19,6 +21,7 @@ from fastpubpriv.privacy import (
     Ledger,
     PureDP,
     SelectionEvent,
+    add_to_bill,
     approx_slack,
     gaussian_rho,
     laplace_epsilon,
@@ -28,11 +31,27 @@ from fastpubpriv.privacy import (
 from fastpubpriv.privacy.exact import float_up
 
 
+class Purse(Protocol):
+    """What pays for a release: an account, or the purse of one node of a tree."""
+
+    @property
+    def pure(self) -> bool:
+        """True where costs are an epsilon."""
+
+    @property
+    def scope(self) -> TreeScope | None:
+        """The tree scope that was debited for it, None for an account."""
+
+    def charge(self, event: Event) -> bytes:
+        """Take the price of an event, and return the key of its noise."""
+
+
 class Account:
     """The budget of one estimator call.
 
     The whole budget is debited from the ledger by `open`, before any private row is read, and never refunded. Each release
-    charges its exact cost here first; charging more than the allowance raises before the rows are read.
+    charges its exact cost here first; charging more than the allowance raises before the rows are read. Releases over the same
+    disjoint clusters cost the larger of two totals: of what they cost for a row that stays in its cluster, and for one that moves.
 
     Parameters
     ----------
@@ -72,6 +91,7 @@ class Account:
         self.budget = budget
         self.events: list[Event] = []
         self.pure = isinstance(budget, PureDP)
+        self.scope: TreeScope | None = None
         self._ledger = ledger
         self._keys = key_source(random_state)
         self._price: Budget | None = None
@@ -84,7 +104,8 @@ class Account:
                 )
             rest = ApproxDP(budget.epsilon - aside.epsilon, budget.delta - aside.delta)
         self.allowance: Fraction = laplace_epsilon(rest, draws) if self.pure else gaussian_rho(rest, draws)
-        self._charged = Fraction(0)
+        self._bill = Bill()
+        self._scopes = 0
         self._aside = Fraction(0) if aside is None else aside.epsilon
 
     @property
@@ -118,11 +139,42 @@ class Account:
             if not self.pure:
                 raise BudgetError(f"{self.name}: this release is calibrated in epsilon; pass PureDP")
             cost = event.epsilon
-        if self._charged + cost > self.allowance:
+        bill = self._bill.copy()
+        add_to_bill(bill, event, cost)
+        self._settle(bill)
+        return self.key_for(event)
+
+    def _settle(self, bill: Bill) -> None:
+        if bill.total > self.allowance:
             raise BudgetError(f"{self.name}: a release would exceed the budget of the call")
-        self._charged += cost
+        self._bill = bill
+
+    def key_for(self, event: Event) -> bytes:
+        """Write down an event that has been paid for, and return the key for its noise."""
         self.events.append(event)
         return self._keys.fresh()
+
+    @property
+    def charged(self) -> Fraction:
+        """Exact cost of what has been released or reserved so far, in the currency of `allowance`."""
+        return self._bill.total
+
+    def tree(self, cost: Fraction, max_depth: int) -> TreeScope:
+        """Take `cost` (a rho) at once for the nodes of a cluster tree, of which at most `max_depth` lie above each other."""
+        if self._price is None:
+            raise BudgetError(f"{self.name}: a tree was asked for before the budget was debited")
+        if self.pure:
+            raise BudgetError(
+                f"{self.name}: the nodes of a tree need Gaussian noise; pass ZCDP or ApproxDP, or cluster public rows"
+            )
+        if not cost > 0:
+            raise BudgetError(f"{self.name}: the cost of a tree must be > 0, got {float(cost):.3g}")
+        scope = TreeScope(self, cost, max_depth, self._scopes)
+        bill = self._bill.copy()
+        bill.add(cost)
+        self._settle(bill)
+        self._scopes += 1
+        return scope
 
     def spent(self) -> Budget | Cost:
         """What the call cost, as debited; an exact zero in the budget's notion if it was never opened."""

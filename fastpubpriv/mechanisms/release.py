@@ -14,7 +14,7 @@ import numpy as np
 from fastpubpriv.errors import KernelError
 from fastpubpriv.kernels import noise
 from fastpubpriv.mechanisms import exponential, tap
-from fastpubpriv.mechanisms.account import Account
+from fastpubpriv.mechanisms.account import Purse
 from fastpubpriv.privacy import Event, GaussianEvent, KNormEvent, LaplaceEvent, SelectionEvent
 
 IntArray = np.ndarray[Any, np.dtype[np.int64]]
@@ -22,7 +22,7 @@ FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 
 
 def release(
-    account: Account,
+    account: Purse,
     *,
     name: str,
     query: Callable[[], IntArray],
@@ -34,7 +34,7 @@ def release(
 
     Parameters
     ----------
-    account : Account
+    account : Account or NodePurse
         Pays for `event` before `query` is called, and gives the key.
     name : str
         Name of the release in a transcript.
@@ -71,16 +71,16 @@ def release(
             del exact  # a matrix may be large
         answer = _to_units(noisy, event, unit)
     if transcript is not None:
-        transcript.calls.append(tap.Call(name, exact, event, unit, answer.copy()))
+        transcript.calls.append(tap.Call(name, exact, event, unit, answer.copy(), tap.reserve(account.scope)))
     return answer
 
 
-def release_choice(account: Account, *, name: str, query: Callable[[], IntArray], event: SelectionEvent) -> int:
+def release_choice(account: Purse, *, name: str, query: Callable[[], IntArray], event: SelectionEvent) -> int:
     """Charge, ask for integer scores, choose one by the exponential mechanism.
 
     Parameters
     ----------
-    account : Account
+    account : Account or NodePurse
         Pays for `event` before `query` is called, and gives the key.
     name : str
         Name of the release in a transcript.
@@ -106,7 +106,7 @@ def release_choice(account: Account, *, name: str, query: Callable[[], IntArray]
         chosen = exponential.candidate(levels, _below(key, exponential.total(levels)))
         answer = np.array([float(chosen)])
     if transcript is not None:
-        transcript.calls.append(tap.Call(name, exact, event, 1.0, answer.copy()))
+        transcript.calls.append(tap.Call(name, exact, event, 1.0, answer.copy(), tap.reserve(account.scope)))
     return int(answer[0])
 
 
