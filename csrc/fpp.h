@@ -67,11 +67,11 @@ int32_t fpp_normal_f64(const uint8_t *key, int64_t begin, int64_t end, double *o
 
 typedef struct {
     int64_t dim;          /* columns of a row */
-    int64_t out_dim;      /* columns of y; equals dim unless the matrix is FULL */
+    int64_t out_dim;      /* columns of y: any number if the matrix is FULL, at least dim if LOWER, else dim */
     int64_t quant_bound;  /* Q, the largest integer norm that passes */
     int32_t matrix_kind;  /* FPP_MATRIX_... */
     const double *center; /* (dim,) or NULL for zero */
-    const double *matrix; /* NULL, diagonal (dim,), or row-major (out_dim, dim); LOWER never reads above the diagonal */
+    const double *matrix; /* NULL, diagonal (dim,), or row-major (out_dim, dim); LOWER reads row i up to column i */
     const double *offset; /* (out_dim,) or NULL for zero */
     double inv_step;      /* grid steps per unit of y */
     double limit;         /* clip norm, in grid steps */

@@ -65,8 +65,10 @@ static int32_t map_is_valid(const fpp_row_map *map)
     if (map->matrix_kind < FPP_MATRIX_IDENTITY || map->matrix_kind > FPP_MATRIX_FULL) {
         return 0;
     }
+    /* The last row of a LOWER matrix must reach the last column, or a non-finite entry there would go unseen. */
     return (map->matrix_kind == FPP_MATRIX_IDENTITY || map->matrix != NULL)
-           && (map->matrix_kind == FPP_MATRIX_FULL || map->out_dim == map->dim);
+           && (map->matrix_kind == FPP_MATRIX_FULL || map->out_dim == map->dim
+               || (map->matrix_kind == FPP_MATRIX_LOWER && map->out_dim > map->dim));
 }
 
 FPP_LOCAL int32_t fpp_plan_scale(fpp_plan *plan)
@@ -217,7 +219,7 @@ static double scaled_row(const fpp_plan *plan, const char *x, double scale, doub
         for (int64_t i0 = 0; i0 < out_dim; i0 += FPP_LANES) {
             double acc[FPP_LANES] = {0.0};
             const int64_t count = fpp_min(FPP_LANES, out_dim - i0);
-            const int64_t last = plan->matrix_kind == FPP_MATRIX_LOWER ? i0 + count : dim;
+            const int64_t last = plan->matrix_kind == FPP_MATRIX_LOWER ? fpp_min(i0 + count, dim) : dim;
             for (int64_t k = 0; k < last; k++) {
                 for (int64_t l = 0; l < count; l++) {
                     const int inside = plan->matrix_kind == FPP_MATRIX_FULL || k <= i0 + l;

@@ -240,9 +240,10 @@ class GaussianResult(Result):
     rounds : int
         Rounds of the covariance recursion.
     under_resolved : bool
-        The public rule found no number of rounds that reaches the smallest eigenvalues.
+        The rounds are too few, by the public rule, to reach the smallest eigenvalues, which may be far off.
     predicted_covariance_error, predicted_mean_error : float
-        Relative Frobenius error of the covariance, and l2 error of the mean in standard deviations, from public numbers.
+        Relative Frobenius error of the covariance, and l2 error of the mean in standard deviations, from public numbers; infinite
+        (null in JSON) when `under_resolved`.
     """
 
     mean: FloatArray
@@ -317,6 +318,8 @@ class GaussianResult(Result):
             raise InputError("this JSON text is not a GaussianResult")
         for name in ("mean", "covariance", "mean_noise_std"):
             data[name] = frozen(data[name])
+        for name in ("predicted_covariance_error", "predicted_mean_error"):
+            data[name] = math.inf if data[name] is None else data[name]
         data["releases"] = tuple(data["releases"])
         data["columns"] = tuple(data["columns"]) if data["columns"] is not None else None
         return cls(**data)

@@ -37,7 +37,7 @@ class RowMap:
     dim : int
         Columns of a row.
     out_dim : int
-        Columns of y; equals `dim` unless `kind` is FULL.
+        Columns of y: any number if `kind` is FULL, at least `dim` if LOWER, else `dim`.
     quant_bound : int
         Q, the largest integer norm that passes; out_dim * Q**2 <= 2**53.
     inv_step : float
@@ -45,7 +45,7 @@ class RowMap:
     limit : float
         Norm to which longer rows are shortened, in grid steps.
     kind : MatrixKind
-        IDENTITY (no matrix), DIAGONAL (a vector), LOWER (entries above the diagonal are never read) or FULL.
+        IDENTITY (no matrix), DIAGONAL (a vector), LOWER (row i is read up to column i) or FULL.
     center, offset : (dim,), (out_dim,) float64 or None
         Public vectors; None means zero.
     matrix : None, (dim,) or (out_dim, dim) float64
@@ -83,7 +83,8 @@ class RowMap:
             raise InputError(f"rows may have at most {_DIM_MAX} columns, got dim={self.dim}, out_dim={self.out_dim}")
         if not isinstance(self.kind, MatrixKind):
             raise InputError("kind must be a MatrixKind")
-        if self.kind is not MatrixKind.FULL and self.out_dim != self.dim:
+        longer = self.kind is MatrixKind.LOWER and self.out_dim > self.dim
+        if self.kind is not MatrixKind.FULL and self.out_dim != self.dim and not longer:
             raise InputError(
                 f"a {self.kind.name} map keeps the columns: out_dim={self.out_dim} must equal dim={self.dim}"
             )
@@ -100,7 +101,7 @@ class RowMap:
         shapes = {
             MatrixKind.IDENTITY: None,
             MatrixKind.DIAGONAL: (self.dim,),
-            MatrixKind.LOWER: (self.dim, self.dim),
+            MatrixKind.LOWER: (self.out_dim, self.dim),
             MatrixKind.FULL: (self.out_dim, self.dim),
         }
         object.__setattr__(self, "matrix", _public("matrix", self.matrix, shapes[self.kind], required=True))

@@ -47,7 +47,8 @@ MIRROR_BLOCK = 256
 class AffineMap:
     """The public map y = offset + matrix (x - center) that a pass applies to each row before clipping.
 
-    `matrix` is None (identity), a vector (diagonal) or a matrix (out_dim, dim); `lower` promises zeros above its diagonal.
+    `matrix` is None (identity), a vector (diagonal) or a matrix (out_dim, dim); `lower` promises zeros above its diagonal, and no
+    fewer rows than columns.
     """
 
     dim: int
@@ -114,6 +115,16 @@ def check_sum_grids(account: Account, costs: Iterable[Fraction], dim: int, n: in
     """Raise now, before the debit, if one of these costs has no grid for sums of n rows of `dim` coordinates."""
     for cost in costs:
         _sum_grid(account, cost, dim, n)
+
+
+def check_gram_grids(account: Account, costs: Iterable[Fraction], dim: int, n: int) -> None:
+    """Raise now, before the debit, if one of these costs has no grid for second moments of n rows of `dim` coordinates."""
+    for cost in costs:
+        _gram_grid(account, cost, dim, n)
+
+
+def _gram_grid(account: Purse, cost: Fraction, dim: int, n: int) -> Grid:
+    return (laplace_gram_grid if account.pure else gaussian_gram_grid)(cost, dim, n)
 
 
 def _sum_grid(account: Purse, cost: Fraction, dim: int, n: int) -> Grid:
@@ -196,7 +207,7 @@ def release_second_moment(
     """
     dim = affine.out_dim
     if only is None:
-        grid = (laplace_gram_grid if account.pure else gaussian_gram_grid)(cost, dim, rows.n)
+        grid = _gram_grid(account, cost, dim, rows.n)
     else:
         grid = cluster_gram_grid(cost, dim, rows.n, pure=account.pure, clusters=1, lineage=only.lineage)
     row_map = affine.on_grid(grid, radius)
