@@ -90,7 +90,10 @@ def _densities(axes: Any, result: MixtureResult, points: FloatArray | None) -> N
     # Fine enough for the narrowest component, wherever it is.
     steps = np.unique(
         np.concatenate(
-            [np.linspace(low, high, 400), *(m + s * np.linspace(-4, 4, 161) for m, s in zip(means, spreads))]
+            [
+                np.linspace(low, high, 400),
+                *(m + s * np.linspace(-4, 4, 161) for m, s in zip(means, spreads, strict=True)),
+            ]
         )
     )
     total = np.zeros_like(steps)

@@ -104,7 +104,7 @@ def tree_search(search: Search) -> Clustering:
     Every decision is a function of public rows and released values.
     """
     k = search.n_components
-    queue, leaves = [search.root()], []
+    queue, leaves = [search.root()], list[Node]()
     while queue:
         node = max(queue, key=lambda one: (len(one.rows), -one.id))
         queue.remove(node)

@@ -86,9 +86,9 @@ def _split(
 def hard_search(
     search: Search, *, step_factor: float = STEP_FACTOR, least_radius: LeastRadius = search_on
 ) -> Clustering:
-    """Algorithm 6: supercluster, private directions, partition; rows beyond a supercluster that no public row shares are left out."""
+    """Algorithm 6: supercluster, private directions, partition. Rows beyond a supercluster are left out where no public row is."""
     k = search.n_components
-    queue, leaves = deque([search.root()]), []
+    queue, leaves = deque([search.root()]), list[Node]()
     for _ in range(2 * k - 1):
         if len(leaves) == k or not queue:
             break
@@ -123,7 +123,7 @@ def hard_search(
 def easy_search(search: Search) -> Clustering:
     """Algorithm 9: directions and balls from public rows alone; no private access."""
     k = search.n_components
-    queue, leaves = deque([search.root()]), []
+    queue, leaves = deque([search.root()]), list[Node]()
     for _ in range(2 * k - 1):
         if len(leaves) == k or not queue:
             break

@@ -150,8 +150,7 @@ def condition_two(covariances: Any, *, n_total: int, failure_prob: float = 0.1) 
     tail = math.log(n * len(array) / failure_probability(failure_prob))
     answers: Sequence[bool] = [
         bool(
-            max(np.linalg.norm(matrix) * math.sqrt(tail), np.linalg.norm(matrix, 2) * tail**2)
-            <= np.trace(matrix) / 8.0
+            max(np.linalg.norm(matrix) * math.sqrt(tail), np.linalg.norm(matrix, 2) * tail**2) <= np.trace(matrix) / 8.0
         )
         for matrix in array
     ]

@@ -42,9 +42,7 @@ def separated(rng, dim, k, separation, *, scales=None, weights=None, eigenvalues
     """
     scales = np.ones(k) if scales is None else np.asarray(scales, dtype=float)
     means = separation * scales[:, None] / np.sqrt(2.0) * np.eye(k, dim)
-    factors = np.array(
-        [rotation(rng, dim) * np.sqrt(rng.uniform(*eigenvalues, size=dim)) * scale for scale in scales]
-    )
+    factors = np.array([rotation(rng, dim) * np.sqrt(rng.uniform(*eigenvalues, size=dim)) * scale for scale in scales])
     weights = np.full(k, 1.0 / k) if weights is None else np.asarray(weights)
     return Mixture(means @ rotation(rng, dim).T, factors, weights)
 
@@ -70,8 +68,6 @@ def errors_of(result, mixture):
     covariance, mean = [], []
     for j, found in enumerate(order):
         inverse = np.linalg.inv(mixture.factors[j])
-        covariance.append(
-            np.linalg.norm(inverse @ result.covariances[found] @ inverse.T - np.eye(len(inverse)))
-        )
+        covariance.append(np.linalg.norm(inverse @ result.covariances[found] @ inverse.T - np.eye(len(inverse))))
         mean.append(np.linalg.norm(inverse @ (result.means[found] - mixture.means[j])))
     return np.array(covariance), np.array(mean), result.weights[order] - mixture.weights

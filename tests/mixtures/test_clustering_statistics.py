@@ -20,7 +20,14 @@ pytestmark = pytest.mark.statistical
 def search_in(rows, public, k, min_weight, rho, method, depth, **options):
     """Run one search whose private queries cost `rho` in all."""
     run = running.start(
-        "test", Rows.from_array(rows), ZCDP(1), draws=10**7, ledger=None, random_state=None, threads=None, progress=False
+        "test",
+        Rows.from_array(rows),
+        ZCDP(1),
+        draws=10**7,
+        ledger=None,
+        random_state=None,
+        threads=None,
+        progress=False,
     )
     run.account.open()
     search = Search(run, public, k, min_weight)
@@ -89,11 +96,11 @@ def test_null_test_notices_a_search_that_asks_nobody(monkeypatch):
 
 
 def one_shot_accuracy(seed, method=practical.one_shot):
-    """Two public rows of each of four components in 200 columns."""
+    """Eight public rows in 200 columns, at least one of each of four components."""
     rng = np.random.default_rng(2000 + seed)
     mixture = separated(rng, 200, 4, 8.0)
     rows, labels = mixture.draw(rng, 40_000)
-    public = mixture.of(rng, np.repeat(np.arange(4), 2))
+    public = mixture.of(rng, np.concatenate([np.arange(4), rng.integers(4, size=4)]))
     found = search_in(rows, public, 4, 0.25, 0.1, method, int(method is practical.one_shot))
     return matched(found.tree.assign(rows), labels)
 
@@ -106,7 +113,9 @@ def test_one_shot_succeeds_where_public_rows_alone_fail():
 
 def test_one_shot_test_notices_directions_of_noise(monkeypatch):
     """Planted fault: the smallest directions are taken for the largest."""
-    monkeypatch.setattr("fastpubpriv.mixtures.search.leading", lambda matrix, count: np.linalg.eigh(matrix)[1].T[:count])
+    monkeypatch.setattr(
+        "fastpubpriv.mixtures.search.leading", lambda matrix, count: np.linalg.eigh(matrix)[1].T[:count]
+    )
     assert good_seeds(one_shot_accuracy, 0.98) < 8
 
 

@@ -63,7 +63,9 @@ def test_many_columns_are_seen_along_the_spread_of_the_means(dim):
     assert names == ("first direction", "second direction")
     # Three means lie in a plane, so none of their distances is lost.
     shown = (result.means - middle) @ plane.T
-    assert np.allclose(np.linalg.norm(shown[0] - shown[1]), np.linalg.norm(result.means[0] - result.means[1]), rtol=1e-3)
+    assert np.allclose(
+        np.linalg.norm(shown[0] - shown[1]), np.linalg.norm(result.means[0] - result.means[1]), rtol=1e-3
+    )
     projection = np.eye(2, dim)
     ball = {"origin": [0.0] * dim, "projection": projection.tolist(), "center": [1.0, 1.0], "radius": 3.0}
     assert "released ball" in labels(mixture(dim, [ball]).plot())
