@@ -160,8 +160,11 @@ def private_lloyd(
         moved = summed.value / np.maximum(counted.value, floor)[:, None]
         length = np.linalg.norm(moved, axis=1, keepdims=True)
         moved *= np.minimum(1.0, radius / np.maximum(length, radius))
-        # A cluster with too few rows keeps its centre.
-        centers = np.where((counted.value >= floor)[:, None], moved, centers)
+        enough = counted.value >= floor
+        # A centre that has lost its rows tries its luck beside the one with the most, closer in each iteration.
+        busiest = moved[int(np.argmax(counted.value))] if enough.any() else np.zeros_like(centers[0])
+        lost = busiest + starting_centers(count, len(projection), radius * 0.5 ** (index + 1))
+        centers = np.where(enough[:, None], moved, lost if index < ITERATIONS - 1 else centers)
     return centers
 
 
