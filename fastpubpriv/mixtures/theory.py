@@ -83,6 +83,11 @@ def _split(
     return children
 
 
+def left_over(queue: deque[Node], room: int) -> list[Node]:
+    """Nodes that nobody had time to look at, as far as there is room for components; the rows of others are left out."""
+    return list(queue)[:room]
+
+
 def hard_search(
     search: Search, *, step_factor: float = STEP_FACTOR, least_radius: LeastRadius = search_on
 ) -> Clustering:
@@ -117,7 +122,7 @@ def hard_search(
             leaves.append(inner)
         else:
             queue.extend(cut)
-    return search.finish(leaves)
+    return search.finish([*leaves, *left_over(queue, k - len(leaves))])
 
 
 def easy_search(search: Search) -> Clustering:
@@ -143,4 +148,4 @@ def easy_search(search: Search) -> Clustering:
             leaves.append(node)
         else:
             queue.extend(_split(search, node, center, projection, ball, None))
-    return search.finish(leaves)
+    return search.finish([*leaves, *left_over(queue, k - len(leaves))])
