@@ -13,6 +13,7 @@ from fastpubpriv.errors import (
     EntropyError,
     ExperimentalWarning,
     FastPubPrivError,
+    InfeasibleError,
     InputError,
     KernelError,
     LedgerError,
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from fastpubpriv.estimators.weighted_mean import weighted_mean
     from fastpubpriv.mixtures.balls import Ball, terrific_ball
     from fastpubpriv.mixtures.baselines import no_public_baseline, public_only
+    from fastpubpriv.mixtures.bin_grids import BinGrid, DyadicBins, ProductBins
+    from fastpubpriv.mixtures.histogram import HistogramResult, stable_histogram
     from fastpubpriv.mixtures.result import MixtureResult
     from fastpubpriv.mixtures.separated import learn_separated_mixture
     from fastpubpriv.mixtures.supercluster import supercluster
@@ -46,13 +49,17 @@ __all__ = [
     "AccuracyWarning",
     "ApproxDP",
     "Ball",
+    "BinGrid",
     "BudgetError",
     "ClusterTree",
     "CovarianceResult",
+    "DyadicBins",
     "EntropyError",
     "ExperimentalWarning",
     "FastPubPrivError",
     "GaussianResult",
+    "HistogramResult",
+    "InfeasibleError",
     "InputError",
     "KernelError",
     "Ledger",
@@ -63,6 +70,7 @@ __all__ = [
     "Plan",
     "Preconditioner",
     "PrivacyWarning",
+    "ProductBins",
     "PureDP",
     "ReplayError",
     "Rows",
@@ -77,6 +85,7 @@ __all__ = [
     "precondition",
     "private_pca",
     "public_only",
+    "stable_histogram",
     "supercluster",
     "terrific_ball",
     "weighted_mean",
@@ -100,6 +109,11 @@ _HOMES = {
     "learn_separated_mixture": "fastpubpriv.mixtures.separated",
     "supercluster": "fastpubpriv.mixtures.supercluster",
     "ClusterTree": "fastpubpriv.mixtures.tree",
+    "BinGrid": "fastpubpriv.mixtures.bin_grids",
+    "DyadicBins": "fastpubpriv.mixtures.bin_grids",
+    "HistogramResult": "fastpubpriv.mixtures.histogram",
+    "ProductBins": "fastpubpriv.mixtures.bin_grids",
+    "stable_histogram": "fastpubpriv.mixtures.histogram",
     "Plan": "fastpubpriv.planning",
     "plan": "fastpubpriv.planning",
     "ZCDP": "fastpubpriv.privacy",

@@ -238,11 +238,11 @@ def estimate_gaussian(
         )
     run.account.open()
     learned = LEARNERS[learner](run, frame.base(rows.dim), problem, rounds=prepared.rounds)
-    covariance = frame.covariance_back(learned.covariance)
+    covariance = frozen(frame.covariance_back(learned.covariance))
     mean_map = frame.scale * learned.mean_factor if frame.scale.ndim == 0 else frame.scale @ learned.mean_factor
     return GaussianResult(
         mean=frozen(frame.mean_back(learned.mean)),
-        covariance=frozen(covariance),
+        covariance=covariance,
         mean_noise_std=frozen(learned.mean_noise_std * np.sqrt(np.einsum("ij,ij->i", mean_map, mean_map))),
         rounds=prepared.rounds if learned.rounds is None else learned.rounds,
         under_resolved=prepared.under_resolved,

@@ -16,6 +16,7 @@ from fastpubpriv.privacy.budgets import ZCDP, ApproxDP, Cost, PureDP
 from fastpubpriv.privacy.clusters import Bill, Clusters
 from fastpubpriv.privacy.exact import Number, exact, float_up, show, whole
 from fastpubpriv.privacy.relations import Neighbors
+from fastpubpriv.privacy.stable import StableHistogramEvent
 
 LOG2_SCALE_MIN = 8
 LOG2_SCALE_MAX = 40
@@ -316,7 +317,7 @@ class SelectionEvent:
         return total_variation(1)
 
 
-Event = GaussianEvent | LaplaceEvent | KNormEvent | SelectionEvent
+Event = GaussianEvent | LaplaceEvent | KNormEvent | SelectionEvent | StableHistogramEvent
 
 
 def add_to_bill(bill: Bill, event: Event, cost: Fraction) -> None:
