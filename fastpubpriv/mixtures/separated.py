@@ -128,23 +128,23 @@ def check_components(n_components: Any, min_weight: Any, n_pub: int, n_priv: int
     return k, min(weight, 1.0 / k)
 
 
-def smallest_error(dim: int, rows: float, *, pure: bool, allowance: Fraction, mode: Mode, failure_prob: float) -> float:
+def smallest_error(dim: int, expected: float, *, pure: bool, allowance: Fraction, mode: Mode, failure_prob: float) -> float:
     """Predicted relative Frobenius error of the covariance of a component with so many rows, once its scale is known."""
     problem = lifted.Problem(
-        dim=dim, n=max(1, int(rows)), mean_radius=1.0, condition=1.0, mode=mode, failure_prob=failure_prob
+        dim=dim, n=max(1, int(expected)), mean_radius=1.0, condition=1.0, mode=mode, failure_prob=failure_prob
     )
     noise = leaf_gram_noise(dim + 1, pure=pure, cost=allowance)
     per_row = noise_per_radius(dim, pure=pure, allowance=allowance)(lifted.MEAN_SHARE)
     return lifted.predicted_errors(problem, TYPICAL_ROUNDS, noise, per_row)[0]
 
 
-def warn_if_hopeless(run: Run, rows: float, allowance: Fraction, mode: Mode, failure_prob: float) -> None:
+def warn_if_hopeless(run: Run, expected: float, allowance: Fraction, mode: Mode, failure_prob: float) -> None:
     """Warn, from public numbers and before anything is paid, when the smallest component cannot be learnt."""
     dim = run.rows.dim
-    error = smallest_error(dim, rows, pure=run.account.pure, allowance=allowance, mode=mode, failure_prob=failure_prob)
+    error = smallest_error(dim, expected, pure=run.account.pure, allowance=allowance, mode=mode, failure_prob=failure_prob)
     if error > 1.0:
         warnings.warn(
-            f"{run.account.name}: predicted relative covariance error {error:.3g} for a component of {rows:.0f} rows; pass a "
+            f"{run.account.name}: predicted relative covariance error {error:.3g} for a component of {expected:.0f} rows; pass a "
             "larger budget, more private rows, a larger min_weight, or fewer columns",
             AccuracyWarning,
             stacklevel=3,
