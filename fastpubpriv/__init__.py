@@ -29,9 +29,15 @@ if TYPE_CHECKING:
     from fastpubpriv.estimators.mean import estimate_mean
     from fastpubpriv.estimators.preconditioner import Preconditioner, precondition
     from fastpubpriv.estimators.weighted_mean import weighted_mean
+    from fastpubpriv.mixtures.balls import Ball, terrific_ball
+    from fastpubpriv.mixtures.baselines import no_public_baseline, public_only
     from fastpubpriv.mixtures.bin_grids import BinGrid, DyadicBins, ProductBins
     from fastpubpriv.mixtures.histogram import HistogramResult, stable_histogram
     from fastpubpriv.mixtures.hypotheses import Hypotheses, SelectionResult, select_hypothesis
+    from fastpubpriv.mixtures.result import MixtureResult
+    from fastpubpriv.mixtures.separated import learn_separated_mixture
+    from fastpubpriv.mixtures.supercluster import supercluster
+    from fastpubpriv.mixtures.tree import ClusterTree
     from fastpubpriv.planning import OrderBounds, Plan, order_bounds, plan
     from fastpubpriv.privacy import ZCDP, ApproxDP, Ledger, PureDP
     from fastpubpriv.results import CovarianceResult, GaussianResult, MeanResult, PCAResult
@@ -43,8 +49,10 @@ __all__ = [
     "ZCDP",
     "AccuracyWarning",
     "ApproxDP",
+    "Ball",
     "BinGrid",
     "BudgetError",
+    "ClusterTree",
     "CovarianceResult",
     "DyadicBins",
     "EntropyError",
@@ -59,6 +67,7 @@ __all__ = [
     "Ledger",
     "LedgerError",
     "MeanResult",
+    "MixtureResult",
     "OrderBounds",
     "PCAResult",
     "Plan",
@@ -74,12 +83,17 @@ __all__ = [
     "coinpress_mean",
     "estimate_gaussian",
     "estimate_mean",
+    "learn_separated_mixture",
+    "no_public_baseline",
     "order_bounds",
     "plan",
     "precondition",
     "private_pca",
+    "public_only",
     "select_hypothesis",
     "stable_histogram",
+    "supercluster",
+    "terrific_ball",
     "weighted_mean",
 ]
 
@@ -93,6 +107,14 @@ _HOMES = {
     "Preconditioner": "fastpubpriv.estimators.preconditioner",
     "precondition": "fastpubpriv.estimators.preconditioner",
     "weighted_mean": "fastpubpriv.estimators.weighted_mean",
+    "Ball": "fastpubpriv.mixtures.balls",
+    "terrific_ball": "fastpubpriv.mixtures.balls",
+    "no_public_baseline": "fastpubpriv.mixtures.baselines",
+    "public_only": "fastpubpriv.mixtures.baselines",
+    "MixtureResult": "fastpubpriv.mixtures.result",
+    "learn_separated_mixture": "fastpubpriv.mixtures.separated",
+    "supercluster": "fastpubpriv.mixtures.supercluster",
+    "ClusterTree": "fastpubpriv.mixtures.tree",
     "BinGrid": "fastpubpriv.mixtures.bin_grids",
     "DyadicBins": "fastpubpriv.mixtures.bin_grids",
     "HistogramResult": "fastpubpriv.mixtures.histogram",
