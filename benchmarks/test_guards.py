@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks import cases
+from benchmarks import cases, hypotheses
 from fastpubpriv.kernels._cext import lib
 
 # Goals hold for the instruction set they were set for; the baseline has half of them.
@@ -19,6 +19,9 @@ GUARDS = {
     "sum 500": (lambda: cases.mean_case(20_000, 500), "NumPy clip and mean", 2.5 if AVX512 else 1.5),
     "gram 100": (lambda: cases.gram_case(100_000, 100), "NumPy clip and dsyrk", 2.5 if AVX512 else 1.2),
     "gram 1000": (lambda: cases.gram_case(10_000, 1000), "NumPy clip and dsyrk", 1.25),
+    # The peers of the last two do a tenth of the work: half of 20 times as fast is then 1.
+    "pairs": (lambda: hypotheses.pairs_case(640, 1024), "NumPy, a hypothesis against the rest", 1.0 if FAST else 0.5),
+    "cells": (lambda: hypotheses.cells_case(640), "NumPy, a hypothesis against the rest", 1.0 if FAST else 0.5),
 }
 
 
