@@ -147,10 +147,10 @@ def pairs_of(size: int) -> int:
     return size * (size - 1) // 2
 
 
-def required_rows(size: int, accuracy: float, epsilon: float, failure_prob: float) -> int:
-    """Rows from which the choice is within 3 OPT + accuracy/2 with probability 1 - failure_prob (spec C7).
+def closed_form_rows(size: int, accuracy: float, epsilon: float, failure_prob: float) -> int:
+    """Rows from which the choice is within 3 OPT + accuracy/2 but for 1/n, half of the slack for sampling, half for the choice.
 
-    Half of the slack is for sampling, half for the choice; the rounding of masses and what cells or draws lose come on top.
+    max(32 ln(2 S / b) / accuracy^2, 8 ln(size / b) / (accuracy epsilon)) with S pairs and b = failure_prob / 4.
     """
     if size < 2:
         return 1
@@ -158,6 +158,19 @@ def required_rows(size: int, accuracy: float, epsilon: float, failure_prob: floa
     sampling = 32.0 * math.log(2.0 * pairs_of(size) / part) / accuracy**2
     choosing = 8.0 * math.log(size / part) / (accuracy * epsilon)
     return math.ceil(max(sampling, choosing))
+
+
+def required_rows(size: int, accuracy: float, epsilon: float, failure_prob: float) -> int:
+    """The fewest rows with a slack of at most accuracy / 2: sampling and choice share it as they like."""
+    if size < 2:
+        return 1
+    low, high = 0, closed_form_rows(size, accuracy, epsilon, failure_prob)
+    while slack_at(size, high, epsilon, failure_prob) > accuracy / 2.0:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if slack_at(size, middle, epsilon, failure_prob) <= accuracy / 2.0 else (middle, high)
+    return high
 
 
 def slack_at(size: int, n: int, epsilon: float, failure_prob: float) -> float:

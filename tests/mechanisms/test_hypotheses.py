@@ -479,10 +479,11 @@ def test_limits_are_refused_with_numbers(monkeypatch):
 
 
 def test_required_rows():
-    # 32 ln(2 * 499500 / .0125) / .04 = 14557.1, by hand.
-    assert mechanism.required_rows(1000, 0.2, 1.0, 0.05) == 14558
-    assert mechanism.required_rows(1, 0.2, 1.0, 0.05) == 1
-    assert mechanism.required_rows(1000, 0.2, 0.01, 0.05) == 45160
-    n = mechanism.required_rows(1000, 0.2, 1.0, 0.05)
-    assert mechanism.slack_at(1000, n, 1.0, 0.05) < 0.1
-    assert mechanism.slack_at(1000, n // 5, 1.0, 0.05) > 0.1
+    # 32 ln(2 * 499500 / .0125) / .04 = 14557.1 and 8 ln(1000 / .0125) / .002 = 45159.1, by hand.
+    assert mechanism.closed_form_rows(1000, 0.2, 1.0, 0.05) == 14558
+    assert mechanism.closed_form_rows(1000, 0.2, 0.01, 0.05) == 45160
+    assert mechanism.required_rows(1, 0.2, 1.0, 0.05) == mechanism.closed_form_rows(1, 0.2, 1.0, 0.05) == 1
+    for epsilon in (0.01, 1.0, 100.0):
+        n = mechanism.required_rows(1000, 0.2, epsilon, 0.05)
+        assert mechanism.slack_at(1000, n, epsilon, 0.05) <= 0.1 < mechanism.slack_at(1000, n - 1, epsilon, 0.05)
+        assert n < mechanism.closed_form_rows(1000, 0.2, epsilon, 0.05)
