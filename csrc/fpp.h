@@ -130,6 +130,56 @@ int32_t fpp_rows_group_f64(const double *x, int64_t n, int64_t row_stride, int64
 int32_t fpp_rows_group_f32(const float *x, int64_t n, int64_t row_stride, int64_t dim, const int32_t *labels, int64_t n_groups,
                            float *out, int64_t *begins);
 
+/* ---- Bins of columns ------------------------------------------------------------------------------------------------
+ * A rule gives each number a bin, by its key, or none (FPP_BIN_NONE). WIDTH: key i holds (offset + (i - 1/2) width, offset + (i + 1/2)
+ * width]; none beyond |i| = 2^53, or for a number that is not finite. DYADIC: key i holds 2^i < |x| <= 2^(i + 1), i = -1075 ... 1023;
+ * none for 0, infinities and NaN. The key depends on the number and the rule alone.
+ */
+#define FPP_BINS_WIDTH 0
+#define FPP_BINS_DYADIC 1
+#define FPP_BIN_NONE -9223372036854775807
+#define FPP_BIN_KEY_MAX 9007199254740992
+#define FPP_BIN_BLOCK 512
+#define FPP_BIN_WORDS_MAX 64
+#define FPP_BIN_DYADIC_CELLS 4095
+
+typedef struct {
+    int32_t kind;  /* FPP_BINS_... */
+    double offset; /* finite; not read for DYADIC */
+    double width;  /* positive and finite; not read for DYADIC */
+} fpp_bin_rule;
+
+/* Counts in the making. Keys base ... base + window - 1 are counted in `dense` (for DYADIC rules window = FPP_BIN_DYADIC_CELLS, base
+ * = -1023, and only cells 1 ... 2045 mean a key), all others in the hash table, whose slots with count 0 are free. At most 2^32 - 1
+ * rows between two flushes. */
+typedef struct {
+    int64_t base, window;
+    int64_t lanes;    /* 1, 2, 4 or 8 counters for a cell */
+    uint32_t *dense;  /* ((window + 1) * lanes), zero at first */
+    int64_t words;    /* entries of a key, 1 ... FPP_BIN_WORDS_MAX; 1 with a window */
+    int64_t slots;    /* a power of two, at least 2 * FPP_BIN_BLOCK */
+    int64_t used;     /* slots taken, at most three quarters */
+    int64_t *keys;    /* (slots, words) */
+    int64_t *counts;  /* (slots), zero at first */
+} fpp_bin_table;
+
+/* Count n numbers, a row_stride (in elements) apart, until the hash table is three quarters full: *done of them are counted. */
+int32_t fpp_bins_count_f64(const double *x, int64_t n, int64_t row_stride, const fpp_bin_rule *rule, fpp_bin_table *table,
+                           int64_t *done);
+int32_t fpp_bins_count_f32(const float *x, int64_t n, int64_t row_stride, const fpp_bin_rule *rule, fpp_bin_table *table,
+                           int64_t *done);
+/* The keys themselves, a key_stride apart. */
+int32_t fpp_bins_keys_f64(const double *x, int64_t n, int64_t row_stride, const fpp_bin_rule *rule, int64_t key_stride,
+                          int64_t *keys);
+int32_t fpp_bins_keys_f32(const float *x, int64_t n, int64_t row_stride, const fpp_bin_rule *rule, int64_t key_stride,
+                          int64_t *keys);
+/* Add n keys (n, words) with their counts (NULL: one each) to the hash table until it is three quarters full. Skipped, and
+ * counted as done:
+ * keys with a FPP_BIN_NONE in them, and counts of zero, so that the slots of one table may go into a larger one. */
+int32_t fpp_bins_insert(const int64_t *keys, const int64_t *counts, int64_t n, fpp_bin_table *table, int64_t *done);
+/* totals (window) += the dense counters, which become zero. */
+int32_t fpp_bins_flush(fpp_bin_table *table, int64_t *totals);
+
 /* ---- Pairs of hypotheses ---------------------------------------------------------------------------------------------
  * Hypotheses stand in panels of FPP_PANEL: entry l of panel p is hypothesis p FPP_PANEL + l, and what is kept for each of them
  * has an innermost axis of FPP_PANEL. Codes have shape (panels, capacity, FPP_PANEL); the first n of the `capacity` rows count.

@@ -254,7 +254,8 @@ static int test_fixed_point(void)
     return n_failed - before;
 }
 
-int test_rows(void);  /* test_rows.c */
+int test_rows(void); /* test_rows.c */
+int test_tree(void); /* test_tree.c */
 int test_pairs(void); /* test_pairs.c */
 
 int main(void)
@@ -268,6 +269,7 @@ int main(void)
         test_permutation,
         test_fixed_point,
         test_rows,
+        test_tree,
         test_pairs,
     };
     int failed = 0;

@@ -19,7 +19,7 @@ from fastpubpriv.mechanisms.release import release_choice
 from fastpubpriv.mechanisms.roots import RootSets
 from fastpubpriv.mechanisms.scheffe import CELLS, CellSets, DensitySets, Evaluation
 from fastpubpriv.mechanisms.sums import Passes
-from fastpubpriv.privacy import ZCDP, SelectionEvent, laplace_epsilon
+from fastpubpriv.privacy import ZCDP, ApproxDP, SelectionEvent, laplace_epsilon
 from fastpubpriv.privacy.events import CHOICE_LAWS
 from fastpubpriv.sources import Rows
 
@@ -120,7 +120,7 @@ def select_among(
 ) -> Chosen:
     """Choose a hypothesis with a share of an open account (a call's own, or a purse of it), from all rows given.
 
-    `share` is in epsilon under PureDP and ApproxDP, in rho under ZCDP; None takes the whole allowance of PureDP or ZCDP. One
+    `share` is in epsilon under PureDP and ApproxDP, in rho under ZCDP; None takes all there is. One
     hypothesis is chosen for nothing, without reading a row; for none at all the caller has its own fallback.
     """
     if hypotheses.size == 0:
@@ -132,7 +132,9 @@ def select_among(
     if hypotheses.size == 1:
         return Chosen(index=0, event=None, method="only one")
     law = law_for(account, mechanism)
-    epsilon = epsilon_of(account.allowance if share is None else share, law, pure=pays_epsilon(account))
+    if share is None:
+        share = account.approx_left[0] if isinstance(account.budget, ApproxDP) else account.allowance
+    epsilon = epsilon_of(share, law, pure=pays_epsilon(account))
     method, evaluation = prepare(
         hypotheses, rows.n, method=method, cells=cells, draws=draws, public_seed=public_seed, threads=passes.threads
     )

@@ -17,6 +17,7 @@ from fastpubpriv.privacy.clusters import Bill, Clusters
 from fastpubpriv.privacy.conversions import pure_to_zcdp_exact
 from fastpubpriv.privacy.exact import Number, exact, float_up, show, whole
 from fastpubpriv.privacy.relations import Neighbors
+from fastpubpriv.privacy.stable import StableHistogramEvent
 
 LOG2_SCALE_MIN = 8
 LOG2_SCALE_MAX = 40
@@ -332,7 +333,7 @@ class SelectionEvent:
         return total_variation(1)
 
 
-Event = GaussianEvent | LaplaceEvent | KNormEvent | SelectionEvent
+Event = GaussianEvent | LaplaceEvent | KNormEvent | SelectionEvent | StableHistogramEvent
 
 
 def add_to_bill(bill: Bill, event: Event, cost: Fraction) -> None:

@@ -451,6 +451,17 @@ def test_select_among_takes_its_money_from_what_was_kept_aside():
     assert account.events[0].epsilon == 1
 
 
+def test_select_among_composes_with_histograms_under_approximate_dp():
+    account = Account("test", ApproxDP(1, 1e-6), draws=10)
+    account.open()
+    listed = random_list(np.random.default_rng(1), 5, 1, 1)
+    rows = private_rows(np.zeros((9, 1)))
+    mechanism.select_among(account.block(), rows, listed, passes=ONE, share=Fraction(1, 2))
+    found = mechanism.select_among(account.block(), rows, listed, passes=ONE)
+    assert found.event.epsilon == 1
+    assert found.event.law == "permute_and_flip"
+
+
 def test_one_hypothesis_is_free_and_none_is_refused():
     account = Account("test", PureDP(1), draws=1)  # not opened: a charge would raise
     one = Hypotheses.from_arrays([[1.0]], [[[0.0]]], [[[1.0]]])
