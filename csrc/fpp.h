@@ -130,6 +130,97 @@ int32_t fpp_rows_group_f64(const double *x, int64_t n, int64_t row_stride, int64
 int32_t fpp_rows_group_f32(const float *x, int64_t n, int64_t row_stride, int64_t dim, const int32_t *labels, int64_t n_groups,
                            float *out, int64_t *begins);
 
+/* ---- Bins of columns ------------------------------------------------------------------------------------------------
+ * A rule gives each number a bin, by its key, or none (FPP_BIN_NONE). WIDTH: key i holds (offset + (i - 1/2) width, offset + (i + 1/2)
+ * width]; none beyond |i| = 2^53, or for a number that is not finite. DYADIC: key i holds 2^i < |x| <= 2^(i + 1), i = -1075 ... 1023;
+ * none for 0, infinities and NaN. The key depends on the number and the rule alone.
+ */
+#define FPP_BINS_WIDTH 0
+#define FPP_BINS_DYADIC 1
+#define FPP_BIN_NONE -9223372036854775807
+#define FPP_BIN_KEY_MAX 9007199254740992
+#define FPP_BIN_BLOCK 512
+#define FPP_BIN_WORDS_MAX 64
+#define FPP_BIN_DYADIC_CELLS 4095
+
+typedef struct {
+    int32_t kind;  /* FPP_BINS_... */
+    double offset; /* finite; not read for DYADIC */
+    double width;  /* positive and finite; not read for DYADIC */
+} fpp_bin_rule;
+
+/* Counts in the making. Keys base ... base + window - 1 are counted in `dense` (for DYADIC rules window = FPP_BIN_DYADIC_CELLS, base
+ * = -1023, and only cells 1 ... 2045 mean a key), all others in the hash table, whose slots with count 0 are free. At most 2^32 - 1
+ * rows between two flushes. */
+typedef struct {
+    int64_t base, window;
+    int64_t lanes;    /* 1, 2, 4 or 8 counters for a cell */
+    uint32_t *dense;  /* ((window + 1) * lanes), zero at first */
+    int64_t words;    /* entries of a key, 1 ... FPP_BIN_WORDS_MAX; 1 with a window */
+    int64_t slots;    /* a power of two, at least 2 * FPP_BIN_BLOCK */
+    int64_t used;     /* slots taken, at most three quarters */
+    int64_t *keys;    /* (slots, words) */
+    int64_t *counts;  /* (slots), zero at first */
+} fpp_bin_table;
+
+/* Count n numbers, a row_stride (in elements) apart, until the hash table is three quarters full: *done of them are counted. */
+int32_t fpp_bins_count_f64(const double *x, int64_t n, int64_t row_stride, const fpp_bin_rule *rule, fpp_bin_table *table,
+                           int64_t *done);
+int32_t fpp_bins_count_f32(const float *x, int64_t n, int64_t row_stride, const fpp_bin_rule *rule, fpp_bin_table *table,
+                           int64_t *done);
+/* The keys themselves, a key_stride apart. */
+int32_t fpp_bins_keys_f64(const double *x, int64_t n, int64_t row_stride, const fpp_bin_rule *rule, int64_t key_stride,
+                          int64_t *keys);
+int32_t fpp_bins_keys_f32(const float *x, int64_t n, int64_t row_stride, const fpp_bin_rule *rule, int64_t key_stride,
+                          int64_t *keys);
+/* Add n keys (n, words) with their counts (NULL: one each) to the hash table until it is three quarters full. Skipped, and
+ * counted as done:
+ * keys with a FPP_BIN_NONE in them, and counts of zero, so that the slots of one table may go into a larger one. */
+int32_t fpp_bins_insert(const int64_t *keys, const int64_t *counts, int64_t n, fpp_bin_table *table, int64_t *done);
+/* totals (window) += the dense counters, which become zero. */
+int32_t fpp_bins_flush(fpp_bin_table *table, int64_t *totals);
+
+/* ---- Pairs of hypotheses ---------------------------------------------------------------------------------------------
+ * Hypotheses stand in panels of FPP_PANEL: entry l of panel p is hypothesis p FPP_PANEL + l, and what is kept for each of them
+ * has an innermost axis of FPP_PANEL. Codes have shape (panels, capacity, FPP_PANEL); the first n of the `capacity` rows count.
+ */
+#define FPP_PANEL 64
+#define FPP_PAIR_WORKSPACE 65536 /* bytes that fpp_pair_counts_i32 needs */
+
+typedef struct {
+    int64_t dim;
+    int64_t components;      /* of every mixture; a missing one has the constant -1e300 */
+    int64_t panels;
+    int32_t lower;           /* 0: a factor is a diagonal; 1: a lower triangle, row by row */
+    const double *means;     /* (panels, components, dim, FPP_PANEL) */
+    const double *factors;   /* (panels, components, dim or dim (dim + 1) / 2, FPP_PANEL): factor^T factor inverts the covariance */
+    const double *constants; /* (panels, components, FPP_PANEL): log weight, log determinant and the power of 2 pi */
+} fpp_mixtures;
+
+int64_t fpp_density_workspace_size(const fpp_mixtures *mix); /* bytes */
+/* Codes of rows x (n, dim): 32767 for the hypothesis that is likeliest at a row, 1 less for each 1/2048 of log density, -32768 from
+ * 32 on. A row with a non-finite entry has code 0 for all of them, so it never prefers one. */
+int32_t fpp_density_codes_i16(const fpp_mixtures *mix, const double *x, int64_t n, int64_t capacity, double *workspace,
+                              int16_t *codes);
+/* counts (FPP_PANEL, (panels - panel) FPP_PANEL) += rows where the hypothesis of `panel` has the larger code, for it and each one
+ * from its panel on. */
+int32_t fpp_pair_counts_i32(const int16_t *codes, int64_t n, int64_t capacity, int64_t panels, int64_t panel,
+                            int32_t *workspace, int32_t *counts);
+/* counts (panels FPP_PANEL) = rows where `own` has the larger code than a later hypothesis, or an earlier one than `own`;
+ * n <= 32767. */
+int32_t fpp_column_counts_i32(const int16_t *codes, int64_t n, int64_t capacity, int64_t panels, int64_t own, int32_t *counts);
+/* table (panels, cells, FPP_PANEL): mass of a hypothesis in a cell less the rows in it, in units of 2^-shift rows; sums over cells
+ * stay within 31 bits. For each pair i < j with i in `panel`, and both members h: worst[h] = the larger of itself and
+ * |(2^shift / 2 + sum of table[h] over cells where i exceeds j) >> shift|. worst (panels FPP_PANEL). */
+int32_t fpp_cell_scores_i32(const int32_t *table, int64_t cells, int64_t panels, int64_t panel, int32_t shift, int32_t *worst);
+/* Mixtures on the line with constants (log of weight over deviation), means and inverses of deviations (size, components), and points
+ * grids (size, points), ascending, between which one sign of a difference is looked for. For each j > own: roots (size - own - 1, most),
+ * ascending, then infinity, where the density of `own` and that of j change places; counts[j - own - 1] = n roots if `own` leads left of
+ * the first, -n - 1 if it does not. After `most` roots the rest of the line counts as one piece. */
+int32_t fpp_pair_roots_f64(const double *constants, const double *means, const double *inverses, const double *grids,
+                           int64_t size, int64_t components, int64_t points, int64_t own, int64_t most, double *roots,
+                           int64_t *counts);
+
 /* ---- Test hooks: not part of the stable interface ------------------------------------------------------------------- */
 /* As the samplers (law 0 Gaussian, 1 Laplace) with the undecided window of the quick tests widened to 2^window_log2, so that the
  * slow exact comparison runs often. window_log2 = 0 means the window of production. */

@@ -115,7 +115,9 @@ static int64_t lay_out(const fpp_row_map *map, char *base, fpp_plan *plan)
     plan->sums = take(base, &used, 2 * plan->ld);
     plan->z = take(base, &used, FPP_TILE_ROWS * plan->ld);
     plan->t = take(base, &used, matrix ? FPP_TILE_ROWS * FPP_T_LD : 0);
-    plan->panels = take(base, &used, matrix ? (map->out_dim + FPP_PANEL_MAX) * map->dim : 0);
+    /* Narrower panels need no more than the widest. */
+    const int64_t panels = (fpp_round_up(map->out_dim, FPP_LANES) + FPP_PANEL_MAX - 1) / FPP_PANEL_MAX;
+    plan->panels = take(base, &used, matrix ? fpp_panel_begin(map->matrix_kind, map->dim, FPP_PANEL_MAX, panels) : 0);
     plan->gram = take(base, &used, 0);
     return used;
 }
@@ -141,9 +143,10 @@ static void pack_panels(const fpp_row_map *map, int64_t panel, double *panels)
 {
     const int64_t dim = map->dim;
     for (int64_t begin = 0; begin < fpp_round_up(map->out_dim, FPP_LANES); begin += panel) {
-        double *to = panels + begin * dim;
-        for (int64_t k0 = 0; k0 < dim; k0 += FPP_LANES) {
-            const int64_t k1 = fpp_min(dim, k0 + FPP_LANES);
+        double *to = panels + fpp_panel_begin(map->matrix_kind, dim, panel, begin / panel);
+        const int64_t depth = map->matrix_kind == FPP_MATRIX_LOWER ? fpp_min(begin + panel, dim) : dim;
+        for (int64_t k0 = 0; k0 < depth; k0 += FPP_LANES) {
+            const int64_t k1 = fpp_min(depth, k0 + FPP_LANES);
             for (int64_t c = 0; c < panel; c++) {
                 const int64_t i = begin + c;
                 const int64_t last = map->matrix_kind == FPP_MATRIX_LOWER ? i + 1 : dim;

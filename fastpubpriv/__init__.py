@@ -13,6 +13,7 @@ from fastpubpriv.errors import (
     EntropyError,
     ExperimentalWarning,
     FastPubPrivError,
+    InfeasibleError,
     InputError,
     KernelError,
     LedgerError,
@@ -28,7 +29,16 @@ if TYPE_CHECKING:
     from fastpubpriv.estimators.mean import estimate_mean
     from fastpubpriv.estimators.preconditioner import Preconditioner, precondition
     from fastpubpriv.estimators.weighted_mean import weighted_mean
-    from fastpubpriv.planning import Plan, plan
+    from fastpubpriv.mixtures.balls import Ball, terrific_ball
+    from fastpubpriv.mixtures.baselines import no_public_baseline, public_only
+    from fastpubpriv.mixtures.bin_grids import BinGrid, DyadicBins, ProductBins
+    from fastpubpriv.mixtures.histogram import HistogramResult, stable_histogram
+    from fastpubpriv.mixtures.hypotheses import Hypotheses, SelectionResult, select_hypothesis
+    from fastpubpriv.mixtures.result import MixtureResult
+    from fastpubpriv.mixtures.separated import learn_separated_mixture
+    from fastpubpriv.mixtures.supercluster import supercluster
+    from fastpubpriv.mixtures.tree import ClusterTree
+    from fastpubpriv.planning import OrderBounds, Plan, order_bounds, plan
     from fastpubpriv.privacy import ZCDP, ApproxDP, Ledger, PureDP
     from fastpubpriv.results import CovarianceResult, GaussianResult, MeanResult, PCAResult
     from fastpubpriv.sources import Rows
@@ -39,32 +49,51 @@ __all__ = [
     "ZCDP",
     "AccuracyWarning",
     "ApproxDP",
+    "Ball",
+    "BinGrid",
     "BudgetError",
+    "ClusterTree",
     "CovarianceResult",
+    "DyadicBins",
     "EntropyError",
     "ExperimentalWarning",
     "FastPubPrivError",
     "GaussianResult",
+    "HistogramResult",
+    "Hypotheses",
+    "InfeasibleError",
     "InputError",
     "KernelError",
     "Ledger",
     "LedgerError",
     "MeanResult",
+    "MixtureResult",
+    "OrderBounds",
     "PCAResult",
     "Plan",
     "Preconditioner",
     "PrivacyWarning",
+    "ProductBins",
     "PureDP",
     "ReplayError",
     "Rows",
     "SeededNoiseWarning",
+    "SelectionResult",
     "coinpress_covariance",
     "coinpress_mean",
     "estimate_gaussian",
     "estimate_mean",
+    "learn_separated_mixture",
+    "no_public_baseline",
+    "order_bounds",
     "plan",
     "precondition",
     "private_pca",
+    "public_only",
+    "select_hypothesis",
+    "stable_histogram",
+    "supercluster",
+    "terrific_ball",
     "weighted_mean",
 ]
 
@@ -78,7 +107,25 @@ _HOMES = {
     "Preconditioner": "fastpubpriv.estimators.preconditioner",
     "precondition": "fastpubpriv.estimators.preconditioner",
     "weighted_mean": "fastpubpriv.estimators.weighted_mean",
+    "Ball": "fastpubpriv.mixtures.balls",
+    "terrific_ball": "fastpubpriv.mixtures.balls",
+    "no_public_baseline": "fastpubpriv.mixtures.baselines",
+    "public_only": "fastpubpriv.mixtures.baselines",
+    "MixtureResult": "fastpubpriv.mixtures.result",
+    "learn_separated_mixture": "fastpubpriv.mixtures.separated",
+    "supercluster": "fastpubpriv.mixtures.supercluster",
+    "ClusterTree": "fastpubpriv.mixtures.tree",
+    "BinGrid": "fastpubpriv.mixtures.bin_grids",
+    "DyadicBins": "fastpubpriv.mixtures.bin_grids",
+    "HistogramResult": "fastpubpriv.mixtures.histogram",
+    "ProductBins": "fastpubpriv.mixtures.bin_grids",
+    "stable_histogram": "fastpubpriv.mixtures.histogram",
+    "Hypotheses": "fastpubpriv.mixtures.hypotheses",
+    "SelectionResult": "fastpubpriv.mixtures.hypotheses",
+    "select_hypothesis": "fastpubpriv.mixtures.hypotheses",
+    "OrderBounds": "fastpubpriv.planning",
     "Plan": "fastpubpriv.planning",
+    "order_bounds": "fastpubpriv.planning",
     "plan": "fastpubpriv.planning",
     "ZCDP": "fastpubpriv.privacy",
     "ApproxDP": "fastpubpriv.privacy",
@@ -95,6 +142,7 @@ _PARTS = (
     "estimators",
     "experiments",
     "mechanisms",
+    "mixtures",
     "planning",
     "plotting",
     "privacy",

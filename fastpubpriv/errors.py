@@ -13,6 +13,10 @@ class BudgetError(FastPubPrivError, ValueError):
     """A privacy budget is malformed, of the wrong notion, or larger than what is left."""
 
 
+class InfeasibleError(FastPubPrivError, ValueError):
+    """Public sizes alone show that a request needs more rows or a longer list than can be had; nothing private was read for it."""
+
+
 class LedgerError(FastPubPrivError, RuntimeError):
     """A ledger file is corrupt, foreign, locked by another process, or could not be written. Nothing was released."""
 

@@ -12,6 +12,7 @@ import numpy as np
 from fastpubpriv.errors import InputError
 
 if TYPE_CHECKING:
+    from fastpubpriv.mixtures.histogram import HistogramResult
     from fastpubpriv.results import GaussianResult
 
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
@@ -20,6 +21,8 @@ FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 PALETTE = ("#0b5fa5", "#d1690e", "#3b8f5a", "#8a5aa8", "#7a7a7a", "#b0304f")
 # Beyond so many columns pairs of ellipses get too small to read.
 MAX_PAIRED = 5
+# Panels of histograms.
+MAX_PANELS = 12
 # Beyond so many columns names overlap, then numbers do.
 MAX_NAMED, MAX_NUMBERED = 40, 12
 
@@ -106,6 +109,44 @@ def plot_means(
             continue
         draw_panel(axes, estimates, j, names[j])
     figure.suptitle(title or f"Mean, with {level:.0%} intervals", fontsize=10)
+    return save(figure, path)
+
+
+def plot_histogram(result: HistogramResult, *, path: str | Path | None = None) -> Any:
+    """One panel for each one-dimensional histogram: released bins as bars of density, on a log axis where they spread far.
+
+    Bins without a bar had no row, or too few for the threshold. `path` is written when given; returns the figure.
+    """
+    drawn = [item for item in result.histograms if len(item.columns) == 1]
+    if not drawn:
+        raise InputError("there is no one-dimensional histogram to draw: products of columns are not drawn")
+    if len(drawn) > MAX_PANELS:
+        raise InputError(
+            f"{len(drawn)} histograms are too many to draw, at most {MAX_PANELS}: ask for fewer columns or levels"
+        )
+    across = min(len(drawn), 3)
+    down = math.ceil(len(drawn) / across)
+    figure = new_figure(4.2 * across + 0.4, 2.8 * down + 0.5)
+    grid = figure.subplots(down, across, squeeze=False)
+    for axes, item in zip(grid.ravel(), drawn, strict=False):
+        column = item.columns[0]
+        name = result.columns[column] if result.columns is not None else f"x{column}"
+        axes.set_title(f"{name}, level {item.level}: {len(item)} bins", fontsize=9)
+        axes.tick_params(labelsize=7)
+        if len(item) == 0:
+            continue
+        lower, upper = item.lower[:, 0], np.minimum(item.upper[:, 0], np.finfo(np.float64).max)
+        width = upper - lower
+        axes.bar(lower, item.frequency / width, width=width, align="edge", color=PALETTE[0], alpha=0.75, lw=0)
+        span = np.abs(np.concatenate([lower, upper]))
+        smallest = float(span[span > 0.0].min())
+        if float(span.max()) > 1e4 * max(smallest, float(width.min())):
+            axes.set_xscale("symlog", linthresh=max(smallest, float(width.min())))
+            axes.set_yscale("log")
+        axes.set_ylabel("density", fontsize=8)
+    for axes in grid.ravel()[len(drawn) :]:
+        axes.set_axis_off()
+    figure.suptitle(f"Noisy counts of at least {result.threshold:.0f} rows", fontsize=10)
     return save(figure, path)
 
 

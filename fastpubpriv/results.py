@@ -19,7 +19,9 @@ FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 
 
 def frozen(array: Any) -> FloatArray:
-    """Return a read-only float64 copy."""
+    """Return a read-only float64 copy, or the array itself if it is one already: matrices may be large."""
+    if type(array) is np.ndarray and array.dtype == np.float64 and array.flags.owndata and not array.flags.writeable:
+        return array
     copy = np.array(array, dtype=np.float64)
     copy.flags.writeable = False
     return copy

@@ -26,7 +26,9 @@ from fastpubpriv.privacy import (
     LaplaceEvent,
     PureDP,
     SelectionEvent,
+    StableHistogramEvent,
     add_to_bill,
+    approx_slack,
     gaussian_rho,
     laplace_epsilon,
 )
@@ -41,7 +43,8 @@ class ReplayReport:
     calls : int
         Releases in the run.
     pair_cost : Fraction
-        Exact cost of telling these two data sets apart: sum of |q - q'|^2 / (2 4^m), or of |q - q'|_1 / 2^m.
+        Exact cost of telling these two data sets apart: sum of |q - q'|^2 / (2 4^m), or of |q - q'|_1 / 2^m; for stable
+        histograms the share of epsilon that belongs to the moved counts. Of several disjoint blocks of rows, the dearest.
     declared_cost : Fraction
         What the releases cost together as declared: the sum, but for releases over the same clusters the larger of the sums for
         a row that stays and one that moves, and for the nodes of a tree the debit of its scope.
@@ -96,35 +99,61 @@ def record_replay(run: Callable[[Any], Any], x_priv: Any, x_neighbour: Any, *, b
         result_neighbour = run(x_neighbour)
     if len(recorded.calls) != len(replayed.calls):
         raise ReplayError(f"{len(recorded.calls)} releases on one data set, {len(replayed.calls)} on its neighbour")
-    tally = Tally()
-    aside = Fraction(0)
-    draws = 0
+    # Blocks of rows are disjoint: a replaced row is in one of them, and the dearest block is what the run costs.
+    blocks: dict[tuple[int, ...], list[tuple[Call, Call]]] = {}
     for one, other in zip(recorded.calls, replayed.calls, strict=True):
-        cost, price = compare(one, other)
-        draws += one.event.draws
-        if isinstance(one.event, SelectionEvent) and isinstance(budget, ZCDP):
-            # The pair is a range-bounded mechanism of its own cost, and epsilon^2 / 8 of it.
-            cost, price = cost * cost / 8, one.event.rho
-        elif isinstance(one.event, LaplaceEvent) and isinstance(budget, ApproxDP):
-            aside += price
-            continue
-        tally.add(one, cost, price)
-    pair, declared = tally.totals()
-    pure = isinstance(budget, PureDP)
-    if aside and isinstance(budget, ApproxDP):
-        budget = ApproxDP(budget.epsilon - aside, budget.delta)
-    allowance = laplace_epsilon(budget, draws) if pure else gaussian_rho(budget, draws)
-    # The estimator calibrated (epsilon, delta) for at least as many draws, so up to solver rounding for no larger allowance.
-    slack = Fraction(1, 10**9) if isinstance(budget, ApproxDP) else Fraction(0)
-    if declared > allowance * (1 + slack):
-        raise ReplayError("the declared costs of the releases exceed the budget")
+        if one.block != other.block:
+            raise ReplayError(f"release {one.name!r}: the block of rows depends on private rows")
+        blocks.setdefault(one.block, []).append((one, other))
+    moved = [path for path, calls in blocks.items() if any(_differs(one, other) for one, other in calls)]
+    if len(moved) > 1:
+        raise ReplayError(f"blocks {moved} both saw the replaced row: blocks of rows must be disjoint")
+    draws = sum(call.event.draws for call in recorded.calls)
+    reports = [_block_report(calls, budget, draws, len(recorded.calls)) for calls in blocks.values() or [[]]]
     if fingerprint(result) != fingerprint(result_neighbour):
         raise ReplayError(
             "the results differ although every released value was the same: private data leaked past release"
         )
-    return ReplayReport(
-        calls=len(recorded.calls), pair_cost=pair, declared_cost=declared, allowance=allowance, epsilon=aside
-    )
+    return max(reports, key=lambda report: (report.pair_cost, report.declared_cost))
+
+
+def _block_report(pairs: list[tuple[Call, Call]], budget: Budget, draws: int, calls: int) -> ReplayReport:
+    """Compare the releases on one block (all rows, where there are no blocks) and check them against the budget."""
+    tally = Tally()
+    aside = Fraction(0)
+    own = [one for one, _ in pairs if isinstance(one.event, StableHistogramEvent | SelectionEvent)]
+    composed = isinstance(budget, ApproxDP) and bool(own)
+    for one, other in pairs:
+        cost, price = compare(one, other)
+        if isinstance(one.event, SelectionEvent) and isinstance(budget, ZCDP):
+            # The pair is a mechanism of the same kind at its own, smaller epsilon.
+            cost, price = one.event.rho_at(cost), one.event.rho
+        elif isinstance(one.event, LaplaceEvent) and isinstance(budget, ApproxDP):
+            aside += price
+            continue
+        elif composed and one not in own:
+            raise ReplayError("Gaussian releases and those with an epsilon of their own are in one account")
+        tally.add(one, cost, price)
+    pair, declared = tally.totals()
+    if isinstance(budget, ApproxDP) and composed:
+        deltas = sum((one.event.delta for one in own if isinstance(one.event, StableHistogramEvent)), Fraction(0))
+        allowance = budget.epsilon
+        if deltas + approx_slack(budget.epsilon, draws) > budget.delta:
+            raise ReplayError("the declared deltas of the releases exceed the budget")
+    elif isinstance(budget, PureDP):
+        allowance = laplace_epsilon(budget, draws)
+    else:
+        rest = ApproxDP(budget.epsilon - aside, budget.delta) if aside and isinstance(budget, ApproxDP) else budget
+        allowance = gaussian_rho(rest, draws)
+    # The estimator calibrated (epsilon, delta) for at least as many draws, so up to solver rounding for no larger allowance.
+    slack = Fraction(1, 10**9) if isinstance(budget, ApproxDP) else Fraction(0)
+    if declared > allowance * (1 + slack):
+        raise ReplayError("the declared costs of the releases exceed the budget")
+    return ReplayReport(calls=calls, pair_cost=pair, declared_cost=declared, allowance=allowance, epsilon=aside)
+
+
+def _differs(one: Call, other: Call) -> bool:
+    return one.query.shape != other.query.shape or not np.array_equal(one.query, other.query)
 
 
 @dataclass(slots=True, eq=False)
@@ -159,9 +188,11 @@ class Tally:
 
 def compare(one: Call, other: Call) -> tuple[Fraction, Fraction]:
     """Exact cost of the pair and declared cost of one release; raises when the promise is broken."""
-    public = [(call.name, call.query.shape, call.event, call.unit, call.reserve) for call in (one, other)]
+    public = [(call.name, call.public_shape, call.event, call.unit, call.reserve) for call in (one, other)]
     if public[0] != public[1]:
         raise ReplayError(f"release {one.name!r}: name, shape, event, scope or unit depends on private rows")
+    if isinstance(one.event, StableHistogramEvent):
+        return _compare_bins(one, other), one.event.epsilon
     # Differences modulo 2^64, as Python integers: squares may exceed int64.
     signed = [int(gap) for gap in (one.query - other.query).ravel().tolist()]
     gaps = [abs(gap) for gap in signed]
@@ -171,7 +202,7 @@ def compare(one: Call, other: Call) -> tuple[Fraction, Fraction]:
             raise ReplayError(
                 f"release {one.name!r}: a score moved by {max(gaps)} where its sensitivity allows {event.sensitivity}"
             )
-        # Numerators move by one score's gap, the normaliser by at most the largest gap of the other sign.
+        # One score moves up and all others down; for either law that costs rate times the sum of the largest gaps.
         return event.rate * (max(0, *signed) + max(0, *(-gap for gap in signed))), event.epsilon
     if event.draws != len(gaps):
         raise ReplayError(f"release {one.name!r} declares {event.draws} draws for {len(gaps)} integers")
@@ -190,6 +221,21 @@ def compare(one: Call, other: Call) -> tuple[Fraction, Fraction]:
     if moved > allowed:
         raise ReplayError(f"release {one.name!r} moved by {moved} where its sensitivity allows {allowed}")
     return cost, price
+
+
+def _compare_bins(one: Call, other: Call) -> Fraction:
+    """Share of the epsilon of a stable histogram that the moved counts of a pair take; raises when too many moved."""
+    event = one.event
+    assert isinstance(event, StableHistogramEvent)
+    tables = [{(row[0], *row[2:]): row[1] for row in call.query.tolist()} for call in (one, other)]
+    moved = 0
+    for index in range(event.histograms):
+        bins = {key for table in tables for key in table if key[0] == index}
+        gaps = [tables[0].get(key, 0) - tables[1].get(key, 0) for key in bins]
+        if sum(gap for gap in gaps if gap > 0) > 1 or sum(-gap for gap in gaps if gap < 0) > 1:
+            raise ReplayError(f"release {one.name!r}: histogram {index} moved by more than one row between two bins")
+        moved += sum(abs(gap) for gap in gaps)
+    return event.epsilon * Fraction(moved, 2 * event.histograms)
 
 
 def fingerprint(result: Any) -> Any:

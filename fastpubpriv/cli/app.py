@@ -15,6 +15,7 @@ from fastpubpriv.errors import FastPubPrivError
 COMMANDS = {
     "mean": ("means:mean", "Mean of private rows, with the range taken from public rows."),
     "gaussian": ("gaussian:gaussian", "Mean and covariance of private rows, with ranges taken from public rows."),
+    "mixture": ("mixture:mixture", "Groups of private rows: weight, mean and covariance of each."),
     "weighted-mean": ("means:weighted_mean", "Mean of bounded rows, private and public ones weighted for least error."),
     "coinpress-mean": ("means:coinpress_mean", "Mean of private rows without public rows: give a centre and radius."),
     "plan": ("plan:plan", "What error a budget buys, or what rows or budget an error needs. Reads no data."),

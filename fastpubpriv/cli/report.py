@@ -24,11 +24,13 @@ from fastpubpriv.privacy import ZCDP, ApproxDP, Cost, PureDP, best_epsilon
 from fastpubpriv.results import GaussianResult, MeanResult
 
 if TYPE_CHECKING:
+    from fastpubpriv.mixtures.result import MixtureResult
     from fastpubpriv.privacy import Budget
 
 OURS = (AccuracyWarning, PrivacyWarning, SeededNoiseWarning)
 MOST_ROWS = 60
 MOST_CORRELATIONS = 10
+MOST_SPREADS = 8
 PICTURES = {".png", ".pdf", ".svg"}
 # The delta at which a zCDP budget is restated for readers who know (epsilon, delta).
 READERS_DELTA = Fraction(1, 10**6)
@@ -50,7 +52,7 @@ def number(value: float, scale: float) -> str:
     return f"{round(value, places):,.{max(places, 0)}f}"
 
 
-def names_of(result: MeanResult | GaussianResult) -> tuple[str, ...]:
+def names_of(result: MeanResult | GaussianResult | MixtureResult) -> tuple[str, ...]:
     """Column names, or positions."""
     return result.columns or tuple(f"x{j}" for j in range(result.dim))
 
@@ -130,8 +132,40 @@ def gaussian_tables(result: GaussianResult, *, title: str, names: tuple[str, ...
     return [table, matrix]
 
 
+def mixture_table(result: MixtureResult, *, title: str, names: tuple[str, ...] | None = None) -> Table:
+    """Weight, status, and mean with standard deviation of each column, for each component."""
+    table = Table(title=escape(title), title_justify="left", title_style="bold")
+    table.add_column("component", justify="right")
+    table.add_column("weight", justify="right", style="bold")
+    shown = (names or names_of(result))[:MOST_SPREADS]
+    for name in shown:
+        table.add_column(f"{escape(name)}\nmean ± std", justify="right")
+    table.add_column("status")
+    for index in range(min(result.n_components, MOST_ROWS)):
+        spreads = np.sqrt(np.diag(result.covariances[index]))
+        cells = [
+            f"{number(float(result.means[index, j]), float(spreads[j]) / 10.0)} ± {spreads[j]:.3g}"
+            for j in range(len(shown))
+        ]
+        status = result.statuses[index]
+        mark = status if status == "ok" else f"[bold yellow]{escape(status.replace('_', ' '))}[/]"
+        table.add_row(str(index), f"{result.weights[index]:.3f}", *cells, mark)
+    return table
+
+
+def tables_of(
+    result: MeanResult | GaussianResult | MixtureResult, *, level: float, title: str, names: tuple[str, ...] | None
+) -> list[Table]:
+    """The tables of a result, whichever it is."""
+    if isinstance(result, MeanResult):
+        return [mean_table(result, level=level, title=title, names=names)]
+    if isinstance(result, GaussianResult):
+        return gaussian_tables(result, title=title, names=names)
+    return [mixture_table(result, title=title, names=names)]
+
+
 def print_result(
-    result: MeanResult | GaussianResult,
+    result: MeanResult | GaussianResult | MixtureResult,
     *,
     level: float,
     title: str,
@@ -140,13 +174,11 @@ def print_result(
 ) -> None:
     """The tables of a result and what a reader must know about it."""
     out = console()
-    if isinstance(result, MeanResult):
-        out.print(mean_table(result, level=level, title=title, names=names))
-    else:
-        for table in gaussian_tables(result, title=title, names=names):
-            out.print(table)
-    if result.dim > MOST_ROWS:
-        out.print(f"... and {result.dim - MOST_ROWS} more columns; --json FILE writes all of them.")
+    for table in tables_of(result, level=level, title=title, names=names):
+        out.print(table)
+    most = MOST_ROWS if isinstance(result, MeanResult | GaussianResult) else MOST_SPREADS
+    if result.dim > most:
+        out.print(f"... and {result.dim - most} more columns; --json FILE writes all of them.")
     public = f"{result.n_pub:,} public" if result.n_pub else "no public"
     facts = [
         ("Rows", f"{result.n_priv:,} private, {public}"),
@@ -160,10 +192,13 @@ def print_result(
     print_facts(facts)
 
 
-def predicted(result: MeanResult | GaussianResult) -> list[tuple[str, str]]:
-    """The errors that public numbers predict for a Gaussian."""
+def predicted(result: MeanResult | GaussianResult | MixtureResult) -> list[tuple[str, str]]:
+    """The errors that public numbers predict for a Gaussian; how a mixture was found."""
     if isinstance(result, MeanResult):
         return []
+    if not isinstance(result, GaussianResult):
+        asked = result.diagnostics.get("n_components_asked", result.n_components)
+        return [("Found", f"{result.n_components} of {asked} components, by {result.method.replace('_', ' ')}")]
     text = (
         f"covariance {result.predicted_covariance_error:.1%} (relative Frobenius), mean "
         f"{result.predicted_mean_error:.3g} standard deviations; {result.rounds} rounds"
@@ -224,10 +259,14 @@ def need_matplotlib() -> None:
         raise click.UsageError("drawing needs matplotlib: pip install 'fastpubpriv[plot]'")
 
 
-def result_dict(result: MeanResult | GaussianResult, *, level: float, warned: list[str]) -> dict[str, Any]:
+def result_dict(
+    result: MeanResult | GaussianResult | MixtureResult, *, level: float, warned: list[str]
+) -> dict[str, Any]:
     """The result's own dictionary, with what a reader would compute from it and the warnings that were shown."""
     if isinstance(result, GaussianResult):
         return {**result.to_dict(), "correlation": result.correlation.tolist(), "warnings": warned}
+    if not isinstance(result, MeanResult):
+        return {**result.to_dict(), "warnings": warned}
     lower, upper = result.confidence_interval(level)
     return {
         **result.to_dict(),

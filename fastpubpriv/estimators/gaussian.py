@@ -77,6 +77,11 @@ def public_frame(
                 guarantee.eig_upper / guarantee.eig_lower,
                 "public rows (preconditioner)",
             )
+    return trace_frame(x_pub, failure_prob=failure_prob, pub_priv_gap=pub_priv_gap, cond_max=cond_max)
+
+
+def trace_frame(x_pub: FloatArray, *, failure_prob: float, pub_priv_gap: float, cond_max: float) -> Frame:
+    """Bound the trace with at least two distinct public rows; `cond_max` bounds the condition of the covariance."""
     bound: TraceBound = trace_bound(x_pub, pub_priv_gap=pub_priv_gap, failure_prob=failure_prob)
     return Frame(
         bound.center,
@@ -233,11 +238,11 @@ def estimate_gaussian(
         )
     run.account.open()
     learned = LEARNERS[learner](run, frame.base(rows.dim), problem, rounds=prepared.rounds)
-    covariance = frame.covariance_back(learned.covariance)
+    covariance = frozen(frame.covariance_back(learned.covariance))
     mean_map = frame.scale * learned.mean_factor if frame.scale.ndim == 0 else frame.scale @ learned.mean_factor
     return GaussianResult(
         mean=frozen(frame.mean_back(learned.mean)),
-        covariance=frozen(covariance),
+        covariance=covariance,
         mean_noise_std=frozen(learned.mean_noise_std * np.sqrt(np.einsum("ij,ij->i", mean_map, mean_map))),
         rounds=prepared.rounds if learned.rounds is None else learned.rounds,
         under_resolved=prepared.under_resolved,

@@ -209,7 +209,7 @@ class Recursion:
         self.covariance = rebuilt(vectors, values)
         root = lower_root(vectors, np.sqrt(values))
         del vectors
-        self.powers = root, divided(root, np.eye(dim))
+        self.powers = root, divided(root, np.eye(dim, order="F"))
 
     def _slack_of(self, spectral_std: float) -> float:
         return self.problem.sampling_slack(self._rounds) + self.problem.noise_slack(spectral_std, self._rounds)
@@ -295,7 +295,9 @@ def after(base: AffineMap, left: FloatArray, *, offset: FloatArray | None = None
         moved = left @ base.offset
         offset = moved if offset is None else offset + moved
     lower = base.matrix is None or base.matrix.ndim == 1 or base.lower
-    return AffineMap(dim=base.dim, center=base.center, matrix=np.ascontiguousarray(matrix), offset=offset, lower=lower)
+    matrix = np.ascontiguousarray(matrix)
+    matrix.flags.writeable = False  # so that the kernels need no copy of their own
+    return AffineMap(dim=base.dim, center=base.center, matrix=matrix, offset=offset, lower=lower)
 
 
 def mean_map(base: AffineMap, start: FloatArray, inverse_root: FloatArray) -> AffineMap:

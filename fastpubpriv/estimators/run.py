@@ -14,7 +14,16 @@ from fastpubpriv import validation
 from fastpubpriv.errors import AccuracyWarning, InputError
 from fastpubpriv.mechanisms.account import Account
 from fastpubpriv.mechanisms.sums import Passes, Released
-from fastpubpriv.privacy import ApproxDP, Budget, Event, GaussianEvent, LaplaceEvent, Ledger, SelectionEvent
+from fastpubpriv.privacy import (
+    ApproxDP,
+    Budget,
+    Event,
+    GaussianEvent,
+    LaplaceEvent,
+    Ledger,
+    SelectionEvent,
+    StableHistogramEvent,
+)
 from fastpubpriv.sources import Rows, private_rows, public_rows, refuse_shared_memory
 from fastpubpriv.sources.pool import max_threads
 
@@ -63,7 +72,12 @@ def describe(event: Event) -> dict[str, Any]:
             record[f"{currency}_move"] = cost * event.clusters.move / event.clusters.worst
         return record
     if isinstance(event, SelectionEvent):
-        return {"noise": "exponential mechanism", "candidates": event.candidates, "epsilon": event.epsilon}
+        law = "exponential mechanism" if event.law == "exponential" else "permute-and-flip"
+        return {"noise": law, "candidates": event.candidates, "epsilon": event.epsilon}
+    if isinstance(event, StableHistogramEvent):
+        noise = "discrete laplace" if event.law == "laplace" else "gaussian"
+        public = {"histograms": event.histograms, "log2_scale": event.log2_scale, "epsilon": event.epsilon}
+        return {"noise": noise, **public, "delta": event.delta}
     return {"noise": "l2 k-norm", "epsilon": event.epsilon, "floating_point_delta": event.delta}
 
 

@@ -58,9 +58,9 @@ class RowMap:
 
     Guarantees
     ----------
-    Arrays are copied and read-only. A row with a NaN or an infinity becomes the zero row. A finite row is clipped, never
-    lost, whatever its size (up to inv_step = 1e150). Every integer row q satisfies sum q**2 <= quant_bound**2: replacing
-    one row moves a sum by at most 2 Q in norm, and a full symmetric Gram matrix by at most sqrt(2) Q**2.
+    Arrays are read-only, and copied unless they were. A row with a NaN or an infinity becomes the zero row. A finite row is
+    clipped, never lost, whatever its size (up to inv_step = 1e150). Every integer row q satisfies sum q**2 <= quant_bound**2:
+    replacing one row moves a sum by at most 2 Q in norm, and a full symmetric Gram matrix by at most sqrt(2) Q**2.
     """
 
     dim: int
@@ -156,13 +156,23 @@ def _public(
         if required:
             raise InputError(f"this kind of map needs {name} of shape {shape}")
         return None
-    array = np.array(value, dtype=np.float64, order="C")
+    # A read-only array that owns its memory is taken as it is: nobody is going to change it, and a matrix may be large.
+    array: npt.NDArray[np.float64]
+    if isinstance(value, np.ndarray) and value.dtype == np.float64 and _is_settled(value):
+        array = value
+    else:
+        array = np.array(value, dtype=np.float64, order="C")
     if array.shape != shape:
         raise InputError(f"{name} must have shape {shape}, got {array.shape}")
     if not np.isfinite(array).all():
         raise InputError(f"{name} must be finite")
     array.flags.writeable = False
     return array
+
+
+def _is_settled(array: npt.NDArray[Any]) -> bool:
+    flags = array.flags
+    return type(array) is np.ndarray and flags.owndata and flags.c_contiguous and not flags.writeable
 
 
 def _arguments(chunk: npt.NDArray[Any], row_map: RowMap) -> tuple[Any, int, Any, Any, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from fractions import Fraction
 from typing import Any, Protocol
 
@@ -21,6 +22,7 @@ from fastpubpriv.privacy import (
     Ledger,
     PureDP,
     SelectionEvent,
+    StableHistogramEvent,
     add_to_bill,
     approx_slack,
     gaussian_rho,
@@ -37,6 +39,10 @@ class Purse(Protocol):
     @property
     def pure(self) -> bool:
         """True where costs are an epsilon."""
+
+    @property
+    def path(self) -> tuple[int, ...]:
+        """The block of rows that it pays for, () for all rows."""
 
     @property
     def scope(self) -> TreeScope | None:
@@ -62,8 +68,8 @@ class Account:
     draws : int
         An upper bound on the number of noise draws of the call (public); pays for the samplers' 2^-100.
     aside : ApproxDP or None
-        Part of an ApproxDP budget kept for Laplace releases: they may add up to its epsilon, and its delta belongs to the
-        mechanism that uses them. The Gaussian releases share the rest, by basic composition.
+        Part of an ApproxDP budget kept for Laplace releases and choices: they may add up to its epsilon, and its delta belongs to
+        the mechanism that uses them. The Gaussian releases share the rest, by basic composition.
     ledger : Ledger or None
         Where the budget is debited.
     random_state : None or int
@@ -107,6 +113,15 @@ class Account:
         self._bill = Bill()
         self._scopes = 0
         self._aside = Fraction(0) if aside is None else aside.epsilon
+        # What releases with an epsilon and a delta of their own may add up to, by basic composition.
+        self._approx: tuple[Fraction, Fraction] | None = None
+        if isinstance(budget, ApproxDP) and aside is None:
+            epsilon = laplace_epsilon(budget, draws)
+            self._approx = epsilon, budget.delta - approx_slack(epsilon, draws)
+        self._composed = False
+        self.path: tuple[int, ...] = ()
+        self._blocks = 0
+        self._draws = draws
 
     @property
     def private(self) -> bool:
@@ -122,17 +137,53 @@ class Account:
             self._ledger.debit(price, name=self.name)
         self._price = price
 
+    @property
+    def approx_left(self) -> tuple[Fraction, Fraction]:
+        """The (epsilon, delta) that releases with a delta of their own may still cost."""
+        if self._approx is None:
+            raise BudgetError(
+                f"{self.name}: this release has an epsilon and a delta; pass ApproxDP(epsilon=..., delta=...)"
+            )
+        return self._approx
+
+    def block(self) -> Account:
+        """A purse for one block of rows, to be charged in place of this account, which pays for the dearest of its blocks only.
+
+        The caller answers for it that the blocks are disjoint ranges of positions, fixed by public numbers (`Rows.slice`): a
+        replaced row is then in one block, and what later blocks are asked may depend on earlier answers. Budget and keys are
+        shared, totals are not.
+        """
+        if self._price is None:
+            raise BudgetError(f"{self.name}: a block was asked for before the budget was debited")
+        if self.charged or self._composed:
+            raise BudgetError(
+                f"{self.name}: releases on all rows have been charged, so the rows cannot be split any more"
+            )
+        child = copy.copy(self)
+        child.path, child._blocks = (*self.path, self._blocks), 0
+        self._blocks += 1
+        return child
+
     def charge(self, event: Event) -> bytes:
         """Add an event to the bill and return the key for its noise; raises when the allowance does not cover it."""
         if self._price is None:
             raise BudgetError(f"{self.name}: a release was asked for before the budget was debited")
-        if isinstance(event, GaussianEvent):
+        if self._blocks:
+            raise BudgetError(f"{self.name}: the rows have been split into blocks, which are charged by themselves")
+        if isinstance(event, StableHistogramEvent) or (isinstance(event, SelectionEvent) and self._approx is not None):
+            self._compose(event)
+            cost = Fraction(0)
+        elif isinstance(event, GaussianEvent):
             if self.pure:
                 raise BudgetError(f"{self.name}: Gaussian noise cannot meet PureDP; pass ZCDP or ApproxDP")
+            if self._composed:
+                raise BudgetError(
+                    f"{self.name}: Gaussian releases and those with an epsilon of their own need two accounts"
+                )
             cost = event.rho
         elif isinstance(event, SelectionEvent) and isinstance(self.budget, ZCDP):
             cost = event.rho
-        elif isinstance(event, LaplaceEvent) and event.epsilon <= self._aside:
+        elif isinstance(event, LaplaceEvent | SelectionEvent) and event.epsilon <= self._aside:
             self._aside -= event.epsilon
             cost = Fraction(0)
         else:
@@ -176,6 +227,20 @@ class Account:
         self._scopes += 1
         return scope
 
+    def _compose(self, event: StableHistogramEvent | SelectionEvent) -> None:
+        """Take an (epsilon, delta) cost off what is left."""
+        epsilon, delta = self.approx_left
+        if self.charged:
+            raise BudgetError(
+                f"{self.name}: Gaussian releases and those with an epsilon of their own need two accounts"
+            )
+        if sum(past.draws for past in self.events) + event.draws > self._draws:
+            raise BudgetError(f"{self.name}: more noise is drawn than the budget was corrected for")
+        own = event.delta if isinstance(event, StableHistogramEvent) else Fraction(0)
+        if event.epsilon > epsilon or own > delta:
+            raise BudgetError(f"{self.name}: a release would exceed the budget of the call")
+        self._approx, self._composed = (epsilon - event.epsilon, delta - own), True
+
     def spent(self) -> Budget | Cost:
         """What the call cost, as debited; an exact zero in the budget's notion if it was never opened."""
         return Cost.zero(type(self.budget)) if self._price is None else self._price
@@ -199,6 +264,6 @@ class Account:
             extra_epsilon, extra_delta = pure_slack(self.budget.epsilon, draws)
             report["implementation_epsilon"] = float(extra_epsilon)
             report["implementation_epsilon_included"] = True
-            report["implementation_delta"] = float(extra_delta)
+            report["implementation_delta"] = float(min(extra_delta, Fraction(1)))
             report["implementation_delta_included"] = False
         return report

@@ -1,12 +1,14 @@
-"""The two functions that turn values computed from private rows into something public: noise, or a noisy choice.
+"""The three functions that turn values computed from private rows into something public: noise, a noisy choice, or the noisy
+counts of occupied bins.
 
-Privacy notes: `notes/release.md`, `notes/selection.md`.
+Privacy notes: `notes/release.md`, `notes/selection.md`, `notes/hypotheses.md`, `notes/stable_histogram.md`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -14,11 +16,15 @@ import numpy as np
 from fastpubpriv.errors import KernelError
 from fastpubpriv.kernels import noise
 from fastpubpriv.mechanisms import exponential, tap
-from fastpubpriv.mechanisms.account import Purse
-from fastpubpriv.privacy import Event, GaussianEvent, KNormEvent, LaplaceEvent, SelectionEvent
+from fastpubpriv.mechanisms.account import Account, Purse
+from fastpubpriv.privacy import Event, GaussianEvent, KNormEvent, LaplaceEvent, SelectionEvent, StableHistogramEvent
+
+_COIN_WORDS = exponential.BITS // 32
 
 IntArray = np.ndarray[Any, np.dtype[np.int64]]
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
+
+_PIECE = 1 << 16  # draws at a time: they stay in the second-level cache
 
 
 def release(
@@ -71,12 +77,13 @@ def release(
             del exact  # a matrix may be large
         answer = _to_units(noisy, event, unit)
     if transcript is not None:
-        transcript.calls.append(tap.Call(name, exact, event, unit, answer.copy(), tap.reserve(account.scope)))
+        reserve = tap.reserve(account.scope)
+        transcript.calls.append(tap.Call(name, exact, event, unit, answer.copy(), account.path, reserve=reserve))
     return answer
 
 
 def release_choice(account: Purse, *, name: str, query: Callable[[], IntArray], event: SelectionEvent) -> int:
-    """Charge, ask for integer scores, choose one by the exponential mechanism.
+    """Charge, ask for integer scores, choose one by the exponential mechanism or by permute-and-flip.
 
     Parameters
     ----------
@@ -87,7 +94,7 @@ def release_choice(account: Purse, *, name: str, query: Callable[[], IntArray], 
     query : callable
         Computes the exact int64 scores (event.candidates,) from the private rows; called once.
     event : SelectionEvent
-        Price, number of candidates and replace-one sensitivity of every score.
+        Law, price, number of candidates and replace-one sensitivity of every score.
 
     Returns
     -------
@@ -102,12 +109,102 @@ def release_choice(account: Purse, *, name: str, query: Callable[[], IntArray], 
     transcript = tap.current()
     answer = transcript.forced(name, shape) if transcript is not None else None
     if answer is None:
-        levels = exponential.levels(exact, event.rate)
-        chosen = exponential.candidate(levels, _below(key, exponential.total(levels)))
+        if event.law == "exponential":
+            levels = exponential.levels(exact, event.rate)
+            chosen = exponential.candidate(levels, _below(key, exponential.total(levels)))
+        else:
+            chosen = _permute_and_flip(key, exact, event.rate)
         answer = np.array([float(chosen)])
     if transcript is not None:
-        transcript.calls.append(tap.Call(name, exact, event, 1.0, answer.copy(), tap.reserve(account.scope)))
+        reserve = tap.reserve(account.scope)
+        transcript.calls.append(tap.Call(name, exact, event, 1.0, answer.copy(), account.path, reserve=reserve))
     return int(answer[0])
+
+
+def release_stable(
+    account: Account,
+    *,
+    name: str,
+    query: Callable[[], list[tuple[IntArray, IntArray]]],
+    event: StableHistogramEvent,
+    slots: tuple[int, ...],
+) -> list[tuple[IntArray, FloatArray]]:
+    """Charge, ask for occupied bins, add noise to every count, and keep what reaches the threshold.
+
+    Parameters
+    ----------
+    account : Account
+        Pays for `event` before `query` is called, and gives the key.
+    name : str
+        Name of the release in a transcript.
+    query : callable
+        Computes, for each histogram, the occupied keys (b, words) in lexical order and their counts (b,), int64; called once.
+    event : StableHistogramEvent
+        Noise law, scale, grid steps per row and threshold.
+    slots : tuple of int
+        A public bound on the occupied bins of each histogram. So many values of noise are drawn, however few bins there are.
+
+    Returns
+    -------
+    list of (ndarray of int64, ndarray of float64)
+        For each histogram the released keys, in lexical order, and their noisy counts. Safe to publish.
+    """
+    if len(slots) != event.histograms or sum(slots) != event.draws:
+        raise KernelError(f"release {name!r}: the slots do not add up to the histograms and draws of the event")
+    key = account.charge(event)
+    exact = query()
+    for (keys, counts), bound in zip(exact, slots, strict=True):
+        if keys.dtype != np.int64 or counts.dtype != np.int64 or not len(keys) == len(counts) <= bound:
+            raise KernelError(
+                f"release {name!r}: the query must return int64 keys and counts, at most one for each slot"
+            )
+    transcript = tap.current()
+    answer = transcript.forced(name, (event.histograms,)) if transcript is not None else None
+    begin, kept = 0, []
+    for index, ((keys, counts), bound) in enumerate(zip(exact, slots, strict=True)):
+        if answer is None:
+            released = _above(key, begin, keys, counts, bound, event)
+        else:
+            mine = answer[answer[:, 0] == index]
+            released = mine[:, 2 : 2 + keys.shape[1]], mine[:, 1]
+        kept.append(released)
+        begin += -(-bound // noise.DRAW_BLOCK) * noise.DRAW_BLOCK
+    if transcript is not None:
+        transcript.calls.append(
+            tap.Call(
+                name, _table(exact), event, 1.0 / event.step, _table(kept), account.path, shape=(event.histograms,)
+            )
+        )
+    half = 0.0 if event.law == "laplace" else 0.5  # as in _to_units; only after the comparison with the threshold
+    return [(keys, (noisy.astype(np.float64) + half) / event.step) for keys, noisy in kept]
+
+
+def _above(
+    key: bytes, begin: int, keys: IntArray, counts: IntArray, bound: int, event: StableHistogramEvent
+) -> tuple[IntArray, IntArray]:
+    """Keys and noisy integers that reach the threshold. Noise is drawn for every slot, a piece at a time."""
+    draw = noise.discrete_laplace if event.law == "laplace" else noise.gaussian_floor
+    found, values = [keys[:0]], [counts[:0]]
+    for at in range(0, bound, _PIECE):
+        drawn = draw(key, min(_PIECE, bound - at), event.log2_scale, begin=begin + at)
+        part = counts[at : at + _PIECE]
+        noisy = part * event.step + drawn[: len(part)]
+        # An integer comparison before any conversion, as the cost was computed for.
+        high = noisy >= event.threshold
+        found.append(keys[at : at + _PIECE][high])
+        values.append(noisy[high])
+    return np.concatenate(found), np.concatenate(values)
+
+
+def _table(parts: list[tuple[IntArray, IntArray]]) -> IntArray:
+    """Rows (histogram, count, key ...) of all histograms, short keys padded, for the transcript."""
+    words = max((keys.shape[1] for keys, _ in parts), default=1)
+    rows = []
+    for index, (keys, counts) in enumerate(parts):
+        table = np.zeros((len(keys), 2 + words), dtype=np.int64)
+        table[:, 0], table[:, 1], table[:, 2 : 2 + keys.shape[1]] = index, counts, keys
+        rows.append(table)
+    return np.concatenate(rows) if rows else np.zeros((0, 2 + words), dtype=np.int64)
 
 
 def _below(key: bytes, bound: int) -> int:
@@ -121,6 +218,25 @@ def _below(key: bytes, bound: int) -> int:
         if number < bound:
             return number
         attempt += 1
+
+
+def _permute_and_flip(key: bytes, scores: IntArray, rate: Fraction) -> int:
+    """The first candidate, in random order, whose coin e^(-rate (best - score)) comes up heads. The best one's always does."""
+    if not 1 <= len(scores) <= exponential.MAX_CANDIDATES:
+        raise KernelError(f"a choice needs 1 to {exponential.MAX_CANDIDATES} candidates")
+    gaps = int(scores.max()) - scores
+    coins: dict[int, int] = {}
+    together = noise.DRAW_BLOCK // _COIN_WORDS
+    for turn, candidate in enumerate(noise.permutation(key, len(scores)).tolist()):
+        if turn % together == 0:
+            begin = turn // together * noise.DRAW_BLOCK
+            drawn = noise.below(key, noise.DRAW_BLOCK, 2**32, begin=begin).astype("<u4").reshape(together, _COIN_WORDS)
+        gap = int(gaps[candidate])
+        if gap not in coins:
+            coins[gap] = exponential.coin(gap, rate)
+        if int.from_bytes(drawn[turn % together].tobytes(), "little") < coins[gap]:
+            return int(candidate)
+    raise KernelError("no candidate of a choice came up heads")
 
 
 def _draw(key: bytes, event: Event, count: int) -> IntArray:

@@ -89,6 +89,11 @@ class NodePurse:
         return False
 
     @property
+    def path(self) -> tuple[int, ...]:
+        """The block of rows of its account."""
+        return self.scope._account.path
+
+    @property
     def allowance(self) -> Fraction:
         """What the releases of this node may add up to, as rho."""
         return self.scope.share

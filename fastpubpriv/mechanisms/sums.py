@@ -40,7 +40,7 @@ from fastpubpriv.sources.rows import Chunk
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 IntArray = np.ndarray[Any, np.dtype[np.int64]]
 
-MIRROR_BLOCK = 256
+MIRROR_BLOCK = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from fastpubpriv.mechanisms.scope import TreeScope
 
 IntArray = np.ndarray[Any, np.dtype[np.int64]]
-FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +33,25 @@ class Reserve:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Call:
-    """One release: its name, the exact integers asked about, the price, the public unit, and the released answer.
+    """One release: its name, the exact integers asked about, the price, the public unit, the released answer and the block of rows.
 
-    `reserve` is None where the price is paid by the account, else the debit of the tree scope that pays it.
+    `shape` is the public shape of a query whose own shape is private (occupied bins). `reserve` is None where the price is paid by
+    the account, else the debit of the tree scope that pays it.
     """
 
     name: str
     query: IntArray
     event: Event
     unit: float
-    answer: FloatArray
+    answer: np.ndarray[Any, Any]
+    block: tuple[int, ...] = ()
+    shape: tuple[int, ...] | None = None
     reserve: Reserve | None = None
+
+    @property
+    def public_shape(self) -> tuple[int, ...]:
+        """Shape that must not depend on private rows."""
+        return self.query.shape if self.shape is None else self.shape
 
 
 @dataclass(slots=True, eq=False)
@@ -60,7 +67,7 @@ class Transcript:
     def __repr__(self) -> str:
         return f"Transcript(calls={len(self.calls)}, replaying={self.script is not None})"
 
-    def forced(self, name: str, shape: tuple[int, ...]) -> FloatArray | None:
+    def forced(self, name: str, shape: tuple[int, ...]) -> np.ndarray[Any, Any] | None:
         """Return the recorded answer that stands in for the next release, or None while recording."""
         if self.script is None:
             return None
@@ -68,8 +75,8 @@ class Transcript:
         if index >= len(self.script):
             raise ReplayError(f"call {index} ({name}) has no counterpart in the recorded run")
         recorded = self.script[index]
-        if recorded.name != name or recorded.query.shape != shape:
-            raise ReplayError(f"call {index} is {name} {shape}, recorded was {recorded.name} {recorded.query.shape}")
+        if recorded.name != name or recorded.public_shape != shape:
+            raise ReplayError(f"call {index} is {name} {shape}, recorded was {recorded.name} {recorded.public_shape}")
         return recorded.answer.copy()  # an estimator may work in place
 
 

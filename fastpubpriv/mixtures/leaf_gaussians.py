@@ -18,7 +18,7 @@ from scipy import stats
 
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators import lifted
-from fastpubpriv.estimators.gaussian import LARGEST_CONDITION, Frame, public_frame
+from fastpubpriv.estimators.gaussian import LARGEST_CONDITION, Frame, public_frame, trace_frame
 from fastpubpriv.estimators.lifted import MEAN_SHARE, GramNoise, Problem, Recursion
 from fastpubpriv.estimators.radii import Mode
 from fastpubpriv.estimators.run import Run, describe, noise_per_radius
@@ -37,6 +37,8 @@ from fastpubpriv.results import frozen
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 
 LEAF_COND_MAX = 100.0
+# With dim + 1 public rows the preconditioner must allow for conditions that no number of rounds resolves; the trace bound does not.
+MOST_PRECONDITIONED = 1e6
 # Under pure DP a move pays for the counts; with Gaussian noise they are free.
 PURE_COUNT_SHARE = Fraction(1, 20)
 # How far the squared radius of a node may exceed the largest variance inside: clusters lie many standard deviations apart.
@@ -190,6 +192,8 @@ def _leaf_frame(rows: FloatArray, radius: float, failure: float, cond_max: float
             frame = public_frame(
                 rows, failure_prob=failure, pub_priv_gap=0.0, cond_max=cond_max, require_precondition=False
             )
+            if n_pub > dim and frame.condition > MOST_PRECONDITIONED:
+                frame = trace_frame(rows, failure_prob=failure, pub_priv_gap=0.0, cond_max=cond_max)
             matrix = frame.base(dim).matrix
             usable = matrix is not None and bool(np.isfinite(matrix).all()) and frame.condition <= LARGEST_CONDITION
         except (InputError, np.linalg.LinAlgError):

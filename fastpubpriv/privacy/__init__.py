@@ -62,6 +62,7 @@ from fastpubpriv.privacy.events import (
 )
 from fastpubpriv.privacy.ledger import Ledger, LedgerEntry, cost_in
 from fastpubpriv.privacy.relations import Neighbors
+from fastpubpriv.privacy.stable import StableHistogramEvent, stable_delta, stable_event
 
 __all__ = [
     "ZCDP",
@@ -82,6 +83,7 @@ __all__ = [
     "Neighbors",
     "PureDP",
     "SelectionEvent",
+    "StableHistogramEvent",
     "add_to_bill",
     "advanced_composition",
     "approx_slack",
@@ -118,6 +120,8 @@ __all__ = [
     "pure_slack",
     "pure_to_zcdp",
     "pure_to_zcdp_exact",
+    "stable_delta",
+    "stable_event",
     "step",
     "total_variation",
     "zcdp_delta",

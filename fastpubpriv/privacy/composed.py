@@ -20,6 +20,7 @@ from fastpubpriv.privacy.events import (
     approx_slack,
 )
 from fastpubpriv.privacy.exact import Number, exact, float_up, show
+from fastpubpriv.privacy.stable import StableHistogramEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,7 @@ class ComposedEvent:
 
     Parameters
     ----------
-    events : tuple of GaussianEvent, LaplaceEvent, KNormEvent or SelectionEvent
+    events : tuple of GaussianEvent, LaplaceEvent, KNormEvent, SelectionEvent or StableHistogramEvent
         In the order in which they ran.
 
     Examples
@@ -43,9 +44,7 @@ class ComposedEvent:
     def __post_init__(self) -> None:
         object.__setattr__(self, "events", tuple(self.events))
         if not all(isinstance(event, Event) for event in self.events):
-            raise BudgetError(
-                "a ComposedEvent holds GaussianEvent, LaplaceEvent, KNormEvent and SelectionEvent objects only"
-            )
+            raise BudgetError("a ComposedEvent holds events of fastpubpriv.privacy only")
         if len({event.relation for event in self.events}) > 1:
             raise BudgetError(
                 "events under different neighbour relations cannot be added; restate them under one relation"
@@ -72,8 +71,8 @@ class ComposedEvent:
         """Total zCDP cost; exact when all are Gaussian. Pure events enter with epsilon tanh(epsilon/2), rounded up."""
         bill = Bill()
         for event in self.events:
-            if isinstance(event, KNormEvent):
-                raise BudgetError("a K-norm event has a delta from floating point and therefore no zCDP cost")
+            if isinstance(event, KNormEvent | StableHistogramEvent):
+                raise BudgetError(f"a {type(event).__name__} has a delta of its own and therefore no zCDP cost")
             if isinstance(event, GaussianEvent):
                 add_to_bill(bill, event, event.rho)
             elif isinstance(event, SelectionEvent):

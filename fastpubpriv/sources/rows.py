@@ -116,6 +116,30 @@ class Rows(ABC):
     def _chunks(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
         """Chunks of a range that has been checked."""
 
+    def slice(self, begin: int, end: int) -> Rows:
+        """Rows `begin` to `end` of this source, by position, as rows of their own: one block of a public split.
+
+        Blocks cut at public positions are disjoint and do not depend on content, so a replaced row is in one of them only.
+
+        Parameters
+        ----------
+        begin, end : int
+            Range of rows, `end` excluded; at least one row.
+
+        Returns
+        -------
+        Rows
+            A view: nothing is read or copied.
+
+        Raises
+        ------
+        InputError
+            The range is empty, or outside the rows.
+        """
+        from fastpubpriv.sources.slices import slice_rows
+
+        return slice_rows(self, begin, end)
+
     def __repr__(self) -> str:
         return f"Rows(n={self._n}, dim={self._dim}, kind={self._kind!r})"
 

@@ -1,0 +1,346 @@
+/* Occupied bins of columns, counted: a dense window of cells where most rows are, and a hash table for all others.
+ *
+ * Which bin a number is in depends on that number and the rule alone. Every step is an IEEE operation in a fixed order, so that
+ * blocks, threads and instruction sets agree on every bit; how a row is counted (cell or slot) changes the speed only.
+ */
+#include "internal.h"
+
+#include <math.h>
+#include <string.h>
+
+#define BLOCK FPP_BIN_BLOCK /* numbers, cells and the hot part of the window stay in the first-level cache */
+#define ROUNDER 0x1.8p52
+#define ROUNDER_BITS INT64_C(0x4338000000000000)
+#define MINUS_HALF_BITS (INT64_C(0x3fe0000000000000) | INT64_MIN)
+#define EXPONENT_CELLS 4096
+#define CELL_TINY 0    /* 2^-1022 and below: the exponent does not tell the bin */
+#define CELL_HUGE 2046 /* above 2^1023, or infinite */
+
+
+/* Nearest integer to (x - offset) / width, the lower one halfway between two: x is in (offset + (i - 1/2) width, offset + (i + 1/2)
+ * width], up to the rounding of one subtraction and one division. Exact for |t| <= 2^53; the difference t - r has no rounding. */
+static int64_t width_key(double x, double offset, double width)
+{
+    const double t = (x - offset) / width;
+    if (!(fabs(t) <= FPP_BIN_KEY_MAX)) {
+        return FPP_BIN_NONE; /* too far, infinite or NaN */
+    }
+    if (fabs(t) >= 0x1p51) {
+        return (int64_t)floor(t); /* a fraction here is a half, and a half goes down */
+    }
+    const double r = (t + ROUNDER) - ROUNDER;
+    return (int64_t)r - (t - r == -0.5);
+}
+
+/* i with 2^i < |x| <= 2^(i + 1), from the bits; none for zero, an infinity and NaN. */
+static int64_t dyadic_key(double x)
+{
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    bits &= INT64_MAX;
+    if (bits == 0 || bits >= UINT64_C(0x7ff) << 52) {
+        return FPP_BIN_NONE;
+    }
+    if (bits >> 52 != 0) {
+        return (int64_t)((bits - 1) >> 52) - 1023;
+    }
+    return (63 - __builtin_clzll(bits)) - 1074 - ((bits & (bits - 1)) == 0); /* x = bits 2^-1074 */
+}
+
+static int64_t bin_key(double x, const fpp_bin_rule *rule)
+{
+    return rule->kind == FPP_BINS_DYADIC ? dyadic_key(x) : width_key(x, rule->offset, rule->width);
+}
+
+/* Cell of each number: its key less `base` if that is 0 ... window - 1, else `window`, which is nobody's. Integers only after the
+ * rounding: the bits of t + ROUNDER count up with t while |t| < 2^51, and are further from those of ROUNDER than any window, in
+ * two's complement too, for all other t, infinities and NaN among them. */
+FPP_INLINE void width_cells(const double *restrict x, double offset, double width, int64_t base, int64_t window,
+                            int32_t *restrict cell)
+{
+    for (int64_t i = 0; i < BLOCK; i++) {
+        const double t = (x[i] - offset) / width, s = t + ROUNDER, rest = t - (s - ROUNDER);
+        int64_t s_bits, rest_bits;
+        memcpy(&s_bits, &s, sizeof s_bits);
+        memcpy(&rest_bits, &rest, sizeof rest_bits);
+        const uint64_t tie = rest_bits == MINUS_HALF_BITS;
+        const int64_t key = (int64_t)((uint64_t)s_bits - (uint64_t)(ROUNDER_BITS + base) - tie);
+        const int64_t low = key < 0 ? window : key;
+        cell[i] = (int32_t)(low > window ? window : low);
+    }
+}
+
+/* Exponent of each number, one lower for a power of two: an integer subtraction and a shift. Zero gives 4095 and NaN 2047. */
+FPP_INLINE void dyadic_cells(const double *restrict x, int32_t *restrict cell)
+{
+    for (int64_t i = 0; i < BLOCK; i++) {
+        uint64_t bits;
+        memcpy(&bits, x + i, sizeof bits);
+        cell[i] = (int32_t)((((bits & INT64_MAX) - 1) >> 52) & (EXPONENT_CELLS - 1));
+    }
+}
+
+/* Neighbouring rows count in different lanes of a cell: an increment need not wait for the one before it. */
+FPP_INLINE void bump(uint32_t *dense, const int32_t *cell, int64_t lanes)
+{
+    for (int64_t i = 0; i < BLOCK; i += 8) {
+        for (int64_t j = 0; j < 8; j++) {
+            dense[(int64_t)cell[i + j] * lanes + (j & (lanes - 1))]++;
+        }
+    }
+}
+
+static void bump_lanes(const fpp_bin_table *table, const int32_t *cell)
+{
+    if (table->lanes == 8) {
+        bump(table->dense, cell, 8);
+    } else if (table->lanes == 4) {
+        bump(table->dense, cell, 4);
+    } else if (table->lanes == 2) {
+        bump(table->dense, cell, 2);
+    } else {
+        bump(table->dense, cell, 1);
+    }
+}
+
+/* Whether a cell of the block is one of two. */
+FPP_INLINE int32_t any_cell(const int32_t *cell, int32_t one, int32_t other)
+{
+    int32_t found = 0;
+    for (int64_t i = 0; i < BLOCK; i++) {
+        found |= (cell[i] == one) | (cell[i] == other);
+    }
+    return found;
+}
+
+#define CELLS_AT(level, target)                                                                                                 \
+    target static void width_cells_##level(const double *x, double offset, double width, int64_t base, int64_t window,          \
+                                           int32_t *cell)                                                                       \
+    {                                                                                                                           \
+        width_cells(x, offset, width, base, window, cell);                                                                      \
+    }                                                                                                                           \
+    target static void dyadic_cells_##level(const double *x, int32_t *cell)                                                     \
+    {                                                                                                                           \
+        dyadic_cells(x, cell);                                                                                                  \
+    }
+
+CELLS_AT(baseline, )
+#if FPP_X86
+CELLS_AT(avx2, FPP_TARGET_AVX2)
+CELLS_AT(avx512, FPP_TARGET_AVX512)
+#endif
+
+static void block_cells(const double *x, const fpp_bin_rule *rule, const fpp_bin_table *table, int32_t level, int32_t *cell)
+{
+    const int64_t base = table->base, window = table->window;
+#if FPP_X86
+    if (level == FPP_ISA_AVX512) {
+        if (rule->kind == FPP_BINS_DYADIC) {
+            dyadic_cells_avx512(x, cell);
+        } else {
+            width_cells_avx512(x, rule->offset, rule->width, base, window, cell);
+        }
+        return;
+    }
+    if (level == FPP_ISA_AVX2) {
+        if (rule->kind == FPP_BINS_DYADIC) {
+            dyadic_cells_avx2(x, cell);
+        } else {
+            width_cells_avx2(x, rule->offset, rule->width, base, window, cell);
+        }
+        return;
+    }
+#endif
+    (void)level;
+    if (rule->kind == FPP_BINS_DYADIC) {
+        dyadic_cells_baseline(x, cell);
+    } else {
+        width_cells_baseline(x, rule->offset, rule->width, base, window, cell);
+    }
+}
+
+static uint64_t mixed(uint64_t word)
+{
+    word ^= word >> 32;
+    word *= UINT64_C(0xd6e8feb86659fd93);
+    word ^= word >> 32;
+    word *= UINT64_C(0xd6e8feb86659fd93);
+    return word ^ (word >> 32);
+}
+
+/* Add to the count of one key; the caller has seen to it that a slot is free. */
+static void insert(fpp_bin_table *table, const int64_t *key, int64_t count)
+{
+    uint64_t hash = 0;
+    for (int64_t w = 0; w < table->words; w++) {
+        hash = mixed(hash + (uint64_t)key[w]);
+    }
+    const uint64_t mask = (uint64_t)table->slots - 1;
+    for (uint64_t slot = hash & mask;; slot = (slot + 1) & mask) {
+        int64_t *there = table->keys + (int64_t)slot * table->words;
+        if (table->counts[slot] == 0) {
+            memcpy(there, key, (size_t)table->words * sizeof *key);
+            table->counts[slot] = count;
+            table->used++;
+            return;
+        }
+        if (memcmp(there, key, (size_t)table->words * sizeof *key) == 0) {
+            table->counts[slot] += count;
+            return;
+        }
+    }
+}
+
+static int32_t rule_error(const fpp_bin_rule *rule)
+{
+    if (rule == NULL || (rule->kind != FPP_BINS_WIDTH && rule->kind != FPP_BINS_DYADIC)) {
+        return FPP_ERR_ARGUMENT;
+    }
+    if (rule->kind == FPP_BINS_WIDTH && !(rule->width > 0.0 && rule->width < INFINITY && fabs(rule->offset) < INFINITY)) {
+        return FPP_ERR_ARGUMENT;
+    }
+    return FPP_OK;
+}
+
+/* Slots that may be taken: three quarters. */
+static int64_t room(const fpp_bin_table *table)
+{
+    return table->slots - table->slots / 4;
+}
+
+/* A window of none or of at most 2^30 cells, lanes 1, 2, 4 or 8, and a power of two of slots, a quarter of them free. */
+static int32_t table_error(const fpp_bin_table *table)
+{
+    if (table == NULL || table->words < 1 || table->words > FPP_BIN_WORDS_MAX || table->slots < 2 * FPP_BIN_BLOCK
+        || (table->slots & (table->slots - 1)) != 0 || table->used < 0 || table->used > room(table) || table->keys == NULL
+        || table->counts == NULL || table->window < 0 || table->window > INT64_C(1) << 30) {
+        return FPP_ERR_ARGUMENT;
+    }
+    if (table->window > 0
+        && (table->dense == NULL || table->words != 1 || table->base < -(INT64_C(1) << 50) || table->base > INT64_C(1) << 50
+            || !(table->lanes == 1 || table->lanes == 2 || table->lanes == 4 || table->lanes == 8))) {
+        return FPP_ERR_ARGUMENT;
+    }
+    return FPP_OK;
+}
+
+/* One block of BLOCK numbers; those past the last row are NaN, which is in no bin. */
+static void count_block(const double *x, const fpp_bin_rule *rule, int32_t level, fpp_bin_table *table)
+{
+    int32_t cell[BLOCK];
+    block_cells(x, rule, table, level, cell);
+    bump_lanes(table, cell);
+    const int32_t dyadic = rule->kind == FPP_BINS_DYADIC;
+    const int32_t one = dyadic ? CELL_TINY : (int32_t)table->window, other = dyadic ? CELL_HUGE : one;
+    if (!any_cell(cell, one, other)) {
+        return;
+    }
+    for (int64_t i = 0; i < BLOCK; i++) {
+        if (FPP_UNLIKELY(cell[i] == one || cell[i] == other)) {
+            const int64_t key = bin_key(x[i], rule);
+            if (key != FPP_BIN_NONE) {
+                insert(table, &key, 1);
+            }
+        }
+    }
+}
+
+static int32_t count_rows(const char *x, int64_t n, int64_t stride_bytes, int32_t is_f32, const fpp_bin_rule *rule,
+                          fpp_bin_table *table, int64_t *done)
+{
+    if (n < 0 || done == NULL || rule_error(rule) != FPP_OK || table_error(table) != FPP_OK || table->words != 1
+        || table->window < 1 || (rule->kind == FPP_BINS_DYADIC && table->window != EXPONENT_CELLS - 1)) {
+        return FPP_ERR_ARGUMENT;
+    }
+    const int32_t level = fpp_isa_level();
+    double buffer[BLOCK];
+    *done = 0;
+    while (*done < n && table->used + BLOCK <= room(table)) {
+        const int64_t rows = n - *done < BLOCK ? n - *done : BLOCK;
+        const char *from = x + *done * stride_bytes;
+        const double *numbers = (const double *)(const void *)from;
+        if (is_f32 || stride_bytes != (int64_t)sizeof(double) || rows < BLOCK) {
+            for (int64_t i = 0; i < rows; i++) {
+                buffer[i] = is_f32 ? (double)*(const float *)(const void *)(from + i * stride_bytes)
+                                   : *(const double *)(const void *)(from + i * stride_bytes);
+            }
+            for (int64_t i = rows; i < BLOCK; i++) {
+                buffer[i] = NAN;
+            }
+            numbers = buffer;
+        }
+        count_block(numbers, rule, level, table);
+        *done += rows;
+    }
+    return FPP_OK;
+}
+
+FPP_API int32_t fpp_bins_count_f64(const double *x, int64_t n, int64_t row_stride, const fpp_bin_rule *rule, fpp_bin_table *table,
+                                   int64_t *done)
+{
+    return count_rows((const char *)x, n, row_stride * (int64_t)sizeof(double), 0, rule, table, done);
+}
+
+FPP_API int32_t fpp_bins_count_f32(const float *x, int64_t n, int64_t row_stride, const fpp_bin_rule *rule, fpp_bin_table *table,
+                                   int64_t *done)
+{
+    return count_rows((const char *)x, n, row_stride * (int64_t)sizeof(float), 1, rule, table, done);
+}
+
+FPP_API int32_t fpp_bins_keys_f64(const double *x, int64_t n, int64_t row_stride, const fpp_bin_rule *rule, int64_t key_stride,
+                                  int64_t *keys)
+{
+    if (n < 0 || rule_error(rule) != FPP_OK) {
+        return FPP_ERR_ARGUMENT;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        keys[i * key_stride] = bin_key(x[i * row_stride], rule);
+    }
+    return FPP_OK;
+}
+
+FPP_API int32_t fpp_bins_keys_f32(const float *x, int64_t n, int64_t row_stride, const fpp_bin_rule *rule, int64_t key_stride,
+                                  int64_t *keys)
+{
+    if (n < 0 || rule_error(rule) != FPP_OK) {
+        return FPP_ERR_ARGUMENT;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        keys[i * key_stride] = bin_key((double)x[i * row_stride], rule);
+    }
+    return FPP_OK;
+}
+
+FPP_API int32_t fpp_bins_insert(const int64_t *keys, const int64_t *counts, int64_t n, fpp_bin_table *table, int64_t *done)
+{
+    if (n < 0 || done == NULL || table_error(table) != FPP_OK) {
+        return FPP_ERR_ARGUMENT;
+    }
+    const int64_t most = room(table);
+    for (*done = 0; *done < n && table->used < most; ++*done) {
+        const int64_t *key = keys + *done * table->words;
+        const int64_t count = counts == NULL ? 1 : counts[*done];
+        int known = count > 0; /* a count of zero is a free slot of another table */
+        for (int64_t w = 0; w < table->words; w++) {
+            known &= key[w] != FPP_BIN_NONE;
+        }
+        if (known) {
+            insert(table, key, count);
+        }
+    }
+    return FPP_OK;
+}
+
+FPP_API int32_t fpp_bins_flush(fpp_bin_table *table, int64_t *totals)
+{
+    if (table_error(table) != FPP_OK) {
+        return FPP_ERR_ARGUMENT;
+    }
+    for (int64_t cell = 0; cell < table->window; cell++) {
+        for (int64_t lane = 0; lane < table->lanes; lane++) {
+            totals[cell] += table->dense[cell * table->lanes + lane];
+        }
+    }
+    memset(table->dense, 0, (size_t)((table->window + 1) * table->lanes) * sizeof *table->dense);
+    return FPP_OK;
+}

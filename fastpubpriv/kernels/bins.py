@@ -1,0 +1,253 @@
+"""Private numbers to counts of occupied bins: a dense window, a hash table for the rest (C, one thread, no GIL)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastpubpriv.errors import InputError, KernelError
+from fastpubpriv.kernels import _cbuf
+from fastpubpriv.kernels._cext import ffi, lib
+
+IntArray = npt.NDArray[np.int64]
+
+NONE: int = lib.FPP_BIN_NONE
+KEY_MAX: int = lib.FPP_BIN_KEY_MAX
+WORDS_MAX: int = lib.FPP_BIN_WORDS_MAX
+DYADIC_KEYS = 2099  # -1075 ... 1023
+_SLOTS = 4096
+_SAMPLE = 512
+_BASE_MAX = 2**50
+_FLUSH_ROWS = 2**31
+# A window holds four times the range of the middle of a sample; few cells get more lanes, against waiting for a counter.
+_LANES = ((512, 8), (1024, 4), (4096, 2))
+_WINDOW = 2**12, 2**18
+
+
+@dataclass(frozen=True, slots=True)
+class BinRule:
+    """The bin of a number: dyadic, or of a public width.
+
+    Parameters
+    ----------
+    width : float or None
+        Key i holds (offset + (i - 1/2) width, offset + (i + 1/2) width]; None: key i holds 2^i < |x| <= 2^(i + 1).
+    offset : float
+        Centre of bin 0.
+
+    Raises
+    ------
+    InputError
+        A width that is not positive and finite, or an offset that is not finite.
+
+    Guarantees
+    ----------
+    The key of a number depends on that number and the rule alone, in every chunk, thread and instruction set. NaN,
+    infinities, keys beyond 2^53 and, for dyadic bins, zero are in no bin: their key is NONE.
+    """
+
+    width: float | None = None
+    offset: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.width is not None and not 0.0 < self.width < math.inf:
+            raise InputError(f"a bin width must be positive and finite, got {self.width!r}")
+        if not math.isfinite(self.offset):
+            raise InputError(f"a bin offset must be finite, got {self.offset!r}")
+
+    @property
+    def dyadic(self) -> bool:
+        """True for bins between powers of two."""
+        return self.width is None
+
+
+class BinTable:
+    """Counts in the making, of one thread. Feed it with `count` or `insert`; `collected` gives what was found.
+
+    Parameters
+    ----------
+    words : int
+        Entries of a key: 1 for `count`, up to WORDS_MAX for tuples.
+    """
+
+    __slots__ = ("_arrays", "_dense", "_pending", "_rule", "_table", "_totals", "words")
+
+    def __init__(self, words: int = 1) -> None:
+        if not 1 <= words <= WORDS_MAX:
+            raise InputError(f"a bin may have 1 to {WORDS_MAX} keys, got {words}")
+        self.words = words
+        self._rule: BinRule | None = None
+        self._dense: npt.NDArray[np.uint32] | None = None
+        self._totals: IntArray | None = None
+        self._pending = 0
+        self._table = ffi.new("fpp_bin_table *")
+        self._table.words = words
+        self._allocate(_SLOTS)
+
+    def _allocate(self, slots: int) -> None:
+        self._arrays = np.empty((slots, self.words), dtype=np.int64), np.zeros(slots, dtype=np.int64)
+        self._table.slots, self._table.used = slots, 0
+        self._table.keys, self._table.counts = (_cbuf.out(array.reshape(-1)) for array in self._arrays)
+
+    def _grow(self) -> None:
+        keys, counts = self._arrays
+        self._allocate(4 * len(counts) if len(counts) < 2**20 else 2 * len(counts))
+        self._insert(keys, counts)
+
+    def _insert(self, keys: IntArray, counts: IntArray | None) -> None:
+        begin, done = 0, ffi.new("int64_t *")
+        while True:
+            left = keys[begin:]
+            weights = ffi.NULL if counts is None else _cbuf.inp(counts[begin:])
+            _cbuf.check(lib.fpp_bins_insert(_cbuf.inp(left.reshape(-1)), weights, len(left), self._table, done))
+            begin += done[0]
+            if begin == len(keys):
+                return
+            self._grow()
+
+    def insert(self, keys: IntArray) -> None:
+        """Count one for each of the keys (n, words); rows with a NONE in them count for nothing."""
+        if keys.dtype != np.int64 or keys.ndim != 2 or keys.shape[1] != self.words or not keys.flags.c_contiguous:
+            raise KernelError(f"keys must be a C-contiguous int64 array of shape (n, {self.words})")
+        self._insert(keys, None)
+
+    def count(self, column: npt.NDArray[Any], rule: BinRule) -> None:
+        """Count the bins of a column (n,), float64 or float32 at any stride; always the same rule."""
+        if self.words != 1 or (self._rule is not None and self._rule != rule):
+            raise KernelError("a table counts one rule")
+        if self._rule is None:
+            if len(column) == 0:
+                return
+            self._open(column, rule)
+        call = lib.fpp_bins_count_f64 if column.dtype == np.float64 else lib.fpp_bins_count_f32
+        begin, done = 0, ffi.new("int64_t *")
+        while begin < len(column):
+            if self._pending > _FLUSH_ROWS:
+                self._flush()
+            x, n, stride, _keep = _column(column[begin : begin + _FLUSH_ROWS])
+            _cbuf.check(call(x, n, stride, _rule(rule), self._table, done))
+            self._pending += done[0]
+            begin += done[0]
+            if done[0] < n:
+                self._grow()
+
+    def _open(self, column: npt.NDArray[Any], rule: BinRule) -> None:
+        """Put the dense window where a sample of the first chunk is. It decides the speed, nothing else."""
+        self._rule = rule
+        if rule.dyadic:
+            base, window, lanes = -1023, lib.FPP_BIN_DYADIC_CELLS, 8
+        else:
+            sample = bins_keys(column[:: max(1, len(column) // _SAMPLE)], rule)
+            sample = np.sort(sample[sample != NONE])
+            edge = len(sample) // 20
+            middle = int(sample[len(sample) // 2]) if len(sample) else 0
+            spread = int(sample[len(sample) - edge - 1]) - int(sample[edge]) if len(sample) else 0
+            lanes = next((number for most, number in _LANES if spread <= most), 1)
+            window = min(max(_WINDOW[0], 1 << (4 * spread).bit_length()), _WINDOW[1])
+            base = min(max(middle - window // 2, -_BASE_MAX), _BASE_MAX)
+        self._dense = np.zeros((window + 1) * lanes, dtype=np.uint32)
+        self._totals = np.zeros(window, dtype=np.int64)
+        self._table.base, self._table.window, self._table.lanes = base, window, lanes
+        self._table.dense = ffi.from_buffer("uint32_t[]", self._dense, require_writable=True)
+
+    def _flush(self) -> None:
+        if self._totals is not None:
+            _cbuf.check(lib.fpp_bins_flush(self._table, _cbuf.out(self._totals)))
+        self._pending = 0
+
+    def collected(self) -> tuple[IntArray, IntArray]:
+        """Keys (b, words) and counts (b,) so far, each key once, in no order."""
+        self._flush()
+        keys, counts = self._arrays
+        taken = np.flatnonzero(counts)
+        found, numbers = keys[taken], counts[taken]
+        if self._totals is not None:
+            cells = np.flatnonzero(self._totals)
+            if self._rule is not None and self._rule.dyadic:
+                cells = cells[(cells > 0) & (cells < 2046)]  # the others have been looked at one by one
+            found = np.concatenate([(self._table.base + cells)[:, None], found])
+            numbers = np.concatenate([self._totals[cells], numbers])
+        return found, numbers
+
+
+def collect(tables: Iterable[BinTable], words: int) -> tuple[IntArray, IntArray]:
+    """Keys (b, words), each once and in lexical order, and their counts (b,), of all tables together."""
+    parts = [table.collected() for table in tables]
+    if not parts:
+        return np.empty((0, words), dtype=np.int64), np.empty(0, dtype=np.int64)
+    return merged(np.concatenate([keys for keys, _ in parts]), np.concatenate([counts for _, counts in parts]))
+
+
+def merged(keys: IntArray, counts: IntArray) -> tuple[IntArray, IntArray]:
+    """Keys (b, words) in lexical order with the counts of equal ones added up."""
+    if len(keys) == 0:
+        return keys, counts
+    if keys.shape[1] > 1:
+        order = np.lexsort(keys.T[::-1])
+        keys, counts = keys[order], counts[order]
+    elif not bool((keys[1:, 0] > keys[:-1, 0]).all()):
+        order = np.argsort(keys[:, 0], kind="stable")
+        keys, counts = keys[order], counts[order]
+    first = np.concatenate([[True], (keys[1:] != keys[:-1]).any(axis=1)])
+    if first.all():
+        return keys, counts
+    starts = np.flatnonzero(first)
+    return keys[starts], np.add.reduceat(counts, starts)
+
+
+def bins_keys(column: npt.NDArray[Any], rule: BinRule) -> IntArray:
+    """Keys (n,) int64 of the numbers of a column (n,), float64 or float32, under a rule."""
+    keys = np.empty(len(column), dtype=np.int64)
+    write_keys(column, rule, keys)
+    return keys
+
+
+def write_keys(column: npt.NDArray[Any], rule: BinRule, keys: IntArray) -> None:
+    """keys (n,), at any stride, = keys of a column (n,)."""
+    x, n, stride, _keep = _column(column)
+    if keys.dtype != np.int64 or keys.shape != (n,) or (n > 1 and keys.strides[0] % 8):
+        raise KernelError(f"keys must be an int64 array of shape ({n},)")
+    call = lib.fpp_bins_keys_f64 if column.dtype == np.float64 else lib.fpp_bins_keys_f32
+    target = ffi.cast("int64_t *", keys.__array_interface__["data"][0])
+    _cbuf.check(call(x, n, stride, _rule(rule), keys.strides[0] // 8 if n > 1 else 1, target))
+
+
+def bins_count(column: npt.NDArray[Any], rule: BinRule) -> tuple[IntArray, IntArray]:
+    """Occupied keys (b, 1), ascending, and their counts (b,), of a column (n,)."""
+    table = BinTable()
+    table.count(column, rule)
+    return collect([table], 1)
+
+
+def bins_count_tuples(keys: IntArray) -> tuple[IntArray, IntArray]:
+    """Occupied tuples (b, words), in lexical order, and their counts (b,), of keys (n, words); a NONE removes its row."""
+    table = BinTable(keys.shape[1])
+    table.insert(keys)
+    return collect([table], table.words)
+
+
+def _rule(rule: BinRule) -> Any:
+    kind = lib.FPP_BINS_DYADIC if rule.width is None else lib.FPP_BINS_WIDTH
+    return ffi.new("fpp_bin_rule *", (kind, rule.offset, 1.0 if rule.width is None else rule.width))
+
+
+def _column(column: npt.NDArray[Any]) -> tuple[Any, int, int, Any]:
+    """Pointer, length and stride of a column, and what keeps it alive."""
+    pointers = {np.dtype(np.float64): "double *", np.dtype(np.float32): "float *"}
+    if column.ndim != 1 or column.dtype not in pointers or not column.flags.aligned:
+        raise KernelError("a column must be an aligned, one-dimensional float64 or float32 array")
+    size = column.itemsize
+    bytes_apart = column.strides[0] if len(column) > 1 else size
+    if bytes_apart % size:
+        raise KernelError("the entries of a column must be a whole number of entries apart")
+    return (
+        ffi.cast(pointers[column.dtype], column.__array_interface__["data"][0]),
+        len(column),
+        bytes_apart // size,
+        column,
+    )

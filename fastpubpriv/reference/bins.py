@@ -1,0 +1,53 @@
+"""Bins of numbers, and their counts, one operation on whole columns at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+FloatArray = np.ndarray[Any, np.dtype[np.float64]]
+IntArray = np.ndarray[Any, np.dtype[np.int64]]
+
+NONE = -(2**63) + 1
+KEY_MAX = 2.0**53
+
+
+def width_keys(x: FloatArray, offset: float, width: float) -> IntArray:
+    """Keys i with x in (offset + (i - 1/2) width, offset + (i + 1/2) width], NONE beyond |i| = 2^53; (n,)."""
+    with np.errstate(all="ignore"):
+        t = (x - offset) / width
+        nearest = np.rint(t)
+        # rint goes to the even side of a half, the bin to the lower one; t - rint(t) has no rounding.
+        key = nearest - (t - nearest == -0.5)
+        inside = np.abs(t) <= KEY_MAX
+    return np.where(inside, np.where(inside, key, 0.0).astype(np.int64), NONE)
+
+
+def dyadic_keys(x: FloatArray) -> IntArray:
+    """Keys i with 2^i < |x| <= 2^(i + 1), NONE for 0, infinities and NaN; (n,)."""
+    some = np.isfinite(x) & (x != 0.0)
+    fraction, exponent = np.frexp(np.where(some, np.abs(x), 1.0))  # x = fraction 2^exponent, 1/2 <= fraction < 1
+    key = exponent.astype(np.int64) - np.where(fraction == 0.5, 2, 1)
+    return np.where(some, key, NONE)
+
+
+def bins_keys(column: Any, rule: Any) -> IntArray:
+    """Keys (n,) int64 of the numbers of a column (n,), float64 or float32, under a rule."""
+    with np.errstate(all="ignore"):
+        x = np.asarray(column).astype(np.float64)
+    return dyadic_keys(x) if rule.dyadic else width_keys(x, rule.offset, rule.width)
+
+
+def bins_count(column: Any, rule: Any) -> tuple[IntArray, IntArray]:
+    """Occupied keys (b, 1), ascending, and their counts (b,), of a column (n,)."""
+    keys = bins_keys(column, rule)
+    found, counts = np.unique(keys[keys != NONE], return_counts=True)
+    return found[:, None], counts.astype(np.int64)
+
+
+def bins_count_tuples(keys: IntArray) -> tuple[IntArray, IntArray]:
+    """Occupied tuples (b, words), in lexical order, and their counts (b,), of keys (n, words); a NONE removes its row."""
+    some = keys[(keys != NONE).all(axis=1)]
+    found, counts = np.unique(some, axis=0, return_counts=True)
+    return found.reshape(-1, keys.shape[1]), counts.astype(np.int64)
