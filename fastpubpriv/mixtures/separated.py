@@ -89,7 +89,7 @@ def clustering_draws(method: str, shape: Shape) -> int:
     if tree_depth(method, shape) == 0:
         return 0
     nodes = 1 if method == "one_shot" else 2 * shape.n_components - 1
-    return nodes * (shape.dim**2 + practical.MOST_CELLS)
+    return nodes * (shape.dim**2 + practical.ATTEMPTS * practical.MOST_CELLS)
 
 
 def check_search_grids(cost: Fraction, depth: int, method: str, dim: int, n: int) -> None:
@@ -98,7 +98,7 @@ def check_search_grids(cost: Fraction, depth: int, method: str, dim: int, n: int
     directions = Fraction(1) if method == "one_shot" else DIRECTIONS_SHARE
     gaussian_gram_grid(share * directions, dim, n)
     if directions < 1:
-        gaussian_count_grid(share * (1 - directions), practical.MOST_CELLS, n)
+        gaussian_count_grid(share * (1 - directions) / practical.ATTEMPTS, practical.MOST_CELLS, n)
 
 
 def find_components(run: Run, public: FloatArray, shape: Shape, method: str, cost: Fraction) -> Clustering:
@@ -128,7 +128,9 @@ def check_components(n_components: Any, min_weight: Any, n_pub: int, n_priv: int
     return k, min(weight, 1.0 / k)
 
 
-def smallest_error(dim: int, expected: float, *, pure: bool, allowance: Fraction, mode: Mode, failure_prob: float) -> float:
+def smallest_error(
+    dim: int, expected: float, *, pure: bool, allowance: Fraction, mode: Mode, failure_prob: float
+) -> float:
     """Predicted relative Frobenius error of the covariance of a component with so many rows, once its scale is known."""
     problem = lifted.Problem(
         dim=dim, n=max(1, int(expected)), mean_radius=1.0, condition=1.0, mode=mode, failure_prob=failure_prob
@@ -141,7 +143,9 @@ def smallest_error(dim: int, expected: float, *, pure: bool, allowance: Fraction
 def warn_if_hopeless(run: Run, expected: float, allowance: Fraction, mode: Mode, failure_prob: float) -> None:
     """Warn, from public numbers and before anything is paid, when the smallest component cannot be learnt."""
     dim = run.rows.dim
-    error = smallest_error(dim, expected, pure=run.account.pure, allowance=allowance, mode=mode, failure_prob=failure_prob)
+    error = smallest_error(
+        dim, expected, pure=run.account.pure, allowance=allowance, mode=mode, failure_prob=failure_prob
+    )
     if error > 1.0:
         warnings.warn(
             f"{run.account.name}: predicted relative covariance error {error:.3g} for a component of {expected:.0f} rows; pass a "
