@@ -128,22 +128,22 @@ def check_components(n_components: Any, min_weight: Any, n_pub: int, n_priv: int
     return k, min(weight, 1.0 / k)
 
 
-def smallest_error(
+def component_errors(
     dim: int, expected: float, *, pure: bool, allowance: Fraction, mode: Mode, failure_prob: float
-) -> float:
-    """Predicted relative Frobenius error of the covariance of a component with so many rows, once its scale is known."""
+) -> tuple[float, float]:
+    """Predicted errors of a component with so many rows, once found: relative Frobenius, and in standard deviations."""
     problem = lifted.Problem(
         dim=dim, n=max(1, int(expected)), mean_radius=1.0, condition=1.0, mode=mode, failure_prob=failure_prob
     )
     noise = leaf_gram_noise(dim + 1, pure=pure, cost=allowance)
     per_row = noise_per_radius(dim, pure=pure, allowance=allowance)(lifted.MEAN_SHARE)
-    return lifted.predicted_errors(problem, TYPICAL_ROUNDS, noise, per_row)[0]
+    return lifted.predicted_errors(problem, TYPICAL_ROUNDS, noise, per_row)
 
 
 def warn_if_hopeless(run: Run, expected: float, allowance: Fraction, mode: Mode, failure_prob: float) -> None:
     """Warn, from public numbers and before anything is paid, when the smallest component cannot be learnt."""
     dim = run.rows.dim
-    error = smallest_error(
+    error, _ = component_errors(
         dim, expected, pure=run.account.pure, allowance=allowance, mode=mode, failure_prob=failure_prob
     )
     if error > 1.0:

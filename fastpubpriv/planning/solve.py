@@ -11,6 +11,7 @@ from fastpubpriv import validation
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.gaussian import DEFAULT_COND_MAX
 from fastpubpriv.estimators.radii import Mode, failure_probability, gap_radius, size, step_count
+from fastpubpriv.planning.mixtures import separated_predictor
 from fastpubpriv.planning.predictors import (
     Predictor,
     coinpress_predictor,
@@ -20,7 +21,7 @@ from fastpubpriv.planning.predictors import (
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, PureDP
 from fastpubpriv.results import plain
 
-TASKS = ("mean", "coinpress_mean", "weighted_mean", "gaussian")
+TASKS = ("mean", "coinpress_mean", "weighted_mean", "gaussian", "separated_mixture")
 MOST_ROWS = 2**40
 # Search range of a budget, in rho or epsilon: what the budget types accept.
 LEAST_AMOUNT, MOST_AMOUNT = 2.0**-28, 2.0**9
@@ -128,6 +129,9 @@ def plan(
     variance: float | None = None,
     row_weight: str | float = "optimal",
     noise: str = "laplace",
+    n_components: int | None = None,
+    min_weight: float | None = None,
+    clustering: str = "auto",
 ) -> Plan:
     """Predict the error of an estimator, or solve for the rows or the budget that reach a wanted error.
 
@@ -135,16 +139,19 @@ def plan(
 
     Parameters
     ----------
-    task : "mean", "coinpress_mean", "weighted_mean" or "gaussian"
-        The estimator: `estimate_mean` with known covariance, `coinpress_mean`, `weighted_mean`, `estimate_gaussian`.
+    task : "mean", "coinpress_mean", "weighted_mean", "gaussian" or "separated_mixture"
+        The estimator: `estimate_mean` with known covariance, `coinpress_mean`, `weighted_mean`, `estimate_gaussian`,
+        `learn_separated_mixture`.
     dim : int
         Columns.
     n_priv, budget, error
         Private rows; privacy budget; wanted error. The error of "mean" and "coinpress_mean" is the expected l2 distance in standard
         deviations; that of "weighted_mean" is the root mean squared l2 distance in data units; that of "gaussian" is the relative
-        Frobenius error of the covariance (the mean's is in `details`).
+        Frobenius error of the covariance (the mean's is in `details`), for "separated_mixture" that of the smallest component
+        once it has been found.
     n_pub : int
-        Public rows (at least 1 for "mean", 2 for "gaussian"; from dim + 1 a Gaussian is preconditioned).
+        Public rows (at least 1 for "mean", 2 for "gaussian"; from dim + 1 a Gaussian is preconditioned; for
+        "separated_mixture" at least one for each component).
     notion, delta
         Notion of the budget that is solved for: "zcdp", "pure", or "approx" with its delta.
     radius : float, optional
@@ -157,6 +164,8 @@ def plan(
         As in `estimate_gaussian`.
     norm_bound, variance, row_weight, noise
         As in `weighted_mean`; `variance` defaults to norm_bound^2.
+    n_components, min_weight, clustering
+        As in `learn_separated_mixture`.
 
     Returns
     -------
@@ -194,7 +203,7 @@ def plan(
     if sum(value is None for value in (n_priv, budget, error)) != 1:
         raise InputError("give exactly two of n_priv, budget and error; the third is solved for")
     if failure_prob is None:
-        failure_prob = 0.05 if task == "gaussian" else 0.01
+        failure_prob = {"gaussian": 0.05, "separated_mixture": 0.1}.get(task, 0.01)
     failure_prob = failure_probability(failure_prob)
     mode = validation.choice("mode", mode, ("practical", "theory"))
     steps = step_count(steps)
@@ -224,6 +233,9 @@ def plan(
         condition = max(validation.positive("cond_max", cond_max), 1.0)
         predict = gaussian_predictor(dim, n_pub, gap, mode, failure_prob, condition)
         unit = "relative Frobenius error of the covariance"
+    elif task == "separated_mixture":
+        predict = separated_predictor(dim, n_pub, n_components, min_weight, clustering, mode, failure_prob)
+        unit = "relative Frobenius error of the smallest component's covariance"
     else:
         if radius is None:
             raise InputError("plan('coinpress_mean') needs radius=, that of the ball that holds the mean")
