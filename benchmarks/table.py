@@ -27,6 +27,14 @@ def all_cases(opendp: bool) -> Iterable[cases.Case]:
     yield cases.gram_case(100_000, 1000)
     yield cases.gaussian_case(1_000_000, 100)
     yield cases.gaussian_case(100_000, 1000)
+    for m, dim in ((2_000, 100), (20_000, 100), (20_000, 1000), (100_000, 50)):
+        yield cases.isolation_case(m, dim, scikit=m < 100_000)
+    for dim in (4, 16):
+        yield cases.terrific_case(20_000, dim)
+        yield cases.many_balls_case(1_000_000, dim)
+    yield cases.one_ball_case(10_000_000, 4)
+    yield cases.one_ball_case(1_000_000, 16)
+    yield cases.gap_case(2_000, 8)
 
 
 def lines(case: cases.Case, rounds: int) -> list[tuple[str, ...]]:

@@ -19,6 +19,15 @@ GUARDS = {
     "sum 500": (lambda: cases.mean_case(20_000, 500), "NumPy clip and mean", 2.5 if AVX512 else 1.5),
     "gram 100": (lambda: cases.gram_case(100_000, 100), "NumPy clip and dsyrk", 2.5 if AVX512 else 1.2),
     "gram 1000": (lambda: cases.gram_case(10_000, 1000), "NumPy clip and dsyrk", 1.25),
+    "most isolated": (
+        lambda: cases.isolation_case(4_000, 100, scikit=False),
+        "NumPy float32 products (may err)",
+        5.0 if AVX512 else 3.0,
+    ),
+    "terrific balls 4": (lambda: cases.terrific_case(4_000, 4), "sorted cdist", 10.0 if AVX512 else 5.0),
+    "terrific balls 16": (lambda: cases.terrific_case(4_000, 16), "sorted cdist", 6.0 if AVX512 else 3.0),
+    "many balls 4": (lambda: cases.many_balls_case(100_000, 4), "sorted cdist", 4.0 if AVX512 else 2.0),
+    "many balls 16": (lambda: cases.many_balls_case(100_000, 16), "sorted cdist", 2.0 if AVX512 else 1.2),
 }
 
 

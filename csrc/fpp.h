@@ -180,6 +180,47 @@ int32_t fpp_bins_insert(const int64_t *keys, const int64_t *counts, int64_t n, f
 /* totals (window) += the dense counters, which become zero. */
 int32_t fpp_bins_flush(fpp_bin_table *table, int64_t *totals);
 
+/* ---- Pairs of hypotheses ---------------------------------------------------------------------------------------------
+ * Hypotheses stand in panels of FPP_PANEL: entry l of panel p is hypothesis p FPP_PANEL + l, and what is kept for each of them
+ * has an innermost axis of FPP_PANEL. Codes have shape (panels, capacity, FPP_PANEL); the first n of the `capacity` rows count.
+ */
+#define FPP_PANEL 64
+#define FPP_PAIR_WORKSPACE 65536 /* bytes that fpp_pair_counts_i32 needs */
+
+typedef struct {
+    int64_t dim;
+    int64_t components;      /* of every mixture; a missing one has the constant -1e300 */
+    int64_t panels;
+    int32_t lower;           /* 0: a factor is a diagonal; 1: a lower triangle, row by row */
+    const double *means;     /* (panels, components, dim, FPP_PANEL) */
+    const double *factors;   /* (panels, components, dim or dim (dim + 1) / 2, FPP_PANEL): factor^T factor inverts the covariance */
+    const double *constants; /* (panels, components, FPP_PANEL): log weight, log determinant and the power of 2 pi */
+} fpp_mixtures;
+
+int64_t fpp_density_workspace_size(const fpp_mixtures *mix); /* bytes */
+/* Codes of rows x (n, dim): 32767 for the hypothesis that is likeliest at a row, 1 less for each 1/2048 of log density, -32768 from
+ * 32 on. A row with a non-finite entry has code 0 for all of them, so it never prefers one. */
+int32_t fpp_density_codes_i16(const fpp_mixtures *mix, const double *x, int64_t n, int64_t capacity, double *workspace,
+                              int16_t *codes);
+/* counts (FPP_PANEL, (panels - panel) FPP_PANEL) += rows where the hypothesis of `panel` has the larger code, for it and each one
+ * from its panel on. */
+int32_t fpp_pair_counts_i32(const int16_t *codes, int64_t n, int64_t capacity, int64_t panels, int64_t panel,
+                            int32_t *workspace, int32_t *counts);
+/* counts (panels FPP_PANEL) = rows where `own` has the larger code than a later hypothesis, or an earlier one than `own`;
+ * n <= 32767. */
+int32_t fpp_column_counts_i32(const int16_t *codes, int64_t n, int64_t capacity, int64_t panels, int64_t own, int32_t *counts);
+/* table (panels, cells, FPP_PANEL): mass of a hypothesis in a cell less the rows in it, in units of 2^-shift rows; sums over cells
+ * stay within 31 bits. For each pair i < j with i in `panel`, and both members h: worst[h] = the larger of itself and
+ * |(2^shift / 2 + sum of table[h] over cells where i exceeds j) >> shift|. worst (panels FPP_PANEL). */
+int32_t fpp_cell_scores_i32(const int32_t *table, int64_t cells, int64_t panels, int64_t panel, int32_t shift, int32_t *worst);
+/* Mixtures on the line with constants (log of weight over deviation), means and inverses of deviations (size, components), and points
+ * grids (size, points), ascending, between which one sign of a difference is looked for. For each j > own: roots (size - own - 1, most),
+ * ascending, then infinity, where the density of `own` and that of j change places; counts[j - own - 1] = n roots if `own` leads left of
+ * the first, -n - 1 if it does not. After `most` roots the rest of the line counts as one piece. */
+int32_t fpp_pair_roots_f64(const double *constants, const double *means, const double *inverses, const double *grids,
+                           int64_t size, int64_t components, int64_t points, int64_t own, int64_t most, double *roots,
+                           int64_t *counts);
+
 /* ---- Test hooks: not part of the stable interface ------------------------------------------------------------------- */
 /* As the samplers (law 0 Gaussian, 1 Laplace) with the undecided window of the quick tests widened to 2^window_log2, so that the
  * slow exact comparison runs often. window_log2 = 0 means the window of production. */

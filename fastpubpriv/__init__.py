@@ -33,11 +33,12 @@ if TYPE_CHECKING:
     from fastpubpriv.mixtures.baselines import no_public_baseline, public_only
     from fastpubpriv.mixtures.bin_grids import BinGrid, DyadicBins, ProductBins
     from fastpubpriv.mixtures.histogram import HistogramResult, stable_histogram
+    from fastpubpriv.mixtures.hypotheses import Hypotheses, SelectionResult, select_hypothesis
     from fastpubpriv.mixtures.result import MixtureResult
     from fastpubpriv.mixtures.separated import learn_separated_mixture
     from fastpubpriv.mixtures.supercluster import supercluster
     from fastpubpriv.mixtures.tree import ClusterTree
-    from fastpubpriv.planning import Plan, plan
+    from fastpubpriv.planning import OrderBounds, Plan, order_bounds, plan
     from fastpubpriv.privacy import ZCDP, ApproxDP, Ledger, PureDP
     from fastpubpriv.results import CovarianceResult, GaussianResult, MeanResult, PCAResult
     from fastpubpriv.sources import Rows
@@ -59,6 +60,7 @@ __all__ = [
     "FastPubPrivError",
     "GaussianResult",
     "HistogramResult",
+    "Hypotheses",
     "InfeasibleError",
     "InputError",
     "KernelError",
@@ -66,6 +68,7 @@ __all__ = [
     "LedgerError",
     "MeanResult",
     "MixtureResult",
+    "OrderBounds",
     "PCAResult",
     "Plan",
     "Preconditioner",
@@ -75,16 +78,19 @@ __all__ = [
     "ReplayError",
     "Rows",
     "SeededNoiseWarning",
+    "SelectionResult",
     "coinpress_covariance",
     "coinpress_mean",
     "estimate_gaussian",
     "estimate_mean",
     "learn_separated_mixture",
     "no_public_baseline",
+    "order_bounds",
     "plan",
     "precondition",
     "private_pca",
     "public_only",
+    "select_hypothesis",
     "stable_histogram",
     "supercluster",
     "terrific_ball",
@@ -114,7 +120,12 @@ _HOMES = {
     "HistogramResult": "fastpubpriv.mixtures.histogram",
     "ProductBins": "fastpubpriv.mixtures.bin_grids",
     "stable_histogram": "fastpubpriv.mixtures.histogram",
+    "Hypotheses": "fastpubpriv.mixtures.hypotheses",
+    "SelectionResult": "fastpubpriv.mixtures.hypotheses",
+    "select_hypothesis": "fastpubpriv.mixtures.hypotheses",
+    "OrderBounds": "fastpubpriv.planning",
     "Plan": "fastpubpriv.planning",
+    "order_bounds": "fastpubpriv.planning",
     "plan": "fastpubpriv.planning",
     "ZCDP": "fastpubpriv.privacy",
     "ApproxDP": "fastpubpriv.privacy",

@@ -116,14 +116,33 @@ def no_unsafe_numba(source: Source) -> list[str]:
 
 
 def numba_in_one_place(source: Source) -> list[str]:
-    """All decorator options live in kernels/_jit.py."""
+    """All decorator options live in kernels/_jit.py, and vector code for LLVM in kernels/_lanes.py."""
     if source.path == "fastpubpriv/kernels/_jit.py":
         return []
+    lanes = source.path == "fastpubpriv/kernels/_lanes.py"
     return [
         source.complaint(node, "numba outside kernels/_jit.py")
         for node in source.nodes
-        if any(within(name, "numba") for name in imported(node))
+        if any(within(name, "numba") or (within(name, "llvmlite") and not lanes) for name in imported(node))
     ]
+
+
+def kernels_stay_behind_checks(source: Source) -> list[str]:
+    """Compiled loops believe what they are told: they live in kernels/, under names or in modules that start with _."""
+    bad = []
+    for node in source.nodes:
+        if not isinstance(node, ast.FunctionDef):
+            continue
+        for decorator in node.decorator_list:
+            called = decorator.func if isinstance(decorator, ast.Call) else decorator
+            if ast.unparse(called).split(".")[-1] not in {"kernel", "instruction"}:
+                continue
+            private = Path(source.path).name.startswith("_") or node.name.startswith("_")
+            if not source.path.startswith("fastpubpriv/kernels/") or not private:
+                bad.append(source.complaint(node, f"{node.name} is compiled and open to unchecked arguments"))
+            if not ast.get_docstring(node):
+                bad.append(source.complaint(node, f"{node.name} does not say what its arguments are"))
+    return bad
 
 
 def compiled_code_stays_in_kernels(source: Source) -> list[str]:
@@ -206,7 +225,18 @@ FILE_RULES: list[tuple[Callable[[Source], list[str]], list[str]]] = [
         no_unsafe_numba,
         ["@kernel(fastmath=True)\ndef f(): ...", "f = jit(parallel=True)", "for i in numba.prange(3): ..."],
     ),
-    (numba_in_one_place, ["from numba import njit", "import numba", "def f():\n    import numba.core"]),
+    (
+        numba_in_one_place,
+        ["from numba import njit", "import numba", "def f():\n    import numba.core", "from llvmlite import ir"],
+    ),
+    (
+        kernels_stay_behind_checks,
+        [
+            '@kernel\ndef count(points):\n    """Counts."""',
+            '@kernel(fastmath=False)\ndef _count(points):\n    """In the wrong place."""',
+            "@_jit.kernel\ndef _undocumented(points): ...",
+        ],
+    ),
     (
         compiled_code_stays_in_kernels,
         ["from fastpubpriv.kernels import _cext", "from fastpubpriv.kernels._cbuf import out", "import cffi"],
@@ -377,7 +407,7 @@ def unexplained(modules: list[Source], notes: dict[str, str]) -> list[str]:
     for source in modules:
         for function in (node for node in source.nodes if isinstance(node, ast.FunctionDef)):
             calls = (ast.unparse(node.func) for node in ast.walk(function) if isinstance(node, ast.Call))
-            if any(name.split(".")[-1] in {"release", "release_choice"} for name in calls):
+            if any(name.split(".")[-1] in {"release", "release_choice", "release_stable"} for name in calls):
                 callers.add(function.name)
     titles = {match[1] for text in notes.values() if (match := re.match(r"# Privacy note: `(\w+)`", text))}
     return sorted(callers - titles) + sorted(titles - callers - {"release"})
@@ -414,7 +444,7 @@ def without_twin(fast: set[str], slow: set[str]) -> set[str]:
 def test_every_kernel_has_a_twin():
     fast = {
         name
-        for topic in ("rows", "noise", "tree")
+        for topic in ("rows", "noise", "tree", "hypotheses", "nearest", "balls")
         for name in functions(importlib.import_module(f"fastpubpriv.kernels.{topic}"))
     }
     topics = [Path(s.path).stem for s in sources("fastpubpriv/reference/*.py") if not s.path.endswith("__init__.py")]

@@ -126,8 +126,8 @@ def _block_report(pairs: list[tuple[Call, Call]], budget: Budget, draws: int, ca
     for one, other in pairs:
         cost, price = compare(one, other)
         if isinstance(one.event, SelectionEvent) and isinstance(budget, ZCDP):
-            # The pair is a range-bounded mechanism of its own cost, and epsilon^2 / 8 of it.
-            cost, price = cost * cost / 8, one.event.rho
+            # The pair is a mechanism of the same kind at its own, smaller epsilon.
+            cost, price = one.event.rho_at(cost), one.event.rho
         elif isinstance(one.event, LaplaceEvent) and isinstance(budget, ApproxDP):
             aside += price
             continue
@@ -202,7 +202,7 @@ def compare(one: Call, other: Call) -> tuple[Fraction, Fraction]:
             raise ReplayError(
                 f"release {one.name!r}: a score moved by {max(gaps)} where its sensitivity allows {event.sensitivity}"
             )
-        # Numerators move by one score's gap, the normaliser by at most the largest gap of the other sign.
+        # One score moves up and all others down; for either law that costs rate times the sum of the largest gaps.
         return event.rate * (max(0, *signed) + max(0, *(-gap for gap in signed))), event.epsilon
     if event.draws != len(gaps):
         raise ReplayError(f"release {one.name!r} declares {event.draws} draws for {len(gaps)} integers")

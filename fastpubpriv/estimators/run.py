@@ -72,7 +72,8 @@ def describe(event: Event) -> dict[str, Any]:
             record[f"{currency}_move"] = cost * event.clusters.move / event.clusters.worst
         return record
     if isinstance(event, SelectionEvent):
-        return {"noise": "exponential mechanism", "candidates": event.candidates, "epsilon": event.epsilon}
+        law = "exponential mechanism" if event.law == "exponential" else "permute-and-flip"
+        return {"noise": law, "candidates": event.candidates, "epsilon": event.epsilon}
     if isinstance(event, StableHistogramEvent):
         noise = "discrete laplace" if event.law == "laplace" else "gaussian"
         public = {"histograms": event.histograms, "log2_scale": event.log2_scale, "epsilon": event.epsilon}

@@ -15,6 +15,7 @@ _CTYPES = {
     np.dtype(np.float32): "float[]",
     np.dtype(np.int64): "int64_t[]",
     np.dtype(np.int32): "int32_t[]",
+    np.dtype(np.int16): "int16_t[]",
     np.dtype(np.uint64): "uint64_t[]",
     np.dtype(np.uint8): "uint8_t[]",
 }

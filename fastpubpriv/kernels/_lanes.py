@@ -111,8 +111,7 @@ def _emit_within(context: Any, builder: Any, kinds: Any, values: Any) -> Any:
 @instruction(result="uint64", emit=_emit_within)
 def within(distances: npt.NDArray[Any], bound: float) -> np.uint64:
     """Bit v is set if distances[v] <= bound, for the 64 lanes; never for NaN."""
-    bits: npt.NDArray[np.uint64] = np.packbits(distances <= distances.dtype.type(bound), bitorder="little").view("<u8")
-    return bits[0]
+    return np.uint64(np.packbits(distances <= distances.dtype.type(bound), bitorder="little").view("<u8")[0])
 
 
 def _emit_count(context: Any, builder: Any, kinds: Any, values: Any) -> Any:

@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastpubpriv.errors import InputError
-from fastpubpriv.kernels._jit import kernel
+from fastpubpriv.kernels._jit import kernel, read_only
 from fastpubpriv.kernels._lanes import LANES, add_columns, lowest, within
 from fastpubpriv.kernels._parallel import count_threads, run_steps
 
@@ -218,7 +218,7 @@ def most_isolated(points: npt.NDArray[Any], *, threads: int | None = None) -> tu
         raise InputError(f"points must be a matrix of at least one row and column, got shape {points.shape}")
     if points.dtype not in (np.float32, np.float64):
         raise InputError(f"points must be float32 or float64, got {points.dtype}")
-    points = np.ascontiguousarray(points)
+    points = read_only(points)
     m, dim = points.shape
     workers = count_threads(threads, m * dim * 10.0)
     rows, norm_sq = _single(points, workers)
@@ -231,11 +231,11 @@ def most_isolated(points: npt.NDArray[Any], *, threads: int | None = None) -> tu
     state = (m, -1.0)
     if single:
         drift, kappa = 2.1 * 2.0**-24 * math.sqrt(norm_sq), (dim + 8) * 2.0**-24
-        state, settled = _run(points, _table(rows, drift, kappa, workers), state, workers)
+        state, settled = _run(points, _table(read_only(rows), drift, kappa, workers), state, workers)
         if settled:
             return state
     del rows
-    table = _table(points.astype(np.float64, copy=False), 0.0, (dim + 8) * 2.0**-53, workers)
+    table = _table(read_only(points.astype(np.float64, copy=False)), 0.0, (dim + 8) * 2.0**-53, workers)
     return _run(points, table, state, workers)[0]
 
 

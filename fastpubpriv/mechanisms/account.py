@@ -68,8 +68,8 @@ class Account:
     draws : int
         An upper bound on the number of noise draws of the call (public); pays for the samplers' 2^-100.
     aside : ApproxDP or None
-        Part of an ApproxDP budget kept for Laplace releases: they may add up to its epsilon, and its delta belongs to the
-        mechanism that uses them. The Gaussian releases share the rest, by basic composition.
+        Part of an ApproxDP budget kept for Laplace releases and choices: they may add up to its epsilon, and its delta belongs to
+        the mechanism that uses them. The Gaussian releases share the rest, by basic composition.
     ledger : Ledger or None
         Where the budget is debited.
     random_state : None or int
@@ -183,7 +183,7 @@ class Account:
             cost = event.rho
         elif isinstance(event, SelectionEvent) and isinstance(self.budget, ZCDP):
             cost = event.rho
-        elif isinstance(event, LaplaceEvent) and event.epsilon <= self._aside:
+        elif isinstance(event, LaplaceEvent | SelectionEvent) and event.epsilon <= self._aside:
             self._aside -= event.epsilon
             cost = Fraction(0)
         else:

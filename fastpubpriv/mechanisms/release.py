@@ -1,13 +1,14 @@
 """The three functions that turn values computed from private rows into something public: noise, a noisy choice, or the noisy
 counts of occupied bins.
 
-Privacy notes: `notes/release.md`, `notes/selection.md`, `notes/stable_histogram.md`.
+Privacy notes: `notes/release.md`, `notes/selection.md`, `notes/hypotheses.md`, `notes/stable_histogram.md`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,8 @@ from fastpubpriv.kernels import noise
 from fastpubpriv.mechanisms import exponential, tap
 from fastpubpriv.mechanisms.account import Account, Purse
 from fastpubpriv.privacy import Event, GaussianEvent, KNormEvent, LaplaceEvent, SelectionEvent, StableHistogramEvent
+
+_COIN_WORDS = exponential.BITS // 32
 
 IntArray = np.ndarray[Any, np.dtype[np.int64]]
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
@@ -80,7 +83,7 @@ def release(
 
 
 def release_choice(account: Purse, *, name: str, query: Callable[[], IntArray], event: SelectionEvent) -> int:
-    """Charge, ask for integer scores, choose one by the exponential mechanism.
+    """Charge, ask for integer scores, choose one by the exponential mechanism or by permute-and-flip.
 
     Parameters
     ----------
@@ -91,7 +94,7 @@ def release_choice(account: Purse, *, name: str, query: Callable[[], IntArray], 
     query : callable
         Computes the exact int64 scores (event.candidates,) from the private rows; called once.
     event : SelectionEvent
-        Price, number of candidates and replace-one sensitivity of every score.
+        Law, price, number of candidates and replace-one sensitivity of every score.
 
     Returns
     -------
@@ -106,8 +109,11 @@ def release_choice(account: Purse, *, name: str, query: Callable[[], IntArray], 
     transcript = tap.current()
     answer = transcript.forced(name, shape) if transcript is not None else None
     if answer is None:
-        levels = exponential.levels(exact, event.rate)
-        chosen = exponential.candidate(levels, _below(key, exponential.total(levels)))
+        if event.law == "exponential":
+            levels = exponential.levels(exact, event.rate)
+            chosen = exponential.candidate(levels, _below(key, exponential.total(levels)))
+        else:
+            chosen = _permute_and_flip(key, exact, event.rate)
         answer = np.array([float(chosen)])
     if transcript is not None:
         reserve = tap.reserve(account.scope)
@@ -212,6 +218,25 @@ def _below(key: bytes, bound: int) -> int:
         if number < bound:
             return number
         attempt += 1
+
+
+def _permute_and_flip(key: bytes, scores: IntArray, rate: Fraction) -> int:
+    """The first candidate, in random order, whose coin e^(-rate (best - score)) comes up heads. The best one's always does."""
+    if not 1 <= len(scores) <= exponential.MAX_CANDIDATES:
+        raise KernelError(f"a choice needs 1 to {exponential.MAX_CANDIDATES} candidates")
+    gaps = int(scores.max()) - scores
+    coins: dict[int, int] = {}
+    together = noise.DRAW_BLOCK // _COIN_WORDS
+    for turn, candidate in enumerate(noise.permutation(key, len(scores)).tolist()):
+        if turn % together == 0:
+            begin = turn // together * noise.DRAW_BLOCK
+            drawn = noise.below(key, noise.DRAW_BLOCK, 2**32, begin=begin).astype("<u4").reshape(together, _COIN_WORDS)
+        gap = int(gaps[candidate])
+        if gap not in coins:
+            coins[gap] = exponential.coin(gap, rate)
+        if int.from_bytes(drawn[turn % together].tobytes(), "little") < coins[gap]:
+            return int(candidate)
+    raise KernelError("no candidate of a choice came up heads")
 
 
 def _draw(key: bytes, event: Event, count: int) -> IntArray:

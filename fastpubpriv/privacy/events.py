@@ -14,6 +14,7 @@ from fractions import Fraction
 from fastpubpriv.errors import BudgetError
 from fastpubpriv.privacy.budgets import ZCDP, ApproxDP, Cost, PureDP
 from fastpubpriv.privacy.clusters import Bill, Clusters
+from fastpubpriv.privacy.conversions import pure_to_zcdp_exact
 from fastpubpriv.privacy.exact import Number, exact, float_up, show, whole
 from fastpubpriv.privacy.relations import Neighbors
 from fastpubpriv.privacy.stable import StableHistogramEvent
@@ -21,6 +22,7 @@ from fastpubpriv.privacy.stable import StableHistogramEvent
 LOG2_SCALE_MIN = 8
 LOG2_SCALE_MAX = 40
 DRAW_ERROR = Fraction(1, 2**100)
+CHOICE_LAWS = ("exponential", "permute_and_flip")
 _PURE_EPSILON_PER_DRAW = Fraction(1, 2**99)
 _PURE_DELTA_PER_DRAW = Fraction(1, 2**184)
 
@@ -258,7 +260,10 @@ class KNormEvent:
 
 @dataclass(frozen=True, slots=True)
 class SelectionEvent:
-    """One of `candidates` chosen by the exponential mechanism on integer scores, P(i) ~ e^(epsilon score_i / (2 sensitivity)).
+    """One of `candidates` chosen on integer scores, with rate = epsilon / (2 sensitivity).
+
+    Law "exponential": P(i) ~ e^(rate score_i). "permute_and_flip": in random order, the first to win a coin of probability
+    e^(-rate (best score - score_i)); never worse at the same epsilon, but not bounded in range, so dearer in zCDP.
 
     Parameters
     ----------
@@ -270,18 +275,23 @@ class SelectionEvent:
         How many scores there are.
     relation : Neighbors
         What the sensitivity refers to.
+    law : "exponential" or "permute_and_flip"
+        How the choice is made.
 
     Examples
     --------
     >>> event = SelectionEvent(epsilon=1, sensitivity=1, candidates=5)
     >>> event.rho, event.rate
     (Fraction(1, 8), Fraction(1, 2))
+    >>> f"{float(SelectionEvent(epsilon=1, sensitivity=1, candidates=5, law='permute_and_flip').rho):.4f}"
+    '0.4621'
     """
 
     epsilon: Fraction
     sensitivity: int
     candidates: int
     relation: Neighbors = Neighbors.REPLACE_ONE
+    law: str = "exponential"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", exact(self.epsilon, "epsilon"))
@@ -290,6 +300,8 @@ class SelectionEvent:
         whole(self.sensitivity, "sensitivity")
         whole(self.candidates, "candidates")
         _relation(self.relation)
+        if self.law not in CHOICE_LAWS:
+            raise BudgetError(f"law must be one of {', '.join(CHOICE_LAWS)}, got {self.law!r}")
 
     @property
     def draws(self) -> int:
@@ -303,8 +315,12 @@ class SelectionEvent:
 
     @property
     def rho(self) -> Fraction:
-        """Exact zCDP cost epsilon^2 / 8, the mechanism being epsilon-bounded in range."""
-        return self.epsilon**2 / 8
+        """zCDP cost: epsilon^2 / 8 when bounded in range, else as of any pure mechanism, epsilon tanh(epsilon / 2) rounded up."""
+        return self.rho_at(self.epsilon)
+
+    def rho_at(self, epsilon: Fraction) -> Fraction:
+        """zCDP cost of two data sets whose laws of this kind differ by `epsilon`."""
+        return epsilon**2 / 8 if self.law == "exponential" or not epsilon else pure_to_zcdp_exact(epsilon)
 
     @property
     def cost(self) -> Cost:
