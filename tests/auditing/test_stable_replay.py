@@ -53,7 +53,9 @@ def test_a_moved_row_takes_the_whole_cost():
     assert report.tightness == 1.0
     assert report.declared_cost == BUDGET.epsilon
     # An odd last row of a half is in no pair.
-    assert record_replay(RUNS["variances"], ROWS[:1199], neighbour(1198, [9.0, 9.0])[:1199], budget=BUDGET).pair_cost == 0
+    assert (
+        record_replay(RUNS["variances"], ROWS[:1199], neighbour(1198, [9.0, 9.0])[:1199], budget=BUDGET).pair_cost == 0
+    )
 
 
 def test_both_halves_may_spend_everything():

@@ -1,5 +1,6 @@
 """`release_stable`: order of events, the integer threshold, the slots of noise, and what the tap keeps; blocks of rows."""
 
+import itertools
 from fractions import Fraction
 
 import numpy as np
@@ -53,7 +54,15 @@ def ask(account, counts, event=EVENT, slots=(20,), name="bins"):
 
 def small(account=None, **changes):
     """An event that a budget of (1, 0.01) pays for."""
-    fields = {"law": "laplace", "histograms": 1, "step": 128, "threshold": 10 * 128, "log2_scale": 8, "epsilon": 1, "draws": 20}
+    fields = {
+        "law": "laplace",
+        "histograms": 1,
+        "step": 128,
+        "threshold": 10 * 128,
+        "log2_scale": 8,
+        "epsilon": 1,
+        "draws": 20,
+    }
     return StableHistogramEvent(**{**fields, **changes})
 
 
@@ -146,7 +155,7 @@ def test_as_many_draws_whatever_the_data(monkeypatch):
     assert seen[0] == seen[1] == seen[2]
     assert sum(count for _, count in drawn) == 9000
     ranges = sorted(drawn)
-    assert all(first + count <= second for (first, count), (second, _) in zip(ranges, ranges[1:], strict=False))
+    assert all(first + count <= second for (first, count), (second, _) in itertools.pairwise(ranges))
 
 
 def test_an_empty_bin_is_never_released_and_a_large_one_always():
@@ -174,7 +183,9 @@ def test_tap_records_and_forces(law):
     event = small(law=law, histograms=2, draws=40, step=20, threshold=2000)
 
     def both(counts):
-        return release_stable(opened(), name="x", query=lambda: [table(counts), table([90, 150], -7)], event=event, slots=(20, 20))
+        return release_stable(
+            opened(), name="x", query=lambda: [table(counts), table([90, 150], -7)], event=event, slots=(20, 20)
+        )
 
     with tap.tapped() as recorded:
         first = both([300, 300, 2])
@@ -198,7 +209,11 @@ def test_singletons_show_at_their_rate(law):
     shown = 0
     for _ in range(5):
         ((keys, values),) = release_stable(
-            opened(ApproxDP(30, 0.999), draws=n), name="x", query=lambda: [table(np.ones(n, dtype=np.int64))], event=event, slots=(n,)
+            opened(ApproxDP(30, 0.999), draws=n),
+            name="x",
+            query=lambda: [table(np.ones(n, dtype=np.int64))],
+            event=event,
+            slots=(n,),
         )
         shown += len(keys)
         assert values.min() >= event.count_threshold
@@ -220,7 +235,9 @@ def test_partitions_levels_and_labels_are_counted_as_defined():
     x[5], x[6, 1] = np.nan, np.inf
     plain = Partition((1,), (BinRule(0.25),), levels=(0, 1, 3))
     product = Partition((0, 2), (BinRule(1.0), BinRule()), levels=(0,))
-    labelled = Partition((2,), (BinRule(0.5),), levels=(0, 2), labels=lambda part: (part[:, 0] > 0).astype(np.int64) - (part[:, 0] < -3))
+    labelled = Partition(
+        (2,), (BinRule(0.5),), levels=(0, 2), labels=lambda part: (part[:, 0] > 0).astype(np.int64) - (part[:, 0] < -3)
+    )
     found = count_bins(private_rows(x), [plain, product, labelled], PASSES)
     for partition, (keys, counts) in zip((plain, product, labelled), found, strict=True):
         parts = []
