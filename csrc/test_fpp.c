@@ -255,6 +255,7 @@ static int test_fixed_point(void)
 }
 
 int test_rows(void); /* test_rows.c */
+int test_bins(void); /* test_bins.c */
 
 int main(void)
 {
@@ -267,6 +268,7 @@ int main(void)
         test_permutation,
         test_fixed_point,
         test_rows,
+        test_bins,
     };
     int failed = 0;
     for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {
