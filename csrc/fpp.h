@@ -67,11 +67,11 @@ int32_t fpp_normal_f64(const uint8_t *key, int64_t begin, int64_t end, double *o
 
 typedef struct {
     int64_t dim;          /* columns of a row */
-    int64_t out_dim;      /* columns of y; equals dim unless the matrix is FULL */
+    int64_t out_dim;      /* columns of y: any number if the matrix is FULL, at least dim if LOWER, else dim */
     int64_t quant_bound;  /* Q, the largest integer norm that passes */
     int32_t matrix_kind;  /* FPP_MATRIX_... */
     const double *center; /* (dim,) or NULL for zero */
-    const double *matrix; /* NULL, diagonal (dim,), or row-major (out_dim, dim); LOWER never reads above the diagonal */
+    const double *matrix; /* NULL, diagonal (dim,), or row-major (out_dim, dim); LOWER reads row i up to column i */
     const double *offset; /* (out_dim,) or NULL for zero */
     double inv_step;      /* grid steps per unit of y */
     double limit;         /* clip norm, in grid steps */
@@ -94,6 +94,41 @@ int32_t fpp_rows_shell_counts_f64(const double *x, int64_t n, int64_t row_stride
                                   int64_t n_edges, void *workspace, int64_t *counts);
 int32_t fpp_rows_shell_counts_f32(const float *x, int64_t n, int64_t row_stride, const fpp_row_map *map, const double *edges_sq,
                                   int64_t n_edges, void *workspace, int64_t *counts);
+
+/* ---- Cluster trees -------------------------------------------------------------------------------------------------
+ * A node sends a row x (dim) on by y = projection (x - origin) (y = x - origin without a projection) and the squared distances
+ * d_c = sum_j (y_j - centers[c][j])^2: BALL to its first child if d_0 <= radius_sq, else (NaN too) to its second; NEAREST to the
+ * child of the least d_c, of the first of equals. Each sum starts at 0.0 and goes term by term in ascending order, without fused
+ * multiply-adds: what a row gets depends on that row and the tree alone.
+ */
+#define FPP_NODE_LEAF 0
+#define FPP_NODE_BALL 1
+#define FPP_NODE_NEAREST 2
+
+typedef struct {
+    int32_t rule;             /* FPP_NODE_...; nothing below but `label` is read of a LEAF */
+    int32_t label;            /* LEAF: what the rows that end here get */
+    int64_t out_dim;          /* columns of y; equals dim without a projection */
+    int64_t n_centers;        /* 1 for BALL */
+    int64_t first_child;      /* children follow one another, after their parent: two for BALL, n_centers for NEAREST */
+    const double *origin;     /* (dim,) */
+    const double *projection; /* row-major (out_dim, dim), or NULL */
+    const double *centers;    /* row-major (n_centers, out_dim) */
+    double radius_sq;         /* BALL */
+} fpp_tree_node;
+
+int64_t fpp_tree_workspace_size(int64_t dim, const fpp_tree_node *nodes, int64_t n_nodes); /* bytes, any alignment; -1 if invalid */
+/* labels (n): label of the leaf that each row reaches from node 0; -1 for a row with a non-finite entry. */
+int32_t fpp_tree_assign_f64(const double *x, int64_t n, int64_t row_stride, int64_t dim, const fpp_tree_node *nodes, int64_t n_nodes,
+                            void *workspace, int32_t *labels);
+int32_t fpp_tree_assign_f32(const float *x, int64_t n, int64_t row_stride, int64_t dim, const fpp_tree_node *nodes, int64_t n_nodes,
+                            void *workspace, int32_t *labels);
+/* The rows with label g, in order, at rows begins[g] ... begins[g + 1] - 1 of out; other labels than 0 ... n_groups - 1 are left out.
+ * out holds up to n rows of dim adjacent columns; begins has n_groups + 1 entries. */
+int32_t fpp_rows_group_f64(const double *x, int64_t n, int64_t row_stride, int64_t dim, const int32_t *labels, int64_t n_groups,
+                           double *out, int64_t *begins);
+int32_t fpp_rows_group_f32(const float *x, int64_t n, int64_t row_stride, int64_t dim, const int32_t *labels, int64_t n_groups,
+                           float *out, int64_t *begins);
 
 /* ---- Bins of columns ------------------------------------------------------------------------------------------------
  * A rule gives each number a bin, by its key, or none (FPP_BIN_NONE). WIDTH: key i holds (offset + (i - 1/2) width, offset + (i + 1/2)
@@ -144,6 +179,47 @@ int32_t fpp_bins_keys_f32(const float *x, int64_t n, int64_t row_stride, const f
 int32_t fpp_bins_insert(const int64_t *keys, const int64_t *counts, int64_t n, fpp_bin_table *table, int64_t *done);
 /* totals (window) += the dense counters, which become zero. */
 int32_t fpp_bins_flush(fpp_bin_table *table, int64_t *totals);
+
+/* ---- Pairs of hypotheses ---------------------------------------------------------------------------------------------
+ * Hypotheses stand in panels of FPP_PANEL: entry l of panel p is hypothesis p FPP_PANEL + l, and what is kept for each of them
+ * has an innermost axis of FPP_PANEL. Codes have shape (panels, capacity, FPP_PANEL); the first n of the `capacity` rows count.
+ */
+#define FPP_PANEL 64
+#define FPP_PAIR_WORKSPACE 65536 /* bytes that fpp_pair_counts_i32 needs */
+
+typedef struct {
+    int64_t dim;
+    int64_t components;      /* of every mixture; a missing one has the constant -1e300 */
+    int64_t panels;
+    int32_t lower;           /* 0: a factor is a diagonal; 1: a lower triangle, row by row */
+    const double *means;     /* (panels, components, dim, FPP_PANEL) */
+    const double *factors;   /* (panels, components, dim or dim (dim + 1) / 2, FPP_PANEL): factor^T factor inverts the covariance */
+    const double *constants; /* (panels, components, FPP_PANEL): log weight, log determinant and the power of 2 pi */
+} fpp_mixtures;
+
+int64_t fpp_density_workspace_size(const fpp_mixtures *mix); /* bytes */
+/* Codes of rows x (n, dim): 32767 for the hypothesis that is likeliest at a row, 1 less for each 1/2048 of log density, -32768 from
+ * 32 on. A row with a non-finite entry has code 0 for all of them, so it never prefers one. */
+int32_t fpp_density_codes_i16(const fpp_mixtures *mix, const double *x, int64_t n, int64_t capacity, double *workspace,
+                              int16_t *codes);
+/* counts (FPP_PANEL, (panels - panel) FPP_PANEL) += rows where the hypothesis of `panel` has the larger code, for it and each one
+ * from its panel on. */
+int32_t fpp_pair_counts_i32(const int16_t *codes, int64_t n, int64_t capacity, int64_t panels, int64_t panel,
+                            int32_t *workspace, int32_t *counts);
+/* counts (panels FPP_PANEL) = rows where `own` has the larger code than a later hypothesis, or an earlier one than `own`;
+ * n <= 32767. */
+int32_t fpp_column_counts_i32(const int16_t *codes, int64_t n, int64_t capacity, int64_t panels, int64_t own, int32_t *counts);
+/* table (panels, cells, FPP_PANEL): mass of a hypothesis in a cell less the rows in it, in units of 2^-shift rows; sums over cells
+ * stay within 31 bits. For each pair i < j with i in `panel`, and both members h: worst[h] = the larger of itself and
+ * |(2^shift / 2 + sum of table[h] over cells where i exceeds j) >> shift|. worst (panels FPP_PANEL). */
+int32_t fpp_cell_scores_i32(const int32_t *table, int64_t cells, int64_t panels, int64_t panel, int32_t shift, int32_t *worst);
+/* Mixtures on the line with constants (log of weight over deviation), means and inverses of deviations (size, components), and points
+ * grids (size, points), ascending, between which one sign of a difference is looked for. For each j > own: roots (size - own - 1, most),
+ * ascending, then infinity, where the density of `own` and that of j change places; counts[j - own - 1] = n roots if `own` leads left of
+ * the first, -n - 1 if it does not. After `most` roots the rest of the line counts as one piece. */
+int32_t fpp_pair_roots_f64(const double *constants, const double *means, const double *inverses, const double *grids,
+                           int64_t size, int64_t components, int64_t points, int64_t own, int64_t most, double *roots,
+                           int64_t *counts);
 
 /* ---- Test hooks: not part of the stable interface ------------------------------------------------------------------- */
 /* As the samplers (law 0 Gaussian, 1 Laplace) with the undecided window of the quick tests widened to 2^window_log2, so that the

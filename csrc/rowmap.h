@@ -36,7 +36,7 @@ typedef struct {
     double *center;           /* (dim padded to 8), zeros if absent */
     double *diagonal;         /* (dim padded to 8), ones if absent; zero in the padding */
     double *offset;           /* (ld), zeros if absent */
-    double *panels;           /* the matrix in panels of output columns, each [k][column]; LOWER and FULL only */
+    double *panels;           /* the matrix in panels of outputs, each [k][output], see fpp_panel_begin; LOWER and FULL only */
     double *z;                /* (FPP_TILE_ROWS, ld) */
     double *t;                /* (FPP_TILE_ROWS, FPP_T_LD): x - center of one pass of the product */
     double *row;              /* (dim padded to 8): one row, for the rare rescaling */
@@ -75,6 +75,13 @@ FPP_INLINE int64_t fpp_round_up(int64_t value, int64_t unit)
 FPP_INLINE int64_t fpp_min(int64_t a, int64_t b)
 {
     return a < b ? a : b;
+}
+
+/* Where panel p of `panel` outputs begins: a panel holds all columns of x, or those up to its last row if the matrix is LOWER. */
+FPP_INLINE int64_t fpp_panel_begin(int32_t matrix_kind, int64_t dim, int64_t panel, int64_t p)
+{
+    const int64_t growing = matrix_kind == FPP_MATRIX_LOWER ? fpp_min(p, dim / panel) : 0;
+    return panel * panel * (growing * (growing + 1) / 2) + (p - growing) * dim * panel;
 }
 
 /* Reduction of the eight lanes of a squared norm: by halves, as a vector unit folds a register. */

@@ -65,8 +65,10 @@ static int32_t map_is_valid(const fpp_row_map *map)
     if (map->matrix_kind < FPP_MATRIX_IDENTITY || map->matrix_kind > FPP_MATRIX_FULL) {
         return 0;
     }
+    /* The last row of a LOWER matrix must reach the last column, or a non-finite entry there would go unseen. */
     return (map->matrix_kind == FPP_MATRIX_IDENTITY || map->matrix != NULL)
-           && (map->matrix_kind == FPP_MATRIX_FULL || map->out_dim == map->dim);
+           && (map->matrix_kind == FPP_MATRIX_FULL || map->out_dim == map->dim
+               || (map->matrix_kind == FPP_MATRIX_LOWER && map->out_dim > map->dim));
 }
 
 FPP_LOCAL int32_t fpp_plan_scale(fpp_plan *plan)
@@ -113,7 +115,9 @@ static int64_t lay_out(const fpp_row_map *map, char *base, fpp_plan *plan)
     plan->sums = take(base, &used, 2 * plan->ld);
     plan->z = take(base, &used, FPP_TILE_ROWS * plan->ld);
     plan->t = take(base, &used, matrix ? FPP_TILE_ROWS * FPP_T_LD : 0);
-    plan->panels = take(base, &used, matrix ? (map->out_dim + FPP_PANEL_MAX) * map->dim : 0);
+    /* Narrower panels need no more than the widest. */
+    const int64_t panels = (fpp_round_up(map->out_dim, FPP_LANES) + FPP_PANEL_MAX - 1) / FPP_PANEL_MAX;
+    plan->panels = take(base, &used, matrix ? fpp_panel_begin(map->matrix_kind, map->dim, FPP_PANEL_MAX, panels) : 0);
     plan->gram = take(base, &used, 0);
     return used;
 }
@@ -139,9 +143,10 @@ static void pack_panels(const fpp_row_map *map, int64_t panel, double *panels)
 {
     const int64_t dim = map->dim;
     for (int64_t begin = 0; begin < fpp_round_up(map->out_dim, FPP_LANES); begin += panel) {
-        double *to = panels + begin * dim;
-        for (int64_t k0 = 0; k0 < dim; k0 += FPP_LANES) {
-            const int64_t k1 = fpp_min(dim, k0 + FPP_LANES);
+        double *to = panels + fpp_panel_begin(map->matrix_kind, dim, panel, begin / panel);
+        const int64_t depth = map->matrix_kind == FPP_MATRIX_LOWER ? fpp_min(begin + panel, dim) : dim;
+        for (int64_t k0 = 0; k0 < depth; k0 += FPP_LANES) {
+            const int64_t k1 = fpp_min(depth, k0 + FPP_LANES);
             for (int64_t c = 0; c < panel; c++) {
                 const int64_t i = begin + c;
                 const int64_t last = map->matrix_kind == FPP_MATRIX_LOWER ? i + 1 : dim;
@@ -217,7 +222,7 @@ static double scaled_row(const fpp_plan *plan, const char *x, double scale, doub
         for (int64_t i0 = 0; i0 < out_dim; i0 += FPP_LANES) {
             double acc[FPP_LANES] = {0.0};
             const int64_t count = fpp_min(FPP_LANES, out_dim - i0);
-            const int64_t last = plan->matrix_kind == FPP_MATRIX_LOWER ? i0 + count : dim;
+            const int64_t last = plan->matrix_kind == FPP_MATRIX_LOWER ? fpp_min(i0 + count, dim) : dim;
             for (int64_t k = 0; k < last; k++) {
                 for (int64_t l = 0; l < count; l++) {
                     const int inside = plan->matrix_kind == FPP_MATRIX_FULL || k <= i0 + l;

@@ -192,7 +192,7 @@ TARGET FPP_INLINE void NAME(rows_matrix)(const fpp_plan *plan, const char *x, in
             if (end <= 0) {
                 continue;
             }
-            const double *panel = plan->panels + (p * dim + k0) * PANEL;
+            const double *panel = plan->panels + fpp_panel_begin(plan->matrix_kind, dim, PANEL, p) + k0 * PANEL;
             for (int64_t g = 0; g < groups; g++) {
                 double *z = plan->z + g * RB * ld + p * PANEL;
                 if (k0 == 0) {

@@ -54,7 +54,7 @@ static int plain_row(const double *x, const fpp_row_map *map, double *z, int64_t
     for (int64_t i = 0; i < map->out_dim; i++) {
         const int matrix = map->matrix_kind >= FPP_MATRIX_LOWER;
         const int64_t begin = matrix ? 0 : i;
-        const int64_t end = map->matrix_kind == FPP_MATRIX_FULL ? map->dim : i + 1;
+        const int64_t end = map->matrix_kind == FPP_MATRIX_FULL || i >= map->dim ? map->dim : i + 1;
         double y = 0.0;
         for (int64_t k = begin; k < end; k++) {
             const double t = x[k] - (map->center ? map->center[k] : 0.0);
@@ -178,8 +178,8 @@ static void check_refusals(void)
     const double x[3] = {1.0, 2.0, 3.0};
     int64_t sums[9] = {0};
     char *workspace = block(fpp_rows_workspace_size(&good), 1);
-    fpp_row_map bad[10];
-    for (int i = 0; i < 10; i++) {
+    fpp_row_map bad[11];
+    for (int i = 0; i < 11; i++) {
         bad[i] = good;
     }
     bad[0].dim = 0;
@@ -192,7 +192,10 @@ static void check_refusals(void)
     bad[7].matrix_kind = 4;
     bad[8].matrix_kind = FPP_MATRIX_FULL; /* without a matrix */
     bad[9].limit = INFINITY;
-    for (int i = 0; i < 10; i++) {
+    bad[10].matrix_kind = FPP_MATRIX_LOWER;
+    bad[10].matrix = x;
+    bad[10].out_dim = 2;
+    for (int i = 0; i < 11; i++) {
         CHECK(fpp_rows_sum_f64(x, 1, 3, &bad[i], workspace, sums) == FPP_ERR_ARGUMENT);
     }
     CHECK(fpp_rows_workspace_size(&bad[0]) < 0 && fpp_rows_workspace_size(NULL) < 0);
@@ -213,7 +216,8 @@ int test_rows(void)
     for (size_t d = 0; d < sizeof dims / sizeof *dims; d++) {
         for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
             for (int32_t kind = FPP_MATRIX_IDENTITY; kind <= FPP_MATRIX_FULL; kind++) {
-                const int64_t out_dim = kind == FPP_MATRIX_FULL ? dims[d] % 50 + 3 : dims[d];
+                const int64_t longer = kind == FPP_MATRIX_LOWER ? (int64_t)(next_word(&seed) % 12) : 0;
+                const int64_t out_dim = kind == FPP_MATRIX_FULL ? dims[d] % 50 + 3 : dims[d] + longer;
                 const int32_t level = (int32_t)(next_word(&seed) % 3);
                 check_shape(rows[r], dims[d], out_dim, kind, level, next_word(&seed) >> 8);
             }

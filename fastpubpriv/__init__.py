@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from fastpubpriv.estimators.weighted_mean import weighted_mean
     from fastpubpriv.mixtures.bin_grids import BinGrid, DyadicBins, ProductBins
     from fastpubpriv.mixtures.histogram import HistogramResult, stable_histogram
+    from fastpubpriv.mixtures.hypotheses import Hypotheses, SelectionResult, select_hypothesis
     from fastpubpriv.planning import Plan, plan
     from fastpubpriv.privacy import ZCDP, ApproxDP, Ledger, PureDP
     from fastpubpriv.results import CovarianceResult, GaussianResult, MeanResult, PCAResult
@@ -51,6 +52,7 @@ __all__ = [
     "FastPubPrivError",
     "GaussianResult",
     "HistogramResult",
+    "Hypotheses",
     "InfeasibleError",
     "InputError",
     "KernelError",
@@ -66,6 +68,7 @@ __all__ = [
     "ReplayError",
     "Rows",
     "SeededNoiseWarning",
+    "SelectionResult",
     "coinpress_covariance",
     "coinpress_mean",
     "estimate_gaussian",
@@ -73,6 +76,7 @@ __all__ = [
     "plan",
     "precondition",
     "private_pca",
+    "select_hypothesis",
     "stable_histogram",
     "weighted_mean",
 ]
@@ -92,6 +96,9 @@ _HOMES = {
     "HistogramResult": "fastpubpriv.mixtures.histogram",
     "ProductBins": "fastpubpriv.mixtures.bin_grids",
     "stable_histogram": "fastpubpriv.mixtures.histogram",
+    "Hypotheses": "fastpubpriv.mixtures.hypotheses",
+    "SelectionResult": "fastpubpriv.mixtures.hypotheses",
+    "select_hypothesis": "fastpubpriv.mixtures.hypotheses",
     "Plan": "fastpubpriv.planning",
     "plan": "fastpubpriv.planning",
     "ZCDP": "fastpubpriv.privacy",

@@ -19,7 +19,9 @@ FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 
 
 def frozen(array: Any) -> FloatArray:
-    """Return a read-only float64 copy."""
+    """Return a read-only float64 copy, or the array itself if it is one already: matrices may be large."""
+    if type(array) is np.ndarray and array.dtype == np.float64 and array.flags.owndata and not array.flags.writeable:
+        return array
     copy = np.array(array, dtype=np.float64)
     copy.flags.writeable = False
     return copy
@@ -240,9 +242,10 @@ class GaussianResult(Result):
     rounds : int
         Rounds of the covariance recursion.
     under_resolved : bool
-        The public rule found no number of rounds that reaches the smallest eigenvalues.
+        The rounds are too few, by the public rule, to reach the smallest eigenvalues, which may be far off.
     predicted_covariance_error, predicted_mean_error : float
-        Relative Frobenius error of the covariance, and l2 error of the mean in standard deviations, from public numbers.
+        Relative Frobenius error of the covariance, and l2 error of the mean in standard deviations, from public numbers; infinite
+        (null in JSON) when `under_resolved`.
     """
 
     mean: FloatArray
@@ -317,6 +320,8 @@ class GaussianResult(Result):
             raise InputError("this JSON text is not a GaussianResult")
         for name in ("mean", "covariance", "mean_noise_std"):
             data[name] = frozen(data[name])
+        for name in ("predicted_covariance_error", "predicted_mean_error"):
+            data[name] = math.inf if data[name] is None else data[name]
         data["releases"] = tuple(data["releases"])
         data["columns"] = tuple(data["columns"]) if data["columns"] is not None else None
         return cls(**data)

@@ -400,6 +400,9 @@ def test_note_rule_catches():
 
 
 NO_TWIN = {
+    "grouped_rows": "tree_assign, then rows_group",
+    "parents_of": "bookkeeping of a tree's nodes",
+    "path_to": "bookkeeping of a tree's nodes",
     "k_norm_floor": "a composition of standard_normal and a floor; its law is tested instead",
     "gamma_radius": "a composition of standard_normal and uniform; its law is tested instead",
     "write_keys": "bins_keys into an array of the caller",
@@ -416,7 +419,7 @@ def without_twin(fast: set[str], slow: set[str]) -> set[str]:
 def test_every_kernel_has_a_twin():
     fast = {
         name
-        for topic in ("rows", "noise", "bins")
+        for topic in ("rows", "noise", "bins", "tree", "hypotheses")
         for name in functions(importlib.import_module(f"fastpubpriv.kernels.{topic}"))
     }
     topics = [Path(s.path).stem for s in sources("fastpubpriv/reference/*.py") if not s.path.endswith("__init__.py")]

@@ -9,23 +9,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from fastpubpriv.errors import ReplayError
-from fastpubpriv.mechanisms.tap import Call, tapped
+from fastpubpriv.mechanisms.tap import Call, Reserve, tapped
 from fastpubpriv.privacy import (
     ZCDP,
     ApproxDP,
+    Bill,
     Budget,
     GaussianEvent,
     LaplaceEvent,
     PureDP,
     SelectionEvent,
     StableHistogramEvent,
+    add_to_bill,
     approx_slack,
     gaussian_rho,
     laplace_epsilon,
@@ -44,7 +46,8 @@ class ReplayReport:
         Exact cost of telling these two data sets apart: sum of |q - q'|^2 / (2 4^m), or of |q - q'|_1 / 2^m; for stable
         histograms the share of epsilon that belongs to the moved counts. Of several disjoint blocks of rows, the dearest.
     declared_cost : Fraction
-        Sum of the declared costs of the releases.
+        What the releases cost together as declared: the sum, but for releases over the same clusters the larger of the sums for
+        a row that stays and one that moves, and for the nodes of a tree the debit of its scope.
     allowance : Fraction
         What the budget allows, in the same currency.
     epsilon : Fraction
@@ -116,21 +119,22 @@ def record_replay(run: Callable[[Any], Any], x_priv: Any, x_neighbour: Any, *, b
 
 def _block_report(pairs: list[tuple[Call, Call]], budget: Budget, draws: int, calls: int) -> ReplayReport:
     """Compare the releases on one block (all rows, where there are no blocks) and check them against the budget."""
-    pair = declared = aside = Fraction(0)
+    tally = Tally()
+    aside = Fraction(0)
     own = [one for one, _ in pairs if isinstance(one.event, StableHistogramEvent | SelectionEvent)]
     composed = isinstance(budget, ApproxDP) and bool(own)
     for one, other in pairs:
         cost, price = compare(one, other)
         if isinstance(one.event, SelectionEvent) and isinstance(budget, ZCDP):
-            # The pair is a range-bounded mechanism of its own cost, and epsilon^2 / 8 of it.
-            cost, price = cost * cost / 8, one.event.rho
+            # The pair is a mechanism of the same kind at its own, smaller epsilon.
+            cost, price = one.event.rho_at(cost), one.event.rho
         elif isinstance(one.event, LaplaceEvent) and isinstance(budget, ApproxDP):
             aside += price
             continue
         elif composed and one not in own:
             raise ReplayError("Gaussian releases and those with an epsilon of their own are in one account")
-        pair += cost
-        declared += price
+        tally.add(one, cost, price)
+    pair, declared = tally.totals()
     if isinstance(budget, ApproxDP) and composed:
         deltas = sum((one.event.delta for one in own if isinstance(one.event, StableHistogramEvent)), Fraction(0))
         allowance = budget.epsilon
@@ -152,11 +156,41 @@ def _differs(one: Call, other: Call) -> bool:
     return one.query.shape != other.query.shape or not np.array_equal(one.query, other.query)
 
 
+@dataclass(slots=True, eq=False)
+class Tally:
+    """What the pair costs and what was declared: for the account, and for each tree scope."""
+
+    bill: Bill = field(default_factory=Bill)
+    pair: Fraction = Fraction(0)
+    scopes: dict[Reserve, Fraction] = field(default_factory=dict)
+
+    def add(self, call: Call, cost: Fraction, price: Fraction) -> None:
+        """Add one release."""
+        if call.reserve is not None:
+            self.scopes[call.reserve] = self.scopes.get(call.reserve, Fraction(0)) + cost
+        else:
+            add_to_bill(self.bill, call.event, price)
+            self.pair += cost
+
+    def totals(self) -> tuple[Fraction, Fraction]:
+        """Cost of the pair and declared cost; raises where the pair costs more than what was debited for it."""
+        if self.pair > self.bill.total:
+            raise ReplayError(
+                "the pair costs more than the releases were charged: a row that stays in one moves in another"
+            )
+        if any(cost > reserve.cost for reserve, cost in self.scopes.items()):
+            raise ReplayError(
+                "the pair costs more than the debit of its tree scope: too many nodes on one path have paid"
+            )
+        reserved = sum((reserve.cost for reserve in self.scopes), Fraction(0))
+        return self.pair + sum(self.scopes.values(), Fraction(0)), self.bill.total + reserved
+
+
 def compare(one: Call, other: Call) -> tuple[Fraction, Fraction]:
     """Exact cost of the pair and declared cost of one release; raises when the promise is broken."""
-    public = [(call.name, call.public_shape, call.event, call.unit) for call in (one, other)]
+    public = [(call.name, call.public_shape, call.event, call.unit, call.reserve) for call in (one, other)]
     if public[0] != public[1]:
-        raise ReplayError(f"release {one.name!r}: name, shape, event or unit depends on private rows")
+        raise ReplayError(f"release {one.name!r}: name, shape, event, scope or unit depends on private rows")
     if isinstance(one.event, StableHistogramEvent):
         return _compare_bins(one, other), one.event.epsilon
     # Differences modulo 2^64, as Python integers: squares may exceed int64.
@@ -168,7 +202,7 @@ def compare(one: Call, other: Call) -> tuple[Fraction, Fraction]:
             raise ReplayError(
                 f"release {one.name!r}: a score moved by {max(gaps)} where its sensitivity allows {event.sensitivity}"
             )
-        # Numerators move by one score's gap, the normaliser by at most the largest gap of the other sign.
+        # One score moves up and all others down; for either law that costs rate times the sum of the largest gaps.
         return event.rate * (max(0, *signed) + max(0, *(-gap for gap in signed))), event.epsilon
     if event.draws != len(gaps):
         raise ReplayError(f"release {one.name!r} declares {event.draws} draws for {len(gaps)} integers")

@@ -12,7 +12,7 @@ from fastpubpriv import validation
 from fastpubpriv.estimators import run as running
 from fastpubpriv.estimators.learners import coinpress_rounds
 from fastpubpriv.estimators.radii import Mode, budget_shares, failure_probability, size
-from fastpubpriv.mechanisms.sums import AffineMap, Released, release_second_moment
+from fastpubpriv.mechanisms.sums import AffineMap, Released, check_gram_grids, release_second_moment
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results import CovarianceResult, PCAResult, frozen
 
@@ -110,8 +110,9 @@ def coinpress_covariance(
         threads=threads,
         progress=progress,
     )
-    run.account.open()
     dim, n = rows.dim, rows.n
+    check_gram_grids(run.account, [run.account.allowance * share for share in budget_shares(steps)], dim, n)
+    run.account.open()
 
     def slack(released: Released) -> float:
         ratio = math.sqrt(dim / n)
@@ -220,6 +221,7 @@ def private_pca(
         threads=threads,
         progress=progress,
     )
+    check_gram_grids(run.account, [run.account.allowance], rows.dim, rows.n)
     run.account.open()
     released = release_second_moment(
         run.account,

@@ -14,6 +14,7 @@ from fastpubpriv.errors import AccuracyWarning, InputError
 from fastpubpriv.estimators import lifted
 from fastpubpriv.estimators import run as running
 from fastpubpriv.estimators.learners import ASIDE, LEARNERS, PREPARE, learner_draws
+from fastpubpriv.estimators.matrices import symmetric
 from fastpubpriv.estimators.preconditioner import Preconditioner, TraceBound, precondition, trace_bound
 from fastpubpriv.estimators.radii import Mode, failure_probability
 from fastpubpriv.mechanisms.sums import AffineMap
@@ -54,7 +55,7 @@ class Frame:
         if self.scale.ndim == 0:
             scaled: FloatArray = covariance * float(self.scale) ** 2
             return scaled
-        return lifted.symmetric(self.scale @ covariance @ self.scale.T)
+        return symmetric(self.scale @ covariance @ self.scale.T)
 
 
 def public_frame(
@@ -223,7 +224,7 @@ def estimate_gaussian(
     if prepared.covariance_error > 1.0 or prepared.under_resolved:
         trouble = f"predicted relative covariance error {prepared.covariance_error:.3g}"
         if prepared.under_resolved:
-            trouble = "no number of rounds resolves the smallest eigenvalues, which may be far off,"
+            trouble = f"{prepared.rounds} rounds do not resolve the smallest eigenvalues, which may be far off,"
         warnings.warn(
             f"estimate_gaussian: {trouble} for {rows.n} rows; "
             "pass a larger budget, more private rows, more public rows, or fewer columns",
@@ -232,11 +233,11 @@ def estimate_gaussian(
         )
     run.account.open()
     learned = LEARNERS[learner](run, frame.base(rows.dim), problem, rounds=prepared.rounds)
-    covariance = frame.covariance_back(learned.covariance)
+    covariance = frozen(frame.covariance_back(learned.covariance))
     mean_map = frame.scale * learned.mean_factor if frame.scale.ndim == 0 else frame.scale @ learned.mean_factor
     return GaussianResult(
         mean=frozen(frame.mean_back(learned.mean)),
-        covariance=frozen(covariance),
+        covariance=covariance,
         mean_noise_std=frozen(learned.mean_noise_std * np.sqrt(np.einsum("ij,ij->i", mean_map, mean_map))),
         rounds=prepared.rounds if learned.rounds is None else learned.rounds,
         under_resolved=prepared.under_resolved,

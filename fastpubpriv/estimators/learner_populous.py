@@ -30,7 +30,8 @@ import numpy as np
 
 from fastpubpriv.errors import BudgetError, ExperimentalWarning, InputError
 from fastpubpriv.estimators import lifted
-from fastpubpriv.estimators.lifted import Learned, Prepared, Problem, symmetric
+from fastpubpriv.estimators.lifted import Learned, Prepared, Problem
+from fastpubpriv.estimators.matrices import symmetric
 from fastpubpriv.estimators.run import Run
 from fastpubpriv.mechanisms import populous as mechanism
 from fastpubpriv.mechanisms.spectral import LOG_CAP

@@ -29,7 +29,8 @@ import numpy as np
 
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators import lifted
-from fastpubpriv.estimators.lifted import Learned, Prepared, Problem, floored, symmetric
+from fastpubpriv.estimators.lifted import Learned, Prepared, Problem
+from fastpubpriv.estimators.matrices import floored, symmetric
 from fastpubpriv.estimators.radii import chi_radius
 from fastpubpriv.estimators.run import Run, noise_per_radius
 from fastpubpriv.mechanisms.sums import AffineMap, release_second_moment
@@ -93,6 +94,9 @@ def prepare(run: Run, problem: Problem, rounds: int | None) -> Prepared:
             f"recursion allows, with {problem.n} rows and {total} rounds for an eigenvalue range of {problem.condition:.3g}; "
             f'about {2 * needed.n} rows are needed. Pass more rows, a larger budget, or learner="lifted_coinpress"'
         )
+    lifted.check_grids(
+        run, problem.dim, problem, [allowance * share for share in lifted.round_shares(total)], allowance
+    )
     # Against the least eigenvalue that the recursion can leave; the others are known better.
     d, n = problem.dim, paired.n
     least = KEPT ** (total - 1)

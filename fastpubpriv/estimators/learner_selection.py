@@ -26,7 +26,8 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv.errors import BudgetError, InputError
-from fastpubpriv.estimators.lifted import Learned, Prepared, Problem, floored, powers
+from fastpubpriv.estimators.lifted import Learned, Prepared, Problem
+from fastpubpriv.estimators.matrices import floored, lower_powers
 from fastpubpriv.estimators.run import Run, describe
 from fastpubpriv.mechanisms.selection import Cover, release_selection
 from fastpubpriv.mechanisms.sums import AffineMap
@@ -167,5 +168,5 @@ def learn(run: Run, base: AffineMap, problem: Problem, *, rounds: int) -> Learne
         # Var((v_1 + v_2) / sqrt 2) = (Var v_1 + Var v_2) / 2 + Cov
         both = variances[2] - (variances[0] + variances[1]) / 2.0
         covariance = floored(np.array([[variances[0], both], [both, variances[1]]]), 1.0 / problem.condition)
-    root = powers(covariance)[0]
+    root = lower_powers(covariance)[0]
     return Learned(np.array(means[:dim]), covariance, accuracy / MEAN_SLOPE, 2.0 * accuracy / SCALE_SLOPE, root)

@@ -12,7 +12,8 @@ import numpy as np
 
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators import learner_populous, learner_recursive, learner_selection, lifted
-from fastpubpriv.estimators.lifted import Learned, Prepared, Problem, floored, powers, symmetric
+from fastpubpriv.estimators.lifted import Learned, Prepared, Problem
+from fastpubpriv.estimators.matrices import floored, lower_powers, symmetric
 from fastpubpriv.estimators.radii import chi_radius
 from fastpubpriv.estimators.run import Run
 from fastpubpriv.mechanisms.sums import AffineMap, Released, release_second_moment
@@ -43,16 +44,10 @@ def coinpress_rounds(
     second = np.eye(dim)
     for index, share in enumerate(shares):
         name = f"second moment, round {index + 1} of {len(shares)}"
-        matrix = (
-            contraction
-            if base.matrix is None
-            else (contraction * base.matrix if base.matrix.ndim == 1 else contraction @ base.matrix)
-        )
-        affine = AffineMap(dim=dim, center=base.center, matrix=np.ascontiguousarray(matrix))
         released = release_second_moment(
             run.account,
             run.rows,
-            affine,
+            lifted.after(base, contraction),
             name=name,
             radius=clip,
             cost=run.account.allowance * share,
@@ -62,7 +57,7 @@ def coinpress_rounds(
         last = index == len(shares) - 1
         second = floored(released.value / n, floor if last else 0.0)
         if not last:
-            root, inverse_root = powers(second + slack(released) * np.eye(dim))
+            root, inverse_root = lower_powers(second + slack(released) * np.eye(dim))
             contraction = inverse_root @ contraction
             inverse = inverse @ root
     assert released is not None

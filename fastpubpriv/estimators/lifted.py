@@ -9,12 +9,19 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from scipy import linalg
 
 from fastpubpriv import validation
-from fastpubpriv.estimators.radii import Mode, StepRadii, best_steps, budget_shares, chi_radius
+from fastpubpriv.estimators.matrices import divided, lower_powers, lower_root, rebuilt, spectrum, symmetric
+from fastpubpriv.estimators.radii import MAX_AUTO_STEPS, Mode, StepRadii, best_steps, budget_shares, chi_radius
 from fastpubpriv.estimators.run import Run, noise_per_radius
-from fastpubpriv.mechanisms.sums import AffineMap, Released, release_second_moment, release_vector_sum
+from fastpubpriv.mechanisms.sums import (
+    AffineMap,
+    Released,
+    check_gram_grids,
+    check_sum_grids,
+    release_second_moment,
+    release_vector_sum,
+)
 
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -89,20 +96,23 @@ def gram_noise(dim: int, *, pure: bool, allowance: Fraction) -> GramNoise:
     return noise
 
 
+def resolves(problem: Problem, rounds: int, noise: GramNoise) -> bool:
+    """Whether the least eigenvalue of the rows is predicted above 1/2 in the last of so many rounds."""
+    early = round_shares(rounds)[0]
+    slack = problem.sampling_slack(rounds) + problem.noise_slack(problem.row_radius(rounds) ** 2 * noise(early), rounds)
+    least = 1.0 / ((2.0 + problem.mean_radius**2) * problem.condition)
+    for _ in range(rounds - 1):
+        least = least / (least + slack)
+    return least > 0.5
+
+
 def choose_rounds(problem: Problem, noise: GramNoise) -> tuple[int, bool]:
-    """The public rule for the number of rounds: the fewest after which the least eigenvalue is predicted above 1/2.
+    """The public rule for the number of rounds: the fewest that resolve the least eigenvalue.
 
     Returns the number and whether it is too few. Too few rounds is catastrophic, too many is cheap.
     """
     for rounds in range(2, MAX_ROUNDS + 1):
-        early = round_shares(rounds)[0]
-        slack = problem.sampling_slack(rounds) + problem.noise_slack(
-            problem.row_radius(rounds) ** 2 * noise(early), rounds
-        )
-        least = 1.0 / ((2.0 + problem.mean_radius**2) * problem.condition)
-        for _ in range(rounds - 1):
-            least = least / (least + slack)
-        if least > 0.5:
+        if resolves(problem, rounds, noise):
             return rounds, False
     return MAX_ROUNDS, True
 
@@ -124,42 +134,6 @@ def mean_clip(dim: int) -> float:
     return math.sqrt(MEAN_RESIDUAL_SQ + chi_radius(dim, MEAN_STEP_FAILURE) ** 2)
 
 
-def symmetric(matrix: FloatArray) -> FloatArray:
-    """Average a matrix with its transpose: rounding leaves products of symmetric matrices a bit lopsided."""
-    total: FloatArray = matrix + matrix.T
-    total /= 2.0
-    return total
-
-
-def spectrum(matrix: FloatArray, *, overwrite: bool = False) -> tuple[FloatArray, FloatArray]:
-    """Eigenvalues, ascending, and eigenvectors of a released matrix, of which one triangle is read.
-
-    SciPy's routine takes two matrices less than NumPy's; with `overwrite` the matrix itself is its workspace.
-    """
-    values, vectors = linalg.eigh(matrix.T, overwrite_a=overwrite, check_finite=False)
-    return values, vectors
-
-
-def rebuilt(vectors: FloatArray, values: FloatArray) -> FloatArray:
-    """The symmetric matrix with these eigenvectors and eigenvalues."""
-    return symmetric((vectors * values) @ vectors.T)
-
-
-def floored(matrix: FloatArray, floor: float) -> FloatArray:
-    """Raise the eigenvalues of a released symmetric matrix to at least `floor`."""
-    values, vectors = spectrum(matrix)
-    return rebuilt(vectors, np.maximum(values, floor))
-
-
-def powers(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Square root and inverse square root of a released positive definite matrix."""
-    values, vectors = spectrum(matrix)
-    # An eigenvalue that rounding made zero or negative would poison the inverse; it is released, so a floor is free.
-    values = np.maximum(values, np.finfo(np.float64).eps * max(float(values[-1]), np.finfo(np.float64).tiny))
-    roots = np.sqrt(values)
-    return rebuilt(vectors, roots), rebuilt(vectors, 1.0 / roots)
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Learned:
     """Mean and covariance of the rows v, with the noise levels of the last releases, and rounds if a release decided them."""
@@ -172,59 +146,93 @@ class Learned:
     rounds: int | None = None
 
 
+class Recursion:
+    """The recursion for one Gaussian, fed with released second moments of its n rows: post-processing, nothing private is seen.
+
+    Release the second moment of the rows under `affine` and give it to `absorb`, round by round, and the last one to `finish`.
+    Matrices are dropped as soon as they have been used: with many columns each of them counts. So pass `released` as an
+    expression, and no name of the caller keeps it alive.
+    """
+
+    __slots__ = ("_contraction", "_rounds", "base", "covariance", "least", "mean", "powers", "problem", "slack")
+
+    def __init__(self, base: AffineMap, problem: Problem, rounds: int) -> None:
+        self.base, self.problem, self._rounds = base, problem, rounds
+        self._contraction: FloatArray = np.eye(problem.lifted) / math.sqrt(2.0 + problem.mean_radius**2)
+
+    @property
+    def affine(self) -> AffineMap:
+        """The map x -> lifted, preconditioned row of the next round."""
+        return lift(self.base, self._contraction)
+
+    def absorb(self, released: Released) -> None:
+        """Precondition by what a round released."""
+        slack = self._slack_of(released.spectral_std)
+        values, vectors = spectrum(released.value, overwrite=True)
+        del released
+        roots = np.sqrt(np.maximum(values / self.problem.n, 0.0) + slack)
+        self._contraction = divided(lower_root(vectors, roots), self._contraction)
+
+    def finish(self, released: Released) -> None:
+        """From what the last round released: `mean` and `covariance` of v, `powers` (its lower root and the inverse of that).
+
+        `least` is the least eigenvalue that the last round saw, `slack` how far noise and sampling may have moved it.
+        """
+        dim, n = self.problem.dim, self.problem.n
+        self.slack = self._slack_of(released.spectral_std)
+        values, vectors = spectrum(released.value, overwrite=True)
+        del released
+        self.least = float(values[0]) / n
+        vectors *= np.sqrt(np.maximum(values / n, LAST_FLOOR))
+        # Back to rows (v, 1): contraction^-1 second contraction^-T, as the square of a factor.
+        half = divided(self._contraction, vectors)
+        self._contraction = np.zeros((0, 0))
+        del vectors
+        moment = half @ half.T
+        del half
+        weight = moment[dim, dim]
+        self.mean = moment[:dim, dim] / weight
+        covariance = symmetric(moment[:dim, :dim] - np.outer(moment[:dim, dim], moment[:dim, dim]) / weight)
+        del moment
+        values, vectors = spectrum(covariance, overwrite=True)
+        values = np.maximum(values, max(OUTPUT_FLOOR * float(values[-1]), np.finfo(np.float64).tiny))
+        self.covariance = rebuilt(vectors, values)
+        root = lower_root(vectors, np.sqrt(values))
+        del vectors
+        self.powers = root, divided(root, np.eye(dim, order="F"))
+
+    def _slack_of(self, spectral_std: float) -> float:
+        return self.problem.sampling_slack(self._rounds) + self.problem.noise_slack(spectral_std, self._rounds)
+
+
 def learn(run: Run, base: AffineMap, problem: Problem, *, rounds: int, allowance: Fraction | None = None) -> Learned:
     """Run the recursion on rows v = base(x); every release is one second moment of clipped lifted rows, then one mean step.
 
     `allowance` is what it may spend, by default all that the account has.
     """
-    dim, n = problem.dim, problem.n
-    lifted = problem.lifted
     allowance = run.account.allowance if allowance is None else allowance
     clip = problem.row_radius(rounds)
-    contraction = np.eye(lifted) / math.sqrt(2.0 + problem.mean_radius**2)
+    state = Recursion(base, problem, rounds)
+    spectral_std = 0.0
 
-    def second_moment(index: int, share: Fraction, affine: AffineMap) -> Released:
+    def second_moment(index: int, share: Fraction) -> Released:
+        nonlocal spectral_std
         name = f"second moment, round {index + 1} of {rounds}"
-        cost = allowance * share
         released = release_second_moment(
-            run.account, run.rows, affine, name=name, radius=clip, cost=cost, passes=run.passes
+            run.account, run.rows, state.affine, name=name, radius=clip, cost=allowance * share, passes=run.passes
         )
         run.note(name, released, clip_radius=clip)
+        spectral_std = released.spectral_std
         return released
 
-    # Nothing of one round but the contraction is kept for the next: with many columns each matrix counts.
     *early, last = round_shares(rounds)
     for index, share in enumerate(early):
-        released = second_moment(index, share, lift(base, contraction))
-        slack = problem.sampling_slack(rounds) + problem.noise_slack(released.spectral_std, rounds)
-        values, vectors = spectrum(released.value, overwrite=True)
-        del released
-        roots = np.sqrt(np.maximum(values / n, 0.0) + slack)
-        contraction = rebuilt(vectors, 1.0 / roots) @ contraction
-        del vectors
-    released = second_moment(rounds - 1, last, lift(base, contraction))
-    covariance_noise_std = released.spectral_std / n
-    values, vectors = spectrum(released.value, overwrite=True)
-    del released
-    vectors *= np.sqrt(np.maximum(values / n, LAST_FLOOR))
-    # Back to rows (v, 1): contraction^-1 second contraction^-T, as the square of a factor.
-    factors = linalg.lu_factor(contraction, overwrite_a=True, check_finite=False)
-    del contraction
-    half = linalg.lu_solve(factors, vectors, overwrite_b=True, check_finite=False)
-    del factors, vectors
-    moment = half @ half.T
-    del half
-    weight = moment[dim, dim]
-    mean = moment[:dim, dim] / weight
-    covariance = symmetric(moment[:dim, :dim] - np.outer(moment[:dim, dim], moment[:dim, dim]) / weight)
-    del moment
-    values, vectors = spectrum(covariance, overwrite=True)
-    values = np.maximum(values, max(OUTPUT_FLOOR * float(values[-1]), np.finfo(np.float64).tiny))
-    covariance = rebuilt(vectors, values)
-    both = rebuilt(vectors, np.sqrt(values)), rebuilt(vectors, 1.0 / np.sqrt(values))
-    del vectors
-    mean, noise_std = mean_step(run, base, mean, both, name="mean", clip=mean_clip(dim), cost=allowance * MEAN_SHARE)
-    return Learned(mean, covariance, noise_std, covariance_noise_std, both[0])
+        state.absorb(second_moment(index, share))
+    state.finish(second_moment(rounds - 1, last))
+    mean, noise_std = mean_step(
+        run, base, state.mean, state.powers, name="mean", clip=mean_clip(problem.dim), cost=allowance * MEAN_SHARE
+    )
+    return Learned(mean, state.covariance, noise_std, spectral_std / problem.n, state.powers[0])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,48 +250,67 @@ def prepare(run: Run, problem: Problem, rounds: int | None, *, allowance: Fracti
     pure = run.account.pure
     allowance = run.account.allowance if allowance is None else allowance
     noise = gram_noise(problem.lifted, pure=pure, allowance=allowance)
-    under_resolved = False
     if rounds is None:
-        rounds, under_resolved = choose_rounds(problem, noise)
+        rounds, _ = choose_rounds(problem, noise)
     rounds = validation.integer("rounds", rounds, minimum=1, maximum=2 * MAX_ROUNDS)
+    check_grids(run, problem.lifted, problem, [allowance * share for share in round_shares(rounds)], allowance)
     per_row = noise_per_radius(problem.dim, pure=pure, allowance=allowance)
     covariance_error, mean_error = predicted_errors(problem, rounds, noise, per_row(MEAN_SHARE))
-    return Prepared(
-        rounds=rounds, under_resolved=under_resolved, covariance_error=covariance_error, mean_error=mean_error
-    )
+    if not resolves(problem, rounds, noise):
+        # The noise of the last round may then exceed the smallest eigenvalues by any factor, and the mean is whitened by them.
+        return Prepared(rounds=rounds, under_resolved=True, covariance_error=math.inf, mean_error=math.inf)
+    return Prepared(rounds=rounds, under_resolved=False, covariance_error=covariance_error, mean_error=mean_error)
+
+
+def check_grids(run: Run, side: int, problem: Problem, costs: list[Fraction], allowance: Fraction) -> None:
+    """Refuse, before the debit, second moments of `side` coordinates at these costs, or mean steps, that have no integer grid."""
+    check_gram_grids(run.account, costs, side, problem.n)
+    # The mean may be found in steps; how many may rest on a release.
+    least = min(budget_shares(MAX_AUTO_STEPS))
+    check_sum_grids(run.account, [allowance * MEAN_SHARE * least], problem.dim, problem.n)
 
 
 def lift(base: AffineMap, contraction: FloatArray) -> AffineMap:
-    """The map x -> contraction (v, 1) for v = base(x)."""
-    dim = base.dim
-    left = contraction[:, :dim]
-    matrix = left if base.matrix is None else (left * base.matrix if base.matrix.ndim == 1 else left @ base.matrix)
-    offset = contraction[:, dim].copy()
+    """The map x -> contraction (v, 1) for v = base(x) and a lower triangular contraction."""
+    return after(base, contraction[:, : base.dim], offset=contraction[:, base.dim])
+
+
+def after(base: AffineMap, left: FloatArray, *, offset: FloatArray | None = None) -> AffineMap:
+    """The map x -> left base(x) + offset for a lower triangular `left`, which may have more rows than columns."""
+    if base.matrix is None:
+        matrix = left
+    else:
+        matrix = left * base.matrix if base.matrix.ndim == 1 else left @ base.matrix
     if base.offset is not None:
-        offset += left @ base.offset
-    return AffineMap(dim=dim, center=base.center, matrix=np.ascontiguousarray(matrix), offset=offset)
+        moved = left @ base.offset
+        offset = moved if offset is None else offset + moved
+    lower = base.matrix is None or base.matrix.ndim == 1 or base.lower
+    matrix = np.ascontiguousarray(matrix)
+    matrix.flags.writeable = False  # so that the kernels need no copy of their own
+    return AffineMap(dim=base.dim, center=base.center, matrix=matrix, offset=offset, lower=lower)
+
+
+def mean_map(base: AffineMap, start: FloatArray, inverse_root: FloatArray) -> AffineMap:
+    """The map x -> inverse_root (v - start) for v = base(x)."""
+    return after(base, inverse_root, offset=-(inverse_root @ start))
 
 
 def mean_step(
     run: Run,
     base: AffineMap,
     start: FloatArray,
-    powers_of: tuple[FloatArray, FloatArray],
+    powers: tuple[FloatArray, FloatArray],
     *,
     name: str,
     clip: float,
     cost: Fraction,
 ) -> tuple[FloatArray, float]:
-    """One clipped mean around `start` in whitened coordinates; returns the mean of v and the noise per whitened coordinate."""
-    root, inverse_root = powers_of
-    if base.matrix is None:
-        matrix = inverse_root
-    else:
-        matrix = inverse_root * base.matrix if base.matrix.ndim == 1 else inverse_root @ base.matrix
-    origin = start if base.offset is None else start - base.offset
-    affine = AffineMap(
-        dim=base.dim, center=base.center, matrix=np.ascontiguousarray(matrix), offset=-(inverse_root @ origin)
-    )
+    """One clipped mean around `start` in whitened coordinates; returns the mean of v and the noise per whitened coordinate.
+
+    `powers` are the lower triangular root of the covariance of v, and its inverse.
+    """
+    root, inverse_root = powers
+    affine = mean_map(base, start, inverse_root)
     step = release_vector_sum(run.account, run.rows, affine, name=name, radius=clip, cost=cost, passes=run.passes)
     run.note(name, step, clip_radius=clip)
     n = run.rows.n
@@ -294,7 +321,7 @@ def coinpress_mean_step(
     run: Run, base: AffineMap, covariance: FloatArray, problem: Problem
 ) -> tuple[FloatArray, float, FloatArray]:
     """CoinPress for the mean of v, from zero, in the coordinates that a released covariance whitens."""
-    both = powers(covariance)
+    both = lower_powers(covariance)
     # |Sigma^-1/2 mean| <= mean_radius / sqrt(least eigenvalue); a released floor keeps it finite.
     least = float(np.linalg.eigvalsh(covariance)[0])
     radius = problem.mean_radius / math.sqrt(least)

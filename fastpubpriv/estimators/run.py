@@ -60,12 +60,20 @@ def warn_if_useless(name: str, predicted: float, public_only: float) -> None:
 
 def describe(event: Event) -> dict[str, Any]:
     """The law, scale and exact cost of a release, for the record."""
-    if isinstance(event, GaussianEvent):
-        return {"noise": "gaussian", "log2_scale": event.log2_scale, "rho": event.rho}
-    if isinstance(event, LaplaceEvent):
-        return {"noise": "discrete laplace", "log2_scale": event.log2_scale, "epsilon": event.epsilon}
+    if isinstance(event, GaussianEvent | LaplaceEvent):
+        law, currency, cost = (
+            ("gaussian", "rho", event.rho)
+            if isinstance(event, GaussianEvent)
+            else ("discrete laplace", "epsilon", event.epsilon)
+        )
+        record = {"noise": law, "log2_scale": event.log2_scale, currency: cost}
+        if event.clusters is not None:
+            record[f"{currency}_stay"] = cost * event.clusters.stay / event.clusters.worst
+            record[f"{currency}_move"] = cost * event.clusters.move / event.clusters.worst
+        return record
     if isinstance(event, SelectionEvent):
-        return {"noise": "exponential mechanism", "candidates": event.candidates, "epsilon": event.epsilon}
+        law = "exponential mechanism" if event.law == "exponential" else "permute-and-flip"
+        return {"noise": law, "candidates": event.candidates, "epsilon": event.epsilon}
     if isinstance(event, StableHistogramEvent):
         noise = "discrete laplace" if event.law == "laplace" else "gaussian"
         public = {"histograms": event.histograms, "log2_scale": event.log2_scale, "epsilon": event.epsilon}

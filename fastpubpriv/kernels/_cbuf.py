@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ _CTYPES = {
     np.dtype(np.float32): "float[]",
     np.dtype(np.int64): "int64_t[]",
     np.dtype(np.int32): "int32_t[]",
+    np.dtype(np.int16): "int16_t[]",
     np.dtype(np.uint64): "uint64_t[]",
     np.dtype(np.uint8): "uint8_t[]",
 }
@@ -21,6 +23,7 @@ _MESSAGES = {
     lib.FPP_ERR_ARGUMENT: "a kernel argument is out of range",
     lib.FPP_ERR_EXHAUSTED: "a sampler met a keystream that no key can produce",
 }
+_scratch = threading.local()
 
 
 def inp(array: np.ndarray[Any, Any]) -> Any:
@@ -39,3 +42,37 @@ def check(code: int) -> None:
     """Raise for every status but FPP_OK."""
     if code != lib.FPP_OK:
         raise KernelError(_MESSAGES.get(code, f"unknown kernel status {code}"))
+
+
+def rows(chunk: np.ndarray[Any, Any], dim: int) -> tuple[Any, int]:
+    """Pointer to the first of rows (n, dim), float64 or float32, and the elements from one row to the next."""
+    dtype = chunk.dtype
+    if dtype == np.float64:
+        pointer = "double *"
+    elif dtype == np.float32:
+        pointer = "float *"
+    else:
+        raise KernelError("rows must be native float64 or float32")
+    if chunk.ndim != 2 or chunk.shape[1] != dim:
+        raise KernelError(f"rows must have shape (n, {dim})")
+    # NumPy's strides mean nothing along an axis of at most one entry.
+    bytes_apart = chunk.strides[0] if chunk.shape[0] > 1 else 0
+    adjacent = chunk.shape[0] == 0 or chunk.shape[1] == 1 or chunk.strides[1] == dtype.itemsize
+    if not adjacent or bytes_apart % dtype.itemsize or not chunk.flags.aligned:
+        raise KernelError("rows must be aligned and have adjacent columns")
+    return ffi.cast(pointer, chunk.__array_interface__["data"][0]), bytes_apart // dtype.itemsize
+
+
+def scratch(size: int, name: str = "workspace") -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """At least `size` bytes of this thread, kept between calls: a chunk of 1000 rows should not pay for fresh pages."""
+    held: np.ndarray[Any, np.dtype[np.uint8]] | None = getattr(_scratch, name, None)
+    if held is None or held.size < size:
+        held = np.empty(size, dtype=np.uint8)
+        setattr(_scratch, name, held)
+    return held
+
+
+def expect(name: str, array: np.ndarray[Any, Any], dtype: type, shape: tuple[int, ...]) -> None:
+    """Bug guard: C writes to these without looking."""
+    if array.dtype != dtype or array.shape != shape or not array.flags.c_contiguous:
+        raise KernelError(f"{name} must be a C-contiguous {np.dtype(dtype)} array of shape {shape}")

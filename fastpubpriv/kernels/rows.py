@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import enum
 import math
-import threading
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from fastpubpriv.errors import InputError, KernelError
+from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import _cbuf
 from fastpubpriv.kernels._cext import ffi, lib
 
 GRAM_QUANT_MAX: int = lib.FPP_GRAM_QUANT_MAX
 _EXACT = 2**53
 _DIM_MAX = 2**24
-_scratch = threading.local()
 
 
 class MatrixKind(enum.Enum):
@@ -39,7 +37,7 @@ class RowMap:
     dim : int
         Columns of a row.
     out_dim : int
-        Columns of y; equals `dim` unless `kind` is FULL.
+        Columns of y: any number if `kind` is FULL, at least `dim` if LOWER, else `dim`.
     quant_bound : int
         Q, the largest integer norm that passes; out_dim * Q**2 <= 2**53.
     inv_step : float
@@ -47,7 +45,7 @@ class RowMap:
     limit : float
         Norm to which longer rows are shortened, in grid steps.
     kind : MatrixKind
-        IDENTITY (no matrix), DIAGONAL (a vector), LOWER (entries above the diagonal are never read) or FULL.
+        IDENTITY (no matrix), DIAGONAL (a vector), LOWER (row i is read up to column i) or FULL.
     center, offset : (dim,), (out_dim,) float64 or None
         Public vectors; None means zero.
     matrix : None, (dim,) or (out_dim, dim) float64
@@ -60,9 +58,9 @@ class RowMap:
 
     Guarantees
     ----------
-    Arrays are copied and read-only. A row with a NaN or an infinity becomes the zero row. A finite row is clipped, never
-    lost, whatever its size (up to inv_step = 1e150). Every integer row q satisfies sum q**2 <= quant_bound**2: replacing
-    one row moves a sum by at most 2 Q in norm, and a full symmetric Gram matrix by at most sqrt(2) Q**2.
+    Arrays are read-only, and copied unless they were. A row with a NaN or an infinity becomes the zero row. A finite row is
+    clipped, never lost, whatever its size (up to inv_step = 1e150). Every integer row q satisfies sum q**2 <= quant_bound**2:
+    replacing one row moves a sum by at most 2 Q in norm, and a full symmetric Gram matrix by at most sqrt(2) Q**2.
     """
 
     dim: int
@@ -85,7 +83,8 @@ class RowMap:
             raise InputError(f"rows may have at most {_DIM_MAX} columns, got dim={self.dim}, out_dim={self.out_dim}")
         if not isinstance(self.kind, MatrixKind):
             raise InputError("kind must be a MatrixKind")
-        if self.kind is not MatrixKind.FULL and self.out_dim != self.dim:
+        longer = self.kind is MatrixKind.LOWER and self.out_dim > self.dim
+        if self.kind is not MatrixKind.FULL and self.out_dim != self.dim and not longer:
             raise InputError(
                 f"a {self.kind.name} map keeps the columns: out_dim={self.out_dim} must equal dim={self.dim}"
             )
@@ -102,7 +101,7 @@ class RowMap:
         shapes = {
             MatrixKind.IDENTITY: None,
             MatrixKind.DIAGONAL: (self.dim,),
-            MatrixKind.LOWER: (self.dim, self.dim),
+            MatrixKind.LOWER: (self.out_dim, self.dim),
             MatrixKind.FULL: (self.out_dim, self.dim),
         }
         object.__setattr__(self, "matrix", _public("matrix", self.matrix, shapes[self.kind], required=True))
@@ -112,7 +111,7 @@ class RowMap:
 
 def rows_sum(chunk: npt.NDArray[Any], row_map: RowMap, sums: npt.NDArray[np.int64]) -> None:
     """sums (out_dim,) += integer rows of chunk (n, dim), float64 or float32, modulo 2**64."""
-    _expect("sums", sums, np.int64, (row_map.out_dim,))
+    _cbuf.expect("sums", sums, np.int64, (row_map.out_dim,))
     x, stride, work, cmap, _keep = _arguments(chunk, row_map)
     call = lib.fpp_rows_sum_f64 if chunk.itemsize == 8 else lib.fpp_rows_sum_f32
     _cbuf.check(call(x, chunk.shape[0], stride, cmap, work, _cbuf.out(sums)))
@@ -120,7 +119,7 @@ def rows_sum(chunk: npt.NDArray[Any], row_map: RowMap, sums: npt.NDArray[np.int6
 
 def rows_gram(chunk: npt.NDArray[Any], row_map: RowMap, gram: npt.NDArray[np.int64]) -> None:
     """gram (out_dim, out_dim), lower triangle with diagonal, += sum of q q^T over chunk (n, dim), modulo 2**64."""
-    _expect("gram", gram, np.int64, (row_map.out_dim, row_map.out_dim))
+    _cbuf.expect("gram", gram, np.int64, (row_map.out_dim, row_map.out_dim))
     x, stride, work, cmap, _keep = _arguments(chunk, row_map)
     call = lib.fpp_rows_gram_f64 if chunk.itemsize == 8 else lib.fpp_rows_gram_f32
     _cbuf.check(call(x, chunk.shape[0], stride, cmap, work, _cbuf.out(gram)))
@@ -129,7 +128,7 @@ def rows_gram(chunk: npt.NDArray[Any], row_map: RowMap, gram: npt.NDArray[np.int
 def rows_quantise(chunk: npt.NDArray[Any], row_map: RowMap, out: npt.NDArray[np.int32]) -> None:
     """out (n, out_dim) int32 = integer rows of chunk (n, dim)."""
     x, stride, work, cmap, _keep = _arguments(chunk, row_map)
-    _expect("out", out, np.int32, (chunk.shape[0], row_map.out_dim))
+    _cbuf.expect("out", out, np.int32, (chunk.shape[0], row_map.out_dim))
     call = lib.fpp_rows_quantise_f64 if chunk.itemsize == 8 else lib.fpp_rows_quantise_f32
     _cbuf.check(call(x, chunk.shape[0], stride, cmap, work, _cbuf.out(out)))
 
@@ -138,8 +137,8 @@ def rows_shell_counts(
     chunk: npt.NDArray[Any], row_map: RowMap, edges_sq: npt.NDArray[np.float64], counts: npt.NDArray[np.int64]
 ) -> None:
     """counts (n_edges + 1,) += rows of chunk (n, dim) by how many of edges_sq (n_edges,), ascending, are below |y|^2."""
-    _expect("edges_sq", edges_sq, np.float64, (edges_sq.size,))
-    _expect("counts", counts, np.int64, (edges_sq.size + 1,))
+    _cbuf.expect("edges_sq", edges_sq, np.float64, (edges_sq.size,))
+    _cbuf.expect("counts", counts, np.int64, (edges_sq.size + 1,))
     x, stride, work, cmap, _keep = _arguments(chunk, row_map)
     call = lib.fpp_rows_shell_counts_f64 if chunk.itemsize == 8 else lib.fpp_rows_shell_counts_f32
     _cbuf.check(call(x, chunk.shape[0], stride, cmap, _cbuf.inp(edges_sq), edges_sq.size, work, _cbuf.out(counts)))
@@ -157,7 +156,12 @@ def _public(
         if required:
             raise InputError(f"this kind of map needs {name} of shape {shape}")
         return None
-    array = np.array(value, dtype=np.float64, order="C")
+    # A read-only array that owns its memory is taken as it is: nobody is going to change it, and a matrix may be large.
+    array: npt.NDArray[np.float64]
+    if isinstance(value, np.ndarray) and value.dtype == np.float64 and _is_settled(value):
+        array = value
+    else:
+        array = np.array(value, dtype=np.float64, order="C")
     if array.shape != shape:
         raise InputError(f"{name} must have shape {shape}, got {array.shape}")
     if not np.isfinite(array).all():
@@ -166,29 +170,14 @@ def _public(
     return array
 
 
-def _expect(name: str, array: npt.NDArray[Any], dtype: type, shape: tuple[int, ...]) -> None:
-    """Bug guard: C writes to these without looking."""
-    if array.dtype != dtype or array.shape != shape or not array.flags.c_contiguous:
-        raise KernelError(f"{name} must be a C-contiguous {np.dtype(dtype)} array of shape {shape}")
+def _is_settled(array: npt.NDArray[Any]) -> bool:
+    flags = array.flags
+    return type(array) is np.ndarray and flags.owndata and flags.c_contiguous and not flags.writeable
 
 
 def _arguments(chunk: npt.NDArray[Any], row_map: RowMap) -> tuple[Any, int, Any, Any, Any]:
     """Pointer and stride of the rows, workspace, map as C sees it, and the views that keep its pointers alive."""
-    dtype = chunk.dtype
-    if dtype == np.float64:
-        pointer = "double *"
-    elif dtype == np.float32:
-        pointer = "float *"
-    else:
-        raise KernelError("rows must be native float64 or float32")
-    if chunk.ndim != 2 or chunk.shape[1] != row_map.dim:
-        raise KernelError(f"rows must have shape (n, {row_map.dim})")
-    # NumPy's strides mean nothing along an axis of at most one entry.
-    bytes_apart = chunk.strides[0] if chunk.shape[0] > 1 else 0
-    adjacent = chunk.shape[0] == 0 or chunk.shape[1] == 1 or chunk.strides[1] == dtype.itemsize
-    if not adjacent or bytes_apart % dtype.itemsize or not chunk.flags.aligned:
-        raise KernelError("rows must be aligned and have adjacent columns")
-    address = chunk.__array_interface__["data"][0]
+    pointer, stride = _cbuf.rows(chunk, row_map.dim)
     keep = [
         None if v is None else ffi.from_buffer("double[]", v) for v in (row_map.center, row_map.matrix, row_map.offset)
     ]
@@ -200,13 +189,5 @@ def _arguments(chunk: npt.NDArray[Any], row_map: RowMap) -> tuple[Any, int, Any,
             center, matrix, offset, row_map.inv_step, row_map.limit,
         ),
     )  # fmt: skip
-    return ffi.cast(pointer, address), bytes_apart // dtype.itemsize, _workspace(cmap), cmap, keep
-
-
-def _workspace(cmap: Any) -> Any:
-    """Scratch of this thread, kept between calls: a chunk of 1000 rows should not pay for fresh pages."""
-    size = lib.fpp_rows_workspace_size(cmap)
-    held: npt.NDArray[np.uint8] | None = getattr(_scratch, "bytes", None)
-    if held is None or held.size < size:
-        _scratch.bytes = held = np.empty(size, dtype=np.uint8)
-    return ffi.from_buffer(held)
+    work = ffi.from_buffer(_cbuf.scratch(lib.fpp_rows_workspace_size(cmap)))
+    return pointer, stride, work, cmap, keep

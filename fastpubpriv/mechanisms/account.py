@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import copy
 from fractions import Fraction
-from typing import Any
+from typing import Any, Protocol
 
 from fastpubpriv.errors import BudgetError
 from fastpubpriv.keys import key_source
+from fastpubpriv.mechanisms.scope import TreeScope
 from fastpubpriv.privacy import (
     ZCDP,
     ApproxDP,
+    Bill,
     Budget,
     Cost,
     Event,
@@ -21,6 +23,7 @@ from fastpubpriv.privacy import (
     PureDP,
     SelectionEvent,
     StableHistogramEvent,
+    add_to_bill,
     approx_slack,
     gaussian_rho,
     laplace_epsilon,
@@ -30,11 +33,31 @@ from fastpubpriv.privacy import (
 from fastpubpriv.privacy.exact import float_up
 
 
+class Purse(Protocol):
+    """What pays for a release: an account, or the purse of one node of a tree."""
+
+    @property
+    def pure(self) -> bool:
+        """True where costs are an epsilon."""
+
+    @property
+    def path(self) -> tuple[int, ...]:
+        """The block of rows that it pays for, () for all rows."""
+
+    @property
+    def scope(self) -> TreeScope | None:
+        """The tree scope that was debited for it, None for an account."""
+
+    def charge(self, event: Event) -> bytes:
+        """Take the price of an event, and return the key of its noise."""
+
+
 class Account:
     """The budget of one estimator call.
 
     The whole budget is debited from the ledger by `open`, before any private row is read, and never refunded. Each release
-    charges its exact cost here first; charging more than the allowance raises before the rows are read.
+    charges its exact cost here first; charging more than the allowance raises before the rows are read. Releases over the same
+    disjoint clusters cost the larger of two totals: of what they cost for a row that stays in its cluster, and for one that moves.
 
     Parameters
     ----------
@@ -45,8 +68,8 @@ class Account:
     draws : int
         An upper bound on the number of noise draws of the call (public); pays for the samplers' 2^-100.
     aside : ApproxDP or None
-        Part of an ApproxDP budget kept for Laplace releases: they may add up to its epsilon, and its delta belongs to the
-        mechanism that uses them. The Gaussian releases share the rest, by basic composition.
+        Part of an ApproxDP budget kept for Laplace releases and choices: they may add up to its epsilon, and its delta belongs to
+        the mechanism that uses them. The Gaussian releases share the rest, by basic composition.
     ledger : Ledger or None
         Where the budget is debited.
     random_state : None or int
@@ -74,6 +97,7 @@ class Account:
         self.budget = budget
         self.events: list[Event] = []
         self.pure = isinstance(budget, PureDP)
+        self.scope: TreeScope | None = None
         self._ledger = ledger
         self._keys = key_source(random_state)
         self._price: Budget | None = None
@@ -86,7 +110,8 @@ class Account:
                 )
             rest = ApproxDP(budget.epsilon - aside.epsilon, budget.delta - aside.delta)
         self.allowance: Fraction = laplace_epsilon(rest, draws) if self.pure else gaussian_rho(rest, draws)
-        self._charged = Fraction(0)
+        self._bill = Bill()
+        self._scopes = 0
         self._aside = Fraction(0) if aside is None else aside.epsilon
         # What releases with an epsilon and a delta of their own may add up to, by basic composition.
         self._approx: tuple[Fraction, Fraction] | None = None
@@ -130,7 +155,7 @@ class Account:
         """
         if self._price is None:
             raise BudgetError(f"{self.name}: a block was asked for before the budget was debited")
-        if self._charged or self._composed:
+        if self.charged or self._composed:
             raise BudgetError(
                 f"{self.name}: releases on all rows have been charged, so the rows cannot be split any more"
             )
@@ -158,23 +183,58 @@ class Account:
             cost = event.rho
         elif isinstance(event, SelectionEvent) and isinstance(self.budget, ZCDP):
             cost = event.rho
-        elif isinstance(event, LaplaceEvent) and event.epsilon <= self._aside:
+        elif isinstance(event, LaplaceEvent | SelectionEvent) and event.epsilon <= self._aside:
             self._aside -= event.epsilon
             cost = Fraction(0)
         else:
             if not self.pure:
                 raise BudgetError(f"{self.name}: this release is calibrated in epsilon; pass PureDP")
             cost = event.epsilon
-        if self._charged + cost > self.allowance:
+        bill = self._bill.copy()
+        add_to_bill(bill, event, cost)
+        self._settle(bill)
+        return self.key_for(event)
+
+    def _settle(self, bill: Bill) -> None:
+        if bill.total > self.allowance:
             raise BudgetError(f"{self.name}: a release would exceed the budget of the call")
-        self._charged += cost
+        self._bill = bill
+
+    def key_for(self, event: Event) -> bytes:
+        """Write down an event that has been paid for, and return the key for its noise."""
         self.events.append(event)
         return self._keys.fresh()
+
+    @property
+    def charged(self) -> Fraction:
+        """Exact cost of what has been released or reserved so far, in the currency of `allowance`."""
+        return self._bill.total
+
+    def tree(self, cost: Fraction, max_depth: int) -> TreeScope:
+        """Take `cost` (a rho) at once for the nodes of a cluster tree, of which at most `max_depth` lie above each other."""
+        if self._price is None:
+            raise BudgetError(f"{self.name}: a tree was asked for before the budget was debited")
+        if self.pure:
+            raise BudgetError(
+                f"{self.name}: the nodes of a tree need Gaussian noise; pass ZCDP or ApproxDP, or cluster public rows"
+            )
+        if self._blocks or self._composed:
+            raise BudgetError(
+                f"{self.name}: a tree needs an account without blocks and without releases of their own epsilon"
+            )
+        if not cost > 0:
+            raise BudgetError(f"{self.name}: the cost of a tree must be > 0, got {float(cost):.3g}")
+        scope = TreeScope(self, cost, max_depth, self._scopes)
+        bill = self._bill.copy()
+        bill.add(cost)
+        self._settle(bill)
+        self._scopes += 1
+        return scope
 
     def _compose(self, event: StableHistogramEvent | SelectionEvent) -> None:
         """Take an (epsilon, delta) cost off what is left."""
         epsilon, delta = self.approx_left
-        if self._charged:
+        if self.charged:
             raise BudgetError(
                 f"{self.name}: Gaussian releases and those with an epsilon of their own need two accounts"
             )
@@ -208,6 +268,6 @@ class Account:
             extra_epsilon, extra_delta = pure_slack(self.budget.epsilon, draws)
             report["implementation_epsilon"] = float(extra_epsilon)
             report["implementation_epsilon_included"] = True
-            report["implementation_delta"] = float(extra_delta)
+            report["implementation_delta"] = float(min(extra_delta, Fraction(1)))
             report["implementation_delta_included"] = False
         return report

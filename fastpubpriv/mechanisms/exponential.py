@@ -1,6 +1,7 @@
-"""Integer weights of the exponential mechanism: e^(-rate gap) in fixed point with proven bounds, one weight for each score level.
+"""Integer weights and coins of private choices: e^(-rate gap) in fixed point with proven bounds, one for each score level.
 
-All whole numbers and Python's own integers, so the same weights come out on every machine. Privacy note: `notes/selection.md`.
+All whole numbers and Python's own integers, so the same weights come out on every machine. Privacy notes: `notes/selection.md`,
+`notes/hypotheses.md`.
 """
 
 from __future__ import annotations
@@ -67,6 +68,19 @@ def weight(gap: int, rate: Fraction) -> int:
     if (high - low) << ACCURACY > low:
         raise KernelError("the weights of a choice are not accurate enough")
     return low
+
+
+def coin(gap: int, rate: Fraction) -> int:
+    """2^BITS e^(-rate gap) from below, so close that heads and tails are each within a factor e^(2^-119) of their probability.
+
+    Zero where heads have probability below 2^-CUT.
+    """
+    one = weight(gap, rate)
+    if 0 < one < 1 << BITS:
+        low, high = exp_bounds(rate * gap)
+        if (high - low) << (ACCURACY + 20) > min(low, (1 << BITS) - high):
+            raise KernelError("the coins of a choice are not accurate enough")
+    return one
 
 
 def levels(scores: IntArray, rate: Fraction) -> list[Level]:

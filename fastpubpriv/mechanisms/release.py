@@ -1,13 +1,14 @@
 """The three functions that turn values computed from private rows into something public: noise, a noisy choice, or the noisy
 counts of occupied bins.
 
-Privacy notes: `notes/release.md`, `notes/selection.md`, `notes/stable_histogram.md`.
+Privacy notes: `notes/release.md`, `notes/selection.md`, `notes/hypotheses.md`, `notes/stable_histogram.md`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,10 @@ import numpy as np
 from fastpubpriv.errors import KernelError
 from fastpubpriv.kernels import noise
 from fastpubpriv.mechanisms import exponential, tap
-from fastpubpriv.mechanisms.account import Account
+from fastpubpriv.mechanisms.account import Account, Purse
 from fastpubpriv.privacy import Event, GaussianEvent, KNormEvent, LaplaceEvent, SelectionEvent, StableHistogramEvent
+
+_COIN_WORDS = exponential.BITS // 32
 
 IntArray = np.ndarray[Any, np.dtype[np.int64]]
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
@@ -25,7 +28,7 @@ _PIECE = 1 << 16  # draws at a time: they stay in the second-level cache
 
 
 def release(
-    account: Account,
+    account: Purse,
     *,
     name: str,
     query: Callable[[], IntArray],
@@ -37,7 +40,7 @@ def release(
 
     Parameters
     ----------
-    account : Account
+    account : Account or NodePurse
         Pays for `event` before `query` is called, and gives the key.
     name : str
         Name of the release in a transcript.
@@ -74,23 +77,24 @@ def release(
             del exact  # a matrix may be large
         answer = _to_units(noisy, event, unit)
     if transcript is not None:
-        transcript.calls.append(tap.Call(name, exact, event, unit, answer.copy(), account.path))
+        reserve = tap.reserve(account.scope)
+        transcript.calls.append(tap.Call(name, exact, event, unit, answer.copy(), account.path, reserve=reserve))
     return answer
 
 
-def release_choice(account: Account, *, name: str, query: Callable[[], IntArray], event: SelectionEvent) -> int:
-    """Charge, ask for integer scores, choose one by the exponential mechanism.
+def release_choice(account: Purse, *, name: str, query: Callable[[], IntArray], event: SelectionEvent) -> int:
+    """Charge, ask for integer scores, choose one by the exponential mechanism or by permute-and-flip.
 
     Parameters
     ----------
-    account : Account
+    account : Account or NodePurse
         Pays for `event` before `query` is called, and gives the key.
     name : str
         Name of the release in a transcript.
     query : callable
         Computes the exact int64 scores (event.candidates,) from the private rows; called once.
     event : SelectionEvent
-        Price, number of candidates and replace-one sensitivity of every score.
+        Law, price, number of candidates and replace-one sensitivity of every score.
 
     Returns
     -------
@@ -105,11 +109,15 @@ def release_choice(account: Account, *, name: str, query: Callable[[], IntArray]
     transcript = tap.current()
     answer = transcript.forced(name, shape) if transcript is not None else None
     if answer is None:
-        levels = exponential.levels(exact, event.rate)
-        chosen = exponential.candidate(levels, _below(key, exponential.total(levels)))
+        if event.law == "exponential":
+            levels = exponential.levels(exact, event.rate)
+            chosen = exponential.candidate(levels, _below(key, exponential.total(levels)))
+        else:
+            chosen = _permute_and_flip(key, exact, event.rate)
         answer = np.array([float(chosen)])
     if transcript is not None:
-        transcript.calls.append(tap.Call(name, exact, event, 1.0, answer.copy(), account.path))
+        reserve = tap.reserve(account.scope)
+        transcript.calls.append(tap.Call(name, exact, event, 1.0, answer.copy(), account.path, reserve=reserve))
     return int(answer[0])
 
 
@@ -210,6 +218,25 @@ def _below(key: bytes, bound: int) -> int:
         if number < bound:
             return number
         attempt += 1
+
+
+def _permute_and_flip(key: bytes, scores: IntArray, rate: Fraction) -> int:
+    """The first candidate, in random order, whose coin e^(-rate (best - score)) comes up heads. The best one's always does."""
+    if not 1 <= len(scores) <= exponential.MAX_CANDIDATES:
+        raise KernelError(f"a choice needs 1 to {exponential.MAX_CANDIDATES} candidates")
+    gaps = int(scores.max()) - scores
+    coins: dict[int, int] = {}
+    together = noise.DRAW_BLOCK // _COIN_WORDS
+    for turn, candidate in enumerate(noise.permutation(key, len(scores)).tolist()):
+        if turn % together == 0:
+            begin = turn // together * noise.DRAW_BLOCK
+            drawn = noise.below(key, noise.DRAW_BLOCK, 2**32, begin=begin).astype("<u4").reshape(together, _COIN_WORDS)
+        gap = int(gaps[candidate])
+        if gap not in coins:
+            coins[gap] = exponential.coin(gap, rate)
+        if int.from_bytes(drawn[turn % together].tobytes(), "little") < coins[gap]:
+            return int(candidate)
+    raise KernelError("no candidate of a choice came up heads")
 
 
 def _draw(key: bytes, event: Event, count: int) -> IntArray:

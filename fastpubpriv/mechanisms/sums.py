@@ -16,13 +16,17 @@ import numpy as np
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import rows as kernels
 from fastpubpriv.kernels.rows import MatrixKind, RowMap
-from fastpubpriv.mechanisms.account import Account
+from fastpubpriv.kernels.tree import Members
+from fastpubpriv.mechanisms.account import Account, Purse
 from fastpubpriv.mechanisms.release import release
 from fastpubpriv.privacy import (
     Event,
     Grid,
     KNormGrid,
     LaplaceEvent,
+    cluster_gram_grid,
+    cluster_shell_grid,
+    cluster_sum_grid,
     gaussian_count_grid,
     gaussian_gram_grid,
     gaussian_sum_grid,
@@ -31,18 +35,20 @@ from fastpubpriv.privacy import (
     laplace_sum_grid,
 )
 from fastpubpriv.sources import Rows, fold
+from fastpubpriv.sources.rows import Chunk
 
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 IntArray = np.ndarray[Any, np.dtype[np.int64]]
 
-MIRROR_BLOCK = 256
+MIRROR_BLOCK = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AffineMap:
     """The public map y = offset + matrix (x - center) that a pass applies to each row before clipping.
 
-    `matrix` is None (identity), a vector (diagonal) or a matrix (out_dim, dim); `lower` promises zeros above its diagonal.
+    `matrix` is None (identity), a vector (diagonal) or a matrix (out_dim, dim); `lower` promises zeros above its diagonal, and no
+    fewer rows than columns.
     """
 
     dim: int
@@ -111,12 +117,26 @@ def check_sum_grids(account: Account, costs: Iterable[Fraction], dim: int, n: in
         _sum_grid(account, cost, dim, n)
 
 
-def _sum_grid(account: Account, cost: Fraction, dim: int, n: int) -> Grid:
+def check_gram_grids(account: Account, costs: Iterable[Fraction], dim: int, n: int) -> None:
+    """Raise now, before the debit, if one of these costs has no grid for second moments of n rows of `dim` coordinates."""
+    for cost in costs:
+        _gram_grid(account, cost, dim, n)
+
+
+def _gram_grid(account: Purse, cost: Fraction, dim: int, n: int) -> Grid:
+    return (laplace_gram_grid if account.pure else gaussian_gram_grid)(cost, dim, n)
+
+
+def _sum_grid(account: Purse, cost: Fraction, dim: int, n: int) -> Grid:
     return (laplace_sum_grid if account.pure else gaussian_sum_grid)(cost, dim, n)
 
 
+def _kept(only: Members | None, chunk: Chunk) -> Chunk:
+    return chunk if only is None else only(chunk)
+
+
 def release_vector_sum(
-    account: Account,
+    account: Purse,
     rows: Rows,
     affine: AffineMap,
     *,
@@ -125,21 +145,27 @@ def release_vector_sum(
     cost: Fraction,
     passes: Passes,
     k_norm: KNormGrid | None = None,
+    only: Members | None = None,
 ) -> Released:
     """Release the sum of the mapped rows, each clipped to norm `radius`.
 
     `cost` is a rho when the account is Gaussian, an epsilon when it is pure; a `k_norm` grid then asks for l2 K-norm noise
-    instead of the discrete Laplace. Replace-one sensitivity 2Q in l2, isqrt(4 D Q^2) in l1, in grid steps.
+    instead of the discrete Laplace. Replace-one sensitivity 2Q in l2, isqrt(4 D Q^2) in l1, in grid steps. `only` keeps the rows
+    of one node of a cluster tree; the event then says what entering or leaving it costs.
     """
     dim = affine.out_dim
     grid: Grid | KNormGrid = _sum_grid(account, cost, dim, rows.n) if k_norm is None else k_norm
+    if only is not None:
+        if k_norm is not None:
+            raise InputError("K-norm noise has no proof for the rows of a node; leave k_norm out")
+        grid = cluster_sum_grid(cost, dim, rows.n, pure=account.pure, clusters=1, lineage=only.lineage)
     row_map = affine.on_grid(grid, radius)
 
     def query() -> IntArray:
         (sums,) = fold(
             rows,
             lambda: (np.zeros(dim, dtype=np.int64),),
-            lambda chunk, acc: kernels.rows_sum(chunk, row_map, acc[0]),
+            lambda chunk, acc: kernels.rows_sum(_kept(only, chunk), row_map, acc[0]),
             threads=passes.threads,
             progress=passes.progress,
         )
@@ -162,23 +188,35 @@ def mirrored(lower: IntArray) -> IntArray:
 
 
 def release_second_moment(
-    account: Account, rows: Rows, affine: AffineMap, *, name: str, radius: float, cost: Fraction, passes: Passes
+    account: Purse,
+    rows: Rows,
+    affine: AffineMap,
+    *,
+    name: str,
+    radius: float,
+    cost: Fraction,
+    passes: Passes,
+    only: Members | None = None,
 ) -> Released:
     """Release the sum of y y^T over the mapped rows, each clipped to norm `radius`; symmetric (D, D).
 
     Gaussian accounts add D^2 independent noises to the full integer matrix and average the released matrix with its transpose:
     diagonal noise of standard deviation `noise_std`, off-diagonal noise of `noise_std / sqrt(2)`. Pure accounts release the
     upper triangle with discrete Laplace noise. Squared replace-one sensitivity 2 Q^4; l1 (triangle) isqrt(D (D + 3) / 2 Q^4).
+    `only` keeps the rows of one node of a cluster tree; the event then says what entering or leaving it costs.
     """
     dim = affine.out_dim
-    grid = (laplace_gram_grid if account.pure else gaussian_gram_grid)(cost, dim, rows.n)
+    if only is None:
+        grid = _gram_grid(account, cost, dim, rows.n)
+    else:
+        grid = cluster_gram_grid(cost, dim, rows.n, pure=account.pure, clusters=1, lineage=only.lineage)
     row_map = affine.on_grid(grid, radius)
 
     def gram() -> IntArray:
         (lower,) = fold(
             rows,
             lambda: (np.zeros((dim, dim), dtype=np.int64),),
-            lambda chunk, acc: kernels.rows_gram(chunk, row_map, acc[0]),
+            lambda chunk, acc: kernels.rows_gram(_kept(only, chunk), row_map, acc[0]),
             # A multiply-add of the map or of the Gram takes about 1/32 ns. Few rows in a chunk would repack the map over and over.
             row_cost=max(rows.dim, dim * dim // 32),
             threads=passes.threads,
@@ -205,11 +243,20 @@ def release_second_moment(
 
 
 def release_shell_counts(
-    account: Account, rows: Rows, affine: AffineMap, *, name: str, edges: FloatArray, cost: Fraction, passes: Passes
+    account: Purse,
+    rows: Rows,
+    affine: AffineMap,
+    *,
+    name: str,
+    edges: FloatArray,
+    cost: Fraction,
+    passes: Passes,
+    only: Members | None = None,
 ) -> Released:
     """Release how many rows have norm of y in [0, e_1], (e_1, e_2], ..., (e_k, inf); rows with a non-finite entry are in none.
 
-    One joint histogram: a replaced row moves between two cells, squared l2 sensitivity 2 S^2, l1 sensitivity 2 S.
+    One joint histogram: a replaced row moves between two cells, squared l2 sensitivity 2 S^2, l1 sensitivity 2 S. `only` keeps
+    the rows of one node of a cluster tree; the event then says what entering or leaving it costs.
     """
     edges = np.asarray(edges, dtype=np.float64)
     with np.errstate(over="ignore", under="ignore"):
@@ -218,14 +265,17 @@ def release_shell_counts(
     if not ascending or not np.all(np.isfinite(edges_sq)):
         raise InputError("edges must be positive and strictly ascending, and their squares finite and distinct")
     cells = len(edges_sq) + 1
-    grid = (laplace_count_grid if account.pure else gaussian_count_grid)(cost, cells, rows.n)
+    if only is None:
+        grid = (laplace_count_grid if account.pure else gaussian_count_grid)(cost, cells, rows.n)
+    else:
+        grid = cluster_shell_grid(cost, cells, rows.n, pure=account.pure, lineage=only.lineage)
     row_map = affine.row_map()
 
     def query() -> IntArray:
         (counts,) = fold(
             rows,
             lambda: (np.zeros(cells, dtype=np.int64),),
-            lambda chunk, acc: kernels.rows_shell_counts(chunk, row_map, edges_sq, acc[0]),
+            lambda chunk, acc: kernels.rows_shell_counts(_kept(only, chunk), row_map, edges_sq, acc[0]),
             threads=passes.threads,
             progress=passes.progress,
         )

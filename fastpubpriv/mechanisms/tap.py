@@ -9,21 +9,34 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fastpubpriv.errors import ReplayError
 from fastpubpriv.privacy import Event
 
+if TYPE_CHECKING:
+    from fastpubpriv.mechanisms.scope import TreeScope
+
 IntArray = np.ndarray[Any, np.dtype[np.int64]]
+
+
+@dataclass(frozen=True, slots=True)
+class Reserve:
+    """A debit that several releases share: the number of the tree scope in its account, and its cost."""
+
+    number: int
+    cost: Fraction
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Call:
     """One release: its name, the exact integers asked about, the price, the public unit, the released answer and the block of rows.
 
-    `shape` is the public shape of a query whose own shape is private (occupied bins).
+    `shape` is the public shape of a query whose own shape is private (occupied bins). `reserve` is None where the price is paid by
+    the account, else the debit of the tree scope that pays it.
     """
 
     name: str
@@ -33,6 +46,7 @@ class Call:
     answer: np.ndarray[Any, Any]
     block: tuple[int, ...] = ()
     shape: tuple[int, ...] | None = None
+    reserve: Reserve | None = None
 
     @property
     def public_shape(self) -> tuple[int, ...]:
@@ -64,6 +78,11 @@ class Transcript:
         if recorded.name != name or recorded.public_shape != shape:
             raise ReplayError(f"call {index} is {name} {shape}, recorded was {recorded.name} {recorded.public_shape}")
         return recorded.answer.copy()  # an estimator may work in place
+
+
+def reserve(scope: TreeScope | None) -> Reserve | None:
+    """What a transcript says about the scope that pays for a release."""
+    return None if scope is None else Reserve(scope.number, scope.cost)
 
 
 _CURRENT: ContextVar[Transcript | None] = ContextVar("fastpubpriv_tap", default=None)

@@ -17,6 +17,14 @@ from fastpubpriv.privacy.calibration import (
     laplace_sum_grid,
     step,
 )
+from fastpubpriv.privacy.cluster_grids import (
+    cluster_count_grid,
+    cluster_gram_grid,
+    cluster_shell_grid,
+    cluster_sum_grid,
+)
+from fastpubpriv.privacy.clusters import Bill, Clusters
+from fastpubpriv.privacy.composed import ComposedEvent
 from fastpubpriv.privacy.composition import (
     advanced_composition,
     basic_composition,
@@ -42,12 +50,12 @@ from fastpubpriv.privacy.conversions import (
     zcdp_rho,
 )
 from fastpubpriv.privacy.events import (
-    ComposedEvent,
     Event,
     GaussianEvent,
     KNormEvent,
     LaplaceEvent,
     SelectionEvent,
+    add_to_bill,
     approx_slack,
     pure_slack,
     total_variation,
@@ -59,7 +67,9 @@ from fastpubpriv.privacy.stable import StableHistogramEvent, stable_delta, stabl
 __all__ = [
     "ZCDP",
     "ApproxDP",
+    "Bill",
     "Budget",
+    "Clusters",
     "ComposedEvent",
     "Cost",
     "Event",
@@ -74,6 +84,7 @@ __all__ = [
     "PureDP",
     "SelectionEvent",
     "StableHistogramEvent",
+    "add_to_bill",
     "advanced_composition",
     "approx_slack",
     "basic_composition",
@@ -81,6 +92,10 @@ __all__ = [
     "bun_steinke_epsilon",
     "bun_steinke_rho",
     "clip_steps",
+    "cluster_count_grid",
+    "cluster_gram_grid",
+    "cluster_shell_grid",
+    "cluster_sum_grid",
     "cost_in",
     "exponential_mechanism_rho",
     "gaussian_count_grid",

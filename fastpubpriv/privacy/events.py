@@ -8,13 +8,13 @@ e^(2^-100) of its law inside a cut, and the tail beyond the cut has mass below 2
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
 from fastpubpriv.errors import BudgetError
 from fastpubpriv.privacy.budgets import ZCDP, ApproxDP, Cost, PureDP
-from fastpubpriv.privacy.conversions import gdp_epsilon, pure_to_zcdp_exact, zcdp_epsilon
+from fastpubpriv.privacy.clusters import Bill, Clusters
+from fastpubpriv.privacy.conversions import pure_to_zcdp_exact
 from fastpubpriv.privacy.exact import Number, exact, float_up, show, whole
 from fastpubpriv.privacy.relations import Neighbors
 from fastpubpriv.privacy.stable import StableHistogramEvent
@@ -22,6 +22,7 @@ from fastpubpriv.privacy.stable import StableHistogramEvent
 LOG2_SCALE_MIN = 8
 LOG2_SCALE_MAX = 40
 DRAW_ERROR = Fraction(1, 2**100)
+CHOICE_LAWS = ("exponential", "permute_and_flip")
 _PURE_EPSILON_PER_DRAW = Fraction(1, 2**99)
 _PURE_DELTA_PER_DRAW = Fraction(1, 2**184)
 
@@ -66,6 +67,11 @@ def _relation(value: object) -> None:
         raise BudgetError(f"relation must be a Neighbors value, got {type(value).__name__}")
 
 
+def _clusters(value: Clusters | None, sensitivity: int) -> None:
+    if value is not None and (not isinstance(value, Clusters) or value.worst != sensitivity):
+        raise BudgetError("clusters must be a Clusters value whose worse case is the sensitivity of the event")
+
+
 @dataclass(frozen=True, slots=True)
 class GaussianEvent:
     """Integers released with floor(N(0, 4^log2_scale)) added to each.
@@ -80,6 +86,8 @@ class GaussianEvent:
         How many integers were released.
     relation : Neighbors
         What the sensitivity refers to.
+    clusters : Clusters or None
+        For a release over disjoint clusters of rows, the sensitivity by case; the larger one is the event's.
 
     Examples
     --------
@@ -92,12 +100,19 @@ class GaussianEvent:
     log2_scale: int
     draws: int
     relation: Neighbors = Neighbors.REPLACE_ONE
+    clusters: Clusters | None = None
 
     def __post_init__(self) -> None:
         whole(self.squared_sensitivity, "squared_sensitivity", at_least=0)
         _scale(self.log2_scale)
         whole(self.draws, "draws", at_least=0)
         _relation(self.relation)
+        _clusters(self.clusters, self.squared_sensitivity)
+
+    @property
+    def worst(self) -> int:
+        """The sensitivity, under the name that all noise laws share."""
+        return self.squared_sensitivity
 
     @property
     def rho(self) -> Fraction:
@@ -139,6 +154,8 @@ class LaplaceEvent:
         How many integers were released.
     relation : Neighbors
         What the sensitivity refers to.
+    clusters : Clusters or None
+        For a release over disjoint clusters of rows, the sensitivity by case; the larger one is the event's.
 
     Examples
     --------
@@ -150,12 +167,19 @@ class LaplaceEvent:
     log2_scale: int
     draws: int
     relation: Neighbors = Neighbors.REPLACE_ONE
+    clusters: Clusters | None = None
 
     def __post_init__(self) -> None:
         whole(self.l1_sensitivity, "l1_sensitivity", at_least=0)
         _scale(self.log2_scale)
         whole(self.draws, "draws", at_least=0)
         _relation(self.relation)
+        _clusters(self.clusters, self.l1_sensitivity)
+
+    @property
+    def worst(self) -> int:
+        """The sensitivity, under the name that all noise laws share."""
+        return self.l1_sensitivity
 
     @property
     def noise_std(self) -> float:
@@ -236,7 +260,10 @@ class KNormEvent:
 
 @dataclass(frozen=True, slots=True)
 class SelectionEvent:
-    """One of `candidates` chosen by the exponential mechanism on integer scores, P(i) ~ e^(epsilon score_i / (2 sensitivity)).
+    """One of `candidates` chosen on integer scores, with rate = epsilon / (2 sensitivity).
+
+    Law "exponential": P(i) ~ e^(rate score_i). "permute_and_flip": in random order, the first to win a coin of probability
+    e^(-rate (best score - score_i)); never worse at the same epsilon, but not bounded in range, so dearer in zCDP.
 
     Parameters
     ----------
@@ -248,18 +275,23 @@ class SelectionEvent:
         How many scores there are.
     relation : Neighbors
         What the sensitivity refers to.
+    law : "exponential" or "permute_and_flip"
+        How the choice is made.
 
     Examples
     --------
     >>> event = SelectionEvent(epsilon=1, sensitivity=1, candidates=5)
     >>> event.rho, event.rate
     (Fraction(1, 8), Fraction(1, 2))
+    >>> f"{float(SelectionEvent(epsilon=1, sensitivity=1, candidates=5, law='permute_and_flip').rho):.4f}"
+    '0.4621'
     """
 
     epsilon: Fraction
     sensitivity: int
     candidates: int
     relation: Neighbors = Neighbors.REPLACE_ONE
+    law: str = "exponential"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", exact(self.epsilon, "epsilon"))
@@ -268,6 +300,8 @@ class SelectionEvent:
         whole(self.sensitivity, "sensitivity")
         whole(self.candidates, "candidates")
         _relation(self.relation)
+        if self.law not in CHOICE_LAWS:
+            raise BudgetError(f"law must be one of {', '.join(CHOICE_LAWS)}, got {self.law!r}")
 
     @property
     def draws(self) -> int:
@@ -281,8 +315,12 @@ class SelectionEvent:
 
     @property
     def rho(self) -> Fraction:
-        """Exact zCDP cost epsilon^2 / 8, the mechanism being epsilon-bounded in range."""
-        return self.epsilon**2 / 8
+        """zCDP cost: epsilon^2 / 8 when bounded in range, else as of any pure mechanism, epsilon tanh(epsilon / 2) rounded up."""
+        return self.rho_at(self.epsilon)
+
+    def rho_at(self, epsilon: Fraction) -> Fraction:
+        """zCDP cost of two data sets whose laws of this kind differ by `epsilon`."""
+        return epsilon**2 / 8 if self.law == "exponential" or not epsilon else pure_to_zcdp_exact(epsilon)
 
     @property
     def cost(self) -> Cost:
@@ -298,87 +336,14 @@ class SelectionEvent:
 Event = GaussianEvent | LaplaceEvent | KNormEvent | SelectionEvent | StableHistogramEvent
 
 
-@dataclass(frozen=True, slots=True)
-class ComposedEvent:
-    """Events of one run, one after another on the same rows, all under the same relation.
-
-    Parameters
-    ----------
-    events : tuple of GaussianEvent, LaplaceEvent, KNormEvent, SelectionEvent or StableHistogramEvent
-        In the order in which they ran.
-
-    Examples
-    --------
-    >>> run = ComposedEvent((GaussianEvent(2**16, 8, 4), GaussianEvent(2**15, 8, 4)))
-    >>> run.rho, f"{run.epsilon_at(1e-6):.3f}"
-    (Fraction(3, 4), '6.165')
-    """
-
-    events: tuple[Event, ...]
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "events", tuple(self.events))
-        if not all(isinstance(event, Event) for event in self.events):
-            raise BudgetError("a ComposedEvent holds events of this module and of fastpubpriv.privacy.stable only")
-        if len({event.relation for event in self.events}) > 1:
-            raise BudgetError(
-                "events under different neighbour relations cannot be added; restate them under one relation"
-            )
-
-    def __iter__(self) -> Iterator[Event]:
-        return iter(self.events)
-
-    def __len__(self) -> int:
-        return len(self.events)
-
-    @property
-    def draws(self) -> int:
-        """Noise draws of the whole run."""
-        return sum(event.draws for event in self.events)
-
-    @property
-    def all_gaussian(self) -> bool:
-        """True when the run is sqrt(2 rho)-GDP."""
-        return all(isinstance(event, GaussianEvent) for event in self.events)
-
-    @property
-    def rho(self) -> Fraction:
-        """Total zCDP cost; exact when all are Gaussian. Pure events enter with epsilon tanh(epsilon/2), rounded up."""
-        total = Fraction(0)
-        for event in self.events:
-            if isinstance(event, KNormEvent | StableHistogramEvent):
-                raise BudgetError(f"a {type(event).__name__} has a delta of its own and therefore no zCDP cost")
-            if isinstance(event, GaussianEvent | SelectionEvent):
-                total += event.rho
-            elif event.epsilon:
-                total += pure_to_zcdp_exact(event.epsilon)
-        return total
-
-    @property
-    def epsilon(self) -> Fraction:
-        """Total pure cost, exact."""
-        pure = [event for event in self.events if isinstance(event, LaplaceEvent | SelectionEvent)]
-        if len(pure) < len(self.events):
-            raise BudgetError("only Laplace and selection events have a pure cost; use .rho or .epsilon_at(delta)")
-        return sum((event.epsilon for event in pure), Fraction(0))
-
-    def epsilon_at(self, delta: Number) -> float:
-        """Least epsilon at this delta, sampler error included, rounded up. By GDP when every event is Gaussian."""
-        goal = exact(delta, "delta")
-        rho = self.rho
-        if not rho:
-            return 0.0
-
-        def report(d: Fraction) -> float:
-            if self.all_gaussian:
-                return gdp_epsilon(d, math.nextafter(math.sqrt(float_up(2 * rho)), math.inf))
-            return zcdp_epsilon(d, rho)
-
-        # The final epsilon is below the one at delta/2, so the slack at that one is enough.
-        rough = report(goal / 2)
-        slack = approx_slack(rough, self.draws) if rough < 1000 else Fraction(1)
-        if slack >= goal / 2:
-            raise BudgetError(
-                f"delta = {show(goal)} is not above twice the error {show(slack)} of the samplers; pass a larger delta"
-            )
-        return report(goal - slack)
+def add_to_bill(bill: Bill, event: Event, cost: Fraction) -> None:
+    """Add an event that costs `cost` in the currency of the bill, by case if it is over clusters."""
+    clusters = event.clusters if isinstance(event, GaussianEvent | LaplaceEvent) else None
+    if clusters is None or not clusters.worst:
+        bill.add(cost)
+    else:
+        bill.add_case(
+            cost * Fraction(clusters.stay, clusters.worst),
+            cost * Fraction(clusters.move, clusters.worst),
+            clusters.lineage,
+        )

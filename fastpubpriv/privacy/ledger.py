@@ -14,8 +14,9 @@ from typing import Any, NoReturn
 
 from fastpubpriv.errors import BudgetError, InputError, LedgerError
 from fastpubpriv.privacy.budgets import ZCDP, ApproxDP, Budget, Cost, PureDP
+from fastpubpriv.privacy.composed import ComposedEvent
 from fastpubpriv.privacy.conversions import pure_to_zcdp_exact
-from fastpubpriv.privacy.events import ComposedEvent, Event
+from fastpubpriv.privacy.events import Event
 from fastpubpriv.privacy.ledger_file import LedgerFile, Position
 from fastpubpriv.privacy.relations import Neighbors
 

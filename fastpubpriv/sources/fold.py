@@ -111,9 +111,9 @@ def fold(
         if workers == 1 or size >= n:
             _inline(rows, step, first, size, bar)
         elif isinstance(rows, RandomAccessRows):
-            parts = _by_ranges(rows, make, step, workers, size, bar)
+            parts = _by_ranges(rows, _made(first, make, workers), step, workers, size, bar)
         else:
-            parts = _by_stream(rows, make, step, workers, size, bar)
+            parts = _by_stream(rows, _made(first, make, workers), step, workers, size, bar)
     except BaseException as error:
         failure = error
     finally:
@@ -125,9 +125,27 @@ def fold(
         finally:
             del failure  # else the frame and the exception would keep each other, and the rows, alive
     for part in parts:
+        if part is first:
+            continue
         for total, addend in zip(first, part, strict=True):
             np.add(total, addend, out=total)  # int64 arrays wrap around silently: addition modulo 2**64
     return first
+
+
+def _made(first: Accumulators, make: Make, workers: int) -> Make:
+    """A `make` for the workers that hands out `first` and others of this thread.
+
+    They may be large matrices, and what a worker allocates its own heap keeps for good. Zeros that nobody takes cost nothing.
+    """
+    ready = deque([first, *(make() for _ in range(workers - 1))])
+
+    def take() -> Accumulators:
+        try:
+            return ready.popleft()  # atomic
+        except IndexError:
+            return make()
+
+    return take
 
 
 def _check_accumulators(accumulators: Any) -> None:

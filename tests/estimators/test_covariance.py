@@ -11,7 +11,7 @@ from spies import SpyLedger, SpyRows, seeded
 
 from fastpubpriv import ZCDP, ApproxDP, BudgetError, InputError, PureDP, coinpress_covariance, private_pca
 from fastpubpriv.estimators import learners
-from fastpubpriv.estimators.lifted import symmetric
+from fastpubpriv.estimators.matrices import rebuilt, spectrum, symmetric
 from fastpubpriv.mechanisms.sums import AffineMap
 
 
@@ -63,8 +63,10 @@ def wrong_order(run, base, *, shares, n, row_failure, slack, floor=0.0):
         )  # fmt: skip
         second = learners.floored(released.value / n, 0.0)
         if index < len(shares) - 1:
-            root, inverse_root = learners.powers(second + slack(released) * np.eye(dim))
-            contraction, inverse = inverse_root @ contraction, inverse @ root
+            values, vectors = spectrum(second + slack(released) * np.eye(dim))
+            roots = np.sqrt(values)
+            contraction = rebuilt(vectors, 1.0 / roots) @ contraction
+            inverse = inverse @ rebuilt(vectors, roots)
     return symmetric(inverse @ second @ inverse), released
 
 

@@ -74,7 +74,11 @@ def module_bounds(dim):
 
 
 def test_too_few_rounds_is_catastrophic_and_too_many_is_cheap():
-    _, few, _ = fit(10, 20_000, 1.0, 1, rounds=3)
+    with pytest.warns(AccuracyWarning, match="3 rounds do not resolve"):
+        result, few, _ = fit(10, 20_000, 1.0, 1, rounds=3)
+    assert result.under_resolved
+    assert result.predicted_covariance_error == np.inf
+    assert GaussianResult.from_json(result.to_json()).predicted_covariance_error == np.inf
     _, enough, _ = fit(10, 20_000, 1.0, 1)
     _, many, _ = fit(10, 20_000, 1.0, 1, rounds=12)
     assert few > 10 * enough
@@ -114,12 +118,12 @@ def test_pairs_take_as_many_mean_steps_as_the_public_ball_calls_for(monkeypatch)
     assert enough <= 1.15
     monkeypatch.setattr(lifted, "best_steps", lambda *args, **options: 2)
     _, two = ratios(10, 5, 20_000, 100.0, learner="pairs")
-    assert two > 1.2 * enough
+    assert two > 1.15 * enough
 
 
 def test_equivariant_under_lower_triangular_maps():
     rng = np.random.default_rng(5)
-    private, public = rng.standard_normal((4000, 6)), rng.standard_normal((7, 6))
+    private, public = rng.standard_normal((40_000, 6)), rng.standard_normal((7, 6))
     below = np.tril(rng.standard_normal((6, 6)), -1) + np.diag([1.0, 30.0, 0.1, 5.0, 100.0, 0.5])
     shift = rng.standard_normal(6) * 50
     assert np.linalg.cond(below) <= 1e4
@@ -295,7 +299,7 @@ def test_the_answer_does_not_depend_on_threads():
 
 def test_warns_when_nothing_resolves_the_small_eigenvalues():
     public = np.random.default_rng(2).standard_normal((31, 30))
-    with pytest.warns(AccuracyWarning, match="no number of rounds"):
+    with pytest.warns(AccuracyWarning, match="rounds do not resolve"):
         result = estimate_gaussian(np.zeros((3000, 30)), x_pub=public, budget=RHO_HALF)
     assert result.under_resolved
 

@@ -46,11 +46,12 @@ def hostile_float64():
 
 def make_map(rng, dim, kind, *, quant_bound=2000, limit=None, scale=300.0, center=True, offset=True):
     """A map of the given kind with random public parts."""
-    out_dim = max(1, dim + int(rng.integers(-3, 4))) if kind is MatrixKind.FULL else dim
+    change = {MatrixKind.FULL: int(rng.integers(-3, 4)), MatrixKind.LOWER: int(rng.integers(0, 4))}
+    out_dim = max(1, dim + change.get(kind, 0))
     matrix = {
         MatrixKind.IDENTITY: lambda: None,
         MatrixKind.DIAGONAL: lambda: rng.standard_normal(dim),
-        MatrixKind.LOWER: lambda: rng.standard_normal((dim, dim)),
+        MatrixKind.LOWER: lambda: rng.standard_normal((out_dim, dim)),
         MatrixKind.FULL: lambda: rng.standard_normal((out_dim, dim)),
     }[kind]()
     return RowMap(

@@ -166,6 +166,7 @@ def good(**changes):
         {"kind": 0},
         {"kind": MatrixKind.DIAGONAL},
         {"kind": MatrixKind.LOWER, "matrix": np.ones(3)},
+        {"kind": MatrixKind.LOWER, "matrix": np.ones((2, 3)), "out_dim": 2},
         {"matrix": np.eye(3)},
         {"center": np.zeros(2)},
         {"center": [0.0, np.nan, 0.0]},

@@ -175,3 +175,12 @@ def test_numerics_state_the_distance_from_the_ideal():
     report = account.numerics()
     assert "floating point" in report["arithmetic"]
     assert report["implementation_delta"] == 2.0**-30
+
+
+def test_numerics_of_a_huge_epsilon_are_a_probability():
+    account = Account("test", PureDP(1000), draws=3)
+    assert account.numerics()["implementation_delta"] == 0.0
+    account.open()
+    account.charge(LaplaceEvent(256, 8, 3))
+    # e^1000 exceeds a double; the promise is then empty, and says so.
+    assert account.numerics()["implementation_delta"] == 1.0

@@ -125,12 +125,16 @@ def ask_agreement(people, account, epsilon, delta):
 def test_gaussian_groups_pass_and_two_clusters_fail():
     rng = np.random.default_rng(4)
     price = ApproxDP(Fraction(1, 4), 1e-6)
-    same = wishart(rng, 800, 2, 220)
-    apart = same.copy()
-    apart[::2] *= 9.0
+    covariances = wishart(rng, 2400, 2, 220)
+    same = population(covariances)
+    covariances[::2] *= 9.0
+    apart = population(covariances)
+    # The test passes from a share of agreements of .85 on; its noise has scale 1 / 300, so both gaps are over 40 scales wide.
+    assert same.close.mean() > 0.98 * 2400
+    assert apart.close.mean() < 0.51 * 2400
     for _ in range(5):
-        assert ask_agreement(population(same), account_of(aside=price), price.epsilon, price.delta)[0]
-        assert not ask_agreement(population(apart), account_of(aside=price), price.epsilon, price.delta)[0]
+        assert ask_agreement(same, account_of(aside=price), price.epsilon, price.delta)[0]
+        assert not ask_agreement(apart, account_of(aside=price), price.epsilon, price.delta)[0]
 
 
 def test_the_margin_pays_for_a_false_pass():

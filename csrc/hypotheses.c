@@ -1,0 +1,116 @@
+/* All pairs of hypotheses: codes of log densities at rows, how many rows prefer one hypothesis to another, and scores over cells.
+ * Everything that is compared is an integer, so a row or cell belongs to a Scheffe set or not, on every instruction set alike. */
+#include "internal.h"
+
+#include <math.h>
+#include <string.h>
+#if FPP_X86
+#include <immintrin.h>
+#endif
+
+#define FPP_ROWS_MAX 16
+#define FPP_PAIR_ROWS 256 /* two panels of codes then fit into the first-level cache */
+#define FPP_CODES_PER_NAT 2048.0
+
+typedef struct {
+    void (*codes)(const fpp_mixtures *mix, const double *x, int64_t n, int64_t capacity, double *work, int16_t *codes);
+    void (*count_pairs)(const int16_t *codes, int64_t n, int64_t capacity, int64_t panels, int64_t panel, int32_t *work,
+                        int32_t *counts);
+    void (*count_column)(const int16_t *codes, int64_t n, int64_t capacity, int64_t panels, int64_t own, int32_t *counts);
+    void (*score_cells)(const int32_t *table, int64_t cells, int64_t panels, int64_t panel, int32_t shift, int32_t *worst);
+} fpp_pair_kernels;
+
+#define W 2
+#define NAME(x) x##_baseline
+#define TARGET
+#define IB 4
+#define RT 2
+#include "hypotheses_simd.h"
+
+#if FPP_X86
+#define W 4
+#define NAME(x) x##_avx2
+#define TARGET FPP_TARGET_AVX2
+#define IB 4
+#define RT 4
+#include "hypotheses_simd.h"
+
+#define W 8
+#define NAME(x) x##_avx512
+#define TARGET FPP_TARGET_AVX512
+#define IB 8
+#define RT 4
+#include "hypotheses_simd.h"
+#endif
+
+static const fpp_pair_kernels *kernels_now(void)
+{
+#if FPP_X86
+    switch (fpp_isa_level()) {
+    case FPP_ISA_AVX512:
+        return &pair_kernels_avx512;
+    case FPP_ISA_AVX2:
+        return &pair_kernels_avx2;
+    default:
+        break;
+    }
+#endif
+    return &pair_kernels_baseline;
+}
+
+static int32_t mixtures_are_valid(const fpp_mixtures *mix)
+{
+    return mix != NULL && mix->dim >= 1 && mix->components >= 1 && mix->panels >= 1 && mix->means != NULL && mix->factors != NULL
+           && mix->constants != NULL;
+}
+
+static int32_t codes_are_valid(const int16_t *codes, int64_t n, int64_t capacity, int64_t panels)
+{
+    return codes != NULL && n >= 0 && n <= capacity && panels >= 1;
+}
+
+FPP_API int64_t fpp_density_workspace_size(const fpp_mixtures *mix)
+{
+    if (!mixtures_are_valid(mix)) {
+        return 0;
+    }
+    return (int64_t)sizeof(double) * FPP_ROWS_MAX * (mix->dim + mix->panels * FPP_PANEL + 8 * mix->components);
+}
+
+FPP_API int32_t fpp_density_codes_i16(const fpp_mixtures *mix, const double *x, int64_t n, int64_t capacity, double *workspace,
+                                      int16_t *codes)
+{
+    if (!mixtures_are_valid(mix) || x == NULL || workspace == NULL || !codes_are_valid(codes, n, capacity, mix->panels)) {
+        return FPP_ERR_ARGUMENT;
+    }
+    kernels_now()->codes(mix, x, n, capacity, workspace, codes);
+    return FPP_OK;
+}
+
+FPP_API int32_t fpp_pair_counts_i32(const int16_t *codes, int64_t n, int64_t capacity, int64_t panels, int64_t panel,
+                                    int32_t *workspace, int32_t *counts)
+{
+    if (!codes_are_valid(codes, n, capacity, panels) || panel < 0 || panel >= panels || workspace == NULL || counts == NULL) {
+        return FPP_ERR_ARGUMENT;
+    }
+    kernels_now()->count_pairs(codes, n, capacity, panels, panel, workspace, counts);
+    return FPP_OK;
+}
+
+FPP_API int32_t fpp_column_counts_i32(const int16_t *codes, int64_t n, int64_t capacity, int64_t panels, int64_t own, int32_t *counts)
+{
+    if (!codes_are_valid(codes, n, capacity, panels) || n > INT16_MAX || own < 0 || own >= panels * FPP_PANEL || counts == NULL) {
+        return FPP_ERR_ARGUMENT;
+    }
+    kernels_now()->count_column(codes, n, capacity, panels, own, counts);
+    return FPP_OK;
+}
+
+FPP_API int32_t fpp_cell_scores_i32(const int32_t *table, int64_t cells, int64_t panels, int64_t panel, int32_t shift, int32_t *worst)
+{
+    if (table == NULL || worst == NULL || cells < 1 || panels < 1 || panel < 0 || panel >= panels || shift < 0 || shift > 30) {
+        return FPP_ERR_ARGUMENT;
+    }
+    kernels_now()->score_cells(table, cells, panels, panel, shift, worst);
+    return FPP_OK;
+}

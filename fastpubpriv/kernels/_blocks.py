@@ -1,0 +1,279 @@
+"""Rows of few columns in panels of 64 neighbours, with the box of each: what the searches for balls skip and scan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fastpubpriv.kernels._jit import kernel
+
+LANES = 64
+_SAMPLE = 1 << 14  # rows that the cells of many rows are cut by
+Run = Callable[[Callable[[int, int], object], int, int], None]
+
+
+class Blocks(NamedTuple):
+    """Panels of rows that are near to one another. Unused lanes and boxes are NaN, which is within no distance."""
+
+    panels: npt.NDArray[np.float64]  # (p, dim, 64)
+    order: npt.NDArray[np.int64]  # (p, 64): which row is in a lane, -1 for none
+    lower: npt.NDArray[np.float64]  # (q, dim, 64): least corner of the box of panel 64 a + b in [a, :, b]
+    upper: npt.NDArray[np.float64]
+    sizes: npt.NDArray[np.int64]  # (64 q,): rows of a panel
+
+
+@kernel(fastmath=False)
+def _select(key, order, begin, end, middle):  # type: ignore[no-untyped-def]
+    """Reorder order[begin:end] so that key (m,) is nowhere larger before middle than from middle on."""
+    low, high = begin, end - 1
+    while low < high:
+        a, b, c = key[order[low]], key[order[(low + high) // 2]], key[order[high]]
+        pivot = max(min(a, b), min(max(a, b), c))
+        i, j = low, high
+        while i <= j:
+            while key[order[i]] < pivot:
+                i += 1
+            while key[order[j]] > pivot:
+                j -= 1
+            if i <= j:
+                order[i], order[j] = order[j], order[i]
+                i += 1
+                j -= 1
+        if middle <= j:
+            high = j
+        elif middle >= i:
+            low = i
+        else:
+            break
+
+
+@kernel(fastmath=False)
+def _split(columns, order, begin, end):  # type: ignore[no-untyped-def]
+    """Order order[begin:end] so that each run of 64 rows of columns (dim, m) is a cell of halvings along the longest side."""
+    stack = np.empty((128, 2), np.int64)
+    stack[0, 0], stack[0, 1] = begin, end
+    depth = 1
+    while depth > 0:
+        depth -= 1
+        first, last = stack[depth, 0], stack[depth, 1]
+        if last - first <= LANES:
+            continue
+        longest, side = 0, -1.0
+        for k in range(columns.shape[0]):
+            low = high = columns[k, order[first]]
+            for i in range(first + 1, last):
+                x = columns[k, order[i]]
+                low = min(low, x)
+                high = max(high, x)
+            if high - low > side:
+                longest, side = k, high - low
+        middle = first + ((last - first + LANES) // (2 * LANES)) * LANES
+        _select(columns[longest], order, first, last, middle)
+        stack[depth, 0], stack[depth, 1] = first, middle
+        stack[depth + 1, 0], stack[depth + 1, 1] = middle, last
+        depth += 2
+
+
+@kernel(fastmath=False)
+def _fill(columns, order, panels, lower, upper):  # type: ignore[no-untyped-def]
+    """Copy columns (dim, m) into panels (p, dim, 64) in order (p, 64), and their least and largest values into the boxes."""
+    for p in range(panels.shape[0]):
+        for k in range(panels.shape[1]):
+            low, high = np.inf, -np.inf
+            for v in range(LANES):
+                i = order[p, v]
+                if i >= 0:
+                    x = columns[k, i]
+                    panels[p, k, v] = x
+                    low = min(low, x)
+                    high = max(high, x)
+            lower[p // LANES, k, p % LANES] = low
+            upper[p // LANES, k, p % LANES] = high
+
+
+@kernel(fastmath=False)
+def _plant(columns, order, side, cut):  # type: ignore[no-untyped-def]
+    """A tree of halvings of columns (dim, s): node i sends a row to 2 i + 1 if its column side[level] is at least cut[i]."""
+    s = order.shape[0]
+    for level in range(side.shape[0]):
+        cells = 1 << level
+        # The columns are taken by the sum of their extents over all cells, so that the rows of a block move in step.
+        longest, width = 0, -1.0
+        for k in range(columns.shape[0]):
+            total = 0.0
+            for cell in range(cells):
+                low = high = columns[k, order[s * cell >> level]]
+                for i in range(s * cell >> level, s * (cell + 1) >> level):
+                    x = columns[k, order[i]]
+                    low = min(low, x)
+                    high = max(high, x)
+                total += high - low
+            if total > width:
+                longest, width = k, total
+        side[level] = longest
+        for cell in range(cells):
+            middle = s * (2 * cell + 1) >> (level + 1)
+            _select(columns[longest], order, s * cell >> level, s * (cell + 1) >> level, middle)
+            cut[cells + cell] = columns[longest, order[middle]]
+
+
+@kernel(fastmath=False)
+def _route(rows, side, cut, begin, end, leaf):  # type: ignore[no-untyped-def]
+    """leaf[i] = cell of rows[i] (dim,) in a tree with columns side (depth,) and cuts, or -1 if the row is not finite."""
+    depth, dim = side.shape[0], rows.shape[1]
+    panel = np.empty((dim, LANES))
+    zero, node = np.empty(LANES), np.empty(LANES, np.int64)
+    for first in range(begin, end, LANES):
+        n = min(LANES, end - first)
+        for v in range(n):
+            for k in range(dim):
+                panel[k, v] = rows[first + v, k]
+        zero[:] = 0.0
+        node[:] = 1
+        for k in range(dim):
+            for v in range(LANES):
+                zero[v] += panel[k, v] * 0.0
+        for level in range(depth):
+            k = side[level]
+            for v in range(LANES):
+                node[v] = 2 * node[v] + (panel[k, v] >= cut[node[v]])
+        for v in range(n):
+            leaf[first + v] = node[v] - (1 << depth) if zero[v] == 0.0 else -1
+
+
+@kernel(fastmath=False)
+def _sort(leaf, starts, order):  # type: ignore[no-untyped-def]
+    """order = places of leaf (n,) by value, without those below 0; starts (values + 1,) is scratch. Returns how many."""
+    starts[:] = 0
+    for i in range(leaf.shape[0]):
+        starts[leaf[i] + 1] += 1
+    total = -starts[0]
+    for cell in range(starts.shape[0]):
+        total, starts[cell] = total + starts[cell], total
+    for i in range(leaf.shape[0]):
+        if leaf[i] >= 0:
+            order[starts[leaf[i] + 1]] = i
+            starts[leaf[i] + 1] += 1
+    return total
+
+
+@kernel(fastmath=False)
+def _gather(rows, order, begin, end, panels, lower, upper):  # type: ignore[no-untyped-def]
+    """Copy rows (n, dim) into panels begin..end (p, dim, 64) in order (p, 64), and their extremes into the boxes."""
+    dim = rows.shape[1]
+    low, high = np.empty(LANES), np.empty(LANES)
+    for p in range(begin, end):
+        for v in range(LANES):
+            i = order[p, v]
+            if i >= 0:
+                for k in range(dim):
+                    panels[p, k, v] = rows[i, k]
+            else:
+                for k in range(dim):
+                    panels[p, k, v] = np.nan
+        for k in range(dim):
+            low[:] = panels[p, k]
+            high[:] = low
+            half = LANES // 2
+            while (
+                half > 0
+            ):  # halves meet lane by lane, which a compiler can do at once where a running minimum is a chain
+                for v in range(half):
+                    low[v] = low[v + half] if low[v + half] < low[v] else low[v]
+                    high[v] = high[v + half] if high[v + half] > high[v] else high[v]
+                half //= 2
+            lower[p // LANES, k, p % LANES] = low[0]
+            upper[p // LANES, k, p % LANES] = high[0]
+
+
+class Sorter:
+    """Blocks of one range of rows after another, in rough cells of a tree over a sample, in a few passes over the range.
+
+    run(work, count, cost) calls work(begin, end) for ranges that cover 0..count, where each number is worth `cost`.
+    """
+
+    def __init__(self, rows: npt.NDArray[Any], most: int, run: Run) -> None:
+        n, dim = rows.shape
+        self._rows, self._run = rows, run
+        sample = np.asarray(rows[:: max(1, n // _SAMPLE)], dtype=np.float64)
+        sample = sample[np.isfinite(sample).all(axis=1)]
+        depth = max(0, min(most // 32, sample.shape[0]).bit_length() - 1)
+        self._side, self._cut = np.zeros(depth, dtype=np.int64), np.zeros(1 << depth)
+        _plant(np.ascontiguousarray(sample.T), np.arange(sample.shape[0]), self._side, self._cut)
+        count = -(-most // LANES)
+        outer = -(-count // LANES)
+        # Made once: fresh pages for each range would cost as much as the sorting.
+        self._leaf = np.empty(most, dtype=np.int32)
+        self._starts = np.empty((1 << depth) + 1, dtype=np.int64)
+        self._order = np.empty((count, LANES), dtype=np.int64)
+        self._panels = np.empty((count, dim, LANES))
+        self._lower, self._upper = np.empty((outer, dim, LANES)), np.empty((outer, dim, LANES))
+
+    def blocks(self, begin: int, end: int) -> Blocks:
+        """Blocks of rows begin..end, those that are not finite left out; they live until the next call."""
+        rows, leaf = self._rows[begin:end], self._leaf[: end - begin]
+        self._run(lambda a, b: _route(rows, self._side, self._cut, a, b, leaf), rows.shape[0], 3 * rows.shape[1])
+        count = -(-rows.shape[0] // LANES)
+        order = self._order[:count]
+        kept = _sort(leaf, self._starts, order.reshape(-1))
+        order.reshape(-1)[kept:] = -1
+        outer = -(-count // LANES)
+        panels, lower, upper = self._panels[:count], self._lower[:outer], self._upper[:outer]
+        lower[-1], upper[-1] = np.nan, np.nan
+        self._run(lambda a, b: _gather(rows, order, a, b, panels, lower, upper), count, 4 * rows.shape[1] * LANES)
+        return Blocks(panels, order, lower, upper, np.clip(kept - LANES * np.arange(outer * LANES), 0, LANES))
+
+
+def make_blocks(points: npt.NDArray[Any]) -> Blocks:
+    """Blocks of finite rows points (m, dim), float32 or float64, m and dim at least 1."""
+    m, dim = points.shape
+    columns = np.ascontiguousarray(points.T, dtype=np.float64)
+    count = -(-m // LANES)
+    outer = -(-count // LANES)
+    order = np.full(count * LANES, -1, dtype=np.int64)
+    order[:m] = np.arange(m)
+    _split(columns, order, 0, m)
+    order = order.reshape(count, LANES)
+    panels = np.full((count, dim, LANES), np.nan)
+    lower, upper = np.full((outer, dim, LANES), np.nan), np.full((outer, dim, LANES), np.nan)
+    _fill(columns, order, panels, lower, upper)
+    sizes = np.zeros(outer * LANES, dtype=np.int64)
+    sizes[:count] = (order >= 0).sum(axis=1)
+    return Blocks(panels, order, lower, upper, sizes)
+
+
+@kernel(fastmath=False)
+def tile(panel, row, out):  # type: ignore[no-untyped-def]
+    """out (64,) = squared distances of row (dim,) from panel (dim, 64), added up in the order of the columns."""
+    for v in range(LANES):
+        out[v] = 0.0
+    for k in range(row.shape[0]):
+        x = row[k]
+        for v in range(LANES):
+            difference = panel[k, v] - x
+            out[v] += difference * difference
+
+
+@kernel(fastmath=False)
+def box_tile(lower, upper, row, near, far):  # type: ignore[no-untyped-def]
+    """near, far (64,): least and largest squared distance that row (dim,) can have from rows in boxes (dim, 64).
+
+    Rounding is monotone, and the order of the sum is that of `tile`: the bounds hold for computed distances as they are.
+    """
+    for v in range(LANES):
+        near[v] = 0.0
+        far[v] = 0.0
+    for k in range(row.shape[0]):
+        x = row[k]
+        for v in range(LANES):
+            below = lower[k, v] - x
+            above = x - upper[k, v]
+            gap = below if below > above else above
+            gap = gap if gap > 0.0 else 0.0
+            near[v] += gap * gap
+            below *= below
+            above *= above
+            far[v] += below if below > above else above

@@ -1,0 +1,299 @@
+"""Counts of rows in balls, and the public searches for a ball and for a gap, exact: ties are inside."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastpubpriv.errors import InputError
+from fastpubpriv.kernels._blocks import LANES, Sorter, box_tile, make_blocks, tile
+from fastpubpriv.kernels._jit import kernel
+from fastpubpriv.kernels._parallel import count_threads, run_steps
+from fastpubpriv.validation import integer, positive
+
+_OUTER = 11.0
+_STEP_WORK = 1 << 27  # numbers, of which 5e9 or more are dealt with in a second
+_SORTED_COST = 400  # centres times columns and radii from which sorting the rows pays
+_SORTED_NUMBERS = 1 << 20  # of rows that are sorted at a time
+
+
+@kernel(fastmath=False)
+def _distances(points, centers, out):  # type: ignore[no-untyped-def]
+    """out (k, m) = squared distances of points (m, dim) from centers (k, dim), added up in the order of the columns."""
+    for c in range(centers.shape[0]):
+        for i in range(points.shape[0]):
+            total = 0.0
+            for k in range(points.shape[1]):
+                difference = points[i, k] - centers[c, k]
+                total += difference * difference
+            out[c, i] = total
+
+
+@kernel(fastmath=False)
+def _count_rows(rows, centers, radii_sq, begin, end, counts):  # type: ignore[no-untyped-def]
+    """counts (k, radii) += rows (n, dim) from begin to end within each squared radius of each of centers (k, dim)."""
+    dim = rows.shape[1]
+    panel, out = np.empty((dim, LANES)), np.empty(LANES)
+    for first in range(begin, end, LANES):
+        n = min(LANES, end - first)
+        if n < LANES:
+            panel[:] = np.nan
+        for v in range(n):
+            for k in range(dim):
+                panel[k, v] = rows[first + v, k]
+        for c in range(centers.shape[0]):
+            tile(panel, centers[c], out)
+            for r in range(radii_sq.shape[0]):
+                inside = 0
+                for v in range(LANES):
+                    inside += out[v] <= radii_sq[r]
+                counts[c, r] += inside
+
+
+@kernel(fastmath=False)
+def _count_blocks(blocks, centers, radii_sq, begin, end, counts):  # type: ignore[no-untyped-def]
+    """counts (k, radii) += rows in panels 64 begin..64 end within each of radii_sq, ascending, of each of centers (k, dim)."""
+    panels, order, lower, upper, sizes = blocks
+    radii = radii_sq.shape[0]
+    near, far, out = np.empty(LANES), np.empty(LANES), np.empty(LANES)
+    none, full = np.empty(LANES, np.int64), np.empty(LANES, np.int64)
+    whole = np.zeros((centers.shape[0], radii + 1), np.int64)
+    for q in range(begin, end):
+        last = min(LANES, panels.shape[0] - q * LANES)
+        for c in range(centers.shape[0]):
+            box_tile(lower[q], upper[q], centers[c], near, far)
+            none[:] = 0
+            full[:] = 0
+            for r in range(radii):
+                for v in range(LANES):
+                    none[v] += radii_sq[r] < near[v]
+                    full[v] += radii_sq[r] < far[v]
+            for v in range(last):
+                p = q * LANES + v
+                whole[c, full[v]] += sizes[p]
+                if none[v] < full[v]:
+                    tile(panels[p], centers[c], out)
+                    for r in range(none[v], full[v]):
+                        inside = 0
+                        for lane in range(LANES):
+                            inside += out[lane] <= radii_sq[r]
+                        counts[c, r] += inside
+    for c in range(centers.shape[0]):
+        total = 0
+        for r in range(radii):
+            total += whole[c, r]
+            counts[c, r] += total
+
+
+def ball_counts(
+    points: npt.NDArray[Any],
+    centers: npt.NDArray[Any],
+    radii_sq: npt.NDArray[np.float64],
+    *,
+    threads: int | None = None,
+) -> npt.NDArray[np.int64]:
+    """(k, radii) int64: rows of points (n, dim) within each squared radius of each of centers (k, dim), ties inside.
+
+    A row with a NaN or an infinity is in no ball. The counts of private rows are private.
+    """
+    if points.ndim != 2 or points.dtype not in (np.float32, np.float64):
+        raise InputError(f"points must be a float32 or float64 matrix, got {points.dtype} of shape {points.shape}")
+    middles = np.ascontiguousarray(centers, dtype=np.float64)
+    ascending, place = np.unique(np.asarray(radii_sq, dtype=np.float64), return_inverse=True)
+    if middles.ndim != 2 or middles.shape[1] != points.shape[1] or not np.isfinite(middles).all():
+        raise InputError(f"centers must be finite and of shape (k, {points.shape[1]}), got shape {middles.shape}")
+    if not (ascending.size and ascending[0] >= 0.0 and ascending[-1] < np.inf):
+        raise InputError("radii_sq must be at least one finite number of 0 or more: squares of radii")
+    rows = np.ascontiguousarray(points)
+    n, dim = rows.shape
+    counts = np.zeros((middles.shape[0], ascending.size), dtype=np.int64)
+    cost = middles.shape[0] * (dim + ascending.size)
+    workers = count_threads(threads, 0.2 * n * cost)
+    lock = threading.Lock()
+
+    def run(work: Callable[[int, int], object], count: int, unit: int) -> None:
+        size = max(1, min(int(_STEP_WORK / unit), -(-count // (4 * workers)) if workers > 1 else count))
+        size = -(-size // LANES) * LANES if size > LANES else size
+        run_steps(lambda i: work(i * size, min(count, (i + 1) * size)), -(-count // size), workers)
+
+    def add(kernel: Callable[..., object], source: object, begin: int, end: int) -> None:
+        part = np.zeros_like(counts)
+        kernel(source, middles, ascending, begin, end, part)
+        with lock:
+            np.add(counts, part, out=counts)
+
+    if cost < _SORTED_COST or n < 64 * LANES:
+        run(lambda begin, end: add(_count_rows, rows, begin, end), n, cost)
+    else:
+        most = min(n, _SORTED_NUMBERS // dim)
+        sorter = Sorter(rows, most, run)
+        for begin in range(0, n, most):
+            blocks = sorter.blocks(begin, min(n, begin + most))
+            run(lambda a, b: add(_count_blocks, blocks, a, b), blocks.lower.shape[0], LANES * LANES * cost)  # noqa: B023
+    return counts[:, place.reshape(-1)]
+
+
+@kernel(fastmath=False)
+def _any_between(out, inner, outer):  # type: ignore[no-untyped-def]
+    """True if one of out (64,) is above inner and not above outer."""
+    found = 0
+    for v in range(LANES):
+        found |= (out[v] > inner) & (out[v] <= outer)
+    return found != 0
+
+
+@kernel(fastmath=False)
+def _boxes_refuse(near, far, sizes, inner, outer, min_count):  # type: ignore[no-untyped-def]
+    """What the bounds near, far (p,) of boxes with sizes rows say of a ball: 0 nothing, 1 it fails, 2 smaller ones fail too."""
+    reached, within, between, total = 0, 0, 0, 0
+    for p in range(sizes.shape[0]):
+        n = sizes[p]
+        total += n
+        reached += n if near[p] <= inner else 0
+        within += n if far[p] <= outer else 0
+        between += n if (near[p] > inner) & (far[p] <= outer) else 0
+    if reached < min_count:
+        return 2
+    return 1 if between > 0 or total - within < min_count else 0
+
+
+@kernel(fastmath=False)
+def _passes(panels, sizes, row, near, far, inner, outer, out):  # type: ignore[no-untyped-def]
+    """Rows within inner of row (dim,), or -1 if there is one between inner and outer; panels that are clear are not read."""
+    inside = 0
+    for p in range(panels.shape[0]):
+        if far[p] <= inner:
+            inside += sizes[p]
+        elif near[p] <= outer:
+            tile(panels[p], row, out)
+            if _any_between(out, inner, outer):
+                return -1
+            for v in range(LANES):
+                inside += out[v] <= inner
+    return inside
+
+
+@kernel(fastmath=False)
+def _terrific(blocks, spread, begin, end, inner, outer, min_count, best):  # type: ignore[no-untyped-def]
+    """best (2,) = first (radius, row) to pass Q_pub among itself and the rows at places begin..end of the panels.
+
+    spread (dim, 64) is a panel of rows from everywhere, inner and outer the squares of all r and 11 r, in descending order.
+    """
+    panels, order, lower, upper, sizes = blocks
+    m = sizes.sum()
+    row, out = np.empty(panels.shape[1]), np.empty(LANES)
+    near, far = np.empty(sizes.shape[0]), np.empty(sizes.shape[0])
+    alive = np.empty(inner.shape[0], np.bool_)
+    for place in range(begin, end):
+        p, lane = place // LANES, place % LANES
+        j = order[p, lane]
+        if j < 0:
+            continue
+        row[:] = panels[p, :, lane]
+        last = best[0] + 1 if j < best[1] else best[0]  # radii from here on cannot win any more
+        # One row between r and 11 r is enough to refuse a ball: most are met among neighbours or in a sample.
+        alive[:] = True
+        for panel in (spread, panels[p]):
+            tile(panel, row, out)
+            left = 0
+            for i in range(last):
+                alive[i] = alive[i] and not _any_between(out, inner[i], outer[i])
+                left += alive[i]
+        if left == 0:
+            continue
+        for q in range(lower.shape[0]):
+            box_tile(lower[q], upper[q], row, near[q * LANES : (q + 1) * LANES], far[q * LANES : (q + 1) * LANES])
+        for i in range(last):
+            if not alive[i]:
+                continue
+            refused = _boxes_refuse(near, far, sizes, inner[i], outer[i], min_count)
+            if refused == 2:
+                break
+            if refused == 1:
+                continue
+            inside = _passes(panels, sizes, row, near, far, inner[i], outer[i], out)
+            if inside >= min_count and m - inside >= min_count:
+                best[0], best[1] = i, j
+                break
+
+
+def first_terrific(
+    points: npt.NDArray[Any], radius_max: float, n_radii: int, min_count: int, *, threads: int | None = None
+) -> tuple[int, int] | None:
+    """First (i, j) such that the ball of radius r = radius_max / 2**i around row j of points (m, dim) passes Q_pub, or None.
+
+    Q_pub: at least min_count rows within r, none between r and 11 r, at least min_count beyond 11 r.
+    """
+    table = _public(points)
+    m, dim = table.shape
+    radius_max = positive("radius_max", radius_max)
+    n_radii = integer("n_radii", n_radii, minimum=1)
+    min_count = integer("min_count", min_count, minimum=1)
+    with np.errstate(over="ignore", under="ignore"):
+        radii = np.ldexp(radius_max, -np.arange(n_radii))
+        inner, outer = radii * radii, (_OUTER * radii) * (_OUTER * radii)
+    blocks = make_blocks(table)
+    spread = np.ascontiguousarray(table[blocks.order.ravel()[np.arange(LANES) * m // LANES]].T)
+    best = np.array([n_radii, -1])
+    lock = threading.Lock()
+    size = max(1, min(LANES, int(_STEP_WORK / (m * dim * n_radii))))
+
+    def step(number: int) -> None:
+        with lock:
+            mine = best.copy()
+        _terrific(blocks, spread, number * size, min(m, (number + 1) * size), inner, outer, min_count, mine)
+        with lock:
+            if (mine[0], mine[1]) < (best[0], best[1]):
+                best[:] = mine
+
+    run_steps(step, -(-m // size), count_threads(threads, 500.0 * m))
+    return (int(best[0]), int(best[1])) if best[0] < n_radii else None
+
+
+def widest_gap(
+    points: npt.NDArray[Any], min_count: int, *, threads: int | None = None
+) -> tuple[int, int, float, float] | None:
+    """(j, p, inner_sq, outer_sq): the rank p of the sorted distances from row j of points (m, dim) with the widest gap behind.
+
+    Maximises outer_sq / inner_sq over p = min_count .. m - min_count, where row j itself has rank 1; the lowest j, then the
+    lowest p on ties. None if there is no such rank, or no gap at all.
+    """
+    table = _public(points)
+    m = table.shape[0]
+    min_count = integer("min_count", min_count, minimum=1)
+    if 2 * min_count > m:
+        return None
+    best: list[tuple[float, int, int, float, float]] = []
+    rows = max(1, int(_STEP_WORK / (m * (table.shape[1] + 20))))
+
+    def step(number: int) -> None:
+        begin, end = number * rows, min(m, (number + 1) * rows)
+        out = np.empty((end - begin, m))
+        _distances(table, table[begin:end], out)
+        out.sort(axis=1)
+        with np.errstate(all="ignore"):
+            ratio = out[:, min_count : m - min_count + 1] / out[:, min_count - 1 : m - min_count]
+        ratio[np.isnan(ratio)] = 0.0
+        j, p = divmod(int(ratio.argmax()), ratio.shape[1])
+        if ratio[j, p] > 1.0:
+            rank = p + min_count
+            best.append((float(ratio[j, p]), -(begin + j), -rank, float(out[j, rank - 1]), float(out[j, rank])))
+
+    run_steps(step, -(-m // rows), count_threads(threads, 20.0 * m * m))
+    if not best:
+        return None
+    _, j, p, inner, outer = max(best)
+    return -j, -p, inner, outer
+
+
+def _public(points: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    """Public points as a contiguous float64 matrix."""
+    if points.ndim != 2 or points.shape[0] < 1:
+        raise InputError(f"points must be a matrix of at least one row, got shape {points.shape}")
+    if not np.isfinite(points).all():
+        raise InputError("points must be finite: leave out rows with a NaN or an infinity")
+    return np.ascontiguousarray(points, dtype=np.float64)

@@ -1,0 +1,167 @@
+"""Pairs of hypotheses: codes of densities at rows, counts of Scheffe sets, scores over cells (C, one thread, no GIL).
+
+Hypotheses stand in panels of PANEL: hypothesis j is entry j % PANEL of panel j // PANEL.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastpubpriv.errors import KernelError
+from fastpubpriv.kernels import _cbuf
+from fastpubpriv.kernels._cext import ffi, lib
+
+PANEL: int = lib.FPP_PANEL
+LARGEST_COUNT = 2**31 - 1
+MOST_COLUMN_ROWS = 2**15 - 1
+_ABSENT = -1e300
+_scratch = threading.local()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MixtureTable:
+    """Mixtures of Gaussians laid out for the kernels.
+
+    `means` (panels, components, dim, PANEL), `factors` (panels, components, dim or dim (dim + 1) / 2, PANEL) and `constants`
+    (panels, components, PANEL); `lower` says that factors are lower triangles, row by row, not diagonals.
+    """
+
+    means: npt.NDArray[np.float64]
+    factors: npt.NDArray[np.float64]
+    constants: npt.NDArray[np.float64]
+    lower: bool
+
+    @property
+    def panels(self) -> int:
+        """Number of panels."""
+        return len(self.means)
+
+    @property
+    def dim(self) -> int:
+        """Columns of a row."""
+        return int(self.means.shape[2])
+
+
+def panelled(array: npt.NDArray[Any], fill: float) -> npt.NDArray[Any]:
+    """Array (hypotheses, ...) as (panels, ..., PANEL), the last panel filled up."""
+    size = array.shape[0]
+    panels = -(-size // PANEL)
+    full = np.full((panels * PANEL, *array.shape[1:]), fill, dtype=array.dtype)
+    full[:size] = array
+    return np.ascontiguousarray(np.moveaxis(full.reshape(panels, PANEL, *array.shape[1:]), 1, -1))
+
+
+def mixture_table(
+    weights: npt.NDArray[np.float64], means: npt.NDArray[np.float64], spreads: npt.NDArray[np.float64]
+) -> MixtureTable:
+    """Table of mixtures with weights (m, k), means (m, k, dim) and variances (m, k, dim) or covariances (m, k, dim, dim)."""
+    dim = means.shape[2]
+    if spreads.ndim == 3:
+        factors = 1.0 / np.sqrt(spreads)
+        log_factor = np.log(factors).sum(axis=2)
+    else:
+        scale = np.sqrt(np.diagonal(spreads, axis1=2, axis2=3))
+        correlation = spreads / (scale[..., :, None] * scale[..., None, :])
+        inverse = np.linalg.inv(np.linalg.cholesky(correlation)) / scale[..., None, :]
+        log_factor = np.log(np.diagonal(inverse, axis1=2, axis2=3)).sum(axis=2)
+        rows, columns = np.tril_indices(dim)
+        factors = inverse[..., rows, columns]
+    with np.errstate(divide="ignore"):
+        constants = np.log(weights) + log_factor - 0.5 * dim * math.log(2.0 * math.pi)
+    constants[weights == 0.0] = _ABSENT
+    return MixtureTable(panelled(means, 0.0), panelled(factors, 1.0), panelled(constants, _ABSENT), spreads.ndim == 4)
+
+
+def density_codes(
+    points: npt.NDArray[np.float64], table: MixtureTable, codes: npt.NDArray[np.int16], first: int
+) -> None:
+    """codes (panels, capacity, PANEL), rows from `first` on, = codes of the log densities of all hypotheses at points (n, dim)."""
+    panels, capacity = table.panels, codes.shape[1]
+    n = points.shape[0]
+    _expect("points", points, np.float64, (n, table.dim))
+    _expect("codes", codes, np.int16, (panels, capacity, PANEL))
+    if not 0 <= first <= first + n <= capacity:
+        raise KernelError("density_codes: the rows do not fit into the codes")
+    if n == 0:
+        return
+    keep = [ffi.from_buffer("double[]", array) for array in (table.means, table.factors, table.constants)]
+    mixtures = ffi.new(
+        "fpp_mixtures *", (table.dim, table.constants.shape[1], panels, int(table.lower), keep[0], keep[1], keep[2])
+    )
+    room = _room(int(lib.fpp_density_workspace_size(mixtures)))
+    target = _cbuf.out(codes) + first * PANEL
+    _cbuf.check(lib.fpp_density_codes_i16(mixtures, _cbuf.inp(points), n, capacity, ffi.cast("double *", room), target))
+
+
+def pair_counts(codes: npt.NDArray[np.int16], rows: int, panel: int, counts: npt.NDArray[np.int32]) -> None:
+    """counts (PANEL, (panels - panel) PANEL) += rows in which hypotheses of `panel` have the larger code; codes as above."""
+    panels, capacity = codes.shape[:2]
+    _expect("codes", codes, np.int16, (panels, capacity, PANEL))
+    _expect("counts", counts, np.int32, (PANEL, (panels - panel) * PANEL))
+    room = ffi.cast("int32_t *", _room(lib.FPP_PAIR_WORKSPACE))
+    _cbuf.check(lib.fpp_pair_counts_i32(_cbuf.inp(codes), rows, capacity, panels, panel, room, _cbuf.out(counts)))
+
+
+def column_counts(codes: npt.NDArray[np.int16], rows: int, own: int, counts: npt.NDArray[np.int32]) -> None:
+    """counts (panels PANEL,) = rows in which `own` beats each later hypothesis, and in which each earlier one beats it."""
+    panels, capacity = codes.shape[:2]
+    _expect("codes", codes, np.int16, (panels, capacity, PANEL))
+    _expect("counts", counts, np.int32, (panels * PANEL,))
+    _cbuf.check(lib.fpp_column_counts_i32(_cbuf.inp(codes), rows, capacity, panels, own, _cbuf.out(counts)))
+
+
+def cell_scores(table: npt.NDArray[np.int32], shift: int, panel: int, worst: npt.NDArray[np.int32]) -> None:
+    """worst (panels PANEL,) = larger of itself and what pairs of `panel` with later ones give; table (panels, cells, PANEL)."""
+    panels, cells = table.shape[:2]
+    _expect("table", table, np.int32, (panels, cells, PANEL))
+    _expect("worst", worst, np.int32, (panels * PANEL,))
+    _cbuf.check(lib.fpp_cell_scores_i32(_cbuf.inp(table), cells, panels, panel, shift, _cbuf.out(worst)))
+
+
+def pair_roots(
+    parts: tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.float64]],
+    grids: npt.NDArray[np.float64],
+    own: int,
+    roots: npt.NDArray[np.float64],
+    counts: npt.NDArray[np.int64],
+) -> None:
+    """roots (size - own - 1, most), ascending then inf, where mixtures `own` and j > own change places; counts: n or -n - 1.
+
+    `parts` are constants log(weight / deviation), means and 1 / deviations (size, components); `grids` (size, points) ascending.
+    """
+    size, components = parts[0].shape
+    for part in parts:
+        _expect("parts", part, np.float64, (size, components))
+    _expect("grids", grids, np.float64, (size, grids.shape[1]))
+    _expect("roots", roots, np.float64, (size - own - 1, roots.shape[1]))
+    _expect("counts", counts, np.int64, (size - own - 1,))
+    if own + 1 == size:
+        return
+    inputs = [_cbuf.inp(part) for part in (*parts, grids)]
+    most = roots.shape[1]
+    _cbuf.check(
+        lib.fpp_pair_roots_f64(
+            *inputs, size, components, grids.shape[1], own, most, _cbuf.out(roots), _cbuf.out(counts)
+        )
+    )
+
+
+def _expect(name: str, array: npt.NDArray[Any], dtype: type, shape: tuple[int, ...]) -> None:
+    """Bug guard: C trusts these."""
+    if array.dtype != dtype or array.shape != shape or not array.flags.c_contiguous:
+        raise KernelError(f"{name} must be a C-contiguous {np.dtype(dtype)} array of shape {shape}")
+
+
+def _room(size: int) -> Any:
+    """Scratch of this thread, kept between calls."""
+    room = getattr(_scratch, "room", None)
+    if room is None or len(room) < size:
+        room = ffi.new("char[]", size)
+        _scratch.room = room
+    return room

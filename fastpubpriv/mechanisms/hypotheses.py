@@ -1,0 +1,169 @@
+"""Private choice from a public list of mixtures by the minimum-distance scores of its Scheffe sets (paper C; MS08, AAK21).
+
+Privacy note: `notes/hypotheses.md`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from fastpubpriv.errors import InputError
+from fastpubpriv.mechanisms.account import Account
+from fastpubpriv.mechanisms.candidates import Hypotheses
+from fastpubpriv.mechanisms.release import release_choice
+from fastpubpriv.mechanisms.roots import RootSets
+from fastpubpriv.mechanisms.scheffe import CELLS, CellSets, DensitySets, Evaluation
+from fastpubpriv.mechanisms.sums import Passes
+from fastpubpriv.privacy import ZCDP, SelectionEvent, laplace_epsilon
+from fastpubpriv.privacy.events import CHOICE_LAWS
+from fastpubpriv.sources import Rows
+
+IntArray = np.ndarray[Any, np.dtype[np.int64]]
+
+METHODS = ("auto", "exact", "cells", "densities")
+SHORT_LIST = 100  # roots of all pairs then take a tenth of a second
+MECHANISMS = ("auto", *CHOICE_LAWS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """What a private choice came to; all of it public or released.
+
+    `index` counts the hypotheses that were not left out. `event` is None when there was nothing to choose and nothing was paid.
+    """
+
+    index: int
+    event: SelectionEvent | None
+    method: str
+
+
+def pays_epsilon(account: Account) -> bool:
+    """True where a choice is charged in epsilon, False where in rho."""
+    return not isinstance(account.budget, ZCDP)
+
+
+def law_for(account: Account, mechanism: str = "auto") -> str:
+    """The cheaper law under a budget: permute-and-flip where the price is epsilon, the exponential mechanism where it is rho."""
+    if mechanism != "auto":
+        return mechanism
+    return "permute_and_flip" if pays_epsilon(account) else "exponential"
+
+
+def epsilon_of(share: Fraction, law: str, *, pure: bool) -> Fraction:
+    """The largest epsilon at which a choice costs at most `share`, in epsilon (pure) or rho."""
+    if pure:
+        return share
+    if law == "exponential":
+        return Fraction(math.isqrt(math.floor(share * 8 * 4**60)), 2**60)
+    return laplace_epsilon(ZCDP(share), 1)
+
+
+def prepare(
+    hypotheses: Hypotheses,
+    n: int,
+    *,
+    method: str = "auto",
+    cells: int = CELLS,
+    draws: int | None = None,
+    public_seed: int = 0,
+    threads: int | None = None,
+) -> tuple[str, Evaluation]:
+    """Sets and masses for n rows, and the name of the method; reads nothing private."""
+    if method == "auto":
+        short = hypotheses.size <= SHORT_LIST
+        method = "densities" if hypotheses.dim > 1 else "exact" if short else "cells"
+    if method == "exact":
+        return method, RootSets.prepare(hypotheses, n, threads=threads)
+    if method == "cells":
+        return method, CellSets.prepare(hypotheses, n, cells=cells)
+    return method, DensitySets.prepare(hypotheses, draws=draws, public_seed=public_seed, threads=threads)
+
+
+def release_hypothesis(
+    account: Account,
+    rows: Rows,
+    evaluation: Evaluation,
+    *,
+    name: str,
+    size: int,
+    epsilon: Fraction,
+    law: str,
+    passes: Passes,
+) -> tuple[int, SelectionEvent]:
+    """Choose one of `size` hypotheses by integer scores of replace-one sensitivity one."""
+    event = SelectionEvent(epsilon=epsilon, sensitivity=1, candidates=size, law=law)
+
+    def query() -> IntArray:
+        return -evaluation.scores(rows, passes)
+
+    return release_choice(account, name=name, query=query, event=event), event
+
+
+def select_among(
+    account: Account,
+    rows: Rows,
+    hypotheses: Hypotheses,
+    *,
+    passes: Passes,
+    share: Fraction | None = None,
+    name: str = "hypothesis",
+    mechanism: str = "auto",
+    method: str = "auto",
+    cells: int = CELLS,
+    draws: int | None = None,
+    public_seed: int = 0,
+) -> Chosen:
+    """Choose a hypothesis with a share of an open account (a call's own, or a purse of it), from all rows given.
+
+    `share` is in epsilon under PureDP and ApproxDP, in rho under ZCDP; None takes the whole allowance of PureDP or ZCDP. One
+    hypothesis is chosen for nothing, without reading a row; for none at all the caller has its own fallback.
+    """
+    if hypotheses.size == 0:
+        raise InputError(
+            "there is no hypothesis to choose: every one was left out for non-finite parameters or variances <= 0"
+        )
+    if hypotheses.dim != rows.dim:
+        raise InputError(f"the hypotheses describe {hypotheses.dim} columns, the rows have {rows.dim}")
+    if hypotheses.size == 1:
+        return Chosen(index=0, event=None, method="only one")
+    law = law_for(account, mechanism)
+    epsilon = epsilon_of(account.allowance if share is None else share, law, pure=pays_epsilon(account))
+    method, evaluation = prepare(
+        hypotheses, rows.n, method=method, cells=cells, draws=draws, public_seed=public_seed, threads=passes.threads
+    )
+    index, event = release_hypothesis(
+        account, rows, evaluation, name=name, size=hypotheses.size, epsilon=epsilon, law=law, passes=passes
+    )
+    return Chosen(index=index, event=event, method=method)
+
+
+def pairs_of(size: int) -> int:
+    """Scheffe sets of a list: one for each unordered pair."""
+    return size * (size - 1) // 2
+
+
+def required_rows(size: int, accuracy: float, epsilon: float, failure_prob: float) -> int:
+    """Rows from which the choice is within 3 OPT + accuracy/2 with probability 1 - failure_prob (spec C7).
+
+    Half of the slack is for sampling, half for the choice; the rounding of masses and what cells or draws lose come on top.
+    """
+    if size < 2:
+        return 1
+    part = failure_prob / 4.0
+    sampling = 32.0 * math.log(2.0 * pairs_of(size) / part) / accuracy**2
+    choosing = 8.0 * math.log(size / part) / (accuracy * epsilon)
+    return math.ceil(max(sampling, choosing))
+
+
+def slack_at(size: int, n: int, epsilon: float, failure_prob: float) -> float:
+    """2 Delta + s at n rows: how far beyond 3 OPT the choice is with probability 1 - failure_prob."""
+    if size < 2:
+        return 0.0
+    part = failure_prob / 4.0
+    sampling = 2.0 * math.sqrt(math.log(2.0 * pairs_of(size) / part) / (2.0 * n))
+    return sampling + 2.0 * math.log(size / part) / (n * epsilon) + 1.0 / n

@@ -1,0 +1,89 @@
+"""Releases over disjoint clusters of rows: what a replaced row costs that stays in its cluster, and one that moves to another.
+
+Under replace-one a row may leave a cluster and enter another, so two clusters change and parallel composition needs a second look.
+For each release both numbers are exact, and which of them applies is the same for all releases over the *same* clusters: the row
+stays in all of them or moves in all of them. So those releases cost the larger of the two sums, not the sum of the larger ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from fastpubpriv.errors import BudgetError
+from fastpubpriv.privacy.exact import whole
+
+
+@dataclass(frozen=True, slots=True)
+class Clusters:
+    """The two sensitivities of a release over disjoint clusters of rows, squared l2 or l1 as in the event that holds it.
+
+    Parameters
+    ----------
+    stay : int
+        For a row replaced inside one cluster.
+    move : int
+        For a row that leaves one cluster and enters another: twice that of entering or leaving one.
+    lineage : tuple of str
+        Names what decides membership, by content. For the rows of one node, the nodes from the root to it.
+
+    Examples
+    --------
+    >>> Clusters(stay=0, move=200, lineage=("leaves",)).worst
+    200
+    """
+
+    stay: int
+    move: int
+    lineage: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        whole(self.stay, "stay", at_least=0)
+        whole(self.move, "move", at_least=0)
+        if not self.lineage or not all(isinstance(name, str) for name in self.lineage):
+            raise BudgetError("lineage must name the clusters: a tuple of at least one str")
+
+    @property
+    def worst(self) -> int:
+        """The sensitivity of the release."""
+        return max(self.stay, self.move)
+
+
+class Bill:
+    """The exact cost of several releases: plain ones add up; those over the same clusters cost the worse of stay and move.
+
+    Examples
+    --------
+    >>> bill, half = Bill(), Fraction(1, 2)
+    >>> bill.add(half)
+    >>> bill.add_case(Fraction(0), half, ("leaves",))  # counts: free for a row that stays
+    >>> bill.add_case(half, Fraction(1, 4), ("leaves",))  # sums: cheaper for a row that moves
+    >>> bill.total
+    Fraction(5, 4)
+    """
+
+    __slots__ = ("_by_case", "_plain")
+
+    def __init__(self) -> None:
+        self._plain = Fraction(0)
+        self._by_case: dict[tuple[str, ...], tuple[Fraction, Fraction]] = {}
+
+    def add(self, cost: Fraction) -> None:
+        """Add a release that may change whatever the replaced row does."""
+        self._plain += cost
+
+    def add_case(self, stay: Fraction, move: Fraction, lineage: tuple[str, ...]) -> None:
+        """Add a release over clusters."""
+        before = self._by_case.get(lineage, (Fraction(0), Fraction(0)))
+        self._by_case[lineage] = (before[0] + stay, before[1] + move)
+
+    def copy(self) -> Bill:
+        """A bill of its own with the same items."""
+        other = Bill()
+        other._plain, other._by_case = self._plain, dict(self._by_case)
+        return other
+
+    @property
+    def total(self) -> Fraction:
+        """What all of it costs."""
+        return self._plain + sum((max(pair) for pair in self._by_case.values()), Fraction(0))

@@ -1,0 +1,60 @@
+"""Rows down a cluster tree, in readable NumPy: equal labels to `kernels.tree`, because each sum has the same order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:  # the floors forbid the import itself
+    from fastpubpriv.kernels.tree import RowTree, Split
+
+
+def tree_assign(chunk: npt.NDArray[Any], row_tree: RowTree, labels: npt.NDArray[np.int32]) -> None:
+    """labels (n,) int32 = label of the target that each row of chunk (n, dim) reaches; -1 for none or a non-finite row."""
+    with np.errstate(all="ignore"):
+        x = chunk.astype(np.float64)
+        node = np.where(np.isfinite(x).all(axis=1), 0, -1)
+        for index, split in enumerate(row_tree.splits):
+            if split is not None and index not in row_tree.targets:
+                here = node == index
+                node[here] = split.first_child + _child(x[here], split)
+    labels[...] = -1
+    for label, target in enumerate(row_tree.targets):
+        labels[node == target] = label
+
+
+def rows_group(
+    chunk: npt.NDArray[Any],
+    labels: npt.NDArray[np.int32],
+    n_groups: int,
+    out: npt.NDArray[Any],
+    begins: npt.NDArray[np.int64],
+) -> None:
+    """out (n, dim), begins (n_groups + 1,): rows of chunk (n, dim) with label g, in order, at begins[g] ... begins[g + 1]."""
+    begins[0] = 0
+    for group in range(n_groups):
+        members = chunk[labels == group]
+        begins[group + 1] = begins[group] + len(members)
+        out[begins[group] : begins[group + 1]] = members
+
+
+def _child(x: npt.NDArray[np.float64], split: Split) -> npt.NDArray[np.int64]:
+    """Which child each row goes to, from 0."""
+    y = x - split.origin
+    if split.projection is not None:
+        t, y = y, np.zeros((len(x), len(split.projection)))
+        for k in range(t.shape[1]):
+            y = y + t[:, k : k + 1] * split.projection[:, k]
+    distance = np.zeros((len(x), len(split.centers)))
+    for j in range(y.shape[1]):
+        gap = y[:, j : j + 1] - split.centers[:, j]
+        distance = distance + gap * gap
+    if split.rule.name == "BALL":
+        return np.where(distance[:, 0] <= split.radius_sq, 0, 1)  # NaN is outside
+    best, child = distance[:, 0], np.zeros(len(x), dtype=np.int64)
+    for c in range(1, distance.shape[1]):
+        nearer = distance[:, c] < best  # the first of equals stays; NaN is never nearer
+        best, child = np.where(nearer, distance[:, c], best), np.where(nearer, c, child)
+    return child

@@ -1,0 +1,294 @@
+"""Routing: a row takes the same way down a tree from C on every instruction set, from NumPy, and however the rows are cut."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from row_cases import LAYOUTS, LEVELS, hostile_float64, instruction_set, lay_out, make_rows
+
+from fastpubpriv.errors import InputError, KernelError
+from fastpubpriv.kernels import tree as kernels
+from fastpubpriv.kernels.tree import Members, RowTree, Rule, Split, grouped_rows
+from fastpubpriv.reference import tree as reference
+
+
+def make_split(rng, dim, first_child, *, rule=None, out_dim=None, scale=1.0):
+    """A split with random public parts; out_dim 0 is the identity."""
+    rule = rng.choice(list(Rule)) if rule is None else rule
+    out_dim = int(rng.integers(0, 12)) if out_dim is None else out_dim
+    width = out_dim or dim
+    return Split(
+        rule=rule,
+        origin=scale * rng.standard_normal(dim),
+        projection=rng.standard_normal((out_dim, dim)) if out_dim else None,
+        centers=scale * rng.standard_normal((1 if rule is Rule.BALL else int(rng.integers(1, 7)), width)),
+        first_child=first_child,
+        radius_sq=scale**2 * width * (2.0 * dim + 1.0 if out_dim else 3.0) * rng.uniform(0.7, 1.3),
+    )
+
+
+def make_tree(rng, dim, n_splits, **options):
+    """A random tree whose leaves are the targets."""
+    splits = [None]
+    for _ in range(n_splits):
+        node = rng.choice([index for index, split in enumerate(splits) if split is None])
+        splits[node] = make_split(rng, dim, len(splits), **options)
+        splits += [None] * splits[node].n_children
+    return RowTree(dim, splits, [index for index, split in enumerate(splits) if split is None])
+
+
+def labels_of(chunk, row_tree, module=kernels):
+    labels = np.full(len(chunk), 77, dtype=np.int32)
+    module.tree_assign(chunk, row_tree, labels)
+    return labels
+
+
+def agree(chunk, row_tree):
+    expected = labels_of(chunk, row_tree, reference)
+    for level in LEVELS:
+        with instruction_set(level):
+            np.testing.assert_array_equal(labels_of(chunk, row_tree), expected)
+    return expected
+
+
+@st.composite
+def cases(draw):
+    """Whole calls: rows of all sizes and bit patterns in every layout, random trees."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    dim = draw(st.sampled_from((1, 2, 3, 7, 8, 9, 16, 17, 64, 129, 257)))
+    row_tree = make_tree(rng, dim, draw(st.integers(0, 5)), scale=draw(st.sampled_from((1.0, 1e-300, 1e150))))
+    x = make_rows(rng, draw(st.integers(0, 90)), dim, draw(st.lists(hostile_float64(), max_size=6)))
+    if draw(st.booleans()):
+        with np.errstate(all="ignore"):
+            x = x.astype(np.float32)
+    return lay_out(x, draw(st.sampled_from(LAYOUTS))), row_tree
+
+
+@given(cases())
+@settings(max_examples=400, deadline=None)
+def test_labels_equal_twin(case):
+    chunk, row_tree = case
+    expected = agree(chunk, row_tree)
+    np.testing.assert_array_equal(expected == -1, ~np.isfinite(chunk).all(axis=1))
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("dim", [1, 2, 5, 8, 16, 31, 130, 300])
+def test_every_size(dim, dtype):
+    rng = np.random.default_rng(dim)
+    x = rng.standard_normal((2100, dim)).astype(dtype)  # more than two blocks, and a part of a group of rows
+    x[rng.integers(0, len(x), 20), rng.integers(0, dim, 20)] = rng.choice([np.nan, np.inf, -np.inf], 20)
+    for n_splits in (0, 1, 4, 20):
+        row_tree = make_tree(rng, dim, n_splits)
+        labels = agree(x, row_tree)
+        assert n_splits == 0 or len(set(labels)) > 1 + (n_splits > 1)
+
+
+def boundary_case(rng, dim):
+    """A tree and rows that lie on its balls and half-way between its centres, up to the last bit."""
+    x = rng.standard_normal((3000, dim))
+    ball = make_split(rng, dim, 1, rule=Rule.BALL, out_dim=3)
+    t = x - ball.origin
+    y = np.zeros((len(x), 3))
+    for k in range(dim):
+        y = y + t[:, k : k + 1] * ball.projection[:, k]
+    distance = np.zeros(len(x))
+    for j in range(3):
+        distance = distance + (y[:, j] - ball.centers[0, j]) ** 2
+    on_ball = Split(
+        rule=Rule.BALL, origin=ball.origin, projection=ball.projection, centers=ball.centers, first_child=1,
+        radius_sq=float(np.sort(distance)[1500]),
+    )  # fmt: skip
+    return x, distance, RowTree(dim, [on_ball, None, None], [1, 2])
+
+
+def test_a_row_on_the_ball_is_inside():
+    x, distance, row_tree = boundary_case(np.random.default_rng(1), 16)
+    radius_sq = row_tree.splits[0].radius_sq
+    assert (distance == radius_sq).any()
+    np.testing.assert_array_equal(agree(x, row_tree), np.where(distance <= radius_sq, 0, 1))
+
+
+def test_the_first_of_equal_centres_wins():
+    centers = [[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0], [1.0, 0.0]]
+    split = Split(rule=Rule.NEAREST, origin=[0.0, 0.0], projection=None, centers=centers, first_child=1)
+    row_tree = RowTree(2, [split, *[None] * 5], range(1, 6))
+    rows = np.array([[0.0, 0.0], [3.0, 3.0], [-3.0, 3.0], [-3.0, -3.0], [2.0, 0.0], [0.0, -5.0], [-0.0, 1e-300]])
+    assert agree(rows, row_tree).tolist() == [0, 0, 1, 1, 0, 3, 0]
+
+
+def test_overflowing_rows_take_a_fixed_way():
+    nearest = Split(
+        rule=Rule.NEAREST, origin=[0.0, 0.0], projection=None, centers=[[0.0, 0.0], [9.0, 9.0]], first_child=1
+    )
+    ball = Split(
+        rule=Rule.BALL, origin=[0.0, 0.0], projection=[[1.0, -1.0]], centers=[[0.0]], radius_sq=1.0, first_child=3
+    )
+    row_tree = RowTree(2, [nearest, ball, None, None, None], [2, 3, 4])
+    huge = np.finfo(np.float64).max
+    rows = np.array([[huge, huge], [-huge, huge], [1e308, 0.0], [np.nan, 0.0], [0.0, np.inf], [5e-324, -0.0]])
+    # Infinite distances are equal, so the first centre; x - y is then 0, infinite, infinite.
+    assert agree(rows, row_tree).tolist() == [1, 2, 2, -1, -1, 1]
+
+
+@pytest.mark.parametrize("dim", [2, 16, 37, 200])
+def test_position_chunk_and_thread_change_nothing(dim):
+    rng = np.random.default_rng(7)
+    for row_tree in (make_tree(rng, dim, 6), boundary_case(rng, dim)[2]):
+        x = make_rows(rng, 3000, dim, [np.nan, -np.inf, 1e200])
+        whole = agree(x, row_tree)
+        assert len(set(whole)) > 2
+        for size in (1, 3, 7, 64, 1000):
+            begins = range(0, 3000 if size > 3 else 300, size)
+            pieces = [x[i : i + size] for i in begins]
+            with ThreadPoolExecutor(4) as pool:
+                parts = list(pool.map(labels_of, pieces, [row_tree] * len(pieces)))
+            np.testing.assert_array_equal(np.concatenate(parts), whole[: begins[-1] + size])
+        order = rng.permutation(len(x))
+        np.testing.assert_array_equal(labels_of(x[order], row_tree), whole[order])
+
+
+def test_control_a_matrix_product_depends_on_the_chunk():
+    """What a BLAS product would have done: it is why membership does not use one."""
+    rng = np.random.default_rng(0)
+    x, projection = rng.standard_normal((4099, 50)), rng.standard_normal((50, 8))
+    whole = x @ projection
+    pieces = np.concatenate([x[i : i + 3] @ projection for i in range(0, 4099, 3)])
+    split = Split(
+        rule=Rule.BALL,
+        origin=np.zeros(50),
+        projection=projection.T,
+        centers=np.zeros((1, 8)),
+        first_child=1,
+        radius_sq=1.0,
+    )
+    row_tree = RowTree(50, [split, None, None], [1, 2])
+    np.testing.assert_array_equal(
+        np.concatenate([labels_of(x[i : i + 3], row_tree) for i in range(0, 4099, 3)]), labels_of(x, row_tree)
+    )
+    if np.array_equal(whole, pieces):
+        pytest.skip("this BLAS happens to give a row the same bits in every chunk")
+    assert (whole != pieces).any()
+
+
+def test_targets_may_be_inner_nodes():
+    rng = np.random.default_rng(3)
+    row_tree = make_tree(rng, 5, 8)
+    x = rng.standard_normal((500, 5))
+    leaf = np.array(row_tree.targets)[labels_of(x, row_tree)]
+    parents = kernels.parents_of(row_tree.splits)
+    for node in range(len(row_tree.splits)):
+        inside = np.array([node in kernels.path_to(parents, one) for one in leaf])
+        np.testing.assert_array_equal(agree(x, RowTree(5, row_tree.splits, [node])) == 0, inside)
+        only = Members(RowTree(5, row_tree.splits, [node]))
+        np.testing.assert_array_equal(only(x), x[inside])
+
+
+@given(cases(), st.integers(1, 9), st.integers(0, 2**32))
+@settings(max_examples=100, deadline=None)
+def test_groups_equal_twin(case, n_groups, seed):
+    chunk = case[0]
+    labels = np.random.default_rng(seed).integers(-2, n_groups + 2, len(chunk)).astype(np.int32)
+    results = []
+    for module in (kernels, reference):
+        out, begins = np.zeros(chunk.shape, dtype=chunk.dtype), np.full(n_groups + 1, 77, dtype=np.int64)
+        module.rows_group(chunk, labels, n_groups, out, begins)
+        results.append((out.tobytes(), begins.tolist()))
+    assert results[0] == results[1]
+
+
+def test_grouped_rows_are_a_partition():
+    rng = np.random.default_rng(5)
+    row_tree = make_tree(rng, 4, 5)
+    x = make_rows(rng, 1000, 4, [np.nan, np.inf])
+    labels = labels_of(x, row_tree)
+    grouped, begins = grouped_rows(x, row_tree)
+    assert begins[-1] == (labels >= 0).sum() < len(x)
+    for label in range(row_tree.n_labels):
+        np.testing.assert_array_equal(grouped[begins[label] : begins[label + 1]], x[labels == label])
+    assert grouped_rows(x[:0], row_tree)[1] == [0] * (row_tree.n_labels + 1)
+
+
+def ball(**changes):
+    return {
+        "rule": Rule.BALL, "origin": np.zeros(3), "projection": None, "centers": np.zeros((1, 3)), "first_child": 1,
+        "radius_sq": 1.0, **changes,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"origin": np.zeros((1, 3))},
+        {"origin": [0.0, np.nan, 0.0]},
+        {"projection": np.eye(2)},
+        {"projection": np.full((2, 3), np.inf)},
+        {"projection": np.ones((2, 3))},
+        {"centers": np.zeros((2, 3))},
+        {"centers": np.zeros((1, 2))},
+        {"centers": np.zeros((0, 3))},
+        {"radius_sq": -1.0},
+        {"radius_sq": float("nan")},
+    ],
+    ids=str,
+)
+def test_split_refuses_bad_public_arguments(changes):
+    with pytest.raises(InputError):
+        Split(**ball(**changes))
+
+
+def test_tree_refuses_what_is_none():
+    one = Split(**ball())
+    assert RowTree(3, [one, None, None], [2]).n_labels == 1
+    for splits, targets in (
+        ([one, None], [1]),  # a child is missing
+        ([Split(**ball(first_child=0)), None, None], [1]),
+        ([one, None, None], []),
+        ([one, None, None], [0, 1]),
+        ([one, None, None], [1, 1]),
+        ([one, None, None], [3]),
+        ([one, None, None], [True]),
+        ([one, None, None, None], [3]),  # hangs on nothing
+    ):
+        with pytest.raises((InputError, KernelError)):
+            RowTree(3, splits, targets)
+    with pytest.raises(InputError, match="does not split rows of 4"):
+        RowTree(4, [one, None, None], [1, 2])
+    with pytest.raises(InputError, match="one node"):
+        Members(RowTree(3, [one, None, None], [1, 2]))
+
+
+def test_kernel_refuses_arrays_it_cannot_use():
+    row_tree = RowTree(3, [Split(**ball()), None, None], [1, 2])
+    for chunk in (np.ones((4, 2)), np.ones((4, 3), dtype=np.int64), np.asfortranarray(np.ones((4, 3)))):
+        with pytest.raises(KernelError):
+            labels_of(chunk, row_tree)
+    with pytest.raises(KernelError):
+        kernels.tree_assign(np.ones((4, 3)), row_tree, np.zeros(3, np.int32))
+    with pytest.raises(KernelError):
+        kernels.rows_group(np.ones((4, 3)), np.zeros(4, np.int32), 2, np.ones((4, 3)), np.zeros(2, np.int64))
+
+
+def test_lineage_names_what_decides():
+    rng = np.random.default_rng(2)
+    row_tree = make_tree(rng, 3, 4)
+    splits, parents = row_tree.splits, kernels.parents_of(row_tree.splits)
+    names = {}
+    for node in range(len(splits)):
+        lineage = RowTree(3, splits, [node]).lineage
+        path = kernels.path_to(parents, node)
+        assert len(lineage) == len(path)
+        assert lineage[:-1] == (names[path[-2]] if node else ())
+        names[node] = lineage
+    assert len({name[-1] for name in names.values()}) == len(splits)
+    moved = Split(
+        rule=splits[0].rule, origin=splits[0].origin, projection=splits[0].projection, centers=splits[0].centers, first_child=1,
+        radius_sq=splits[0].radius_sq + 1.0,
+    )  # fmt: skip
+    assert RowTree(3, [moved, *splits[1:]], [1]).lineage[0] == names[0][0]
+    assert RowTree(3, [moved, *splits[1:]], [1]).lineage[1] != names[1][1]
+    both, swapped = (RowTree(3, splits, targets).lineage for targets in (row_tree.targets[:2], row_tree.targets[1::-1]))
+    assert len(both) == len(swapped) == 1
+    assert both != swapped

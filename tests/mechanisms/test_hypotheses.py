@@ -1,0 +1,488 @@
+"""Private hypothesis selection: exact output laws over all neighbours, scores against direct counts, coins against closed forms."""
+
+import itertools
+from fractions import Fraction
+
+import mpmath
+import numpy as np
+import pytest
+from scipy import stats
+
+from fastpubpriv.errors import InputError, KernelError
+from fastpubpriv.mechanisms import exponential
+from fastpubpriv.mechanisms import hypotheses as mechanism
+from fastpubpriv.mechanisms.account import Account
+from fastpubpriv.mechanisms.candidates import Hypotheses
+from fastpubpriv.mechanisms.release import release_choice
+from fastpubpriv.mechanisms.roots import RootSets
+from fastpubpriv.mechanisms.scheffe import CellSets, DensitySets, cell_edges, count_cells
+from fastpubpriv.mechanisms.sums import Passes
+from fastpubpriv.privacy import ZCDP, ApproxDP, PureDP, SelectionEvent
+from fastpubpriv.sources import Rows, private_rows
+
+pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")
+
+ONE = Passes(threads=1, progress=False)
+LAWS = ("exponential", "permute_and_flip")
+
+
+def opened(budget, **options):
+    account = Account("test", budget, draws=1, **options)
+    account.open()
+    return account
+
+
+def chosen(scores, law, seed, epsilon=2):
+    event = SelectionEvent(epsilon=epsilon, sensitivity=1, candidates=len(scores), law=law)
+    query = np.array(scores, dtype=np.int64)
+    return release_choice(
+        opened(PureDP(epsilon + 1), random_state=seed), name="choice", query=lambda: query, event=event
+    )
+
+
+# ---- the laws -------------------------------------------------------------------------------------------------------
+
+
+def coins(scores, rate):
+    best = max(scores)
+    return [Fraction(exponential.coin(best - s, rate), 1 << exponential.BITS) for s in scores]
+
+
+def permute_and_flip_law(scores, rate):
+    """P(i) = p_i times the integral over t in [0, 1] of prod_(j != i) (1 - p_j t), exactly."""
+    p = coins(scores, rate)
+    law = []
+    for i, own in enumerate(p):
+        polynomial = [Fraction(1)]
+        for j, other in enumerate(p):
+            if j != i:
+                shifted = [Fraction(0), *(-other * c for c in polynomial)]
+                polynomial = [a + b for a, b in zip([*polynomial, Fraction(0)], shifted, strict=True)]
+        law.append(own * sum(c / (power + 1) for power, c in enumerate(polynomial)))
+    return law
+
+
+def permute_and_flip_by_orders(scores, rate):
+    """The same law from the loop itself: all orders, all coins."""
+    p = coins(scores, rate)
+    law = [Fraction(0)] * len(p)
+    orders = list(itertools.permutations(range(len(p))))
+    for order in orders:
+        none_yet = Fraction(1, len(orders))
+        for candidate in order:
+            law[candidate] += none_yet * p[candidate]
+            none_yet *= 1 - p[candidate]
+        assert none_yet == 0
+    return law
+
+
+def exponential_law(scores, rate):
+    weights = [0] * len(scores)
+    for level in exponential.levels(np.array(scores, dtype=np.int64), rate):
+        for index in level.candidates:
+            weights[index] = level.weight
+    return [Fraction(w, sum(weights)) for w in weights]
+
+
+LAW = {"exponential": exponential_law, "permute_and_flip": permute_and_flip_law}
+
+
+@pytest.mark.parametrize("scores", [[0, 0, 0, 0], [3, 1, 0, 2], [-9, -9, -2, -3]])
+@pytest.mark.parametrize("rate", [Fraction(1, 2), Fraction(3, 100)])
+def test_closed_form_of_permute_and_flip(scores, rate):
+    law = permute_and_flip_law(scores, rate)
+    assert law == permute_and_flip_by_orders(scores, rate)
+    assert sum(law) == 1
+    # Never worse than the exponential mechanism: expected score at least as high.
+    other = exponential_law(scores, rate)
+    assert sum(p * s for p, s in zip(law, scores, strict=True)) >= sum(
+        p * s for p, s in zip(other, scores, strict=True)
+    )
+
+
+@pytest.mark.parametrize("rate", [Fraction(1, 2**31), Fraction(1, 2), Fraction(5), Fraction(77, 1000)])
+@pytest.mark.parametrize("gap", [1, 2, 30])
+def test_coins_are_close_for_heads_and_for_tails(gap, rate):
+    coin = exponential.coin(gap, rate)
+    with mpmath.workprec(1400):
+        heads = mpmath.exp(-mpmath.mpf(gap * rate.numerator) / rate.denominator) * mpmath.mpf(2) ** exponential.BITS
+        tails = mpmath.mpf(2) ** exponential.BITS - heads
+        error = heads - coin
+        if coin:
+            assert 0 <= error <= min(heads, tails) * mpmath.mpf(2) ** -120
+        else:
+            assert heads < mpmath.mpf(2) ** (exponential.BITS - exponential.CUT)
+        # Control: a coin from a double is not.
+        double = mpmath.mpf(np.exp(-float(gap * rate))) * mpmath.mpf(2) ** exponential.BITS
+        assert abs(heads - double) > min(heads, tails) * mpmath.mpf(2) ** -120
+    assert exponential.coin(0, rate) == 1 << exponential.BITS
+
+
+def frequencies(scores, law, draws):
+    counts = np.zeros(len(scores))
+    for seed in range(draws):
+        counts[chosen(scores, law, seed)] += 1
+    return counts
+
+
+def check_frequencies(law, draws):
+    scores = [4, 2, 4, 0, 1]
+    counts = frequencies(scores, law, draws)
+    want = np.array([float(p) for p in LAW[law](scores, Fraction(1))]) * draws
+    # False alarm 1e-6; seeds are fixed.
+    assert stats.chisquare(counts, want).pvalue > 1e-6
+    # Planted: half the rate, and the other law.
+    for wrong in (LAW[law](scores, Fraction(1, 2)), LAW[LAWS[1 - LAWS.index(law)]](scores, Fraction(1))):
+        planted = np.array([float(p) for p in wrong]) * draws
+        assert stats.chisquare(counts, planted).pvalue < 1e-6
+
+
+def test_choices_follow_permute_and_flip():
+    check_frequencies("permute_and_flip", 8000)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("law", LAWS)
+def test_many_choices_follow_their_law(law):
+    check_frequencies(law, 40_000)
+
+
+def test_permute_and_flip_with_many_candidates():
+    scores = np.full(1000, -(10**6))
+    scores[[3, 700, 999]] = 0
+    found = {chosen(scores, "permute_and_flip", seed) for seed in range(60)}
+    assert found == {3, 700, 999}
+    with pytest.raises(KernelError, match="candidates"):
+        chosen(np.zeros(exponential.MAX_CANDIDATES + 1), "permute_and_flip", 0)
+
+
+# ---- privacy by enumeration -----------------------------------------------------------------------------------------
+
+ATOMS = (-2.0, -0.4, 0.7, 2.5)
+THREE = Hypotheses.from_arrays(
+    np.array([[0.5, 0.5], [1.0, 0.0], [0.3, 0.7]]),
+    np.array([[[-2.0], [2.0]], [[0.5], [0.0]], [[-0.5], [2.5]]]),
+    np.array([[[1.0], [1.0]], [[2.0], [1.0]], [[0.3], [0.5]]]),
+)
+
+
+def all_scores(evaluation, atoms=ATOMS):
+    """Scores of every data set of four rows, as the mechanism sees them (the higher the better)."""
+    found = {}
+    for rows in itertools.product(atoms, repeat=4):
+        data = private_rows(np.array(rows)[:, None])
+        found[rows] = tuple((-evaluation.scores(data, ONE)).tolist())
+    return found
+
+
+def neighbours(rows, atoms=ATOMS):
+    return ((*rows[:place], value, *rows[place + 1 :]) for place, value in itertools.product(range(4), atoms))
+
+
+def worst_ratio(scores, law, rate):
+    laws = {key: LAW[law](list(key), rate) for key in set(scores.values())}
+    worst = Fraction(0)
+    for rows, mine in scores.items():
+        for other in neighbours(rows):
+            theirs = laws[scores[other]]
+            worst = max(worst, *(a / b for a, b in zip(laws[mine], theirs, strict=True)))
+    return worst
+
+
+EVALUATIONS = {
+    "cells": CellSets.prepare(THREE, 4),
+    "few cells": CellSets.prepare(THREE, 4, cells=7),
+    "densities": DensitySets.prepare(THREE, draws=64, threads=1),
+    "exact": RootSets.prepare(THREE, 4, threads=1),
+}
+
+
+@pytest.mark.parametrize("name", EVALUATIONS)
+def test_privacy_over_all_neighbours(name):
+    scores = all_scores(EVALUATIONS[name])
+    assert len(set(scores.values())) >= 10
+    moves = {
+        max(abs(a - b) for a, b in zip(mine, scores[other], strict=True))
+        for rows, mine in scores.items()
+        for other in neighbours(rows)
+    }
+    assert moves == {0, 1}
+    doubled = {rows: tuple(2 * s for s in mine) for rows, mine in scores.items()}
+    for law in LAWS:
+        for epsilon in (Fraction(1, 10), Fraction(1), Fraction(4)):
+            event = SelectionEvent(epsilon=epsilon, sensitivity=1, candidates=3, law=law)
+            with mpmath.workprec(400):
+                limit = mpmath.exp(mpmath.mpf(epsilon.numerator) / epsilon.denominator + mpmath.mpf(2) ** -99)
+
+                def exceeds(ratio, limit=limit):
+                    return mpmath.mpf(ratio.numerator) / ratio.denominator > limit
+
+                assert not exceeds(worst_ratio(scores, law, event.rate))
+                if epsilon == 1:
+                    assert worst_ratio(scores, law, event.rate) > Fraction(3, 2)
+                    # Planted: scores that move by two, and the rate epsilon in place of epsilon / 2.
+                    assert exceeds(worst_ratio(doubled, law, event.rate))
+                    assert exceeds(worst_ratio(scores, law, 2 * event.rate))
+
+
+def test_scores_that_are_not_whole_are_refused():
+    """Planted: masses that are not rounded before rows are counted, and scores in floating point."""
+
+    class Unrounded:
+        def scores(self, rows, passes):
+            return EVALUATIONS["cells"].scores(rows, passes) + 0.25
+
+    with pytest.raises(KernelError, match="int64"):
+        mechanism.release_hypothesis(
+            opened(PureDP(1)), private_rows(np.zeros((4, 1))), Unrounded(),
+            name="x", size=3, epsilon=Fraction(1, 2), law="exponential", passes=ONE,
+        )  # fmt: skip
+
+
+HOSTILE = [np.nan, np.inf, -np.inf, 1e308, -1.7e308, 5e-324, -0.0]
+
+
+@pytest.mark.parametrize("dim", [1, 3])
+def test_scores_move_by_at_most_one_on_hostile_neighbours(dim):
+    rng = np.random.default_rng(dim)
+    listed = random_list(rng, 70, 2, dim)
+    evaluations = [DensitySets.prepare(listed, draws=64, threads=1)]
+    n = 30
+    if dim == 1:
+        evaluations += [CellSets.prepare(listed, n), RootSets.prepare(listed, n, threads=1)]
+    most = 0
+    for _ in range(60):
+        rows = 3.0 * rng.normal(size=(n, dim))
+        rows[rng.integers(n), rng.integers(dim)] = HOSTILE[rng.integers(len(HOSTILE))]
+        other = rows.copy()
+        index = rng.integers(n)
+        other[index] = 3.0 * rng.normal(size=dim) if rng.random() < 0.5 else HOSTILE[rng.integers(len(HOSTILE))]
+        for evaluation in evaluations:
+            gap = evaluation.scores(private_rows(rows), ONE) - evaluation.scores(private_rows(other), ONE)
+            most = max(most, int(np.abs(gap).max()))
+    assert most == 1
+
+
+# ---- scores against direct counts -----------------------------------------------------------------------------------
+
+
+def random_list(rng, size, components, dim):
+    return Hypotheses.from_arrays(
+        rng.dirichlet(np.ones(components), size),
+        2.0 * rng.normal(size=(size, components, dim)),
+        np.exp(0.5 * rng.normal(size=(size, components, dim))),
+    )
+
+
+def cdf(listed, index, points):
+    parts = zip(listed.weights[index], listed.means[index, :, 0], listed.spreads[index, :, 0], strict=True)
+    return sum(w * stats.norm.cdf(points, m, np.sqrt(v)) for w, m, v in parts)
+
+
+@pytest.mark.parametrize("n", [1, 37, 1000])
+def test_cell_scores_against_a_direct_count(n):
+    rng = np.random.default_rng(n)
+    listed = random_list(rng, 9, 2, 1)
+    evaluation = CellSets.prepare(listed, n, cells=40)
+    values = 2.0 * rng.normal(size=n)
+    values[0] = np.nan
+    edges = np.concatenate([[-np.inf], evaluation.edges, [np.inf]])
+    masses = np.array([np.diff(cdf(listed, i, edges)) for i in range(9)])
+    held = np.array([((values >= a) & (values < b)).sum() for a, b in itertools.pairwise(edges)])
+    assert held.sum() == n - 1
+    want = np.zeros(9, dtype=int)
+    for i, j in itertools.combinations(range(9), 2):
+        inside = masses[i] > masses[j]
+        for h in (i, j):
+            expected = n * masses[h][inside].sum()
+            assert abs(expected % 1.0 - 0.5) > 1e-6
+            want[h] = max(want[h], abs(int(np.floor(expected + 0.5)) - held[inside].sum()))
+    assert evaluation.scores(private_rows(values[:, None]), ONE).tolist() == want.tolist()
+
+
+@pytest.mark.parametrize("components", [1, 2, 3])
+def test_exact_scores_against_a_direct_count(components):
+    """Masses of the sets from a fine grid, rows in them by comparing densities; cells come near."""
+    rng = np.random.default_rng(components)
+    size, n = 12, 2000
+    listed = random_list(rng, size, components, 1)
+    values = 2.0 * rng.normal(size=n)
+    logs = np.array([listed.log_density(values[:, None], i) for i in range(size)])
+    grid = np.linspace(-25.0, 25.0, 200_001)
+    fine = np.array([listed.log_density((grid[1:, None] + grid[:-1, None]) / 2, i) for i in range(size)])
+    masses = np.array([np.diff(cdf(listed, i, grid)) for i in range(size)])
+    want = np.zeros(size, dtype=int)
+    for i, j in itertools.combinations(range(size), 2):
+        held = int((logs[i] > logs[j]).sum())
+        inside = fine[i] > fine[j]
+        for h in (i, j):
+            want[h] = max(want[h], abs(int(np.floor(n * masses[h][inside].sum() + 0.5)) - held))
+    exact = RootSets.prepare(listed, n, threads=2).scores(private_rows(values[:, None]), ONE)
+    assert np.abs(exact - want).max() <= 1  # the grid is good to 1e-4
+    cells = CellSets.prepare(listed, n).scores(private_rows(values[:, None]), ONE)
+    assert 1 <= np.abs(cells - exact).max() <= 0.01 * n
+    # Control: one set counted to the wrong side of its roots is seen.
+    assert np.abs(np.roll(exact, 1) - want).max() > 20
+
+
+def test_equal_hypotheses_have_no_set_between_them():
+    listed = Hypotheses.from_arrays(np.ones((3, 1)), np.array([[[0.0]], [[0.0]], [[9.0]]]), np.ones((3, 1, 1)))
+    rows = private_rows(np.random.default_rng(0).normal(size=(500, 1)))
+    made = [RootSets.prepare(listed, 500), CellSets.prepare(listed, 500), DensitySets.prepare(listed, draws=64)]
+    for evaluation in made:
+        first, second, third = evaluation.scores(rows, ONE).tolist()
+        assert first == second <= 1
+        assert third >= 499
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_density_scores_against_a_direct_count(full):
+    rng = np.random.default_rng(5)
+    size, n, dim, draws = 9, 200, 3, 128
+    listed = random_list(rng, size, 2, dim)
+    if full:
+        root = rng.normal(size=(size, 2, dim, dim)) + np.eye(dim)
+        listed = Hypotheses.from_arrays(listed.weights, listed.means, np.einsum("...ij,...kj->...ik", root, root))
+    evaluation = DensitySets.prepare(listed, draws=draws, threads=1)
+    rows = 2.0 * rng.normal(size=(n, dim))
+    logs = np.array([listed.log_density(rows, i) for i in range(size)])
+    # Hypotheses more than 32 below the likeliest are not told apart.
+    logs = np.maximum(logs - logs.max(axis=0), -32.0)
+    want = np.zeros(size, dtype=int)
+    for i, j in itertools.combinations(range(size), 2):
+        held = int((logs[i] > logs[j]).sum())
+        for h, drawn in ((i, evaluation.masses[i, j]), (j, evaluation.masses[j, i])):
+            want[h] = max(want[h], abs((2 * n * int(drawn) + draws) // (2 * draws) - held))
+    # Rows whose two log densities are within 1/2048 may be in neither set.
+    assert np.abs(evaluation.scores(private_rows(rows), ONE) - want).max() <= 1
+
+
+def test_masses_from_draws_are_near_the_true_ones():
+    """On the line the masses of Scheffe sets are known: sums over fine cells."""
+    rng = np.random.default_rng(8)
+    listed = random_list(rng, 12, 2, 1)
+    evaluation = DensitySets.prepare(listed, draws=1024, threads=2)
+    grid = np.linspace(-20.0, 20.0, 40001)
+    middle = (grid[1:] + grid[:-1])[:, None] / 2
+    logs = np.array([listed.log_density(middle, i) for i in range(12)])
+    masses = np.array([np.diff(cdf(listed, i, grid)) for i in range(12)])
+    worst = 0.0
+    for i, j in itertools.combinations(range(12), 2):
+        inside = logs[i] > logs[j]
+        worst = max(worst, abs(masses[i][inside].sum() - evaluation.masses[i, j] / 1024))
+        worst = max(worst, abs(masses[j][inside].sum() - evaluation.masses[j, i] / 1024))
+    assert worst < 0.01
+
+
+def test_scores_do_not_depend_on_chunks_and_threads():
+    rng = np.random.default_rng(2)
+    for method, dim in (("cells", 1), ("exact", 1), ("densities", 2)):
+        listed = random_list(rng, 130, 2, dim)
+        values = 2.0 * rng.normal(size=(3000, dim))
+        made = mechanism.prepare(listed, 3000, method=method, draws=32)[1]
+        wanted = made.scores(private_rows(values), ONE)
+        assert wanted.max() > 100
+        for chunk, threads in ((7, 1), (1000, 2), (3000, 2)):
+            pieces = Rows.from_chunks(
+                lambda values=values, chunk=chunk: (values[k : k + chunk] for k in range(0, 3000, chunk)),
+                n=3000, dim=dim,
+            )  # fmt: skip
+            assert np.array_equal(made.scores(pieces, Passes(threads=threads, progress=False)), wanted)
+        again = made.scores(private_rows(values.astype(np.float32)), Passes(threads=2, progress=False))
+        assert np.abs(again - wanted).max() < 20
+
+
+def test_rows_on_an_edge_are_right_of_it():
+    edges = np.array([-1.0, 0.0, 2.0])
+    rows = private_rows(np.array([-1.0, -0.0, 0.0, 2.0, np.nan, -np.inf, np.nextafter(2.0, 0.0), 1e308])[:, None])
+    assert count_cells(rows, edges, ONE).tolist() == [0, 1, 3, 2]
+
+
+def test_cells_follow_the_candidates_at_any_scale():
+    listed = Hypotheses.from_arrays(
+        np.ones((3, 1)), np.array([[[-1e9]], [[0.0]], [[1e9]]]), np.array([[[1.0]], [[1e-6]], [[4.0]]])
+    )
+    edges = cell_edges(listed, 512)
+    assert len(edges) < 512
+    assert (np.diff(edges) > 0).all()
+    for mean, std in ((-1e9, 1.0), (0.0, 1e-3), (1e9, 2.0)):
+        near = edges[np.abs(edges - mean) <= 4.001 * std]
+        assert len(near) >= 30
+
+
+# ---- choosing among a list ------------------------------------------------------------------------------------------
+
+
+def test_the_cheaper_law_is_the_default():
+    pure, zcdp = opened(PureDP(1)), opened(ZCDP(Fraction(1, 8)))
+    assert mechanism.law_for(pure) == "permute_and_flip"
+    assert mechanism.law_for(zcdp) == "exponential"
+    assert mechanism.epsilon_of(Fraction(1, 8), "exponential", pure=False) == 1
+    flip = mechanism.epsilon_of(Fraction(1, 8), "permute_and_flip", pure=False)
+    event = SelectionEvent(epsilon=flip, sensitivity=1, candidates=2, law="permute_and_flip")
+    assert Fraction(124, 1000) < event.rho <= Fraction(1, 8)
+    assert flip < Fraction(52, 100)
+
+
+@pytest.mark.parametrize("budget", [PureDP(1), ZCDP(Fraction(1, 8))])
+@pytest.mark.parametrize("law", LAWS)
+def test_select_among_pays_its_share(budget, law):
+    rng = np.random.default_rng(1)
+    listed = random_list(rng, 20, 2, 1)
+    account = opened(budget)
+    half = account.allowance / 2
+    found = mechanism.select_among(
+        account, private_rows(rng.normal(size=(50, 1))), listed, passes=ONE, share=half, mechanism=law
+    )
+    assert 0 <= found.index < 20
+    assert found.event.law == law
+    cost = found.event.epsilon if isinstance(budget, PureDP) else found.event.rho
+    assert Fraction(999, 1000) * half <= cost <= half
+    assert account.events == [found.event]
+
+
+def test_select_among_takes_its_money_from_what_was_kept_aside():
+    account = Account("test", ApproxDP(2, 1e-6), draws=10, aside=ApproxDP(1, 1e-7))
+    account.open()
+    listed = random_list(np.random.default_rng(1), 5, 1, 1)
+    mechanism.select_among(
+        account, private_rows(np.zeros((9, 1))), listed, passes=ONE, share=Fraction(1)
+    )  # fmt: skip
+    assert account.events[0].epsilon == 1
+
+
+def test_one_hypothesis_is_free_and_none_is_refused():
+    account = Account("test", PureDP(1), draws=1)  # not opened: a charge would raise
+    one = Hypotheses.from_arrays([[1.0]], [[[0.0]]], [[[1.0]]])
+    found = mechanism.select_among(account, private_rows(np.zeros((3, 1))), one, passes=ONE)
+    assert (found.index, found.event) == (0, None)
+    none = Hypotheses.from_arrays([[1.0]], [[[0.0]]], [[[0.0]]])
+    with pytest.raises(InputError, match="left out"):
+        mechanism.select_among(account, private_rows(np.zeros((3, 1))), none, passes=ONE)
+    with pytest.raises(InputError, match="describe 1 columns"):
+        mechanism.select_among(account, private_rows(np.zeros((3, 2))), one, passes=ONE)
+
+
+def test_limits_are_refused_with_numbers(monkeypatch):
+    listed = random_list(np.random.default_rng(1), 5, 1, 2)
+    for kind in (CellSets, RootSets):
+        with pytest.raises(InputError, match="one column"):
+            kind.prepare(listed, 10)
+    with pytest.raises(InputError, match="2\\^30 rows"):
+        CellSets.prepare(THREE, 2**30 + 1)
+    monkeypatch.setattr("fastpubpriv.mechanisms.scheffe.MOST_DENSITY_HYPOTHESES", 4)
+    with pytest.raises(InputError, match="up to 4 hypotheses, got 5"):
+        DensitySets.prepare(listed)
+    monkeypatch.setattr("fastpubpriv.mechanisms.roots.MOST_HYPOTHESES", 2)
+    with pytest.raises(InputError, match="up to 2 hypotheses, got 3"):
+        RootSets.prepare(THREE, 10)
+
+
+def test_required_rows():
+    # 32 ln(2 * 499500 / .0125) / .04 = 14557.1, by hand.
+    assert mechanism.required_rows(1000, 0.2, 1.0, 0.05) == 14558
+    assert mechanism.required_rows(1, 0.2, 1.0, 0.05) == 1
+    assert mechanism.required_rows(1000, 0.2, 0.01, 0.05) == 45160
+    n = mechanism.required_rows(1000, 0.2, 1.0, 0.05)
+    assert mechanism.slack_at(1000, n, 1.0, 0.05) < 0.1
+    assert mechanism.slack_at(1000, n // 5, 1.0, 0.05) > 0.1
