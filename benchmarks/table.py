@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from threadpoolctl import threadpool_limits
 
-from benchmarks import cases, limits
+from benchmarks import bins_cases, cases, limits
 from fastpubpriv.kernels._cext import lib
 
 LEVELS = {lib.FPP_ISA_BASELINE: "baseline", lib.FPP_ISA_AVX2: "AVX2", lib.FPP_ISA_AVX512: "AVX-512"}
@@ -27,6 +27,8 @@ def all_cases(opendp: bool) -> Iterable[cases.Case]:
     yield cases.gram_case(100_000, 1000)
     yield cases.gaussian_case(1_000_000, 100)
     yield cases.gaussian_case(100_000, 1000)
+    for shape in bins_cases.SHAPES:
+        yield bins_cases.bins_case(shape, 10_000_000)
 
 
 def lines(case: cases.Case, rounds: int) -> list[tuple[str, ...]]:

@@ -11,7 +11,11 @@ import fastpubpriv as fpp
 from fastpubpriv.cli import options
 
 
-def run(call: Callable[[Any], fpp.MeanResult | fpp.GaussianResult], title: str, settings: dict[str, Any]) -> None:
+def run(
+    call: Callable[[Any], fpp.MeanResult | fpp.GaussianResult | fpp.HistogramResult],
+    title: str,
+    settings: dict[str, Any],
+) -> None:
     """Spend, release, show, write: what the commands have in common. `call(ledger)` makes the release."""
     from fastpubpriv.cli import report
 

@@ -20,6 +20,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from fastpubpriv.errors import AccuracyWarning, PrivacyWarning, SeededNoiseWarning
+from fastpubpriv.mixtures.histogram import Histogram, HistogramResult
 from fastpubpriv.privacy import ZCDP, ApproxDP, Cost, PureDP, best_epsilon
 from fastpubpriv.results import GaussianResult, MeanResult
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 OURS = (AccuracyWarning, PrivacyWarning, SeededNoiseWarning)
 MOST_ROWS = 60
 MOST_CORRELATIONS = 10
+MOST_HISTOGRAMS = 6
 PICTURES = {".png", ".pdf", ".svg"}
 # The delta at which a zCDP budget is restated for readers who know (epsilon, delta).
 READERS_DELTA = Fraction(1, 10**6)
@@ -50,7 +52,7 @@ def number(value: float, scale: float) -> str:
     return f"{round(value, places):,.{max(places, 0)}f}"
 
 
-def names_of(result: MeanResult | GaussianResult) -> tuple[str, ...]:
+def names_of(result: MeanResult | GaussianResult | HistogramResult) -> tuple[str, ...]:
     """Column names, or positions."""
     return result.columns or tuple(f"x{j}" for j in range(result.dim))
 
@@ -130,8 +132,34 @@ def gaussian_tables(result: GaussianResult, *, title: str, names: tuple[str, ...
     return [table, matrix]
 
 
+def histogram_table(result: HistogramResult, item: Histogram, *, title: str) -> Table:
+    """The most frequent bins of one histogram, in order, each with its noisy count."""
+    names = names_of(result)
+    table = Table(title=escape(title), title_justify="left", title_style="bold")
+    for column in item.columns:
+        table.add_column(f"{escape(names[column])} above", justify="right")
+        table.add_column("up to", justify="right")
+    table.add_column("rows", justify="right", style="bold")
+    shown = np.sort(np.argsort(-item.counts, kind="stable")[:MOST_ROWS])
+    for index in shown:
+        ends = [f"{end:.6g}" for pair in zip(item.lower[index], item.upper[index], strict=True) for end in pair]
+        table.add_row(*ends, number(item.counts[index], result.noise_std))
+    if len(item) > MOST_ROWS:
+        table.caption = f"{MOST_ROWS} of {len(item)} bins, those with the largest counts"
+    return table
+
+
+def print_histograms(result: HistogramResult, title: str) -> None:
+    """A table for each histogram, as many as one wants to read."""
+    for item in result.histograms[:MOST_HISTOGRAMS]:
+        level = f", level {item.level}" if item.level or len(result) > 1 else ""
+        console().print(histogram_table(result, item, title=f"{title}{level}"))
+    if len(result) > MOST_HISTOGRAMS:
+        console().print(f"... and {len(result) - MOST_HISTOGRAMS} more histograms; --json FILE writes all of them.")
+
+
 def print_result(
-    result: MeanResult | GaussianResult,
+    result: MeanResult | GaussianResult | HistogramResult,
     *,
     level: float,
     title: str,
@@ -140,12 +168,14 @@ def print_result(
 ) -> None:
     """The tables of a result and what a reader must know about it."""
     out = console()
-    if isinstance(result, MeanResult):
+    if isinstance(result, HistogramResult):
+        print_histograms(result, title)
+    elif isinstance(result, MeanResult):
         out.print(mean_table(result, level=level, title=title, names=names))
     else:
         for table in gaussian_tables(result, title=title, names=names):
             out.print(table)
-    if result.dim > MOST_ROWS:
+    if result.dim > MOST_ROWS and not isinstance(result, HistogramResult):
         out.print(f"... and {result.dim - MOST_ROWS} more columns; --json FILE writes all of them.")
     public = f"{result.n_pub:,} public" if result.n_pub else "no public"
     facts = [
@@ -160,8 +190,11 @@ def print_result(
     print_facts(facts)
 
 
-def predicted(result: MeanResult | GaussianResult) -> list[tuple[str, str]]:
-    """The errors that public numbers predict for a Gaussian."""
+def predicted(result: MeanResult | GaussianResult | HistogramResult) -> list[tuple[str, str]]:
+    """The errors that public numbers predict for a Gaussian, and how noisy the counts of a histogram are."""
+    if isinstance(result, HistogramResult):
+        noise = f"{result.noise_law}, standard deviation {result.noise_std:.3g} rows"
+        return [("Noise", noise), ("Hidden", f"bins with a noisy count below {result.threshold:.4g} rows")]
     if isinstance(result, MeanResult):
         return []
     text = (
@@ -224,10 +257,14 @@ def need_matplotlib() -> None:
         raise click.UsageError("drawing needs matplotlib: pip install 'fastpubpriv[plot]'")
 
 
-def result_dict(result: MeanResult | GaussianResult, *, level: float, warned: list[str]) -> dict[str, Any]:
+def result_dict(
+    result: MeanResult | GaussianResult | HistogramResult, *, level: float, warned: list[str]
+) -> dict[str, Any]:
     """The result's own dictionary, with what a reader would compute from it and the warnings that were shown."""
     if isinstance(result, GaussianResult):
         return {**result.to_dict(), "correlation": result.correlation.tolist(), "warnings": warned}
+    if isinstance(result, HistogramResult):
+        return {**result.to_dict(), "warnings": warned}
     lower, upper = result.confidence_interval(level)
     return {
         **result.to_dict(),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -108,8 +109,8 @@ class ProductBins:
     (0, 1)
     """
 
-    grids: tuple[BinGrid | DyadicBins, ...]
-    columns: tuple[int, ...] | None = None
+    grids: Sequence[BinGrid | DyadicBins]
+    columns: Sequence[int] | None = None
 
     def __post_init__(self) -> None:
         grids = tuple(self.grids) if isinstance(self.grids, list | tuple) else ()
