@@ -9,10 +9,13 @@ from typing import Any
 
 import numpy as np
 from scipy.linalg.blas import dsyrk
+from scipy.spatial.distance import cdist
 
 from benchmarks import limits
 from fastpubpriv import ZCDP, AccuracyWarning, estimate_gaussian
 from fastpubpriv.kernels import noise, rows
+from fastpubpriv.kernels.balls import ball_counts, first_terrific, widest_gap
+from fastpubpriv.kernels.nearest import most_isolated
 from fastpubpriv.kernels.rows import RowMap
 from fastpubpriv.reference import rows as reference
 
@@ -169,3 +172,126 @@ def gaussian_case(n: int, dim: int, rounds: int = 4) -> Case:
         lambda: (rounds + 1) * limits.gram_flop_seconds(n, dim),
         "multiply-adds of the maps alone",
     )
+
+
+def clusters(n: int, dim: int, count: int = 8, apart: float = 12.0, seed: int = 5) -> np.ndarray:
+    """Rows of a mixture of spherical Gaussians whose centres are `apart` widths from one another, give or take a third."""
+    rng = np.random.default_rng(seed)
+    centers = rng.standard_normal((count, dim)) * (apart / np.sqrt(2 * dim))
+    return rng.standard_normal((n, dim)) + centers[rng.integers(0, count, n)]
+
+
+def isolation_case(m: int, dim: int, scikit: bool = True) -> Case:
+    """The row that is farthest from its nearest other row, against all distances."""
+    x = clusters(m, dim)
+    block = max(64, 4_000_000 // m)
+
+    def by_cdist() -> int:
+        nearest = np.empty(m)
+        for begin in range(0, m, block):
+            distances = cdist(x[begin : begin + block], x, "sqeuclidean")
+            distances[np.arange(distances.shape[0]), np.arange(begin, begin + distances.shape[0])] = np.inf
+            nearest[begin : begin + block] = distances.min(axis=1)
+        return int(nearest.argmax())
+
+    def by_gemm() -> int:
+        rows = x.astype(np.float32)
+        norms = np.einsum("ij,ij->i", rows, rows)
+        nearest = np.empty(m, dtype=np.float32)
+        for begin in range(0, m, block):
+            distances = rows[begin : begin + block] @ rows.T
+            distances *= -2.0
+            distances += norms
+            distances[np.arange(distances.shape[0]), np.arange(begin, begin + distances.shape[0])] = np.inf
+            nearest[begin : begin + block] = distances.min(axis=1) + norms[begin : begin + block]
+        return int(nearest.argmax())
+
+    peers: dict[str, Call] = {"NumPy float32 products (may err)": by_gemm, "SciPy cdist": by_cdist}
+    if scikit:
+        from sklearn.neighbors import NearestNeighbors
+
+        def by_scikit() -> int:
+            distances, _ = NearestNeighbors(n_neighbors=2, algorithm="brute", n_jobs=1).fit(x).kneighbors(x)
+            return int(distances[:, 1].argmax())
+
+        peers["scikit-learn NearestNeighbors"] = by_scikit
+    return Case(f"most isolated row, {m} x {dim}", lambda: most_isolated(x, threads=1)[0], peers)
+
+
+def sorted_counts(x: np.ndarray, centers: np.ndarray, radii_sq: np.ndarray, block: int = 2000) -> np.ndarray:
+    """Counts in balls from sorted distances, the fastest way that NumPy and SciPy have for many radii."""
+    counts = np.zeros((centers.shape[0], radii_sq.size), dtype=np.int64)
+    for begin in range(0, x.shape[0], block):
+        distances = cdist(centers, x[begin : begin + block], "sqeuclidean")
+        distances.sort(axis=1)
+        for index in range(centers.shape[0]):
+            counts[index] += np.searchsorted(distances[index], radii_sq, side="right")
+    return counts
+
+
+def dyadic_sq(x: np.ndarray, count: int = 12) -> tuple[float, np.ndarray]:
+    """The largest radius of a search over x, and the squares of `count` radii, each half of the last, and of 11 times them."""
+    largest = 4.0 * float(np.abs(x).max())
+    radii = np.ldexp(largest, -np.arange(count))
+    return largest, np.concatenate([radii * radii, (11.0 * radii) * (11.0 * radii)])
+
+
+def many_balls_case(n: int, dim: int, centers: int = 200) -> Case:
+    x = clusters(n, dim, apart=30.0)
+    _, radii_sq = dyadic_sq(x)
+    return Case(
+        f"rows in {centers} x 24 balls, {n:.0e} x {dim}",
+        lambda: ball_counts(x, x[:centers], radii_sq, threads=1),
+        {"sorted cdist": lambda: sorted_counts(x, x[:centers], radii_sq)},
+    )
+
+
+def one_ball_case(n: int, dim: int) -> Case:
+    x = np.random.default_rng(6).standard_normal((n, dim))
+    center, radius_sq = np.zeros((1, dim)), np.array([float(dim)])
+    return Case(
+        f"rows in one ball, {n:.0e} x {dim}",
+        lambda: ball_counts(x, center, radius_sq, threads=1),
+        {"SciPy cdist": lambda: np.count_nonzero(cdist(center, x, "sqeuclidean") <= dim)},
+        lambda: limits.read_seconds(x),
+        "reading the rows once",
+        lambda: limits.read_once(x),
+    )
+
+
+def terrific_case(m: int, dim: int, apart: float = 30.0) -> Case:
+    """The search that finds nothing, and so has to refuse every ball; the peer sorts all distances in blocks of centres."""
+    x = clusters(m, dim, apart=apart)
+    largest, radii_sq = dyadic_sq(x)
+    min_count = m // 40
+
+    def by_sorting() -> tuple[int, int] | None:
+        ascending = np.sort(radii_sq)
+        place = np.searchsorted(ascending, radii_sq)
+        hits = []
+        for begin in range(0, m, 200):
+            distances = cdist(x[begin : begin + 200], x, "sqeuclidean")
+            distances.sort(axis=1)
+            counts = np.array([np.searchsorted(row, ascending, side="right") for row in distances])[:, place]
+            inner, outer = counts[:, :12], counts[:, 12:]
+            passed = (inner >= min_count) & (inner == outer) & (m - outer >= min_count)
+            hits += [(int(i), begin + int(j)) for j, i in np.argwhere(passed)]
+        return min(hits) if hits else None
+
+    return Case(
+        f"terrific balls, {m} x {dim}, 12 radii x 2",
+        lambda: first_terrific(x, largest, 12, min_count, threads=1),
+        {"sorted cdist": by_sorting},
+    )
+
+
+def gap_case(m: int, dim: int) -> Case:
+    x = clusters(m, dim, apart=30.0)
+    least = m // 16
+
+    def by_sorting() -> float:
+        distances = cdist(x, x, "sqeuclidean")
+        distances.sort(axis=1)
+        return float((distances[:, least : m - least + 1] / distances[:, least - 1 : m - least]).max())
+
+    return Case(f"widest gap, {m} x {dim}", lambda: widest_gap(x, least, threads=1), {"sorted cdist": by_sorting})

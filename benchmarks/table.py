@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from threadpoolctl import threadpool_limits
 
-from benchmarks import cases, limits
+from benchmarks import bins_cases, cases, hypotheses, limits
 from fastpubpriv.kernels._cext import lib
 
 LEVELS = {lib.FPP_ISA_BASELINE: "baseline", lib.FPP_ISA_AVX2: "AVX2", lib.FPP_ISA_AVX512: "AVX-512"}
@@ -27,6 +27,20 @@ def all_cases(opendp: bool) -> Iterable[cases.Case]:
     yield cases.gram_case(100_000, 1000)
     yield cases.gaussian_case(1_000_000, 100)
     yield cases.gaussian_case(100_000, 1000)
+    for m, dim in ((2_000, 100), (20_000, 100), (20_000, 1000), (100_000, 50)):
+        yield cases.isolation_case(m, dim, scikit=m < 100_000)
+    for dim in (4, 16):
+        yield cases.terrific_case(20_000, dim)
+        yield cases.many_balls_case(1_000_000, dim)
+    yield cases.one_ball_case(10_000_000, 4)
+    yield cases.one_ball_case(1_000_000, 16)
+    yield cases.gap_case(2_000, 8)
+    yield hypotheses.pairs_case(2000, 2000)
+    yield hypotheses.pairs_case(10_000, 10_000)
+    yield hypotheses.cells_case(2000)
+    yield hypotheses.cells_case(10_000)
+    for shape in bins_cases.SHAPES:
+        yield bins_cases.bins_case(shape, 10_000_000)
 
 
 def lines(case: cases.Case, rounds: int) -> list[tuple[str, ...]]:

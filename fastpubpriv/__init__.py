@@ -30,11 +30,16 @@ if TYPE_CHECKING:
     from fastpubpriv.estimators.preconditioner import Preconditioner, precondition
     from fastpubpriv.estimators.weighted_mean import weighted_mean
     from fastpubpriv.mixtures.axis_aligned import learn_axis_aligned_mixture
+    from fastpubpriv.mixtures.balls import Ball, terrific_ball
+    from fastpubpriv.mixtures.baselines import no_public_baseline, public_only
     from fastpubpriv.mixtures.bin_grids import BinGrid, DyadicBins, ProductBins
     from fastpubpriv.mixtures.histogram import HistogramResult, stable_histogram
     from fastpubpriv.mixtures.hypotheses import Hypotheses, SelectionResult, select_hypothesis
     from fastpubpriv.mixtures.result import MixtureResult
-    from fastpubpriv.planning import Plan, plan
+    from fastpubpriv.mixtures.separated import learn_separated_mixture
+    from fastpubpriv.mixtures.supercluster import supercluster
+    from fastpubpriv.mixtures.tree import ClusterTree
+    from fastpubpriv.planning import OrderBounds, Plan, order_bounds, plan
     from fastpubpriv.privacy import ZCDP, ApproxDP, Ledger, PureDP
     from fastpubpriv.results import CovarianceResult, GaussianResult, MeanResult, PCAResult
     from fastpubpriv.sources import Rows
@@ -45,8 +50,10 @@ __all__ = [
     "ZCDP",
     "AccuracyWarning",
     "ApproxDP",
+    "Ball",
     "BinGrid",
     "BudgetError",
+    "ClusterTree",
     "CovarianceResult",
     "DyadicBins",
     "EntropyError",
@@ -62,6 +69,7 @@ __all__ = [
     "LedgerError",
     "MeanResult",
     "MixtureResult",
+    "OrderBounds",
     "PCAResult",
     "Plan",
     "Preconditioner",
@@ -77,11 +85,17 @@ __all__ = [
     "estimate_gaussian",
     "estimate_mean",
     "learn_axis_aligned_mixture",
+    "learn_separated_mixture",
+    "no_public_baseline",
+    "order_bounds",
     "plan",
     "precondition",
     "private_pca",
+    "public_only",
     "select_hypothesis",
     "stable_histogram",
+    "supercluster",
+    "terrific_ball",
     "weighted_mean",
 ]
 
@@ -95,6 +109,15 @@ _HOMES = {
     "Preconditioner": "fastpubpriv.estimators.preconditioner",
     "precondition": "fastpubpriv.estimators.preconditioner",
     "weighted_mean": "fastpubpriv.estimators.weighted_mean",
+    "Ball": "fastpubpriv.mixtures.balls",
+    "terrific_ball": "fastpubpriv.mixtures.balls",
+    "no_public_baseline": "fastpubpriv.mixtures.baselines",
+    "public_only": "fastpubpriv.mixtures.baselines",
+    "MixtureResult": "fastpubpriv.mixtures.result",
+    "learn_axis_aligned_mixture": "fastpubpriv.mixtures.axis_aligned",
+    "learn_separated_mixture": "fastpubpriv.mixtures.separated",
+    "supercluster": "fastpubpriv.mixtures.supercluster",
+    "ClusterTree": "fastpubpriv.mixtures.tree",
     "BinGrid": "fastpubpriv.mixtures.bin_grids",
     "DyadicBins": "fastpubpriv.mixtures.bin_grids",
     "HistogramResult": "fastpubpriv.mixtures.histogram",
@@ -103,9 +126,9 @@ _HOMES = {
     "Hypotheses": "fastpubpriv.mixtures.hypotheses",
     "SelectionResult": "fastpubpriv.mixtures.hypotheses",
     "select_hypothesis": "fastpubpriv.mixtures.hypotheses",
-    "MixtureResult": "fastpubpriv.mixtures.result",
+    "OrderBounds": "fastpubpriv.planning",
     "Plan": "fastpubpriv.planning",
-    "learn_axis_aligned_mixture": "fastpubpriv.mixtures.axis_aligned",
+    "order_bounds": "fastpubpriv.planning",
     "plan": "fastpubpriv.planning",
     "ZCDP": "fastpubpriv.privacy",
     "ApproxDP": "fastpubpriv.privacy",

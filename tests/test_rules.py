@@ -116,14 +116,33 @@ def no_unsafe_numba(source: Source) -> list[str]:
 
 
 def numba_in_one_place(source: Source) -> list[str]:
-    """All decorator options live in kernels/_jit.py."""
+    """All decorator options live in kernels/_jit.py, and vector code for LLVM in kernels/_lanes.py."""
     if source.path == "fastpubpriv/kernels/_jit.py":
         return []
+    lanes = source.path == "fastpubpriv/kernels/_lanes.py"
     return [
         source.complaint(node, "numba outside kernels/_jit.py")
         for node in source.nodes
-        if any(within(name, "numba") for name in imported(node))
+        if any(within(name, "numba") or (within(name, "llvmlite") and not lanes) for name in imported(node))
     ]
+
+
+def kernels_stay_behind_checks(source: Source) -> list[str]:
+    """Compiled loops believe what they are told: they live in kernels/, under names or in modules that start with _."""
+    bad = []
+    for node in source.nodes:
+        if not isinstance(node, ast.FunctionDef):
+            continue
+        for decorator in node.decorator_list:
+            called = decorator.func if isinstance(decorator, ast.Call) else decorator
+            if ast.unparse(called).split(".")[-1] not in {"kernel", "instruction"}:
+                continue
+            private = Path(source.path).name.startswith("_") or node.name.startswith("_")
+            if not source.path.startswith("fastpubpriv/kernels/") or not private:
+                bad.append(source.complaint(node, f"{node.name} is compiled and open to unchecked arguments"))
+            if not ast.get_docstring(node):
+                bad.append(source.complaint(node, f"{node.name} does not say what its arguments are"))
+    return bad
 
 
 def compiled_code_stays_in_kernels(source: Source) -> list[str]:
@@ -206,7 +225,18 @@ FILE_RULES: list[tuple[Callable[[Source], list[str]], list[str]]] = [
         no_unsafe_numba,
         ["@kernel(fastmath=True)\ndef f(): ...", "f = jit(parallel=True)", "for i in numba.prange(3): ..."],
     ),
-    (numba_in_one_place, ["from numba import njit", "import numba", "def f():\n    import numba.core"]),
+    (
+        numba_in_one_place,
+        ["from numba import njit", "import numba", "def f():\n    import numba.core", "from llvmlite import ir"],
+    ),
+    (
+        kernels_stay_behind_checks,
+        [
+            '@kernel\ndef count(points):\n    """Counts."""',
+            '@kernel(fastmath=False)\ndef _count(points):\n    """In the wrong place."""',
+            "@_jit.kernel\ndef _undocumented(points): ...",
+        ],
+    ),
     (
         compiled_code_stays_in_kernels,
         ["from fastpubpriv.kernels import _cext", "from fastpubpriv.kernels._cbuf import out", "import cffi"],
@@ -394,6 +424,8 @@ def test_every_release_has_its_privacy_note():
 def test_note_rule_catches():
     planted = [Source("m.py", "def release_median(rows):\n    return release(rows)")]
     assert unexplained(planted, {}) == ["release_median"]
+    planted = [Source("m.py", "def release_cells(rows):\n    return release_stable(rows)")]
+    assert unexplained(planted, {}) == ["release_cells"]
     assert unexplained([], {"a.md": "# Privacy note: `release_mode`\n"}) == ["release_mode"]
 
 
@@ -403,6 +435,9 @@ NO_TWIN = {
     "path_to": "bookkeeping of a tree's nodes",
     "k_norm_floor": "a composition of standard_normal and a floor; its law is tested instead",
     "gamma_radius": "a composition of standard_normal and uniform; its law is tested instead",
+    "write_keys": "bins_keys into an array of the caller",
+    "collect": "bins_count and bins_count_tuples end in it",
+    "merged": "bins_count and bins_count_tuples end in it",
     "directions": "standard_normal divided by its norm; its law is tested instead",
 }
 
@@ -414,7 +449,7 @@ def without_twin(fast: set[str], slow: set[str]) -> set[str]:
 def test_every_kernel_has_a_twin():
     fast = {
         name
-        for topic in ("rows", "noise", "tree", "hypotheses")
+        for topic in ("rows", "noise", "bins", "tree", "hypotheses", "nearest", "balls")
         for name in functions(importlib.import_module(f"fastpubpriv.kernels.{topic}"))
     }
     topics = [Path(s.path).stem for s in sources("fastpubpriv/reference/*.py") if not s.path.endswith("__init__.py")]
@@ -433,5 +468,7 @@ def test_every_c_file_is_built():
     assert "chacha.c" in files
     library = {name for name in files if not name.startswith("test_")}
     assert unlisted(library, (ROOT / "csrc/build_ffi.py").read_text(encoding="utf-8")) == set()
-    assert unlisted(files, (ROOT / "csrc/Makefile").read_text(encoding="utf-8")) == set()
+    makefile = (ROOT / "csrc/Makefile").read_text(encoding="utf-8")
+    assert unlisted(library, makefile) == set()
+    assert "$(wildcard test_*.c)" in makefile
     assert unlisted({"new.c"}, "renew.c new.cc") == {"new.c"}

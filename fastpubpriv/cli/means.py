@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 import fastpubpriv as fpp
 from fastpubpriv.cli import options
 
+if TYPE_CHECKING:
+    from fastpubpriv.cli.report import Shown
 
-def run(call: Callable[[Any], fpp.MeanResult | fpp.GaussianResult], title: str, settings: dict[str, Any]) -> None:
-    """Spend, release, show, write: what the commands have in common. `call(ledger)` makes the release."""
+
+def run(
+    call: Callable[[Any], Shown],
+    title: str,
+    settings: dict[str, Any],
+    **drawing: Any,
+) -> None:
+    """Spend, release, show, write: what the commands have in common. `call(ledger)` makes the release; `drawing` goes to `plot`."""
     from fastpubpriv.cli import report
 
     budget, level, quiet = settings["budget"], settings["level"], settings["quiet"]
@@ -32,7 +40,7 @@ def run(call: Callable[[Any], fpp.MeanResult | fpp.GaussianResult], title: str, 
         report.write_json(report.result_dict(result, level=level, warned=warned), json_path)
         paths += [json_path] if str(json_path) != "-" else []
     if plot_path is not None:
-        report.attempt(lambda: result.plot(plot_path, level=level), plot_path)
+        report.attempt(lambda: result.plot(plot_path, level=level, **drawing), plot_path)
         paths.append(plot_path)
     if not quiet:
         report.written(paths)

@@ -77,6 +77,11 @@ def public_frame(
                 guarantee.eig_upper / guarantee.eig_lower,
                 "public rows (preconditioner)",
             )
+    return trace_frame(x_pub, failure_prob=failure_prob, pub_priv_gap=pub_priv_gap, cond_max=cond_max)
+
+
+def trace_frame(x_pub: FloatArray, *, failure_prob: float, pub_priv_gap: float, cond_max: float) -> Frame:
+    """Bound the trace with at least two distinct public rows; `cond_max` bounds the condition of the covariance."""
     bound: TraceBound = trace_bound(x_pub, pub_priv_gap=pub_priv_gap, failure_prob=failure_prob)
     return Frame(
         bound.center,

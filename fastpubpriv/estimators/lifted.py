@@ -96,14 +96,23 @@ def gram_noise(dim: int, *, pure: bool, allowance: Fraction) -> GramNoise:
     return noise
 
 
-def resolves(problem: Problem, rounds: int, noise: GramNoise) -> bool:
-    """Whether the least eigenvalue of the rows is predicted above 1/2 in the last of so many rounds."""
-    early = round_shares(rounds)[0]
-    slack = problem.sampling_slack(rounds) + problem.noise_slack(problem.row_radius(rounds) ** 2 * noise(early), rounds)
+def least_eigenvalue(problem: Problem, rounds: int, noise: GramNoise) -> float:
+    """Least eigenvalue of the rows predicted for the last round, for the least favourable public rows."""
+    slack = predicted_slack(problem, rounds, noise, round_shares(rounds)[0])
     least = 1.0 / ((2.0 + problem.mean_radius**2) * problem.condition)
     for _ in range(rounds - 1):
         least = least / (least + slack)
-    return least > 0.5
+    return least
+
+
+def predicted_slack(problem: Problem, rounds: int, noise: GramNoise, share: Fraction) -> float:
+    """How far noise and sampling are predicted to move a second moment that gets this share of the budget."""
+    return problem.sampling_slack(rounds) + problem.noise_slack(problem.row_radius(rounds) ** 2 * noise(share), rounds)
+
+
+def resolves(problem: Problem, rounds: int, noise: GramNoise) -> bool:
+    """Whether the least eigenvalue of the rows is predicted above 1/2 in the last of so many rounds."""
+    return least_eigenvalue(problem, rounds, noise) > 0.5
 
 
 def choose_rounds(problem: Problem, noise: GramNoise) -> tuple[int, bool]:
@@ -195,6 +204,7 @@ class Recursion:
         covariance = symmetric(moment[:dim, :dim] - np.outer(moment[:dim, dim], moment[:dim, dim]) / weight)
         del moment
         values, vectors = spectrum(covariance, overwrite=True)
+        del covariance
         values = np.maximum(values, max(OUTPUT_FLOOR * float(values[-1]), np.finfo(np.float64).tiny))
         self.covariance = rebuilt(vectors, values)
         root = lower_root(vectors, np.sqrt(values))

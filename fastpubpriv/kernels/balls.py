@@ -10,15 +10,17 @@ import numpy as np
 import numpy.typing as npt
 
 from fastpubpriv.errors import InputError
-from fastpubpriv.kernels._blocks import LANES, Sorter, box_tile, make_blocks, tile
-from fastpubpriv.kernels._jit import kernel
+from fastpubpriv.kernels._blocks import Sorter, box_tile, load_panel, make_blocks
+from fastpubpriv.kernels._jit import kernel, read_only
+from fastpubpriv.kernels._lanes import LANES, TURNED, add_columns, count, fetch, lowest, within
 from fastpubpriv.kernels._parallel import count_threads, run_steps
 from fastpubpriv.validation import integer, positive
 
 _OUTER = 11.0
+_AHEAD = 256  # rows to ask memory for before their turn
 _STEP_WORK = 1 << 27  # numbers, of which 5e9 or more are dealt with in a second
 _SORTED_COST = 400  # centres times columns and radii from which sorting the rows pays
-_SORTED_NUMBERS = 1 << 20  # of rows that are sorted at a time
+_SORTED_NUMBERS = 1 << 19  # of rows that are sorted at a time
 
 
 @kernel(fastmath=False)
@@ -37,29 +39,51 @@ def _distances(points, centers, out):  # type: ignore[no-untyped-def]
 def _count_rows(rows, centers, radii_sq, begin, end, counts):  # type: ignore[no-untyped-def]
     """counts (k, radii) += rows (n, dim) from begin to end within each squared radius of each of centers (k, dim)."""
     dim = rows.shape[1]
-    panel, out = np.empty((dim, LANES)), np.empty(LANES)
+    panel, out = np.empty((max(dim, TURNED), LANES)), np.empty(LANES)
+    index = np.empty(LANES, np.int64)
     for first in range(begin, end, LANES):
-        n = min(LANES, end - first)
-        if n < LANES:
-            panel[:] = np.nan
-        for v in range(n):
-            for k in range(dim):
-                panel[k, v] = rows[first + v, k]
+        for v in range(LANES):
+            if dim >= TURNED:  # shorter rows share lines, and come by themselves
+                fetch(rows, first + _AHEAD + v)
+            index[v] = first + v if first + v < end else -1
+        load_panel(rows, index, panel)
         for c in range(centers.shape[0]):
-            tile(panel, centers[c], out)
+            add_columns(panel, centers[c], 0, dim, out)
             for r in range(radii_sq.shape[0]):
-                inside = 0
-                for v in range(LANES):
-                    inside += out[v] <= radii_sq[r]
-                counts[c, r] += inside
+                counts[c, r] += count(within(out, radii_sq[r]))
 
 
 @kernel(fastmath=False)
-def _count_blocks(blocks, centers, radii_sq, begin, end, counts):  # type: ignore[no-untyped-def]
-    """counts (k, radii) += rows in panels 64 begin..64 end within each of radii_sq, ascending, of each of centers (k, dim)."""
-    panels, order, lower, upper, sizes = blocks
+def _exact_within(rows, order, center, bound, lanes):  # type: ignore[no-untyped-def]
+    """Of lanes, a bit for each row of order (64,), those of rows (n, dim) within squared distance bound of center (dim,)."""
+    kept = lanes
+    while lanes != 0:
+        v = lowest(lanes)
+        lanes &= lanes - np.uint64(1)
+        total = 0.0
+        for k in range(center.shape[0]):
+            difference = np.float64(rows[order[v], k]) - center[k]
+            total += difference * difference
+        if not total <= bound:
+            kept ^= np.uint64(1) << np.uint64(v)
+    return kept
+
+
+@kernel(fastmath=False)
+def _count_blocks(rows, blocks, centers, radii_sq, begin, end, counts):  # type: ignore[no-untyped-def]
+    """counts (k, radii) += rows in panels 64 begin..64 end within each of radii_sq, ascending, of each of centers (k, dim).
+
+    A panel whose box has no radius between its nearest and its farthest corner counts whole. In the others single precision
+    decides, and the rows (n, dim) themselves decide for lanes that are too close to a radius.
+    """
+    panels, middles, order, lower, upper, sizes = blocks
+    dim = centers.shape[1]
     radii = radii_sq.shape[0]
-    near, far, out = np.empty(LANES), np.empty(LANES), np.empty(LANES)
+    # Rows and centre lie within the distance of the farthest corner of the middle of the box; each coordinate is rounded
+    # once, each square three times, and their sum dim times.
+    slack = (dim + 16) * 2.0**-24
+    near, far = np.empty(LANES), np.empty(LANES)
+    out, center = np.empty(LANES, np.float32), np.empty(dim, np.float32)
     none, full = np.empty(LANES, np.int64), np.empty(LANES, np.int64)
     whole = np.zeros((centers.shape[0], radii + 1), np.int64)
     for q in range(begin, end):
@@ -75,13 +99,23 @@ def _count_blocks(blocks, centers, radii_sq, begin, end, counts):  # type: ignor
             for v in range(last):
                 p = q * LANES + v
                 whole[c, full[v]] += sizes[p]
-                if none[v] < full[v]:
-                    tile(panels[p], centers[c], out)
-                    for r in range(none[v], full[v]):
-                        inside = 0
-                        for lane in range(LANES):
-                            inside += out[lane] <= radii_sq[r]
-                        counts[c, r] += inside
+                if none[v] == full[v]:
+                    continue
+                single = 1e-30 < far[v] < 1e37  # or squares leave the range of single precision
+                if single:
+                    for k in range(dim):
+                        center[k] = centers[c, k] - middles[p, k]
+                    add_columns(panels[p], center, 0, dim, out)
+                for r in range(none[v], full[v]):
+                    if single:
+                        lanes = within(out, radii_sq[r] + slack * far[v])
+                        unclear = lanes & ~within(out, radii_sq[r] - slack * far[v])
+                        lanes ^= unclear
+                    else:
+                        lanes, unclear = np.uint64(0), ~np.uint64(0) >> np.uint64(LANES - sizes[p])
+                    if unclear != 0:
+                        lanes |= _exact_within(rows, order[p], centers[c], radii_sq[r], unclear)
+                    counts[c, r] += count(lanes)
     for c in range(centers.shape[0]):
         total = 0
         for r in range(radii):
@@ -102,13 +136,13 @@ def ball_counts(
     """
     if points.ndim != 2 or points.dtype not in (np.float32, np.float64):
         raise InputError(f"points must be a float32 or float64 matrix, got {points.dtype} of shape {points.shape}")
-    middles = np.ascontiguousarray(centers, dtype=np.float64)
+    middles = read_only(np.asarray(centers, dtype=np.float64))
     ascending, place = np.unique(np.asarray(radii_sq, dtype=np.float64), return_inverse=True)
     if middles.ndim != 2 or middles.shape[1] != points.shape[1] or not np.isfinite(middles).all():
         raise InputError(f"centers must be finite and of shape (k, {points.shape[1]}), got shape {middles.shape}")
     if not (ascending.size and ascending[0] >= 0.0 and ascending[-1] < np.inf):
         raise InputError("radii_sq must be at least one finite number of 0 or more: squares of radii")
-    rows = np.ascontiguousarray(points)
+    rows = read_only(points)
     n, dim = rows.shape
     counts = np.zeros((middles.shape[0], ascending.size), dtype=np.int64)
     cost = middles.shape[0] * (dim + ascending.size)
@@ -120,30 +154,30 @@ def ball_counts(
         size = -(-size // LANES) * LANES if size > LANES else size
         run_steps(lambda i: work(i * size, min(count, (i + 1) * size)), -(-count // size), workers)
 
-    def add(kernel: Callable[..., object], source: object, begin: int, end: int) -> None:
-        part = np.zeros_like(counts)
-        kernel(source, middles, ascending, begin, end, part)
-        with lock:
-            np.add(counts, part, out=counts)
+    def add(counter: Callable[..., object], *source: object) -> Callable[[int, int], None]:
+        def work(begin: int, end: int) -> None:
+            part = np.zeros_like(counts)
+            counter(*source, middles, ascending, begin, end, part)
+            with lock:
+                np.add(counts, part, out=counts)
+
+        return work
 
     if cost < _SORTED_COST or n < 64 * LANES:
-        run(lambda begin, end: add(_count_rows, rows, begin, end), n, cost)
+        run(add(_count_rows, rows), n, cost)
     else:
         most = min(n, _SORTED_NUMBERS // dim)
         sorter = Sorter(rows, most, run)
         for begin in range(0, n, most):
             blocks = sorter.blocks(begin, min(n, begin + most))
-            run(lambda a, b: add(_count_blocks, blocks, a, b), blocks.lower.shape[0], LANES * LANES * cost)  # noqa: B023
+            run(add(_count_blocks, rows[begin:], blocks), blocks.lower.shape[0], LANES * LANES * cost)
     return counts[:, place.reshape(-1)]
 
 
 @kernel(fastmath=False)
 def _any_between(out, inner, outer):  # type: ignore[no-untyped-def]
     """True if one of out (64,) is above inner and not above outer."""
-    found = 0
-    for v in range(LANES):
-        found |= (out[v] > inner) & (out[v] <= outer)
-    return found != 0
+    return within(out, inner) != within(out, outer)
 
 
 @kernel(fastmath=False)
@@ -169,11 +203,10 @@ def _passes(panels, sizes, row, near, far, inner, outer, out):  # type: ignore[n
         if far[p] <= inner:
             inside += sizes[p]
         elif near[p] <= outer:
-            tile(panels[p], row, out)
+            add_columns(panels[p], row, 0, row.shape[0], out)
             if _any_between(out, inner, outer):
                 return -1
-            for v in range(LANES):
-                inside += out[v] <= inner
+            inside += count(within(out, inner))
     return inside
 
 
@@ -183,7 +216,7 @@ def _terrific(blocks, spread, begin, end, inner, outer, min_count, best):  # typ
 
     spread (dim, 64) is a panel of rows from everywhere, inner and outer the squares of all r and 11 r, in descending order.
     """
-    panels, order, lower, upper, sizes = blocks
+    panels, _, order, lower, upper, sizes = blocks
     m = sizes.sum()
     row, out = np.empty(panels.shape[1]), np.empty(LANES)
     near, far = np.empty(sizes.shape[0]), np.empty(sizes.shape[0])
@@ -198,7 +231,7 @@ def _terrific(blocks, spread, begin, end, inner, outer, min_count, best):  # typ
         # One row between r and 11 r is enough to refuse a ball: most are met among neighbours or in a sample.
         alive[:] = True
         for panel in (spread, panels[p]):
-            tile(panel, row, out)
+            add_columns(panel, row, 0, row.shape[0], out)
             left = 0
             for i in range(last):
                 alive[i] = alive[i] and not _any_between(out, inner[i], outer[i])

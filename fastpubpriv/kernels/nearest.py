@@ -25,8 +25,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fastpubpriv.errors import InputError
-from fastpubpriv.kernels._jit import kernel
-from fastpubpriv.kernels._lanes import LANES, add_columns, lowest, within
+from fastpubpriv.kernels._jit import kernel, read_only
+from fastpubpriv.kernels._lanes import LANES, TURNED, add_columns, lowest, turn, within
 from fastpubpriv.kernels._parallel import count_threads, run_steps
 
 _GOLDEN = 0.6180339887498949  # multiples of it, without their whole part, fall evenly into the unit interval
@@ -90,7 +90,13 @@ def _spread(rows, group, middles, begin, end, distance):  # type: ignore[no-unty
 @kernel(fastmath=False)
 def _fill(rows, order, begin, end, panels):  # type: ignore[no-untyped-def]
     """panels (p, dim, 64) from begin to end = the rows (m, dim) that order (p, 64) names; infinity where it says -1."""
+    dim = rows.shape[1]
     for p in range(begin, end):
+        if order[p, LANES - 1] >= 0 and dim >= TURNED:
+            for lane in range(0, LANES, TURNED):
+                for k in range(0, dim, TURNED):
+                    turn(rows, order[p], lane, min(k, dim - TURNED), panels[p])
+            continue
         for v in range(LANES):
             i = order[p, v]
             if i >= 0:
@@ -218,7 +224,7 @@ def most_isolated(points: npt.NDArray[Any], *, threads: int | None = None) -> tu
         raise InputError(f"points must be a matrix of at least one row and column, got shape {points.shape}")
     if points.dtype not in (np.float32, np.float64):
         raise InputError(f"points must be float32 or float64, got {points.dtype}")
-    points = np.ascontiguousarray(points)
+    points = read_only(points)
     m, dim = points.shape
     workers = count_threads(threads, m * dim * 10.0)
     rows, norm_sq = _single(points, workers)
@@ -231,11 +237,11 @@ def most_isolated(points: npt.NDArray[Any], *, threads: int | None = None) -> tu
     state = (m, -1.0)
     if single:
         drift, kappa = 2.1 * 2.0**-24 * math.sqrt(norm_sq), (dim + 8) * 2.0**-24
-        state, settled = _run(points, _table(rows, drift, kappa, workers), state, workers)
+        state, settled = _run(points, _table(read_only(rows), drift, kappa, workers), state, workers)
         if settled:
             return state
     del rows
-    table = _table(points.astype(np.float64, copy=False), 0.0, (dim + 8) * 2.0**-53, workers)
+    table = _table(read_only(points.astype(np.float64, copy=False)), 0.0, (dim + 8) * 2.0**-53, workers)
     return _run(points, table, state, workers)[0]
 
 

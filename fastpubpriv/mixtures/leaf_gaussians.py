@@ -18,7 +18,7 @@ from scipy import stats
 
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators import lifted
-from fastpubpriv.estimators.gaussian import LARGEST_CONDITION, Frame, public_frame
+from fastpubpriv.estimators.gaussian import LARGEST_CONDITION, Frame, public_frame, trace_frame
 from fastpubpriv.estimators.lifted import MEAN_SHARE, GramNoise, Problem, Recursion
 from fastpubpriv.estimators.radii import Mode
 from fastpubpriv.estimators.run import Run, describe, noise_per_radius
@@ -37,6 +37,8 @@ from fastpubpriv.results import frozen
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 
 LEAF_COND_MAX = 100.0
+# With dim + 1 public rows the preconditioner must allow for conditions that no number of rounds resolves; the trace bound does not.
+MOST_PRECONDITIONED = 1e6
 # Under pure DP a move pays for the counts; with Gaussian noise they are free.
 PURE_COUNT_SHARE = Fraction(1, 20)
 # How far the squared radius of a node may exceed the largest variance inside: clusters lie many standard deviations apart.
@@ -72,7 +74,8 @@ class LeafEstimates:
     count_noise_std : float
     statuses : tuple of str
         "ok"; "low_count" (too few rows: mean and covariance are those of the public rows); "under_resolved" (the smallest
-        eigenvalues were not told from noise). Functions of released and public numbers.
+        eigenvalues were not told from noise; the public rows stand in again, unless noise was predicted to be small enough:
+        then the rows lie near a subspace). Functions of released and public numbers.
     rounds : int
         Second moments released for each leaf.
     mean_noise_std : (k, dim) float64
@@ -189,6 +192,8 @@ def _leaf_frame(rows: FloatArray, radius: float, failure: float, cond_max: float
             frame = public_frame(
                 rows, failure_prob=failure, pub_priv_gap=0.0, cond_max=cond_max, require_precondition=False
             )
+            if n_pub > dim and frame.condition > MOST_PRECONDITIONED:
+                frame = trace_frame(rows, failure_prob=failure, pub_priv_gap=0.0, cond_max=cond_max)
             matrix = frame.base(dim).matrix
             usable = matrix is not None and bool(np.isfinite(matrix).all()) and frame.condition <= LARGEST_CONDITION
         except (InputError, np.linalg.LinAlgError):
@@ -280,10 +285,7 @@ def learn_leaves(
     ]
     noise = leaf_gram_noise(dim + 1, pure=account.pure, cost=costs.learning)
     if rounds is None:
-        # A leaf that gets its public summary has no say; if all do, there is nothing to resolve.
-        rounds = max(
-            (lifted.choose_rounds(p, noise)[0] for p, few in zip(problems, low, strict=True) if not few), default=2
-        )
+        rounds = _common_rounds([problem for problem, few in zip(problems, low, strict=True) if not few], noise)
     states = [Recursion(leaf.frame.base(dim), problem, rounds) for leaf, problem in zip(frames, problems, strict=True)]
     _second_moments(run, routes, states, problems, rounds, costs.learning)
     means, mean_noise = _means(run, routes, states, sizes, costs.learning * MEAN_SHARE)
@@ -292,8 +294,11 @@ def learn_leaves(
     per_row = noise_per_radius(dim, pure=account.pure, allowance=costs.learning)(MEAN_SHARE)
     out_means, out_noise, covariances = np.zeros((k, dim)), np.zeros((k, dim)), np.zeros((k, dim, dim))
     for i, (leaf, problem, state) in enumerate(zip(frames, problems, states, strict=True)):
-        if low[i]:
-            statuses.append("low_count")
+        # What the last round saw counts for more than the rule, which allows for the least favourable public rows.
+        predicted = lifted.resolves(problem, rounds, noise)
+        seen = state.least > (state.slack / 2.0 if predicted else state.slack)
+        statuses.append("low_count" if low[i] else "ok" if seen else "under_resolved")
+        if low[i] or not (seen or predicted):
             out_means[i], covariances[i] = leaf.mean, leaf.covariance
             continue
         scale = leaf.frame.scale
@@ -301,11 +306,8 @@ def learn_leaves(
         out_means[i] = leaf.frame.mean_back(means[i])
         out_noise[i] = mean_noise[i] * np.sqrt(np.einsum("ij,ij->i", factor, factor))
         covariances[i] = leaf.frame.covariance_back(state.covariance)
-        if lifted.resolves(problem, rounds, noise) and state.least > state.slack / 2.0:
-            statuses.append("ok")
+        if seen:
             errors[:, i] = lifted.predicted_errors(problem, rounds, noise, per_row)
-        else:
-            statuses.append("under_resolved")
     return LeafEstimates(
         means=frozen(out_means),
         covariances=frozen(covariances),
@@ -324,6 +326,24 @@ def leaf_gram_noise(side: int, *, pure: bool, cost: Fraction) -> GramNoise:
     if not pure:
         return lifted.gram_noise(side, pure=False, allowance=cost)
     return lambda share: 2.0 * (side + 1) / float(cost * share)
+
+
+def _harm(problem: Problem, rounds: int, noise: GramNoise) -> float:
+    """Noise of the last round in units of the least eigenvalue."""
+    last = lifted.predicted_slack(problem, rounds, noise, lifted.round_shares(rounds)[-1])
+    least = lifted.least_eigenvalue(problem, rounds, noise)
+    return last / least if least > 0.0 else math.inf
+
+
+def _common_rounds(problems: list[Problem], noise: GramNoise) -> int:
+    """The most rounds that one of the leaves wants: by the public rule, or where none is enough, where noise harms least."""
+    wanted = [2]
+    for problem in problems:
+        rounds, too_few = lifted.choose_rounds(problem, noise)
+        if too_few:
+            rounds = min(range(2, lifted.MAX_ROUNDS + 1), key=lambda count: _harm(problem, count, noise))
+        wanted.append(rounds)
+    return max(wanted)
 
 
 def _second_moments(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -110,6 +111,15 @@ class MixtureResult(Result):
             mine = labels == index
             rows[mine] = self.means[index] + normals[mine] @ factor.T
         return rows, labels
+
+    def plot(self, path: str | Path | None = None, *, level: float = 0.95, x_pub: Any = None) -> Any:
+        """Draw the density (one column), or ellipses, released balls and the public rows `x_pub` in a plane; returns the figure.
+
+        Needs matplotlib. `level` is the share of a component that its ellipse holds.
+        """
+        from fastpubpriv.mixtures import plotting
+
+        return plotting.plot_mixture(self, path=path, level=level, x_pub=x_pub)
 
     @classmethod
     def from_json(cls, text: str) -> MixtureResult:

@@ -1,6 +1,7 @@
 """What budget and how many rows buy what error, and the other way round, without touching data."""
 
+from fastpubpriv.planning.mixtures import MixtureNeeds, condition_two, mixture_needs
 from fastpubpriv.planning.orders import OrderBounds, order_bounds
 from fastpubpriv.planning.solve import TASKS, Plan, plan
 
-__all__ = ["TASKS", "OrderBounds", "Plan", "order_bounds", "plan"]
+__all__ = ["TASKS", "MixtureNeeds", "OrderBounds", "Plan", "condition_two", "mixture_needs", "order_bounds", "plan"]

@@ -77,6 +77,12 @@ class _Setting:
             return "epsilon", float(self.budget.epsilon)
         raise BudgetError(f"budget must be ZCDP, ApproxDP or PureDP, got {type(self.budget).__name__}")
 
+    def mean_range(self, theorem: str) -> float:
+        """R, for the theorems that need it alone."""
+        if self.radius is None:
+            raise InputError(f"theorem {theorem} depends on a range: pass mean_radius=")
+        return self.radius
+
     def range(self, theorem: str) -> tuple[float, float]:
         """R and K, for the theorems that need them."""
         if self.radius is None or self.cond is None:
@@ -116,6 +122,33 @@ def _identity_mean(s: _Setting) -> Answer:
         d * _log(d, max(tail, 1.0), 1.0 / a) + tail
     ) / (a * price)
     return "Theorem B.2 (2), BKSW19, inefficient", terms, 1.0
+
+
+def _ranged_mean(s: _Setting) -> Answer:
+    d, a, tail, radius = s.d, s.alpha, math.log(1.0 / s.beta), s.mean_range("B.1")
+    name, price = s.price
+    terms = {"(d + log(1/beta)) / alpha^2": (d + tail) / a**2}
+    if isinstance(s.budget, ZCDP):
+        terms[f"sqrt(d) (R + sqrt(d)) log(1/beta) / (alpha {name})"] = (
+            math.sqrt(d) * (radius + math.sqrt(d)) * tail / (a * price)
+        )
+        return "Lemma B.1 (1), clip and noise, no public row", terms, 0.0
+    terms[f"(d log(d R / alpha) + log(1/beta)) / (alpha {name})"] = (d * _log(d, radius, 1.0 / a) + tail) / (a * price)
+    return "Lemma B.1 (2), BKSW19, inefficient, no public row", terms, 0.0
+
+
+def _sum_of_squares_mean(s: _Setting) -> Answer:
+    d, a, tail = s.d, s.alpha, math.log(1.0 / s.beta)
+    name, price = s.price
+    terms = {
+        "(d + log(1/beta)) / alpha^2": (d + tail) / a**2,
+        f"(d + log(1/beta)) / (alpha^2 {name})": (d + tail) / (a * a * price),
+    }
+    if s.radius is None:
+        return "Theorem B.2 (3), HKM22, 1 public row", terms, 1.0
+    far = _log(s.radius)
+    terms[f"(d log R + min(d, log R) log(1/beta)) / {name}"] = (d * far + min(d, far) * tail) / price
+    return "Lemma B.1 (3), HKM22, no public row", terms, 0.0
 
 
 def _far_gaussian(s: _Setting, gamma: float, label: str) -> Answer:
@@ -167,7 +200,9 @@ def _mixture(s: _Setting, theorem: str, *, easy: bool) -> Answer:
 
 # Theorem: the budgets it is about, and its terms.
 THEOREMS: dict[str, tuple[tuple[type[Budget], ...], Callable[[_Setting], Answer]]] = {
+    "B.1": ((ZCDP, PureDP), _ranged_mean),
     "B.2": ((ZCDP, PureDP), _identity_mean),
+    "HKM22": ((PureDP,), _sum_of_squares_mean),
     "B.5": ((ZCDP, PureDP), lambda s: _far_gaussian(s, 0.0, "B.5")),
     "B.12": ((ZCDP, PureDP), lambda s: _far_gaussian(s, s.gamma, "B.12")),
     "C.23": ((ApproxDP,), lambda s: _mixture(s, "C.23", easy=False)),
@@ -198,7 +233,8 @@ def order_bounds(
     Parameters
     ----------
     theorem : str
-        "B.2" (mean, one public row), "B.5" (Gaussian from d + 1 public rows), "B.12" (the same, public rows within a gap),
+        "B.1" (mean within a known range), "B.2" (mean, one public row), "HKM22" (mean by sums of squares, with a range or a public
+        row; nobody has implemented it), "B.5" (Gaussian from d + 1 public rows), "B.12" (the same, public rows within a gap),
         "C.23" and "C.24" (mixture, few public rows), "C.28" and "C.29" (mixture, public rows in proportion to the dimension).
     dim : int
         Columns, d.
@@ -211,7 +247,7 @@ def order_bounds(
     pub_priv_gap : float in [0, 1)
         Total-variation gap, gamma; "B.12" only.
     mean_radius, cond_max : float, optional
-        A priori ranges R and K; "C.24" only.
+        A priori ranges R and K; "C.24", and R for "B.1" and "HKM22".
     n_components : int, optional
         Components k; mixtures only.
     min_weight : float, optional
@@ -236,12 +272,12 @@ def order_bounds(
     Notes
     -----
     Paper A, appendices B and C. Where a theorem writes polylog(x), one power of log(x) is taken, and no logarithm is less than one.
-    The mixture theorems also need a separation of order sqrt(k log(n k / beta)) standard deviations.
+    The mixture theorems also need a separation of order sqrt(k log(n k / beta)) standard deviations. Theorems C.22 and C.27 are
+    those listed here before a notion of privacy is put in.
 
     Examples
     --------
-    >>> from fastpubpriv import ZCDP
-    >>> from fastpubpriv.planning import order_bounds
+    >>> from fastpubpriv import ZCDP, order_bounds
     >>> order_bounds("B.2", dim=50, accuracy=0.1, budget=ZCDP(rho=0.5))
     OrderBounds(Theorem B.2 (1), clip and noise: n_priv ~ 8.97e+03, mostly (d + log(1/beta)) / alpha^2; up to constants and logs)
     """

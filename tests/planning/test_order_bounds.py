@@ -14,7 +14,7 @@ CASES = [(theorem, notion) for theorem, (notions, _) in THEOREMS.items() for not
 
 
 def bounds(theorem, notion, **options):
-    extra = MIXTURE if theorem.startswith("C") else {}
+    extra = MIXTURE if theorem.startswith("C") else {"mean_radius": 1e6} if theorem == "B.1" else {}
     return order_bounds(theorem, **({"budget": BUDGETS[notion]} | COMMON | extra | options))
 
 
@@ -43,6 +43,9 @@ def test_terms_by_hand():
     tail = math.log(20)
     assert list(found.terms.values()) == pytest.approx([(50 + tail) / 0.01, 50 * tail**1.5 / (0.1 * 0.5)])
     assert found.n_pub == 1
+    found = order_bounds("B.1", dim=9, accuracy=0.1, budget=ZCDP(rho=0.25), failure_prob=0.05, mean_radius=100)
+    assert list(found.terms.values()) == pytest.approx([(9 + tail) / 0.01, 3 * 103 * tail / (0.1 * 0.5)])
+    assert found.n_pub == 0
     found = order_bounds("B.5", dim=10, accuracy=0.1, budget=PureDP(epsilon=2), failure_prob=0.05)
     assert list(found.terms.values()) == pytest.approx(
         [(100 + tail) / 0.01, 100 * math.log(10 / (0.1 * 0.05)) / (0.1 * 2)]
@@ -73,6 +76,13 @@ def test_what_the_paper_says_about_its_theorems():
     assert bounds("C.24", ZCDP).n_priv < wide.n_priv < 2 * bounds("C.24", ZCDP).n_priv
 
 
+def test_a_public_row_takes_the_range_away():
+    far = bounds("HKM22", PureDP, mean_radius=1e30)
+    assert bounds("HKM22", PureDP).n_priv < far.n_priv
+    assert {*far.terms} - {*bounds("HKM22", PureDP).terms} == {"(d log R + min(d, log R) log(1/beta)) / epsilon"}
+    assert bounds("B.1", ZCDP).n_priv > 10 * bounds("B.2", ZCDP).n_priv
+
+
 def test_extreme_arguments_stay_finite():
     found = bounds("C.23", ApproxDP, budget=ApproxDP(1e-3, 1e-30), failure_prob=1e-90, accuracy=1e-6, dim=10**6)
     assert isinstance(found, OrderBounds)
@@ -82,7 +92,8 @@ def test_extreme_arguments_stay_finite():
 @pytest.mark.parametrize(
     ("theorem", "options", "message"),
     [
-        ("B.1", {}, "theorem"),
+        ("B.3", {}, "theorem"),
+        ("B.1", {}, "range"),
         ("B.2", {"accuracy": 0.0}, "accuracy"),
         ("B.2", {"dim": 0}, "dim"),
         ("B.2", {"constant": 0.0}, "constant"),

@@ -1,0 +1,219 @@
+"""Predicted error of a separated mixture, and the sample sizes that paper A's regularity conditions ask for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fastpubpriv import validation
+from fastpubpriv.errors import BudgetError, InputError
+from fastpubpriv.estimators.radii import Mode, failure_probability
+from fastpubpriv.mixtures.leaf_gaussians import leaf_costs, leaf_draws
+from fastpubpriv.mixtures.search import DIRECTIONS_SHARE
+from fastpubpriv.mixtures.separated import (
+    CLUSTERING_SHARE,
+    CLUSTERINGS,
+    Shape,
+    check_components,
+    choose_clustering,
+    clustering_draws,
+    component_errors,
+    tree_depth,
+)
+from fastpubpriv.planning.predictors import Predictor, allowance_of
+from fastpubpriv.privacy import Budget, PureDP
+
+WORST_CASE = "worst case"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MixtureNeeds:
+    """Sample sizes from the proofs of paper A, each with its label; sufficient, and far above what practice needs.
+
+    Attributes
+    ----------
+    rows_per_component : float
+        Lemma C.7: private rows after which every component's share is within accuracy / (9 k) of its weight.
+    public_rows : float
+        Public rows after which every component has half of its expected share (Chernoff).
+    count_noise : float
+        Noise of a count, in rows, that the proof of the partitioner allows: n min_weight / 1280.
+    dim : float
+        Least number of columns for which a spherical component can meet Condition (2).
+    label : str
+        "worst case": a warning that belongs to every number here.
+    """
+
+    rows_per_component: float
+    public_rows: float
+    count_noise: float
+    dim: float
+    label: str = WORST_CASE
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the numbers as plain values, ready for JSON."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+
+def separated_predictor(
+    dim: int, n_pub: int, n_components: Any, min_weight: Any, clustering: str, mode: Mode, failure_prob: float
+) -> Predictor:
+    """Relative Frobenius error of the covariance of the smallest component, once it has been found."""
+    if n_components is None or min_weight is None:
+        raise InputError("plan('separated_mixture') needs n_components= and min_weight=")
+    if n_pub < 2:
+        raise InputError("plan('separated_mixture') needs n_pub of at least 2, better 2 to 20 for each component")
+    # As many private rows as components there will be.
+    k, weight = check_components(n_components, min_weight, n_pub, n_pub)
+    validation.choice("clustering", clustering, CLUSTERINGS)
+    shape = Shape(dim=dim, n_pub=n_pub, n_components=k, min_weight=weight, mode=mode, failure_prob=failure_prob)
+
+    def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
+        pure = isinstance(budget, PureDP)
+        method = choose_clustering(clustering, shape, pure=pure)
+        depth = tree_depth(method, shape)
+        if pure and depth:
+            raise BudgetError(
+                "PureDP cannot pay for a clustering that reads private rows; pass clustering='public_pca'"
+            )
+        _, allowance = allowance_of(budget, clustering_draws(method, shape) + leaf_draws(dim, k))
+        search = allowance * CLUSTERING_SHARE if depth else 0 * allowance
+        rows = n_priv * weight
+        covariance, mean = component_errors(
+            dim, rows, pure=pure, allowance=allowance - search, mode=mode, failure_prob=failure_prob
+        )
+        counts = float(leaf_costs(allowance - search, pure=pure).counts)
+        noise = math.sqrt(8.0) / counts if pure else 1.0 / math.sqrt(counts)
+        details = {
+            "mean_error": mean,
+            "weight_error": math.hypot(math.sqrt(weight * (1.0 - weight) / n_priv), noise / n_priv),
+            "search_depth": float(depth),
+            "search_share": float(search / allowance),
+            "without_privacy": math.sqrt(dim * (dim + 1) / max(1.0, rows)),
+            "public_rows_worst_case": mixture_needs(
+                n_priv=n_priv, n_components=k, min_weight=weight, failure_prob=failure_prob
+            ).public_rows,
+        }
+        if depth:
+            # Spectral norm of the noise on the second moment of unit rows, for each row of the smallest component.
+            share = float(search / depth * (1 if method == "one_shot" else DIRECTIONS_SHARE))
+            details["direction_noise"] = math.sqrt(2.0 * dim / share) / rows
+        return covariance, details
+
+    return predict
+
+
+def mixture_needs(
+    *, n_priv: int, n_components: int, min_weight: float, accuracy: float = 0.1, failure_prob: float = 0.1
+) -> MixtureNeeds:
+    """Sample sizes and dimension that the proofs about separated mixtures ask for.
+
+    Parameters
+    ----------
+    n_priv : int
+        Private rows.
+    n_components : int
+        Components, k.
+    min_weight : float in (0, 1 / n_components]
+        Least mixing weight.
+    accuracy : float in (0, 1)
+        Total-variation distance aimed at, alpha.
+    failure_prob : float in (0, 1)
+        Probability of missing it, beta.
+
+    Returns
+    -------
+    MixtureNeeds
+        Lemma C.7, the public rows, the count noise and Condition (2), labelled "worst case".
+
+    Raises
+    ------
+    InputError
+        Arguments out of range.
+
+    Privacy
+    -------
+    Reads no data.
+
+    Notes
+    -----
+    Paper A, Lemma C.7, Condition (2) for covariances that are multiples of the identity, and the proof of the
+    partitioner. All practical runs violate Condition (2), which is sufficient, not necessary.
+
+    Examples
+    --------
+    >>> from fastpubpriv.planning import mixture_needs
+    >>> needs = mixture_needs(n_priv=100_000, n_components=4, min_weight=0.25)
+    >>> f"{needs.rows_per_component:.3g} rows, {needs.dim:.0f} columns ({needs.label})"
+    '1.42e+06 rows, 1849 columns (worst case)'
+    """
+    n = validation.integer("n_priv", n_priv, minimum=1)
+    k = validation.integer("n_components", n_components, minimum=1)
+    weight = validation.positive("min_weight", min_weight)
+    if not weight <= (1.0 + 1e-9) / k:
+        raise InputError(f"min_weight must be at most 1 / n_components = {1.0 / k:.4g}, got {weight:g}")
+    alpha = validation.probability("accuracy", accuracy)
+    beta = failure_probability(failure_prob)
+    tail = math.log(2.0 * k / beta)
+    regular = math.log(n * k / beta)
+    return MixtureNeeds(
+        rows_per_component=max(12.0 * tail / weight, 405.0 * k * k * tail / (2.0 * alpha * alpha)),
+        public_rows=8.0 * math.log(k / beta) / weight,
+        count_noise=n * weight / 1280.0,
+        dim=max(64.0 * regular, 8.0 * regular**2),
+    )
+
+
+def condition_two(covariances: Any, *, n_total: int, failure_prob: float = 0.1) -> list[bool]:
+    """Whether covariances meet paper A's Condition (2), one answer for each; for given or released covariances.
+
+    Parameters
+    ----------
+    covariances : (k, dim, dim) array-like
+        Symmetric, positive semi-definite.
+    n_total : int
+        Rows, private and public.
+    failure_prob : float in (0, 1)
+        The beta in its logarithms.
+
+    Returns
+    -------
+    list of bool
+        True where |S|_F sqrt(log(N k / beta)) and |S|_2 log^2(N k / beta) are at most tr(S) / 8.
+
+    Raises
+    ------
+    InputError
+        Not a stack of square finite matrices, or arguments out of range.
+
+    Privacy
+    -------
+    Reads no data: pass covariances that are known or released.
+
+    Notes
+    -----
+    Paper A, appendix C, equation (2): the components are not too flat. Sufficient, not necessary.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastpubpriv.planning import condition_two
+    >>> condition_two([np.eye(50), np.eye(50)], n_total=100_000)
+    [False, False]
+    """
+    array = np.asarray(covariances, dtype=np.float64)
+    if array.ndim != 3 or array.shape[1] != array.shape[2] or not np.isfinite(array).all() or not array.size:
+        raise InputError("covariances must be a stack (k, dim, dim) of finite matrices")
+    n = validation.integer("n_total", n_total, minimum=1)
+    tail = math.log(n * len(array) / failure_probability(failure_prob))
+    answers: Sequence[bool] = [
+        bool(
+            max(np.linalg.norm(matrix) * math.sqrt(tail), np.linalg.norm(matrix, 2) * tail**2) <= np.trace(matrix) / 8.0
+        )
+        for matrix in array
+    ]
+    return list(answers)

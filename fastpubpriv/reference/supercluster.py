@@ -1,0 +1,46 @@
+"""Superclustering (paper A, Algorithm 3) in readable NumPy, by all pairwise distances."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+FloatArray = npt.NDArray[np.float64]
+
+
+def pairwise(points: FloatArray) -> FloatArray:
+    """Distances of all pairs of rows (m, dim), (m, m)."""
+    offsets = points[:, None, :] - points[None, :, :]
+    away: FloatArray = np.sqrt((offsets * offsets).sum(axis=2))
+    return away
+
+
+def supercluster(points: FloatArray, n_components: int, step_factor: float = 16.0) -> tuple[int, float]:
+    """Algorithm 3 as in the paper's proof: index of the centre and radius."""
+    away = pairwise(points)
+    others = away + np.diag(np.full(len(points), np.inf))
+    nearest = others.min(axis=1)
+    center = int(np.argmax(nearest))
+    step = step_factor * float(nearest[center])
+    radius, pure = step, False
+
+    def count(x: float) -> int:
+        return int((away[center] <= x).sum())
+
+    for _ in range(n_components):
+        if count(radius + step) == count(radius):
+            if pure:
+                return center, radius
+            if count(radius + 2 * step) == count(radius):
+                return center, radius + step
+            pure = False
+            radius += 3 * step
+        else:
+            pure = count(radius + 2 * step) == count(radius + step)
+            radius += 2 * step
+    return center, radius
+
+
+def least_radius(points: FloatArray, min_count: int) -> float:
+    """Below it no ball holds `min_count` rows, so none is terrific; 0 when that many rows coincide."""
+    return float(np.sort(pairwise(points), axis=1)[:, min_count - 1].min())

@@ -1,0 +1,257 @@
+"""Record and replay of the mixture learners: no release moves by more than it declares, the total is the formula's, and nothing
+passes the releases by. The comparison is exact (integers and fractions): there are no false alarms.
+
+Neighbours are chosen after the recording, knowing the tree that was released: rows that move between clusters, sit on the surface
+of a ball or between two centres, overflow, or are missing.
+"""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_limits
+
+from fastpubpriv import (
+    ZCDP,
+    ApproxDP,
+    BudgetError,
+    PureDP,
+    ReplayError,
+    learn_separated_mixture,
+    no_public_baseline,
+)
+from fastpubpriv.auditing import replay as auditing
+from fastpubpriv.mechanisms.tap import tapped
+from fastpubpriv.mixtures import practical, search, separated
+from fastpubpriv.privacy import gaussian_rho, laplace_epsilon
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning"),
+    pytest.mark.filterwarnings("ignore::fastpubpriv.PrivacyWarning"),
+]
+
+DIM, K = 3, 3
+CENTERS = np.array([[0.0, 0.0, 0.0], [400.0, 0.0, 0.0], [0.0, 400.0, 100.0]])
+RNG = np.random.default_rng(17)
+LABELS = np.arange(360) % K
+ROWS = CENTERS[LABELS] + RNG.normal(size=(360, DIM))
+PUBLIC = CENTERS[np.arange(36) % K] + RNG.normal(size=(36, DIM))
+BUDGETS = {"zcdp": ZCDP(50), "approx": ApproxDP(8, 1e-6), "pure": PureDP(8)}
+COMMON = {"threads": 1, "progress": False}
+METHODS = {
+    "tree": {"clustering": "tree"},
+    "one shot": {"clustering": "one_shot"},
+    "public": {"clustering": "public_pca"},
+    "algorithms 6 and 7": {"clustering": "tree", "mode": "theory"},
+    "algorithms 9 and 10": {"clustering": "public_pca", "mode": "theory"},
+}
+PURE = ("public", "algorithms 9 and 10")
+
+
+@pytest.fixture(autouse=True)
+def one_blas_thread():
+    """Matrices of four columns: a second thread only waits for the first."""
+    with threadpool_limits(1):
+        yield
+
+
+def learner(budget, options, **more):
+    return lambda x: learn_separated_mixture(
+        x, x_pub=PUBLIC, n_components=K, min_weight=0.2, budget=budget, **COMMON, **options, **more
+    )
+
+
+def baseline(budget):
+    return lambda x: no_public_baseline(x, n_components=K, radius=600.0, budget=budget, **COMMON)
+
+
+CASES = [
+    pytest.param(BUDGETS[notion], learner(BUDGETS[notion], options), id=f"{notion}: {name}")
+    for notion in BUDGETS
+    for name, options in METHODS.items()
+    if notion != "pure" or name in PURE
+] + [
+    pytest.param(BUDGETS[notion], baseline(BUDGETS[notion]), id=f"{notion}: baseline") for notion in ("zcdp", "approx")
+]
+
+
+class Recording:
+    """One run, and its comparison with neighbours that are replayed against it."""
+
+    def __init__(self, run, rows, budget):
+        self.run, self.rows, self.budget = run, rows, budget
+        with tapped() as transcript:
+            self.result = run(rows)
+        self.calls = transcript.calls
+        draws = sum(call.event.draws for call in self.calls)
+        self.allowance = (laplace_epsilon if isinstance(budget, PureDP) else gaussian_rho)(budget, draws)
+
+    def neighbour(self, index, row):
+        """Replay with one row replaced; returns exact cost of the pair and declared cost."""
+        other = self.rows.copy()
+        other[index] = row
+        with tapped(script=self.calls) as replayed:
+            result = self.run(other)
+        assert len(replayed.calls) == len(self.calls)
+        tally = auditing.Tally()
+        for one, two in zip(self.calls, replayed.calls, strict=True):
+            tally.add(one, *auditing.compare(one, two))
+        pair, declared = tally.totals()
+        assert declared <= self.allowance * (1 + Fraction(1, 10**9))
+        assert pair <= declared
+        if auditing.fingerprint(result) != auditing.fingerprint(self.result):
+            raise ReplayError("the results differ although every released value was the same")
+        return pair, declared
+
+
+def on_surfaces(tree, rng):
+    """Rows on the surface of each released ball, and between each two centres, with one unit in the last place either way."""
+    for split in tree.splits:
+        if split is None:
+            continue
+        back = np.eye(tree.dim) if split.projection is None else split.projection
+        if len(split.centers) == 1:
+            direction = rng.normal(size=back.shape[0])
+            at = split.centers[0] + np.sqrt(split.radius_sq) * direction / np.linalg.norm(direction)
+        else:
+            first, second = rng.choice(len(split.centers), size=2, replace=False)
+            at = (split.centers[first] + split.centers[second]) / 2.0
+        row = split.origin + back.T @ at
+        yield from (row, np.nextafter(row, np.inf), np.nextafter(row, -np.inf))
+
+
+HOSTILE = [
+    np.full(DIM, np.nan),
+    np.array([0.0, np.inf, 0.0]),
+    np.array([-np.inf, np.nan, 0.0]),
+    np.full(DIM, 1e308),
+    np.array([-1e308, 1e308, 0.0]),
+    np.full(DIM, 5e-324),
+    np.array([1e12, 0.0, 0.0]),
+    np.array([0.0, -1e12, 0.0]),
+]
+
+
+def neighbours(recording, rng):
+    """(index, row): moves into every other cluster, surfaces, hostile rows, copies, and random rows at several scales."""
+    yield from ((index, CENTERS[(index + 1) % K] + rng.normal(size=DIM)) for index in range(3))
+    yield from ((4, recording.rows[other]) for other in (5, 6))
+    yield from ((int(rng.integers(360)), row) for row in on_surfaces(recording.result.tree, rng))
+    yield from ((int(rng.integers(360)), row) for row in HOSTILE)
+    yield from ((int(rng.integers(360)), rng.normal(size=DIM) * 10.0 ** rng.integers(-3, 7)) for _ in range(6))
+
+
+@pytest.mark.parametrize(("budget", "run"), CASES)
+def test_neighbours_keep_the_promise(budget, run):
+    recording = Recording(run, ROWS, budget)
+    for index, row in neighbours(recording, np.random.default_rng(1)):
+        recording.neighbour(index, row)
+
+
+@pytest.mark.audit
+@pytest.mark.parametrize(("budget", "run"), CASES)
+def test_many_recordings(budget, run):
+    rng = np.random.default_rng(2)
+    for _ in range(8):
+        rows = CENTERS[rng.integers(K, size=360)] + rng.normal(size=(360, DIM)) * 10.0 ** rng.integers(-2, 3)
+        rows[rng.integers(360)] = HOSTILE[rng.integers(len(HOSTILE))]
+        recording = Recording(run, rows, budget)
+        for _ in range(3):
+            for index, row in neighbours(recording, rng):
+                recording.neighbour(index, row)
+
+
+@pytest.mark.parametrize(("budget", "run"), CASES)
+def test_one_and_two_private_rows_per_cluster_and_hostile_neighbours(budget, run):
+    for copies in (1, 2):
+        recording = Recording(run, np.repeat(CENTERS, copies, axis=0), budget)
+        for row in HOSTILE:
+            recording.neighbour(0, row)
+
+
+def test_the_practical_tree_cuts_here():
+    """Else the tests above would see roots only."""
+    result = learner(BUDGETS["zcdp"], METHODS["tree"])(ROWS)
+    assert result.n_components == K
+    assert result.diagnostics["depth"] >= 1
+
+
+# ---- The bound is approached ----------------------------------------------------------------------------------------
+
+
+def test_a_replacement_in_the_first_node_costs_nearly_its_share():
+    """Orthogonal extreme rows change the directions by all that is allowed."""
+    budget = BUDGETS["zcdp"]
+    recording = Recording(learner(budget, METHODS["one shot"]), np.vstack([ROWS, [[1e12, 0.0, 0.0]]]), budget)
+    with tapped(script=recording.calls) as replayed:
+        recording.run(np.vstack([ROWS, [[0.0, 0.0, 1e12]]]))
+    cost, price = auditing.compare(recording.calls[0], replayed.calls[0])
+    assert recording.calls[0].name == "node 0: directions"
+    assert Fraction(95, 100) * price <= cost <= price
+    assert price >= Fraction(99, 100) * recording.calls[0].reserve.cost
+
+
+# ---- Planted faults: each must be caught ----------------------------------------------------------------------------
+
+
+def caught(monkeypatch, module, name, fault, match):
+    monkeypatch.setattr(module, name, fault)
+    recording = Recording(learner(BUDGETS["zcdp"], METHODS["tree"]), ROWS, BUDGETS["zcdp"])
+
+    def replay_all():
+        for index, row in neighbours(recording, np.random.default_rng(1)):
+            recording.neighbour(index, row)
+
+    with pytest.raises((ReplayError, AssertionError), match=match):
+        replay_all()
+
+
+def test_catches_a_cut_that_looks_at_private_rows(monkeypatch):
+    original = practical.valley
+    seen = {}
+
+    def peeking(self, *arguments, **options):
+        released = original_counts(self, *arguments, **options)
+        first = next(iter(self.run.rows.chunks()))
+        seen["value"] = float(np.nansum(np.clip(first, -1e3, 1e3)))
+        return released
+
+    def shifted(counts, edges, **options):
+        found = original(counts, edges, **options)
+        return found and {**found, "radius": found["radius"] * (1.0 + 1e-12 * seen["value"])}
+
+    original_counts = search.Search.radial_counts
+    monkeypatch.setattr(search.Search, "radial_counts", peeking)
+    caught(monkeypatch, practical, "valley", shifted, "differ|depends|moved")
+
+
+def test_catches_directions_of_unclipped_rows(monkeypatch):
+    original = search.release_second_moment
+
+    def farther(purse, rows, affine, *, radius, **options):
+        largest = max(float(np.nanmax(np.abs(chunk), initial=0.0, where=np.isfinite(chunk))) for chunk in rows.chunks())
+        return original(purse, rows, affine, radius=max(radius, min(largest, 1e100)), **options)
+
+    caught(monkeypatch, search, "release_second_moment", farther, "depends on private rows")
+
+
+def test_catches_a_tree_that_asks_too_often(monkeypatch):
+    """A scope for one node on a path cannot pay for the next one below."""
+    centers = np.array([[0.0, 0.0, 0.0], [30.0, 0.0, 0.0], [0.0, 9000.0, 0.0], [40.0, 9000.0, 0.0]])
+    rng = np.random.default_rng(0)
+    rows = centers[np.arange(4000) % 4] + rng.normal(size=(4000, DIM))
+    public = centers[np.arange(80) % 4] + rng.normal(size=(80, DIM))
+
+    def run():
+        return learn_separated_mixture(
+            rows, x_pub=public, n_components=4, min_weight=0.2, budget=BUDGETS["zcdp"], clustering="tree", **COMMON
+        )
+
+    assert run().diagnostics["depth"] >= 2
+    monkeypatch.setattr(separated, "tree_depth", lambda method, shape: 1)
+    with pytest.raises(BudgetError, match="has no budget"):
+        run()
+    # Nor can it be talked into it by a wrong depth.
+    monkeypatch.setattr(search.Search, "purse", lambda self, node: self.scope.node(0))
+    with pytest.raises(BudgetError, match="nodes above this one have paid"):
+        run()

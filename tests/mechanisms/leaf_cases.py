@@ -1,0 +1,80 @@
+"""Trees, maps and neighbours for tests of releases over leaves."""
+
+import numpy as np
+
+from fastpubpriv.mechanisms.account import Account
+from fastpubpriv.mechanisms.sums import AffineMap, Passes
+from fastpubpriv.mixtures.tree import ClusterTree
+
+DIM = 3
+ONE_THREAD = Passes(threads=1, progress=False)
+
+
+def three_leaves():
+    """A ball of radius 2 about (5, 0, 0), then the nearer of two centres."""
+    tree = ClusterTree.root(DIM).split_ball(
+        0, origin=[5.0, 0.0, 0.0], projection=None, center=[0.0, 0.0, 0.0], radius=2.0
+    )
+    centers = [[0.0, 5.0, 0.0], [0.0, -5.0, 0.0]]
+    return tree.split_nearest(2, origin=np.zeros(DIM), projection=None, centers=centers)
+
+
+LEAVES = (1, 3, 4)
+CENTERS = np.array([[5.0, 0.0, 0.0], [0.0, 5.0, 0.0], [0.0, -5.0, 0.0]])
+
+# Rows far out, on and beside the ball, and rows that belong nowhere.
+HOSTILE = [
+    np.full(DIM, np.nan),
+    np.array([np.inf, 0.0, 0.0]),
+    np.full(DIM, 1e308),
+    np.array([0.0, -1.7976931348623157e308, 1.7976931348623157e308]),
+    np.full(DIM, 5e-324),
+    np.zeros(DIM),
+    np.array([7.0, 0.0, 0.0]),  # on the ball
+    np.array([np.nextafter(7.0, 8.0), 0.0, 0.0]),
+    np.array([5.0, 0.0, 0.0]),
+    np.array([0.0, 1e9, 0.0]),
+    np.array([0.0, -1e9, 0.0]),
+    np.array([1e9, 0.0, 1e9]),  # as near to one centre as to the other
+]
+
+
+def clustered(rng, n, scale=1.0):
+    """Rows about the three centres, and their leaves."""
+    label = rng.integers(0, 3, n)
+    return CENTERS[label] + scale * rng.standard_normal((n, DIM))
+
+
+def maps(out_dim=DIM, seed=0):
+    """One map for each leaf, of `out_dim` columns."""
+    rng = np.random.default_rng(seed)
+    return [
+        AffineMap(
+            dim=DIM, center=center, matrix=rng.standard_normal((out_dim, DIM)), offset=rng.standard_normal(out_dim)
+        )
+        for center in CENTERS
+    ]
+
+
+def opened(budget, draws=10**5, **options):
+    account = Account("test", budget, draws=draws, **options)
+    account.open()
+    return account
+
+
+def neighbours(rng, count):
+    """Random pairs of data sets: a row is replaced by one of the same leaf, of another, by a hostile row, or by a copy."""
+    for _ in range(count):
+        n = int(rng.choice([1, 2, 3, 10, 60]))
+        rows = clustered(rng, n, 10.0 ** rng.choice([-300.0, -2.0, 0.0, 0.0, 2.0, 300.0]))
+        if rng.random() < 0.3:
+            rows[rng.integers(n)] = HOSTILE[rng.integers(len(HOSTILE))]
+        other, index = rows.copy(), rng.integers(n)
+        kind = rng.integers(3)
+        if kind == 0:
+            other[index] = clustered(rng, 1)[0]
+        elif kind == 1:
+            other[index] = HOSTILE[rng.integers(len(HOSTILE))]
+        else:
+            other[index] = rows[rng.integers(n)]
+        yield rows, other

@@ -1,0 +1,73 @@
+"""Made mixtures of known components, and how well a tree tells them apart; shared by the tests of this folder."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Means (k, dim), factors of the covariances (k, dim, dim) and weights (k,)."""
+
+    means: np.ndarray
+    factors: np.ndarray
+    weights: np.ndarray
+
+    @property
+    def covariances(self):
+        return self.factors @ np.swapaxes(self.factors, 1, 2)
+
+    def draw(self, rng, n):
+        """Rows (n, dim) and their components (n,)."""
+        labels = rng.choice(len(self.weights), size=n, p=self.weights)
+        return self.of(rng, labels), labels
+
+    def of(self, rng, labels):
+        """One row for each label."""
+        rows = rng.normal(size=(len(labels), self.means.shape[1]))
+        for j in range(len(self.weights)):
+            rows[labels == j] = self.means[j] + rows[labels == j] @ self.factors[j].T
+        return rows
+
+
+def rotation(rng, dim):
+    return np.linalg.qr(rng.normal(size=(dim, dim)))[0]
+
+
+def separated(rng, dim, k, separation, *, scales=None, weights=None, eigenvalues=(0.2, 1.0)):
+    """Components at equal distances: `separation` times their scale, 1 by default, with random covariances of that scale.
+
+    The first component of each new scale sits at `separation` times the scale from all others.
+    """
+    scales = np.ones(k) if scales is None else np.asarray(scales, dtype=float)
+    means = separation * scales[:, None] / np.sqrt(2.0) * np.eye(k, dim)
+    factors = np.array([rotation(rng, dim) * np.sqrt(rng.uniform(*eigenvalues, size=dim)) * scale for scale in scales])
+    weights = np.full(k, 1.0 / k) if weights is None else np.asarray(weights)
+    return Mixture(means @ rotation(rng, dim).T, factors, weights)
+
+
+def matched(leaves, labels):
+    """Share of rows whose leaf is the one matched to their component."""
+    ids, reached = np.unique(leaves, return_inverse=True)
+    table = np.zeros((len(ids), labels.max() + 1))
+    np.add.at(table, (reached, labels), 1.0)
+    rows, columns = linear_sum_assignment(-table)
+    return table[rows, columns].sum() / len(labels)
+
+
+def order_of(result, mixture):
+    """For each true component the position of the released one that is nearest, as a permutation."""
+    away = np.linalg.norm(result.means[None] - mixture.means[:, None], axis=2)
+    return linear_sum_assignment(away)[1]
+
+
+def errors_of(result, mixture):
+    """Relative Frobenius error of each covariance, Mahalanobis error of each mean, and error of each weight."""
+    order = order_of(result, mixture)
+    covariance, mean = [], []
+    for j, found in enumerate(order):
+        inverse = np.linalg.inv(mixture.factors[j])
+        covariance.append(np.linalg.norm(inverse @ result.covariances[found] @ inverse.T - np.eye(len(inverse))))
+        mean.append(np.linalg.norm(inverse @ (result.means[found] - mixture.means[j])))
+    return np.array(covariance), np.array(mean), result.weights[order] - mixture.weights
