@@ -90,8 +90,11 @@ def axis_aligned_predictor(
     return predict
 
 
-def theory_details(components: int, dim: int, accuracy: float, budget: Budget, failure_prob: float) -> dict[str, float]:
-    """What the paper's algorithm would need, where it is defined: an (epsilon, delta) budget."""
+def theory_details(
+    components: int, dim: int, accuracy: float | None, budget: Budget, failure_prob: float
+) -> dict[str, float]:
+    """What the paper's algorithm would need, where it is defined: an (epsilon, delta) budget. Takes about a second."""
+    accuracy = 0.1 if accuracy is None else validation.probability("accuracy", accuracy)
     if not isinstance(budget, ApproxDP):
         return {}
     try:
