@@ -24,7 +24,7 @@ from fastpubpriv.mixtures.axis_aligned import learn_axis_aligned_mixture
 from fastpubpriv.privacy import ApproxDP
 
 NAME = "c-univariate"
-RUNS = 5
+RUNS = 3
 DELTA = 1e-6
 SIZES = (2000, 5000, 20_000, 100_000)
 EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0)

@@ -31,7 +31,7 @@ KNOWN_SHARES = (20, 45, 35)  # without the scales, when they are known
 MOST_SCALES = 6
 CELLS_PER_SCALE = 4.0  # width of a place in scales: nearly all of a component of that scale fits into one or two
 LEAST_ROWS = 16
-_EXCESS = 4.0  # standard deviations, of noise and sampling
+_EXCESS = 2.5  # standard deviations, of noise and sampling
 _EXPONENTS = 500  # scales from 2^-500 to 2^500: squares are doubles, too
 
 

@@ -1,0 +1,188 @@
+"""Record and replay of the learners of axis-aligned mixtures: every release promises what it costs, and nothing passes them by.
+
+The comparison is exact (integers and fractions): there are no false alarms.
+"""
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from fastpubpriv import ZCDP, ApproxDP, PureDP, ReplayError, learn_axis_aligned_mixture
+from fastpubpriv.auditing import record_replay
+from fastpubpriv.mixtures import anchors, axis_aligned, univariate
+from fastpubpriv.sources import slices
+
+APPROX = ApproxDP(1, 1e-6)
+COMMON = {"threads": 1, "progress": False}
+HOSTILE = [np.nan, np.inf, -np.inf, 1e308, -1.7976931348623157e308, 5e-324, -0.0, 1e9, -1e9, 2.0**53]
+
+
+def public(dim):
+    return np.random.default_rng(9).normal(size=(25, dim)) * 2.0 + 3.0
+
+
+def runner(dim, budget, **options):
+    if options.pop("with_public", False):
+        options["x_pub"] = public(dim)
+    return lambda x: learn_axis_aligned_mixture(x, n_components=2, budget=budget, **COMMON, **options)
+
+
+RUNS = {
+    "univariate": (1, APPROX, {}),
+    "univariate, known variance": (1, APPROX, {"variance": 4.0}),
+    "univariate, large epsilon": (1, ApproxDP(30, 1e-5), {"candidates": 40}),
+    "anchors, 2 columns": (2, APPROX, {"candidates": 12}),
+    "anchors, 7 columns": (7, APPROX, {"candidates": 12}),
+    "anchors, known covariance": (2, APPROX, {"variance": [[4.0, 1.0], [1.0, 1.0]], "candidates": 12}),
+    "public list, pure": (1, PureDP(1), {"with_public": True, "candidates": 60}),
+    "public list, zcdp": (1, ZCDP(0.125), {"with_public": True, "candidates": 60, "method": "public_list"}),
+    "public list, 2 columns": (2, PureDP(1), {"with_public": True, "candidates": 20}),
+    "dp_em, zcdp": (2, ZCDP(0.125), {"with_public": True}),
+    "dp_em, approx": (2, APPROX, {"with_public": True}),
+    "dp_em, pure": (2, PureDP(1), {"with_public": True, "method": "dp_em"}),
+    "dp_em, known variance": (2, ZCDP(0.125), {"with_public": True, "variance": 4.0}),
+}
+CASES = [pytest.param(dim, budget, options, id=name) for name, (dim, budget, options) in RUNS.items()]
+
+
+def neighbours(rng, dim, count, least=40):
+    """Random pairs: sizes, scales and shapes, and a replaced row that is random, hostile, or a copy of another."""
+    for _ in range(count):
+        n = int(rng.choice([least, 300, 1500]))
+        rows = rng.normal(size=(n, dim)) * 10.0 ** rng.choice([-300, -3, 0, 0, 1, 6, 300])
+        rows[rng.random(n) < 0.4] += rng.choice([0.0, 9.0, 1e6])
+        if rng.random() < 0.3:
+            rows[rng.integers(n), rng.integers(dim)] = HOSTILE[rng.integers(len(HOSTILE))]
+        other = rows.copy()
+        index = rng.integers(n)
+        kind = rng.integers(3)
+        if kind == 0:
+            other[index] = rng.normal(size=dim) * 10.0 ** rng.integers(-3, 4)
+        elif kind == 1:
+            other[index, rng.integers(dim)] = HOSTILE[rng.integers(len(HOSTILE))]
+        else:
+            other[index] = rows[rng.integers(n)]
+        yield rows, other
+
+
+@pytest.mark.parametrize(("dim", "budget", "options"), CASES)
+def test_random_neighbours(dim, budget, options):
+    run = runner(dim, budget, **options)
+    for rows, other in neighbours(np.random.default_rng(70), dim, 3 if dim > 2 else 6):
+        report = record_replay(run, rows, other, budget=budget)
+        assert report.pair_cost <= report.declared_cost <= report.allowance * (1 + Fraction(1, 10**9))
+
+
+@pytest.mark.audit
+@pytest.mark.parametrize(("dim", "budget", "options"), CASES)
+def test_many_random_neighbours(dim, budget, options):
+    run = runner(dim, budget, **options)
+    for rows, other in neighbours(np.random.default_rng(71), dim, 100):
+        record_replay(run, rows, other, budget=budget)
+
+
+@pytest.mark.parametrize("place", [0, 1, 44, 119, 120, 279, 280, 399])
+def test_every_block_of_the_univariate_learner(place):
+    # The first and last row of each block, replaced by hostile and by far values.
+    rows = np.random.default_rng(3).normal(size=(400, 1)) + np.where(np.arange(400) % 3, 0.0, 50.0)[:, None]
+    for value in (np.nan, 1e300, 50.0):
+        other = rows.copy()
+        other[place] = value
+        record_replay(runner(1, APPROX), rows, other, budget=APPROX)
+
+
+def test_each_stage_has_the_whole_budget_and_the_run_costs_it_once():
+    rows = np.random.default_rng(4).normal(size=(4000, 1))
+    other = rows.copy()
+    other[-1] = 1e9
+    report = record_replay(runner(1, APPROX), rows, other, budget=APPROX)
+    assert report.calls == 4
+    assert Fraction(99, 100) < report.declared_cost <= 1
+
+
+# ---- planted bugs: each must be caught ------------------------------------------------------------------------------
+
+
+def pair():
+    rows = np.random.default_rng(5).normal(size=(600, 1))
+    other = rows.copy()
+    other[300] = 77.0
+    return rows, other
+
+
+def test_catches_an_answer_that_bypasses_release(monkeypatch):
+    original = univariate.learn
+
+    def leaky(task):
+        learned = original(task)
+        private = next(iter(task.run.rows.chunks()))
+        return replace(learned, means=learned.means + 1e-12 * private[300, 0])
+
+    monkeypatch.setattr(axis_aligned.univariate, "learn", leaky)
+    with pytest.raises(ReplayError, match="leaked past release"):
+        record_replay(runner(1, APPROX), *pair(), budget=APPROX)
+
+
+def test_catches_cells_that_follow_the_rows(monkeypatch):
+    original = univariate.release_cell_counts
+
+    def centred(purse, rows, edges, **options):
+        middle = float(np.mean(np.concatenate([chunk[:, 0] for chunk in rows.chunks()])))
+        return original(purse, rows, [each + middle for each in edges], **options)
+
+    rows, other = pair()
+    other[300] = 1e6
+    record_replay(runner(1, APPROX), rows, other, budget=APPROX)
+    monkeypatch.setattr(univariate, "release_cell_counts", centred)
+    with pytest.raises(ReplayError, match="sensitivity"):
+        record_replay(runner(1, APPROX), rows, other, budget=APPROX)
+
+
+def test_catches_blocks_that_overlap(monkeypatch):
+    def overlapping(rows, *shares):
+        return tuple(rows.slice(0, rows.n) for _ in shares)
+
+    monkeypatch.setattr(univariate, "split_rows", overlapping)
+    with pytest.raises(ReplayError, match="disjoint"):
+        record_replay(runner(1, APPROX), *pair(), budget=APPROX)
+    monkeypatch.setattr(univariate, "split_rows", slices.split_rows)
+    record_replay(runner(1, APPROX), *pair(), budget=APPROX)
+
+
+def test_catches_a_statistic_that_depends_on_other_rows(monkeypatch):
+    from fastpubpriv.mixtures import dp_em
+
+    original = dp_em.row_statistic
+
+    def centred(chunk, at, radii):
+        return original(chunk - np.nanmean(chunk, axis=0), at, radii)
+
+    rows = np.random.default_rng(6).normal(size=(300, 2)) + 3.0
+    other = rows.copy()
+    other[7] = 1e6
+    run = runner(2, ZCDP(0.5), with_public=True)
+    record_replay(run, rows, other, budget=ZCDP(0.5))
+    monkeypatch.setattr(dp_em, "row_statistic", centred)
+    with pytest.raises(ReplayError, match="sensitivity"):
+        record_replay(run, rows, other, budget=ZCDP(0.5))
+
+
+def test_catches_codes_that_depend_on_other_rows(monkeypatch):
+    original = anchors.codes
+
+    def ranked(chunk, chosen, columns):
+        # Whether a row lies above the chunk's mean: one replaced row moves several.
+        return (chunk[:, 0] > np.mean(chunk[:, 0])).astype(np.int64) + 0 * original(chunk, chosen, columns)
+
+    rows = np.random.default_rng(8).normal(size=(4000, 2))
+    rows[::2] += 50.0
+    other = rows.copy()
+    blocks = np.cumsum([0, *anchors.SHARES]) * 4000 // sum(anchors.SHARES)
+    other[int(blocks[3]) + 10] = 1e6
+    run = runner(2, APPROX, candidates=12)
+    record_replay(run, rows, other, budget=APPROX)
+    monkeypatch.setattr(anchors, "codes", ranked)
+    with pytest.raises(ReplayError, match="sensitivity"):
+        record_replay(run, rows, other, budget=APPROX)

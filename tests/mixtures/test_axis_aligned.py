@@ -1,0 +1,315 @@
+"""learn_axis_aligned_mixture from the door: what it finds, chooses, pays and refuses."""
+
+import io
+import json
+import warnings
+from contextlib import redirect_stderr
+
+import numpy as np
+import pytest
+from axis_cases import APPROX, BLOBS, COMMON, FAR_APART, learn, matched
+from spies import SpyLedger, SpyRows
+
+from fastpubpriv import (
+    ZCDP,
+    AccuracyWarning,
+    ApproxDP,
+    BudgetError,
+    InfeasibleError,
+    InputError,
+    Ledger,
+    MixtureResult,
+    PureDP,
+    Rows,
+    learn_axis_aligned_mixture,
+)
+from fastpubpriv.experiments.mixture_cases import CASES, distance_on_line, released
+from fastpubpriv.mixtures.axis_aligned import ITERATE_FROM, chosen_method
+
+# ---- what it finds: seeded, so that a bad draw cannot come --------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_univariate_finds_the_cases(name):
+    truth = CASES[name]
+    rows = truth.draw(np.random.default_rng(1), 20_000)
+    result = learn(rows[:, 0], len(truth.weights))
+    assert result.method == "univariate"
+    assert set(result.statuses) == {"ok"}
+    assert distance_on_line(truth, released(result)) < 0.04
+    assert result.spent == APPROX
+    # The bound of the test is no formality: the wrong number of components is far outside.
+    if len(truth.weights) > 1:
+        assert distance_on_line(truth, released(learn(rows, 1))) > 0.08
+
+
+@pytest.mark.parametrize("n", [20_000, 50_000])
+def test_means_may_lie_anywhere(n):
+    result = learn(FAR_APART.draw(np.random.default_rng(2), n), 2)
+    assert (matched(result, FAR_APART) < ([0.2, 0.2, 0.03] if n == 20_000 else [0.1, 0.1, 0.015])).all()
+
+
+def test_anchors_find_components_in_three_columns():
+    rows = BLOBS.draw(np.random.default_rng(3), 60_000)
+    result = learn(rows, 3)
+    assert result.method == "anchors"
+    assert result.n_components == 3
+    assert (matched(result, BLOBS) < [0.2, 0.2, 0.03]).all()
+    assert np.array_equal(result.covariances, result.variances[:, :, None] * np.eye(3))
+
+
+@pytest.mark.parametrize("variance", [2.25, [2.25], [[2.25]]])
+def test_known_variance_on_the_line(variance):
+    rng = np.random.default_rng(4)
+    rows = np.where(rng.random(6000) < 0.4, 1e7, 1e7 + 6.0) + 1.5 * rng.standard_normal(6000)
+    result = learn(rows, 2, variance=variance)
+    assert np.allclose(result.variances, 2.25, rtol=1e-12)
+    assert np.abs(np.sort(result.means[:, 0]) - [1e7, 1e7 + 6.0]).max() < 0.4
+    assert [release["name"] for release in result.releases] == ["places", "cells", "choice"]
+
+
+def test_known_covariance_need_not_be_axis_aligned():
+    rng = np.random.default_rng(5)
+    covariance = np.array([[4.0, 3.0], [3.0, 9.0]])
+    factor = np.linalg.cholesky(covariance)
+    centers = np.array([[100.0, -50.0], [130.0, -50.0]])
+    rows = centers[rng.integers(2, size=30_000)] + rng.standard_normal((30_000, 2)) @ factor.T
+    result = learn(rows, 2, variance=covariance)
+    assert np.allclose(result.covariances, covariance)
+    order = np.argsort(result.means[:, 0])
+    assert np.abs(np.linalg.solve(factor, (result.means[order] - centers).T)).max() < 0.3
+
+
+@pytest.mark.parametrize(("budget", "method"), [(PureDP(1), "public_list"), (ZCDP(0.05), "dp_em"), (APPROX, "dp_em")])
+def test_public_rows(budget, method):
+    truth = CASES["three"]
+    rng = np.random.default_rng(6)
+    public, rows = truth.draw(rng, 100), truth.draw(rng, 8000)
+    result = learn(rows, 3, budget=budget, x_pub=public)
+    assert result.method == method
+    assert result.n_pub == 100
+    assert distance_on_line(truth, released(result)) < 0.12
+    assert result.provenance["range"] == "public rows"
+
+
+def test_public_list_spends_epsilon_alone():
+    rng = np.random.default_rng(7)
+    public, rows = rng.normal(size=(30, 1)), rng.normal(size=(500, 1))
+    ledger = Ledger(APPROX)
+    result = learn(rows, 1, x_pub=public, method="public_list", ledger=ledger)
+    assert result.spent == PureDP(1)
+    assert ledger.spent.amounts == (1, 0)
+
+
+# ---- empty stages ---------------------------------------------------------------------------------------------------
+
+
+def test_too_few_rows_for_any_scale_are_empty_or_a_fallback():
+    for n in (16, 40):
+        result = learn(np.random.default_rng(8).normal(size=n), 2)
+        assert set(result.statuses) <= {"empty", "fallback"}
+        assert np.isfinite(result.means).all()
+        assert (result.variances > 0.0).all()
+
+
+def test_nothing_at_all_is_the_public_standard_normal():
+    result = learn(np.full(16, np.nan), 1, budget=ApproxDP(2.0**-6, 1e-6))
+    assert set(result.statuses) <= {"empty", "fallback"}
+    if "fallback" in result.statuses:
+        assert result.means.tolist() == [[0.0]]
+        assert result.variances.tolist() == [[1.0]]
+
+
+def test_an_order_of_magnitude_without_scales():
+    # Equal values have no differences, so no scale is found; cells of public powers of two still say where they are.
+    result = learn(np.full(20_000, 12_345.0), 1)
+    assert result.statuses == ("empty",)
+    assert 6000.0 < result.means[0, 0] < 25_000.0
+
+
+# ---- choices by public facts ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("facts", "method"),
+    [
+        ((1, 1000, False, APPROX), "univariate"),
+        ((2, 1000, False, APPROX), "anchors"),
+        ((1, ITERATE_FROM - 1, True, APPROX), "public_list"),
+        ((1, ITERATE_FROM, True, APPROX), "dp_em"),
+        ((1, ITERATE_FROM, True, PureDP(1)), "public_list"),
+        ((3, 100, True, PureDP(1)), "public_list"),
+        ((3, 100, True, ZCDP(1)), "dp_em"),
+    ],
+)
+def test_auto(facts, method):
+    dim, n, public, budget = facts
+    assert chosen_method("auto", dim=dim, n_priv=n, has_public=public, budget=budget) == method
+
+
+# ---- refusals, before anything is read or paid ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "words"),
+    [
+        ({"budget": PureDP(1)}, BudgetError, "delta"),
+        ({"budget": ZCDP(1)}, BudgetError, "delta"),
+        ({"budget": 1.0}, BudgetError, "ApproxDP"),
+        ({"n_components": 0}, InputError, "at least 1"),
+        ({"n_components": 65}, InputError, "at most 64"),
+        ({"n_components": 1.0}, InputError, "whole number"),
+        ({"method": "em"}, InputError, "method"),
+        ({"method": "dp_em"}, InputError, "x_pub"),
+        ({"method": "public_list"}, InputError, "x_pub"),
+        ({"method": "theory"}, InputError, "accuracy"),
+        ({"method": "theory", "accuracy": 0.1}, InfeasibleError, "candidates"),
+        ({"method": "theory", "accuracy": 0.9, "n_components": 1}, InfeasibleError, "rows"),
+        ({"accuracy": 1.5}, InputError, "accuracy"),
+        ({"min_weight": 0.6}, InputError, "min_weight"),
+        ({"min_weight": 0.0}, InputError, "min_weight"),
+        ({"candidates": 1}, InputError, "candidates"),
+        ({"candidates": 6000}, InputError, "candidates"),
+        ({"failure_prob": 0.0}, InputError, "failure_prob"),
+        ({"variance": -1.0}, InputError, "positive"),
+        ({"variance": [1.0, 2.0]}, InputError, "variance"),
+        ({"variance": np.eye(2)}, InputError, "variance"),
+        ({"x_pub": np.zeros((1, 1))}, InputError, "rows"),
+        ({"x_pub": np.full((4, 1), np.nan)}, InputError, "finite"),
+        ({"x_pub": np.zeros((4, 2))}, InputError, "columns"),
+        ({"threads": 0}, InputError, "threads"),
+    ],
+)
+def test_refusals_read_nothing(options, kind, words):
+    log = []
+    rows = SpyRows(np.zeros((100, 1)), log)
+    ledger = SpyLedger(APPROX, log)
+    arguments = {"n_components": 2, "budget": APPROX, "ledger": ledger, **COMMON, **options}
+    with pytest.raises(kind, match=words):
+        learn_axis_aligned_mixture(rows, **arguments)
+    assert log == []
+
+
+def test_too_few_rows_for_blocks():
+    with pytest.raises(InputError, match="at least"):
+        learn_axis_aligned_mixture(np.zeros(15), n_components=1, budget=APPROX)
+    with pytest.raises(InputError, match="at least"):
+        learn_axis_aligned_mixture(np.zeros((20, 2)), n_components=1, budget=APPROX)
+
+
+def test_a_column_at_a_time_for_univariate():
+    with pytest.raises(InputError, match="one column"):
+        learn_axis_aligned_mixture(np.zeros((100, 2)), n_components=1, budget=APPROX, method="univariate")
+
+
+def test_accuracy_warns_from_public_numbers():
+    with pytest.warns(AccuracyWarning, match="do not guarantee"):
+        learn(np.random.default_rng(0).normal(size=500), 1, accuracy=0.1)
+
+
+# ---- order of events, records, form ---------------------------------------------------------------------------------
+
+METHODS = {
+    "univariate": (1, APPROX, {}),
+    "anchors": (2, APPROX, {}),
+    "public_list": (1, PureDP(1), {"x_pub": 30}),
+    "public_list, 2 columns": (2, PureDP(1), {"x_pub": 30, "candidates": 40}),
+    "dp_em": (2, ZCDP(0.1), {"x_pub": 30, "method": "dp_em"}),
+}
+
+
+def arguments_of(name):
+    dim, budget, options = METHODS[name]
+    options = dict(options)
+    if "x_pub" in options:
+        options["x_pub"] = np.random.default_rng(9).normal(size=(options["x_pub"], dim)) + 3.0
+    return dim, budget, options
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_debits_before_it_reads(name):
+    dim, budget, options = arguments_of(name)
+    log = []
+    rows = SpyRows(np.random.default_rng(0).normal(size=(400, dim)), log)
+    result = learn(rows, 2, budget=budget, ledger=SpyLedger(budget, log), **options)
+    assert log[0] == "debit"
+    assert log.count("debit") == 1
+    assert "read" in log
+    assert result.spent == budget
+    assert len(result.releases) >= 1
+    assert result.private is False
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_threads_and_chunks_change_nothing(name):
+    dim, budget, options = arguments_of(name)
+    rows = np.random.default_rng(0).normal(size=(6000, dim)) + np.where(np.arange(6000) % 3, 0.0, 9.0)[:, None]
+    one = learn(rows, 2, budget=budget, **options)
+    pieces = Rows.from_chunks(lambda: np.array_split(rows, 17), n=len(rows), dim=dim)
+    for other in (rows.copy(order="F"), pieces):
+        again = learn(other, 2, budget=budget, **options)
+        assert np.array_equal(one.means, again.means)
+        assert np.array_equal(one.covariances, again.covariances)
+        assert np.array_equal(one.weights, again.weights)
+
+
+def test_result_has_its_form_and_comes_back_from_json():
+    rows = CASES["two"].draw(np.random.default_rng(3), 3000)
+    result = learn(rows, 2)
+    assert isinstance(result, MixtureResult)
+    assert abs(result.weights.sum() - 1.0) < 1e-12
+    assert (np.diff(result.weights) <= 0.0).all()
+    back = MixtureResult.from_json(json.dumps(json.loads(result.to_json())))
+    assert np.array_equal(back.means, result.means)
+    assert [release["name"] for release in result.releases] == ["scales", "places", "cells", "choice"]
+    assert all(release["epsilon"] <= 1 for release in result.releases)
+    assert result.diagnostics["n_components_asked"] == 2
+
+
+# ---- private content is silent --------------------------------------------------------------------------------------
+
+N = 600
+
+
+def put(row, dim):
+    rows = np.random.default_rng(0).standard_normal((N, dim))
+    rows[5] = row
+    return rows
+
+
+HOSTILE = {
+    "NaN in a row": lambda d: put(np.nan, d),
+    "all NaN": lambda d: np.full((N, d), np.nan),
+    "inf": lambda d: put(np.inf, d),
+    "all inf": lambda d: np.full((N, d), -np.inf),
+    "1.7e308": lambda d: put(1.7e308, d),
+    "all 1.7e308": lambda d: np.full((N, d), 1.7e308),
+    "subnormal": lambda d: np.full((N, d), 5e-324),
+    "zeros": lambda d: np.zeros((N, d)),
+    "huge spread": lambda d: 1e300 * np.random.default_rng(0).standard_normal((N, d)),
+    "tiny spread": lambda d: 1e-300 * np.random.default_rng(0).standard_normal((N, d)),
+    "offset 1e18": lambda d: 1e18 + np.random.default_rng(0).standard_normal((N, d)),
+    "two scales": lambda d: np.where(np.arange(N * d).reshape(N, d) % 2, 1e200, 1e-200),
+    "logarithms": lambda d: np.exp(100.0 * np.random.default_rng(0).standard_normal((N, d))),
+    "integers": lambda d: np.random.default_rng(0).integers(-5, 5, (N, d)),
+}
+
+
+@pytest.mark.parametrize("make", HOSTILE.values(), ids=HOSTILE)
+@pytest.mark.parametrize("name", METHODS)
+def test_hostile_values_are_silent(name, make):
+    dim, budget, options = arguments_of(name)
+    data = make(dim)
+    before = data.tobytes()
+    captured = io.StringIO()
+    with np.errstate(all="raise"), warnings.catch_warnings(), redirect_stderr(captured):
+        warnings.simplefilter("error")
+        result = learn_axis_aligned_mixture(data, n_components=2, budget=budget, **COMMON, **options)
+        assert np.geterr() == dict.fromkeys(np.geterr(), "raise")
+    assert captured.getvalue() == ""
+    assert data.tobytes() == before
+    assert set(result.statuses) <= {"ok", "empty", "fallback"}
+    assert np.isfinite(result.means).all()
+    assert np.isfinite(result.covariances).all()
+    assert (result.variances > 0.0).all()
+    assert abs(result.weights.sum() - 1.0) < 1e-9

@@ -1,0 +1,238 @@
+"""The search behind the univariate learner: partitions, fits to noisy counts, candidates. Post-processing, so plain tests."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from fastpubpriv.mixtures.binned_em import Cells, Mixtures, cell_parts, em, joined, masses, misfit, refine
+from fastpubpriv.mixtures.candidates import (
+    MOST_CELLS,
+    Scale,
+    atoms,
+    beam,
+    best_fit,
+    candidates,
+    distinct,
+    low_discrepancy,
+    nested_counts,
+    partition,
+)
+from fastpubpriv.mixtures.univariate import MOST_SCALES, kept_scales
+
+
+def one(weights, means, stds):
+    return Mixtures(np.array([weights]), np.array([means]), np.array([stds]))
+
+
+TRUTH = one([0.3, 0.3, 0.4], [-5.0, 0.0, 4.0], [1.0, 0.3, 2.0])
+EDGES = np.concatenate([[-np.inf], np.linspace(-16.0, 16.0, 257), [np.inf]])
+
+
+def expected(truth, n, noise_std=2.8):
+    return Cells(EDGES, n * masses(truth, EDGES)[0], noise_std, n)
+
+
+def noisy(truth, n, seed, noise_std=2.8):
+    rng = np.random.default_rng(seed)
+    counts = rng.multinomial(n, masses(truth, EDGES)[0]) + rng.laplace(0.0, noise_std / np.sqrt(2.0), len(EDGES) - 1)
+    return Cells(EDGES, counts, noise_std, n)
+
+
+def total_variation(one_fit, truth=TRUTH):
+    points = np.linspace(-20.0, 20.0, 8001)
+    densities = [
+        sum(w * stats.norm.pdf(points, m, s) for w, m, s in zip(f.weights[0], f.means[0], f.stds[0], strict=True) if w)
+        for f in (one_fit, truth)
+    ]
+    return 0.5 * np.trapezoid(np.abs(densities[0] - densities[1]), points)
+
+
+# ---- masses ---------------------------------------------------------------------------------------------------------
+
+
+def test_masses_are_those_of_scipy_in_both_tails():
+    edges = np.array([-np.inf, -40.0, -3.0, 0.0, 2.0, 9.0, 38.0, np.inf])
+    found = masses(TRUTH, edges)[0]
+    exact = np.zeros(len(edges) - 1)
+    for w, m, s in zip(TRUTH.weights[0], TRUTH.means[0], TRUTH.stds[0], strict=True):
+        far = edges[:-1] > m
+        exact += w * np.where(
+            far, stats.norm.sf(edges[:-1], m, s) - stats.norm.sf(edges[1:], m, s), np.diff(stats.norm.cdf(edges, m, s))
+        )
+    assert np.allclose(found, exact, rtol=1e-9, atol=0.0)
+    assert 0.0 < found[-1] < 1e-60  # no digits are lost far out
+
+
+def test_derivatives_are_those_of_the_masses():
+    step = 1e-6
+    inside, density, tilted = cell_parts(TRUTH, EDGES)
+    for index in range(3):
+        up, down = (Mixtures(TRUTH.weights, TRUTH.means.copy(), TRUTH.stds.copy()) for _ in range(2))
+        up.means[0, index] += step * up.stds[0, index]
+        down.means[0, index] -= step * down.stds[0, index]
+        numeric = (cell_parts(up, EDGES)[0] - cell_parts(down, EDGES)[0])[0, index] / (2.0 * step)
+        assert np.allclose(numeric, -density[0, index], atol=1e-8)
+        up, down = (Mixtures(TRUTH.weights, TRUTH.means.copy(), TRUTH.stds.copy()) for _ in range(2))
+        up.stds[0, index] *= np.exp(step)
+        down.stds[0, index] *= np.exp(-step)
+        numeric = (cell_parts(up, EDGES)[0] - cell_parts(down, EDGES)[0])[0, index] / (2.0 * step)
+        assert np.allclose(numeric, -tilted[0, index], atol=1e-8)
+    assert np.allclose(inside.sum(axis=2), 1.0)
+
+
+# ---- fits -----------------------------------------------------------------------------------------------------------
+
+
+def test_em_and_refine_have_the_truth_as_fixed_point():
+    cells = expected(TRUTH, 10**7, noise_std=1e-3)
+    for moved in (em(cells, TRUTH, steps=5), refine(cells, TRUTH, steps=20).mixtures):
+        assert np.allclose(moved.means, TRUTH.means, atol=2e-3)
+        assert np.allclose(moved.stds, TRUTH.stds, rtol=2e-3)
+        assert np.allclose(moved.weights, TRUTH.weights, atol=1e-3)
+
+
+def test_refine_never_fits_worse_and_reaches_the_truth_from_afar():
+    cells = expected(TRUTH, 10**6)
+    starts = joined(
+        [one([0.4, 0.3, 0.3], [-7.0, 1.0, 6.0], [3.0, 1.0, 4.0]), one([0.2, 0.2, 0.6], [-3.0, 0.0, 3.0], [1.0] * 3)]
+    )
+    before = misfit(cells, starts)
+    fit = refine(cells, starts, steps=60)
+    assert (fit.score <= before).all()
+    assert total_variation(fit.mixtures[[int(np.argmin(fit.score))]]) < 1e-3
+
+
+def test_standard_errors_are_those_of_repeated_fits():
+    truth = one([0.6, 0.4], [-3.0, 3.0], [1.0, 1.5])
+    fits = [refine(noisy(truth, 4000, seed), truth, steps=25) for seed in range(200)]
+    means = np.array([fit.mixtures.means[0] for fit in fits])
+    factor = fits[0].spread[0]
+    claimed = np.sqrt(np.diag(factor @ factor.T))[2:4] * truth.stds[0]
+    # 200 repeats estimate a standard deviation to 5 %: four of these.
+    assert np.allclose(means.std(axis=0), claimed, rtol=0.22)
+
+
+def test_fits_of_one_batch_do_not_see_each_other():
+    cells = noisy(TRUTH, 5000, 0)
+    starts = joined([TRUTH, one([0.5, 0.5], [-4.0, 4.0], [1.0, 1.0])])
+    together = refine(cells, starts, steps=15)
+    alone = refine(cells, starts[[1]], steps=15)
+    assert np.allclose(together.mixtures.means[1], alone.mixtures.means[0], rtol=1e-9)
+
+
+# ---- cells ----------------------------------------------------------------------------------------------------------
+
+
+def test_coarse_counts_fill_in_what_fine_ones_suppress():
+    fine = Scale(1.0, np.array([2]), np.array([300.0]))
+    coarse = Scale(4.0, np.array([0, 1]), np.array([400.0, 80.0]))
+    pieces = nested_counts([coarse, fine])
+    assert pieces == [
+        (0.0, 2.0, pytest.approx(200 / 3)),
+        (2.0, 3.0, 300.0),
+        (3.0, 4.0, pytest.approx(100 / 3)),
+        (4.0, 8.0, 80.0),
+    ]
+    # A coarse count below what lies in it adds nothing, and takes nothing away.
+    low = Scale(4.0, np.array([0]), np.array([250.0]))
+    assert sum(piece[2] for piece in nested_counts([low, fine])) == 300.0
+
+
+@pytest.mark.parametrize("offset", [0.0, 2.0**40, -(2.0**48)])
+def test_partition_covers_the_line_and_is_fine_where_rows_are(offset):
+    place = offset / 4.0
+    edges = partition(
+        [Scale(4.0, np.array([place, place + 5], dtype=np.int64), np.array([600.0, 100.0]))], seen=1000, total=4000
+    )
+    assert edges[0] == -np.inf
+    assert edges[-1] == np.inf
+    assert (np.diff(edges) > 0.0).all()
+    inside = edges[(edges >= offset) & (edges <= offset + 4.0)]
+    sparse = edges[(edges >= offset + 20.0) & (edges <= offset + 24.0)]
+    assert len(inside) > len(sparse) > 3
+    assert len(edges) < MOST_CELLS + 200
+    assert {offset, offset + 4.0, offset + 20.0, offset + 24.0} <= set(edges.tolist())
+
+
+def test_partition_without_knowledge_is_by_powers_of_two():
+    edges = partition([], seen=10, total=10)
+    assert (np.diff(edges) > 0.0).all()
+    assert {0.0, 1.0, -1.0, 1024.0} <= set(edges.tolist())
+
+
+def dyadic_counts(std, pairs):
+    keys = np.arange(-30, 6)
+    ends = np.ldexp(1.0, keys)
+    return keys[:, None].astype(np.int64), pairs * 2.0 * (stats.norm.sf(ends / std) - stats.norm.sf(2.0 * ends / std))
+
+
+@pytest.mark.parametrize("pairs", [1e3, 1e5, 1e8])
+def test_bins_that_halve_are_no_scales(pairs):
+    # However many pairs there are, the ever finer bins of one Gaussian are no scales of their own; its own scale is kept.
+    keys, counts = dyadic_counts(1.0, pairs)
+    scales = kept_scales(keys, counts, 2.8, MOST_SCALES)
+    assert 1.0 in scales or 2.0 in scales
+    assert min(scales) >= 2.0**-7
+    # A second component a thousand times narrower is one.
+    narrow = counts + 0.1 * dyadic_counts(1e-3, pairs)[1]
+    assert min(kept_scales(keys, narrow, 2.8, MOST_SCALES)) < 4e-3
+
+
+# ---- candidates -----------------------------------------------------------------------------------------------------
+
+
+def test_the_beam_finds_the_right_subset():
+    cells = expected(TRUTH, 10**5)
+    levels = beam(cells, atoms(cells), 3)
+    assert [level.weights.shape[1] for level in levels] == [1, 2, 3]
+    assert np.allclose([level.weights.sum(axis=1).min() for level in levels], 1.0)
+    started = refine(cells, levels[2], steps=40)
+    assert total_variation(started.mixtures[[int(np.argmin(started.score))]]) < 2e-3
+
+
+@pytest.mark.parametrize("shift", [0.0, 1e9])
+@pytest.mark.parametrize("unit", [1.0, 2.0**-400, 2.0**300])
+def test_candidates_lie_around_the_truth_in_any_unit(unit, shift):
+    plain = noisy(TRUTH, 8000, 3)
+    cells = Cells((plain.edges + shift) * unit, plain.counts, plain.noise_std, plain.total)
+    found, facts = candidates(cells, 3, size=120)
+    assert found.size <= 120
+    assert facts["starts"] >= 3
+    back = Mixtures(found.weights, found.means / unit - shift, found.stds / unit)
+    best = min(total_variation(back[[index]]) for index in range(0, found.size, 3))
+    assert best < 0.04
+    one_fit = best_fit(cells, 3)
+    assert total_variation(Mixtures(one_fit.weights, one_fit.means / unit - shift, one_fit.stds / unit)) < 0.07
+
+
+def test_known_standard_deviation_stays():
+    truth = one([0.5, 0.5], [-2.0, 3.0], [1.0, 1.0])
+    found, _ = candidates(noisy(truth, 6000, 1), 2, size=60, std=1.0)
+    assert set(np.unique(found.stds[found.weights > 0.0]).round(12)) == {1.0}
+    assert min(total_variation(found[[index]], truth) for index in range(found.size)) < 0.03
+
+
+def test_noise_alone_gives_no_component_with_confidence():
+    rng = np.random.default_rng(0)
+    cells = Cells(EDGES, rng.laplace(0.0, 2.0, len(EDGES) - 1), 2.83, 100)
+    found, _ = candidates(cells, 2, size=30)
+    assert np.isfinite(found.means).all()
+    assert (found.stds > 0.0).all()
+
+
+def test_distinct_keeps_one_of_equals_in_any_order_of_components():
+    batch = joined(
+        [
+            TRUTH,
+            one([0.4, 0.3, 0.3], [4.0, -5.0, 0.0], [2.0, 1.0, 0.3]),
+            one([0.3, 0.3, 0.4], [-5.0, 0.1, 4.0], [1.0, 0.3, 2.0]),
+        ]
+    )
+    assert distinct(batch, np.arange(3), limit=5).tolist() == [0, 2]
+
+
+def test_low_discrepancy_normals_are_normal_and_the_same_every_time():
+    normals = low_discrepancy(400, 8)
+    assert np.array_equal(normals, low_discrepancy(400, 8))
+    assert np.abs(normals.mean(axis=0)).max() < 0.1
+    assert np.abs(normals.std(axis=0) - 1.0).max() < 0.1
