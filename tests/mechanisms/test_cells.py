@@ -18,8 +18,8 @@ EDGES = [np.array([-1.0, 0.0, 2.5]), np.array([100.0])]
 HOSTILE = [np.nan, np.inf, -np.inf, 1e308, -1e308, 5e-324, -0.0, 0.0, -1.0, 2.5, np.nextafter(2.5, 3.0)]
 
 
-def opened(budget=PureDP(1), draws=100, seed=None):
-    account = Account("test", budget, draws=draws, random_state=seed)
+def opened(budget=None, draws=100, seed=None):
+    account = Account("test", PureDP(1) if budget is None else budget, draws=draws, random_state=seed)
     account.open()
     return account
 
@@ -39,7 +39,7 @@ def cells(rows, *, account=None, cost=None, gaussian=False, edges=EDGES):
 
 
 def test_counts_are_those_of_numpy():
-    rows = np.random.default_rng(0).normal(scale=3.0, size=(5000, 2)) + [0.0, 99.0]
+    rows = np.random.default_rng(0).normal(scale=3.0, size=(5000, 2)) + np.array([0.0, 99.0])
     found, _, released = exact(cells, rows)
     expected = [
         np.histogram(rows[:, j], bins=np.concatenate([[-np.inf], cuts, [np.inf]]))[0] for j, cuts in enumerate(EDGES)

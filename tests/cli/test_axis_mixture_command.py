@@ -1,0 +1,85 @@
+"""`fastpubpriv axis-mixture` and its page of the demo."""
+
+import json
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from fastpubpriv.cli import demo_axis, main
+from fastpubpriv.experiments.mixture_cases import CASES
+
+
+def invoke(*arguments, code=0):
+    result = CliRunner().invoke(main, ["axis-mixture", *(str(argument) for argument in arguments)])
+    assert result.exit_code == code, result.output
+    return result
+
+
+@pytest.fixture
+def files(tmp_path):
+    rng = np.random.default_rng(0)
+    np.save(tmp_path / "private.npy", 1e6 + CASES["two"].draw(rng, 10_000))
+    np.save(tmp_path / "public.npy", 1e6 + CASES["two"].draw(rng, 60))
+    return tmp_path
+
+
+def test_no_range_no_public_rows(files):
+    result = invoke(
+        *("--private", files / "private.npy", "--components", 2, "--epsilon", 1, "--delta", "1e-6"),
+        *("--json", files / "out.json", "--plot", files / "out.png"),
+    )
+    assert "2 of 2 components, by univariate" in " ".join(result.stdout.split())
+    data = json.loads((files / "out.json").read_text())
+    assert data["private"] is True
+    means = np.sort(np.array(data["means"])[:, 0])
+    assert np.abs(means - [1e6 - 2.0, 1e6 + 3.0]).max() < 0.6
+    assert (files / "out.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_public_rows_and_pure_budget(files):
+    result = invoke(
+        *("--private", files / "private.npy", "--public", files / "public.npy", "--components", 2, "--epsilon", 1),
+        *("--candidates", 100, "--json", "-"),
+    )
+    data = json.loads(result.stdout)
+    assert data["method"] == "public_list"
+    assert data["spent"]["notion"] == "PureDP"
+
+
+@pytest.mark.parametrize(
+    ("extra", "message"),
+    [
+        (("--epsilon", 1), "delta"),
+        (("--rho", 1), "delta"),
+        ((), "no privacy budget"),
+        (("--epsilon", 1, "--delta", "1e-6", "--method", "dp_em"), "x_pub"),
+        (("--epsilon", 1, "--delta", "1e-6", "--method", "theory"), "accuracy"),
+        (("--epsilon", 1, "--delta", "1e-6", "--method", "theory", "--accuracy", 0.1), "candidates"),
+        (("--epsilon", 1, "--delta", "1e-6", "--variance", -1), "variance"),
+    ],
+)
+def test_refusals_are_one_line(files, extra, message):
+    result = invoke("--private", files / "private.npy", "--components", 2, *extra, code=2)
+    assert message in " ".join(result.stderr.split())
+
+
+def test_plan_of_the_task():
+    words = "plan axis-aligned-mixture --dim 1 --components 2 --n-priv 20000 --epsilon 1 --delta 1e-6 --json -"
+    result = CliRunner().invoke(main, words.split())
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["details"]["theory_log10_candidates"] > 40
+
+
+def test_the_page_of_the_demo_tells_the_truth(tmp_path, monkeypatch):
+    rng = np.random.default_rng(1)
+    rounded = np.rint(np.where(rng.random(40_000) < 0.8, rng.normal(-10, 14, 40_000), rng.normal(60, 40, 40_000)))
+    rounded[::97] = np.nan
+    monkeypatch.setattr(demo_axis, "minutes", lambda: (rounded, rounded + rng.uniform(-0.5, 0.5, len(rounded))))
+    paths = demo_axis.page(5, tmp_path)
+    assert {path.name for path in paths} == {"demo-axis.json", "demo-axis.png"}
+    data = json.loads((tmp_path / "demo-axis.json").read_text())
+    shown = [case["total_variation"] for case in data["demonstration_only"].values()]
+    assert shown[0] < 0.03 < 0.1 < shown[1]
+    assert data["private"] is False  # a seed was given
+    assert (tmp_path / "demo-axis.png").read_bytes().startswith(b"\x89PNG")

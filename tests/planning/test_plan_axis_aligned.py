@@ -1,0 +1,115 @@
+"""plan("axis_aligned_mixture"): slack of the choice, sizes of the theorem, and refusals; and theory mode's own refusals."""
+
+import math
+import time
+
+import numpy as np
+import pytest
+
+from fastpubpriv import ZCDP, ApproxDP, BudgetError, InfeasibleError, InputError, PureDP, plan
+from fastpubpriv.mechanisms.hypotheses import slack_at
+from fastpubpriv.mixtures.theory_mode import MAX_CANDIDATES, check_feasible, least_list
+from fastpubpriv.mixtures.theory_sizes import mixture_sizes
+from fastpubpriv.planning.axis_aligned import choice_rows, em_error, seconds
+
+APPROX = ApproxDP(1, 1e-6)
+TASK = "axis_aligned_mixture"
+
+
+def test_slack_is_that_of_the_rows_that_choose():
+    made = plan(TASK, dim=1, n_components=3, n_priv=20_000, budget=APPROX)
+    assert made.error == pytest.approx(slack_at(400, 6000, 1.0, 0.05))
+    assert made.details["choice_rows"] == 6000
+    sizes = mixture_sizes(3, 1, 0.1, APPROX, failure_prob=0.05)
+    assert made.details["theory_log10_candidates"] == pytest.approx(sizes.log10_candidates)
+    assert made.details["theory_rows"] == sizes.rows
+    assert made.details["without_privacy"] < made.error
+
+
+def test_solves_for_rows_and_budget():
+    rows = plan(TASK, dim=1, n_components=2, budget=APPROX, error=0.08).n_priv
+    assert plan(TASK, dim=1, n_components=2, n_priv=rows, budget=APPROX).error <= 0.08
+    assert plan(TASK, dim=1, n_components=2, n_priv=rows - 10, budget=APPROX).error > 0.08
+    made = plan(TASK, dim=1, n_components=2, n_priv=30_000, error=0.08, notion="approx", delta=1e-6)
+    assert isinstance(made.budget, ApproxDP)
+    again = plan(TASK, dim=1, n_components=2, n_priv=30_000, budget=made.budget)
+    assert again.error == pytest.approx(0.08, rel=1e-6)
+
+
+def test_dp_em_says_what_its_noise_says():
+    made = plan(TASK, dim=20, n_components=3, n_pub=300, n_priv=50_000, budget=ZCDP(0.0176))
+    assert made.error == pytest.approx(em_error(20, 3, 50_000, 300, ZCDP(0.0176)))
+    assert made.details["without_privacy"] < made.error < made.details["public_rows_alone"]
+    worse = plan(TASK, dim=20, n_components=3, n_pub=300, n_priv=50_000, budget=ZCDP(0.001))
+    assert worse.error > made.error
+
+
+def test_dp_em_prediction_is_near_what_happens():
+    from fastpubpriv.experiments.mixture_cases import Truth
+    from fastpubpriv.mixtures.dp_em import public_start
+
+    truth = Truth(np.full(2, 0.5), np.array([[-5.0] * 8, [5.0] * 8]), np.ones((2, 8)))
+    rng = np.random.default_rng(0)
+    from spies import seeded
+
+    from fastpubpriv import learn_axis_aligned_mixture
+
+    errors = []
+    for run in range(8):
+        result = seeded(
+            learn_axis_aligned_mixture, truth.draw(rng, 20_000), n_components=2, x_pub=truth.draw(rng, 60),
+            budget=ZCDP(0.01), method="dp_em", threads=1, progress=False, random_state=run,
+        )  # fmt: skip
+        order = np.argsort(result.means[:, 0])
+        errors.append(np.linalg.norm(result.means[order] - truth.means, axis=1).mean())
+    predicted = em_error(8, 2, 20_000, 60, ZCDP(0.01))
+    assert 0.6 * predicted < np.mean(errors) < 1.5 * predicted
+    assert public_start(truth.draw(rng, 60), 2, known_std=False)[0].means.shape == (2, 8)
+
+
+@pytest.mark.parametrize(
+    ("options", "kind"),
+    [
+        ({"n_components": None}, InputError),
+        ({"n_components": 0}, InputError),
+        ({"budget": PureDP(1)}, BudgetError),
+        ({"method": "dp_em"}, InputError),
+        ({"method": "guess"}, InputError),
+        ({"candidates": 1}, InputError),
+        ({"accuracy": 2.0}, InputError),
+    ],
+)
+def test_refusals(options, kind):
+    with pytest.raises(kind):
+        plan(TASK, **{"dim": 1, "n_components": 2, "n_priv": 1000, "budget": APPROX, **options})
+
+
+def test_solving_is_quick():
+    start = time.perf_counter()
+    plan(TASK, dim=3, n_components=2, error=0.09, n_priv=50_000, notion="approx", delta=1e-6)
+    # Bisection does not recompute the theorem's sizes, which take a second each.
+    assert time.perf_counter() - start < 20.0
+
+
+def test_times_grow_with_what_they_depend_on():
+    assert seconds("dp_em", 100_000, 20, 3, 0) > seconds("dp_em", 10_000, 20, 3, 0)
+    assert seconds("univariate", 10_000, 1, 3, 5000) > seconds("univariate", 10_000, 1, 3, 100)
+    assert choice_rows("public_list", 1000) == 1000
+
+
+def test_theory_refuses_with_both_numbers():
+    with pytest.raises(InfeasibleError, match=r"10\^44"):
+        check_feasible(10**9, 2, 1, 0.1, APPROX, 0.05)
+    sizes = mixture_sizes(1, 1, 0.9, APPROX, failure_prob=0.05)
+    with pytest.raises(InfeasibleError, match="rows"):
+        check_feasible(10_000, 1, 1, 0.9, APPROX, 0.05)
+    assert least_list(1, 1, 0.9) <= MAX_CANDIDATES
+    enough = sizes.variance_rows + sizes.mean_rows + 10**6
+    assert check_feasible(enough, 1, 1, 0.9, APPROX, 0.05).candidates == sizes.candidates
+
+
+def test_least_list_is_counted_exactly():
+    # One coarse Gaussian: its net of means times its net of standard deviations, one weight.
+    alpha = 0.9 / 18.0
+    means, stds = 2 * math.ceil(1.0 / alpha) + 1, math.ceil(1.0 / math.log2(1.0 + alpha))
+    assert least_list(1, 1, 0.9) == means * stds
