@@ -219,7 +219,9 @@ def learn_axis_aligned_mixture(
     if method == "theory":
         if accuracy is None:
             raise InputError("method='theory' needs accuracy=, a total variation between 0 and 1")
-        theory_mode.check_feasible(rows.n, n_components, rows.dim, accuracy, budget, failure_prob)
+        theory_mode.check_feasible(
+            rows.n, n_components, rows.dim, accuracy, budget, failure_prob, known_std=factor is not None
+        )
     elif accuracy is not None:
         _warn_few(method, rows.n, size, accuracy, budget, failure_prob)
     seen: Rows = rows

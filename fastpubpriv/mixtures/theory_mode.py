@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,8 @@ from fastpubpriv.mixtures.choosing import choose, hypotheses_of
 from fastpubpriv.mixtures.decoder_stages import Thresholds, release_means, release_scales
 from fastpubpriv.mixtures.histogram import note
 from fastpubpriv.mixtures.learned import Learned, Task
-from fastpubpriv.mixtures.nets import gaussian_net, gaussian_net_size, mixture_net, mixture_net_size
-from fastpubpriv.mixtures.theory_sizes import MixtureSizes, mixture_sizes, selection_rows
+from fastpubpriv.mixtures.nets import gaussian_net, gaussian_net_size, mean_steps, mixture_net, mixture_net_size
+from fastpubpriv.mixtures.theory_sizes import mean_rows, mixture_sizes, selection_rows
 from fastpubpriv.privacy import Budget
 from fastpubpriv.sources.slices import split_rows
 
@@ -29,67 +30,102 @@ def draws(n: int) -> int:
     return 2200 * n + 2**16
 
 
-def least_list(n_components: int, dim: int, accuracy: float) -> int:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blocks:
+    """Rows of the three blocks that the theorem asks for (the first is not needed when standard deviations are known)."""
+
+    scales: int
+    means: int
+    choice: int
+    corruption_weight: float
+
+
+def fine_net(mean: float, scale: float, accuracy: float, *, known_std: bool) -> FloatArray:
+    """Means and standard deviations (size, 2) around a coarse Gaussian; one standard deviation where it is known."""
+    if not known_std:
+        return gaussian_net(mean, scale, accuracy)
+    means = mean + mean_steps(accuracy)
+    return np.column_stack([means, np.ones_like(means)])
+
+
+def net_size(accuracy: float, *, known_std: bool) -> int:
+    """Length of `fine_net`."""
+    return len(mean_steps(accuracy)) if known_std else gaussian_net_size(accuracy)
+
+
+def least_list(n_components: int, dim: int, accuracy: float, *, known_std: bool = False) -> int:
     """Candidates when the decoder finds one coarse Gaussian in each column: fewer are not possible."""
-    one = gaussian_net_size(accuracy / (DECODER_SHARE * dim)) ** dim
+    one = net_size(accuracy / (DECODER_SHARE * dim), known_std=known_std) ** dim
     return mixture_net_size(one, n_components, math.ceil(DECODER_SHARE * n_components / accuracy))
 
 
 def check_feasible(
-    n: int, n_components: int, dim: int, accuracy: float, budget: Budget, failure_prob: float
-) -> MixtureSizes:
-    """InfeasibleError, from public sizes alone, where theory mode cannot run; else the sizes of the theorem."""
-    sizes = mixture_sizes(n_components, dim, accuracy, budget, failure_prob=failure_prob)
+    n: int,
+    n_components: int,
+    dim: int,
+    accuracy: float,
+    budget: Budget,
+    failure_prob: float,
+    *,
+    known_std: bool = False,
+) -> Blocks:
+    """InfeasibleError, from public sizes alone, where theory mode cannot run; else the rows of its blocks."""
     # Counting a net of more than a few Gaussians takes long itself; its first power says enough.
-    one = gaussian_net_size(accuracy / (DECODER_SHARE * dim)) ** dim
-    least = one if one > MAX_CANDIDATES else least_list(n_components, dim, accuracy)
+    one = net_size(accuracy / (DECODER_SHARE * dim), known_std=known_std) ** dim
+    least = one if one > MAX_CANDIDATES else least_list(n_components, dim, accuracy, known_std=known_std)
     advice = "pass method='auto', or public rows; theory mode suits one component, few columns and a large accuracy"
     if least > MAX_CANDIDATES:
+        most = mixture_sizes(n_components, dim, accuracy, budget, failure_prob=failure_prob).log10_candidates
         raise InfeasibleError(
-            f"theory mode would have at least {least:.3g} candidates, and up to 10^{sizes.log10_candidates:.0f}, where "
+            f"theory mode would have at least {least:.3g} candidates, and up to 10^{most:.0f}, where "
             f"{MAX_CANDIDATES} can be compared ({n_components} components, {dim} columns, accuracy {accuracy:g}): {advice}"
         )
+    if known_std:
+        weight = accuracy / (DECODER_SHARE * n_components)
+        share = failure_prob / (2.0 * n_components)
+        scales, means = 0, mean_rows(weight, budget, share, histograms=dim)
+    else:
+        sizes = mixture_sizes(n_components, dim, accuracy, budget, failure_prob=failure_prob)
+        weight, scales, means = sizes.corruption_weight, sizes.variance_rows, sizes.mean_rows
     choosing = selection_rows(math.log(MAX_CANDIDATES), accuracy, float(budget.amounts[0]), failure_prob)
-    needed = sizes.variance_rows + sizes.mean_rows + choosing
+    needed = scales + means + choosing
     if n < needed:
         raise InfeasibleError(f"the theorem asks for {needed:,} rows, and there are {n:,}: {advice}")
-    return sizes
+    return Blocks(scales=scales, means=means, choice=n - scales - means, corruption_weight=weight)
 
 
 def learn(task: Task, accuracy: float) -> Learned:
     """Coarse lists of every column, their nets, all mixtures of the net's Gaussians, and the choice."""
-    run, k = task.run, task.n_components
+    run, k, known = task.run, task.n_components, task.known_std
     dim = run.rows.dim
-    sizes = check_feasible(run.rows.n, k, dim, accuracy, run.account.budget, task.failure_prob)
-    choosing = run.rows.n - sizes.variance_rows - sizes.mean_rows
-    scale_rows, mean_rows, choice_rows = split_rows(run.rows, sizes.variance_rows, sizes.mean_rows, choosing)
-    thresholds = Thresholds(min_weight=sizes.corruption_weight, theory=True)
+    blocks = check_feasible(run.rows.n, k, dim, accuracy, run.account.budget, task.failure_prob, known_std=known)
+    thresholds = Thresholds(min_weight=blocks.corruption_weight, theory=True)
     run.account.open()
-    scales, released = release_scales(run.account.block(), scale_rows, thresholds, passes=run.passes)
-    note(run, "scales", released)
-    listed = [found.scales.tolist() for found in scales]
-    means, second = release_means(run.account.block(), mean_rows, listed, thresholds, passes=run.passes)
+    scales = [[1.0]] * dim
+    if known:
+        mean_block, choice_block = split_rows(run.rows, blocks.means, blocks.choice)
+    else:
+        scale_block, mean_block, choice_block = split_rows(run.rows, blocks.scales, blocks.means, blocks.choice)
+        lists, released = release_scales(run.account.block(), scale_block, thresholds, passes=run.passes)
+        note(run, "scales", released)
+        scales = [found.scales.tolist() for found in lists]
+    means, second = release_means(run.account.block(), mean_block, scales, thresholds, passes=run.passes)
     if second is not None:
         note(run, "means", second)
+    # Heaviest first: (negative count, mean, scale).
     coarse = [
         sorted(
-            (
-                (-float(count), float(mean), found.scale)
-                for found in column
-                for mean, count in zip(found.means, found.counts, strict=True)
-            )
+            (-float(count), float(mean), found.scale)
+            for found in column
+            for mean, count in zip(found.means, found.counts, strict=True)
         )
         for column in means
     ]
     resolution = math.ceil(DECODER_SHARE * k / accuracy)
-    kept = _fitting(coarse, k, resolution, accuracy / (DECODER_SHARE * dim))
-    facts = {
-        "coarse": [len(column) for column in coarse],
-        "coarse_kept": [len(column) for column in kept],
-        "corruption_weight": sizes.corruption_weight,
-    }
+    fine = accuracy / (DECODER_SHARE * dim)
+    kept = _fitting(coarse, k, resolution, net_size(fine, known_std=known))
     nets = [
-        np.concatenate([gaussian_net(mean, scale, accuracy / (DECODER_SHARE * dim)) for _, mean, scale in column])
+        np.concatenate([fine_net(mean, scale, fine, known_std=known) for _, mean, scale in column])
         if column
         else np.zeros((0, 2))
         for column in kept
@@ -100,21 +136,26 @@ def learn(task: Task, accuracy: float) -> Learned:
     weights = np.array([weight for _, weight in combined]).reshape(-1, k)
     candidates = hypotheses_of(weights, components[picked, :, 0], components[picked, :, 1])
     # The theorem speaks of the whole list; one that was cut is a coarser answer, and says so.
-    complete = all(len(column) == len(full) and column for column, full in zip(kept, coarse, strict=True))
-    return choose(
-        task, run.account.block(), choice_rows, candidates, status="ok" if complete else "empty", diagnostics=facts
-    )
+    facts = {
+        "coarse": [len(column) for column in coarse],
+        "coarse_kept": [len(column) for column in kept],
+        "corruption_weight": blocks.corruption_weight,
+    }
+    status = "ok" if all(kept) and facts["coarse"] == facts["coarse_kept"] else "empty"
+    return choose(task, run.account.block(), choice_block, candidates, status=status, diagnostics=facts)
 
 
-def _fitting(coarse: list[list[Any]], k: int, resolution: int, accuracy: float) -> list[list[Any]]:
+def _fitting(coarse: list[list[Any]], k: int, resolution: int, net: int) -> list[list[Any]]:
     """The heaviest coarse Gaussians of each column, as many as the longest list that can be compared allows."""
     kept = [list(column) for column in coarse]
-    one = gaussian_net_size(accuracy)
-    while (
-        all(kept) and mixture_net_size(math.prod(one * len(column) for column in kept), k, resolution) > MAX_CANDIDATES
-    ):
+    while all(kept) and _length(kept, k, resolution, net) > MAX_CANDIDATES:
         longest = max(kept, key=len)
         if len(longest) == 1:
             break
         longest.pop()
     return kept
+
+
+def _length(kept: list[list[Any]], k: int, resolution: int, net: int) -> int:
+    components = math.prod(net * len(column) for column in kept)
+    return components if components > MAX_CANDIDATES else mixture_net_size(components, k, resolution)

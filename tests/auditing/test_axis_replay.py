@@ -26,7 +26,8 @@ def public(dim):
 def runner(dim, budget, **options):
     if options.pop("with_public", False):
         options["x_pub"] = public(dim)
-    return lambda x: learn_axis_aligned_mixture(x, n_components=2, budget=budget, **COMMON, **options)
+    components = 1 if options.get("method") == "theory" else 2
+    return lambda x: learn_axis_aligned_mixture(x, n_components=components, budget=budget, **COMMON, **options)
 
 
 RUNS = {
@@ -91,6 +92,16 @@ def test_every_block_of_the_univariate_learner(place):
         other = rows.copy()
         other[place] = value
         record_replay(runner(1, APPROX), rows, other, budget=APPROX)
+
+
+def test_theory_mode():
+    budget = ApproxDP(4, 1e-7)
+    run = runner(1, budget, method="theory", accuracy=0.9, variance=4.0)
+    rows = np.random.default_rng(12).normal(size=(20_000, 1))
+    for place in (0, 7000, 19_999):
+        other = rows.copy()
+        other[place] = 1e9
+        record_replay(run, rows[:, :1], other, budget=budget)
 
 
 def test_each_stage_has_the_whole_budget_and_the_run_costs_it_once():

@@ -23,7 +23,7 @@ from fastpubpriv import (
     Rows,
     learn_axis_aligned_mixture,
 )
-from fastpubpriv.experiments.mixture_cases import CASES, distance_on_line, released
+from fastpubpriv.experiments.mixture_cases import CASES, Truth, distance_on_line, released
 from fastpubpriv.mixtures.axis_aligned import ITERATE_FROM, chosen_method
 
 # ---- what it finds: seeded, so that a bad draw cannot come --------------------------------------------------------
@@ -99,6 +99,26 @@ def test_public_list_spends_epsilon_alone():
     result = learn(rows, 1, x_pub=public, method="public_list", ledger=ledger)
     assert result.spent == PureDP(1)
     assert ledger.spent.amounts == (1, 0)
+
+
+@pytest.mark.parametrize("accuracy", [0.9, 0.6])
+def test_theory_mode_runs_where_it_can(accuracy):
+    rows = 3.0 * np.random.default_rng(8).normal(size=30_000) + 1e6
+    result = learn(rows, 1, budget=ApproxDP(4, 1e-7), method="theory", accuracy=accuracy, variance=9.0)
+    assert result.statuses == ("ok",)  # the whole list was compared
+    assert abs(result.means[0, 0] - 1e6) < 3.0 * accuracy / 9.0
+    assert result.diagnostics["coarse"] == result.diagnostics["coarse_kept"]
+    assert [release["name"] for release in result.releases] == ["means", "choice"]
+
+
+@pytest.mark.statistical
+def test_theory_mode_with_scales():
+    rows = np.random.default_rng(9).normal(-1e6, 3.0, 1_200_000)
+    result = learn(rows, 1, budget=ApproxDP(8, 1e-7), method="theory", accuracy=0.9)
+    # More coarse Gaussians are found than can be compared with their nets: the heaviest stay, and the status says so.
+    assert result.statuses == ("empty",)
+    assert result.diagnostics["candidates"] <= 20_000
+    assert distance_on_line(Truth.line([1.0], [-1e6], [3.0]), released(result)) < 0.1
 
 
 # ---- empty stages ---------------------------------------------------------------------------------------------------

@@ -105,7 +105,12 @@ def test_theory_refuses_with_both_numbers():
         check_feasible(10_000, 1, 1, 0.9, APPROX, 0.05)
     assert least_list(1, 1, 0.9) <= MAX_CANDIDATES
     enough = sizes.variance_rows + sizes.mean_rows + 10**6
-    assert check_feasible(enough, 1, 1, 0.9, APPROX, 0.05).candidates == sizes.candidates
+    blocks = check_feasible(enough, 1, 1, 0.9, APPROX, 0.05)
+    assert (blocks.scales, blocks.means) == (sizes.variance_rows, sizes.mean_rows)
+    assert blocks.choice == 10**6
+    known = check_feasible(enough, 1, 1, 0.9, APPROX, 0.05, known_std=True)
+    assert known.scales == 0
+    assert known.means < blocks.means
 
 
 def test_least_list_is_counted_exactly():
