@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastpubpriv.kernels._jit import kernel
-from fastpubpriv.kernels._lanes import LANES
+from fastpubpriv.kernels._lanes import LANES, TURNED, fetch, turn
 
 _SAMPLE = 1 << 14  # rows that the cells of many rows are cut by
 Run = Callable[[Callable[[int, int], object], int, int], None]
@@ -125,13 +125,14 @@ def _plant(columns, order, side, cut):  # type: ignore[no-untyped-def]
 def _route(rows, side, cut, begin, end, leaf):  # type: ignore[no-untyped-def]
     """leaf[i] = cell of rows[i] (dim,) in a tree with columns side (depth,) and cuts, or -1 if the row is not finite."""
     depth, dim = side.shape[0], rows.shape[1]
-    panel = np.empty((dim, LANES))
+    panel = np.empty((max(dim, TURNED), LANES))
+    index = np.empty(LANES, np.int64)
     zero, node = np.empty(LANES), np.empty(LANES, np.int64)
     for first in range(begin, end, LANES):
         n = min(LANES, end - first)
-        for v in range(n):
-            for k in range(dim):
-                panel[k, v] = rows[first + v, k]
+        for v in range(LANES):
+            index[v] = first + v if v < n else -1
+        load_panel(rows, index, panel)
         zero[:] = 0.0
         node[:] = 1
         for k in range(dim):
@@ -162,20 +163,35 @@ def _sort(leaf, starts, order):  # type: ignore[no-untyped-def]
 
 
 @kernel(fastmath=False)
+def load_panel(rows, index, panel):  # type: ignore[no-untyped-def]
+    """panel (8 or dim, 64) = the rows (n, dim) that index (64,) names, side by side; NaN where it says -1."""
+    n, dim = rows.shape
+    safe = True
+    for v in range(LANES):
+        # The last row of few columns has nothing behind it that could be read along.
+        safe &= (index[v] >= 0) & ((dim >= TURNED) | (index[v] * dim + TURNED <= n * dim))
+    if not safe:
+        for v in range(LANES):
+            for k in range(dim):
+                panel[k, v] = rows[index[v], k] if index[v] >= 0 else np.nan
+        return
+    for lane in range(0, LANES, TURNED):
+        for k in range(0, dim, TURNED):
+            # The last columns are done with some of those before them, a second time.
+            turn(rows, index, lane, max(0, min(k, dim - TURNED)), panel)
+
+
+@kernel(fastmath=False)
 def _gather(rows, order, begin, end, panels, middles, lower, upper):  # type: ignore[no-untyped-def]
     """Boxes of the rows (n, dim) in order (p, 64) from begin to end; panels (p, dim, 64) = rows less middles (p, dim) of boxes."""
     dim = rows.shape[1]
-    panel = np.empty((dim, LANES))
+    panel = np.empty((max(dim, TURNED), LANES))
     low, high = np.empty(LANES), np.empty(LANES)
     for p in range(begin, end):
-        for v in range(LANES):
-            i = order[p, v]
-            if i >= 0:
-                for k in range(dim):
-                    panel[k, v] = rows[i, k]
-            else:
-                for k in range(dim):
-                    panel[k, v] = np.nan
+        if p + 1 < end:
+            for v in range(LANES):
+                fetch(rows, max(0, order[p + 1, v]))
+        load_panel(rows, order[p], panel)
         for k in range(dim):
             low[:] = panel[k]
             high[:] = low

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from fastpubpriv.kernels._jit import instruction
 
 LANES = 64
+TURNED = 8  # rows and columns that change places at a time
 
 
 def _pointer(context: Any, builder: Any, kind: Any, array: Any, offset: Any = None) -> Any:
@@ -134,3 +135,81 @@ def _emit_lowest(context: Any, builder: Any, kinds: Any, values: Any) -> Any:
 def lowest(bits: np.uint64) -> int:
     """Place of the lowest bit that is set; 64 if there is none."""
     return (int(bits) & -int(bits)).bit_length() - 1 if bits else 64
+
+
+def _emit_turn(context: Any, builder: Any, kinds: Any, values: Any) -> Any:
+    from llvmlite import ir
+
+    rows, index, lane, column, panel = values
+    word, small = ir.IntType(64), ir.IntType(32)
+    number, goal = (context.get_value_type(kinds[place].dtype) for place in (0, 4))
+    size, goal_size = (kinds[place].dtype.bitwidth // 8 for place in (0, 4))
+    vector, result = ir.VectorType(number, TURNED), ir.VectorType(goal, TURNED)
+    width = builder.extract_value(context.make_array(kinds[0])(context, builder, rows).shape, 1)
+    block = []
+    for e in range(TURNED):
+        which = builder.load(_pointer(context, builder, kinds[1], index, builder.add(lane, word(e))))
+        start = builder.add(builder.mul(which, width), column)
+        part = _load(builder, _pointer(context, builder, kinds[0], rows, start), vector, size)
+        if size < goal_size:
+            part = builder.fpext(part, result)
+        elif size > goal_size:
+            part = builder.fptrunc(part, result)
+        block.append(part)
+    # Three rounds swap the off-diagonal quarters of blocks of 2, 4 and 8 numbers, each pair of rows by two shuffles.
+    for step in (1, 2, 4):
+        upper = [e for e in range(TURNED) if not e & step]
+        first = [e if not e & step else e - step + TURNED for e in range(TURNED)]
+        second = [e + step if not e & step else e + TURNED for e in range(TURNED)]
+        masks = [ir.Constant(ir.VectorType(small, TURNED), mask) for mask in (first, second)]
+        for e in upper:
+            a, b = block[e], block[e + step]
+            block[e], block[e + step] = (builder.shuffle_vector(a, b, mask) for mask in masks)
+    for e in range(TURNED):
+        place = builder.add(builder.mul(builder.add(column, word(e)), word(LANES)), lane)
+        target = builder.bitcast(_pointer(context, builder, kinds[4], panel, place), result.as_pointer())
+        builder.store(block[e], target).align = goal_size
+    return context.get_dummy_value()
+
+
+@instruction(result="void", emit=_emit_turn)
+def turn(rows: npt.NDArray[Any], index: npt.NDArray[np.int64], lane: int, column: int, panel: npt.NDArray[Any]) -> None:
+    """panel (dim, 64) at 8 columns from column on and 8 lanes from lane on = rows (n, dim) that index (64,) names for them.
+
+    Eight numbers are read from each row and written to eight rows of the panel, also beyond the last column.
+    """
+    width = rows.shape[1]
+    for e in range(TURNED):
+        start = index[lane + e] * width + column
+        panel[column : column + TURNED, lane + e] = rows.reshape(-1)[start : start + TURNED]
+
+
+def _emit_fetch(context: Any, builder: Any, kinds: Any, values: Any) -> Any:
+    from llvmlite import ir
+
+    rows, number = values
+    small = ir.IntType(32)
+    width = builder.extract_value(context.make_array(kinds[0])(context, builder, rows).shape, 1)
+    start = _pointer(context, builder, kinds[0], rows, builder.mul(number, width))
+    address = builder.bitcast(start, ir.IntType(8).as_pointer())
+    code = ir.FunctionType(ir.VoidType(), [address.type, small, small, small])
+    prefetch = builder.module.declare_intrinsic("llvm.prefetch", [address.type], code)
+    per_line = 64 * 8 // kinds[0].dtype.bitwidth
+    lines = builder.udiv(builder.add(width, width.type(per_line - 1)), width.type(per_line))
+    entry, loop, after = builder.block, builder.append_basic_block("lines"), builder.append_basic_block("asked")
+    builder.branch(loop)
+    builder.position_at_end(loop)
+    line = builder.phi(width.type)
+    where = builder.gep(address, [builder.mul(line, width.type(64))])
+    builder.call(prefetch, [where, small(0), small(3), small(1)])  # to be read, and kept in all caches, as data
+    following = builder.add(line, width.type(1))
+    line.add_incoming(width.type(0), entry)
+    line.add_incoming(following, loop)
+    builder.cbranch(builder.icmp_unsigned("<", following, lines), loop, after)
+    builder.position_at_end(after)
+    return context.get_dummy_value()
+
+
+@instruction(result="void", emit=_emit_fetch)
+def fetch(rows: npt.NDArray[Any], number: int) -> None:
+    """Ask for row `number` of rows (n, dim), which may lie beyond the last, ahead of its use."""

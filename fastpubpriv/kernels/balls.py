@@ -10,13 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from fastpubpriv.errors import InputError
-from fastpubpriv.kernels._blocks import Sorter, box_tile, make_blocks
+from fastpubpriv.kernels._blocks import Sorter, box_tile, load_panel, make_blocks
 from fastpubpriv.kernels._jit import kernel, read_only
-from fastpubpriv.kernels._lanes import LANES, add_columns, count, lowest, within
+from fastpubpriv.kernels._lanes import LANES, TURNED, add_columns, count, fetch, lowest, within
 from fastpubpriv.kernels._parallel import count_threads, run_steps
 from fastpubpriv.validation import integer, positive
 
 _OUTER = 11.0
+_AHEAD = 256  # rows to ask memory for before their turn
 _STEP_WORK = 1 << 27  # numbers, of which 5e9 or more are dealt with in a second
 _SORTED_COST = 400  # centres times columns and radii from which sorting the rows pays
 _SORTED_NUMBERS = 1 << 19  # of rows that are sorted at a time
@@ -38,14 +39,14 @@ def _distances(points, centers, out):  # type: ignore[no-untyped-def]
 def _count_rows(rows, centers, radii_sq, begin, end, counts):  # type: ignore[no-untyped-def]
     """counts (k, radii) += rows (n, dim) from begin to end within each squared radius of each of centers (k, dim)."""
     dim = rows.shape[1]
-    panel, out = np.empty((dim, LANES)), np.empty(LANES)
+    panel, out = np.empty((max(dim, TURNED), LANES)), np.empty(LANES)
+    index = np.empty(LANES, np.int64)
     for first in range(begin, end, LANES):
-        n = min(LANES, end - first)
-        if n < LANES:
-            panel[:] = np.nan
-        for v in range(n):
-            for k in range(dim):
-                panel[k, v] = rows[first + v, k]
+        for v in range(LANES):
+            if dim >= TURNED:  # shorter rows share lines, and come by themselves
+                fetch(rows, first + _AHEAD + v)
+            index[v] = first + v if first + v < end else -1
+        load_panel(rows, index, panel)
         for c in range(centers.shape[0]):
             add_columns(panel, centers[c], 0, dim, out)
             for r in range(radii_sq.shape[0]):

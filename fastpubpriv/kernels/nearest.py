@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels._jit import kernel, read_only
-from fastpubpriv.kernels._lanes import LANES, add_columns, lowest, within
+from fastpubpriv.kernels._lanes import LANES, TURNED, add_columns, lowest, turn, within
 from fastpubpriv.kernels._parallel import count_threads, run_steps
 
 _GOLDEN = 0.6180339887498949  # multiples of it, without their whole part, fall evenly into the unit interval
@@ -90,7 +90,13 @@ def _spread(rows, group, middles, begin, end, distance):  # type: ignore[no-unty
 @kernel(fastmath=False)
 def _fill(rows, order, begin, end, panels):  # type: ignore[no-untyped-def]
     """panels (p, dim, 64) from begin to end = the rows (m, dim) that order (p, 64) names; infinity where it says -1."""
+    dim = rows.shape[1]
     for p in range(begin, end):
+        if order[p, LANES - 1] >= 0 and dim >= TURNED:
+            for lane in range(0, LANES, TURNED):
+                for k in range(0, dim, TURNED):
+                    turn(rows, order[p], lane, min(k, dim - TURNED), panels[p])
+            continue
         for v in range(LANES):
             i = order[p, v]
             if i >= 0:

@@ -218,6 +218,10 @@ class Account:
             raise BudgetError(
                 f"{self.name}: the nodes of a tree need Gaussian noise; pass ZCDP or ApproxDP, or cluster public rows"
             )
+        if self._blocks or self._composed:
+            raise BudgetError(
+                f"{self.name}: a tree needs an account without blocks and without releases of their own epsilon"
+            )
         if not cost > 0:
             raise BudgetError(f"{self.name}: the cost of a tree must be > 0, got {float(cost):.3g}")
         scope = TreeScope(self, cost, max_depth, self._scopes)

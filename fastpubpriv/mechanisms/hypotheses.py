@@ -19,7 +19,7 @@ from fastpubpriv.mechanisms.release import release_choice
 from fastpubpriv.mechanisms.roots import RootSets
 from fastpubpriv.mechanisms.scheffe import CELLS, CellSets, DensitySets, Evaluation
 from fastpubpriv.mechanisms.sums import Passes
-from fastpubpriv.privacy import ZCDP, SelectionEvent, laplace_epsilon
+from fastpubpriv.privacy import ZCDP, ApproxDP, SelectionEvent, laplace_epsilon
 from fastpubpriv.privacy.events import CHOICE_LAWS
 from fastpubpriv.sources import Rows
 
@@ -120,7 +120,7 @@ def select_among(
 ) -> Chosen:
     """Choose a hypothesis with a share of an open account (a call's own, or a purse of it), from all rows given.
 
-    `share` is in epsilon under PureDP and ApproxDP, in rho under ZCDP; None takes the whole allowance of PureDP or ZCDP. One
+    `share` is in epsilon under PureDP and ApproxDP, in rho under ZCDP; None takes all there is. One
     hypothesis is chosen for nothing, without reading a row; for none at all the caller has its own fallback.
     """
     if hypotheses.size == 0:
@@ -132,7 +132,9 @@ def select_among(
     if hypotheses.size == 1:
         return Chosen(index=0, event=None, method="only one")
     law = law_for(account, mechanism)
-    epsilon = epsilon_of(account.allowance if share is None else share, law, pure=pays_epsilon(account))
+    if share is None:
+        share = account.approx_left[0] if isinstance(account.budget, ApproxDP) else account.allowance
+    epsilon = epsilon_of(share, law, pure=pays_epsilon(account))
     method, evaluation = prepare(
         hypotheses, rows.n, method=method, cells=cells, draws=draws, public_seed=public_seed, threads=passes.threads
     )
@@ -147,10 +149,10 @@ def pairs_of(size: int) -> int:
     return size * (size - 1) // 2
 
 
-def required_rows(size: int, accuracy: float, epsilon: float, failure_prob: float) -> int:
-    """Rows from which the choice is within 3 OPT + accuracy/2 with probability 1 - failure_prob (spec C7).
+def closed_form_rows(size: int, accuracy: float, epsilon: float, failure_prob: float) -> int:
+    """Rows from which the choice is within 3 OPT + accuracy/2 but for 1/n, half of the slack for sampling, half for the choice.
 
-    Half of the slack is for sampling, half for the choice; the rounding of masses and what cells or draws lose come on top.
+    max(32 ln(2 S / b) / accuracy^2, 8 ln(size / b) / (accuracy epsilon)) with S pairs and b = failure_prob / 4.
     """
     if size < 2:
         return 1
@@ -158,6 +160,19 @@ def required_rows(size: int, accuracy: float, epsilon: float, failure_prob: floa
     sampling = 32.0 * math.log(2.0 * pairs_of(size) / part) / accuracy**2
     choosing = 8.0 * math.log(size / part) / (accuracy * epsilon)
     return math.ceil(max(sampling, choosing))
+
+
+def required_rows(size: int, accuracy: float, epsilon: float, failure_prob: float) -> int:
+    """The fewest rows with a slack of at most accuracy / 2: sampling and choice share it as they like."""
+    if size < 2:
+        return 1
+    low, high = 0, closed_form_rows(size, accuracy, epsilon, failure_prob)
+    while slack_at(size, high, epsilon, failure_prob) > accuracy / 2.0:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if slack_at(size, middle, epsilon, failure_prob) <= accuracy / 2.0 else (middle, high)
+    return high
 
 
 def slack_at(size: int, n: int, epsilon: float, failure_prob: float) -> float:

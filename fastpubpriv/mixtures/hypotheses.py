@@ -111,8 +111,8 @@ def required_n(candidates: int, accuracy: float, epsilon: float, failure_prob: f
     Returns
     -------
     int
-        max of 32 ln(2 S / b) / accuracy^2 and 8 ln(M / b) / (accuracy epsilon), with M candidates, S = M (M - 1) / 2 sets and
-        b = failure_prob / 4.
+        The least n with 2 Delta + s + 1 / n <= accuracy / 2, Delta = sqrt(ln(2 S / b) / (2 n)) and s = 2 ln(M / b) / (n epsilon),
+        for M candidates, S = M (M - 1) / 2 sets and b = failure_prob / 4.
 
     Raises
     ------
@@ -125,13 +125,14 @@ def required_n(candidates: int, accuracy: float, epsilon: float, failure_prob: f
 
     Notes
     -----
-    Hoeffding over all sets, and the tail of the exponential mechanism (permute-and-flip is never worse). A pessimistic bound: lists
-    of similar hypotheses need far fewer rows.
+    Hoeffding over all sets, and the tail of the exponential mechanism (permute-and-flip is never worse). Fewer than the closed form
+    max(32 ln(2 S / b) / accuracy^2, 8 ln(M / b) / (accuracy epsilon)), which gives either part half of the slack. Pessimistic all
+    the same: lists of similar hypotheses need far fewer rows.
 
     Examples
     --------
     >>> required_n(1000, accuracy=0.2, epsilon=1.0)
-    14558
+    4098
     """
     candidates = validation.integer("candidates", candidates, minimum=1)
     accuracy = validation.probability("accuracy", accuracy)

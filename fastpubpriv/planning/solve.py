@@ -18,10 +18,12 @@ from fastpubpriv.planning.predictors import (
     gaussian_predictor,
     weighted_predictor,
 )
+from fastpubpriv.planning.selection import UNIT as SELECTION_UNIT
+from fastpubpriv.planning.selection import selection_predictor
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, PureDP
 from fastpubpriv.results import plain
 
-TASKS = ("mean", "coinpress_mean", "weighted_mean", "gaussian", "separated_mixture")
+TASKS = ("mean", "coinpress_mean", "weighted_mean", "gaussian", "separated_mixture", "select_hypothesis")
 MOST_ROWS = 2**40
 # Search range of a budget, in rho or epsilon: what the budget types accept.
 LEAST_AMOUNT, MOST_AMOUNT = 2.0**-28, 2.0**9
@@ -129,6 +131,7 @@ def plan(
     variance: float | None = None,
     row_weight: str | float = "optimal",
     noise: str = "laplace",
+    candidates: int | None = None,
     n_components: int | None = None,
     min_weight: float | None = None,
     clustering: str = "auto",
@@ -139,16 +142,16 @@ def plan(
 
     Parameters
     ----------
-    task : "mean", "coinpress_mean", "weighted_mean", "gaussian" or "separated_mixture"
-        The estimator: `estimate_mean` with known covariance, `coinpress_mean`, `weighted_mean`, `estimate_gaussian`,
-        `learn_separated_mixture`.
+    task : str
+        One of `fastpubpriv.planning.TASKS`: "mean" (`estimate_mean` with known covariance), "coinpress_mean", "weighted_mean",
+        "gaussian" (`estimate_gaussian`), "separated_mixture" (`learn_separated_mixture`), "select_hypothesis".
     dim : int
         Columns.
     n_priv, budget, error
         Private rows; privacy budget; wanted error. The error of "mean" and "coinpress_mean" is the expected l2 distance in standard
         deviations; that of "weighted_mean" is the root mean squared l2 distance in data units; that of "gaussian" is the relative
         Frobenius error of the covariance (the mean's is in `details`), for "separated_mixture" that of the smallest component
-        once it has been found.
+        once it has been found; that of "select_hypothesis" is the slack beyond three times the best total variation in the list.
     n_pub : int
         Public rows (at least 1 for "mean", 2 for "gaussian"; from dim + 1 a Gaussian is preconditioned; for
         "separated_mixture" at least one for each component).
@@ -164,6 +167,8 @@ def plan(
         As in `estimate_gaussian`.
     norm_bound, variance, row_weight, noise
         As in `weighted_mean`; `variance` defaults to norm_bound^2.
+    candidates : int, optional
+        For "select_hypothesis": length of the list.
     n_components, min_weight, clustering
         As in `learn_separated_mixture`.
 
@@ -189,11 +194,13 @@ def plan(
 
     Examples
     --------
-    >>> from fastpubpriv import ZCDP, plan
+    >>> from fastpubpriv import ZCDP, PureDP, plan
     >>> plan("mean", dim=50, n_pub=1, n_priv=10_000, budget=ZCDP(rho=0.5))
     Plan(mean: n_priv=10000, budget=ZCDP(rho=0.5), error=0.07203; solved for error)
     >>> plan("mean", dim=50, n_pub=1, budget=ZCDP(rho=0.5), error=0.1).n_priv
     5394
+    >>> plan("select_hypothesis", dim=1, candidates=1000, budget=PureDP(epsilon=1.0), error=0.1).n_priv
+    4098
     >>> plan("gaussian", dim=10, n_pub=11, budget=ZCDP(rho=0.5), error=0.1).n_priv
     12934
     """
@@ -203,7 +210,7 @@ def plan(
     if sum(value is None for value in (n_priv, budget, error)) != 1:
         raise InputError("give exactly two of n_priv, budget and error; the third is solved for")
     if failure_prob is None:
-        failure_prob = {"gaussian": 0.05, "separated_mixture": 0.1}.get(task, 0.01)
+        failure_prob = {"gaussian": 0.05, "select_hypothesis": 0.05, "separated_mixture": 0.1}.get(task, 0.01)
     failure_prob = failure_probability(failure_prob)
     mode = validation.choice("mode", mode, ("practical", "theory"))
     steps = step_count(steps)
@@ -233,6 +240,9 @@ def plan(
         condition = max(validation.positive("cond_max", cond_max), 1.0)
         predict = gaussian_predictor(dim, n_pub, gap, mode, failure_prob, condition)
         unit = "relative Frobenius error of the covariance"
+    elif task == "select_hypothesis":
+        predict = selection_predictor(dim, candidates, failure_prob)
+        unit = SELECTION_UNIT
     elif task == "separated_mixture":
         predict = separated_predictor(dim, n_pub, n_components, min_weight, clustering, mode, failure_prob)
         unit = "relative Frobenius error of the smallest component's covariance"

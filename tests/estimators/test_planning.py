@@ -11,6 +11,7 @@ TASKS = {
     "mean": {"n_pub": 2, "dim": 20},
     "coinpress_mean": {"radius": 100.0, "dim": 20},
     "weighted_mean": {"n_pub": 50, "dim": 20, "norm_bound": 4.0},
+    "select_hypothesis": {"dim": 1, "candidates": 500},
 }
 BUDGETS = {"zcdp": ZCDP(0.5), "approx": ApproxDP(1, 1e-6), "pure": PureDP(1)}
 

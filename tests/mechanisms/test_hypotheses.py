@@ -451,6 +451,17 @@ def test_select_among_takes_its_money_from_what_was_kept_aside():
     assert account.events[0].epsilon == 1
 
 
+def test_select_among_composes_with_histograms_under_approximate_dp():
+    account = Account("test", ApproxDP(1, 1e-6), draws=10)
+    account.open()
+    listed = random_list(np.random.default_rng(1), 5, 1, 1)
+    rows = private_rows(np.zeros((9, 1)))
+    mechanism.select_among(account.block(), rows, listed, passes=ONE, share=Fraction(1, 2))
+    found = mechanism.select_among(account.block(), rows, listed, passes=ONE)
+    assert found.event.epsilon == 1
+    assert found.event.law == "permute_and_flip"
+
+
 def test_one_hypothesis_is_free_and_none_is_refused():
     account = Account("test", PureDP(1), draws=1)  # not opened: a charge would raise
     one = Hypotheses.from_arrays([[1.0]], [[[0.0]]], [[[1.0]]])
@@ -479,10 +490,11 @@ def test_limits_are_refused_with_numbers(monkeypatch):
 
 
 def test_required_rows():
-    # 32 ln(2 * 499500 / .0125) / .04 = 14557.1, by hand.
-    assert mechanism.required_rows(1000, 0.2, 1.0, 0.05) == 14558
-    assert mechanism.required_rows(1, 0.2, 1.0, 0.05) == 1
-    assert mechanism.required_rows(1000, 0.2, 0.01, 0.05) == 45160
-    n = mechanism.required_rows(1000, 0.2, 1.0, 0.05)
-    assert mechanism.slack_at(1000, n, 1.0, 0.05) < 0.1
-    assert mechanism.slack_at(1000, n // 5, 1.0, 0.05) > 0.1
+    # 32 ln(2 * 499500 / .0125) / .04 = 14557.1 and 8 ln(1000 / .0125) / .002 = 45159.1, by hand.
+    assert mechanism.closed_form_rows(1000, 0.2, 1.0, 0.05) == 14558
+    assert mechanism.closed_form_rows(1000, 0.2, 0.01, 0.05) == 45160
+    assert mechanism.required_rows(1, 0.2, 1.0, 0.05) == mechanism.closed_form_rows(1, 0.2, 1.0, 0.05) == 1
+    for epsilon in (0.01, 1.0, 100.0):
+        n = mechanism.required_rows(1000, 0.2, epsilon, 0.05)
+        assert mechanism.slack_at(1000, n, epsilon, 0.05) <= 0.1 < mechanism.slack_at(1000, n - 1, epsilon, 0.05)
+        assert n < mechanism.closed_form_rows(1000, 0.2, epsilon, 0.05)

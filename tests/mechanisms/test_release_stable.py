@@ -1,5 +1,6 @@
 """`release_stable`: order of events, the integer threshold, the slots of noise, and what the tap keeps; blocks of rows."""
 
+import itertools
 from fractions import Fraction
 
 import numpy as np
@@ -154,7 +155,7 @@ def test_as_many_draws_whatever_the_data(monkeypatch):
     assert seen[0] == seen[1] == seen[2]
     assert sum(count for _, count in drawn) == 9000
     ranges = sorted(drawn)
-    assert all(first + count <= second for (first, count), (second, _) in zip(ranges, ranges[1:], strict=False))
+    assert all(first + count <= second for (first, count), (second, _) in itertools.pairwise(ranges))
 
 
 def test_an_empty_bin_is_never_released_and_a_large_one_always():
@@ -338,6 +339,18 @@ def test_no_blocks_before_the_debit_or_after_a_release():
     gaussian.charge(GaussianEvent(4, 20, 1))
     with pytest.raises(BudgetError, match="cannot be split"):
         gaussian.block()
+
+
+def test_no_tree_beside_blocks_or_composed_releases():
+    account = opened(ZCDP(1))
+    block = account.block()
+    with pytest.raises(BudgetError, match="tree"):
+        account.tree(Fraction(1, 2), 2)
+    assert block.tree(Fraction(1, 2), 2) is not None
+    account = opened()
+    ask(account, [3], small())
+    with pytest.raises(BudgetError, match="tree"):
+        account.tree(account.allowance / 2, 2)
 
 
 def test_blocks_under_zcdp_and_pure_budgets():

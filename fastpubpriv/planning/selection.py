@@ -1,0 +1,43 @@
+"""Predicted slack of a private choice from a list of hypotheses."""
+
+from __future__ import annotations
+
+import math
+
+from fastpubpriv import validation
+from fastpubpriv.errors import InputError
+from fastpubpriv.mechanisms.exponential import MAX_CANDIDATES
+from fastpubpriv.mechanisms.hypotheses import closed_form_rows, pairs_of, slack_at
+from fastpubpriv.mechanisms.scheffe import CELLS
+from fastpubpriv.planning.predictors import Predictor
+from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, PureDP
+
+UNIT = "total variation beyond 3 times that of the best hypothesis, with probability 1 - failure_prob"
+
+
+def selection_predictor(dim: int, candidates: int | None, failure_prob: float) -> Predictor:
+    """Slack of `select_hypothesis` over a list of `candidates`."""
+    if candidates is None:
+        raise InputError("plan('select_hypothesis') needs candidates=, the length of the list")
+    size = validation.integer("candidates", candidates, minimum=2, maximum=MAX_CANDIDATES)
+
+    def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
+        # Permute-and-flip at epsilon, or the exponential mechanism at the epsilon with epsilon^2 / 8 = rho.
+        epsilon = math.inf
+        if isinstance(budget, ZCDP):
+            epsilon = math.sqrt(8.0 * float(budget.rho))
+        elif isinstance(budget, PureDP | ApproxDP):
+            epsilon = float(budget.epsilon)
+        slack = slack_at(size, n_priv, epsilon, failure_prob)
+        sampling = slack_at(size, n_priv, math.inf, failure_prob)
+        details = {
+            "epsilon": epsilon,
+            "without_privacy": sampling,
+            "choice": slack - sampling,
+            "comparisons": float(pairs_of(size) * (CELLS if dim == 1 else n_priv)),
+        }
+        if slack < 0.5:
+            details["closed_form_rows"] = float(closed_form_rows(size, 2.0 * slack, epsilon, failure_prob))
+        return slack, details
+
+    return predict
