@@ -133,6 +133,13 @@ def test_one_row_moves_the_demo_by_no_more_than_is_said():
     assert moved < 0.1 * with_gust.gust_shift
 
 
+@pytest.fixture
+def short_demo(monkeypatch):
+    """Without the page about groups, which has a test of its own."""
+    monkeypatch.setattr("fastpubpriv.cli.demo_mixture.page", lambda *arguments: [])
+
+
+@pytest.mark.usefixtures("short_demo")
 def test_demo_is_fresh_without_a_seed(tmp_path):
     means = []
     for name in ("one", "two"):
@@ -193,6 +200,7 @@ def test_the_peer_of_the_bench_does_the_same_job():
     assert np.allclose(machine.float_mean(rows, np.random.default_rng(1)), 1.0, atol=0.05)
 
 
+@pytest.mark.usefixtures("short_demo")
 def test_demo_survives_the_wrong_season(tmp_path):
     invoke("demo", "--seed", "4", "--out", tmp_path)
     assert (tmp_path / "demo-gaussian.png").read_bytes().startswith(b"\x89PNG")
