@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from threadpoolctl import threadpool_limits
 
-from benchmarks import cases, hypotheses, limits
+from benchmarks import bins_cases, cases, hypotheses, limits
 from fastpubpriv.kernels._cext import lib
 
 LEVELS = {lib.FPP_ISA_BASELINE: "baseline", lib.FPP_ISA_AVX2: "AVX2", lib.FPP_ISA_AVX512: "AVX-512"}
@@ -39,6 +39,8 @@ def all_cases(opendp: bool) -> Iterable[cases.Case]:
     yield hypotheses.pairs_case(10_000, 10_000)
     yield hypotheses.cells_case(2000)
     yield hypotheses.cells_case(10_000)
+    for shape in bins_cases.SHAPES:
+        yield bins_cases.bins_case(shape, 10_000_000)
 
 
 def lines(case: cases.Case, rounds: int) -> list[tuple[str, ...]]:

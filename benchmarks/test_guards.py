@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks import cases, hypotheses, leaves
+from benchmarks import bins_cases, cases, hypotheses, leaves
 from fastpubpriv.kernels._cext import lib
 
 # Goals hold for the instruction set they were set for; the baseline has half of them.
@@ -33,6 +33,15 @@ GUARDS = {
     # The peers of the last two do a tenth of the work: half of 20 times as fast is then 1.
     "pairs": (lambda: hypotheses.pairs_case(640, 1024), "NumPy, a hypothesis against the rest", 1.0 if FAST else 0.5),
     "cells": (lambda: hypotheses.cells_case(640), "NumPy, a hypothesis against the rest", 1.0 if FAST else 0.5),
+    "bins, bounded": (lambda: bins_cases.bins_case("bounded", 1_000_000), "NumPy unique", 2.5 if AVX512 else 1.5),
+    "bins, few": (lambda: bins_cases.bins_case("few bins", 1_000_000), "NumPy unique", 2.5 if AVX512 else 1.5),
+    "bins, heavy tail": (lambda: bins_cases.bins_case("heavy-tailed", 1_000_000), "NumPy unique", 1.3),
+    "bins, dyadic": (
+        lambda: bins_cases.bins_case("dyadic", 1_000_000),
+        "NumPy frexp and bincount",
+        2.5 if AVX512 else 1.5,
+    ),
+    "bins, 30 widths": (lambda: bins_cases.bins_case("30 widths", 1_000_000), "NumPy unique", 1.5),
 }
 
 

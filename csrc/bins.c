@@ -103,12 +103,17 @@ static void bump_lanes(const fpp_bin_table *table, const int32_t *cell)
     }
 }
 
-/* Whether a cell of the block is one of two. */
-FPP_INLINE int32_t any_cell(const int32_t *cell, int32_t one, int32_t other)
+/* Where the cell of a block is one of two; returns how many there are. A first look without stores is enough for most blocks. */
+static int64_t find_cells(const int32_t *cell, int32_t one, int32_t other, int32_t *where)
 {
-    int32_t found = 0;
+    int32_t any = 0;
+    int64_t found = 0;
     for (int64_t i = 0; i < BLOCK; i++) {
-        found |= (cell[i] == one) | (cell[i] == other);
+        any |= (cell[i] == one) | (cell[i] == other);
+    }
+    for (int64_t i = 0; any && i < BLOCK; i++) {
+        where[found] = (int32_t)i;
+        found += (cell[i] == one) | (cell[i] == other);
     }
     return found;
 }
@@ -168,15 +173,20 @@ static uint64_t mixed(uint64_t word)
     return word ^ (word >> 32);
 }
 
-/* Add to the count of one key; the caller has seen to it that a slot is free. */
-static void insert(fpp_bin_table *table, const int64_t *key, int64_t count)
+static uint64_t first_slot(const fpp_bin_table *table, const int64_t *key)
 {
     uint64_t hash = 0;
     for (int64_t w = 0; w < table->words; w++) {
         hash = mixed(hash + (uint64_t)key[w]);
     }
+    return hash & ((uint64_t)table->slots - 1);
+}
+
+/* Add to the count of one key, looking from its first slot on; the caller has seen to it that a slot is free. */
+static void insert(fpp_bin_table *table, const int64_t *key, int64_t count, uint64_t slot)
+{
     const uint64_t mask = (uint64_t)table->slots - 1;
-    for (uint64_t slot = hash & mask;; slot = (slot + 1) & mask) {
+    for (;; slot = (slot + 1) & mask) {
         int64_t *there = table->keys + (int64_t)slot * table->words;
         if (table->counts[slot] == 0) {
             memcpy(there, key, (size_t)table->words * sizeof *key);
@@ -232,16 +242,20 @@ static void count_block(const double *x, const fpp_bin_rule *rule, int32_t level
     bump_lanes(table, cell);
     const int32_t dyadic = rule->kind == FPP_BINS_DYADIC;
     const int32_t one = dyadic ? CELL_TINY : (int32_t)table->window, other = dyadic ? CELL_HUGE : one;
-    if (!any_cell(cell, one, other)) {
-        return;
+    int32_t where[BLOCK];
+    const int64_t found = find_cells(cell, one, other, where);
+    int64_t keys[BLOCK], known = 0;
+    uint64_t slots[BLOCK];
+    for (int64_t i = 0; i < found; i++) {
+        keys[known] = bin_key(x[where[i]], rule);
+        slots[known] = first_slot(table, keys + known);
+        /* A large table is not in any near cache: ask for all of its lines before the first is needed. */
+        __builtin_prefetch(table->counts + slots[known]);
+        __builtin_prefetch(table->keys + slots[known]);
+        known += keys[known] != FPP_BIN_NONE;
     }
-    for (int64_t i = 0; i < BLOCK; i++) {
-        if (FPP_UNLIKELY(cell[i] == one || cell[i] == other)) {
-            const int64_t key = bin_key(x[i], rule);
-            if (key != FPP_BIN_NONE) {
-                insert(table, &key, 1);
-            }
-        }
+    for (int64_t i = 0; i < known; i++) {
+        insert(table, keys + i, 1, slots[i]);
     }
 }
 
@@ -325,7 +339,7 @@ FPP_API int32_t fpp_bins_insert(const int64_t *keys, const int64_t *counts, int6
             known &= key[w] != FPP_BIN_NONE;
         }
         if (known) {
-            insert(table, key, count);
+            insert(table, key, count, first_slot(table, key));
         }
     }
     return FPP_OK;

@@ -257,6 +257,7 @@ static int test_fixed_point(void)
 int test_rows(void); /* test_rows.c */
 int test_tree(void); /* test_tree.c */
 int test_pairs(void); /* test_pairs.c */
+int test_bins(void); /* test_bins.c */
 
 int main(void)
 {
@@ -271,6 +272,7 @@ int main(void)
         test_rows,
         test_tree,
         test_pairs,
+        test_bins,
     };
     int failed = 0;
     for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {

@@ -424,6 +424,8 @@ def test_every_release_has_its_privacy_note():
 def test_note_rule_catches():
     planted = [Source("m.py", "def release_median(rows):\n    return release(rows)")]
     assert unexplained(planted, {}) == ["release_median"]
+    planted = [Source("m.py", "def release_cells(rows):\n    return release_stable(rows)")]
+    assert unexplained(planted, {}) == ["release_cells"]
     assert unexplained([], {"a.md": "# Privacy note: `release_mode`\n"}) == ["release_mode"]
 
 
@@ -433,6 +435,9 @@ NO_TWIN = {
     "path_to": "bookkeeping of a tree's nodes",
     "k_norm_floor": "a composition of standard_normal and a floor; its law is tested instead",
     "gamma_radius": "a composition of standard_normal and uniform; its law is tested instead",
+    "write_keys": "bins_keys into an array of the caller",
+    "collect": "bins_count and bins_count_tuples end in it",
+    "merged": "bins_count and bins_count_tuples end in it",
     "directions": "standard_normal divided by its norm; its law is tested instead",
 }
 
@@ -444,7 +449,7 @@ def without_twin(fast: set[str], slow: set[str]) -> set[str]:
 def test_every_kernel_has_a_twin():
     fast = {
         name
-        for topic in ("rows", "noise", "tree", "hypotheses", "nearest", "balls")
+        for topic in ("rows", "noise", "bins", "tree", "hypotheses", "nearest", "balls")
         for name in functions(importlib.import_module(f"fastpubpriv.kernels.{topic}"))
     }
     topics = [Path(s.path).stem for s in sources("fastpubpriv/reference/*.py") if not s.path.endswith("__init__.py")]

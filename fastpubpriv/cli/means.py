@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 import fastpubpriv as fpp
 from fastpubpriv.cli import options
 
+if TYPE_CHECKING:
+    from fastpubpriv.cli.report import Shown
+
 
 def run(
-    call: Callable[[Any], fpp.MeanResult | fpp.GaussianResult | fpp.MixtureResult],
+    call: Callable[[Any], Shown],
     title: str,
     settings: dict[str, Any],
     **drawing: Any,

@@ -20,17 +20,20 @@ from rich.markup import escape
 from rich.table import Table
 
 from fastpubpriv.errors import AccuracyWarning, PrivacyWarning, SeededNoiseWarning
+from fastpubpriv.mixtures.histogram import Histogram, HistogramResult
+from fastpubpriv.mixtures.result import MixtureResult
 from fastpubpriv.privacy import ZCDP, ApproxDP, Cost, PureDP, best_epsilon
 from fastpubpriv.results import GaussianResult, MeanResult
 
 if TYPE_CHECKING:
-    from fastpubpriv.mixtures.result import MixtureResult
     from fastpubpriv.privacy import Budget
 
+Shown = MeanResult | GaussianResult | MixtureResult | HistogramResult
 OURS = (AccuracyWarning, PrivacyWarning, SeededNoiseWarning)
 MOST_ROWS = 60
 MOST_CORRELATIONS = 10
 MOST_SPREADS = 8
+MOST_HISTOGRAMS = 6
 PICTURES = {".png", ".pdf", ".svg"}
 # The delta at which a zCDP budget is restated for readers who know (epsilon, delta).
 READERS_DELTA = Fraction(1, 10**6)
@@ -52,7 +55,7 @@ def number(value: float, scale: float) -> str:
     return f"{round(value, places):,.{max(places, 0)}f}"
 
 
-def names_of(result: MeanResult | GaussianResult | MixtureResult) -> tuple[str, ...]:
+def names_of(result: Shown) -> tuple[str, ...]:
     """Column names, or positions."""
     return result.columns or tuple(f"x{j}" for j in range(result.dim))
 
@@ -153,6 +156,32 @@ def mixture_table(result: MixtureResult, *, title: str, names: tuple[str, ...] |
     return table
 
 
+def histogram_table(result: HistogramResult, item: Histogram, *, title: str) -> Table:
+    """The most frequent bins of one histogram, in order, each with its noisy count."""
+    names = names_of(result)
+    table = Table(title=escape(title), title_justify="left", title_style="bold")
+    for column in item.columns:
+        table.add_column(f"{escape(names[column])} above", justify="right")
+        table.add_column("up to", justify="right")
+    table.add_column("rows", justify="right", style="bold")
+    shown = np.sort(np.argsort(-item.counts, kind="stable")[:MOST_ROWS])
+    for index in shown:
+        ends = [f"{end:.6g}" for pair in zip(item.lower[index], item.upper[index], strict=True) for end in pair]
+        table.add_row(*ends, number(item.counts[index], result.noise_std))
+    if len(item) > MOST_ROWS:
+        table.caption = f"{MOST_ROWS} of {len(item)} bins, those with the largest counts"
+    return table
+
+
+def print_histograms(result: HistogramResult, title: str) -> None:
+    """A table for each histogram, as many as one wants to read."""
+    for item in result.histograms[:MOST_HISTOGRAMS]:
+        level = f", level {item.level}" if item.level or len(result) > 1 else ""
+        console().print(histogram_table(result, item, title=f"{title}{level}"))
+    if len(result) > MOST_HISTOGRAMS:
+        console().print(f"... and {len(result) - MOST_HISTOGRAMS} more histograms; --json FILE writes all of them.")
+
+
 def tables_of(
     result: MeanResult | GaussianResult | MixtureResult, *, level: float, title: str, names: tuple[str, ...] | None
 ) -> list[Table]:
@@ -165,7 +194,7 @@ def tables_of(
 
 
 def print_result(
-    result: MeanResult | GaussianResult | MixtureResult,
+    result: Shown,
     *,
     level: float,
     title: str,
@@ -174,11 +203,14 @@ def print_result(
 ) -> None:
     """The tables of a result and what a reader must know about it."""
     out = console()
-    for table in tables_of(result, level=level, title=title, names=names):
-        out.print(table)
-    most = MOST_ROWS if isinstance(result, MeanResult | GaussianResult) else MOST_SPREADS
-    if result.dim > most:
-        out.print(f"... and {result.dim - most} more columns; --json FILE writes all of them.")
+    if isinstance(result, HistogramResult):
+        print_histograms(result, title)
+    else:
+        for table in tables_of(result, level=level, title=title, names=names):
+            out.print(table)
+        most = MOST_ROWS if isinstance(result, MeanResult | GaussianResult) else MOST_SPREADS
+        if result.dim > most:
+            out.print(f"... and {result.dim - most} more columns; --json FILE writes all of them.")
     public = f"{result.n_pub:,} public" if result.n_pub else "no public"
     facts = [
         ("Rows", f"{result.n_priv:,} private, {public}"),
@@ -192,8 +224,11 @@ def print_result(
     print_facts(facts)
 
 
-def predicted(result: MeanResult | GaussianResult | MixtureResult) -> list[tuple[str, str]]:
-    """The errors that public numbers predict for a Gaussian; how a mixture was found."""
+def predicted(result: Shown) -> list[tuple[str, str]]:
+    """The errors that public numbers predict for a Gaussian; how noisy the counts of a histogram are; how a mixture was found."""
+    if isinstance(result, HistogramResult):
+        noise = f"{result.noise_law}, standard deviation {result.noise_std:.3g} rows"
+        return [("Noise", noise), ("Hidden", f"bins with a noisy count below {result.threshold:.4g} rows")]
     if isinstance(result, MeanResult):
         return []
     if not isinstance(result, GaussianResult):
@@ -259,9 +294,7 @@ def need_matplotlib() -> None:
         raise click.UsageError("drawing needs matplotlib: pip install 'fastpubpriv[plot]'")
 
 
-def result_dict(
-    result: MeanResult | GaussianResult | MixtureResult, *, level: float, warned: list[str]
-) -> dict[str, Any]:
+def result_dict(result: Shown, *, level: float, warned: list[str]) -> dict[str, Any]:
     """The result's own dictionary, with what a reader would compute from it and the warnings that were shown."""
     if isinstance(result, GaussianResult):
         return {**result.to_dict(), "correlation": result.correlation.tolist(), "warnings": warned}

@@ -24,9 +24,11 @@ _SLOTS = 4096
 _SAMPLE = 512
 _BASE_MAX = 2**50
 _FLUSH_ROWS = 2**31
-# A window holds four times the range of the middle of a sample; few cells get more lanes, against waiting for a counter.
+# A window holds 64 times the range of the middle of a sample if memory allows; few busy cells get more lanes, against waiting
+# for a counter.
 _LANES = ((512, 8), (1024, 4), (4096, 2))
-_WINDOW = 2**12, 2**18
+_COUNTERS = 2**19
+_WINDOW_MIN = 2**12
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +75,17 @@ class BinTable:
     ----------
     words : int
         Entries of a key: 1 for `count`, up to WORDS_MAX for tuples.
+    tables : int
+        How many tables share the memory for dense windows.
     """
 
-    __slots__ = ("_arrays", "_dense", "_pending", "_rule", "_table", "_totals", "words")
+    __slots__ = ("_arrays", "_counters", "_dense", "_pending", "_rule", "_table", "_totals", "words")
 
-    def __init__(self, words: int = 1) -> None:
+    def __init__(self, words: int = 1, tables: int = 1) -> None:
         if not 1 <= words <= WORDS_MAX:
             raise InputError(f"a bin may have 1 to {WORDS_MAX} keys, got {words}")
         self.words = words
+        self._counters = _COUNTERS // max(1, tables)
         self._rule: BinRule | None = None
         self._dense: npt.NDArray[np.uint32] | None = None
         self._totals: IntArray | None = None
@@ -148,7 +153,8 @@ class BinTable:
             middle = int(sample[len(sample) // 2]) if len(sample) else 0
             spread = int(sample[len(sample) - edge - 1]) - int(sample[edge]) if len(sample) else 0
             lanes = next((number for most, number in _LANES if spread <= most), 1)
-            window = min(max(_WINDOW[0], 1 << (4 * spread).bit_length()), _WINDOW[1])
+            most = min(self._counters // lanes, 1 << (16 * len(column)).bit_length())
+            window = max(_WINDOW_MIN, min(1 << (64 * spread + 64).bit_length(), 1 << most.bit_length() - 1))
             base = min(max(middle - window // 2, -_BASE_MAX), _BASE_MAX)
         self._dense = np.zeros((window + 1) * lanes, dtype=np.uint32)
         self._totals = np.zeros(window, dtype=np.int64)
@@ -191,7 +197,7 @@ def merged(keys: IntArray, counts: IntArray) -> tuple[IntArray, IntArray]:
         order = np.lexsort(keys.T[::-1])
         keys, counts = keys[order], counts[order]
     elif not bool((keys[1:, 0] > keys[:-1, 0]).all()):
-        order = np.argsort(keys[:, 0], kind="stable")
+        order = np.argsort(keys[:, 0])
         keys, counts = keys[order], counts[order]
     first = np.concatenate([[True], (keys[1:] != keys[:-1]).any(axis=1)])
     if first.all():

@@ -160,7 +160,7 @@ def count_bins(rows: Rows, partitions: Sequence[Partition], passes: Passes) -> l
     def make() -> tuple[IntArray, ...]:
         # A table grows, so it cannot be an accumulator of `fold` itself: the accumulator is its number.
         number = next(numbers)
-        tables[number] = [BinTable(partition.words) for partition in partitions]
+        tables[number] = [BinTable(partition.words, len(partitions)) for partition in partitions]
         return (np.array([number], dtype=np.int64),)
 
     def step(chunk: Any, accumulators: tuple[IntArray, ...]) -> None:

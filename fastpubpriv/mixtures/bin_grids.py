@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -46,7 +47,7 @@ class BinGrid:
         object.__setattr__(self, "offset", validation.finite("offset", self.offset))
         levels = validation.integer("levels", self.levels, minimum=1, maximum=LEVELS_MAX)
         object.__setattr__(self, "levels", levels)
-        if not math.isfinite(math.ldexp(self.width, levels)):
+        if not math.isfinite(self.width * 2.0 ** (levels - 1)):
             raise InputError("the widest level overflows: pass a smaller width or fewer levels")
 
     @property
@@ -61,7 +62,8 @@ class BinGrid:
     def edges(self, keys: IntArray, level: int) -> tuple[FloatArray, FloatArray]:
         """Lower and upper ends of the bins of a level."""
         first = keys.astype(np.float64) * 2.0**level - 0.5
-        return self.offset + first * self.width, self.offset + (first + 2.0**level) * self.width
+        with np.errstate(over="ignore"):
+            return self.offset + first * self.width, self.offset + (first + 2.0**level) * self.width
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,8 +109,8 @@ class ProductBins:
     (0, 1)
     """
 
-    grids: tuple[BinGrid | DyadicBins, ...]
-    columns: tuple[int, ...] | None = None
+    grids: Sequence[BinGrid | DyadicBins]
+    columns: Sequence[int] | None = None
 
     def __post_init__(self) -> None:
         grids = tuple(self.grids) if isinstance(self.grids, list | tuple) else ()

@@ -296,7 +296,7 @@ def _grids(bins: Any, dim: int) -> list[tuple[tuple[int, ...], tuple[BinGrid | D
             assert item.columns is not None
             if max(item.columns) >= dim:
                 raise InputError(f"ProductBins names column {max(item.columns)}, and there are {dim} columns")
-            found.append((item.columns, item.grids))
+            found.append((tuple(item.columns), tuple(item.grids)))
     if not found:
         raise InputError("bins asks for no histogram: pass bins for at least one column")
     return found

@@ -129,7 +129,7 @@ def _plane(axes: Any, result: MixtureResult, points: FloatArray | None, level: f
         axes.fill(ellipse[:, 0], ellipse[:, 1], color=colour, alpha=0.14, lw=0, zorder=2)
         axes.plot(ellipse[:, 0], ellipse[:, 1], color=colour, lw=1.4, zorder=3, label=_label(result, index))
         axes.plot(*center, "+", color=colour, ms=9, mew=1.8, zorder=4)
-    _, _, limits = axes.get_xlim(), axes.get_ylim(), (axes.get_xlim(), axes.get_ylim())
+    limits = axes.get_xlim(), axes.get_ylim()
     turn = np.column_stack([np.cos(angle), np.sin(angle)])
     shown = False
     for ball in result.diagnostics.get("balls", ()):
@@ -148,7 +148,7 @@ def _plane(axes: Any, result: MixtureResult, points: FloatArray | None, level: f
     axes.set_xlim(limits[0])
     axes.set_ylim(limits[1])
     if result.dim > 2:
-        axes.set_aspect("equal", adjustable="datalim")
+        axes.set_aspect("equal", adjustable="box")
     axes.set_xlabel(labels[0], fontsize=9)
     axes.set_ylabel(labels[1], fontsize=9)
     axes.grid(alpha=0.3, lw=0.5)

@@ -6,6 +6,7 @@ Same primitives as paper A's Algorithms 6 and 9, tuned: nobody is dropped, and a
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 
 from fastpubpriv.mixtures.balls import Gap, distances, widest_gap
 from fastpubpriv.mixtures.kmeans import kmeans
-from fastpubpriv.mixtures.search import Clustering, Node, Search, usable_radius, widest
+from fastpubpriv.mixtures.search import HISTOGRAM_SHARE, Clustering, Node, Search, usable_radius, widest
 
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -21,6 +22,8 @@ FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 CLIP_MARGIN = 1.15
 # A gap between distances narrower than this is no reason to ask about private rows.
 LEAST_GAP = 1.3
+# Gaps that a node may ask about, each with its part of the histogram's share.
+ATTEMPTS = 2
 # The histogram reaches this far beyond the public gap on either side, in logarithms of the radius; width of a bin.
 OVERHANG, BIN_WIDTH, LEAST_BINS = 0.25, 0.1, 3
 # Of more public rows than this for each piece, every so-many-th looks for a gap: thousands of rows leave none empty, however few
@@ -67,6 +70,22 @@ def valley(counts: FloatArray, edges: FloatArray, *, least: float, noise_std: fl
     }
 
 
+def gaps(search: Search, seen: FloatArray, wanted: int) -> Iterator[tuple[Gap, FloatArray]]:
+    """The widest gap among the projected public rows of a node and its centre; then the widest around twice as many rows.
+
+    Repeated values, such as one route of an airline, make gaps around a few rows that say nothing about components.
+    """
+    looked = seen[:: -(-len(seen) // (GAP_ROWS * wanted))]
+    # The same share of the rows that are looked at must lie on either side.
+    least = max(2, math.ceil(search.least_public * len(looked) / len(seen)))
+    for _ in range(ATTEMPTS):
+        gap = widest_gap(looked, min_count=least)
+        if gap is None or gap.ratio < LEAST_GAP or not usable_radius(gap.outer, seen):
+            return
+        yield gap, looked[gap.index]
+        least = max(2 * least, gap.rank + 1)
+
+
 def try_cut(search: Search, node: Node, wanted: int) -> tuple[Node, Node] | None:
     """Ask about one node; returns its children, or None when it stays whole."""
     points = search.public[node.rows]
@@ -76,26 +95,29 @@ def try_cut(search: Search, node: Node, wanted: int) -> tuple[Node, Node] | None
     purse = search.purse(node)
     projection = search.directions(node, purse, center=center, radius=radius, count=min(wanted, points.shape[1]))
     seen = (points - center) @ projection.T
-    looked = seen[:: -(-len(seen) // (GAP_ROWS * wanted))]
-    # The same share of the rows that are looked at must lie on either side.
-    least = max(2, math.ceil(search.least_public * len(looked) / len(seen)))
-    gap = widest_gap(looked, min_count=least)
-    if gap is None or gap.ratio < LEAST_GAP or not usable_radius(gap.outer, seen):
-        return None
-    edges = histogram_edges(gap)
-    middle = looked[gap.index]
-    counts = search.radial_counts(node, purse, origin=center, projection=projection, center=middle, edges=edges)
-    found = valley(counts.value, edges, least=search.least_private, noise_std=counts.noise_std)
-    if found is None:
-        return None
-    within = distances(seen, middle) <= found["radius"]
-    if within.all() or not within.any():
-        return None
-    inside, outside = search.split_ball(
-        node, origin=center, projection=projection, center=middle, radius=found["radius"], depth=node.depth + 1
-    )
-    search.cuts.append({"node": node.id, "gap": gap.ratio, "clip_radius": radius, **found})
-    return inside, outside
+    for attempt, (gap, middle) in enumerate(gaps(search, seen, wanted), start=1):
+        edges = histogram_edges(gap)
+        counts = search.radial_counts(
+            node,
+            purse,
+            origin=center,
+            projection=projection,
+            center=middle,
+            edges=edges,
+            share=HISTOGRAM_SHARE / ATTEMPTS,
+            attempt=attempt,
+        )
+        found = valley(counts.value, edges, least=search.least_private, noise_std=counts.noise_std)
+        if found is None:
+            continue
+        within = distances(seen, middle) <= found["radius"]
+        if within.all() or not within.any():
+            continue
+        search.cuts.append({"node": node.id, "gap": gap.ratio, "clip_radius": radius, **found})
+        return search.split_ball(
+            node, origin=center, projection=projection, center=middle, radius=found["radius"], depth=node.depth + 1
+        )
+    return None
 
 
 def tree_search(search: Search) -> Clustering:

@@ -124,16 +124,18 @@ class Search:
         projection: FloatArray,
         center: FloatArray,
         edges: FloatArray,
+        share: Fraction = HISTOGRAM_SHARE,
+        attempt: int = 1,
     ) -> Released:
         """Noisy numbers of private rows of a node by distance from a public centre in projected space: one joint histogram."""
-        name = f"node {node.id}: radial counts"
+        name = f"node {node.id}: radial counts" + (f", attempt {attempt}" if attempt > 1 else "")
         released = release_shell_counts(
             purse,
             self.run.rows,
             AffineMap(dim=self.run.rows.dim, center=origin, matrix=projection, offset=-center),
             name=name,
             edges=edges,
-            cost=purse.allowance * HISTOGRAM_SHARE,
+            cost=purse.allowance * share,
             passes=self.run.passes,
             only=self.tree.only(node.id),
         )

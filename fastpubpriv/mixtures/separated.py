@@ -89,7 +89,7 @@ def clustering_draws(method: str, shape: Shape) -> int:
     if tree_depth(method, shape) == 0:
         return 0
     nodes = 1 if method == "one_shot" else 2 * shape.n_components - 1
-    return nodes * (shape.dim**2 + practical.MOST_CELLS)
+    return nodes * (shape.dim**2 + practical.ATTEMPTS * practical.MOST_CELLS)
 
 
 def check_search_grids(cost: Fraction, depth: int, method: str, dim: int, n: int) -> None:
@@ -98,7 +98,7 @@ def check_search_grids(cost: Fraction, depth: int, method: str, dim: int, n: int
     directions = Fraction(1) if method == "one_shot" else DIRECTIONS_SHARE
     gaussian_gram_grid(share * directions, dim, n)
     if directions < 1:
-        gaussian_count_grid(share * (1 - directions), practical.MOST_CELLS, n)
+        gaussian_count_grid(share * (1 - directions) / practical.ATTEMPTS, practical.MOST_CELLS, n)
 
 
 def find_components(run: Run, public: FloatArray, shape: Shape, method: str, cost: Fraction) -> Clustering:
@@ -128,22 +128,22 @@ def check_components(n_components: Any, min_weight: Any, n_pub: int, n_priv: int
     return k, min(weight, 1.0 / k)
 
 
-def smallest_error(
+def component_errors(
     dim: int, expected: float, *, pure: bool, allowance: Fraction, mode: Mode, failure_prob: float
-) -> float:
-    """Predicted relative Frobenius error of the covariance of a component with so many rows, once its scale is known."""
+) -> tuple[float, float]:
+    """Predicted errors of a component with so many rows, once found: relative Frobenius, and in standard deviations."""
     problem = lifted.Problem(
         dim=dim, n=max(1, int(expected)), mean_radius=1.0, condition=1.0, mode=mode, failure_prob=failure_prob
     )
     noise = leaf_gram_noise(dim + 1, pure=pure, cost=allowance)
     per_row = noise_per_radius(dim, pure=pure, allowance=allowance)(lifted.MEAN_SHARE)
-    return lifted.predicted_errors(problem, TYPICAL_ROUNDS, noise, per_row)[0]
+    return lifted.predicted_errors(problem, TYPICAL_ROUNDS, noise, per_row)
 
 
 def warn_if_hopeless(run: Run, expected: float, allowance: Fraction, mode: Mode, failure_prob: float) -> None:
     """Warn, from public numbers and before anything is paid, when the smallest component cannot be learnt."""
     dim = run.rows.dim
-    error = smallest_error(
+    error, _ = component_errors(
         dim, expected, pure=run.account.pure, allowance=allowance, mode=mode, failure_prob=failure_prob
     )
     if error > 1.0:

@@ -11,6 +11,7 @@ from fastpubpriv import validation
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.gaussian import DEFAULT_COND_MAX
 from fastpubpriv.estimators.radii import Mode, failure_probability, gap_radius, size, step_count
+from fastpubpriv.planning.mixtures import separated_predictor
 from fastpubpriv.planning.predictors import (
     Predictor,
     coinpress_predictor,
@@ -22,7 +23,7 @@ from fastpubpriv.planning.selection import selection_predictor
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, PureDP
 from fastpubpriv.results import plain
 
-TASKS = ("mean", "coinpress_mean", "weighted_mean", "gaussian", "select_hypothesis")
+TASKS = ("mean", "coinpress_mean", "weighted_mean", "gaussian", "separated_mixture", "select_hypothesis")
 MOST_ROWS = 2**40
 # Search range of a budget, in rho or epsilon: what the budget types accept.
 LEAST_AMOUNT, MOST_AMOUNT = 2.0**-28, 2.0**9
@@ -131,6 +132,9 @@ def plan(
     row_weight: str | float = "optimal",
     noise: str = "laplace",
     candidates: int | None = None,
+    n_components: int | None = None,
+    min_weight: float | None = None,
+    clustering: str = "auto",
 ) -> Plan:
     """Predict the error of an estimator, or solve for the rows or the budget that reach a wanted error.
 
@@ -138,18 +142,19 @@ def plan(
 
     Parameters
     ----------
-    task : "mean", "coinpress_mean", "weighted_mean", "gaussian" or "select_hypothesis"
-        The estimator: `estimate_mean` with known covariance, `coinpress_mean`, `weighted_mean`, `estimate_gaussian`,
-        `select_hypothesis`.
+    task : str
+        One of `fastpubpriv.planning.TASKS`: "mean" (`estimate_mean` with known covariance), "coinpress_mean", "weighted_mean",
+        "gaussian" (`estimate_gaussian`), "separated_mixture" (`learn_separated_mixture`), "select_hypothesis".
     dim : int
         Columns.
     n_priv, budget, error
         Private rows; privacy budget; wanted error. The error of "mean" and "coinpress_mean" is the expected l2 distance in standard
         deviations; that of "weighted_mean" is the root mean squared l2 distance in data units; that of "gaussian" is the relative
-        Frobenius error of the covariance (the mean's is in `details`); that of "select_hypothesis" is the slack beyond three times
-        the best total variation in the list.
+        Frobenius error of the covariance (the mean's is in `details`), for "separated_mixture" that of the smallest component
+        once it has been found; that of "select_hypothesis" is the slack beyond three times the best total variation in the list.
     n_pub : int
-        Public rows (at least 1 for "mean", 2 for "gaussian"; from dim + 1 a Gaussian is preconditioned).
+        Public rows (at least 1 for "mean", 2 for "gaussian"; from dim + 1 a Gaussian is preconditioned; for
+        "separated_mixture" at least one for each component).
     notion, delta
         Notion of the budget that is solved for: "zcdp", "pure", or "approx" with its delta.
     radius : float, optional
@@ -164,6 +169,8 @@ def plan(
         As in `weighted_mean`; `variance` defaults to norm_bound^2.
     candidates : int, optional
         For "select_hypothesis": length of the list.
+    n_components, min_weight, clustering
+        As in `learn_separated_mixture`.
 
     Returns
     -------
@@ -203,7 +210,7 @@ def plan(
     if sum(value is None for value in (n_priv, budget, error)) != 1:
         raise InputError("give exactly two of n_priv, budget and error; the third is solved for")
     if failure_prob is None:
-        failure_prob = 0.05 if task in ("gaussian", "select_hypothesis") else 0.01
+        failure_prob = {"gaussian": 0.05, "select_hypothesis": 0.05, "separated_mixture": 0.1}.get(task, 0.01)
     failure_prob = failure_probability(failure_prob)
     mode = validation.choice("mode", mode, ("practical", "theory"))
     steps = step_count(steps)
@@ -236,6 +243,9 @@ def plan(
     elif task == "select_hypothesis":
         predict = selection_predictor(dim, candidates, failure_prob)
         unit = SELECTION_UNIT
+    elif task == "separated_mixture":
+        predict = separated_predictor(dim, n_pub, n_components, min_weight, clustering, mode, failure_prob)
+        unit = "relative Frobenius error of the smallest component's covariance"
     else:
         if radius is None:
             raise InputError("plan('coinpress_mean') needs radius=, that of the ball that holds the mean")

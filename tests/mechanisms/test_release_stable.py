@@ -341,6 +341,18 @@ def test_no_blocks_before_the_debit_or_after_a_release():
         gaussian.block()
 
 
+def test_no_tree_beside_blocks_or_composed_releases():
+    account = opened(ZCDP(1))
+    block = account.block()
+    with pytest.raises(BudgetError, match="tree"):
+        account.tree(Fraction(1, 2), 2)
+    assert block.tree(Fraction(1, 2), 2) is not None
+    account = opened()
+    ask(account, [3], small())
+    with pytest.raises(BudgetError, match="tree"):
+        account.tree(account.allowance / 2, 2)
+
+
 def test_blocks_under_zcdp_and_pure_budgets():
     event = GaussianEvent(4 * 64**2, 8, 5)  # rho = 1/8
     account = opened(ZCDP(Fraction(1, 8)))

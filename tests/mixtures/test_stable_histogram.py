@@ -1,0 +1,291 @@
+"""`stable_histogram`: what comes out, that it does not depend on how rows are read, and the bad-input groups."""
+
+import math
+import pickle
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from spies import SpyLedger, SpyRows, seeded
+
+from fastpubpriv import (
+    ZCDP,
+    ApproxDP,
+    BinGrid,
+    BudgetError,
+    DyadicBins,
+    HistogramResult,
+    InputError,
+    Ledger,
+    PrivacyWarning,
+    ProductBins,
+    PureDP,
+    Rows,
+    stable_histogram,
+)
+
+BUDGET = ApproxDP(1, 1e-6)
+X = np.random.default_rng(0).normal([0.0, 1e6], [1.0, 30.0], size=(20_000, 2))
+BINS = [
+    BinGrid(width=0.5),
+    BinGrid(width=0.25, offset=0.1, levels=5),
+    DyadicBins(),
+    [BinGrid(width=1.0), DyadicBins()],
+    [None, BinGrid(width=10.0)],
+    ProductBins(grids=[BinGrid(width=1.0, levels=2), BinGrid(width=20.0, levels=2)]),
+    [BinGrid(width=1.0), None, ProductBins(grids=[DyadicBins()], columns=[1])],
+]
+
+
+def exact_counts(x, item, grid):
+    """Rows in each released bin, by its ends."""
+    counts = []
+    for lower, upper in zip(item.lower, item.upper, strict=True):
+        inside = np.ones(len(x), dtype=bool)
+        for column, low, high, one in zip(item.columns, lower, upper, grid, strict=True):
+            value = np.abs(x[:, column]) if isinstance(one, DyadicBins) else x[:, column]
+            inside &= (value > low) & (value <= high)
+        counts.append(inside.sum())
+    return np.array(counts)
+
+
+@pytest.mark.parametrize("bins", BINS, ids=str)
+def test_counts_are_those_of_the_bins(bins):
+    result = stable_histogram(X, bins=bins, budget=BUDGET)
+    grids = []
+    for item in [bins] * 2 if not isinstance(bins, list | ProductBins) else bins if isinstance(bins, list) else [bins]:
+        if item is not None:
+            parts = item.grids if isinstance(item, ProductBins) else (item,)
+            grids += [parts] * parts[0].levels
+    assert len(result) == len(grids)
+    assert result.threshold > result.noise_std > 0
+    for item, grid in zip(result.histograms, grids, strict=True):
+        assert len(item) > 0
+        gaps = item.counts - exact_counts(X, item, grid)
+        assert np.abs(gaps).max() < 20 * result.noise_std  # a tail below 1e-11 for each count
+        assert (item.counts >= result.threshold).all()
+        np.testing.assert_array_equal(item.frequency, item.counts / 20_000)
+        assert (item.lower < item.upper).all()
+
+
+def test_the_noise_is_chosen_by_the_number_of_histograms():
+    assert stable_histogram(X[:, :1], bins=BinGrid(width=1.0), budget=BUDGET).noise_law == "laplace"
+    assert stable_histogram(X, bins=BinGrid(width=1.0, levels=3), budget=BUDGET).noise_law == "gaussian"
+    for noise in ("laplace", "gaussian"):
+        assert stable_histogram(X, bins=DyadicBins(), budget=BUDGET, noise=noise).noise_law == noise
+
+
+def test_every_count_is_within_the_stated_error():
+    failures = 0
+    for seed in range(40):
+        result = seeded(stable_histogram, X[:5000, 0], bins=BinGrid(width=0.5), budget=BUDGET, random_state=seed)
+        keys, counts = np.unique(np.ceil(X[:5000, 0] / 0.5 - 0.5), return_counts=True)
+        noisy = dict(zip(result[0].keys[:, 0].tolist(), result[0].counts.tolist(), strict=True))
+        error = result.count_error(0.05)
+        failures += any(abs(noisy.get(int(key), 0.0) - count) > error for key, count in zip(keys, counts, strict=True))
+    assert failures <= 9  # at 5 % each, more than 9 of 40 has probability below 1e-4; the seeds are fixed
+    assert result.count_error(0.001) > error
+    with pytest.raises(InputError):
+        result.count_error(0.0)
+
+
+def same(one, other):
+    assert one.to_dict()["histograms"] == other.to_dict()["histograms"]
+
+
+def test_the_answer_does_not_depend_on_how_rows_are_read(tmp_path):
+    bins = [BinGrid(width=0.1, levels=3), DyadicBins(), ProductBins(grids=[BinGrid(width=1.0), BinGrid(width=50.0)])]
+    x = np.concatenate([X] * 4)
+    whole = seeded(stable_histogram, x, bins=bins, budget=BUDGET, threads=1)
+    np.save(tmp_path / "x.npy", x)
+    frame = pd.DataFrame(x, columns=["a", "b"])
+    sources = [
+        np.asfortranarray(x), x.tolist()[:0] or x, tmp_path / "x.npy", frame, pl.from_pandas(frame),
+        np.load(tmp_path / "x.npy", mmap_mode="r"), np.concatenate([x, x], axis=1)[:, :2], x.astype(">f8"),
+    ]  # fmt: skip
+    for source in sources:
+        for threads in (1, 3):
+            same(seeded(stable_histogram, source, bins=bins, budget=BUDGET, threads=threads), whole)
+    for size in (64, 1000, 80_000):
+        stream = Rows.from_chunks(lambda size=size: (x[i : i + size] for i in range(0, len(x), size)), n=len(x), dim=2)
+        for threads in (1, 2):
+            same(seeded(stable_histogram, stream, bins=bins, budget=BUDGET, threads=threads), whole)
+    narrow = x.astype(np.float32)
+    same(
+        seeded(stable_histogram, narrow, bins=bins, budget=BUDGET),
+        seeded(stable_histogram, narrow.astype(np.float64), bins=bins, budget=BUDGET),
+    )
+    order = np.random.default_rng(1).permutation(len(x))
+    same(seeded(stable_histogram, x[order], bins=bins, budget=BUDGET), whole)
+
+
+def test_one_dimensional_arrays_are_a_column():
+    same(
+        seeded(stable_histogram, X[:, 0], bins=DyadicBins(), budget=BUDGET),
+        seeded(stable_histogram, X[:, :1], bins=DyadicBins(), budget=BUDGET),
+    )
+
+
+def test_levels_are_unions_of_finest_bins():
+    grid = BinGrid(width=0.5, offset=0.25, levels=4)
+    result = seeded(stable_histogram, X[:, 0], bins=grid, budget=ApproxDP(5, 1e-5))
+    for level, item in enumerate(result.histograms):
+        assert item.level == level
+        np.testing.assert_allclose(item.upper - item.lower, grid.widths[level])
+        # Every edge of a level is an edge of the finest level.
+        phase = (item.lower[:, 0] - 0.25) / 0.5 - 0.5
+        np.testing.assert_allclose(phase, np.round(phase), atol=1e-9)
+
+
+def test_a_result_is_frozen_and_travels(tmp_path):
+    result = stable_histogram(X, bins=[DyadicBins(), BinGrid(width=9.0)], budget=BUDGET, columns=None)
+    with pytest.raises(ValueError, match="read-only"):
+        result[0].counts[0] = 1.0
+    again = HistogramResult.from_json(result.to_json(tmp_path / "h.json"))
+    for one, other in zip(result.histograms, again.histograms, strict=True):
+        np.testing.assert_array_equal(one.keys, other.keys)
+        np.testing.assert_array_equal(one.upper, other.upper)
+    same(pickle.loads(pickle.dumps(result)), result)
+    assert repr(result[0]) == f"Histogram(columns=(0,), level=0, bins={len(result[0])})"
+    assert "HistogramResult(dim=2" in repr(result)
+    with pytest.raises(InputError, match="not a HistogramResult"):
+        HistogramResult.from_json('{"kind": "MeanResult"}')
+    record = result.releases[0]
+    assert record["histograms"] == 2
+    assert record["delta"] <= BUDGET.delta
+    # The last dyadic bin has no finite end; JSON keeps that.
+    edge = stable_histogram(np.full(500, 1.7e308), bins=DyadicBins(), budget=BUDGET)
+    assert HistogramResult.from_json(edge.to_json())[0].upper[0, 0] == math.inf
+
+
+def test_plot(tmp_path):
+    for x, bins in ((X, BinGrid(width=0.5)), (X, [DyadicBins(), None]), (np.full((9, 2), np.nan), DyadicBins())):
+        path = tmp_path / "h.png"
+        figure = stable_histogram(x, bins=bins, budget=BUDGET).plot(path)
+        assert path.stat().st_size > 5000
+        assert "Noisy counts" in figure.get_suptitle()
+    with pytest.raises(InputError, match="products"):
+        stable_histogram(X, bins=ProductBins(grids=[DyadicBins()] * 2), budget=BUDGET).plot()
+    with pytest.raises(InputError, match="too many"):
+        stable_histogram(X, bins=BinGrid(width=1.0, levels=7), budget=BUDGET).plot()
+
+
+# ---- bad input, group A: silent whatever the values
+
+VALUES = {
+    "one NaN": lambda x: np.where(np.arange(len(x))[:, None] == 3, np.nan, x),
+    "all NaN": lambda x: np.full_like(x, np.nan),
+    "infinities": lambda x: np.where(np.arange(len(x))[:, None] % 2, np.inf, -np.inf) + 0 * x,
+    "huge": lambda x: np.full_like(x, 1.7e308),
+    "tiny": lambda x: np.full_like(x, 5e-324),
+    "minus zero": lambda x: np.full_like(x, -0.0),
+    "signalling NaN": lambda x: np.full(x.shape, 0x7FF0000000000001, dtype=np.uint64).view(np.float64),
+    "edges": lambda x: np.full_like(x, 0.25),
+    "beyond 2^53": lambda x: np.full_like(x, 2.0**60),
+    "all different": lambda x: np.cumsum(np.ones_like(x), axis=0) * 1e6,
+}
+
+
+@pytest.mark.parametrize("values", VALUES.values(), ids=VALUES)
+@pytest.mark.parametrize(
+    "bins", [BinGrid(width=0.5, levels=3), DyadicBins(), ProductBins(grids=[BinGrid(width=1.0)] * 2)], ids=str
+)
+def test_values_are_never_news(values, bins):
+    result = stable_histogram(values(np.zeros((300, 2))), bins=bins, budget=BUDGET)
+    assert result.spent == BUDGET
+    assert all(np.isfinite(item.counts).all() for item in result.histograms)
+
+
+def test_values_without_a_bin_leave_nothing():
+    for value in (np.nan, np.inf, 0.0):
+        result = stable_histogram(np.full(5000, value), bins=DyadicBins(), budget=BUDGET)
+        assert len(result[0]) == 0
+    assert len(stable_histogram(np.full(5000, 1e300), bins=BinGrid(width=1e-3), budget=BUDGET)[0]) == 0
+
+
+def test_the_widest_bins_have_infinite_ends():
+    result = stable_histogram(np.full(900, 1.7e308), bins=BinGrid(width=1.6e308), budget=BUDGET)
+    assert result[0].keys.tolist() == [[1]]
+    assert result[0].upper[0, 0] == math.inf
+
+
+def test_rows_of_single_values_stay_hidden():
+    """Every row in a bin of its own: the chance that any of 2000 shows is below 2000 delta_0 = 2e-9."""
+    values = np.arange(2000.0) * 1e3
+    result = stable_histogram(values, bins=BinGrid(width=1.0), budget=ApproxDP(1, 1e-12))
+    assert len(result[0]) == 0
+
+
+# ---- groups B, D, E, F: refused before anything is read
+
+FORMS = [
+    np.zeros((3, 2), dtype=complex), np.array([["Alice-SSN-123", "b"]]), np.zeros((2, 2), dtype=object), np.zeros((0, 2)),
+    np.zeros((2, 0)), np.zeros((2, 2, 2)), np.float64(3.0), np.zeros((2, 2), dtype="M8[s]"), np.ma.masked_array(np.zeros((2, 2))),
+    iter([[1.0]]), "no_such_file.npy", [[1.0, 2.0], [1.0]], None,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("x", FORMS, ids=lambda x: type(x).__name__)
+def test_refused_forms(x):
+    ledger = Ledger(BUDGET)
+    with pytest.raises(InputError) as caught:
+        stable_histogram(x, bins=DyadicBins(), budget=BUDGET, ledger=ledger)
+    assert "Alice" not in str(caught.value)
+    assert ledger.spent.is_zero
+
+
+ARGUMENTS = [
+    ({"budget": ZCDP(1)}, BudgetError), ({"budget": PureDP(1)}, BudgetError), ({"budget": 1.0}, BudgetError),
+    ({"bins": None}, InputError), ({"bins": 0.5}, InputError), ({"bins": []}, InputError), ({"bins": [None, None]}, InputError),
+    ({"bins": [DyadicBins()]}, InputError), ({"bins": [DyadicBins()] * 3}, InputError),
+    ({"bins": [ProductBins(grids=[DyadicBins()]), DyadicBins(), DyadicBins()]}, InputError),
+    ({"bins": ProductBins(grids=[DyadicBins()], columns=[2])}, InputError),
+    ({"noise": "cauchy"}, InputError), ({"threads": 0}, InputError), ({"progress": 1}, InputError),
+    ({"random_state": -1}, InputError), ({"ledger": Ledger(ApproxDP(0.5, 1e-6))}, BudgetError), ({"ledger": 3}, BudgetError),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "error"), ARGUMENTS, ids=str)
+def test_refused_arguments(change, error):
+    log = []
+    options = {"bins": DyadicBins(), "budget": BUDGET, **change}
+    with pytest.raises(error):
+        stable_histogram(SpyRows(np.zeros((50, 2)), log), **options)
+    assert log == []
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: BinGrid(width=0.0), lambda: BinGrid(width=-1.0), lambda: BinGrid(width=np.nan), lambda: BinGrid(width=np.inf),
+        lambda: BinGrid(width="1"), lambda: BinGrid(width=1.0, offset=np.inf), lambda: BinGrid(width=1.0, levels=0),
+        lambda: BinGrid(width=1.0, levels=55), lambda: BinGrid(width=1.0, levels=2.0), lambda: BinGrid(width=1e307, levels=50),
+        lambda: ProductBins(grids=[]), lambda: ProductBins(grids=BinGrid(width=1.0)), lambda: ProductBins(grids=[1.0]),
+        lambda: ProductBins(grids=[DyadicBins()] * 65), lambda: ProductBins(grids=[BinGrid(width=1.0, levels=2), DyadicBins()]),
+        lambda: ProductBins(grids=[DyadicBins()] * 2, columns=[0]), lambda: ProductBins(grids=[DyadicBins()] * 2, columns=[1, 1]),
+        lambda: ProductBins(grids=[DyadicBins()], columns=[-1]),
+    ],
+)  # fmt: skip
+def test_refused_bins(make):
+    with pytest.raises(InputError):
+        make()
+
+
+def test_debit_before_read_and_no_refund():
+    log = []
+    ledger = SpyLedger(BUDGET, log)
+    stable_histogram(SpyRows(np.ones((50, 1)), log), bins=DyadicBins(), budget=BUDGET, ledger=ledger)
+    assert log[0] == "debit"
+    assert log[1] == "read"
+    other = Ledger(BUDGET)
+    with pytest.raises(InputError, match="withheld"):
+        stable_histogram(
+            SpyRows(np.ones((50, 1)), [], RuntimeError("Alice")), bins=DyadicBins(), budget=BUDGET, ledger=other
+        )
+    assert other.spent == BUDGET.cost
+
+
+def test_a_large_delta_is_warned_about():
+    with pytest.warns(PrivacyWarning, match="at least 1/n"):
+        stable_histogram(np.ones(1000), bins=DyadicBins(), budget=ApproxDP(1, 0.01))
