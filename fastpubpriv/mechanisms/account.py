@@ -220,7 +220,7 @@ class Account:
             )
         if self._blocks or self._composed:
             raise BudgetError(
-                f"{self.name}: a tree was asked for after the rows were split, or after releases with an epsilon"
+                f"{self.name}: a tree needs an account without blocks and without releases of their own epsilon"
             )
         if not cost > 0:
             raise BudgetError(f"{self.name}: the cost of a tree must be > 0, got {float(cost):.3g}")

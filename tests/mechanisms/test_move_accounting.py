@@ -264,7 +264,7 @@ def test_scope_refuses_bad_terms():
         account.tree(Fraction(1, 2), 3).node(-1)
     split = opened(ZCDP(1))
     block = split.block()
-    with pytest.raises(BudgetError, match="after the rows were split"):
+    with pytest.raises(BudgetError, match="without blocks"):
         split.tree(Fraction(1, 2), 3)
     assert block.tree(Fraction(1, 2), 3).node(0).path == (0,)
 
