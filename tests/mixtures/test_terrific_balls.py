@@ -163,6 +163,13 @@ def test_kmeans_with_fewer_distinct_rows_than_centres(scale):
     assert len(kmeans.kmeans(np.ones((5, 2)) * scale, 3)) == 1
 
 
+def test_kmeans_of_many_rows_looks_at_all_of_them_in_the_end(monkeypatch):
+    points = blobs(np.random.default_rng(4), [0.0, 0.0], [9.0, 0.0], [0.0, 9.0], size=400)
+    whole = kmeans.kmeans(points, 3)
+    monkeypatch.setattr(kmeans, "RESTART_ROWS", 100)
+    assert np.allclose(np.sort(kmeans.kmeans(points, 3), axis=0), np.sort(whole, axis=0), rtol=1e-12, atol=1e-12)
+
+
 def test_kmeans_cost_is_near_the_best_of_scipy():
     from scipy.cluster.vq import kmeans2
 
