@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from fastpubpriv.estimators.mean import estimate_mean
     from fastpubpriv.estimators.preconditioner import Preconditioner, precondition
     from fastpubpriv.estimators.weighted_mean import weighted_mean
+    from fastpubpriv.mixtures.axis_aligned import learn_axis_aligned_mixture
     from fastpubpriv.mixtures.balls import Ball, terrific_ball
     from fastpubpriv.mixtures.baselines import no_public_baseline, public_only
     from fastpubpriv.mixtures.bin_grids import BinGrid, DyadicBins, ProductBins
@@ -83,6 +84,7 @@ __all__ = [
     "coinpress_mean",
     "estimate_gaussian",
     "estimate_mean",
+    "learn_axis_aligned_mixture",
     "learn_separated_mixture",
     "no_public_baseline",
     "order_bounds",
@@ -112,6 +114,7 @@ _HOMES = {
     "no_public_baseline": "fastpubpriv.mixtures.baselines",
     "public_only": "fastpubpriv.mixtures.baselines",
     "MixtureResult": "fastpubpriv.mixtures.result",
+    "learn_axis_aligned_mixture": "fastpubpriv.mixtures.axis_aligned",
     "learn_separated_mixture": "fastpubpriv.mixtures.separated",
     "supercluster": "fastpubpriv.mixtures.supercluster",
     "ClusterTree": "fastpubpriv.mixtures.tree",

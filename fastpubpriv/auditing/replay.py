@@ -121,14 +121,18 @@ def _block_report(pairs: list[tuple[Call, Call]], budget: Budget, draws: int, ca
     """Compare the releases on one block (all rows, where there are no blocks) and check them against the budget."""
     tally = Tally()
     aside = Fraction(0)
-    own = [one for one, _ in pairs if isinstance(one.event, StableHistogramEvent | SelectionEvent)]
+    # Laplace releases beside Gaussian ones are paid from a part of the budget kept aside; by themselves, like any other epsilon.
+    kinds: Any = StableHistogramEvent | SelectionEvent
+    if not any(isinstance(one.event, GaussianEvent) for one, _ in pairs):
+        kinds |= LaplaceEvent
+    own = [one for one, _ in pairs if isinstance(one.event, kinds)]
     composed = isinstance(budget, ApproxDP) and bool(own)
     for one, other in pairs:
         cost, price = compare(one, other)
         if isinstance(one.event, SelectionEvent) and isinstance(budget, ZCDP):
             # The pair is a mechanism of the same kind at its own, smaller epsilon.
             cost, price = one.event.rho_at(cost), one.event.rho
-        elif isinstance(one.event, LaplaceEvent) and isinstance(budget, ApproxDP):
+        elif isinstance(one.event, LaplaceEvent) and isinstance(budget, ApproxDP) and not composed:
             aside += price
             continue
         elif composed and one not in own:

@@ -16,6 +16,10 @@ COMMANDS = {
     "mean": ("means:mean", "Mean of private rows, with the range taken from public rows."),
     "gaussian": ("gaussian:gaussian", "Mean and covariance of private rows, with ranges taken from public rows."),
     "mixture": ("mixture:mixture", "Groups of private rows: weight, mean and covariance of each."),
+    "axis-mixture": (
+        "axis_mixture:axis_mixture",
+        "Mixture of Gaussians with independent columns, and no range given.",
+    ),
     "weighted-mean": ("means:weighted_mean", "Mean of bounded rows, private and public ones weighted for least error."),
     "coinpress-mean": ("means:coinpress_mean", "Mean of private rows without public rows: give a centre and radius."),
     "histogram": ("histogram:histogram", "Histograms of private columns, with no range given."),

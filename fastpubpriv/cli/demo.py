@@ -228,9 +228,10 @@ def demo(out: Path, rho: Any, seed: int | None) -> None:
     The hourly weather at New York's airports in 2013: every 100th row plays the public, the rest are private. The mean of
     five columns is released, then compared with the answers from the public rows alone, from CoinPress with weak bounds,
     and without any privacy. A second page does the same for the covariance, also from a public set that is shifted: one
-    July week at one airport. A third looks for groups of flights. Each release is paid from a budget of its own.
+    July week at one airport. A third looks for groups of flights, a fourth for the shape of one column. Each release is paid
+    from a budget of its own.
     """
-    from fastpubpriv.cli import demo_gaussian, demo_mixture, report
+    from fastpubpriv.cli import demo_axis, demo_gaussian, demo_mixture, report
     from fastpubpriv.experiments.weather import load_weather
 
     budget = fpp.ZCDP(rho)
@@ -257,4 +258,5 @@ def demo(out: Path, rho: Any, seed: int | None) -> None:
     report.attempt(lambda: draw(comparison, weather, plot_path), plot_path)
     second = demo_gaussian.page(weather, budget, seed, out)
     third = demo_mixture.page(budget, seed, out)
-    report.written([json_path, plot_path, *second, *third])
+    fourth = demo_axis.page(seed, out)
+    report.written([json_path, plot_path, *second, *third, *fourth])

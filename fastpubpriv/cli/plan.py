@@ -20,12 +20,22 @@ WORDS = {
     "public_rows_alone": "error of the public rows alone",
     "throw_away": "error of the public rows alone",
     "gaussian": "error of one Gaussian on all rows",
+    "candidates": "candidates that are chosen from",
+    "choice_rows": "rows that choose",
+    "seconds": "seconds on one core, roughly",
+    "theory_accuracy": "the paper's proof, at accuracy",
+    "theory_log10_candidates": "its candidates, as a power of ten",
+    "theory_rows": "its rows",
+    "theory_scales": "its scales for a column",
+    "theory_means_per_scale": "its means for a scale",
+    "theory_weights": "its vectors of weights",
 }
 
 EPILOG = """\b
 Examples:
   fastpubpriv plan mean --dim 5 --n-pub 20 --n-priv 10000 --rho 0.5
   fastpubpriv plan mean --dim 5 --n-pub 20 --rho 0.5 --error 0.05
+  fastpubpriv plan axis-aligned-mixture --dim 1 --components 3 --n-priv 20000 --epsilon 1 --delta 1e-6
   fastpubpriv plan weighted-mean --dim 10 --n-pub 100 --n-priv 5000 --norm-bound 1 --error 0.02 --delta 1e-6
 """
 
@@ -33,7 +43,7 @@ Examples:
 @click.command(
     epilog=EPILOG, short_help="What error a budget buys, or what rows or budget an error needs. Reads no data."
 )
-@click.argument("task", type=click.Choice(["mean", "coinpress-mean", "weighted-mean"]))
+@click.argument("task", type=click.Choice(["mean", "coinpress-mean", "weighted-mean", "axis-aligned-mixture"]))
 @click.option("--dim", required=True, type=int, help="Columns.")
 @click.option("--n-priv", type=int, help="Private rows.")
 @click.option("--n-pub", type=int, default=0, show_default=True, help="Public rows.")
@@ -41,7 +51,8 @@ Examples:
 @click.option(
     "--error",
     type=float,
-    help="Wanted distance from the true mean: in standard deviations, or in data units for weighted-mean.",
+    help="Wanted distance from the true mean: in standard deviations, or in data units for weighted-mean; for axis-aligned-mixture "
+    "total variation beyond three times that of the best candidate.",
 )
 @click.option(
     "--notion",
@@ -56,6 +67,7 @@ Examples:
 @click.option(
     "--variance", type=float, help="weighted-mean: mean squared distance of a row. Default: the bound squared."
 )
+@click.option("--components", type=click.IntRange(min=1), help="axis-aligned-mixture: most Gaussians.")
 @options.refine_options
 @click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write the plan; - for stdout.")
 def plan(task: str, **settings: Any) -> None:
@@ -89,6 +101,7 @@ def plan(task: str, **settings: Any) -> None:
         failure_prob=settings["failure_prob"],
         norm_bound=settings["norm_bound"],
         variance=settings["variance"],
+        n_components=settings["components"],
     )
     if settings["json_path"] is not None:
         report.write_json(made.to_dict(), settings["json_path"])

@@ -170,7 +170,8 @@ class Account:
             raise BudgetError(f"{self.name}: a release was asked for before the budget was debited")
         if self._blocks:
             raise BudgetError(f"{self.name}: the rows have been split into blocks, which are charged by themselves")
-        if isinstance(event, StableHistogramEvent) or (isinstance(event, SelectionEvent) and self._approx is not None):
+        own_epsilon = isinstance(event, SelectionEvent | LaplaceEvent) and self._approx is not None
+        if isinstance(event, StableHistogramEvent) or own_epsilon:
             self._compose(event)
             cost = Fraction(0)
         elif isinstance(event, GaussianEvent):
@@ -231,7 +232,7 @@ class Account:
         self._scopes += 1
         return scope
 
-    def _compose(self, event: StableHistogramEvent | SelectionEvent) -> None:
+    def _compose(self, event: Any) -> None:
         """Take an (epsilon, delta) cost off what is left."""
         epsilon, delta = self.approx_left
         if self.charged:

@@ -11,6 +11,8 @@ from fastpubpriv import validation
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.gaussian import DEFAULT_COND_MAX
 from fastpubpriv.estimators.radii import Mode, failure_probability, gap_radius, size, step_count
+from fastpubpriv.planning.axis_aligned import UNIT as AXIS_ALIGNED_UNIT
+from fastpubpriv.planning.axis_aligned import axis_aligned_predictor, theory_details
 from fastpubpriv.planning.mixtures import separated_predictor
 from fastpubpriv.planning.predictors import (
     Predictor,
@@ -23,7 +25,15 @@ from fastpubpriv.planning.selection import selection_predictor
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, PureDP
 from fastpubpriv.results import plain
 
-TASKS = ("mean", "coinpress_mean", "weighted_mean", "gaussian", "separated_mixture", "select_hypothesis")
+TASKS = (
+    "mean",
+    "coinpress_mean",
+    "weighted_mean",
+    "gaussian",
+    "separated_mixture",
+    "axis_aligned_mixture",
+    "select_hypothesis",
+)
 MOST_ROWS = 2**40
 # Search range of a budget, in rho or epsilon: what the budget types accept.
 LEAST_AMOUNT, MOST_AMOUNT = 2.0**-28, 2.0**9
@@ -135,6 +145,8 @@ def plan(
     n_components: int | None = None,
     min_weight: float | None = None,
     clustering: str = "auto",
+    method: str = "auto",
+    accuracy: float | None = None,
 ) -> Plan:
     """Predict the error of an estimator, or solve for the rows or the budget that reach a wanted error.
 
@@ -144,14 +156,16 @@ def plan(
     ----------
     task : str
         One of `fastpubpriv.planning.TASKS`: "mean" (`estimate_mean` with known covariance), "coinpress_mean", "weighted_mean",
-        "gaussian" (`estimate_gaussian`), "separated_mixture" (`learn_separated_mixture`), "select_hypothesis".
+        "gaussian" (`estimate_gaussian`), "separated_mixture" (`learn_separated_mixture`), "axis_aligned_mixture"
+        (`learn_axis_aligned_mixture`), "select_hypothesis".
     dim : int
         Columns.
     n_priv, budget, error
         Private rows; privacy budget; wanted error. The error of "mean" and "coinpress_mean" is the expected l2 distance in standard
         deviations; that of "weighted_mean" is the root mean squared l2 distance in data units; that of "gaussian" is the relative
         Frobenius error of the covariance (the mean's is in `details`), for "separated_mixture" that of the smallest component
-        once it has been found; that of "select_hypothesis" is the slack beyond three times the best total variation in the list.
+        once it has been found; that of "select_hypothesis" and "axis_aligned_mixture" is the slack beyond three times the best
+        total variation in the list (for method "dp_em" the expected distance of a mean, in standard deviations of its component).
     n_pub : int
         Public rows (at least 1 for "mean", 2 for "gaussian"; from dim + 1 a Gaussian is preconditioned; for
         "separated_mixture" at least one for each component).
@@ -168,9 +182,11 @@ def plan(
     norm_bound, variance, row_weight, noise
         As in `weighted_mean`; `variance` defaults to norm_bound^2.
     candidates : int, optional
-        For "select_hypothesis": length of the list.
+        For "select_hypothesis" and "axis_aligned_mixture": length of the list.
     n_components, min_weight, clustering
         As in `learn_separated_mixture`.
+    method, accuracy
+        As in `learn_axis_aligned_mixture`; the paper's list sizes and rows in `details` are for this accuracy, default 0.1.
 
     Returns
     -------
@@ -210,7 +226,12 @@ def plan(
     if sum(value is None for value in (n_priv, budget, error)) != 1:
         raise InputError("give exactly two of n_priv, budget and error; the third is solved for")
     if failure_prob is None:
-        failure_prob = {"gaussian": 0.05, "select_hypothesis": 0.05, "separated_mixture": 0.1}.get(task, 0.01)
+        failure_prob = {
+            "gaussian": 0.05,
+            "select_hypothesis": 0.05,
+            "separated_mixture": 0.1,
+            "axis_aligned_mixture": 0.05,
+        }.get(task, 0.01)
     failure_prob = failure_probability(failure_prob)
     mode = validation.choice("mode", mode, ("practical", "theory"))
     steps = step_count(steps)
@@ -243,6 +264,9 @@ def plan(
     elif task == "select_hypothesis":
         predict = selection_predictor(dim, candidates, failure_prob)
         unit = SELECTION_UNIT
+    elif task == "axis_aligned_mixture":
+        predict = axis_aligned_predictor(dim, n_pub, n_components, candidates, method, failure_prob)
+        unit = AXIS_ALIGNED_UNIT
     elif task == "separated_mixture":
         predict = separated_predictor(dim, n_pub, n_components, min_weight, clustering, mode, failure_prob)
         unit = "relative Frobenius error of the smallest component's covariance"
@@ -263,6 +287,8 @@ def plan(
     if not isinstance(budget, Budget):
         raise InputError(f"budget must be ZCDP, ApproxDP or PureDP, got {type(budget).__name__}")
     predicted, details = predict(n_priv, budget)
+    if task == "axis_aligned_mixture" and n_components is not None:
+        details |= theory_details(n_components, dim, accuracy, budget, failure_prob)
     return Plan(
         task=task, n_priv=n_priv, budget=budget, error=predicted, unit=unit, solved_for=solved_for, details=details
     )

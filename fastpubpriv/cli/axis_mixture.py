@@ -1,0 +1,73 @@
+"""`fastpubpriv axis-mixture`: mixtures of axis-aligned Gaussians, with no range given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+import fastpubpriv as fpp
+from fastpubpriv.cli import options
+from fastpubpriv.cli.means import common, prepare, run
+
+METHODS = ("auto", "univariate", "anchors", "public_list", "dp_em", "theory")
+
+EPILOG = """\b
+Examples:
+  fastpubpriv axis-mixture --private delays.parquet --columns minutes --components 3 --epsilon 1 --delta 1e-7 --plot out.png
+  fastpubpriv axis-mixture --private p.npy --public q.npy --components 4 --epsilon 1 --json out.json
+"""
+
+
+@click.command(
+    "axis-mixture", epilog=EPILOG, short_help="Mixture of Gaussians with independent columns, and no range given."
+)
+@options.private_option()
+@options.public_option(required=False)
+@click.option("--components", required=True, type=click.IntRange(min=1), help="Most Gaussians in the mixture.")
+@options.budget_options(" Without --public it must be --epsilon with --delta.")
+@options.columns_option
+@click.option(
+    "--method",
+    type=click.Choice(METHODS),
+    default=METHODS[0],
+    show_default=True,
+    help="How it is learnt; auto decides by columns, rows, budget and whether there are public rows.",
+)
+@click.option("--variance", type=float, help="Known variance of every Gaussian in every column. Default: learnt.")
+@click.option("--accuracy", type=float, help="Wanted total variation; needed for --method theory.")
+@click.option("--candidates", type=int, help="Length of the list that is chosen from.")
+@click.option(
+    "--failure-prob",
+    type=float,
+    default=0.05,
+    show_default=True,
+    help="For --accuracy: chance that the bound fails (costs accuracy, not privacy).",
+)
+@options.ledger_options
+@options.run_options
+@options.output_options
+def axis_mixture(**settings: Any) -> None:
+    """Mixture of Gaussians with independent columns, and no range given.
+
+    Values may lie anywhere. Without public rows the budget must have a delta; several columns then need groups that are
+    apart in some of them.
+    """
+    opened = prepare(settings)
+
+    def call(ledger: Any) -> fpp.MixtureResult:
+        return fpp.learn_axis_aligned_mixture(
+            opened.private,
+            x_pub=opened.public,
+            n_components=settings["components"],
+            method=settings["method"],
+            variance=settings["variance"],
+            accuracy=settings["accuracy"],
+            candidates=settings["candidates"],
+            failure_prob=settings["failure_prob"],
+            ledger=ledger,
+            **common(settings),
+        )
+
+    drawing = {} if opened.public is None else {"x_pub": opened.public}
+    run(call, f"Private mixture of {opened.private.n:,} rows", settings, **drawing)

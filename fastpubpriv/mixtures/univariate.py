@@ -1,0 +1,111 @@
+"""Mixtures on the line from private rows alone: scales, then where, then how many, then which.
+
+Four disjoint blocks of rows, so each stage has the whole budget. Paper C's Algorithms 3 and 2 find scales and places with stable
+histograms, which need no range. From there on the range is released knowledge, so the third block is counted in ordinary public
+cells, finely and without a threshold: a thresholded fine histogram would lose every bin with fewer than some thirty rows.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from fastpubpriv.kernels.bins import BinRule
+from fastpubpriv.mechanisms.cells import release_cell_counts
+from fastpubpriv.mechanisms.stable import Partition, release_histograms
+from fastpubpriv.mixtures.binned_em import Cells
+from fastpubpriv.mixtures.candidates import Scale, candidates, partition
+from fastpubpriv.mixtures.choosing import choose
+from fastpubpriv.mixtures.histogram import note
+from fastpubpriv.mixtures.learned import Learned, Task
+from fastpubpriv.sources.pairs import pair_rows
+from fastpubpriv.sources.slices import split_rows
+
+FloatArray = np.ndarray[Any, np.dtype[np.float64]]
+IntArray = np.ndarray[Any, np.dtype[np.int64]]
+
+SHARES = (15, 15, 40, 30)  # of the rows: scales, places, cells, selection
+KNOWN_SHARES = (20, 45, 35)  # without the scales, when they are known
+MOST_SCALES = 6
+CELLS_PER_SCALE = 4.0  # width of a place in scales: nearly all of a component of that scale fits into one or two
+LEAST_ROWS = 16
+_EXCESS = 4.0  # standard deviations, of noise and sampling
+_EXPONENTS = 500  # scales from 2^-500 to 2^500: squares are doubles, too
+
+
+def draws(n: int) -> int:
+    """A bound on the noise draws of a run with n rows."""
+    return (MOST_SCALES + 1) * n + 2**16
+
+
+def kept_scales(keys: IntArray, counts: FloatArray, noise_std: float, most: int) -> list[float]:
+    """Scales 2^(key + 1) of dyadic bins, ascending: at most `most` of those that hold pairs of their own.
+
+    Differences of any smooth density fill each finer bin half as much as the one before, so a bin speaks for a scale only by what
+    it holds beyond that. Of these bins the heaviest half is kept, and the finest of the others: where components are far apart, the
+    differences between them make the heaviest bins, and those within them are finer.
+    """
+    held = dict(zip(keys[:, 0].tolist(), counts.tolist(), strict=True))
+    own = [
+        key
+        for key, count in held.items()
+        if abs(key) <= _EXPONENTS
+        and count - 0.5 * held.get(key + 1, 0.0)
+        > _EXCESS * math.sqrt(1.25 * noise_std**2 + max(count, 0.0) + 0.25 * max(held.get(key + 1, 0.0), 0.0))
+    ]
+    heavy = sorted(own, key=lambda key: (-held[key], key))
+    half = most - most // 2
+    return [2.0 ** (key + 1) for key in sorted([*heavy[:half], *sorted(heavy[half:])[: most // 2]])]
+
+
+def place_partition(column: int, scale: float) -> Partition:
+    """Cells (i w, (i + 1) w] with w a few scales: powers of two, so those of all scales are nested."""
+    width = CELLS_PER_SCALE * scale
+    return Partition((column,), (BinRule(width, width / 2.0),))
+
+
+def learn(task: Task) -> Learned:
+    """Scales from pairs, places from bins, counts of cells, candidates, choice."""
+    run = task.run
+    account = run.account
+    account.open()
+    if task.known_std:
+        place_rows, cell_rows, choice_rows = split_rows(run.rows, *KNOWN_SHARES)
+        scales = [1.0]
+    else:
+        scale_rows, place_rows, cell_rows, choice_rows = split_rows(run.rows, *SHARES)
+        found = release_histograms(
+            account.block(), pair_rows(scale_rows), [Partition((0,), (BinRule(),))], name="scales", passes=run.passes
+        )
+        note(run, "scales", found)
+        scales = kept_scales(found.histograms[0].keys, found.histograms[0].counts, found.noise_std, MOST_SCALES)
+    status = "ok"
+    places: list[Scale] = []
+    if scales:
+        partitions = [place_partition(0, scale) for scale in scales]
+        released = release_histograms(account.block(), place_rows, partitions, name="places", passes=run.passes)
+        note(run, "places", released)
+        places = [
+            Scale(CELLS_PER_SCALE * scale, histogram.keys[:, 0], histogram.counts)
+            for scale, histogram in zip(scales, released.histograms, strict=True)
+            if len(histogram.keys)
+        ]
+    if not places:
+        status = "empty"
+    cells = counted(task, account.block(), cell_rows, partition(places, seen=place_rows.n, total=cell_rows.n))
+    listed, facts = candidates(cells, task.n_components, size=task.candidates, std=1.0 if task.known_std else None)
+    return choose(
+        task, account.block(), choice_rows, listed, status=status,
+        diagnostics={"scales": scales, "places": sum(len(place.index) for place in places), **facts},
+    )  # fmt: skip
+
+
+def counted(task: Task, purse: Any, rows: Any, edges: FloatArray) -> Cells:
+    """Release the counts of the cells between edges (-inf and inf at the ends)."""
+    released = release_cell_counts(
+        purse, rows, [edges[1:-1]], name="cells", cost=purse.approx_left[0], passes=task.run.passes
+    )
+    task.run.note("cells", released, cells=len(edges) - 1)
+    return Cells(edges, released.value, released.noise_std, rows.n)
