@@ -95,6 +95,18 @@ _ALL = (
         run=_later("example_weighted_mean"),
     ),
     Experiment(
+        name="c-univariate",
+        summary="Mixtures on the line with no range given: total variation against rows, epsilon and components",
+        source="Aden-Ali, Ashtiani, Liaw, Privately Learning Mixtures of Axis-Aligned Gaussians (2021), made practical",
+        run=_later("univariate_mixtures"),
+    ),
+    Experiment(
+        name="c-public",
+        summary="Mixtures with a few public rows: the public list with pure epsilon, and EM continued on private rows",
+        source="Aden-Ali, Ashtiani, Liaw, Privately Learning Mixtures of Axis-Aligned Gaussians (2021), with public rows",
+        run=_later("public_mixtures"),
+    ),
+    Experiment(
         name="coinpress-covariance",
         summary="Covariance without public rows: error by number of rounds, and the published code's order of matrices",
         source="Biswas, Dong, Kamath, Ullman, CoinPress: Practical Private Mean and Covariance Estimation (2020)",
