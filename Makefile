@@ -4,7 +4,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
-C_FILES := $(filter-out csrc/test_fpp.c,$(wildcard csrc/*.c)) $(wildcard csrc/*.h)
+C_FILES := $(filter-out csrc/test_%.c,$(wildcard csrc/*.c)) $(wildcard csrc/*.h)
 DESELECTED := not statistical and not audit and not bench
 PYTEST := $(BIN)/python -m pytest
 
