@@ -15,7 +15,7 @@ PYTEST := $(BIN)/python -m pytest
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
-demo: $(STAMP)-demo $(STAMP)-extension  ## Release the weather means of New York's airports, with a table, a JSON file and a plot
+demo: $(STAMP)-demo $(STAMP)-extension  ## Private means, covariances and mixtures of New York's weather and flights: tables, JSON files and plots
 	$(BIN)/fastpubpriv demo
 
 test: lint c-test py-test serial-test guards  ## Everything that must pass before a merge: lint, types, floors, C and Python tests
