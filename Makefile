@@ -4,7 +4,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
-C_FILES := $(filter-out csrc/test_fpp.c,$(wildcard csrc/*.c)) $(wildcard csrc/*.h)
+C_FILES := $(filter-out csrc/test_%.c,$(wildcard csrc/*.c)) $(wildcard csrc/*.h)
 DESELECTED := not statistical and not audit and not bench
 PYTEST := $(BIN)/python -m pytest
 
@@ -15,7 +15,7 @@ PYTEST := $(BIN)/python -m pytest
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
-demo: $(STAMP)-demo $(STAMP)-extension  ## Release the weather means of New York's airports, with a table, a JSON file and a plot
+demo: $(STAMP)-demo $(STAMP)-extension  ## Private means, covariances and mixtures of New York's weather and flights: tables, JSON files and plots
 	$(BIN)/fastpubpriv demo
 
 test: lint c-test py-test serial-test guards  ## Everything that must pass before a merge: lint, types, floors, C and Python tests

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks import bins_cases, cases, hypotheses
+from benchmarks import bins_cases, cases, hypotheses, leaves
 from fastpubpriv.kernels._cext import lib
 
 # Goals hold for the instruction set they were set for; the baseline has half of them.
@@ -28,6 +28,8 @@ GUARDS = {
     "terrific balls 16": (lambda: cases.terrific_case(4_000, 16), "sorted cdist", 6.0 if AVX512 else 3.0),
     "many balls 4": (lambda: cases.many_balls_case(100_000, 4), "sorted cdist", 4.0 if AVX512 else 2.0),
     "many balls 16": (lambda: cases.many_balls_case(100_000, 16), "sorted cdist", 2.0 if AVX512 else 1.2),
+    "routes": (lambda: leaves.routing_case(100_000, 16, 8), "NumPy products", 1.5 if FAST else 0.5),
+    "leaf grams": (lambda: leaves.leaf_gram_case(100_000, 16, 8), "NumPy masks, clip and dsyrk", 1.5 if FAST else 0.7),
     # The peers of the last two do a tenth of the work: half of 20 times as fast is then 1.
     "pairs": (lambda: hypotheses.pairs_case(640, 1024), "NumPy, a hypothesis against the rest", 1.0 if FAST else 0.5),
     "cells": (lambda: hypotheses.cells_case(640), "NumPy, a hypothesis against the rest", 1.0 if FAST else 0.5),

@@ -1,37 +1,7 @@
 /* Checks of the loops over pairs of hypotheses against scalar rewrites, on heap blocks of the exact size: linked into test_fpp. */
-#include "fpp.h"
+#include "test_support.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-int test_pairs(void);
-
-static int n_failed;
-
-#define CHECK(condition)                                                        \
-    do {                                                                        \
-        if (!(condition)) {                                                     \
-            n_failed++;                                                         \
-            printf("%s:%d: failed: %s\n", __FILE__, __LINE__, #condition);      \
-        }                                                                       \
-    } while (0)
-
-static void *block(int64_t n, size_t size)
-{
-    void *memory = calloc((size_t)(n > 0 ? n : 1), size);
-    if (memory == NULL) {
-        printf("out of memory\n");
-        exit(2);
-    }
-    return memory;
-}
-
-static uint64_t next_word(uint64_t *state)
-{
-    *state = *state * 6364136223846793005u + 1442695040888963407u;
-    return *state ^ (*state >> 29);
-}
 
 static double next_number(uint64_t *state)
 {
@@ -155,6 +125,7 @@ static void test_roots(void)
 
 int test_pairs(void)
 {
+    const int before = n_failed;
     uint64_t state = 7;
     for (int32_t level = FPP_ISA_BASELINE; level <= fpp_isa_detect(); level++) {
         fpp_isa_limit(level);
@@ -168,5 +139,5 @@ int test_pairs(void)
     }
     fpp_isa_limit(FPP_ISA_AVX512);
     test_roots();
-    return n_failed;
+    return n_failed - before;
 }

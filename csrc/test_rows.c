@@ -1,38 +1,8 @@
 /* Checks of the row kernels against a scalar rewrite of their definition, on heap blocks of the exact size: linked into test_fpp. */
-#include "fpp.h"
+#include "test_support.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-int test_rows(void);
-
-static int n_failed;
-
-#define CHECK(condition)                                                        \
-    do {                                                                        \
-        if (!(condition)) {                                                     \
-            n_failed++;                                                         \
-            printf("%s:%d: failed: %s\n", __FILE__, __LINE__, #condition);      \
-        }                                                                       \
-    } while (0)
-
-static void *block(int64_t n, size_t size)
-{
-    void *memory = calloc((size_t)(n > 0 ? n : 1), size);
-    if (memory == NULL) {
-        printf("out of memory\n");
-        exit(2);
-    }
-    return memory;
-}
-
-static uint64_t next_word(uint64_t *state)
-{
-    *state = *state * 6364136223846793005u + 1442695040888963407u;
-    return *state ^ (*state >> 29);
-}
 
 /* A number around 1; once in a while any bit pattern, for which every path must be ready. */
 static double next_number(uint64_t *state)

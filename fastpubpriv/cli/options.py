@@ -180,22 +180,23 @@ columns_option = click.option(
     help="Columns of the tables. Default: the numeric columns that both files have.",
 )
 
+_STEPS = click.option(
+    "--steps", type=Steps(), default="2", show_default=True, help="Times the range is narrowed, or auto."
+)
+_MODE = click.option(
+    "--mode",
+    type=click.Choice(["practical", "theory"]),
+    default="practical",
+    show_default=True,
+    help="Clip radii that do well in practice, or those of the proofs. Same privacy.",
+)
+_FAILURE = "Chance that the range derived from public numbers is too small (costs accuracy, not privacy)."
+
 refine_options = stack(
-    click.option("--steps", type=Steps(), default="2", show_default=True, help="Times the range is narrowed, or auto."),
-    click.option(
-        "--mode",
-        type=click.Choice(["practical", "theory"]),
-        default="practical",
-        show_default=True,
-        help="Clip radii that do well in practice, or those of the proofs. Same privacy.",
-    ),
-    click.option(
-        "--failure-prob",
-        type=float,
-        default=0.01,
-        show_default=True,
-        help="Chance that the range derived from public numbers is too small (costs accuracy, not privacy).",
-    ),
+    _STEPS, _MODE, click.option("--failure-prob", type=float, default=0.01, show_default=True, help=_FAILURE)
+)
+plan_options = stack(
+    _STEPS, _MODE, click.option("--failure-prob", type=float, help=f"{_FAILURE} Default: that of the estimator.")
 )
 
 run_options = stack(

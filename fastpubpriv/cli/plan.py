@@ -20,6 +20,21 @@ WORDS = {
     "public_rows_alone": "error of the public rows alone",
     "throw_away": "error of the public rows alone",
     "gaussian": "error of one Gaussian on all rows",
+    "rounds": "rounds of the covariance",
+    "under_resolved": "rounds are too few (1: yes)",
+    "mean_error": "error of the mean, in standard deviations",
+    "condition": "condition number allowed for",
+    "mean_radius": "distance of the mean allowed for",
+    "total_variation": "total variation",
+    "weight_error": "error of the smallest weight",
+    "search_depth": "cuts on the way to a group",
+    "search_share": "share of the budget that finds the groups",
+    "public_rows_worst_case": "public rows, in the worst case",
+    "direction_noise": "noise on a group's directions",
+    "epsilon": "epsilon of the choice",
+    "choice": "error of the choice",
+    "comparisons": "comparisons",
+    "closed_form_rows": "rows, by the looser closed form",
     "candidates": "candidates that are chosen from",
     "choice_rows": "rows that choose",
     "seconds": "seconds on one core, roughly",
@@ -35,15 +50,28 @@ EPILOG = """\b
 Examples:
   fastpubpriv plan mean --dim 5 --n-pub 20 --n-priv 10000 --rho 0.5
   fastpubpriv plan mean --dim 5 --n-pub 20 --rho 0.5 --error 0.05
+  fastpubpriv plan gaussian --dim 10 --n-pub 11 --n-priv 20000 --rho 0.5
   fastpubpriv plan axis-aligned-mixture --dim 1 --components 3 --n-priv 20000 --epsilon 1 --delta 1e-6
   fastpubpriv plan weighted-mean --dim 10 --n-pub 100 --n-priv 5000 --norm-bound 1 --error 0.02 --delta 1e-6
 """
 
 
+# Spelled out: --help must not load the library.
+CHOICES = (
+    "mean",
+    "coinpress-mean",
+    "weighted-mean",
+    "gaussian",
+    "separated-mixture",
+    "axis-aligned-mixture",
+    "select-hypothesis",
+)
+
+
 @click.command(
     epilog=EPILOG, short_help="What error a budget buys, or what rows or budget an error needs. Reads no data."
 )
-@click.argument("task", type=click.Choice(["mean", "coinpress-mean", "weighted-mean", "axis-aligned-mixture"]))
+@click.argument("task", type=click.Choice(CHOICES))
 @click.option("--dim", required=True, type=int, help="Columns.")
 @click.option("--n-priv", type=int, help="Private rows.")
 @click.option("--n-pub", type=int, default=0, show_default=True, help="Public rows.")
@@ -51,8 +79,9 @@ Examples:
 @click.option(
     "--error",
     type=float,
-    help="Wanted distance from the true mean: in standard deviations, or in data units for weighted-mean; for axis-aligned-mixture "
-    "total variation beyond three times that of the best candidate.",
+    help="Wanted distance from the true mean: in standard deviations, or in data units for weighted-mean. gaussian and "
+    "separated-mixture: relative Frobenius error of a covariance. axis-aligned-mixture and select-hypothesis: total variation "
+    "beyond three times that of the best candidate.",
 )
 @click.option(
     "--notion",
@@ -67,8 +96,13 @@ Examples:
 @click.option(
     "--variance", type=float, help="weighted-mean: mean squared distance of a row. Default: the bound squared."
 )
-@click.option("--components", type=click.IntRange(min=1), help="axis-aligned-mixture: most Gaussians.")
-@options.refine_options
+@click.option("--cond-max", type=float, help="gaussian with few public rows: most that the condition may be.")
+@click.option("--components", type=click.IntRange(min=1), help="Mixtures: most Gaussians.")
+@click.option(
+    "--min-weight", type=float, help="separated-mixture: least weight of a Gaussian. Default: 1 / (2 components)."
+)
+@click.option("--candidates", type=click.IntRange(min=1), help="select-hypothesis: length of the list.")
+@options.plan_options
 @click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write the plan; - for stdout.")
 def plan(task: str, **settings: Any) -> None:
     """What error a budget buys, or what rows or budget an error needs.
@@ -85,6 +119,9 @@ def plan(task: str, **settings: Any) -> None:
     if budget is not None and settings["notion"] is not None:
         raise click.UsageError("--notion says which kind of budget to work out; here the budget is given")
     report.check_outputs(settings["json_path"], None)
+    min_weight = settings["min_weight"]
+    if task == "separated-mixture" and min_weight is None and settings["components"] is not None:
+        min_weight = 1.0 / (2 * settings["components"])
     made = fpp.plan(
         task.replace("-", "_"),
         dim=settings["dim"],
@@ -99,9 +136,12 @@ def plan(task: str, **settings: Any) -> None:
         steps=settings["steps"],
         mode=settings["mode"],
         failure_prob=settings["failure_prob"],
+        **({} if settings["cond_max"] is None else {"cond_max": settings["cond_max"]}),
         norm_bound=settings["norm_bound"],
         variance=settings["variance"],
         n_components=settings["components"],
+        min_weight=min_weight,
+        candidates=settings["candidates"],
     )
     if settings["json_path"] is not None:
         report.write_json(made.to_dict(), settings["json_path"])

@@ -166,7 +166,8 @@ def histogram_table(result: HistogramResult, item: Histogram, *, title: str) -> 
     table.add_column("rows", justify="right", style="bold")
     shown = np.sort(np.argsort(-item.counts, kind="stable")[:MOST_ROWS])
     for index in shown:
-        ends = [f"{end:.6g}" for pair in zip(item.lower[index], item.upper[index], strict=True) for end in pair]
+        pairs = zip(item.lower[index], item.upper[index], strict=True)
+        ends = [number(end, (upper - lower) / 10.0) for lower, upper in pairs for end in (lower, upper)]
         table.add_row(*ends, number(item.counts[index], result.noise_std))
     if len(item) > MOST_ROWS:
         table.caption = f"{MOST_ROWS} of {len(item)} bins, those with the largest counts"

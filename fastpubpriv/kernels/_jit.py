@@ -42,7 +42,9 @@ class Kernel:
 
             # No threads of Numba's own: sums would depend on their number, and a forked child may hang.
             decorate = numba.njit(nogil=True, fastmath=set(FAST) if self._fastmath else False)
-            self._compiled = decorate(self._function if vars(numba.config)["DISABLE_JIT"] else self._linked())
+            made = decorate(self._function if vars(numba.config)["DISABLE_JIT"] else self._linked())
+            # One for all threads that come here at once, or each would compile its own.
+            self._compiled = vars(self).setdefault("_made", made)
         return self._compiled
 
     def _linked(self) -> types.FunctionType:
@@ -85,7 +87,7 @@ class Instruction:
             first = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD)
             given = inspect.signature(self._function).parameters.values()
             typing.__signature__ = inspect.Signature([first, *given])  # type: ignore[attr-defined]
-            self._compiled = numba.extending.intrinsic(typing)
+            self._compiled = vars(self).setdefault("_made", numba.extending.intrinsic(typing))
         return self._compiled
 
 

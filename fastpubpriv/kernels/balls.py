@@ -24,15 +24,16 @@ _SORTED_NUMBERS = 1 << 19  # of rows that are sorted at a time
 
 
 @kernel(fastmath=False)
-def _distances(points, centers, out):  # type: ignore[no-untyped-def]
-    """out (k, m) = squared distances of points (m, dim) from centers (k, dim), added up in the order of the columns."""
-    for c in range(centers.shape[0]):
-        for i in range(points.shape[0]):
-            total = 0.0
-            for k in range(points.shape[1]):
-                difference = points[i, k] - centers[c, k]
-                total += difference * difference
-            out[c, i] = total
+def _distances(points, begin, end, out):  # type: ignore[no-untyped-def]
+    """out (end - begin, 64 p) = squared distances of all points (m, dim) from those from begin to end, and NaN behind them."""
+    m, dim = points.shape
+    panel, index = np.empty((max(dim, TURNED), LANES)), np.empty(LANES, np.int64)
+    for first in range(0, m, LANES):
+        for v in range(LANES):
+            index[v] = first + v if first + v < m else -1
+        load_panel(points, index, panel)
+        for c in range(begin, end):
+            add_columns(panel, points[c], 0, dim, out[c - begin, first : first + LANES])
 
 
 @kernel(fastmath=False)
@@ -305,9 +306,9 @@ def widest_gap(
 
     def step(number: int) -> None:
         begin, end = number * rows, min(m, (number + 1) * rows)
-        out = np.empty((end - begin, m))
-        _distances(table, table[begin:end], out)
-        out.sort(axis=1)
+        out = np.empty((end - begin, -(-m // LANES) * LANES))
+        _distances(table, begin, end, out)
+        out.sort(axis=1)  # NaN comes last
         with np.errstate(all="ignore"):
             ratio = out[:, min_count : m - min_count + 1] / out[:, min_count - 1 : m - min_count]
         ratio[np.isnan(ratio)] = 0.0

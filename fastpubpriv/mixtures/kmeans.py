@@ -12,6 +12,8 @@ IntArray = np.ndarray[Any, np.dtype[np.int64]]
 
 RESTARTS = 10
 MAX_ITERATIONS = 100
+# Restarts look at every so-many-th of more rows than this; the best of them is then carried on with all rows.
+RESTART_ROWS = 10_000
 # The draws that choose starting centres are public: they are the same in every run.
 SEED = 20_221
 
@@ -57,8 +59,7 @@ def lloyd(points: FloatArray, centers: FloatArray) -> tuple[FloatArray, float]:
     labels, best = nearest_centers(points, centers)
     for _ in range(MAX_ITERATIONS):
         counts = np.bincount(labels, minlength=len(centers))
-        sums = np.zeros_like(centers)
-        np.add.at(sums, labels, points)
+        sums = np.stack([np.bincount(labels, weights=column, minlength=len(centers)) for column in points.T], axis=1)
         filled = counts > 0
         centers = np.where(filled[:, None], sums / np.maximum(counts, 1)[:, None], centers)
         moved, best = nearest_centers(points, centers)
@@ -76,10 +77,13 @@ def kmeans(points: FloatArray, count: int, *, restarts: int = RESTARTS) -> Float
     scale = float(np.abs(points - middle).max()) or 1.0
     scaled = (points - middle) / scale
     draws = stats.uniform.rvs(size=(restarts, count), random_state=SEED)
+    looked = scaled[:: -(-len(scaled) // max(RESTART_ROWS, 2 * count))]
     centers, cost = np.zeros((1, points.shape[1])), np.inf
     for uniform in draws:
-        found, sum_sq = lloyd(scaled, seeds(scaled, count, uniform))
+        found, sum_sq = lloyd(looked, seeds(looked, count, uniform))
         if sum_sq < cost:
             centers, cost = found, sum_sq
+    if len(looked) < len(scaled):
+        centers, _ = lloyd(scaled, centers)
     moved: FloatArray = middle + scale * centers
     return moved

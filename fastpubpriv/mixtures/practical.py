@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fastpubpriv.mixtures.balls import Gap, distances, widest_gap
+from fastpubpriv.mixtures.balls import Gap, widest_gap
 from fastpubpriv.mixtures.kmeans import kmeans
 from fastpubpriv.mixtures.search import HISTOGRAM_SHARE, Clustering, Node, Search, usable_radius, widest
 
@@ -110,13 +110,15 @@ def try_cut(search: Search, node: Node, wanted: int) -> tuple[Node, Node] | None
         found = valley(counts.value, edges, least=search.least_private, noise_std=counts.noise_std)
         if found is None:
             continue
-        within = distances(seen, middle) <= found["radius"]
-        if within.all() or not within.any():
-            continue
-        search.cuts.append({"node": node.id, "gap": gap.ratio, "clip_radius": radius, **found})
-        return search.split_ball(
+        before = search.tree
+        children = search.split_ball(
             node, origin=center, projection=projection, center=middle, radius=found["radius"], depth=node.depth + 1
         )
+        if all(len(child.rows) for child in children):
+            search.cuts.append({"node": node.id, "gap": gap.ratio, "clip_radius": radius, **found})
+            return children
+        # Beyond the public gap, so that a side has no public row to learn its Gaussian from.
+        search.tree = before
     return None
 
 
@@ -146,15 +148,20 @@ def nearest_split(search: Search, projection: FloatArray, origin: FloatArray, *,
     seen = (search.public - origin) @ projection.T
     centers = kmeans(seen, search.n_components)
     root = search.root()
-    if len(centers) < 2:
-        return search.finish([root])
-    search.tree = search.tree.split_nearest(root.id, origin=origin, projection=projection, centers=centers)
-    leaves = []
-    for child in search.tree.children(root.id):
-        rows = np.flatnonzero(search.tree.members(search.public, child))
-        spread = widest(search.public[rows]) if len(rows) > 1 else 0.0
-        leaves.append(Node(id=child, rows=rows, depth=depth, radius=spread if spread > 0.0 else root.radius))
-    return search.finish(leaves)
+    before, nodes = search.tree, [root]
+    while len(centers) > 1:
+        search.tree = before.split_nearest(root.id, origin=origin, projection=projection, centers=centers)
+        members = [np.flatnonzero(search.tree.members(search.public, child)) for child in search.tree.children(root.id)]
+        if all(len(rows) for rows in members):
+            nodes = [
+                Node(id=child, rows=rows, depth=depth, radius=search.scale_of(rows, root))
+                for child, rows in zip(search.tree.children(root.id), members, strict=True)
+            ]
+            break
+        # A centre that rounding left without a public row; no Gaussian could be learnt there.
+        centers = centers[[len(rows) > 0 for rows in members]]
+        search.tree = before
+    return search.finish(nodes)
 
 
 def one_shot(search: Search) -> Clustering:

@@ -158,11 +158,12 @@ class Search:
         # By the same code as private rows, so that a row on the surface is on the same side in every pass.
         within = self.tree.members(self.public[node.rows], inside)
         return (
-            Node(id=inside, rows=node.rows[within], depth=depth, radius=self._scale(node.rows[within], node)),
-            Node(id=outside, rows=node.rows[~within], depth=depth, radius=self._scale(node.rows[~within], node)),
+            Node(id=inside, rows=node.rows[within], depth=depth, radius=self.scale_of(node.rows[within], node)),
+            Node(id=outside, rows=node.rows[~within], depth=depth, radius=self.scale_of(node.rows[~within], node)),
         )
 
-    def _scale(self, rows: IntArray, parent: Node) -> float:
+    def scale_of(self, rows: IntArray, parent: Node) -> float:
+        """Radius of a public ball around public rows; that of the parent where they coincide."""
         spread = widest(self.public[rows]) if len(rows) > 1 else 0.0
         return spread if spread > 0.0 else parent.radius
 

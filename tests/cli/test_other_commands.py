@@ -2,6 +2,7 @@
 
 import functools
 import json
+import re
 import subprocess
 import sys
 import types
@@ -133,6 +134,13 @@ def test_one_row_moves_the_demo_by_no_more_than_is_said():
     assert moved < 0.1 * with_gust.gust_shift
 
 
+@pytest.fixture
+def short_demo(monkeypatch):
+    """Without the page about groups, which has a test of its own."""
+    monkeypatch.setattr("fastpubpriv.cli.demo_mixture.page", lambda *arguments: [])
+
+
+@pytest.mark.usefixtures("short_demo")
 def test_demo_is_fresh_without_a_seed(tmp_path):
     means = []
     for name in ("one", "two"):
@@ -193,6 +201,7 @@ def test_the_peer_of_the_bench_does_the_same_job():
     assert np.allclose(machine.float_mean(rows, np.random.default_rng(1)), 1.0, atol=0.05)
 
 
+@pytest.mark.usefixtures("short_demo")
 def test_demo_survives_the_wrong_season(tmp_path):
     invoke("demo", "--seed", "4", "--out", tmp_path)
     assert (tmp_path / "demo-gaussian.png").read_bytes().startswith(b"\x89PNG")
@@ -203,3 +212,43 @@ def test_demo_survives_the_wrong_season(tmp_path):
     assert gapped < 0.2 < understated < july
     assert gust > 1.0
     assert data["kind"] == "GaussianResult"
+
+
+def test_plan_offers_every_task():
+    from fastpubpriv.cli.plan import CHOICES
+    from fastpubpriv.planning import TASKS
+
+    assert {choice.replace("-", "_") for choice in CHOICES} == set(TASKS)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["gaussian", "--dim", "10", "--n-pub", "11", "--n-priv", "20000", "--rho", "0.5"], "rounds of the covariance"),
+        (
+            [
+                "separated-mixture",
+                "--dim",
+                "16",
+                "--components",
+                "3",
+                "--n-pub",
+                "40",
+                "--error",
+                "0.2",
+                "--rho",
+                "0.5",
+            ],
+            "error of the smallest weight",
+        ),
+        (
+            ["select-hypothesis", "--dim", "1", "--candidates", "50", "--n-priv", "5000", "--epsilon", "1"],
+            "of the choice",
+        ),
+    ],
+)
+def test_plans_of_gaussians_mixtures_and_choices(words, said):
+    done = invoke("plan", *words)
+    assert said in done.output
+    assert "worked out" in done.output
+    assert not re.search(r"^\w+_\w+ ", done.output, re.MULTILINE)  # every line has words

@@ -147,7 +147,7 @@ def test_equivariant_in_law_under_any_map():
     mix = rng.standard_normal((4, 4)) * [1.0, 10.0, 100.0, 0.1]
     errors = np.empty((2, 150))
     for run in range(150):
-        private, public = rng.standard_normal((2000, 4)), rng.standard_normal((5, 4))
+        private, public = rng.standard_normal((8000, 4)), rng.standard_normal((5, 4))
         for index, map_ in enumerate([np.eye(4), mix]):
             result = seeded(
                 estimate_gaussian, private @ map_.T, x_pub=public @ map_.T, budget=RHO_HALF, rounds=12,

@@ -262,6 +262,11 @@ def test_scope_refuses_bad_terms():
     assert account.charged == 0
     with pytest.raises(BudgetError):
         account.tree(Fraction(1, 2), 3).node(-1)
+    split = opened(ZCDP(1))
+    block = split.block()
+    with pytest.raises(BudgetError, match="without blocks"):
+        split.tree(Fraction(1, 2), 3)
+    assert block.tree(Fraction(1, 2), 3).node(0).path == (0,)
 
 
 # Replay.

@@ -1,6 +1,7 @@
 """The public search for a terrific ball, the widest gap, and k-means on public rows."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from fastpubpriv import InputError
 from fastpubpriv.mixtures import balls, kmeans, practical
 from fastpubpriv.mixtures.balls import Ball, Gap, terrific_ball, widest_gap
+from fastpubpriv.mixtures.search import Search
 from fastpubpriv.reference import balls as reference
 from fastpubpriv.reference.supercluster import least_radius, pairwise
 
@@ -161,6 +163,13 @@ def test_kmeans_with_fewer_distinct_rows_than_centres(scale):
     assert len(kmeans.kmeans(np.ones((5, 2)) * scale, 3)) == 1
 
 
+def test_kmeans_of_many_rows_looks_at_all_of_them_in_the_end(monkeypatch):
+    points = blobs(np.random.default_rng(4), [0.0, 0.0], [9.0, 0.0], [0.0, 9.0], size=400)
+    whole = kmeans.kmeans(points, 3)
+    monkeypatch.setattr(kmeans, "RESTART_ROWS", 100)
+    assert np.allclose(np.sort(kmeans.kmeans(points, 3), axis=0), np.sort(whole, axis=0), rtol=1e-12, atol=1e-12)
+
+
 def test_kmeans_cost_is_near_the_best_of_scipy():
     from scipy.cluster.vq import kmeans2
 
@@ -171,3 +180,52 @@ def test_kmeans_cost_is_near_the_best_of_scipy():
 
     theirs = min(cost(kmeans2(points, 6, minit="++", rng=seed)[0]) for seed in range(10))
     assert cost(kmeans.kmeans(points, 6)) <= 1.02 * theirs
+
+
+# ---- A side without public rows -------------------------------------------------------------------------------------
+
+
+class Answers:
+    """Stands in for the private queries of a search: leading axes, and counts that it was given."""
+
+    def __init__(self, monkeypatch, counts):
+        self.counts = counts
+        monkeypatch.setattr(Search, "purse", lambda self, node: None)
+        monkeypatch.setattr(Search, "directions", lambda *arguments, count, **options: np.eye(count, 2))
+        monkeypatch.setattr(Search, "radial_counts", self.radial)
+
+    def radial(self, *arguments, edges, **options):
+        cells = np.full(len(edges) + 1, 100.0)
+        cells[[0, -1]] = self.counts
+        cells[-2] = 0.0
+        return SimpleNamespace(value=cells, noise_std=1.0)
+
+
+def test_a_cut_beyond_all_public_rows_is_taken_back(monkeypatch):
+    """The emptiest bin may lie beyond the public gap, outside of every public row: that side would have nothing to learn from."""
+    Answers(monkeypatch, (5000.0, 5000.0))
+    points = np.array([[0.0, 0.0], [0.01, 0.0], [0.02, 0.0], [1.0, 0.0], [1.001, 0.0], [1.002, 0.0]])
+    run = SimpleNamespace(rows=SimpleNamespace(n=10_000))
+    search = Search(run, points, 2, 0.5)
+    found = practical.tree_search(search)
+    assert found.leaves == (0,)
+    assert found.tree.leaves == (0,)
+    # The same answers with a valley inside the gap do cut.
+    monkeypatch.setattr(
+        practical,
+        "valley",
+        lambda counts, edges, **options: {"radius": 0.5, "inside": 1.0, "shell": 0.0, "outside": 1.0},
+    )
+    assert len(practical.tree_search(Search(run, points, 2, 0.5)).leaves) == 2
+
+
+def test_a_centre_without_public_rows_is_dropped(monkeypatch):
+    run = SimpleNamespace(rows=SimpleNamespace(n=100))
+    points = np.array([[0.0, 0.0], [0.0, 1.0], [9.0, 0.0], [9.0, 1.0]])
+    centers = np.array([[0.0, 0.5], [9.0, 0.5], [50.0, 50.0]])
+    monkeypatch.setattr(practical, "kmeans", lambda seen, count: centers)
+    found = practical.nearest_split(Search(run, points, 3, 0.2), np.eye(2), np.zeros(2), depth=0)
+    assert found.leaves == (1, 2)
+    assert sorted(np.unique(found.tree.assign(points), return_counts=True)[1].tolist()) == [2, 2]
+    monkeypatch.setattr(practical, "kmeans", lambda seen, count: centers[2:])
+    assert practical.nearest_split(Search(run, points, 3, 0.2), np.eye(2), np.zeros(2), depth=0).leaves == (0,)

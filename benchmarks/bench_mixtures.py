@@ -1,0 +1,45 @@
+"""Whole mixture fits: time against scikit-learn's GaussianMixture, which is not private, on the same rows."""
+
+from __future__ import annotations
+
+import statistics
+import time
+
+import numpy as np
+import pytest
+
+from benchmarks import cases
+from fastpubpriv import ZCDP, learn_separated_mixture
+
+pytestmark = pytest.mark.bench
+
+LEAST_RATIO = 5.0
+
+
+@pytest.mark.parametrize(("per_component", "clustering"), [(5, "one_shot"), (10, "tree"), (20, "public_pca")])
+def test_fit_against_scikit(per_component, clustering):
+    mixture = pytest.importorskip("sklearn.mixture")
+    n, dim, k = 1_000_000, 16, 8
+    rows = cases.clusters(n + per_component * k, dim, count=k, apart=12.0)
+    order = np.random.default_rng(0).permutation(len(rows))
+    public, private = rows[order[:-n]].copy(), np.ascontiguousarray(rows[order[-n:]])
+
+    def ours():
+        return learn_separated_mixture(
+            private, x_pub=public, n_components=k, min_weight=0.1, budget=ZCDP(0.5), threads=1, progress=False
+        )
+
+    result = ours()
+    assert result.method == clustering
+    # A few public rows may miss a component; then there is less to do, and nothing to compare.
+    assert result.n_components >= k - 1
+
+    def cpu_seconds(call):
+        start = time.process_time()
+        call()
+        return time.process_time() - start
+
+    peer = mixture.GaussianMixture(k, random_state=0)
+    # Interleaved, on one thread and its clock, so that neighbours on the machine slow both sides alike.
+    ratios = [cpu_seconds(lambda: peer.fit(private)) / cpu_seconds(ours) for _ in range(3)]
+    assert statistics.median(ratios) >= LEAST_RATIO

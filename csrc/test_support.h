@@ -1,0 +1,45 @@
+/* What the checks of the library share: the counters, the checks themselves, memory of the exact size, words to test with. */
+#ifndef FPP_TEST_SUPPORT_H
+#define FPP_TEST_SUPPORT_H
+#include "fpp.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+extern int n_passed, n_failed; /* test_fpp.c */
+
+/* One function per topic; each returns how many of its checks failed. */
+int test_rows(void);
+int test_tree(void);
+int test_pairs(void);
+int test_bins(void);
+
+/* Counts a check; says where it failed. */
+#define CHECK(condition) \
+    do { \
+        if (condition) { \
+            n_passed++; \
+        } else { \
+            n_failed++; \
+            printf("%s:%d: failed: %s\n", __FILE__, __LINE__, #condition); \
+        } \
+    } while (0)
+
+/* Exactly n elements of zeros on the heap, so that the sanitizer sees one element too many. */
+static inline void *block(int64_t n, size_t size)
+{
+    void *memory = calloc((size_t)(n > 0 ? n : 1), n > 0 ? size : 1);
+    if (memory == NULL) {
+        printf("out of memory\n");
+        exit(2);
+    }
+    return memory;
+}
+
+static inline uint64_t next_word(uint64_t *state)
+{
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return *state ^ (*state >> 29);
+}
+
+#endif
