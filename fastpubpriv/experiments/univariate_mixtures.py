@@ -117,7 +117,7 @@ def points(
 def draw(found: list[Point], sizes: tuple[int, ...], fixed: int, path: Path) -> None:
     """Error against rows, and against epsilon."""
     figure = plotting.new_figure(10.0, 4.4)
-    left, right = figure.subplots(1, 2)
+    left, right = figure.subplots(1, 2, sharey=True)
     for index, name in enumerate([*CASES, *FAR_NAMES]):
         colour = plotting.PALETTE[index % len(plotting.PALETTE)]
         style = {"color": colour, "lw": 1.3, "marker": "o", "ms": 3.5, "ls": "-" if name in CASES else "--"}
@@ -130,6 +130,9 @@ def draw(found: list[Point], sizes: tuple[int, ...], fixed: int, path: Path) -> 
         axes.set_yscale("log")
         axes.set_xlabel(label)
         axes.grid(alpha=0.3, lw=0.5)
+    shown = sorted({point.epsilon for point in found if point.n == fixed})
+    right.minorticks_off()
+    right.set_xticks(shown, [f"{epsilon:g}" for epsilon in shown])
     left.set_ylabel("total variation, median")
     left.legend(frameon=False, fontsize=7)
     figure.suptitle("Mixtures on the line, no range given", fontsize=10)
