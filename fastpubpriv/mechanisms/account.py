@@ -149,7 +149,7 @@ class Account:
     def block(self) -> Account:
         """A purse for one block of rows, to be charged in place of this account, which pays for the dearest of its blocks only.
 
-        The caller answers for it that the blocks are disjoint ranges of positions, fixed by public numbers (`Rows.slice`): a
+        The caller answers for it that the blocks are disjoint sets of positions, fixed by public numbers (`Rows.slice`): a
         replaced row is then in one block, and what later blocks are asked may depend on earlier answers. Budget and keys are
         shared, totals are not.
         """

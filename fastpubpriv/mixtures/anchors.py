@@ -1,8 +1,8 @@
 """Axis-aligned mixtures in several columns from private rows alone: modes of columns, their combinations, noisy EM.
 
-Seven disjoint blocks of rows, so each stage has the whole budget: scales of every column, where its values are, how many lie in
-each of its cells, which combinations of modes occur on the anchor columns, which modes of the other columns go with them, EM
-started there, and the choice among what EM went through.
+Seven disjoint blocks of rows, each spread over all of them, so each stage has the whole budget: scales of every column, where its
+values are, how many lie in each of its cells, which combinations of modes occur on the anchor columns, which modes of the other
+columns go with them, EM started there, and the choice among what EM went through.
 
 Limits: components are told apart on at most four columns, in at least one of which two of them must be modes with a clear valley
 between them. Components that overlap in every column, or are concentric, come out as one.
@@ -31,8 +31,7 @@ from fastpubpriv.mixtures.learned import Learned, Task
 from fastpubpriv.mixtures.public_em import PUBLIC_SEED
 from fastpubpriv.mixtures.univariate import CELLS_PER_SCALE, kept_scales, place_partition
 from fastpubpriv.sources import Rows
-from fastpubpriv.sources.pairs import pair_rows
-from fastpubpriv.sources.slices import split_rows
+from fastpubpriv.sources.interleaved import distant_pairs, interleave_rows
 
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 IntArray = np.ndarray[Any, np.dtype[np.int64]]
@@ -116,7 +115,7 @@ def marginals(task: Task, scale_rows: Rows | None, place_rows: Rows, cell_rows: 
     scales: list[list[float]] = [[1.0]] * dim
     if scale_rows is not None:
         dyadic = [Partition((column,), (BinRule(),)) for column in range(dim)]
-        found = release_histograms(account.block(), pair_rows(scale_rows), dyadic, name="scales", passes=run.passes)
+        found = release_histograms(account.block(), distant_pairs(scale_rows), dyadic, name="scales", passes=run.passes)
         note(run, "scales", found)
         most = _FEW_SCALES if dim <= _FEW_COLUMNS else _SCALES
         scales = [kept_scales(each.keys, each.counts, found.noise_std, most) for each in found.histograms]
@@ -305,9 +304,9 @@ def learn(task: Task) -> Learned:
     scale_rows: Rows | None
     if task.known_std:
         scale_rows = None
-        blocks = list(split_rows(run.rows, *SHARES[1:]))
+        blocks = list(interleave_rows(run.rows, *SHARES[1:]))
     else:
-        scale_rows, *blocks = split_rows(run.rows, *SHARES)
+        scale_rows, *blocks = interleave_rows(run.rows, *SHARES)
     place_rows, cell_rows, code_rows, company_rows, em_rows, choice_rows = blocks
     columns = marginals(task, scale_rows, place_rows, cell_rows)
     chosen = anchor_columns(columns)

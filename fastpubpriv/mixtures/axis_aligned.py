@@ -168,7 +168,7 @@ def learn_axis_aligned_mixture(
     Privacy
     -------
     Neighbours: replace one private row; holds for every public data set. "univariate", "anchors" and "theory" work on disjoint
-    blocks of rows, contiguous and fixed by n_priv, so each stage has the whole (epsilon, delta). "public_list": one choice at
+    blocks of rows, fixed by n_priv, so each stage has the whole (epsilon, delta). "public_list": one choice at
     epsilon (scores of sensitivity 1). "dp_em": sums of clipped statistics, rho in total. Public: n_priv, dim, x_pub, all arguments.
 
     Notes

@@ -33,7 +33,8 @@ class MixtureResult(Result):
         Positive definite; diagonal for an axis-aligned mixture.
     statuses : tuple of str
         For each component "ok", or why it is a substitute ("low_count": too few rows, a public summary stands in;
-        "under_resolved"; "fallback"). Decided from released values only.
+        "under_resolved"; "empty": a stage found nothing and a coarser answer stands in; "fallback"). Decided from released values
+        only.
     method : str
         The algorithm that ran.
     tree : ClusterTree or None

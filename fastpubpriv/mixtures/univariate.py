@@ -1,8 +1,9 @@
 """Mixtures on the line from private rows alone: scales, then where, then how many, then which.
 
-Four disjoint blocks of rows, so each stage has the whole budget. Paper C's Algorithms 3 and 2 find scales and places with stable
-histograms, which need no range. From there on the range is released knowledge, so the third block is counted in ordinary public
-cells, finely and without a threshold: a thresholded fine histogram would lose every bin with fewer than some thirty rows.
+Four disjoint blocks of rows, each spread over all of them, so each stage has the whole budget. Paper C's Algorithms 3 and 2 find
+scales and places with stable histograms, which need no range. From there on the range is released knowledge, so the third block is
+counted in ordinary public cells, finely and without a threshold: a thresholded fine histogram would lose every bin with fewer than
+some thirty rows.
 """
 
 from __future__ import annotations
@@ -20,8 +21,7 @@ from fastpubpriv.mixtures.candidates import Scale, candidates, partition
 from fastpubpriv.mixtures.choosing import choose
 from fastpubpriv.mixtures.histogram import note
 from fastpubpriv.mixtures.learned import Learned, Task
-from fastpubpriv.sources.pairs import pair_rows
-from fastpubpriv.sources.slices import split_rows
+from fastpubpriv.sources.interleaved import distant_pairs, interleave_rows
 
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 IntArray = np.ndarray[Any, np.dtype[np.int64]]
@@ -72,12 +72,16 @@ def learn(task: Task) -> Learned:
     account = run.account
     account.open()
     if task.known_std:
-        place_rows, cell_rows, choice_rows = split_rows(run.rows, *KNOWN_SHARES)
+        place_rows, cell_rows, choice_rows = interleave_rows(run.rows, *KNOWN_SHARES)
         scales = [1.0]
     else:
-        scale_rows, place_rows, cell_rows, choice_rows = split_rows(run.rows, *SHARES)
+        scale_rows, place_rows, cell_rows, choice_rows = interleave_rows(run.rows, *SHARES)
         found = release_histograms(
-            account.block(), pair_rows(scale_rows), [Partition((0,), (BinRule(),))], name="scales", passes=run.passes
+            account.block(),
+            distant_pairs(scale_rows),
+            [Partition((0,), (BinRule(),))],
+            name="scales",
+            passes=run.passes,
         )
         note(run, "scales", found)
         scales = kept_scales(found.histograms[0].keys, found.histograms[0].counts, found.noise_std, MOST_SCALES)

@@ -12,7 +12,7 @@ import pytest
 from fastpubpriv import ZCDP, ApproxDP, PureDP, ReplayError, learn_axis_aligned_mixture
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.mixtures import anchors, axis_aligned, univariate
-from fastpubpriv.sources import slices
+from fastpubpriv.sources import interleaved
 
 APPROX = ApproxDP(1, 1e-6)
 COMMON = {"threads": 1, "progress": False}
@@ -155,10 +155,10 @@ def test_catches_blocks_that_overlap(monkeypatch):
     def overlapping(rows, *shares):
         return tuple(rows.slice(0, rows.n) for _ in shares)
 
-    monkeypatch.setattr(univariate, "split_rows", overlapping)
+    monkeypatch.setattr(univariate, "interleave_rows", overlapping)
     with pytest.raises(ReplayError, match="disjoint"):
         record_replay(runner(1, APPROX), *pair(), budget=APPROX)
-    monkeypatch.setattr(univariate, "split_rows", slices.split_rows)
+    monkeypatch.setattr(univariate, "interleave_rows", interleaved.interleave_rows)
     record_replay(runner(1, APPROX), *pair(), budget=APPROX)
 
 
@@ -190,8 +190,9 @@ def test_catches_codes_that_depend_on_other_rows(monkeypatch):
     rows = np.random.default_rng(8).normal(size=(4000, 2))
     rows[::2] += 50.0
     other = rows.copy()
-    blocks = np.cumsum([0, *anchors.SHARES]) * 4000 // sum(anchors.SHARES)
-    other[int(blocks[3]) + 10] = 1e6
+    # A row of the block that counts combinations: the fourth.
+    begin, end = (sum(anchors.SHARES[:k]) * 2**64 // sum(anchors.SHARES) for k in (3, 4))
+    other[interleaved._Members(4000, begin, end).positions(10, 11)[0]] = 1e6
     run = runner(2, APPROX, candidates=12)
     record_replay(run, rows, other, budget=APPROX)
     monkeypatch.setattr(anchors, "codes", ranked)

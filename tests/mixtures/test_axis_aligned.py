@@ -121,6 +121,16 @@ def test_theory_mode_with_scales():
     assert distance_on_line(Truth.line([1.0], [-1e6], [3.0]), released(result)) < 0.1
 
 
+@pytest.mark.parametrize("order", ["as drawn", "groups", "ascending"])
+def test_the_order_of_the_rows_does_not_matter(order):
+    rows = CASES["two"].draw(np.random.default_rng(10), 20_000)[:, 0]
+    if order == "groups":
+        rows = np.concatenate([rows[rows < 1.0], rows[rows >= 1.0]])
+    elif order == "ascending":
+        rows = np.sort(rows)
+    assert distance_on_line(CASES["two"], released(learn(rows, 2))) < 0.04
+
+
 # ---- empty stages ---------------------------------------------------------------------------------------------------
 
 
