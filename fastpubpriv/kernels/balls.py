@@ -13,6 +13,7 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.kernels._blocks import Sorter, box_tile, load_panel, make_blocks
 from fastpubpriv.kernels._jit import kernel, read_only
 from fastpubpriv.kernels._lanes import LANES, TURNED, add_columns, count, fetch, lowest, within
+from fastpubpriv.kernels._reach import count_lanes, reach
 from fastpubpriv.kernels._parallel import count_threads, run_steps
 from fastpubpriv.validation import integer, positive
 
@@ -55,73 +56,107 @@ def _count_rows(rows, centers, radii_sq, begin, end, counts):  # type: ignore[no
 
 
 @kernel(fastmath=False)
-def _exact_within(rows, order, center, bound, lanes):  # type: ignore[no-untyped-def]
-    """Of lanes, a bit for each row of order (64,), those of rows (n, dim) within squared distance bound of center (dim,)."""
-    kept = lanes
-    while lanes != 0:
-        v = lowest(lanes)
-        lanes &= lanes - np.uint64(1)
-        total = 0.0
-        for k in range(center.shape[0]):
-            difference = np.float64(rows[order[v], k]) - center[k]
-            total += difference * difference
-        if not total <= bound:
-            kept ^= np.uint64(1) << np.uint64(v)
-    return kept
+def _count_exactly(rows, order, center, radii_sq, begin, end, panel, distances, certain, possible, single, counts):  # type: ignore[no-untyped-def]
+    """counts (radii,) += rows of order (64,) within squared radii begin..end of center (dim,) that `single` leaves open.
+
+    single (64,) are squared distances: at most certain (radii,) is counted already, above possible (radii,) is not within.
+    """
+    load_panel(rows, order, panel)
+    add_columns(panel, center, 0, center.shape[0], distances)
+    for r in range(begin, end):
+        open_lanes = within(single, possible[r]) & ~within(single, certain[r])
+        counts[r] += count(open_lanes & within(distances, radii_sq[r]))
 
 
 @kernel(fastmath=False)
-def _count_blocks(rows, blocks, centers, radii_sq, begin, end, counts):  # type: ignore[no-untyped-def]
-    """counts (k, radii) += rows in panels 64 begin..64 end within each of radii_sq, ascending, of each of centers (k, dim).
+def _slack(box, middle, center, moved):  # type: ignore[no-untyped-def]
+    """moved (dim,) = center - middle; the least and largest squared distance from box (dim, 2), and the allowance that covers
+
+    the rounding to single precision of all squared distances from center (dim,) to rows, and to boxes of rows, within `box`.
+    """
+    near, far = 0.0, 0.0
+    for k in range(center.shape[0]):
+        below, above = box[k, 0] - center[k], center[k] - box[k, 1]
+        gap = max(below, above, 0.0)
+        across = min(below, above)
+        near += gap * gap
+        far += across * across
+        moved[k] = center[k] - middle[k]
+    # With f the largest distance in a column, row and centre lie within 3 f of the middle together, which is among the rows.
+    # Their rounding and that of the difference move it by 4 parts in 2**24 of f, its square by 9, and their sum by dim more.
+    return near, far, (center.shape[0] + 16) * 2.0**-24 * far
+
+
+@kernel(fastmath=False)
+def _count_tiles(rows, tiles, centers, radii_sq, begin, end, counts):  # type: ignore[no-untyped-def]
+    """counts (k, radii) += rows in tiles begin..end within each of radii_sq, ascending, of each of centers (k, dim).
 
     A panel whose box has no radius between its nearest and its farthest corner counts whole. In the others single precision
     decides, and the rows (n, dim) themselves decide for lanes that are too close to a radius.
     """
-    panels, middles, order, lower, upper, sizes = blocks
+    panels, middles, order, boxes, lower, upper, sizes = tiles
     dim = centers.shape[1]
     radii = radii_sq.shape[0]
-    # Rows and centre lie within the distance of the farthest corner of the middle of the box; each coordinate is rounded
-    # once, each square three times, and their sum dim times.
-    slack = (dim + 16) * 2.0**-24
-    near, far = np.empty(LANES), np.empty(LANES)
-    out, center = np.empty(LANES, np.float32), np.empty(dim, np.float32)
-    none, full = np.empty(LANES, np.int64), np.empty(LANES, np.int64)
-    whole = np.zeros((centers.shape[0], radii + 1), np.int64)
+    panel, distances = np.empty((max(dim, TURNED), LANES)), np.empty(LANES)
+    single, center = np.empty(LANES, np.float32), np.empty(dim, np.float32)
+    certain, possible = np.empty(radii, np.float32), np.empty(radii, np.float32)
+    none, full = np.empty(LANES, np.int32), np.empty(LANES, np.int32)
+    box, part = np.empty((dim, 2)), np.empty(radii, np.int64)
     for q in range(begin, end):
-        last = min(LANES, panels.shape[0] - q * LANES)
+        total, panels_used = 0, 0
+        for p in range(q * LANES, (q + 1) * LANES):
+            total += sizes[p]
+            panels_used += sizes[p] > 0
+        if panels_used == 0:
+            continue
+        used = ~np.uint64(0) >> np.uint64(LANES - panels_used)
+        missing = panels_used * LANES - total  # in the last panel in use
+        for k in range(dim):
+            box[k, 0], box[k, 1] = np.inf, -np.inf
+            for v in range(panels_used):
+                box[k, 0] = min(box[k, 0], boxes[q, 0, k, v])
+                box[k, 1] = max(box[k, 1], boxes[q, 1, k, v])
         for c in range(centers.shape[0]):
-            box_tile(lower[q], upper[q], centers[c], near, far)
-            none[:] = 0
-            full[:] = 0
-            for r in range(radii):
-                for v in range(LANES):
-                    none[v] += radii_sq[r] < near[v]
-                    full[v] += radii_sq[r] < far[v]
-            for v in range(last):
-                p = q * LANES + v
-                whole[c, full[v]] += sizes[p]
-                if none[v] == full[v]:
-                    continue
-                single = 1e-30 < far[v] < 1e37  # or squares leave the range of single precision
-                if single:
-                    for k in range(dim):
-                        center[k] = centers[c, k] - middles[p, k]
-                    add_columns(panels[p], center, 0, dim, out)
-                for r in range(none[v], full[v]):
-                    if single:
-                        lanes = within(out, radii_sq[r] + slack * far[v])
-                        unclear = lanes & ~within(out, radii_sq[r] - slack * far[v])
-                        lanes ^= unclear
-                    else:
-                        lanes, unclear = np.uint64(0), ~np.uint64(0) >> np.uint64(LANES - sizes[p])
+            near, far, slack = _slack(box, middles[q], centers[c], center)
+            first = 0
+            while first < radii and radii_sq[first] < near:
+                first += 1
+            last = first
+            while last < radii and radii_sq[last] < far:
+                last += 1
+            for r in range(last, radii):
+                counts[c, r] += total
+            if first == last:
+                continue
+            part[first:last] = 0
+            if 1e-30 < far < 1e37:
+                for r in range(first, last):
+                    certain[r] = radii_sq[r] - slack
+                    possible[r] = radii_sq[r] + slack
+                open_panels = used & reach(lower, upper, q, center, certain, possible, first, last, none, full, part)
+                if missing > 0:
+                    for r in range(full[panels_used - 1], last):
+                        part[r] -= missing
+                while open_panels != 0:
+                    v = lowest(open_panels)
+                    open_panels &= open_panels - np.uint64(1)
+                    p = q * LANES + v
+                    unclear = count_lanes(panels, p, center, certain, possible, none[v], full[v], single, part)
                     if unclear != 0:
-                        lanes |= _exact_within(rows, order[p], centers[c], radii_sq[r], unclear)
-                    counts[c, r] += count(lanes)
-    for c in range(centers.shape[0]):
-        total = 0
-        for r in range(radii):
-            total += whole[c, r]
-            counts[c, r] += total
+                        _count_exactly(
+                            rows, order[p], centers[c], radii_sq, none[v], full[v], panel, distances, certain, possible,
+                            single, part,
+                        )  # fmt: skip
+            else:  # squares leave the range of single precision
+                single[:] = 0.0
+                certain[:] = -1.0
+                possible[:] = 0.0
+                for p in range(q * LANES, q * LANES + panels_used):
+                    _count_exactly(
+                        rows, order[p], centers[c], radii_sq, first, last, panel, distances, certain, possible, single, part
+                    )
+            for r in range(first, last):
+                counts[c, r] += part[r]
 
 
 def ball_counts(
@@ -170,8 +205,8 @@ def ball_counts(
         most = min(n, _SORTED_NUMBERS // dim)
         sorter = Sorter(rows, most, run)
         for begin in range(0, n, most):
-            blocks = sorter.blocks(begin, min(n, begin + most))
-            run(add(_count_blocks, rows[begin:], blocks), blocks.lower.shape[0], LANES * LANES * cost)
+            tiles = sorter.tiles(begin, min(n, begin + most))
+            run(add(_count_tiles, rows[begin:], tiles), tiles.lower.shape[0], LANES * LANES * cost)
     return counts[:, place.reshape(-1)]
 
 
@@ -217,7 +252,7 @@ def _terrific(blocks, spread, begin, end, inner, outer, min_count, best):  # typ
 
     spread (dim, 64) is a panel of rows from everywhere, inner and outer the squares of all r and 11 r, in descending order.
     """
-    panels, _, order, lower, upper, sizes = blocks
+    panels, order, lower, upper, sizes = blocks
     m = sizes.sum()
     row, out = np.empty(panels.shape[1]), np.empty(LANES)
     near, far = np.empty(sizes.shape[0]), np.empty(sizes.shape[0])
