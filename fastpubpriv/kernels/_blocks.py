@@ -12,6 +12,7 @@ from fastpubpriv.kernels._jit import kernel
 from fastpubpriv.kernels._lanes import LANES, TURNED, fetch, turn
 from fastpubpriv.kernels._reach import extent
 
+AHEAD = 256  # rows to ask memory for before their turn
 _SAMPLE = 1 << 14  # rows that the cells of many rows are cut by
 Run = Callable[[Callable[[int, int], object], int, int], None]
 
@@ -143,6 +144,8 @@ def _route(rows, side, cut, begin, end, leaf):  # type: ignore[no-untyped-def]
     for first in range(begin, end, LANES):
         n = min(LANES, end - first)
         for v in range(LANES):
+            if dim >= TURNED:  # shorter rows share lines, and come by themselves
+                fetch(rows, first + AHEAD + v)
             index[v] = first + v if v < n else -1
         load_panel(rows, index, panel)
         zero[:] = 0.0
@@ -228,6 +231,14 @@ def _gather(rows, order, begin, end, panels, middles, boxes, lower, upper):  # t
                 upper[q, k, p - first] = sides[1] - middle
 
 
+def _aligned(count: int, dim: int) -> npt.NDArray[np.float32]:
+    """A new (count, dim, 64) array whose vectors do not straddle cache lines, which would cost each load twice."""
+    size = count * dim * LANES
+    room = np.empty(size + LANES, dtype=np.float32)
+    start = -room.ctypes.data % 64 // room.itemsize
+    return room[start : start + size].reshape(count, dim, LANES)
+
+
 class Sorter:
     """Tiles of one range of rows after another, in rough cells of a tree over a sample, in a few passes over the range.
 
@@ -248,9 +259,9 @@ class Sorter:
         self._leaf = np.empty(most, dtype=np.int32)
         self._starts = np.empty((1 << depth) + 1, dtype=np.int64)
         self._order = np.empty((count, LANES), dtype=np.int64)
-        self._panels = np.empty((count, dim, LANES), dtype=np.float32)
+        self._panels = _aligned(count, dim)
         self._middles, self._boxes = np.empty((outer, dim)), np.empty((outer, 2, dim, LANES))
-        self._lower, self._upper = np.empty((2, outer, dim, LANES), dtype=np.float32)
+        self._lower, self._upper = _aligned(outer, dim), _aligned(outer, dim)
 
     def tiles(self, begin: int, end: int) -> Tiles:
         """Tiles of rows begin..end, those that are not finite left out; they live until the next call."""

@@ -44,18 +44,18 @@ def _loop(builder: Any, begin: Any, end: Any, carried: list[Any], body: Callable
 
 def _width(context: Any, builder: Any, kind: Any, array: Any) -> Any:
     """Columns of a matrix, or of the matrices that a table of them consists of."""
-    return builder.extract_value(context.make_array(kind)(context, builder, array).shape, kind.ndim - 2)
+    return builder.extract_value(context.make_array(kind)(context, builder, array).shape, 1)
 
 
 def _emit_reach(context: Any, builder: Any, kinds: Any, values: Any) -> Any:
     from llvmlite import ir
 
-    lower, upper, tile, center, certain, possible, begin, end, none, full, counts = values
+    lower, _, tile, _, _, _, group, begin, end, _, _, counts, center = values
     vector, number, size = _vector(context, kinds[0])
     word, small = ir.IntType(64), ir.VectorType(ir.IntType(32), LANES)
     zero = ir.Constant(vector, [0.0] * LANES)
-    width = _width(context, builder, kinds[0], lower)
-    start = builder.mul(tile, width)
+    width, radii = (_width(context, builder, kinds[place], values[place]) for place in (0, 11))
+    start, row, total = builder.mul(tile, width), builder.mul(group, width), builder.mul(center, radii)
 
     def one(place: int, index: Any) -> Any:
         value = builder.load(_pointer(context, builder, kinds[place], values[place], index))
@@ -63,7 +63,7 @@ def _emit_reach(context: Any, builder: Any, kinds: Any, values: Any) -> Any:
         return _splat(builder, vector, value)
 
     def column(k: Any, sums: list[Any]) -> list[Any]:
-        x = one(3, k)
+        x = one(3, builder.add(row, k))
         place = builder.mul(builder.add(start, k), word(LANES))
         sides = [_load(builder, _pointer(context, builder, kinds[e], values[e], place), vector, size) for e in (0, 1)]
         below, above = builder.fsub(sides[0], x), builder.fsub(x, sides[1])
@@ -71,19 +71,20 @@ def _emit_reach(context: Any, builder: Any, kinds: Any, values: Any) -> Any:
         gap, across = builder.select(larger, below, above), builder.select(larger, above, below)
         gap = builder.select(builder.fcmp_ordered(">", zero, gap), zero, gap)
         return [
-            builder.fadd(total, builder.fmul(side, side, flags=("contract",)), flags=("contract",))
-            for total, side in zip(sums, (gap, across), strict=True)
+            builder.fadd(held, builder.fmul(side, side, flags=("contract",)), flags=("contract",))
+            for held, side in zip(sums, (gap, across), strict=True)
         ]
 
     near, far = _loop(builder, word(0), width, [zero, zero], column)
+    allowed = one(4, group)
     fresh = _splat(builder, small, builder.trunc(begin, ir.IntType(32)))
 
     def radius(r: Any, sums: list[Any]) -> list[Any]:
-        most, least = one(5, r), one(4, r)
-        outside = builder.fcmp_ordered(">", near, most)
-        within = builder.fcmp_ordered("<=", far, least)
+        bound = one(5, r)
+        outside = builder.fcmp_ordered(">", near, builder.fadd(bound, allowed))
+        within = builder.fcmp_ordered("<=", far, builder.fsub(bound, allowed))
         whole = builder.ctpop(builder.bitcast(within, word))
-        held = _pointer(context, builder, kinds[10], counts, r)
+        held = _pointer(context, builder, kinds[11], counts, builder.add(total, r))
         builder.store(builder.add(builder.load(held), builder.mul(whole, word(LANES))), held)
         return [
             builder.add(sums[0], builder.zext(outside, small)),
@@ -91,8 +92,9 @@ def _emit_reach(context: Any, builder: Any, kinds: Any, values: Any) -> Any:
         ]
 
     ranges = _loop(builder, begin, end, [fresh, fresh], radius)
-    for place, total in zip((8, 9), ranges, strict=True):
-        target = builder.bitcast(_pointer(context, builder, kinds[place], values[place]), small.as_pointer())
+    for place, total in zip((9, 10), ranges, strict=True):
+        goal = _pointer(context, builder, kinds[place], values[place], builder.mul(group, word(LANES)))
+        target = builder.bitcast(goal, small.as_pointer())
         builder.store(total, target).align = 4
     return builder.bitcast(builder.icmp_signed("<", *ranges), word)
 
@@ -102,88 +104,96 @@ def reach(
     lower: npt.NDArray[np.float32],
     upper: npt.NDArray[np.float32],
     tile: int,
-    center: npt.NDArray[np.float32],
-    certain: npt.NDArray[np.float32],
-    possible: npt.NDArray[np.float32],
+    centers: npt.NDArray[np.float32],
+    slack: npt.NDArray[np.float32],
+    bounds: npt.NDArray[np.float32],
+    g: int,
     begin: int,
     end: int,
     none: npt.NDArray[np.int32],
     full: npt.NDArray[np.int32],
     counts: npt.NDArray[np.int64],
+    c: int,
 ) -> np.uint64:
-    """Radii from none (64,) to full (64,), of those from begin to end, may part the boxes of lower and upper[tile] (dim, 64).
+    """Radii none[g] to full[g] (64,), of those from begin to end, may part the boxes of lower and upper[tile] (dim, 64).
 
-    Radius r is nowhere less than a distance that is at most certain[r], and less than one above possible[r]. counts (radii,)
-    += 64 for each box that lies within a radius. Bit v is set if there is a radius for box v.
+    Distances from centers[g] (dim,) that differ from bounds (radii,) by at most slack[g] may be on either side of it.
+    counts[c] (radii,) += 64 for each box that lies within a radius. Bit v is set if a radius may part box v.
     """
-    x = center[:, None]
+    x = centers[g, :, None]
     below, above = lower[tile] - x, x - upper[tile]
     near = (np.maximum(np.maximum(below, above), 0) ** 2).sum(axis=0)
     far = (np.minimum(below, above) ** 2).sum(axis=0)
-    none[:] = begin + (near[:, None] > possible[begin:end]).sum(axis=1)
-    within = far[:, None] <= certain[begin:end]
-    full[:] = end - within.sum(axis=1)
-    counts[begin:end] += LANES * within.sum(axis=0)
-    return np.uint64(np.packbits(none < full, bitorder="little").view("<u8")[0])
+    none[g] = begin + (near[:, None] > bounds[begin:end] + slack[g]).sum(axis=1)
+    within = far[:, None] <= bounds[begin:end] - slack[g]
+    full[g] = end - within.sum(axis=1)
+    counts[c, begin:end] += LANES * within.sum(axis=0)
+    return np.uint64(np.packbits(none[g] < full[g], bitorder="little").view("<u8")[0])
 
 
 def _emit_count_lanes(context: Any, builder: Any, kinds: Any, values: Any) -> Any:
     from llvmlite import ir
 
-    panels, place, center, certain, possible, begin, end, out, counts = values
+    panels, place, _, _, _, group, begin, end, out, counts, center = values
     vector, _, size = _vector(context, kinds[0])
     word = ir.IntType(64)
-    width = _width(context, builder, kinds[0], panels)
-    start = builder.mul(place, width)
+    width, radii = (_width(context, builder, kinds[e], values[e]) for e in (0, 9))
+    start, row, sums = builder.mul(place, width), builder.mul(group, width), builder.mul(center, radii)
 
     def one(array: int, index: Any) -> Any:
         value = builder.load(_pointer(context, builder, kinds[array], values[array], index))
         value.align = size
         return _splat(builder, vector, value)
 
-    def column(k: Any, sums: list[Any]) -> list[Any]:
+    def column(k: Any, squares: list[Any]) -> list[Any]:
         where = builder.mul(builder.add(start, k), word(LANES))
         lanes = _load(builder, _pointer(context, builder, kinds[0], panels, where), vector, size)
-        difference = builder.fsub(one(2, k), lanes)
+        difference = builder.fsub(one(2, builder.add(row, k)), lanes)
         square = builder.fmul(difference, difference, flags=("contract",))
-        return [builder.fadd(sums[0], square, flags=("contract",))]
+        return [builder.fadd(squares[0], square, flags=("contract",))]
 
     (total,) = _loop(builder, word(0), width, [ir.Constant(vector, [0.0] * LANES)], column)
-    target = builder.bitcast(_pointer(context, builder, kinds[7], out), vector.as_pointer())
+    target = builder.bitcast(_pointer(context, builder, kinds[8], out), vector.as_pointer())
     builder.store(total, target).align = size
 
-    def radius(r: Any, unclear: list[Any]) -> list[Any]:
-        sure = builder.bitcast(builder.fcmp_ordered("<=", total, one(3, r)), word)
-        perhaps = builder.bitcast(builder.fcmp_ordered("<=", total, one(4, r)), word)
-        held = _pointer(context, builder, kinds[8], counts, r)
-        builder.store(builder.add(builder.load(held), builder.ctpop(sure)), held)
-        return [builder.or_(unclear[0], builder.xor(sure, perhaps))]
+    # Comparing twice with each radius would take twice the masks, which are what this loop waits for.
+    bits = ir.VectorType(ir.IntType(32), LANES)
+    no_sign = ir.Constant(bits, [0x7FFFFFFF] * LANES)
 
-    return _loop(builder, begin, end, [word(0)], radius)[0]
+    def radius(r: Any, closest: list[Any]) -> list[Any]:
+        bound = one(4, r)
+        inside = builder.bitcast(builder.fcmp_ordered("<=", total, bound), word)
+        held = _pointer(context, builder, kinds[9], counts, builder.add(sums, r))
+        builder.store(builder.add(builder.load(held), builder.ctpop(inside)), held)
+        apart = builder.bitcast(builder.and_(builder.bitcast(builder.fsub(total, bound), bits), no_sign), vector)
+        return [builder.select(builder.fcmp_ordered("<", apart, closest[0]), apart, closest[0])]
+
+    (closest,) = _loop(builder, begin, end, [ir.Constant(vector, [float("inf")] * LANES)], radius)
+    return builder.bitcast(builder.fcmp_ordered("<=", closest, one(3, group)), word)
 
 
 @instruction(result="uint64", emit=_emit_count_lanes)
 def count_lanes(
     panels: npt.NDArray[np.float32],
-    place: int,
-    center: npt.NDArray[np.float32],
-    certain: npt.NDArray[np.float32],
-    possible: npt.NDArray[np.float32],
+    p: int,
+    centers: npt.NDArray[np.float32],
+    slack: npt.NDArray[np.float32],
+    bounds: npt.NDArray[np.float32],
+    g: int,
     begin: int,
     end: int,
     out: npt.NDArray[np.float32],
     counts: npt.NDArray[np.int64],
+    c: int,
 ) -> np.uint64:
-    """out (64,) = squared distances of panels[place] (dim, 64) from center (dim,); counts (radii,) += those that are certain.
+    """out (64,) = squared distances of panels[p] (dim, 64) from centers[g] (dim,); counts[c] (radii,) += those within bounds.
 
-    A lane is within radius r, from begin to end, if at most certain[r], and not within it if above possible[r]; its bit is set
-    if it is between the two for one of the radii.
+    Of bounds (radii,), those from begin to end. Bit v is set if distance v differs from one of them by at most slack[g].
     """
-    difference = center[:, None] - panels[place]
+    difference = centers[g, :, None] - panels[p]
     out[:] = (difference * difference).sum(axis=0)
-    sure = out[:, None] <= certain[begin:end]
-    counts[begin:end] += sure.sum(axis=0)
-    unclear = (sure != (out[:, None] <= possible[begin:end])).any(axis=1)
+    counts[c, begin:end] += (out[:, None] <= bounds[begin:end]).sum(axis=0)
+    unclear = (np.abs(out[:, None] - bounds[begin:end]) <= slack[g]).any(axis=1)
     return np.uint64(np.packbits(unclear, bitorder="little").view("<u8")[0])
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastpubpriv.errors import InputError
-from fastpubpriv.kernels._blocks import Sorter, box_tile, load_panel, make_blocks
+from fastpubpriv.kernels._blocks import AHEAD, Sorter, box_tile, load_panel, make_blocks
 from fastpubpriv.kernels._jit import kernel, read_only
 from fastpubpriv.kernels._lanes import LANES, TURNED, add_columns, count, fetch, lowest, within
 from fastpubpriv.kernels._reach import count_lanes, reach
@@ -18,9 +18,10 @@ from fastpubpriv.kernels._parallel import count_threads, run_steps
 from fastpubpriv.validation import integer, positive
 
 _OUTER = 11.0
-_AHEAD = 256  # rows to ask memory for before their turn
 _STEP_WORK = 1 << 27  # numbers, of which 5e9 or more are dealt with in a second
 _SORTED_COST = 400  # centres times columns and radii from which sorting the rows pays
+_TOGETHER = 64  # centres that meet a tile together
+_NEAR_NUMBERS = 1 << 13  # of panels, in single precision, that stay in the nearest cache
 _SORTED_NUMBERS = 1 << 19  # of rows that are sorted at a time
 
 
@@ -46,7 +47,7 @@ def _count_rows(rows, centers, radii_sq, begin, end, counts):  # type: ignore[no
     for first in range(begin, end, LANES):
         for v in range(LANES):
             if dim >= TURNED:  # shorter rows share lines, and come by themselves
-                fetch(rows, first + _AHEAD + v)
+                fetch(rows, first + AHEAD + v)
             index[v] = first + v if first + v < end else -1
         load_panel(rows, index, panel)
         for c in range(centers.shape[0]):
@@ -56,16 +57,15 @@ def _count_rows(rows, centers, radii_sq, begin, end, counts):  # type: ignore[no
 
 
 @kernel(fastmath=False)
-def _count_exactly(rows, order, center, radii_sq, begin, end, panel, distances, certain, possible, single, counts):  # type: ignore[no-untyped-def]
-    """counts (radii,) += rows of order (64,) within squared radii begin..end of center (dim,) that `single` leaves open.
+def _correct(rows, order, center, radii_sq, bounds, begin, end, single, panel, distances, counts):  # type: ignore[no-untyped-def]
+    """counts (radii,) of rows of order (64,) within squared radii begin..end of center (dim,), for those that `single` counted.
 
-    single (64,) are squared distances: at most certain (radii,) is counted already, above possible (radii,) is not within.
+    single (64,) are the squared distances that were compared with bounds (radii,), or NaN; panel and distances are scratch.
     """
     load_panel(rows, order, panel)
     add_columns(panel, center, 0, center.shape[0], distances)
     for r in range(begin, end):
-        open_lanes = within(single, possible[r]) & ~within(single, certain[r])
-        counts[r] += count(open_lanes & within(distances, radii_sq[r]))
+        counts[r] += count(within(distances, radii_sq[r])) - count(within(single, bounds[r]))
 
 
 @kernel(fastmath=False)
@@ -95,13 +95,18 @@ def _count_tiles(rows, tiles, centers, radii_sq, begin, end, counts):  # type: i
     decides, and the rows (n, dim) themselves decide for lanes that are too close to a radius.
     """
     panels, middles, order, boxes, lower, upper, sizes = tiles
-    dim = centers.shape[1]
+    k, dim = centers.shape
     radii = radii_sq.shape[0]
     panel, distances = np.empty((max(dim, TURNED), LANES)), np.empty(LANES)
-    single, center = np.empty(LANES, np.float32), np.empty(dim, np.float32)
-    certain, possible = np.empty(radii, np.float32), np.empty(radii, np.float32)
-    none, full = np.empty(LANES, np.int32), np.empty(LANES, np.int32)
-    box, part = np.empty((dim, 2)), np.empty(radii, np.int64)
+    single, box = np.empty(LANES, np.float32), np.empty((dim, 2))
+    # What is known of a group of centres, so that a few panels at a time meet all of them while they are in the nearest cache.
+    moved = np.empty((_TOGETHER, dim), np.float32)
+    slack, bounds = np.empty(_TOGETHER, np.float32), np.empty(radii, np.float32)
+    none, full = np.empty((_TOGETHER, LANES), np.int32), np.empty((_TOGETHER, LANES), np.int32)
+    open_panels = np.empty(_TOGETHER, np.uint64)
+    for r in range(radii):
+        bounds[r] = radii_sq[r]
+    near_by = max(1, min(LANES, _NEAR_NUMBERS // (dim * LANES)))
     for q in range(begin, end):
         total, panels_used = 0, 0
         for p in range(q * LANES, (q + 1) * LANES):
@@ -111,52 +116,52 @@ def _count_tiles(rows, tiles, centers, radii_sq, begin, end, counts):  # type: i
             continue
         used = ~np.uint64(0) >> np.uint64(LANES - panels_used)
         missing = panels_used * LANES - total  # in the last panel in use
-        for k in range(dim):
-            box[k, 0], box[k, 1] = np.inf, -np.inf
+        for i in range(dim):
+            box[i, 0], box[i, 1] = np.inf, -np.inf
             for v in range(panels_used):
-                box[k, 0] = min(box[k, 0], boxes[q, 0, k, v])
-                box[k, 1] = max(box[k, 1], boxes[q, 1, k, v])
-        for c in range(centers.shape[0]):
-            near, far, slack = _slack(box, middles[q], centers[c], center)
-            first = 0
-            while first < radii and radii_sq[first] < near:
-                first += 1
-            last = first
-            while last < radii and radii_sq[last] < far:
-                last += 1
-            for r in range(last, radii):
-                counts[c, r] += total
-            if first == last:
-                continue
-            part[first:last] = 0
-            if 1e-30 < far < 1e37:
-                for r in range(first, last):
-                    certain[r] = radii_sq[r] - slack
-                    possible[r] = radii_sq[r] + slack
-                open_panels = used & reach(lower, upper, q, center, certain, possible, first, last, none, full, part)
-                if missing > 0:
-                    for r in range(full[panels_used - 1], last):
-                        part[r] -= missing
-                while open_panels != 0:
-                    v = lowest(open_panels)
-                    open_panels &= open_panels - np.uint64(1)
-                    p = q * LANES + v
-                    unclear = count_lanes(panels, p, center, certain, possible, none[v], full[v], single, part)
-                    if unclear != 0:
-                        _count_exactly(
-                            rows, order[p], centers[c], radii_sq, none[v], full[v], panel, distances, certain, possible,
-                            single, part,
-                        )  # fmt: skip
-            else:  # squares leave the range of single precision
-                single[:] = 0.0
-                certain[:] = -1.0
-                possible[:] = 0.0
-                for p in range(q * LANES, q * LANES + panels_used):
-                    _count_exactly(
-                        rows, order[p], centers[c], radii_sq, first, last, panel, distances, certain, possible, single, part
+                box[i, 0] = min(box[i, 0], boxes[q, 0, i, v])
+                box[i, 1] = max(box[i, 1], boxes[q, 1, i, v])
+        for start in range(0, k, _TOGETHER):
+            group = min(_TOGETHER, k - start)
+            for g in range(group):
+                c = start + g
+                open_panels[g] = 0
+                near, far, slack[g] = _slack(box, middles[q], centers[c], moved[g])
+                first = 0
+                while first < radii and radii_sq[first] < near:
+                    first += 1
+                last = first
+                while last < radii and radii_sq[last] < far:
+                    last += 1
+                for r in range(last, radii):
+                    counts[c, r] += total
+                if first == last:
+                    continue
+                if 1e-30 < far < 1e37:
+                    open_panels[g] = used & reach(
+                        lower, upper, q, moved, slack, bounds, g, first, last, none, full, counts, c
                     )
-            for r in range(first, last):
-                counts[c, r] += part[r]
+                    if missing > 0:
+                        for r in range(full[g, panels_used - 1], last):
+                            counts[c, r] -= missing
+                else:  # squares leave the range of single precision
+                    single[:] = np.nan
+                    for p in range(q * LANES, q * LANES + panels_used):
+                        _correct(
+                            rows, order[p], centers[c], radii_sq, bounds, first, last, single, panel, distances, counts[c]
+                        )
+            for some in range(0, panels_used, near_by):
+                these = ~np.uint64(0) >> np.uint64(LANES - near_by) << np.uint64(some)
+                for g in range(group):
+                    lanes = open_panels[g] & these
+                    while lanes != 0:
+                        v = lowest(lanes)
+                        lanes &= lanes - np.uint64(1)
+                        p, c, low, high = q * LANES + v, start + g, np.int64(none[g, v]), np.int64(full[g, v])
+                        if count_lanes(panels, p, moved, slack, bounds, g, low, high, single, counts, c) != 0:
+                            _correct(
+                                rows, order[p], centers[c], radii_sq, bounds, low, high, single, panel, distances, counts[c]
+                            )
 
 
 def ball_counts(
