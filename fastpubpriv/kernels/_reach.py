@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastpubpriv.kernels._jit import instruction
-from fastpubpriv.kernels._lanes import LANES, _load, _pointer, _splat, _vector
+from fastpubpriv.kernels._lanes import LANES, TURNED, _load, _pointer, _splat, _turned, _vector
 
 
 def _loop(builder: Any, begin: Any, end: Any, carried: list[Any], body: Callable[[Any, list[Any]], list[Any]]) -> list[Any]:
@@ -223,3 +223,97 @@ def _emit_extent(context: Any, builder: Any, kinds: Any, values: Any) -> Any:
 def extent(panel: npt.NDArray[Any], row: int, out: npt.NDArray[Any]) -> None:
     """out (2,) = the least and the largest of panel[row] (64,), where NaN may only follow numbers."""
     out[0], out[1] = np.fmin.reduce(panel[row]), np.fmax.reduce(panel[row])
+
+
+def _emit_measure(context: Any, builder: Any, kinds: Any, values: Any) -> Any:
+    from llvmlite import ir
+
+    rows, first, centers, center, out = values
+    number, word = context.get_value_type(kinds[0].dtype), ir.IntType(64)
+    size, eight, small = kinds[0].dtype.bitwidth // 8, ir.VectorType(ir.DoubleType(), TURNED), ir.IntType(32)
+    width = _width(context, builder, kinds[0], rows)
+    start = builder.mul(center, width)
+
+    def load(place: Any, numbers: int) -> Any:
+        return _load(builder, _pointer(context, builder, kinds[0], rows, place), ir.VectorType(number, numbers), size)
+
+    def add(total: Any, lanes: Any, column: Any) -> Any:
+        lanes = builder.fpext(lanes, eight) if size < 8 else lanes
+        at = builder.load(_pointer(context, builder, kinds[2], centers, builder.add(start, column)))
+        difference = builder.fsub(lanes, _splat(builder, eight, at))
+        square = builder.fmul(difference, difference)
+        return builder.fadd(total, square)
+
+    zero = ir.Constant(eight, [0.0] * TURNED)
+
+    def shuffle(a: Any, b: Any, mask: list[int]) -> Any:
+        return builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(small, TURNED), mask))
+
+    def both(a: Any, b: Any, odd: int) -> Any:
+        return shuffle(a, b, [e // 2 * 2 + odd + TURNED * (e % 2) for e in range(TURNED)])
+
+    def pairs(a: Any, b: Any, odd: int) -> Any:
+        return shuffle(a, b, [start + 2 * odd + e for start in (0, 4, 8, 12) for e in (0, 1)])
+
+    def narrow(columns: int) -> Callable[[Any], Any]:
+        def rows_of(place: Any) -> Any:
+            # Neighbours first change places in pairs of numbers, then the pairs do: where a row ends up does not matter.
+            block = [load(builder.add(place, word(TURNED * e)), TURNED) for e in range(columns)]
+            if columns > 1:
+                block = [both(block[e], block[e + 1], odd) for e in range(0, columns, 2) for odd in (0, 1)]
+            if columns > 2:
+                block = [pairs(block[k % 2], block[2 + k % 2], k // 2) for k in range(4)]
+            total = zero
+            for k in range(columns):
+                total = add(total, block[k], word(k))
+            return total
+
+        return rows_of
+
+    def wide(place: Any) -> Any:
+        def part(number: Any, sums: list[Any]) -> list[Any]:
+            column, total = builder.mul(number, word(TURNED)), sums[0]
+            block = [
+                load(builder.add(place, builder.add(column, builder.mul(width, word(e)))), TURNED) for e in range(TURNED)
+            ]
+            for e, lanes in enumerate(_turned(builder, block)):
+                total = add(total, lanes, builder.add(column, word(e)))
+            return [total]
+
+        return _loop(builder, word(0), builder.udiv(width, word(TURNED)), [zero], part)[0]
+
+    done = builder.append_basic_block("measured")
+    ways = {columns: builder.append_basic_block("narrow") for columns in (1, 2, 4)}
+    other = builder.append_basic_block("wide")
+    choice = builder.switch(width, other)
+    for columns, way in ways.items():
+        choice.add_case(word(columns), way)
+    for way, rows_of in [*((way, narrow(columns)) for columns, way in ways.items()), (other, wide)]:
+        builder.position_at_end(way)
+
+        def group(number: Any, _: list[Any], rows_of: Callable[[Any], Any] = rows_of) -> list[Any]:
+            lane = builder.mul(number, word(TURNED))
+            total = rows_of(builder.mul(builder.add(first, lane), width))
+            goal = builder.bitcast(_pointer(context, builder, kinds[4], out, lane), eight.as_pointer())
+            builder.store(total, goal).align = 8
+            return []
+
+        _loop(builder, word(0), word(LANES // TURNED), [], group)
+        builder.branch(done)
+    builder.position_at_end(done)
+    return context.get_dummy_value()
+
+
+@instruction(result="void", emit=_emit_measure)
+def measure(
+    rows: npt.NDArray[Any], first: int, centers: npt.NDArray[np.float64], c: int, out: npt.NDArray[np.float64]
+) -> None:
+    """out (64,) = squared distances of centers[c] (dim,) from rows (n, dim) from first on; 1, 2, 4 or 8 p columns.
+
+    With 2 or 4 columns the order is another in each eight rows. The columns are added up one by one, as
+    `add_columns` does, but rows go from memory to sums without a panel in between.
+    """
+    out[:] = 0.0
+    for k in range(rows.shape[1]):
+        difference = rows[first : first + LANES, k] - centers[c, k]
+        out += difference * difference

@@ -13,13 +13,14 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.kernels._blocks import AHEAD, Sorter, box_tile, load_panel, make_blocks
 from fastpubpriv.kernels._jit import kernel, read_only
 from fastpubpriv.kernels._lanes import LANES, TURNED, add_columns, count, fetch, lowest, within
-from fastpubpriv.kernels._reach import count_lanes, reach
+from fastpubpriv.kernels._reach import count_lanes, measure, reach
 from fastpubpriv.kernels._parallel import count_threads, run_steps
 from fastpubpriv.validation import integer, positive
 
 _OUTER = 11.0
 _STEP_WORK = 1 << 27  # numbers, of which 5e9 or more are dealt with in a second
 _SORTED_COST = 400  # centres times columns and radii from which sorting the rows pays
+_FEW = 2  # centres for which a panel costs more than it saves
 _TOGETHER = 64  # centres that meet a tile together
 _NEAR_NUMBERS = 1 << 13  # of panels, in single precision, that stay in the nearest cache
 _SORTED_NUMBERS = 1 << 19  # of rows that are sorted at a time
@@ -44,6 +45,13 @@ def _count_rows(rows, centers, radii_sq, begin, end, counts):  # type: ignore[no
     dim = rows.shape[1]
     panel, out = np.empty((max(dim, TURNED), LANES)), np.empty(LANES)
     index = np.empty(LANES, np.int64)
+    if centers.shape[0] <= _FEW and (dim == 1 or dim == 2 or dim == 4 or dim % TURNED == 0):
+        while begin + LANES <= end:
+            for c in range(centers.shape[0]):
+                measure(rows, begin, centers, c, out)
+                for r in range(radii_sq.shape[0]):
+                    counts[c, r] += count(within(out, radii_sq[r]))
+            begin += LANES
     for first in range(begin, end, LANES):
         for v in range(LANES):
             if dim >= TURNED:  # shorter rows share lines, and come by themselves
