@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from fastpubpriv.kernels._jit import instruction
 from fastpubpriv.kernels._lanes import LANES, TURNED, _load, _pointer, _splat, _turned, _vector
+_AHEAD = 8192  # bytes to ask memory for before their turn
 
 
 def _loop(builder: Any, begin: Any, end: Any, carried: list[Any], body: Callable[[Any, list[Any]], list[Any]]) -> list[Any]:
@@ -234,8 +235,15 @@ def _emit_measure(context: Any, builder: Any, kinds: Any, values: Any) -> Any:
     width = _width(context, builder, kinds[0], rows)
     start = builder.mul(center, width)
 
-    def load(place: Any, numbers: int) -> Any:
-        return _load(builder, _pointer(context, builder, kinds[0], rows, place), ir.VectorType(number, numbers), size)
+    byte = ir.IntType(8).as_pointer()
+    code = ir.FunctionType(ir.VoidType(), [byte, small, small, small])
+    prefetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], code)
+
+    def load(place: Any) -> Any:
+        pointer = _pointer(context, builder, kinds[0], rows, place)
+        later = builder.gep(builder.bitcast(pointer, byte), [word(_AHEAD)])
+        builder.call(prefetch, [later, small(0), small(3), small(1)])  # to be read, and kept in all caches, as data
+        return _load(builder, pointer, ir.VectorType(number, TURNED), size)
 
     def add(total: Any, lanes: Any, column: Any) -> Any:
         lanes = builder.fpext(lanes, eight) if size < 8 else lanes
@@ -258,7 +266,7 @@ def _emit_measure(context: Any, builder: Any, kinds: Any, values: Any) -> Any:
     def narrow(columns: int) -> Callable[[Any], Any]:
         def rows_of(place: Any) -> Any:
             # Neighbours first change places in pairs of numbers, then the pairs do: where a row ends up does not matter.
-            block = [load(builder.add(place, word(TURNED * e)), TURNED) for e in range(columns)]
+            block = [load(builder.add(place, word(TURNED * e))) for e in range(columns)]
             if columns > 1:
                 block = [both(block[e], block[e + 1], odd) for e in range(0, columns, 2) for odd in (0, 1)]
             if columns > 2:
@@ -274,7 +282,7 @@ def _emit_measure(context: Any, builder: Any, kinds: Any, values: Any) -> Any:
         def part(number: Any, sums: list[Any]) -> list[Any]:
             column, total = builder.mul(number, word(TURNED)), sums[0]
             block = [
-                load(builder.add(place, builder.add(column, builder.mul(width, word(e)))), TURNED) for e in range(TURNED)
+                load(builder.add(place, builder.add(column, builder.mul(width, word(e))))) for e in range(TURNED)
             ]
             for e, lanes in enumerate(_turned(builder, block)):
                 total = add(total, lanes, builder.add(column, word(e)))
