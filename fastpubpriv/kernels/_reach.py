@@ -1,4 +1,4 @@
-"""Panels of rows against balls in single precision: which radii can part a panel, and how many rows are surely within them.
+"""Panels of rows against balls, fused: which radii can part a panel, how many of its rows are within, and rows as they come.
 
 As in `_lanes`, the loops are written as LLVM code: sums stay in registers through all columns, and masks become counts.
 """
@@ -13,10 +13,13 @@ import numpy.typing as npt
 
 from fastpubpriv.kernels._jit import instruction
 from fastpubpriv.kernels._lanes import LANES, TURNED, _load, _pointer, _splat, _turned, _vector
+
 _AHEAD = 8192  # bytes to ask memory for before their turn
 
 
-def _loop(builder: Any, begin: Any, end: Any, carried: list[Any], body: Callable[[Any, list[Any]], list[Any]]) -> list[Any]:
+def _loop(
+    builder: Any, begin: Any, end: Any, carried: list[Any], body: Callable[[Any, list[Any]], list[Any]]
+) -> list[Any]:
     """LLVM's loop over begin..end, which may be empty: body(number, carried) returns what the next turn is given."""
     entry = builder.block
     loop, after = builder.append_basic_block("turn"), builder.append_basic_block("done")
@@ -51,8 +54,8 @@ def _width(context: Any, builder: Any, kind: Any, array: Any) -> Any:
 def _emit_reach(context: Any, builder: Any, kinds: Any, values: Any) -> Any:
     from llvmlite import ir
 
-    lower, _, tile, _, _, _, group, begin, end, _, _, counts, center = values
-    vector, number, size = _vector(context, kinds[0])
+    _, _, tile, _, _, _, group, begin, end, _, _, counts, center = values
+    vector, _, size = _vector(context, kinds[0])
     word, small = ir.IntType(64), ir.VectorType(ir.IntType(32), LANES)
     zero = ir.Constant(vector, [0.0] * LANES)
     width, radii = (_width(context, builder, kinds[place], values[place]) for place in (0, 11))
@@ -202,11 +205,9 @@ def _emit_extent(context: Any, builder: Any, kinds: Any, values: Any) -> Any:
     from llvmlite import ir
 
     panel, row, out = values
-    vector, number, size = _vector(context, kinds[0])
+    vector, _, size = _vector(context, kinds[0])
     word, small = ir.IntType(64), ir.IntType(32)
-    lanes = _load(
-        builder, _pointer(context, builder, kinds[0], panel, builder.mul(row, word(LANES))), vector, size
-    )
+    lanes = _load(builder, _pointer(context, builder, kinds[0], panel, builder.mul(row, word(LANES))), vector, size)
     for place, sign in ((0, "<"), (1, ">")):
         best, half = lanes, LANES // 2
         while half > 0:
@@ -281,9 +282,7 @@ def _emit_measure(context: Any, builder: Any, kinds: Any, values: Any) -> Any:
     def wide(place: Any) -> Any:
         def part(number: Any, sums: list[Any]) -> list[Any]:
             column, total = builder.mul(number, word(TURNED)), sums[0]
-            block = [
-                load(builder.add(place, builder.add(column, builder.mul(width, word(e))))) for e in range(TURNED)
-            ]
+            block = [load(builder.add(place, builder.add(column, builder.mul(width, word(e))))) for e in range(TURNED)]
             for e, lanes in enumerate(_turned(builder, block)):
                 total = add(total, lanes, builder.add(column, word(e)))
             return [total]

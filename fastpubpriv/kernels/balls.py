@@ -13,8 +13,8 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.kernels._blocks import AHEAD, Sorter, box_tile, load_panel, make_blocks
 from fastpubpriv.kernels._jit import kernel, read_only
 from fastpubpriv.kernels._lanes import LANES, TURNED, add_columns, count, fetch, lowest, within
-from fastpubpriv.kernels._reach import count_lanes, measure, reach
 from fastpubpriv.kernels._parallel import count_threads, run_steps
+from fastpubpriv.kernels._reach import count_lanes, measure, reach
 from fastpubpriv.validation import integer, positive
 
 _OUTER = 11.0
@@ -65,11 +65,12 @@ def _count_rows(rows, centers, radii_sq, begin, end, counts):  # type: ignore[no
 
 
 @kernel(fastmath=False)
-def _correct(rows, order, center, radii_sq, bounds, begin, end, single, panel, distances, counts):  # type: ignore[no-untyped-def]
+def _correct(rows, order, center, radii_sq, bounds, begin, end, single, scratch, counts):  # type: ignore[no-untyped-def]
     """counts (radii,) of rows of order (64,) within squared radii begin..end of center (dim,), for those that `single` counted.
 
-    single (64,) are the squared distances that were compared with bounds (radii,), or NaN; panel and distances are scratch.
+    single (64,) are the squared distances that were compared with bounds (radii,), or NaN; scratch is a panel and distances.
     """
+    panel, distances = scratch
     load_panel(rows, order, panel)
     add_columns(panel, center, 0, center.shape[0], distances)
     for r in range(begin, end):
@@ -78,9 +79,9 @@ def _correct(rows, order, center, radii_sq, bounds, begin, end, single, panel, d
 
 @kernel(fastmath=False)
 def _slack(box, middle, center, moved):  # type: ignore[no-untyped-def]
-    """moved (dim,) = center - middle; the least and largest squared distance from box (dim, 2), and the allowance that covers
+    """The least and largest squared distance of center (dim,) from box (dim, 2), and what single precision may be wrong by.
 
-    the rounding to single precision of all squared distances from center (dim,) to rows, and to boxes of rows, within `box`.
+    That is in squared distances from moved (dim,) = center - middle to rows, and to boxes of rows, within `box` less middle.
     """
     near, far = 0.0, 0.0
     for k in range(center.shape[0]):
@@ -105,7 +106,7 @@ def _count_tiles(rows, tiles, centers, radii_sq, begin, end, counts):  # type: i
     panels, middles, order, boxes, lower, upper, sizes = tiles
     k, dim = centers.shape
     radii = radii_sq.shape[0]
-    panel, distances = np.empty((max(dim, TURNED), LANES)), np.empty(LANES)
+    scratch = np.empty((max(dim, TURNED), LANES)), np.empty(LANES)
     single, box = np.empty(LANES, np.float32), np.empty((dim, 2))
     # What is known of a group of centres, so that a few panels at a time meet all of them while they are in the nearest cache.
     moved = np.empty((_TOGETHER, dim), np.float32)
@@ -155,9 +156,7 @@ def _count_tiles(rows, tiles, centers, radii_sq, begin, end, counts):  # type: i
                 else:  # squares leave the range of single precision
                     single[:] = np.nan
                     for p in range(q * LANES, q * LANES + panels_used):
-                        _correct(
-                            rows, order[p], centers[c], radii_sq, bounds, first, last, single, panel, distances, counts[c]
-                        )
+                        _correct(rows, order[p], centers[c], radii_sq, bounds, first, last, single, scratch, counts[c])
             for some in range(0, panels_used, near_by):
                 these = ~np.uint64(0) >> np.uint64(LANES - near_by) << np.uint64(some)
                 for g in range(group):
@@ -168,7 +167,7 @@ def _count_tiles(rows, tiles, centers, radii_sq, begin, end, counts):  # type: i
                         p, c, low, high = q * LANES + v, start + g, np.int64(none[g, v]), np.int64(full[g, v])
                         if count_lanes(panels, p, moved, slack, bounds, g, low, high, single, counts, c) != 0:
                             _correct(
-                                rows, order[p], centers[c], radii_sq, bounds, low, high, single, panel, distances, counts[c]
+                                rows, order[p], centers[c], radii_sq, bounds, low, high, single, scratch, counts[c]
                             )
 
 
