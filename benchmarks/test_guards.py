@@ -26,8 +26,8 @@ GUARDS = {
     ),
     "terrific balls 4": (lambda: cases.terrific_case(4_000, 4), "sorted cdist", 10.0 if AVX512 else 5.0),
     "terrific balls 16": (lambda: cases.terrific_case(4_000, 16), "sorted cdist", 6.0 if AVX512 else 3.0),
-    "many balls 4": (lambda: cases.many_balls_case(100_000, 4), "sorted cdist", 4.0 if AVX512 else 2.0),
-    "many balls 16": (lambda: cases.many_balls_case(100_000, 16), "sorted cdist", 2.0 if AVX512 else 1.2),
+    "many balls 4": (lambda: cases.many_balls_case(100_000, 4), "sorted cdist", 5.5 if AVX512 else 2.5),
+    "many balls 16": (lambda: cases.many_balls_case(100_000, 16), "sorted cdist", 3.5 if AVX512 else 1.5),
     "routes": (lambda: leaves.routing_case(100_000, 16, 8), "NumPy products", 1.5 if FAST else 0.5),
     "leaf grams": (lambda: leaves.leaf_gram_case(100_000, 16, 8), "NumPy masks, clip and dsyrk", 1.5 if FAST else 0.7),
     # The peers of the last two do a tenth of the work: half of 20 times as fast is then 1.

@@ -116,10 +116,10 @@ def no_unsafe_numba(source: Source) -> list[str]:
 
 
 def numba_in_one_place(source: Source) -> list[str]:
-    """All decorator options live in kernels/_jit.py, and vector code for LLVM in kernels/_lanes.py."""
+    """All decorator options live in kernels/_jit.py, and vector code for LLVM in kernels/_lanes.py and _reach.py."""
     if source.path == "fastpubpriv/kernels/_jit.py":
         return []
-    lanes = source.path == "fastpubpriv/kernels/_lanes.py"
+    lanes = source.path in {"fastpubpriv/kernels/_lanes.py", "fastpubpriv/kernels/_reach.py"}
     return [
         source.complaint(node, "numba outside kernels/_jit.py")
         for node in source.nodes
