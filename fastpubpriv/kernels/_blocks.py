@@ -10,7 +10,9 @@ import numpy.typing as npt
 
 from fastpubpriv.kernels._jit import kernel
 from fastpubpriv.kernels._lanes import LANES, TURNED, fetch, turn
+from fastpubpriv.kernels._reach import extent
 
+AHEAD = 256  # rows to ask memory for before their turn
 _SAMPLE = 1 << 14  # rows that the cells of many rows are cut by
 Run = Callable[[Callable[[int, int], object], int, int], None]
 
@@ -18,11 +20,22 @@ Run = Callable[[Callable[[int, int], object], int, int], None]
 class Blocks(NamedTuple):
     """Panels of rows that are near to one another. Unused lanes and boxes are NaN, which is within no distance."""
 
-    panels: npt.NDArray[Any]  # (p, dim, 64): rows; a `Sorter` takes off the middle and narrows to float32
-    middles: npt.NDArray[np.float64]  # (p, dim): of the boxes, or nothing
+    panels: npt.NDArray[np.float64]  # (p, dim, 64)
     order: npt.NDArray[np.int64]  # (p, 64): which row is in a lane, -1 for none
     lower: npt.NDArray[np.float64]  # (q, dim, 64): least corner of the box of panel 64 a + b in [a, :, b]
     upper: npt.NDArray[np.float64]
+    sizes: npt.NDArray[np.int64]  # (64 q,): rows of a panel
+
+
+class Tiles(NamedTuple):
+    """Panels in single precision, 64 to a tile, less the middle of their tile. Unused lanes and boxes are NaN."""
+
+    panels: npt.NDArray[np.float32]  # (p, dim, 64)
+    middles: npt.NDArray[np.float64]  # (q, dim): a place among the rows of a tile
+    order: npt.NDArray[np.int64]  # (p, 64): which row is in a lane, -1 for none
+    boxes: npt.NDArray[np.float64]  # (q, 2, dim, 64): least and greatest corners of the rows of each panel
+    lower: npt.NDArray[np.float32]  # (q, dim, 64): the same less the middle
+    upper: npt.NDArray[np.float32]
     sizes: npt.NDArray[np.int64]  # (64 q,): rows of a panel
 
 
@@ -131,6 +144,8 @@ def _route(rows, side, cut, begin, end, leaf):  # type: ignore[no-untyped-def]
     for first in range(begin, end, LANES):
         n = min(LANES, end - first)
         for v in range(LANES):
+            if dim >= TURNED:  # shorter rows share lines, and come by themselves
+                fetch(rows, first + AHEAD + v)
             index[v] = first + v if v < n else -1
         load_panel(rows, index, panel)
         zero[:] = 0.0
@@ -182,37 +197,50 @@ def load_panel(rows, index, panel):  # type: ignore[no-untyped-def]
 
 
 @kernel(fastmath=False)
-def _gather(rows, order, begin, end, panels, middles, lower, upper):  # type: ignore[no-untyped-def]
-    """Boxes of the rows (n, dim) in order (p, 64) from begin to end; panels (p, dim, 64) = rows less middles (p, dim) of boxes."""
+def _gather(rows, order, begin, end, panels, middles, boxes, lower, upper):  # type: ignore[no-untyped-def]
+    """Tiles begin..end of 64 panels: their middles (q, dim), panels (p, dim, 64) = rows (n, dim) in order (p, 64) less them.
+
+    boxes (q, 2, dim, 64) are those of the rows, lower and upper (q, dim, 64) the same less the middles.
+    """
     dim = rows.shape[1]
     panel = np.empty((max(dim, TURNED), LANES))
-    low, high = np.empty(LANES), np.empty(LANES)
-    for p in range(begin, end):
-        if p + 1 < end:
-            for v in range(LANES):
-                fetch(rows, max(0, order[p + 1, v]))
-        load_panel(rows, order[p], panel)
-        for k in range(dim):
-            low[:] = panel[k]
-            high[:] = low
-            half = LANES // 2
-            while (
-                half > 0
-            ):  # halves meet lane by lane, which a compiler can do at once where a running minimum is a chain
-                for v in range(half):
-                    low[v] = low[v + half] if low[v + half] < low[v] else low[v]
-                    high[v] = high[v + half] if high[v + half] > high[v] else high[v]
-                half //= 2
-            lower[p // LANES, k, p % LANES] = low[0]
-            upper[p // LANES, k, p % LANES] = high[0]
-            middle = 0.5 * low[0] + 0.5 * high[0]
-            for v in range(LANES):
-                panels[p, k, v] = panel[k, v] - middle
-            middles[p, k] = middle
+    sides = np.empty(2)
+    for q in range(begin, end):
+        first, last = q * LANES, min((q + 1) * LANES, order.shape[0])
+        # Any place among the rows will do for a middle; that of a few keeps differences small, and sums of it do not overflow.
+        middles[q, :] = 0.0
+        drawn = 0
+        for p in range(first, last):
+            drawn += order[p, 0] >= 0
+        for p in range(first, first + drawn):
+            for k in range(dim):
+                middles[q, k] += rows[order[p, 0], k] / drawn
+        for p in range(first, last):
+            if p + 1 < order.shape[0]:
+                for v in range(LANES):
+                    fetch(rows, max(0, order[p + 1, v]))
+            load_panel(rows, order[p], panel)
+            for k in range(dim):
+                middle = middles[q, k]
+                for v in range(LANES):
+                    panels[p, k, v] = panel[k, v] - middle
+                extent(panel, k, sides)
+                for e in range(2):
+                    boxes[q, e, k, p - first] = sides[e]
+                lower[q, k, p - first] = sides[0] - middle
+                upper[q, k, p - first] = sides[1] - middle
+
+
+def _aligned(count: int, dim: int) -> npt.NDArray[np.float32]:
+    """A new (count, dim, 64) array whose vectors do not straddle cache lines, which would cost each load twice."""
+    size = count * dim * LANES
+    room = np.empty(size + LANES, dtype=np.float32)
+    start = -room.ctypes.data % 64 // room.itemsize
+    return room[start : start + size].reshape(count, dim, LANES)
 
 
 class Sorter:
-    """Blocks of one range of rows after another, in rough cells of a tree over a sample, in a few passes over the range.
+    """Tiles of one range of rows after another, in rough cells of a tree over a sample, in a few passes over the range.
 
     run(work, count, cost) calls work(begin, end) for ranges that cover 0..count, where each number is worth `cost`.
     """
@@ -231,12 +259,12 @@ class Sorter:
         self._leaf = np.empty(most, dtype=np.int32)
         self._starts = np.empty((1 << depth) + 1, dtype=np.int64)
         self._order = np.empty((count, LANES), dtype=np.int64)
-        self._panels = np.empty((count, dim, LANES), dtype=np.float32)
-        self._middles = np.empty((count, dim))
-        self._lower, self._upper = np.empty((outer, dim, LANES)), np.empty((outer, dim, LANES))
+        self._panels = _aligned(count, dim)
+        self._middles, self._boxes = np.empty((outer, dim)), np.empty((outer, 2, dim, LANES))
+        self._lower, self._upper = _aligned(outer, dim), _aligned(outer, dim)
 
-    def blocks(self, begin: int, end: int) -> Blocks:
-        """Blocks of rows begin..end, those that are not finite left out; they live until the next call."""
+    def tiles(self, begin: int, end: int) -> Tiles:
+        """Tiles of rows begin..end, those that are not finite left out; they live until the next call."""
         rows, leaf = self._rows[begin:end], self._leaf[: end - begin]
         self._run(lambda a, b: _route(rows, self._side, self._cut, a, b, leaf), rows.shape[0], 3 * rows.shape[1])
         count = -(-rows.shape[0] // LANES)
@@ -244,14 +272,17 @@ class Sorter:
         kept = _sort(leaf, self._starts, order.reshape(-1))
         order.reshape(-1)[kept:] = -1
         outer = -(-count // LANES)
-        panels, middles = self._panels[:count], self._middles[:count]
+        panels, middles, boxes = self._panels[:count], self._middles[:outer], self._boxes[:outer]
         lower, upper = self._lower[:outer], self._upper[:outer]
-        lower[-1], upper[-1] = np.nan, np.nan
+        for sides in (boxes, lower, upper):
+            sides[-1] = np.nan
         self._run(
-            lambda a, b: _gather(rows, order, a, b, panels, middles, lower, upper), count, 4 * rows.shape[1] * LANES
+            lambda a, b: _gather(rows, order, a, b, panels, middles, boxes, lower, upper),
+            outer,
+            4 * rows.shape[1] * LANES * LANES,
         )
         sizes = np.clip(kept - LANES * np.arange(outer * LANES), 0, LANES)
-        return Blocks(panels, middles, order, lower, upper, sizes)
+        return Tiles(panels, middles, order, boxes, lower, upper, sizes)
 
 
 def make_blocks(points: npt.NDArray[Any]) -> Blocks:
@@ -269,7 +300,7 @@ def make_blocks(points: npt.NDArray[Any]) -> Blocks:
     _fill(columns, order, panels, lower, upper)
     sizes = np.zeros(outer * LANES, dtype=np.int64)
     sizes[:count] = (order >= 0).sum(axis=1)
-    return Blocks(panels, np.empty((0, dim)), order, lower, upper, sizes)
+    return Blocks(panels, order, lower, upper, sizes)
 
 
 @kernel(fastmath=False)

@@ -44,7 +44,7 @@ def _splat(builder: Any, vector: Any, number: Any) -> Any:
     undefined = ir.Constant(vector, ir.Undefined)
     lane = ir.IntType(32)
     one = builder.insert_element(undefined, number, lane(0))
-    return builder.shuffle_vector(one, undefined, ir.Constant(ir.VectorType(lane, LANES), [0] * LANES))
+    return builder.shuffle_vector(one, undefined, ir.Constant(ir.VectorType(lane, vector.count), [0] * vector.count))
 
 
 def _emit_add_columns(context: Any, builder: Any, kinds: Any, values: Any) -> Any:
@@ -137,11 +137,28 @@ def lowest(bits: np.uint64) -> int:
     return (int(bits) & -int(bits)).bit_length() - 1 if bits else 64
 
 
+def _turned(builder: Any, rows: list[Any]) -> list[Any]:
+    """Eight columns of eight rows of eight."""
+    from llvmlite import ir
+
+    block = list(rows)
+    # Three rounds swap the off-diagonal quarters of blocks of 2, 4 and 8 numbers, each pair of rows by two shuffles.
+    for step in (1, 2, 4):
+        upper = [e for e in range(TURNED) if not e & step]
+        first = [e if not e & step else e - step + TURNED for e in range(TURNED)]
+        second = [e + step if not e & step else e + TURNED for e in range(TURNED)]
+        masks = [ir.Constant(ir.VectorType(ir.IntType(32), TURNED), mask) for mask in (first, second)]
+        for e in upper:
+            a, b = block[e], block[e + step]
+            block[e], block[e + step] = (builder.shuffle_vector(a, b, mask) for mask in masks)
+    return block
+
+
 def _emit_turn(context: Any, builder: Any, kinds: Any, values: Any) -> Any:
     from llvmlite import ir
 
     rows, index, lane, column, panel = values
-    word, small = ir.IntType(64), ir.IntType(32)
+    word = ir.IntType(64)
     number, goal = (context.get_value_type(kinds[place].dtype) for place in (0, 4))
     size, goal_size = (kinds[place].dtype.bitwidth // 8 for place in (0, 4))
     vector, result = ir.VectorType(number, TURNED), ir.VectorType(goal, TURNED)
@@ -156,15 +173,7 @@ def _emit_turn(context: Any, builder: Any, kinds: Any, values: Any) -> Any:
         elif size > goal_size:
             part = builder.fptrunc(part, result)
         block.append(part)
-    # Three rounds swap the off-diagonal quarters of blocks of 2, 4 and 8 numbers, each pair of rows by two shuffles.
-    for step in (1, 2, 4):
-        upper = [e for e in range(TURNED) if not e & step]
-        first = [e if not e & step else e - step + TURNED for e in range(TURNED)]
-        second = [e + step if not e & step else e + TURNED for e in range(TURNED)]
-        masks = [ir.Constant(ir.VectorType(small, TURNED), mask) for mask in (first, second)]
-        for e in upper:
-            a, b = block[e], block[e + step]
-            block[e], block[e + step] = (builder.shuffle_vector(a, b, mask) for mask in masks)
+    block = _turned(builder, block)
     for e in range(TURNED):
         place = builder.add(builder.mul(builder.add(column, word(e)), word(LANES)), lane)
         target = builder.bitcast(_pointer(context, builder, kinds[4], panel, place), result.as_pointer())

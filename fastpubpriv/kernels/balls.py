@@ -10,16 +10,19 @@ import numpy as np
 import numpy.typing as npt
 
 from fastpubpriv.errors import InputError
-from fastpubpriv.kernels._blocks import Sorter, box_tile, load_panel, make_blocks
+from fastpubpriv.kernels._blocks import AHEAD, Sorter, box_tile, load_panel, make_blocks
 from fastpubpriv.kernels._jit import kernel, read_only
 from fastpubpriv.kernels._lanes import LANES, TURNED, add_columns, count, fetch, lowest, within
+from fastpubpriv.kernels._reach import count_lanes, measure, reach
 from fastpubpriv.kernels._parallel import count_threads, run_steps
 from fastpubpriv.validation import integer, positive
 
 _OUTER = 11.0
-_AHEAD = 256  # rows to ask memory for before their turn
 _STEP_WORK = 1 << 27  # numbers, of which 5e9 or more are dealt with in a second
 _SORTED_COST = 400  # centres times columns and radii from which sorting the rows pays
+_FEW = 2  # centres for which a panel costs more than it saves
+_TOGETHER = 64  # centres that meet a tile together
+_NEAR_NUMBERS = 1 << 13  # of panels, in single precision, that stay in the nearest cache
 _SORTED_NUMBERS = 1 << 19  # of rows that are sorted at a time
 
 
@@ -42,10 +45,17 @@ def _count_rows(rows, centers, radii_sq, begin, end, counts):  # type: ignore[no
     dim = rows.shape[1]
     panel, out = np.empty((max(dim, TURNED), LANES)), np.empty(LANES)
     index = np.empty(LANES, np.int64)
+    if centers.shape[0] <= _FEW and (dim == 1 or dim == 2 or dim == 4 or dim % TURNED == 0):
+        while begin + LANES <= end:
+            for c in range(centers.shape[0]):
+                measure(rows, begin, centers, c, out)
+                for r in range(radii_sq.shape[0]):
+                    counts[c, r] += count(within(out, radii_sq[r]))
+            begin += LANES
     for first in range(begin, end, LANES):
         for v in range(LANES):
             if dim >= TURNED:  # shorter rows share lines, and come by themselves
-                fetch(rows, first + _AHEAD + v)
+                fetch(rows, first + AHEAD + v)
             index[v] = first + v if first + v < end else -1
         load_panel(rows, index, panel)
         for c in range(centers.shape[0]):
@@ -55,73 +65,111 @@ def _count_rows(rows, centers, radii_sq, begin, end, counts):  # type: ignore[no
 
 
 @kernel(fastmath=False)
-def _exact_within(rows, order, center, bound, lanes):  # type: ignore[no-untyped-def]
-    """Of lanes, a bit for each row of order (64,), those of rows (n, dim) within squared distance bound of center (dim,)."""
-    kept = lanes
-    while lanes != 0:
-        v = lowest(lanes)
-        lanes &= lanes - np.uint64(1)
-        total = 0.0
-        for k in range(center.shape[0]):
-            difference = np.float64(rows[order[v], k]) - center[k]
-            total += difference * difference
-        if not total <= bound:
-            kept ^= np.uint64(1) << np.uint64(v)
-    return kept
+def _correct(rows, order, center, radii_sq, bounds, begin, end, single, panel, distances, counts):  # type: ignore[no-untyped-def]
+    """counts (radii,) of rows of order (64,) within squared radii begin..end of center (dim,), for those that `single` counted.
+
+    single (64,) are the squared distances that were compared with bounds (radii,), or NaN; panel and distances are scratch.
+    """
+    load_panel(rows, order, panel)
+    add_columns(panel, center, 0, center.shape[0], distances)
+    for r in range(begin, end):
+        counts[r] += count(within(distances, radii_sq[r])) - count(within(single, bounds[r]))
 
 
 @kernel(fastmath=False)
-def _count_blocks(rows, blocks, centers, radii_sq, begin, end, counts):  # type: ignore[no-untyped-def]
-    """counts (k, radii) += rows in panels 64 begin..64 end within each of radii_sq, ascending, of each of centers (k, dim).
+def _slack(box, middle, center, moved):  # type: ignore[no-untyped-def]
+    """moved (dim,) = center - middle; the least and largest squared distance from box (dim, 2), and the allowance that covers
+
+    the rounding to single precision of all squared distances from center (dim,) to rows, and to boxes of rows, within `box`.
+    """
+    near, far = 0.0, 0.0
+    for k in range(center.shape[0]):
+        below, above = box[k, 0] - center[k], center[k] - box[k, 1]
+        gap = max(below, above, 0.0)
+        across = min(below, above)
+        near += gap * gap
+        far += across * across
+        moved[k] = center[k] - middle[k]
+    # With f the largest distance in a column, row and centre lie within 3 f of the middle together, which is among the rows.
+    # Their rounding and that of the difference move it by 4 parts in 2**24 of f, its square by 9, and their sum by dim more.
+    return near, far, (center.shape[0] + 16) * 2.0**-24 * far
+
+
+@kernel(fastmath=False)
+def _count_tiles(rows, tiles, centers, radii_sq, begin, end, counts):  # type: ignore[no-untyped-def]
+    """counts (k, radii) += rows in tiles begin..end within each of radii_sq, ascending, of each of centers (k, dim).
 
     A panel whose box has no radius between its nearest and its farthest corner counts whole. In the others single precision
     decides, and the rows (n, dim) themselves decide for lanes that are too close to a radius.
     """
-    panels, middles, order, lower, upper, sizes = blocks
-    dim = centers.shape[1]
+    panels, middles, order, boxes, lower, upper, sizes = tiles
+    k, dim = centers.shape
     radii = radii_sq.shape[0]
-    # Rows and centre lie within the distance of the farthest corner of the middle of the box; each coordinate is rounded
-    # once, each square three times, and their sum dim times.
-    slack = (dim + 16) * 2.0**-24
-    near, far = np.empty(LANES), np.empty(LANES)
-    out, center = np.empty(LANES, np.float32), np.empty(dim, np.float32)
-    none, full = np.empty(LANES, np.int64), np.empty(LANES, np.int64)
-    whole = np.zeros((centers.shape[0], radii + 1), np.int64)
+    panel, distances = np.empty((max(dim, TURNED), LANES)), np.empty(LANES)
+    single, box = np.empty(LANES, np.float32), np.empty((dim, 2))
+    # What is known of a group of centres, so that a few panels at a time meet all of them while they are in the nearest cache.
+    moved = np.empty((_TOGETHER, dim), np.float32)
+    slack, bounds = np.empty(_TOGETHER, np.float32), np.empty(radii, np.float32)
+    none, full = np.empty((_TOGETHER, LANES), np.int32), np.empty((_TOGETHER, LANES), np.int32)
+    open_panels = np.empty(_TOGETHER, np.uint64)
+    for r in range(radii):
+        bounds[r] = radii_sq[r]
+    near_by = max(1, min(LANES, _NEAR_NUMBERS // (dim * LANES)))
     for q in range(begin, end):
-        last = min(LANES, panels.shape[0] - q * LANES)
-        for c in range(centers.shape[0]):
-            box_tile(lower[q], upper[q], centers[c], near, far)
-            none[:] = 0
-            full[:] = 0
-            for r in range(radii):
-                for v in range(LANES):
-                    none[v] += radii_sq[r] < near[v]
-                    full[v] += radii_sq[r] < far[v]
-            for v in range(last):
-                p = q * LANES + v
-                whole[c, full[v]] += sizes[p]
-                if none[v] == full[v]:
+        total, panels_used = 0, 0
+        for p in range(q * LANES, (q + 1) * LANES):
+            total += sizes[p]
+            panels_used += sizes[p] > 0
+        if panels_used == 0:
+            continue
+        used = ~np.uint64(0) >> np.uint64(LANES - panels_used)
+        missing = panels_used * LANES - total  # in the last panel in use
+        for i in range(dim):
+            box[i, 0], box[i, 1] = np.inf, -np.inf
+            for v in range(panels_used):
+                box[i, 0] = min(box[i, 0], boxes[q, 0, i, v])
+                box[i, 1] = max(box[i, 1], boxes[q, 1, i, v])
+        for start in range(0, k, _TOGETHER):
+            group = min(_TOGETHER, k - start)
+            for g in range(group):
+                c = start + g
+                open_panels[g] = 0
+                near, far, slack[g] = _slack(box, middles[q], centers[c], moved[g])
+                first = 0
+                while first < radii and radii_sq[first] < near:
+                    first += 1
+                last = first
+                while last < radii and radii_sq[last] < far:
+                    last += 1
+                for r in range(last, radii):
+                    counts[c, r] += total
+                if first == last:
                     continue
-                single = 1e-30 < far[v] < 1e37  # or squares leave the range of single precision
-                if single:
-                    for k in range(dim):
-                        center[k] = centers[c, k] - middles[p, k]
-                    add_columns(panels[p], center, 0, dim, out)
-                for r in range(none[v], full[v]):
-                    if single:
-                        lanes = within(out, radii_sq[r] + slack * far[v])
-                        unclear = lanes & ~within(out, radii_sq[r] - slack * far[v])
-                        lanes ^= unclear
-                    else:
-                        lanes, unclear = np.uint64(0), ~np.uint64(0) >> np.uint64(LANES - sizes[p])
-                    if unclear != 0:
-                        lanes |= _exact_within(rows, order[p], centers[c], radii_sq[r], unclear)
-                    counts[c, r] += count(lanes)
-    for c in range(centers.shape[0]):
-        total = 0
-        for r in range(radii):
-            total += whole[c, r]
-            counts[c, r] += total
+                if 1e-30 < far < 1e37:
+                    open_panels[g] = used & reach(
+                        lower, upper, q, moved, slack, bounds, g, first, last, none, full, counts, c
+                    )
+                    if missing > 0:
+                        for r in range(full[g, panels_used - 1], last):
+                            counts[c, r] -= missing
+                else:  # squares leave the range of single precision
+                    single[:] = np.nan
+                    for p in range(q * LANES, q * LANES + panels_used):
+                        _correct(
+                            rows, order[p], centers[c], radii_sq, bounds, first, last, single, panel, distances, counts[c]
+                        )
+            for some in range(0, panels_used, near_by):
+                these = ~np.uint64(0) >> np.uint64(LANES - near_by) << np.uint64(some)
+                for g in range(group):
+                    lanes = open_panels[g] & these
+                    while lanes != 0:
+                        v = lowest(lanes)
+                        lanes &= lanes - np.uint64(1)
+                        p, c, low, high = q * LANES + v, start + g, np.int64(none[g, v]), np.int64(full[g, v])
+                        if count_lanes(panels, p, moved, slack, bounds, g, low, high, single, counts, c) != 0:
+                            _correct(
+                                rows, order[p], centers[c], radii_sq, bounds, low, high, single, panel, distances, counts[c]
+                            )
 
 
 def ball_counts(
@@ -170,8 +218,8 @@ def ball_counts(
         most = min(n, _SORTED_NUMBERS // dim)
         sorter = Sorter(rows, most, run)
         for begin in range(0, n, most):
-            blocks = sorter.blocks(begin, min(n, begin + most))
-            run(add(_count_blocks, rows[begin:], blocks), blocks.lower.shape[0], LANES * LANES * cost)
+            tiles = sorter.tiles(begin, min(n, begin + most))
+            run(add(_count_tiles, rows[begin:], tiles), tiles.lower.shape[0], LANES * LANES * cost)
     return counts[:, place.reshape(-1)]
 
 
@@ -217,7 +265,7 @@ def _terrific(blocks, spread, begin, end, inner, outer, min_count, best):  # typ
 
     spread (dim, 64) is a panel of rows from everywhere, inner and outer the squares of all r and 11 r, in descending order.
     """
-    panels, _, order, lower, upper, sizes = blocks
+    panels, order, lower, upper, sizes = blocks
     m = sizes.sum()
     row, out = np.empty(panels.shape[1]), np.empty(LANES)
     near, far = np.empty(sizes.shape[0]), np.empty(sizes.shape[0])
