@@ -80,7 +80,7 @@ def test_random_neighbours(dim, budget, options):
 @pytest.mark.parametrize(("dim", "budget", "options"), CASES)
 def test_many_random_neighbours(dim, budget, options):
     run = runner(dim, budget, **options)
-    for rows, other in neighbours(np.random.default_rng(71), dim, 100):
+    for rows, other in neighbours(np.random.default_rng(71), dim, 60 if dim < 3 else 20):
         record_replay(run, rows, other, budget=budget)
 
 

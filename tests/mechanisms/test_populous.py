@@ -158,8 +158,8 @@ def test_laplace_beside_gaussian_is_taken_off_the_budget():
     with pytest.raises(BudgetError, match="pass PureDP"):
         less.charge(LaplaceEvent(1, 40, 1))
     less.charge(GaussianEvent(math.floor(less.allowance * 2 * 4**20), 20, 1))
-    # Without a part kept aside, Laplace releases are paid from epsilon, and no Gaussian one may join them.
-    whole.charge(LaplaceEvent(1, 40, 1))
+    # With nothing kept aside a Laplace release is paid by its epsilon, and leaves no room for Gaussian ones.
+    whole.charge(LaplaceEvent(2**39, 40, 1))
     with pytest.raises(BudgetError, match="two accounts"):
         whole.charge(GaussianEvent(1, 20, 1))
     with pytest.raises(BudgetError, match="ApproxDP"):
