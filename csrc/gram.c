@@ -14,7 +14,7 @@
 
 #define ROWS_MAX 8         /* tile rows over the instruction sets */
 #define WIDTH_MAX 48       /* tile columns, which are also the columns of a packed panel */
-#define PACKED_BYTES (INT64_C(1) << 20)
+#define PACKED_BYTES (INT64_C(1) << 19)
 #define FLUSH_PAIRS (FPP_GRAM_FLUSH / 2)
 
 typedef struct {
@@ -163,7 +163,7 @@ static gram_kernel kernel_now(void)
 }
 #endif
 
-/* Rows of a super-panel: a multiple of FPP_GRAM_FLUSH whose packed form takes about PACKED_BYTES, the size of an L2 cache. */
+/* Rows of a super-panel: a multiple of FPP_GRAM_FLUSH whose packed form takes about PACKED_BYTES, half of an L2 cache. */
 static int64_t super_rows(int64_t out_dim)
 {
     const int64_t fit = PACKED_BYTES / (2 * fpp_round_up(out_dim, WIDTH_MAX)) / FPP_GRAM_FLUSH * FPP_GRAM_FLUSH;
