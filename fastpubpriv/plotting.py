@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fastpubpriv import validation
 from fastpubpriv.errors import InputError
 
 if TYPE_CHECKING:
@@ -155,12 +156,11 @@ def plot_gaussian(result: GaussianResult, *, path: str | Path | None = None, lev
 
     The diagonal of the grid has the densities of the single columns. `path` is written when given; returns the figure.
     """
-    if isinstance(level, bool) or not isinstance(level, float | np.floating) or not 0.0 < level < 1.0:
-        raise InputError(f"level must be a number in (0, 1), for example 0.95; got {level!r}")
+    level = validation.confidence_level(level)
     names = result.columns if result.columns is not None else tuple(f"x{j}" for j in range(result.dim))
     if result.dim > MAX_PAIRED:
         return _heat_map(result, names, path)
-    return _pairs(result, names, path, float(level))
+    return _pairs(result, names, path, level)
 
 
 def _pairs(result: GaussianResult, names: tuple[str, ...], path: str | Path | None, level: float) -> Any:

@@ -13,6 +13,7 @@ import numpy as np
 from scipy import stats
 from scipy.linalg import solve_triangular
 
+from fastpubpriv import validation
 from fastpubpriv.errors import InputError
 
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
@@ -108,6 +109,17 @@ class Result:
             Path(path).write_text(text + "\n", encoding="utf-8")
         return text
 
+    @classmethod
+    def _fields_of(cls, text: str, *arrays: str) -> dict[str, Any]:
+        """The fields in a JSON text of this class, those in `arrays` and the tuples of names and releases restored."""
+        data: dict[str, Any] = json.loads(text)
+        if data.pop("kind", None) != cls.__name__:
+            raise InputError(f"this JSON text is not a {cls.__name__}")
+        data.update({name: frozen(data[name]) for name in arrays})
+        data["releases"] = tuple(data["releases"])
+        data["columns"] = tuple(data["columns"]) if data["columns"] is not None else None
+        return data
+
     def __repr__(self) -> str:
         flag = "" if self.private else ", private=False"
         return f"{type(self).__name__}(dim={self.dim}, n_priv={self.n_priv}, spent={self.spent!r}{flag})"
@@ -150,8 +162,7 @@ class MeanResult(Result):
         with missing entries, which count as rows at the public centre. Under pure DP the quantile of a Laplace law is used, which
         is on the safe side for levels of 0.9 and more.
         """
-        if isinstance(level, bool) or not isinstance(level, float | np.floating) or not 0.0 < level < 1.0:
-            raise InputError(f"level must be a number in (0, 1), for example 0.95; got {level!r}")
+        level = validation.confidence_level(level)
         normal = float(stats.norm.ppf(0.5 + level / 2.0))
         laplace = -math.log1p(-level) / math.sqrt(2.0)
         width = (normal if self.noise_law == "gaussian" else max(normal, laplace)) * self.standard_error
@@ -267,8 +278,7 @@ class GaussianResult(Result):
         self, first: int = 0, second: int = 1, *, level: float = 0.95
     ) -> tuple[FloatArray, FloatArray]:
         """Centre (2,) and points (181, 2) of the ellipse that holds a share `level` of the Gaussian in two coordinates."""
-        if isinstance(level, bool) or not isinstance(level, float | np.floating) or not 0.0 < level < 1.0:
-            raise InputError(f"level must be a number in (0, 1), for example 0.95; got {level!r}")
+        level = validation.confidence_level(level)
         if not (0 <= first < self.dim and 0 <= second < self.dim and first != second):
             raise InputError(
                 f"an ellipse needs two different columns from 0 to {self.dim - 1}, got {first} and {second}"
@@ -315,13 +325,7 @@ class GaussianResult(Result):
     @classmethod
     def from_json(cls, text: str) -> GaussianResult:
         """Read back what `to_json` wrote: the estimate and public fields (the price comes back as a plain dict)."""
-        data = json.loads(text)
-        if data.pop("kind", None) != cls.__name__:
-            raise InputError("this JSON text is not a GaussianResult")
-        for name in ("mean", "covariance", "mean_noise_std"):
-            data[name] = frozen(data[name])
+        data = cls._fields_of(text, "mean", "covariance", "mean_noise_std")
         for name in ("predicted_covariance_error", "predicted_mean_error"):
             data[name] = math.inf if data[name] is None else data[name]
-        data["releases"] = tuple(data["releases"])
-        data["columns"] = tuple(data["columns"]) if data["columns"] is not None else None
         return cls(**data)

@@ -71,6 +71,13 @@ def probability(name: str, value: object) -> float:
     return number
 
 
+def confidence_level(value: object) -> float:
+    """The share of a law that an interval or an ellipse holds: a float in (0, 1); else InputError."""
+    if isinstance(value, bool) or not isinstance(value, float | np.floating) or not 0.0 < value < 1.0:
+        raise InputError(f"level must be a number in (0, 1), for example 0.95; got {value!r}")
+    return float(value)
+
+
 def fraction(name: str, value: object, *, include_one: bool = False) -> float:
     """A number from 0 up to 1, as a float; 1 itself only with `include_one`. Else InputError. Types as in `finite`."""
     interval = "[0, 1]" if include_one else "[0, 1)"

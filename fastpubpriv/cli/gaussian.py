@@ -35,13 +35,7 @@ Examples:
 @click.option(
     "--rounds", type=click.IntRange(min=1), help="Rounds of the covariance; default: chosen from public numbers."
 )
-@click.option(
-    "--mode",
-    type=click.Choice(["practical", "theory"]),
-    default="practical",
-    show_default=True,
-    help="Clip radii that do well in practice, or those of the proofs. Same privacy.",
-)
+@options.mode_option
 @click.option(
     "--failure-prob",
     type=float,

@@ -183,7 +183,7 @@ columns_option = click.option(
 _STEPS = click.option(
     "--steps", type=Steps(), default="2", show_default=True, help="Times the range is narrowed, or auto."
 )
-_MODE = click.option(
+mode_option = click.option(
     "--mode",
     type=click.Choice(["practical", "theory"]),
     default="practical",
@@ -193,10 +193,10 @@ _MODE = click.option(
 _FAILURE = "Chance that the range derived from public numbers is too small (costs accuracy, not privacy)."
 
 refine_options = stack(
-    _STEPS, _MODE, click.option("--failure-prob", type=float, default=0.01, show_default=True, help=_FAILURE)
+    _STEPS, mode_option, click.option("--failure-prob", type=float, default=0.01, show_default=True, help=_FAILURE)
 )
 plan_options = stack(
-    _STEPS, _MODE, click.option("--failure-prob", type=float, help=f"{_FAILURE} Default: that of the estimator.")
+    _STEPS, mode_option, click.option("--failure-prob", type=float, help=f"{_FAILURE} Default: that of the estimator.")
 )
 
 run_options = stack(

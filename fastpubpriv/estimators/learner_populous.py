@@ -151,12 +151,7 @@ def learn(run: Run, base: AffineMap, problem: Problem, *, rounds: int) -> Learne
     whitener /= math.sqrt(upper)
     unwhitener *= math.sqrt(upper)
     inner = replace(inner, mean_radius=problem.mean_radius * float(np.linalg.norm(whitener, 2)))
-    matrix = (
-        whitener
-        if base.matrix is None
-        else (whitener * base.matrix if base.matrix.ndim == 1 else whitener @ base.matrix)
-    )
-    preconditioned = AffineMap(dim=dim, center=base.center, matrix=np.ascontiguousarray(matrix))
+    preconditioned = AffineMap(dim=dim, center=base.center, matrix=base.times(whitener))
     # The radius of the mean is a released number now, so the number of rounds is one too; the total stays what it was.
     rounds = max(rounds, lifted.choose_rounds(inner, noise)[0])
     learned = lifted.learn(run, preconditioned, inner, rounds=rounds, allowance=rest(run))

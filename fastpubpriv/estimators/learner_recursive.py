@@ -132,15 +132,10 @@ def learn(run: Run, base: AffineMap, problem: Problem, *, rounds: int) -> Learne
     for index, share in enumerate(lifted.round_shares(rounds)):
         last = index == rounds - 1
         name = f"second moment of pairs, round {index + 1} of {rounds}"
-        matrix = (
-            contraction
-            if base.matrix is None
-            else (contraction * base.matrix if base.matrix.ndim == 1 else contraction @ base.matrix)
-        )
         released = release_second_moment(
             run.account,
             halves,
-            AffineMap(dim=dim, matrix=np.ascontiguousarray(matrix)),
+            AffineMap(dim=dim, matrix=base.times(contraction)),
             name=name,
             radius=radius * math.sqrt(limit),
             cost=run.account.allowance * share,

@@ -151,7 +151,7 @@ def learn(run: Run, base: AffineMap, problem: Problem, *, rounds: int) -> Learne
     epsilon = share_epsilon(run, dim)
     accuracy = finest(problem, float(epsilon))
     cover = cover_of(problem, accuracy)
-    matrix = np.eye(dim) if base.matrix is None else np.diag(base.matrix) if base.matrix.ndim == 1 else base.matrix
+    matrix = base.dense
     means, variances = [], []
     for index, direction in enumerate(_DIRECTIONS[dim]):
         name = f"selection, marginal {index + 1} of {rounds}"

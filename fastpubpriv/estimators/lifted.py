@@ -287,15 +287,11 @@ def lift(base: AffineMap, contraction: FloatArray) -> AffineMap:
 
 def after(base: AffineMap, left: FloatArray, *, offset: FloatArray | None = None) -> AffineMap:
     """The map x -> left base(x) + offset for a lower triangular `left`, which may have more rows than columns."""
-    if base.matrix is None:
-        matrix = left
-    else:
-        matrix = left * base.matrix if base.matrix.ndim == 1 else left @ base.matrix
     if base.offset is not None:
         moved = left @ base.offset
         offset = moved if offset is None else offset + moved
     lower = base.matrix is None or base.matrix.ndim == 1 or base.lower
-    matrix = np.ascontiguousarray(matrix)
+    matrix = base.times(left)
     matrix.flags.writeable = False  # so that the kernels need no copy of their own
     return AffineMap(dim=base.dim, center=base.center, matrix=matrix, offset=offset, lower=lower)
 

@@ -13,8 +13,9 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.kernels._blocks import AHEAD, Sorter, box_tile, load_panel, make_blocks
 from fastpubpriv.kernels._jit import kernel, read_only
 from fastpubpriv.kernels._lanes import LANES, TURNED, add_columns, count, fetch, lowest, within
-from fastpubpriv.kernels._parallel import count_threads, run_steps
+from fastpubpriv.kernels._parallel import count_threads
 from fastpubpriv.kernels._reach import count_lanes, measure, reach
+from fastpubpriv.sources.share import run_steps
 from fastpubpriv.validation import integer, positive
 
 _OUTER = 11.0

@@ -27,7 +27,8 @@ import numpy.typing as npt
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels._jit import kernel, read_only
 from fastpubpriv.kernels._lanes import LANES, TURNED, add_columns, lowest, turn, within
-from fastpubpriv.kernels._parallel import count_threads, run_steps
+from fastpubpriv.kernels._parallel import count_threads
+from fastpubpriv.sources.share import run_steps
 
 _GOLDEN = 0.6180339887498949  # multiples of it, without their whole part, fall evenly into the unit interval
 _COLUMNS = 32  # columns between two looks at whether a panel may be left

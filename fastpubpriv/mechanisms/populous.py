@@ -47,7 +47,7 @@ def group_covariances(rows: Rows, base: AffineMap, groups: int) -> tuple[FloatAr
     """
     dim = base.dim
     center = np.zeros(dim) if base.center is None else base.center
-    matrix = np.eye(dim) if base.matrix is None else np.diag(base.matrix) if base.matrix.ndim == 1 else base.matrix
+    matrix = base.dense
     count = np.zeros(groups)
     first = np.zeros((dim, groups))
     second = np.zeros((dim, dim, groups))

@@ -11,8 +11,7 @@ import numpy as np
 from fastpubpriv.kernels import rows as kernels
 from fastpubpriv.mechanisms.account import Account
 from fastpubpriv.mechanisms.release import release
-from fastpubpriv.mechanisms.sums import AffineMap, Passes, Released
-from fastpubpriv.privacy import gaussian_sum_grid, laplace_sum_grid
+from fastpubpriv.mechanisms.sums import AffineMap, Passes, Released, sum_grid
 from fastpubpriv.sources import Rows, fold
 
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
@@ -36,7 +35,7 @@ def release_statistic_sum(
     `statistic` maps a chunk (n, columns) to (n, dim) float64, every output row from its own input row and public numbers alone; a
     row with a non-finite entry counts as zero. `cost` and the sensitivity are those of `release_vector_sum`.
     """
-    grid = (laplace_sum_grid if account.pure else gaussian_sum_grid)(cost, dim, rows.n)
+    grid = sum_grid(account, cost, dim, rows.n)
     row_map = AffineMap(dim=dim).on_grid(grid, radius)
 
     def query() -> IntArray:

@@ -62,6 +62,19 @@ class AffineMap:
         """Coordinates of y."""
         return self.matrix.shape[0] if self.matrix is not None and self.matrix.ndim == 2 else self.dim
 
+    def times(self, left: FloatArray) -> FloatArray:
+        """The matrix of `left` after this map's, (len(left), dim), contiguous."""
+        if self.matrix is None:
+            return np.ascontiguousarray(left)
+        return np.ascontiguousarray(left * self.matrix if self.matrix.ndim == 1 else left @ self.matrix)
+
+    @property
+    def dense(self) -> FloatArray:
+        """The matrix in full, (out_dim, dim)."""
+        if self.matrix is None:
+            return np.eye(self.dim)
+        return np.diag(self.matrix) if self.matrix.ndim == 1 else self.matrix
+
     def row_map(self, *, quant_bound: int = 8, inv_step: float = 1.0, limit: float = 1.0) -> RowMap:
         """Return the kernel's description of this map on a grid."""
         if self.matrix is None:
@@ -114,7 +127,7 @@ class Released:
 def check_sum_grids(account: Account, costs: Iterable[Fraction], dim: int, n: int) -> None:
     """Raise now, before the debit, if one of these costs has no grid for sums of n rows of `dim` coordinates."""
     for cost in costs:
-        _sum_grid(account, cost, dim, n)
+        sum_grid(account, cost, dim, n)
 
 
 def check_gram_grids(account: Account, costs: Iterable[Fraction], dim: int, n: int) -> None:
@@ -127,7 +140,8 @@ def _gram_grid(account: Purse, cost: Fraction, dim: int, n: int) -> Grid:
     return (laplace_gram_grid if account.pure else gaussian_gram_grid)(cost, dim, n)
 
 
-def _sum_grid(account: Purse, cost: Fraction, dim: int, n: int) -> Grid:
+def sum_grid(account: Purse, cost: Fraction, dim: int, n: int) -> Grid:
+    """The grid for sums of n rows of `dim` coordinates at this cost, for the noise of the account."""
     return (laplace_sum_grid if account.pure else gaussian_sum_grid)(cost, dim, n)
 
 
@@ -154,7 +168,7 @@ def release_vector_sum(
     of one node of a cluster tree; the event then says what entering or leaving it costs.
     """
     dim = affine.out_dim
-    grid: Grid | KNormGrid = _sum_grid(account, cost, dim, rows.n) if k_norm is None else k_norm
+    grid: Grid | KNormGrid = sum_grid(account, cost, dim, rows.n) if k_norm is None else k_norm
     if only is not None:
         if k_norm is not None:
             raise InputError("K-norm noise has no proof for the rows of a node; leave k_norm out")

@@ -31,7 +31,8 @@ from fastpubpriv.mixtures.learned import Learned, Task
 from fastpubpriv.mixtures.public_em import PUBLIC_SEED
 from fastpubpriv.mixtures.univariate import CELLS_PER_SCALE, kept_scales, place_partition
 from fastpubpriv.sources import Rows
-from fastpubpriv.sources.interleaved import distant_pairs, interleave_rows
+from fastpubpriv.sources.interleaved import interleave_rows
+from fastpubpriv.sources.pairs import distant_pairs
 
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 IntArray = np.ndarray[Any, np.dtype[np.int64]]

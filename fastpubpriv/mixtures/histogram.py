@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -116,13 +115,8 @@ class HistogramResult(Result):
     @classmethod
     def from_json(cls, text: str) -> HistogramResult:
         """Read back what `to_json` wrote: the histograms and public fields (the price comes back as a plain value)."""
-        data = json.loads(text)
-        if data.pop("kind", None) != cls.__name__:
-            raise InputError("this JSON text is not a HistogramResult")
-        data["histograms"] = tuple(_histogram(item) for item in data["histograms"])
-        data["releases"] = tuple(data["releases"])
-        data["columns"] = tuple(data["columns"]) if data["columns"] is not None else None
-        return cls(**data)
+        data = cls._fields_of(text)
+        return cls(**{**data, "histograms": tuple(_histogram(item) for item in data["histograms"])})
 
 
 def _histogram(data: dict[str, Any]) -> Histogram:

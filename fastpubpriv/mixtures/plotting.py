@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fastpubpriv import plotting
-from fastpubpriv.errors import InputError
+from fastpubpriv import plotting, validation
 from fastpubpriv.sources import public_rows
 
 if TYPE_CHECKING:
@@ -19,13 +18,6 @@ FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 
 # More public points only make the picture black.
 MOST_POINTS = 5000
-
-
-def check_level(level: Any) -> float:
-    """The share of a component that its ellipse holds."""
-    if isinstance(level, bool) or not isinstance(level, float | np.floating) or not 0.0 < level < 1.0:
-        raise InputError(f"level must be a number in (0, 1), for example 0.95; got {level!r}")
-    return float(level)
 
 
 def plane_of(result: MixtureResult) -> tuple[FloatArray, FloatArray, tuple[str, str]]:
@@ -57,7 +49,7 @@ def plot_mixture(
     the means lie farthest apart, with the public rows `x_pub` if they are given, and the released balls that were cut out in
     that very space.
     """
-    level = check_level(level)
+    level = validation.confidence_level(level)
     points = (
         None if x_pub is None else public_rows(x_pub, columns=result.columns and _named(x_pub, result), dim=result.dim)
     )

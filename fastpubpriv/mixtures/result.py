@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from scipy.linalg import solve_triangular
 from scipy.special import logsumexp, ndtri
 
 from fastpubpriv.errors import InputError
-from fastpubpriv.results import Result, frozen
+from fastpubpriv.results import Result
 
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 IntArray = np.ndarray[Any, np.dtype[np.int64]]
@@ -125,12 +124,5 @@ class MixtureResult(Result):
     @classmethod
     def from_json(cls, text: str) -> MixtureResult:
         """Read back what `to_json` wrote: the estimate and public fields (price and tree come back as plain values)."""
-        data = json.loads(text)
-        if data.pop("kind", None) != cls.__name__:
-            raise InputError("this JSON text is not a MixtureResult")
-        for name in ("weights", "means", "covariances"):
-            data[name] = frozen(data[name])
-        for name in ("statuses", "releases"):
-            data[name] = tuple(data[name])
-        data["columns"] = tuple(data["columns"]) if data["columns"] is not None else None
-        return cls(**data)
+        data = cls._fields_of(text, "weights", "means", "covariances")
+        return cls(**{**data, "statuses": tuple(data["statuses"])})

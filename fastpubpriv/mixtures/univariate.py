@@ -21,7 +21,8 @@ from fastpubpriv.mixtures.candidates import Scale, candidates, partition
 from fastpubpriv.mixtures.choosing import choose
 from fastpubpriv.mixtures.histogram import note
 from fastpubpriv.mixtures.learned import Learned, Task
-from fastpubpriv.sources.interleaved import distant_pairs, interleave_rows
+from fastpubpriv.sources.interleaved import interleave_rows
+from fastpubpriv.sources.pairs import distant_pairs
 
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 IntArray = np.ndarray[Any, np.dtype[np.int64]]

@@ -1,4 +1,4 @@
-"""Differences of neighbouring rows, for learners that need centred rows without knowing the mean."""
+"""Differences of rows, neighbours or half the rows apart, for learners that need centred rows without knowing the mean."""
 
 from __future__ import annotations
 
@@ -61,7 +61,56 @@ class StreamedPairs(Rows):
 
 def differences(rows: Chunk) -> Chunk:
     """(k, dim) float64 from (2k, dim)."""
+    return halved(rows[0::2], rows[1::2])
+
+
+def distant_pairs(rows: Rows) -> Rows:
+    """Rows (x_i - x_(i + h)) / sqrt(2) for i below h = n // 2; an odd last row is dropped.
+
+    As `pair_rows`, a pair is fixed by its positions, so a replaced row changes one pair; but neighbours in sorted data are far too
+    alike to show how wide the data are.
+    """
+    if rows.n < 2:
+        raise InputError("differences of rows need at least two rows, got 1")
+    return RandomAccessDistant(rows) if isinstance(rows, RandomAccessRows) else StreamedDistant(rows)
+
+
+class RandomAccessDistant(RandomAccessRows):
+    """Pairs of a source of which any range can be read."""
+
+    __slots__ = ("_rows",)
+
+    def __init__(self, rows: RandomAccessRows) -> None:
+        super().__init__(rows.n // 2, rows.dim, f"pairs of {rows.kind}", rows.columns)
+        self._rows = rows
+
+    def block(self, begin: int, end: int) -> Chunk:
+        """Pairs begin to end."""
+        return halved(self._rows.block(begin, end), self._rows.block(begin + self.n, end + self.n))
+
+
+class StreamedDistant(Rows):
+    """Pairs of a source that is read in order: two readers, half of the rows apart."""
+
+    __slots__ = ("_rows",)
+
+    def __init__(self, rows: Rows) -> None:
+        super().__init__(rows.n // 2, rows.dim, f"pairs of {rows.kind}", rows.columns)
+        self._rows = rows
+
+    def _chunks(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
+        far = self._rows.chunks(self.n + begin, self.n + end, chunk_rows)
+        held: Chunk = np.empty((0, self.dim))
+        for near in self._rows.chunks(begin, end, chunk_rows):
+            kept = near.copy()  # the next read may reuse its memory
+            while len(held) < len(kept):
+                held = np.concatenate([held, next(far)])
+            yield halved(kept, held[: len(kept)])
+            held = held[len(kept) :]
+
+
+def halved(near: Chunk, far: Chunk) -> Chunk:
+    """(k, dim) float64 differences over the root of two."""
     with np.errstate(all="ignore"):
-        paired = rows.astype(np.float64)
-        gaps: Chunk = (paired[0::2] - paired[1::2]) * _ROOT
+        gaps: Chunk = (near.astype(np.float64) - far.astype(np.float64)) * _ROOT
     return gaps

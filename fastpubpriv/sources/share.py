@@ -1,4 +1,6 @@
-"""`share_out`: numbered pieces of work in the standing threads, for work that is not a pass over rows."""
+"""Numbered pieces of work in the standing threads, for work that is not a pass over rows: `run_steps`, and `share_out` where the
+pieces see private rows.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +8,50 @@ import itertools
 import threading
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 
 from fastpubpriv.sources.guard import reraise
 from fastpubpriv.sources.pool import available_cpus, get_pool, in_worker
 
-_POLL_SECONDS = 0.05
+_POLL_SECONDS = 0.05  # a signal may have been given to another thread, which leaves the waiting one asleep in its lock
 _STOP_SECONDS = 0.1
+
+
+def run_steps(step: Callable[[int], object], count: int, workers: int) -> None:
+    """step(0), ..., step(count - 1), each once, in any order and in `workers` threads; the first error is raised.
+
+    An interrupt reaches the caller between two steps, or at once when others do the work; no further step starts after it.
+    """
+    if workers == 1 or count <= 1:
+        for number in range(count):
+            step(number)
+        return
+    ticket = itertools.count()  # next() on it is atomic
+    errors: deque[BaseException] = deque()
+    stopped = threading.Event()
+
+    def work() -> None:
+        try:
+            while not stopped.is_set() and (number := next(ticket)) < count:
+                step(number)
+        except BaseException as error:
+            errors.append(error)
+            stopped.set()
+
+    pool = get_pool()
+    pending: set[Future[None]] = set()
+    try:
+        for _ in range(min(workers, count)):
+            pending.add(pool.submit(work))
+        while pending:
+            finished, pending = wait(pending, timeout=_POLL_SECONDS, return_when=FIRST_COMPLETED)
+            if finished:  # there is nothing left to take, so those that still wait for a thread are not needed
+                pending = {future for future in pending if not future.cancel()}
+    finally:
+        stopped.set()
+        wait({future for future in pending if not future.cancel()}, timeout=_STOP_SECONDS)
+    if errors:
+        raise errors[0]
 
 
 def share_out(work: Callable[[int], object], count: int, *, threads: int | None = None) -> None:
@@ -21,42 +60,16 @@ def share_out(work: Callable[[int], object], count: int, *, threads: int | None 
     The pieces must not depend on each other. An interrupt leaves within 0.2 s, and no thread starts another piece. As in `fold`,
     the exception of a piece comes back without its causes, and a foreign one as a generic InputError.
     """
-    workers = min(count, available_cpus() if threads is None else threads)
-    if workers <= 1 or in_worker() or not threading.main_thread().is_alive():
-        failure: BaseException | None = None
-        try:
-            for index in range(count):
-                work(index)
-        except BaseException as error:
-            failure = error
-        if failure is not None:
-            reraise(failure)
-        return
-    ticket = itertools.count()  # next() on it is atomic
-    stopped = threading.Event()
-    errors: deque[BaseException] = deque()
-
-    def take() -> None:
-        try:
-            while not stopped.is_set():
-                index = next(ticket)
-                if index >= count:
-                    return
-                work(index)
-        except BaseException as error:
-            errors.append(error)
-            stopped.set()
-
-    pool = get_pool()
-    pending = {pool.submit(take) for _ in range(workers)}
-    complete = False
+    workers = available_cpus() if threads is None else threads
+    if in_worker() or not threading.main_thread().is_alive():
+        workers = 1
+    failure: BaseException | None = None
     try:
-        while pending:
-            _, pending = wait(pending, timeout=_POLL_SECONDS)
-        complete = True
-    finally:
-        if not complete:
-            stopped.set()
-            wait({future for future in pending if not future.cancel()}, timeout=_STOP_SECONDS)
-    if errors:
-        reraise(errors[0])
+        run_steps(work, count, workers)
+    except BaseException as error:
+        failure = error
+    if failure is not None:
+        try:
+            reraise(failure)
+        finally:
+            del failure  # else the frame and the exception would keep each other, and the rows, alive

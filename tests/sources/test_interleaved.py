@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from fastpubpriv import InputError, Rows
 from fastpubpriv.sources import interleaved
-from fastpubpriv.sources.interleaved import distant_pairs, interleave_rows
+from fastpubpriv.sources.interleaved import interleave_rows
+from fastpubpriv.sources.pairs import distant_pairs
 
 
 def numbered(n, dim=1):
