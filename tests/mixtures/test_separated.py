@@ -68,7 +68,7 @@ def test_finds_and_describes_the_components(clustering):
     assert mean.max() < 0.3
     assert np.abs(weight).max() < 0.05
     assert result.weights.sum() == pytest.approx(1.0, abs=1e-12)
-    assert matched(result.tree.assign(ROWS[:2000]), LABELS[:2000]) == 1.0
+    assert matched(result.tree.assign(ROWS[:2000]), LABELS[:2000]) > 0.99
     assert (result.n_priv, result.n_pub, result.dim, result.private) == (30_000, 36, DIM, True)
     assert result.diagnostics["n_components_found"] == K
     assert len(result.diagnostics["leaves"]) == K
@@ -83,7 +83,7 @@ def test_theory_far_apart(clustering):
     result = learn(FAR_ROWS, public=FAR_PUBLIC, mode="theory", clustering=clustering, budget=ZCDP(20))
     assert result.method == f"{clustering}, theory"
     assert result.n_components == K
-    assert matched(result.tree.assign(FAR_ROWS), FAR_LABELS) == 1.0
+    assert matched(result.tree.assign(FAR_ROWS), FAR_LABELS) > 0.99
     assert errors_of(result, FAR)[1].max() < 0.3
 
 
@@ -287,7 +287,7 @@ def test_public_only_reads_nothing_private():
     assert result.spent.is_zero
     assert result.releases == ()
     assert result.weights.tolist() == [pytest.approx(1 / 3)] * 3
-    assert matched(result.tree.assign(ROWS[:2000]), LABELS[:2000]) == 1.0
+    assert matched(result.tree.assign(ROWS[:2000]), LABELS[:2000]) > 0.99
     assert np.linalg.eigvalsh(result.covariances).min() > 0.0
     # As many components as rows: every covariance is a guess, but one that can be used.
     alone = public_only(PUBLIC[:3], n_components=3)

@@ -182,7 +182,7 @@ def test_forms_of_private_data_that_work(options, dtype):
     rows = np.asfortranarray((ROWS * 8.0).astype(dtype))[::-1]
     settings = {**GOOD, "x_pub": PUBLIC * 8.0, **options}
     result = finite(learn_separated_mixture(rows, **settings))
-    assert matched(result.tree.assign(rows.astype(np.float64)), LABELS[::-1]) == 1.0
+    assert matched(result.tree.assign(rows.astype(np.float64)), LABELS[::-1]) > 0.99
 
 
 def test_missing_rows_and_an_outlier_leave_the_rest_alone():
@@ -263,4 +263,4 @@ def test_one_column(options):
     rows = line.of(rng, np.zeros(10_000, dtype=int)) + 50.0 * labels[:, None]
     public = line.of(rng, np.zeros(30, dtype=int)) + 50.0 * (np.arange(30) % 2)[:, None]
     result = finite(learn_separated_mixture(rows, **{**GOOD, "x_pub": public, **options}))
-    assert matched(result.tree.assign(rows), labels) == 1.0
+    assert matched(result.tree.assign(rows), labels) > 0.99
