@@ -27,6 +27,15 @@ def test_bins(benchmark, shape, who):
     run(benchmark, case.name, N, calls[who], limit_seconds=case.limit())
 
 
+@pytest.mark.skipif(lib.fpp_isa_detect() < lib.FPP_ISA_AVX512, reason="the promise is for AVX-512")
+@pytest.mark.parametrize("shape", SHAPES)
+def test_promised_speed(shape, speedup):
+    """Ten million numbers on one thread: at least five times NumPy and 3.5 times polars."""
+    case = bins_case(shape, N)
+    assert speedup(case.ours, next(iter(case.peers.values()))) >= 5.0
+    assert speedup(case.ours, case.peers["polars, one thread"]) >= 3.5
+
+
 @pytest.mark.parametrize("shape", ["bounded", "dyadic"])
 @pytest.mark.parametrize("level", range(lib.fpp_isa_detect() + 1))
 def test_bins_on_each_instruction_set(benchmark, shape, level):

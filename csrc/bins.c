@@ -9,6 +9,7 @@
 #include <string.h>
 
 #define BLOCK FPP_BIN_BLOCK /* numbers, cells and the hot part of the window stay in the first-level cache */
+#define GROUP 32 /* of BLOCK, looked at for numbers without a cell */
 #define ROUNDER 0x1.8p52
 #define ROUNDER_BITS INT64_C(0x4338000000000000)
 #define MINUS_HALF_BITS (INT64_C(0x3fe0000000000000) | INT64_MIN)
@@ -80,40 +81,44 @@ FPP_INLINE void dyadic_cells(const double *restrict x, int32_t *restrict cell)
     }
 }
 
-/* Neighbouring rows count in different lanes of a cell: an increment need not wait for the one before it. */
-FPP_INLINE void bump(uint32_t *dense, const int32_t *cell, int64_t lanes)
+/* Neighbouring rows count in different lanes of a cell: an increment need not wait for the one before it. Meanwhile the next
+ * block is asked for; where the window fills the second-level cache, the machine alone does not fetch it early enough. */
+FPP_INLINE void bump(uint32_t *dense, const int32_t *cell, int64_t lanes, const char *next, int64_t stride_bytes)
 {
     for (int64_t i = 0; i < BLOCK; i += 8) {
+        __builtin_prefetch(next + i * stride_bytes);
         for (int64_t j = 0; j < 8; j++) {
             dense[(int64_t)cell[i + j] * lanes + (j & (lanes - 1))]++;
         }
     }
 }
 
-static void bump_lanes(const fpp_bin_table *table, const int32_t *cell)
+static void bump_lanes(const fpp_bin_table *table, const int32_t *cell, const char *next, int64_t stride_bytes)
 {
     if (table->lanes == 8) {
-        bump(table->dense, cell, 8);
+        bump(table->dense, cell, 8, next, stride_bytes);
     } else if (table->lanes == 4) {
-        bump(table->dense, cell, 4);
+        bump(table->dense, cell, 4, next, stride_bytes);
     } else if (table->lanes == 2) {
-        bump(table->dense, cell, 2);
+        bump(table->dense, cell, 2, next, stride_bytes);
     } else {
-        bump(table->dense, cell, 1);
+        bump(table->dense, cell, 1, next, stride_bytes);
     }
 }
 
-/* Where the cell of a block is one of two; returns how many there are. A first look without stores is enough for most blocks. */
+/* Where the cell of a block is one of two; returns how many there are. A look without stores is enough for most groups. */
 static int64_t find_cells(const int32_t *cell, int32_t one, int32_t other, int32_t *where)
 {
-    int32_t any = 0;
     int64_t found = 0;
-    for (int64_t i = 0; i < BLOCK; i++) {
-        any |= (cell[i] == one) | (cell[i] == other);
-    }
-    for (int64_t i = 0; any && i < BLOCK; i++) {
-        where[found] = (int32_t)i;
-        found += (cell[i] == one) | (cell[i] == other);
+    for (int64_t first = 0; first < BLOCK; first += GROUP) {
+        int32_t any = 0;
+        for (int64_t i = first; i < first + GROUP; i++) {
+            any |= (cell[i] == one) | (cell[i] == other);
+        }
+        for (int64_t i = first; any && i < first + GROUP; i++) {
+            where[found] = (int32_t)i;
+            found += (cell[i] == one) | (cell[i] == other);
+        }
     }
     return found;
 }
@@ -234,12 +239,13 @@ static int32_t table_error(const fpp_bin_table *table)
     return FPP_OK;
 }
 
-/* One block of BLOCK numbers; those past the last row are NaN, which is in no bin. */
-static void count_block(const double *x, const fpp_bin_rule *rule, int32_t level, fpp_bin_table *table)
+/* One block of BLOCK numbers; those past the last row are NaN, which is in no bin. `next` is where the following block begins. */
+static void count_block(const double *x, const fpp_bin_rule *rule, int32_t level, fpp_bin_table *table, const char *next,
+                        int64_t stride_bytes)
 {
     int32_t cell[BLOCK];
     block_cells(x, rule, table, level, cell);
-    bump_lanes(table, cell);
+    bump_lanes(table, cell, next, stride_bytes);
     const int32_t dyadic = rule->kind == FPP_BINS_DYADIC;
     const int32_t one = dyadic ? CELL_TINY : (int32_t)table->window, other = dyadic ? CELL_HUGE : one;
     int32_t where[BLOCK];
@@ -283,7 +289,8 @@ static int32_t count_rows(const char *x, int64_t n, int64_t stride_bytes, int32_
             }
             numbers = buffer;
         }
-        count_block(numbers, rule, level, table);
+        const int64_t after = *done + 2 * BLOCK <= n ? BLOCK : 0;
+        count_block(numbers, rule, level, table, from + after * stride_bytes, after > 0 ? stride_bytes : 0);
         *done += rows;
     }
     return FPP_OK;

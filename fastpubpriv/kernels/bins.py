@@ -167,18 +167,22 @@ class BinTable:
         self._pending = 0
 
     def collected(self) -> tuple[IntArray, IntArray]:
-        """Keys (b, words) and counts (b,) so far, each key once, in no order."""
+        """Keys (b, words) and counts (b,) so far, each key once; ascending where a key is one word."""
         self._flush()
         keys, counts = self._arrays
         taken = np.flatnonzero(counts)
+        if self.words == 1:
+            taken = taken[np.argsort(keys[taken, 0])]
         found, numbers = keys[taken], counts[taken]
-        if self._totals is not None:
-            cells = np.flatnonzero(self._totals)
-            if self._rule is not None and self._rule.dyadic:
-                cells = cells[(cells > 0) & (cells < 2046)]  # the others have been looked at one by one
-            found = np.concatenate([(self._table.base + cells)[:, None], found])
-            numbers = np.concatenate([self._totals[cells], numbers])
-        return found, numbers
+        if self._totals is None:
+            return found, numbers
+        cells = np.flatnonzero(self._totals)
+        if self._rule is not None and self._rule.dyadic:
+            cells = cells[(cells > 0) & (cells < 2046)]  # the others have been looked at one by one
+        below = np.searchsorted(found[:, 0], self._table.base, side="right")
+        window = (self._table.base + cells)[:, None], self._totals[cells]
+        parts = (found[:below], numbers[:below]), window, (found[below:], numbers[below:])
+        return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
 
 
 def collect(tables: Iterable[BinTable], words: int) -> tuple[IntArray, IntArray]:
