@@ -73,7 +73,12 @@ def describe(event: Event) -> dict[str, Any]:
         return record
     if isinstance(event, SelectionEvent):
         law = "exponential mechanism" if event.law == "exponential" else "permute-and-flip"
-        return {"noise": law, "candidates": event.candidates, "epsilon": event.epsilon}
+        return {
+            "noise": law,
+            "candidates": event.candidates,
+            "sensitivity": event.sensitivity,
+            "epsilon": event.epsilon,
+        }
     if isinstance(event, StableHistogramEvent):
         noise = "discrete laplace" if event.law == "laplace" else "gaussian"
         public = {"histograms": event.histograms, "log2_scale": event.log2_scale, "epsilon": event.epsilon}

@@ -20,6 +20,8 @@ from fastpubpriv.kernels._cext import ffi, lib
 PANEL: int = lib.FPP_PANEL
 LARGEST_COUNT = 2**31 - 1
 MOST_COLUMN_ROWS = 2**15 - 1
+TOP_CODE = 2**15 - 1  # of the hypothesis with the largest density at a row
+CODES_PER_NAT = 2048.0
 _ABSENT = -1e300
 _scratch = threading.local()
 

@@ -18,10 +18,11 @@ from fastpubpriv.errors import KernelError
 IntArray = np.ndarray[Any, np.dtype[np.int64]]
 
 BITS = 512
-# Weights below 2^-CUT of the largest are zero: with fewer than 2^15 candidates their mass is below 2^-184.
-CUT = 200
-MAX_CANDIDATES = 2**15
+# Weights below 2^-CUT of the largest are zero: with up to 2^20 candidates their mass is below 2^-184.
+CUT = 205
+MAX_CANDIDATES = 2**20
 ACCURACY = 101
+_COIN_ACCURACY = 131
 _FIRST = 8  # the series runs at arguments up to 2^-_FIRST
 
 
@@ -71,14 +72,14 @@ def weight(gap: int, rate: Fraction) -> int:
 
 
 def coin(gap: int, rate: Fraction) -> int:
-    """2^BITS e^(-rate gap) from below, so close that heads and tails are each within a factor e^(2^-119) of their probability.
+    """2^BITS e^(-rate gap) from below, so close that heads and tails are each within a factor e^(2^-129) of their probability.
 
     Zero where heads have probability below 2^-CUT.
     """
     one = weight(gap, rate)
     if 0 < one < 1 << BITS:
         low, high = exp_bounds(rate * gap)
-        if (high - low) << (ACCURACY + 20) > min(low, (1 << BITS) - high):
+        if (high - low) << _COIN_ACCURACY > min(low, (1 << BITS) - high):
             raise KernelError("the coins of a choice are not accurate enough")
     return one
 

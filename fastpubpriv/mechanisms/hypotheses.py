@@ -15,10 +15,13 @@ import numpy as np
 from fastpubpriv.errors import InputError
 from fastpubpriv.mechanisms.account import Account
 from fastpubpriv.mechanisms.candidates import Hypotheses
+from fastpubpriv.mechanisms.densities import DensitySets
+from fastpubpriv.mechanisms.log_ratio import LogRatios
 from fastpubpriv.mechanisms.release import release_choice
 from fastpubpriv.mechanisms.roots import RootSets
-from fastpubpriv.mechanisms.scheffe import CELLS, CellSets, DensitySets, Evaluation
+from fastpubpriv.mechanisms.scheffe import CELLS, CellSets, Evaluation
 from fastpubpriv.mechanisms.sums import Passes
+from fastpubpriv.mechanisms.yatracos import YatracosSets
 from fastpubpriv.privacy import ZCDP, ApproxDP, SelectionEvent, laplace_epsilon
 from fastpubpriv.privacy.events import CHOICE_LAWS
 from fastpubpriv.sources import Rows
@@ -26,6 +29,9 @@ from fastpubpriv.sources import Rows
 IntArray = np.ndarray[Any, np.dtype[np.int64]]
 
 METHODS = ("auto", "exact", "cells", "densities")
+SCORES = ("minimum_distance", "yatracos", "log_ratio")
+MOST_COMPARED = 2**15  # hypotheses in pairs; log ratios go as far as a choice does
+CLIP = 8.0
 SHORT_LIST = 100  # roots of all pairs then take a tenth of a second
 MECHANISMS = ("auto", *CHOICE_LAWS)
 
@@ -68,15 +74,32 @@ def prepare(
     n: int,
     *,
     method: str = "auto",
+    score: str = "minimum_distance",
     cells: int = CELLS,
     draws: int | None = None,
     public_seed: int = 0,
+    clip: float = CLIP,
     threads: int | None = None,
 ) -> tuple[str, Evaluation]:
     """Sets and masses for n rows, and the name of the method; reads nothing private."""
+    if score == "log_ratio":
+        if method not in ("auto", "densities"):
+            raise InputError(f'score="log_ratio" compares densities: leave out method={method!r}')
+        return "densities", LogRatios.prepare(hypotheses, clip=clip)
+    if hypotheses.size > MOST_COMPARED:
+        raise InputError(
+            f"pairs are compared among up to {MOST_COMPARED} hypotheses, got {hypotheses.size}: pass a shorter list, or "
+            'score="log_ratio"'
+        )
     if method == "auto":
         short = hypotheses.size <= SHORT_LIST
         method = "densities" if hypotheses.dim > 1 else "exact" if short else "cells"
+    if score == "yatracos":
+        if method == "exact":
+            return method, YatracosSets.of_intervals(hypotheses, n, threads=threads)
+        if method == "cells":
+            return method, YatracosSets.of_cells(hypotheses, n, cells=cells)
+        return method, YatracosSets.of_densities(hypotheses, n, draws=draws, public_seed=public_seed, threads=threads)
     if method == "exact":
         return method, RootSets.prepare(hypotheses, n, threads=threads)
     if method == "cells":
@@ -95,8 +118,8 @@ def release_hypothesis(
     law: str,
     passes: Passes,
 ) -> tuple[int, SelectionEvent]:
-    """Choose one of `size` hypotheses by integer scores of replace-one sensitivity one."""
-    event = SelectionEvent(epsilon=epsilon, sensitivity=1, candidates=size, law=law)
+    """Choose one of `size` hypotheses by integer scores."""
+    event = SelectionEvent(epsilon=epsilon, sensitivity=evaluation.sensitivity, candidates=size, law=law)
 
     def query() -> IntArray:
         return -evaluation.scores(rows, passes)

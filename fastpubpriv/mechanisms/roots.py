@@ -6,15 +6,14 @@ Privacy note: `notes/hypotheses.md`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
-from scipy.special import ndtr
 
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import hypotheses as kernels
 from fastpubpriv.mechanisms.candidates import Hypotheses
-from fastpubpriv.mechanisms.scheffe import count_cells
+from fastpubpriv.mechanisms.scheffe import count_cells, mixture_cdf
 from fastpubpriv.mechanisms.sums import Passes
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.share import share_out
@@ -29,25 +28,23 @@ _REACH = np.arange(-8.0, 9.0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class RootSets:
-    """Hypotheses on the line: A_ij, i < j, is where the density of i is the larger one.
+class Intervals:
+    """Where the density of one hypothesis on the line is larger than that of another, for all pairs i < j.
 
     Pairs stand in the order (0, 1), (0, 2), ..., (1, 2), ... `edges` are the roots of all of them, ascending; `places`
     (pairs, most) says which edges are the roots of a pair, in ascending order, and is `len(edges)` where it has no more; `signs`
     (pairs, most) is 1 for a root where A_ij ends, -1 where it begins, else 0; `ends_inside` (pairs,) is 1 if A_ij reaches to
-    infinity. `expected` (2, pairs) holds what i and j expect of n rows in A_ij, rounded.
+    infinity.
     """
 
-    size: int
     edges: FloatArray
     places: IntArray
     signs: IntArray
     ends_inside: IntArray
-    expected: IntArray
 
     @classmethod
-    def prepare(cls, hypotheses: Hypotheses, n: int, *, threads: int | None = None) -> RootSets:
-        """Find the roots and work out the masses for n rows."""
+    def between(cls, hypotheses: Hypotheses, *, threads: int | None = None) -> Intervals:
+        """Find the roots of all pairs."""
         size, components = hypotheses.size, hypotheses.n_components
         if hypotheses.dim != 1:
             raise InputError('exact sets are for one column; pass method="densities"')
@@ -86,26 +83,63 @@ class RootSets:
         edges, inverse = np.unique(roots[real], return_inverse=True)
         places = np.full(roots.shape, len(edges), dtype=np.int64)
         places[real] = inverse
-        members = np.array(np.triu_indices(size, 1))
-        expected = np.empty((2, len(counts)), dtype=np.int64)
-        for row, member in enumerate(members):
-            below = np.zeros(roots.shape)
-            for c in range(components):
-                with np.errstate(over="ignore"):
-                    z = (np.where(real, roots, 0.0) - means[member, c, None]) / std[member, c, None]
-                below += weights[member, c, None] * ndtr(z)
-            mass = np.clip((below * signs).sum(axis=1) + ends_inside, 0.0, 1.0)
-            expected[row] = np.floor(n * mass + 0.5).astype(np.int64)
-        return cls(size, edges, places, signs, ends_inside, expected)
+        return cls(edges, places, signs, ends_inside)
+
+    def expected(self, hypotheses: Hypotheses, index: int, n: int, pairs: IntArray | slice) -> IntArray:
+        """What one hypothesis expects of n rows in the sets of some pairs, rounded, (pairs,)."""
+        signs = self.signs[pairs]
+        real = signs != 0
+        below = np.zeros(signs.shape)
+        below[real] = mixture_cdf(hypotheses, self.edges[self.places[pairs][real]], slice(index, index + 1))[0]
+        mass = np.clip((below * signs).sum(axis=1) + self.ends_inside[pairs], 0.0, 1.0)
+        rounded: IntArray = np.floor(n * mass + 0.5).astype(np.int64)
+        return rounded
+
+    def held(self, rows: Rows, passes: Passes) -> IntArray:
+        """Rows in the set of each pair, (pairs,)."""
+        below = np.cumsum(count_cells(rows, self.edges, passes))
+        found: IntArray = (below[self.places] * self.signs).sum(axis=1) + self.ends_inside * below[-1]
+        return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RootSets:
+    """Hypotheses on the line: A_ij, i < j, is where the density of i is the larger one.
+
+    `expected` (size, size) holds at [i, j] what i expects of n rows in the set that it has with j, rounded.
+    """
+
+    sensitivity: ClassVar[int] = 1
+    intervals: Intervals
+    expected: IntArray
+
+    @classmethod
+    def prepare(cls, hypotheses: Hypotheses, n: int, *, threads: int | None = None) -> RootSets:
+        """Find the roots and work out the masses for n rows."""
+        intervals = Intervals.between(hypotheses, threads=threads)
+        size = hypotheses.size
+        numbers = numbered(size)
+        expected = np.zeros((size, size), dtype=np.int64)
+
+        def work(index: int) -> None:
+            others = np.delete(np.arange(size), index)
+            expected[index, others] = intervals.expected(hypotheses, index, n, numbers[index, others])
+
+        share_out(work, size, threads=threads)
+        return cls(intervals, expected)
 
     def scores(self, rows: Rows, passes: Passes) -> IntArray:
         """See `scheffe.Evaluation.scores`."""
-        below = np.cumsum(count_cells(rows, self.edges, passes))
-        held = (below[self.places] * self.signs).sum(axis=1) + self.ends_inside * below[-1]
-        off = np.abs(self.expected - held)
-        table = np.zeros((self.size, self.size), dtype=np.int64)
-        upper = np.triu_indices(self.size, 1)
-        table[upper] = off[0]
-        table.T[upper] = off[1]
-        found: IntArray = table.max(axis=1)
+        off = np.abs(self.expected - self.intervals.held(rows, passes)[numbered(len(self.expected))])
+        np.fill_diagonal(off, 0)
+        found: IntArray = off.max(axis=1)
         return found
+
+
+def numbered(size: int) -> IntArray:
+    """The place of each unordered pair in the order (0, 1), (0, 2), ..., (1, 2), ..., at [i, j] and [j, i]; 0 at [i, i]."""
+    table = np.zeros((size, size), dtype=np.int64)
+    upper = np.triu_indices(size, 1)
+    table[upper] = np.arange(len(upper[0]))
+    found: IntArray = table + table.T
+    return found

@@ -7,17 +7,15 @@ Sets and masses are functions of the public list alone; `scores` adds the rows, 
 from __future__ import annotations
 
 import math
-from collections import deque
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
-from scipy.special import ndtr, ndtri
-from scipy.stats import qmc
+from scipy.special import ndtr
 
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import hypotheses as kernels
-from fastpubpriv.kernels.hypotheses import PANEL, MixtureTable
+from fastpubpriv.kernels.hypotheses import PANEL
 from fastpubpriv.mechanisms.candidates import Hypotheses
 from fastpubpriv.mechanisms.sums import Passes
 from fastpubpriv.sources import Rows, fold
@@ -28,38 +26,28 @@ IntArray = np.ndarray[Any, np.dtype[np.int64]]
 
 CELLS = 512
 MOST_CELL_ROWS = 2**30
-MOST_DENSITY_HYPOTHESES = 20_000
 _WORD = 30  # bits of a sum over cells
 _REACH = np.linspace(-4.0, 4.0, 33)  # standard deviations at which cells are cut
-_CHUNK_ROWS = 2048
-_DRAW_WORK = 1e11  # multiplications of densities at public draws, a few seconds
-_TINY = 2.0**-53
-
-
-def draws_for(hypotheses: Hypotheses) -> int:
-    """Public draws from each hypothesis: 1024, or down to 256 for long lists, where they take their time."""
-    work = hypotheses.size**2 * hypotheses.n_components * (hypotheses.dim + 4)
-    for draws in (1024, 512):
-        if draws * work <= _DRAW_WORK:
-            return draws
-    return 256
 
 
 class Evaluation(Protocol):
-    """Public sets for every pair of hypotheses, ready for the rows."""
+    """Public sets and masses, ready for the rows."""
+
+    sensitivity: ClassVar[int]  # most that a score moves when a row is replaced
 
     def scores(self, rows: Rows, passes: Passes) -> IntArray:
-        """s_i = max over sets A of i of |round(n f_i(A)) - rows in A|, (size,); moves by at most 1 when a row is replaced."""
+        """s_i = max over sets A of i of |round(n f_i(A)) - rows in A|, (size,): the lower the better."""
         ...
 
 
-def mixture_cdf(hypotheses: Hypotheses, points: FloatArray) -> FloatArray:
-    """Distribution functions (size, points) of hypotheses on the line."""
-    total = np.zeros((hypotheses.size, len(points)))
+def mixture_cdf(hypotheses: Hypotheses, points: FloatArray, chosen: slice = slice(None)) -> FloatArray:
+    """Distribution functions (size, points) of the chosen hypotheses on the line."""
+    weights, means, spreads = (part[chosen] for part in (hypotheses.weights, hypotheses.means, hypotheses.spreads))
+    total = np.zeros((len(weights), len(points)))
     for c in range(hypotheses.n_components):
-        std = np.sqrt(hypotheses.spreads[:, c].reshape(hypotheses.size, 1))
+        std = np.sqrt(spreads[:, c].reshape(-1, 1))
         with np.errstate(over="ignore"):
-            total += hypotheses.weights[:, c, None] * ndtr((points - hypotheses.means[:, c]) / std)
+            total += weights[:, c, None] * ndtr((points - means[:, c]) / std)
     return np.clip(total, 0.0, 1.0, out=total)
 
 
@@ -106,6 +94,7 @@ class CellSets:
     2^-shift rows, and adds up to n 2^shift for each.
     """
 
+    sensitivity: ClassVar[int] = 1
     edges: FloatArray
     masses: np.ndarray[Any, np.dtype[np.int32]]
     shift: int
@@ -137,115 +126,4 @@ class CellSets:
             threads=passes.threads,
         )
         found: IntArray = worst.max(axis=0)[: len(table)].astype(np.int64)
-        return found
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class DensitySets:
-    """Hypotheses on any number of columns: A_ij holds the points at which the code of i is above that of j.
-
-    The code of a hypothesis at a point is its log density below the largest one there, in steps of 1/2048, 32 at most.
-    `masses` (size, size) uint16 holds for i < j at [i, j] and [j, i] how many of `draws` public points drawn from i, and from j,
-    lie in A_ij.
-    """
-
-    table: MixtureTable
-    masses: np.ndarray[Any, np.dtype[np.uint16]]
-    draws: int
-
-    @classmethod
-    def prepare(
-        cls, hypotheses: Hypotheses, *, draws: int | None = None, public_seed: int = 0, threads: int | None = None
-    ) -> DensitySets:
-        """Draw from each hypothesis and count in which sets the draws lie."""
-        size, dim = hypotheses.size, hypotheses.dim
-        draws = draws_for(hypotheses) if draws is None else draws
-        if size > MOST_DENSITY_HYPOTHESES:
-            raise InputError(
-                f"densities are compared for up to {MOST_DENSITY_HYPOTHESES} hypotheses, got {size}: pass a shorter list"
-            )
-        table = kernels.mixture_table(hypotheses.weights, hypotheses.means, hypotheses.spreads)
-        # One scrambled Sobol sequence for all: each point has the right law, and together they fill the space evenly.
-        uniform = qmc.Sobol(dim + 1, scramble=True, seed=public_seed).random_base2((draws - 1).bit_length())[:draws]
-        normals = ndtri(np.clip(uniform[:, 1:], _TINY, 1.0 - _TINY))
-        roots = np.sqrt(hypotheses.spreads) if hypotheses.axis_aligned else np.linalg.cholesky(hypotheses.spreads)
-        ends = np.cumsum(hypotheses.weights, axis=1)
-        masses = np.empty((size, size), dtype=np.uint16)
-        idle: deque[np.ndarray[Any, np.dtype[np.int16]]] = deque()  # as many as threads work at once
-
-        def drawn(own: int) -> FloatArray:
-            picked = np.searchsorted(ends[own, :-1], uniform[:, 0], side="right")
-            root = roots[own, picked]
-            away = root * normals if root.ndim == 2 else np.einsum("nij,nj->ni", root, normals)
-            return np.ascontiguousarray(hypotheses.means[own, picked] + away)
-
-        def work(own: int) -> None:
-            try:
-                codes = idle.pop()
-            except IndexError:
-                codes = np.empty((table.panels, draws, PANEL), dtype=np.int16)
-            counts = np.empty(table.panels * PANEL, dtype=np.int32)
-            kernels.density_codes(drawn(own), table, codes, 0)
-            kernels.column_counts(codes, draws, own, counts)
-            idle.append(codes)
-            masses[own] = counts[:size]
-
-        share_out(work, size, threads=threads)
-        return cls(table, masses, draws)
-
-    def scores(self, rows: Rows, passes: Passes) -> IntArray:
-        """See `Evaluation.scores`."""
-        panels = self.table.panels
-        counts = [np.zeros((PANEL, (panels - panel) * PANEL), dtype=np.int32) for panel in range(panels)]
-        capacity = min(_CHUNK_ROWS, rows.n)
-        codes = np.empty((panels, capacity, PANEL), dtype=np.int16)
-        block = -(-capacity // 64)
-
-        def step(chunk: Any, _accumulators: tuple[IntArray, ...]) -> None:
-            points = np.ascontiguousarray(chunk, dtype=np.float64)
-
-            def coded(part: int) -> None:
-                begin = part * block
-                kernels.density_codes(points[begin : begin + block], self.table, codes, begin)
-
-            share_out(coded, -(-len(points) // block), threads=passes.threads)
-            share_out(
-                lambda panel: kernels.pair_counts(codes, len(points), panel, counts[panel]),
-                panels,
-                threads=passes.threads,
-            )
-
-        # The threads share the pairs, not the rows: one table of counts may be as large as memory allows.
-        fold(
-            rows,
-            lambda: (np.zeros(1, dtype=np.int64),),
-            step,
-            threads=1,
-            chunk_rows=capacity,
-            row_cost=max(1, panels * panels),
-            progress=passes.progress,
-        )
-        return self._worst(counts, rows.n, passes)
-
-    def _worst(self, counts: list[np.ndarray[Any, np.dtype[np.int32]]], n: int, passes: Passes) -> IntArray:
-        """Scores from the rows in A_ij, i < j, panel by panel."""
-        size = len(self.masses)
-        worst = np.zeros((len(counts), size), dtype=np.int64)
-
-        def rounded(drawn: np.ndarray[Any, np.dtype[np.uint16]]) -> IntArray:
-            """floor(n drawn / draws + 1/2)"""
-            numbers: IntArray = (2 * n * drawn.astype(np.int64) + self.draws) // (2 * self.draws)
-            return numbers
-
-        def work(panel: int) -> None:
-            first, last = panel * PANEL, min((panel + 1) * PANEL, size)
-            held = counts[panel][: last - first, : size - first].astype(np.int64)
-            pair = np.arange(first, size) > np.arange(first, last)[:, None]
-            own = np.abs(rounded(self.masses[first:last, first:]) - held) * pair
-            other = np.abs(rounded(self.masses[first:, first:last].T) - held) * pair
-            worst[panel, first:last] = own.max(axis=1)
-            worst[panel, first:] = np.maximum(worst[panel, first:], other.max(axis=0))
-
-        share_out(work, len(counts), threads=passes.threads)
-        found: IntArray = worst.max(axis=0)
         return found

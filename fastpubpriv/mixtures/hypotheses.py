@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import warnings
 from fractions import Fraction
 from typing import Any
@@ -15,8 +16,10 @@ from fastpubpriv.estimators import run as running
 from fastpubpriv.mechanisms.candidates import Hypotheses
 from fastpubpriv.mechanisms.exponential import MAX_CANDIDATES
 from fastpubpriv.mechanisms.hypotheses import (
+    CLIP,
     MECHANISMS,
     METHODS,
+    SCORES,
     epsilon_of,
     law_for,
     prepare,
@@ -52,13 +55,14 @@ class SelectionResult(Result):
         "ok"; "only one" when one usable hypothesis was left and nothing was spent; "fallback" when none was.
     candidates, left_out : int
         Hypotheses chosen from, and those without finite parameters and positive variances.
-    method, mechanism : str
-        How Scheffe sets were evaluated, and how the choice was made.
+    score, method, mechanism : str
+        What was compared, how it was evaluated, and how the choice was made.
     epsilon : float
         At which the choice was made; 0 when nothing was spent.
     slack : float
         With probability 1 - failure_prob the total variation from the law of the rows is at most 3 times that of the best
-        hypothesis plus this. Sampling and choice are in it; what cells or public draws lose is not.
+        hypothesis plus this. Sampling and choice are in it; what cells or public draws lose is not. Infinite for log ratios, which
+        come with no such bound.
     """
 
     index: int | None
@@ -68,6 +72,7 @@ class SelectionResult(Result):
     status: str
     candidates: int
     left_out: int
+    score: str
     method: str
     mechanism: str
     epsilon: float
@@ -146,12 +151,14 @@ def select_hypothesis(
     hypotheses: Any,
     budget: Budget,
     accuracy: float | None = None,
+    score: str = "minimum_distance",
     method: str = "auto",
     mechanism: str = "auto",
     fallback: Any = None,
     cells: int = CELLS,
     draws: int | None = None,
     public_seed: int = 0,
+    clip: float = CLIP,
     failure_prob: float = 0.05,
     columns: Any = None,
     ledger: Ledger | None = None,
@@ -173,6 +180,10 @@ def select_hypothesis(
         Debited before `x_priv` is read. Of ApproxDP only the epsilon is spent.
     accuracy : float in (0, 1), optional
         Wanted slack in total variation, times two: a warning says so when n_priv rows do not guarantee it.
+    score : "minimum_distance", "yatracos" or "log_ratio"
+        What a hypothesis is judged by. "minimum_distance": the sets between it and each other one, up to 32768 hypotheses.
+        "yatracos": all sets between any two, up to 256 hypotheses; the same guarantee. "log_ratio": clipped log densities, up to
+        1048576 hypotheses in time proportional to their number; private all the same, but without a guarantee of accuracy.
     method : "auto", "exact", "cells" or "densities"
         How sets are evaluated. For one column, "exact" finds the roots of the differences of densities (up to 1000 hypotheses,
         the default up to 100), and "cells" makes sets of public cells (the default for longer lists). "densities" compares log
@@ -189,6 +200,10 @@ def select_hypothesis(
         lists.
     public_seed : int
         Seed of the public draws.
+    clip : float
+        Of "log_ratio", in nats, up to 31: how far the log density of a hypothesis at a row may fall below the largest one of the
+        list before it no longer matters how far. A smaller clip makes the choice sharper and more robust; hypotheses that are
+        poor at most rows are then not told apart.
     failure_prob : float in (0, 1)
         Probability with which the bound of the result may fail.
     columns : sequence of str, optional
@@ -212,7 +227,8 @@ def select_hypothesis(
 
     Privacy
     -------
-    Neighbours: replace one private row. Scores: whole numbers of replace-one sensitivity exactly 1, whatever the list. Cost:
+    Neighbours: replace one private row. Scores: whole numbers of replace-one sensitivity exactly 1 (log ratios: 16 sixteenths of
+    the clip), whatever the list. Cost:
     epsilon by permute-and-flip (pure), epsilon^2 / 8 by the exponential mechanism (zCDP); nothing when one hypothesis is left.
 
     Notes
@@ -220,8 +236,10 @@ def select_hypothesis(
     Paper C, Theorem 2.15 (Bun, Kamath, Steinke and Wu 2019; Aden-Ali, Ashtiani and Kamath 2021), with the pairwise minimum-distance
     score of Mahalanabis and Stefankovic (2008): s_i is the largest |round(n f_i(A)) - rows in A| over the Scheffe sets A of i and
     another hypothesis, one for each pair. Masses are rounded before rows are counted, which costs 1 / (2 n) of accuracy and makes
-    scores integers. Permute-and-flip is that of McKenna and Sheldon (2020), run as its loop of exact coins. Time: pairs times cells
-    / 2, or pairs times rows, in whole vectors.
+    scores integers. "yatracos" takes the largest over the sets of all pairs (Theorem 27 of Aden-Ali, Ashtiani and Kamath).
+    "log_ratio": s_i is the sum over rows of min(max_j ln f_j - ln f_i, clip), in sixteenths of the clip. Permute-and-flip is that
+    of McKenna and Sheldon (2020), run as its loop of exact coins. Time: pairs times cells / 2, or pairs times rows, in whole
+    vectors; for "yatracos" pairs times hypotheses before that, for "log_ratio" hypotheses times rows.
 
     Examples
     --------
@@ -247,12 +265,18 @@ def select_hypothesis(
         )
     if accuracy is not None:
         accuracy = validation.probability("accuracy", accuracy)
+    score = validation.choice("score", score, SCORES)
+    if score == "log_ratio" and accuracy is not None:
+        raise InputError(
+            'score="log_ratio" guarantees no accuracy: leave accuracy out, or pass score="minimum_distance"'
+        )
     method = validation.choice("method", method, METHODS)
     mechanism = validation.choice("mechanism", mechanism, MECHANISMS)
     cells = validation.integer("cells", cells, minimum=2, maximum=MOST_CELLS)
     if draws is not None:
         draws = validation.integer("draws", draws, minimum=16, maximum=MOST_DRAWS)
     public_seed = validation.integer("public_seed", public_seed, minimum=0)
+    clip = validation.positive("clip", clip)
     failure_prob = validation.probability("failure_prob", failure_prob)
     run = running.start(
         "select_hypothesis",
@@ -287,7 +311,15 @@ def select_hypothesis(
                 stacklevel=2,
             )
     method, evaluation = prepare(
-        listed, rows.n, method=method, cells=cells, draws=draws, public_seed=public_seed, threads=run.passes.threads
+        listed,
+        rows.n,
+        method=method,
+        score=score,
+        cells=cells,
+        draws=draws,
+        public_seed=public_seed,
+        clip=clip,
+        threads=run.passes.threads,
     )
     run.account.open()
     chosen, event = release_hypothesis(
@@ -308,10 +340,11 @@ def select_hypothesis(
         index=int(listed.positions[chosen]),
         status="ok",
         left_out=left_out,
+        score=score,
         method=method,
         mechanism=law,
         epsilon=float(epsilon),
-        slack=slack_at(listed.size, rows.n, float(epsilon), failure_prob),
+        slack=math.inf if score == "log_ratio" else slack_at(listed.size, rows.n, float(epsilon), failure_prob),
     )
 
 
@@ -323,6 +356,7 @@ def _result(
     index: int | None,
     status: str,
     left_out: int,
+    score: str = "none",
     method: str = "none",
     mechanism: str = "none",
     epsilon: float = 0.0,
@@ -339,6 +373,7 @@ def _result(
         status=status,
         candidates=0 if status == "fallback" else listed.size,
         left_out=left_out,
+        score=score,
         method=method,
         mechanism=mechanism,
         epsilon=epsilon,

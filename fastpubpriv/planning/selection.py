@@ -6,8 +6,7 @@ import math
 
 from fastpubpriv import validation
 from fastpubpriv.errors import InputError
-from fastpubpriv.mechanisms.exponential import MAX_CANDIDATES
-from fastpubpriv.mechanisms.hypotheses import closed_form_rows, pairs_of, slack_at
+from fastpubpriv.mechanisms.hypotheses import MOST_COMPARED, closed_form_rows, pairs_of, slack_at
 from fastpubpriv.mechanisms.scheffe import CELLS
 from fastpubpriv.planning.predictors import Predictor
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, PureDP
@@ -19,7 +18,7 @@ def selection_predictor(dim: int, candidates: int | None, failure_prob: float) -
     """Slack of `select_hypothesis` over a list of `candidates`."""
     if candidates is None:
         raise InputError("plan('select_hypothesis') needs candidates=, the length of the list")
-    size = validation.integer("candidates", candidates, minimum=2, maximum=MAX_CANDIDATES)
+    size = validation.integer("candidates", candidates, minimum=2, maximum=MOST_COMPARED)
 
     def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
         # Permute-and-flip at epsilon, or the exponential mechanism at the epsilon with epsilon^2 / 8 = rho.

@@ -10,7 +10,7 @@ import pytest
 
 from fastpubpriv import ZCDP, BudgetError, PureDP, ReplayError, select_hypothesis
 from fastpubpriv.auditing import record_replay
-from fastpubpriv.mechanisms import scheffe
+from fastpubpriv.mechanisms import log_ratio, scheffe
 from fastpubpriv.mixtures import hypotheses as public
 
 BUDGETS = {"pure": PureDP(1), "zcdp": ZCDP(0.125)}
@@ -36,6 +36,16 @@ CASES = [
     for notion, budget in BUDGETS.items()
     for method, dim in (("exact", 1), ("cells", 1), ("densities", 1), ("densities", 3))
     for mechanism in ("exponential", "permute_and_flip")
+] + [
+    pytest.param(budget, dim, {"score": score, "method": method}, id=f"{notion}: {score}, {method}, {dim}")
+    for notion, budget in BUDGETS.items()
+    for score, method, dim in (
+        ("yatracos", "exact", 1),
+        ("yatracos", "cells", 1),
+        ("yatracos", "densities", 3),
+        ("log_ratio", "densities", 1),
+        ("log_ratio", "densities", 3),
+    )
 ]
 
 
@@ -96,6 +106,20 @@ def hostile_pair(dim=1):
 # Planted bugs: each must be caught.
 
 
+def test_catches_log_ratios_that_are_not_clipped(monkeypatch):
+    """A row that one hypothesis finds impossible then counts for more than the clip."""
+    original = log_ratio.LogRatios.prepare.__func__
+
+    def unclipped(cls, hypotheses, *, clip):
+        made = original(cls, hypotheses, clip=clip)
+        return cls(made.table, made.size, made.unit // 4)
+
+    monkeypatch.setattr(log_ratio, "STEPS", 64)
+    monkeypatch.setattr(log_ratio.LogRatios, "prepare", classmethod(unclipped))
+    with pytest.raises(ReplayError, match="sensitivity"):
+        record_replay(runner(PureDP(1), 3, score="log_ratio"), *hostile_pair(3), budget=PureDP(1))
+
+
 def test_catches_rows_that_are_counted_twice(monkeypatch):
     original = scheffe.count_cells
     monkeypatch.setattr(scheffe, "count_cells", lambda rows, edges, passes: 2 * original(rows, edges, passes))
@@ -123,6 +147,8 @@ def test_catches_a_list_that_follows_the_rows(monkeypatch):
         seen = []
 
         class Adaptive:
+            sensitivity = made.sensitivity
+
             def scores(self, rows, passes):
                 seen.extend(float(np.nanmax(chunk)) for chunk in rows.chunks())
                 scores = made.scores(rows, passes)

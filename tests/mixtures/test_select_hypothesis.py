@@ -1,6 +1,7 @@
 """select_hypothesis from the door: what it returns, pays, refuses and finds."""
 
 import json
+import math
 import warnings
 
 import numpy as np
@@ -66,6 +67,32 @@ def test_finds_the_mixture_that_the_rows_come_from(method, dim, size, budget):
     assert result.mechanism == ("exponential" if isinstance(budget, ZCDP) else "permute_and_flip")
     assert result.epsilon == pytest.approx(1.0)
     assert result.private
+
+
+@pytest.mark.parametrize("score", ["yatracos", "log_ratio"])
+@pytest.mark.parametrize("dim", [1, 4])
+def test_other_scores_find_it_too(score, dim):
+    rng = np.random.default_rng(dim)
+    arrays = random_arrays(rng, 60, 2, dim)
+    rows = draw(rng, arrays, 17, 20_000)
+    result = select_hypothesis(rows, hypotheses=arrays, budget=PureDP(1), score=score, **COMMON)
+    assert (result.index, result.score) == (17, score)
+    assert math.isinf(result.slack) == (score == "log_ratio")
+    assert result.releases[0]["sensitivity"] == (16 if score == "log_ratio" else 1)
+    assert json.loads(result.to_json())["score"] == score
+
+
+def test_log_ratios_go_where_pairs_cannot():
+    """Two hundred thousand hypotheses, and one that is nearly the law of the rows."""
+    size = 200_000
+    rng = np.random.default_rng(1)
+    arrays = (np.ones((size, 1)), 100.0 * rng.normal(size=(size, 1, 1)), np.exp(rng.normal(size=(size, 1, 1))))
+    rows = rng.normal(3.0, 1.0, size=(1000, 1))
+    result = select_hypothesis(rows, hypotheses=arrays, budget=PureDP(1), score="log_ratio", **COMMON)
+    assert abs(result.means[0, 0] - 3.0) < 0.5
+    assert 0.4 < result.variances[0, 0] < 2.5
+    with pytest.raises(InputError, match="up to 32768 hypotheses"):
+        select_hypothesis(rows, hypotheses=arrays, budget=PureDP(1), **COMMON)
 
 
 def total_variation(one, other):
@@ -276,6 +303,12 @@ GOOD = {"hypotheses": ARRAYS, "budget": PureDP(1)}
         ({"hypotheses": (ARRAYS[0].astype(str), ARRAYS[1], ARRAYS[2])}, "real numbers"),
         ({"accuracy": 0.0}, "accuracy"),
         ({"accuracy": 2}, "accuracy"),
+        ({"score": "likelihood"}, "score must be one of"),
+        ({"score": "log_ratio", "accuracy": 0.1}, "guarantees no accuracy"),
+        ({"score": "log_ratio", "method": "exact"}, "compares densities"),
+        ({"score": "log_ratio", "clip": 40.0}, "at most 31 nats"),
+        ({"clip": 0.0}, "clip"),
+        ({"clip": math.nan}, "clip"),
         ({"method": "best"}, "method must be one of"),
         ({"mechanism": "gumbel"}, "mechanism must be one of"),
         ({"cells": 1}, "cells"),
