@@ -19,7 +19,7 @@ PEERS = ["NumPy float32 products (may err)", "SciPy cdist", "scikit-learn Neares
 @pytest.mark.parametrize("who", ["ours", *PEERS])
 def test_clusters(benchmark, m, dim, who):
     if m * m * dim > 5e10 and who != "ours":
-        pytest.skip("minutes; the table has one round of it")
+        pytest.skip("minutes")
     case = cases.isolation_case(m, dim)
     benchmark.group = case.name
     call = case.ours if who == "ours" else case.peers[who]

@@ -181,8 +181,8 @@ def clusters(n: int, dim: int, count: int = 8, apart: float = 12.0, seed: int = 
     return rng.standard_normal((n, dim)) + centers[rng.integers(0, count, n)]
 
 
-def isolation_case(m: int, dim: int, scikit: bool = True) -> Case:
-    """The row that is farthest from its nearest other row, against all distances."""
+def isolation_case(m: int, dim: int, packaged: bool = True) -> Case:
+    """The row that is farthest from its nearest other row, against all distances; packaged peers take minutes for many rows."""
     x = clusters(m, dim)
     block = max(64, 4_000_000 // m)
 
@@ -206,15 +206,15 @@ def isolation_case(m: int, dim: int, scikit: bool = True) -> Case:
             nearest[begin : begin + block] = distances.min(axis=1) + norms[begin : begin + block]
         return int(nearest.argmax())
 
-    peers: dict[str, Call] = {"NumPy float32 products (may err)": by_gemm, "SciPy cdist": by_cdist}
-    if scikit:
+    peers: dict[str, Call] = {"NumPy float32 products (may err)": by_gemm}
+    if packaged:
         from sklearn.neighbors import NearestNeighbors
 
         def by_scikit() -> int:
             distances, _ = NearestNeighbors(n_neighbors=2, algorithm="brute", n_jobs=1).fit(x).kneighbors(x)
             return int(distances[:, 1].argmax())
 
-        peers["scikit-learn NearestNeighbors"] = by_scikit
+        peers |= {"SciPy cdist": by_cdist, "scikit-learn NearestNeighbors": by_scikit}
     return Case(f"most isolated row, {m} x {dim}", lambda: most_isolated(x, threads=1)[0], peers)
 
 

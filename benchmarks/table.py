@@ -29,7 +29,7 @@ def all_cases(opendp: bool) -> Iterable[cases.Case]:
     yield cases.gaussian_case(100_000, 1000)
     # Longer ones of each kind are in the pytest-benchmark suites: their peers take minutes.
     for m, dim in ((2_000, 100), (20_000, 100), (100_000, 50)):
-        yield cases.isolation_case(m, dim, scikit=m < 100_000)
+        yield cases.isolation_case(m, dim, packaged=m < 100_000)
     for dim in (4, 16):
         yield cases.terrific_case(20_000, dim)
         yield cases.many_balls_case(1_000_000, dim)

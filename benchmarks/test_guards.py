@@ -20,7 +20,7 @@ GUARDS = {
     "gram 100": (lambda: cases.gram_case(100_000, 100), "NumPy clip and dsyrk", 2.5 if AVX512 else 1.2),
     "gram 1000": (lambda: cases.gram_case(10_000, 1000), "NumPy clip and dsyrk", 1.25),
     "most isolated": (
-        lambda: cases.isolation_case(4_000, 100, scikit=False),
+        lambda: cases.isolation_case(4_000, 100, packaged=False),
         "NumPy float32 products (may err)",
         5.0 if AVX512 else 3.0,
     ),

@@ -38,6 +38,13 @@ Examples:
 @click.option("--accuracy", type=float, help="Wanted total variation; needed for --method theory.")
 @click.option("--candidates", type=int, help="Length of the list that is chosen from.")
 @click.option(
+    "--held-out",
+    type=float,
+    default=0.0,
+    show_default=True,
+    help="Share of the private rows that choose among the iterations of --method dp_em.",
+)
+@click.option(
     "--failure-prob",
     type=float,
     default=0.05,
@@ -64,6 +71,7 @@ def axis_mixture(**settings: Any) -> None:
             variance=settings["variance"],
             accuracy=settings["accuracy"],
             candidates=settings["candidates"],
+            held_out=settings["held_out"],
             failure_prob=settings["failure_prob"],
             ledger=ledger,
             **common(settings),

@@ -91,6 +91,17 @@ def known_factor(variance: Any, dim: int) -> FloatArray | None:
     return np.diag(np.sqrt(vector))
 
 
+def held_out_of(share: Any, method: str) -> int:
+    """Rows in a hundred that are held out."""
+    share = validation.nonnegative("held_out", share)
+    held = round(100.0 * share) if 0.0 <= share <= 0.5 else -1
+    if held < 0 or abs(100.0 * share - held) > 1e-9:
+        raise InputError(f"held_out must be a share from 0 to 0.5 in whole hundredths, got {share!r}")
+    if held and method != "dp_em":
+        raise InputError(f"held_out is for method='dp_em', and the method here is {method!r}: leave it out")
+    return held
+
+
 def draws_of(method: str, n: int, dim: int, n_components: int, *, known_std: bool) -> int:
     """A public bound on the noise draws of a call."""
     if method == "univariate":
@@ -98,7 +109,7 @@ def draws_of(method: str, n: int, dim: int, n_components: int, *, known_std: boo
     if method == "anchors":
         return anchors.draws(n, dim, n_components, known_std=known_std)
     if method == "dp_em":
-        return dp_em.draws(n_components, dim, known_std=known_std)
+        return dp_em.draws(n_components, dim, known_std=known_std) + 1
     return theory_mode.draws(n) if method == "theory" else 1
 
 
@@ -113,6 +124,7 @@ def learn_axis_aligned_mixture(
     method: str = "auto",
     min_weight: float | None = None,
     candidates: int | None = None,
+    held_out: float = 0.0,
     failure_prob: float = 0.05,
     columns: Any = None,
     ledger: Ledger | None = None,
@@ -143,6 +155,9 @@ def learn_axis_aligned_mixture(
         Lightest component that "anchors" looks for; default 0.1, or half of 1 / n_components if that is less.
     candidates : int, optional
         Length of the list that is chosen from (2 to 5000); more takes longer, with the square.
+    held_out : float in [0, 0.5]
+        Share of the private rows, in whole hundredths, that "dp_em" keeps out of its iterations, so that they choose privately
+        between the public fit and each iteration. Of use where public rows may mislead; it costs the iterations those rows.
     failure_prob : float in (0, 1)
         For `accuracy` and for the sizes of method="theory".
     columns : sequence of str, optional
@@ -168,8 +183,9 @@ def learn_axis_aligned_mixture(
     Privacy
     -------
     Neighbours: replace one private row; holds for every public data set. "univariate", "anchors" and "theory" work on disjoint
-    blocks of rows, fixed by n_priv, so each stage has the whole (epsilon, delta). "public_list": one choice at
-    epsilon (scores of sensitivity 1). "dp_em": sums of clipped statistics, rho in total. Public: n_priv, dim, x_pub, all arguments.
+    blocks of rows, fixed by n_priv, so each stage has the whole (epsilon, delta). "public_list": one choice at epsilon (scores of
+    sensitivity 1). "dp_em": sums of clipped statistics, rho in total; rows held out are a block of their own. Public: n_priv, dim,
+    x_pub, all arguments.
 
     Notes
     -----
@@ -211,6 +227,7 @@ def learn_axis_aligned_mixture(
     if not isinstance(budget, Budget):
         raise BudgetError(f"budget must be ApproxDP, ZCDP or PureDP, got {type(budget).__name__}")
     method = chosen_method(method, dim=rows.dim, n_priv=rows.n, has_public=public is not None, budget=budget)
+    held = held_out_of(held_out, method)
     size = (
         TABLE[method].candidates
         if candidates is None
@@ -247,6 +264,7 @@ def learn_axis_aligned_mixture(
         min_weight=weight,
         failure_prob=failure_prob,
         candidates=size,
+        held_out=held,
         public=public,
         known_std=factor is not None,
     )

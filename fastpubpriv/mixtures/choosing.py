@@ -61,6 +61,7 @@ def choose(
             passes=task.run.passes,
         )
         task.run.log.append({"name": "choice", "method": method, **describe(event)})
+    facts["chosen"] = int(hypotheses.positions[index])
     present = hypotheses.weights[index] > 0.0
     return Learned(
         weights=hypotheses.weights[index][present],

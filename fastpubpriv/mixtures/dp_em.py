@@ -16,10 +16,12 @@ from fastpubpriv.mechanisms.account import Account
 from fastpubpriv.mechanisms.statistics import release_statistic_sum
 from fastpubpriv.mechanisms.sums import check_sum_grids
 from fastpubpriv.mixtures import public_em
+from fastpubpriv.mixtures.choosing import choose, hypotheses_of
 from fastpubpriv.mixtures.learned import Learned, Task
 from fastpubpriv.mixtures.public_em import PUBLIC_SEED, STD_FLOOR
 from fastpubpriv.mixtures.public_list import standardised
 from fastpubpriv.sources import Rows
+from fastpubpriv.sources.interleaved import interleave_rows
 
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -195,22 +197,23 @@ def iterate(
 
 
 def learn(task: Task, *, steps: int = STEPS) -> Learned:
-    """Fit the public rows, then iterate on public and private rows together."""
+    """Fit the public rows, then iterate on public and private rows together; with rows held out, these choose how far to go."""
     if task.public is None:
         raise InputError("method='dp_em' starts from public rows: pass x_pub")
     at, floor = public_start(task.public, task.n_components, known_std=task.known_std)
-    account = task.run.account
+    account, rows = task.run.account, task.run.rows
+    blocks = interleave_rows(rows, 100 - task.held_out, task.held_out) if task.held_out else (rows,)
     check_sum_grids(
         account,
         [account.allowance * part for part in iteration_shares(steps)],
-        statistic_dim(task.n_components, task.run.rows.dim, known_std=task.known_std),
-        task.run.rows.n,
+        statistic_dim(task.n_components, rows.dim, known_std=task.known_std),
+        blocks[0].n,
     )
     account.open()
-    path, shares = iterate(task, account, task.run.rows, at, floor, steps=steps)
-    return Learned(
-        weights=path[-1].weights,
-        means=path[-1].means,
-        stds=path[-1].stds,
-        diagnostics={"steps": steps, "private_weight": shares},
-    )
+    path, shares = iterate(task, account.block() if task.held_out else account, blocks[0], at, floor, steps=steps)
+    facts = {"steps": steps, "private_weight": shares}
+    if task.held_out:
+        listed = [at, *path]
+        arrays = (np.stack([getattr(each, name) for each in listed]) for name in ("weights", "means", "stds"))
+        return choose(task, account.block(), blocks[1], hypotheses_of(*arrays), status="ok", diagnostics=facts)
+    return Learned(weights=path[-1].weights, means=path[-1].means, stds=path[-1].stds, diagnostics=facts)

@@ -22,6 +22,7 @@ class Task:
     failure_prob: float
     candidates: int
     public: FloatArray | None = None
+    held_out: int = 0  # rows in a hundred that "dp_em" keeps for a choice among its iterations
     known_std: bool = False  # every component has standard deviation one in every coordinate
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from axis_cases import APPROX, learn, matched
 
-from fastpubpriv import ZCDP, PureDP
+from fastpubpriv import ZCDP, InputError, PureDP
 from fastpubpriv.experiments.mixture_cases import blobs, distance_by_draws, released
 from fastpubpriv.mixtures.dp_em import (
     Parameters,
@@ -146,3 +146,35 @@ def test_public_rows_from_elsewhere_cost_accuracy_only():
     rows = truth.draw(rng, 20_000)
     result = learn(rows, 2, budget=ZCDP(0.05), x_pub=truth.draw(rng, 50) + 1.0, method="dp_em")
     assert (matched(result, truth) < [0.6, 0.5, 0.2]).all()
+
+
+def test_rows_held_out_choose_how_far_to_go():
+    """Public rows of another law: the public fit is poor, and the rows held out say so."""
+    rng = np.random.default_rng(8)
+    truth = blobs(rng, 2, 2)
+    rows, public = truth.draw(rng, 20_000), truth.draw(rng, 50) + 1.0
+    result = learn(rows, 2, budget=ZCDP(0.05), x_pub=public, method="dp_em", held_out=0.2)
+    assert result.diagnostics["candidates"] == 4
+    assert result.diagnostics["chosen"] >= 1
+    assert (matched(result, truth) < [0.7, 0.5, 0.2]).all()
+    assert [release["name"] for release in result.releases] == [*(f"responsibilities {i}" for i in (1, 2, 3)), "choice"]
+    # Blocks of their own: the iterations have all of rho, and so has the choice.
+    assert sum(release["rho"] for release in result.releases[:3]) == pytest.approx(0.05, rel=1e-6)
+    assert result.releases[3]["epsilon"] == pytest.approx(math.sqrt(8 * 0.05), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"held_out": 0.6}, "from 0 to 0.5"),
+        ({"held_out": 0.105}, "whole hundredths"),
+        ({"held_out": -0.1}, "held_out"),
+        ({"held_out": math.nan}, "held_out"),
+        ({"held_out": 0.2, "method": "public_list"}, "the method here is 'public_list'"),
+        ({"held_out": 0.01, "x": np.zeros((9, 2))}, "too few for 2 blocks"),
+    ],
+)
+def test_what_cannot_be_held_out(change, text):
+    options = {"x": np.zeros((200, 2)), "method": "dp_em", "x_pub": np.arange(8.0).reshape(4, 2), **change}
+    with pytest.raises(InputError, match=text):
+        learn(options.pop("x"), 2, budget=ZCDP(0.1), **options)
