@@ -193,7 +193,9 @@ def learn_axis_aligned_mixture(
 
     - "univariate": dyadic histogram of differences, histograms at those scales (Algorithms 3 and 2), then, as the range is
       released by now, counts of a few hundred public cells on fresh rows, candidate mixtures fitted to these, and the private
-      choice. In simulations (k = 3, epsilon = 1, delta = 1e-6) it comes within .03 in total variation with 5,000 rows.
+      choice. In simulations (k = 3, epsilon = 1, delta = 1e-6) it comes within .03 in total variation with 5,000 rows. Components
+      thousands of deviations apart have only the pairs within each to show their scale: about 1,400 rows times the square of their
+      number (5,500 for two, 12,000 for three), or what `plan` says for the budget; with fewer they are not told apart.
     - "anchors": the same for each column, then components as combinations of the modes of up to four columns, and noisy EM within
       them. Finds components that are apart on at least one of those columns; concentric ones only in one dimension.
     - "public_list": candidates from fits to the public rows and their bootstraps; pure epsilon, no delta, all private rows choose.

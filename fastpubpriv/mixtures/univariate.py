@@ -21,6 +21,8 @@ from fastpubpriv.mixtures.candidates import Scale, candidates, partition
 from fastpubpriv.mixtures.choosing import choose
 from fastpubpriv.mixtures.histogram import note
 from fastpubpriv.mixtures.learned import Learned, Task
+from fastpubpriv.privacy import ApproxDP
+from fastpubpriv.privacy.stable import stable_event
 from fastpubpriv.sources.interleaved import interleave_rows
 from fastpubpriv.sources.pairs import distant_pairs
 
@@ -32,6 +34,7 @@ KNOWN_SHARES = (20, 45, 35)  # without the scales, when they are known
 MOST_SCALES = 6
 CELLS_PER_SCALE = 4.0  # width of a place in scales: nearly all of a component of that scale fits into one or two
 LEAST_ROWS = 16
+LEAST_MASS = 0.2718  # of the differences within a Gaussian, in the fullest dyadic bin, wherever the bins lie
 _EXCESS = 2.5  # standard deviations, of noise and sampling
 _EXPONENTS = 500  # scales from 2^-500 to 2^500: squares are doubles, too
 
@@ -39,6 +42,17 @@ _EXPONENTS = 500  # scales from 2^-500 to 2^500: squares are doubles, too
 def draws(n: int) -> int:
     """A bound on the noise draws of a run with n rows."""
     return (MOST_SCALES + 1) * n + 2**16
+
+
+def rows_for_distant(components: int, budget: ApproxDP) -> int:
+    """About how many rows show the scales of equally heavy components of which no two share a scale.
+
+    Only the pairs within a component tell its scale, and at least LEAST_MASS of them lie in one dyadic bin, which has to reach the
+    threshold.
+    """
+    event = stable_event(budget.epsilon, budget.delta, histograms=1, n=10**6, draws=10**6)
+    pairs = event.count_threshold * components**2 / LEAST_MASS
+    return math.ceil(2.0 * pairs * sum(SHARES) / SHARES[0])
 
 
 def kept_scales(keys: IntArray, counts: FloatArray, noise_std: float, most: int) -> list[float]:

@@ -76,6 +76,8 @@ def axis_aligned_predictor(
             "choice_rows": float(choice_rows(chosen, n_priv)),
             "seconds": seconds(chosen, n_priv, dim, components, size),
         }
+        if chosen == "univariate" and isinstance(budget, ApproxDP):
+            details["distant_components_rows"] = float(univariate.rows_for_distant(components, budget))
         if chosen == "dp_em":
             error = em_error(dim, components, n_priv, n_pub, budget)
             details["public_rows_alone"] = math.sqrt(dim * components / n_pub)

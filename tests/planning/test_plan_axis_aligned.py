@@ -36,6 +36,15 @@ def test_solves_for_rows_and_budget():
     assert again.error == pytest.approx(0.08, rel=1e-6)
 
 
+def test_rows_for_distant_components():
+    """27.25 pairs in the fullest bin, of 15 % of the rows in pairs: 2 * 27.25 k^2 / (.15 * .2718), by hand."""
+    for components, rows in ((1, 1337), (2, 5347), (3, 12031)):
+        made = plan(TASK, dim=1, n_components=components, n_priv=20_000, budget=APPROX)
+        assert made.details["distant_components_rows"] == pytest.approx(rows, rel=0.01)
+    more = plan(TASK, dim=1, n_components=2, n_priv=20_000, budget=ApproxDP(0.1, 1e-6))
+    assert more.details["distant_components_rows"] > 8 * 5347
+
+
 def test_dp_em_says_what_its_noise_says():
     made = plan(TASK, dim=20, n_components=3, n_pub=300, n_priv=50_000, budget=ZCDP(0.0176))
     assert made.error == pytest.approx(em_error(20, 3, 50_000, 300, ZCDP(0.0176)))
