@@ -18,6 +18,7 @@ from fastpubpriv.kernels import noise
 from fastpubpriv.mechanisms import exponential, tap
 from fastpubpriv.mechanisms.account import Account, Purse
 from fastpubpriv.privacy import Event, GaussianEvent, KNormEvent, LaplaceEvent, SelectionEvent, StableHistogramEvent
+from fastpubpriv.sources.share import share_out
 
 _COIN_WORDS = exponential.BITS // 32
 
@@ -128,6 +129,7 @@ def release_stable(
     query: Callable[[], list[tuple[IntArray, IntArray]]],
     event: StableHistogramEvent,
     slots: tuple[int, ...],
+    threads: int | None = None,
 ) -> list[tuple[IntArray, FloatArray]]:
     """Charge, ask for occupied bins, add noise to every count, and keep what reaches the threshold.
 
@@ -143,6 +145,8 @@ def release_stable(
         Noise law, scale, grid steps per row and threshold.
     slots : tuple of int
         A public bound on the occupied bins of each histogram. So many values of noise are drawn, however few bins there are.
+    threads : int or None
+        That draw them (None: one for each CPU). The noise of a slot is the same in any of them.
 
     Returns
     -------
@@ -163,7 +167,7 @@ def release_stable(
     begin, kept = 0, []
     for index, ((keys, counts), bound) in enumerate(zip(exact, slots, strict=True)):
         if answer is None:
-            released = _above(key, begin, keys, counts, bound, event)
+            released = _above(key, begin, keys, counts, bound, event, threads)
         else:
             mine = answer[answer[:, 0] == index]
             released = mine[:, 2 : 2 + keys.shape[1]], mine[:, 1]
@@ -180,20 +184,30 @@ def release_stable(
 
 
 def _above(
-    key: bytes, begin: int, keys: IntArray, counts: IntArray, bound: int, event: StableHistogramEvent
+    key: bytes,
+    begin: int,
+    keys: IntArray,
+    counts: IntArray,
+    bound: int,
+    event: StableHistogramEvent,
+    threads: int | None,
 ) -> tuple[IntArray, IntArray]:
     """Keys and noisy integers that reach the threshold. Noise is drawn for every slot, a piece at a time."""
     draw = noise.discrete_laplace if event.law == "laplace" else noise.gaussian_floor
-    found, values = [keys[:0]], [counts[:0]]
-    for at in range(0, bound, _PIECE):
+    pieces = -(-bound // _PIECE)
+    found, values = [keys[:0]] * pieces, [counts[:0]] * pieces
+
+    def work(piece: int) -> None:
+        at = piece * _PIECE
         drawn = draw(key, min(_PIECE, bound - at), event.log2_scale, begin=begin + at)
         part = counts[at : at + _PIECE]
         noisy = part * event.step + drawn[: len(part)]
         # An integer comparison before any conversion, as the cost was computed for.
         high = noisy >= event.threshold
-        found.append(keys[at : at + _PIECE][high])
-        values.append(noisy[high])
-    return np.concatenate(found), np.concatenate(values)
+        found[piece], values[piece] = keys[at : at + _PIECE][high], noisy[high]
+
+    share_out(work, pieces, threads=threads)
+    return np.concatenate([keys[:0], *found]), np.concatenate([counts[:0], *values])
 
 
 def _table(parts: list[tuple[IntArray, IntArray]]) -> IntArray:

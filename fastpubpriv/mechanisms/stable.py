@@ -140,7 +140,7 @@ def release_histograms(
         found = count_bins(rows, partitions, passes)
         return [coarsened(*found[index], level, partitions[index]) for index, level in histograms]
 
-    released = release_stable(account, name=name, query=query, event=event, slots=slots)
+    released = release_stable(account, name=name, query=query, event=event, slots=slots, threads=passes.threads)
     return StableRelease(
         histograms=tuple(
             NoisyBins(partition=index, level=level, keys=keys, counts=counts)

@@ -6,6 +6,7 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
+from hypothesis_cases import cdf, random_list
 from scipy import stats
 
 from fastpubpriv.errors import InputError, KernelError
@@ -279,19 +280,6 @@ def test_scores_move_by_at_most_one_on_hostile_neighbours(dim):
 
 
 # ---- scores against direct counts -----------------------------------------------------------------------------------
-
-
-def random_list(rng, size, components, dim):
-    return Hypotheses.from_arrays(
-        rng.dirichlet(np.ones(components), size),
-        2.0 * rng.normal(size=(size, components, dim)),
-        np.exp(0.5 * rng.normal(size=(size, components, dim))),
-    )
-
-
-def cdf(listed, index, points):
-    parts = zip(listed.weights[index], listed.means[index, :, 0], listed.spreads[index, :, 0], strict=True)
-    return sum(w * stats.norm.cdf(points, m, np.sqrt(v)) for w, m, v in parts)
 
 
 @pytest.mark.parametrize("n", [1, 37, 1000])

@@ -7,11 +7,10 @@ import itertools
 
 import numpy as np
 import pytest
-from scipy import stats
+from hypothesis_cases import cdf, random_list
 
 from fastpubpriv import InputError
 from fastpubpriv.mechanisms import hypotheses as mechanism
-from fastpubpriv.mechanisms.candidates import Hypotheses
 from fastpubpriv.mechanisms.densities import PublicDraws
 from fastpubpriv.mechanisms.log_ratio import STEPS, LogRatios
 from fastpubpriv.mechanisms.scheffe import CellSets
@@ -21,19 +20,6 @@ from fastpubpriv.sources import Rows, private_rows
 
 ONE = Passes(threads=1, progress=False)
 METHODS = [("exact", 1), ("cells", 1), ("densities", 1), ("densities", 3)]
-
-
-def random_list(rng, size, components, dim):
-    return Hypotheses.from_arrays(
-        rng.dirichlet(np.ones(components), size),
-        2.0 * rng.normal(size=(size, components, dim)),
-        np.exp(0.5 * rng.normal(size=(size, components, dim))),
-    )
-
-
-def cdf(listed, index, points):
-    parts = zip(listed.weights[index], listed.means[index, :, 0], listed.spreads[index, :, 0], strict=True)
-    return sum(w * stats.norm.cdf(points, m, np.sqrt(v)) for w, m, v in parts)
 
 
 def logs_of(listed, points):

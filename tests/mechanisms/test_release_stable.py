@@ -151,11 +151,25 @@ def test_as_many_draws_whatever_the_data(monkeypatch):
         release_stable(
             opened(draws=10**5), name="x", query=lambda c=counts: [table(c), table([])], event=event, slots=(5000, 4000)
         )
-        seen.append(list(drawn))
+        seen.append(sorted(drawn))
     assert seen[0] == seen[1] == seen[2]
     assert sum(count for _, count in drawn) == 9000
-    ranges = sorted(drawn)
-    assert all(first + count <= second for (first, count), (second, _) in itertools.pairwise(ranges))
+    assert all(first + count <= second for (first, count), (second, _) in itertools.pairwise(seen[0]))
+
+
+def test_the_noise_of_a_slot_is_the_same_in_any_thread(monkeypatch):
+    monkeypatch.setattr(release_module, "_PIECE", 1024)
+    counts = np.random.default_rng(0).integers(1, 50, 9000)
+    answers = []
+    for threads in (1, 2, 3, None):
+        event = small(draws=10_000, threshold=12 * 128, step=64)
+        ((keys, values),) = release_stable(
+            opened(draws=10**5, random_state=4), name="x", query=lambda: [table(counts)], event=event, slots=(10_000,),
+            threads=threads,
+        )  # fmt: skip
+        answers.append((keys.tolist(), values.tolist()))
+    assert answers[0] == answers[1] == answers[2] == answers[3]
+    assert 100 < len(answers[0][0]) < 9000
 
 
 def test_an_empty_bin_is_never_released_and_a_large_one_always():

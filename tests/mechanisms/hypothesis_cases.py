@@ -1,0 +1,19 @@
+"""Random lists of mixtures, and their distribution functions, for the tests of hypothesis selection."""
+
+import numpy as np
+from scipy import stats
+
+from fastpubpriv.mechanisms.candidates import Hypotheses
+
+
+def random_list(rng, size, components, dim):
+    return Hypotheses.from_arrays(
+        rng.dirichlet(np.ones(components), size),
+        2.0 * rng.normal(size=(size, components, dim)),
+        np.exp(0.5 * rng.normal(size=(size, components, dim))),
+    )
+
+
+def cdf(listed, index, points):
+    parts = zip(listed.weights[index], listed.means[index, :, 0], listed.spreads[index, :, 0], strict=True)
+    return sum(w * stats.norm.cdf(points, m, np.sqrt(v)) for w, m, v in parts)
