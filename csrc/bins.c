@@ -55,7 +55,8 @@ static int64_t bin_key(double x, const fpp_bin_rule *rule)
 
 /* Cell of each number: its key less `base` if that is 0 ... window - 1, else `window`, which is nobody's. Integers only after the
  * rounding: the bits of t + ROUNDER count up with t while |t| < 2^51, and are further from those of ROUNDER than any window, in
- * two's complement too, for all other t, infinities and NaN among them. */
+ * two's complement too, for all other t, infinities and NaN among them. (A reciprocal with two fused corrections gives the same
+ * quotient and was a tenth slower: the divider works while memory is waited for.) */
 FPP_INLINE void width_cells(const double *restrict x, double offset, double width, int64_t base, int64_t window,
                             int32_t *restrict cell)
 {
