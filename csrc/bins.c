@@ -240,7 +240,8 @@ static int32_t table_error(const fpp_bin_table *table)
     return FPP_OK;
 }
 
-/* One block of BLOCK numbers; those past the last row are NaN, which is in no bin. `next` is where the following block begins. */
+/* One block of BLOCK numbers; those past the last row are NaN, which is in no bin. `next` and its stride say where the
+ * following block is, or this one again where there is none. */
 static void count_block(const double *x, const fpp_bin_rule *rule, int32_t level, fpp_bin_table *table, const char *next,
                         int64_t stride_bytes)
 {

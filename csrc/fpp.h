@@ -185,6 +185,8 @@ int32_t fpp_bins_flush(fpp_bin_table *table, int64_t *totals);
  * has an innermost axis of FPP_PANEL. Codes have shape (panels, capacity, FPP_PANEL); the first n of the `capacity` rows count.
  */
 #define FPP_PANEL 64
+#define FPP_CODES_PER_NAT 2048
+#define FPP_TOP_CODE 32767
 #define FPP_PAIR_WORKSPACE 65536 /* bytes that fpp_pair_counts_i32 needs */
 
 typedef struct {
@@ -198,7 +200,7 @@ typedef struct {
 } fpp_mixtures;
 
 int64_t fpp_density_workspace_size(const fpp_mixtures *mix); /* bytes */
-/* Codes of rows x (n, dim): 32767 for the hypothesis that is likeliest at a row, 1 less for each 1/2048 of log density, -32768 from
+/* Codes of rows x (n, dim): FPP_TOP_CODE for the hypothesis that is likeliest at a row, 1 less for each 1/2048 of log density, -32768 from
  * 32 on. A row with a non-finite entry has code 0 for all of them, so it never prefers one. */
 int32_t fpp_density_codes_i16(const fpp_mixtures *mix, const double *x, int64_t n, int64_t capacity, double *workspace,
                               int16_t *codes);

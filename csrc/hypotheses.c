@@ -10,7 +10,6 @@
 
 #define FPP_ROWS_MAX 16
 #define FPP_PAIR_ROWS 256 /* two panels of codes then fit into the first-level cache */
-#define FPP_CODES_PER_NAT 2048.0
 
 typedef struct {
     void (*codes)(const fpp_mixtures *mix, const double *x, int64_t n, int64_t capacity, double *work, int16_t *codes);

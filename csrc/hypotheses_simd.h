@@ -149,9 +149,9 @@ TARGET static void NAME(quantise)(const double *logs, int64_t panels, int64_t is
         const double *from = logs + p * FPP_PANEL;
         int16_t *to = codes + p * stride;
         for (int64_t l = 0; l < FPP_PANEL; l += W) {
-            const R below = (*(const NAME(real_u) *)(from + l) - top) * FPP_CODES_PER_NAT;
+            const R below = (*(const NAME(real_u) *)(from + l) - top) * (double)FPP_CODES_PER_NAT;
             /* The sum rounds to a whole number and leaves it in the low bits. */
-            const L code = (L)(NAME(larger)(below, (R){0.0} - 65535.0) + 0x1.8p+52) + INT64_C(32767);
+            const L code = (L)(NAME(larger)(below, (R){0.0} - 65535.0) + 0x1.8p+52) + FPP_TOP_CODE;
             *(NAME(narrow_u) *)(to + l) = __builtin_convertvector(code & is_finite, NAME(narrow_u));
         }
     }

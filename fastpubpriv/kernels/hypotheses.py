@@ -20,8 +20,9 @@ from fastpubpriv.kernels._cext import ffi, lib
 PANEL: int = lib.FPP_PANEL
 LARGEST_COUNT = 2**31 - 1
 MOST_COLUMN_ROWS = 2**15 - 1
-TOP_CODE = 2**15 - 1  # of the hypothesis with the largest density at a row
-CODES_PER_NAT = 2048.0
+TOP_CODE: int = lib.FPP_TOP_CODE  # of the hypothesis with the largest density at a row
+CODES_PER_NAT: int = lib.FPP_CODES_PER_NAT
+_KEPT_BYTES = 2**24
 _ABSENT = -1e300
 _scratch = threading.local()
 
@@ -161,9 +162,10 @@ def _expect(name: str, array: npt.NDArray[Any], dtype: type, shape: tuple[int, .
 
 
 def _room(size: int) -> Any:
-    """Scratch of this thread, kept between calls."""
+    """Scratch of this thread, kept between calls unless it is large."""
     room = getattr(_scratch, "room", None)
     if room is None or len(room) < size:
         room = ffi.new("char[]", size)
-        _scratch.room = room
+        if size <= _KEPT_BYTES:
+            _scratch.room = room
     return room

@@ -14,12 +14,13 @@ import numpy as np
 from scipy.special import ndtri
 from scipy.stats import qmc
 
-from fastpubpriv.errors import InputError
+from fastpubpriv.errors import InputError, KernelError
 from fastpubpriv.kernels import hypotheses as kernels
-from fastpubpriv.kernels.hypotheses import PANEL, MixtureTable
+from fastpubpriv.kernels.hypotheses import LARGEST_COUNT, PANEL, MixtureTable
 from fastpubpriv.mechanisms.candidates import Hypotheses
 from fastpubpriv.mechanisms.sums import Passes
 from fastpubpriv.sources import Rows, fold
+from fastpubpriv.sources.pool import available_cpus
 from fastpubpriv.sources.share import share_out
 
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
@@ -29,7 +30,8 @@ PairCounts = np.ndarray[Any, np.dtype[np.int32]]
 
 MOST_HYPOTHESES = 20_000
 CHUNK_ROWS = 2048
-_BLOCK_ROWS = 32  # of a thread's turn: the parameters of a long list come from memory once for all of them
+_BLOCK_ROWS = 32
+_BLOCK_WORK = 2**28  # operations, a few hundredths of a second
 _DRAW_WORK = 1e11  # multiplications of densities at public draws, a few seconds
 _TINY = 2.0**-53
 
@@ -51,7 +53,8 @@ class PublicDraws:
     def __init__(self, hypotheses: Hypotheses, *, draws: int | None = None, public_seed: int = 0) -> None:
         if hypotheses.size > MOST_HYPOTHESES:
             raise InputError(
-                f"densities are compared for up to {MOST_HYPOTHESES} hypotheses, got {hypotheses.size}: pass a shorter list"
+                f"densities are compared for up to {MOST_HYPOTHESES} hypotheses, got {hypotheses.size}: pass a shorter "
+                'list, or score="log_ratio"'
             )
         self.draws = draws = draws_for(hypotheses) if draws is None else draws
         self.table = kernels.mixture_table(hypotheses.weights, hypotheses.means, hypotheses.spreads)
@@ -97,7 +100,10 @@ def read_codes(
 ) -> None:
     """use(codes (panels, capacity, PANEL), how many rows of them count) for all rows, `capacity` at a time, in one pass."""
     codes = np.empty((table.panels, capacity, PANEL), dtype=np.int16)
-    block = min(_BLOCK_ROWS, capacity)
+    workers = available_cpus() if passes.threads is None else passes.threads
+    # Parameters of a long list come from memory once for a block of rows, but a block is not interrupted.
+    affordable = _BLOCK_WORK // (table.panels * PANEL * table.constants.shape[1] * (table.dim + 8))
+    block = max(1, min(_BLOCK_ROWS, affordable, -(-capacity // (4 * workers))))
 
     def step(chunk: Any, _accumulators: tuple[IntArray, ...]) -> None:
         points = np.ascontiguousarray(chunk, dtype=np.float64)
@@ -123,6 +129,8 @@ def read_codes(
 
 def count_pairs(table: MixtureTable, rows: Rows, passes: Passes) -> list[PairCounts]:
     """Rows that have the larger code for i than for j: at [i % PANEL, j - PANEL p] of panel p = i // PANEL."""
+    if rows.n > LARGEST_COUNT:
+        raise KernelError("pairs are counted in 32 bits")
     counts = empty_counts(table.panels)
 
     def use(codes: Codes, taken: int) -> None:

@@ -1,4 +1,4 @@
-"""Private choice from a public list of mixtures by the minimum-distance scores of its Scheffe sets (paper C; MS08, AAK21).
+"""Private choice from a public list of mixtures by scores of their Scheffe sets or log densities (paper C; MS08, AAK21).
 
 Privacy note: `notes/hypotheses.md`.
 """
@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv.errors import InputError
+from fastpubpriv.kernels.hypotheses import LARGEST_COUNT
 from fastpubpriv.mechanisms.account import Account
 from fastpubpriv.mechanisms.candidates import Hypotheses
 from fastpubpriv.mechanisms.densities import DensitySets
@@ -91,6 +92,8 @@ def prepare(
             f"pairs are compared among up to {MOST_COMPARED} hypotheses, got {hypotheses.size}: pass a shorter list, or "
             'score="log_ratio"'
         )
+    if n > LARGEST_COUNT and (hypotheses.dim > 1 or method == "densities"):
+        raise InputError(f"densities are compared at up to 2^31 - 1 rows, got {n}: pass a part of the rows")
     if method == "auto":
         short = hypotheses.size <= SHORT_LIST
         method = "densities" if hypotheses.dim > 1 else "exact" if short else "cells"

@@ -21,10 +21,17 @@ from fastpubpriv.sources.share import share_out
 
 IntArray = np.ndarray[Any, np.dtype[np.int64]]
 
-STEPS = 16  # into which the clip is cut: the sensitivity of a score, finer than any choice can tell
-CLIP_MAX = 31.0  # codes end at 32
+STEPS = 4  # into which the clip is cut: the sensitivity of a score, so noise is several times coarser than a step
+CLIP_LEAST, CLIP_MOST = STEPS / CODES_PER_NAT, 31.0  # a code for a step; codes end at 32
 _CODES_HELD = 2**26
 _PANELS = 64  # summed at once
+
+
+def checked_clip(clip: float) -> float:
+    """`clip` if it is within its bounds."""
+    if not CLIP_LEAST <= clip <= CLIP_MOST:
+        raise InputError(f"clip must be from 1/512 to {CLIP_MOST:g} nats, got {clip!r}")
+    return clip
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,11 +48,14 @@ class LogRatios:
 
     @classmethod
     def prepare(cls, hypotheses: Hypotheses, *, clip: float) -> LogRatios:
-        """Lay out the densities; `clip` in nats."""
-        if not 0.0 < clip <= CLIP_MAX:
-            raise InputError(f"clip must be above 0 and at most {CLIP_MAX:g} nats, got {clip!r}")
+        """Lay out the densities; `clip` in nats, rounded to 512ths."""
         table = kernels.mixture_table(hypotheses.weights, hypotheses.means, hypotheses.spreads)
-        return cls(table, hypotheses.size, max(1, round(clip * CODES_PER_NAT / STEPS)))
+        return cls(table, hypotheses.size, round(checked_clip(clip) * CODES_PER_NAT / STEPS))
+
+    @property
+    def clip(self) -> float:
+        """The clip that is used, in nats."""
+        return self.unit * STEPS / CODES_PER_NAT
 
     def scores(self, rows: Rows, passes: Passes) -> IntArray:
         """floor(sum over rows of min(codes below the best, STEPS unit) / unit), (size,); moves by at most STEPS."""

@@ -31,12 +31,12 @@ _REACH = np.linspace(-4.0, 4.0, 33)  # standard deviations at which cells are cu
 
 
 class Evaluation(Protocol):
-    """Public sets and masses, ready for the rows."""
+    """What rows are compared by: public sets and masses, or codes of densities."""
 
     sensitivity: ClassVar[int]  # most that a score moves when a row is replaced
 
     def scores(self, rows: Rows, passes: Passes) -> IntArray:
-        """s_i = max over sets A of i of |round(n f_i(A)) - rows in A|, (size,): the lower the better."""
+        """Whole numbers (size,), the lower the better; for sets s_i = max over sets A of i of |round(n f_i(A)) - rows in A|."""
         ...
 
 

@@ -59,8 +59,10 @@ class YatracosSets:
         _check(hypotheses)
         cut = CellSets.prepare(hypotheses, n, cells=cells)
         first, second = np.triu_indices(hypotheses.size, 1)
-        inside = cut.masses[first] > cut.masses[second]
         blocks = [slice(begin, begin + _BLOCK) for begin in range(0, len(first), _BLOCK)]
+        inside = np.empty((len(first), cut.masses.shape[1]), dtype=np.bool_)
+        for block in blocks:
+            np.greater(cut.masses[first[block]], cut.masses[second[block]], out=inside[block])
         # Whole numbers up to 2^30 in double precision: every order of addition gives the same sum.
         masses = cut.masses.T.astype(np.float64)
         half = (1 << cut.shift) >> 1

@@ -95,10 +95,12 @@ def held_out_of(share: Any, method: str) -> int:
     """Rows in a hundred that are held out."""
     share = validation.nonnegative("held_out", share)
     held = round(100.0 * share) if 0.0 <= share <= 0.5 else -1
-    if held < 0 or abs(100.0 * share - held) > 1e-9:
+    if held < 0 or abs(100.0 * share - held) > 1e-4:
         raise InputError(f"held_out must be a share from 0 to 0.5 in whole hundredths, got {share!r}")
     if held and method != "dp_em":
-        raise InputError(f"held_out is for method='dp_em', and the method here is {method!r}: leave it out")
+        raise InputError(
+            f"held_out is for method='dp_em', and the method here is {method!r}: leave it out, or pass method='dp_em'"
+        )
     return held
 
 
@@ -173,7 +175,8 @@ def learn_axis_aligned_mixture(
     -------
     MixtureResult
         `statuses` is the same for all components: "ok"; "empty" when a stage found nothing and a coarser answer stands in;
-        "fallback" when nothing at all was found and the answer is the public N(0, 1). `diagnostics` tells what each stage found.
+        "fallback" when nothing at all was found and the answer is the public N(0, 1). `diagnostics` tells what each stage found;
+        `chosen` is the place in the list of candidates (for "dp_em" with rows held out: 0 the public fit, i the i-th iteration).
 
     Raises
     ------
@@ -242,7 +245,7 @@ def learn_axis_aligned_mixture(
             rows.n, n_components, rows.dim, accuracy, budget, failure_prob, known_std=factor is not None
         )
     elif accuracy is not None:
-        _warn_few(method, rows.n, size, accuracy, budget, failure_prob)
+        _warn_few(method, rows.n, size, held, accuracy, budget, failure_prob)
     seen: Rows = rows
     if factor is not None:
         inverse = solve_triangular(factor, np.eye(rows.dim), lower=True)
@@ -283,11 +286,13 @@ def learn_axis_aligned_mixture(
         return _result(run, learned, method, factor, rows, 0 if public is None else len(public), n_components)
 
 
-def _warn_few(method: str, n: int, size: int, accuracy: float, budget: Budget, failure_prob: float) -> None:
+def _warn_few(method: str, n: int, size: int, held: int, accuracy: float, budget: Budget, failure_prob: float) -> None:
     """Say, from public numbers, that the choice cannot guarantee the wanted accuracy."""
     share = {"public_list": 1.0, "univariate": univariate.SHARES[-1] / sum(univariate.SHARES)}.get(method, 0.0)
     if method == "anchors":
         share = anchors.SHARES[-1] / sum(anchors.SHARES)
+    if method == "dp_em":
+        share, size = held / 100.0, dp_em.STEPS + 1
     if share == 0.0:
         return
     amount = float(budget.amounts[0])

@@ -28,6 +28,7 @@ from fastpubpriv.mechanisms.hypotheses import (
     select_among,
     slack_at,
 )
+from fastpubpriv.mechanisms.log_ratio import LogRatios, checked_clip
 from fastpubpriv.mechanisms.scheffe import CELLS
 from fastpubpriv.mixtures.result import MixtureResult
 from fastpubpriv.privacy import ApproxDP, Budget, Ledger, PureDP
@@ -181,7 +182,8 @@ def select_hypothesis(
     accuracy : float in (0, 1), optional
         Wanted slack in total variation, times two: a warning says so when n_priv rows do not guarantee it.
     score : "minimum_distance", "yatracos" or "log_ratio"
-        What a hypothesis is judged by. "minimum_distance": the sets between it and each other one, up to 32768 hypotheses.
+        What a hypothesis is judged by. "minimum_distance": the sets between it and each other one, up to 32768 hypotheses on one
+        column and 20000 on several.
         "yatracos": all sets between any two, up to 256 hypotheses; the same guarantee. "log_ratio": clipped log densities, up to
         1048576 hypotheses in time proportional to their number; private all the same, but without a guarantee of accuracy.
     method : "auto", "exact", "cells" or "densities"
@@ -201,9 +203,9 @@ def select_hypothesis(
     public_seed : int
         Seed of the public draws.
     clip : float
-        Of "log_ratio", in nats, up to 31: how far the log density of a hypothesis at a row may fall below the largest one of the
-        list before it no longer matters how far. A smaller clip makes the choice sharper and more robust; hypotheses that are
-        poor at most rows are then not told apart.
+        Of "log_ratio", in nats, from 1/512 to 31 and rounded to 512ths: how far the log density of a hypothesis at a row may fall
+        below the largest one of the list before it no longer matters how far. A smaller clip makes the choice sharper and more
+        robust; hypotheses that are poor at most rows are then not told apart.
     failure_prob : float in (0, 1)
         Probability with which the bound of the result may fail.
     columns : sequence of str, optional
@@ -227,7 +229,7 @@ def select_hypothesis(
 
     Privacy
     -------
-    Neighbours: replace one private row. Scores: whole numbers of replace-one sensitivity exactly 1 (log ratios: 16 sixteenths of
+    Neighbours: replace one private row. Scores: whole numbers of replace-one sensitivity exactly 1 (log ratios: 4 quarters of
     the clip), whatever the list. Cost:
     epsilon by permute-and-flip (pure), epsilon^2 / 8 by the exponential mechanism (zCDP); nothing when one hypothesis is left.
 
@@ -237,7 +239,7 @@ def select_hypothesis(
     score of Mahalanabis and Stefankovic (2008): s_i is the largest |round(n f_i(A)) - rows in A| over the Scheffe sets A of i and
     another hypothesis, one for each pair. Masses are rounded before rows are counted, which costs 1 / (2 n) of accuracy and makes
     scores integers. "yatracos" takes the largest over the sets of all pairs (Theorem 27 of Aden-Ali, Ashtiani and Kamath).
-    "log_ratio": s_i is the sum over rows of min(max_j ln f_j - ln f_i, clip), in sixteenths of the clip. Permute-and-flip is that
+    "log_ratio": s_i is the sum over rows of min(max_j ln f_j - ln f_i, clip), in quarters of the clip. Permute-and-flip is that
     of McKenna and Sheldon (2020), run as its loop of exact coins. Time: pairs times cells / 2, or pairs times rows, in whole
     vectors; for "yatracos" pairs times hypotheses before that, for "log_ratio" hypotheses times rows.
 
@@ -276,7 +278,7 @@ def select_hypothesis(
     if draws is not None:
         draws = validation.integer("draws", draws, minimum=16, maximum=MOST_DRAWS)
     public_seed = validation.integer("public_seed", public_seed, minimum=0)
-    clip = validation.positive("clip", clip)
+    clip = checked_clip(validation.positive("clip", clip))
     failure_prob = validation.probability("failure_prob", failure_prob)
     run = running.start(
         "select_hypothesis",
@@ -332,7 +334,8 @@ def select_hypothesis(
         law=law,
         passes=run.passes,
     )
-    run.log.append({"name": "hypothesis", **running.describe(event)})
+    used = {"clip": evaluation.clip} if isinstance(evaluation, LogRatios) else {}
+    run.log.append({"name": "hypothesis", "score": score, **used, **running.describe(event)})
     return _result(
         run,
         listed,

@@ -76,8 +76,6 @@ def axis_aligned_predictor(
             "choice_rows": float(choice_rows(chosen, n_priv)),
             "seconds": seconds(chosen, n_priv, dim, components, size),
         }
-        if chosen == "univariate" and isinstance(budget, ApproxDP):
-            details["distant_components_rows"] = float(univariate.rows_for_distant(components, budget))
         if chosen == "dp_em":
             error = em_error(dim, components, n_priv, n_pub, budget)
             details["public_rows_alone"] = math.sqrt(dim * components / n_pub)
@@ -90,6 +88,16 @@ def axis_aligned_predictor(
         return slack_at(size, rows, epsilon, failure_prob), details
 
     return predict
+
+
+def distant_details(
+    components: int, dim: int, n_pub: int, n_priv: int, budget: Budget, method: str
+) -> dict[str, float]:
+    """Rows that components need of which no two share a scale, where scales are searched for."""
+    chosen = chosen_method(method, dim=dim, n_priv=n_priv, has_public=n_pub > 0, budget=budget)
+    if chosen != "univariate" or not isinstance(budget, ApproxDP):
+        return {}
+    return {"distant_components_rows": float(univariate.rows_for_distant(components, budget))}
 
 
 def theory_details(

@@ -6,6 +6,7 @@ import math
 
 from fastpubpriv import validation
 from fastpubpriv.errors import InputError
+from fastpubpriv.mechanisms.densities import MOST_HYPOTHESES
 from fastpubpriv.mechanisms.hypotheses import MOST_COMPARED, closed_form_rows, pairs_of, slack_at
 from fastpubpriv.mechanisms.scheffe import CELLS
 from fastpubpriv.planning.predictors import Predictor
@@ -18,7 +19,9 @@ def selection_predictor(dim: int, candidates: int | None, failure_prob: float) -
     """Slack of `select_hypothesis` over a list of `candidates`."""
     if candidates is None:
         raise InputError("plan('select_hypothesis') needs candidates=, the length of the list")
-    size = validation.integer("candidates", candidates, minimum=2, maximum=MOST_COMPARED)
+    size = validation.integer(
+        "candidates", candidates, minimum=2, maximum=MOST_COMPARED if dim == 1 else MOST_HYPOTHESES
+    )
 
     def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
         # Permute-and-flip at epsilon, or the exponential mechanism at the epsilon with epsilon^2 / 8 = rho.

@@ -12,7 +12,7 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.gaussian import DEFAULT_COND_MAX
 from fastpubpriv.estimators.radii import Mode, failure_probability, gap_radius, size, step_count
 from fastpubpriv.planning.axis_aligned import UNIT as AXIS_ALIGNED_UNIT
-from fastpubpriv.planning.axis_aligned import axis_aligned_predictor, theory_details
+from fastpubpriv.planning.axis_aligned import axis_aligned_predictor, distant_details, theory_details
 from fastpubpriv.planning.mixtures import separated_predictor
 from fastpubpriv.planning.predictors import (
     Predictor,
@@ -165,7 +165,8 @@ def plan(
         deviations; that of "weighted_mean" is the root mean squared l2 distance in data units; that of "gaussian" is the relative
         Frobenius error of the covariance (the mean's is in `details`), for "separated_mixture" that of the smallest component
         once it has been found; that of "select_hypothesis" and "axis_aligned_mixture" is the slack beyond three times the best
-        total variation in the list (for method "dp_em" the expected distance of a mean, in standard deviations of its component).
+        total variation in the list (for method "dp_em", with no rows held out, the expected distance of a mean, in standard
+        deviations of its component).
     n_pub : int
         Public rows (at least 1 for "mean", 2 for "gaussian"; from dim + 1 a Gaussian is preconditioned; for
         "separated_mixture" at least one for each component).
@@ -288,6 +289,7 @@ def plan(
         raise InputError(f"budget must be ZCDP, ApproxDP or PureDP, got {type(budget).__name__}")
     predicted, details = predict(n_priv, budget)
     if task == "axis_aligned_mixture" and n_components is not None:
+        details |= distant_details(n_components, dim, n_pub, n_priv, budget, method)
         details |= theory_details(n_components, dim, accuracy, budget, failure_prob)
     return Plan(
         task=task, n_priv=n_priv, budget=budget, error=predicted, unit=unit, solved_for=solved_for, details=details

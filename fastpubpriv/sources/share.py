@@ -22,7 +22,7 @@ def run_steps(step: Callable[[int], object], count: int, workers: int) -> None:
 
     An interrupt reaches the caller between two steps, or at once when others do the work; no further step starts after it.
     """
-    if workers == 1 or count <= 1:
+    if workers <= 1 or count <= 1:
         for number in range(count):
             step(number)
         return
@@ -50,8 +50,14 @@ def run_steps(step: Callable[[int], object], count: int, workers: int) -> None:
     finally:
         stopped.set()
         wait({future for future in pending if not future.cancel()}, timeout=_STOP_SECONDS)
-    if errors:
-        raise errors[0]
+    if not errors:
+        return
+    error = errors[0]
+    errors.clear()
+    try:
+        raise error
+    finally:
+        del error  # else the frames and the exception would keep each other, and what the pieces hold, alive
 
 
 def share_out(work: Callable[[int], object], count: int, *, threads: int | None = None) -> None:

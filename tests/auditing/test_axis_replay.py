@@ -44,6 +44,7 @@ RUNS = {
     "dp_em, approx": (2, APPROX, {"with_public": True}),
     "dp_em, pure": (2, PureDP(1), {"with_public": True, "method": "dp_em"}),
     "dp_em, chosen by rows held out": (2, ZCDP(0.125), {"with_public": True, "held_out": 0.2}),
+    "dp_em, held out, pure": (2, PureDP(1), {"with_public": True, "method": "dp_em", "held_out": 0.3}),
     "dp_em, held out, approx": (2, APPROX, {"with_public": True, "held_out": 0.2}),
     "dp_em, known variance": (2, ZCDP(0.125), {"with_public": True, "variance": 4.0}),
 }

@@ -114,7 +114,7 @@ def test_catches_log_ratios_that_are_not_clipped(monkeypatch):
         made = original(cls, hypotheses, clip=clip)
         return cls(made.table, made.size, made.unit // 4)
 
-    monkeypatch.setattr(log_ratio, "STEPS", 64)
+    monkeypatch.setattr(log_ratio, "STEPS", 16)
     monkeypatch.setattr(log_ratio.LogRatios, "prepare", classmethod(unclipped))
     with pytest.raises(ReplayError, match="sensitivity"):
         record_replay(runner(PureDP(1), 3, score="log_ratio"), *hostile_pair(3), budget=PureDP(1))

@@ -47,6 +47,16 @@ def test_public_rows_and_pure_budget(files):
     assert data["spent"]["notion"] == "PureDP"
 
 
+def test_rows_held_out(files):
+    result = invoke(
+        *("--private", files / "private.npy", "--public", files / "public.npy", "--components", 2, "--rho", 0.1),
+        *("--held-out", 0.2, "--json", "-"),
+    )
+    data = json.loads(result.stdout)
+    assert data["method"] == "dp_em"
+    assert data["diagnostics"]["candidates"] == 4
+
+
 @pytest.mark.parametrize(
     ("extra", "message"),
     [
@@ -57,6 +67,7 @@ def test_public_rows_and_pure_budget(files):
         (("--epsilon", 1, "--delta", "1e-6", "--method", "theory"), "accuracy"),
         (("--epsilon", 1, "--delta", "1e-6", "--method", "theory", "--accuracy", 0.1), "candidates"),
         (("--epsilon", 1, "--delta", "1e-6", "--variance", -1), "variance"),
+        (("--epsilon", 1, "--delta", "1e-6", "--held-out", 0.2), "dp_em"),
     ],
 )
 def test_refusals_are_one_line(files, extra, message):

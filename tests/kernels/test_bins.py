@@ -170,3 +170,23 @@ def test_control_ceil_and_log2_differ():
     assert (floored != bins.bins_keys(edges, BinRule(0.25))).all()
     powers = np.ldexp(1.0, np.arange(-300, 300))
     assert (np.floor(np.log2(powers)) != bins.bins_keys(powers, BinRule())).all()
+
+
+@pytest.mark.parametrize("n", [1, 511, 512, 513, 1023, 1024, 1025, 5000])
+@pytest.mark.parametrize("rule", [BinRule(), BinRule(0.5)], ids=["dyadic", "width"])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_layouts_around_whole_blocks(n, rule, dtype):
+    rows = np.random.default_rng(n).standard_cauchy((n, 3)).astype(dtype)
+    for column in (rows[:, 1], rows[::-1, 1], rows[:, 1].copy()[::-1], np.broadcast_to(rows[:1, 0], (n,))):
+        same(bins.bins_count(column, rule), reference.bins_count(column, rule))
+
+
+@pytest.mark.parametrize("rule", [BinRule(), BinRule(1e-3)], ids=["dyadic", "width"])
+def test_keys_come_out_in_order(rule):
+    """From the window and from the hash table, below, inside and above; `merged` then has nothing to sort."""
+    x = np.concatenate([np.random.default_rng(0).standard_cauchy(50_000), [5e-324, -1e308, 1e5, -1e5, 2.0**-1023]])
+    table = bins.BinTable()
+    table.count(x, rule)
+    keys = table.collected()[0][:, 0]
+    assert (np.diff(keys) > 0).all()
+    assert rule.dyadic or table._table.used > 10

@@ -254,7 +254,7 @@ HOSTILE = [np.nan, np.inf, -np.inf, 1e308, -1.7e308, 5e-324, -0.0]
 
 
 @pytest.mark.parametrize("dim", [1, 3])
-def test_scores_move_by_at_most_one_on_hostile_neighbours(dim):
+def test_scores_move_by_their_sensitivity_on_hostile_neighbours(dim):
     rng = np.random.default_rng(dim)
     listed = random_list(rng, 70, 2, dim)
     n = 30
@@ -490,6 +490,22 @@ def test_limits_are_refused_with_numbers(monkeypatch):
     monkeypatch.setattr("fastpubpriv.mechanisms.roots.MOST_HYPOTHESES", 2)
     with pytest.raises(InputError, match="up to 2 hypotheses, got 3"):
         RootSets.prepare(THREE, 10)
+
+
+def test_more_rows_than_counts_can_hold_are_refused(monkeypatch):
+    """Counts of 32 bits would wrap, and a neighbour then move a score by 2^32."""
+    from fastpubpriv.mechanisms import densities
+
+    listed = random_list(np.random.default_rng(1), 5, 1, 2)
+    for score in ("minimum_distance", "yatracos"):
+        with pytest.raises(InputError, match="up to 2\\^31 - 1 rows"):
+            mechanism.prepare(listed, 2**31, score=score)
+        assert mechanism.prepare(listed, 2**31 - 1, score=score, draws=16)[0] == "densities"
+    with pytest.raises(InputError, match="up to 2\\^31 - 1 rows"):
+        mechanism.prepare(THREE, 2**31, method="densities")
+    monkeypatch.setattr(densities, "LARGEST_COUNT", 9)
+    with pytest.raises(KernelError, match="32 bits"):
+        DensitySets.prepare(listed, draws=16).scores(private_rows(np.zeros((10, 2))), ONE)
 
 
 def test_required_rows():

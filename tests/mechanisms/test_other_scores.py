@@ -11,6 +11,7 @@ from hypothesis_cases import cdf, random_list
 
 from fastpubpriv import InputError
 from fastpubpriv.mechanisms import hypotheses as mechanism
+from fastpubpriv.mechanisms.candidates import Hypotheses
 from fastpubpriv.mechanisms.densities import PublicDraws
 from fastpubpriv.mechanisms.log_ratio import STEPS, LogRatios
 from fastpubpriv.mechanisms.scheffe import CellSets
@@ -133,8 +134,9 @@ def test_limits():
             mechanism.prepare(listed, 10, method=method, score="yatracos")
     with pytest.raises(InputError, match="leave out method='cells'"):
         mechanism.prepare(listed, 10, method="cells", score="log_ratio")
-    with pytest.raises(InputError, match="at most 31 nats"):
-        mechanism.prepare(listed, 10, score="log_ratio", clip=32.0)
+    for clip in (32.0, 0.001):
+        with pytest.raises(InputError, match="1/512 to 31 nats"):
+            mechanism.prepare(listed, 10, score="log_ratio", clip=clip)
 
 
 def test_pairs_are_compared_up_to_a_limit(monkeypatch):
@@ -143,3 +145,57 @@ def test_pairs_are_compared_up_to_a_limit(monkeypatch):
     with pytest.raises(InputError, match=r'up to 99 hypotheses, got 100: .*score="log_ratio"'):
         mechanism.prepare(listed, 10)
     assert mechanism.prepare(listed, 10, score="log_ratio")[0] == "densities"
+
+
+def full_covariances(rng, size, dim):
+    root = rng.normal(size=(size, 2, dim, dim)) + 2.0 * np.eye(dim)
+    return Hypotheses.from_arrays(
+        rng.dirichlet(np.ones(2), size),
+        2.0 * rng.normal(size=(size, 2, dim)),
+        np.einsum("...ij,...kj->...ik", root, root),
+    )
+
+
+def test_full_covariances():
+    rng = np.random.default_rng(9)
+    listed, rows = full_covariances(rng, 9, 2), 2.0 * rng.normal(size=(300, 2))
+    logs = logs_of(listed, rows)
+    first, second = np.array(list(itertools.combinations(range(9), 2))).T
+    public = PublicDraws(listed, draws=64)
+    drawn = [logs_of(listed, public.of(h)) for h in range(9)]
+    masses = np.array([(each[first] > each[second]).mean(axis=1) for each in drawn])
+    want = largest(masses, (logs[first] > logs[second]).sum(axis=1), 300)
+    found = YatracosSets.of_densities(listed, 300, draws=64).scores(private_rows(rows), ONE)
+    assert np.abs(found - want).max() <= 6  # a draw stands for five rows
+    ratios = LogRatios.prepare(listed, clip=20.0)
+    wanted = STEPS / 20.0 * np.minimum(-logs, 20.0).sum(axis=1)
+    assert np.abs(ratios.scores(private_rows(rows), ONE) - wanted).max() <= 2.0
+    # Beyond 16 nats a row that is not finite is below the clip, and still counts the same for all.
+    spoiled = np.vstack([rows, np.full((50, 2), np.nan)])
+    more = LogRatios.prepare(listed, clip=31.0)
+    assert len(set((more.scores(private_rows(spoiled), ONE) - more.scores(private_rows(rows), ONE)).tolist())) <= 2
+
+
+def test_two_hypotheses_and_two_equal_ones():
+    rng = np.random.default_rng(4)
+    rows = private_rows(rng.normal(size=(400, 1)))
+    two = random_list(rng, 2, 1, 1)
+    same = Hypotheses.from_arrays(np.ones((3, 1)), np.zeros((3, 1, 1)), np.ones((3, 1, 1)))
+    for method in ("exact", "cells", "densities"):
+        scores = mechanism.prepare(two, 400, method=method, score="yatracos", draws=64)[1].scores(rows, ONE)
+        plain = mechanism.prepare(two, 400, method=method, draws=64)[1].scores(rows, ONE)
+        assert scores.tolist() == plain.tolist()  # there is one set only
+        assert (
+            mechanism.prepare(same, 400, method=method, score="yatracos", draws=64)[1].scores(rows, ONE).tolist()
+            == [0] * 3
+        )
+    assert len(set(LogRatios.prepare(same, clip=1.0).scores(rows, ONE).tolist())) == 1
+
+
+def test_lists_longer_than_a_turn():
+    """More panels than are summed at once."""
+    rng = np.random.default_rng(5)
+    listed, rows = random_list(rng, 5000, 1, 1), rng.normal(size=(100, 1))
+    found = LogRatios.prepare(listed, clip=3.0).scores(private_rows(rows), Passes(threads=2, progress=False))
+    want = STEPS / 3.0 * np.minimum(-logs_of(listed, rows), 3.0).sum(axis=1)
+    assert np.abs(found - want).max() <= 1.5

@@ -5,8 +5,9 @@ import math
 import numpy as np
 import pytest
 from axis_cases import APPROX, learn, matched
+from spies import seeded
 
-from fastpubpriv import ZCDP, InputError, PureDP
+from fastpubpriv import ZCDP, AccuracyWarning, InputError, PureDP, learn_axis_aligned_mixture
 from fastpubpriv.experiments.mixture_cases import blobs, distance_by_draws, released
 from fastpubpriv.mixtures.dp_em import (
     Parameters,
@@ -17,6 +18,7 @@ from fastpubpriv.mixtures.dp_em import (
     row_statistic,
     statistic_dim,
 )
+from fastpubpriv.sources import Rows
 
 
 def parameters(rng, components=3, dim=4):
@@ -163,6 +165,25 @@ def test_rows_held_out_choose_how_far_to_go():
     assert result.releases[3]["epsilon"] == pytest.approx(math.sqrt(8 * 0.05), rel=1e-6)
 
 
+def test_rows_held_out_of_a_stream():
+    rng = np.random.default_rng(9)
+    truth = blobs(rng, 2, 2)
+    rows, public = truth.draw(rng, 3000), truth.draw(rng, 50)
+    stream = Rows.from_chunks(lambda: (rows[k : k + 700] for k in range(0, 3000, 700)), n=3000, dim=2)
+    options = {"budget": ZCDP(0.05), "x_pub": public, "method": "dp_em", "held_out": np.float32(0.2), "random_state": 3}
+    one, other = (seeded(learn_axis_aligned_mixture, x, n_components=2, **options) for x in (rows, stream))
+    assert one.diagnostics["chosen"] == other.diagnostics["chosen"]
+    np.testing.assert_array_equal(one.means, other.means)
+
+
+def test_too_few_rows_held_out_for_an_accuracy_are_told():
+    with pytest.warns(AccuracyWarning, match="best of 4 candidates"):
+        learn(
+            np.zeros((3000, 2)), 2, budget=ZCDP(0.1), x_pub=np.arange(8.0).reshape(4, 2), method="dp_em", held_out=0.29,
+            accuracy=0.01,
+        )  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("change", "text"),
     [
@@ -170,7 +191,10 @@ def test_rows_held_out_choose_how_far_to_go():
         ({"held_out": 0.105}, "whole hundredths"),
         ({"held_out": -0.1}, "held_out"),
         ({"held_out": math.nan}, "held_out"),
-        ({"held_out": 0.2, "method": "public_list"}, "the method here is 'public_list'"),
+        (
+            {"held_out": 0.2, "method": "public_list"},
+            "the method here is 'public_list': leave it out, or pass method='dp_em'",
+        ),
         ({"held_out": 0.01, "x": np.zeros((9, 2))}, "too few for 2 blocks"),
     ],
 )

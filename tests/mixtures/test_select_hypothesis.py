@@ -78,8 +78,9 @@ def test_other_scores_find_it_too(score, dim):
     result = select_hypothesis(rows, hypotheses=arrays, budget=PureDP(1), score=score, **COMMON)
     assert (result.index, result.score) == (17, score)
     assert math.isinf(result.slack) == (score == "log_ratio")
-    assert result.releases[0]["sensitivity"] == (16 if score == "log_ratio" else 1)
+    assert result.releases[0]["sensitivity"] == (4 if score == "log_ratio" else 1)
     assert json.loads(result.to_json())["score"] == score
+    assert result.releases[0].get("clip") == (8.0 if score == "log_ratio" else None)
 
 
 def test_log_ratios_go_where_pairs_cannot():
@@ -306,8 +307,9 @@ GOOD = {"hypotheses": ARRAYS, "budget": PureDP(1)}
         ({"score": "likelihood"}, "score must be one of"),
         ({"score": "log_ratio", "accuracy": 0.1}, "guarantees no accuracy"),
         ({"score": "log_ratio", "method": "exact"}, "compares densities"),
-        ({"score": "log_ratio", "clip": 40.0}, "at most 31 nats"),
+        ({"clip": 40.0}, "1/512 to 31 nats"),
         ({"clip": 0.0}, "clip"),
+        ({"clip": 0.001}, "1/512 to 31 nats"),
         ({"clip": math.nan}, "clip"),
         ({"method": "best"}, "method must be one of"),
         ({"mechanism": "gumbel"}, "mechanism must be one of"),

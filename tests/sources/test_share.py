@@ -1,7 +1,9 @@
 """`share_out`: every piece once, whatever the threads; errors without content."""
 
+import gc
 import threading
 import time
+import weakref
 
 import pytest
 
@@ -59,3 +61,38 @@ def test_our_own_error_comes_through_and_stops_the_rest(threads):
     with pytest.raises(KernelError, match="refused"):
         share_out(work, 1000, threads=threads)
     assert len(started) < 900
+
+
+@pytest.mark.parametrize("threads", [0, -1])
+def test_no_threads_at_all_are_one(threads):
+    seen = []
+    share_out(seen.append, 3, threads=threads)
+    assert seen == [0, 1, 2]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("failure", [ValueError, KernelError])
+def test_an_error_keeps_nothing_alive(threads, failure):
+    class Chunk:
+        pass
+
+    def run():
+        chunk = Chunk()
+
+        def work(index):
+            raise failure(f"chunk {chunk is not None}")
+
+        with pytest.raises((InputError, KernelError)):
+            share_out(work, 5, threads=threads)
+        return weakref.ref(chunk)
+
+    gc.collect()
+    gc.disable()
+    try:
+        kept = run()
+        deadline = time.monotonic() + 2.0
+        while kept() is not None and time.monotonic() < deadline:
+            time.sleep(0.01)  # a worker may not have left its last piece
+        assert kept() is None
+    finally:
+        gc.enable()
