@@ -6,7 +6,6 @@ Hypotheses stand in panels of PANEL: hypothesis j is entry j % PANEL of panel j 
 from __future__ import annotations
 
 import math
-import threading
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,9 +21,7 @@ LARGEST_COUNT = 2**31 - 1
 MOST_COLUMN_ROWS = 2**15 - 1
 TOP_CODE: int = lib.FPP_TOP_CODE  # of the hypothesis with the largest density at a row
 CODES_PER_NAT: int = lib.FPP_CODES_PER_NAT
-_KEPT_BYTES = 2**24
 _ABSENT = -1e300
-_scratch = threading.local()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,49 +78,68 @@ def mixture_table(
     return MixtureTable(panelled(means, 0.0), panelled(factors, 1.0), panelled(constants, _ABSENT), spreads.ndim == 4)
 
 
+def density_room(table: MixtureTable) -> npt.NDArray[np.uint8]:
+    """Scratch for `density_codes`, for one call at a time: a kilobyte for each eight hypotheses."""
+    return np.empty(int(lib.fpp_density_workspace_size(_mixtures(table))), dtype=np.uint8)
+
+
 def density_codes(
-    points: npt.NDArray[np.float64], table: MixtureTable, codes: npt.NDArray[np.int16], first: int
+    points: npt.NDArray[np.float64],
+    table: MixtureTable,
+    codes: npt.NDArray[np.int16],
+    first: int,
+    room: npt.NDArray[np.uint8] | None = None,
 ) -> None:
-    """codes (panels, capacity, PANEL), rows from `first` on, = codes of the log densities of all hypotheses at points (n, dim)."""
+    """codes (panels, capacity, PANEL), rows from `first` on, = codes of the log densities of all hypotheses at points (n, dim).
+
+    `room` is scratch from `density_room`; without it the thread keeps scratch of its own, which grows with the list.
+    """
     panels, capacity = table.panels, codes.shape[1]
     n = points.shape[0]
-    _expect("points", points, np.float64, (n, table.dim))
-    _expect("codes", codes, np.int16, (panels, capacity, PANEL))
+    _cbuf.expect("points", points, np.float64, (n, table.dim))
+    _cbuf.expect("codes", codes, np.int16, (panels, capacity, PANEL))
     if not 0 <= first <= first + n <= capacity:
         raise KernelError("density_codes: the rows do not fit into the codes")
     if n == 0:
         return
-    keep = [ffi.from_buffer("double[]", array) for array in (table.means, table.factors, table.constants)]
-    mixtures = ffi.new(
-        "fpp_mixtures *", (table.dim, table.constants.shape[1], panels, int(table.lower), keep[0], keep[1], keep[2])
-    )
-    room = _room(int(lib.fpp_density_workspace_size(mixtures)))
+    mixtures = _mixtures(table)
+    size = int(lib.fpp_density_workspace_size(mixtures))
+    scratch = _cbuf.scratch(size, "densities") if room is None else room
+    if scratch.size < size:
+        raise KernelError("density_codes: the scratch is of a shorter list")
     target = _cbuf.out(codes) + first * PANEL
-    _cbuf.check(lib.fpp_density_codes_i16(mixtures, _cbuf.inp(points), n, capacity, ffi.cast("double *", room), target))
+    work = ffi.cast("double *", _cbuf.out(scratch))
+    _cbuf.check(lib.fpp_density_codes_i16(mixtures, _cbuf.inp(points), n, capacity, work, target))
+
+
+def _mixtures(table: MixtureTable) -> Any:
+    """The C side of a table, which must outlive it."""
+    parts = [_cbuf.inp(array.reshape(-1)) for array in (table.means, table.factors, table.constants)]
+    return ffi.new("fpp_mixtures *", (table.dim, table.constants.shape[1], table.panels, int(table.lower), *parts))
 
 
 def pair_counts(codes: npt.NDArray[np.int16], rows: int, panel: int, counts: npt.NDArray[np.int32]) -> None:
     """counts (PANEL, (panels - panel) PANEL) += rows in which hypotheses of `panel` have the larger code; codes as above."""
     panels, capacity = codes.shape[:2]
-    _expect("codes", codes, np.int16, (panels, capacity, PANEL))
-    _expect("counts", counts, np.int32, (PANEL, (panels - panel) * PANEL))
-    room = ffi.cast("int32_t *", _room(lib.FPP_PAIR_WORKSPACE))
-    _cbuf.check(lib.fpp_pair_counts_i32(_cbuf.inp(codes), rows, capacity, panels, panel, room, _cbuf.out(counts)))
+    _cbuf.expect("codes", codes, np.int16, (panels, capacity, PANEL))
+    _cbuf.expect("counts", counts, np.int32, (PANEL, (panels - panel) * PANEL))
+    work = ffi.cast("int32_t *", _cbuf.out(_cbuf.scratch(lib.FPP_PAIR_WORKSPACE, "pairs")))
+    _cbuf.check(lib.fpp_pair_counts_i32(_cbuf.inp(codes), rows, capacity, panels, panel, work, _cbuf.out(counts)))
 
 
 def column_counts(codes: npt.NDArray[np.int16], rows: int, own: int, counts: npt.NDArray[np.int32]) -> None:
     """counts (panels PANEL,) = rows in which `own` beats each later hypothesis, and in which each earlier one beats it."""
     panels, capacity = codes.shape[:2]
-    _expect("codes", codes, np.int16, (panels, capacity, PANEL))
-    _expect("counts", counts, np.int32, (panels * PANEL,))
+    _cbuf.expect("codes", codes, np.int16, (panels, capacity, PANEL))
+    _cbuf.expect("counts", counts, np.int32, (panels * PANEL,))
     _cbuf.check(lib.fpp_column_counts_i32(_cbuf.inp(codes), rows, capacity, panels, own, _cbuf.out(counts)))
 
 
 def cell_scores(table: npt.NDArray[np.int32], shift: int, panel: int, worst: npt.NDArray[np.int32]) -> None:
     """worst (panels PANEL,) = larger of itself and what pairs of `panel` with later ones give; table (panels, cells, PANEL)."""
     panels, cells = table.shape[:2]
-    _expect("table", table, np.int32, (panels, cells, PANEL))
-    _expect("worst", worst, np.int32, (panels * PANEL,))
+    _cbuf.expect("table", table, np.int32, (panels, cells, PANEL))
+    _cbuf.expect("worst", worst, np.int32, (panels * PANEL,))
     _cbuf.check(lib.fpp_cell_scores_i32(_cbuf.inp(table), cells, panels, panel, shift, _cbuf.out(worst)))
 
 
@@ -140,10 +156,10 @@ def pair_roots(
     """
     size, components = parts[0].shape
     for part in parts:
-        _expect("parts", part, np.float64, (size, components))
-    _expect("grids", grids, np.float64, (size, grids.shape[1]))
-    _expect("roots", roots, np.float64, (size - own - 1, roots.shape[1]))
-    _expect("counts", counts, np.int64, (size - own - 1,))
+        _cbuf.expect("parts", part, np.float64, (size, components))
+    _cbuf.expect("grids", grids, np.float64, (size, grids.shape[1]))
+    _cbuf.expect("roots", roots, np.float64, (size - own - 1, roots.shape[1]))
+    _cbuf.expect("counts", counts, np.int64, (size - own - 1,))
     if own + 1 == size:
         return
     inputs = [_cbuf.inp(part) for part in (*parts, grids)]
@@ -153,19 +169,3 @@ def pair_roots(
             *inputs, size, components, grids.shape[1], own, most, _cbuf.out(roots), _cbuf.out(counts)
         )
     )
-
-
-def _expect(name: str, array: npt.NDArray[Any], dtype: type, shape: tuple[int, ...]) -> None:
-    """Bug guard: C trusts these."""
-    if array.dtype != dtype or array.shape != shape or not array.flags.c_contiguous:
-        raise KernelError(f"{name} must be a C-contiguous {np.dtype(dtype)} array of shape {shape}")
-
-
-def _room(size: int) -> Any:
-    """Scratch of this thread, kept between calls unless it is large."""
-    room = getattr(_scratch, "room", None)
-    if room is None or len(room) < size:
-        room = ffi.new("char[]", size)
-        if size <= _KEPT_BYTES:
-            _scratch.room = room
-    return room

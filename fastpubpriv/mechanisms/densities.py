@@ -76,16 +76,19 @@ class PublicDraws:
 
     def each(self, work: Callable[[int, Codes], None], *, threads: int | None) -> None:
         """work(i, codes of all hypotheses at the draws from i) for every hypothesis, in threads."""
-        idle: deque[Codes] = deque()  # as many as threads work at once
+        idle: deque[tuple[Codes, Any]] = deque()  # as many as threads work at once
 
         def coded(own: int) -> None:
             try:
-                codes = idle.pop()
+                codes, room = idle.pop()
             except IndexError:
-                codes = np.empty((self.table.panels, self.draws, PANEL), dtype=np.int16)
-            kernels.density_codes(self.of(own), self.table, codes, 0)
+                codes, room = (
+                    np.empty((self.table.panels, self.draws, PANEL), dtype=np.int16),
+                    kernels.density_room(self.table),
+                )
+            kernels.density_codes(self.of(own), self.table, codes, 0, room)
             work(own, codes)
-            idle.append(codes)
+            idle.append((codes, room))
 
         share_out(coded, self._hypotheses.size, threads=threads)
 
@@ -104,13 +107,19 @@ def read_codes(
     # Parameters of a long list come from memory once for a block of rows, but a block is not interrupted.
     affordable = _BLOCK_WORK // (table.panels * PANEL * table.constants.shape[1] * (table.dim + 8))
     block = max(1, min(_BLOCK_ROWS, affordable, -(-capacity // (4 * workers))))
+    rooms: deque[Any] = deque()  # as many as threads work at once; not kept, as they may be as large as the codes
 
     def step(chunk: Any, _accumulators: tuple[IntArray, ...]) -> None:
         points = np.ascontiguousarray(chunk, dtype=np.float64)
 
         def coded(part: int) -> None:
             begin = part * block
-            kernels.density_codes(points[begin : begin + block], table, codes, begin)
+            try:
+                room = rooms.pop()
+            except IndexError:
+                room = kernels.density_room(table)
+            kernels.density_codes(points[begin : begin + block], table, codes, begin, room)
+            rooms.append(room)
 
         share_out(coded, -(-len(points) // block), threads=passes.threads)
         use(codes, len(points))

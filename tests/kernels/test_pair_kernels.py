@@ -226,3 +226,5 @@ def test_wrong_arguments_are_refused():
         kernels.density_codes(np.zeros((3, 1)), table, codes[:1], 0)
     with pytest.raises(KernelError):
         kernels.density_codes(np.zeros((3, 2)), table, codes[:1].copy(), 8)
+    with pytest.raises(KernelError, match="shorter list"):
+        kernels.density_codes(np.zeros((3, 2)), table, codes[:1].copy(), 0, kernels.density_room(table)[:-8])
