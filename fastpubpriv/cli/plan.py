@@ -36,6 +36,7 @@ WORDS = {
     "comparisons": "comparisons",
     "closed_form_rows": "rows, by the looser closed form",
     "candidates": "candidates that are chosen from",
+    "distant_components_rows": "rows that components far apart need",
     "choice_rows": "rows that choose",
     "seconds": "seconds on one core, roughly",
     "theory_accuracy": "the paper's proof, at accuracy",

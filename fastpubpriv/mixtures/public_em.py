@@ -13,7 +13,8 @@ from scipy.special import logsumexp
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 IntArray = np.ndarray[Any, np.dtype[np.int64]]
 
-STD_FLOOR = 1e-3  # of a column's standard deviation
+STD_FLOOR = 1e-12  # of a column's standard deviation: differences of doubles still have three digits there
+_NARROW = 1e-4  # below it squares of rows and means cancel, and differences are taken first
 # Public rows decide nothing private, so that their coins may come from a fixed seed: the same rows give the same list.
 PUBLIC_SEED = 20_240_607
 _BATCH = 1 << 22
@@ -51,6 +52,12 @@ def stacked(batches: list[Batch]) -> Batch:
 
 def log_joint(batch: Batch, rows: FloatArray) -> FloatArray:
     """log of weight times density, (size, n, k), for rows of moderate size (standardised)."""
+    if batch.stds.min() < _NARROW:
+        logs = np.log(np.maximum(batch.weights, 1e-300)) - 0.5 * rows.shape[1] * math.log(2.0 * math.pi)
+        found: FloatArray = np.repeat((logs - np.log(batch.stds).sum(axis=2))[:, None, :], len(rows), axis=1)
+        for column in range(rows.shape[1]):
+            found -= 0.5 * (differences(rows, batch.means, column) / batch.stds[:, None, :, column]) ** 2
+        return found
     precision = 1.0 / batch.stds**2
     tilt = batch.means * precision
     constant = (
@@ -63,6 +70,12 @@ def log_joint(batch: Batch, rows: FloatArray) -> FloatArray:
     linear = np.matmul(rows, tilt.transpose(0, 2, 1))
     joint: FloatArray = linear - 0.5 * quadratic + constant[:, None, :]
     return joint
+
+
+def differences(rows: FloatArray, means: FloatArray, column: int) -> FloatArray:
+    """Rows less means in one column, (size, n, k)."""
+    found: FloatArray = rows[None, :, None, column] - means[:, None, :, column]
+    return found
 
 
 def log_likelihood(batch: Batch, rows: FloatArray) -> FloatArray:
@@ -118,8 +131,8 @@ def fit(
     steps : int
         Iterations.
     prior : float
-        Rows' worth of belief, for each component, that its variance is that of the starting value: keeps a component from
-        collapsing on a few rows.
+        Rows' worth of belief, for each component, that its standard deviation is the harmonic mean of all components', by weight:
+        keeps a component from collapsing on a few rows, and leaves narrow components that lie far apart their own scale.
     fixed_std : bool
         Keep every standard deviation at one.
     """
@@ -132,26 +145,37 @@ def fit(
     for part in parts(batch, len(rows)):
         one, times = batch[part], None if counts is None else counts[part]
         for _ in range(steps):
-            one = step(one, rows, times, prior=prior, spread=spread, fixed_std=fixed_std)
+            typical = 1.0 / np.einsum("sk,skd->sd", one.weights, 1.0 / one.stds)[:, None, :]
+            one = step(one, rows, times, prior=prior, spread=np.minimum(typical, spread), fixed_std=fixed_std)
         done.append(one)
     return stacked(done)
 
 
 def step(
-    batch: Batch, rows: FloatArray, counts: FloatArray | None, *, prior: float, spread: float, fixed_std: bool
+    batch: Batch,
+    rows: FloatArray,
+    counts: FloatArray | None,
+    *,
+    prior: float,
+    spread: float | FloatArray,
+    fixed_std: bool,
 ) -> Batch:
-    """One iteration for every mixture of a batch."""
+    """One iteration for every mixture of a batch; `spread`, (size, 1, dim) or one number, is what the prior believes in."""
     joint = log_joint(batch, rows)
     share = np.exp(joint - logsumexp(joint, axis=2, keepdims=True))
     if counts is not None:
         share = share * counts[:, :, None]
-    held = share.sum(axis=1) + 1e-9
+    held = np.maximum(share.sum(axis=1), 1e-30)
     turned = share.transpose(0, 2, 1)
     means = np.matmul(turned, rows) / held[:, :, None]
     if fixed_std:
         stds = batch.stds
     else:
-        second = np.matmul(turned, rows * rows) / held[:, :, None] - means**2
+        if batch.stds.min() < _NARROW:
+            squares = [(share * differences(rows, means, j) ** 2).sum(axis=1) for j in range(rows.shape[1])]
+            second = np.stack(squares, axis=2) / held[:, :, None]
+        else:
+            second = np.matmul(turned, rows * rows) / held[:, :, None] - means**2
         mixed = (held[:, :, None] * np.maximum(second, 0.0) + prior * spread**2) / (held + prior)[:, :, None]
         stds = np.sqrt(np.maximum(mixed, STD_FLOOR**2))
     weights = (held + 0.5) / (held.sum(axis=1, keepdims=True) + 0.5 * held.shape[1])

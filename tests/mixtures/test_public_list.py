@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from axis_cases import learn
+from axis_cases import learn, matched
 from scipy import stats
 
-from fastpubpriv import InputError, PureDP
+from fastpubpriv import ZCDP, InputError, PureDP
 from fastpubpriv.experiments.mixture_cases import CASES, Truth, distance_on_line
 from fastpubpriv.mixtures import public_em
 from fastpubpriv.mixtures.public_em import Batch
@@ -40,6 +40,36 @@ def test_em_climbs_and_recovers():
     order = np.argsort(batch.means[best, :, 0])
     assert np.abs(batch.means[best][order] - truth.means).max() < 0.12
     assert np.abs(batch.weights[best][order] - truth.weights).max() < 0.04
+
+
+def test_differences_and_products_give_the_same_step(monkeypatch):
+    rng = np.random.default_rng(2)
+    batch = Batch(rng.dirichlet(np.ones(3), 4), rng.normal(size=(4, 3, 2)), np.exp(0.3 * rng.normal(size=(4, 3, 2))))
+    rows = rng.normal(size=(50, 2))
+    fast = public_em.step(batch, rows, None, prior=0.3, spread=1.0, fixed_std=False)
+    monkeypatch.setattr(public_em, "_NARROW", np.inf)
+    slow = public_em.step(batch, rows, None, prior=0.3, spread=1.0, fixed_std=False)
+    for name in ("weights", "means", "stds"):
+        np.testing.assert_allclose(getattr(slow, name), getattr(fast, name), rtol=1e-10)
+
+
+FAR = Truth(np.array([0.3, 0.3, 0.4]), np.array([[-1e9], [0.0], [1e9]]), np.array([[1.0], [30.0], [0.2]]))
+WIDE = Truth(np.array([0.4, 0.6]), np.array([[-500.0, 0.0], [500.0, 3.0]]), np.array([[1.0, 1.0], [2.0, 1.0]]))
+
+
+@pytest.mark.parametrize(
+    ("truth", "method", "budget", "n", "bounds"),
+    [
+        (FAR, "dp_em", ZCDP(0.05), 20_000, [0.2, 0.2, 0.03]),
+        (FAR, "public_list", PureDP(1), 2000, [1.0, 0.7, 0.15]),
+        (WIDE, "dp_em", ZCDP(0.05), 20_000, [0.2, 0.2, 0.03]),
+    ],
+)
+def test_deviations_that_are_tiny_beside_the_distances(truth, method, budget, n, bounds):
+    """A prior or a floor in units of the whole spread would leave deviations a hundred to a billion times too large."""
+    rng = np.random.default_rng(7)
+    result = learn(truth.draw(rng, n), len(truth.weights), budget=budget, x_pub=truth.draw(rng, 60), method=method)
+    assert (matched(result, truth) < bounds).all()
 
 
 def test_starts_are_rows_and_spread_out():
