@@ -28,7 +28,7 @@ from fastpubpriv.mixtures.choosing import choose, hypotheses_of
 from fastpubpriv.mixtures.dp_em import Parameters
 from fastpubpriv.mixtures.histogram import note
 from fastpubpriv.mixtures.learned import Learned, Task
-from fastpubpriv.mixtures.public_em import PUBLIC_SEED
+from fastpubpriv.mixtures.public_em import PUBLIC_SEED, STD_FLOOR
 from fastpubpriv.mixtures.univariate import CELLS_PER_SCALE, kept_scales, place_partition
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.interleaved import interleave_rows
@@ -339,7 +339,7 @@ def learn(task: Task) -> Learned:
             company(task, company_rows, columns, chosen, heavy[: task.n_components], found)
     starts = split(found, columns, task.n_components, least_mode)
     at = started(columns, starts, least_mode, known_std=task.known_std)
-    floor = np.array([max(column.moments(None, least_mode)[1], 1e-300) for column in columns]) * 1e-9
+    floor = np.array([max(column.moments(None, least_mode)[1], 1e-300) for column in columns]) * STD_FLOOR
     with np.errstate(all="ignore"):
         path, _ = dp_em.iterate(task, run.account.block(), em_rows, at, floor, steps=STEPS)
         # Noise of a mean in standard deviations, and sampling.

@@ -135,3 +135,14 @@ def test_blobs_without_a_range():
     rng = np.random.default_rng(5)
     result = learn(BLOBS.draw(rng, 30_000), 5)
     assert distance_by_draws(BLOBS, released(result), rng) < 0.15
+
+
+def test_deviations_a_billionth_of_the_distances():
+    """The least deviation is that of the arithmetic, not a share of the whole spread."""
+    truth = Truth(
+        np.array([0.3, 0.3, 0.4]),
+        np.array([[-1e9, 0.0, 0.0], [0.0, 1e5, 1.0], [1e9, -50.0, 2.0]]),
+        np.array([[3.0, 1.0, 1.0], [0.5, 40.0, 1.0], [1.0, 1.0, 1.0]]),
+    )
+    result = learn(truth.draw(np.random.default_rng(3), 40_000), 3, method="anchors")
+    assert (matched(result, truth) < [0.25, 0.25, 0.05]).all()
