@@ -13,6 +13,8 @@ from fastpubpriv.kernels import bins
 from fastpubpriv.kernels.bins import BinRule
 from fastpubpriv.mechanisms.stable import Partition, coarsened
 
+os.environ.setdefault("POLARS_MAX_THREADS", "1")  # read once, when polars is imported, perhaps by OpenDP
+
 SHAPES = ("bounded", "few bins", "heavy-tailed", "dyadic", "30 widths")
 
 
@@ -37,10 +39,10 @@ def ours(x: np.ndarray, shape: str) -> Call:
 
 
 def polars_call(x: np.ndarray, shape: str) -> Call:
-    # Read once, when polars is imported: threads as many as ours.
-    os.environ.setdefault("POLARS_MAX_THREADS", "1")
     import polars as pl
 
+    if pl.thread_pool_size() != 1:
+        raise RuntimeError("polars was imported before benchmarks.bins_cases, with more threads than one")
     frame = pl.DataFrame({"x": x})
     width = 1.0 if shape == "few bins" else 0.01
     key = (pl.col("x").abs().log(2).ceil() if shape == "dyadic" else (pl.col("x") / width - 0.5).ceil()).cast(pl.Int64)
