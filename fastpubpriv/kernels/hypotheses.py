@@ -88,11 +88,11 @@ def density_codes(
     table: MixtureTable,
     codes: npt.NDArray[np.int16],
     first: int,
-    room: npt.NDArray[np.uint8] | None = None,
+    room: npt.NDArray[np.uint8],
 ) -> None:
     """codes (panels, capacity, PANEL), rows from `first` on, = codes of the log densities of all hypotheses at points (n, dim).
 
-    `room` is scratch from `density_room`; without it the thread keeps scratch of its own, which grows with the list.
+    `room` is scratch from `density_room`.
     """
     panels, capacity = table.panels, codes.shape[1]
     n = points.shape[0]
@@ -103,12 +103,10 @@ def density_codes(
     if n == 0:
         return
     mixtures = _mixtures(table)
-    size = int(lib.fpp_density_workspace_size(mixtures))
-    scratch = _cbuf.scratch(size, "densities") if room is None else room
-    if scratch.size < size:
+    if room.size < lib.fpp_density_workspace_size(mixtures):
         raise KernelError("density_codes: the scratch is of a shorter list")
     target = _cbuf.out(codes) + first * PANEL
-    work = ffi.cast("double *", _cbuf.out(scratch))
+    work = ffi.cast("double *", _cbuf.out(room))
     _cbuf.check(lib.fpp_density_codes_i16(mixtures, _cbuf.inp(points), n, capacity, work, target))
 
 

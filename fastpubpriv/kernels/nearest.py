@@ -116,9 +116,8 @@ def _bounds(limit, drift, kappa, bounds):  # type: ignore[no-untyped-def]
         root = np.sqrt(limit)
         low = (root - drift) * (1.0 - kappa)
         high = (root + drift) * (1.0 + kappa)
-        bounds[0] = (
-            low * low * (1.0 - 1e-6) if low > drift else 0.0
-        )  # a smaller one is no larger than what squares lose
+        # A smaller one is no larger than what squares lose.
+        bounds[0] = low * low * (1.0 - 1e-6) if low > drift else 0.0
         bounds[1] = high * high * (1.0 + 1e-6)
 
 
@@ -199,10 +198,8 @@ def _race(points, table, queue, begin, end, best, farthest, counts):  # type: ig
             row[k] = panels[p, k, v]
         g = np.searchsorted(starts, p, side="right") - 1
         nearest = -1.0
-        for shrink in (
-            False,
-            True,
-        ):  # first against the bar, which most rows miss; then for the neighbour of those that do not
+        # First against the bar, which most rows miss; then for the neighbour of those that do not.
+        for shrink in (False, True):
             if shrink or farthest >= 0.0:
                 limit = np.inf if shrink else farthest
                 nearest = _scan(points, table, row, i, g, limit, i > best, shrink, counts)

@@ -5,7 +5,6 @@ Privacy note: `notes/hypotheses.md`.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -21,7 +20,7 @@ from fastpubpriv.mechanisms.candidates import Hypotheses
 from fastpubpriv.mechanisms.sums import Passes
 from fastpubpriv.sources import Rows, fold
 from fastpubpriv.sources.pool import available_cpus
-from fastpubpriv.sources.share import share_out
+from fastpubpriv.sources.share import Lent, share_out
 
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 IntArray = np.ndarray[Any, np.dtype[np.int64]]
@@ -76,19 +75,13 @@ class PublicDraws:
 
     def each(self, work: Callable[[int, Codes], None], *, threads: int | None) -> None:
         """work(i, codes of all hypotheses at the draws from i) for every hypothesis, in threads."""
-        idle: deque[tuple[Codes, Any]] = deque()  # as many as threads work at once
+        shape = self.table.panels, self.draws, PANEL
+        buffers = Lent(lambda: (np.empty(shape, dtype=np.int16), kernels.density_room(self.table)))
 
         def coded(own: int) -> None:
-            try:
-                codes, room = idle.pop()
-            except IndexError:
-                codes, room = (
-                    np.empty((self.table.panels, self.draws, PANEL), dtype=np.int16),
-                    kernels.density_room(self.table),
-                )
-            kernels.density_codes(self.of(own), self.table, codes, 0, room)
-            work(own, codes)
-            idle.append((codes, room))
+            with buffers.one() as (codes, room):
+                kernels.density_codes(self.of(own), self.table, codes, 0, room)
+                work(own, codes)
 
         share_out(coded, self._hypotheses.size, threads=threads)
 
@@ -107,19 +100,15 @@ def read_codes(
     # Parameters of a long list come from memory once for a block of rows, but a block is not interrupted.
     affordable = _BLOCK_WORK // (table.panels * PANEL * table.constants.shape[1] * (table.dim + 8))
     block = max(1, min(_BLOCK_ROWS, affordable, -(-capacity // (4 * workers))))
-    rooms: deque[Any] = deque()  # as many as threads work at once; not kept, as they may be as large as the codes
+    rooms = Lent(lambda: kernels.density_room(table))  # for this pass only: they may be as large as the codes
 
     def step(chunk: Any, _accumulators: tuple[IntArray, ...]) -> None:
         points = np.ascontiguousarray(chunk, dtype=np.float64)
 
         def coded(part: int) -> None:
             begin = part * block
-            try:
-                room = rooms.pop()
-            except IndexError:
-                room = kernels.density_room(table)
-            kernels.density_codes(points[begin : begin + block], table, codes, begin, room)
-            rooms.append(room)
+            with rooms.one() as room:
+                kernels.density_codes(points[begin : begin + block], table, codes, begin, room)
 
         share_out(coded, -(-len(points) // block), threads=passes.threads)
         use(codes, len(points))

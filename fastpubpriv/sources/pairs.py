@@ -19,9 +19,14 @@ def pair_rows(rows: Rows) -> Rows:
     A pair is fixed by its position in the source, so a replaced row changes one pair. A difference that is not finite makes its
     pair neutral, as any row.
     """
+    check_pairs(rows)
+    return RandomAccessPairs(rows) if isinstance(rows, RandomAccessRows) else StreamedPairs(rows)
+
+
+def check_pairs(rows: Rows) -> None:
+    """InputError for a single row."""
     if rows.n < 2:
         raise InputError("differences of rows need at least two rows, got 1")
-    return RandomAccessPairs(rows) if isinstance(rows, RandomAccessRows) else StreamedPairs(rows)
 
 
 class RandomAccessPairs(RandomAccessRows):
@@ -70,33 +75,24 @@ def distant_pairs(rows: Rows) -> Rows:
     As `pair_rows`, a pair is fixed by its positions, so a replaced row changes one pair; but neighbours in sorted data are far too
     alike to show how wide the data are.
     """
-    if rows.n < 2:
-        raise InputError("differences of rows need at least two rows, got 1")
+    check_pairs(rows)
     return RandomAccessDistant(rows) if isinstance(rows, RandomAccessRows) else StreamedDistant(rows)
 
 
-class RandomAccessDistant(RandomAccessRows):
-    """Pairs of a source of which any range can be read."""
+class RandomAccessDistant(RandomAccessPairs):
+    """Pairs half of the rows apart."""
 
-    __slots__ = ("_rows",)
-
-    def __init__(self, rows: RandomAccessRows) -> None:
-        super().__init__(rows.n // 2, rows.dim, f"pairs of {rows.kind}", rows.columns)
-        self._rows = rows
+    __slots__ = ()
 
     def block(self, begin: int, end: int) -> Chunk:
         """Pairs begin to end."""
         return halved(self._rows.block(begin, end), self._rows.block(begin + self.n, end + self.n))
 
 
-class StreamedDistant(Rows):
-    """Pairs of a source that is read in order: two readers, half of the rows apart."""
+class StreamedDistant(StreamedPairs):
+    """Pairs half of the rows apart: two readers."""
 
-    __slots__ = ("_rows",)
-
-    def __init__(self, rows: Rows) -> None:
-        super().__init__(rows.n // 2, rows.dim, f"pairs of {rows.kind}", rows.columns)
-        self._rows = rows
+    __slots__ = ()
 
     def _chunks(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
         far = self._rows.chunks(self.n + begin, self.n + end, chunk_rows)

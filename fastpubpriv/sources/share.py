@@ -1,5 +1,5 @@
 """Numbered pieces of work in the standing threads, for work that is not a pass over rows: `run_steps`, and `share_out` where the
-pieces see private rows.
+pieces see private rows; and `Lent`, buffers for pieces that need one each.
 """
 
 from __future__ import annotations
@@ -7,14 +7,39 @@ from __future__ import annotations
 import itertools
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import contextmanager
+from typing import Generic, TypeVar
 
 from fastpubpriv.sources.guard import reraise
 from fastpubpriv.sources.pool import available_cpus, get_pool, in_worker
 
 _POLL_SECONDS = 0.05  # a signal may have been given to another thread, which leaves the waiting one asleep in its lock
 _STOP_SECONDS = 0.1
+T = TypeVar("T")
+
+
+class Lent(Generic[T]):
+    """Buffers lent to pieces of work, each to one at a time: no more are made than pieces run at once."""
+
+    __slots__ = ("_idle", "_make")
+
+    def __init__(self, make: Callable[[], T]) -> None:
+        self._make = make
+        self._idle: deque[T] = deque()  # its ends are atomic
+
+    @contextmanager
+    def one(self) -> Iterator[T]:
+        """A buffer that nobody else has, until the block ends."""
+        try:
+            lent = self._idle.pop()
+        except IndexError:
+            lent = self._make()
+        try:
+            yield lent
+        finally:
+            self._idle.append(lent)
 
 
 def run_steps(step: Callable[[int], object], count: int, workers: int) -> None:

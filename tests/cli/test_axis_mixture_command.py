@@ -5,15 +5,12 @@ import json
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from command_cases import runner
 
 from fastpubpriv.cli import demo_axis, main
 from fastpubpriv.experiments.mixture_cases import CASES
 
-
-def invoke(*arguments, code=0):
-    result = CliRunner().invoke(main, ["axis-mixture", *(str(argument) for argument in arguments)])
-    assert result.exit_code == code, result.output
-    return result
+invoke = runner("axis-mixture")
 
 
 @pytest.fixture

@@ -5,18 +5,14 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from click.testing import CliRunner
+from command_cases import runner
 
 from fastpubpriv import HistogramResult
-from fastpubpriv.cli import main
 
 BUDGET = ("--epsilon", "1", "--delta", "1e-7")
 
 
-def invoke(*arguments, code=0):
-    result = CliRunner().invoke(main, ["histogram", *(str(argument) for argument in arguments)])
-    assert result.exit_code == code, result.output
-    return result
+invoke = runner("histogram")
 
 
 @pytest.fixture

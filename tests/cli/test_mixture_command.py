@@ -4,15 +4,9 @@ import json
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
+from command_cases import runner
 
-from fastpubpriv.cli import main
-
-
-def invoke(*arguments, code=0):
-    result = CliRunner().invoke(main, ["mixture", *(str(argument) for argument in arguments)])
-    assert result.exit_code == code, result.output
-    return result
+invoke = runner("mixture")
 
 
 @pytest.fixture

@@ -58,7 +58,7 @@ def test_codes_equal_twin(size, components, dim, full):
     for level in LEVELS:
         with instruction_set(level):
             codes = np.zeros_like(want)
-            kernels.density_codes(rows, table, codes, 2)
+            kernels.density_codes(rows, table, codes, 2, kernels.density_room(table))
             seen.append(codes)
             # exp and log of the kernel are good to a tenth of a code.
             assert np.abs(codes.astype(int)[..., : min(size, PANEL)] - want[..., : min(size, PANEL)]).max() <= 1
@@ -77,13 +77,19 @@ def test_codes_of_a_row_do_not_depend_on_the_others():
     table = kernels.mixture_table(*mixtures(rng, 100, 3, 4))
     rows = hostile_rows(rng, 500, 4)
     whole = np.empty((table.panels, 500, PANEL), dtype=np.int16)
-    kernels.density_codes(rows, table, whole, 0)
+    kernels.density_codes(rows, table, whole, 0, kernels.density_room(table))
     for level in LEVELS:
         for size in (1, 3, 7, 64):
             parts = np.empty_like(whole)
             with instruction_set(level):
                 for first in range(0, 500, size):
-                    kernels.density_codes(np.ascontiguousarray(rows[first : first + size]), table, parts, first)
+                    kernels.density_codes(
+                        np.ascontiguousarray(rows[first : first + size]),
+                        table,
+                        parts,
+                        first,
+                        kernels.density_room(table),
+                    )
             np.testing.assert_array_equal(parts, whole)
 
 
@@ -92,7 +98,7 @@ def test_codes_far_from_zero():
     means = np.array([[[1e9]], [[1e9 + 1.0]], [[-1e9]]])
     table = kernels.mixture_table(np.ones((3, 1)), means, np.ones((3, 1, 1)))
     codes = np.empty((1, 1, PANEL), dtype=np.int16)
-    kernels.density_codes(np.array([[1e9 + 0.25]]), table, codes, 0)
+    kernels.density_codes(np.array([[1e9 + 0.25]]), table, codes, 0, kernels.density_room(table))
     # log f_0 - log f_1 = (0.75^2 - 0.25^2) / 2 = 1/4
     assert codes[0, 0, :3].tolist() == [32767, 32767 - 512, -32768]
 
@@ -102,7 +108,7 @@ def test_a_code_solved_by_hand():
     means = np.array([[[0.0], [4.0]], [[1.0], [0.0]]])
     table = kernels.mixture_table(weights, means, np.ones((2, 2, 1)))
     codes = np.empty((1, 1, PANEL), dtype=np.int16)
-    kernels.density_codes(np.array([[1.0]]), table, codes, 0)
+    kernels.density_codes(np.array([[1.0]]), table, codes, 0, kernels.density_room(table))
     below = -np.log(0.25 * np.exp(-0.5) + 0.75 * np.exp(-4.5))
     assert codes[0, 0, 1] == 32767
     assert codes[0, 0, 0] == round(32767 - 2048 * below)
@@ -223,8 +229,8 @@ def test_wrong_arguments_are_refused():
         kernels.cell_scores(np.zeros((1, 4, PANEL), dtype=np.int32), 31, 0, np.zeros(PANEL, dtype=np.int32))
     table = kernels.mixture_table(np.ones((1, 1)), np.zeros((1, 1, 2)), np.ones((1, 1, 2)))
     with pytest.raises(KernelError):
-        kernels.density_codes(np.zeros((3, 1)), table, codes[:1], 0)
+        kernels.density_codes(np.zeros((3, 1)), table, codes[:1], 0, kernels.density_room(table))
     with pytest.raises(KernelError):
-        kernels.density_codes(np.zeros((3, 2)), table, codes[:1].copy(), 8)
+        kernels.density_codes(np.zeros((3, 2)), table, codes[:1].copy(), 8, kernels.density_room(table))
     with pytest.raises(KernelError, match="shorter list"):
         kernels.density_codes(np.zeros((3, 2)), table, codes[:1].copy(), 0, kernels.density_room(table)[:-8])
