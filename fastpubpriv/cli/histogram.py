@@ -21,6 +21,7 @@ Examples:
 @options.private_option("The values to protect")
 @options.budget_options()
 @click.option("--columns", metavar="A,B,...", help="Columns of the table. Default: all numeric columns.")
+@options.join_option
 @click.option("--width", type=options.Exact(), help="Width of the bins, in data units.")
 @click.option("--offset", type=options.Exact(), default="0", show_default=True, help="Centre of one of the bins.")
 @click.option(

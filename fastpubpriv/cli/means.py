@@ -52,7 +52,9 @@ def prepare(settings: dict[str, Any]) -> Any:
 
     settings["budget"] = options.require_budget(settings["rho"], settings["epsilon"], settings["delta"])
     report.check_outputs(settings["json_path"], settings["plot_path"])
-    opened = inputs.open_files(settings["private_path"], settings.get("public_path"), settings["columns"])
+    opened = inputs.open_files(
+        settings["private_path"], settings.get("public_path"), settings["columns"], settings["join_quoted_lines"]
+    )
     if not settings["quiet"]:
         for text in opened.notes:
             report.note(text)

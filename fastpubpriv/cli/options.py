@@ -174,10 +174,19 @@ def public_option(*, required: bool) -> Decorator:
     )
 
 
-columns_option = click.option(
-    "--columns",
-    metavar="A,B,...",
-    help="Columns of the tables. Default: the numeric columns that both files have.",
+join_option = click.option(
+    "--join-quoted-lines",
+    is_flag=True,
+    help="In a private .csv file, a line break between quotes is part of a cell. The answer is then private only if the "
+    "quotes of each record are balanced. Default: each line is a row.",
+)
+columns_option = stack(
+    click.option(
+        "--columns",
+        metavar="A,B,...",
+        help="Columns of the tables. Default: the numeric columns that both files have.",
+    ),
+    join_option,
 )
 
 _STEPS = click.option(

@@ -1,115 +1,84 @@
 """Rows of a CSV file, and public tables of one.
 
-Private cells are never given a type by looking at them: every cell of a chosen column is a number or NaN, cell by cell,
-so that no text in one row can change how another row is read, raise an error, or be quoted by one.
+Private cells are never given a type by looking at them: every line is a row by itself, and every cell of a chosen column
+is a number or NaN by itself, so that nothing in one row can change how another is read, raise an error, or be quoted.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources.arrow import load_pyarrow
+from fastpubpriv.sources.cells import names_of, read_columns
 from fastpubpriv.sources.columns import assemble, choose
 from fastpubpriv.sources.guard import guarded
+from fastpubpriv.sources.lines import Lines, count_lines, read_lines
 from fastpubpriv.sources.rows import Chunk, PathLike, Rows, check_count
 
-_BLOCK_BYTES = 1 << 20
 _F64 = np.dtype(np.float64)
-
-# Characters that occur in no number that Arrow parses. Only a quick filter: what passes it is still parsed, cell by
-# cell if need be.
-_NEVER_IN_A_NUMBER = r"[^0-9eE+\-.,_()infatyINFATYxXpP\s]"
 
 
 class CsvRows(Rows):
     """Rows of a CSV file with a header, streamed."""
 
-    __slots__ = ("_header", "_labels", "_path")
+    __slots__ = ("_chosen", "_join_quoted", "_path", "_width")
 
-    def __init__(self, path: str, header: Sequence[str], labels: Sequence[str], n: int) -> None:
-        super().__init__(n, len(labels), "csv", tuple(labels))
+    def __init__(self, path: str, width: int, chosen: dict[str, int], n: int, join_quoted: bool) -> None:
+        super().__init__(n, len(chosen), "csv", tuple(chosen))
         self._path = path
-        self._header = tuple(header)
-        self._labels = list(labels)
+        self._width = width
+        self._chosen = list(chosen.values())
+        self._join_quoted = join_quoted
 
     @classmethod
-    def from_path(cls, path: PathLike, columns: Sequence[str] | None) -> CsvRows:
+    def from_path(cls, path: PathLike, columns: Sequence[str] | None, join_quoted: bool) -> CsvRows:
         """Read the header, choose the columns, and count the lines."""
+        load_pyarrow()
         name = _existing(path)
         message = (
-            f"{name!r} cannot be read as a CSV file: a header line, then lines that have a cell for each name in it"
+            f"{name!r} cannot be read as a CSV file: its first line must be a header with the names of the columns, "
+            "in UTF-8 and ending in a line feed"
         )
-        header = guarded(lambda: _header(name), message)
+        header = guarded(lambda: _header(name, join_quoted), message)
+        if header is None:
+            raise InputError(message)
         if any(_looks_like_a_number(cell) for cell in header):
             # The line may be a private row, so it is not quoted.
             raise InputError(f"the first line of {name!r} holds numbers: add a header line with the column names")
         # A file without a header would show a private row here: names that the caller did not say are not listed.
         labels = choose(header, columns, f"the header of {name!r}", list_names=False)
-        n = guarded(lambda: sum(batch.num_rows for batch in _open(name, header, labels[:1])), message)
-        return cls(name, header, labels, n)
+        n = guarded(lambda: count_lines(name, join_quoted), message) - 1
+        return cls(name, len(header), {label: header.index(label) for label in labels}, n, join_quoted)
 
     def _chunks(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
         return check_count(
-            self._batches(begin, end, chunk_rows), end - begin, "the CSV file has changed since it was opened"
+            self._pieces(begin, end, chunk_rows), end - begin, "the CSV file has changed since it was opened"
         )
 
-    def _batches(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
-        position = 0
-        for batch in _open(self._path, self._header, self._labels):
-            first, last = max(begin - position, 0), min(end - position, batch.num_rows)
-            position += batch.num_rows
-            if first >= last:
-                if begin < end <= position:
-                    return
-                continue
-            columns = [cells_to_numbers(batch.column(label).slice(first, last - first)) for label in self._labels]
-            for start in range(0, last - first, chunk_rows):
-                stop = min(start + chunk_rows, last - first)
-                yield assemble([lambda b, e, c=c: c[b:e] for c in columns], start, stop, _F64)  # type: ignore[misc]
+    def _pieces(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
+        if begin == end:
+            return
+        stop = end if end < self.n else sys.maxsize  # at the end of the file, a line too many is found
+        position = -1  # of the header
+        for lines in read_lines(self._path, self._join_quoted):
+            first, last = max(begin - position, 0), min(stop - position, len(lines))
+            position += len(lines)
+            if first < last:
+                yield from self._parsed(lines.part(first, last), chunk_rows)
+            if position >= stop:
+                return
 
-
-def cells_to_numbers(cells: Any) -> NDArray[np.float64]:
-    """A binary Array of cell texts as float64; a cell that is not a number is NaN, whatever its neighbours are."""
-    pa = load_pyarrow()
-    import pyarrow.compute
-
-    text = cells.cast(options=pyarrow.compute.CastOptions(pa.string(), allow_invalid_utf8=True))
-    parsed = _parsed(pa, text)
-    if parsed is None:
-        hopeless = pyarrow.compute.match_substring_regex(cells, _NEVER_IN_A_NUMBER)
-        text = pyarrow.compute.if_else(hopeless, pa.scalar(None, pa.string()), text)
-        parsed = pa.concat_arrays(_parsed_pieces(pa, text))
-    return parsed.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
-
-
-def _parsed(pa: Any, text: Any) -> Any:
-    """The texts as doubles, or None if one of them is not a number."""
-    import pyarrow.compute
-
-    # Trimming changes no text that parses without it, so the quick try first judges no cell differently.
-    with contextlib.suppress(pa.ArrowInvalid):
-        return text.cast(pa.float64())
-    with contextlib.suppress(pa.ArrowInvalid):
-        return pyarrow.compute.ascii_trim_whitespace(text).cast(pa.float64())
-    return None
-
-
-def _parsed_pieces(pa: Any, text: Any) -> list[Any]:
-    """As `_parsed`, halving where a piece fails, so that each cell is judged by the same parser and on its own."""
-    whole = _parsed(pa, text)
-    if whole is not None:
-        return [whole]
-    if len(text) == 1:
-        return [pa.nulls(1, pa.float64())]
-    half = len(text) // 2
-    return _parsed_pieces(pa, text.slice(0, half)) + _parsed_pieces(pa, text.slice(half))
+    def _parsed(self, lines: Lines, chunk_rows: int) -> Iterator[Chunk]:
+        columns = read_columns(lines, self._width, self._chosen)
+        for start in range(0, len(lines), chunk_rows):
+            stop = min(start + chunk_rows, len(lines))
+            yield assemble([lambda b, e, c=c: c[b:e] for c in columns], start, stop, _F64)  # type: ignore[misc]
 
 
 def _existing(path: PathLike) -> str:
@@ -119,41 +88,11 @@ def _existing(path: PathLike) -> str:
     return name
 
 
-def _header(name: str) -> list[str]:
-    """The column names, from the first line."""
-    pa = load_pyarrow()
-    import pyarrow.csv
-
-    # Reading the first line as data keeps Arrow from guessing types, and from renaming repeated columns.
-    options = pyarrow.csv.ReadOptions(autogenerate_column_names=True, block_size=_BLOCK_BYTES, use_threads=False)
-    with pyarrow.csv.open_csv(name, read_options=options) as probe:
-        width = len(probe.schema)
-    types = {f"f{index}": pa.string() for index in range(width)}
-    convert = pyarrow.csv.ConvertOptions(column_types=types, check_utf8=False)
-    with pyarrow.csv.open_csv(name, read_options=options, convert_options=convert) as reader:
-        batch = reader.read_next_batch()
-    return [str(batch.column(index)[0].as_py()).strip() for index in range(width)]
-
-
-def _open(name: str, header: Sequence[str], labels: Sequence[str]) -> Any:
-    """A streaming reader of the cells of some columns as bytes, with missing cells null."""
-    pa = load_pyarrow()
-    import pyarrow.csv
-
-    names = [f"{index}" for index in range(len(header))]
-    chosen = [names[header.index(label)] for label in labels]
-    read = pyarrow.csv.ReadOptions(column_names=names, skip_rows_after_names=1, block_size=_BLOCK_BYTES)
-    # In a file of one column an empty line is a missing cell, so a row; elsewhere it is only an empty line.
-    parse = pyarrow.csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=len(header) > 1)
-    convert = pyarrow.csv.ConvertOptions(
-        column_types=dict.fromkeys(chosen, pa.binary()),
-        include_columns=chosen,
-        strings_can_be_null=True,
-        check_utf8=False,
-    )
-    reader = pyarrow.csv.open_csv(name, read_options=read, parse_options=parse, convert_options=convert)
-    schema = pa.schema([(label, pa.binary()) for label in labels])
-    return (pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in reader)
+def _header(name: str, join_quoted: bool) -> list[str] | None:
+    """The column names, from the first line; None if they are not there."""
+    for lines in read_lines(name, join_quoted):
+        return names_of(lines)
+    return None
 
 
 def _looks_like_a_number(cell: str) -> bool:

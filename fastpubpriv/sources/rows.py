@@ -16,9 +16,7 @@ from fastpubpriv.sources.guard import guarded_iterator
 Chunk = NDArray[Any]  # (k, dim), float32 or float64, native byte order, adjacent columns
 PathLike = str | os.PathLike[str]
 
-CHUNK_BYTES = (
-    1 << 22
-)  # 4 MB: about 1 ms of work for a sum, so that a pass is interrupted at once and threads share it evenly
+CHUNK_BYTES = 1 << 22  # 4 MB: about 1 ms of work for a sum, so that a pass is interrupted at once and shared evenly
 
 
 def default_chunk_rows(dim: int) -> int:
@@ -300,12 +298,11 @@ class Rows(ABC):
         return frame_rows(frame, columns)
 
     @staticmethod
-    def from_csv(path: PathLike, columns: Sequence[str] | None = None) -> Rows:
-        """Rows of a CSV file with a header line.
+    def from_csv(path: PathLike, columns: Sequence[str] | None = None, *, join_quoted_lines: bool = False) -> Rows:
+        """Rows of a CSV file with a header line. Each further line is one row, whatever it holds.
 
-        A CSV file has no types, and to find them would be to look at private values. So each cell of the columns read
-        is taken as a number, and a cell that is not one is NaN: a column of text gives rows that count for nothing.
-        Name the columns.
+        Types are not looked for, since that would be to look at private values: a cell is a decimal number, perhaps in
+        quotes, or NaN, and a column of text makes rows that count for nothing. Name the columns.
 
         Parameters
         ----------
@@ -313,21 +310,26 @@ class Rows(ABC):
             Comma-separated, first line the column names; may be compressed (`.gz`, `.bz2`).
         columns : sequence of str, optional
             Columns to read, in this order; the default is all columns of the header.
+        join_quoted_lines : bool
+            True takes a line feed between quotes as part of a cell. **The guarantee then needs balanced quotes in every
+            record**: one with an odd number of quotes moves the ends of all records after it, hence other people's
+            rows and n, and no noise hides that. Only for files whose writer doubles the quotes within cells.
 
         Returns
         -------
         Rows
-            Read piece by piece; making it counts the lines, one pass over the file.
+            Read in pieces; making it counts the lines. A line, less one carriage return at its end, is a row of NaN if
+            it is empty, longer than 2**24 bytes, has an odd number of quotes, or not as many cells as the header. A
+            comma after an odd number of quotes separates nothing. A last line without a line feed is one if not empty.
 
         Raises
         ------
         InputError
-            The file cannot be read, the first line is not a header, a column is missing, or lines differ in their
-            number of cells. Never for the text in a cell, and never quoting it.
+            No such file, the first line is no header, or a column is missing. Never for the other lines.
         """
         from fastpubpriv.sources.csv_file import CsvRows
 
-        return CsvRows.from_path(path, columns)
+        return CsvRows.from_path(path, columns, join_quoted_lines)
 
     @staticmethod
     def from_chunks(factory: Callable[[], Iterable[Any]], *, n: int, dim: int) -> Rows:
