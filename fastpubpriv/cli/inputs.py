@@ -142,7 +142,8 @@ def open_files(private_path: Path, public_path: Path | None, columns: str | None
         rows, notes = opened.private, notes + opened.notes
     else:
         rows = private_rows(private_path, columns=names if tables[0] else None)
-    return Opened(rows, public_rows(public_path, columns=names if tables[1] else None, dim=rows.dim), notes)
+    chosen = names if tables[1] else None
+    return Opened(rows, public_rows(public_path, columns=chosen, dim=rows.dim, argument="--public"), notes)
 
 
 def _open_private(path: Path, names: list[str] | None) -> Opened:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources.guard import foreign
 from fastpubpriv.sources.rows import Chunk, RandomAccessRows
+from fastpubpriv.validation import listed
 
 ColumnReader = Callable[[int, int], NDArray[Any]]  # (begin, end) -> values of one column, one-dimensional
 
@@ -36,15 +37,15 @@ def choose(
     there = Counter(available)
     missing = [label for label in chosen if label not in there]
     if missing:
-        known = f"; it has {_names(available)}" if list_names else ""
-        raise InputError(f"{what} has no column {_names(missing)}{known}")
+        known = f"; it has {listed(available)}" if list_names else ""
+        raise InputError(f"{what} has no column {listed(missing)}{known}")
     ambiguous = [label for label in dict.fromkeys(chosen) if there[label] > 1]
     if ambiguous:
-        named = _names(ambiguous) if list_names or columns is not None else "of some name"
+        named = listed(ambiguous) if list_names or columns is not None else "of some name"
         raise InputError(f"{what} has more than one column {named}: rename one of them")
     repeated = [label for label, count in Counter(chosen).items() if count > 1]
     if repeated:
-        raise InputError(f"column {_names(repeated)} was chosen twice: choose each column once")
+        raise InputError(f"column {listed(repeated)} was chosen twice: choose each column once")
     return chosen
 
 
@@ -55,11 +56,6 @@ def require_numeric(refused: Sequence[tuple[Any, str]], what: str, asked: bool) 
     listed = ", ".join(f"{label!r} ({kind})" for label, kind in refused)
     advice = "choose numeric columns only" if asked else "pass columns=[...] with the numeric columns to use"
     raise InputError(f"not numeric in {what}: {listed}. Convert them to numbers first, or {advice}")
-
-
-def _names(labels: Sequence[Any]) -> str:
-    shown = ", ".join(repr(label) for label in labels[:50])
-    return shown if len(labels) <= 50 else f"{shown}, and {len(labels) - 50} more"
 
 
 def assemble(readers: Sequence[ColumnReader], begin: int, end: int, dtype: np.dtype[Any]) -> Chunk:

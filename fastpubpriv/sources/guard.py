@@ -73,6 +73,18 @@ def foreign(call: Callable[[], T], message: str = READING_FAILED) -> T:
         del failure  # as above
 
 
+def naming(argument: str, call: Callable[[], T]) -> T:
+    """call(), with the name of an argument in front of what an InputError of ours says."""
+    try:
+        return call()
+    except InputError as error:
+        failure = InputError(f"{argument}: {error}") if passes(error) else stand_in(error)
+    try:
+        reraise(failure)
+    finally:
+        del failure  # as above
+
+
 def guarded_iterator(iterator: Iterator[Any]) -> Iterator[Any]:
     """The items of an iterator of ours; a foreign exception is replaced."""
     return _items(iterator, lambda error: error if passes(error) else stand_in(error))
