@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,51 @@ def plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
+
+
+def points(rows: object, dim: int, columns: Sequence[str] | None = None, *, finite: bool) -> FloatArray:
+    """Rows at which something released is evaluated, in the order of its columns.
+
+    Parameters
+    ----------
+    rows : array-like, frame or table, (n, dim) or (dim,)
+        May be private, so that no message quotes it.
+    dim : int
+        Columns of what was released.
+    columns : sequence of str, optional
+        Their names. Those of a frame or table are matched with them.
+    finite : bool
+        Whether rows must be finite.
+
+    Returns
+    -------
+    ndarray, float64
+        Of as many dimensions as `rows`.
+
+    Raises
+    ------
+    InputError
+        Not numbers, of another shape, with other names, or not finite where that is needed.
+    """
+    try:
+        array = np.asarray(rows)
+        fine = array.dtype.kind in "biufO"
+        with np.errstate(all="ignore"):
+            array = array.astype(np.float64) if fine else array
+    except Exception:
+        fine = False
+    if not fine:
+        raise InputError(f"rows must be an array of numbers of shape (n, {dim}), got {type(rows).__name__}") from None
+    labels = getattr(rows, "column_names", getattr(rows, "columns", None))
+    if columns is not None and array.ndim == 2 and labels is not None and not callable(labels):
+        names = [str(label) for label in labels]
+        order = validation.column_order(columns, names, of="the result", within="the table of rows")
+        array = array if order is None else array[:, order]
+    if array.ndim not in (1, 2) or array.shape[-1] != dim:
+        raise InputError(f"rows must have shape (n, {dim}), got {array.shape}")
+    if finite and not np.isfinite(array).all():
+        raise InputError("rows must be finite: leave out those with missing or infinite entries, or fill them in")
+    return array
 
 
 def _rebuilt(kind: type[Result], fields: dict[str, Any]) -> Result:
@@ -234,8 +280,12 @@ class PCAResult(Result):
     columns: tuple[str, ...] | None = None
 
     def transform(self, rows: Any) -> FloatArray:
-        """Project rows (n, dim) onto the components, (n, n_components). The projection of private rows stays private data."""
-        projected: FloatArray = (np.asarray(rows, dtype=np.float64) - self.center) @ self.components.T
+        """Project rows (n, dim) onto the components, (n, n_components); columns of a frame are matched by name.
+
+        The projection of private rows stays private data.
+        """
+        array = points(rows, self.dim, self.columns, finite=False)
+        projected: FloatArray = (array - self.center) @ self.components.T
         return projected
 
 
@@ -306,12 +356,10 @@ class GaussianResult(Result):
         return drawn
 
     def log_prob(self, rows: Any) -> FloatArray:
-        """Log density of the released Gaussian at rows (n, dim), (n,)."""
-        points = np.atleast_2d(np.asarray(rows, dtype=np.float64))
-        if points.ndim != 2 or points.shape[1] != self.dim:
-            raise InputError(f"rows must have shape (n, {self.dim}), got {points.shape}")
+        """Log density of the released Gaussian at finite rows (n, dim), (n,). Columns of a frame are matched by name."""
+        array = np.atleast_2d(points(rows, self.dim, self.columns, finite=True))
         factor = self._factor()
-        white = solve_triangular(factor, (points - self.mean).T, lower=True)
+        white = solve_triangular(factor, (array - self.mean).T, lower=True)
         constant = self.dim * math.log(2.0 * math.pi) / 2.0 + float(np.log(np.diag(factor)).sum())
         density: FloatArray = -np.einsum("ij,ij->j", white, white) / 2.0 - constant
         return density

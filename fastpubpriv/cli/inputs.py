@@ -148,7 +148,8 @@ def open_files(
         rows, notes = opened.private, notes + opened.notes
     else:
         rows = _private_rows(private_path, names if tables[0] else None, join_quoted_lines)
-    return Opened(rows, public_rows(public_path, columns=names if tables[1] else None, dim=rows.dim), notes)
+    chosen = names if tables[1] else None
+    return Opened(rows, public_rows(public_path, columns=chosen, dim=rows.dim, argument="--public"), notes)
 
 
 def _open_private(path: Path, names: list[str] | None, join_quoted_lines: bool) -> Opened:

@@ -141,7 +141,8 @@ def estimate_gaussian(
     require_precondition : bool
         Refuse public rows that cannot precondition instead of falling back to the trace bound.
     columns : sequence of str, optional
-        Numeric columns of a frame, Parquet file or table, the same for both data sets.
+        Numeric columns of a frame, file or table, the same for both data sets; by default all of `x_priv`, in their order.
+        Where both data sets have names for their columns, these are matched by name.
     ledger : Ledger, optional
         Debited by `budget` before the first read.
     random_state : None or int

@@ -93,7 +93,8 @@ def estimate_mean(
     mode : "practical" or "theory"
         Clip radii with CoinPress's constants, or those of the proofs (Lemma 2.2 for one step). Same privacy.
     columns : sequence of str, optional
-        Numeric columns of a frame, Parquet file or table, the same for both data sets.
+        Numeric columns of a frame, file or table, the same for both data sets; by default all of `x_priv`, in their order.
+        Where both data sets have names for their columns, these are matched by name.
     ledger : Ledger, optional
         Debited by `budget` before the first read.
     random_state : None or int

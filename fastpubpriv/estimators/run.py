@@ -25,6 +25,7 @@ from fastpubpriv.privacy import (
     StableHistogramEvent,
 )
 from fastpubpriv.sources import Rows, private_rows, public_rows, refuse_shared_memory
+from fastpubpriv.sources.guard import naming
 from fastpubpriv.sources.pool import max_threads
 
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
@@ -33,12 +34,14 @@ FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 def open_rows(
     x_priv: Any, x_pub: Any = None, *, columns: Any = None, min_pub: int = 1
 ) -> tuple[Rows, FloatArray | None]:
-    """Check the form of both data sets and open them; nothing private is read."""
-    rows = private_rows(x_priv, columns=columns)
+    """Check the form of both data sets and open them, columns with names matched by name; nothing private is read."""
+    rows = naming("x_priv", lambda: private_rows(x_priv, columns=columns))
     if x_pub is None:
         return rows, None
     refuse_shared_memory(x_priv, x_pub, columns=columns)
-    return rows, public_rows(x_pub, columns=columns, dim=rows.dim, min_rows=min_pub)
+    # The private side decides the order of the columns. The first line of a private CSV file may be a row, so it is not told.
+    show = rows.kind != "csv"
+    return rows, public_rows(x_pub, columns=columns, dim=rows.dim, min_rows=min_pub, names=rows.columns, show=show)
 
 
 def check_budget_against(budget: Budget, n_priv: int) -> None:

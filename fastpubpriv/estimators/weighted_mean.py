@@ -161,7 +161,8 @@ def weighted_mean(
     project : bool
         Project the answer back onto the ball (post-processing; never hurts if the mean lies in it).
     columns : sequence of str, optional
-        Numeric columns of a frame, Parquet file or table, the same for both data sets.
+        Numeric columns of a frame, file or table, the same for both data sets; by default all of `x_priv`, in their order.
+        Where both data sets have names for their columns, these are matched by name.
     ledger : Ledger, optional
         Debited before the first read.
     random_state : None or int

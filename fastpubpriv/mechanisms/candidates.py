@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from fastpubpriv import validation
 from fastpubpriv.errors import InputError
 from fastpubpriv.results import frozen
 
@@ -35,6 +36,8 @@ class Hypotheses:
         Places in the list as given.
     given : int
         Length of the list as given.
+    columns : tuple of str or None
+        Names of the columns, where the mixtures had them.
 
     Examples
     --------
@@ -48,6 +51,7 @@ class Hypotheses:
     spreads: FloatArray
     positions: IntArray
     given: int
+    columns: tuple[str, ...] | None = None
 
     @property
     def size(self) -> int:
@@ -124,7 +128,10 @@ class Hypotheses:
 
     @classmethod
     def from_mixtures(cls, mixtures: Sequence[Any]) -> Hypotheses:
-        """Mixtures with attributes `weights` (k,), `means` (k, dim) and `covariances` (k, dim, dim); k may differ among them."""
+        """Mixtures with attributes `weights` (k,), `means` (k, dim) and `covariances` (k, dim, dim); k may differ among them.
+
+        Where they have an attribute `columns`, names of the columns, these are matched by name.
+        """
         if not mixtures:
             raise InputError(
                 "the list of hypotheses is empty: pass at least one mixture, or arrays of their parameters"
@@ -139,20 +146,38 @@ class Hypotheses:
         if len(shapes) > 1 or len(set(next(iter(shapes)))) > 1:
             raise InputError("the hypotheses have different numbers of columns: all must describe the same rows")
         dim = next(iter(shapes))[0]
+        all_names = [getattr(mixture, "columns", None) for mixture in mixtures]
+        names = next((found for found in all_names if found is not None), None)
         size, components = len(mixtures), max(len(mixture.weights) for mixture in mixtures)
         weights = np.zeros((size, components))
         means = np.zeros((size, components, dim))
         covariances = np.tile(np.eye(dim), (size, components, 1, 1))
         for index, mixture in enumerate(mixtures):
             k = len(mixture.weights)
+            within = f"the hypothesis at position {index}"
+            order = validation.column_order(names, all_names[index], of="another hypothesis", within=within)
+            order = list(range(dim)) if order is None else order
             weights[index, :k], means[index, :k], covariances[index, :k] = (
                 mixture.weights,
-                mixture.means,
-                mixture.covariances,
+                mixture.means[:, order],
+                mixture.covariances[:, order][:, :, order],
             )
         variances = np.diagonal(covariances, axis1=2, axis2=3)
         off_diagonal = covariances * (1.0 - np.eye(dim))
-        return cls.from_arrays(weights, means, covariances if off_diagonal.any() else variances)
+        listed = cls.from_arrays(weights, means, covariances if off_diagonal.any() else variances)
+        return replace(listed, columns=None if names is None else tuple(names))
+
+    def ordered(self, columns: Sequence[str] | None, *, show: bool) -> Hypotheses:
+        """The list with its columns in this order, if both have names; InputError if the names differ.
+
+        `show` says whether the message may tell names that only `columns` has.
+        """
+        order = validation.column_order(columns, self.columns, of="x_priv", within="the list of hypotheses", show=show)
+        if order is None:
+            return self
+        spreads = self.spreads[..., order] if self.axis_aligned else self.spreads[..., order, :][..., order]
+        means, spreads = (frozen(np.ascontiguousarray(array)) for array in (self.means[..., order], spreads))
+        return replace(self, means=means, spreads=spreads, columns=tuple(columns or ()))
 
     @classmethod
     def of(cls, hypotheses: Any) -> Hypotheses:

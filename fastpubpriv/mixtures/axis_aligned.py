@@ -163,7 +163,8 @@ def learn_axis_aligned_mixture(
     failure_prob : float in (0, 1)
         For `accuracy` and for the sizes of method="theory".
     columns : sequence of str, optional
-        Numeric columns of a frame, Parquet file or table.
+        Numeric columns of a frame, file or table, the same for both data sets; by default all of `x_priv`, in their order.
+        Where both data sets have names for their columns, these are matched by name.
     ledger : Ledger, optional
         Debited before the first read.
     random_state : None or int

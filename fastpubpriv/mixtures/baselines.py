@@ -41,8 +41,7 @@ from fastpubpriv.privacy import (
     gaussian_sum_grid,
 )
 from fastpubpriv.results import frozen
-from fastpubpriv.sources import public_rows
-from fastpubpriv.sources.private import private_rows
+from fastpubpriv.sources.public import public_table_of
 
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -89,7 +88,7 @@ def public_only(x_pub: Any, *, n_components: int, columns: Any = None) -> Mixtur
     >>> public_only(rows, n_components=2).weights.tolist()
     [0.5, 0.5]
     """
-    points = public_rows(x_pub, columns=columns, min_rows=2)
+    points, names = public_table_of(x_pub, columns=columns, min_rows=2)
     k = validation.integer("n_components", n_components, minimum=1, maximum=MOST_COMPONENTS)
     if k > len(points):
         raise InputError(f"n_components must be at most the number of public rows, got {k} with {len(points)}")
@@ -104,7 +103,7 @@ def public_only(x_pub: Any, *, n_components: int, columns: Any = None) -> Mixtur
         statuses=("ok",) * len(groups),
         method="public_only",
         tree=tree,
-        columns=None if columns is None else private_rows(x_pub, columns=columns).columns,
+        columns=names,
         diagnostics={
             "n_components_asked": k,
             "n_components_found": len(groups),

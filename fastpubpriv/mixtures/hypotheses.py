@@ -176,7 +176,7 @@ def select_hypothesis(
     hypotheses : list of MixtureResult, triple of arrays, or Hypotheses
         The list, fixed before these rows were looked at: weights (m, k), means (m, k, dim) and variances (m, k, dim) or covariances
         (m, k, dim, dim). It may come from public data or from private releases on other rows. Entries with non-finite parameters or
-        variances that are not positive are left out.
+        variances that are not positive are left out. Columns with names are matched with those of the rows by name.
     budget : PureDP, ApproxDP or ZCDP
         Debited before `x_priv` is read. Of ApproxDP only the epsilon is spent.
     accuracy : float in (0, 1), optional
@@ -255,10 +255,11 @@ def select_hypothesis(
     ([[3.0]], 'permute_and_flip')
     """
     rows, _ = running.open_rows(x_priv, columns=columns)
-    listed = Hypotheses.of(hypotheses)
+    shown = rows.kind != "csv"  # as in `open_rows`
+    listed = Hypotheses.of(hypotheses).ordered(rows.columns, show=shown)
     if listed.dim != rows.dim:
         raise InputError(f"the hypotheses describe {listed.dim} columns, the rows have {rows.dim}")
-    spare = None if fallback is None else Hypotheses.of(fallback)
+    spare = None if fallback is None else Hypotheses.of(fallback).ordered(rows.columns, show=shown)
     if spare is not None and (spare.size != 1 or spare.dim != rows.dim):
         raise InputError(f"fallback must be a list of one usable mixture of {rows.dim} columns")
     if listed.size > MAX_CANDIDATES:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fastpubpriv import plotting, validation
-from fastpubpriv.sources import public_rows
+from fastpubpriv.sources import Rows, public_rows
 
 if TYPE_CHECKING:
     from fastpubpriv.mixtures.result import MixtureResult
@@ -50,9 +50,9 @@ def plot_mixture(
     that very space.
     """
     level = validation.confidence_level(level)
-    points = (
-        None if x_pub is None else public_rows(x_pub, columns=result.columns and _named(x_pub, result), dim=result.dim)
-    )
+    points = None
+    if x_pub is not None:
+        points = public_rows(x_pub, columns=_chosen(x_pub, result), dim=result.dim, names=result.columns)
     if points is not None and len(points) > MOST_POINTS:
         points = points[:: -(-len(points) // MOST_POINTS)]
     figure = plotting.new_figure(6.4, 4.6)
@@ -65,9 +65,11 @@ def plot_mixture(
     return plotting.save(figure, path)
 
 
-def _named(x_pub: Any, result: MixtureResult) -> Any:
-    """Names of the columns, for sources that have names; an array has none."""
-    return None if isinstance(x_pub, np.ndarray | list | tuple) else result.columns
+def _chosen(x_pub: Any, result: MixtureResult) -> Any:
+    """The columns to read of a file or table, which may have more than were learned."""
+    plain = isinstance(x_pub, np.ndarray | list | tuple | Rows)
+    plain = plain or (isinstance(x_pub, str | Path) and str(x_pub).lower().endswith(".npy"))
+    return None if plain or result.columns == tuple(map(str, range(result.dim))) else result.columns
 
 
 def _label(result: MixtureResult, index: int) -> str:

@@ -12,8 +12,7 @@ from scipy import stats
 from scipy.linalg import solve_triangular
 from scipy.special import logsumexp, ndtri
 
-from fastpubpriv.errors import InputError
-from fastpubpriv.results import Result
+from fastpubpriv.results import Result, points
 
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 IntArray = np.ndarray[Any, np.dtype[np.int64]]
@@ -70,29 +69,27 @@ class MixtureResult(Result):
         return factors
 
     def _joint_log_prob(self, rows: Any) -> FloatArray:
-        points = np.atleast_2d(np.asarray(rows, dtype=np.float64))
-        if points.ndim != 2 or points.shape[1] != self.dim:
-            raise InputError(f"rows must have shape (n, {self.dim}), got {points.shape}")
-        joint = np.empty((len(points), self.n_components))
+        array = np.atleast_2d(points(rows, self.dim, self.columns, finite=True))
+        joint = np.empty((len(array), self.n_components))
         for index, factor in enumerate(self._factors()):
-            white = solve_triangular(factor, (points - self.means[index]).T, lower=True)
+            white = solve_triangular(factor, (array - self.means[index]).T, lower=True)
             constant = self.dim * math.log(2.0 * math.pi) / 2.0 + float(np.log(np.diag(factor)).sum())
             joint[:, index] = math.log(self.weights[index]) - np.einsum("ij,ij->j", white, white) / 2.0 - constant
         return joint
 
     def score_samples(self, rows: Any) -> FloatArray:
-        """Log density of the mixture at rows (n, dim), (n,)."""
+        """Log density of the mixture at finite rows (n, dim), (n,). Columns of a frame are matched by name."""
         density: FloatArray = logsumexp(self._joint_log_prob(rows), axis=1)
         return density
 
     def predict_proba(self, rows: Any) -> FloatArray:
-        """Posterior probability of each component, (n, n_components)."""
+        """Posterior probability of each component at finite rows (n, dim), (n, n_components)."""
         joint = self._joint_log_prob(rows)
         posterior: FloatArray = np.exp(joint - logsumexp(joint, axis=1, keepdims=True))
         return posterior
 
     def predict(self, rows: Any) -> IntArray:
-        """Most likely component of each row, (n,). Labels of private rows stay private data."""
+        """Most likely component of each finite row, (n,). Labels of private rows stay private data."""
         labels: IntArray = np.argmax(self._joint_log_prob(rows), axis=1)
         return labels
 

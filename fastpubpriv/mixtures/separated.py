@@ -258,7 +258,8 @@ def learn_separated_mixture(
     accuracy : float in (0, 1)
         No weight is reported below accuracy / (2 n_components).
     columns : sequence of str, optional
-        Numeric columns of a frame, Parquet file or table, the same for both data sets. They should have comparable scales.
+        Numeric columns of a frame, file or table, the same for both data sets; by default all of `x_priv`, in their order.
+        Where both data sets have names for their columns, these are matched by name. They should have comparable scales.
     ledger : Ledger, optional
         Debited by `budget` before the first read.
     random_state : None or int

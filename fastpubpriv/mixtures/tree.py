@@ -10,6 +10,7 @@ import numpy as np
 from fastpubpriv import validation
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels.tree import Members, RowTree, Rule, Split, parents_of, path_to, tree_assign
+from fastpubpriv.results import points
 
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 IntArray = np.ndarray[Any, np.dtype[np.int64]]
@@ -130,9 +131,9 @@ class ClusterTree:
         return inside
 
     def _labels(self, rows: Any, routes: RowTree) -> np.ndarray[Any, np.dtype[np.int32]]:
-        array = np.asarray(rows)
-        if array.dtype not in (np.float32, np.float64) or not array.dtype.isnative:
-            array = array.astype(np.float64)
+        array = rows
+        if type(array) is not np.ndarray or array.dtype not in (np.float32, np.float64) or not array.dtype.isnative:
+            array = points(rows, self.dim, finite=False)
         if array.ndim != 2 or array.shape[1] != self.dim:
             raise InputError(f"rows must have shape (n, {self.dim}), got {array.shape}")
         labels = np.empty(len(array), dtype=np.int32)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numbers
-import os
 import sys
 from decimal import Decimal
 from typing import Any, NoReturn
@@ -12,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpubpriv.errors import InputError
-from fastpubpriv.sources.guard import guarded
+from fastpubpriv.sources.guard import foreign, guarded
+from fastpubpriv.sources.paths import existing_file
 from fastpubpriv.sources.rows import Chunk, PathLike, RandomAccessRows, as_chunk
 
 _F64 = np.dtype(np.float64)
@@ -49,9 +49,7 @@ class ArrayRows(RandomAccessRows):
     @classmethod
     def from_npy(cls, path: PathLike) -> ArrayRows:
         """Rows of a memory-mapped `.npy` file."""
-        name = os.fspath(path)
-        if not os.path.isfile(name):
-            raise InputError(f"there is no file {name!r}")
+        name = existing_file(path)
         message = f"{name!r} cannot be read as a .npy file of numbers with at least one row: write it with numpy.save"
         # mode "c" (copy on write) would let a stray write go unnoticed; "r" makes it an error.
         array = guarded(lambda: np.lib.format.open_memmap(name, mode="r"), message)
@@ -79,7 +77,7 @@ def plain_matrix(obj: object) -> NDArray[Any]:
     elif isinstance(obj, list | tuple):
         array = _from_lists(obj)
     elif isinstance(obj, memoryview):
-        array = guarded(lambda: np.asarray(obj), "the memoryview does not hold numbers: pass a 2-D float array")
+        array = foreign(lambda: np.asarray(obj), "the memoryview does not hold numbers: pass a 2-D float array")
     else:
         _refuse(obj)
     _check_form(array)
@@ -114,13 +112,19 @@ def _advice(dtype: np.dtype[Any]) -> str:
     return "pass x.astype(numpy.float64)"
 
 
+def plain_list(obj: list[Any] | tuple[Any, ...]) -> list[Any] | tuple[Any, ...]:
+    """A list or tuple as it is, and one of another class as what iterating over it gives."""
+    return obj if type(obj) in (list, tuple) else foreign(lambda: list(obj), RAGGED)
+
+
 def _from_lists(rows: list[Any] | tuple[Any, ...]) -> NDArray[Any]:
     with np.errstate(all="ignore"):
-        array = guarded(lambda: np.array(rows), RAGGED)
+        # Lists of a class of one's own, and what is in them, may run code of their own.
+        array = foreign(lambda: np.array(plain_list(rows)), RAGGED)
         if array.dtype.kind != "O":
             return array
         # None, Fraction, Decimal and integers beyond 64 bits come here. Types are form; the values may not matter.
-        return guarded(lambda: _numbers(array), RAGGED)
+        return foreign(lambda: _numbers(array), RAGGED)
 
 
 def _numbers(array: NDArray[Any]) -> NDArray[np.float64]:
@@ -145,12 +149,12 @@ def _refuse(obj: object) -> NoReturn:
     sparse = sys.modules.get("scipy.sparse")
     if sparse is not None and sparse.issparse(obj):
         raise InputError("sparse matrices are not accepted: pass x.toarray(), or Rows.from_chunks with dense pieces")
-    if hasattr(obj, "__next__"):
+    if hasattr(type(obj), "__next__"):
         raise InputError(
             f"a {kind} can be read only once, and a pass may be repeated: pass an array, or "
             "Rows.from_chunks(factory, n=..., dim=...) with a function that starts afresh"
         )
-    if hasattr(obj, "__array__"):
+    if hasattr(type(obj), "__array__"):
         raise InputError(f"a {kind} is not read as rows by itself: pass numpy.asarray(x) of it")
     raise InputError(
         f"a {kind} cannot be read as rows: pass a 2-D NumPy array, a pandas, polars or Arrow table, a path to a .npy, "

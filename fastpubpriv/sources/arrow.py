@@ -13,8 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpubpriv.errors import InputError
+from fastpubpriv.sources.array import plain_list
 from fastpubpriv.sources.columns import ColumnReader, ColumnRows, assemble, choose, require_numeric
 from fastpubpriv.sources.guard import guarded
+from fastpubpriv.sources.paths import existing_file, path_name
 from fastpubpriv.sources.rows import Chunk, PathLike, Rows, check_count
 
 _F64 = np.dtype(np.float64)
@@ -111,8 +113,9 @@ def arrow_rows(source: object, columns: Sequence[str] | None) -> Rows:
     pa = load_pyarrow()
     what = "the Arrow table"
     if isinstance(source, str | os.PathLike):
-        what = repr(os.fspath(source))
-        source = _read_ipc(pa, source)
+        name = existing_file(source)
+        what = repr(name)
+        source = _read_ipc(pa, name)
     elif isinstance(source, pa.RecordBatchReader):
         raise InputError(
             "a RecordBatchReader can be read only once, and a pass may be repeated: pass reader.read_all()"
@@ -120,32 +123,33 @@ def arrow_rows(source: object, columns: Sequence[str] | None) -> Rows:
     elif isinstance(source, pa.RecordBatch):
         batch = source
         source = guarded(lambda: pa.Table.from_batches([batch]))
-    elif isinstance(source, list | tuple) and source and all(isinstance(item, pa.RecordBatch) for item in source):
-        batches = list(source)
-        source = guarded(lambda: pa.Table.from_batches(batches), "the record batches do not share one schema")
+    elif isinstance(source, list | tuple):
+        batches = plain_list(source)
+        if batches and all(isinstance(item, pa.RecordBatch) for item in batches):
+            source = guarded(lambda: pa.Table.from_batches(batches), "the record batches do not share one schema")
     if not isinstance(source, pa.Table):
         raise InputError(
             f"expected a pyarrow Table or RecordBatch, or a list of RecordBatches, got {type(source).__name__}"
         )
-    labels, dtype = _checked_schema(source.schema, columns, what)
     table: Any = source
+    # A name that is not UTF-8 cannot be read, and the error of pyarrow would quote it.
+    guarded(lambda: table.schema.names, f"the column names of {what} cannot be read: they must be text in UTF-8")
+    labels, dtype = _checked_schema(table.schema, columns, what)
     held = [view for label in labels for view in column_memory(table.column(label))]
     return ColumnRows(table.num_rows, "arrow", labels, [column_reader(table.column(k)) for k in labels], dtype, held)
 
 
-def _read_ipc(pa: ModuleType, path: PathLike) -> Any:
+def _read_ipc(pa: ModuleType, name: str) -> Any:
     """The table in an IPC file or stream, memory-mapped."""
     import pyarrow.ipc
 
-    name = os.fspath(path)
-    if not os.path.isfile(name):
-        raise InputError(f"there is no file {name!r}")
-    with open(name, "rb") as file:
-        is_file_format = file.read(6) == b"ARROW1"
-    opener = pyarrow.ipc.open_file if is_file_format else pyarrow.ipc.open_stream
-    return guarded(
-        lambda: opener(pa.memory_map(name)).read_all(), f"{name!r} cannot be read as an Arrow IPC or Feather file"
-    )
+    def read() -> Any:
+        with open(name, "rb") as file:
+            is_file_format = file.read(6) == b"ARROW1"
+        opener = pyarrow.ipc.open_file if is_file_format else pyarrow.ipc.open_stream
+        return opener(pa.memory_map(name)).read_all()
+
+    return guarded(read, f"{name!r} cannot be read as an Arrow IPC or Feather file")
 
 
 class ParquetRows(Rows):
@@ -166,7 +170,10 @@ class ParquetRows(Rows):
     def from_paths(cls, path: PathLike | Sequence[PathLike], columns: Sequence[str] | None) -> ParquetRows:
         """Check the footers of all files; no row is read."""
         load_pyarrow()
-        paths = [os.fspath(p) for p in ([path] if isinstance(path, str | os.PathLike) else path)]
+        if isinstance(path, list | tuple):
+            paths = [path_name(item) for item in plain_list(path)]
+        else:
+            paths = [path_name(path)]
         if not paths:
             raise InputError("the list of Parquet files is empty: pass at least one path")
         schema, count = _footer(paths[0])
@@ -220,12 +227,13 @@ def _footer(name: str) -> tuple[Any, int]:
 
     if os.path.isdir(name):
         raise InputError(f"{name!r} is a directory: pass the list of its Parquet files")
-    if not os.path.isfile(name):
-        raise InputError(f"there is no file {name!r}")
+    existing_file(name)
 
     def read() -> tuple[Any, int]:
         with pyarrow.parquet.ParquetFile(name) as file:
-            return file.schema_arrow, file.metadata.num_rows
+            schema = file.schema_arrow
+            list(schema.names)  # a name that is not UTF-8 cannot be read
+            return schema, file.metadata.num_rows
 
     return guarded(read, f"{name!r} cannot be read as a Parquet file")
 

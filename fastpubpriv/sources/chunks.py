@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Iterator
+from types import GeneratorType
 from typing import Any
 
 import numpy as np
 
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources.array import plain_matrix
+from fastpubpriv.sources.guard import foreign, foreign_iterator
 from fastpubpriv.sources.rows import Chunk, Rows, as_chunk, check_count
 from fastpubpriv.validation import integer
 
@@ -48,13 +51,20 @@ class ChunkRows(Rows):
     def _pieces(self, last: int) -> Iterator[Chunk]:
         """The factory's arrays, form-checked, and cut off at row `last` when rows beyond it are nobody's business."""
         seen = 0
-        for item in self._factory():
-            piece = plain_matrix(item)
-            if piece.shape[1] != self._dim:
-                raise InputError(f"a chunk has {piece.shape[1]} columns where dim = {self._dim} was declared")
-            if last < self._n:
-                piece = piece[: last - seen]
-            seen += piece.shape[0]
-            yield piece
-            if last < self._n and seen >= last:
-                return
+        items = foreign(lambda: iter(self._factory()))
+        try:
+            for item in foreign_iterator(items):
+                piece = plain_matrix(item)
+                if piece.shape[1] != self._dim:
+                    raise InputError(f"a chunk has {piece.shape[1]} columns where dim = {self._dim} was declared")
+                if last < self._n:
+                    piece = piece[: last - seen]
+                seen += piece.shape[0]
+                yield piece
+                if last < self._n and seen >= last:
+                    return
+        finally:
+            # Else a generator that was not read to its end is closed by the interpreter, which prints what is raised then.
+            if isinstance(items, GeneratorType):
+                with contextlib.suppress(InputError):
+                    foreign(items.close)

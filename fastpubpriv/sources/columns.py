@@ -10,35 +10,42 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpubpriv.errors import InputError
+from fastpubpriv.sources.guard import foreign
 from fastpubpriv.sources.rows import Chunk, RandomAccessRows
+from fastpubpriv.validation import listed
 
 ColumnReader = Callable[[int, int], NDArray[Any]]  # (begin, end) -> values of one column, one-dimensional
+
+
+def asked_columns(columns: object) -> list[Any]:
+    """The argument `columns` as a list of labels."""
+    if isinstance(columns, str | bytes) or not isinstance(columns, Sequence):
+        raise InputError(f"columns must be a list of column names such as ['a', 'b'], got {type(columns).__name__}")
+    for label in columns:
+        if not isinstance(label, Hashable):
+            raise InputError(f"columns must be a list of column names, and a {type(label).__name__} is no name")
+    return list(columns)
 
 
 def choose(
     available: Sequence[Hashable], columns: Sequence[Any] | None, what: str, list_names: bool = True
 ) -> list[Any]:
     """The labels to read, checked against those that there are."""
-    if columns is None:
-        chosen = list(available)
-    elif isinstance(columns, str | bytes) or not isinstance(columns, Sequence):
-        raise InputError(f"columns must be a list of column names such as ['a', 'b'], got {type(columns).__name__}")
-    else:
-        chosen = list(columns)
+    chosen = list(available) if columns is None else asked_columns(columns)
     if not chosen:
         raise InputError(f"no columns of {what} were chosen: at least one is needed")
     there = Counter(available)
     missing = [label for label in chosen if label not in there]
     if missing:
-        known = f"; it has {_names(available)}" if list_names else ""
-        raise InputError(f"{what} has no column {_names(missing)}{known}")
+        known = f"; it has {listed(available)}" if list_names else ""
+        raise InputError(f"{what} has no column {listed(missing)}{known}")
     ambiguous = [label for label in dict.fromkeys(chosen) if there[label] > 1]
     if ambiguous:
-        named = _names(ambiguous) if list_names or columns is not None else "of some name"
+        named = listed(ambiguous) if list_names or columns is not None else "of some name"
         raise InputError(f"{what} has more than one column {named}: rename one of them")
     repeated = [label for label, count in Counter(chosen).items() if count > 1]
     if repeated:
-        raise InputError(f"column {_names(repeated)} was chosen twice: choose each column once")
+        raise InputError(f"column {listed(repeated)} was chosen twice: choose each column once")
     return chosen
 
 
@@ -51,18 +58,17 @@ def require_numeric(refused: Sequence[tuple[Any, str]], what: str, asked: bool) 
     raise InputError(f"not numeric in {what}: {listed}. Convert them to numbers first, or {advice}")
 
 
-def _names(labels: Sequence[Any]) -> str:
-    shown = ", ".join(repr(label) for label in labels[:50])
-    return shown if len(labels) <= 50 else f"{shown}, and {len(labels) - 50} more"
-
-
 def assemble(readers: Sequence[ColumnReader], begin: int, end: int, dtype: np.dtype[Any]) -> Chunk:
     """The columns of a range as one C-contiguous array of rows."""
     out = np.empty((end - begin, len(readers)), dtype)
-    with np.errstate(all="ignore"):
-        # Whole columns, one after the other: writing in tiles that fit a cache took 1.3 to 4 times as long.
-        for index, read in enumerate(readers):
-            out[:, index] = read(begin, end)
+
+    def fill() -> None:
+        with np.errstate(all="ignore"):
+            # Whole columns, one after the other: writing in tiles that fit a cache took 1.3 to 4 times as long.
+            for index, read in enumerate(readers):
+                out[:, index] = read(begin, end)
+
+    foreign(fill)  # a column of a frame may be of anyone's class
     return out
 
 

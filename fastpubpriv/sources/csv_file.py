@@ -110,7 +110,10 @@ def public_table(path: PathLike) -> Any:
 
     name = _existing(path)
     try:
-        return pyarrow.csv.read_csv(name)
+        table = pyarrow.csv.read_csv(name)
+        return table.rename_columns(
+            [label.strip() for label in table.column_names]
+        )  # as in the header of a private file
     except (pa.ArrowException, OSError) as error:
         reason = str(error)
     raise InputError(f"{name!r} cannot be read as a CSV file: {reason}")

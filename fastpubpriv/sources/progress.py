@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from typing import Any
@@ -24,18 +25,33 @@ class Progress:
         """Say how many rows are done."""
         if not self.wanted:
             return
-        if self._bar is None:
-            if time.monotonic() < self._show_at:
-                return
-            from tqdm import tqdm
-
-            self._bar = tqdm(total=self._total, unit=" rows", unit_scale=True, leave=False, file=sys.stderr)
-        self._bar.update(done - self._bar.n)
+        if self._bar is None and time.monotonic() < self._show_at:
+            return
+        try:
+            if self._bar is None:
+                self._bar = _bar(self._total)
+            self._bar.update(done - self._bar.n)
+        except (
+            Exception
+        ):  # a closed terminal, say: a pass that has been paid for does not fail for the sake of a picture
+            self.wanted = False
 
     def close(self) -> None:
         """Take the bar away."""
         if self._bar is not None:
-            self._bar.close()
+            with contextlib.suppress(Exception):
+                self._bar.close()
+
+
+def _bar(total: int) -> Any:
+    from tqdm import tqdm
+
+    class Bar(tqdm):  # type: ignore[misc]
+        """A bar without a thread that watches it: to start one may fail, or wait forever where memory is short."""
+
+        monitor_interval = 0
+
+    return Bar(total=total, unit=" rows", unit_scale=True, leave=False, file=sys.stderr)
 
 
 def _on_terminal() -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpubpriv.errors import InputError
-from fastpubpriv.sources.guard import guarded_iterator
+from fastpubpriv.sources.guard import guarded, guarded_iterator
 
 Chunk = NDArray[Any]  # (k, dim), float32 or float64, native byte order, adjacent columns
 PathLike = str | os.PathLike[str]
@@ -196,7 +196,7 @@ class Rows(ABC):
         """
         from fastpubpriv.sources.array import ArrayRows
 
-        return ArrayRows.from_object(array)
+        return guarded(lambda: ArrayRows.from_object(array))
 
     @staticmethod
     def from_npy(path: PathLike) -> Rows:
@@ -219,7 +219,7 @@ class Rows(ABC):
         """
         from fastpubpriv.sources.array import ArrayRows
 
-        return ArrayRows.from_npy(path)
+        return guarded(lambda: ArrayRows.from_npy(path))
 
     @staticmethod
     def from_parquet(path: PathLike | Sequence[PathLike], columns: Sequence[str] | None = None) -> Rows:
@@ -244,7 +244,7 @@ class Rows(ABC):
         """
         from fastpubpriv.sources.arrow import ParquetRows
 
-        return ParquetRows.from_paths(path, columns)
+        return guarded(lambda: ParquetRows.from_paths(path, columns))
 
     @staticmethod
     def from_arrow(table: object, columns: Sequence[str] | None = None) -> Rows:
@@ -269,7 +269,7 @@ class Rows(ABC):
         """
         from fastpubpriv.sources.arrow import arrow_rows
 
-        return arrow_rows(table, columns)
+        return guarded(lambda: arrow_rows(table, columns))
 
     @staticmethod
     def from_frame(frame: object, columns: Sequence[Any] | None = None) -> Rows:
@@ -295,7 +295,7 @@ class Rows(ABC):
         """
         from fastpubpriv.sources.frame import frame_rows
 
-        return frame_rows(frame, columns)
+        return guarded(lambda: frame_rows(frame, columns))
 
     @staticmethod
     def from_csv(path: PathLike, columns: Sequence[str] | None = None, *, join_quoted_lines: bool = False) -> Rows:
@@ -328,8 +328,9 @@ class Rows(ABC):
             No such file, the first line is no header, or a column is missing. Never for the other lines.
         """
         from fastpubpriv.sources.csv_file import CsvRows
+        from fastpubpriv.sources.paths import existing_file
 
-        return CsvRows.from_path(path, columns, join_quoted_lines)
+        return guarded(lambda: CsvRows.from_path(existing_file(path), columns, join_quoted_lines))
 
     @staticmethod
     def from_chunks(factory: Callable[[], Iterable[Any]], *, n: int, dim: int) -> Rows:

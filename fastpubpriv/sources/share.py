@@ -8,14 +8,12 @@ import itertools
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
 from typing import Generic, TypeVar
 
 from fastpubpriv.sources.guard import reraise
-from fastpubpriv.sources.pool import available_cpus, get_pool, in_worker
+from fastpubpriv.sources.pool import Crew, available_cpus, in_worker
 
-_POLL_SECONDS = 0.05  # a signal may have been given to another thread, which leaves the waiting one asleep in its lock
 _STOP_SECONDS = 0.1
 T = TypeVar("T")
 
@@ -63,18 +61,18 @@ def run_steps(step: Callable[[int], object], count: int, workers: int) -> None:
             errors.append(error)
             stopped.set()
 
-    pool = get_pool()
-    pending: set[Future[None]] = set()
+    crew = Crew()
     try:
         for _ in range(min(workers, count)):
-            pending.add(pool.submit(work))
-        while pending:
-            finished, pending = wait(pending, timeout=_POLL_SECONDS, return_when=FIRST_COMPLETED)
-            if finished:  # there is nothing left to take, so those that still wait for a thread are not needed
-                pending = {future for future in pending if not future.cancel()}
+            crew.add(work)
+        while crew.busy:
+            if crew.left_alone() or crew.wait():
+                crew.cancel()  # there is nothing left to take, or nobody to take it
+        work()  # what is left, if no thread could be had
     finally:
         stopped.set()
-        wait({future for future in pending if not future.cancel()}, timeout=_STOP_SECONDS)
+        crew.cancel()
+        crew.settle(_STOP_SECONDS)
     if not errors:
         return
     error = errors[0]

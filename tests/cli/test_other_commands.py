@@ -120,6 +120,14 @@ def test_demo_shows_the_gust(tmp_path, monkeypatch):
     assert "NO: the noise came from --seed" in result.stdout
 
 
+def test_the_folder_of_the_demo_is_not_taken_for_source_code():
+    from fastpubpriv.cli.demo import demo
+
+    folder = next(parameter.default for parameter in demo.params if parameter.name == "out")
+    ignored = (Path(__file__).parents[2] / ".gitignore").read_text().splitlines()
+    assert f"/{folder}/" in ignored
+
+
 def test_one_row_moves_the_demo_by_no_more_than_is_said():
     from fastpubpriv.cli.demo import compare
 

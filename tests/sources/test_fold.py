@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from helpers_sources import add_sums, column_sums, direct_sums, every_source, make_sums
 
-from fastpubpriv.errors import InputError, KernelError
+from fastpubpriv.errors import InputError, KernelError, OutOfMemoryError
 from fastpubpriv.sources import Rows, fold, pool, private_rows
 
 X = np.random.default_rng(4).normal(size=(257, 5))
@@ -133,7 +133,10 @@ def test_errors_of_a_step(kind, threads):
         assert "Alice" not in repr(caught.value)
         assert caught.value.__context__ is None
         assert caught.value.__cause__ is None
-    for ours in (KernelError("status"), MemoryError("shape"), InputError("form")):
+    with pytest.raises(OutOfMemoryError) as caught:
+        run(MemoryError("shape (12345678,)"))
+    assert "1234" not in repr(caught.value)
+    for ours in (KernelError("status"), InputError("form")):
         with pytest.raises(type(ours)) as caught:
             run(ours)
         assert caught.value is ours
@@ -237,7 +240,7 @@ def test_fork_and_spawn(method, used_before):
 
 
 def test_fork_while_another_thread_holds_the_pool():
-    with pool._lock:
+    with pool._pool.lock:
         child = os.fork()
         if child == 0:
             code = 1
