@@ -83,7 +83,7 @@ def test_a_running_ledger_notices_removed_and_replaced_files(path, tmp_path):
     with pytest.raises(LedgerError, match="replaced"):
         _ = running.spent
     path.unlink()
-    with pytest.raises(LedgerError, match="cannot be opened"):
+    with pytest.raises(LedgerError, match="does not exist"):
         running.debit(ZCDP(0.125), name="x")
     assert not path.exists()
 
