@@ -43,6 +43,7 @@ py-test: $(STAMP)-test $(STAMP)-extension  ## Ordinary Python tests, on two proc
 serial-test: $(STAMP)-test $(STAMP)-extension  ## Tests that watch the clock or build packages, one after the other
 	$(PYTEST) -q -m "$(DESELECTED) and serial" tests
 
+# With GUARDS_ISA=baseline or avx2 our code keeps to these instructions; make hands the variable on.
 guards: $(STAMP)-test $(STAMP)-extension  ## Speed, as ratios within one run
 	$(PYTEST) -q benchmarks/test_guards.py
 
