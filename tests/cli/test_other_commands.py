@@ -12,6 +12,7 @@ import click
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from clocks import PATIENCE
 
 import fastpubpriv as fpp
 from fastpubpriv.cli import app, main
@@ -33,7 +34,7 @@ def test_help_needs_no_numpy():
         "heavy = {'numpy', 'scipy', 'numba', 'rich', 'matplotlib', 'pyarrow'} & set(sys.modules)\n"
         "assert not heavy, heavy\n"
     )
-    subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, timeout=60)
+    subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, timeout=PATIENCE)
 
 
 @pytest.mark.parametrize("name", app.COMMANDS)
