@@ -9,6 +9,17 @@
 #define FPP_LIKELY(x) __builtin_expect(!!(x), 1)
 #define FPP_UNLIKELY(x) __builtin_expect(!!(x), 0)
 
+/* Lanes of two vectors, those of `b` counted on from those of `a`, in the order of the indices; MASK is an integer vector of the same
+ * shape. clang and gcc 12 share a builtin, older gcc has its own. */
+#if defined(__has_builtin)
+#if __has_builtin(__builtin_shufflevector)
+#define FPP_SHUFFLE(MASK, a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#endif
+#endif
+#ifndef FPP_SHUFFLE
+#define FPP_SHUFFLE(MASK, a, b, ...) __builtin_shuffle(a, b, (MASK){__VA_ARGS__})
+#endif
+
 /* A hot loop is one FPP_INLINE body, called from one wrapper per level; the wrappers carry these attributes. */
 #if defined(__x86_64__) || defined(__i386__)
 #define FPP_X86 1

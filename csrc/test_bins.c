@@ -191,7 +191,8 @@ int test_bins(void)
         for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
             for (int32_t level = 0; level < 3; level++) {
                 const int64_t lanes = INT64_C(1) << next_word(&seed) % 4;
-                check_counts(rows[r], &rules[rule], level, lanes, 1 + (int64_t)(next_word(&seed) % 2), next_word(&seed));
+                const int64_t stride = 1 + (int64_t)(next_word(&seed) % 2);
+                check_counts(rows[r], &rules[rule], level, lanes, stride, next_word(&seed));
             }
         }
     }

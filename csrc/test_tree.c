@@ -176,7 +176,8 @@ int test_tree(void)
     for (size_t d = 0; d < sizeof dims / sizeof *dims; d++) {
         for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
             for (int32_t level = FPP_ISA_BASELINE; level <= FPP_ISA_AVX512; level++) {
-                check_tree(rows[r], dims[d], (int64_t)(next_word(&seed) % 7), level, next_word(&seed) >> 8);
+                const int64_t splits = (int64_t)(next_word(&seed) % 7);
+                check_tree(rows[r], dims[d], splits, level, next_word(&seed) >> 8);
             }
         }
     }
