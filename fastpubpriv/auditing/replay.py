@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv.errors import ReplayError
-from fastpubpriv.mechanisms.tap import Call, Reserve, tapped
+from fastpubpriv.mechanisms.account import own_delta
+from fastpubpriv.mechanisms.tap import Call, Reserve, Transcript, tapped
 from fastpubpriv.privacy import (
     ZCDP,
     ApproxDP,
@@ -30,8 +31,10 @@ from fastpubpriv.privacy import (
     add_to_bill,
     approx_slack,
     gaussian_rho,
+    gaussian_rho_beside,
     laplace_epsilon,
 )
+from fastpubpriv.sources import Rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +69,9 @@ class ReplayReport:
         return float(self.pair_cost / self.declared_cost) if self.declared_cost else 0.0
 
 
-def record_replay(run: Callable[[Any], Any], x_priv: Any, x_neighbour: Any, *, budget: Budget) -> ReplayReport:
+def record_replay(
+    run: Callable[[Any], Any], x_priv: Any, x_neighbour: Any, *, budget: Budget, pieces: int | None = None
+) -> ReplayReport:
     """Run on `x_priv`, replay on `x_neighbour`, and check the promise of every release.
 
     Parameters
@@ -77,6 +82,9 @@ def record_replay(run: Callable[[Any], Any], x_priv: Any, x_neighbour: Any, *, b
         Two data sets that differ in one row.
     budget : ZCDP, ApproxDP or PureDP
         The budget that `run` passes to the estimator.
+    pieces : int, optional
+        Also replay on the rows of the array `x_priv` cut into chunks of so many: the same integers must be asked about. `run` is
+        then called with `Rows`.
 
     Returns
     -------
@@ -86,8 +94,9 @@ def record_replay(run: Callable[[Any], Any], x_priv: Any, x_neighbour: Any, *, b
     Raises
     ------
     ReplayError
-        The calls differ in number, name, shape, price or unit; a query moved by more than its sensitivity; the declared
-        costs exceed the budget; or the results differ although every release was forced to the same answer.
+        The calls differ in number, name, shape, price or unit; a query moved by more than its sensitivity, or depends on how the
+        rows are cut into chunks; the declared costs exceed the budget; more noise was drawn than the budget was corrected for; or
+        the results differ although every release was forced to the same answer.
 
     Notes
     -----
@@ -99,6 +108,11 @@ def record_replay(run: Callable[[Any], Any], x_priv: Any, x_neighbour: Any, *, b
         result_neighbour = run(x_neighbour)
     if len(recorded.calls) != len(replayed.calls):
         raise ReplayError(f"{len(recorded.calls)} releases on one data set, {len(replayed.calls)} on its neighbour")
+    if recorded.accounts != replayed.accounts:
+        raise ReplayError("what was debited, or how much noise was declared, depends on private rows")
+    _check_draws(recorded)
+    if pieces is not None:
+        _check_pieces(run, x_priv, pieces, recorded, result)
     # Blocks of rows are disjoint: a replaced row is in one of them, and the dearest block is what the run costs.
     blocks: dict[tuple[int, ...], list[tuple[Call, Call]]] = {}
     for one, other in zip(recorded.calls, replayed.calls, strict=True):
@@ -117,10 +131,39 @@ def record_replay(run: Callable[[Any], Any], x_priv: Any, x_neighbour: Any, *, b
     return max(reports, key=lambda report: (report.pair_cost, report.declared_cost))
 
 
+def _check_draws(recorded: Transcript) -> None:
+    """No account may draw more noise than it declared: its budget was corrected for that many errors of 2^-100."""
+    drawn = [0] * len(recorded.accounts)
+    for call in recorded.calls:
+        if call.account is None:
+            raise ReplayError(f"release {call.name!r} is paid by an account that was opened before the run")
+        drawn[call.account] += call.event.draws
+    for opened, count in zip(recorded.accounts, drawn, strict=True):
+        if count > opened.draws:
+            raise ReplayError(f"{opened.name}: {count} values of noise were drawn where {opened.draws} were declared")
+
+
+def _check_pieces(
+    run: Callable[[Any], Any], x_priv: np.ndarray[Any, Any], size: int, recorded: Transcript, result: Any
+) -> None:
+    """Replay on the same rows in chunks of `size`; what a row contributes must not depend on the rows beside it."""
+    rows = x_priv.reshape(len(x_priv), -1)
+    cut = Rows.from_chunks(
+        lambda: (rows[at : at + size] for at in range(0, len(rows), size)), n=len(rows), dim=rows.shape[1]
+    )
+    with tapped(script=recorded.calls) as replayed:
+        again = run(cut)
+    for one, other in zip(recorded.calls, replayed.calls, strict=True):
+        if _differs(one, other):
+            raise ReplayError(f"release {one.name!r}: the answer depends on how the rows are cut into chunks")
+    if fingerprint(again) != fingerprint(result):
+        raise ReplayError("the results depend on how the rows are cut into chunks")
+
+
 def _block_report(pairs: list[tuple[Call, Call]], budget: Budget, draws: int, calls: int) -> ReplayReport:
     """Compare the releases on one block (all rows, where there are no blocks) and check them against the budget."""
     tally = Tally()
-    aside = Fraction(0)
+    aside, aside_delta = Fraction(0), Fraction(0)
     # Laplace releases beside Gaussian ones are paid from a part of the budget kept aside; by themselves, like any other epsilon.
     kinds: Any = StableHistogramEvent | SelectionEvent
     if not any(isinstance(one.event, GaussianEvent) for one, _ in pairs):
@@ -134,21 +177,24 @@ def _block_report(pairs: list[tuple[Call, Call]], budget: Budget, draws: int, ca
             cost, price = one.event.rho_at(cost), one.event.rho
         elif isinstance(one.event, LaplaceEvent) and isinstance(budget, ApproxDP) and not composed:
             aside += price
+            aside_delta += one.event.delta
             continue
         elif composed and one not in own:
             raise ReplayError("Gaussian releases and those with an epsilon of their own are in one account")
         tally.add(one, cost, price)
     pair, declared = tally.totals()
     if isinstance(budget, ApproxDP) and composed:
-        deltas = sum((one.event.delta for one in own if isinstance(one.event, StableHistogramEvent)), Fraction(0))
-        allowance = budget.epsilon
-        if deltas + approx_slack(budget.epsilon, draws) > budget.delta:
+        deltas = sum((own_delta(one.event) for one in own), Fraction(0))
+        allowance = laplace_epsilon(budget, draws)
+        if deltas + approx_slack(allowance, draws) > budget.delta:
             raise ReplayError("the declared deltas of the releases exceed the budget")
     elif isinstance(budget, PureDP):
         allowance = laplace_epsilon(budget, draws)
+    elif aside and isinstance(budget, ApproxDP):
+        # What was kept aside is off the budget with its epsilon and with its delta.
+        allowance = gaussian_rho_beside(budget, draws, aside, aside_delta)
     else:
-        rest = ApproxDP(budget.epsilon - aside, budget.delta) if aside and isinstance(budget, ApproxDP) else budget
-        allowance = gaussian_rho(rest, draws)
+        allowance = gaussian_rho(budget, draws)
     # The estimator calibrated (epsilon, delta) for at least as many draws, so up to solver rounding for no larger allowance.
     slack = Fraction(1, 10**9) if isinstance(budget, ApproxDP) else Fraction(0)
     if declared > allowance * (1 + slack):

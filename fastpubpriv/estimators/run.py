@@ -70,6 +70,8 @@ def describe(event: Event) -> dict[str, Any]:
             else ("discrete laplace", "epsilon", event.epsilon)
         )
         record = {"noise": law, "log2_scale": event.log2_scale, currency: cost}
+        if isinstance(event, LaplaceEvent) and event.delta:
+            record["delta"] = event.delta
         if event.clusters is not None:
             record[f"{currency}_stay"] = cost * event.clusters.stay / event.clusters.worst
             record[f"{currency}_move"] = cost * event.clusters.move / event.clusters.worst

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from fastpubpriv.errors import BudgetError
 from fastpubpriv.keys import key_source
+from fastpubpriv.mechanisms import tap
 from fastpubpriv.mechanisms.scope import TreeScope
 from fastpubpriv.privacy import (
     ZCDP,
@@ -20,17 +21,21 @@ from fastpubpriv.privacy import (
     KNormEvent,
     LaplaceEvent,
     Ledger,
+    Neighbors,
     PureDP,
     SelectionEvent,
     StableHistogramEvent,
     add_to_bill,
     approx_slack,
     gaussian_rho,
+    gaussian_rho_beside,
     laplace_epsilon,
     pure_slack,
     total_variation,
 )
 from fastpubpriv.privacy.exact import float_up
+
+RELATION = Neighbors.REPLACE_ONE  # what every estimator promises, with the number of rows public
 
 
 class Purse(Protocol):
@@ -48,16 +53,27 @@ class Purse(Protocol):
     def scope(self) -> TreeScope | None:
         """The tree scope that was debited for it, None for an account."""
 
-    def charge(self, event: Event) -> bytes:
-        """Take the price of an event, and return the key of its noise."""
+    @property
+    def number(self) -> int | None:
+        """The account's place in the transcript of an audit, None where none is kept."""
+
+    def charge(self, event: Event) -> None:
+        """Take the price of an event and write it down, before its query runs."""
+
+    def fresh_key(self) -> bytes:
+        """A key that no release has used; taken once the query has answered."""
 
 
 class Account:
     """The budget of one estimator call.
 
     The whole budget is debited from the ledger by `open`, before any private row is read, and never refunded. Each release
-    charges its exact cost here first; charging more than the allowance raises before the rows are read. Releases over the same
-    disjoint clusters cost the larger of two totals: of what they cost for a row that stays in its cluster, and for one that moves.
+    charges its exact cost here first; charging more than the allowance, or drawing more noise than declared, raises before the rows
+    are read. Releases over the same disjoint clusters cost the larger of two totals: of what they cost for a row that stays in its
+    cluster, and for one that moves.
+
+    Paying and drawing are apart: `charge` takes the price before a query runs, `fresh_key` gives a key after it. A process that is
+    forked while a query runs so takes a key of its own.
 
     Parameters
     ----------
@@ -68,10 +84,10 @@ class Account:
     draws : int
         An upper bound on the number of noise draws of the call (public); pays for the samplers' 2^-100.
     aside : ApproxDP or None
-        Part of an ApproxDP budget kept for Laplace releases and choices: they may add up to its epsilon, and its delta belongs to
-        the mechanism that uses them. The Gaussian releases share the rest, by basic composition.
+        Part of an ApproxDP budget kept for Laplace releases and choices: they may add up to its epsilon, and what they say about
+        their delta to its delta. The Gaussian releases share the rest, by basic composition.
     ledger : Ledger or None
-        Where the budget is debited.
+        Where the budget is debited; it must count under replace-one.
     random_state : None or int
         None: a fresh key of the operating system for each release. int: repeatable, flagged, not private.
     """
@@ -93,6 +109,11 @@ class Account:
             )
         if ledger is not None and not isinstance(ledger, Ledger):
             raise BudgetError(f"ledger must be a Ledger or None, got {type(ledger).__name__}")
+        if ledger is not None and ledger.relation is not RELATION:
+            raise BudgetError(
+                f"{name} is private under replace-one, with a public number of rows, and the ledger counts under "
+                f"{ledger.relation.name}; pass a ledger opened with relation=Neighbors.REPLACE_ONE"
+            )
         self.name = name
         self.budget = budget
         self.events: list[Event] = []
@@ -102,26 +123,32 @@ class Account:
         self._keys = key_source(random_state)
         self._price: Budget | None = None
         # The allowance is what the releases of this call may add up to, in their own exact currency.
-        rest = budget
-        if aside is not None:
-            if not isinstance(budget, ApproxDP):
-                raise BudgetError(
-                    f"{name} keeps a part of its budget aside for Laplace releases: pass ApproxDP(epsilon=..., delta=...)"
-                )
-            rest = ApproxDP(budget.epsilon - aside.epsilon, budget.delta - aside.delta)
-        self.allowance: Fraction = laplace_epsilon(rest, draws) if self.pure else gaussian_rho(rest, draws)
-        self._bill = Bill()
-        self._scopes = 0
-        self._aside = Fraction(0) if aside is None else aside.epsilon
+        self.allowance: Fraction
         # What releases with an epsilon and a delta of their own may add up to, by basic composition.
         self._approx: tuple[Fraction, Fraction] | None = None
-        if isinstance(budget, ApproxDP) and aside is None:
-            epsilon = laplace_epsilon(budget, draws)
-            self._approx = epsilon, budget.delta - approx_slack(epsilon, draws)
+        self._aside = Fraction(0), Fraction(0)
+        if isinstance(budget, ApproxDP):
+            # The epsilon in use: less than the budget's where the samplers' error, which grows with it, would eat up delta.
+            self._epsilon = laplace_epsilon(budget, draws)
+            if aside is None:
+                self._approx = self._epsilon, budget.delta - approx_slack(self._epsilon, draws)
+                self.allowance = gaussian_rho(budget, draws)
+            else:
+                self._aside = aside.epsilon, aside.delta
+                self.allowance = gaussian_rho_beside(budget, draws, *self._aside)
+        elif aside is not None:
+            raise BudgetError(
+                f"{name} keeps a part of its budget aside for Laplace releases: pass ApproxDP(epsilon=..., delta=...)"
+            )
+        else:
+            self.allowance = laplace_epsilon(budget, draws) if self.pure else gaussian_rho(budget, draws)
+        self._bill = Bill()
+        self._scopes = 0
         self._composed = False
         self.path: tuple[int, ...] = ()
         self._blocks = 0
         self._draws = draws
+        self.number: int | None = None
 
     @property
     def private(self) -> bool:
@@ -133,9 +160,11 @@ class Account:
         if self._price is not None:
             raise BudgetError(f"{self.name}: the budget of this call has been debited already")
         price = self.budget if cost is None else cost
+        self._keys.check()  # a machine without randomness is found out before anything is paid
         if self._ledger is not None:
-            self._ledger.debit(price, name=self.name)
+            self._ledger.debit(price, name=self.name, relation=RELATION)
         self._price = price
+        self.number = tap.opened(self.name, price, self._draws)
 
     @property
     def approx_left(self) -> tuple[Fraction, Fraction]:
@@ -164,12 +193,13 @@ class Account:
         self._blocks += 1
         return child
 
-    def charge(self, event: Event) -> bytes:
-        """Add an event to the bill and return the key for its noise; raises when the allowance does not cover it."""
+    def charge(self, event: Event) -> None:
+        """Add an event to the bill; raises, and changes nothing, when the allowance or the declared draws do not cover it."""
         if self._price is None:
             raise BudgetError(f"{self.name}: a release was asked for before the budget was debited")
         if self._blocks:
             raise BudgetError(f"{self.name}: the rows have been split into blocks, which are charged by themselves")
+        self.check(event)
         own_epsilon = isinstance(event, SelectionEvent | LaplaceEvent) and self._approx is not None
         if isinstance(event, StableHistogramEvent) or own_epsilon:
             self._compose(event)
@@ -184,26 +214,37 @@ class Account:
             cost = event.rho
         elif isinstance(event, SelectionEvent) and isinstance(self.budget, ZCDP):
             cost = event.rho
-        elif isinstance(event, LaplaceEvent | SelectionEvent) and event.epsilon <= self._aside:
-            self._aside -= event.epsilon
+        elif isinstance(event, LaplaceEvent | SelectionEvent) and event.epsilon <= self._aside[0]:
+            if own_delta(event) > self._aside[1]:
+                raise BudgetError(f"{self.name}: the delta of a release exceeds what was kept aside for it")
+            self._aside = self._aside[0] - event.epsilon, self._aside[1] - own_delta(event)
             cost = Fraction(0)
         else:
             if not self.pure:
                 raise BudgetError(f"{self.name}: this release is calibrated in epsilon; pass PureDP")
+            if isinstance(event, LaplaceEvent) and event.delta:
+                raise BudgetError(f"{self.name}: this release has a delta; pass ApproxDP(epsilon=..., delta=...)")
             cost = event.epsilon
         bill = self._bill.copy()
         add_to_bill(bill, event, cost)
         self._settle(bill)
-        return self.key_for(event)
+        self.events.append(event)
 
     def _settle(self, bill: Bill) -> None:
         if bill.total > self.allowance:
             raise BudgetError(f"{self.name}: a release would exceed the budget of the call")
         self._bill = bill
 
-    def key_for(self, event: Event) -> bytes:
-        """Write down an event that has been paid for, and return the key for its noise."""
-        self.events.append(event)
+    def check(self, event: Event) -> None:
+        """Refuse an event of another relation, or one that draws more noise than the budget was corrected for."""
+        if event.relation is not RELATION:
+            raise BudgetError(f"{self.name}: a release states {event.relation.name}; estimators promise replace-one")
+        # Blocks of rows share the list: their draws add up, as each of them is within 2^-100 of its law.
+        if sum(past.draws for past in self.events) + event.draws > self._draws:
+            raise BudgetError(f"{self.name}: more noise is drawn than the budget was corrected for")
+
+    def fresh_key(self) -> bytes:
+        """A key for the noise of one release. Take it after the query: a process forked within shares what was taken before."""
         return self._keys.fresh()
 
     @property
@@ -239,9 +280,7 @@ class Account:
             raise BudgetError(
                 f"{self.name}: Gaussian releases and those with an epsilon of their own need two accounts"
             )
-        if sum(past.draws for past in self.events) + event.draws > self._draws:
-            raise BudgetError(f"{self.name}: more noise is drawn than the budget was corrected for")
-        own = event.delta if isinstance(event, StableHistogramEvent) else Fraction(0)
+        own = own_delta(event)
         if event.epsilon > epsilon or own > delta:
             raise BudgetError(f"{self.name}: a release would exceed the budget of the call")
         self._approx, self._composed = (epsilon - event.epsilon, delta - own), True
@@ -263,12 +302,17 @@ class Account:
         report["arithmetic"] = "exact integers modulo 2^64; noise within 2^-100 of its law for each draw"
         report["total_variation"] = float(total_variation(draws))
         if isinstance(self.budget, ApproxDP):
-            report["implementation_delta"] = float(approx_slack(self.budget.epsilon, draws))
+            report["implementation_delta"] = float_up(approx_slack(self._epsilon, draws))
             report["implementation_delta_included"] = True
         elif isinstance(self.budget, PureDP):
             extra_epsilon, extra_delta = pure_slack(self.budget.epsilon, draws)
-            report["implementation_epsilon"] = float(extra_epsilon)
+            report["implementation_epsilon"] = float_up(extra_epsilon)
             report["implementation_epsilon_included"] = True
-            report["implementation_delta"] = float(min(extra_delta, Fraction(1)))
+            report["implementation_delta"] = float_up(extra_delta)
             report["implementation_delta_included"] = False
         return report
+
+
+def own_delta(event: Event) -> Fraction:
+    """The delta that an event states for itself."""
+    return event.delta if isinstance(event, LaplaceEvent | StableHistogramEvent) else Fraction(0)

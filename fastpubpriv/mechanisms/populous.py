@@ -195,7 +195,7 @@ def release_agreement(
     changes at most 2 groups of the pairs.
     """
     scale = _pair_scale(groups, epsilon)
-    event = LaplaceEvent(2 * groups * scale, _TEST_LOG2_SCALE, 1)
+    event = LaplaceEvent(2 * groups * scale, _TEST_LOG2_SCALE, 1, delta=delta)
 
     def query() -> IntArray:
         population.append(read())

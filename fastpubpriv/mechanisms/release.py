@@ -6,6 +6,7 @@ Privacy notes: `notes/release.md`, `notes/selection.md`, `notes/hypotheses.md`, 
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable
 from fractions import Fraction
@@ -37,12 +38,12 @@ def release(
     event: Event,
     unit: float,
 ) -> FloatArray:
-    """Charge, ask, add noise, convert.
+    """Charge, ask, take a key, add noise, convert.
 
     Parameters
     ----------
     account : Account or NodePurse
-        Pays for `event` before `query` is called, and gives the key.
+        Pays for `event` before `query` is called, and gives the key after it has answered.
     name : str
         Name of the release in a transcript.
     query : callable
@@ -61,7 +62,7 @@ def release(
     """
     if event.draws != math.prod(shape):
         raise KernelError(f"release {name!r}: the event counts {event.draws} draws for an answer of shape {shape}")
-    key = account.charge(event)
+    account.charge(event)
     exact = query()
     # Never a cast: an answer that is not yet integer has no proven sensitivity.
     if not isinstance(exact, np.ndarray) or exact.dtype != np.int64 or exact.shape != shape:
@@ -70,7 +71,8 @@ def release(
     transcript = tap.current()
     answer = transcript.forced(name, shape) if transcript is not None else None
     if answer is None:
-        noisy = _draw(key, event, exact.size).reshape(shape)
+        # Only now: a key that exists while the query runs would be shared by a process forked within it.
+        noisy = _draw(account.fresh_key(), event, exact.size).reshape(shape)
         # Wrap-around addition: reduction modulo 2^64 commutes with adding noise, so even an overflow would cost no privacy.
         with np.errstate(over="ignore"):
             noisy += exact
@@ -78,18 +80,17 @@ def release(
             del exact  # a matrix may be large
         answer = _to_units(noisy, event, unit)
     if transcript is not None:
-        reserve = tap.reserve(account.scope)
-        transcript.calls.append(tap.Call(name, exact, event, unit, answer.copy(), account.path, reserve=reserve))
+        _write_down(transcript, account, tap.Call(name, exact, event, unit, answer.copy()))
     return answer
 
 
 def release_choice(account: Purse, *, name: str, query: Callable[[], IntArray], event: SelectionEvent) -> int:
-    """Charge, ask for integer scores, choose one by the exponential mechanism or by permute-and-flip.
+    """Charge, ask for integer scores, take a key, choose one by the exponential mechanism or by permute-and-flip.
 
     Parameters
     ----------
     account : Account or NodePurse
-        Pays for `event` before `query` is called, and gives the key.
+        Pays for `event` before `query` is called, and gives the key after it has answered.
     name : str
         Name of the release in a transcript.
     query : callable
@@ -102,7 +103,7 @@ def release_choice(account: Purse, *, name: str, query: Callable[[], IntArray], 
     int
         The chosen candidate. Safe to publish.
     """
-    key = account.charge(event)
+    account.charge(event)
     exact = query()
     shape = (event.candidates,)
     if not isinstance(exact, np.ndarray) or exact.dtype != np.int64 or exact.shape != shape:
@@ -110,6 +111,7 @@ def release_choice(account: Purse, *, name: str, query: Callable[[], IntArray], 
     transcript = tap.current()
     answer = transcript.forced(name, shape) if transcript is not None else None
     if answer is None:
+        key = account.fresh_key()  # after the query, as in `release`
         if event.law == "exponential":
             levels = exponential.levels(exact, event.rate)
             chosen = exponential.candidate(levels, _below(key, exponential.total(levels)))
@@ -117,8 +119,7 @@ def release_choice(account: Purse, *, name: str, query: Callable[[], IntArray], 
             chosen = _permute_and_flip(key, exact, event.rate)
         answer = np.array([float(chosen)])
     if transcript is not None:
-        reserve = tap.reserve(account.scope)
-        transcript.calls.append(tap.Call(name, exact, event, 1.0, answer.copy(), account.path, reserve=reserve))
+        _write_down(transcript, account, tap.Call(name, exact, event, 1.0, answer.copy()))
     return int(answer[0])
 
 
@@ -131,12 +132,12 @@ def release_stable(
     slots: tuple[int, ...],
     threads: int | None = None,
 ) -> list[tuple[IntArray, FloatArray]]:
-    """Charge, ask for occupied bins, add noise to every count, and keep what reaches the threshold.
+    """Charge, ask for occupied bins, take a key, add noise to every count, and keep what reaches the threshold.
 
     Parameters
     ----------
     account : Account
-        Pays for `event` before `query` is called, and gives the key.
+        Pays for `event` before `query` is called, and gives the key after it has answered.
     name : str
         Name of the release in a transcript.
     query : callable
@@ -155,7 +156,7 @@ def release_stable(
     """
     if len(slots) != event.histograms or sum(slots) != event.draws:
         raise KernelError(f"release {name!r}: the slots do not add up to the histograms and draws of the event")
-    key = account.charge(event)
+    account.charge(event)
     exact = query()
     for (keys, counts), bound in zip(exact, slots, strict=True):
         if keys.dtype != np.int64 or counts.dtype != np.int64 or not len(keys) == len(counts) <= bound:
@@ -164,6 +165,7 @@ def release_stable(
             )
     transcript = tap.current()
     answer = transcript.forced(name, (event.histograms,)) if transcript is not None else None
+    key = account.fresh_key() if answer is None else b""  # after the query, as in `release`
     begin, kept = 0, []
     for index, ((keys, counts), bound) in enumerate(zip(exact, slots, strict=True)):
         if answer is None:
@@ -174,11 +176,8 @@ def release_stable(
         kept.append(released)
         begin += -(-bound // noise.DRAW_BLOCK) * noise.DRAW_BLOCK
     if transcript is not None:
-        transcript.calls.append(
-            tap.Call(
-                name, _table(exact), event, 1.0 / event.step, _table(kept), account.path, shape=(event.histograms,)
-            )
-        )
+        unit, shape = 1.0 / event.step, (event.histograms,)
+        _write_down(transcript, account, tap.Call(name, _table(exact), event, unit, _table(kept), shape=shape))
     half = 0.0 if event.law == "laplace" else 0.5  # as in _to_units; only after the comparison with the threshold
     return [(keys, (noisy.astype(np.float64) + half) / event.step) for keys, noisy in kept]
 
@@ -208,6 +207,13 @@ def _above(
 
     share_out(work, pieces, threads=threads)
     return np.concatenate([keys[:0], *found]), np.concatenate([counts[:0], *values])
+
+
+def _write_down(transcript: tap.Transcript, account: Purse, call: tap.Call) -> None:
+    """Add a release to the transcript of an audit, with what the purse says about who pays."""
+    transcript.calls.append(
+        dataclasses.replace(call, block=account.path, reserve=tap.reserve(account.scope), account=account.number)
+    )
 
 
 def _table(parts: list[tuple[IntArray, IntArray]]) -> IntArray:

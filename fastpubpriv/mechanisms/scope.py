@@ -98,21 +98,33 @@ class NodePurse:
         """What the releases of this node may add up to, as rho."""
         return self.scope.share
 
-    def charge(self, event: Event) -> bytes:
+    @property
+    def number(self) -> int | None:
+        """As `Account.number`."""
+        return self.scope._account.number
+
+    def charge(self, event: Event) -> None:
         """As `Account.charge`, against the node's share."""
-        name = self.scope._account.name
+        account = self.scope._account
         clusters = event.clusters if isinstance(event, GaussianEvent) else None
         if not isinstance(event, GaussianEvent) or clusters is None:
-            raise BudgetError(f"{name}: a node pays for Gaussian releases over its own rows; pass only=tree.only(node)")
-        if self._lineage is None:
-            self.scope._enter(clusters.lineage, self._depth)
-            self._lineage = clusters.lineage
-        elif clusters.lineage != self._lineage:
-            raise BudgetError(f"{name}: this purse belongs to another node; take one for each node")
+            raise BudgetError(
+                f"{account.name}: a node pays for Gaussian releases over its own rows; pass only=tree.only(node)"
+            )
+        account.check(event)
+        if self._lineage is not None and clusters.lineage != self._lineage:
+            raise BudgetError(f"{account.name}: this purse belongs to another node; take one for each node")
         unit = 2 * 4 ** int(event.log2_scale)
         # `move` is one node left and one entered, so entering or leaving costs half of it.
         stay, move = self._stay + Fraction(clusters.stay, unit), self._move + Fraction(clusters.move, unit)
         if max(stay, move) > self.scope.share:
-            raise BudgetError(f"{name}: a release would exceed the budget of its node")
+            raise BudgetError(f"{account.name}: a release would exceed the budget of its node")
+        if self._lineage is None:
+            self.scope._enter(clusters.lineage, self._depth)
+            self._lineage = clusters.lineage
         self._stay, self._move = stay, move
-        return self.scope._account.key_for(event)
+        account.events.append(event)
+
+    def fresh_key(self) -> bytes:
+        """As `Account.fresh_key`."""
+        return self.scope._account.fresh_key()

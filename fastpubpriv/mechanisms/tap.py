@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fastpubpriv.errors import ReplayError
-from fastpubpriv.privacy import Event
+from fastpubpriv.privacy import Budget, Cost, Event
 
 if TYPE_CHECKING:
     from fastpubpriv.mechanisms.scope import TreeScope
@@ -31,12 +31,21 @@ class Reserve:
     cost: Fraction
 
 
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """An account that was opened: name of the call, what it debited, and the draws of noise that its budget was corrected for."""
+
+    name: str
+    price: Budget | Cost
+    draws: int
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Call:
     """One release: its name, the exact integers asked about, the price, the public unit, the released answer and the block of rows.
 
     `shape` is the public shape of a query whose own shape is private (occupied bins). `reserve` is None where the price is paid by
-    the account, else the debit of the tree scope that pays it.
+    the account, else the debit of the tree scope that pays it. `account` is the place of the account in the transcript.
     """
 
     name: str
@@ -47,6 +56,7 @@ class Call:
     block: tuple[int, ...] = ()
     shape: tuple[int, ...] | None = None
     reserve: Reserve | None = None
+    account: int | None = None
 
     @property
     def public_shape(self) -> tuple[int, ...]:
@@ -56,8 +66,9 @@ class Call:
 
 @dataclass(slots=True, eq=False)
 class Transcript:
-    """The releases of one run in order; with `script`, the answers to force."""
+    """The accounts and releases of one run in order; with `script`, the answers to force."""
 
+    accounts: list[Opened] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
     script: list[Call] | None = None
 
@@ -91,6 +102,15 @@ _CURRENT: ContextVar[Transcript | None] = ContextVar("fastpubpriv_tap", default=
 def current() -> Transcript | None:
     """Return the transcript in force, None in ordinary use."""
     return _CURRENT.get()
+
+
+def opened(name: str, price: Budget | Cost, draws: int) -> int | None:
+    """Write down an account that has been opened; its place in the transcript, None where none is kept."""
+    transcript = current()
+    if transcript is None:
+        return None
+    transcript.accounts.append(Opened(name, price, draws))
+    return len(transcript.accounts) - 1
 
 
 @contextmanager

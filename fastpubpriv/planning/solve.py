@@ -37,6 +37,7 @@ TASKS = (
 MOST_ROWS = 2**40
 # Search range of a budget, in rho or epsilon: what the budget types accept.
 LEAST_AMOUNT, MOST_AMOUNT = 2.0**-28, 2.0**9
+MOST_PURE = 32.0  # a larger epsilon is refused as pure where much noise is drawn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +98,8 @@ def _solve_rows(predict: Predictor, budget: Budget, error: float) -> int:
 
 def _solve_budget(predict: Predictor, n_priv: int, error: float, make: Callable[[float], Budget]) -> Budget:
     """Least budget, to a relative 1e-9, with a predicted error of at most `error`."""
-    low, high = math.log(LEAST_AMOUNT), math.log(MOST_AMOUNT)
+    low = math.log(LEAST_AMOUNT)
+    high = math.log(MOST_PURE if isinstance(make(1.0), PureDP) else MOST_AMOUNT)
     if predict(n_priv, make(math.exp(high)))[0] > error:
         raise InputError(
             f"no budget reaches an error of {error:.3g} with {n_priv} rows; pass a larger error or more rows"

@@ -1,5 +1,6 @@
 """Privacy accounting: budgets, events, conversions, calibration, ledger. All exact or safely rounded."""
 
+from fastpubpriv.privacy.allowance import gaussian_rho, gaussian_rho_beside, laplace_epsilon
 from fastpubpriv.privacy.budgets import ZCDP, ApproxDP, Budget, Cost, PureDP
 from fastpubpriv.privacy.calibration import (
     Grid,
@@ -7,12 +8,10 @@ from fastpubpriv.privacy.calibration import (
     clip_steps,
     gaussian_count_grid,
     gaussian_gram_grid,
-    gaussian_rho,
     gaussian_sum_grid,
     knorm_delta,
     knorm_sum_grid,
     laplace_count_grid,
-    laplace_epsilon,
     laplace_gram_grid,
     laplace_sum_grid,
     step,
@@ -101,6 +100,7 @@ __all__ = [
     "gaussian_count_grid",
     "gaussian_gram_grid",
     "gaussian_rho",
+    "gaussian_rho_beside",
     "gaussian_sum_grid",
     "gdp_delta",
     "gdp_epsilon",

@@ -71,7 +71,9 @@ class ComposedEvent:
         """Total zCDP cost; exact when all are Gaussian. Pure events enter with epsilon tanh(epsilon/2), rounded up."""
         bill = Bill()
         for event in self.events:
-            if isinstance(event, KNormEvent | StableHistogramEvent):
+            if isinstance(event, KNormEvent | StableHistogramEvent) or (
+                isinstance(event, LaplaceEvent) and event.delta
+            ):
                 raise BudgetError(f"a {type(event).__name__} has a delta of its own and therefore no zCDP cost")
             if isinstance(event, GaussianEvent):
                 add_to_bill(bill, event, event.rho)
@@ -86,7 +88,7 @@ class ComposedEvent:
     def epsilon(self) -> Fraction:
         """Total pure cost, exact."""
         pure = [event for event in self.events if isinstance(event, LaplaceEvent | SelectionEvent)]
-        if len(pure) < len(self.events):
+        if len(pure) < len(self.events) or any(isinstance(event, LaplaceEvent) and event.delta for event in pure):
             raise BudgetError("only Laplace and selection events have a pure cost; use .rho or .epsilon_at(delta)")
         bill = Bill()
         for event in pure:

@@ -24,7 +24,7 @@ LOG2_SCALE_MAX = 40
 DRAW_ERROR = Fraction(1, 2**100)
 CHOICE_LAWS = ("exponential", "permute_and_flip")
 _PURE_EPSILON_PER_DRAW = Fraction(1, 2**99)
-_PURE_DELTA_PER_DRAW = Fraction(1, 2**184)
+PURE_DELTA_PER_DRAW = Fraction(1, 2**184)
 
 
 def exp_upper(value: Fraction) -> Fraction:
@@ -52,7 +52,7 @@ def approx_slack(epsilon: Number, draws: int) -> Fraction:
 def pure_slack(epsilon: Number, draws: int) -> tuple[Fraction, Fraction]:
     """What the samplers add to a pure epsilon statement: (draws 2^-99, (1 + e^epsilon) draws 2^-184), rounded up."""
     n = whole(draws, "draws", at_least=0)
-    return n * _PURE_EPSILON_PER_DRAW, (1 + exp_upper(exact(epsilon, "epsilon"))) * n * _PURE_DELTA_PER_DRAW
+    return n * _PURE_EPSILON_PER_DRAW, (1 + exp_upper(exact(epsilon, "epsilon"))) * n * PURE_DELTA_PER_DRAW
 
 
 def _scale(value: object) -> int:
@@ -156,6 +156,9 @@ class LaplaceEvent:
         What the sensitivity refers to.
     clusters : Clusters or None
         For a release over disjoint clusters of rows, the sensitivity by case; the larger one is the event's.
+    delta : number
+        What is relied on beyond the noise: the probability with which a comparison of the answer misleads, where a proof pays for
+        that (`mechanisms/notes/agreement.md`). 0 for an answer that stands for itself; only then is the cost pure.
 
     Examples
     --------
@@ -168,8 +171,12 @@ class LaplaceEvent:
     draws: int
     relation: Neighbors = Neighbors.REPLACE_ONE
     clusters: Clusters | None = None
+    delta: Fraction = Fraction(0)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "delta", exact(self.delta, "delta"))
+        if not 0 <= self.delta < 1:
+            raise BudgetError(f"delta must be in [0, 1), got {show(self.delta)}")
         whole(self.l1_sensitivity, "l1_sensitivity", at_least=0)
         _scale(self.log2_scale)
         whole(self.draws, "draws", at_least=0)
@@ -193,8 +200,8 @@ class LaplaceEvent:
 
     @property
     def cost(self) -> Cost:
-        """The pure cost."""
-        return Cost(PureDP, (self.epsilon,))
+        """The pure cost; (epsilon, delta) where the event states a delta."""
+        return Cost(ApproxDP, (self.epsilon, self.delta)) if self.delta else Cost(PureDP, (self.epsilon,))
 
     @property
     def total_variation(self) -> Fraction:

@@ -39,13 +39,16 @@ def zeros():
     return np.zeros(3, dtype=np.int64)
 
 
-def test_debit_then_key_then_query():
+def test_debit_then_query_then_key():
     log = []
     account = Account("test", ZCDP(1), draws=100, ledger=SpyLedger(ZCDP(1), log))
     fresh = account._keys.fresh
 
     class Keys:
         private = True
+
+        def check(self):
+            log.append("check")
 
         def fresh(self):
             log.append("key")
@@ -59,7 +62,7 @@ def test_debit_then_key_then_query():
 
     account.open()
     ask(account, query)
-    assert log == ["debit", "key", "query"]
+    assert log == ["check", "debit", "query", "key"]
 
 
 def unreachable():
