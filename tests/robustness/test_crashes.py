@@ -191,7 +191,7 @@ def test_interrupt_returns_at_once_and_refunds_nothing(kind, threads):
     with pytest.raises(KeyboardInterrupt):
         coinpress_mean(rows, center=0, radius=5, budget=ZCDP(0.5), ledger=ledger, threads=threads, progress=False)
     delay = time.monotonic() - moment[0]
-    assert delay < 0.5  # 0.2 s on an idle machine
+    assert delay < 2  # 0.2 s on an idle machine
     assert ledger.spent == ZCDP(0.5).cost
     result = coinpress_mean(CHUNK, center=0, radius=5, budget=ZCDP(0.5), ledger=ledger, threads=threads)
     assert np.all(np.isfinite(result.mean))
