@@ -84,12 +84,15 @@ class Ledger:
     relation : Neighbors
         What "neighbour" means for the total; every debit must state the same relation.
     timeout : float
-        Seconds to wait for another process that holds the file.
+        Seconds to wait for another process that holds the file; finite, 0 does not wait.
 
     Raises
     ------
+    InputError
+        The path, label or timeout cannot be one.
     LedgerError
-        The file is corrupt, foreign, locked or cannot be written; nothing was charged unless the message says so.
+        The file is corrupt, foreign, rolled back, locked or cannot be written; nothing was charged unless the message
+        says so.
     BudgetError
         The debit is larger than what remains, or of a notion that has no exact cost in this ledger.
 
@@ -97,14 +100,16 @@ class Ledger:
     ----------
     When `debit` returns, the cost is on disk (file mode). A crash at any time leaves a readable file whose total is
     at least the sum of the debits that returned. Threads and processes may debit at once; the total is exact and
-    never exceeded. A process that was forked from the owner of an in-memory ledger cannot debit it, because the two
-    copies could not see each other; use a file. A ledger cannot be pickled or copied.
+    never exceeded. A file ledger goes on working in forked children, and no child keeps it locked. A child cannot
+    debit an in-memory ledger, because the two copies could not see each other; it can read what was spent before the
+    fork. A ledger cannot be pickled or copied.
 
     Notes
     -----
     A crash between write and return, an interrupt, or a failed fit leaves the cost charged. Half a line at the end of
     the file (a power cut) is an error until `Ledger.repair` moves it aside: its debit never returned, so no data was
-    read under it. Removing whole lines from the end of the file cannot be detected by a process that starts afterwards.
+    read under it. A live ledger notices when the file has lost a debit that it has seen, also if others have been
+    written since. A process that starts afterwards cannot: an older copy of the file is a valid file.
 
     Examples
     --------
@@ -328,8 +333,11 @@ class Ledger:
         where = f"ledger file {str(self._file.path)!r}"
         if records and self._state[0].offset == 0:
             header = {"format": "fastpubpriv-ledger", "version": 1, **self._header()}
-            different = [key for key in header if records[0].get(key) != header[key]]
-            if different or len(records[0]) != len(header):
+            first = records[0]
+            different = [
+                key for key, value in header.items() if type(first.get(key)) is not type(value) or first[key] != value
+            ]
+            if different or len(first) != len(header):
                 raise LedgerError(
                     f"{where} was made with another {' and '.join(different) or 'header'}; pass the same or a new path"
                 )

@@ -254,7 +254,7 @@ class LedgerFile:
             raise self._error("could not be written, so nothing was charged", error) from None
         finally:
             # Also after an interrupt: either the whole line stays, or none of it.
-            if written != len(line) and os.fstat(file.fd).st_size != position.offset + len(line):
+            if written != len(line) and 0 < os.fstat(file.fd).st_size - position.offset < len(line):
                 os.ftruncate(file.fd, position.offset)
         if written != len(line):
             raise self._error("could not be written because the disk is full, so nothing was charged; free some space")

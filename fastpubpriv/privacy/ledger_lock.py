@@ -79,14 +79,6 @@ class LockedFile:
                 os.close(self._fd)
 
 
-def _before_fork() -> None:
-    _gate.acquire()
-
-
-def _after_fork_in_parent() -> None:
-    _gate.release()
-
-
 def _after_fork_in_child() -> None:
     global _gate
     _gate = threading.RLock()
@@ -96,4 +88,7 @@ def _after_fork_in_child() -> None:
     _open.clear()
 
 
-os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
+# Not the bound methods: a child that forks again has another gate.
+os.register_at_fork(
+    before=lambda: _gate.acquire(), after_in_parent=lambda: _gate.release(), after_in_child=_after_fork_in_child
+)
