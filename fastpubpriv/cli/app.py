@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import sys
 from importlib import import_module
 from typing import Any
 
 import click
 
 from fastpubpriv import __version__
+from fastpubpriv.cli import streams
 from fastpubpriv.errors import FastPubPrivError
 
 # Name of a command -> its module and its line in the overview. A module is imported when its command is asked for.
@@ -41,6 +43,30 @@ class Failure(click.ClickException):
         click.echo(f"{click.style('Error:', fg='red')} {self.format_message()}", err=True)
 
 
+class Interrupted(Failure):
+    """Ctrl-C, as one line."""
+
+    exit_code = 130
+
+
+class Undelivered(Failure):
+    """An answer that did not reach the place that was asked for, as one line."""
+
+    exit_code = 1
+
+
+def words_of(error: BaseException) -> str:
+    """An error in words: whole if this library wrote it, and without its text otherwise, as that may quote rows."""
+    if isinstance(error, FastPubPrivError):
+        return " ".join(str(error).split())
+    if isinstance(error, MemoryError):
+        return "there is not enough memory"
+    if isinstance(error, OSError):
+        name = f"{os.fspath(error.filename)!r}: " if isinstance(error.filename, str | bytes | os.PathLike) else ""
+        return f"{name}{error.strerror or type(error).__name__}"
+    return type(error).__name__
+
+
 class LazyGroup(click.Group):
     """Knows its commands by name and overview line, so that `--help` and typing errors need no import."""
 
@@ -61,14 +87,30 @@ class LazyGroup(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
 
+    def main(self, *arguments: Any, **named: Any) -> Any:
+        """Run the program on streams that may be closed or full."""
+        streams.prepare()
+        try:
+            return super().main(*arguments, **named)
+        except OSError as error:
+            # Help, or an error message, that could not be shown.
+            streams.quiet(sys.stdout)
+            streams.hint(f"Error: the standard output {streams.reason(error)}")
+            sys.exit(1)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; refusals and accidents become one line."""
         try:
             return super().invoke(ctx)
-        except FastPubPrivError as error:
-            raise Failure(" ".join(str(error).split())) from None
-        except (click.exceptions.Exit, click.Abort, click.ClickException, KeyboardInterrupt):
+        except (click.exceptions.Exit, click.Abort, click.ClickException):
             raise
+        except KeyboardInterrupt:
+            # Commands that pay say more themselves (`deliver`).
+            raise Interrupted("interrupted; nothing was charged to a ledger") from None
+        except streams.OutputError as error:
+            raise Undelivered(str(error)) from None
+        except (FastPubPrivError, OSError, MemoryError) as error:
+            raise Failure(words_of(error)) from None
         except Exception as error:
             if os.environ.get(TRACEBACK):
                 raise

@@ -215,7 +215,7 @@ Examples:
 @click.command(epilog=EPILOG, short_help="The main job on a real weather table, beside what else one could have done.")
 @click.option(
     "--out",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=options.FileName(file_okay=False),
     default=Path("demo-out"),
     show_default=True,
     help="Folder.",
@@ -231,13 +231,13 @@ def demo(out: Path, rho: Any, seed: int | None) -> None:
     July week at one airport. A third looks for groups of flights, a fourth for the shape of one column. Each release is paid
     from a budget of its own.
     """
-    from fastpubpriv.cli import demo_axis, demo_gaussian, demo_mixture, report
+    from fastpubpriv.cli import demo_axis, demo_gaussian, demo_mixture, outputs, report
     from fastpubpriv.experiments.weather import load_weather
 
     budget = fpp.ZCDP(rho)
     weather = load_weather()
-    report.need_matplotlib()
-    report.attempt(lambda: out.mkdir(parents=True, exist_ok=True), out)
+    outputs.need_matplotlib()
+    outputs.check_folder("--out", out)
     warned: list[str] = []
     with report.nice_warnings(warned):
         comparison = compare(weather, budget, seed)
@@ -254,9 +254,9 @@ def demo(out: Path, rho: Any, seed: int | None) -> None:
         "gust_shift_mph": comparison.gust_shift,
         "most_shift_of_private_answer_mph": comparison.most_shift,
     }
-    report.write_json(data, json_path)
-    report.attempt(lambda: draw(comparison, weather, plot_path), plot_path)
+    outputs.write_json(data, json_path)
+    outputs.attempt(lambda place: draw(comparison, weather, place), plot_path)
     second = demo_gaussian.page(weather, budget, seed, out)
     third = demo_mixture.page(budget, seed, out)
     fourth = demo_axis.page(seed, out)
-    report.written([json_path, plot_path, *second, *third, *fourth])
+    outputs.written([json_path, plot_path, *second, *third, *fourth])

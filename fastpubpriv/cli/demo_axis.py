@@ -122,7 +122,7 @@ def page(seed: int | None, out: Path) -> list[Path]:
     """Print the fourth page and write its JSON and plot; returns the files."""
     from rich.table import Table
 
-    from fastpubpriv.cli import report
+    from fastpubpriv.cli import outputs, report
 
     budget = fpp.ApproxDP(EPSILON, DELTA)
     warned: list[str] = []
@@ -147,8 +147,8 @@ def page(seed: int | None, out: Path) -> list[Path]:
     data = report.result_dict(result, level=0.95, warned=warned)
     data["columns"] = [name]
     data["demonstration_only"] = {shape.label: {"total_variation": shape.distance} for shape in found}
-    report.write_json(data, json_path)
-    report.attempt(lambda: draw(result, rounded, plot_path), plot_path)
+    outputs.write_json(data, json_path)
+    outputs.attempt(lambda place: draw(result, rounded, place), plot_path)
     return [json_path, plot_path]
 
 

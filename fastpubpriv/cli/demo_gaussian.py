@@ -84,7 +84,7 @@ def page(weather: Weather, budget: Any, seed: int | None, out: Path) -> list[Pat
     """Print the second page and write its JSON and plot; returns the files."""
     from rich.table import Table
 
-    from fastpubpriv.cli import report
+    from fastpubpriv.cli import outputs, report
     from fastpubpriv.experiments.weather import COLUMNS
 
     warned: list[str] = []
@@ -112,9 +112,9 @@ def page(weather: Weather, budget: Any, seed: int | None, out: Path) -> list[Pat
     data["demonstration_only"] = {
         case.label: {"covariance_error": case.covariance_error, "mean_error": case.mean_error} for case in found
     }
-    report.write_json(data, json_path)
+    outputs.write_json(data, json_path)
     named = dataclasses.replace(result, columns=names)
-    report.attempt(lambda: named.plot(plot_path), plot_path)
+    outputs.attempt(named.plot, plot_path)
     return [json_path, plot_path]
 
 

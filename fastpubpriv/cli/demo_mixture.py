@@ -103,7 +103,7 @@ def page(budget: Any, seed: int | None, out: Path) -> list[Path]:
     """Print the third page and write its JSON and plot; returns the files."""
     from rich.table import Table
 
-    from fastpubpriv.cli import report
+    from fastpubpriv.cli import outputs, report
     from fastpubpriv.experiments.flights import COLUMNS, WEST, load_flights
 
     flights = load_flights()
@@ -141,9 +141,9 @@ def page(budget: Any, seed: int | None, out: Path) -> list[Path]:
         }
         for case in found
     }
-    report.write_json(data, json_path)
+    outputs.write_json(data, json_path)
     public = flights.public[:, :TRIP] * flights.scale[:TRIP]
-    report.attempt(lambda: shown.plot(plot_path, x_pub=public), plot_path)
+    outputs.attempt(lambda place: shown.plot(place, x_pub=public), plot_path)
     return [json_path, plot_path]
 
 

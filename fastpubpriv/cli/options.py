@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from fractions import Fraction
@@ -42,8 +43,42 @@ class Exact(Type):
             return value
         number = exact_number(str(value).strip())
         if number is None:
-            self.fail(f"{value!r} is not a number such as 0.5, 1e-6 or 1/3", param, ctx)
+            self.fail(f"{str(value)[:80]!r} is not a number such as 0.5, 1e-6 or 1/3", param, ctx)
         return number
+
+
+class FileName(click.Path):
+    """The name of a file or folder, not one of the options that follow it: `--json -q` has lost its file."""
+
+    def __init__(self, *, dash: bool = False, **more: Any) -> None:
+        super().__init__(path_type=Path, **more)
+        self.dash = dash
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Check and convert one argument."""
+        text = os.fspath(value)
+        if text == "-" and self.dash:
+            return Path(text)
+        if not text or "\0" in text:
+            self.fail("the name of a file cannot be empty" if not text else "a name cannot hold a NUL", param, ctx)
+        if text.startswith("-"):
+            self.fail(f"{text!r} looks like an option; write './{text}' for a file of that name", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+class Count(click.IntRange):
+    """A whole number that a computer can count to."""
+
+    MOST = 2**53
+
+    def __init__(self, least: int = 1) -> None:
+        super().__init__(min=least, max=self.MOST)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Check and convert one argument, without quoting thousands of digits."""
+        if len(str(value)) > 40:
+            self.fail(f"{str(value)[:20]}... is not a whole number up to {self.MOST}", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 class Steps(Type):
@@ -56,7 +91,7 @@ class Steps(Type):
         if value == "auto" or isinstance(value, int):
             return value  # type: ignore[no-any-return]
         if not re.fullmatch(r"\d{1,9}", str(value)):
-            self.fail(f"{value!r} is neither a whole number nor 'auto'", param, ctx)
+            self.fail(f"{str(value)[:80]!r} is neither a whole number nor 'auto'", param, ctx)
         return int(value)
 
 
@@ -127,7 +162,7 @@ def parse_total(text: str, budget: Budget) -> Budget:
 ledger_options = stack(
     click.option(
         "--ledger",
-        type=click.Path(dir_okay=False, path_type=Path),
+        type=FileName(dir_okay=False),
         help="File that keeps what was spent on this data set; debited before the private rows are read.",
     ),
     click.option(
@@ -136,20 +171,20 @@ ledger_options = stack(
 )
 
 
-def open_ledger(path: Path | None, total: str | None, budget: Budget) -> Any:
-    """The ledger of the options, or None."""
+def open_ledger(path: Path | None, total: str | None, budget: Budget, *, kind: Any) -> Any:
+    """The ledger of the options, made by the class `kind`, or None."""
     if path is None:
         if total is not None:
             raise click.UsageError("--ledger-total belongs to --ledger FILE")
         return None
     if total is not None:
-        return fpp.Ledger(parse_total(total, budget), path=path)
+        return kind(parse_total(total, budget), path=path)
     if not path.exists():
         raise click.UsageError(
             f"there is no ledger {str(path)!r} yet: pass --ledger-total, what all releases from this data set together "
             "may cost, for example --ledger-total rho=2"
         )
-    return fpp.Ledger.from_file(path)
+    return kind.from_file(path)
 
 
 def private_option(text: str = "The rows to protect") -> Decorator:
@@ -158,7 +193,7 @@ def private_option(text: str = "The rows to protect") -> Decorator:
         "--private",
         "private_path",
         required=True,
-        type=click.Path(path_type=Path),
+        type=FileName(),
         help=f"{text}: .npy, .parquet, .arrow, .feather or .csv.",
     )
 
@@ -169,7 +204,7 @@ def public_option(*, required: bool) -> Decorator:
         "--public",
         "public_path",
         required=required,
-        type=click.Path(path_type=Path),
+        type=FileName(),
         help="Rows that need no protection, at least one, with the same columns.",
     )
 
@@ -221,9 +256,7 @@ output_options = stack(
         show_default=True,
         help="Confidence level of the intervals.",
     ),
-    click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write the whole result; - for stdout."),
-    click.option(
-        "--plot", "plot_path", type=click.Path(dir_okay=False, path_type=Path), help="Draw it: .png, .pdf or .svg."
-    ),
+    click.option("--json", "json_path", type=FileName(dash=True), help="Write the whole result; - for stdout."),
+    click.option("--plot", "plot_path", type=FileName(), help="Draw it: .png, .pdf or .svg."),
     click.option("--quiet", "-q", is_flag=True, help="No table and no notes; warnings and errors still show."),
 )
