@@ -108,7 +108,7 @@ class Result:
         """Return the JSON text of the result, and write it to `path` if one is given."""
         text = json.dumps(self.to_dict(), indent=indent, allow_nan=False)
         if path is not None:
-            Path(path).write_text(text + "\n", encoding="utf-8")
+            Path(validation.path_name(path)).write_text(text + "\n", encoding="utf-8")
         return text
 
     @classmethod

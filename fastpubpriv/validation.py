@@ -9,6 +9,7 @@ import difflib
 import math
 import numbers
 import operator
+import os
 from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any, TypeVar
@@ -233,6 +234,18 @@ def choice(name: str, value: object, options: Iterable[S]) -> S:
     hint = f" (did you mean {str(near[0])!r}?)" if near else ""
     shown = repr(value) if isinstance(value, str | int | float | None) else type(value).__name__
     raise InputError(f"{name} must be one of {listed}, got {shown}{hint}")
+
+
+def path_name(path: object) -> str:
+    """The text of a path; InputError for what is none."""
+    if not isinstance(path, str | os.PathLike):
+        raise InputError(f"a path must be text or an os.PathLike object, got {type(path).__name__}")
+    name = os.fspath(path)
+    if not isinstance(name, str):
+        raise InputError("a path made of bytes is not accepted: pass text, os.fsdecode(path)")
+    if "\0" in name:
+        raise InputError("a path cannot hold a NUL character: pass the name of a file")
+    return name
 
 
 def _real(name: str, value: object, wanted: str) -> float:
