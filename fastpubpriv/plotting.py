@@ -52,8 +52,14 @@ def new_figure(width: float, height: float) -> Any:
 
 def save(figure: Any, path: str | Path | None) -> Any:
     """Write the figure to `path` when there is one, and return it."""
-    if path is not None:
+    if path is None:
+        return figure
+    if not hasattr(path, "write"):  # an open file
+        path = validation.path_name(path)
+    try:
         figure.savefig(path, dpi=150)
+    except ValueError as error:  # a suffix that Matplotlib does not know
+        raise InputError(f"the figure cannot be written: {error}") from None
     return figure
 
 

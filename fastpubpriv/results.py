@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,9 @@ from scipy import stats
 from scipy.linalg import solve_triangular
 
 from fastpubpriv import validation
+from fastpubpriv.columns import points
 from fastpubpriv.errors import InputError
+from fastpubpriv.reading import Form, read_field, read_json, refuse_no_covariances, shortened
 
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -48,51 +49,6 @@ def plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
-
-
-def points(rows: object, dim: int, columns: Sequence[str] | None = None, *, finite: bool) -> FloatArray:
-    """Rows at which something released is evaluated, in the order of its columns.
-
-    Parameters
-    ----------
-    rows : array-like, frame or table, (n, dim) or (dim,)
-        May be private, so that no message quotes it.
-    dim : int
-        Columns of what was released.
-    columns : sequence of str, optional
-        Their names. Those of a frame or table are matched with them.
-    finite : bool
-        Whether rows must be finite.
-
-    Returns
-    -------
-    ndarray, float64
-        Of as many dimensions as `rows`.
-
-    Raises
-    ------
-    InputError
-        Not numbers, of another shape, with other names, or not finite where that is needed.
-    """
-    try:
-        array = np.asarray(rows)
-        fine = array.dtype.kind in "biufO"
-        with np.errstate(all="ignore"):
-            array = array.astype(np.float64) if fine else array
-    except Exception:
-        fine = False
-    if not fine:
-        raise InputError(f"rows must be an array of numbers of shape (n, {dim}), got {type(rows).__name__}") from None
-    labels = getattr(rows, "column_names", getattr(rows, "columns", None))
-    if columns is not None and array.ndim == 2 and labels is not None and not callable(labels):
-        names = [str(label) for label in labels]
-        order = validation.column_order(columns, names, of="the result", within="the table of rows")
-        array = array if order is None else array[:, order]
-    if array.ndim not in (1, 2) or array.shape[-1] != dim:
-        raise InputError(f"rows must have shape (n, {dim}), got {array.shape}")
-    if finite and not np.isfinite(array).all():
-        raise InputError("rows must be finite: leave out those with missing or infinite entries, or fill them in")
-    return array
 
 
 def _rebuilt(kind: type[Result], fields: dict[str, Any]) -> Result:
@@ -152,19 +108,38 @@ class Result:
         """Return the JSON text of the result, and write it to `path` if one is given."""
         text = json.dumps(self.to_dict(), indent=indent, allow_nan=False)
         if path is not None:
-            Path(path).write_text(text + "\n", encoding="utf-8")
+            Path(validation.path_name(path)).write_text(text + "\n", encoding="utf-8")
         return text
 
     @classmethod
-    def _fields_of(cls, text: str, *arrays: str) -> dict[str, Any]:
-        """The fields in a JSON text of this class, those in `arrays` and the tuples of names and releases restored."""
-        data: dict[str, Any] = json.loads(text)
+    def _fields_of(cls, text: str, **forms: Form) -> dict[str, Any]:
+        """The fields in a JSON text of this class, each in its type; `forms` has shapes of arrays, and readers of other fields.
+
+        InputError for a text that `to_json` does not write.
+        """
+        data = read_json(text, cls.__name__)
         if data.pop("kind", None) != cls.__name__:
             raise InputError(f"this JSON text is not a {cls.__name__}")
-        data.update({name: frozen(data[name]) for name in arrays})
-        data["releases"] = tuple(data["releases"])
-        data["columns"] = tuple(data["columns"]) if data["columns"] is not None else None
-        return data
+        fields = {field.name: field for field in dataclasses.fields(cls)}
+        optional = {
+            name
+            for name, field in fields.items()
+            if field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING
+        }
+        for name in [*data, *fields]:
+            if name not in fields or (name not in data and name not in optional):
+                word = "lacks" if name in fields else "has an unknown"
+                raise InputError(f"this JSON text is not a {cls.__name__}: it {word} field {shortened(name)}")
+        sizes = {"dim": data["dim"]}
+        found = {}
+        for name in fields:  # in this order, so that a wrong dim is found before it is used
+            if name in data:
+                found[name] = read_field(name, str(fields[name].type), data[name], forms.get(name), sizes)
+        if found["dim"] < 1:
+            raise InputError(f"this JSON text is not a {cls.__name__}: it has no columns")
+        if found.get("columns") is not None and len(found["columns"]) != found["dim"]:
+            raise InputError(f"this JSON text is not a {cls.__name__}: it does not name {found['dim']} columns")
+        return found
 
     def __repr__(self) -> str:
         flag = "" if self.private else ", private=False"
@@ -373,7 +348,6 @@ class GaussianResult(Result):
     @classmethod
     def from_json(cls, text: str) -> GaussianResult:
         """Read back what `to_json` wrote: the estimate and public fields (the price comes back as a plain dict)."""
-        data = cls._fields_of(text, "mean", "covariance", "mean_noise_std")
-        for name in ("predicted_covariance_error", "predicted_mean_error"):
-            data[name] = math.inf if data[name] is None else data[name]
-        return cls(**data)
+        found = cls(**cls._fields_of(text, mean=("dim",), covariance=("dim", "dim"), mean_noise_std=("dim",)))
+        refuse_no_covariances(found.covariance[None])
+        return found

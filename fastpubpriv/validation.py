@@ -9,7 +9,8 @@ import difflib
 import math
 import numbers
 import operator
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any, TypeVar
 
@@ -201,68 +202,6 @@ def symmetric_positive_definite(name: str, matrix: object, dim: int) -> NDArray[
     return np.ldexp(factor, exponent // 2)
 
 
-def column_order(
-    wanted: Sequence[str] | None, found: Sequence[str] | None, *, of: str, within: str, show: bool = True
-) -> list[int] | None:
-    """Where each column of one source stands in another, by name.
-
-    Parameters
-    ----------
-    wanted : sequence of str or None
-        Names of the columns of one source, in the order that is kept; None if it has none.
-    found : sequence of str or None
-        Those of the other source.
-    of, within : str
-        What to call the two in a message.
-    show : bool
-        Whether a message may tell names that only the first source has. Not if they may be a private row: the first line of a CSV
-        file without a header.
-
-    Returns
-    -------
-    list of int, or None
-        found[order[j]] is wanted[j]. None: by position, because a source has no names, or only the numbers 0, 1, ... that a frame
-        made of an array has; or because the order is the same.
-
-    Raises
-    ------
-    InputError
-        A name is missing or too much; the message says which.
-    """
-    if wanted is None or found is None or tuple(wanted) == tuple(found):
-        return None
-    if set(wanted) != set(found) and (_only_numbered(wanted) or _only_numbered(found)):
-        return None
-    missing = [name for name in wanted if name not in found]
-    more = [name for name in found if name not in wanted]
-    if missing or more:
-        told = []
-        if missing and show:
-            told.append(f"{within} has no column {listed(missing)}, which {of} has")
-        elif missing:
-            told.append(f"{within} lacks {len(missing)} of the columns of {of} (its names may be private)")
-        if more:
-            told.append(f"{within} has a column {listed(more)}, which {of} has not")
-        raise InputError(
-            f"columns are matched by name, and {'; '.join(told)}: choose the same columns on both sides, rename them, or pass "
-            "arrays to match by position"
-        )
-    places = {name: index for index, name in enumerate(found)}
-    if len(places) < len(found) or len(set(wanted)) < len(wanted):
-        raise InputError(f"columns are matched by name, and two columns of {within} have one name: rename one of them")
-    return [places[name] for name in wanted]
-
-
-def _only_numbered(names: Sequence[str]) -> bool:
-    return all(name == str(index) for index, name in enumerate(names))
-
-
-def listed(names: Sequence[Any]) -> str:
-    """Names for a message, the first fifty of them."""
-    shown = ", ".join(repr(name) for name in names[:50])
-    return shown if len(names) <= 50 else f"{shown}, and {len(names) - 50} more"
-
-
 def choice(name: str, value: object, options: Iterable[S]) -> S:
     """One of a few words; else InputError that lists them.
 
@@ -295,6 +234,18 @@ def choice(name: str, value: object, options: Iterable[S]) -> S:
     hint = f" (did you mean {str(near[0])!r}?)" if near else ""
     shown = repr(value) if isinstance(value, str | int | float | None) else type(value).__name__
     raise InputError(f"{name} must be one of {listed}, got {shown}{hint}")
+
+
+def path_name(path: object) -> str:
+    """The text of a path; InputError for what is none."""
+    if not isinstance(path, str | os.PathLike):
+        raise InputError(f"a path must be text or an os.PathLike object, got {type(path).__name__}")
+    name = os.fspath(path)
+    if not isinstance(name, str):
+        raise InputError("a path made of bytes is not accepted: pass text, os.fsdecode(path)")
+    if "\0" in name:
+        raise InputError("a path cannot hold a NUL character: pass the name of a file")
+    return name
 
 
 def _real(name: str, value: object, wanted: str) -> float:

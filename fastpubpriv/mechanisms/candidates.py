@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fastpubpriv import validation
+from fastpubpriv.columns import column_order
 from fastpubpriv.errors import InputError
 from fastpubpriv.results import frozen
 
@@ -155,7 +155,7 @@ class Hypotheses:
         for index, mixture in enumerate(mixtures):
             k = len(mixture.weights)
             within = f"the hypothesis at position {index}"
-            order = validation.column_order(names, all_names[index], of="another hypothesis", within=within)
+            order = column_order(names, all_names[index], of="another hypothesis", within=within)
             order = list(range(dim)) if order is None else order
             weights[index, :k], means[index, :k], covariances[index, :k] = (
                 mixture.weights,
@@ -172,7 +172,7 @@ class Hypotheses:
 
         `show` says whether the message may tell names that only `columns` has.
         """
-        order = validation.column_order(columns, self.columns, of="x_priv", within="the list of hypotheses", show=show)
+        order = column_order(columns, self.columns, of="x_priv", within="the list of hypotheses", show=show)
         if order is None:
             return self
         spreads = self.spreads[..., order] if self.axis_aligned else self.spreads[..., order, :][..., order]

@@ -119,6 +119,8 @@ class ProductBins:
         if len({grid.levels for grid in grids}) > 1:
             raise InputError("the grids of a product must have the same number of levels")
         columns = range(len(grids)) if self.columns is None else self.columns
+        if not isinstance(columns, list | tuple | range | np.ndarray):
+            raise InputError(f"columns must be a list of column numbers, got {type(columns).__name__}")
         columns = tuple(validation.integer("columns", column, minimum=0) for column in columns)
         if len(columns) != len(grids) or len(set(columns)) != len(columns):
             raise InputError(f"columns must name {len(grids)} different columns, one for each grid")

@@ -13,10 +13,11 @@ import numpy as np
 from fastpubpriv import validation
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.estimators import run as running
-from fastpubpriv.mechanisms.stable import NoisyBins, Partition, StableRelease, release_histograms
+from fastpubpriv.mechanisms.stable import LEVELS_MAX, NoisyBins, Partition, StableRelease, release_histograms
 from fastpubpriv.mixtures.bin_grids import BinGrid, Bins, DyadicBins, ProductBins
 from fastpubpriv.privacy import ApproxDP, Budget, Ledger
 from fastpubpriv.privacy.stable import HISTOGRAMS_MAX, Law
+from fastpubpriv.reading import read_array
 from fastpubpriv.results import Result, frozen
 
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
@@ -115,21 +116,57 @@ class HistogramResult(Result):
     @classmethod
     def from_json(cls, text: str) -> HistogramResult:
         """Read back what `to_json` wrote: the histograms and public fields (the price comes back as a plain value)."""
-        data = cls._fields_of(text)
-        return cls(**{**data, "histograms": tuple(_histogram(item) for item in data["histograms"])})
+        found = cls(**cls._fields_of(text, histograms=_histograms))
+        numbers = (found.noise_std, found.threshold, found.singleton_rate)
+        if found.n_priv < 1 or not found.histograms or found.noise_law not in _LAWS or not np.isfinite(numbers).all():
+            raise InputError(
+                "this JSON text is not a HistogramResult: it needs n_priv, histograms, a law of noise and its numbers"
+            )
+        if any(not 0 <= column < found.dim for histogram in found.histograms for column in histogram.columns):
+            raise InputError(
+                f"this JSON text cannot be read: a histogram names a column that is not among the {found.dim}"
+            )
+        return found
+
+
+def _histograms(value: Any) -> tuple[Histogram, ...]:
+    """Histograms from what JSON has for them."""
+    names = {field.name for field in dataclasses.fields(Histogram)}
+    if type(value) is not list or not all(type(item) is dict and set(item) == names for item in value):
+        raise InputError(
+            f"this JSON text cannot be read: histograms must be a list of objects with the fields {', '.join(sorted(names))}"
+        )
+    return tuple(_histogram(item) for item in value)
 
 
 def _histogram(data: dict[str, Any]) -> Histogram:
-    width = len(data["columns"])
-    infinite = [[math.inf if end is None else end for end in row] for row in data["upper"]]  # the last dyadic bin
+    columns, level, keys = data["columns"], data["level"], data["keys"]
+    if type(columns) is not list or not columns or not all(type(column) is int for column in columns):
+        raise InputError("this JSON text cannot be read: the columns of a histogram must be a list of column numbers")
+    if type(level) is not int or not 0 <= level <= LEVELS_MAX:
+        raise InputError("this JSON text cannot be read: the level of a histogram must be a whole number")
+    bad = type(keys) is not list or not all(
+        type(key) is list and len(key) == len(columns) and all(type(word) is int and abs(word) < 2**63 for word in key)
+        for key in keys
+    )
+    if bad:
+        raise InputError("this JSON text cannot be read: the keys of a histogram must be lists of whole numbers")
+    sizes = {"bins": len(keys), "columns": len(columns)}
+
+    def ends(name: str) -> FloatArray:
+        if not keys:  # JSON has no shape for an empty list
+            return frozen(np.empty((0, len(columns))))
+        # The ends of the last dyadic bin may be infinite.
+        return read_array(name, data[name], ("bins", "columns"), sizes, missing=math.inf)
+
     return Histogram(
-        columns=tuple(data["columns"]),
-        level=data["level"],
-        keys=np.array(data["keys"], dtype=np.int64).reshape(-1, width),
-        counts=frozen(data["counts"]),
-        lower=frozen(data["lower"]).reshape(-1, width),
-        upper=frozen(infinite).reshape(-1, width),
-        frequency=frozen(data["frequency"]),
+        columns=tuple(columns),
+        level=level,
+        keys=np.array(keys, dtype=np.int64).reshape(-1, len(columns)),
+        counts=read_array("counts", data["counts"], ("bins",), sizes),
+        lower=ends("lower"),
+        upper=ends("upper"),
+        frequency=read_array("frequency", data["frequency"], ("bins",), sizes),
     )
 
 

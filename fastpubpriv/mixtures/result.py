@@ -12,7 +12,10 @@ from scipy import stats
 from scipy.linalg import solve_triangular
 from scipy.special import logsumexp, ndtri
 
-from fastpubpriv.results import Result, points
+from fastpubpriv.columns import points
+from fastpubpriv.errors import InputError
+from fastpubpriv.reading import refuse_no_covariances
+from fastpubpriv.results import Result
 
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 IntArray = np.ndarray[Any, np.dtype[np.int64]]
@@ -121,5 +124,12 @@ class MixtureResult(Result):
     @classmethod
     def from_json(cls, text: str) -> MixtureResult:
         """Read back what `to_json` wrote: the estimate and public fields (price and tree come back as plain values)."""
-        data = cls._fields_of(text, "weights", "means", "covariances")
-        return cls(**{**data, "statuses": tuple(data["statuses"])})
+        k = "components"
+        found = cls(**cls._fields_of(text, weights=(k,), means=(k, "dim"), covariances=(k, "dim", "dim")))
+        weights = found.weights
+        if len(found.statuses) != len(weights) or not (np.all(weights > 0.0) and abs(weights.sum() - 1.0) < 1e-6):
+            raise InputError(
+                "this JSON text is not a MixtureResult: its weights must be above 0, of sum 1, each with a status"
+            )
+        refuse_no_covariances(found.covariances)
+        return found

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv import validation
-from fastpubpriv.errors import InputError
+from fastpubpriv.columns import points
+from fastpubpriv.errors import FastPubPrivError, InputError
 from fastpubpriv.kernels.tree import Members, RowTree, Rule, Split, parents_of, path_to, tree_assign
-from fastpubpriv.results import points
 
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 IntArray = np.ndarray[Any, np.dtype[np.int64]]
@@ -179,7 +179,9 @@ class ClusterTree:
                 for node in data["nodes"]
             )
             tree = cls(validation.integer("dim", data["dim"], minimum=1), splits)
-        except (KeyError, TypeError, AttributeError, IndexError):
+            tree.routes()
+            return tree
+        except FastPubPrivError:
+            raise
+        except (KeyError, TypeError, AttributeError, IndexError, ValueError, OverflowError):
             raise InputError("this is not what ClusterTree.to_dict writes") from None
-        tree.routes()
-        return tree

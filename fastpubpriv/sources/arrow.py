@@ -16,8 +16,9 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.sources.array import plain_list
 from fastpubpriv.sources.columns import ColumnReader, ColumnRows, assemble, choose, require_numeric
 from fastpubpriv.sources.guard import guarded
-from fastpubpriv.sources.paths import existing_file, path_name
+from fastpubpriv.sources.paths import existing_file
 from fastpubpriv.sources.rows import Chunk, PathLike, Rows, check_count
+from fastpubpriv.validation import path_name
 
 _F64 = np.dtype(np.float64)
 _F32 = np.dtype(np.float32)

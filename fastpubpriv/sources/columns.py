@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpubpriv.columns import listed
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources.guard import foreign
 from fastpubpriv.sources.rows import Chunk, RandomAccessRows
-from fastpubpriv.validation import listed
 
 ColumnReader = Callable[[int, int], NDArray[Any]]  # (begin, end) -> values of one column, one-dimensional
 

@@ -99,9 +99,10 @@ class StreamedInterleaved(Rows):
     def _chunks(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
         if begin == end:
             return
-        places = self._members.positions(begin, begin + 1), self._members.positions(end - 1, end)
-        at = int(places[0][0])
-        for chunk in self._rows.chunks(at, int(places[1][0]) + 1, chunk_rows):
+        at = int(self._members.positions(begin, begin + 1)[0])
+        # A pass to the end of the block goes on to the end of the source, which then knows whether it has the rows it declared.
+        stop = self._rows.n if end == self.n else int(self._members.positions(end - 1, end)[0]) + 1
+        for chunk in self._rows.chunks(at, stop, chunk_rows):
             taken = chunk[self._members.mask(at, at + len(chunk))]
             at += len(chunk)
             if len(taken):

@@ -56,7 +56,9 @@ class StreamedPairs(Rows):
 
     def _chunks(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
         held: Chunk | None = None
-        for chunk in self._rows.chunks(2 * begin, 2 * end, 2 * chunk_rows):
+        # A pass to the last pair reads an odd last row too, so that the source knows whether it has the rows it declared.
+        stop = self._rows.n if end == self.n else 2 * end
+        for chunk in self._rows.chunks(2 * begin, stop, 2 * chunk_rows):
             rows = chunk if held is None else np.concatenate([held, chunk])
             even = len(rows) - len(rows) % 2
             held = rows[even:].copy() if even < len(rows) else None
@@ -95,7 +97,8 @@ class StreamedDistant(StreamedPairs):
     __slots__ = ()
 
     def _chunks(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
-        far = self._rows.chunks(self.n + begin, self.n + end, chunk_rows)
+        stop = self._rows.n if end == self.n else self.n + end  # as above
+        far = self._rows.chunks(self.n + begin, stop, chunk_rows)
         held: Chunk = np.empty((0, self.dim))
         for near in self._rows.chunks(begin, end, chunk_rows):
             kept = near.copy()  # the next read may reuse its memory
@@ -103,6 +106,8 @@ class StreamedDistant(StreamedPairs):
                 held = np.concatenate([held, next(far)])
             yield halved(kept, held[: len(kept)])
             held = held[len(kept) :]
+        for _ in far:
+            pass
 
 
 def halved(near: Chunk, far: Chunk) -> Chunk:

@@ -14,8 +14,8 @@ from fastpubpriv.sources.arrow import is_arrow
 from fastpubpriv.sources.columns import asked_columns
 from fastpubpriv.sources.frame import is_frame, refuse_near_frame
 from fastpubpriv.sources.guard import guarded
-from fastpubpriv.sources.paths import path_name
 from fastpubpriv.sources.rows import PathLike, Rows
+from fastpubpriv.validation import path_name
 
 SUFFIXES = ".npy, .parquet, .arrow, .feather, .ipc, .csv, .csv.gz or .csv.bz2"
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpubpriv.columns import column_order
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources.array import ArrayRows
 from fastpubpriv.sources.arrow import arrow_rows
@@ -18,7 +19,6 @@ from fastpubpriv.sources.guard import guarded, naming
 from fastpubpriv.sources.paths import existing_file
 from fastpubpriv.sources.private import private_rows
 from fastpubpriv.sources.rows import Rows
-from fastpubpriv.validation import column_order
 
 # Beyond these a square overflows or underflows, and a radius computed from the rows would be inf or 0.
 _LARGEST = 1e150

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources.guard import guarded, guarded_iterator
+from fastpubpriv.validation import integer
 
 Chunk = NDArray[Any]  # (k, dim), float32 or float64, native byte order, adjacent columns
 PathLike = str | os.PathLike[str]
@@ -102,12 +103,12 @@ class Rows(ABC):
             declared. Never for the values in it.
         """
         end = self._n if end is None else end
+        begin, end = integer("begin", begin), integer("end", end)
         if not 0 <= begin <= end <= self._n:
             raise InputError(f"rows {begin} to {end} are not a range within the {self._n} rows of this source")
         if chunk_rows is None:
             chunk_rows = default_chunk_rows(self._dim)
-        if chunk_rows < 1:
-            raise InputError(f"chunk_rows must be at least 1, got {chunk_rows}")
+        chunk_rows = integer("chunk_rows", chunk_rows, minimum=1)
         return guarded_iterator(self._chunks(begin, end, chunk_rows))
 
     @abstractmethod

@@ -15,8 +15,8 @@ from spies import SpyLedger, seeded
 
 import fastpubpriv as fpp
 from fastpubpriv import ApproxDP, InputError, Rows
+from fastpubpriv.columns import column_order
 from fastpubpriv.sources import public
-from fastpubpriv.validation import column_order
 
 NAMES = ["carat", "price", "table"]
 SHIFTS = np.array([0.0, 40.0, -90.0])
