@@ -81,27 +81,33 @@ def predicted_error(run: running.Run, path: list[PredictedStep], row_unit: float
     return expected_normal_norm(run.rows.dim) * math.sqrt(1.0 / run.rows.n + noise_std * noise_std)
 
 
-def pay(run: running.Run, path: list[PredictedStep]) -> None:
-    """Debit the budget, once it is known that every step has a grid and a radius."""
+def check_path(run: running.Run, path: list[PredictedStep]) -> None:
+    """Raise now, before the debit, unless every step has a grid and a radius."""
     costs = (run.account.allowance * share for share in budget_shares(len(path)))
     if max(step.clip_radius for step in path) > LARGEST_SIZE:
         raise InputError(
             "the noise of the early steps would make the ball grow without bound: pass fewer steps or a larger budget"
         )
     check_sum_grids(run.account, costs, run.rows.dim, run.rows.n)
-    run.account.open()
 
 
 def refine(
-    run: running.Run, ball: Ball, whitening: Whitening, *, steps: int, mode: Mode, failure_prob: float
+    run: running.Run,
+    ball: Ball,
+    whitening: Whitening,
+    inverse: FloatArray | None,
+    *,
+    steps: int,
+    mode: Mode,
+    failure_prob: float,
 ) -> tuple[FloatArray, float]:
     """Shrink the ball `steps` times and return the last centre with its noise per whitened coordinate.
 
+    `inverse` is that of the whitening, worked out before the debit.
     Every step clips the original rows, so the answer depends on the data through the last clip alone, given the ball.
     """
     n, dim = run.rows.n, run.rows.dim
     radii = StepRadii(dim, n, steps, mode, failure_prob)
-    inverse = whitening.inverse
     center, radius, noise_std = ball.center, ball.radius, 0.0
     for index, share in enumerate(budget_shares(steps)):
         clip = radii.clip(radius)
@@ -236,14 +242,16 @@ def coinpress_mean(
         progress=progress,
     )
     count = choose_steps(run, ball, steps, mode=mode, failure_prob=failure_prob)
-    pay(run, predicted_path(run, ball, count, mode=mode, failure_prob=failure_prob))
-    estimate, noise_std = refine(run, ball, whitening, steps=count, mode=mode, failure_prob=failure_prob)
-    return mean_result(
-        run,
-        estimate,
-        noise_std,
-        whitening,
-        whitening.row_std(),
-        n_pub=0,
-        provenance={"center": "argument", "radius": "argument", "covariance": "argument"},
-    )
+    check_path(run, predicted_path(run, ball, count, mode=mode, failure_prob=failure_prob))
+    inverse = whitening.inverse
+    with run.paid():
+        estimate, noise_std = refine(run, ball, whitening, inverse, steps=count, mode=mode, failure_prob=failure_prob)
+        return mean_result(
+            run,
+            estimate,
+            noise_std,
+            whitening,
+            whitening.row_std(),
+            n_pub=0,
+            provenance={"center": "argument", "radius": "argument", "covariance": "argument"},
+        )

@@ -237,20 +237,21 @@ def estimate_gaussian(
             AccuracyWarning,
             stacklevel=2,
         )
-    run.account.open()
-    learned = LEARNERS[learner](run, frame.base(rows.dim), problem, rounds=prepared.rounds)
-    covariance = frozen(frame.covariance_back(learned.covariance))
-    mean_map = frame.scale * learned.mean_factor if frame.scale.ndim == 0 else frame.scale @ learned.mean_factor
-    return GaussianResult(
-        mean=frozen(frame.mean_back(learned.mean)),
-        covariance=covariance,
-        mean_noise_std=frozen(learned.mean_noise_std * np.sqrt(np.einsum("ij,ij->i", mean_map, mean_map))),
-        rounds=prepared.rounds if learned.rounds is None else learned.rounds,
-        under_resolved=prepared.under_resolved,
-        predicted_covariance_error=prepared.covariance_error,
-        predicted_mean_error=prepared.mean_error,
-        learner=learner,
-        columns=rows.columns,
-        provenance={"center": frame.source, "scale": frame.source, "radius": frame.source},
-        **run.fields(n_pub),
-    )
+    base = frame.base(rows.dim)
+    with run.paid():
+        learned = LEARNERS[learner](run, base, problem, rounds=prepared.rounds)
+        covariance = frozen(frame.covariance_back(learned.covariance))
+        mean_map = frame.scale * learned.mean_factor if frame.scale.ndim == 0 else frame.scale @ learned.mean_factor
+        return GaussianResult(
+            mean=frozen(frame.mean_back(learned.mean)),
+            covariance=covariance,
+            mean_noise_std=frozen(learned.mean_noise_std * np.sqrt(np.einsum("ij,ij->i", mean_map, mean_map))),
+            rounds=prepared.rounds if learned.rounds is None else learned.rounds,
+            under_resolved=prepared.under_resolved,
+            predicted_covariance_error=prepared.covariance_error,
+            predicted_mean_error=prepared.mean_error,
+            learner=learner,
+            columns=rows.columns,
+            provenance={"center": frame.source, "scale": frame.source, "radius": frame.source},
+            **run.fields(n_pub),
+        )

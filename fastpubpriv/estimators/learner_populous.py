@@ -31,7 +31,8 @@ import numpy as np
 from fastpubpriv.errors import BudgetError, ExperimentalWarning, InputError
 from fastpubpriv.estimators import lifted
 from fastpubpriv.estimators.lifted import Learned, Prepared, Problem
-from fastpubpriv.estimators.matrices import symmetric
+from fastpubpriv.estimators.matrices import spectrum, symmetric
+from fastpubpriv.estimators.radii import LARGEST_SIZE
 from fastpubpriv.estimators.run import Run
 from fastpubpriv.mechanisms import populous as mechanism
 from fastpubpriv.mechanisms.spectral import LOG_CAP
@@ -119,6 +120,11 @@ def rest(run: Run) -> Fraction:
     return run.account.allowance * (1 - MASK_SHARE)
 
 
+def _norm(matrix: FloatArray) -> float:
+    """Spectral norm of a released matrix."""
+    return math.sqrt(max(float(spectrum(matrix @ matrix.T)[0][-1]), 0.0))
+
+
 def learn(run: Run, base: AffineMap, problem: Problem, *, rounds: int) -> Learned:
     """Test, release the centre, and run the default learner in its coordinates; in the public frame if the test fails."""
     dim, groups = problem.dim, groups_for(problem)
@@ -143,14 +149,14 @@ def learn(run: Run, base: AffineMap, problem: Problem, *, rounds: int) -> Learne
         name = f"logarithm of the centre, round {index + 1} of {MASK_ROUNDS}"
         released = mechanism.release_center(run.account, private[0], whitener, name=name, cost=cost)
         run.note(name, released)
-        values, vectors = np.linalg.eigh(symmetric(released.value))
+        values, vectors = spectrum(released.value)
         halves = np.exp(np.clip(values, -2.0 * LOG_CAP, 2.0 * LOG_CAP) / 2.0)
         whitener = (vectors / halves) @ vectors.T @ whitener
         unwhitener = unwhitener @ ((vectors * halves) @ vectors.T)
     inner, upper = narrowed(problem, log_noise(dim, groups, cost))
     whitener /= math.sqrt(upper)
     unwhitener *= math.sqrt(upper)
-    inner = replace(inner, mean_radius=problem.mean_radius * float(np.linalg.norm(whitener, 2)))
+    inner = replace(inner, mean_radius=min(problem.mean_radius * _norm(whitener), LARGEST_SIZE))
     preconditioned = AffineMap(dim=dim, center=base.center, matrix=base.times(whitener))
     # The radius of the mean is a released number now, so the number of rounds is one too; the total stays what it was.
     rounds = max(rounds, lifted.choose_rounds(inner, noise)[0])

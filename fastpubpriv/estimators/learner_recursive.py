@@ -30,7 +30,7 @@ import numpy as np
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators import lifted
 from fastpubpriv.estimators.lifted import Learned, Prepared, Problem
-from fastpubpriv.estimators.matrices import floored, symmetric
+from fastpubpriv.estimators.matrices import floored, spectrum, symmetric
 from fastpubpriv.estimators.radii import chi_radius
 from fastpubpriv.estimators.run import Run, noise_per_radius
 from fastpubpriv.mechanisms.sums import AffineMap, release_second_moment
@@ -147,7 +147,7 @@ def learn(run: Run, base: AffineMap, problem: Problem, *, rounds: int) -> Learne
             covariance = symmetric(inverse @ second @ inverse.T)
             noise_std = released.spectral_std / halves.n
         else:
-            values, vectors = np.linalg.eigh(symmetric(released.value / halves.n))
+            values, vectors = spectrum(released.value / halves.n)
             halved = np.where(values >= limit / 2.0, 0.5, 1.0)
             contraction = (vectors * halved) @ vectors.T @ contraction
             inverse = inverse @ ((vectors / halved) @ vectors.T)

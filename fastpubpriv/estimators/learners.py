@@ -13,7 +13,7 @@ import numpy as np
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators import learner_populous, learner_recursive, learner_selection, lifted
 from fastpubpriv.estimators.lifted import Learned, Prepared, Problem
-from fastpubpriv.estimators.matrices import floored, lower_powers, symmetric
+from fastpubpriv.estimators.matrices import floored, lower_powers, spectrum, symmetric
 from fastpubpriv.estimators.radii import chi_radius
 from fastpubpriv.estimators.run import Run
 from fastpubpriv.mechanisms.sums import AffineMap, Released, release_second_moment
@@ -96,7 +96,7 @@ def pairs(run: Run, base: AffineMap, problem: Problem, *, rounds: int) -> Learne
         slack=slack,
         floor=lifted.LAST_FLOOR,
     )
-    covariance = floored(covariance, lifted.OUTPUT_FLOOR * float(np.linalg.eigvalsh(covariance)[-1]))
+    covariance = floored(covariance, lifted.OUTPUT_FLOOR * float(spectrum(covariance)[0][-1]))
     mean, noise_std, root = lifted.coinpress_mean_step(run, base, covariance, problem)
     return Learned(mean, covariance, noise_std, released.spectral_std / halves.n, root)
 

@@ -12,7 +12,15 @@ import numpy as np
 
 from fastpubpriv import validation
 from fastpubpriv.estimators.matrices import divided, lower_powers, lower_root, rebuilt, spectrum, symmetric
-from fastpubpriv.estimators.radii import MAX_AUTO_STEPS, Mode, StepRadii, best_steps, budget_shares, chi_radius
+from fastpubpriv.estimators.radii import (
+    LARGEST_SIZE,
+    MAX_AUTO_STEPS,
+    Mode,
+    StepRadii,
+    best_steps,
+    budget_shares,
+    chi_radius,
+)
 from fastpubpriv.estimators.run import Run, noise_per_radius
 from fastpubpriv.mechanisms.sums import (
     AffineMap,
@@ -329,8 +337,8 @@ def coinpress_mean_step(
     """CoinPress for the mean of v, from zero, in the coordinates that a released covariance whitens."""
     both = lower_powers(covariance)
     # |Sigma^-1/2 mean| <= mean_radius / sqrt(least eigenvalue); a released floor keeps it finite.
-    least = float(np.linalg.eigvalsh(covariance)[0])
-    radius = problem.mean_radius / math.sqrt(least)
+    least = float(spectrum(covariance)[0][0])
+    radius = min(problem.mean_radius / math.sqrt(max(least, 1.0 / LARGEST_SIZE)), LARGEST_SIZE)
     # d + 1 public rows may leave thousands of standard deviations: as many steps as the released radius calls for.
     noise = noise_per_radius(problem.dim, pure=run.account.pure, allowance=run.account.allowance * MEAN_SHARE)
     steps = best_steps(

@@ -11,6 +11,8 @@ from fastpubpriv.errors import KernelError
 
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 
+_HUGE = 1e150
+
 
 def symmetric(matrix: FloatArray) -> FloatArray:
     """Average a matrix with its transpose: rounding leaves products of symmetric matrices a bit lopsided."""
@@ -24,6 +26,9 @@ def spectrum(matrix: FloatArray, *, overwrite: bool = False) -> tuple[FloatArray
 
     SciPy's routine takes two matrices less than NumPy's; with `overwrite` the matrix itself is its workspace.
     """
+    if not np.isfinite(matrix).all():
+        # Sums of huge released numbers; any finite matrix in their place is as good.
+        matrix, overwrite = np.nan_to_num(matrix, nan=0.0, posinf=_HUGE, neginf=-_HUGE), True
     values, vectors = linalg.eigh(matrix.T, overwrite_a=overwrite, check_finite=False)
     return values, vectors
 

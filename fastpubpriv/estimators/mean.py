@@ -12,10 +12,10 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.estimators import run as running
 from fastpubpriv.estimators.coinpress import (
     Ball,
+    check_path,
     choose_steps,
     mean_result,
     most_steps,
-    pay,
     predicted_error,
     predicted_path,
     refine,
@@ -165,19 +165,21 @@ def estimate_mean(
         predicted_error(run, path, row_unit),
         math.hypot(math.sqrt(rows.dim / len(public)), gap_shift(gap)),
     )
-    pay(run, path)
-    estimate, noise_std = refine(run, ball, whitening, steps=count, mode=mode, failure_prob=failure_prob)
+    check_path(run, path)
+    inverse = whitening.inverse
     from_public = isinstance(covariance, str)
-    return mean_result(
-        run,
-        estimate,
-        noise_std,
-        whitening,
-        row_std,
-        n_pub=len(public),
-        provenance={
-            "center": "public rows",
-            "radius": "public rows",
-            "covariance": "public rows" if from_public else "argument",
-        },
-    )
+    with run.paid():
+        estimate, noise_std = refine(run, ball, whitening, inverse, steps=count, mode=mode, failure_prob=failure_prob)
+        return mean_result(
+            run,
+            estimate,
+            noise_std,
+            whitening,
+            row_std,
+            n_pub=len(public),
+            provenance={
+                "center": "public rows",
+                "radius": "public rows",
+                "covariance": "public rows" if from_public else "argument",
+            },
+        )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -100,6 +101,17 @@ class Run:
     passes: Passes
     log: list[dict[str, Any]] = field(default_factory=list)
 
+    @contextmanager
+    def paid(self, cost: Budget | None = None) -> Iterator[None]:
+        """Debit the ledger; everything after the debit belongs into this block.
+
+        Released numbers may be of any size: whether one of them over- or underflows neither shows in the caller's error state nor
+        becomes an exception.
+        """
+        self.account.open(cost=cost)
+        with np.errstate(all="ignore"):
+            yield
+
     def note(self, name: str, released: Released, **public: float) -> None:
         """Write a release into the result's record."""
         self.log.append({"name": name, "noise_std": released.noise_std, **describe(released.event), **public})
@@ -129,7 +141,7 @@ def start(
     threads: int | None,
     progress: bool | None,
 ) -> Run:
-    """Make the account. Its ledger is debited by `run.account.open()`, once every public argument has been checked."""
+    """Make the account. Its ledger is debited by `run.paid()`, once every public argument has been checked."""
     if threads is not None:
         threads = validation.integer("threads", threads, minimum=1, maximum=max_threads())
     if progress is not None and not isinstance(progress, bool):

@@ -20,7 +20,7 @@ from fastpubpriv.mechanisms.densities import DensitySets
 from fastpubpriv.mechanisms.log_ratio import LogRatios
 from fastpubpriv.mechanisms.release import release_choice
 from fastpubpriv.mechanisms.roots import RootSets
-from fastpubpriv.mechanisms.scheffe import CELLS, CellSets, Evaluation
+from fastpubpriv.mechanisms.scheffe import CELLS, MOST_CELL_ROWS, CellSets, Evaluation
 from fastpubpriv.mechanisms.sums import Passes
 from fastpubpriv.mechanisms.yatracos import YatracosSets
 from fastpubpriv.privacy import ZCDP, ApproxDP, SelectionEvent, laplace_epsilon
@@ -33,6 +33,7 @@ METHODS = ("auto", "exact", "cells", "densities")
 SCORES = ("minimum_distance", "yatracos", "log_ratio")
 MOST_COMPARED = 2**15  # hypotheses in pairs; log ratios go as far as a choice does
 CLIP = 8.0
+LEAST_ACCURACY = 1e-9  # of a wish for rows: a smaller one asks for more than anybody has, and its square is no double
 SHORT_LIST = 100  # roots of all pairs then take a tenth of a second
 MECHANISMS = ("auto", *CHOICE_LAWS)
 
@@ -110,6 +111,13 @@ def prepare(
     return method, DensitySets.prepare(hypotheses, draws=draws, public_seed=public_seed, threads=threads)
 
 
+def check_rows(n: int, dim: int) -> None:
+    """Raise now, before the debit, if `prepare` could refuse n rows of so many columns."""
+    most = LARGEST_COUNT if dim > 1 else MOST_CELL_ROWS
+    if n > most:
+        raise InputError(f"a choice compares up to {most} rows of {dim} columns, got {n}: pass a part of the rows")
+
+
 def release_hypothesis(
     account: Account,
     rows: Rows,
@@ -175,6 +183,11 @@ def pairs_of(size: int) -> int:
     return size * (size - 1) // 2
 
 
+def _tail(size: int, failure_prob: float) -> float:
+    """ln(size / b), b = failure_prob / 4: from logarithms, as a quotient of the smallest doubles would overflow."""
+    return math.log(size) + math.log(4.0) - math.log(failure_prob)
+
+
 def closed_form_rows(size: int, accuracy: float, epsilon: float, failure_prob: float) -> int:
     """Rows from which the choice is within 3 OPT + accuracy/2 but for 1/n, half of the slack for sampling, half for the choice.
 
@@ -182,14 +195,15 @@ def closed_form_rows(size: int, accuracy: float, epsilon: float, failure_prob: f
     """
     if size < 2:
         return 1
-    part = failure_prob / 4.0
-    sampling = 32.0 * math.log(2.0 * pairs_of(size) / part) / accuracy**2
-    choosing = 8.0 * math.log(size / part) / (accuracy * epsilon)
+    sampling = 32.0 * _tail(2 * pairs_of(size), failure_prob) / accuracy**2
+    choosing = 8.0 * _tail(size, failure_prob) / (accuracy * epsilon)
     return math.ceil(max(sampling, choosing))
 
 
 def required_rows(size: int, accuracy: float, epsilon: float, failure_prob: float) -> int:
     """The fewest rows with a slack of at most accuracy / 2: sampling and choice share it as they like."""
+    if accuracy < LEAST_ACCURACY:
+        raise InputError(f"accuracy must be at least {LEAST_ACCURACY:g}, got {accuracy:g}; for example 0.1")
     if size < 2:
         return 1
     low, high = 0, closed_form_rows(size, accuracy, epsilon, failure_prob)
@@ -205,6 +219,5 @@ def slack_at(size: int, n: int, epsilon: float, failure_prob: float) -> float:
     """2 Delta + s at n rows: how far beyond 3 OPT the choice is with probability 1 - failure_prob."""
     if size < 2:
         return 0.0
-    part = failure_prob / 4.0
-    sampling = 2.0 * math.sqrt(math.log(2.0 * pairs_of(size) / part) / (2.0 * n))
-    return sampling + 2.0 * math.log(size / part) / (n * epsilon) + 1.0 / n
+    sampling = 2.0 * math.sqrt(_tail(2 * pairs_of(size), failure_prob) / (2.0 * n))
+    return sampling + 2.0 * _tail(size, failure_prob) / (n * epsilon) + 1.0 / n

@@ -69,7 +69,7 @@ def release(
         raise KernelError(f"release {name!r}: the query must return an int64 array of shape {shape}")
     exact = np.ascontiguousarray(exact)
     transcript = tap.current()
-    answer = transcript.forced(name, shape) if transcript is not None else None
+    answer = transcript.forced(name, shape, event, unit) if transcript is not None else None
     if answer is None:
         # Only now: a key that exists while the query runs would be shared by a process forked within it.
         noisy = _draw(account.fresh_key(), event, exact.size).reshape(shape)
@@ -109,7 +109,7 @@ def release_choice(account: Purse, *, name: str, query: Callable[[], IntArray], 
     if not isinstance(exact, np.ndarray) or exact.dtype != np.int64 or exact.shape != shape:
         raise KernelError(f"release {name!r}: the query must return an int64 array of shape {shape}")
     transcript = tap.current()
-    answer = transcript.forced(name, shape) if transcript is not None else None
+    answer = transcript.forced(name, shape, event, 1.0) if transcript is not None else None
     if answer is None:
         key = account.fresh_key()  # after the query, as in `release`
         if event.law == "exponential":
@@ -163,8 +163,8 @@ def release_stable(
             raise KernelError(
                 f"release {name!r}: the query must return int64 keys and counts, at most one for each slot"
             )
-    transcript = tap.current()
-    answer = transcript.forced(name, (event.histograms,)) if transcript is not None else None
+    unit, shape, transcript = 1.0 / event.step, (event.histograms,), tap.current()
+    answer = transcript.forced(name, shape, event, unit) if transcript is not None else None
     key = account.fresh_key() if answer is None else b""  # after the query, as in `release`
     begin, kept = 0, []
     for index, ((keys, counts), bound) in enumerate(zip(exact, slots, strict=True)):
@@ -176,7 +176,6 @@ def release_stable(
         kept.append(released)
         begin += -(-bound // noise.DRAW_BLOCK) * noise.DRAW_BLOCK
     if transcript is not None:
-        unit, shape = 1.0 / event.step, (event.histograms,)
         _write_down(transcript, account, tap.Call(name, _table(exact), event, unit, _table(kept), shape=shape))
     half = 0.0 if event.law == "laplace" else 0.5  # as in _to_units; only after the comparison with the threshold
     return [(keys, (noisy.astype(np.float64) + half) / event.step) for keys, noisy in kept]

@@ -78,8 +78,11 @@ class Transcript:
     def __repr__(self) -> str:
         return f"Transcript(calls={len(self.calls)}, replaying={self.script is not None})"
 
-    def forced(self, name: str, shape: tuple[int, ...]) -> np.ndarray[Any, Any] | None:
-        """Return the recorded answer that stands in for the next release, or None while recording."""
+    def forced(self, name: str, shape: tuple[int, ...], event: Event, unit: float) -> np.ndarray[Any, Any] | None:
+        """Return the recorded answer that stands in for the next release, or None while recording.
+
+        `event` and `unit` say what answers are possible, for audits that make up their own.
+        """
         if self.script is None:
             return None
         index = len(self.calls)

@@ -20,16 +20,18 @@ from scipy.special import ndtr
 
 from fastpubpriv.kernels.bins import BinRule
 from fastpubpriv.mechanisms.cells import release_cell_counts, release_code_counts
+from fastpubpriv.mechanisms.hypotheses import check_rows
 from fastpubpriv.mechanisms.stable import Partition, release_histograms
 from fastpubpriv.mixtures import dp_em
 from fastpubpriv.mixtures.binned_em import Cells, Mixtures
-from fastpubpriv.mixtures.candidates import Scale, best_fit, partition
+from fastpubpriv.mixtures.candidates import MOST_EDGES, Scale, best_fit, partition
 from fastpubpriv.mixtures.choosing import choose, hypotheses_of
 from fastpubpriv.mixtures.dp_em import Parameters
 from fastpubpriv.mixtures.histogram import note
 from fastpubpriv.mixtures.learned import Learned, Task
 from fastpubpriv.mixtures.public_em import PUBLIC_SEED, STD_FLOOR
 from fastpubpriv.mixtures.univariate import CELLS_PER_SCALE, kept_scales, place_partition
+from fastpubpriv.privacy import gaussian_count_grid, laplace_count_grid, stable_event
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.interleaved import interleave_rows
 from fastpubpriv.sources.pairs import distant_pairs
@@ -53,7 +55,8 @@ _EVIDENCE = 6.0  # standard deviations of the noise above which a combination is
 def draws(n: int, dim: int, n_components: int, *, known_std: bool) -> int:
     """A bound on the noise draws of a run."""
     em = dp_em.draws(n_components, dim, known_std=known_std, steps=STEPS)
-    return (_FEW_SCALES + 1) * n * dim + 2**12 * dim + MOST_COMBINATIONS + em + 2**16
+    company = n_components * n_components  # of a column: combinations times modes
+    return (_FEW_SCALES + 1) * n * dim + (MOST_EDGES + company) * dim + MOST_COMBINATIONS + em + 2**16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -109,24 +112,49 @@ def valleys(fit: Mixtures, least_weight: float) -> tuple[FloatArray, float]:
     return np.array(cuts), worst
 
 
-def marginals(task: Task, scale_rows: Rows | None, place_rows: Rows, cell_rows: Rows) -> list[Column]:
+def check(
+    task: Task, pairs: Rows | None, places: Rows, cells: Rows, coded: tuple[Rows, Rows], em: Rows, choice: Rows
+) -> None:
+    """Raise now, before the debit, if a stage has no integers for its rows; fewer histograms or columns ask for less."""
+    account, dim = task.run.account, task.run.rows.dim
+    epsilon, delta = account.approx_left
+    if pairs is not None:
+        stable_event(epsilon, delta, histograms=dim, n=pairs.n, draws=dim * pairs.n)
+    most = dim * most_scales(dim)
+    stable_event(epsilon, delta, histograms=most, n=places.n, draws=most * places.n)
+    if dim > _LAPLACE_COLUMNS:
+        gaussian_count_grid(account.allowance / dim, 1, cells.n)
+    else:
+        laplace_count_grid(epsilon / dim, 1, cells.n)
+    for rows in coded:
+        laplace_count_grid(epsilon / dim, 1, rows.n)
+    for components in range(1, task.n_components + 1):
+        dp_em.check(account, em, components, known_std=task.known_std, steps=STEPS)
+    check_rows(choice.n, dim)
+
+
+def most_scales(dim: int) -> int:
+    """Scales that are looked at in each column."""
+    return _FEW_SCALES if dim <= _FEW_COLUMNS else _SCALES
+
+
+def marginals(task: Task, pairs: Rows | None, place_rows: Rows, cell_rows: Rows) -> list[Column]:
     """The first three stages."""
     run, dim = task.run, task.run.rows.dim
     account = run.account
     scales: list[list[float]] = [[1.0]] * dim
-    if scale_rows is not None:
+    if pairs is not None:
         dyadic = [Partition((column,), (BinRule(),)) for column in range(dim)]
-        found = release_histograms(account.block(), distant_pairs(scale_rows), dyadic, name="scales", passes=run.passes)
+        found = release_histograms(account.block(), pairs, dyadic, name="scales", passes=run.passes)
         note(run, "scales", found)
-        most = _FEW_SCALES if dim <= _FEW_COLUMNS else _SCALES
-        scales = [kept_scales(each.keys, each.counts, found.noise_std, most) for each in found.histograms]
+        scales = [kept_scales(each.keys, each.counts, found.noise_std, most_scales(dim)) for each in found.histograms]
     places: list[list[Scale]] = [[] for _ in range(dim)]
-    pairs = [(column, scale) for column, listed in enumerate(scales) for scale in listed]
-    if pairs:
-        partitions = [place_partition(column, scale) for column, scale in pairs]
+    asked = [(column, scale) for column, listed in enumerate(scales) for scale in listed]
+    if asked:
+        partitions = [place_partition(column, scale) for column, scale in asked]
         released = release_histograms(account.block(), place_rows, partitions, name="places", passes=run.passes)
         note(run, "places", released)
-        for (column, scale), histogram in zip(pairs, released.histograms, strict=True):
+        for (column, scale), histogram in zip(asked, released.histograms, strict=True):
             if len(histogram.keys):
                 places[column].append(Scale(CELLS_PER_SCALE * scale, histogram.keys[:, 0], histogram.counts))
     purse = account.block()
@@ -301,15 +329,13 @@ def around(at: Parameters, noise: FloatArray, size: int, *, known_std: bool) -> 
 def learn(task: Task) -> Learned:
     """All seven stages."""
     run = task.run
+    *before, place_rows, cell_rows, code_rows, company_rows, em_rows, choice_rows = interleave_rows(
+        run.rows, *(SHARES[1:] if task.known_std else SHARES)
+    )
+    pairs = distant_pairs(before[0]) if before else None
+    check(task, pairs, place_rows, cell_rows, (code_rows, company_rows), em_rows, choice_rows)
     run.account.open()
-    scale_rows: Rows | None
-    if task.known_std:
-        scale_rows = None
-        blocks = list(interleave_rows(run.rows, *SHARES[1:]))
-    else:
-        scale_rows, *blocks = interleave_rows(run.rows, *SHARES)
-    place_rows, cell_rows, code_rows, company_rows, em_rows, choice_rows = blocks
-    columns = marginals(task, scale_rows, place_rows, cell_rows)
+    columns = marginals(task, pairs, place_rows, cell_rows)
     chosen = anchor_columns(columns)
     status = "ok" if all(column.fit.size for column in columns) else "empty"
     least_mode = task.min_weight / 2.0

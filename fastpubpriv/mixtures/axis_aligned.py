@@ -112,7 +112,7 @@ def draws_of(method: str, n: int, dim: int, n_components: int, *, known_std: boo
         return anchors.draws(n, dim, n_components, known_std=known_std)
     if method == "dp_em":
         return dp_em.draws(n_components, dim, known_std=known_std) + 1
-    return theory_mode.draws(n) if method == "theory" else 1
+    return theory_mode.draws(n, dim) if method == "theory" else 1
 
 
 def learn_axis_aligned_mixture(

@@ -271,35 +271,35 @@ def no_public_baseline(
     gaussian_count_grid(share / ITERATIONS / 2, k, rows.n)
     check_leaf_grids(rows.dim, rows.n, k, share, pure=False)
     warn_if_hopeless(run, rows.n / k, share, "practical", failure_prob)
-    run.account.open()
-    released = release_second_moment(
-        run.account,
-        rows,
-        AffineMap(dim=rows.dim, center=middle),
-        name="directions",
-        radius=ball,
-        cost=share,
-        passes=run.passes,
-    )
-    run.note("directions", released, clip_radius=ball)
-    projection = leading(released.value, count)
-    centers = private_lloyd(run, middle, projection, starting_centers(k, count, ball), ball, share)
-    # Two centres at one place would leave a cluster without rows.
-    centers = centers[np.unique(nearest_centers(centers, centers)[0])]
-    tree = ClusterTree.root(rows.dim)
-    if len(centers) > 1:
-        tree = tree.split_nearest(0, origin=middle, projection=projection, centers=centers)
-    frames = [ball_frame(middle + projection.T @ at, ball, failure_prob) for at in centers]
-    found = Clustering(tree=tree, leaves=tree.leaves, scales=(ball,) * len(centers), depth=0)
-    return estimate(
-        run,
-        found,
-        frames,
-        method="no_public_baseline",
-        allowance=share,
-        accuracy=accuracy,
-        mode="practical",
-        failure_prob=failure_prob,
-        n_pub=0,
-        diagnostics={"n_components_asked": k, "clustering_share": float(2 * THIRD)},
-    )
+    with run.paid():
+        released = release_second_moment(
+            run.account,
+            rows,
+            AffineMap(dim=rows.dim, center=middle),
+            name="directions",
+            radius=ball,
+            cost=share,
+            passes=run.passes,
+        )
+        run.note("directions", released, clip_radius=ball)
+        projection = leading(released.value, count)
+        centers = private_lloyd(run, middle, projection, starting_centers(k, count, ball), ball, share)
+        # Two centres at one place would leave a cluster without rows.
+        centers = centers[np.unique(nearest_centers(centers, centers)[0])]
+        tree = ClusterTree.root(rows.dim)
+        if len(centers) > 1:
+            tree = tree.split_nearest(0, origin=middle, projection=projection, centers=centers)
+        frames = [ball_frame(middle + projection.T @ at, ball, failure_prob) for at in centers]
+        found = Clustering(tree=tree, leaves=tree.leaves, scales=(ball,) * len(centers), depth=0)
+        return estimate(
+            run,
+            found,
+            frames,
+            method="no_public_baseline",
+            allowance=share,
+            accuracy=accuracy,
+            mode="practical",
+            failure_prob=failure_prob,
+            n_pub=0,
+            diagnostics={"n_components_asked": k, "clustering_share": float(2 * THIRD)},
+        )

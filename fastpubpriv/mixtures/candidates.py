@@ -22,9 +22,16 @@ MOST_CELLS = 320
 ROWS_PER_CELL = 12.0  # about four times the standard deviation of the noise that a cell carries at epsilon = 1
 _MANY = 100
 _DOUBLINGS = 24  # cells of doubling width on each side of an island
+_ISLANDS = 40  # from so many on, fewer doublings each
+# Bounds of the work and of the number of cells, whatever is released: pieces, cuts within them, cells that atoms are placed on.
+_PIECES = 400
+_CUTS = 1024
+_HEAVIEST = 512
+MOST_EDGES = 2**13  # of `partition`: 2 _CUTS and the ends of pieces, and the doublings on either side of islands
 _ATOMS = 700
 _BEAM = 48
 _REFINED = 40
+_BATCH = 1 << 20  # numbers in an array of many small systems
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,22 +63,33 @@ def nested_counts(scales: list[Scale]) -> list[tuple[float, float, float]]:
     return sorted(found)
 
 
+def _heaviest(scale: Scale) -> Scale:
+    """The released cells with the largest counts."""
+    kept = np.sort(np.argsort(-scale.counts, kind="stable")[:_PIECES])
+    return Scale(scale.width, scale.index[kept], scale.counts[kept])
+
+
 def partition(
     scales: list[Scale], *, seen: int, total: int, least: float = ROWS_PER_CELL, most: int = MOST_CELLS
 ) -> FloatArray:
     """Edges of cells that cover the line, fine where the released histograms of `seen` rows say that rows are.
 
     Aims at `least` of `total` rows to a cell, and at most about `most` cells; beyond the released cells the widths
-    double outwards, so that a tail of any length is in some cell.
+    double outwards, so that a tail of any length is in some cell. Never more than MOST_EDGES, whatever was released.
     """
     # A scale with very many released cells has no say of its own: the next one, half as fine, is cut by its counts.
-    pieces = nested_counts([scale for scale in scales if len(scale.index) <= _MANY] or scales)
+    few = [scale for scale in scales if len(scale.index) <= _MANY]
+    if scales and not few:
+        few = [_heaviest(max(scales, key=lambda each: each.width))]
+    pieces = nested_counts(few)
+    if len(pieces) > _PIECES:
+        pieces = sorted(sorted(pieces, key=lambda piece: -piece[2])[:_PIECES])
     mass = sum(count for _, _, count in pieces)
     if not pieces or mass <= 0.0:
         # Nothing is known: an order of magnitude is better than nothing.
         powers = np.ldexp(1.0, np.arange(-40, 61))
         return np.concatenate([[-np.inf], -powers[::-1], [0.0], powers, [np.inf]])
-    wanted = max(least, total / most) * seen / total
+    wanted = max(max(least, total / most) * seen / total, mass / _CUTS)
     least_cuts = 2 if len(pieces) <= 40 else 0
     edges: set[float] = set()
     narrow: dict[float, float] = {}
@@ -87,10 +105,11 @@ def partition(
             islands[-1][1] = max(islands[-1][1], high)
         else:
             islands.append([low, high])
+    doublings = min(_DOUBLINGS, max(1, _DOUBLINGS * _ISLANDS // len(islands)))
     for position, (low, high) in enumerate(islands):
         left = (low - islands[position - 1][1]) / 2.0 if position else math.inf
         right = (islands[position + 1][0] - high) / 2.0 if position + 1 < len(islands) else math.inf
-        for step in range(_DOUBLINGS):
+        for step in range(doublings):
             reach = (2.0**step) * 2.0
             if narrow[low] * reach < left:
                 edges.add(low - narrow[low] * reach)
@@ -108,6 +127,10 @@ def atoms(cells: Cells) -> Mixtures:
     middles, widths = middles[held], widths[held]
     if not len(middles):
         middles, widths = (inner[1:] + inner[:-1]) / 2.0, np.diff(inner)
+    if len(middles) > _HEAVIEST:
+        counts = cells.counts[1:-1][held] if held.any() else cells.counts[1:-1]
+        kept = np.sort(np.argsort(-counts, kind="stable")[:_HEAVIEST])
+        middles, widths = middles[kept], widths[kept]
     span = float(inner[-1] - inner[0])
     means: list[float] = []
     stds: list[float] = []
@@ -130,23 +153,44 @@ def atoms(cells: Cells) -> Mixtures:
 
 
 def _linear(cells: Cells, found: Mixtures) -> tuple[FloatArray, FloatArray]:
-    """Gram matrix of the atoms' expected counts and their products with the counts, weighted by precision."""
+    """Expected counts of the atoms, and the same weighted by precision."""
     smooth = np.maximum(cells.counts, 0.0)
     precision = 1.0 / (cells.noise_std**2 + smooth)
     shapes = cells.total * cell_parts(found, cells.edges)[0][:, 0, :]
-    weighted = shapes * precision
-    return weighted @ shapes.T, weighted @ cells.counts
+    return shapes, shapes * precision
 
 
 def _gains(cells: Cells, found: Mixtures) -> FloatArray:
-    gram, product = _linear(cells, found)
-    gain: FloatArray = np.maximum(product, 0.0) ** 2 / np.maximum(np.diag(gram), 1e-300)
+    """What each atom alone explains of the counts."""
+    gain = np.empty(found.size)
+    size = max(1, _BATCH // len(cells.edges))
+    for first in range(0, found.size, size):
+        shapes, weighted = _linear(cells, found[first : first + size])
+        lengths = np.einsum("ac,ac->a", weighted, shapes)
+        gain[first : first + size] = np.maximum(weighted @ cells.counts, 0.0) ** 2 / np.maximum(lengths, 1e-300)
     return gain
+
+
+def _explained(gram: FloatArray, product: FloatArray, subsets: IntArray) -> tuple[FloatArray, FloatArray]:
+    """Least squares of the counts on each subset of atoms: shares, and what they explain; -inf where one is not positive."""
+    count, size = subsets.shape
+    shares, gain = np.empty((count, size)), np.empty(count)
+    step = max(1, _BATCH // (size * size))
+    for first in range(0, count, step):
+        part = subsets[first : first + step]
+        matrix = gram[part[:, :, None], part[:, None, :]]
+        ridge = 1e-9 * np.einsum("spp->sp", matrix)
+        right = product[part]
+        solved = np.linalg.solve(matrix + ridge[:, :, None] * np.eye(size), right[:, :, None])[:, :, 0]
+        shares[first : first + step] = solved
+        gain[first : first + step] = np.where(np.all(solved > 0.0, axis=1), np.sum(solved * right, axis=1), -np.inf)
+    return shares, gain
 
 
 def beam(cells: Cells, found: Mixtures, components: int) -> list[Mixtures]:
     """For each number of components, the subsets of atoms whose positive least squares explain the counts best."""
-    gram, product = _linear(cells, found)
+    shapes, weighted = _linear(cells, found)
+    gram, product = weighted @ shapes.T, weighted @ cells.counts
     count = found.size
     subsets = np.zeros((1, 0), dtype=np.int64)
     levels: list[Mixtures] = []
@@ -160,12 +204,7 @@ def beam(cells: Cells, found: Mixtures, components: int) -> list[Mixtures]:
             grown = np.unique(grown, axis=0)
         if not len(grown):
             break
-        matrix = gram[grown[:, :, None], grown[:, None, :]]
-        ridge = 1e-9 * np.einsum("spp->sp", matrix)
-        matrix = matrix + ridge[:, :, None] * np.eye(size)
-        right = product[grown]
-        shares = np.linalg.solve(matrix, right[:, :, None])[:, :, 0]
-        gain = np.where(np.all(shares > 0.0, axis=1), np.sum(shares * right, axis=1), -np.inf)
+        shares, gain = _explained(gram, product, grown)
         keep = _apart(found, grown, np.argsort(-gain)[: 40 * _BEAM])
         keep = keep[np.isfinite(gain[keep])]
         if not len(keep):

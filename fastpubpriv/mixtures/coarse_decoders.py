@@ -102,15 +102,15 @@ def decode_variances(
     if thresholds.theory:
         needed = theory_sizes.variance_rows(thresholds.min_weight, budget, beta, dim=rows.dim)
         warn_few("decode_variances", thresholds, needed, rows.n)
-    run.account.open()
-    found, released = release_scales(run.account, rows, thresholds, passes=run.passes)
-    note(run, "scales", released)
-    return ScaleLists(
-        scales=tuple(item.scales for item in found),
-        counts=tuple(item.counts for item in found),
-        statuses=tuple(item.status for item in found),
-        **common_fields(run, thresholds, rows.columns),
-    )
+    with run.paid():
+        found, released = release_scales(run.account, rows, thresholds, passes=run.passes)
+        note(run, "scales", released)
+        return ScaleLists(
+            scales=tuple(item.scales for item in found),
+            counts=tuple(item.counts for item in found),
+            statuses=tuple(item.status for item in found),
+            **common_fields(run, thresholds, rows.columns),
+        )
 
 
 def decode_means(
@@ -201,15 +201,15 @@ def decode_means(
     if thresholds.theory:
         needed = theory_sizes.mean_rows(thresholds.min_weight, budget, beta, histograms=rows.dim)
         warn_few("decode_means", thresholds, needed, rows.n)
-    run.account.open()
-    found, released = release_means(run.account, rows, scales, thresholds, passes=run.passes)
-    assert released is not None
-    note(run, "means", released)
-    lists = [column[0] for column in found]
-    return MeanLists(
-        scale=widths,
-        means=tuple(item.means for item in lists),
-        counts=tuple(item.counts for item in lists),
-        statuses=tuple(item.status for item in lists),
-        **common_fields(run, thresholds, rows.columns),
-    )
+    with run.paid():
+        found, released = release_means(run.account, rows, scales, thresholds, passes=run.passes)
+        assert released is not None
+        note(run, "means", released)
+        lists = [column[0] for column in found]
+        return MeanLists(
+            scale=widths,
+            means=tuple(item.means for item in lists),
+            counts=tuple(item.counts for item in lists),
+            statuses=tuple(item.status for item in lists),
+            **common_fields(run, thresholds, rows.columns),
+        )

@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from fastpubpriv.errors import InputError
 from fastpubpriv.kernels.bins import BinRule
 from fastpubpriv.mechanisms.account import Account
 from fastpubpriv.mechanisms.stable import Partition, StableRelease, release_histograms
 from fastpubpriv.mechanisms.sums import Passes
 from fastpubpriv.mixtures.theory_sizes import DYADIC_SCALES, MEAN_MASS, SCALE_MASS, mean_list_bound, scale_list_bound
-from fastpubpriv.privacy import StableHistogramEvent
+from fastpubpriv.privacy import StableHistogramEvent, stable_event
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.pairs import pair_rows
 
@@ -162,12 +163,14 @@ def paper_event(
     epsilon: Fraction, delta: Fraction, *, histograms: int, n: int, draws: int
 ) -> StableHistogramEvent | None:
     """The noise and thresholds of the paper's composition: each of T histograms at epsilon' = epsilon / (2 sqrt(6 T ln(2 (T + 1) /
-    delta))) and delta' = delta / (2 (T + 1)), accounted for exactly at (epsilon, delta); None if that exceeds them.
+    delta))) and delta' = delta / (2 (T + 1)), accounted for exactly at (epsilon, delta); None if that exceeds them or
+    has no integer grid.
     """
-    from fastpubpriv.privacy import stable_event
-
     t = histograms
     each = Fraction(float(epsilon) / (2.0 * math.sqrt(6.0 * t * math.log(2.0 * (t + 1) / float(delta)))))
-    single = stable_event(each, delta / (2 * (t + 1)), histograms=1, n=n, draws=0, law="laplace")
+    try:
+        single = stable_event(each, delta / (2 * (t + 1)), histograms=1, n=n, draws=0, law="laplace")
+    except InputError:  # no grid so fine
+        return None
     event = StableHistogramEvent("laplace", t, single.step, single.threshold, single.log2_scale, epsilon, draws)
     return event if event.delta <= delta else None

@@ -24,7 +24,7 @@ from fastpubpriv.mixtures.decoder_stages import (
     scale_partitions,
 )
 from fastpubpriv.mixtures.histogram import as_rows, note
-from fastpubpriv.privacy import Budget, Ledger
+from fastpubpriv.privacy import Budget, Ledger, stable_event
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.mapped import linear_rows
 from fastpubpriv.sources.slices import split_rows
@@ -67,8 +67,8 @@ def decode_gaussians(
         As in `decode_variances`.
     accounting : "exact" or "paper"
         "exact": each half has the whole budget, as the halves are disjoint. "paper": the noise that the paper's composition
-        prescribes, half of the budget for scales and far less for each histogram of means; what it really costs is less, and it is
-        refused where it is not.
+        prescribes, half of the budget for scales and far less for each histogram of means; what it really costs is less, and where
+        that is not so for the most scales that may be found, it is refused.
     columns, ledger, random_state, threads, progress
         As in `decode_variances`.
 
@@ -184,11 +184,11 @@ def decode_axis_aligned(
     if thresholds.theory:
         needed = theory_sizes.mean_rows(thresholds.min_weight, budget, beta, histograms=rows.dim)
         warn_few("decode_axis_aligned", thresholds, needed, rows.n)
-    run.account.open()
-    found, released = release_means(run.account, white, scales, thresholds, passes=run.passes)
-    assert released is not None
-    note(run, "means", released)
-    return _lists(run, found, thresholds, rows.columns, factor)
+    with run.paid():
+        found, released = release_means(run.account, white, scales, thresholds, passes=run.passes)
+        assert released is not None
+        note(run, "means", released)
+        return _lists(run, found, thresholds, rows.columns, factor)
 
 
 def _decode(
@@ -199,32 +199,39 @@ def _decode(
     if rows.n < 4:
         raise InputError(f"two halves with a pair of rows each need at least four rows, got {rows.n}")
     first, second = split_rows(rows, 1, 1)
-    most = min(thresholds.scale_bound, theory_sizes.DYADIC_SCALES)
+    most = rows.dim * min(thresholds.scale_bound, theory_sizes.DYADIC_SCALES)
     # As many histograms of means as there may be scales; the real number is known after the first release.
-    stages = [(scale_partitions(rows.dim), first.n // 2), (mean_partitions([[1.0] * most] * rows.dim), second.n)]
+    stages = [(scale_partitions(rows.dim), first.n // 2), (mean_partitions([[1.0] * most]), second.n)]
     run = start(name, rows, budget, stages, **options)
     if thresholds.theory:
         needed = 2 * max(
             theory_sizes.variance_rows(thresholds.min_weight, budget, beta / 2.0, dim=rows.dim),
-            theory_sizes.mean_rows(thresholds.min_weight, budget, beta / 2.0, histograms=rows.dim * most),
+            theory_sizes.mean_rows(thresholds.min_weight, budget, beta / 2.0, histograms=most),
         )
         warn_few(name, thresholds, needed, rows.n)
-    run.account.open()
     epsilon, delta = run.account.approx_left
-    cost = (epsilon / 2, delta / (2 * (thresholds.scale_bound + 1))) if paper else None
-    scales, released = release_scales(run.account.block(), first, thresholds, passes=run.passes, cost=cost)
-    note(run, "scales", released)
-    listed = [column.scales.tolist() for column in scales]
-    count, extra = sum(len(column) for column in listed), {}
-    if paper and count:
-        event = paper_event(epsilon, delta, histograms=count, n=second.n, draws=count * second.n)
-        if event is None:
-            raise BudgetError("the paper's parameters cost more than the budget here; pass accounting='exact'")
-        extra["event"] = event
-    means, found = release_means(run.account.block(), second, listed, thresholds, passes=run.passes, **extra)
-    if found is not None:
-        note(run, "means", found)
-    return _lists(run, means, thresholds, rows.columns, None)
+    noise: dict[str, Any] = {}
+    if paper:
+        noise["cost"] = epsilon / 2, delta / (2 * (thresholds.scale_bound + 1))
+        stable_event(*noise["cost"], histograms=rows.dim, n=first.n // 2, draws=first.n)
+        if paper_event(epsilon, delta, histograms=most, n=second.n, draws=most * second.n) is None:
+            raise BudgetError(
+                f"with up to {most} histograms the paper's parameters cost more than the budget: pass accounting='exact', a "
+                "smaller epsilon, or fewer scales (max_scales)"
+            )
+    with run.paid():
+        scales, released = release_scales(run.account.block(), first, thresholds, passes=run.passes, **noise)
+        note(run, "scales", released)
+        listed = [column.scales.tolist() for column in scales]
+        count, extra = sum(len(column) for column in listed), {}
+        if paper and count:
+            # Fewer histograms than were checked cost less, though nothing is proved of the paper's noise: "exact" stands ready.
+            event = paper_event(epsilon, delta, histograms=count, n=second.n, draws=count * second.n)
+            extra = {} if event is None else {"event": event}
+        means, found = release_means(run.account.block(), second, listed, thresholds, passes=run.passes, **extra)
+        if found is not None:
+            note(run, "means", found)
+        return _lists(run, means, thresholds, rows.columns, None)
 
 
 def _lists(

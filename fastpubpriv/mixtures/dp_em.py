@@ -14,6 +14,7 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.weighted_mean import ErrorModel
 from fastpubpriv.mechanisms import rowwise
 from fastpubpriv.mechanisms.account import Account
+from fastpubpriv.mechanisms.hypotheses import check_rows
 from fastpubpriv.mechanisms.statistics import release_statistic_sum
 from fastpubpriv.mechanisms.sums import check_sum_grids
 from fastpubpriv.mixtures import public_em
@@ -163,6 +164,12 @@ def draws(components: int, dim: int, *, known_std: bool, steps: int = STEPS) -> 
     return steps * statistic_dim(components, dim, known_std=known_std)
 
 
+def check(account: Account, rows: Rows, components: int, *, known_std: bool, steps: int) -> None:
+    """Raise now, before the debit, if an iteration with so many components has no integer grid."""
+    costs = [account.allowance * part for part in iteration_shares(steps)]
+    check_sum_grids(account, costs, statistic_dim(components, rows.dim, known_std=known_std), rows.n)
+
+
 def iterate(
     task: Task, purse: Account, rows: Rows, at: Parameters, floor: FloatArray, *, steps: int
 ) -> tuple[list[Parameters], list[float]]:
@@ -207,12 +214,9 @@ def learn(task: Task, *, steps: int = STEPS) -> Learned:
     at, floor = public_start(task.public, task.n_components, known_std=task.known_std)
     account, rows = task.run.account, task.run.rows
     blocks = interleave_rows(rows, 100 - task.held_out, task.held_out) if task.held_out else (rows,)
-    check_sum_grids(
-        account,
-        [account.allowance * part for part in iteration_shares(steps)],
-        statistic_dim(task.n_components, rows.dim, known_std=task.known_std),
-        blocks[0].n,
-    )
+    check(account, blocks[0], task.n_components, known_std=task.known_std, steps=steps)
+    if task.held_out:
+        check_rows(blocks[1].n, rows.dim)
     account.open()
     path, shares = iterate(task, account.block() if task.held_out else account, blocks[0], at, floor, steps=steps)
     facts = {"steps": steps, "private_weight": shares}

@@ -276,19 +276,19 @@ def stable_histogram(
         progress=progress,
     )
     check_event(run, partitions, law)
-    run.account.open()
-    released = release_histograms(run.account, rows, partitions, name="histogram", passes=run.passes, law=law)
-    note(run, "histogram", released)
-    return HistogramResult(
-        histograms=tuple(_public(item, *grids[item.partition], rows.n) for item in released.histograms),
-        noise_law=released.event.law,
-        noise_std=released.noise_std,
-        threshold=released.threshold,
-        singleton_rate=released.event.singleton_rate,
-        columns=rows.columns,
-        provenance={"bins": "argument"},
-        **run.fields(0),
-    )
+    with run.paid():
+        released = release_histograms(run.account, rows, partitions, name="histogram", passes=run.passes, law=law)
+        note(run, "histogram", released)
+        return HistogramResult(
+            histograms=tuple(_public(item, *grids[item.partition], rows.n) for item in released.histograms),
+            noise_law=released.event.law,
+            noise_std=released.noise_std,
+            threshold=released.threshold,
+            singleton_rate=released.event.singleton_rate,
+            columns=rows.columns,
+            provenance={"bins": "argument"},
+            **run.fields(0),
+        )
 
 
 def check_event(run: running.Run, partitions: Sequence[Partition], law: Any) -> None:

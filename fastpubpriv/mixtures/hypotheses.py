@@ -324,32 +324,33 @@ def select_hypothesis(
         clip=clip,
         threads=run.passes.threads,
     )
-    run.account.open()
-    chosen, event = release_hypothesis(
-        run.account,
-        rows,
-        evaluation,
-        name="hypothesis",
-        size=listed.size,
-        epsilon=epsilon,
-        law=law,
-        passes=run.passes,
-    )
+    slack = math.inf if score == "log_ratio" else slack_at(listed.size, rows.n, float(epsilon), failure_prob)
     used = {"clip": evaluation.clip} if isinstance(evaluation, LogRatios) else {}
-    run.log.append({"name": "hypothesis", "score": score, **used, **running.describe(event)})
-    return _result(
-        run,
-        listed,
-        chosen,
-        index=int(listed.positions[chosen]),
-        status="ok",
-        left_out=left_out,
-        score=score,
-        method=method,
-        mechanism=law,
-        epsilon=float(epsilon),
-        slack=math.inf if score == "log_ratio" else slack_at(listed.size, rows.n, float(epsilon), failure_prob),
-    )
+    with run.paid():
+        chosen, event = release_hypothesis(
+            run.account,
+            rows,
+            evaluation,
+            name="hypothesis",
+            size=listed.size,
+            epsilon=epsilon,
+            law=law,
+            passes=run.passes,
+        )
+        run.log.append({"name": "hypothesis", "score": score, **used, **running.describe(event)})
+        return _result(
+            run,
+            listed,
+            chosen,
+            index=int(listed.positions[chosen]),
+            status="ok",
+            left_out=left_out,
+            score=score,
+            method=method,
+            mechanism=law,
+            epsilon=float(epsilon),
+            slack=slack,
+        )
 
 
 def _result(

@@ -12,6 +12,7 @@ import numpy as np
 from scipy import stats
 
 from fastpubpriv.errors import InputError
+from fastpubpriv.mechanisms.hypotheses import check_rows
 from fastpubpriv.mixtures import public_em
 from fastpubpriv.mixtures.choosing import choose, hypotheses_of
 from fastpubpriv.mixtures.learned import Learned, Task
@@ -112,5 +113,6 @@ def learn(task: Task) -> Learned:
         raise InputError("method='public_list' makes its list from public rows: pass x_pub")
     found = public_candidates(task.public, task.n_components, task.candidates, known_std=task.known_std)
     listed = hypotheses_of(found.weights, found.means, found.stds)
+    check_rows(task.run.rows.n, task.run.rows.dim)
     task.run.account.open()
     return choose(task, task.run.account, task.run.rows, listed, status="ok", diagnostics={})

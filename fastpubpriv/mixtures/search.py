@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from fastpubpriv.estimators.matrices import spectrum
 from fastpubpriv.estimators.run import Run
 from fastpubpriv.mechanisms.scope import NodePurse, TreeScope
 from fastpubpriv.mechanisms.sums import AffineMap, Released, release_second_moment, release_shell_counts
@@ -191,7 +192,7 @@ def usable_radius(radius: float, points: FloatArray) -> bool:
 
 def leading(matrix: FloatArray, count: int) -> FloatArray:
     """Eigenvectors (count, dim) of the algebraically largest eigenvalues of a released matrix, signs fixed."""
-    _, vectors = np.linalg.eigh(matrix)
+    _, vectors = spectrum(matrix)
     rows = vectors[:, ::-1][:, :count].T
     largest = np.take_along_axis(rows, np.argmax(np.abs(rows), axis=1)[:, None], axis=1)
     return np.ascontiguousarray(rows * np.where(largest < 0.0, -1.0, 1.0))

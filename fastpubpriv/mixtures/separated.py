@@ -343,22 +343,22 @@ def learn_separated_mixture(
         check_search_grids(search_cost, depth, method, rows.dim, rows.n)
     check_leaf_grids(rows.dim, rows.n, k, allowance - search_cost, pure=run.account.pure)
     warn_if_hopeless(run, rows.n * weight, allowance - search_cost, mode, failure_prob)
-    run.account.open()
-    found = find_components(run, public, shape, method, search_cost)
-    frames = leaf_frames(found.tree, found.leaves, public, radii=found.scales, failure_prob=failure_prob)
-    return estimate(
-        run,
-        found,
-        frames,
-        method=method if mode == "practical" else f"{method}, theory",
-        allowance=allowance - search_cost,
-        accuracy=accuracy,
-        mode=mode,
-        failure_prob=failure_prob,
-        n_pub=len(public),
-        diagnostics={
-            "n_components_asked": k,
-            "clustering_share": float(search_cost / allowance),
-            "node_share": float(search_cost / allowance / depth) if depth else 0.0,
-        },
-    )
+    with run.paid():
+        found = find_components(run, public, shape, method, search_cost)
+        frames = leaf_frames(found.tree, found.leaves, public, radii=found.scales, failure_prob=failure_prob)
+        return estimate(
+            run,
+            found,
+            frames,
+            method=method if mode == "practical" else f"{method}, theory",
+            allowance=allowance - search_cost,
+            accuracy=accuracy,
+            mode=mode,
+            failure_prob=failure_prob,
+            n_pub=len(public),
+            diagnostics={
+                "n_components_asked": k,
+                "clustering_share": float(search_cost / allowance),
+                "node_share": float(search_cost / allowance / depth) if depth else 0.0,
+            },
+        )

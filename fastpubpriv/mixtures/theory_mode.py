@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv.errors import InfeasibleError
+from fastpubpriv.mechanisms.hypotheses import check_rows
 from fastpubpriv.mixtures.choosing import choose, hypotheses_of
 from fastpubpriv.mixtures.decoder_stages import Thresholds, release_means, release_scales
 from fastpubpriv.mixtures.histogram import note
 from fastpubpriv.mixtures.learned import Learned, Task
 from fastpubpriv.mixtures.nets import gaussian_net, gaussian_net_size, mean_steps, mixture_net, mixture_net_size
-from fastpubpriv.mixtures.theory_sizes import mean_rows, mixture_sizes, selection_rows
-from fastpubpriv.privacy import Budget
+from fastpubpriv.mixtures.theory_sizes import DYADIC_SCALES, mean_rows, mixture_sizes, selection_rows
+from fastpubpriv.privacy import Budget, stable_event
 from fastpubpriv.sources.slices import split_rows
 
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
@@ -25,9 +26,9 @@ MAX_CANDIDATES = 20_000
 DECODER_SHARE = 18  # the decoder runs at accuracy / 18
 
 
-def draws(n: int) -> int:
-    """A bound on the noise draws of a run with n rows."""
-    return 2200 * n + 2**16
+def draws(n: int, dim: int) -> int:
+    """A bound on the noise draws of a run: the pairs' histograms, one for each scale that they may show, and the choice."""
+    return (DYADIC_SCALES + 1) * n * dim + 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,13 +101,19 @@ def learn(task: Task, accuracy: float) -> Learned:
     dim = run.rows.dim
     blocks = check_feasible(run.rows.n, k, dim, accuracy, run.account.budget, task.failure_prob, known_std=known)
     thresholds = Thresholds(min_weight=blocks.corruption_weight, theory=True)
+    sizes = [blocks.means, blocks.choice] if known else [blocks.scales, blocks.means, blocks.choice]
+    *before, mean_block, choice_block = split_rows(run.rows, *sizes)
+    epsilon, delta = run.account.approx_left
+    if before:
+        stable_event(epsilon, delta, histograms=dim, n=before[0].n // 2, draws=dim * before[0].n)
+    # As many histograms as there may be scales: fewer ask for less.
+    most = dim if known else dim * thresholds.scale_bound
+    stable_event(epsilon, delta, histograms=most, n=mean_block.n, draws=most * mean_block.n)
+    check_rows(choice_block.n, dim)
     run.account.open()
     scales = [[1.0]] * dim
-    if known:
-        mean_block, choice_block = split_rows(run.rows, blocks.means, blocks.choice)
-    else:
-        scale_block, mean_block, choice_block = split_rows(run.rows, blocks.scales, blocks.means, blocks.choice)
-        lists, released = release_scales(run.account.block(), scale_block, thresholds, passes=run.passes)
+    if before:
+        lists, released = release_scales(run.account.block(), before[0], thresholds, passes=run.passes)
         note(run, "scales", released)
         scales = [found.scales.tolist() for found in lists]
     means, second = release_means(run.account.block(), mean_block, scales, thresholds, passes=run.passes)

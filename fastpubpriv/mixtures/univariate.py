@@ -14,15 +14,18 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv.kernels.bins import BinRule
+from fastpubpriv.mechanisms.account import Account
 from fastpubpriv.mechanisms.cells import release_cell_counts
+from fastpubpriv.mechanisms.hypotheses import check_rows
 from fastpubpriv.mechanisms.stable import Partition, release_histograms
 from fastpubpriv.mixtures.binned_em import Cells
 from fastpubpriv.mixtures.candidates import Scale, candidates, partition
 from fastpubpriv.mixtures.choosing import choose
 from fastpubpriv.mixtures.histogram import note
 from fastpubpriv.mixtures.learned import Learned, Task
-from fastpubpriv.privacy import ApproxDP
+from fastpubpriv.privacy import ApproxDP, laplace_count_grid
 from fastpubpriv.privacy.stable import stable_event
+from fastpubpriv.sources import Rows
 from fastpubpriv.sources.interleaved import interleave_rows
 from fastpubpriv.sources.pairs import distant_pairs
 
@@ -81,19 +84,31 @@ def place_partition(column: int, scale: float) -> Partition:
     return Partition((column,), (BinRule(width, width / 2.0),))
 
 
+def check(account: Account, pairs: Rows | None, places: Rows, cells: Rows, choice: Rows) -> None:
+    """Raise now, before the debit, if a stage has no integers for its rows; fewer histograms than the most ask for less."""
+    epsilon, delta = account.approx_left
+    if pairs is not None:
+        stable_event(epsilon, delta, histograms=1, n=pairs.n, draws=pairs.n)
+    stable_event(epsilon, delta, histograms=MOST_SCALES, n=places.n, draws=MOST_SCALES * places.n)
+    laplace_count_grid(epsilon, 1, cells.n)
+    check_rows(choice.n, 1)
+
+
 def learn(task: Task) -> Learned:
     """Scales from pairs, places from bins, counts of cells, candidates, choice."""
     run = task.run
     account = run.account
+    *before, place_rows, cell_rows, choice_rows = interleave_rows(
+        run.rows, *(KNOWN_SHARES if task.known_std else SHARES)
+    )
+    pairs = distant_pairs(before[0]) if before else None
+    check(account, pairs, place_rows, cell_rows, choice_rows)
     account.open()
-    if task.known_std:
-        place_rows, cell_rows, choice_rows = interleave_rows(run.rows, *KNOWN_SHARES)
-        scales = [1.0]
-    else:
-        scale_rows, place_rows, cell_rows, choice_rows = interleave_rows(run.rows, *SHARES)
+    scales = [1.0]
+    if pairs is not None:
         found = release_histograms(
             account.block(),
-            distant_pairs(scale_rows),
+            pairs,
             [Partition((0,), (BinRule(),))],
             name="scales",
             passes=run.passes,

@@ -30,6 +30,6 @@ def test_refused_before_debit_and_reading(call, options):
         with pytest.raises(InputError, match="no integer grid"):
             seeded(call, rows, budget=PureDP(2.0**-22), ledger=ledger, **options)
         assert log == []
-        seeded(call, rows, budget=PureDP(1000), ledger=ledger, **options)
+        seeded(call, rows, budget=PureDP(40), ledger=ledger, **options)
     assert log[0] == "debit"
     assert "read" in log
