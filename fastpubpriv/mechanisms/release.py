@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -127,7 +127,7 @@ def release_stable(
     account: Account,
     *,
     name: str,
-    query: Callable[[], list[tuple[IntArray, IntArray]]],
+    query: Callable[[], Sequence[tuple[IntArray, IntArray]]],
     event: StableHistogramEvent,
     slots: tuple[int, ...],
     threads: int | None = None,
@@ -215,7 +215,7 @@ def _write_down(transcript: tap.Transcript, account: Purse, call: tap.Call) -> N
     )
 
 
-def _table(parts: list[tuple[IntArray, IntArray]]) -> IntArray:
+def _table(parts: Sequence[tuple[IntArray, IntArray]]) -> IntArray:
     """Rows (histogram, count, key ...) of all histograms, short keys padded, for the transcript."""
     words = max((keys.shape[1] for keys, _ in parts), default=1)
     rows = []
