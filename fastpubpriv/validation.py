@@ -52,7 +52,7 @@ def positive(name: str, value: object) -> float:
     """A finite number above zero, as a float; else InputError. Types as in `finite`."""
     number = _real(name, value, "a finite number above 0")
     if not number > 0.0:
-        raise InputError(f"{name} must be above 0, got {value!r}")
+        raise InputError(f"{name} must be above 0, got {_shown(value)}")
     return number
 
 
@@ -60,7 +60,7 @@ def nonnegative(name: str, value: object) -> float:
     """A finite number of zero or more, as a float; else InputError. Types as in `finite`."""
     number = _real(name, value, "a finite number of at least 0")
     if not number >= 0.0:
-        raise InputError(f"{name} must be at least 0, got {value!r}")
+        raise InputError(f"{name} must be at least 0, got {_shown(value)}")
     return number
 
 
@@ -68,14 +68,14 @@ def probability(name: str, value: object) -> float:
     """A number strictly between 0 and 1, as a float; else InputError. Types as in `finite`."""
     number = _real(name, value, "a number strictly between 0 and 1")
     if not 0.0 < number < 1.0:
-        raise InputError(f"{name} must lie strictly between 0 and 1, got {value!r}")
+        raise InputError(f"{name} must lie strictly between 0 and 1, got {_shown(value)}")
     return number
 
 
 def confidence_level(value: object) -> float:
     """The share of a law that an interval or an ellipse holds: a float in (0, 1); else InputError."""
     if isinstance(value, bool) or not isinstance(value, float | np.floating) or not 0.0 < value < 1.0:
-        raise InputError(f"level must be a number in (0, 1), for example 0.95; got {value!r}")
+        raise InputError(f"level must be a number in (0, 1), for example 0.95; got {_shown(value)}")
     return float(value)
 
 
@@ -84,7 +84,7 @@ def fraction(name: str, value: object, *, include_one: bool = False) -> float:
     interval = "[0, 1]" if include_one else "[0, 1)"
     number = _real(name, value, f"a number in {interval}")
     if not (0.0 <= number < 1.0 or (include_one and number == 1.0)):
-        raise InputError(f"{name} must lie in {interval}, got {value!r}")
+        raise InputError(f"{name} must lie in {interval}, got {_shown(value)}")
     return number
 
 
@@ -115,9 +115,9 @@ def integer(name: str, value: object, *, minimum: int | None = None, maximum: in
     else:
         number = _index(name, value)
     if minimum is not None and number < minimum:
-        raise InputError(f"{name} must be at least {minimum}, got {number}")
+        raise InputError(f"{name} must be at least {minimum}, got {_counted(number)}")
     if maximum is not None and number > maximum:
-        raise InputError(f"{name} must be at most {maximum}, got {number}")
+        raise InputError(f"{name} must be at most {maximum}, got {_counted(number)}")
     return number
 
 
@@ -263,8 +263,15 @@ def _real(name: str, value: object, wanted: str) -> float:
 
 
 def _shown(value: object) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return _counted(value)
     text = repr(value)
     return text if len(text) <= 60 and "\n" not in text else f"a value of type {type(value).__name__}"
+
+
+def _counted(number: int) -> str:
+    """A whole number; Python refuses to write out more than a few thousand digits."""
+    return str(number) if abs(number) < 10**40 else f"one of {number.bit_length()} bits"
 
 
 def _index(name: str, value: object) -> int:

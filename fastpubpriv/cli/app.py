@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from importlib import import_module
 from typing import Any
@@ -31,6 +32,7 @@ COMMANDS = {
     "bench": ("bench:bench", "How fast this machine releases private means, beside NumPy."),
 }
 TRACEBACK = "FASTPUBPRIV_TRACEBACK"
+LONG_WORD = re.compile(r"\S{260,}")  # names of files are shorter
 
 
 class Failure(click.ClickException):
@@ -102,6 +104,10 @@ class LazyGroup(click.Group):
         """Run the command; refusals and accidents become one line."""
         try:
             return super().invoke(ctx)
+        except click.UsageError as error:
+            # Somebody may have pasted a book in place of a number.
+            error.message = LONG_WORD.sub(lambda word: f"{word[0][:60]}...", error.message)  # type: ignore[misc]
+            raise
         except (click.exceptions.Exit, click.Abort, click.ClickException):
             raise
         except KeyboardInterrupt:
@@ -114,11 +120,15 @@ class LazyGroup(click.Group):
         except Exception as error:
             if os.environ.get(TRACEBACK):
                 raise
-            # The text of an error that this library did not write may quote rows.
-            raise click.ClickException(
-                f"unexpected {type(error).__name__}; this is a bug. Set {TRACEBACK}=1 to see where it came from "
-                "(the traceback may quote data)"
-            ) from None
+            raise unexpected(error) from None
+
+
+def unexpected(error: BaseException, more: str = "") -> click.ClickException:
+    """What nobody thought of. The text of an error that this library did not write is not shown: it may quote rows."""
+    return click.ClickException(
+        f"unexpected {type(error).__name__}{more}; this is a bug. Set {TRACEBACK}=1 to see where it came from (the traceback "
+        "may quote data)"
+    )
 
 
 EPILOG = """\b

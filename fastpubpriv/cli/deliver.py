@@ -14,9 +14,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
+
 import fastpubpriv as fpp
 from fastpubpriv.cli import options, outputs, report, streams
-from fastpubpriv.cli.app import TRACEBACK, Failure, Interrupted, Undelivered, words_of
+from fastpubpriv.cli.app import TRACEBACK, Failure, Interrupted, Undelivered, unexpected, words_of
 from fastpubpriv.errors import FastPubPrivError
 
 if TYPE_CHECKING:
@@ -77,6 +79,12 @@ class Purchase:
         except (FastPubPrivError, OSError, MemoryError) as error:
             paid = self.ledger is not None and self.ledger.began
             raise Failure(words_of(error) + (f" ({self.verdict()})" if paid else "")) from None
+        except click.ClickException:
+            raise
+        except Exception as error:
+            if os.environ.get(TRACEBACK):
+                raise
+            raise unexpected(error, f" ({self.verdict()})") from None
         finally:
             if self.ledger is not None:
                 self.ledger.close()

@@ -65,7 +65,9 @@ def histogram(**settings: Any) -> None:
         grid: Any = fpp.DyadicBins()
         if settings["width"] is not None:
             grid = fpp.BinGrid(
-                width=float(settings["width"]), offset=float(settings["offset"]), levels=settings["levels"]
+                width=options.real(settings["width"], "--width"),
+                offset=options.real(settings["offset"], "--offset"),
+                levels=settings["levels"],
             )
         bins = fpp.ProductBins(grids=[grid] * opened.private.dim) if settings["joint"] else grid
         return fpp.stable_histogram(

@@ -64,9 +64,9 @@ def _typed_schema(path: Path) -> dict[str, bool] | None:
             with pa.memory_map(str(path)) as mapped:
                 schema = opener(mapped).schema
         index = (schema.pandas_metadata or {}).get("index_columns", [])
+        return {f.name: float_dtype(f.type) is not None for f in schema if f.name not in index}
     except Exception:
         raise InputError(f"{str(path)!r} cannot be read as a {suffix} file") from None
-    return {f.name: float_dtype(f.type) is not None for f in schema if f.name not in index}
 
 
 def _is_table(path: Path) -> bool:
@@ -78,7 +78,11 @@ def _public_schema(path: Path) -> dict[str, bool]:
     """As `_typed_schema`; the types of a public CSV file are inferred from its content."""
     if _suffix(path) != ".csv":
         return _typed_schema(path) or {}
-    return {f.name: float_dtype(f.type) is not None for f in public_table(path).schema}
+    table = public_table(path)
+    try:
+        return {f.name: float_dtype(f.type) is not None for f in table.schema}
+    except UnicodeDecodeError:
+        raise InputError(f"the names of columns in {str(path)!r} are not text in UTF-8: save it as UTF-8") from None
 
 
 def _listed(names: list[str]) -> str:

@@ -230,7 +230,7 @@ def weighted_mean(**settings: Any) -> None:
             x_pub=opened.public,
             norm_bound=settings["norm_bound"],
             variance=settings["variance"],
-            row_weight=weight if number is None else float(number),
+            row_weight=weight if number is None else options.real(number, "--row-weight"),
             center=center,
             noise=settings["noise"],
             ledger=ledger,

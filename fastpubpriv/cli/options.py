@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Callable
@@ -30,6 +31,14 @@ def exact_number(text: str) -> Fraction | None:
     if not NUMBER.fullmatch(text) or re.search(r"/0+$", text):
         return None
     return Fraction(text)
+
+
+def real(number: Fraction, option: str) -> float:
+    """The nearest double of a number that was read exactly; a usage error where there is none."""
+    try:
+        return float(number)
+    except OverflowError:
+        raise click.UsageError(f"{option} must stay below 1.8e308, the largest number of a computer") from None
 
 
 class Exact(Type):
@@ -69,16 +78,22 @@ class FileName(click.Path):
 class Count(click.IntRange):
     """A whole number that a computer can count to."""
 
-    MOST = 2**53
-
     def __init__(self, least: int = 1) -> None:
-        super().__init__(min=least, max=self.MOST)
+        super().__init__(min=least, max=2**53)
+
+
+class Level(click.FloatRange):
+    """A number strictly between 0 and 1; NaN is none, though it passes every comparison."""
+
+    def __init__(self) -> None:
+        super().__init__(0.0, 1.0, min_open=True, max_open=True)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Check and convert one argument, without quoting thousands of digits."""
-        if len(str(value)) > 40:
-            self.fail(f"{str(value)[:20]}... is not a whole number up to {self.MOST}", param, ctx)
-        return super().convert(value, param, ctx)
+        """Check and convert one argument."""
+        number = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail("nan is not in the range 0<x<1.", param, ctx)
+        return number
 
 
 class Steps(Type):
@@ -251,7 +266,7 @@ run_options = stack(
 output_options = stack(
     click.option(
         "--level",
-        type=click.FloatRange(0.0, 1.0, min_open=True, max_open=True),
+        type=Level(),
         default=0.95,
         show_default=True,
         help="Confidence level of the intervals.",

@@ -18,6 +18,7 @@ from fastpubpriv.mixtures import anchors, dp_em, public_list, theory_mode, univa
 from fastpubpriv.mixtures.histogram import as_rows
 from fastpubpriv.mixtures.learned import Learned, Task
 from fastpubpriv.mixtures.result import MixtureResult
+from fastpubpriv.mixtures.theory_sizes import wanted_accuracy
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
 from fastpubpriv.results import frozen
 from fastpubpriv.sources import Rows
@@ -228,7 +229,7 @@ def learn_axis_aligned_mixture(
     if weight > 1.0 / n_components:
         raise InputError(f"min_weight must be at most 1 / n_components = {1.0 / n_components:.3g}, got {min_weight!r}")
     if accuracy is not None:
-        accuracy = validation.probability("accuracy", accuracy)
+        accuracy = wanted_accuracy(accuracy)
     factor = known_factor(variance, rows.dim)
     if not isinstance(budget, Budget):
         raise BudgetError(f"budget must be ApproxDP, ZCDP or PureDP, got {type(budget).__name__}")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from fractions import Fraction
 
 from fastpubpriv import validation
-from fastpubpriv.errors import BudgetError, InfeasibleError
+from fastpubpriv.errors import BudgetError, InfeasibleError, InputError
 from fastpubpriv.mixtures.histogram import noise_quantile
 from fastpubpriv.privacy import ApproxDP, Budget, StableHistogramEvent, stable_event
 
@@ -16,6 +16,8 @@ SCALE_MASS = 0.2718  # least share of |X - X'| / sqrt(2) of one Gaussian in the 
 MEAN_MASS = 0.3413  # the same of X in the best bin of a width between sigma and 2 sigma
 DYADIC_SCALES = 2099
 _ROWS_MAX = 2**62
+LEAST_ACCURACY = 1e-6
+MOST_FACTORS = 10**5  # of the length of the list, one for each column of each component
 
 
 def _weight(min_weight: object) -> float:
@@ -193,6 +195,14 @@ def _log(number: int) -> float:
     return math.log(number >> shift) + shift * math.log(2.0) if number else -math.inf
 
 
+def wanted_accuracy(value: object) -> float:
+    """A total variation that somebody may ask for; far below the least, its square is not a number any more."""
+    accuracy = validation.probability("accuracy", value)
+    if accuracy < LEAST_ACCURACY:
+        raise InputError(f"accuracy must be at least {LEAST_ACCURACY:g}, got {accuracy:g}; for example 0.1")
+    return accuracy
+
+
 def _net_sizes(accuracy: float) -> tuple[int, int]:
     """Lengths of the nets of means and of standard deviations."""
     return 2 * math.ceil(1.0 / accuracy) + 1, math.ceil(1.0 / math.log2(1.0 + accuracy))
@@ -214,17 +224,21 @@ def mixture_sizes(
     """
     k = validation.integer("n_components", n_components, minimum=1)
     d = validation.integer("dim", dim, minimum=1)
-    alpha = validation.probability("accuracy", accuracy)
+    alpha = wanted_accuracy(accuracy)
     beta = validation.probability("failure_prob", failure_prob)
-    w = alpha / (18.0 * k)
+    w, share = alpha / (18.0 * k), beta / (2.0 * k)
     scales, means = scale_list_bound(w), mean_list_bound(w)
-    mean_net, std_net = _net_sizes(alpha / (18.0 * d))
+    if d * k > MOST_FACTORS:
+        raise InfeasibleError(f"a list for {k} components in {d} columns would have a length of millions of digits")
     some = min(scales, DYADIC_SCALES)
+    # Rows come first: they refuse many columns at once, and lists of so many digits take minutes.
+    for_variances = variance_rows(w, budget, share, dim=d)
+    for_means = mean_rows(w, budget, share, histograms=d * some)
+    mean_net, std_net = _net_sizes(alpha / (18.0 * d))
     crossed, paired = scales * means * mean_net * scales * std_net, some * means * mean_net * std_net
     resolution = math.ceil(18.0 * k / alpha)
     weights = math.comb(resolution + k - 1, k - 1)
     candidates, candidates_paired = crossed ** (d * k) * weights, paired ** (d * k) * weights
-    share = beta / (2.0 * k)
     return MixtureSizes(
         n_components=k,
         dim=d,
@@ -235,7 +249,7 @@ def mixture_sizes(
         weights=weights,
         candidates=candidates,
         candidates_paired=candidates_paired,
-        variance_rows=variance_rows(w, budget, share, dim=d),
-        mean_rows=mean_rows(w, budget, share, histograms=d * some),
+        variance_rows=for_variances,
+        mean_rows=for_means,
         selection_rows=selection_rows(_log(candidates_paired), alpha, float(budget.amounts[0]), beta),
     )
