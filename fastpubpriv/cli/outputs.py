@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import json
+import math
 import os
 import stat
 import tempfile
@@ -98,10 +99,16 @@ def need_matplotlib() -> None:
 
 def json_text(data: dict[str, Any]) -> str:
     """What is written; numbers that JSON does not know are null."""
-    from fastpubpriv.results import plain
+    return json.dumps(finite_or_null(data), indent=2, allow_nan=False)
 
-    # Sorted by `plain` in nested dictionaries only: the first level keeps the order of the result's fields.
-    return json.dumps({name: plain(value) for name, value in data.items()}, indent=2, allow_nan=False)
+
+def finite_or_null(value: Any) -> Any:
+    """The same in the same order, with None for infinities and NaN."""
+    if isinstance(value, dict):
+        return {name: finite_or_null(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite_or_null(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def write_json(data: dict[str, Any], path: Path) -> None:
