@@ -16,7 +16,6 @@ import argparse
 import json
 import platform
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +80,6 @@ def compare(names: list[str], kept: dict[str, dict[str, Any]], *, bits: bool) ->
 def main() -> int:
     """Run the cases that were asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for flag in ("--check", "--close", "--prune", "--show", "--times", "--quick"):
         parser.add_argument(flag, action="store_true")
     parser.add_argument("words", nargs="*")
     given = parser.parse_args()
@@ -96,10 +94,7 @@ def main() -> int:
         return min(1, compare(names, kept, bits=not given.close))
     kept = {name: case for name, case in kept.items() if name in CASES}
     for name in [] if given.prune else names:
-        begin = time.process_time()
         kept[name] = outcome(CASES[name])
-        if given.times:
-            say(f"{time.process_time() - begin:7.2f} s {'slow' if CASES[name].slow else '    '} {name}")
     write(kept)
     say(f"{len(kept)} cases in {RESULTS.name}, {RESULTS.stat().st_size / 1e3:.0f} kB")
     return 0

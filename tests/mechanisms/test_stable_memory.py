@@ -6,6 +6,7 @@ import textwrap
 
 import numpy as np
 import pytest
+from clocks import PATIENCE
 from spies import SpyLedger, SpyRows, seeded
 
 from fastpubpriv import ApproxDP, BinGrid, DyadicBins, InputError, ProductBins, stable_histogram
@@ -179,7 +180,7 @@ MEASURE = """
 def test_bins_of_one_row_stay_within_the_limit(words, threads):
     """A million and a half of them, at the least limit. Rows at work and what the allocator keeps come on top: 12 MB are ample."""
     command = [sys.executable, "-c", textwrap.dedent(MEASURE), str(words), str(threads)]
-    out = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300).stdout.split()
+    out = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE).stdout.split()
     taken, most = int(out[0]), int(out[1])
     assert taken <= most + 12e6
     assert taken > 0.5 * most  # what is measured is the counting

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from clocks import PATIENCE
 
 from fastpubpriv.errors import BudgetError, InputError, LedgerError
 from fastpubpriv.privacy import ZCDP, Budget, Cost, Ledger, Neighbors
@@ -187,7 +188,7 @@ def unprivileged(work):
     if pid == 0:
         code = 1
         try:
-            signal.alarm(120)
+            signal.alarm(int(PATIENCE))
             if os.geteuid() == 0:
                 os.setgid(65534)
                 os.setuid(65534)

@@ -10,6 +10,7 @@ import threading
 from fractions import Fraction
 
 import pytest
+from clocks import PATIENCE
 
 from fastpubpriv.errors import BudgetError, LedgerError
 from fastpubpriv.privacy import ZCDP, Ledger
@@ -35,7 +36,7 @@ def forked(work):
     if pid == 0:
         code = 1
         try:
-            signal.alarm(120)
+            signal.alarm(int(PATIENCE))
             code = 0 if work() else 1
         finally:
             os._exit(code)
@@ -53,7 +54,7 @@ def c_fork():
 
 def live_on():
     """For a child: wait to be killed, in C, which needs nothing from an interpreter without its threads."""
-    ctypes.PyDLL(None).alarm(600)  # should the test itself be killed
+    ctypes.PyDLL(None).alarm(int(PATIENCE))  # should the test itself be killed
     while True:
         ctypes.PyDLL(None).pause()
 

@@ -40,7 +40,9 @@ from fastpubpriv.privacy import Cost, Neighbors
 
 DIM = 2
 RNG = np.random.default_rng(11)
-ROWS = np.concatenate([RNG.normal(size=(150, DIM)), RNG.normal(size=(150, DIM)) + np.array([30.0, 5.0])])[RNG.permutation(300)]
+ROWS = np.concatenate([RNG.normal(size=(150, DIM)), RNG.normal(size=(150, DIM)) + np.array([30.0, 5.0])])[
+    RNG.permutation(300)
+]
 PUBLIC = np.concatenate([RNG.normal(size=(12, DIM)), RNG.normal(size=(12, DIM)) + np.array([30.0, 5.0])])
 LINE, PUBLIC_LINE = ROWS[:, :1], PUBLIC[:, :1]
 MANY, SAME = RNG.normal(size=(100_000, 1)), RNG.normal(size=(50, 1))
