@@ -121,6 +121,13 @@ def integer(name: str, value: object, *, minimum: int | None = None, maximum: in
     return number
 
 
+def boolean(name: str, value: object) -> bool:
+    """True or False; else InputError."""
+    if not isinstance(value, bool):
+        raise InputError(f"{name} must be True or False, got a value of type {type(value).__name__}")
+    return value
+
+
 def finite_vector(name: str, value: object, dim: int) -> NDArray[np.float64]:
     """A vector of `dim` finite numbers.
 

@@ -14,6 +14,7 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.sources.guard import foreign, guarded
 from fastpubpriv.sources.paths import existing_file
 from fastpubpriv.sources.rows import Chunk, PathLike, RandomAccessRows, as_chunk
+from fastpubpriv.validation import boolean
 
 _F64 = np.dtype(np.float64)
 _NATIVE = (_F64, np.dtype(np.float32))
@@ -47,12 +48,15 @@ class ArrayRows(RandomAccessRows):
         return cls(plain_matrix(obj), "array")
 
     @classmethod
-    def from_npy(cls, path: PathLike) -> ArrayRows:
-        """Rows of a memory-mapped `.npy` file."""
+    def from_file(cls, path: PathLike, memory_map: bool) -> ArrayRows:
+        """Rows of a `.npy` file, mapped or read into memory."""
         name = existing_file(path)
+        mapped = boolean("memory_map", memory_map)
         message = f"{name!r} cannot be read as a .npy file of numbers with at least one row: write it with numpy.save"
         # mode "c" (copy on write) would let a stray write go unnoticed; "r" makes it an error.
-        array = guarded(lambda: np.lib.format.open_memmap(name, mode="r"), message)
+        array = guarded(lambda: np.load(name, mmap_mode="r" if mapped else None, allow_pickle=False), message)
+        if not isinstance(array, np.ndarray):  # an archive of several arrays
+            raise InputError(message)
         return cls(plain_matrix(array), "npy")
 
     def block(self, begin: int, end: int) -> Chunk:

@@ -18,7 +18,7 @@ from fastpubpriv.sources.columns import ColumnReader, ColumnRows, assemble, choo
 from fastpubpriv.sources.guard import guarded
 from fastpubpriv.sources.paths import existing_file
 from fastpubpriv.sources.rows import Chunk, PathLike, Rows, check_count
-from fastpubpriv.validation import path_name
+from fastpubpriv.validation import boolean, path_name
 
 _F64 = np.dtype(np.float64)
 _F32 = np.dtype(np.float32)
@@ -109,14 +109,14 @@ def _data_columns(schema: Any) -> list[str]:
     return [name for name in schema.names if name not in index]
 
 
-def arrow_rows(source: object, columns: Sequence[str] | None) -> Rows:
+def arrow_rows(source: object, columns: Sequence[str] | None, memory_map: bool = True) -> Rows:
     """Rows of a Table, RecordBatch, list of RecordBatches, or path of an Arrow IPC / Feather file."""
     pa = load_pyarrow()
     what = "the Arrow table"
     if isinstance(source, str | os.PathLike):
         name = existing_file(source)
         what = repr(name)
-        source = _read_ipc(pa, name)
+        source = _read_ipc(pa, name, boolean("memory_map", memory_map))
     elif isinstance(source, pa.RecordBatchReader):
         raise InputError(
             "a RecordBatchReader can be read only once, and a pass may be repeated: pass reader.read_all()"
@@ -140,15 +140,15 @@ def arrow_rows(source: object, columns: Sequence[str] | None) -> Rows:
     return ColumnRows(table.num_rows, "arrow", labels, [column_reader(table.column(k)) for k in labels], dtype, held)
 
 
-def _read_ipc(pa: ModuleType, name: str) -> Any:
-    """The table in an IPC file or stream, memory-mapped."""
+def _read_ipc(pa: ModuleType, name: str, mapped: bool) -> Any:
+    """The table in an IPC file or stream, mapped or read into memory."""
     import pyarrow.ipc
 
     def read() -> Any:
         with open(name, "rb") as file:
             is_file_format = file.read(6) == b"ARROW1"
         opener = pyarrow.ipc.open_file if is_file_format else pyarrow.ipc.open_stream
-        return opener(pa.memory_map(name)).read_all()
+        return opener(pa.memory_map(name) if mapped else pa.OSFile(name)).read_all()
 
     return guarded(read, f"{name!r} cannot be read as an Arrow IPC or Feather file")
 
@@ -156,19 +156,28 @@ def _read_ipc(pa: ModuleType, name: str) -> Any:
 class ParquetRows(Rows):
     """Rows of Parquet files, read batch by batch; pyarrow decodes in its own threads."""
 
-    __slots__ = ("_counts", "_dtype", "_labels", "_paths")
+    __slots__ = ("_counts", "_dtype", "_labels", "_mapped", "_paths")
 
     def __init__(
-        self, paths: Sequence[str], counts: Sequence[int], labels: Sequence[str], dtype: np.dtype[Any]
+        self,
+        paths: Sequence[str],
+        counts: Sequence[int],
+        labels: Sequence[str],
+        dtype: np.dtype[Any],
+        *,
+        memory_map: bool,
     ) -> None:
         super().__init__(sum(counts), len(labels), "parquet", tuple(labels))
         self._paths = tuple(paths)
         self._counts = tuple(counts)
         self._labels = list(labels)
         self._dtype = dtype
+        self._mapped = memory_map
 
     @classmethod
-    def from_paths(cls, path: PathLike | Sequence[PathLike], columns: Sequence[str] | None) -> ParquetRows:
+    def from_paths(
+        cls, path: PathLike | Sequence[PathLike], columns: Sequence[str] | None, memory_map: bool
+    ) -> ParquetRows:
         """Check the footers of all files; no row is read."""
         load_pyarrow()
         if isinstance(path, list | tuple):
@@ -189,7 +198,7 @@ class ParquetRows(Rows):
                 )
             if _checked_schema(other, labels, repr(name))[1] != dtype:
                 dtype = _F64
-        return cls(paths, counts, labels, dtype)
+        return cls(paths, counts, labels, dtype, memory_map=boolean("memory_map", memory_map))
 
     def _chunks(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
         hint = "the Parquet files have changed since they were opened"
@@ -204,7 +213,7 @@ class ParquetRows(Rows):
             position += count
             if first >= last:
                 continue
-            with pyarrow.parquet.ParquetFile(name, memory_map=True) as file:
+            with pyarrow.parquet.ParquetFile(name, memory_map=self._mapped) as file:
                 groups, skipped, row = [], 0, 0
                 for index in range(file.num_row_groups):
                     stop = row + file.metadata.row_group(index).num_rows

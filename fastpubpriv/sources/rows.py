@@ -17,7 +17,7 @@ from fastpubpriv.validation import integer
 Chunk = NDArray[Any]  # (k, dim), float32 or float64, native byte order, adjacent columns
 PathLike = str | os.PathLike[str]
 
-CHUNK_BYTES = 1 << 22  # 4 MB: about 1 ms of work for a sum, so that a pass is interrupted at once and shared evenly
+CHUNK_BYTES = 1 << 22  # about 1 ms of work for a sum: a pass is interrupted at once, and threads share it evenly
 
 
 def default_chunk_rows(dim: int) -> int:
@@ -93,23 +93,18 @@ class Rows(ABC):
         Yields
         ------
         ndarray, (k, dim), float32 or float64
-            Native byte order, columns adjacent, rows at a positive stride. May be a view of the caller's data: do not
-            write.
+            Native byte order, columns adjacent, rows at a positive stride. May be a view of the caller's data: do not write.
 
         Raises
         ------
         InputError
-            The range is outside the rows, the source cannot be read, or it yields another number of rows than it
-            declared. Never for the values in it.
+            A range outside the rows, a source that cannot be read or has not as many rows as it declared. Never for values.
         """
-        end = self._n if end is None else end
-        begin, end = integer("begin", begin), integer("end", end)
+        begin, end = integer("begin", begin), integer("end", self._n if end is None else end)
         if not 0 <= begin <= end <= self._n:
             raise InputError(f"rows {begin} to {end} are not a range within the {self._n} rows of this source")
-        if chunk_rows is None:
-            chunk_rows = default_chunk_rows(self._dim)
-        chunk_rows = integer("chunk_rows", chunk_rows, minimum=1)
-        return guarded_iterator(self._chunks(begin, end, chunk_rows))
+        size = default_chunk_rows(self._dim) if chunk_rows is None else integer("chunk_rows", chunk_rows, minimum=1)
+        return guarded_iterator(self._chunks(begin, end, size))
 
     @abstractmethod
     def _chunks(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
@@ -200,18 +195,20 @@ class Rows(ABC):
         return guarded(lambda: ArrayRows.from_object(array))
 
     @staticmethod
-    def from_npy(path: PathLike) -> Rows:
-        """Rows of a `.npy` file, memory-mapped: only the chunk at work has to fit into memory.
+    def from_npy(path: PathLike, *, memory_map: bool = True) -> Rows:
+        """Rows of a `.npy` file.
 
         Parameters
         ----------
         path : path
             A file written by `numpy.save`, two-dimensional and numeric.
+        memory_map : bool
+            True reads chunk by chunk, and a file that becomes shorter meanwhile ends this process; False reads it at once.
 
         Returns
         -------
         Rows
-            With random access. The file must not shrink while it is in use.
+            With random access.
 
         Raises
         ------
@@ -220,10 +217,12 @@ class Rows(ABC):
         """
         from fastpubpriv.sources.array import ArrayRows
 
-        return guarded(lambda: ArrayRows.from_npy(path))
+        return guarded(lambda: ArrayRows.from_file(path, memory_map))
 
     @staticmethod
-    def from_parquet(path: PathLike | Sequence[PathLike], columns: Sequence[str] | None = None) -> Rows:
+    def from_parquet(
+        path: PathLike | Sequence[PathLike], columns: Sequence[str] | None = None, *, memory_map: bool = True
+    ) -> Rows:
         """Rows of one Parquet file, or of several with the same columns, read piece by piece.
 
         Parameters
@@ -232,6 +231,8 @@ class Rows(ABC):
             The files, in order. n comes from their footers.
         columns : sequence of str, optional
             Numeric columns to read, in this order; the default is all columns, which must then all be numeric.
+        memory_map : bool
+            As in `from_npy`, but without it too, files are read piece by piece.
 
         Returns
         -------
@@ -245,18 +246,20 @@ class Rows(ABC):
         """
         from fastpubpriv.sources.arrow import ParquetRows
 
-        return guarded(lambda: ParquetRows.from_paths(path, columns))
+        return guarded(lambda: ParquetRows.from_paths(path, columns, memory_map))
 
     @staticmethod
-    def from_arrow(table: object, columns: Sequence[str] | None = None) -> Rows:
+    def from_arrow(table: object, columns: Sequence[str] | None = None, *, memory_map: bool = True) -> Rows:
         """Rows of a pyarrow Table, a RecordBatch, a list of RecordBatches, or an Arrow IPC / Feather file.
 
         Parameters
         ----------
         table : pyarrow.Table, pyarrow.RecordBatch, list of pyarrow.RecordBatch, or path
-            A file is memory-mapped.
+            Read where it is.
         columns : sequence of str, optional
             Numeric columns to read, in this order; the default is all columns, which must then all be numeric.
+        memory_map : bool
+            As in `from_npy`, for a file.
 
         Returns
         -------
@@ -270,7 +273,7 @@ class Rows(ABC):
         """
         from fastpubpriv.sources.arrow import arrow_rows
 
-        return guarded(lambda: arrow_rows(table, columns))
+        return guarded(lambda: arrow_rows(table, columns, memory_map))
 
     @staticmethod
     def from_frame(frame: object, columns: Sequence[Any] | None = None) -> Rows:
@@ -340,9 +343,8 @@ class Rows(ABC):
         Parameters
         ----------
         factory : callable without arguments
-            Returns a fresh iterable of (k, dim) arrays for each pass, the same rows in the same order each time. The
-            library copies an array before it asks for the next, so a buffer may be reused. The factory sees rows and
-            may misuse them; what it raises is replaced by a generic error.
+            Returns a fresh iterable of (k, dim) arrays for each pass, the same rows in the same order each time. An array is
+            copied before the next is asked for, so a buffer may be reused. What the factory raises is replaced.
         n : int
             Number of rows in one pass, public. A pass that yields another number raises InputError.
         dim : int

@@ -80,6 +80,7 @@ def compare(names: list[str], kept: dict[str, dict[str, Any]], *, bits: bool) ->
 def main() -> int:
     """Run the cases that were asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for flag in ("--check", "--close", "--prune", "--show", "--quick"):
         parser.add_argument(flag, action="store_true")
     parser.add_argument("words", nargs="*")
     given = parser.parse_args()
