@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from fastpubpriv.mechanisms import rowwise
 from fastpubpriv.mechanisms.account import Account
 from fastpubpriv.mechanisms.release import release
 from fastpubpriv.mechanisms.spectral import SymmetricMatrix, congruence, logarithm
@@ -28,6 +29,9 @@ TOLERANCE = 0.5
 ROUNDING = 1e-3
 # A group whose smallest eigenvalue is less than this share of its trace agrees with none.
 CONDITION_FLOOR = 1e-8
+# Nor does one whose trace is outside of these: below, products underflow and have no relative error; above, 1 + TOLERANCE
+# times a covariance may be infinite.
+LEAST_TRACE, LARGEST_TRACE = 1e-280, 1e308
 GOOD = Fraction(4, 5)
 # Fewer groups need not have a common neighbour after one of them changed.
 MIN_GROUPS = 10
@@ -76,10 +80,18 @@ def group_covariances(rows: Rows, base: AffineMap, groups: int) -> tuple[FloatAr
         means = first / count
         spread = (second - first[:, None, :] * means[None, :, :]) / (count - 1.0)
         covariance = np.ascontiguousarray(np.moveaxis((spread + spread.transpose(1, 0, 2)) / 2.0, 2, 0))
-        trace = np.trace(covariance, axis1=1, axis2=2)
+    return covariance, usable_groups(covariance, count)
+
+
+def usable_groups(covariance: FloatArray, count: FloatArray) -> BoolArray:
+    """Groups with enough rows, and a covariance whose size and condition let rounding be bounded; (groups,)."""
+    dim = covariance.shape[1]
+    with np.errstate(all="ignore"):
+        trace = rowwise.total(np.ascontiguousarray(np.diagonal(covariance, axis1=1, axis2=2).T))
         least = covariance - CONDITION_FLOOR * trace[:, None, None] * np.eye(dim)
-        valid = (count >= 2 * dim + 2) & (trace > 0.0) & (trace < math.inf) & positive(least)
-    return covariance, valid
+        sized = (trace > LEAST_TRACE) & (trace < LARGEST_TRACE)
+        valid: BoolArray = (count >= 2 * dim + 2) & sized & positive(least)
+    return valid
 
 
 def positive(matrices: FloatArray) -> BoolArray:
