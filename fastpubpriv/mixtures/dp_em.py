@@ -12,6 +12,7 @@ import numpy as np
 
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.weighted_mean import ErrorModel
+from fastpubpriv.mechanisms import rowwise
 from fastpubpriv.mechanisms.account import Account
 from fastpubpriv.mechanisms.statistics import release_statistic_sum
 from fastpubpriv.mechanisms.sums import check_sum_grids
@@ -71,7 +72,8 @@ def row_statistic(chunk: Any, at: Parameters, radii: Radii) -> FloatArray:
     """Statistic of each row of a chunk (n, dim), (n, statistic_dim): shares, then first, then second moments by component.
 
     With r_c the posterior of component c and z_c the standardised row: r_c times (a, z_c, (z_c^2 - 1) / sqrt 2), the last two
-    clipped. Works on columns, in one fixed order, so that a row's numbers do not depend on the rows beside it.
+    clipped. Zeros for a row with an entry that is not finite. Works on columns, in one fixed order (`rowwise`), so that a row's
+    numbers do not depend on the rows beside it.
     """
     count, dim = chunk.shape
     components = len(at.weights)
@@ -82,6 +84,7 @@ def row_statistic(chunk: Any, at: Parameters, radii: Radii) -> FloatArray:
         constants = np.log(at.weights) - np.log(at.stds).sum(axis=1)
         for begin in range(0, count, size):
             columns = np.ascontiguousarray(chunk[begin : begin + size].T, dtype=np.float64)
+            neutral = ~rowwise.all_finite(columns)
             rows = columns.shape[1]
             standard: list[FloatArray] = []
             lengths_sq: list[FloatArray] = []
@@ -90,12 +93,12 @@ def row_statistic(chunk: Any, at: Parameters, radii: Radii) -> FloatArray:
                 z = columns - at.means[c][:, None]
                 z /= at.stds[c][:, None]
                 np.clip(z, -_FAR, _FAR, out=z)
-                length_sq = np.add.reduce(z * z, axis=0)
+                length_sq = rowwise.total_of_squares(z)
                 joint[c] = constants[c] - 0.5 * length_sq
                 standard.append(z)
                 lengths_sq.append(length_sq)
             share = np.exp(joint - np.maximum.reduce(joint, axis=0))
-            share /= np.add.reduce(share, axis=0)
+            share /= rowwise.total(share)
             block = np.empty((out.shape[1], rows))
             block[:components] = radii.share * share
             place = components
@@ -109,11 +112,12 @@ def row_statistic(chunk: Any, at: Parameters, radii: Radii) -> FloatArray:
                     square *= square
                     square -= 1.0
                     square *= math.sqrt(0.5)
-                    length = np.sqrt(np.maximum(np.add.reduce(square * square, axis=0), 1e-300))
+                    length = np.sqrt(np.maximum(rowwise.total_of_squares(square), 1e-300))
                     np.multiply(
                         square, share[c] * np.minimum(1.0, radii.second / length), out=block[place : place + dim]
                     )
                     place += dim
+            block[:, neutral] = 0.0
             out[begin : begin + size] = block.T
     return out
 
