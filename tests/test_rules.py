@@ -438,6 +438,9 @@ NO_TWIN = {
     "write_keys": "bins_keys into an array of the caller",
     "collect": "bins_count and bins_count_tuples end in it",
     "merged": "bins_count and bins_count_tuples end in it",
+    "table_bytes": "a bound on memory; measured instead",
+    "key_bytes": "a bound on memory; measured instead",
+    "merge_bytes": "a bound on memory; measured instead",
     "density_room": "empty memory",
     "directions": "standard_normal divided by its norm; its law is tested instead",
 }

@@ -39,6 +39,13 @@ Examples:
     show_default=True,
     help="Noise on the counts; auto takes what hides fewer bins.",
 )
+@click.option(
+    "--max-memory",
+    type=options.Exact(),
+    default="8e9",
+    show_default=True,
+    help="Most bytes that counting may take if every row is in a bin of its own; more is refused before anything is paid.",
+)
 @options.ledger_options
 @options.run_options
 @options.output_options
@@ -61,7 +68,12 @@ def histogram(**settings: Any) -> None:
             )
         bins = fpp.ProductBins(grids=[grid] * opened.private.dim) if settings["joint"] else grid
         return fpp.stable_histogram(
-            opened.private, bins=bins, noise=settings["noise"], ledger=ledger, **common(settings)
+            opened.private,
+            bins=bins,
+            noise=settings["noise"],
+            ledger=ledger,
+            max_memory=settings["max_memory"],
+            **common(settings),
         )
 
     run(call, f"Private histogram of {opened.private.n:,} rows", settings)

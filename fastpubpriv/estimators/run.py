@@ -123,6 +123,7 @@ def start(
     random_state: int | None,
     threads: int | None,
     progress: bool | None,
+    max_memory: Any = None,
 ) -> Run:
     """Make the account. Its ledger is debited by `run.account.open()`, once every public argument has been checked."""
     if threads is not None:
@@ -131,7 +132,8 @@ def start(
         raise InputError(f"progress must be True, False or None, got a value of type {type(progress).__name__}")
     account = Account(name, budget, draws=draws, aside=aside, ledger=ledger, random_state=random_state)
     check_budget_against(budget, rows.n)
-    return Run(account, rows, Passes(threads=threads, progress=progress))
+    most = None if max_memory is None else int(validation.positive("max_memory", max_memory))
+    return Run(account, rows, Passes(threads=threads, progress=progress, max_memory=most))
 
 
 def vector_or_number(name: str, value: Any, dim: int) -> FloatArray:

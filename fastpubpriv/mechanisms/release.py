@@ -7,7 +7,7 @@ Privacy notes: `notes/release.md`, `notes/selection.md`, `notes/hypotheses.md`, 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -126,7 +126,7 @@ def release_stable(
     account: Account,
     *,
     name: str,
-    query: Callable[[], list[tuple[IntArray, IntArray]]],
+    query: Callable[[], Sequence[tuple[IntArray, IntArray]]],
     event: StableHistogramEvent,
     slots: tuple[int, ...],
     threads: int | None = None,
@@ -210,7 +210,7 @@ def _above(
     return np.concatenate([keys[:0], *found]), np.concatenate([counts[:0], *values])
 
 
-def _table(parts: list[tuple[IntArray, IntArray]]) -> IntArray:
+def _table(parts: Sequence[tuple[IntArray, IntArray]]) -> IntArray:
     """Rows (histogram, count, key ...) of all histograms, short keys padded, for the transcript."""
     words = max((keys.shape[1] for keys, _ in parts), default=1)
     rows = []

@@ -22,12 +22,14 @@ from fastpubpriv.mechanisms.sums import Passes
 from fastpubpriv.privacy import StableHistogramEvent, stable_event
 from fastpubpriv.privacy.stable import Law
 from fastpubpriv.sources import Rows, fold
+from fastpubpriv.sources.pool import available_cpus
 
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 IntArray = np.ndarray[Any, np.dtype[np.int64]]
 Labels = Callable[[Any], IntArray]
 
 _BLOCK_ROWS = 4096  # rows whose keys are held at once
+_FEW_SLOTS = 2**17
 LEVELS_MAX = 54  # keys have 54 bits
 
 
@@ -121,6 +123,9 @@ def release_histograms(
 ) -> StableRelease:
     """Release the occupied bins of all partitions and levels together, in one pass over the rows.
 
+    InputError, before the charge, when counting may take more than `passes.max_memory`; callers that have debited before have
+    called `check_memory` before that.
+
     `cost` is an (epsilon, delta) within what the account has left (None: all of it); `law` None takes the better noise; `event`
     states the noise and threshold outright. A row is in at most one bin of each histogram, so a replaced row moves two counts of
     each by one.
@@ -135,10 +140,10 @@ def release_histograms(
     if event is None:
         epsilon, delta = account.approx_left if cost is None else cost
         event = stable_event(epsilon, delta, histograms=len(histograms), n=rows.n, draws=sum(slots), law=law)
+    check_memory(partitions, rows.n, passes)
 
-    def query() -> list[tuple[IntArray, IntArray]]:
-        found = count_bins(rows, partitions, passes)
-        return [coarsened(*found[index], level, partitions[index]) for index, level in histograms]
+    def query() -> Sequence[tuple[IntArray, IntArray]]:
+        return _Histograms(count_bins(rows, partitions, passes), histograms, partitions)
 
     released = release_stable(account, name=name, query=query, event=event, slots=slots, threads=passes.threads)
     return StableRelease(
@@ -152,15 +157,82 @@ def release_histograms(
     )
 
 
+def _least_slots(n: int) -> int:
+    """Slots of the smallest hash table that is worth having: lists that are much shorter take longer to put together."""
+    return max(bins.LEAST_SLOTS, min(_FEW_SLOTS, 1 << (2 * n - 1).bit_length()))
+
+
+def memory_for(partitions: Sequence[Partition], n: int, passes: Passes, *, table_slots: int | None = None) -> int:
+    """Most bytes that counting n rows takes, from public numbers: what it takes if every row is in a bin of its own.
+
+    All keys and counts, those of one partition a second time while they are put in order, and for each thread a table of each
+    partition. Rows of the source at work and the released bins come on top.
+    """
+    table_slots = _least_slots(n) if table_slots is None else table_slots
+    workers = available_cpus() if passes.threads is None else passes.threads
+    slots = [partition.slots(n) for partition in partitions]
+    held = sum(bins.key_bytes(partition.words) * most for partition, most in zip(partitions, slots, strict=True))
+    sorting = max(bins.merge_bytes(partition.words) * most for partition, most in zip(partitions, slots, strict=True))
+    if any(len(partition.levels) > 1 for partition in partitions):
+        sorting += max(
+            bins.key_bytes(partition.words) * most for partition, most in zip(partitions, slots, strict=True)
+        )
+    tables = sum(bins.table_bytes(partition.words, len(partitions), table_slots) for partition in partitions)
+    return held + sorting + workers * tables
+
+
+def check_memory(partitions: Sequence[Partition], n: int, passes: Passes) -> None:
+    """Raise now, before the debit, if counting n rows might take more than `passes.max_memory`."""
+    needed = memory_for(partitions, n, passes)
+    if passes.max_memory is not None and needed > passes.max_memory:
+        raise InputError(
+            f"counting the bins of {n} rows may take {needed / 1e9:.3g} GB, if every row is in a bin of its own, and max_memory is "
+            f"{passes.max_memory / 1e9:.3g} GB; pass max_memory={needed} or None (no more is taken than the occupied bins need), "
+            "or fewer histograms"
+        )
+
+
+def _table_slots(partitions: Sequence[Partition], n: int, passes: Passes) -> int | None:
+    """Slots of a hash table, the most that fit into the memory allowed; None for no limit."""
+    if passes.max_memory is None:
+        return None
+    check_memory(partitions, n, passes)
+    slots = _least_slots(n)
+    while slots < 2 * n and memory_for(partitions, n, passes, table_slots=2 * slots) <= passes.max_memory:
+        slots *= 2
+    return slots
+
+
+class _Histograms(Sequence[tuple[IntArray, IntArray]]):
+    """The histograms of all levels, each made from the finest bins when it is asked for: they need not be held at once."""
+
+    def __init__(
+        self,
+        found: list[tuple[IntArray, IntArray]],
+        histograms: Sequence[tuple[int, int]],
+        partitions: Sequence[Partition],
+    ) -> None:
+        self._found, self._histograms, self._partitions = found, histograms, partitions
+
+    def __len__(self) -> int:
+        return len(self._histograms)
+
+    def __getitem__(self, number: Any) -> Any:
+        index, level = self._histograms[number]
+        keys, counts = self._found[index]
+        return coarsened(keys, counts, level, self._partitions[index])
+
+
 def count_bins(rows: Rows, partitions: Sequence[Partition], passes: Passes) -> list[tuple[IntArray, IntArray]]:
     """Finest keys, in lexical order, and exact counts of every partition. Private: for a query of `release_stable` only."""
+    slots = _table_slots(partitions, rows.n, passes)
     tables: dict[int, list[BinTable]] = {}
     numbers = itertools.count()
 
     def make() -> tuple[IntArray, ...]:
         # A table grows, so it cannot be an accumulator of `fold` itself: the accumulator is its number.
         number = next(numbers)
-        tables[number] = [BinTable(partition.words, len(partitions)) for partition in partitions]
+        tables[number] = [BinTable(partition.words, len(partitions), slots) for partition in partitions]
         return (np.array([number], dtype=np.int64),)
 
     def step(chunk: Any, accumulators: tuple[IntArray, ...]) -> None:
@@ -201,6 +273,10 @@ def coarsened(keys: IntArray, counts: IntArray, level: int, partition: Partition
     if level == 0:
         return keys, counts
     first = partition.words - len(partition.columns)
-    wide = keys.copy()
-    wide[:, first:] >>= level  # rounds down: whole bins go into the bin that holds them
-    return bins.merged(wide, counts)
+
+    def shifted() -> IntArray:
+        wide = keys.copy()
+        wide[:, first:] >>= level  # rounds down: whole bins go into the bin that holds them
+        return wide
+
+    return bins.merged(shifted(), counts)

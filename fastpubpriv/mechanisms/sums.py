@@ -104,10 +104,11 @@ class AffineMap:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Passes:
-    """How passes over the rows are run; never what they compute."""
+    """How passes over the rows are run; never what they compute. `max_memory` bounds the counting of bins, in bytes."""
 
     threads: int | None = None
     progress: bool | None = None
+    max_memory: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -126,6 +126,7 @@ def decode_means(
     random_state: int | None = None,
     threads: int | None = None,
     progress: bool | None = None,
+    max_memory: float | None = None,
 ) -> MeanLists:
     """Coarse means of Gaussians of known scale, with no range given.
 
@@ -152,6 +153,8 @@ def decode_means(
         None: fresh operating-system keys. int: repeatable, warned about, `private=False`.
     threads, progress
         Number of threads (None: all cores) and progress bar (None: on a terminal, for long work). Never change the answer.
+    max_memory : float or None
+        Most bytes that counting may take, as in `stable_histogram`; None: no limit. Refused, if need be, before the debit.
 
     Returns
     -------
@@ -197,6 +200,7 @@ def decode_means(
         random_state=random_state,
         threads=threads,
         progress=progress,
+        max_memory=max_memory,
     )
     if thresholds.theory:
         needed = theory_sizes.mean_rows(thresholds.min_weight, budget, beta, histograms=rows.dim)

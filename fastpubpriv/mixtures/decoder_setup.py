@@ -9,7 +9,7 @@ from typing import Any
 from fastpubpriv import validation
 from fastpubpriv.errors import AccuracyWarning, BudgetError, InputError
 from fastpubpriv.estimators import run as running
-from fastpubpriv.mechanisms.stable import Partition
+from fastpubpriv.mechanisms.stable import Partition, check_memory
 from fastpubpriv.mixtures import theory_sizes
 from fastpubpriv.mixtures.decoder_stages import Thresholds
 from fastpubpriv.privacy import ApproxDP, Budget, stable_event
@@ -38,6 +38,7 @@ def start(
     run = running.start(name, rows, budget, draws=sum(slots), **options)
     for (parts, n), draws in zip(partitions, slots, strict=True):
         stable_event(*run.account.approx_left, histograms=len(parts), n=n, draws=draws)
+        check_memory(parts, n, run.passes)
     return run
 
 

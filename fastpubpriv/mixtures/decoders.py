@@ -56,6 +56,7 @@ def decode_gaussians(
     random_state: int | None = None,
     threads: int | None = None,
     progress: bool | None = None,
+    max_memory: float | None = None,
 ) -> AxisAlignedLists:
     """Coarse (mean, scale) pairs of the Gaussians that one column may be a mixture of, with no range given.
 
@@ -69,8 +70,8 @@ def decode_gaussians(
         "exact": each half has the whole budget, as the halves are disjoint. "paper": the noise that the paper's composition
         prescribes, half of the budget for scales and far less for each histogram of means; what it really costs is less, and it is
         refused where it is not.
-    columns, ledger, random_state, threads, progress
-        As in `decode_variances`.
+    columns, ledger, random_state, threads, progress, max_memory
+        As in `decode_means`.
 
     Returns
     -------
@@ -107,7 +108,13 @@ def decode_gaussians(
         raise InputError(f"decode_gaussians takes one column, got {rows.dim}; use decode_axis_aligned")
     thresholds = thresholds_of(min_weight, constants, max_scales)
     paper = validation.choice("accounting", accounting, ("exact", "paper")) == "paper"
-    options = {"ledger": ledger, "random_state": random_state, "threads": threads, "progress": progress}
+    options: dict[str, Any] = {
+        "ledger": ledger,
+        "random_state": random_state,
+        "threads": threads,
+        "progress": progress,
+        "max_memory": max_memory,
+    }
     return _decode("decode_gaussians", rows, budget, thresholds, failure_prob, paper=paper, **options)
 
 
@@ -125,6 +132,7 @@ def decode_axis_aligned(
     random_state: int | None = None,
     threads: int | None = None,
     progress: bool | None = None,
+    max_memory: float | None = None,
 ) -> AxisAlignedLists:
     """Coarse lists for every column of a mixture of axis-aligned Gaussians, or of Gaussians with one known covariance.
 
@@ -137,8 +145,8 @@ def decode_axis_aligned(
     covariance : (dim, dim), optional
         Public covariance that all components share. Rows are multiplied by the inverse of its Cholesky factor, and only means are
         looked for, in those coordinates.
-    columns, ledger, random_state, threads, progress
-        As in `decode_variances`.
+    columns, ledger, random_state, threads, progress, max_memory
+        As in `decode_means`.
 
     Returns
     -------
@@ -173,7 +181,13 @@ def decode_axis_aligned(
     """
     rows, _ = running.open_rows(as_rows(x_priv), columns=columns)
     thresholds = thresholds_of(min_weight, constants, max_scales)
-    options = {"ledger": ledger, "random_state": random_state, "threads": threads, "progress": progress}
+    options: dict[str, Any] = {
+        "ledger": ledger,
+        "random_state": random_state,
+        "threads": threads,
+        "progress": progress,
+        "max_memory": max_memory,
+    }
     if covariance is None:
         return _decode("decode_axis_aligned", rows, budget, thresholds, failure_prob, paper=False, **options)
     factor = validation.symmetric_positive_definite("covariance", covariance, rows.dim)

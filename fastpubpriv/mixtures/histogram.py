@@ -13,7 +13,7 @@ import numpy as np
 from fastpubpriv import validation
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.estimators import run as running
-from fastpubpriv.mechanisms.stable import NoisyBins, Partition, StableRelease, release_histograms
+from fastpubpriv.mechanisms.stable import NoisyBins, Partition, StableRelease, check_memory, release_histograms
 from fastpubpriv.mixtures.bin_grids import BinGrid, Bins, DyadicBins, ProductBins
 from fastpubpriv.privacy import ApproxDP, Budget, Ledger
 from fastpubpriv.privacy.stable import HISTOGRAMS_MAX, Law
@@ -21,6 +21,8 @@ from fastpubpriv.results import Result, frozen
 
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 IntArray = np.ndarray[Any, np.dtype[np.int64]]
+
+MAX_MEMORY = 8e9  # bytes; what 200 million rows in bins of their own take
 
 _LAWS: dict[str, Law | None] = {"auto": None, "laplace": "laplace", "gaussian": "gaussian"}
 
@@ -160,6 +162,7 @@ def stable_histogram(
     random_state: int | None = None,
     threads: int | None = None,
     progress: bool | None = None,
+    max_memory: float | None = MAX_MEMORY,
 ) -> HistogramResult:
     """Histograms of private values with no range given: noisy counts of the occupied bins of an unbounded grid.
 
@@ -182,6 +185,10 @@ def stable_histogram(
         None: fresh operating-system keys. int: repeatable, warned about, `private=False`.
     threads, progress
         Number of threads (None: all cores) and progress bar (None: on a terminal, for long work). Never change the answer.
+    max_memory : float or None
+        Most bytes that counting may take, were every row in a bin of its own: 34 n_priv for one histogram of one column, 16 n_priv
+        for each further one, and about 10 MB for each thread and histogram. A call that may need more is refused before it pays,
+        by public numbers alone; few occupied bins take little, whatever the limit. None: no limit. Never changes the answer.
 
     Returns
     -------
@@ -237,8 +244,10 @@ def stable_histogram(
         random_state=random_state,
         threads=threads,
         progress=progress,
+        max_memory=max_memory,
     )
     check_event(run, partitions, law)
+    check_memory(partitions, rows.n, run.passes)
     run.account.open()
     released = release_histograms(run.account, rows, partitions, name="histogram", passes=run.passes, law=law)
     note(run, "histogram", released)
