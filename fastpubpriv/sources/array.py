@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources.guard import foreign, guarded
 from fastpubpriv.sources.paths import existing_file
-from fastpubpriv.sources.rows import Chunk, PathLike, RandomAccessRows, as_chunk
+from fastpubpriv.sources.pieces import as_chunk
+from fastpubpriv.sources.rows import Chunk, PathLike, RandomAccessRows
 from fastpubpriv.validation import boolean
 
 _F64 = np.dtype(np.float64)

@@ -17,7 +17,8 @@ from fastpubpriv.sources.array import plain_list
 from fastpubpriv.sources.columns import ColumnReader, ColumnRows, assemble, choose, require_numeric
 from fastpubpriv.sources.guard import guarded
 from fastpubpriv.sources.paths import existing_file
-from fastpubpriv.sources.rows import Chunk, PathLike, Rows, check_count
+from fastpubpriv.sources.pieces import check_count
+from fastpubpriv.sources.rows import Chunk, PathLike, Rows
 from fastpubpriv.validation import boolean, path_name
 
 _F64 = np.dtype(np.float64)

@@ -12,7 +12,8 @@ import numpy as np
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources.array import plain_matrix
 from fastpubpriv.sources.guard import foreign, foreign_iterator
-from fastpubpriv.sources.rows import Chunk, Rows, as_chunk, check_count
+from fastpubpriv.sources.pieces import as_chunk, check_count
+from fastpubpriv.sources.rows import Chunk, Rows
 from fastpubpriv.validation import integer
 
 _HINT = "n is public and must be declared exactly, and the factory must start afresh for each pass"

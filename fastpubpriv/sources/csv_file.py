@@ -19,7 +19,8 @@ from fastpubpriv.sources.cells import names_of, read_columns
 from fastpubpriv.sources.columns import assemble, choose
 from fastpubpriv.sources.guard import guarded
 from fastpubpriv.sources.lines import Lines, count_lines, read_lines
-from fastpubpriv.sources.rows import Chunk, PathLike, Rows, check_count
+from fastpubpriv.sources.pieces import check_count
+from fastpubpriv.sources.rows import Chunk, PathLike, Rows
 
 _F64 = np.dtype(np.float64)
 

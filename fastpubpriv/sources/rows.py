@@ -7,7 +7,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NoReturn
 
-import numpy as np
 from numpy.typing import NDArray
 
 from fastpubpriv.errors import InputError
@@ -381,24 +380,5 @@ class RandomAccessRows(Rows):
             yield self.block(first, min(first + chunk_rows, end))
 
 
-def check_count(chunks: Iterator[Chunk], expected: int, hint: str) -> Iterator[Chunk]:
-    """The chunks, with an InputError as soon as their rows are known to be more or fewer than `expected`."""
-    seen = 0
-    for chunk in chunks:
-        seen += chunk.shape[0]
-        if seen > expected:
-            break
-        yield chunk
-    if seen != expected:
-        found = f"more than {expected}" if seen > expected else str(seen)
-        raise InputError(f"a pass over the rows gave {found} rows where {expected} were declared: {hint}")
-
-
 def _refuse(action: str) -> NoReturn:
     raise TypeError(f"private rows cannot be {action}: only an estimator, or fold(), may read them")
-
-
-def as_chunk(array: Chunk, dtype: np.dtype[Any]) -> Chunk:
-    """A fresh C-contiguous copy of a (k, dim) array as `dtype`, without a warning whatever the values."""
-    with np.errstate(all="ignore"):
-        return np.array(array, dtype=dtype, order="C", copy=True, subok=False)

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet
 import pytest
+from clocks import PATIENCE
 from helpers_sources import column_sums, direct_sums
 
 from fastpubpriv import InputError, Rows
@@ -79,5 +80,5 @@ fold(rows, lambda: (np.zeros(1, np.int64),), lambda chunk, total: total[0].__iad
 def test_what_is_said_of_mapped_files_is_so(suffix, tmp_path):
     """Why `memory_map=False` is there: the tests above would not pass with a map."""
     command = [sys.executable, "-c", SHORTENED, str(written(tmp_path, suffix)), suffix]
-    done = subprocess.run(command, capture_output=True, timeout=100, check=False)
+    done = subprocess.run(command, capture_output=True, timeout=PATIENCE, check=False)
     assert done.returncode == -7  # SIGBUS
