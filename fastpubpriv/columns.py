@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 
 
@@ -73,7 +73,7 @@ def listed(names: Sequence[Any]) -> str:
     return shown if len(names) <= 50 else f"{shown}, and {len(names) - 50} more"
 
 
-def points(rows: object, dim: int, columns: Sequence[str] | None = None, *, finite: bool) -> NDArray[np.float64]:
+def points(rows: object, dim: int, columns: Sequence[str] | None = None, *, finite: bool) -> FloatArray:
     """Rows at which something released is evaluated, in the order of its columns.
 
     Parameters

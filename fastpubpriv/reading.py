@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 
 Shape = tuple[str, ...]
@@ -58,7 +58,7 @@ def read_field(name: str, annotation: str, value: Any, form: Form | None, sizes:
 
 def read_array(
     name: str, value: Any, shape: Shape, sizes: dict[str, int], *, missing: float | None = None
-) -> NDArray[np.float64]:
+) -> FloatArray:
     """A float64 array of a shape whose axes have names; `missing` stands for null."""
     wanted = f"an array of finite numbers of shape ({', '.join(shape)})"
     try:
@@ -90,7 +90,7 @@ def _numbers(value: Any, missing: float | None) -> Any:
     return float(value)
 
 
-def refuse_no_covariances(covariances: NDArray[np.float64]) -> None:
+def refuse_no_covariances(covariances: FloatArray) -> None:
     """InputError unless all of (k, dim, dim) are symmetric and positive definite."""
     for covariance in covariances:
         diagonal = np.diag(covariance)

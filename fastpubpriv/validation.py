@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 
 S = TypeVar("S", bound=str)
@@ -128,7 +129,7 @@ def boolean(name: str, value: object) -> bool:
     return value
 
 
-def finite_vector(name: str, value: object, dim: int) -> NDArray[np.float64]:
+def finite_vector(name: str, value: object, dim: int) -> FloatArray:
     """A vector of `dim` finite numbers.
 
     Parameters
@@ -159,7 +160,7 @@ def finite_vector(name: str, value: object, dim: int) -> NDArray[np.float64]:
     return vector
 
 
-def symmetric_positive_definite(name: str, matrix: object, dim: int) -> NDArray[np.float64]:
+def symmetric_positive_definite(name: str, matrix: object, dim: int) -> FloatArray:
     """The Cholesky factor of a symmetric positive definite matrix.
 
     Parameters
@@ -291,7 +292,7 @@ def _index(name: str, value: object) -> int:
     raise InputError(f"{name} must be a whole number (int), got {_shown(value)}")
 
 
-def _real_array(name: str, value: object, wanted: str) -> NDArray[np.float64]:
+def _real_array(name: str, value: object, wanted: str) -> FloatArray:
     """A float64 copy in C order of an array-like of real numbers."""
     try:
         array = np.array(value)
@@ -307,9 +308,9 @@ def _real_array(name: str, value: object, wanted: str) -> NDArray[np.float64]:
         return np.array(array, dtype=np.float64, order="C")
 
 
-def _cholesky(matrix: NDArray[Any]) -> NDArray[np.float64] | None:
+def _cholesky(matrix: NDArray[Any]) -> FloatArray | None:
     try:
-        factor: NDArray[np.float64] = np.linalg.cholesky(matrix)
+        factor: FloatArray = np.linalg.cholesky(matrix)
     except np.linalg.LinAlgError:
         return None
     variances = np.diagonal(matrix)

@@ -18,11 +18,13 @@ from unittest import mock
 import numpy as np
 
 import fastpubpriv
-from fastpubpriv.mechanisms import densities, stable, statistics
+from fastpubpriv.mechanisms import histograms as stable
+from fastpubpriv.mechanisms import statistics
+from fastpubpriv.mechanisms.selection import densities
 from fastpubpriv.mechanisms.sums import Passes
 from fastpubpriv.sources import Rows, private_rows
+from fastpubpriv.sources.base import RandomAccessRows
 from fastpubpriv.sources.fold import fold
-from fastpubpriv.sources.rows import RandomAccessRows
 
 PACKAGE = Path(fastpubpriv.__file__).parent
 ALONE = Passes(threads=1, progress=False)
@@ -112,14 +114,14 @@ class Recorder:
             with in_chunks(chunk_rows):
                 return hashed_counts(count_bins(private_rows(x), partitions, ALONE))
 
-        self.keep("fastpubpriv.mechanisms.stable.count_bins", rows, contribution)
+        self.keep("fastpubpriv.mechanisms.histograms.count_bins", rows, contribution)
         return count_bins(rows, partitions, passes)
 
     def read_codes(self, table, rows, passes, capacity, use):
         def contribution(x, chunk_rows):
             return summed_codes(table, private_rows(x), min(chunk_rows, capacity))
 
-        self.keep("fastpubpriv.mechanisms.densities.read_codes", rows, contribution)
+        self.keep("fastpubpriv.mechanisms.selection.densities.read_codes", rows, contribution)
         return read_codes(table, rows, passes, capacity, use)
 
     def release_statistic_sum(self, account, rows, statistic, **options):

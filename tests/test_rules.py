@@ -160,10 +160,10 @@ def compiled_code_stays_in_kernels(source: Source) -> list[str]:
 
 def noise_only_in_release(source: Source) -> list[str]:
     """`release` is the one place where noise meets private numbers."""
-    if source.path == "fastpubpriv/mechanisms/release.py":
+    if source.path == "fastpubpriv/release/release.py":
         return []
     return [
-        source.complaint(node, "noise outside mechanisms/release.py")
+        source.complaint(node, "noise outside release/release.py")
         for node in source.nodes
         if any(within(name, "fastpubpriv.kernels.noise") for name in imported(node))
     ]

@@ -9,14 +9,13 @@ from typing import Any
 import click
 import numpy as np
 
+from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources import Rows, private_rows, public_rows
-from fastpubpriv.sources.arrow import float_dtype, load_pyarrow
-from fastpubpriv.sources.csv_file import public_table
+from fastpubpriv.sources.readers.arrow import float_dtype, load_pyarrow
+from fastpubpriv.sources.readers.csv import public_table
 
 TYPED = (".parquet", ".arrow", ".feather", ".ipc")
-
-FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 
 
 @dataclass(slots=True, eq=False)

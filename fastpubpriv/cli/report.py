@@ -17,10 +17,10 @@ from rich.table import Table
 
 from fastpubpriv.cli import streams
 from fastpubpriv.errors import AccuracyWarning, ExperimentalWarning, PrivacyWarning, SeededNoiseWarning
-from fastpubpriv.mixtures.histogram import Histogram, HistogramResult
-from fastpubpriv.mixtures.result import MixtureResult
+from fastpubpriv.histograms.stable import Histogram, HistogramResult
 from fastpubpriv.privacy import ZCDP, ApproxDP, Cost, PureDP, best_epsilon
-from fastpubpriv.results import GaussianResult, MeanResult
+from fastpubpriv.results.estimates import GaussianResult, MeanResult
+from fastpubpriv.results.mixture import MixtureResult
 
 if TYPE_CHECKING:
     from fastpubpriv.privacy import Budget

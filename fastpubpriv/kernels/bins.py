@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fastpubpriv._types import IntArray
 from fastpubpriv.errors import InputError, KernelError
 from fastpubpriv.kernels import _cbuf
 from fastpubpriv.kernels._cext import ffi, lib
-
-IntArray = npt.NDArray[np.int64]
 
 NONE: int = lib.FPP_BIN_NONE
 KEY_MAX: int = lib.FPP_BIN_KEY_MAX

@@ -7,12 +7,9 @@ sees private rows adds up by these functions.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-FloatArray = np.ndarray[Any, np.dtype[np.float64]]
-BoolArray = np.ndarray[Any, np.dtype[np.bool_]]
+from fastpubpriv._types import BoolArray, FloatArray
 
 
 def total(entries: FloatArray) -> FloatArray:

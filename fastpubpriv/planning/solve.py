@@ -14,16 +14,11 @@ from fastpubpriv.estimators.radii import Mode, failure_probability, gap_radius, 
 from fastpubpriv.planning.axis_aligned import UNIT as AXIS_ALIGNED_UNIT
 from fastpubpriv.planning.axis_aligned import axis_aligned_predictor, distant_details, theory_details
 from fastpubpriv.planning.mixtures import separated_predictor
-from fastpubpriv.planning.predictors import (
-    Predictor,
-    coinpress_predictor,
-    gaussian_predictor,
-    weighted_predictor,
-)
+from fastpubpriv.planning.predictors import Predictor, coinpress_predictor, gaussian_predictor, weighted_predictor
 from fastpubpriv.planning.selection import UNIT as SELECTION_UNIT
 from fastpubpriv.planning.selection import selection_predictor
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, PureDP
-from fastpubpriv.results import plain
+from fastpubpriv.results.estimates import plain
 
 TASKS = (
     "mean",

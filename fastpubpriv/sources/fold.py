@@ -11,16 +11,16 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fastpubpriv._types import IntArray
 from fastpubpriv.errors import KernelError
-from fastpubpriv.sources.guard import reraise
-from fastpubpriv.sources.pool import Crew, available_cpus, in_worker, max_threads
-from fastpubpriv.sources.progress import Progress
-from fastpubpriv.sources.rows import Chunk, RandomAccessRows, Rows, default_chunk_rows
+from fastpubpriv.sources.base import Chunk, RandomAccessRows, Rows, default_chunk_rows
+from fastpubpriv.threads.guard import reraise
+from fastpubpriv.threads.pool import Crew, available_cpus, in_worker, max_threads
+from fastpubpriv.threads.progress import Progress
 from fastpubpriv.validation import integer
 
-Accumulators = tuple[NDArray[np.int64], ...]
+Accumulators = tuple[IntArray, ...]
 Make = Callable[[], Accumulators]
 Step = Callable[[Chunk, Accumulators], object]
 

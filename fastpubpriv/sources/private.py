@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv.errors import InputError
-from fastpubpriv.sources.array import ArrayRows, plain_list
-from fastpubpriv.sources.arrow import is_arrow
-from fastpubpriv.sources.columns import asked_columns
-from fastpubpriv.sources.frame import is_frame, refuse_near_frame
-from fastpubpriv.sources.guard import guarded
-from fastpubpriv.sources.rows import PathLike, Rows
+from fastpubpriv.sources.base import PathLike, Rows
+from fastpubpriv.sources.readers.array import ArrayRows, plain_list
+from fastpubpriv.sources.readers.arrow import is_arrow
+from fastpubpriv.sources.readers.columns import asked_columns
+from fastpubpriv.sources.readers.frame import is_frame, refuse_near_frame
+from fastpubpriv.threads.guard import guarded
 from fastpubpriv.validation import path_name
 
 SUFFIXES = ".npy, .parquet, .arrow, .feather, .ipc, .csv, .csv.gz or .csv.bz2"

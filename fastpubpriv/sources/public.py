@@ -9,16 +9,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpubpriv._types import FloatArray
 from fastpubpriv.columns import column_order
 from fastpubpriv.errors import InputError
-from fastpubpriv.sources.array import ArrayRows
-from fastpubpriv.sources.arrow import arrow_rows
-from fastpubpriv.sources.columns import ColumnRows
-from fastpubpriv.sources.csv_file import public_table
-from fastpubpriv.sources.guard import guarded, naming
+from fastpubpriv.sources.base import Rows
 from fastpubpriv.sources.paths import existing_file
 from fastpubpriv.sources.private import private_rows
-from fastpubpriv.sources.rows import Rows
+from fastpubpriv.sources.readers.array import ArrayRows
+from fastpubpriv.sources.readers.arrow import arrow_rows
+from fastpubpriv.sources.readers.columns import ColumnRows
+from fastpubpriv.sources.readers.csv import public_table
+from fastpubpriv.threads.guard import guarded, naming
 
 # Beyond these a square overflows or underflows, and a radius computed from the rows would be inf or 0.
 _LARGEST = 1e150
@@ -35,7 +36,7 @@ def public_rows(
     names: Sequence[str] | None = None,
     show: bool = True,
     argument: str = "x_pub",
-) -> NDArray[np.float64]:
+) -> FloatArray:
     """Public rows as one checked array.
 
     Parameters
@@ -83,7 +84,7 @@ def public_table_of(
     names: Sequence[str] | None = None,
     show: bool = True,
     argument: str = "x_pub",
-) -> tuple[NDArray[np.float64], tuple[str, ...] | None]:
+) -> tuple[FloatArray, tuple[str, ...] | None]:
     """`public_rows`, and the names of the columns if they have any."""
     rows = naming(argument, lambda: guarded(lambda: _readable(obj, columns, dim)))
     order = column_order(names, rows.columns, of="x_priv", within=argument, show=show)
@@ -134,7 +135,7 @@ def _one_row(obj: object) -> NDArray[Any] | None:
     return None
 
 
-def _check_values(matrix: NDArray[np.float64], columns: tuple[str, ...] | None) -> None:
+def _check_values(matrix: FloatArray, columns: tuple[str, ...] | None) -> None:
     finite = np.isfinite(matrix)
     if not finite.all():
         where = np.argwhere(~finite)
@@ -155,7 +156,7 @@ def _check_values(matrix: NDArray[np.float64], columns: tuple[str, ...] | None) 
         )
 
 
-def _place(matrix: NDArray[np.float64], index: NDArray[Any], columns: tuple[str, ...] | None) -> str:
+def _place(matrix: FloatArray, index: NDArray[Any], columns: tuple[str, ...] | None) -> str:
     row, column = (int(i) for i in index)
     name = f"column {column}" if columns is None else f"column {columns[column]!r}"
     return f"row {row}, {name} is {float(matrix[row, column])}"

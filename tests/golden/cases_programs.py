@@ -15,9 +15,10 @@ from golden_case import Case, public, steps
 from golden_data import APPROX, BLOBS, BLOBS_PUBLIC, LINE, MANY_PUBLIC, PLANE, PLANE_PUBLIC, PUBLIC, ROWS, in_form
 
 import fastpubpriv as fpp
-from fastpubpriv import ZCDP, ApproxDP, PureDP, auditing, plotting
+from fastpubpriv import ZCDP, ApproxDP, PureDP, auditing
 from fastpubpriv.cli import main
 from fastpubpriv.experiments.registry import EXPERIMENTS
+from fastpubpriv.results import plots as plotting
 
 RHO = ("--rho", "0.5")
 BOTH = ("--epsilon", "1", "--delta", "1e-6")

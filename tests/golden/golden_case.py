@@ -15,8 +15,8 @@ from golden_uses import used
 from golden_values import Array, Leaf, Text, canonical, stored
 
 from fastpubpriv import FastPubPrivError
-from fastpubpriv.mechanisms.tap import Call, Transcript, tapped
 from fastpubpriv.privacy import Neighbors
+from fastpubpriv.release.transcript import Call, Transcript, tapped
 
 SEED = 7
 

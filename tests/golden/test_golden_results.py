@@ -23,8 +23,9 @@ from golden_values import RENAMED, agree, canonical, differences, stored
 from make_results import read
 
 import fastpubpriv
-from fastpubpriv import ZCDP, results
+from fastpubpriv import ZCDP
 from fastpubpriv.cli.app import COMMANDS
+from fastpubpriv.results import estimates as results
 
 BITS = os.environ.get("FASTPUBPRIV_GOLDEN_BITS") == "1"
 KEPT = read()
@@ -62,8 +63,8 @@ def test_threads_and_kinds_of_source_change_nothing(case, change):
 MODULES = (
     "fastpubpriv",
     "fastpubpriv.auditing",
-    "fastpubpriv.mixtures.decoders",
-    "fastpubpriv.mixtures.hypotheses",
+    "fastpubpriv.mixtures.list_decoding.decoders",
+    "fastpubpriv.mixtures.select",
     "fastpubpriv.planning",
     "fastpubpriv.privacy",
     "fastpubpriv.sources",
@@ -76,7 +77,7 @@ WITHOUT_ALL = (
     "fastpubpriv.kernels.noise",
     "fastpubpriv.kernels.rows",
     "fastpubpriv.kernels.tree",
-    "fastpubpriv.plotting",
+    "fastpubpriv.results.plots",
 )
 NO_CASE = {"FastPubPrivError": "what all errors of the package are; its kinds have cases"}
 

@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from fastpubpriv.mechanisms import populous
+from fastpubpriv.mechanisms import group_covariances as populous
 
 SIZES = [
     5e-324,

@@ -13,10 +13,10 @@ from fastpubpriv import ApproxDP, BinGrid, DyadicBins, InputError, ProductBins, 
 from fastpubpriv.errors import KernelError
 from fastpubpriv.kernels import bins
 from fastpubpriv.kernels.bins import BinRule, BinTable
-from fastpubpriv.mechanisms import stable
-from fastpubpriv.mechanisms.stable import Partition, count_bins, memory_for
+from fastpubpriv.mechanisms import histograms as stable
+from fastpubpriv.mechanisms.histograms import Partition, count_bins, memory_for
 from fastpubpriv.mechanisms.sums import Passes
-from fastpubpriv.mixtures.decoders import decode_axis_aligned, decode_gaussians, decode_means
+from fastpubpriv.mixtures.list_decoding.decoders import decode_axis_aligned, decode_gaussians, decode_means
 from fastpubpriv.reference import bins as reference
 from fastpubpriv.sources import Rows, private_rows
 

@@ -10,11 +10,9 @@ from spies import seeded
 
 from fastpubpriv import ZCDP, AccuracyWarning, InputError, PureDP, learn_axis_aligned_mixture
 from fastpubpriv.experiments.mixture_cases import blobs, distance_by_draws, released
-from fastpubpriv.mechanisms.account import Account
 from fastpubpriv.mechanisms.statistics import release_statistic_sum
 from fastpubpriv.mechanisms.sums import Passes
-from fastpubpriv.mechanisms.tap import tapped
-from fastpubpriv.mixtures.dp_em import (
+from fastpubpriv.mixtures.axis_aligned.dp_em import (
     Parameters,
     Radii,
     iteration_shares,
@@ -23,6 +21,8 @@ from fastpubpriv.mixtures.dp_em import (
     row_statistic,
     statistic_dim,
 )
+from fastpubpriv.release.account import Account
+from fastpubpriv.release.transcript import tapped
 from fastpubpriv.sources import Rows, private_rows
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from fastpubpriv import ZCDP, ApproxDP, BudgetError, InfeasibleError, InputError, PureDP, plan
-from fastpubpriv.mechanisms.hypotheses import slack_at
-from fastpubpriv.mixtures.theory_mode import MAX_CANDIDATES, check_feasible, least_list
-from fastpubpriv.mixtures.theory_sizes import mixture_sizes
+from fastpubpriv.mechanisms.selection.hypotheses import slack_at
+from fastpubpriv.mixtures.axis_aligned.decoded_lists import MAX_CANDIDATES, check_feasible, least_list
+from fastpubpriv.mixtures.list_decoding.sizes import mixture_sizes
 from fastpubpriv.planning import axis_aligned
 from fastpubpriv.planning.axis_aligned import choice_rows, em_error, seconds
 
@@ -55,7 +55,7 @@ def test_dp_em_says_what_its_noise_says():
 
 def test_dp_em_prediction_is_near_what_happens():
     from fastpubpriv.experiments.mixture_cases import Truth
-    from fastpubpriv.mixtures.dp_em import public_start
+    from fastpubpriv.mixtures.axis_aligned.dp_em import public_start
 
     truth = Truth(np.full(2, 0.5), np.array([[-5.0] * 8, [5.0] * 8]), np.ones((2, 8)))
     rng = np.random.default_rng(0)

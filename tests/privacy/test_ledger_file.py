@@ -11,12 +11,7 @@ import pytest
 from clocks import PATIENCE, ten_times
 
 from fastpubpriv.errors import LedgerError
-from fastpubpriv.privacy import (
-    ZCDP,
-    Cost,
-    Ledger,
-    PureDP,
-)
+from fastpubpriv.privacy import ZCDP, Cost, Ledger, PureDP
 
 
 def reopen(path):

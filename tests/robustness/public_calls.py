@@ -35,7 +35,12 @@ from fastpubpriv import (
     stable_histogram,
     weighted_mean,
 )
-from fastpubpriv.mixtures.decoders import decode_axis_aligned, decode_gaussians, decode_means, decode_variances
+from fastpubpriv.mixtures.list_decoding.decoders import (
+    decode_axis_aligned,
+    decode_gaussians,
+    decode_means,
+    decode_variances,
+)
 from fastpubpriv.privacy import Cost, Neighbors
 
 DIM = 2
@@ -403,7 +408,7 @@ def spending_functions():
             if {"budget", "ledger"} <= set(inspect.signature(function).parameters):
                 found[f"{module.name}.{name}"] = function
     # What estimators call, not what people call.
-    del found["fastpubpriv.estimators.run.start"]
+    del found["fastpubpriv.run.start"]
     return found
 
 

@@ -12,15 +12,18 @@ from threadpoolctl import threadpool_limits
 
 from fastpubpriv import ZCDP, ApproxDP, BinGrid, DyadicBins, ProductBins, PureDP
 from fastpubpriv.kernels.bins import BinRule
-from fastpubpriv.mechanisms import populous, rowwise, stable
-from fastpubpriv.mechanisms.account import Account
+from fastpubpriv.mechanisms import group_covariances as populous
+from fastpubpriv.mechanisms import histograms as stable
+from fastpubpriv.mechanisms import rowwise
 from fastpubpriv.mechanisms.cells import release_cell_counts, release_code_counts
-from fastpubpriv.mechanisms.selection import Cover, count_below
-from fastpubpriv.mechanisms.stable import Partition
+from fastpubpriv.mechanisms.histograms import Partition
+from fastpubpriv.mechanisms.selection.cover import Cover, count_below
 from fastpubpriv.mechanisms.statistics import release_statistic_sum
 from fastpubpriv.mechanisms.sums import AffineMap, release_shell_counts
-from fastpubpriv.mixtures import anchors, binned_em
-from fastpubpriv.sources import Rows, mapped, private_rows
+from fastpubpriv.mixtures.axis_aligned import anchors, binned_em
+from fastpubpriv.release.account import Account
+from fastpubpriv.sources import Rows, private_rows
+from fastpubpriv.sources.views import mapped
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning"),
@@ -30,8 +33,8 @@ pytestmark = [
 DIMS = (1, 8, 16, 130)
 N, K = 240, 2
 AMPLE, AMPLE_DELTA = ZCDP(1000), ApproxDP(300, 1e-1)
-LINE = {"fastpubpriv.mechanisms.scheffe.count_cells"}  # for rows of one column only
-READ_OTHERWISE = {"fastpubpriv.mechanisms.populous.group_covariances"}  # by position, without `fold`
+LINE = {"fastpubpriv.mechanisms.selection.scheffe.count_cells"}  # for rows of one column only
+READ_OTHERWISE = {"fastpubpriv.mechanisms.group_covariances.group_covariances"}  # by position, without `fold`
 NOT_ESTIMATORS = {"as_rows", "open_rows", "record_replay", "refuse_shared_memory"}
 
 

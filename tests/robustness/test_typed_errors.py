@@ -18,18 +18,9 @@ import pytest
 from spies import seeded
 
 import fastpubpriv as fpp
-from fastpubpriv import (
-    ApproxDP,
-    BinGrid,
-    ClusterTree,
-    DyadicBins,
-    FastPubPrivError,
-    InputError,
-    ProductBins,
-    Rows,
-)
+from fastpubpriv import ApproxDP, BinGrid, ClusterTree, DyadicBins, FastPubPrivError, InputError, ProductBins, Rows
 from fastpubpriv.privacy import Budget, Cost
-from fastpubpriv.results import Result
+from fastpubpriv.results.estimates import Result
 from fastpubpriv.sources import private_rows, public_rows
 
 RNG = np.random.default_rng(6)

@@ -10,7 +10,8 @@ from helpers_sources import column_sums, direct_sums, silently
 from helpers_text import csv_rows, file_of, number_of, one_row, rows_changed, same, values_of
 
 from fastpubpriv.errors import InputError
-from fastpubpriv.sources import Rows, cells, lines, private_rows
+from fastpubpriv.sources import Rows, private_rows
+from fastpubpriv.sources.readers import cells, lines
 
 NAN = float("nan")
 

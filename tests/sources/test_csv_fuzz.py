@@ -12,7 +12,8 @@ from helpers_text import CORPUS, HEADER, csv_rows, one_row, rows_changed, same, 
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from fastpubpriv.sources import cells, csv_file, lines
+from fastpubpriv.sources.readers import cells, lines
+from fastpubpriv.sources.readers import csv as csv_file
 
 SLOW = [HealthCheck.too_slow]
 SHORT = settings(max_examples=80, derandomize=True, database=None, deadline=None, suppress_health_check=SLOW)

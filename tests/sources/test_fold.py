@@ -16,7 +16,8 @@ from clocks import PATIENCE, ctrl_c
 from helpers_sources import add_sums, column_sums, direct_sums, every_source, make_sums
 
 from fastpubpriv.errors import InputError, KernelError, OutOfMemoryError
-from fastpubpriv.sources import Rows, fold, pool, private_rows
+from fastpubpriv.sources import Rows, fold, private_rows
+from fastpubpriv.threads import pool
 
 X = np.random.default_rng(4).normal(size=(257, 5))
 X[13, 2] = np.nan
@@ -327,7 +328,7 @@ class Terminal:
 
 
 def slow_pass(monkeypatch, stderr, threads, rows, **options):
-    monkeypatch.setattr("fastpubpriv.sources.progress.DELAY_SECONDS", 0.05)
+    monkeypatch.setattr("fastpubpriv.threads.progress.DELAY_SECONDS", 0.05)
     monkeypatch.setattr(sys, "stderr", stderr)
     fold(
         rows, make_sums(5), lambda c, a: time.sleep(0.02), threads=threads, chunk_rows=10,
@@ -352,7 +353,7 @@ def test_no_progress_elsewhere(monkeypatch, capsys):
     assert capsys.readouterr().err == ""
     stderr = Terminal()
     monkeypatch.setattr(sys, "stderr", stderr)
-    monkeypatch.setattr("fastpubpriv.sources.progress.DELAY_SECONDS", PATIENCE)
+    monkeypatch.setattr("fastpubpriv.threads.progress.DELAY_SECONDS", PATIENCE)
     column_sums(private_rows(X))
     assert stderr.text == ""
     column_sums(private_rows(X), progress=True)

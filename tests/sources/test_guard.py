@@ -12,9 +12,10 @@ from pandas.api.extensions import ExtensionArray
 from fastpubpriv import InputError, KernelError, OutOfMemoryError, estimate_mean
 from fastpubpriv.errors import BudgetError, FastPubPrivError
 from fastpubpriv.privacy import ZCDP, Ledger
-from fastpubpriv.sources import Rows, fold, guard, private_rows, public_rows
-from fastpubpriv.sources.chunks import ChunkRows
-from fastpubpriv.sources.progress import Progress
+from fastpubpriv.sources import Rows, fold, private_rows, public_rows
+from fastpubpriv.sources.readers.chunks import ChunkRows
+from fastpubpriv.threads import guard
+from fastpubpriv.threads.progress import Progress
 
 SECRET = "Alice-SSN-123"
 X = np.ones((40, 2))
@@ -238,8 +239,8 @@ def test_planted_guards_that_let_text_through(monkeypatch):
             fold(source, make_sums(2), add_sums)
         assert SECRET in said(caught.value)
     monkeypatch.undo()
-    monkeypatch.setattr("fastpubpriv.sources.chunks.foreign", guard.guarded)
-    monkeypatch.setattr("fastpubpriv.sources.chunks.foreign_iterator", guard.guarded_iterator)
+    monkeypatch.setattr("fastpubpriv.sources.readers.chunks.foreign", guard.guarded)
+    monkeypatch.setattr("fastpubpriv.sources.readers.chunks.foreign_iterator", guard.guarded_iterator)
     for name in ("call", "generator"):
         source = FACTORIES[name](InputError(SECRET))
         assert isinstance(source, ChunkRows)

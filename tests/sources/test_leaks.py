@@ -17,7 +17,8 @@ import pytest
 from helpers_sources import add_sums, every_source, make_sums
 
 from fastpubpriv.errors import FastPubPrivError
-from fastpubpriv.sources import Rows, fold, guard, private_rows
+from fastpubpriv.sources import Rows, fold, private_rows
+from fastpubpriv.threads import guard
 
 NUMBER = 1.23456789e77
 TEXT = "Alice-SSN-123"

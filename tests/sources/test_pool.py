@@ -14,9 +14,10 @@ from spies import SpyLedger
 
 from fastpubpriv import ZCDP, SeededNoiseWarning, estimate_mean
 from fastpubpriv.errors import FastPubPrivError
-from fastpubpriv.sources import Rows, fold, pool, private_rows
-from fastpubpriv.sources.pool import Crew
-from fastpubpriv.sources.share import share_out
+from fastpubpriv.sources import Rows, fold, private_rows
+from fastpubpriv.threads import pool
+from fastpubpriv.threads.pool import Crew
+from fastpubpriv.threads.steps import share_out
 
 X = np.random.default_rng(4).normal(size=(257, 5))
 SOURCES = {

@@ -7,8 +7,10 @@ import pytest
 from helpers_sources import every_source
 from helpers_text import CHOSEN, CORPUS, PLAIN, TEXT_READERS, file_of, one_row, rows_changed, same, values_of
 
-from fastpubpriv.sources import Rows, cells, csv_file, lines
+from fastpubpriv.sources import Rows
 from fastpubpriv.sources.private import SUFFIXES
+from fastpubpriv.sources.readers import cells, lines
+from fastpubpriv.sources.readers import csv as csv_file
 
 MIB = 1 << 20
 READERS = pytest.mark.parametrize("read", TEXT_READERS.values(), ids=TEXT_READERS.keys())
