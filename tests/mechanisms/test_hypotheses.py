@@ -444,8 +444,8 @@ def test_select_among_pays_its_share(budget, law):
     assert account.events == [found.event]
 
 
-def test_select_among_takes_its_money_from_what_was_kept_aside():
-    account = Account("test", ApproxDP(2, 1e-6), draws=10, aside=ApproxDP(1, 1e-7))
+def test_select_among_takes_its_money_from_what_was_reserved():
+    account = Account("test", ApproxDP(2, 1e-6), draws=10, reserved=ApproxDP(1, 1e-7))
     account.open()
     listed = random_list(np.random.default_rng(1), 5, 1, 1)
     mechanism.select_among(
