@@ -125,7 +125,7 @@ def trees() -> dict[str, Any]:
         "labels": labels,
         "grouped": grouped[: begins[-1]],
         "begins": begins,
-        "together": together.copy(),
+        "together": together[: ends[-1]].copy(),
         "ends": ends,
         "parents": tree.parents_of(splits),
         "path": tree.path_to(tree.parents_of(splits), 4),
