@@ -27,13 +27,11 @@ def streams() -> dict[str, Any]:
         for law in (noise.gaussian_floor, noise.discrete_laplace):
             found |= {f"{law.__name__} {m} {begin}": law(KEY, 3000, m, begin=begin) for m in (8, 20, 40)}
         found[f"uniform {begin}"] = noise.uniform(KEY, 3000, begin=begin)
-        found[f"bernoulli {begin}"] = noise.bernoulli(KEY, 3000, 0.3, begin=begin)
         found[f"below {begin}"] = noise.below(KEY, 3000, 10**12, begin=begin)
         found[f"standard_normal {begin}"] = noise.standard_normal(KEY, 3000, begin=begin)
     return {
         **found,
         "permutation": noise.permutation(KEY, 500),
-        "gamma_radius": noise.gamma_radius(KEY, 50, 3, 2.5),
         "directions": noise.directions(KEY, 50, 4),
         "k_norm_floor": noise.k_norm_floor(KEY, 40, 1e6),
     }
@@ -222,8 +220,8 @@ CASES: list[Case] = [
     steps(
         "noise",
         streams,
-        *(noise.gaussian_floor, noise.discrete_laplace, noise.uniform, noise.bernoulli, noise.below, noise.permutation),
-        *(noise.standard_normal, noise.gamma_radius, noise.directions, noise.k_norm_floor),
+        *(noise.gaussian_floor, noise.discrete_laplace, noise.uniform, noise.below, noise.permutation),
+        *(noise.standard_normal, noise.directions, noise.k_norm_floor),
     ),
     steps("keys", keys, key_source),
     steps(
