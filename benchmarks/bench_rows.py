@@ -11,7 +11,7 @@ import pytest
 from benchmarks import cases, limits
 from fastpubpriv.kernels import rows
 from fastpubpriv.kernels._cext import lib
-from fastpubpriv.kernels.rows import MatrixKind, RowMap
+from fastpubpriv.maps import MatrixKind, RowMap
 
 pytestmark = pytest.mark.bench
 

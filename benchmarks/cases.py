@@ -16,7 +16,7 @@ from fastpubpriv import ZCDP, AccuracyWarning, estimate_gaussian
 from fastpubpriv.kernels import noise, rows
 from fastpubpriv.kernels.balls import ball_counts, first_terrific, widest_gap
 from fastpubpriv.kernels.nearest import most_isolated
-from fastpubpriv.kernels.rows import RowMap
+from fastpubpriv.maps import RowMap
 from fastpubpriv.reference import rows as reference
 
 Call = Callable[[], Any]

@@ -9,8 +9,8 @@ from scipy.linalg.blas import dsyrk
 
 from benchmarks.cases import Case, gram_map, numpy_clip
 from fastpubpriv.kernels import rows
-from fastpubpriv.kernels.rows import RowMap
-from fastpubpriv.kernels.tree import RowTree, Rule, Split, grouped_rows, tree_assign
+from fastpubpriv.kernels.tree import grouped_rows, tree_assign
+from fastpubpriv.maps import RowMap, RowTree, Rule, Split
 
 CHUNK = 16_384
 
