@@ -52,7 +52,7 @@ audit: $(STAMP)-test $(STAMP)-extension  ## Long runs: distribution tests, black
 
 bench: $(STAMP)-bench $(STAMP)-extension  ## Speed: the pytest-benchmark suites, then one table of ratios to peers and limits
 	$(PYTEST) -q -m bench --benchmark-enable --benchmark-columns=min,median,ops benchmarks
-	$(BIN)/python -m benchmarks.table
+	$(BIN)/python -m benchmarks
 
 wheel: $(STAMP)-test  ## Source archive and wheel in dist/, the wheel tried in an environment of its own
 	rm -rf dist

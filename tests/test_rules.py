@@ -538,6 +538,22 @@ def test_every_kernel_has_a_twin():
     assert without_twin(fast | {"planted_kernel"}, slow) == {"planted_kernel"}
 
 
+def blind_patches(source: Source) -> list[str]:
+    """A patch of an attribute that is not there would test nothing."""
+    calls = [node for node in source.nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)]
+    return [
+        source.complaint(call, "setattr(..., raising=False)")
+        for call in calls
+        if call.func.attr in {"setattr", "delattr"} and any(word.arg == "raising" for word in call.keywords)
+    ]
+
+
+def test_patches_are_of_what_is_there():
+    assert [found for s in sources("tests/**/*.py", "benchmarks/**/*.py") for found in blind_patches(s)] == []
+    planted = Source("t.py", "monkeypatch.setattr(module, 'gone', None, raising=False)")
+    assert blind_patches(planted) == ["t.py:1: setattr(..., raising=False)"]
+
+
 def unlisted(files: set[str], build: str) -> set[str]:
     return {name for name in files if not re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", build)}
 

@@ -26,13 +26,6 @@ CASES = [
 ]
 
 
-@pytest.fixture(params=LEVELS, ids=lambda level: f"isa{level}")
-def isa(request):
-    assert lib.fpp_isa_limit(request.param) == request.param
-    yield request.param
-    lib.fpp_isa_limit(lib.FPP_ISA_AVX512)
-
-
 def forced(key, count, law, log2_scale, window_log2):
     draws = np.empty(count, dtype=np.int64)
     key_in = inp(np.frombuffer(key, dtype=np.uint8))

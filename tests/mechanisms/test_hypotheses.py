@@ -2,10 +2,12 @@
 
 import itertools
 from fractions import Fraction
+from functools import partial
 
 import mpmath
 import numpy as np
 import pytest
+from helpers import accounts
 from hypothesis_cases import cdf, random_list
 from scipy import stats
 
@@ -20,7 +22,6 @@ from fastpubpriv.mechanisms.selection.yatracos import YatracosSets
 from fastpubpriv.mechanisms.sums import Passes
 from fastpubpriv.privacy import ZCDP, PureDP, SelectionEvent
 from fastpubpriv.release import choice_weights as exponential
-from fastpubpriv.release.account import Account
 from fastpubpriv.release.release import release_choice
 from fastpubpriv.sources import Rows, private_rows
 
@@ -30,10 +31,7 @@ ONE = Passes(threads=1, progress=False)
 LAWS = ("exponential", "permute_and_flip")
 
 
-def opened(budget, **options):
-    account = Account("test", budget, draws=1, **options)
-    account.open()
-    return account
+opened = partial(accounts.opened, draws=1)
 
 
 def chosen(scores, law, seed, epsilon=2):

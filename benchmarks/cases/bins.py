@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import limits
-from benchmarks.cases import Call, Case
+from benchmarks.cases import limits
+from benchmarks.cases.loops import Call, Case
 from fastpubpriv.kernels import bins
 from fastpubpriv.kernels.bins import BinRule
 from fastpubpriv.mechanisms.histograms import Partition, coarsened
@@ -42,7 +42,7 @@ def polars_call(x: np.ndarray, shape: str) -> Call:
     import polars as pl
 
     if pl.thread_pool_size() != 1:
-        raise RuntimeError("polars was imported before benchmarks.bins_cases, with more threads than one")
+        raise RuntimeError("polars was imported before benchmarks.cases.bins, with more threads than one")
     frame = pl.DataFrame({"x": x})
     width = 1.0 if shape == "few bins" else 0.01
     key = (pl.col("x").abs().log(2).ceil() if shape == "dyadic" else (pl.col("x") / width - 0.5).ceil()).cast(pl.Int64)

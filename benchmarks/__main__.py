@@ -1,4 +1,4 @@
-"""`python -m benchmarks.table`: every hot loop beside its peers and the machine's limit, timed in one run on one thread."""
+"""`python -m benchmarks`: every hot loop beside its peers and the machine's limit, timed in one run on one thread."""
 
 from __future__ import annotations
 
@@ -11,38 +11,38 @@ from rich.console import Console
 from rich.table import Table
 from threadpoolctl import threadpool_limits
 
-from benchmarks import bins_cases, cases, hypotheses, limits
+from benchmarks.cases import bins, hypotheses, limits, loops
 from fastpubpriv.kernels._cext import lib
 
 LEVELS = {lib.FPP_ISA_BASELINE: "baseline", lib.FPP_ISA_AVX2: "AVX2", lib.FPP_ISA_AVX512: "AVX-512"}
 HEADER = ("hot loop", "ours", "x limit", "limit", "peer", "times faster")
 
 
-def all_cases(opendp: bool) -> Iterable[cases.Case]:
+def all_cases(opendp: bool) -> Iterable[loops.Case]:
     """The cases at full size; each is made when its turn comes, as the large ones take 800 MB."""
-    yield from cases.noise_cases(1_000_000, opendp)
-    yield cases.mean_case(1_000_000, 50)
-    yield cases.mean_case(100_000, 500)
-    yield cases.gram_case(1_000_000, 100)
-    yield cases.gram_case(100_000, 1000)
-    yield cases.gaussian_case(1_000_000, 100)
-    yield cases.gaussian_case(100_000, 1000)
+    yield from loops.noise_cases(1_000_000, opendp)
+    yield loops.mean_case(1_000_000, 50)
+    yield loops.mean_case(100_000, 500)
+    yield loops.gram_case(1_000_000, 100)
+    yield loops.gram_case(100_000, 1000)
+    yield loops.gaussian_case(1_000_000, 100)
+    yield loops.gaussian_case(100_000, 1000)
     # Longer ones of each kind are in the pytest-benchmark suites: their peers take minutes.
     for m, dim in ((2_000, 100), (20_000, 100), (100_000, 50)):
-        yield cases.isolation_case(m, dim, packaged=m < 100_000)
+        yield loops.isolation_case(m, dim, packaged=m < 100_000)
     for dim in (4, 16):
-        yield cases.terrific_case(20_000, dim)
-        yield cases.many_balls_case(1_000_000, dim)
-    yield cases.one_ball_case(10_000_000, 4)
-    yield cases.one_ball_case(1_000_000, 16)
-    yield cases.gap_case(2_000, 8)
+        yield loops.terrific_case(20_000, dim)
+        yield loops.many_balls_case(1_000_000, dim)
+    yield loops.one_ball_case(10_000_000, 4)
+    yield loops.one_ball_case(1_000_000, 16)
+    yield loops.gap_case(2_000, 8)
     yield hypotheses.pairs_case(2000, 2000)
     yield hypotheses.cells_case(2000)
-    for shape in bins_cases.SHAPES:
-        yield bins_cases.bins_case(shape, 10_000_000)
+    for shape in bins.SHAPES:
+        yield bins.bins_case(shape, 10_000_000)
 
 
-def lines(case: cases.Case, rounds: int) -> list[tuple[str, ...]]:
+def lines(case: loops.Case, rounds: int) -> list[tuple[str, ...]]:
     """Rows of the table for one case, a peer each."""
     ours = limits.best_seconds(case.ours, rounds)
     limit = case.limit() if case.limit is not None else None
@@ -73,7 +73,7 @@ def main() -> None:
         body = "\n".join("| " + " | ".join(line) + " |" for line in [HEADER, ("---",) * len(HEADER), *found])
         before, rest = text.split("<!-- bench -->", 1)
         after = rest.split("<!-- /bench -->", 1)[1]
-        note = f"One thread, {level}; minima of one run of `python -m benchmarks.table`."
+        note = f"One thread, {level}; minima of one run of `python -m benchmarks`."
         options.write.write_text(f"{before}<!-- bench -->\n{note}\n\n{body}\n<!-- /bench -->{after}", encoding="utf-8")
 
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import limits
-from benchmarks.cases import Case
+from benchmarks.cases import limits
+from benchmarks.cases.loops import Case
 from fastpubpriv.kernels import hypotheses as kernels
 from fastpubpriv.kernels.hypotheses import PANEL
 

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.linalg.blas import dsyrk
 from scipy.spatial.distance import cdist
 
-from benchmarks import limits
+from benchmarks.cases import limits
 from fastpubpriv import ZCDP, AccuracyWarning, estimate_gaussian
 from fastpubpriv.kernels import noise, rows
 from fastpubpriv.kernels.balls import ball_counts, first_terrific, widest_gap

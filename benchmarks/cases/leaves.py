@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg.blas import dsyrk
 
-from benchmarks.cases import Case, gram_map, numpy_clip
+from benchmarks.cases.loops import Case, gram_map, numpy_clip
 from fastpubpriv.kernels import rows
 from fastpubpriv.kernels.tree import grouped_rows, tree_assign
 from fastpubpriv.maps import RowMap, RowTree, Rule, Split
