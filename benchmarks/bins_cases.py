@@ -11,7 +11,7 @@ from benchmarks import limits
 from benchmarks.cases import Call, Case
 from fastpubpriv.kernels import bins
 from fastpubpriv.kernels.bins import BinRule
-from fastpubpriv.mechanisms.stable import Partition, coarsened
+from fastpubpriv.mechanisms.histograms import Partition, coarsened
 
 os.environ.setdefault("POLARS_MAX_THREADS", "1")  # read once, when polars is imported, perhaps by OpenDP
 

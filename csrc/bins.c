@@ -17,7 +17,6 @@
 #define CELL_TINY 0    /* 2^-1022 and below: the exponent does not tell the bin */
 #define CELL_HUGE 2046 /* above 2^1023, or infinite */
 
-
 /* Nearest integer to (x - offset) / width, the lower one halfway between two: x is in (offset + (i - 1/2) width, offset + (i + 1/2)
  * width], up to the rounding of one subtraction and one division. Exact for |t| <= 2^53; the difference t - r has no rounding. */
 static int64_t width_key(double x, double offset, double width)
@@ -201,7 +200,9 @@ static void insert(fpp_bin_table *table, const int64_t *key, int64_t count, uint
             return;
         }
         if (memcmp(there, key, (size_t)table->words * sizeof *key) == 0) {
-            table->counts[slot] += count;
+            if (__builtin_add_overflow(table->counts[slot], count, table->counts + slot)) {
+                table->counts[slot] = INT64_MAX; /* a count that wrapped to zero would free the slot */
+            }
             return;
         }
     }
@@ -267,11 +268,18 @@ static void count_block(const double *x, const fpp_bin_rule *rule, int32_t level
     }
 }
 
-static int32_t count_rows(const char *x, int64_t n, int64_t stride_bytes, int32_t is_f32, const fpp_bin_rule *rule,
+FPP_INLINE double number_at(const char *x, int32_t is_f32)
+{
+    return is_f32 ? (double)*(const float *)(const void *)x : *(const double *)(const void *)x;
+}
+
+static int32_t count_rows(const char *x, int64_t n, int64_t row_stride, int32_t is_f32, const fpp_bin_rule *rule,
                           fpp_bin_table *table, int64_t *done)
 {
-    if (n < 0 || done == NULL || rule_error(rule) != FPP_OK || table_error(table) != FPP_OK || table->words != 1
-        || table->window < 1 || (rule->kind == FPP_BINS_DYADIC && table->window != EXPONENT_CELLS - 1)) {
+    int64_t stride_bytes;
+    if (!fpp_rows_are_given(x, n, row_stride, is_f32, &stride_bytes) || done == NULL || rule_error(rule) != FPP_OK
+        || table_error(table) != FPP_OK || table->words != 1 || table->window < 1
+        || (rule->kind == FPP_BINS_DYADIC && (table->window != EXPONENT_CELLS - 1 || table->base != -1023))) {
         return FPP_ERR_ARGUMENT;
     }
     const int32_t level = fpp_isa_level();
@@ -283,8 +291,7 @@ static int32_t count_rows(const char *x, int64_t n, int64_t stride_bytes, int32_
         const double *numbers = (const double *)(const void *)from;
         if (is_f32 || stride_bytes != (int64_t)sizeof(double) || rows < BLOCK) {
             for (int64_t i = 0; i < rows; i++) {
-                buffer[i] = is_f32 ? (double)*(const float *)(const void *)(from + i * stride_bytes)
-                                   : *(const double *)(const void *)(from + i * stride_bytes);
+                buffer[i] = number_at(from + i * stride_bytes, is_f32);
             }
             for (int64_t i = rows; i < BLOCK; i++) {
                 buffer[i] = NAN;
@@ -301,49 +308,51 @@ static int32_t count_rows(const char *x, int64_t n, int64_t stride_bytes, int32_
 FPP_API int32_t fpp_bins_count_f64(const double *x, int64_t n, int64_t row_stride, const fpp_bin_rule *rule, fpp_bin_table *table,
                                    int64_t *done)
 {
-    return count_rows((const char *)x, n, row_stride * (int64_t)sizeof(double), 0, rule, table, done);
+    return count_rows((const char *)x, n, row_stride, 0, rule, table, done);
 }
 
 FPP_API int32_t fpp_bins_count_f32(const float *x, int64_t n, int64_t row_stride, const fpp_bin_rule *rule, fpp_bin_table *table,
                                    int64_t *done)
 {
-    return count_rows((const char *)x, n, row_stride * (int64_t)sizeof(float), 1, rule, table, done);
+    return count_rows((const char *)x, n, row_stride, 1, rule, table, done);
+}
+
+static int32_t keys_of(const char *x, int64_t n, int64_t row_stride, int32_t is_f32, const fpp_bin_rule *rule, int64_t key_stride,
+                       int64_t *keys)
+{
+    int64_t from_bytes, to_bytes;
+    if (!fpp_rows_are_given(x, n, row_stride, is_f32, &from_bytes) || !fpp_rows_are_given(keys, n, key_stride, 0, &to_bytes)
+        || rule_error(rule) != FPP_OK) {
+        return FPP_ERR_ARGUMENT;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        keys[i * (to_bytes / 8)] = bin_key(number_at(x + i * from_bytes, is_f32), rule);
+    }
+    return FPP_OK;
 }
 
 FPP_API int32_t fpp_bins_keys_f64(const double *x, int64_t n, int64_t row_stride, const fpp_bin_rule *rule, int64_t key_stride,
                                   int64_t *keys)
 {
-    if (n < 0 || rule_error(rule) != FPP_OK) {
-        return FPP_ERR_ARGUMENT;
-    }
-    for (int64_t i = 0; i < n; i++) {
-        keys[i * key_stride] = bin_key(x[i * row_stride], rule);
-    }
-    return FPP_OK;
+    return keys_of((const char *)x, n, row_stride, 0, rule, key_stride, keys);
 }
 
 FPP_API int32_t fpp_bins_keys_f32(const float *x, int64_t n, int64_t row_stride, const fpp_bin_rule *rule, int64_t key_stride,
                                   int64_t *keys)
 {
-    if (n < 0 || rule_error(rule) != FPP_OK) {
-        return FPP_ERR_ARGUMENT;
-    }
-    for (int64_t i = 0; i < n; i++) {
-        keys[i * key_stride] = bin_key((double)x[i * row_stride], rule);
-    }
-    return FPP_OK;
+    return keys_of((const char *)x, n, row_stride, 1, rule, key_stride, keys);
 }
 
 FPP_API int32_t fpp_bins_insert(const int64_t *keys, const int64_t *counts, int64_t n, fpp_bin_table *table, int64_t *done)
 {
-    if (n < 0 || done == NULL || table_error(table) != FPP_OK) {
+    if (table_error(table) != FPP_OK || done == NULL || !fpp_is_given(keys, n, table->words * (int64_t)sizeof *keys)) {
         return FPP_ERR_ARGUMENT;
     }
     const int64_t most = room(table);
     for (*done = 0; *done < n && table->used < most; ++*done) {
         const int64_t *key = keys + *done * table->words;
         const int64_t count = counts == NULL ? 1 : counts[*done];
-        int known = count > 0; /* a count of zero is a free slot of another table */
+        int known = count > 0; /* none: a free slot of another table */
         for (int64_t w = 0; w < table->words; w++) {
             known &= key[w] != FPP_BIN_NONE;
         }
@@ -356,8 +365,11 @@ FPP_API int32_t fpp_bins_insert(const int64_t *keys, const int64_t *counts, int6
 
 FPP_API int32_t fpp_bins_flush(fpp_bin_table *table, int64_t *totals)
 {
-    if (table_error(table) != FPP_OK) {
+    if (table_error(table) != FPP_OK || !fpp_is_given(totals, table->window, (int64_t)sizeof *totals)) {
         return FPP_ERR_ARGUMENT;
+    }
+    if (table->window == 0) {
+        return FPP_OK; /* `lanes` and `dense` mean nothing */
     }
     for (int64_t cell = 0; cell < table->window; cell++) {
         for (int64_t lane = 0; lane < table->lanes; lane++) {

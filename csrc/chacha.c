@@ -56,8 +56,8 @@ typedef uint8_t u8x32 __attribute__((vector_size(32)));
 #define LANES32(f) f(0), f(4), f(8), f(12), f(16), f(20), f(24), f(28)
 #define BY16(i) i + 2, i + 3, i, i + 1
 #define BY8(i) i + 3, i, i + 1, i + 2
-#define SHUFFLE16(x) ((u32x8)__builtin_shuffle((u8x32)(x), (u8x32){LANES32(BY16)}))
-#define SHUFFLE8(x) ((u32x8)__builtin_shuffle((u8x32)(x), (u8x32){LANES32(BY8)}))
+#define SHUFFLE16(x) ((u32x8)FPP_SHUFFLE(u8x32, (u8x32)(x), (u8x32)(x), LANES32(BY16)))
+#define SHUFFLE8(x) ((u32x8)FPP_SHUFFLE(u8x32, (u8x32)(x), (u8x32)(x), LANES32(BY8)))
 
 #define QUARTER(a, b, c, d, R16, R8) \
     do { \
@@ -113,7 +113,7 @@ typedef uint8_t u8x32 __attribute__((vector_size(32)));
 #define EACH_4(f) f(0, 4)
 #define EACH_8(f) f(0, 8), f(4, 8)
 #define EACH_16(f) f(0, 16), f(4, 16), f(8, 16), f(12, 16)
-#define MIX(VEC, a, b, ...) __builtin_shuffle(a, b, (VEC){__VA_ARGS__})
+#define MIX(VEC, a, b, ...) FPP_SHUFFLE(VEC, a, b, __VA_ARGS__)
 #define TRANSPOSE(VEC, EACH, r) \
     do { \
         const VEC t0 = MIX(VEC, r[0], r[1], EACH(UNPACK_LO)), t1 = MIX(VEC, r[2], r[3], EACH(UNPACK_LO)); \

@@ -53,7 +53,9 @@ FPP_API int32_t fpp_bernoulli_u8(const uint8_t *key, int64_t begin, int64_t end,
         return FPP_ERR_ARGUMENT;
     }
     if (p >= 1.0) {
-        memset(out, 1, (size_t)(end - begin));
+        for (int64_t i = 0; i < end - begin; i++) {
+            out[i] = 1;
+        }
         return FPP_OK;
     }
     double tail = p;

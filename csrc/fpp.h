@@ -4,6 +4,12 @@
  * static inline, and every size is int64_t. Conventions: inputs, sizes, scalars, workspace, outputs, in this order; the caller
  * owns every byte; a function returns FPP_OK or one of the FPP_ERR codes, never prints and never aborts. Every function is a
  * pure function of its arguments and may run in any number of threads at once (fpp_isa_limit excepted).
+ *
+ * Pointers: an array without entries (n = 0, say) may be NULL. Any other NULL is FPP_ERR_ARGUMENT, except where a comment says "or
+ * NULL"; so are sizes below their least value or above FPP_DIM_MAX, for the kinds it lists, and sizes of arrays that no address space
+ * could hold. A function that returns FPP_ERR_ARGUMENT has written nothing, save in its workspace; a function that returns a size
+ * returns -1 instead. That arrays are as long as their sizes say, and that structures hold what their comments say, is for the
+ * caller to see to.
  */
 #ifndef FPP_H
 #define FPP_H
@@ -16,6 +22,7 @@ extern "C" {
 #define FPP_OK 0
 #define FPP_ERR_ARGUMENT 1
 #define FPP_ERR_EXHAUSTED 2
+#define FPP_DIM_MAX 16777216 /* most columns, outputs, nodes, groups, components, panels */
 
 /* Instruction sets. Every level gives the same bits; the level decides the speed only. */
 #define FPP_ISA_BASELINE 0
@@ -27,11 +34,13 @@ int32_t fpp_isa_limit(int32_t level);   /* use at most `level` from now on (test
 
 /* ---- Randomness: ChaCha20 (RFC 8439), a 32-byte key for each release ------------------------------------------------
  * Draws come in blocks of FPP_DRAW_BLOCK. Block j of a kind of draw reads the keystream of nonce (kind, j) from counter 0, so a
- * range of draws is the same whichever thread makes it. `begin` must be a multiple of FPP_DRAW_BLOCK; out[0] is draw `begin`.
+ * range of draws is the same whichever thread makes it. `begin` must be a multiple of FPP_DRAW_BLOCK; out[0] is draw `begin`;
+ * `end` is at most FPP_DRAW_END_MAX.
  */
 #define FPP_KEY_BYTES 32
 #define FPP_NONCE_BYTES 12
 #define FPP_DRAW_BLOCK 1024
+#define FPP_DRAW_END_MAX 9223372036854774784 /* 2^63 - FPP_DRAW_BLOCK */
 #define FPP_LOG2_SCALE_MIN 8
 #define FPP_LOG2_SCALE_MAX 40
 
@@ -77,9 +86,9 @@ typedef struct {
     double limit;         /* clip norm, in grid steps */
 } fpp_row_map;
 
-int64_t fpp_rows_workspace_size(const fpp_row_map *map); /* bytes; enough for every function below; any alignment */
+int64_t fpp_rows_workspace_size(const fpp_row_map *map); /* bytes, any alignment; enough for every function below; -1 if invalid */
 
-/* x: n rows, row i at x + i * row_stride (in elements), its columns adjacent. Outputs are added to, modulo 2^64. */
+/* x: n rows, row i at x + i * row_stride (in elements; not read for n < 2), its columns adjacent. Outputs are added to, modulo 2^64. */
 int32_t fpp_rows_sum_f64(const double *x, int64_t n, int64_t row_stride, const fpp_row_map *map, void *workspace, int64_t *sums);
 int32_t fpp_rows_sum_f32(const float *x, int64_t n, int64_t row_stride, const fpp_row_map *map, void *workspace, int64_t *sums);
 /* gram (out_dim, out_dim): sum of q q^T, lower triangle with diagonal only. quant_bound <= FPP_GRAM_QUANT_MAX. */
@@ -155,7 +164,7 @@ typedef struct {
 typedef struct {
     int64_t base, window;
     int64_t lanes;    /* 1, 2, 4 or 8 counters for a cell */
-    uint32_t *dense;  /* ((window + 1) * lanes), zero at first */
+    uint32_t *dense;  /* ((window + 1) * lanes), zero at first; or NULL with window 0, where base and lanes are not read */
     int64_t words;    /* entries of a key, 1 ... FPP_BIN_WORDS_MAX; 1 with a window */
     int64_t slots;    /* a power of two, at least 2 * FPP_BIN_BLOCK */
     int64_t used;     /* slots taken, at most three quarters */
@@ -173,11 +182,11 @@ int32_t fpp_bins_keys_f64(const double *x, int64_t n, int64_t row_stride, const 
                           int64_t *keys);
 int32_t fpp_bins_keys_f32(const float *x, int64_t n, int64_t row_stride, const fpp_bin_rule *rule, int64_t key_stride,
                           int64_t *keys);
-/* Add n keys (n, words) with their counts (NULL: one each) to the hash table until it is three quarters full. Skipped, and
- * counted as done:
- * keys with a FPP_BIN_NONE in them, and counts of zero, so that the slots of one table may go into a larger one. */
+/* Add n keys (n, words) with their counts (or NULL: one each) to the hash table until it is three quarters full. Skipped, and
+ * counted as done: keys with a FPP_BIN_NONE in them, and counts below one, so that the slots of one table may go into a larger one.
+ * A sum of counts ends at 2^63 - 1. */
 int32_t fpp_bins_insert(const int64_t *keys, const int64_t *counts, int64_t n, fpp_bin_table *table, int64_t *done);
-/* totals (window) += the dense counters, which become zero. */
+/* totals (window) += the dense counters, which become zero; nothing for a window of 0. */
 int32_t fpp_bins_flush(fpp_bin_table *table, int64_t *totals);
 
 /* ---- Pairs of hypotheses ---------------------------------------------------------------------------------------------
@@ -199,7 +208,7 @@ typedef struct {
     const double *constants; /* (panels, components, FPP_PANEL): log weight, log determinant and the power of 2 pi */
 } fpp_mixtures;
 
-int64_t fpp_density_workspace_size(const fpp_mixtures *mix); /* bytes */
+int64_t fpp_density_workspace_size(const fpp_mixtures *mix); /* bytes; -1 if invalid */
 /* Codes of rows x (n, dim): FPP_TOP_CODE for the hypothesis that is likeliest at a row, 1 less for each 1/2048 of log density, -32768 from
  * 32 on. A row with a non-finite entry has code 0 for all of them, so it never prefers one. */
 int32_t fpp_density_codes_i16(const fpp_mixtures *mix, const double *x, int64_t n, int64_t capacity, double *workspace,

@@ -200,13 +200,15 @@ static void gram_add(const gram_kernel *kernel, const int32_t *packed, int64_t p
     }
 }
 
-static int32_t rows_gram(const char *x, int64_t n, int64_t stride_bytes, const fpp_row_map *map, int32_t is_f32, void *workspace,
+static int32_t rows_gram(const char *x, int64_t n, int64_t row_stride, const fpp_row_map *map, int32_t is_f32, void *workspace,
                          int64_t *gram)
 {
     fpp_plan plan;
+    int64_t stride_bytes;
     const fpp_row_kernels *kernels = fpp_row_kernels_now();
     const gram_kernel kernel = kernel_now();
-    if (n < 0 || fpp_plan_make(map, is_f32, kernels, workspace, &plan) != FPP_OK || fpp_plan_scale(&plan) != FPP_OK
+    if (!fpp_rows_are_given(x, n, row_stride, is_f32, &stride_bytes) || gram == NULL
+        || fpp_plan_make(map, is_f32, kernels, workspace, &plan) != FPP_OK || fpp_plan_scale(&plan) != FPP_OK
         || map->quant_bound > FPP_GRAM_QUANT_MAX) {
         return FPP_ERR_ARGUMENT;
     }
@@ -235,11 +237,11 @@ static int32_t rows_gram(const char *x, int64_t n, int64_t stride_bytes, const f
 FPP_API int32_t fpp_rows_gram_f64(const double *x, int64_t n, int64_t row_stride, const fpp_row_map *map, void *workspace,
                                   int64_t *gram)
 {
-    return rows_gram((const char *)x, n, row_stride * (int64_t)sizeof(double), map, 0, workspace, gram);
+    return rows_gram((const char *)x, n, row_stride, map, 0, workspace, gram);
 }
 
 FPP_API int32_t fpp_rows_gram_f32(const float *x, int64_t n, int64_t row_stride, const fpp_row_map *map, void *workspace,
                                   int64_t *gram)
 {
-    return rows_gram((const char *)x, n, row_stride * (int64_t)sizeof(float), map, 1, workspace, gram);
+    return rows_gram((const char *)x, n, row_stride, map, 1, workspace, gram);
 }

@@ -59,19 +59,29 @@ static const fpp_pair_kernels *kernels_now(void)
 
 static int32_t mixtures_are_valid(const fpp_mixtures *mix)
 {
-    return mix != NULL && mix->dim >= 1 && mix->components >= 1 && mix->panels >= 1 && mix->means != NULL && mix->factors != NULL
-           && mix->constants != NULL;
+    if (mix == NULL || mix->dim < 1 || mix->dim > FPP_DIM_MAX || mix->components < 1 || mix->components > FPP_DIM_MAX
+        || mix->panels < 1 || mix->panels > FPP_DIM_MAX || mix->means == NULL || mix->constants == NULL) {
+        return 0;
+    }
+    const int64_t length = mix->lower ? mix->dim * (mix->dim + 1) / 2 : mix->dim;
+    return fpp_is_given(mix->factors, mix->components * mix->panels, FPP_PANEL * length * (int64_t)sizeof(double));
+}
+
+/* `entries` for each of the panels: 2-byte codes or 4-byte cells. */
+static int32_t panels_are_given(const void *array, int64_t entries, int64_t panels)
+{
+    return panels >= 1 && panels <= FPP_DIM_MAX && fpp_is_given(array, entries, panels * FPP_PANEL * (int64_t)sizeof(int32_t));
 }
 
 static int32_t codes_are_valid(const int16_t *codes, int64_t n, int64_t capacity, int64_t panels)
 {
-    return codes != NULL && n >= 0 && n <= capacity && panels >= 1;
+    return n >= 0 && n <= capacity && panels_are_given(codes, capacity, panels);
 }
 
 FPP_API int64_t fpp_density_workspace_size(const fpp_mixtures *mix)
 {
     if (!mixtures_are_valid(mix)) {
-        return 0;
+        return -1;
     }
     return (int64_t)sizeof(double) * FPP_ROWS_MAX * (mix->dim + mix->panels * FPP_PANEL + 8 * mix->components);
 }
@@ -79,7 +89,8 @@ FPP_API int64_t fpp_density_workspace_size(const fpp_mixtures *mix)
 FPP_API int32_t fpp_density_codes_i16(const fpp_mixtures *mix, const double *x, int64_t n, int64_t capacity, double *workspace,
                                       int16_t *codes)
 {
-    if (!mixtures_are_valid(mix) || x == NULL || workspace == NULL || !codes_are_valid(codes, n, capacity, mix->panels)) {
+    if (!mixtures_are_valid(mix) || !codes_are_valid(codes, n, capacity, mix->panels) || workspace == NULL
+        || !fpp_is_given(x, n, mix->dim * (int64_t)sizeof *x)) {
         return FPP_ERR_ARGUMENT;
     }
     kernels_now()->codes(mix, x, n, capacity, workspace, codes);
@@ -107,7 +118,8 @@ FPP_API int32_t fpp_column_counts_i32(const int16_t *codes, int64_t n, int64_t c
 
 FPP_API int32_t fpp_cell_scores_i32(const int32_t *table, int64_t cells, int64_t panels, int64_t panel, int32_t shift, int32_t *worst)
 {
-    if (table == NULL || worst == NULL || cells < 1 || panels < 1 || panel < 0 || panel >= panels || shift < 0 || shift > 30) {
+    if (cells < 1 || !panels_are_given(table, cells, panels) || worst == NULL || panel < 0 || panel >= panels || shift < 0
+        || shift > 30) {
         return FPP_ERR_ARGUMENT;
     }
     kernels_now()->score_cells(table, cells, panels, panel, shift, worst);

@@ -254,7 +254,7 @@ TARGET static void NAME(count_pairs)(const int16_t *codes, int64_t n, int64_t ca
 /* Rows in which candidate `own` beats each later one, and in which each earlier one beats it. */
 TARGET static void NAME(count_column)(const int16_t *codes, int64_t n, int64_t capacity, int64_t panels, int64_t own, int32_t *counts)
 {
-    const int16_t *mine = codes + own / FPP_PANEL * capacity * FPP_PANEL + own % FPP_PANEL;
+    const int16_t *mine = n > 0 ? codes + own / FPP_PANEL * capacity * FPP_PANEL + own % FPP_PANEL : NULL;
     for (int64_t p = 0; p < panels; p++) {
         int16_t above[FPP_PANEL] = {0}, below[FPP_PANEL] = {0};
         for (int64_t r = 0; r < n; r++) {

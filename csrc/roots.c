@@ -2,9 +2,9 @@
 #include "internal.h"
 
 #include <math.h>
-#include <stddef.h>
 
 #define FPP_ROOT_STEPS 100
+#define SIZE_LIMIT (INT64_MAX / (int64_t)sizeof(double))
 
 typedef struct {
     const double *constants, *means, *inverses; /* (components,): log weight over deviation, mean, 1 / deviation */
@@ -71,8 +71,13 @@ FPP_API int32_t fpp_pair_roots_f64(const double *constants, const double *means,
                                    int64_t size, int64_t components, int64_t points, int64_t own, int64_t most, double *roots,
                                    int64_t *counts)
 {
-    if (constants == NULL || means == NULL || inverses == NULL || grids == NULL || roots == NULL || counts == NULL || size < 1
-        || components < 1 || points < 1 || own < 0 || own >= size || most < 1) {
+    if (components < 1 || points < 1 || most < 1 || size < 1 || size > SIZE_LIMIT / components || size > SIZE_LIMIT / points
+        || size > SIZE_LIMIT / most || own < 0 || own >= size) {
+        return FPP_ERR_ARGUMENT;
+    }
+    const int64_t others = size - own - 1;
+    if (constants == NULL || means == NULL || inverses == NULL || grids == NULL || (roots == NULL && others > 0)
+        || (counts == NULL && others > 0)) {
         return FPP_ERR_ARGUMENT;
     }
     const line_mixture one = {constants + own * components, means + own * components, inverses + own * components, components};

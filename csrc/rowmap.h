@@ -15,7 +15,6 @@
 #define FPP_T_LD (FPP_DEPTH + FPP_LANES)
 #define FPP_PANEL_MAX 24       /* widest panel of the matrix product over the instruction sets */
 #define FPP_AHEAD 16384        /* bytes between a load of x and the prefetch beside it */
-#define FPP_DIM_MAX (INT64_C(1) << 24)
 #define FPP_GRAM_FLUSH 256     /* 256 * FPP_GRAM_QUANT_MAX^2 < 2^31: rows that an int32 accumulator can hold */
 
 /* 1.5 * 2^52: adding it to a double below 2^51 in size rounds to the nearest integer, ties to even. */

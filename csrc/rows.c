@@ -276,12 +276,14 @@ FPP_LOCAL void fpp_row_tile(const fpp_plan *plan, const fpp_row_kernels *kernels
     }
 }
 
-static int32_t rows_sum(const char *x, int64_t n, int64_t stride_bytes, const fpp_row_map *map, int32_t is_f32, void *workspace,
+static int32_t rows_sum(const char *x, int64_t n, int64_t row_stride, const fpp_row_map *map, int32_t is_f32, void *workspace,
                         int64_t *sums)
 {
     fpp_plan plan;
+    int64_t stride_bytes;
     const fpp_row_kernels *kernels = fpp_row_kernels_now();
-    if (n < 0 || fpp_plan_make(map, is_f32, kernels, workspace, &plan) != FPP_OK || fpp_plan_scale(&plan) != FPP_OK) {
+    if (!fpp_rows_are_given(x, n, row_stride, is_f32, &stride_bytes) || sums == NULL
+        || fpp_plan_make(map, is_f32, kernels, workspace, &plan) != FPP_OK || fpp_plan_scale(&plan) != FPP_OK) {
         return FPP_ERR_ARGUMENT;
     }
     for (int64_t i = kernels->stream(&plan, x, n, stride_bytes); i < n; i += plan.tile_rows) {
@@ -296,12 +298,15 @@ static int32_t rows_sum(const char *x, int64_t n, int64_t stride_bytes, const fp
     return FPP_OK;
 }
 
-static int32_t rows_quantise(const char *x, int64_t n, int64_t stride_bytes, const fpp_row_map *map, int32_t is_f32,
+static int32_t rows_quantise(const char *x, int64_t n, int64_t row_stride, const fpp_row_map *map, int32_t is_f32,
                              void *workspace, int32_t *out)
 {
     fpp_plan plan;
+    int64_t stride_bytes;
     const fpp_row_kernels *kernels = fpp_row_kernels_now();
-    if (n < 0 || fpp_plan_make(map, is_f32, kernels, workspace, &plan) != FPP_OK || fpp_plan_scale(&plan) != FPP_OK) {
+    if (!fpp_rows_are_given(x, n, row_stride, is_f32, &stride_bytes) || map == NULL
+        || fpp_plan_make(map, is_f32, kernels, workspace, &plan) != FPP_OK || fpp_plan_scale(&plan) != FPP_OK
+        || !fpp_is_given(out, n, map->out_dim * (int64_t)sizeof *out)) {
         return FPP_ERR_ARGUMENT;
     }
     for (int64_t i = 0; i < n; i += plan.tile_rows) {
@@ -316,23 +321,23 @@ static int32_t rows_quantise(const char *x, int64_t n, int64_t stride_bytes, con
 FPP_API int32_t fpp_rows_sum_f64(const double *x, int64_t n, int64_t row_stride, const fpp_row_map *map, void *workspace,
                                  int64_t *sums)
 {
-    return rows_sum((const char *)x, n, row_stride * (int64_t)sizeof(double), map, 0, workspace, sums);
+    return rows_sum((const char *)x, n, row_stride, map, 0, workspace, sums);
 }
 
 FPP_API int32_t fpp_rows_sum_f32(const float *x, int64_t n, int64_t row_stride, const fpp_row_map *map, void *workspace,
                                  int64_t *sums)
 {
-    return rows_sum((const char *)x, n, row_stride * (int64_t)sizeof(float), map, 1, workspace, sums);
+    return rows_sum((const char *)x, n, row_stride, map, 1, workspace, sums);
 }
 
 FPP_API int32_t fpp_rows_quantise_f64(const double *x, int64_t n, int64_t row_stride, const fpp_row_map *map, void *workspace,
                                       int32_t *out)
 {
-    return rows_quantise((const char *)x, n, row_stride * (int64_t)sizeof(double), map, 0, workspace, out);
+    return rows_quantise((const char *)x, n, row_stride, map, 0, workspace, out);
 }
 
 FPP_API int32_t fpp_rows_quantise_f32(const float *x, int64_t n, int64_t row_stride, const fpp_row_map *map, void *workspace,
                                       int32_t *out)
 {
-    return rows_quantise((const char *)x, n, row_stride * (int64_t)sizeof(float), map, 1, workspace, out);
+    return rows_quantise((const char *)x, n, row_stride, map, 1, workspace, out);
 }

@@ -61,14 +61,14 @@ TARGET FPP_INLINE void NAME(fold)(const double lanes[FPP_LANES][FPP_LANES], doub
     V half[4], quarter[2];
     for (int i = 0; i < 4; i++) {
         const V a = NAME(load)(lanes[2 * i]), b = NAME(load)(lanes[2 * i + 1]);
-        half[i] = __builtin_shuffle(a, b, (VI){0, 1, 2, 3, 8, 9, 10, 11}) + __builtin_shuffle(a, b, (VI){4, 5, 6, 7, 12, 13, 14, 15});
+        half[i] = FPP_SHUFFLE(VI, a, b, 0, 1, 2, 3, 8, 9, 10, 11) + FPP_SHUFFLE(VI, a, b, 4, 5, 6, 7, 12, 13, 14, 15);
     }
     for (int i = 0; i < 2; i++) {
         const V a = half[2 * i], b = half[2 * i + 1];
-        quarter[i] = __builtin_shuffle(a, b, (VI){0, 1, 4, 5, 8, 9, 12, 13}) + __builtin_shuffle(a, b, (VI){2, 3, 6, 7, 10, 11, 14, 15});
+        quarter[i] = FPP_SHUFFLE(VI, a, b, 0, 1, 4, 5, 8, 9, 12, 13) + FPP_SHUFFLE(VI, a, b, 2, 3, 6, 7, 10, 11, 14, 15);
     }
-    NAME(store)(sums, __builtin_shuffle(quarter[0], quarter[1], (VI){0, 2, 4, 6, 8, 10, 12, 14})
-                          + __builtin_shuffle(quarter[0], quarter[1], (VI){1, 3, 5, 7, 9, 11, 13, 15}));
+    NAME(store)(sums, FPP_SHUFFLE(VI, quarter[0], quarter[1], 0, 2, 4, 6, 8, 10, 12, 14)
+                          + FPP_SHUFFLE(VI, quarter[0], quarter[1], 1, 3, 5, 7, 9, 11, 13, 15));
 #else
     for (int r = 0; r < FPP_LANES; r++) {
         sums[r] = fpp_fold(lanes[r]);

@@ -4,12 +4,14 @@
 #include <math.h>
 
 /* The row pipeline without a step: a plan starts with inv_step 1, and y * 1.0 is y. */
-static int32_t shell_counts(const char *x, int64_t n, int64_t stride_bytes, const fpp_row_map *map, int32_t is_f32,
+static int32_t shell_counts(const char *x, int64_t n, int64_t row_stride, const fpp_row_map *map, int32_t is_f32,
                             const double *edges_sq, int64_t n_edges, void *workspace, int64_t *counts)
 {
     fpp_plan plan;
+    int64_t stride_bytes;
     const fpp_row_kernels *kernels = fpp_row_kernels_now();
-    if (n < 0 || n_edges < 0 || fpp_plan_make(map, is_f32, kernels, workspace, &plan) != FPP_OK) {
+    if (!fpp_rows_are_given(x, n, row_stride, is_f32, &stride_bytes) || !fpp_is_given(edges_sq, n_edges, (int64_t)sizeof *edges_sq)
+        || counts == NULL || fpp_plan_make(map, is_f32, kernels, workspace, &plan) != FPP_OK) {
         return FPP_ERR_ARGUMENT;
     }
     for (int64_t e = 0; e < n_edges; e++) {
@@ -47,11 +49,11 @@ static int32_t shell_counts(const char *x, int64_t n, int64_t stride_bytes, cons
 FPP_API int32_t fpp_rows_shell_counts_f64(const double *x, int64_t n, int64_t row_stride, const fpp_row_map *map,
                                           const double *edges_sq, int64_t n_edges, void *workspace, int64_t *counts)
 {
-    return shell_counts((const char *)x, n, row_stride * (int64_t)sizeof(double), map, 0, edges_sq, n_edges, workspace, counts);
+    return shell_counts((const char *)x, n, row_stride, map, 0, edges_sq, n_edges, workspace, counts);
 }
 
 FPP_API int32_t fpp_rows_shell_counts_f32(const float *x, int64_t n, int64_t row_stride, const fpp_row_map *map,
                                           const double *edges_sq, int64_t n_edges, void *workspace, int64_t *counts)
 {
-    return shell_counts((const char *)x, n, row_stride * (int64_t)sizeof(float), map, 1, edges_sq, n_edges, workspace, counts);
+    return shell_counts((const char *)x, n, row_stride, map, 1, edges_sq, n_edges, workspace, counts);
 }

@@ -3,8 +3,6 @@
 #define FPP_STREAM_H
 #include "chacha.h"
 
-#include <stddef.h>
-
 #define FPP_POOL_CHACHA_BLOCKS 32
 #define FPP_POOL_WORDS (FPP_POOL_CHACHA_BLOCKS * FPP_CHACHA_BLOCK_WORDS)
 
@@ -38,10 +36,11 @@ static inline uint64_t stream_next(word_stream *stream)
     return stream->pool[stream->pool_at++];
 }
 
-/* Ranges begin on a block. */
+/* Ranges begin on a block, and no block ends beyond the integers. */
 static inline int32_t range_error(const uint8_t *key, int64_t begin, int64_t end, const void *out)
 {
-    if (key == NULL || begin < 0 || end < begin || begin % FPP_DRAW_BLOCK != 0 || (out == NULL && end > begin)) {
+    if (key == NULL || begin < 0 || end < begin || end > FPP_DRAW_END_MAX || begin % FPP_DRAW_BLOCK != 0
+        || !fpp_is_given(out, end - begin, (int64_t)sizeof(int64_t))) {
         return FPP_ERR_ARGUMENT;
     }
     return FPP_OK;

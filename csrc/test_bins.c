@@ -32,7 +32,7 @@ static fpp_bin_table make_table(int64_t words, const fpp_bin_rule *rule, int64_t
     if (table.window > 0) {
         table.dense = block((table.window + 1) * lanes, sizeof *table.dense);
     }
-    table.keys = block(table.slots * words, sizeof *table.keys);
+    table.keys = room(table.slots * words, sizeof *table.keys);
     table.counts = block(table.slots, sizeof *table.counts);
     return table;
 }
@@ -50,7 +50,7 @@ static void grow(fpp_bin_table *table)
     int64_t *keys = table->keys, *counts = table->counts, done;
     table->slots *= 2;
     table->used = 0;
-    table->keys = block(table->slots * table->words, sizeof *keys);
+    table->keys = room(table->slots * table->words, sizeof *keys);
     table->counts = block(table->slots, sizeof *counts);
     CHECK(fpp_bins_insert(keys, counts, slots, table, &done) == FPP_OK && done == slots);
     free(keys);
@@ -89,7 +89,7 @@ static void check_counts(int64_t n, const fpp_bin_rule *rule, int32_t level, int
         }
     }
     fpp_isa_limit(FPP_ISA_AVX512);
-    int64_t *totals = block(table.window, sizeof *totals), *keys = block(n, sizeof *keys);
+    int64_t *totals = block(table.window, sizeof *totals), *keys = room(n, sizeof *keys);
     CHECK(fpp_bins_flush(&table, totals) == FPP_OK);
     CHECK(fpp_bins_keys_f64(x, n, stride, rule, 1, keys) == FPP_OK);
     for (int64_t i = 0; i < n; i++) {
@@ -191,7 +191,8 @@ int test_bins(void)
         for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
             for (int32_t level = 0; level < 3; level++) {
                 const int64_t lanes = INT64_C(1) << next_word(&seed) % 4;
-                check_counts(rows[r], &rules[rule], level, lanes, 1 + (int64_t)(next_word(&seed) % 2), next_word(&seed));
+                const int64_t stride = 1 + (int64_t)(next_word(&seed) % 2);
+                check_counts(rows[r], &rules[rule], level, lanes, stride, next_word(&seed));
             }
         }
     }

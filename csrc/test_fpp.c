@@ -43,14 +43,14 @@ static int test_chacha(void)
     }
     /* Every length is a prefix of the longest, at every level. */
     enum { LONGEST = 64 * 40 + 5 };
-    uint8_t *whole = block(LONGEST, 1);
+    uint8_t *whole = room(LONGEST, 1);
     fpp_isa_limit(FPP_ISA_BASELINE);
     CHECK(fpp_chacha20_keystream(key, nonce, 7, LONGEST, whole) == FPP_OK);
     for (int32_t level = 0; level <= fpp_isa_detect(); level++) {
         fpp_isa_limit(level);
         int wrong = 0;
         for (int64_t n = 0; n <= LONGEST; n += n < 130 ? 1 : 61) {
-            uint8_t *part = block(n, 1);
+            uint8_t *part = room(n, 1);
             wrong += fpp_chacha20_keystream(key, nonce, 7, n, part) != FPP_OK || memcmp(part, whole, (size_t)n) != 0;
             free(part);
         }
@@ -83,7 +83,7 @@ static int test_noise_is_deterministic(void)
     const size_t bytes = N * sizeof(int64_t);
     uint8_t key[FPP_KEY_BYTES];
     fill_key(key, 50);
-    int64_t *first = block(N, sizeof *first), *again = block(N, sizeof *again);
+    int64_t *first = room(N, sizeof *first), *again = room(N, sizeof *again);
     for (int32_t m = FPP_LOG2_SCALE_MIN; m <= FPP_LOG2_SCALE_MAX; m++) {
         for (int law = 0; law < 4; law++) {
             fpp_isa_limit(FPP_ISA_BASELINE);
@@ -110,7 +110,7 @@ static int test_noise_stays_in_range(void)
     enum { N = 20000 };
     uint8_t key[FPP_KEY_BYTES];
     fill_key(key, 3);
-    int64_t *x = block(N, sizeof *x);
+    int64_t *x = room(N, sizeof *x);
     for (int32_t m = FPP_LOG2_SCALE_MIN; m <= FPP_LOG2_SCALE_MAX; m += 4) {
         for (int law = 0; law < 2; law++) {
             CHECK(draw(law, key, 0, N, m, x) == FPP_OK);
@@ -143,7 +143,7 @@ static int test_other_samplers(void)
     enum { N = 10000 };
     uint8_t key[FPP_KEY_BYTES];
     fill_key(key, 90);
-    double *u = block(N, sizeof *u);
+    double *u = room(N, sizeof *u);
     CHECK(fpp_uniform_f64(key, 0, N, u) == FPP_OK);
     int64_t outside = 0;
     for (int64_t i = 0; i < N; i++) {
@@ -158,7 +158,7 @@ static int test_other_samplers(void)
     CHECK(square > 0.9 * N && square < 1.1 * N);
     free(u);
 
-    uint8_t *coins = block(N, 1);
+    uint8_t *coins = room(N, 1);
     static const double p[] = {0.0, 0.25, 1.0, 5e-324};
     for (int j = 0; j < 4; j++) {
         CHECK(fpp_bernoulli_u8(key, 0, N, p[j], coins) == FPP_OK);
@@ -174,7 +174,7 @@ static int test_other_samplers(void)
     free(coins);
 
     static const int64_t bounds[] = {1, 2, 3, 1000, ((int64_t)1 << 62) + 1, INT64_MAX};
-    int64_t *x = block(N, sizeof *x);
+    int64_t *x = room(N, sizeof *x);
     for (int j = 0; j < 6; j++) {
         CHECK(fpp_below_i64(key, 0, N, bounds[j], x) == FPP_OK);
         outside = 0;
@@ -196,7 +196,7 @@ static int test_permutation(void)
     fill_key(key, 120);
     for (int j = 0; j < 7; j++) {
         const int64_t n = sizes[j];
-        int64_t *order = block(n, sizeof *order), repeated = 0, moved = 0;
+        int64_t *order = room(n, sizeof *order), repeated = 0, moved = 0;
         uint8_t *seen = block(n, 1);
         memset(seen, 0, (size_t)n);
         CHECK(fpp_permutation_i64(key, n, order) == FPP_OK);
@@ -244,6 +244,8 @@ int main(void)
         test_tree,
         test_pairs,
         test_bins,
+        test_arguments,
+        test_threads,
     };
     int failed = 0;
     for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {

@@ -16,15 +16,15 @@ static int16_t code_at(const int16_t *codes, int64_t capacity, int64_t r, int64_
 static void test_counts(int64_t panels, int64_t n, int64_t capacity, uint64_t *state)
 {
     int16_t *codes = block(panels * capacity * FPP_PANEL, sizeof *codes);
-    int32_t *room = block(FPP_PAIR_WORKSPACE, 1);
-    int32_t *column = block(panels * FPP_PANEL, sizeof *column);
+    int32_t *work = room(FPP_PAIR_WORKSPACE, 1);
+    int32_t *column = room(panels * FPP_PANEL, sizeof *column);
     for (int64_t i = 0; i < panels * capacity * FPP_PANEL; i++) {
         codes[i] = (int16_t)(next_word(state) % (i % 3 == 0 ? 3 : 65536));
     }
     for (int64_t panel = 0; panel < panels; panel++) {
         const int64_t width = (panels - panel) * FPP_PANEL;
         int32_t *counts = block(FPP_PANEL * width, sizeof *counts);
-        CHECK(fpp_pair_counts_i32(codes, n, capacity, panels, panel, room, counts) == FPP_OK);
+        CHECK(fpp_pair_counts_i32(codes, n, capacity, panels, panel, work, counts) == FPP_OK);
         for (int64_t k = 0; k < 200; k++) {
             const int64_t i = (int64_t)(next_word(state) % FPP_PANEL), j = (int64_t)(next_word(state) % (uint64_t)width);
             int32_t held = 0;
@@ -38,9 +38,9 @@ static void test_counts(int64_t panels, int64_t n, int64_t capacity, uint64_t *s
     const int64_t own = panels * FPP_PANEL - 1;
     CHECK(fpp_column_counts_i32(codes, n, capacity, panels, own, column) == FPP_OK);
     CHECK(fpp_column_counts_i32(codes, n, capacity, panels, own + 1, column) == FPP_ERR_ARGUMENT);
-    CHECK(fpp_pair_counts_i32(codes, capacity + 1, capacity, panels, 0, room, column) == FPP_ERR_ARGUMENT);
+    CHECK(fpp_pair_counts_i32(codes, capacity + 1, capacity, panels, 0, work, column) == FPP_ERR_ARGUMENT);
     free(codes);
-    free(room);
+    free(work);
     free(column);
 }
 
@@ -76,7 +76,7 @@ static void test_codes(int64_t panels, int64_t components, int64_t dim, int32_t 
     const int64_t length = lower ? dim * (dim + 1) / 2 : dim, blocks = panels * components * FPP_PANEL;
     double *means = block(blocks * dim, sizeof *means), *factors = block(blocks * length, sizeof *factors);
     double *constants = block(blocks, sizeof *constants), *x = block(n * dim, sizeof *x);
-    int16_t *codes = block(panels * n * FPP_PANEL, sizeof *codes);
+    int16_t *codes = room(panels * n * FPP_PANEL, sizeof *codes);
     for (int64_t i = 0; i < blocks * dim; i++) {
         means[i] = next_number(state);
     }
@@ -87,8 +87,8 @@ static void test_codes(int64_t panels, int64_t components, int64_t dim, int32_t 
         x[i] = i % 11 == 0 ? NAN : i % 7 == 0 ? 1.7e308 : next_number(state);
     }
     const fpp_mixtures mix = {dim, components, panels, lower, means, factors, constants};
-    double *room = block(fpp_density_workspace_size(&mix), 1);
-    CHECK(fpp_density_codes_i16(&mix, x, n, n, room, codes) == FPP_OK);
+    double *work = room(fpp_density_workspace_size(&mix), 1);
+    CHECK(fpp_density_codes_i16(&mix, x, n, n, work, codes) == FPP_OK);
     for (int64_t r = 0; r < n; r++) {
         int32_t finite = 1, top = INT16_MIN;
         for (int64_t j = 0; j < dim; j++) {
@@ -99,13 +99,13 @@ static void test_codes(int64_t panels, int64_t components, int64_t dim, int32_t 
         }
         CHECK(top == (finite ? INT16_MAX : 0));
     }
-    CHECK(fpp_density_codes_i16(&mix, x, n, n - 1, room, codes) == FPP_ERR_ARGUMENT);
+    CHECK(fpp_density_codes_i16(&mix, x, n, n - 1, work, codes) == FPP_ERR_ARGUMENT);
     free(means);
     free(factors);
     free(constants);
     free(x);
     free(codes);
-    free(room);
+    free(work);
 }
 
 static void test_roots(void)
@@ -113,8 +113,8 @@ static void test_roots(void)
     /* N(0, 1), N(3, 1) and N(0, 1) again: one root in the middle, and none between equals. */
     const double constants[] = {0.0, 0.0, 0.0}, means[] = {0.0, 3.0, 0.0}, inverses[] = {1.0, 1.0, 1.0};
     const double grids[] = {-8.0, 0.0, 8.0, -5.0, 3.0, 11.0, -8.0, 0.0, 8.0};
-    double *roots = block(2, sizeof *roots);
-    int64_t *counts = block(2, sizeof *counts);
+    double *roots = room(2, sizeof *roots);
+    int64_t *counts = room(2, sizeof *counts);
     CHECK(fpp_pair_roots_f64(constants, means, inverses, grids, 3, 1, 3, 0, 1, roots, counts) == FPP_OK);
     CHECK(fabs(roots[0] - 1.5) < 1e-12 && counts[0] == 1);
     CHECK(roots[1] == INFINITY && counts[1] == -1);

@@ -68,7 +68,7 @@ static void check_shape(int64_t n, int64_t dim, int64_t out_dim, int32_t kind, i
     double *z = block(out_dim, sizeof(double));
     int64_t *q = block(n * out_dim, sizeof(int64_t)), *sums = block(out_dim, sizeof(int64_t));
     int64_t *gram = block(out_dim * out_dim, sizeof(int64_t));
-    int32_t *out = block(n * out_dim, sizeof(int32_t));
+    int32_t *out = room(n * out_dim, sizeof(int32_t));
     for (int64_t i = 0; n > 0 && i < (n - 1) * stride + dim; i++) {
         x[i] = next_number(&seed);
     }
@@ -87,7 +87,7 @@ static void check_shape(int64_t n, int64_t dim, int64_t out_dim, int32_t kind, i
     };
     const int64_t size = fpp_rows_workspace_size(&map);
     CHECK(size > 0);
-    char *memory = block(size + 3, 1), *workspace = memory + 3; /* any alignment */
+    char *memory = room(size + 3, 1), *workspace = memory + 3; /* any alignment */
     fpp_isa_limit(level);
     CHECK(fpp_rows_quantise_f64(x, n, stride, &map, workspace, out) == FPP_OK);
     CHECK(fpp_rows_sum_f64(x, n, stride, &map, workspace, sums) == FPP_OK);
@@ -135,7 +135,7 @@ static void check_shells(void)
     const fpp_row_map map = {.dim = 2, .out_dim = 2, .matrix_kind = FPP_MATRIX_IDENTITY};
     const int64_t expected[4] = {1, 1, 1, 1};
     int64_t counts[4] = {0};
-    char *workspace = block(fpp_rows_workspace_size(&map), 1);
+    char *workspace = room(fpp_rows_workspace_size(&map), 1);
     CHECK(fpp_rows_shell_counts_f64(x[0], 5, 2, &map, edges_sq, 3, workspace, counts) == FPP_OK);
     CHECK(memcmp(counts, expected, sizeof counts) == 0);
     CHECK(fpp_rows_shell_counts_f64(x[0], 5, 2, &map, falling, 2, workspace, counts) == FPP_ERR_ARGUMENT);
@@ -147,7 +147,7 @@ static void check_refusals(void)
     const fpp_row_map good = {.dim = 3, .out_dim = 3, .quant_bound = 50, .inv_step = 1.0, .limit = 40.0};
     const double x[3] = {1.0, 2.0, 3.0};
     int64_t sums[9] = {0};
-    char *workspace = block(fpp_rows_workspace_size(&good), 1);
+    char *workspace = room(fpp_rows_workspace_size(&good), 1);
     fpp_row_map bad[11];
     for (int i = 0; i < 11; i++) {
         bad[i] = good;

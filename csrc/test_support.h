@@ -13,6 +13,8 @@ int test_rows(void);
 int test_tree(void);
 int test_pairs(void);
 int test_bins(void);
+int test_arguments(void);
+int test_threads(void);
 
 /* Counts a check; says where it failed. */
 #define CHECK(condition) \
@@ -29,6 +31,17 @@ int test_bins(void);
 static inline void *block(int64_t n, size_t size)
 {
     void *memory = calloc((size_t)(n > 0 ? n : 1), n > 0 ? size : 1);
+    if (memory == NULL) {
+        printf("out of memory\n");
+        exit(2);
+    }
+    return memory;
+}
+
+/* Memory without values, for workspaces and what is overwritten: the memory sanitizer sees what is read before it is written. */
+static inline void *room(int64_t n, size_t size)
+{
+    void *memory = malloc(n > 0 ? (size_t)n * size : 1);
     if (memory == NULL) {
         printf("out of memory\n");
         exit(2);

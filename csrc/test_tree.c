@@ -95,9 +95,9 @@ static void check_tree(int64_t n, int64_t dim, int64_t splits, int32_t level, ui
     const int64_t stride = dim + (int64_t)(seed % 3), size = n > 0 ? (n - 1) * stride + dim : 0;
     fpp_tree_node *nodes = block(1 + 6 * splits, sizeof(fpp_tree_node));
     const int64_t n_nodes = grow(nodes, dim, splits, &seed), needed = fpp_tree_workspace_size(dim, nodes, n_nodes);
-    double *x = block(size, sizeof(double)), *out = block(n * dim, sizeof(double));
-    int32_t *labels = block(n, sizeof(int32_t));
-    char *memory = block(needed + 3, 1); /* any alignment */
+    double *x = block(size, sizeof(double)), *out = room(n * dim, sizeof(double));
+    int32_t *labels = room(n, sizeof(int32_t));
+    char *memory = room(needed + 3, 1); /* any alignment */
     int64_t begins[5], grouped = 0;
     for (int64_t i = 0; i < size; i++) {
         x[i] = next_number(&seed, 1);
@@ -141,7 +141,7 @@ static void check_refusals(void)
     int32_t labels[1];
     int64_t begins[3];
     double out[3];
-    char *workspace = block(fpp_tree_workspace_size(3, tree, 3), 1);
+    char *workspace = room(fpp_tree_workspace_size(3, tree, 3), 1);
     for (int i = 0; i < 9; i++) {
         bad[i] = ball;
     }
@@ -176,7 +176,8 @@ int test_tree(void)
     for (size_t d = 0; d < sizeof dims / sizeof *dims; d++) {
         for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
             for (int32_t level = FPP_ISA_BASELINE; level <= FPP_ISA_AVX512; level++) {
-                check_tree(rows[r], dims[d], (int64_t)(next_word(&seed) % 7), level, next_word(&seed) >> 8);
+                const int64_t splits = (int64_t)(next_word(&seed) % 7);
+                check_tree(rows[r], dims[d], splits, level, next_word(&seed) >> 8);
             }
         }
     }

@@ -198,12 +198,14 @@ static void assign_block(const char *x, int64_t n, int64_t stride_bytes, int64_t
     }
 }
 
-static int32_t tree_assign(const char *x, int64_t n, int64_t stride_bytes, int64_t dim, const fpp_tree_node *nodes, int64_t n_nodes,
+static int32_t tree_assign(const char *x, int64_t n, int64_t row_stride, int64_t dim, const fpp_tree_node *nodes, int64_t n_nodes,
                            int32_t is_f32, void *workspace, int32_t *labels)
 {
     fpp_tree_scratch scratch;
+    int64_t stride_bytes;
     const decide_function decide = decide_now();
-    if (n < 0 || workspace == NULL || lay_out(dim, nodes, n_nodes, NULL, &scratch) < 0) {
+    if (!fpp_rows_are_given(x, n, row_stride, is_f32, &stride_bytes) || workspace == NULL
+        || !fpp_is_given(labels, n, (int64_t)sizeof *labels) || lay_out(dim, nodes, n_nodes, NULL, &scratch) < 0) {
         return FPP_ERR_ARGUMENT;
     }
     lay_out(dim, nodes, n_nodes, (char *)workspace + (64 - (uintptr_t)workspace % 64) % 64, &scratch);
@@ -217,22 +219,26 @@ static int32_t tree_assign(const char *x, int64_t n, int64_t stride_bytes, int64
 FPP_API int32_t fpp_tree_assign_f64(const double *x, int64_t n, int64_t row_stride, int64_t dim, const fpp_tree_node *nodes,
                                     int64_t n_nodes, void *workspace, int32_t *labels)
 {
-    return tree_assign((const char *)x, n, row_stride * (int64_t)sizeof(double), dim, nodes, n_nodes, 0, workspace, labels);
+    return tree_assign((const char *)x, n, row_stride, dim, nodes, n_nodes, 0, workspace, labels);
 }
 
 FPP_API int32_t fpp_tree_assign_f32(const float *x, int64_t n, int64_t row_stride, int64_t dim, const fpp_tree_node *nodes,
                                     int64_t n_nodes, void *workspace, int32_t *labels)
 {
-    return tree_assign((const char *)x, n, row_stride * (int64_t)sizeof(float), dim, nodes, n_nodes, 1, workspace, labels);
+    return tree_assign((const char *)x, n, row_stride, dim, nodes, n_nodes, 1, workspace, labels);
 }
 
 /* A stable counting sort of whole rows. The second sweep leaves begins[g] at the end of group g, which is where g + 1 begins. */
-static int32_t rows_group(const char *x, int64_t n, int64_t stride_bytes, int64_t row_bytes, const int32_t *labels, int64_t n_groups,
-                          char *out, int64_t *begins)
+static int32_t rows_group(const char *x, int64_t n, int64_t row_stride, int64_t dim, int32_t is_f32, const int32_t *labels,
+                          int64_t n_groups, char *out, int64_t *begins)
 {
-    if (n < 0 || row_bytes < 1 || n_groups < 1 || n_groups > FPP_DIM_MAX) {
+    int64_t stride_bytes;
+    if (!fpp_rows_are_given(x, n, row_stride, is_f32, &stride_bytes) || dim < 1 || dim > FPP_DIM_MAX || n_groups < 1
+        || n_groups > FPP_DIM_MAX || begins == NULL || !fpp_is_given(labels, n, (int64_t)sizeof *labels)
+        || !fpp_is_given(out, n, dim * 8)) {
         return FPP_ERR_ARGUMENT;
     }
+    const int64_t row_bytes = dim * (is_f32 ? 4 : 8);
     memset(begins, 0, (size_t)(n_groups + 1) * sizeof *begins);
     for (int64_t i = 0; i < n; i++) {
         if (labels[i] >= 0 && labels[i] < n_groups) {
@@ -255,13 +261,11 @@ static int32_t rows_group(const char *x, int64_t n, int64_t stride_bytes, int64_
 FPP_API int32_t fpp_rows_group_f64(const double *x, int64_t n, int64_t row_stride, int64_t dim, const int32_t *labels,
                                    int64_t n_groups, double *out, int64_t *begins)
 {
-    const int64_t size = (int64_t)sizeof(double);
-    return rows_group((const char *)x, n, row_stride * size, dim * size, labels, n_groups, (char *)out, begins);
+    return rows_group((const char *)x, n, row_stride, dim, 0, labels, n_groups, (char *)out, begins);
 }
 
 FPP_API int32_t fpp_rows_group_f32(const float *x, int64_t n, int64_t row_stride, int64_t dim, const int32_t *labels,
                                    int64_t n_groups, float *out, int64_t *begins)
 {
-    const int64_t size = (int64_t)sizeof(float);
-    return rows_group((const char *)x, n, row_stride * size, dim * size, labels, n_groups, (char *)out, begins);
+    return rows_group((const char *)x, n, row_stride, dim, 1, labels, n_groups, (char *)out, begins);
 }

@@ -37,33 +37,33 @@ TARGET FPP_INLINE void NAME(transpose)(V *m)
 {
 #if W == 2
     const V a = m[0], b = m[1];
-    m[0] = __builtin_shuffle(a, b, (VI){0, 2});
-    m[1] = __builtin_shuffle(a, b, (VI){1, 3});
+    m[0] = FPP_SHUFFLE(VI, a, b, 0, 2);
+    m[1] = FPP_SHUFFLE(VI, a, b, 1, 3);
 #elif W == 4
     V h[4];
     for (int i = 0; i < 4; i += 2) {
-        h[i] = __builtin_shuffle(m[i], m[i + 1], (VI){0, 4, 2, 6});
-        h[i + 1] = __builtin_shuffle(m[i], m[i + 1], (VI){1, 5, 3, 7});
+        h[i] = FPP_SHUFFLE(VI, m[i], m[i + 1], 0, 4, 2, 6);
+        h[i + 1] = FPP_SHUFFLE(VI, m[i], m[i + 1], 1, 5, 3, 7);
     }
     for (int i = 0; i < 2; i++) {
-        m[i] = __builtin_shuffle(h[i], h[i + 2], (VI){0, 1, 4, 5});
-        m[i + 2] = __builtin_shuffle(h[i], h[i + 2], (VI){2, 3, 6, 7});
+        m[i] = FPP_SHUFFLE(VI, h[i], h[i + 2], 0, 1, 4, 5);
+        m[i + 2] = FPP_SHUFFLE(VI, h[i], h[i + 2], 2, 3, 6, 7);
     }
 #else
     V h[8], q[8];
     for (int i = 0; i < 8; i += 2) {
-        h[i] = __builtin_shuffle(m[i], m[i + 1], (VI){0, 8, 2, 10, 4, 12, 6, 14});
-        h[i + 1] = __builtin_shuffle(m[i], m[i + 1], (VI){1, 9, 3, 11, 5, 13, 7, 15});
+        h[i] = FPP_SHUFFLE(VI, m[i], m[i + 1], 0, 8, 2, 10, 4, 12, 6, 14);
+        h[i + 1] = FPP_SHUFFLE(VI, m[i], m[i + 1], 1, 9, 3, 11, 5, 13, 7, 15);
     }
     for (int i = 0; i < 8; i += 4) {
         for (int j = 0; j < 2; j++) {
-            q[i + j] = __builtin_shuffle(h[i + j], h[i + j + 2], (VI){0, 1, 8, 9, 4, 5, 12, 13});
-            q[i + j + 2] = __builtin_shuffle(h[i + j], h[i + j + 2], (VI){2, 3, 10, 11, 6, 7, 14, 15});
+            q[i + j] = FPP_SHUFFLE(VI, h[i + j], h[i + j + 2], 0, 1, 8, 9, 4, 5, 12, 13);
+            q[i + j + 2] = FPP_SHUFFLE(VI, h[i + j], h[i + j + 2], 2, 3, 10, 11, 6, 7, 14, 15);
         }
     }
     for (int i = 0; i < 4; i++) {
-        m[i] = __builtin_shuffle(q[i], q[i + 4], (VI){0, 1, 2, 3, 8, 9, 10, 11});
-        m[i + 4] = __builtin_shuffle(q[i], q[i + 4], (VI){4, 5, 6, 7, 12, 13, 14, 15});
+        m[i] = FPP_SHUFFLE(VI, q[i], q[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
+        m[i + 4] = FPP_SHUFFLE(VI, q[i], q[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
     }
 #endif
 }

@@ -17,6 +17,7 @@ from fastpubpriv.errors import (
     InputError,
     KernelError,
     LedgerError,
+    OutOfMemoryError,
     PrivacyWarning,
     ReplayError,
     SeededNoiseWarning,
@@ -29,19 +30,19 @@ if TYPE_CHECKING:
     from fastpubpriv.estimators.mean import estimate_mean
     from fastpubpriv.estimators.preconditioner import Preconditioner, precondition
     from fastpubpriv.estimators.weighted_mean import weighted_mean
-    from fastpubpriv.mixtures.axis_aligned import learn_axis_aligned_mixture
-    from fastpubpriv.mixtures.balls import Ball, terrific_ball
-    from fastpubpriv.mixtures.baselines import no_public_baseline, public_only
-    from fastpubpriv.mixtures.bin_grids import BinGrid, DyadicBins, ProductBins
-    from fastpubpriv.mixtures.histogram import HistogramResult, stable_histogram
-    from fastpubpriv.mixtures.hypotheses import Hypotheses, SelectionResult, select_hypothesis
-    from fastpubpriv.mixtures.result import MixtureResult
-    from fastpubpriv.mixtures.separated import learn_separated_mixture
-    from fastpubpriv.mixtures.supercluster import supercluster
-    from fastpubpriv.mixtures.tree import ClusterTree
+    from fastpubpriv.histograms.bins import BinGrid, DyadicBins, ProductBins
+    from fastpubpriv.histograms.stable import HistogramResult, stable_histogram
+    from fastpubpriv.mixtures.axis_aligned.learn import learn_axis_aligned_mixture
+    from fastpubpriv.mixtures.select import Hypotheses, SelectionResult, select_hypothesis
+    from fastpubpriv.mixtures.separated.balls import Ball, terrific_ball
+    from fastpubpriv.mixtures.separated.baselines import no_public_baseline, public_only
+    from fastpubpriv.mixtures.separated.learn import learn_separated_mixture
+    from fastpubpriv.mixtures.separated.supercluster import supercluster
+    from fastpubpriv.mixtures.separated.tree import ClusterTree
     from fastpubpriv.planning import OrderBounds, Plan, order_bounds, plan
     from fastpubpriv.privacy import ZCDP, ApproxDP, Ledger, PureDP
-    from fastpubpriv.results import CovarianceResult, GaussianResult, MeanResult, PCAResult
+    from fastpubpriv.results.estimates import CovarianceResult, GaussianResult, MeanResult, PCAResult
+    from fastpubpriv.results.mixture import MixtureResult
     from fastpubpriv.sources import Rows
 
 __version__ = "0.1.0"
@@ -70,6 +71,7 @@ __all__ = [
     "MeanResult",
     "MixtureResult",
     "OrderBounds",
+    "OutOfMemoryError",
     "PCAResult",
     "Plan",
     "Preconditioner",
@@ -109,23 +111,23 @@ _HOMES = {
     "Preconditioner": "fastpubpriv.estimators.preconditioner",
     "precondition": "fastpubpriv.estimators.preconditioner",
     "weighted_mean": "fastpubpriv.estimators.weighted_mean",
-    "Ball": "fastpubpriv.mixtures.balls",
-    "terrific_ball": "fastpubpriv.mixtures.balls",
-    "no_public_baseline": "fastpubpriv.mixtures.baselines",
-    "public_only": "fastpubpriv.mixtures.baselines",
-    "MixtureResult": "fastpubpriv.mixtures.result",
-    "learn_axis_aligned_mixture": "fastpubpriv.mixtures.axis_aligned",
-    "learn_separated_mixture": "fastpubpriv.mixtures.separated",
-    "supercluster": "fastpubpriv.mixtures.supercluster",
-    "ClusterTree": "fastpubpriv.mixtures.tree",
-    "BinGrid": "fastpubpriv.mixtures.bin_grids",
-    "DyadicBins": "fastpubpriv.mixtures.bin_grids",
-    "HistogramResult": "fastpubpriv.mixtures.histogram",
-    "ProductBins": "fastpubpriv.mixtures.bin_grids",
-    "stable_histogram": "fastpubpriv.mixtures.histogram",
-    "Hypotheses": "fastpubpriv.mixtures.hypotheses",
-    "SelectionResult": "fastpubpriv.mixtures.hypotheses",
-    "select_hypothesis": "fastpubpriv.mixtures.hypotheses",
+    "Ball": "fastpubpriv.mixtures.separated.balls",
+    "terrific_ball": "fastpubpriv.mixtures.separated.balls",
+    "no_public_baseline": "fastpubpriv.mixtures.separated.baselines",
+    "public_only": "fastpubpriv.mixtures.separated.baselines",
+    "MixtureResult": "fastpubpriv.results.mixture",
+    "learn_axis_aligned_mixture": "fastpubpriv.mixtures.axis_aligned.learn",
+    "learn_separated_mixture": "fastpubpriv.mixtures.separated.learn",
+    "supercluster": "fastpubpriv.mixtures.separated.supercluster",
+    "ClusterTree": "fastpubpriv.mixtures.separated.tree",
+    "BinGrid": "fastpubpriv.histograms.bins",
+    "DyadicBins": "fastpubpriv.histograms.bins",
+    "HistogramResult": "fastpubpriv.histograms.stable",
+    "ProductBins": "fastpubpriv.histograms.bins",
+    "stable_histogram": "fastpubpriv.histograms.stable",
+    "Hypotheses": "fastpubpriv.mixtures.select",
+    "SelectionResult": "fastpubpriv.mixtures.select",
+    "select_hypothesis": "fastpubpriv.mixtures.select",
     "OrderBounds": "fastpubpriv.planning",
     "Plan": "fastpubpriv.planning",
     "order_bounds": "fastpubpriv.planning",
@@ -134,21 +136,22 @@ _HOMES = {
     "ApproxDP": "fastpubpriv.privacy",
     "Ledger": "fastpubpriv.privacy",
     "PureDP": "fastpubpriv.privacy",
-    "CovarianceResult": "fastpubpriv.results",
-    "GaussianResult": "fastpubpriv.results",
-    "MeanResult": "fastpubpriv.results",
-    "PCAResult": "fastpubpriv.results",
+    "CovarianceResult": "fastpubpriv.results.estimates",
+    "GaussianResult": "fastpubpriv.results.estimates",
+    "MeanResult": "fastpubpriv.results.estimates",
+    "PCAResult": "fastpubpriv.results.estimates",
     "Rows": "fastpubpriv.sources",
 }
 _PARTS = (
     "auditing",
     "estimators",
     "experiments",
+    "histograms",
     "mechanisms",
     "mixtures",
     "planning",
-    "plotting",
     "privacy",
+    "release",
     "results",
     "sources",
 )

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 from spies import seeded
 
-from fastpubpriv import ZCDP, GaussianResult, InputError, estimate_gaussian, plotting
+from fastpubpriv import ZCDP, GaussianResult, InputError, estimate_gaussian
+from fastpubpriv.results import plots as plotting
 
 pytest.importorskip("matplotlib")
 

@@ -16,8 +16,6 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv.errors import ReplayError
-from fastpubpriv.mechanisms.account import own_delta
-from fastpubpriv.mechanisms.tap import Call, Reserve, Transcript, tapped
 from fastpubpriv.privacy import (
     ZCDP,
     ApproxDP,
@@ -34,6 +32,8 @@ from fastpubpriv.privacy import (
     gaussian_rho_beside,
     laplace_epsilon,
 )
+from fastpubpriv.release.account import own_delta
+from fastpubpriv.release.transcript import Call, Reserve, Transcript, tapped
 from fastpubpriv.sources import Rows
 
 

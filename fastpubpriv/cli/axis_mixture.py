@@ -24,7 +24,7 @@ Examples:
 )
 @options.private_option()
 @options.public_option(required=False)
-@click.option("--components", required=True, type=click.IntRange(min=1), help="Most Gaussians in the mixture.")
+@click.option("--components", required=True, type=options.Count(), help="Most Gaussians in the mixture.")
 @options.budget_options(" Without --public it must be --epsilon with --delta.")
 @options.columns_option
 @click.option(

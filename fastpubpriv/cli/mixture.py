@@ -22,7 +22,7 @@ Examples:
 @click.command(epilog=EPILOG, short_help="Groups of private rows: weight, mean and covariance of each.")
 @options.private_option()
 @options.public_option(required=True)
-@click.option("--components", required=True, type=click.IntRange(min=1), help="Most groups to look for.")
+@click.option("--components", required=True, type=options.Count(), help="Most groups to look for.")
 @click.option("--min-weight", type=float, help="Share of the rows in the smallest group. Default: half an equal share.")
 @options.budget_options()
 @options.columns_option

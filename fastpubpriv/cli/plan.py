@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import click
@@ -73,9 +72,9 @@ CHOICES = (
     epilog=EPILOG, short_help="What error a budget buys, or what rows or budget an error needs. Reads no data."
 )
 @click.argument("task", type=click.Choice(CHOICES))
-@click.option("--dim", required=True, type=int, help="Columns.")
-@click.option("--n-priv", type=int, help="Private rows.")
-@click.option("--n-pub", type=int, default=0, show_default=True, help="Public rows.")
+@click.option("--dim", required=True, type=options.Count(), help="Columns.")
+@click.option("--n-priv", type=options.Count(), help="Private rows.")
+@click.option("--n-pub", type=options.Count(0), default=0, show_default=True, help="Public rows.")
 @options.budget_options()
 @click.option(
     "--error",
@@ -98,13 +97,13 @@ CHOICES = (
     "--variance", type=float, help="weighted-mean: mean squared distance of a row. Default: the bound squared."
 )
 @click.option("--cond-max", type=float, help="gaussian with few public rows: most that the condition may be.")
-@click.option("--components", type=click.IntRange(min=1), help="Mixtures: most Gaussians.")
+@click.option("--components", type=options.Count(), help="Mixtures: most Gaussians.")
 @click.option(
     "--min-weight", type=float, help="separated-mixture: least weight of a Gaussian. Default: 1 / (2 components)."
 )
-@click.option("--candidates", type=click.IntRange(min=1), help="select-hypothesis: length of the list.")
+@click.option("--candidates", type=options.Count(), help="select-hypothesis: length of the list.")
 @options.plan_options
-@click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write the plan; - for stdout.")
+@click.option("--json", "json_path", type=options.FileName(dash=True), help="Write the plan; - for stdout.")
 def plan(task: str, **settings: Any) -> None:
     """What error a budget buys, or what rows or budget an error needs.
 
@@ -112,14 +111,14 @@ def plan(task: str, **settings: Any) -> None:
     """
     from rich.markup import escape
 
-    from fastpubpriv.cli import report
+    from fastpubpriv.cli import outputs, report
 
     rho, epsilon, delta, error = (settings[name] for name in ("rho", "epsilon", "delta", "error"))
     solving = rho is None and epsilon is None and error is not None
     budget = None if solving else options.require_budget(rho, epsilon, delta)
     if budget is not None and settings["notion"] is not None:
         raise click.UsageError("--notion says which kind of budget to work out; here the budget is given")
-    report.check_outputs(settings["json_path"], None)
+    outputs.check_outputs(settings["json_path"], None)
     min_weight = settings["min_weight"]
     if task == "separated-mixture" and min_weight is None and settings["components"] is not None:
         min_weight = 1.0 / (2 * settings["components"])
@@ -145,7 +144,7 @@ def plan(task: str, **settings: Any) -> None:
         candidates=settings["candidates"],
     )
     if settings["json_path"] is not None:
-        report.write_json(made.to_dict(), settings["json_path"])
+        outputs.write_json(made.to_dict(), settings["json_path"])
         if str(settings["json_path"]) == "-":
             return
     facts = {

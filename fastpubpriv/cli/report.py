@@ -2,47 +2,44 @@
 
 from __future__ import annotations
 
-import importlib.util
-import json
+import io
 import math
-import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from fractions import Fraction
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
 import numpy as np
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from fastpubpriv.errors import AccuracyWarning, PrivacyWarning, SeededNoiseWarning
-from fastpubpriv.mixtures.histogram import Histogram, HistogramResult
-from fastpubpriv.mixtures.result import MixtureResult
+from fastpubpriv.cli import streams
+from fastpubpriv.errors import AccuracyWarning, ExperimentalWarning, PrivacyWarning, SeededNoiseWarning
+from fastpubpriv.histograms.stable import Histogram, HistogramResult
 from fastpubpriv.privacy import ZCDP, ApproxDP, Cost, PureDP, best_epsilon
-from fastpubpriv.results import GaussianResult, MeanResult
+from fastpubpriv.results.estimates import GaussianResult, MeanResult
+from fastpubpriv.results.mixture import MixtureResult
 
 if TYPE_CHECKING:
     from fastpubpriv.privacy import Budget
 
 Shown = MeanResult | GaussianResult | MixtureResult | HistogramResult
-OURS = (AccuracyWarning, PrivacyWarning, SeededNoiseWarning)
+OURS = (AccuracyWarning, ExperimentalWarning, PrivacyWarning, SeededNoiseWarning)
 MOST_ROWS = 60
 MOST_CORRELATIONS = 10
 MOST_SPREADS = 8
 MOST_HISTOGRAMS = 6
-PICTURES = {".png", ".pdf", ".svg"}
 # The delta at which a zCDP budget is restated for readers who know (epsilon, delta).
 READERS_DELTA = Fraction(1, 10**6)
 
 
 def console(*, stderr: bool = False) -> Console:
     """A console on the stream of the moment (tests replace it); wide output when nobody watches."""
-    made = Console(stderr=stderr, highlight=False, soft_wrap=False)
-    return made if made.is_terminal else Console(stderr=stderr, highlight=False, width=max(made.width, 110))
+    stream: Any = streams.standard_error() if stderr else streams.standard_output()
+    made = Console(file=stream or io.StringIO(), highlight=False, soft_wrap=False)
+    return made if made.is_terminal else Console(file=made.file, highlight=False, width=max(made.width, 110))
 
 
 def number(value: float, scale: float) -> str:
@@ -261,38 +258,27 @@ def warn(text: str) -> None:
 
 
 @contextmanager
-def nice_warnings(texts: list[str]) -> Iterator[None]:
-    """Show the library's own warnings, each text once, and collect them; others are dropped, as they may quote rows."""
+def collected(texts: list[str]) -> Iterator[None]:
+    """Collect the library's own warnings, each text once; others are dropped, as they may quote rows."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield
     for item in caught:
-        if issubclass(item.category, OURS) and str(item.message) not in texts:
-            texts.append(str(item.message))
-            warn(" ".join(str(item.message).split()))
+        text = " ".join(str(item.message).split())
+        if issubclass(item.category, OURS) and text not in texts:
+            texts.append(text)
 
 
-def check_outputs(json_path: Path | None, plot_path: Path | None) -> None:
-    """Refuse, before anything is spent, files that could not be written afterwards."""
-    for option, path in (("--json", json_path), ("--plot", plot_path)):
-        if path is None or str(path) == "-":
-            continue
-        if path.is_dir():
-            raise click.UsageError(f"{option}: {str(path)!r} is a folder; pass the name of a file")
-        if not path.absolute().parent.is_dir():
-            raise click.UsageError(f"{option}: there is no folder {str(path.absolute().parent)!r}")
-        if not os.access(path if path.exists() else path.absolute().parent, os.W_OK):
-            raise click.UsageError(f"{option}: {str(path)!r} cannot be written")
-    if plot_path is not None:
-        if plot_path.suffix.lower() not in PICTURES:
-            raise click.UsageError(f"--plot: the name must end in .png, .pdf or .svg, got {plot_path.name!r}")
-        need_matplotlib()
-
-
-def need_matplotlib() -> None:
-    """A usage error when drawing is impossible."""
-    if importlib.util.find_spec("matplotlib") is None:
-        raise click.UsageError("drawing needs matplotlib: pip install 'fastpubpriv[plot]'")
+@contextmanager
+def nice_warnings(texts: list[str]) -> Iterator[None]:
+    """As `collected`, and show them."""
+    new: list[str] = []
+    with collected(new):
+        yield
+    for text in new:
+        if text not in texts:
+            texts.append(text)
+            warn(text)
 
 
 def result_dict(result: Shown, *, level: float, warned: list[str]) -> dict[str, Any]:
@@ -308,28 +294,3 @@ def result_dict(result: Shown, *, level: float, warned: list[str]) -> dict[str, 
         "confidence_interval": {"level": level, "lower": lower.tolist(), "upper": upper.tolist()},
         "warnings": warned,
     }
-
-
-def write_json(data: dict[str, Any], path: Path) -> None:
-    """Write to a file, or to the standard output for "-"."""
-    text = json.dumps(data, indent=2, allow_nan=False)
-    if str(path) == "-":
-        click.echo(text)
-    else:
-        attempt(lambda: path.write_text(text + "\n", encoding="utf-8"), path)
-
-
-def attempt(write: Callable[[], Any], path: Path) -> None:
-    """Write a file; a full disk or the like is one line."""
-    try:
-        write()
-    except OSError as error:
-        raise click.ClickException(
-            f"{str(path)!r} could not be written: {error.strerror or type(error).__name__}"
-        ) from None
-
-
-def written(paths: list[Path]) -> None:
-    """Say where the files are."""
-    if paths:
-        console(stderr=True).print(f"Wrote {', '.join(str(path) for path in paths)}", markup=False, soft_wrap=True)

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from fastpubpriv import run as running
 from fastpubpriv import validation
+from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.estimators import run as running
 from fastpubpriv.estimators.radii import (
     LARGEST_SIZE,
     MAX_AUTO_STEPS,
@@ -28,9 +29,7 @@ from fastpubpriv.estimators.radii import (
 from fastpubpriv.estimators.whitening import Whitening, known_covariance
 from fastpubpriv.mechanisms.sums import AffineMap, check_sum_grids, release_vector_sum
 from fastpubpriv.privacy import Budget, Ledger
-from fastpubpriv.results import MeanResult, frozen
-
-FloatArray = np.ndarray[Any, np.dtype[np.float64]]
+from fastpubpriv.results.estimates import MeanResult, frozen
 
 
 @dataclass(frozen=True, slots=True, eq=False)

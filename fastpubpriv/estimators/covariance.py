@@ -8,16 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from fastpubpriv import run as running
 from fastpubpriv import validation
-from fastpubpriv.estimators import run as running
 from fastpubpriv.estimators.learners import coinpress_rounds
 from fastpubpriv.estimators.matrices import spectrum
 from fastpubpriv.estimators.radii import Mode, budget_shares, failure_probability, size
 from fastpubpriv.mechanisms.sums import AffineMap, Released, check_gram_grids, release_second_moment
 from fastpubpriv.privacy import Budget, Ledger
-from fastpubpriv.results import CovarianceResult, PCAResult, frozen
-
-FloatArray = np.ndarray[Any, np.dtype[np.float64]]
+from fastpubpriv.results.estimates import CovarianceResult, PCAResult, frozen
 
 ROW_FAILURE = 0.1
 MAX_STEPS = 10

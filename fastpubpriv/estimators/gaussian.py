@@ -9,19 +9,18 @@ from typing import Any
 
 import numpy as np
 
+from fastpubpriv import run as running
 from fastpubpriv import validation
+from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import AccuracyWarning, InputError
 from fastpubpriv.estimators import lifted
-from fastpubpriv.estimators import run as running
 from fastpubpriv.estimators.learners import ASIDE, LEARNERS, PREPARE, learner_draws
 from fastpubpriv.estimators.matrices import symmetric
 from fastpubpriv.estimators.preconditioner import Preconditioner, TraceBound, precondition, trace_bound
 from fastpubpriv.estimators.radii import Mode, failure_probability
 from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.privacy import Budget, Ledger
-from fastpubpriv.results import GaussianResult, frozen
-
-FloatArray = np.ndarray[Any, np.dtype[np.float64]]
+from fastpubpriv.results.estimates import GaussianResult, frozen
 
 DEFAULT_COND_MAX = 1e6
 # Beyond it a rounding error of the largest eigenvalue outweighs the smallest many times over, even after the rounds.
@@ -141,7 +140,8 @@ def estimate_gaussian(
     require_precondition : bool
         Refuse public rows that cannot precondition instead of falling back to the trace bound.
     columns : sequence of str, optional
-        Numeric columns of a frame, Parquet file or table, the same for both data sets.
+        Numeric columns of a frame, file or table, the same for both data sets; by default all of `x_priv`, in their order.
+        Where both data sets have names for their columns, these are matched by name.
     ledger : Ledger, optional
         Debited by `budget` before the first read.
     random_state : None or int

@@ -24,22 +24,20 @@ import math
 import warnings
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
+from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import BudgetError, ExperimentalWarning, InputError
 from fastpubpriv.estimators import lifted
 from fastpubpriv.estimators.lifted import Learned, Prepared, Problem
 from fastpubpriv.estimators.matrices import spectrum, symmetric
 from fastpubpriv.estimators.radii import LARGEST_SIZE
-from fastpubpriv.estimators.run import Run
-from fastpubpriv.mechanisms import populous as mechanism
+from fastpubpriv.mechanisms import group_covariances as mechanism
 from fastpubpriv.mechanisms.spectral import LOG_CAP
 from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.privacy import ApproxDP, Budget
-
-FloatArray = np.ndarray[Any, np.dtype[np.float64]]
+from fastpubpriv.run import Run
 
 TEST_SHARE = Fraction(1, 8)
 MASK_SHARE = Fraction(1, 4)

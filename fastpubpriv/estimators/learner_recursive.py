@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -32,11 +31,9 @@ from fastpubpriv.estimators import lifted
 from fastpubpriv.estimators.lifted import Learned, Prepared, Problem
 from fastpubpriv.estimators.matrices import floored, spectrum, symmetric
 from fastpubpriv.estimators.radii import chi_radius
-from fastpubpriv.estimators.run import Run, noise_per_radius
 from fastpubpriv.mechanisms.sums import AffineMap, release_second_moment
-from fastpubpriv.sources.pairs import pair_rows
-
-FloatArray = np.ndarray[Any, np.dtype[np.float64]]
+from fastpubpriv.run import Run, noise_per_radius
+from fastpubpriv.sources.views.pairs import pair_rows
 
 SHRINK = 0.6
 LEAST_RANGE = 100.0

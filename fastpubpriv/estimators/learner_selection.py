@@ -21,19 +21,17 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
+from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.estimators.lifted import Learned, Prepared, Problem
 from fastpubpriv.estimators.matrices import floored, lower_powers
-from fastpubpriv.estimators.run import Run, describe
-from fastpubpriv.mechanisms.selection import Cover, release_selection
+from fastpubpriv.mechanisms.selection.cover import Cover, release_selection
 from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.privacy import ApproxDP
-
-FloatArray = np.ndarray[Any, np.dtype[np.float64]]
+from fastpubpriv.run import Run, describe
 
 MAX_HYPOTHESES = 5000
 SLACK = 1.0

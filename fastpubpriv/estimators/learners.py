@@ -6,21 +6,19 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
+from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators import learner_populous, learner_recursive, learner_selection, lifted
 from fastpubpriv.estimators.lifted import Learned, Prepared, Problem
 from fastpubpriv.estimators.matrices import floored, lower_powers, spectrum, symmetric
 from fastpubpriv.estimators.radii import chi_radius
-from fastpubpriv.estimators.run import Run
 from fastpubpriv.mechanisms.sums import AffineMap, Released, release_second_moment
 from fastpubpriv.privacy import ApproxDP, Budget
-from fastpubpriv.sources.pairs import pair_rows
-
-FloatArray = np.ndarray[Any, np.dtype[np.float64]]
+from fastpubpriv.run import Run
+from fastpubpriv.sources.views.pairs import pair_rows
 
 
 def coinpress_rounds(

@@ -6,11 +6,11 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
 from fastpubpriv import validation
+from fastpubpriv._types import FloatArray
 from fastpubpriv.estimators.matrices import divided, lower_powers, lower_root, rebuilt, spectrum, symmetric
 from fastpubpriv.estimators.radii import (
     LARGEST_SIZE,
@@ -21,7 +21,6 @@ from fastpubpriv.estimators.radii import (
     budget_shares,
     chi_radius,
 )
-from fastpubpriv.estimators.run import Run, noise_per_radius
 from fastpubpriv.mechanisms.sums import (
     AffineMap,
     Released,
@@ -30,8 +29,7 @@ from fastpubpriv.mechanisms.sums import (
     release_second_moment,
     release_vector_sum,
 )
-
-FloatArray = np.ndarray[Any, np.dtype[np.float64]]
+from fastpubpriv.run import Run, noise_per_radius
 
 MEAN_SHARE = Fraction(1, 10)
 LAST_SHARE = Fraction(3, 5)

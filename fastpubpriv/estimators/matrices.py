@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from scipy import linalg
 
+from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import KernelError
-
-FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 
 _HUGE = 1e150
 

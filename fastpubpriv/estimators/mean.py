@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from fastpubpriv import run as running
 from fastpubpriv import validation
+from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.estimators import run as running
 from fastpubpriv.estimators.coinpress import (
     Ball,
     check_path,
@@ -24,9 +25,7 @@ from fastpubpriv.estimators.preconditioner import precondition
 from fastpubpriv.estimators.radii import Mode, failure_probability, gap_radius, gap_shift
 from fastpubpriv.estimators.whitening import Whitening, known_covariance
 from fastpubpriv.privacy import Budget, Ledger
-from fastpubpriv.results import MeanResult
-
-FloatArray = np.ndarray[Any, np.dtype[np.float64]]
+from fastpubpriv.results.estimates import MeanResult
 
 
 def public_ball(
@@ -93,7 +92,8 @@ def estimate_mean(
     mode : "practical" or "theory"
         Clip radii with CoinPress's constants, or those of the proofs (Lemma 2.2 for one step). Same privacy.
     columns : sequence of str, optional
-        Numeric columns of a frame, Parquet file or table, the same for both data sets.
+        Numeric columns of a frame, file or table, the same for both data sets; by default all of `x_priv`, in their order.
+        Where both data sets have names for their columns, these are matched by name.
     ledger : Ledger, optional
         Debited by `budget` before the first read.
     random_state : None or int

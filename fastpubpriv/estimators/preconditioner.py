@@ -12,12 +12,11 @@ from scipy.linalg import solve_triangular
 from scipy.special import gammainc, gammaln
 
 from fastpubpriv import validation
+from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.radii import failure_probability, gap_ratio, gap_shift
-from fastpubpriv.results import frozen
+from fastpubpriv.results.estimates import frozen
 from fastpubpriv.sources import public_rows
-
-FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 
 # Below this share of its column's norm, a diagonal entry of R is rounding: the column depends on those before it.
 RANK_TOLERANCE = 1e-12

@@ -8,15 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from fastpubpriv import run as running
 from fastpubpriv import validation
+from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.estimators import run as running
 from fastpubpriv.estimators.radii import size
 from fastpubpriv.mechanisms.sums import AffineMap, check_sum_grids, release_vector_sum
 from fastpubpriv.privacy import ApproxDP, Budget, Ledger, PureDP, knorm_sum_grid
-from fastpubpriv.results import MeanResult, frozen
-
-FloatArray = np.ndarray[Any, np.dtype[np.float64]]
+from fastpubpriv.results.estimates import MeanResult, frozen
 
 # The most that floating point may add to delta when K-norm noise is asked for; the grid is made coarse enough for it.
 K_NORM_DELTA = 1e-6
@@ -161,7 +160,8 @@ def weighted_mean(
     project : bool
         Project the answer back onto the ball (post-processing; never hurts if the mean lies in it).
     columns : sequence of str, optional
-        Numeric columns of a frame, Parquet file or table, the same for both data sets.
+        Numeric columns of a frame, file or table, the same for both data sets; by default all of `x_priv`, in their order.
+        Where both data sets have names for their columns, these are matched by name.
     ledger : Ledger, optional
         Debited before the first read.
     random_state : None or int

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fastpubpriv._types import IntArray
 from fastpubpriv.kernels._jit import instruction
 
 LANES = 64
@@ -182,7 +183,7 @@ def _emit_turn(context: Any, builder: Any, kinds: Any, values: Any) -> Any:
 
 
 @instruction(result="void", emit=_emit_turn)
-def turn(rows: npt.NDArray[Any], index: npt.NDArray[np.int64], lane: int, column: int, panel: npt.NDArray[Any]) -> None:
+def turn(rows: npt.NDArray[Any], index: IntArray, lane: int, column: int, panel: npt.NDArray[Any]) -> None:
     """panel (dim, 64) at 8 columns from column on and 8 lanes from lane on = rows (n, dim) that index (64,) names for them.
 
     Eight numbers are read from each row and written to eight rows of the panel, also beyond the last column.

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.kernels._jit import instruction
 from fastpubpriv.kernels._lanes import LANES, TURNED, _load, _pointer, _splat, _turned, _vector
 
@@ -116,7 +117,7 @@ def reach(
     end: int,
     none: npt.NDArray[np.int32],
     full: npt.NDArray[np.int32],
-    counts: npt.NDArray[np.int64],
+    counts: IntArray,
     c: int,
 ) -> np.uint64:
     """Radii none[g] to full[g] (64,), of those from begin to end, may part the boxes of lower and upper[tile] (dim, 64).
@@ -187,7 +188,7 @@ def count_lanes(
     begin: int,
     end: int,
     out: npt.NDArray[np.float32],
-    counts: npt.NDArray[np.int64],
+    counts: IntArray,
     c: int,
 ) -> np.uint64:
     """out (64,) = squared distances of panels[p] (dim, 64) from centers[g] (dim,); counts[c] (radii,) += those within bounds.
@@ -312,9 +313,7 @@ def _emit_measure(context: Any, builder: Any, kinds: Any, values: Any) -> Any:
 
 
 @instruction(result="void", emit=_emit_measure)
-def measure(
-    rows: npt.NDArray[Any], first: int, centers: npt.NDArray[np.float64], c: int, out: npt.NDArray[np.float64]
-) -> None:
+def measure(rows: npt.NDArray[Any], first: int, centers: FloatArray, c: int, out: FloatArray) -> None:
     """out (64,) = squared distances of centers[c] (dim,) from rows (n, dim) from first on; 1, 2, 4 or 8 p columns.
 
     With 2 or 4 columns the order is another in each eight rows. The columns are added up one by one, as

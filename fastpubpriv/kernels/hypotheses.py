@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import KernelError
 from fastpubpriv.kernels import _cbuf
 from fastpubpriv.kernels._cext import ffi, lib
@@ -32,9 +33,9 @@ class MixtureTable:
     (panels, components, PANEL); `lower` says that factors are lower triangles, row by row, not diagonals.
     """
 
-    means: npt.NDArray[np.float64]
-    factors: npt.NDArray[np.float64]
-    constants: npt.NDArray[np.float64]
+    means: FloatArray
+    factors: FloatArray
+    constants: FloatArray
     lower: bool
 
     @property
@@ -57,9 +58,7 @@ def panelled(array: npt.NDArray[Any], fill: float) -> npt.NDArray[Any]:
     return np.ascontiguousarray(np.moveaxis(full.reshape(panels, PANEL, *array.shape[1:]), 1, -1))
 
 
-def mixture_table(
-    weights: npt.NDArray[np.float64], means: npt.NDArray[np.float64], spreads: npt.NDArray[np.float64]
-) -> MixtureTable:
+def mixture_table(weights: FloatArray, means: FloatArray, spreads: FloatArray) -> MixtureTable:
     """Table of mixtures with weights (m, k), means (m, k, dim) and variances (m, k, dim) or covariances (m, k, dim, dim)."""
     dim = means.shape[2]
     if spreads.ndim == 3:
@@ -84,7 +83,7 @@ def density_room(table: MixtureTable) -> npt.NDArray[np.uint8]:
 
 
 def density_codes(
-    points: npt.NDArray[np.float64],
+    points: FloatArray,
     table: MixtureTable,
     codes: npt.NDArray[np.int16],
     first: int,
@@ -142,11 +141,11 @@ def cell_scores(table: npt.NDArray[np.int32], shift: int, panel: int, worst: npt
 
 
 def pair_roots(
-    parts: tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.float64]],
-    grids: npt.NDArray[np.float64],
+    parts: tuple[FloatArray, FloatArray, FloatArray],
+    grids: FloatArray,
     own: int,
-    roots: npt.NDArray[np.float64],
-    counts: npt.NDArray[np.int64],
+    roots: FloatArray,
+    counts: IntArray,
 ) -> None:
     """roots (size - own - 1, most), ascending then inf, where mixtures `own` and j > own change places; counts: n or -n - 1.
 

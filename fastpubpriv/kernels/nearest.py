@@ -24,11 +24,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels._jit import kernel, read_only
 from fastpubpriv.kernels._lanes import LANES, TURNED, add_columns, lowest, turn, within
 from fastpubpriv.kernels._parallel import count_threads
-from fastpubpriv.sources.share import run_steps
+from fastpubpriv.threads.steps import run_steps
 
 _GOLDEN = 0.6180339887498949  # multiples of it, without their whole part, fall evenly into the unit interval
 _COLUMNS = 32  # columns between two looks at whether a panel may be left
@@ -215,7 +216,7 @@ class _Table:
     """The rows in panels, and what is known of them: read by every thread of a race."""
 
     arrays: tuple[Any, ...]  # panels, order, starts, near, far, middles, drift, kappa: as in _scan
-    first: npt.NDArray[np.int64]  # places of the rows that lie farthest out
+    first: IntArray  # places of the rows that lie farthest out
 
 
 def most_isolated(points: npt.NDArray[Any], *, threads: int | None = None) -> tuple[int, float]:
@@ -267,7 +268,7 @@ def _table(rows: npt.NDArray[Any], drift: float, kappa: float, workers: int) -> 
     pivots[:, :groups] = rows[(np.arange(groups) * _GOLDEN % 1.0 * m).astype(np.int64)].T
     group = np.empty(m, dtype=np.int64)
     distance = np.empty(m)
-    parts: list[npt.NDArray[np.float64]] = []
+    parts: list[FloatArray] = []
 
     def join(begin: int, end: int) -> None:
         sums = np.zeros((LANES, dim))
@@ -304,7 +305,7 @@ def _run(
     lock = threading.Lock()
     settled = True
 
-    def race(queue: npt.NDArray[np.int64], size: int) -> None:
+    def race(queue: IntArray, size: int) -> None:
         def step(number: int) -> None:
             nonlocal state, settled
             begin, end = number * size, min(queue.size, (number + 1) * size)

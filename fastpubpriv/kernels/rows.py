@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import _cbuf
 from fastpubpriv.kernels._cext import ffi, lib
@@ -69,9 +70,9 @@ class RowMap:
     inv_step: float
     limit: float
     kind: MatrixKind = MatrixKind.IDENTITY
-    center: npt.NDArray[np.float64] | None = None
-    matrix: npt.NDArray[np.float64] | None = None
-    offset: npt.NDArray[np.float64] | None = None
+    center: FloatArray | None = None
+    matrix: FloatArray | None = None
+    offset: FloatArray | None = None
 
     def __post_init__(self) -> None:
         for name in ("dim", "out_dim", "quant_bound"):
@@ -109,7 +110,7 @@ class RowMap:
         object.__setattr__(self, "offset", _public("offset", self.offset, (self.out_dim,)))
 
 
-def rows_sum(chunk: npt.NDArray[Any], row_map: RowMap, sums: npt.NDArray[np.int64]) -> None:
+def rows_sum(chunk: npt.NDArray[Any], row_map: RowMap, sums: IntArray) -> None:
     """sums (out_dim,) += integer rows of chunk (n, dim), float64 or float32, modulo 2**64."""
     _cbuf.expect("sums", sums, np.int64, (row_map.out_dim,))
     x, stride, work, cmap, _keep = _arguments(chunk, row_map)
@@ -117,7 +118,7 @@ def rows_sum(chunk: npt.NDArray[Any], row_map: RowMap, sums: npt.NDArray[np.int6
     _cbuf.check(call(x, chunk.shape[0], stride, cmap, work, _cbuf.out(sums)))
 
 
-def rows_gram(chunk: npt.NDArray[Any], row_map: RowMap, gram: npt.NDArray[np.int64]) -> None:
+def rows_gram(chunk: npt.NDArray[Any], row_map: RowMap, gram: IntArray) -> None:
     """gram (out_dim, out_dim), lower triangle with diagonal, += sum of q q^T over chunk (n, dim), modulo 2**64."""
     _cbuf.expect("gram", gram, np.int64, (row_map.out_dim, row_map.out_dim))
     x, stride, work, cmap, _keep = _arguments(chunk, row_map)
@@ -133,9 +134,7 @@ def rows_quantise(chunk: npt.NDArray[Any], row_map: RowMap, out: npt.NDArray[np.
     _cbuf.check(call(x, chunk.shape[0], stride, cmap, work, _cbuf.out(out)))
 
 
-def rows_shell_counts(
-    chunk: npt.NDArray[Any], row_map: RowMap, edges_sq: npt.NDArray[np.float64], counts: npt.NDArray[np.int64]
-) -> None:
+def rows_shell_counts(chunk: npt.NDArray[Any], row_map: RowMap, edges_sq: FloatArray, counts: IntArray) -> None:
     """counts (n_edges + 1,) += rows of chunk (n, dim) by how many of edges_sq (n_edges,), ascending, are below |y|^2."""
     _cbuf.expect("edges_sq", edges_sq, np.float64, (edges_sq.size,))
     _cbuf.expect("counts", counts, np.int64, (edges_sq.size + 1,))
@@ -146,7 +145,7 @@ def rows_shell_counts(
 
 def _public(
     name: str, value: npt.ArrayLike | None, shape: tuple[int, ...] | None, required: bool = False
-) -> npt.NDArray[np.float64] | None:
+) -> FloatArray | None:
     """A read-only float64 copy of a public array of the given shape, or None."""
     if shape is None:
         if value is not None:
@@ -157,7 +156,7 @@ def _public(
             raise InputError(f"this kind of map needs {name} of shape {shape}")
         return None
     # A read-only array that owns its memory is taken as it is: nobody is going to change it, and a matrix may be large.
-    array: npt.NDArray[np.float64]
+    array: FloatArray
     if isinstance(value, np.ndarray) and value.dtype == np.float64 and _is_settled(value):
         array = value
     else:

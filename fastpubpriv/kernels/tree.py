@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError, KernelError
 from fastpubpriv.kernels import _cbuf
 from fastpubpriv.kernels._cext import ffi, lib
 
-FloatArray = npt.NDArray[np.float64]
 LabelArray = npt.NDArray[np.int32]
 
 UNASSIGNED = -1
@@ -238,7 +238,7 @@ def tree_assign(chunk: npt.NDArray[Any], row_tree: RowTree, labels: LabelArray) 
 
 
 def rows_group(
-    chunk: npt.NDArray[Any], labels: LabelArray, n_groups: int, out: npt.NDArray[Any], begins: npt.NDArray[np.int64]
+    chunk: npt.NDArray[Any], labels: LabelArray, n_groups: int, out: npt.NDArray[Any], begins: IntArray
 ) -> None:
     """out (n, dim), begins (n_groups + 1,): rows of chunk (n, dim) with label g, in order, at begins[g] ... begins[g + 1]."""
     x, stride = _cbuf.rows(chunk, out.shape[1])

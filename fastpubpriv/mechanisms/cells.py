@@ -11,14 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from fastpubpriv.mechanisms.account import Account
-from fastpubpriv.mechanisms.release import release
+from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.mechanisms.sums import Passes, Released
 from fastpubpriv.privacy import GaussianEvent, LaplaceEvent, gaussian_count_grid, laplace_count_grid
+from fastpubpriv.release.account import Account
+from fastpubpriv.release.release import release
 from fastpubpriv.sources import Rows, fold
-
-FloatArray = np.ndarray[Any, np.dtype[np.float64]]
-IntArray = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def count_columns(rows: Rows, edges: list[FloatArray], passes: Passes) -> list[IntArray]:

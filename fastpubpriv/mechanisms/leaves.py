@@ -13,30 +13,20 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
+from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import rows as kernels
 from fastpubpriv.kernels.rows import RowMap
 from fastpubpriv.kernels.tree import RowTree, grouped_rows
-from fastpubpriv.mechanisms.account import Purse
-from fastpubpriv.mechanisms.release import release
 from fastpubpriv.mechanisms.sums import AffineMap, Passes, mirrored
-from fastpubpriv.privacy import (
-    Event,
-    Grid,
-    LaplaceEvent,
-    cluster_count_grid,
-    cluster_gram_grid,
-    cluster_sum_grid,
-)
+from fastpubpriv.privacy import Event, Grid, LaplaceEvent, cluster_count_grid, cluster_gram_grid, cluster_sum_grid
+from fastpubpriv.release.account import Purse
+from fastpubpriv.release.release import release
 from fastpubpriv.sources import Rows, fold
-from fastpubpriv.sources.rows import Chunk
-
-FloatArray = np.ndarray[Any, np.dtype[np.float64]]
-IntArray = np.ndarray[Any, np.dtype[np.int64]]
+from fastpubpriv.sources.base import Chunk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -8,14 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.kernels import rows as kernels
-from fastpubpriv.mechanisms.account import Account
-from fastpubpriv.mechanisms.release import release
 from fastpubpriv.mechanisms.sums import AffineMap, Passes, Released, sum_grid
+from fastpubpriv.release.account import Account
+from fastpubpriv.release.release import release
 from fastpubpriv.sources import Rows, fold
-
-FloatArray = np.ndarray[Any, np.dtype[np.float64]]
-IntArray = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def release_statistic_sum(

@@ -9,16 +9,14 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
+from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import rows as kernels
 from fastpubpriv.kernels.rows import MatrixKind, RowMap
 from fastpubpriv.kernels.tree import Members
-from fastpubpriv.mechanisms.account import Account, Purse
-from fastpubpriv.mechanisms.release import release
 from fastpubpriv.privacy import (
     Event,
     Grid,
@@ -34,11 +32,10 @@ from fastpubpriv.privacy import (
     laplace_gram_grid,
     laplace_sum_grid,
 )
+from fastpubpriv.release.account import Account, Purse
+from fastpubpriv.release.release import release
 from fastpubpriv.sources import Rows, fold
-from fastpubpriv.sources.rows import Chunk
-
-FloatArray = np.ndarray[Any, np.dtype[np.float64]]
-IntArray = np.ndarray[Any, np.dtype[np.int64]]
+from fastpubpriv.sources.base import Chunk
 
 MIRROR_BLOCK = 64
 
@@ -104,10 +101,11 @@ class AffineMap:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Passes:
-    """How passes over the rows are run; never what they compute."""
+    """How passes over the rows are run; never what they compute. `max_memory` bounds the counting of bins, in bytes."""
 
     threads: int | None = None
     progress: bool | None = None
+    max_memory: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

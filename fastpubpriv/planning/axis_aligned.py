@@ -7,10 +7,10 @@ from typing import Any
 
 from fastpubpriv import validation
 from fastpubpriv.errors import BudgetError, InfeasibleError, InputError
-from fastpubpriv.mechanisms.hypotheses import slack_at
-from fastpubpriv.mixtures import anchors, dp_em, univariate
-from fastpubpriv.mixtures.axis_aligned import METHODS, MOST_CANDIDATES, MOST_COMPONENTS, TABLE, chosen_method
-from fastpubpriv.mixtures.theory_sizes import mixture_sizes
+from fastpubpriv.mechanisms.selection.hypotheses import slack_at
+from fastpubpriv.mixtures.axis_aligned import anchors, dp_em, univariate
+from fastpubpriv.mixtures.axis_aligned.learn import METHODS, MOST_CANDIDATES, MOST_COMPONENTS, TABLE, chosen_method
+from fastpubpriv.mixtures.list_decoding.sizes import mixture_sizes, wanted_accuracy
 from fastpubpriv.planning.predictors import Predictor, allowance_of
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, PureDP
 
@@ -104,7 +104,7 @@ def theory_details(
     components: int, dim: int, accuracy: float | None, budget: Budget, failure_prob: float
 ) -> dict[str, float]:
     """What the paper's algorithm would need, where it is defined: an (epsilon, delta) budget. Takes about a second."""
-    accuracy = 0.1 if accuracy is None else validation.probability("accuracy", accuracy)
+    accuracy = 0.1 if accuracy is None else wanted_accuracy(accuracy)
     if not isinstance(budget, ApproxDP):
         return {}
     try:

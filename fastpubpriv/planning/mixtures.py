@@ -12,9 +12,8 @@ import numpy as np
 from fastpubpriv import validation
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.estimators.radii import Mode, failure_probability
-from fastpubpriv.mixtures.leaf_gaussians import leaf_costs, leaf_draws
-from fastpubpriv.mixtures.search import DIRECTIONS_SHARE
-from fastpubpriv.mixtures.separated import (
+from fastpubpriv.mixtures.separated.leaf_gaussians import leaf_costs, leaf_draws
+from fastpubpriv.mixtures.separated.learn import (
     CLUSTERING_SHARE,
     CLUSTERINGS,
     Shape,
@@ -24,6 +23,7 @@ from fastpubpriv.mixtures.separated import (
     component_errors,
     tree_depth,
 )
+from fastpubpriv.mixtures.separated.search import DIRECTIONS_SHARE
 from fastpubpriv.planning.predictors import Predictor, allowance_of
 from fastpubpriv.privacy import Budget, PureDP
 

@@ -10,9 +10,9 @@ from fastpubpriv.estimators import lifted
 from fastpubpriv.estimators.learners import learner_draws
 from fastpubpriv.estimators.preconditioner import precondition_bounds, trace_bounds
 from fastpubpriv.estimators.radii import MAX_AUTO_STEPS, Mode, best_steps, expected_normal_norm, predict_steps
-from fastpubpriv.estimators.run import noise_per_radius
 from fastpubpriv.estimators.weighted_mean import ErrorModel, checked_weight, noise_energy
 from fastpubpriv.privacy import Budget, PureDP, gaussian_rho, laplace_epsilon
+from fastpubpriv.run import noise_per_radius
 
 # error and details of a task for (n_priv, budget)
 Predictor = Callable[[int, Budget], tuple[float, dict[str, float]]]

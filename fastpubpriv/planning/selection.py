@@ -6,9 +6,9 @@ import math
 
 from fastpubpriv import validation
 from fastpubpriv.errors import InputError
-from fastpubpriv.mechanisms.densities import MOST_HYPOTHESES
-from fastpubpriv.mechanisms.hypotheses import MOST_COMPARED, closed_form_rows, pairs_of, slack_at
-from fastpubpriv.mechanisms.scheffe import CELLS
+from fastpubpriv.mechanisms.selection.densities import MOST_HYPOTHESES
+from fastpubpriv.mechanisms.selection.hypotheses import MOST_COMPARED, closed_form_rows, pairs_of, slack_at
+from fastpubpriv.mechanisms.selection.scheffe import CELLS
 from fastpubpriv.planning.predictors import Predictor
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, PureDP
 

@@ -14,16 +14,11 @@ from fastpubpriv.estimators.radii import Mode, failure_probability, gap_radius, 
 from fastpubpriv.planning.axis_aligned import UNIT as AXIS_ALIGNED_UNIT
 from fastpubpriv.planning.axis_aligned import axis_aligned_predictor, distant_details, theory_details
 from fastpubpriv.planning.mixtures import separated_predictor
-from fastpubpriv.planning.predictors import (
-    Predictor,
-    coinpress_predictor,
-    gaussian_predictor,
-    weighted_predictor,
-)
+from fastpubpriv.planning.predictors import Predictor, coinpress_predictor, gaussian_predictor, weighted_predictor
 from fastpubpriv.planning.selection import UNIT as SELECTION_UNIT
 from fastpubpriv.planning.selection import selection_predictor
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, PureDP
-from fastpubpriv.results import plain
+from fastpubpriv.results.estimates import plain
 
 TASKS = (
     "mean",
@@ -35,6 +30,8 @@ TASKS = (
     "select_hypothesis",
 )
 MOST_ROWS = 2**40
+# Of anything that is counted: a float holds every whole number up to here.
+MOST_COUNT = 2**53
 # Search range of a budget, in rho or epsilon: what the budget types accept.
 LEAST_AMOUNT, MOST_AMOUNT = 2.0**-28, 2.0**9
 MOST_PURE = 32.0  # a larger epsilon is refused as pure where much noise is drawn
@@ -224,8 +221,10 @@ def plan(
     12934
     """
     validation.choice("task", task, TASKS)
-    dim = validation.integer("dim", dim, minimum=1)
-    n_pub = validation.integer("n_pub", n_pub, minimum=0)
+    dim = validation.integer("dim", dim, minimum=1, maximum=MOST_COUNT)
+    n_pub = validation.integer("n_pub", n_pub, minimum=0, maximum=MOST_COUNT)
+    if n_priv is not None:
+        n_priv = validation.integer("n_priv", n_priv, minimum=1, maximum=MOST_COUNT)
     if sum(value is None for value in (n_priv, budget, error)) != 1:
         raise InputError("give exactly two of n_priv, budget and error; the third is solved for")
     if failure_prob is None:
@@ -283,12 +282,11 @@ def plan(
         n_priv = _solve_rows(predict, budget, validation.positive("error", error))
         solved_for = "n_priv"
     elif budget is None and n_priv is not None and error is not None:
-        n_priv = validation.integer("n_priv", n_priv, minimum=1)
         budget = _solve_budget(predict, n_priv, validation.positive("error", error), _budget_maker(notion, delta))
         solved_for = "budget"
-    n_priv = validation.integer("n_priv", n_priv, minimum=1)
     if not isinstance(budget, Budget):
         raise InputError(f"budget must be ZCDP, ApproxDP or PureDP, got {type(budget).__name__}")
+    assert n_priv is not None
     predicted, details = predict(n_priv, budget)
     if task == "axis_aligned_mixture" and n_components is not None:
         details |= distant_details(n_components, dim, n_pub, n_priv, budget, method)

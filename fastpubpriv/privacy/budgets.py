@@ -317,7 +317,7 @@ def _to_dict(notion: type[Budget], amounts: tuple[Fraction, ...]) -> dict[str, A
 
 
 def _from_dict(data: Mapping[str, Any]) -> tuple[type[Budget], tuple[Fraction, ...]]:
-    name = data.get("notion")
+    name = data.get("notion") if isinstance(data, Mapping) else None
     notion = _NOTIONS.get(name) if isinstance(name, str) else None
     if notion is None:
         raise BudgetError(f"unknown privacy notion; expected one of {', '.join(_NOTIONS)}")

@@ -1,8 +1,8 @@
 """Where rows come from: `Rows` of arrays, files, frames and chunk streams, and `fold`, the chunked pass over them."""
 
+from fastpubpriv.sources.base import Rows
 from fastpubpriv.sources.fold import fold
 from fastpubpriv.sources.private import private_rows
 from fastpubpriv.sources.public import public_rows, refuse_shared_memory
-from fastpubpriv.sources.rows import Rows
 
 __all__ = ["Rows", "fold", "private_rows", "public_rows", "refuse_shared_memory"]

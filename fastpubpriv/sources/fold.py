@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import threading
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fastpubpriv._types import IntArray
 from fastpubpriv.errors import KernelError
-from fastpubpriv.sources.guard import reraise
-from fastpubpriv.sources.pool import available_cpus, get_pool, in_worker, max_threads
-from fastpubpriv.sources.progress import Progress
-from fastpubpriv.sources.rows import Chunk, RandomAccessRows, Rows, default_chunk_rows
+from fastpubpriv.sources.base import Chunk, RandomAccessRows, Rows, default_chunk_rows
+from fastpubpriv.threads.guard import reraise
+from fastpubpriv.threads.pool import Crew, available_cpus, in_worker, max_threads
+from fastpubpriv.threads.progress import Progress
 from fastpubpriv.validation import integer
 
-Accumulators = tuple[NDArray[np.int64], ...]
+Accumulators = tuple[IntArray, ...]
 Make = Callable[[], Accumulators]
 Step = Callable[[Chunk, Accumulators], object]
 
@@ -28,9 +29,6 @@ _INLINE_WORK = 1_000_000  # below this, waking a thread costs more than it saves
 _CHUNK_WORK = 20_000_000  # an interrupt waits for at most one chunk
 _CHUNKS_PER_THREAD = 4  # so that a thread that was held up can leave its share to the others
 _IN_FLIGHT_BYTES = 1 << 26  # chunks of a sequential source that have been read and not yet used
-# The waiting thread wakes this often: to draw the progress bar, and because a signal may have been given to another
-# thread, which leaves this one asleep in its lock.
-_POLL_SECONDS = 0.05
 _STOP_SECONDS = 0.1
 
 
@@ -111,9 +109,9 @@ def fold(
         if workers == 1 or size >= n:
             _inline(rows, step, first, size, bar)
         elif isinstance(rows, RandomAccessRows):
-            parts = _by_ranges(rows, _made(first, make, workers), step, workers, size, bar)
+            parts = _by_ranges(rows, _made(first, make, workers), make, step, size, bar)
         else:
-            parts = _by_stream(rows, _made(first, make, workers), step, workers, size, bar)
+            parts = _by_stream(rows, _made(first, make, workers), make, step, size, bar)
     except BaseException as error:
         failure = error
     finally:
@@ -132,20 +130,23 @@ def fold(
     return first
 
 
-def _made(first: Accumulators, make: Make, workers: int) -> Make:
-    """A `make` for the workers that hands out `first` and others of this thread.
+def _made(first: Accumulators, make: Make, workers: int) -> deque[Accumulators]:
+    """`first` and others of this thread, one for each worker, or for fewer of them where memory is short.
 
     They may be large matrices, and what a worker allocates its own heap keeps for good. Zeros that nobody takes cost nothing.
     """
-    ready = deque([first, *(make() for _ in range(workers - 1))])
+    ready = deque([first])
+    with contextlib.suppress(MemoryError):
+        while len(ready) < workers:
+            ready.append(make())
+    return ready
 
-    def take() -> Accumulators:
-        try:
-            return ready.popleft()  # atomic
-        except IndexError:
-            return make()
 
-    return take
+def _taken(ready: deque[Accumulators], make: Make) -> Accumulators:
+    try:
+        return ready.popleft()  # atomic
+    except IndexError:
+        return make()
 
 
 def _check_accumulators(accumulators: Any) -> None:
@@ -189,22 +190,23 @@ class _Pass:
         self.errors.append(error)
         self.stopped = True
 
-    def stop(self, futures: set[Future[Any]]) -> None:
+    def stop(self, crew: Crew) -> None:
         """No more chunks; wait a moment for those at work, so that in most cases nothing reads the rows any longer."""
         self.stopped = True
-        wait({future for future in futures if not future.cancel()}, timeout=_STOP_SECONDS)
+        crew.cancel()
+        crew.settle(_STOP_SECONDS)
 
 
 def _by_ranges(
-    rows: RandomAccessRows, make: Make, step: Step, workers: int, size: int, bar: Progress | None
+    rows: RandomAccessRows, ready: deque[Accumulators], make: Make, step: Step, size: int, bar: Progress | None
 ) -> list[Accumulators]:
     """The pass in threads that take ranges of rows until there are none left."""
-    n = rows.n
+    n, workers = rows.n, len(ready)
     state = _Pass()
     ticket = itertools.count()  # next() on it is atomic
     parts: deque[Accumulators] = deque()
 
-    def work() -> None:
+    def work(shown: Progress | None = None) -> None:
         accumulators: Accumulators | None = None
         try:
             with np.errstate(all="ignore"):
@@ -213,38 +215,40 @@ def _by_ranges(
                     if begin >= n:
                         break
                     if accumulators is None:
-                        accumulators = make()
+                        accumulators = _taken(ready, make)
                     end = min(begin + size, n)
                     step(rows.block(begin, end), accumulators)
                     state.done.append(end - begin)
+                    if shown is not None and shown.wanted:
+                        shown.at(sum(list(state.done)))
         except BaseException as error:
             state.fail(error)
         if accumulators is not None:
             parts.append(accumulators)
 
-    pool = get_pool()
-    pending: set[Future[None]] = set()
+    crew = Crew()
     complete = False
     try:
         for _ in range(min(workers, -(-n // size))):
-            pending.add(pool.submit(work))
-        while pending:
-            finished, pending = wait(pending, timeout=_POLL_SECONDS, return_when=FIRST_COMPLETED)
-            if finished:
-                # One has found nothing left to do, so those still waiting for a thread are not needed.
-                pending = {future for future in pending if not future.cancel()}
+            crew.add(work)
+        while crew.busy:
+            if crew.left_alone() or crew.wait():
+                crew.cancel()  # one has found nothing left to do, or none will come
             if bar is not None and bar.wanted:
                 bar.at(sum(list(state.done)))
+        work(bar)  # what is left, if no thread could be had
         complete = True
     finally:
         if not complete:
-            state.stop(pending)
+            state.stop(crew)
     if state.errors:
         reraise(state.errors[0])
     return list(parts)
 
 
-def _by_stream(rows: Rows, make: Make, step: Step, workers: int, size: int, bar: Progress | None) -> list[Accumulators]:
+def _by_stream(
+    rows: Rows, ready: deque[Accumulators], make: Make, step: Step, size: int, bar: Progress | None
+) -> list[Accumulators]:
     """The pass over a sequential source: the calling thread reads, the pool works, few chunks are between them."""
     state = _Pass()
     idle: deque[Accumulators] = deque()
@@ -256,33 +260,39 @@ def _by_stream(rows: Rows, make: Make, step: Step, workers: int, size: int, bar:
             try:
                 accumulators = idle.pop()
             except IndexError:
-                accumulators = make()
+                accumulators = _taken(ready, make)
             with np.errstate(all="ignore"):
                 step(chunk, accumulators)
             idle.append(accumulators)
         except BaseException as error:
             state.fail(error)
 
-    pool = get_pool()
-    limit = max(1, min(workers, _IN_FLIGHT_BYTES // (8 * rows.dim * size)))
-    pending: set[Future[None]] = set()
+    crew = Crew()
+    limit = max(1, min(len(ready), _IN_FLIGHT_BYTES // (8 * rows.dim * size)))
     done, complete = 0, False
     try:
         for chunk in rows.chunks(chunk_rows=size):
-            while len(pending) >= limit:
-                _, pending = wait(pending, timeout=_POLL_SECONDS, return_when=FIRST_COMPLETED)
+            _wait(crew, limit - 1)
             if state.stopped:
                 break
-            pending.add(pool.submit(work, chunk))
+            crew.add(partial(work, chunk))
             done += chunk.shape[0]
             if bar is not None:
                 bar.at(done)
-        while pending:
-            _, pending = wait(pending, timeout=_POLL_SECONDS)
+        _wait(crew, 0)
         complete = True
     finally:
         if not complete:
-            state.stop(pending)
+            state.stop(crew)
     if state.errors:
         reraise(state.errors[0])
     return list(idle)
+
+
+def _wait(crew: Crew, most: int) -> None:
+    """Until at most so many chunks wait or are worked on; the calling thread works where no other does."""
+    while crew.busy > most:
+        if crew.left_alone():
+            crew.begin_one()
+        else:
+            crew.wait()

@@ -12,10 +12,10 @@ import pytest
 from scipy import stats
 
 from fastpubpriv.kernels import noise
-from fastpubpriv.mechanisms.account import Account
-from fastpubpriv.mechanisms.release import release
 from fastpubpriv.mechanisms.sums import AffineMap, Passes, release_vector_sum
 from fastpubpriv.privacy import ZCDP, GaussianEvent, LaplaceEvent
+from fastpubpriv.release.account import Account
+from fastpubpriv.release.release import release
 from fastpubpriv.sources import private_rows
 
 # Fixed seeds: the bounds below were met with room to spare, and a test that passed keeps passing.

@@ -12,10 +12,10 @@ import pytest
 from scipy import stats
 
 from fastpubpriv import ApproxDP, BinGrid, stable_histogram
-from fastpubpriv.mechanisms import release as release_module
-from fastpubpriv.mechanisms.account import Account
-from fastpubpriv.mechanisms.release import release_stable
 from fastpubpriv.privacy import StableHistogramEvent, stable_event
+from fastpubpriv.release import release as release_module
+from fastpubpriv.release.account import Account
+from fastpubpriv.release.release import release_stable
 
 pytestmark = pytest.mark.audit
 ALPHA = 1e-9

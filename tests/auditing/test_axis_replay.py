@@ -11,8 +11,9 @@ import pytest
 
 from fastpubpriv import ZCDP, ApproxDP, PureDP, ReplayError, learn_axis_aligned_mixture
 from fastpubpriv.auditing import record_replay
-from fastpubpriv.mixtures import anchors, axis_aligned, univariate
-from fastpubpriv.sources import interleaved
+from fastpubpriv.mixtures.axis_aligned import anchors, univariate
+from fastpubpriv.mixtures.axis_aligned import learn as axis_aligned
+from fastpubpriv.sources.views import interleaved
 
 APPROX = ApproxDP(1, 1e-6)
 COMMON = {"threads": 1, "progress": False}
@@ -166,7 +167,7 @@ def test_catches_blocks_that_overlap(monkeypatch):
 
 
 def test_catches_a_statistic_that_depends_on_other_rows(monkeypatch):
-    from fastpubpriv.mixtures import dp_em
+    from fastpubpriv.mixtures.axis_aligned import dp_em
 
     original = dp_em.row_statistic
 

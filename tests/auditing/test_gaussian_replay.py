@@ -9,20 +9,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from fastpubpriv import (
-    ZCDP,
-    ApproxDP,
-    PureDP,
-    ReplayError,
-    coinpress_covariance,
-    estimate_gaussian,
-    private_pca,
-)
+from fastpubpriv import ZCDP, ApproxDP, PureDP, ReplayError, coinpress_covariance, estimate_gaussian, private_pca
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.estimators import learners, lifted
 from fastpubpriv.estimators.preconditioner import precondition
-from fastpubpriv.mechanisms.tap import tapped
-from fastpubpriv.sources import pairs as pairs_module
+from fastpubpriv.release.transcript import tapped
+from fastpubpriv.sources.views import pairs as pairs_module
 
 pytestmark = [pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")]
 

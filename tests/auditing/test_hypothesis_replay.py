@@ -10,8 +10,8 @@ import pytest
 
 from fastpubpriv import ZCDP, BudgetError, PureDP, ReplayError, select_hypothesis
 from fastpubpriv.auditing import record_replay
-from fastpubpriv.mechanisms import log_ratio, scheffe
-from fastpubpriv.mixtures import hypotheses as public
+from fastpubpriv.mechanisms.selection import log_ratio, scheffe
+from fastpubpriv.mixtures import select as public
 
 BUDGETS = {"pure": PureDP(1), "zcdp": ZCDP(0.125)}
 HOSTILE = [np.nan, np.inf, -np.inf, 1e308, -1.7976931348623157e308, 5e-324, -0.0, 1e9]

@@ -11,19 +11,12 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
-from fastpubpriv import (
-    ZCDP,
-    ApproxDP,
-    BudgetError,
-    PureDP,
-    ReplayError,
-    learn_separated_mixture,
-    no_public_baseline,
-)
+from fastpubpriv import ZCDP, ApproxDP, BudgetError, PureDP, ReplayError, learn_separated_mixture, no_public_baseline
 from fastpubpriv.auditing import replay as auditing
-from fastpubpriv.mechanisms.tap import tapped
-from fastpubpriv.mixtures import practical, search, separated
+from fastpubpriv.mixtures.separated import learn as separated
+from fastpubpriv.mixtures.separated import practical, search
 from fastpubpriv.privacy import gaussian_rho, laplace_epsilon
+from fastpubpriv.release.transcript import tapped
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning"),

@@ -22,8 +22,6 @@ from fastpubpriv import (
     weighted_mean,
 )
 from fastpubpriv.auditing import record_replay
-from fastpubpriv.mechanisms.account import Account
-from fastpubpriv.mechanisms.release import release
 from fastpubpriv.mechanisms.sums import (
     AffineMap,
     Passes,
@@ -32,6 +30,8 @@ from fastpubpriv.mechanisms.sums import (
     release_vector_sum,
 )
 from fastpubpriv.privacy import GaussianEvent, gaussian_sum_grid
+from fastpubpriv.release.account import Account
+from fastpubpriv.release.release import release
 from fastpubpriv.sources import private_rows
 
 pytestmark = [

@@ -7,7 +7,8 @@ import pytest
 from click.testing import CliRunner
 from command_cases import runner
 
-from fastpubpriv.cli import demo_axis, main
+from fastpubpriv.cli import main
+from fastpubpriv.cli.demo import axis as demo_axis
 from fastpubpriv.experiments.mixture_cases import CASES
 
 invoke = runner("axis-mixture")

@@ -12,6 +12,7 @@ import click
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from clocks import PATIENCE
 
 import fastpubpriv as fpp
 from fastpubpriv.cli import app, main
@@ -33,7 +34,7 @@ def test_help_needs_no_numpy():
         "heavy = {'numpy', 'scipy', 'numba', 'rich', 'matplotlib', 'pyarrow'} & set(sys.modules)\n"
         "assert not heavy, heavy\n"
     )
-    subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, timeout=60)
+    subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, timeout=PATIENCE)
 
 
 @pytest.mark.parametrize("name", app.COMMANDS)
@@ -120,8 +121,16 @@ def test_demo_shows_the_gust(tmp_path, monkeypatch):
     assert "NO: the noise came from --seed" in result.stdout
 
 
+def test_the_folder_of_the_demo_is_not_taken_for_source_code():
+    from fastpubpriv.cli.demo.page import demo
+
+    folder = next(parameter.default for parameter in demo.params if parameter.name == "out")
+    ignored = (Path(__file__).parents[2] / ".gitignore").read_text().splitlines()
+    assert f"/{folder}/" in ignored
+
+
 def test_one_row_moves_the_demo_by_no_more_than_is_said():
-    from fastpubpriv.cli.demo import compare
+    from fastpubpriv.cli.demo.page import compare
 
     data, budget = weather.load_weather(), fpp.ZCDP(0.5)
     tame = np.where(data.impossible()[:, None], np.nan, data.private)
@@ -137,7 +146,7 @@ def test_one_row_moves_the_demo_by_no_more_than_is_said():
 @pytest.fixture
 def short_demo(monkeypatch):
     """Without the page about groups, which has a test of its own."""
-    monkeypatch.setattr("fastpubpriv.cli.demo_mixture.page", lambda *arguments: [])
+    monkeypatch.setattr("fastpubpriv.cli.demo.mixture.page", lambda *arguments: [])
 
 
 @pytest.mark.usefixtures("short_demo")

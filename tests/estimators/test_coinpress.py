@@ -8,7 +8,7 @@ from spies import seeded
 
 from fastpubpriv import ZCDP, ApproxDP, InputError, PureDP, coinpress_mean, estimate_mean, plan
 from fastpubpriv.estimators.radii import chi_radius, gap_radius
-from fastpubpriv.mechanisms import tap
+from fastpubpriv.release import transcript as tap
 
 
 def mean_of(private, budget=None, **options):

@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+from clocks import PATIENCE
 from gaussian_cases import RHO_HALF, covariance_error, gaussian
 from spies import SpyLedger, SpyRows, seeded
 
@@ -211,7 +212,7 @@ def test_pca_at_two_thousand_columns_in_memory():
     """A few dim x dim matrices at the peak, measured in a process of its own."""
     if sys.platform != "linux" or resource.getpagesize() <= 0:
         pytest.skip("ru_maxrss is in kilobytes on Linux only")
-    done = subprocess.run([sys.executable, "-c", PEAK], capture_output=True, text=True, timeout=600, check=True)
+    done = subprocess.run([sys.executable, "-c", PEAK], capture_output=True, text=True, timeout=PATIENCE, check=True)
     overlap, matrices = map(float, done.stdout.split())
     assert overlap > 0.9
     assert matrices <= 12

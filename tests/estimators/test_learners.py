@@ -22,7 +22,8 @@ from fastpubpriv.errors import ReplayError
 from fastpubpriv.estimators import learner_populous, learner_recursive, learner_selection
 from fastpubpriv.estimators.learners import ASIDE, LEARNERS, PREPARE
 from fastpubpriv.estimators.lifted import Problem
-from fastpubpriv.mechanisms import populous, selection
+from fastpubpriv.mechanisms import group_covariances as populous
+from fastpubpriv.mechanisms.selection import cover as selection
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::fastpubpriv.ExperimentalWarning"),

@@ -8,8 +8,8 @@ from spies import SpyLedger, SpyRows, seeded
 
 from fastpubpriv import ZCDP, ApproxDP, BudgetError, InputError, Ledger, PureDP, plan, weighted_mean
 from fastpubpriv.estimators.weighted_mean import ErrorModel, noise_energy
-from fastpubpriv.mechanisms import tap
 from fastpubpriv.privacy import Cost, KNormEvent, LaplaceEvent
+from fastpubpriv.release import transcript as tap
 
 # The example of Proposition 8: 10^4 rows in all, 80 of them public.
 EXAMPLE = ErrorModel(n_priv=9_920, n_pub=80, variance=1.0, noise=noise_energy(100, 25.0, 0.1, pure=False, k_norm=False))

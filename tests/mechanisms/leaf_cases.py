@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from fastpubpriv.mechanisms.account import Account
 from fastpubpriv.mechanisms.sums import AffineMap, Passes
-from fastpubpriv.mixtures.tree import ClusterTree
+from fastpubpriv.mixtures.separated.tree import ClusterTree
+from fastpubpriv.release.account import Account
 
 DIM = 3
 ONE_THREAD = Passes(threads=1, progress=False)

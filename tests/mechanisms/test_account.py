@@ -10,8 +10,6 @@ import pytest
 from spies import SpyLedger
 
 from fastpubpriv.errors import BudgetError, EntropyError, InputError, LedgerError, SeededNoiseWarning
-from fastpubpriv.mechanisms.account import Account
-from fastpubpriv.mechanisms.release import release
 from fastpubpriv.privacy import (
     ZCDP,
     ApproxDP,
@@ -30,6 +28,8 @@ from fastpubpriv.privacy import (
     laplace_epsilon,
     pure_slack,
 )
+from fastpubpriv.release.account import Account
+from fastpubpriv.release.release import release
 
 GAUSS = GaussianEvent(4 * 64**2, 8, 5)  # rho = 1/8
 LAPLACE = LaplaceEvent(64, 8, 5)  # epsilon = 1/4

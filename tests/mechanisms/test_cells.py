@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from fastpubpriv import ZCDP, ApproxDP, BudgetError, KernelError, PureDP, Rows, SeededNoiseWarning
-from fastpubpriv.mechanisms.account import Account
 from fastpubpriv.mechanisms.cells import release_cell_counts, release_code_counts
 from fastpubpriv.mechanisms.statistics import release_statistic_sum
 from fastpubpriv.mechanisms.sums import Passes
-from fastpubpriv.mechanisms.tap import tapped
 from fastpubpriv.privacy import GaussianEvent, LaplaceEvent
+from fastpubpriv.release.account import Account
+from fastpubpriv.release.transcript import tapped
 
 PASSES = Passes(threads=1, progress=False)
 EDGES = [np.array([-1.0, 0.0, 2.5]), np.array([100.0])]

@@ -19,8 +19,8 @@ from fastpubpriv.mechanisms.sums import (
     release_shell_counts,
     release_vector_sum,
 )
-from fastpubpriv.mechanisms.tap import tapped
 from fastpubpriv.privacy import GaussianEvent, knorm_sum_grid
+from fastpubpriv.release.transcript import tapped
 from fastpubpriv.sources import private_rows
 
 BUDGETS = {"zcdp": ZCDP(10), "approx": ApproxDP(60, 1e-6), "pure": PureDP(10)}

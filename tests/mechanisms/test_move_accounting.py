@@ -12,10 +12,9 @@ from fastpubpriv.auditing import record_replay
 from fastpubpriv.errors import BudgetError
 from fastpubpriv.kernels import tree as tree_kernels
 from fastpubpriv.mechanisms import leaves as leaves_module
-from fastpubpriv.mechanisms import scope as scope_module
 from fastpubpriv.mechanisms.leaves import release_leaf_counts, release_leaf_second_moments, release_leaf_sums
 from fastpubpriv.mechanisms.sums import AffineMap, release_second_moment, release_shell_counts
-from fastpubpriv.mixtures.tree import ClusterTree
+from fastpubpriv.mixtures.separated.tree import ClusterTree
 from fastpubpriv.privacy import (
     Bill,
     Clusters,
@@ -28,6 +27,7 @@ from fastpubpriv.privacy import (
     cluster_shell_grid,
     cluster_sum_grid,
 )
+from fastpubpriv.release import scope as scope_module
 from fastpubpriv.sources import private_rows
 
 HERE, THERE = ("here",), ("there",)

@@ -10,13 +10,13 @@ import pytest
 from hypothesis_cases import cdf, random_list
 
 from fastpubpriv import InputError
-from fastpubpriv.mechanisms import hypotheses as mechanism
-from fastpubpriv.mechanisms.candidates import Hypotheses
-from fastpubpriv.mechanisms.densities import PublicDraws
-from fastpubpriv.mechanisms.log_ratio import STEPS, LogRatios
-from fastpubpriv.mechanisms.scheffe import CellSets
+from fastpubpriv.mechanisms.selection import hypotheses as mechanism
+from fastpubpriv.mechanisms.selection.candidates import Hypotheses
+from fastpubpriv.mechanisms.selection.densities import PublicDraws
+from fastpubpriv.mechanisms.selection.log_ratio import STEPS, LogRatios
+from fastpubpriv.mechanisms.selection.scheffe import CellSets
+from fastpubpriv.mechanisms.selection.yatracos import YatracosSets
 from fastpubpriv.mechanisms.sums import Passes
-from fastpubpriv.mechanisms.yatracos import YatracosSets
 from fastpubpriv.sources import Rows, private_rows
 
 ONE = Passes(threads=1, progress=False)

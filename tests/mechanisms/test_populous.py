@@ -8,10 +8,11 @@ import pytest
 from scipy.linalg import logm
 
 from fastpubpriv.errors import BudgetError
-from fastpubpriv.mechanisms import populous, spectral
-from fastpubpriv.mechanisms.account import Account
+from fastpubpriv.mechanisms import group_covariances as populous
+from fastpubpriv.mechanisms import spectral
 from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.privacy import ZCDP, ApproxDP, GaussianEvent, LaplaceEvent
+from fastpubpriv.release.account import Account
 from fastpubpriv.sources import Rows, private_rows
 
 

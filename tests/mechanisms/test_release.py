@@ -11,11 +11,12 @@ from spies import SpyLedger
 from fastpubpriv.errors import BudgetError, KernelError, ReplayError
 from fastpubpriv.kernels import noise
 from fastpubpriv.keys import key_source
-from fastpubpriv.mechanisms import release as release_module
-from fastpubpriv.mechanisms import sums, tap
-from fastpubpriv.mechanisms.account import Account
-from fastpubpriv.mechanisms.release import release
+from fastpubpriv.mechanisms import sums
 from fastpubpriv.privacy import ZCDP, GaussianEvent, KNormEvent, LaplaceEvent, PureDP
+from fastpubpriv.release import release as release_module
+from fastpubpriv.release import transcript as tap
+from fastpubpriv.release.account import Account
+from fastpubpriv.release.release import release
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")
 

@@ -6,8 +6,6 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from fastpubpriv.mechanisms.account import Account
-from fastpubpriv.mechanisms.release import release, release_choice, release_stable
 from fastpubpriv.privacy import (
     ZCDP,
     ApproxDP,
@@ -19,6 +17,8 @@ from fastpubpriv.privacy import (
     SelectionEvent,
     StableHistogramEvent,
 )
+from fastpubpriv.release.account import Account
+from fastpubpriv.release.release import release, release_choice, release_stable
 
 SIZE = 8
 CANDIDATES = 2**20  # equal scores: two independent choices agree once in a million

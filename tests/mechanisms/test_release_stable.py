@@ -12,11 +12,7 @@ from fastpubpriv.errors import BudgetError, InputError, KernelError, ReplayError
 from fastpubpriv.kernels import noise
 from fastpubpriv.kernels.bins import BinRule
 from fastpubpriv.keys import key_source
-from fastpubpriv.mechanisms import release as release_module
-from fastpubpriv.mechanisms import tap
-from fastpubpriv.mechanisms.account import Account
-from fastpubpriv.mechanisms.release import release_stable
-from fastpubpriv.mechanisms.stable import Partition, coarsened, count_bins, release_histograms
+from fastpubpriv.mechanisms.histograms import Partition, coarsened, count_bins, release_histograms
 from fastpubpriv.mechanisms.sums import Passes
 from fastpubpriv.privacy import (
     ZCDP,
@@ -28,6 +24,10 @@ from fastpubpriv.privacy import (
     StableHistogramEvent,
     stable_event,
 )
+from fastpubpriv.release import release as release_module
+from fastpubpriv.release import transcript as tap
+from fastpubpriv.release.account import Account
+from fastpubpriv.release.release import release_stable
 from fastpubpriv.sources import private_rows
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")

@@ -9,11 +9,13 @@ import pytest
 from scipy import stats
 
 from fastpubpriv.errors import BudgetError, KernelError, ReplayError
-from fastpubpriv.mechanisms import exponential, selection, tap
-from fastpubpriv.mechanisms.account import Account
-from fastpubpriv.mechanisms.release import release_choice
+from fastpubpriv.mechanisms.selection import cover as selection
 from fastpubpriv.mechanisms.sums import AffineMap, Passes
 from fastpubpriv.privacy import ZCDP, ApproxDP, ComposedEvent, PureDP, SelectionEvent
+from fastpubpriv.release import choice_weights as exponential
+from fastpubpriv.release import transcript as tap
+from fastpubpriv.release.account import Account
+from fastpubpriv.release.release import release_choice
 from fastpubpriv.sources import private_rows
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")

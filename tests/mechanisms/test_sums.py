@@ -7,8 +7,6 @@ import pytest
 from spies import SpyRows
 
 from fastpubpriv.errors import BudgetError, InputError
-from fastpubpriv.mechanisms import tap
-from fastpubpriv.mechanisms.account import Account
 from fastpubpriv.mechanisms.sums import (
     AffineMap,
     Passes,
@@ -19,6 +17,8 @@ from fastpubpriv.mechanisms.sums import (
 )
 from fastpubpriv.privacy import ZCDP, GaussianEvent, KNormEvent, LaplaceEvent, PureDP, knorm_sum_grid
 from fastpubpriv.reference import rows as reference
+from fastpubpriv.release import transcript as tap
+from fastpubpriv.release.account import Account
 from fastpubpriv.sources import private_rows
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")

@@ -6,7 +6,7 @@ from axis_cases import BLOBS, learn, matched
 from scipy import stats
 
 from fastpubpriv.experiments.mixture_cases import Truth, blobs, distance_by_draws, released
-from fastpubpriv.mixtures.anchors import (
+from fastpubpriv.mixtures.axis_aligned.anchors import (
     Column,
     Start,
     anchor_columns,
@@ -18,8 +18,8 @@ from fastpubpriv.mixtures.anchors import (
     started,
     valleys,
 )
-from fastpubpriv.mixtures.binned_em import Mixtures
-from fastpubpriv.mixtures.dp_em import Parameters
+from fastpubpriv.mixtures.axis_aligned.binned_em import Mixtures
+from fastpubpriv.mixtures.axis_aligned.dp_em import Parameters
 
 
 def fit(weights, means, stds):

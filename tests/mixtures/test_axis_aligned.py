@@ -24,7 +24,7 @@ from fastpubpriv import (
     learn_axis_aligned_mixture,
 )
 from fastpubpriv.experiments.mixture_cases import CASES, Truth, distance_on_line, released
-from fastpubpriv.mixtures.axis_aligned import ITERATE_FROM, chosen_method
+from fastpubpriv.mixtures.axis_aligned.learn import ITERATE_FROM, chosen_method
 
 # ---- what it finds: seeded, so that a bad draw cannot come --------------------------------------------------------
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from fastpubpriv.errors import InputError
-from fastpubpriv.mixtures.result import MixtureResult
-from fastpubpriv.mixtures.tree import ClusterTree
+from fastpubpriv.mixtures.separated.tree import ClusterTree
 from fastpubpriv.privacy import ZCDP
+from fastpubpriv.results.mixture import MixtureResult
 
 
 def grown():

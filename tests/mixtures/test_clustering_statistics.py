@@ -10,9 +10,9 @@ import pytest
 from mixture_cases import Mixture, errors_of, matched, separated
 
 from fastpubpriv import ZCDP, Rows, learn_separated_mixture
-from fastpubpriv.estimators import run as running
-from fastpubpriv.mixtures import leaf_gaussians, practical, theory
-from fastpubpriv.mixtures.search import Search
+from fastpubpriv import run as running
+from fastpubpriv.mixtures.separated import leaf_gaussians, practical, theory
+from fastpubpriv.mixtures.separated.search import Search
 
 pytestmark = pytest.mark.statistical
 
@@ -114,7 +114,7 @@ def test_one_shot_succeeds_where_public_rows_alone_fail():
 def test_one_shot_test_notices_directions_of_noise(monkeypatch):
     """Planted fault: the smallest directions are taken for the largest."""
     monkeypatch.setattr(
-        "fastpubpriv.mixtures.search.leading", lambda matrix, count: np.linalg.eigh(matrix)[1].T[:count]
+        "fastpubpriv.mixtures.separated.search.leading", lambda matrix, count: np.linalg.eigh(matrix)[1].T[:count]
     )
     assert good_seeds(one_shot_accuracy, 0.98) < 8
 

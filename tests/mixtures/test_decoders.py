@@ -7,8 +7,13 @@ import pytest
 from spies import SpyLedger, SpyRows, seeded
 
 from fastpubpriv import AccuracyWarning, ApproxDP, BudgetError, InputError, Ledger, PureDP
-from fastpubpriv.mixtures import theory_sizes
-from fastpubpriv.mixtures.decoders import decode_axis_aligned, decode_gaussians, decode_means, decode_variances
+from fastpubpriv.mixtures.list_decoding import sizes as theory_sizes
+from fastpubpriv.mixtures.list_decoding.decoders import (
+    decode_axis_aligned,
+    decode_gaussians,
+    decode_means,
+    decode_variances,
+)
 
 BUDGET = ApproxDP(1, 1e-6)
 
@@ -65,7 +70,7 @@ def test_theory_constants_at_the_theorems_size(seed):
 
 
 def test_theory_constants_give_nothing_where_the_premise_fails(monkeypatch):
-    from fastpubpriv.mixtures import decoder_stages
+    from fastpubpriv.mixtures.list_decoding import stages as decoder_stages
 
     values = np.random.default_rng(0).normal(size=20_000)
     monkeypatch.setattr(decoder_stages, "scale_list_bound", lambda w: 1)

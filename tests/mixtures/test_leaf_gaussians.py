@@ -9,12 +9,11 @@ import pytest
 from spies import seeded
 
 from fastpubpriv import ZCDP, ApproxDP, PureDP, ReplayError, Rows
+from fastpubpriv import run as running
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.errors import BudgetError, InputError
-from fastpubpriv.estimators import run as running
-from fastpubpriv.mechanisms.tap import tapped
-from fastpubpriv.mixtures import leaf_gaussians
-from fastpubpriv.mixtures.leaf_gaussians import (
+from fastpubpriv.mixtures.separated import leaf_gaussians
+from fastpubpriv.mixtures.separated.leaf_gaussians import (
     LeafCosts,
     check_leaf_grids,
     leaf_costs,
@@ -22,7 +21,8 @@ from fastpubpriv.mixtures.leaf_gaussians import (
     leaf_frames,
     learn_leaves,
 )
-from fastpubpriv.mixtures.tree import ClusterTree
+from fastpubpriv.mixtures.separated.tree import ClusterTree
+from fastpubpriv.release.transcript import tapped
 from fastpubpriv.sources import private_rows
 
 BUDGETS = {"zcdp": ZCDP(0.5), "approx": ApproxDP(4, 1e-6), "pure": PureDP(20)}

@@ -8,7 +8,7 @@ from scipy import stats
 
 from fastpubpriv import ZCDP
 from fastpubpriv.errors import InputError
-from fastpubpriv.mixtures.result import MixtureResult
+from fastpubpriv.results.mixture import MixtureResult
 
 WEIGHTS = np.array([0.25, 0.75])
 MEANS = np.array([[0.0, 1e6], [5.0, -1e6]])

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from fastpubpriv import ZCDP, InputError
-from fastpubpriv.mixtures import plotting
-from fastpubpriv.mixtures.result import MixtureResult
+from fastpubpriv.results import mixture_plots as plotting
+from fastpubpriv.results.mixture import MixtureResult
 
 
 def mixture(dim, balls=(), columns=None, statuses=("ok", "low_count", "ok")):

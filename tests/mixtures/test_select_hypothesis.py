@@ -21,8 +21,8 @@ from fastpubpriv import (
     SelectionResult,
     select_hypothesis,
 )
-from fastpubpriv.mixtures.hypotheses import required_n
-from fastpubpriv.mixtures.result import MixtureResult
+from fastpubpriv.mixtures.select import required_n
+from fastpubpriv.results.mixture import MixtureResult
 
 COMMON = {"threads": 1, "progress": False}
 
@@ -129,7 +129,7 @@ def test_a_large_epsilon_takes_the_least_score(method):
     rng = np.random.default_rng(6)
     arrays = random_arrays(rng, 30, 2, 1)
     rows = draw(rng, random_arrays(rng, 1, 2, 1), 0, 500)
-    from fastpubpriv.mechanisms.hypotheses import prepare
+    from fastpubpriv.mechanisms.selection.hypotheses import prepare
     from fastpubpriv.mechanisms.sums import Passes
     from fastpubpriv.sources import private_rows
 

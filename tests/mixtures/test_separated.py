@@ -23,8 +23,8 @@ from fastpubpriv import (
     no_public_baseline,
     public_only,
 )
-from fastpubpriv.mechanisms.tap import tapped
-from fastpubpriv.mixtures.separated import Shape, choose_clustering, tree_depth
+from fastpubpriv.mixtures.separated.learn import Shape, choose_clustering, tree_depth
+from fastpubpriv.release.transcript import tapped
 
 DIM, K = 3, 3
 RNG = np.random.default_rng(5)
@@ -242,7 +242,7 @@ def test_statistics_do_not_depend_on_the_order_of_rows():
 
 def test_that_test_notices_positions(monkeypatch):
     """Planted fault: the search looks at the first half of the rows only."""
-    from fastpubpriv.mixtures import search
+    from fastpubpriv.mixtures.separated import search
 
     original = search.release_shell_counts
 

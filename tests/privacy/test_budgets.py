@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastpubpriv.errors import BudgetError, PrivacyWarning
@@ -93,6 +93,7 @@ def test_ten_tenths_are_exactly_one():
         left - ZCDP(2.0**-60)
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.fractions(min_value=Fraction(1, 100), max_value=10**3, max_denominator=10**6), min_size=1, max_size=8)
 )

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from fastpubpriv.mechanisms import tap
 from fastpubpriv.privacy import LaplaceEvent, SelectionEvent, StableHistogramEvent
+from fastpubpriv.release import transcript as tap
 
 TOP, BOTTOM = 2**63 - 1, -(2**63)
 LEAST_EXPONENT, LARGEST_EXPONENT = -1075, 1023  # keys of dyadic bins

@@ -35,14 +35,20 @@ from fastpubpriv import (
     stable_histogram,
     weighted_mean,
 )
-from fastpubpriv.mixtures.decoders import decode_axis_aligned, decode_gaussians, decode_means, decode_variances
+from fastpubpriv.mixtures.list_decoding.decoders import (
+    decode_axis_aligned,
+    decode_gaussians,
+    decode_means,
+    decode_variances,
+)
 from fastpubpriv.privacy import Cost, Neighbors
 
 DIM = 2
 RNG = np.random.default_rng(11)
-FAR = np.array([30.0, 5.0])
-ROWS = RNG.normal(size=(300, DIM)) + np.where(RNG.random((300, 1)) < 0.5, 0.0, FAR)
-PUBLIC = RNG.normal(size=(24, DIM)) + np.where(np.arange(24)[:, None] % 2, 0.0, FAR)
+ROWS = np.concatenate([RNG.normal(size=(150, DIM)), RNG.normal(size=(150, DIM)) + np.array([30.0, 5.0])])[
+    RNG.permutation(300)
+]
+PUBLIC = np.concatenate([RNG.normal(size=(12, DIM)), RNG.normal(size=(12, DIM)) + np.array([30.0, 5.0])])
 LINE, PUBLIC_LINE = ROWS[:, :1], PUBLIC[:, :1]
 MANY, SAME = RNG.normal(size=(100_000, 1)), RNG.normal(size=(50, 1))
 NOTIONS = {"zcdp": ZCDP(0.5), "approx": ApproxDP(1, 1e-6), "pure": PureDP(1)}
@@ -402,7 +408,7 @@ def spending_functions():
             if {"budget", "ledger"} <= set(inspect.signature(function).parameters):
                 found[f"{module.name}.{name}"] = function
     # What estimators call, not what people call.
-    del found["fastpubpriv.estimators.run.start"]
+    del found["fastpubpriv.run.start"]
     return found
 
 

@@ -1,0 +1,43 @@
+"""The C library about itself: every exported function is held to the rule for pointers, and both compilers can read the source."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+CSRC = Path(__file__).resolve().parents[2] / "csrc"
+
+
+def takes_pointers(header: str) -> set[str]:
+    """Names of the functions declared in a header that have a pointer among their arguments."""
+    without_comments = re.sub(r"/\*.*?\*/", "", header, flags=re.DOTALL)
+    return {
+        name for name, rest in re.findall(r"^\w+ (fpp_\w+)\(([^;]*)\);", without_comments, re.MULTILINE) if "*" in rest
+    }
+
+
+def unchecked(functions: set[str], tests: str) -> set[str]:
+    """Functions that no line of a test file calls with NULL; `##type` stands for f64 and f32."""
+    called = set(re.findall(r"(fpp_\w+?)\([^;]*?NULL", tests))
+    called |= {name for line in tests.splitlines() if "CHECK_RANGE(" in line for name in re.findall(r"fpp_\w+", line)}
+    families = set(re.findall(r"(fpp_\w+?_)##type\([^;]*?NULL", tests))
+    return {name for name in functions if name not in called and name[: -len("f64")] not in families}
+
+
+def test_every_function_is_held_to_the_rule_for_pointers():
+    functions = takes_pointers((CSRC / "fpp.h").read_text(encoding="utf-8"))
+    tests = (CSRC / "test_arguments.c").read_text(encoding="utf-8")
+    assert len(functions) >= 30
+    assert unchecked(functions, tests) == set()
+    assert unchecked({"fpp_planted_f64", "fpp_words_u64"}, tests) == {"fpp_planted_f64"}
+
+
+def foreign_shuffles(source: str) -> int:
+    """Uses of the builtin that clang does not have."""
+    return source.count("__builtin_shuffle(")
+
+
+def test_only_the_header_of_the_two_compilers_shuffles():
+    found = {path.name for path in CSRC.glob("*.[ch]") if foreign_shuffles(path.read_text(encoding="utf-8"))}
+    assert found == {"internal.h"}
+    assert foreign_shuffles("a = __builtin_shuffle(a, b, (VI){0, 2});") == 1
