@@ -158,7 +158,7 @@ def drawn(name, seed):
 
 @light
 def test_hostile_public_arguments(name):
-    kinds = [type(outcome(CALLS[name], drawn(name, seed))) for seed in range(12)]
+    kinds = [type(outcome(CALLS[name], drawn(name, seed))) for seed in range(4 if CALLS[name].slow else 8)]
     assert len(set(kinds)) > 1, "all refused, or none"
 
 
@@ -177,11 +177,10 @@ def test_many_hostile_public_arguments(name):
 @light
 def test_released_extremes_have_results(name):
     call = CALLS[name]
-    slow = "learn_axis_aligned" in name  # searches through what was released
-    for index, pattern in enumerate(PATTERNS[::4] if slow else PATTERNS):
+    for index, pattern in enumerate(PATTERNS[::4] if call.slow else PATTERNS):
         given = {"budget": NOTIONS[call.notions[index % len(call.notions)]]}
         found = outcome(call, given, adversary=Adversary(pattern, index, len(call.rows)))
-        assert not isinstance(found, Exception) or name.endswith("theory"), found
+        assert not isinstance(found, Exception), found
 
 
 @pytest.mark.audit
