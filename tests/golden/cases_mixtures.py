@@ -27,7 +27,7 @@ from golden_data import (
 import fastpubpriv as fpp
 from fastpubpriv import ZCDP, ApproxDP, PureDP
 from fastpubpriv.mechanisms.sums import Passes
-from fastpubpriv.mixtures.list_decoding import decoders
+from fastpubpriv.mixtures import list_decoding as decoders
 from fastpubpriv.mixtures.select import required_n, select_among
 from fastpubpriv.release.account import Account
 from fastpubpriv.sources import private_rows

@@ -21,7 +21,7 @@ from spies import seeded
 import fastpubpriv as fpp
 from fastpubpriv import ApproxDP, BinGrid, ClusterTree, DyadicBins, FastPubPrivError, InputError, ProductBins, Rows
 from fastpubpriv.privacy import Budget, Cost
-from fastpubpriv.results.estimates import Result
+from fastpubpriv.results.base import Result
 from fastpubpriv.sources import private_rows, public_rows
 
 RNG = np.random.default_rng(6)
@@ -169,7 +169,7 @@ NOT_ROWS = [
 def test_results_at_what_are_no_rows(rows):
     found = mixture()
     for method in (
-        gaussian().log_prob, found.predict, found.predict_proba, found.score_samples, pca().transform, found.tree.assign,
+        gaussian().log_prob, found.predict, found.predict_proba, found.log_prob, pca().transform, found.tree.assign,
         lambda x: found.tree.members(x, 0),
     ):  # fmt: skip
         with pytest.raises(InputError) as caught:
@@ -181,7 +181,7 @@ def test_results_at_what_are_no_rows(rows):
 def test_rows_that_are_not_finite(bad):
     found = mixture()
     rows = [[1.0, 2.0], [bad, 3.0]]
-    for method in (gaussian().log_prob, found.predict, found.predict_proba, found.score_samples):
+    for method in (gaussian().log_prob, found.predict, found.predict_proba, found.log_prob):
         with pytest.raises(InputError, match="must be finite"):
             method(rows)
     assert found.tree.assign(rows)[1] == -1
@@ -208,7 +208,7 @@ USES = {
     ],
     "mixture": [
         lambda r: r.predict(X[:3]),
-        lambda r: r.score_samples(X[:3]),
+        lambda r: r.log_prob(X[:3]),
         lambda r: r.sample(2),
         lambda r: r.variances,
     ],
