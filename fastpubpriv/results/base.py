@@ -236,7 +236,9 @@ class Result(Value):
             ("Neighbours", self.relation),
         ]
         if self.provenance:
-            facts.append(("Ranges", "; ".join(f"{name} from {source}" for name, source in self.provenance.items())))
+            facts.append(
+                ("Ranges", "; ".join(f"{name} from {source}" for name, source in sorted(self.provenance.items())))
+            )
         if self.private:
             return [*facts, ("Private", "yes")]
         return [*facts, ("Private", "NO: the noise came from a seed, so these values are not private")]
