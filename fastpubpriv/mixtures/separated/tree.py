@@ -165,6 +165,8 @@ class ClusterTree(Value):
     def from_dict(cls, data: dict[str, Any]) -> ClusterTree:
         """Read back what `to_dict` wrote."""
         try:
+            if set(data) != {"dim", "nodes"}:
+                raise KeyError
             splits = tuple(
                 None
                 if node["rule"] == "leaf"
