@@ -19,8 +19,8 @@ import numpy as np
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import rows as kernels
-from fastpubpriv.kernels.rows import RowMap
-from fastpubpriv.kernels.tree import RowTree, grouped_rows
+from fastpubpriv.kernels.tree import grouped_rows
+from fastpubpriv.maps import RowMap, RowTree
 from fastpubpriv.mechanisms.sums import AffineMap, Passes, mirrored
 from fastpubpriv.privacy import Event, Grid, LaplaceEvent, cluster_count_grid, cluster_gram_grid, cluster_sum_grid
 from fastpubpriv.release.account import Purse

@@ -15,8 +15,8 @@ import numpy as np
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import rows as kernels
-from fastpubpriv.kernels.rows import MatrixKind, RowMap
 from fastpubpriv.kernels.tree import Members
+from fastpubpriv.maps import MatrixKind, RowMap
 from fastpubpriv.privacy import (
     Event,
     Grid,

@@ -23,7 +23,6 @@ from fastpubpriv.mechanisms.selection.hypotheses import (
     prepare,
     release_hypothesis,
     required_rows,
-    select_among,
     slack_at,
 )
 from fastpubpriv.mechanisms.selection.log_ratio import LogRatios, checked_clip
@@ -32,7 +31,7 @@ from fastpubpriv.privacy import ApproxDP, Budget, Ledger, PureDP
 from fastpubpriv.release.choice_weights import MAX_CANDIDATES
 from fastpubpriv.results.selection import SelectionResult
 
-__all__ = ["Hypotheses", "required_n", "select_among", "select_hypothesis"]
+__all__ = ["Hypotheses", "required_n", "select_hypothesis"]
 
 
 MOST_CELLS = 4096

@@ -9,7 +9,6 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from threadpoolctl import threadpool_limits
 
 from fastpubpriv import ZCDP, ApproxDP, BudgetError, PureDP, ReplayError, learn_separated_mixture, no_public_baseline
 from fastpubpriv.auditing import replay as auditing
@@ -19,6 +18,7 @@ from fastpubpriv.privacy import gaussian_rho, laplace_epsilon
 from fastpubpriv.release.transcript import tapped
 
 pytestmark = [
+    pytest.mark.usefixtures("one_blas_thread"),  # matrices are small: a second thread would only wait
     pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning"),
     pytest.mark.filterwarnings("ignore::fastpubpriv.PrivacyWarning"),
 ]
@@ -39,13 +39,6 @@ METHODS = {
     "algorithms 9 and 10": {"clustering": "public_pca", "mode": "theory"},
 }
 PURE = ("public", "algorithms 9 and 10")
-
-
-@pytest.fixture(autouse=True)
-def one_blas_thread():
-    """Matrices of four columns: a second thread only waits for the first."""
-    with threadpool_limits(1):
-        yield
 
 
 def learner(budget, options, **more):

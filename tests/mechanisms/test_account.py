@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from helpers.accounts import opened
 from spies import SpyLedger
 
 from fastpubpriv.errors import BudgetError, EntropyError, InputError, LedgerError, SeededNoiseWarning
@@ -34,12 +35,6 @@ from fastpubpriv.release.release import release
 GAUSS = GaussianEvent(4 * 64**2, 8, 5)  # rho = 1/8
 LAPLACE = LaplaceEvent(64, 8, 5)  # epsilon = 1/4
 KNORM = KNormEvent(Fraction(1, 4), Fraction(1, 2**30), 64, 5)
-
-
-def opened(budget, draws=10, **options):
-    account = Account("test", budget, draws=draws, **options)
-    account.open()
-    return account
 
 
 def test_allowance_in_the_currency_of_the_noise():

@@ -6,6 +6,7 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
+from helpers.accounts import opened
 from scipy import stats
 
 from fastpubpriv.errors import BudgetError, KernelError, ReplayError
@@ -215,12 +216,6 @@ def test_scores_do_not_depend_on_chunks_and_threads():
 
 
 # ---- the release ----------------------------------------------------------------------------------------------------
-
-
-def opened(budget, **options):
-    account = Account("test", budget, draws=10, **options)
-    account.open()
-    return account
 
 
 def ask(account, scores, epsilon=1):

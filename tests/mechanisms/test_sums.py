@@ -1,9 +1,11 @@
 """Noisy sums, second moments and shell counts: the integers asked about, the price, and the law of the noise."""
 
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
+from helpers import accounts
 from spies import SpyRows
 
 from fastpubpriv.errors import BudgetError, InputError
@@ -27,10 +29,7 @@ PASSES = Passes(threads=1, progress=False)
 BUDGETS = [ZCDP(0.5), PureDP(1)]
 
 
-def opened(budget, **options):
-    account = Account("test", budget, draws=10_000, **options)
-    account.open()
-    return account
+opened = partial(accounts.opened, draws=10_000)
 
 
 def hostile_rows(n, dim, seed=0):

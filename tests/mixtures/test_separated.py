@@ -7,7 +7,6 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from mixture_cases import errors_of, matched, separated
-from threadpoolctl import threadpool_limits
 
 from fastpubpriv import (
     ZCDP,
@@ -26,18 +25,13 @@ from fastpubpriv import (
 from fastpubpriv.mixtures.separated.learn import Shape, choose_clustering, tree_depth
 from fastpubpriv.release.transcript import tapped
 
+pytestmark = pytest.mark.usefixtures("one_blas_thread")  # matrices are small: a second thread would only wait
+
 DIM, K = 3, 3
 RNG = np.random.default_rng(5)
 MIXTURE = separated(RNG, DIM, K, 30.0)
 ROWS, LABELS = MIXTURE.draw(RNG, 30_000)
 PUBLIC = MIXTURE.of(RNG, np.arange(36) % K)
-
-
-@pytest.fixture(autouse=True)
-def one_blas_thread():
-    """Matrices of a few columns: a second thread only waits for the first."""
-    with threadpool_limits(1):
-        yield
 
 
 FAR = separated(np.random.default_rng(8), DIM, K, 3000.0)

@@ -14,7 +14,7 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.mixtures.list_decoding import nets
 from fastpubpriv.reading import Form, read_array
-from fastpubpriv.results.base import Result, frozen
+from fastpubpriv.results.base import Result
 from fastpubpriv.results.words import Table, tally
 
 
@@ -196,8 +196,3 @@ class AxisAlignedLists(_Lists):
         accuracy."""
         alpha = validation.positive("accuracy", accuracy)
         return nets.product_size([self.net_size(column, alpha / self.dim) for column in range(self.dim)])
-
-    def to_data_units(self, points: Any) -> FloatArray:
-        """Means (k, dim) in the coordinates of the lists, in data units."""
-        given = np.asarray(points, dtype=np.float64)
-        return frozen(given if self.factor is None else given @ self.factor.T)
