@@ -52,7 +52,7 @@ class Histogram(Value):
         names = {field.name for field in dataclasses.fields(cls)}
         if type(data) is not dict or set(data) != names:
             raise InputError(
-                f"this JSON text cannot be read: a histogram is an object with the fields {', '.join(sorted(names))}"
+                f"this JSON text is not a Histogram: it is an object with the fields {', '.join(sorted(names))}"
             )
         return _fields(**data)
 
