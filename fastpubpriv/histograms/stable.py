@@ -19,7 +19,8 @@ from fastpubpriv.mechanisms.histograms import (
     release_histograms,
 )
 from fastpubpriv.privacy import ApproxDP, Budget, Ledger
-from fastpubpriv.privacy.stable import HISTOGRAMS_MAX, Law
+from fastpubpriv.privacy.stable import HISTOGRAMS_MAX
+from fastpubpriv.privacy.stable_profile import Law
 from fastpubpriv.results.histogram import Histogram, HistogramResult
 
 MAX_MEMORY = 8e9  # bytes; what 200 million rows in bins of their own take
@@ -157,7 +158,7 @@ def check_event(run: running.Run, partitions: Sequence[Partition], law: Any) -> 
 def note(run: running.Run, name: str, released: StableRelease) -> None:
     """Write a release into the result's record."""
     entry = {"name": name, "noise_std": released.noise_std, "threshold": released.threshold}
-    run.log.append({**entry, **running.describe(released.event)})
+    run.log.append({**entry, **released.event.record()})
 
 
 def _grids(bins: Any, dim: int) -> list[tuple[tuple[int, ...], tuple[BinGrid | DyadicBins, ...]]]:

@@ -275,7 +275,7 @@ def select_hypothesis(
             law=law,
             passes=run.passes,
         )
-        run.log.append({"name": "hypothesis", "score": score, **used, **running.describe(event)})
+        run.log.append({"name": "hypothesis", "score": score, **used, **event.record()})
         return _result(
             run,
             listed,

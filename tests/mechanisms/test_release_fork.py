@@ -108,7 +108,7 @@ def test_control_a_key_taken_before_the_query_is_shared(name, monkeypatch):
 
     def with_key(self, event):
         charge(self, event)
-        self.early = self._keys.fresh()
+        self.early = self.book.keys.fresh()
 
     monkeypatch.setattr(Account, "charge", with_key)
     monkeypatch.setattr(Account, "fresh_key", lambda self: self.early)

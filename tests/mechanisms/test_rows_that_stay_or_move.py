@@ -16,9 +16,9 @@ from fastpubpriv.mechanisms.leaves import release_leaf_counts, release_leaf_seco
 from fastpubpriv.mechanisms.sums import AffineMap, release_second_moment, release_shell_counts
 from fastpubpriv.mixtures.separated.tree import ClusterTree
 from fastpubpriv.privacy import (
-    Bill,
     Clusters,
     ComposedEvent,
+    CostTally,
     GaussianEvent,
     LaplaceEvent,
     Ledger,
@@ -42,7 +42,7 @@ def unit(count):
     return Fraction(count, 2**17)
 
 
-# Events and bills.
+# Events and tallies.
 
 
 def test_the_worse_case_is_the_sensitivity():
@@ -60,17 +60,17 @@ def test_the_worse_case_is_the_sensitivity():
             bad()
 
 
-def test_bill_takes_the_larger_total_of_the_same_clusters():
-    bill = Bill()
-    bill.add(Fraction(1))
-    bill.add_case(Fraction(4), Fraction(2), HERE)
-    bill.add_case(Fraction(0), Fraction(3), HERE)
-    assert bill.total == 1 + max(4, 5)
-    bill.add_case(Fraction(4), Fraction(2), THERE)  # other clusters: the row may move in these and stay in those
-    assert bill.total == 1 + 5 + 4
-    other = bill.copy()
-    other.add_case(Fraction(7), Fraction(0), HERE)
-    assert (bill.total, other.total) == (10, 1 + 11 + 4)
+def test_tally_takes_the_larger_total_of_the_same_clusters():
+    tally = CostTally()
+    tally.add(Fraction(1))
+    tally.add(Fraction(4), Clusters(4, 2, HERE))
+    tally.add(Fraction(3), Clusters(0, 3, HERE))
+    assert tally.total == 1 + max(4, 5)
+    tally.add(Fraction(4), Clusters(4, 2, THERE))  # other clusters: the row may move in these and stay in those
+    assert tally.total == 1 + 5 + 4
+    other = tally.copy()
+    other.add(Fraction(7), Clusters(7, 0, HERE))
+    assert (tally.total, other.total) == (10, 1 + 11 + 4)
 
 
 def test_account_charges_by_case():
@@ -219,7 +219,7 @@ def test_a_purse_pays_for_one_node():
         spend(purse, tree, 1, rows)
     with pytest.raises(BudgetError, match="exceed the budget of its node"):
         purse.charge(GaussianEvent(2**17, 8, 1, clusters=Clusters(2**17, 0, tree.only(0).lineage)))
-    with pytest.raises(BudgetError, match="had its purse already"):
+    with pytest.raises(BudgetError, match="had its payer already"):
         spend(scope.node(0), tree, 0, rows)
 
 
@@ -466,14 +466,14 @@ def test_catches_a_scope_that_does_not_check_depth(monkeypatch):
         scope, tree = account.tree(Fraction(1), max_depth=2), deep_tree(3)
         answers = []
         for node in chain(tree)[:3]:
-            answers += spend(scope_module.NodePurse(scope, 0), tree, node, rows)
+            answers += spend(scope_module.NodePayer(scope, 0), tree, node, rows)
         return answers
 
     x, y = np.zeros((2, DIM)), np.zeros((2, DIM))
     x[0, 0] = y[0, 1] = 20.0
     with pytest.raises(BudgetError, match="nodes above this one have paid"):
         record_replay(run, x, y, budget=ZCDP(1))
-    monkeypatch.setattr(scope_module.TreeScope, "_enter", lambda self, lineage, depth: None)
+    monkeypatch.setattr(scope_module.TreeScope, "enter", lambda self, lineage, depth: None)
     with pytest.raises(ReplayError, match="too many nodes on one path"):
         record_replay(run, x, y, budget=ZCDP(1))
 

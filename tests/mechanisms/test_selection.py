@@ -14,7 +14,7 @@ from fastpubpriv.mechanisms.selection import cover as selection
 from fastpubpriv.mechanisms.sums import AffineMap, Passes
 from fastpubpriv.privacy import ZCDP, ApproxDP, ComposedEvent, PureDP, SelectionEvent
 from fastpubpriv.release import choice_weights as exponential
-from fastpubpriv.release import transcript as tap
+from fastpubpriv.release import transcript as transcripts
 from fastpubpriv.release.account import Account
 from fastpubpriv.release.release import release_choice
 from fastpubpriv.sources import private_rows
@@ -260,13 +260,13 @@ def test_a_query_that_is_not_integer_scores_is_refused():
 
 
 def test_tap_records_and_forces_a_choice():
-    with tap.tapped() as recorded:
+    with transcripts.recording() as recorded:
         first = ask(opened(PureDP(2)), [9, 9, 9, 9, 9, 9, 9, 9])
     assert recorded.calls[0].query.tolist() == [9] * 8
     for _ in range(5):
-        with tap.tapped(script=recorded.calls):
+        with transcripts.recording(script=recorded.calls):
             assert ask(opened(PureDP(2)), [0, 1, 2, 3, 4, 5, 6, 7]) == first
-    with tap.tapped(script=recorded.calls), pytest.raises(ReplayError):
+    with transcripts.recording(script=recorded.calls), pytest.raises(ReplayError):
         ask(opened(PureDP(2)), [0, 1])
 
 

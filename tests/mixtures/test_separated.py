@@ -23,7 +23,7 @@ from fastpubpriv import (
     public_only,
 )
 from fastpubpriv.mixtures.separated.learn import Shape, choose_clustering, tree_depth
-from fastpubpriv.release.transcript import tapped
+from fastpubpriv.release.transcript import recording
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")  # matrices are small: a second thread would only wait
 
@@ -134,7 +134,7 @@ def test_releases_cost_what_the_formula_says(mode, clustering):
             learn(mode=mode, clustering=clustering)
         return
     rows, public = (FAR_ROWS, FAR_PUBLIC) if mode == "theory" else (ROWS, PUBLIC)
-    with tapped() as transcript:
+    with recording() as transcript:
         result = learn(rows, public=public, mode=mode, clustering=clustering)
     search = [call for call in transcript.calls if call.reserve is not None]
     reserved = {call.reserve.cost for call in search}
@@ -226,9 +226,9 @@ def test_statistics_do_not_depend_on_the_order_of_rows():
     """The exact integers before noise are the same for permuted rows, as long as what was released before is the same."""
     permuted = ROWS[np.random.default_rng(1).permutation(len(ROWS))]
     for clustering in ("tree", "one_shot"):
-        with tapped() as first:
+        with recording() as first:
             learn(clustering=clustering)
-        with tapped(script=first.calls) as second:
+        with recording(script=first.calls) as second:
             learn(permuted, clustering=clustering)
         for one, two in zip(first.calls, second.calls, strict=True):
             assert np.array_equal(one.query, two.query)
