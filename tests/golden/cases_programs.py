@@ -146,11 +146,11 @@ def plots() -> Iterator[Case]:
         ),
         "Gaussian": (
             lambda: fpp.estimate_gaussian(ROWS, x_pub=MANY_PUBLIC, budget=budget, **given).plot(),
-            (plotting.plot_gaussian,),
+            (plotting.plot_ellipses, plotting.plot_correlations),
         ),
         "histogram": (
             lambda: fpp.stable_histogram(ROWS, bins=fpp.BinGrid(width=2.5), budget=APPROX, **given).plot(),
-            (plotting.plot_histogram,),
+            (plotting.plot_histograms, plotting.Bars),
         ),
         "mixture": (
             lambda: fpp.learn_axis_aligned_mixture(
