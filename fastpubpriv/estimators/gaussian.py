@@ -212,7 +212,7 @@ def estimate_gaussian(
         rows,
         budget,
         draws=chosen.draws(rows.dim),
-        aside=None if chosen.reserved is None else chosen.reserved(budget),
+        reserved=None if chosen.reserved is None else chosen.reserved(budget),
         ledger=ledger,
         random_state=random_state,
         threads=threads,

@@ -24,7 +24,8 @@ from fastpubpriv.mechanisms.histograms import (
     release_histograms,
 )
 from fastpubpriv.privacy import ApproxDP, Budget, Ledger
-from fastpubpriv.privacy.stable import HISTOGRAMS_MAX, Law
+from fastpubpriv.privacy.stable import HISTOGRAMS_MAX
+from fastpubpriv.privacy.stable_profile import Law
 from fastpubpriv.reading import read_array
 from fastpubpriv.results.estimates import Result, frozen
 
@@ -316,7 +317,7 @@ def check_event(run: running.Run, partitions: Sequence[Partition], law: Any) -> 
 def note(run: running.Run, name: str, released: StableRelease) -> None:
     """Write a release into the result's record."""
     entry = {"name": name, "noise_std": released.noise_std, "threshold": released.threshold}
-    run.log.append({**entry, **running.describe(released.event)})
+    run.log.append({**entry, **released.event.record()})
 
 
 def _grids(bins: Any, dim: int) -> list[tuple[tuple[int, ...], tuple[BinGrid | DyadicBins, ...]]]:

@@ -19,7 +19,7 @@ from fastpubpriv.kernels import bins
 from fastpubpriv.kernels.bins import BinRule, BinTable
 from fastpubpriv.mechanisms.sums import Passes
 from fastpubpriv.privacy import StableHistogramEvent, stable_event
-from fastpubpriv.privacy.stable import Law
+from fastpubpriv.privacy.stable_profile import Law
 from fastpubpriv.release.account import Account
 from fastpubpriv.release.release import release_stable
 from fastpubpriv.sources import Rows, fold

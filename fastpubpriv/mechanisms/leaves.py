@@ -19,11 +19,11 @@ import numpy as np
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import rows as kernels
-from fastpubpriv.kernels.rows import RowMap
-from fastpubpriv.kernels.tree import RowTree, grouped_rows
+from fastpubpriv.kernels.tree import grouped_rows
+from fastpubpriv.maps import RowMap, RowTree
 from fastpubpriv.mechanisms.sums import AffineMap, Passes, mirrored
 from fastpubpriv.privacy import Event, Grid, LaplaceEvent, cluster_count_grid, cluster_gram_grid, cluster_sum_grid
-from fastpubpriv.release.account import Purse
+from fastpubpriv.release.payer import Payer
 from fastpubpriv.release.release import release
 from fastpubpriv.sources import Rows, fold
 from fastpubpriv.sources.base import Chunk
@@ -44,7 +44,7 @@ class LeavesReleased:
 
 
 def release_leaf_counts(
-    account: Purse, rows: Rows, routes: RowTree, *, name: str, cost: Fraction, passes: Passes
+    account: Payer, rows: Rows, routes: RowTree, *, name: str, cost: Fraction, passes: Passes
 ) -> LeavesReleased:
     """Release how many rows reach each target of `routes`, (k,).
 
@@ -76,7 +76,7 @@ def release_leaf_counts(
 
 
 def release_leaf_sums(
-    account: Purse,
+    account: Payer,
     rows: Rows,
     routes: RowTree,
     affines: Sequence[AffineMap],
@@ -112,7 +112,7 @@ def release_leaf_sums(
 
 
 def release_leaf_second_moments(
-    account: Purse,
+    account: Payer,
     rows: Rows,
     routes: RowTree,
     affines: Sequence[AffineMap],

@@ -15,8 +15,8 @@ import numpy as np
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import rows as kernels
-from fastpubpriv.kernels.rows import MatrixKind, RowMap
 from fastpubpriv.kernels.tree import Members
+from fastpubpriv.maps import MatrixKind, RowMap
 from fastpubpriv.privacy import (
     Event,
     Grid,
@@ -32,7 +32,8 @@ from fastpubpriv.privacy import (
     laplace_gram_grid,
     laplace_sum_grid,
 )
-from fastpubpriv.release.account import Account, Purse
+from fastpubpriv.release.account import Account
+from fastpubpriv.release.payer import Payer
 from fastpubpriv.release.release import release
 from fastpubpriv.sources import Rows, fold
 from fastpubpriv.sources.base import Chunk
@@ -134,11 +135,11 @@ def check_gram_grids(account: Account, costs: Iterable[Fraction], dim: int, n: i
         _gram_grid(account, cost, dim, n)
 
 
-def _gram_grid(account: Purse, cost: Fraction, dim: int, n: int) -> Grid:
+def _gram_grid(account: Payer, cost: Fraction, dim: int, n: int) -> Grid:
     return (laplace_gram_grid if account.pure else gaussian_gram_grid)(cost, dim, n)
 
 
-def sum_grid(account: Purse, cost: Fraction, dim: int, n: int) -> Grid:
+def sum_grid(account: Payer, cost: Fraction, dim: int, n: int) -> Grid:
     """The grid for sums of n rows of `dim` coordinates at this cost, for the noise of the account."""
     return (laplace_sum_grid if account.pure else gaussian_sum_grid)(cost, dim, n)
 
@@ -148,7 +149,7 @@ def _kept(only: Members | None, chunk: Chunk) -> Chunk:
 
 
 def release_vector_sum(
-    account: Purse,
+    account: Payer,
     rows: Rows,
     affine: AffineMap,
     *,
@@ -200,7 +201,7 @@ def mirrored(lower: IntArray) -> IntArray:
 
 
 def release_second_moment(
-    account: Purse,
+    account: Payer,
     rows: Rows,
     affine: AffineMap,
     *,
@@ -255,7 +256,7 @@ def release_second_moment(
 
 
 def release_shell_counts(
-    account: Purse,
+    account: Payer,
     rows: Rows,
     affine: AffineMap,
     *,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from golden_case import SEED, Case, private, public, steps
+from golden_case import Case, private, public, steps
 from golden_data import (
     APPROX,
     BLOBS,
@@ -26,11 +26,8 @@ from golden_data import (
 
 import fastpubpriv as fpp
 from fastpubpriv import ZCDP, ApproxDP, PureDP
-from fastpubpriv.mechanisms.sums import Passes
 from fastpubpriv.mixtures.list_decoding import decoders
-from fastpubpriv.mixtures.select import required_n, select_among
-from fastpubpriv.release.account import Account
-from fastpubpriv.sources import private_rows
+from fastpubpriv.mixtures.select import required_n
 
 SEARCHES = (
     ("tree", "practical"),
@@ -41,7 +38,6 @@ SEARCHES = (
 )
 LARGE_BLOBS = blobs(31, 300_000, CENTERS)
 LARGE_PLANE = blobs(32, 400_000, [[0.0, 5.0], [30.0, 5.0]], [1.0, 3.0])
-# Of one variance: lists fitted with a wrong one hang on the last bits.
 EVEN_LINE = blobs(36, 4000, [[0.0], [1000.0]], 2.0)
 LARGE_LINE = blobs(33, 700_000, [[0.0], [1000.0]], [1.0, 30.0])
 
@@ -165,7 +161,10 @@ def axis_aligned() -> Iterator[Case]:
         runs[f"dp_em, known variance, {name}"] = (LINE, budget, {**points, "method": "dp_em", "variance": 4.0})
         runs[f"auto, {name}"] = (LINE, budget, points)
     for name, (rows, budget, options) in runs.items():
-        yield private(f"learn_axis_aligned_mixture, {name}", learn, rows, n_components=2, budget=budget, **options)
+        # Many starts of this search end in nearly the same mixture: which of them is the k-th of the list is a matter of rounding.
+        tied = name == "univariate, known variance"
+        call = {"n_components": 2, "budget": budget, "machine": tied, **options}
+        yield private(f"learn_axis_aligned_mixture, {name}", learn, rows, **call)
     for name, rows, points in (("univariate", LINE, LINE_PUBLIC), ("2 columns", PLANE, PLANE_PUBLIC)):
         call = {"n_components": 2, "budget": ApproxDP(4, 1e-6), "forms": FORMS}
         yield private(f"learn_axis_aligned_mixture, {name}, sources", learn, rows, **call, candidates=10)
@@ -245,13 +244,6 @@ def listed(size: int, dim: int, seed: int, *, full: bool = False) -> fpp.Hypothe
     return fpp.Hypotheses.from_arrays(np.concatenate([weights, 1.0 - weights], axis=1), means, spreads)
 
 
-def among(listing: fpp.Hypotheses) -> Any:
-    """A choice in an account that is open already."""
-    account = Account("golden", PureDP(1), draws=1, random_state=SEED)
-    account.open()
-    return select_among(account, private_rows(PLANE), listing, passes=Passes(threads=1, progress=False))
-
-
 def selections() -> Iterator[Case]:
     choose = fpp.select_hypothesis
     line, plane, tilted = listed(50, 1, 41), listed(40, 2, 42), listed(20, 2, 43, full=True)
@@ -292,7 +284,6 @@ def selections() -> Iterator[Case]:
             score=score,
             threads=(2,),
         )
-    yield steps("select_among", lambda: among(plane), select_among, blas=True)
     yield public("required_n", required_n, 1000, accuracy=0.2, epsilon=1.0)
     yield steps(
         "Hypotheses", lambda: {"listed": tilted, "log densities": tilted.log_density(PLANE[:5], 3)}, fpp.Hypotheses

@@ -11,7 +11,7 @@ from fastpubpriv.mechanisms.statistics import release_statistic_sum
 from fastpubpriv.mechanisms.sums import Passes
 from fastpubpriv.privacy import GaussianEvent, LaplaceEvent
 from fastpubpriv.release.account import Account
-from fastpubpriv.release.transcript import tapped
+from fastpubpriv.release.transcript import recording
 
 PASSES = Passes(threads=1, progress=False)
 EDGES = [np.array([-1.0, 0.0, 2.5]), np.array([100.0])]
@@ -26,7 +26,7 @@ def opened(budget=None, draws=100, seed=None):
 
 def exact(release, rows, **options):
     """The integers that a release asked about, in rows, and what came out."""
-    with tapped() as transcript:
+    with recording() as transcript:
         released = release(Rows.from_array(rows), **options)
     call = transcript.calls[0]
     return call.query * call.unit, call, released

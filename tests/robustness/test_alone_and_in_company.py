@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from company_cases import ALONE, cancelling, differences, modules, other_bits, reading_sites, recording
 from spies import seeded
-from threadpoolctl import threadpool_limits
 
 from fastpubpriv import ZCDP, ApproxDP, BinGrid, DyadicBins, ProductBins, PureDP
 from fastpubpriv.kernels.bins import BinRule
@@ -26,6 +25,7 @@ from fastpubpriv.sources import Rows, private_rows
 from fastpubpriv.sources.views import mapped
 
 pytestmark = [
+    pytest.mark.usefixtures("one_blas_thread"),  # matrices are small: a second thread would only wait
     pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning"),
     pytest.mark.filterwarnings("ignore::fastpubpriv.PrivacyWarning"),
 ]
@@ -36,13 +36,6 @@ AMPLE, AMPLE_DELTA = ZCDP(1000), ApproxDP(300, 1e-1)
 LINE = {"fastpubpriv.mechanisms.selection.scheffe.count_cells"}  # for rows of one column only
 READ_OTHERWISE = {"fastpubpriv.mechanisms.group_covariances.group_covariances"}  # by position, without `fold`
 NOT_ESTIMATORS = {"as_rows", "open_rows", "record_replay", "refuse_shared_memory"}
-
-
-@pytest.fixture(autouse=True)
-def one_blas_thread():
-    """Small matrices: a second thread only waits for the first."""
-    with threadpool_limits(1):
-        yield
 
 
 def estimators_of(dim):

@@ -16,7 +16,8 @@ from scipy.stats import qmc
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError, KernelError
 from fastpubpriv.kernels import hypotheses as kernels
-from fastpubpriv.kernels.hypotheses import LARGEST_COUNT, PANEL, MixtureTable
+from fastpubpriv.kernels.hypotheses import LARGEST_COUNT, PANEL
+from fastpubpriv.maps import MixtureTable
 from fastpubpriv.mechanisms.selection.candidates import Hypotheses
 from fastpubpriv.mechanisms.sums import Passes
 from fastpubpriv.sources import Rows, fold

@@ -391,12 +391,6 @@ def learn(task: Task) -> Learned:
 
 
 METHOD = AxisMethod(
-    name="anchors",
-    learn=learn,
-    draws=draws,
-    seconds=partial(column_by_column, steps=STEPS, shares=SHARES),
-    candidates=60,
-    shares=SHARES,
-    needs_delta=True,
-    least_rows=LEAST_ROWS,
-)
+    name="anchors", learn=learn, draws=draws, seconds=partial(column_by_column, steps=STEPS, shares=SHARES),
+    candidates=60, shares=SHARES, needs_delta=True, least_rows=LEAST_ROWS,
+)  # fmt: skip

@@ -21,7 +21,7 @@ from fastpubpriv.estimators import lifted
 from fastpubpriv.estimators.gaussian import LARGEST_CONDITION, Frame, public_frame, trace_frame
 from fastpubpriv.estimators.lifted import MEAN_SHARE, GramNoise, Problem, Recursion
 from fastpubpriv.estimators.radii import Mode
-from fastpubpriv.kernels.tree import RowTree
+from fastpubpriv.maps import RowTree
 from fastpubpriv.mechanisms.leaves import (
     LeavesReleased,
     release_leaf_counts,
@@ -32,7 +32,7 @@ from fastpubpriv.mechanisms.sums import Released
 from fastpubpriv.mixtures.separated.tree import ClusterTree
 from fastpubpriv.privacy import cluster_count_grid, cluster_gram_grid, cluster_sum_grid
 from fastpubpriv.results.estimates import frozen
-from fastpubpriv.run import Run, describe, noise_per_radius
+from fastpubpriv.run import Run, noise_per_radius
 
 LEAF_COND_MAX = 100.0
 # With dim + 1 public rows the preconditioner must allow for conditions that no number of rounds resolves; the trace bound does not.
@@ -392,4 +392,4 @@ def _each(released: LeavesReleased) -> list[Released]:
 def _note(run: Run, name: str, released: LeavesReleased, **public: float) -> None:
     """Write a joint release into the result's record; the noise differs between leaves as their units do."""
     stds = released.noise_std.tolist()
-    run.log.append({"name": name, "noise_std": max(stds), "leaf_noise_std": stds, **describe(released.event), **public})
+    run.log.append({"name": name, "noise_std": max(stds), "leaf_noise_std": stds, **released.event.record(), **public})
