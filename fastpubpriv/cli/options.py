@@ -124,7 +124,7 @@ class Methods(Type):
         names: tuple[str, ...] = import_module(self.home).METHODS.choices
         return names
 
-    def get_metavar(self, param: click.Parameter, *_: Any) -> str:
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
         """The names, for --help."""
         return f"[{'|'.join(self.choices())}]"
 

@@ -41,8 +41,7 @@ def test_a_name_that_is_taken_is_refused():
 def test_an_argument_of_another_task_is_refused_by_its_name():
     with pytest.raises(InputError, match="'norm_bound'"):
         plan("mean", dim=2, n_pub=3, n_priv=10, budget=ZCDP(1), norm_bound=1.0)
-    done = CliRunner().invoke(
-        main, ["plan", "mean", "--dim", "2", "--n-pub", "3", "--n-priv", "10", "--rho", "1", "--norm-bound", "1"]
-    )
+    words = "plan mean --dim 2 --n-pub 3 --n-priv 10 --rho 1 --norm-bound 1"
+    done = CliRunner().invoke(main, words.split(" "))
     assert done.exit_code == 2
     assert "--norm-bound" in done.output
