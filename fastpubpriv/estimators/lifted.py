@@ -29,6 +29,7 @@ from fastpubpriv.mechanisms.sums import (
     release_second_moment,
     release_vector_sum,
 )
+from fastpubpriv.methods import Method
 from fastpubpriv.run import Run, noise_per_radius
 
 MEAN_SHARE = Fraction(1, 10)
@@ -356,3 +357,20 @@ def coinpress_mean_step(
         )
         radius = radii.after(noise_std)
     return mean, noise_std, both[0]
+
+
+def draws(dim: int) -> int:
+    """Upper bound on the noise draws of `learn`."""
+    return 2 * MAX_ROUNDS * (dim + 1) ** 2 + 8 * dim
+
+
+def predict(problem: Problem, *, pure: bool, allowance: Fraction) -> Prepared:
+    """Rounds by the public rule, and what they leave, for `plan`."""
+    noise = gram_noise(problem.lifted, pure=pure, allowance=allowance)
+    rounds, under_resolved = choose_rounds(problem, noise)
+    per_row = noise_per_radius(problem.dim, pure=pure, allowance=allowance)
+    covariance, mean = predicted_errors(problem, rounds, noise, per_row(MEAN_SHARE))
+    return Prepared(rounds=rounds, under_resolved=under_resolved, covariance_error=covariance, mean_error=mean)
+
+
+METHOD = Method(name="lifted_coinpress", learn=learn, draws=draws, prepare=prepare, predict=predict, needs_public=True)

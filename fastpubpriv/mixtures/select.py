@@ -92,7 +92,7 @@ def select_hypothesis(
     accuracy: float | None = None,
     score: str = "minimum_distance",
     method: str = "auto",
-    mechanism: str = "auto",
+    law: str = "auto",
     fallback: Any = None,
     cells: int = CELLS,
     draws: int | None = None,
@@ -128,7 +128,7 @@ def select_hypothesis(
         How sets are evaluated. For one column, "exact" finds the roots of the differences of densities (up to 1000 hypotheses,
         the default up to 100), and "cells" makes sets of public cells (the default for longer lists). "densities" compares log
         densities at the rows (any number of columns, the default above one).
-    mechanism : "auto", "permute_and_flip" or "exponential"
+    law : "auto", "permute_and_flip" or "exponential"
         How the choice is made; "auto" takes permute-and-flip where epsilon is the price (it is never worse there), and the
         exponential mechanism under ZCDP (where it is four times cheaper).
     fallback : one mixture, in the form of a list with one entry, optional
@@ -212,7 +212,7 @@ def select_hypothesis(
             'score="log_ratio" guarantees no accuracy: leave accuracy out, or pass score="minimum_distance"'
         )
     method = validation.choice("method", method, METHODS)
-    mechanism = validation.choice("mechanism", mechanism, MECHANISMS)
+    law = validation.choice("law", law, MECHANISMS)
     cells = validation.integer("cells", cells, minimum=2, maximum=MOST_CELLS)
     if draws is not None:
         draws = validation.integer("draws", draws, minimum=16, maximum=MOST_DRAWS)
@@ -240,7 +240,7 @@ def select_hypothesis(
     left_out = listed.given - listed.size
     if listed.size == 1:
         return _result(run, listed, 0, index=int(listed.positions[0]), status="only one", left_out=left_out)
-    law = law_for(run.account, mechanism)
+    law = law_for(run.account, law)
     epsilon = epsilon_of(Fraction(run.account.allowance), law, pure=run.account.pure)
     if accuracy is not None:
         needed = required_rows(listed.size, accuracy, float(epsilon), failure_prob)

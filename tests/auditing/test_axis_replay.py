@@ -37,7 +37,7 @@ RUNS = {
     "univariate, large epsilon": (1, ApproxDP(30, 1e-5), {"candidates": 40}),
     "anchors, 2 columns": (2, APPROX, {"candidates": 12}),
     "anchors, 7 columns": (7, APPROX, {"candidates": 12}),
-    "anchors, known covariance": (2, APPROX, {"variance": [[4.0, 1.0], [1.0, 1.0]], "candidates": 12}),
+    "anchors, known covariance": (2, APPROX, {"covariance": [[4.0, 1.0], [1.0, 1.0]], "candidates": 12}),
     "public list, pure": (1, PureDP(1), {"with_public": True, "candidates": 60}),
     "public list, zcdp": (1, ZCDP(0.125), {"with_public": True, "candidates": 60, "method": "public_list"}),
     "public list, 2 columns": (2, PureDP(1), {"with_public": True, "candidates": 20}),
@@ -100,7 +100,7 @@ def test_every_block_of_the_univariate_learner(place):
 
 def test_theory_mode():
     budget = ApproxDP(4, 1e-7)
-    run = runner(1, budget, method="theory", accuracy=0.9, variance=4.0)
+    run = runner(1, budget, method="list_decoding", accuracy=0.9, variance=4.0)
     rows = np.random.default_rng(12).normal(size=(20_000, 1))
     for place in (0, 7000, 19_999):
         other = rows.copy()

@@ -32,7 +32,7 @@ def runner(budget, dim, **options):
 
 
 CASES = [
-    pytest.param(budget, dim, {"method": method, "mechanism": mechanism}, id=f"{notion}: {method}, {mechanism}, {dim}")
+    pytest.param(budget, dim, {"method": method, "law": mechanism}, id=f"{notion}: {method}, {mechanism}, {dim}")
     for notion, budget in BUDGETS.items()
     for method, dim in (("exact", 1), ("cells", 1), ("densities", 1), ("densities", 3))
     for mechanism in ("exponential", "permute_and_flip")
@@ -89,7 +89,7 @@ def test_a_pair_may_reach_the_whole_cost():
     for method in ("exact", "cells", "densities"):
         report = record_replay(
             lambda x, method=method: select_hypothesis(
-                x, hypotheses=arrays, budget=PureDP(1), method=method, mechanism="exponential", **COMMON
+                x, hypotheses=arrays, budget=PureDP(1), method=method, law="exponential", **COMMON
             ),
             rows, other, budget=PureDP(1),
         )  # fmt: skip
@@ -180,4 +180,4 @@ def test_catches_permute_and_flip_at_the_price_of_the_exponential_mechanism(monk
     """Planted: epsilon^2 / 8 is for mechanisms of bounded range only."""
     monkeypatch.setattr(public, "epsilon_of", lambda share, law, *, pure: Fraction(1))
     with pytest.raises(BudgetError, match="exceed the budget"):
-        runner(ZCDP(0.125), 1, mechanism="permute_and_flip")(hostile_pair()[0])
+        runner(ZCDP(0.125), 1, law="permute_and_flip")(hostile_pair()[0])

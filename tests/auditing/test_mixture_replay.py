@@ -32,11 +32,11 @@ PUBLIC = CENTERS[np.arange(36) % K] + RNG.normal(size=(36, DIM))
 BUDGETS = {"zcdp": ZCDP(50), "approx": ApproxDP(8, 1e-6), "pure": PureDP(8)}
 COMMON = {"threads": 1, "progress": False}
 METHODS = {
-    "tree": {"clustering": "tree"},
-    "one shot": {"clustering": "one_shot"},
-    "public": {"clustering": "public_pca"},
-    "algorithms 6 and 7": {"clustering": "tree", "mode": "theory"},
-    "algorithms 9 and 10": {"clustering": "public_pca", "mode": "theory"},
+    "tree": {"method": "tree"},
+    "one shot": {"method": "one_shot"},
+    "public": {"method": "public_pca"},
+    "algorithms 6 and 7": {"method": "tree", "mode": "theory"},
+    "algorithms 9 and 10": {"method": "public_pca", "mode": "theory"},
 }
 PURE = ("public", "algorithms 9 and 10")
 
@@ -230,7 +230,7 @@ def test_catches_a_tree_that_asks_too_often(monkeypatch):
 
     def run():
         return learn_separated_mixture(
-            rows, x_pub=public, n_components=4, min_weight=0.2, budget=BUDGETS["zcdp"], clustering="tree", **COMMON
+            rows, x_pub=public, n_components=4, min_weight=0.2, budget=BUDGETS["zcdp"], method="tree", **COMMON
         )
 
     assert run().diagnostics["depth"] >= 2

@@ -62,7 +62,7 @@ def commands() -> Iterator[Case]:
             *two,
             "--epsilon",
             "8",
-            "--learner",
+            "--method",
             "pairs",
             "--columns",
             "age,weight",

@@ -58,7 +58,7 @@ def test_anchors_find_components_in_three_columns():
     assert np.array_equal(result.covariances, result.variances[:, :, None] * np.eye(3))
 
 
-@pytest.mark.parametrize("variance", [2.25, [2.25], [[2.25]]])
+@pytest.mark.parametrize("variance", [2.25, [2.25]])
 def test_known_variance_on_the_line(variance):
     rng = np.random.default_rng(4)
     rows = np.where(rng.random(6000) < 0.4, 1e7, 1e7 + 6.0) + 1.5 * rng.standard_normal(6000)
@@ -74,7 +74,7 @@ def test_known_covariance_need_not_be_axis_aligned():
     factor = np.linalg.cholesky(covariance)
     centers = np.array([[100.0, -50.0], [130.0, -50.0]])
     rows = centers[rng.integers(2, size=30_000)] + rng.standard_normal((30_000, 2)) @ factor.T
-    result = learn(rows, 2, variance=covariance)
+    result = learn(rows, 2, covariance=covariance)
     assert np.allclose(result.covariances, covariance)
     order = np.argsort(result.means[:, 0])
     assert np.abs(np.linalg.solve(factor, (result.means[order] - centers).T)).max() < 0.3
@@ -104,7 +104,7 @@ def test_public_list_spends_epsilon_alone():
 @pytest.mark.parametrize("accuracy", [0.9, 0.6])
 def test_theory_mode_runs_where_it_can(accuracy):
     rows = 3.0 * np.random.default_rng(8).normal(size=30_000) + 1e6
-    result = learn(rows, 1, budget=ApproxDP(4, 1e-7), method="theory", accuracy=accuracy, variance=9.0)
+    result = learn(rows, 1, budget=ApproxDP(4, 1e-7), method="list_decoding", accuracy=accuracy, variance=9.0)
     assert result.status == ("ok",)  # the whole list was compared
     assert abs(result.means[0, 0] - 1e6) < 3.0 * accuracy / 9.0
     assert result.diagnostics["coarse"] == result.diagnostics["coarse_kept"]
@@ -114,7 +114,7 @@ def test_theory_mode_runs_where_it_can(accuracy):
 @pytest.mark.statistical
 def test_theory_mode_with_scales():
     rows = np.random.default_rng(9).normal(-1e6, 3.0, 1_200_000)
-    result = learn(rows, 1, budget=ApproxDP(8, 1e-7), method="theory", accuracy=0.9)
+    result = learn(rows, 1, budget=ApproxDP(8, 1e-7), method="list_decoding", accuracy=0.9)
     # More coarse Gaussians are found than can be compared with their nets: the heaviest stay, and the status says so.
     assert result.status == ("empty",)
     assert result.diagnostics["candidates"] <= 20_000
@@ -192,9 +192,9 @@ def test_auto(facts, method):
         ({"method": "em"}, InputError, "method"),
         ({"method": "dp_em"}, InputError, "x_pub"),
         ({"method": "public_list"}, InputError, "x_pub"),
-        ({"method": "theory"}, InputError, "accuracy"),
-        ({"method": "theory", "accuracy": 0.1}, InfeasibleError, "candidates"),
-        ({"method": "theory", "accuracy": 0.9, "n_components": 1}, InfeasibleError, "rows"),
+        ({"method": "list_decoding"}, InputError, "accuracy"),
+        ({"method": "list_decoding", "accuracy": 0.1}, InfeasibleError, "candidates"),
+        ({"method": "list_decoding", "accuracy": 0.9, "n_components": 1}, InfeasibleError, "rows"),
         ({"accuracy": 1.5}, InputError, "accuracy"),
         ({"min_weight": 0.6}, InputError, "min_weight"),
         ({"min_weight": 0.0}, InputError, "min_weight"),
@@ -203,7 +203,9 @@ def test_auto(facts, method):
         ({"failure_prob": 0.0}, InputError, "failure_prob"),
         ({"variance": -1.0}, InputError, "positive"),
         ({"variance": [1.0, 2.0]}, InputError, "variance"),
-        ({"variance": np.eye(2)}, InputError, "variance"),
+        ({"variance": np.eye(1)}, InputError, "variance"),
+        ({"covariance": np.eye(2)}, InputError, "covariance"),
+        ({"covariance": np.eye(1), "variance": 1.0}, InputError, "not both"),
         ({"x_pub": np.zeros((1, 1))}, InputError, "rows"),
         ({"x_pub": np.full((4, 1), np.nan)}, InputError, "finite"),
         ({"x_pub": np.zeros((4, 2))}, InputError, "columns"),

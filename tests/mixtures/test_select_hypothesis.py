@@ -136,9 +136,7 @@ def test_a_large_epsilon_takes_the_least_score(method):
     made = prepare(Hypotheses.from_arrays(*arrays), 500, method=method)[1]
     scores = made.scores(private_rows(rows), Passes(threads=1, progress=False))
     for mechanism in ("exponential", "permute_and_flip"):
-        result = select_hypothesis(
-            rows, hypotheses=arrays, budget=PureDP(50), method=method, mechanism=mechanism, **COMMON
-        )
+        result = select_hypothesis(rows, hypotheses=arrays, budget=PureDP(50), method=method, law=mechanism, **COMMON)
         assert scores[result.index] == scores.min()
 
 

@@ -58,10 +58,10 @@ def estimators_of(dim):
     yield "coinpress_mean", one, {"budget": AMPLE, "center": np.zeros(dim), "radius": 30.0, "covariance": covariance}
     yield "coinpress_covariance", one, {"budget": AMPLE, "scale": 10.0}
     yield "private_pca", one, {"budget": AMPLE, "center": np.zeros(dim), "radius": 30.0, "n_components": 1}
-    for learner in ("lifted_coinpress", "pairs"):
-        yield "estimate_gaussian", one, {"x_pub": one_public, "budget": AMPLE, "learner": learner}
-    for clustering in ("tree", "public_pca"):
-        yield "learn_separated_mixture", private, {**whole, "clustering": clustering}
+    for method in ("lifted_coinpress", "pairs"):
+        yield "estimate_gaussian", one, {"x_pub": one_public, "budget": AMPLE, "method": method}
+    for method in ("tree", "public_pca"):
+        yield "learn_separated_mixture", private, {**whole, "method": method}
     yield "no_public_baseline", private, {"n_components": K, "radius": 600.0, "budget": AMPLE}
     yield "stable_histogram", private, {"bins": [*grids, *products], "budget": AMPLE_DELTA}
     scores = [("minimum_distance", "auto"), ("log_ratio", "auto"), ("yatracos", "densities")]
@@ -70,7 +70,7 @@ def estimators_of(dim):
         yield "select_hypothesis", one, {"hypotheses": listed, "budget": PureDP(10), **options}
     yield "learn_axis_aligned_mixture", private, {**few, "method": "dp_em", "x_pub": public}
     if dim == 8:
-        yield "learn_axis_aligned_mixture", private[:60], {**few, "method": "anchors", "variance": covariance}
+        yield "learn_axis_aligned_mixture", private[:60], {**few, "method": "anchors", "covariance": covariance}
         yield "decode_axis_aligned", private, {"budget": AMPLE_DELTA, "min_weight": 0.3, "covariance": covariance}
     if dim == 1:
         yield "decode_variances", private, {"budget": AMPLE_DELTA, "min_weight": 0.3}

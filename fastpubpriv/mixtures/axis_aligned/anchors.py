@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -29,8 +30,9 @@ from fastpubpriv.mixtures.axis_aligned.binned_em import Cells, Mixtures
 from fastpubpriv.mixtures.axis_aligned.candidates import MOST_EDGES, Scale, best_fit, partition
 from fastpubpriv.mixtures.axis_aligned.choosing import choose, hypotheses_of
 from fastpubpriv.mixtures.axis_aligned.dp_em import Parameters
-from fastpubpriv.mixtures.axis_aligned.learned import Learned, Task
+from fastpubpriv.mixtures.axis_aligned.learned import AxisMethod, Learned, Task
 from fastpubpriv.mixtures.axis_aligned.public_em import PUBLIC_SEED, STD_FLOOR
+from fastpubpriv.mixtures.axis_aligned.run_time import column_by_column
 from fastpubpriv.mixtures.axis_aligned.univariate import CELLS_PER_SCALE, kept_scales, place_partition
 from fastpubpriv.privacy import gaussian_count_grid, laplace_count_grid, stable_event
 from fastpubpriv.sources import Rows
@@ -386,3 +388,9 @@ def learn(task: Task) -> Learned:
         "cuts": [len(column.cuts) for column in columns],
     }
     return choose(task, run.account.block(), choice_rows, hypotheses, status=status, diagnostics=facts)
+
+
+METHOD = AxisMethod(
+    name="anchors", learn=learn, draws=draws, seconds=partial(column_by_column, steps=STEPS, shares=SHARES),
+    candidates=60, shares=SHARES, needs_delta=True, least_rows=LEAST_ROWS,
+)  # fmt: skip

@@ -20,7 +20,8 @@ from fastpubpriv.mechanisms.selection.hypotheses import check_rows
 from fastpubpriv.mixtures.axis_aligned.binned_em import Cells
 from fastpubpriv.mixtures.axis_aligned.candidates import Scale, candidates, partition
 from fastpubpriv.mixtures.axis_aligned.choosing import choose
-from fastpubpriv.mixtures.axis_aligned.learned import Learned, Task
+from fastpubpriv.mixtures.axis_aligned.learned import AxisMethod, Learned, Task
+from fastpubpriv.mixtures.axis_aligned.run_time import on_the_line
 from fastpubpriv.privacy import ApproxDP, laplace_count_grid
 from fastpubpriv.privacy.stable import stable_event
 from fastpubpriv.release.account import Account
@@ -139,3 +140,17 @@ def counted(task: Task, purse: Any, rows: Any, edges: FloatArray) -> Cells:
     )
     task.run.note("cells", released, cells=len(edges) - 1)
     return Cells(edges, released.value, released.noise_std, rows.n)
+
+
+METHOD = AxisMethod(
+    name="univariate",
+    learn=learn,
+    draws=lambda n, dim, components, known_std: draws(n),
+    details=lambda components, budget: {"distant_components_rows": float(rows_for_distant(components, budget))},
+    seconds=on_the_line,
+    candidates=400,
+    shares=SHARES,
+    most_columns=1,
+    needs_delta=True,
+    least_rows=LEAST_ROWS,
+)
