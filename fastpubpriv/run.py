@@ -14,7 +14,7 @@ import numpy as np
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import AccuracyWarning, InputError
-from fastpubpriv.mechanisms.sums import Passes, Released
+from fastpubpriv.mechanisms.sums import Released
 from fastpubpriv.privacy import (
     ApproxDP,
     Budget,
@@ -26,7 +26,7 @@ from fastpubpriv.privacy import (
     StableHistogramEvent,
 )
 from fastpubpriv.release.account import Account
-from fastpubpriv.sources import Rows, private_rows, public_rows, refuse_shared_memory
+from fastpubpriv.sources import Executor, Rows, private_rows, public_rows, refuse_shared_memory
 from fastpubpriv.threads.guard import naming
 from fastpubpriv.threads.pool import max_threads
 
@@ -97,7 +97,7 @@ class Run:
 
     account: Account
     rows: Rows
-    passes: Passes
+    executor: Executor
     log: list[dict[str, Any]] = field(default_factory=list)
 
     @contextmanager
@@ -149,7 +149,7 @@ def start(
     account = Account(name, budget, draws=draws, aside=aside, ledger=ledger, random_state=random_state)
     check_budget_against(budget, rows.n)
     most = None if max_memory is None else int(validation.positive("max_memory", max_memory))
-    return Run(account, rows, Passes(threads=threads, progress=progress, max_memory=most))
+    return Run(account, rows, Executor(threads=threads, progress=progress, max_memory=most))
 
 
 def vector_or_number(name: str, value: Any, dim: int) -> FloatArray:

@@ -119,7 +119,7 @@ def refine(
             name=name,
             radius=clip,
             cost=run.account.allowance * share,
-            passes=run.passes,
+            executor=run.executor,
         )
         center = center + whitening.to_data(released.value / n)
         noise_std = released.noise_std / n

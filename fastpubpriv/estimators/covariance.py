@@ -229,7 +229,7 @@ def private_pca(
             name="second moment",
             radius=ball,
             cost=run.account.allowance * Fraction(1),
-            passes=run.passes,
+            executor=run.executor,
         )
         run.note("second moment", released, clip_radius=ball)
         values, vectors = spectrum(released.value / rows.n)

@@ -136,7 +136,7 @@ def learn(run: Run, base: AffineMap, problem: Problem, *, rounds: int) -> Learne
             name=name,
             radius=radius * math.sqrt(limit),
             cost=run.account.allowance * share,
-            passes=run.passes,
+            executor=run.executor,
         )
         run.note(name, released, clip_radius=radius * math.sqrt(limit), eigenvalue_range=limit)
         if last:

@@ -49,7 +49,7 @@ def coinpress_rounds(
             name=name,
             radius=clip,
             cost=run.account.allowance * share,
-            passes=run.passes,
+            executor=run.executor,
         )
         run.note(name, released, clip_radius=clip)
         last = index == len(shares) - 1

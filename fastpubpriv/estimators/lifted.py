@@ -235,7 +235,7 @@ def learn(run: Run, base: AffineMap, problem: Problem, *, rounds: int, allowance
         nonlocal spectral_std
         name = f"second moment, round {index + 1} of {rounds}"
         released = release_second_moment(
-            run.account, run.rows, state.affine, name=name, radius=clip, cost=allowance * share, passes=run.passes
+            run.account, run.rows, state.affine, name=name, radius=clip, cost=allowance * share, executor=run.executor
         )
         run.note(name, released, clip_radius=clip)
         spectral_std = released.spectral_std
@@ -323,7 +323,7 @@ def mean_step(
     """
     root, inverse_root = powers
     affine = mean_map(base, start, inverse_root)
-    step = release_vector_sum(run.account, run.rows, affine, name=name, radius=clip, cost=cost, passes=run.passes)
+    step = release_vector_sum(run.account, run.rows, affine, name=name, radius=clip, cost=cost, executor=run.executor)
     run.note(name, step, clip_radius=clip)
     n = run.rows.n
     return start + root @ step.value / n, step.noise_std / n

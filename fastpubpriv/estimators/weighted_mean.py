@@ -275,7 +275,7 @@ def weighted_mean(
             radius=bound,
             cost=run.account.allowance,
             k_norm=grid,
-            passes=run.passes,
+            executor=run.executor,
         )
         run.note("clipped sum", released, clip_radius=bound, private_weight=share)
         mean += share * released.value / rows.n

@@ -289,9 +289,9 @@ def stable_histogram(
         max_memory=max_memory,
     )
     check_event(run, partitions, law)
-    check_memory(partitions, rows.n, run.passes)
+    check_memory(partitions, rows.n, run.executor)
     with run.paid():
-        released = release_histograms(run.account, rows, partitions, name="histogram", passes=run.passes, law=law)
+        released = release_histograms(run.account, rows, partitions, name="histogram", executor=run.executor, law=law)
         note(run, "histogram", released)
         return HistogramResult(
             histograms=tuple(_public(item, *grids[item.partition], rows.n) for item in released.histograms),

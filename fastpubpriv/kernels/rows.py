@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -108,6 +108,10 @@ class RowMap:
         object.__setattr__(self, "matrix", _public("matrix", self.matrix, shapes[self.kind], required=True))
         object.__setattr__(self, "center", _public("center", self.center, (self.dim,)))
         object.__setattr__(self, "offset", _public("offset", self.offset, (self.out_dim,)))
+
+    def __reduce__(self) -> Any:
+        # A copy is made, and checked, like any other: arrays that were pickled can be written to.
+        return RowMap, tuple(getattr(self, field.name) for field in fields(self))
 
 
 def rows_sum(chunk: npt.NDArray[Any], row_map: RowMap, sums: IntArray) -> None:

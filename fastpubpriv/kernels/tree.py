@@ -149,6 +149,9 @@ class RowTree:
         object.__setattr__(self, "lineage", lineage)
         self._describe(above)
 
+    def __reduce__(self) -> Any:
+        return RowTree, (self.dim, self.splits, self.targets)
+
     @property
     def n_labels(self) -> int:
         """Number of targets."""

@@ -5,42 +5,94 @@ Privacy notes: `notes/cell_counts.md`, `notes/code_counts.md`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import abc
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from fastpubpriv._types import FloatArray, IntArray
-from fastpubpriv.mechanisms.sums import Passes, Released
+from fastpubpriv.mechanisms.sums import Released
 from fastpubpriv.privacy import GaussianEvent, LaplaceEvent, gaussian_count_grid, laplace_count_grid
 from fastpubpriv.release.account import Account
 from fastpubpriv.release.release import release
-from fastpubpriv.sources import Rows, fold
+from fastpubpriv.sources import Executor, Query, Rows
+from fastpubpriv.sources.base import Chunk
 
 
-def count_columns(rows: Rows, edges: list[FloatArray], passes: Passes) -> list[IntArray]:
-    """For each column, the rows below its first edge, from it to the next, ..., from the last on; private.
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CountsQuery(Query):
+    """Counts of several histograms with `cells` bins each, one after another, times `scale`."""
+
+    cells: tuple[int, ...]
+    scale: int = 1
+
+    @abc.abstractmethod
+    def places(self, chunk: Chunk) -> list[IntArray]:
+        """For each histogram the cells of the rows of a chunk; a row with a number that is no cell's is in none."""
+
+    def zeros(self) -> tuple[IntArray, ...]:
+        """See `Query.zeros`."""
+        return tuple(np.zeros(size, dtype=np.int64) for size in self.cells)
+
+    def add(self, chunk: Chunk, accumulators: Any) -> None:
+        """See `Query.add`."""
+        for found, size, counts in zip(self.places(chunk), self.cells, accumulators, strict=True):
+            counts[:] += np.bincount(found[(found >= 0) & (found < size)], minlength=size)
+
+    def answer(self, accumulators: tuple[IntArray, ...]) -> IntArray:
+        """A count is scaled up to the noise grid, never the noise down."""
+        counts: IntArray = np.concatenate(accumulators)
+        counts *= self.scale
+        return counts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CellQuery(CountsQuery):
+    """For each column, the rows below its first edge, from it to the next, ..., from the last on.
 
     A value on an edge is right of it; one that is not finite is in no cell.
     """
 
-    def step(chunk: Any, accumulators: tuple[IntArray, ...]) -> None:
-        for column, (cuts, counts) in enumerate(zip(edges, accumulators, strict=True)):
-            value = chunk[:, column].astype(np.float64)
-            value = value[np.isfinite(value)]
-            counts[:] += np.bincount(np.searchsorted(cuts, value, side="right"), minlength=len(cuts) + 1)
+    edges: tuple[FloatArray, ...]
 
-    return list(
-        fold(
-            rows,
-            lambda: tuple(np.zeros(len(cuts) + 1, dtype=np.int64) for cuts in edges),
-            step,
-            row_cost=64 * len(edges),
-            threads=passes.threads,
-            progress=passes.progress,
-        )
-    )
+    @classmethod
+    def between(cls, edges: Sequence[FloatArray], scale: int = 1) -> CellQuery:
+        """The query for ascending edges of each column."""
+        return cls(cells=tuple(len(cuts) + 1 for cuts in edges), scale=scale, edges=tuple(edges))
+
+    def places(self, chunk: Chunk) -> list[IntArray]:
+        """See `CountsQuery.places`."""
+        found = []
+        for column, cuts in enumerate(self.edges):
+            value = chunk[:, column].astype(np.float64)
+            found.append(np.searchsorted(cuts, value[np.isfinite(value)], side="right"))
+        return found
+
+    @property
+    def row_cost(self) -> int:
+        """See `Query.row_cost`."""
+        return 64 * len(self.edges)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CodeQuery(CountsQuery):
+    """Rows by the numbers that `codes` gives them."""
+
+    codes: Callable[[Any], list[IntArray]]
+    cost: int
+
+    def places(self, chunk: Chunk) -> list[IntArray]:
+        """See `CountsQuery.places`."""
+        return self.codes(chunk)
+
+    @property
+    def row_cost(self) -> int:
+        """See `Query.row_cost`."""
+        return self.cost
 
 
 def release_cell_counts(
@@ -50,7 +102,7 @@ def release_cell_counts(
     *,
     name: str,
     cost: Fraction,
-    passes: Passes,
+    executor: Executor,
     gaussian: bool = False,
 ) -> Released:
     """Release how many rows are in each cell between the ascending `edges` of each column, column after column.
@@ -67,12 +119,7 @@ def release_cell_counts(
     else:
         event = LaplaceEvent(2 * grid.quant_bound * columns, grid.log2_scale, cells)
 
-    def query() -> IntArray:
-        counts = np.concatenate(count_columns(rows, edges, passes))
-        # A count is scaled up to the noise grid, never the noise down.
-        scaled: IntArray = counts * grid.quant_bound
-        return scaled
-
+    query = partial(executor.run, CellQuery.between(edges, grid.quant_bound), rows)
     unit = 1.0 / grid.quant_bound
     value = release(account, name=name, query=query, shape=(cells,), event=event, unit=unit)
     return Released(value=value, noise_std=event.noise_std * unit, event=event)
@@ -87,7 +134,7 @@ def release_code_counts(
     name: str,
     cost: Fraction,
     row_cost: int,
-    passes: Passes,
+    executor: Executor,
 ) -> Released:
     """Release, for each of several codings, how many rows have each code 0 ... cells - 1; coding after coding.
 
@@ -97,22 +144,8 @@ def release_code_counts(
     grid = laplace_count_grid(cost / len(cells), sum(cells), rows.n)
     event = LaplaceEvent(2 * grid.quant_bound * len(cells), grid.log2_scale, sum(cells))
 
-    def step(chunk: Any, accumulators: tuple[IntArray, ...]) -> None:
-        for found, size, counts in zip(codes(chunk), cells, accumulators, strict=True):
-            counts[:] += np.bincount(found[(found >= 0) & (found < size)], minlength=size)
-
-    def query() -> IntArray:
-        counts = fold(
-            rows,
-            lambda: tuple(np.zeros(size, dtype=np.int64) for size in cells),
-            step,
-            row_cost=row_cost,
-            threads=passes.threads,
-            progress=passes.progress,
-        )
-        scaled: IntArray = np.concatenate(counts) * grid.quant_bound
-        return scaled
-
+    counts = CodeQuery(cells=tuple(cells), scale=grid.quant_bound, codes=codes, cost=row_cost)
+    query = partial(executor.run, counts, rows)
     unit = 1.0 / grid.quant_bound
     value = release(account, name=name, query=query, shape=(sum(cells),), event=event, unit=unit)
     return Released(value=value, noise_std=event.noise_std * unit, event=event)

@@ -10,9 +10,11 @@ Privacy notes: `notes/leaf_counts.md`, `notes/leaf_sums.md`, `notes/leaf_second_
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -21,11 +23,11 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import rows as kernels
 from fastpubpriv.kernels.rows import RowMap
 from fastpubpriv.kernels.tree import RowTree, grouped_rows
-from fastpubpriv.mechanisms.sums import AffineMap, Passes, mirrored
+from fastpubpriv.mechanisms.sums import AffineMap, mirrored
 from fastpubpriv.privacy import Event, Grid, LaplaceEvent, cluster_count_grid, cluster_gram_grid, cluster_sum_grid
 from fastpubpriv.release.account import Purse
 from fastpubpriv.release.release import release
-from fastpubpriv.sources import Rows, fold
+from fastpubpriv.sources import Executor, Query, Rows
 from fastpubpriv.sources.base import Chunk
 
 
@@ -43,8 +45,93 @@ class LeavesReleased:
     spectral_std: FloatArray
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LeafCountQuery(Query):
+    """Rows that reach each target of a tree, (k,), times `scale`."""
+
+    routes: RowTree
+    scale: int
+
+    def zeros(self) -> tuple[IntArray]:
+        """See `Query.zeros`."""
+        return (np.zeros(self.routes.n_labels, dtype=np.int64),)
+
+    def add(self, chunk: Chunk, accumulators: Any) -> None:
+        """See `Query.add`."""
+        accumulators[0][:] += np.diff(grouped_rows(chunk, self.routes)[1])
+
+    @property
+    def row_cost(self) -> int:
+        """See `Query.row_cost`."""
+        return routing_cost(self.routes)
+
+    def answer(self, accumulators: tuple[IntArray]) -> IntArray:
+        """A count is scaled up to the noise grid, never the noise down: q + floor(N) / s would give q away."""
+        return accumulators[0] * self.scale
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LeafSumQuery(Query):
+    """For each leaf the sum of its integer rows under the leaf's own map, (k, D)."""
+
+    routes: RowTree
+    maps: tuple[RowMap, ...]
+
+    def zeros(self) -> tuple[IntArray]:
+        """See `Query.zeros`."""
+        return (np.zeros((len(self.maps), self.maps[0].out_dim), dtype=np.int64),)
+
+    def add(self, chunk: Chunk, accumulators: Any) -> None:
+        """Give each leaf's rows, under its map, to the kernel and the leaf's accumulator."""
+        grouped, begins = grouped_rows(chunk, self.routes)
+        for leaf, row_map in enumerate(self.maps):
+            if begins[leaf] < begins[leaf + 1]:
+                self.count(grouped[begins[leaf] : begins[leaf + 1]], row_map, accumulators[0][leaf])
+
+    def count(self, chunk: Chunk, row_map: RowMap, found: IntArray) -> None:
+        """Add the rows of one leaf."""
+        kernels.rows_sum(chunk, row_map, found)
+
+    @property
+    def row_cost(self) -> int:
+        """See `Query.row_cost`."""
+        return self.routes.dim + routing_cost(self.routes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LeafGramQuery(LeafSumQuery):
+    """For each leaf the sum of q q^T over its integer rows q: (k, D, D), or the upper triangles, row by row."""
+
+    triangle: bool = False
+
+    def zeros(self) -> tuple[IntArray]:
+        """See `Query.zeros`."""
+        dim = self.maps[0].out_dim
+        return (np.zeros((len(self.maps), dim, dim), dtype=np.int64),)
+
+    def count(self, chunk: Chunk, row_map: RowMap, found: IntArray) -> None:
+        """Add the rows of one leaf."""
+        kernels.rows_gram(chunk, row_map, found)
+
+    @property
+    def row_cost(self) -> int:
+        """See `Query.row_cost`."""
+        return max(self.routes.dim, self.maps[0].out_dim ** 2 // 32) + routing_cost(self.routes)
+
+    def answer(self, accumulators: tuple[IntArray]) -> IntArray:
+        """See `Query.answer`."""
+        (squares,) = accumulators
+        for leaf in squares:
+            mirrored(leaf)
+        if not self.triangle:
+            return squares
+        upper = np.triu_indices(squares.shape[1])
+        triangles: IntArray = squares[:, upper[0], upper[1]]
+        return triangles
+
+
 def release_leaf_counts(
-    account: Purse, rows: Rows, routes: RowTree, *, name: str, cost: Fraction, passes: Passes
+    account: Purse, rows: Rows, routes: RowTree, *, name: str, cost: Fraction, executor: Executor
 ) -> LeavesReleased:
     """Release how many rows reach each target of `routes`, (k,).
 
@@ -53,22 +140,7 @@ def release_leaf_counts(
     k = routes.n_labels
     grid = cluster_count_grid(cost, rows.n, pure=account.pure, clusters=k, lineage=routes.lineage)
 
-    def step(chunk: Chunk, accumulators: tuple[IntArray, ...]) -> None:
-        accumulators[0][:] += np.diff(grouped_rows(chunk, routes)[1])
-
-    def query() -> IntArray:
-        (counts,) = fold(
-            rows,
-            lambda: (np.zeros(k, dtype=np.int64),),
-            step,
-            row_cost=routing_cost(routes),
-            threads=passes.threads,
-            progress=passes.progress,
-        )
-        # A count is scaled up to the noise grid, never the noise down: q + floor(N) / s would give q away.
-        scaled: IntArray = counts * grid.quant_bound
-        return scaled
-
+    query = partial(executor.run, LeafCountQuery(routes=routes, scale=grid.quant_bound), rows)
     unit = 1.0 / grid.quant_bound
     value = release(account, name=name, query=query, shape=(k,), event=grid.event, unit=unit)
     std = np.full(k, grid.event.noise_std * unit)
@@ -84,7 +156,7 @@ def release_leaf_sums(
     name: str,
     radii: Sequence[float],
     cost: Fraction,
-    passes: Passes,
+    executor: Executor,
 ) -> LeavesReleased:
     """Release for each leaf the sum of its rows under the leaf's own map, each clipped to norm `radii[leaf]`, (k, D).
 
@@ -92,19 +164,8 @@ def release_leaf_sums(
     """
     k, dim = _check(routes, affines, radii)
     grid = cluster_sum_grid(cost, dim, rows.n, pure=account.pure, clusters=k, lineage=routes.lineage)
-    maps = [affine.on_grid(grid, radius) for affine, radius in zip(affines, radii, strict=True)]
-
-    def query() -> IntArray:
-        (sums,) = fold(
-            rows,
-            lambda: (np.zeros((k, dim), dtype=np.int64),),
-            by_leaf(routes, maps, kernels.rows_sum),
-            row_cost=rows.dim + routing_cost(routes),
-            threads=passes.threads,
-            progress=passes.progress,
-        )
-        return sums
-
+    maps = tuple(affine.on_grid(grid, radius) for affine, radius in zip(affines, radii, strict=True))
+    query = partial(executor.run, LeafSumQuery(routes=routes, maps=maps), rows)
     value = release(account, name=name, query=query, shape=(k, dim), event=grid.event, unit=1.0)
     units = _units(grid, radii)
     std = grid.event.noise_std * units
@@ -120,7 +181,7 @@ def release_leaf_second_moments(
     name: str,
     radii: Sequence[float],
     cost: Fraction,
-    passes: Passes,
+    executor: Executor,
 ) -> LeavesReleased:
     """Release for each leaf the sum of y y^T over its rows, y the leaf's own map clipped to norm `radii[leaf]`, (k, D, D).
 
@@ -129,54 +190,22 @@ def release_leaf_second_moments(
     """
     k, dim = _check(routes, affines, radii)
     grid = cluster_gram_grid(cost, dim, rows.n, pure=account.pure, clusters=k, lineage=routes.lineage)
-    maps = [affine.on_grid(grid, radius) for affine, radius in zip(affines, radii, strict=True)]
-
-    def grams() -> IntArray:
-        (lower,) = fold(
-            rows,
-            lambda: (np.zeros((k, dim, dim), dtype=np.int64),),
-            by_leaf(routes, maps, kernels.rows_gram),
-            row_cost=max(rows.dim, dim * dim // 32) + routing_cost(routes),
-            threads=passes.threads,
-            progress=passes.progress,
-        )
-        for leaf in lower:
-            mirrored(leaf)
-        return lower
-
+    maps = tuple(affine.on_grid(grid, radius) for affine, radius in zip(affines, radii, strict=True))
+    triangle = isinstance(grid.event, LaplaceEvent)
+    query = partial(executor.run, LeafGramQuery(routes=routes, maps=maps, triangle=triangle), rows)
     units = _units(grid, radii) ** 2
     std = grid.event.noise_std * units
-    if not isinstance(grid.event, LaplaceEvent):
-        square = release(account, name=name, query=grams, shape=(k, dim, dim), event=grid.event, unit=1.0)
+    if not triangle:
+        square = release(account, name=name, query=query, shape=(k, dim, dim), event=grid.event, unit=1.0)
         square += np.swapaxes(square, 1, 2)
         square *= (units / 2.0)[:, None, None]
         return LeavesReleased(value=square, noise_std=std, event=grid.event, spectral_std=std)
     upper = np.triu_indices(dim)
-
-    def triangles() -> IntArray:
-        whole = grams()
-        triangle: IntArray = whole[:, upper[0], upper[1]]
-        return triangle
-
-    flat = release(account, name=name, query=triangles, shape=(k, len(upper[0])), event=grid.event, unit=1.0)
+    flat = release(account, name=name, query=query, shape=(k, len(upper[0])), event=grid.event, unit=1.0)
     value = np.zeros((k, dim, dim))
     value[:, upper[0], upper[1]] = flat * units[:, None]
     value[:, upper[1], upper[0]] = value[:, upper[0], upper[1]]
     return LeavesReleased(value=value, noise_std=std, event=grid.event, spectral_std=math.sqrt(2.0) * std)
-
-
-def by_leaf(
-    routes: RowTree, maps: Sequence[RowMap], kernel: Callable[[Chunk, RowMap, IntArray], None]
-) -> Callable[[Chunk, tuple[IntArray, ...]], None]:
-    """The step of a pass that gives each leaf's rows of a chunk, under its map, to `kernel` and the leaf's accumulator."""
-
-    def step(chunk: Chunk, accumulators: tuple[IntArray, ...]) -> None:
-        grouped, begins = grouped_rows(chunk, routes)
-        for leaf, row_map in enumerate(maps):
-            if begins[leaf] < begins[leaf + 1]:
-                kernel(grouped[begins[leaf] : begins[leaf + 1]], row_map, accumulators[0][leaf])
-
-    return step
 
 
 def routing_cost(routes: RowTree) -> int:

@@ -3,17 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.kernels import rows as kernels
-from fastpubpriv.mechanisms.sums import AffineMap, Passes, Released, sum_grid
+from fastpubpriv.kernels.rows import RowMap
+from fastpubpriv.mechanisms.sums import AffineMap, Released, sum_grid
 from fastpubpriv.release.account import Account
 from fastpubpriv.release.release import release
-from fastpubpriv.sources import Rows, fold
+from fastpubpriv.sources import Executor, Query, Rows
+from fastpubpriv.sources.base import Chunk
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StatisticQuery(Query):
+    """Sum of the integer rows made of statistic(row)."""
+
+    statistic: Callable[[Any], FloatArray]
+    row_map: RowMap
+    cost: int
+
+    def zeros(self) -> tuple[IntArray]:
+        """See `Query.zeros`."""
+        return (np.zeros(self.row_map.out_dim, dtype=np.int64),)
+
+    def add(self, chunk: Chunk, accumulators: Any) -> None:
+        """See `Query.add`."""
+        kernels.rows_sum(np.ascontiguousarray(self.statistic(chunk)), self.row_map, accumulators[0])
+
+    @property
+    def row_cost(self) -> int:
+        """See `Query.row_cost`."""
+        return self.cost
 
 
 def release_statistic_sum(
@@ -26,7 +52,7 @@ def release_statistic_sum(
     radius: float,
     cost: Fraction,
     row_cost: int,
-    passes: Passes,
+    executor: Executor,
 ) -> Released:
     """Release the sum over the rows of statistic(row), each clipped to norm `radius`.
 
@@ -36,17 +62,7 @@ def release_statistic_sum(
     grid = sum_grid(account, cost, dim, rows.n)
     row_map = AffineMap(dim=dim).on_grid(grid, radius)
 
-    def query() -> IntArray:
-        (sums,) = fold(
-            rows,
-            lambda: (np.zeros(dim, dtype=np.int64),),
-            lambda chunk, acc: kernels.rows_sum(np.ascontiguousarray(statistic(chunk)), row_map, acc[0]),
-            row_cost=row_cost,
-            threads=passes.threads,
-            progress=passes.progress,
-        )
-        return sums
-
+    query = partial(executor.run, StatisticQuery(statistic=statistic, row_map=row_map, cost=row_cost), rows)
     unit = grid.step(radius)
     value = release(account, name=name, query=query, shape=(dim,), event=grid.event, unit=unit)
     return Released(value=value, noise_std=grid.event.noise_std * unit, event=grid.event)

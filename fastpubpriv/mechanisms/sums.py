@@ -5,10 +5,13 @@ Privacy notes: `notes/vector_sum.md`, `notes/gram.md`, `notes/shell_counts.md`.
 
 from __future__ import annotations
 
+import abc
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -34,7 +37,7 @@ from fastpubpriv.privacy import (
 )
 from fastpubpriv.release.account import Account, Purse
 from fastpubpriv.release.release import release
-from fastpubpriv.sources import Rows, fold
+from fastpubpriv.sources import Executor, Query, Rows
 from fastpubpriv.sources.base import Chunk
 
 MIRROR_BLOCK = 64
@@ -100,15 +103,6 @@ class AffineMap:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Passes:
-    """How passes over the rows are run; never what they compute. `max_memory` bounds the counting of bins, in bytes."""
-
-    threads: int | None = None
-    progress: bool | None = None
-    max_memory: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Released:
     """A released answer in data units, with the standard deviation of its noise per coordinate.
 
@@ -143,8 +137,78 @@ def sum_grid(account: Purse, cost: Fraction, dim: int, n: int) -> Grid:
     return (laplace_sum_grid if account.pure else gaussian_sum_grid)(cost, dim, n)
 
 
-def _kept(only: Members | None, chunk: Chunk) -> Chunk:
-    return chunk if only is None else only(chunk)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class MembersQuery(Query):
+    """A pass over all rows, or over those of one node of a cluster tree: the kernel's integers of `row_map`."""
+
+    row_map: RowMap
+    only: Members | None = None
+
+    def add(self, chunk: Chunk, accumulators: Any) -> None:
+        """See `Query.add`."""
+        self.count(chunk if self.only is None else self.only(chunk), accumulators[0])
+
+    @abc.abstractmethod
+    def count(self, chunk: Chunk, found: IntArray) -> None:
+        """Add the rows of a chunk, all of them members."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SumQuery(MembersQuery):
+    """Sum of the integer rows, (D,)."""
+
+    def zeros(self) -> tuple[IntArray]:
+        """See `Query.zeros`."""
+        return (np.zeros(self.row_map.out_dim, dtype=np.int64),)
+
+    def count(self, chunk: Chunk, found: IntArray) -> None:
+        """Add rows."""
+        kernels.rows_sum(chunk, self.row_map, found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class GramQuery(MembersQuery):
+    """Sum of q q^T over the integer rows q: (D, D), or its upper triangle, row by row."""
+
+    triangle: bool = False
+
+    def zeros(self) -> tuple[IntArray]:
+        """See `Query.zeros`."""
+        return (np.zeros((self.row_map.out_dim, self.row_map.out_dim), dtype=np.int64),)
+
+    def count(self, chunk: Chunk, found: IntArray) -> None:
+        """Add rows."""
+        kernels.rows_gram(chunk, self.row_map, found)
+
+    @property
+    def row_cost(self) -> int:
+        """A multiply-add of the map or of the Gram takes about 1/32 ns. Few rows in a chunk would repack the map over and over."""
+        return self.row_map.out_dim**2 // 32
+
+    def answer(self, accumulators: tuple[IntArray]) -> IntArray:
+        """See `Query.answer`."""
+        square = mirrored(accumulators[0])
+        return square[np.triu_indices(len(square))] if self.triangle else square
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ShellQuery(MembersQuery):
+    """Rows by norm, between the squared edges, times `scale`."""
+
+    edges_sq: FloatArray
+    scale: int
+
+    def zeros(self) -> tuple[IntArray]:
+        """See `Query.zeros`."""
+        return (np.zeros(len(self.edges_sq) + 1, dtype=np.int64),)
+
+    def count(self, chunk: Chunk, found: IntArray) -> None:
+        """Add rows."""
+        kernels.rows_shell_counts(chunk, self.row_map, self.edges_sq, found)
+
+    def answer(self, accumulators: tuple[IntArray]) -> IntArray:
+        """A count is scaled up to the noise grid, never the noise down: q + floor(N) / s would give q away."""
+        return accumulators[0] * self.scale
 
 
 def release_vector_sum(
@@ -155,7 +219,7 @@ def release_vector_sum(
     name: str,
     radius: float,
     cost: Fraction,
-    passes: Passes,
+    executor: Executor,
     k_norm: KNormGrid | None = None,
     only: Members | None = None,
 ) -> Released:
@@ -171,18 +235,7 @@ def release_vector_sum(
         if k_norm is not None:
             raise InputError("K-norm noise has no proof for the rows of a node; leave k_norm out")
         grid = cluster_sum_grid(cost, dim, rows.n, pure=account.pure, clusters=1, lineage=only.lineage)
-    row_map = affine.on_grid(grid, radius)
-
-    def query() -> IntArray:
-        (sums,) = fold(
-            rows,
-            lambda: (np.zeros(dim, dtype=np.int64),),
-            lambda chunk, acc: kernels.rows_sum(_kept(only, chunk), row_map, acc[0]),
-            threads=passes.threads,
-            progress=passes.progress,
-        )
-        return sums
-
+    query = partial(executor.run, SumQuery(row_map=affine.on_grid(grid, radius), only=only), rows)
     unit = grid.step(radius)
     value = release(account, name=name, query=query, shape=(dim,), event=grid.event, unit=unit)
     return Released(value=value, noise_std=grid.event.noise_std * unit, event=grid.event)
@@ -207,7 +260,7 @@ def release_second_moment(
     name: str,
     radius: float,
     cost: Fraction,
-    passes: Passes,
+    executor: Executor,
     only: Members | None = None,
 ) -> Released:
     """Release the sum of y y^T over the mapped rows, each clipped to norm `radius`; symmetric (D, D).
@@ -224,31 +277,18 @@ def release_second_moment(
         grid = cluster_gram_grid(cost, dim, rows.n, pure=account.pure, clusters=1, lineage=only.lineage)
     row_map = affine.on_grid(grid, radius)
 
-    def gram() -> IntArray:
-        (lower,) = fold(
-            rows,
-            lambda: (np.zeros((dim, dim), dtype=np.int64),),
-            lambda chunk, acc: kernels.rows_gram(_kept(only, chunk), row_map, acc[0]),
-            # A multiply-add of the map or of the Gram takes about 1/32 ns. Few rows in a chunk would repack the map over and over.
-            row_cost=max(rows.dim, dim * dim // 32),
-            threads=passes.threads,
-            progress=passes.progress,
-        )
-        return mirrored(lower)
-
+    triangle = isinstance(grid.event, LaplaceEvent)
+    query = partial(executor.run, GramQuery(row_map=row_map, only=only, triangle=triangle), rows)
     unit = grid.step(radius) ** 2
-    if not isinstance(grid.event, LaplaceEvent):
-        square = release(account, name=name, query=gram, shape=(dim, dim), event=grid.event, unit=unit)
+    if not triangle:
+        square = release(account, name=name, query=query, shape=(dim, dim), event=grid.event, unit=unit)
         square += square.T
         square /= 2.0
         std = grid.event.noise_std * unit
         return Released(value=square, noise_std=std, event=grid.event, spectral_std=std)
     upper = np.triu_indices(dim)
-    triangle = release(
-        account, name=name, query=lambda: gram()[upper], shape=(len(upper[0]),), event=grid.event, unit=unit
-    )
     value = np.zeros((dim, dim))
-    value[upper] = triangle
+    value[upper] = release(account, name=name, query=query, shape=(len(upper[0]),), event=grid.event, unit=unit)
     value = value + np.triu(value, 1).T
     std = grid.event.noise_std * unit
     return Released(value=value, noise_std=std, event=grid.event, spectral_std=math.sqrt(2.0) * std)
@@ -262,7 +302,7 @@ def release_shell_counts(
     name: str,
     edges: FloatArray,
     cost: Fraction,
-    passes: Passes,
+    executor: Executor,
     only: Members | None = None,
 ) -> Released:
     """Release how many rows have norm of y in [0, e_1], (e_1, e_2], ..., (e_k, inf); rows with a non-finite entry are in none.
@@ -281,20 +321,8 @@ def release_shell_counts(
         grid = (laplace_count_grid if account.pure else gaussian_count_grid)(cost, cells, rows.n)
     else:
         grid = cluster_shell_grid(cost, cells, rows.n, pure=account.pure, lineage=only.lineage)
-    row_map = affine.row_map()
-
-    def query() -> IntArray:
-        (counts,) = fold(
-            rows,
-            lambda: (np.zeros(cells, dtype=np.int64),),
-            lambda chunk, acc: kernels.rows_shell_counts(_kept(only, chunk), row_map, edges_sq, acc[0]),
-            threads=passes.threads,
-            progress=passes.progress,
-        )
-        # A count is scaled up to the noise grid, never the noise down: q + floor(N) / s would give q away.
-        scaled: IntArray = counts * grid.quant_bound
-        return scaled
-
+    shells = ShellQuery(row_map=affine.row_map(), only=only, edges_sq=edges_sq, scale=grid.quant_bound)
+    query = partial(executor.run, shells, rows)
     unit = 1.0 / grid.quant_bound
     value = release(account, name=name, query=query, shape=(cells,), event=grid.event, unit=unit)
     return Released(value=value, noise_std=grid.event.noise_std * unit, event=grid.event)

@@ -60,7 +60,7 @@ def wrong_order(run, base, *, shares, n, row_failure, slack, floor=0.0):
         affine = AffineMap(dim=dim, center=base.center, matrix=np.ascontiguousarray(contraction.T * base.matrix))
         released = learners.release_second_moment(
             run.account, run.rows, affine, name=f"round {index}", radius=learners.chi_radius(dim, row_failure),
-            cost=run.account.allowance * share, passes=run.passes,
+            cost=run.account.allowance * share, executor=run.executor,
         )  # fmt: skip
         second = learners.floored(released.value / n, 0.0)
         if index < len(shares) - 1:

@@ -26,11 +26,11 @@ from golden_data import (
 
 import fastpubpriv as fpp
 from fastpubpriv import ZCDP, ApproxDP, PureDP
-from fastpubpriv.mechanisms.sums import Passes
 from fastpubpriv.mixtures.list_decoding import decoders
 from fastpubpriv.mixtures.select import required_n, select_among
 from fastpubpriv.release.account import Account
 from fastpubpriv.sources import private_rows
+from fastpubpriv.sources.fold import Executor
 
 SEARCHES = (
     ("tree", "practical"),
@@ -249,7 +249,7 @@ def among(listing: fpp.Hypotheses) -> Any:
     """A choice in an account that is open already."""
     account = Account("golden", PureDP(1), draws=1, random_state=SEED)
     account.open()
-    return select_among(account, private_rows(PLANE), listing, passes=Passes(threads=1, progress=False))
+    return select_among(account, private_rows(PLANE), listing, executor=Executor(threads=1, progress=False))
 
 
 def selections() -> Iterator[Case]:

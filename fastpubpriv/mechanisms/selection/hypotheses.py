@@ -18,12 +18,11 @@ from fastpubpriv.mechanisms.selection.log_ratio import LogRatios
 from fastpubpriv.mechanisms.selection.roots import RootSets
 from fastpubpriv.mechanisms.selection.scheffe import CELLS, MOST_CELL_ROWS, CellSets, Evaluation
 from fastpubpriv.mechanisms.selection.yatracos import YatracosSets
-from fastpubpriv.mechanisms.sums import Passes
 from fastpubpriv.privacy import ZCDP, ApproxDP, SelectionEvent, laplace_epsilon
 from fastpubpriv.privacy.events import CHOICE_LAWS
 from fastpubpriv.release.account import Account
 from fastpubpriv.release.release import release_choice
-from fastpubpriv.sources import Rows
+from fastpubpriv.sources import Executor, Rows
 
 METHODS = ("auto", "exact", "cells", "densities")
 SCORES = ("minimum_distance", "yatracos", "log_ratio")
@@ -123,13 +122,13 @@ def release_hypothesis(
     size: int,
     epsilon: Fraction,
     law: str,
-    passes: Passes,
+    executor: Executor,
 ) -> tuple[int, SelectionEvent]:
     """Choose one of `size` hypotheses by integer scores."""
     event = SelectionEvent(epsilon=epsilon, sensitivity=evaluation.sensitivity, candidates=size, law=law)
 
     def query() -> IntArray:
-        return -evaluation.scores(rows, passes)
+        return -evaluation.scores(rows, executor)
 
     return release_choice(account, name=name, query=query, event=event), event
 
@@ -139,7 +138,7 @@ def select_among(
     rows: Rows,
     hypotheses: Hypotheses,
     *,
-    passes: Passes,
+    executor: Executor,
     share: Fraction | None = None,
     name: str = "hypothesis",
     mechanism: str = "auto",
@@ -166,10 +165,10 @@ def select_among(
         share = account.approx_left[0] if isinstance(account.budget, ApproxDP) else account.allowance
     epsilon = epsilon_of(share, law, pure=pays_epsilon(account))
     method, evaluation = prepare(
-        hypotheses, rows.n, method=method, cells=cells, draws=draws, public_seed=public_seed, threads=passes.threads
+        hypotheses, rows.n, method=method, cells=cells, draws=draws, public_seed=public_seed, threads=executor.threads
     )
     index, event = release_hypothesis(
-        account, rows, evaluation, name=name, size=hypotheses.size, epsilon=epsilon, law=law, passes=passes
+        account, rows, evaluation, name=name, size=hypotheses.size, epsilon=epsilon, law=law, executor=executor
     )
     return Chosen(index=index, event=event, method=method)
 

@@ -118,10 +118,10 @@ def learn(task: Task, accuracy: float) -> Learned:
     run.account.open()
     scales = [[1.0]] * dim
     if before:
-        lists, released = release_scales(run.account.block(), before[0], thresholds, passes=run.passes)
+        lists, released = release_scales(run.account.block(), before[0], thresholds, executor=run.executor)
         note(run, "scales", released)
         scales = [found.scales.tolist() for found in lists]
-    means, second = release_means(run.account.block(), mean_block, scales, thresholds, passes=run.passes)
+    means, second = release_means(run.account.block(), mean_block, scales, thresholds, executor=run.executor)
     if second is not None:
         note(run, "means", second)
     # Heaviest first: (negative count, mean, scale).

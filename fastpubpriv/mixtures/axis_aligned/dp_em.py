@@ -189,7 +189,7 @@ def iterate(
             radius=radii.total,
             cost=allowance * part,
             row_cost=12 * components * dim + 20 * components,
-            passes=task.run.passes,
+            executor=task.run.executor,
         )
         task.run.note(name, released, clip_radius=radii.total)
         average, share = released.value / rows.n, 1.0

@@ -107,7 +107,7 @@ def learn(task: Task) -> Learned:
             pairs,
             [Partition((0,), (BinRule(),))],
             name="scales",
-            passes=run.passes,
+            executor=run.executor,
         )
         note(run, "scales", found)
         scales = kept_scales(found.histograms[0].keys, found.histograms[0].counts, found.noise_std, MOST_SCALES)
@@ -115,7 +115,7 @@ def learn(task: Task) -> Learned:
     places: list[Scale] = []
     if scales:
         partitions = [place_partition(0, scale) for scale in scales]
-        released = release_histograms(account.block(), place_rows, partitions, name="places", passes=run.passes)
+        released = release_histograms(account.block(), place_rows, partitions, name="places", executor=run.executor)
         note(run, "places", released)
         places = [
             Scale(CELLS_PER_SCALE * scale, histogram.keys[:, 0], histogram.counts)
@@ -135,7 +135,7 @@ def learn(task: Task) -> Learned:
 def counted(task: Task, purse: Any, rows: Any, edges: FloatArray) -> Cells:
     """Release the counts of the cells between edges (-inf and inf at the ends)."""
     released = release_cell_counts(
-        purse, rows, [edges[1:-1]], name="cells", cost=purse.approx_left[0], passes=task.run.passes
+        purse, rows, [edges[1:-1]], name="cells", cost=purse.approx_left[0], executor=task.run.executor
     )
     task.run.note("cells", released, cells=len(edges) - 1)
     return Cells(edges, released.value, released.noise_std, rows.n)

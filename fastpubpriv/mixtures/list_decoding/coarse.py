@@ -103,7 +103,7 @@ def decode_variances(
         needed = theory_sizes.variance_rows(thresholds.min_weight, budget, beta, dim=rows.dim)
         warn_few("decode_variances", thresholds, needed, rows.n)
     with run.paid():
-        found, released = release_scales(run.account, rows, thresholds, passes=run.passes)
+        found, released = release_scales(run.account, rows, thresholds, executor=run.executor)
         note(run, "scales", released)
         return ScaleLists(
             scales=tuple(item.scales for item in found),
@@ -206,7 +206,7 @@ def decode_means(
         needed = theory_sizes.mean_rows(thresholds.min_weight, budget, beta, histograms=rows.dim)
         warn_few("decode_means", thresholds, needed, rows.n)
     with run.paid():
-        found, released = release_means(run.account, rows, scales, thresholds, passes=run.passes)
+        found, released = release_means(run.account, rows, scales, thresholds, executor=run.executor)
         assert released is not None
         note(run, "means", released)
         lists = [column[0] for column in found]

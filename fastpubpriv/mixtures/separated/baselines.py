@@ -142,7 +142,7 @@ def private_lloyd(
             tree = tree.split_nearest(0, origin=origin, projection=projection, centers=centers)
         routes = tree.routes()
         counted = release_leaf_counts(
-            run.account, run.rows, routes, name=f"iteration {index + 1}: counts", cost=share / 2, passes=run.passes
+            run.account, run.rows, routes, name=f"iteration {index + 1}: counts", cost=share / 2, executor=run.executor
         )
         summed = release_leaf_sums(
             run.account,
@@ -152,7 +152,7 @@ def private_lloyd(
             name=f"iteration {index + 1}: sums",
             radii=[radius] * count,
             cost=share,
-            passes=run.passes,
+            executor=run.executor,
         )
         floor = max(FLOOR_ROWS * (len(projection) + 1), FLOOR_DEVIATIONS * float(counted.noise_std[0]))
         moved = summed.value / np.maximum(counted.value, floor)[:, None]
@@ -278,7 +278,7 @@ def no_public_baseline(
             name="directions",
             radius=ball,
             cost=share,
-            passes=run.passes,
+            executor=run.executor,
         )
         run.note("directions", released, clip_radius=ball)
         projection = leading(released.value, count)

@@ -264,7 +264,9 @@ def learn_leaves(
         raise InputError(f"{k} leaves need {k} frames, got {len(frames)}")
     routes = tree.routes(leaves)
     costs = leaf_costs(allowance, pure=account.pure, count_cost=count_cost)
-    counted = release_leaf_counts(account, run.rows, routes, name="leaf counts", cost=costs.counts, passes=run.passes)
+    counted = release_leaf_counts(
+        account, run.rows, routes, name="leaf counts", cost=costs.counts, executor=run.executor
+    )
     _note(run, "leaf counts", counted)
     count_noise = float(counted.noise_std[0])
     floor = max(FLOOR_ROWS * (dim + 1), math.ceil(FLOOR_DEVIATIONS * count_noise))
@@ -353,7 +355,7 @@ def _second_moments(
         name = f"leaf second moments, round {index + 1} of {rounds}"
         released = release_leaf_second_moments(
             run.account, run.rows, routes, [state.affine for state in states],
-            name=name, radii=radii, cost=cost * share, passes=run.passes,
+            name=name, radii=radii, cost=cost * share, executor=run.executor,
         )  # fmt: skip
         _note(run, name, released, clip_radius=max(radii))
         for state, one in zip(states, _each(released), strict=True):
@@ -370,7 +372,14 @@ def _means(
     clip = lifted.mean_clip(routes.dim)
     maps = [lifted.mean_map(state.base, state.mean, state.powers[1]) for state in states]
     step = release_leaf_sums(
-        run.account, run.rows, routes, maps, name="leaf means", radii=[clip] * len(maps), cost=cost, passes=run.passes
+        run.account,
+        run.rows,
+        routes,
+        maps,
+        name="leaf means",
+        radii=[clip] * len(maps),
+        cost=cost,
+        executor=run.executor,
     )
     _note(run, "leaf means", step, clip_radius=clip)
     means = [

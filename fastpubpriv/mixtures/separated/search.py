@@ -108,7 +108,7 @@ class Search:
             name=name,
             radius=radius,
             cost=purse.allowance * share,
-            passes=self.run.passes,
+            executor=self.run.executor,
             only=self.tree.only(node.id),
         )
         self.run.note(name, released, clip_radius=radius)
@@ -135,7 +135,7 @@ class Search:
             name=name,
             edges=edges,
             cost=purse.allowance * share,
-            passes=self.run.passes,
+            executor=self.run.executor,
             only=self.tree.only(node.id),
         )
         self.run.note(name, released, cells=float(len(edges) + 1))
