@@ -193,7 +193,7 @@ def _gaussian_profile(step: int, log2_scale: int) -> Profile:
             second = np.exp(x + log_ndtr(-mu / 2 - x / mu))
         # Both terms are good to a few 1e-14; the margin is on the first, so it does not vanish with the difference.
         gap = first * (1 + _ROUNDING) - second * (1 - _ROUNDING)
-        result: np.ndarray = np.where(moved == 0, np.maximum(0.0, -np.expm1(x)), np.maximum(gap, 0.0))
+        result: np.ndarray = np.where(moved == 0, -np.expm1(np.minimum(x, 0.0)), np.maximum(gap, 0.0))
         return result
 
     return profile

@@ -197,6 +197,9 @@ def histograms() -> Iterator[Case]:
         budget=ApproxDP(4, 1e-9),
         blas=False,
     )
+    for name, most in (("little memory", 1e8), ("no limit of memory", None), ("too little memory", 1e6)):
+        call = {"bins": fpp.BinGrid(width=0.001), "budget": APPROX, "max_memory": most, "blas": False}
+        yield private(f"stable_histogram, {name}", fpp.stable_histogram, LARGE, **call)
     yield private("stable_histogram refuses other budgets", fpp.stable_histogram, LINE, bins=grid, budget=ZCDP(1))
     yield public("BinGrid edges", fpp.BinGrid(width=0.5, offset=3.0, levels=3).edges, np.arange(-3, 9), 2)
     yield public("DyadicBins edges", dyadic.edges, np.array([-1075, -1, 0, 5, 1023]), 0)

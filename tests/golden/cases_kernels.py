@@ -99,7 +99,11 @@ def bin_kernels() -> dict[str, Any]:
         double.insert(written)
         found[f"{name} collected"] = bins.collect([single], 1)
         found[f"{name} collected tuples"] = bins.collect([double], 2)
+        spilling = bins.BinTable(2, slots=bins.LEAST_SLOTS)
+        spilling.insert(written)
+        found[f"{name} spilt tuples"] = bins.collect([spilling], 2)
         found[f"{name} merged"] = bins.merged(written[:200] // 7, np.arange(200))
+    found["bytes"] = [bins.table_bytes(2, 1, 2**20), bins.key_bytes(2), bins.merge_bytes(1), bins.merge_bytes(2)]
     return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}
 
 
@@ -122,7 +126,7 @@ def trees() -> dict[str, Any]:
         "labels": labels,
         "grouped": grouped[: begins[-1]],
         "begins": begins,
-        "together": together.copy(),
+        "together": together[: ends[-1]].copy(),
         "ends": ends,
         "parents": tree.parents_of(splits),
         "path": tree.path_to(tree.parents_of(splits), 4),
@@ -193,6 +197,12 @@ class ColumnSums(sources.Query):
         accumulators[0][:] += np.rint(finite * 1024.0).astype(np.int64).sum(axis=0)
 
 
+def no_memory() -> Iterator[np.ndarray]:
+    """Chunks that do not fit."""
+    raise MemoryError
+    yield ROWS
+
+
 def row_sources() -> dict[str, Any]:
     """The same rows from every kind of source, added up in chunks and threads; and public rows."""
 
@@ -213,6 +223,7 @@ def row_sources() -> dict[str, Any]:
         frame.to_csv(folder / "rows.csv", index=False)
         opened = {
             "from_csv": fpp.Rows.from_csv(folder / "rows.csv", columns=["age", "weight"]),
+            "from_csv, joined lines": fpp.Rows.from_csv(folder / "rows.csv", join_quoted_lines=True),
             "from_npy": fpp.Rows.from_npy(folder / "rows.npy"),
             "from_parquet": fpp.Rows.from_parquet(folder / "rows.parquet", columns=["age"]),
             "from_frame": fpp.Rows.from_frame(frame, columns=["height", "age"]),
@@ -226,6 +237,10 @@ def row_sources() -> dict[str, Any]:
     except fpp.InputError as error:
         found["shared"] = type(error).__name__
     sources.refuse_shared_memory(LARGE, mixed(63, 5, 3))
+    try:
+        total(fpp.Rows.from_chunks(no_memory, n=5, dim=3))
+    except fpp.OutOfMemoryError as error:
+        found["no memory"] = type(error).__name__
     return found
 
 
@@ -246,7 +261,7 @@ CASES: list[Case] = [
         "bins",
         bin_kernels,
         *(bins.BinRule, bins.BinTable, bins.collect, bins.merged, bins.bins_keys, bins.write_keys),
-        *(bins.bins_count, bins.bins_count_tuples),
+        *(bins.bins_count, bins.bins_count_tuples, bins.table_bytes, bins.key_bytes, bins.merge_bytes),
     ),
     steps(
         "trees",

@@ -41,7 +41,6 @@ SEARCHES = (
 )
 LARGE_BLOBS = blobs(31, 300_000, CENTERS)
 LARGE_PLANE = blobs(32, 400_000, [[0.0, 5.0], [30.0, 5.0]], [1.0, 3.0])
-# Of one variance: lists fitted with a wrong one hang on the last bits.
 EVEN_LINE = blobs(36, 4000, [[0.0], [1000.0]], 2.0)
 LARGE_LINE = blobs(33, 700_000, [[0.0], [1000.0]], [1.0, 30.0])
 
@@ -165,7 +164,10 @@ def axis_aligned() -> Iterator[Case]:
         runs[f"dp_em, known variance, {name}"] = (LINE, budget, {**points, "method": "dp_em", "variance": 4.0})
         runs[f"auto, {name}"] = (LINE, budget, points)
     for name, (rows, budget, options) in runs.items():
-        yield private(f"learn_axis_aligned_mixture, {name}", learn, rows, n_components=2, budget=budget, **options)
+        # Many starts of this search end in nearly the same mixture: which of them is the k-th of the list is a matter of rounding.
+        tied = name == "univariate, known variance"
+        call = {"n_components": 2, "budget": budget, "machine": tied, **options}
+        yield private(f"learn_axis_aligned_mixture, {name}", learn, rows, **call)
     for name, rows, points in (("univariate", LINE, LINE_PUBLIC), ("2 columns", PLANE, PLANE_PUBLIC)):
         call = {"n_components": 2, "budget": ApproxDP(4, 1e-6), "forms": FORMS}
         yield private(f"learn_axis_aligned_mixture, {name}, sources", learn, rows, **call, candidates=10)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from case_names import shown
 from clocks import PATIENCE
 
 from fastpubpriv.errors import BudgetError, InputError, LedgerError
@@ -39,7 +40,7 @@ BAD_PATHS = [
 
 
 @openers
-@pytest.mark.parametrize("bad", BAD_PATHS, ids=lambda bad: ascii(bad)[:20])
+@pytest.mark.parametrize("bad", BAD_PATHS, ids=shown)
 def test_paths(opener, bad, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(
@@ -70,7 +71,7 @@ BAD_TIMEOUTS = [
 
 
 @openers
-@pytest.mark.parametrize("bad", BAD_TIMEOUTS, ids=lambda bad: repr(bad)[:20])
+@pytest.mark.parametrize("bad", BAD_TIMEOUTS, ids=shown)
 def test_timeouts(opener, bad, path):
     before = path.read_bytes()
     with pytest.raises(InputError, match=r"timeout \(seconds"):
@@ -87,14 +88,14 @@ def test_timeouts_that_are_fine(good, path):
     assert Ledger.from_file(path, timeout=good).spent == ZCDP(0.375).cost
 
 
-@pytest.mark.parametrize("bad", [5, b"x", [], "", "\n", "x" * 201, "\ud800", object()], ids=repr)
+@pytest.mark.parametrize("bad", [5, b"x", [], "", "\n", "x" * 201, "\ud800", object()], ids=shown)
 def test_labels(bad, tmp_path):
     with pytest.raises(InputError, match="label must be a printable text"):
         Ledger(ZCDP(1), path=tmp_path / "a", label=bad)
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("bad", ["replace_one", [], {}, 0, Neighbors, object()], ids=lambda bad: repr(bad)[:20])
+@pytest.mark.parametrize("bad", ["replace_one", [], {}, 0, Neighbors, object()], ids=shown)
 def test_relations(bad, place):
     ledger = Ledger(ZCDP(1), **place)
     with pytest.raises(BudgetError, match=r"Neighbors.REPLACE_ONE"):
@@ -104,7 +105,7 @@ def test_relations(bad, place):
     assert ledger.spent.is_zero
 
 
-@pytest.mark.parametrize("bad", [None, 1, "ZCDP(1)", ZCDP, Budget, ZCDP(1).cost, [], float("nan")], ids=repr)
+@pytest.mark.parametrize("bad", [None, 1, "ZCDP(1)", ZCDP, Budget, ZCDP(1).cost, [], float("nan")], ids=shown)
 def test_totals(bad, tmp_path):
     with pytest.raises(BudgetError, match="total must be ZCDP, ApproxDP or PureDP"):
         Ledger(bad, path=tmp_path / "a")
@@ -118,9 +119,7 @@ HUGE = [
 ]
 
 
-@pytest.mark.parametrize(
-    "cost", [0.5, None, "x", [], np.float64(0.5), Fraction(1, 2), ZCDP, *HUGE], ids=lambda c: repr(c)[:30]
-)
+@pytest.mark.parametrize("cost", [0.5, None, "x", [], np.float64(0.5), Fraction(1, 2), ZCDP, *HUGE], ids=shown)
 def test_costs(cost, place):
     ledger = Ledger(ZCDP(1), **place)
     with pytest.raises(BudgetError):

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet
 import pytest
+from case_names import shown
 from spies import seeded
 
 import fastpubpriv as fpp
@@ -39,14 +40,14 @@ WRONG = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("wrong", WRONG, ids=lambda value: repr(value)[:30])
+@pytest.mark.parametrize("wrong", WRONG, ids=shown)
 @pytest.mark.parametrize("name", ["from_array", "from_npy", "from_parquet", "from_arrow", "from_frame", "from_csv"])
 def test_constructors_of_rows(name, wrong):
     with pytest.raises(InputError):
         getattr(Rows, name)(wrong)
 
 
-@pytest.mark.parametrize("wrong", WRONG, ids=lambda value: repr(value)[:30])
+@pytest.mark.parametrize("wrong", WRONG, ids=shown)
 @pytest.mark.parametrize("read", [private_rows, public_rows])
 def test_rows_of_anything(read, wrong):
     with pytest.raises(InputError):
@@ -164,7 +165,7 @@ NOT_ROWS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("rows", NOT_ROWS, ids=lambda value: repr(value)[:30])
+@pytest.mark.parametrize("rows", NOT_ROWS, ids=shown)
 def test_results_at_what_are_no_rows(rows):
     found = mixture()
     for method in (

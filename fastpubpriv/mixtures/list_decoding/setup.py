@@ -16,14 +16,15 @@ from fastpubpriv.privacy import ApproxDP, Budget, stable_event
 from fastpubpriv.sources import Rows
 
 MAX_SCALES = 12
+LEAST_WEIGHT = 1e-9  # of a component; fewer rows than one in a billion are none that a count with noise would show
 
 
 def thresholds_of(min_weight: Any, constants: str, max_scales: Any) -> Thresholds:
     """The constants that the arguments ask for, checked."""
     theory = validation.choice("constants", constants, ("practical", "theory")) == "theory"
     weight = validation.positive("min_weight", min_weight)
-    if weight > 1.0:
-        raise InputError(f"min_weight must lie in (0, 1], got {min_weight!r}")
+    if not LEAST_WEIGHT <= weight <= 1.0:
+        raise InputError(f"min_weight must lie in [{LEAST_WEIGHT:g}, 1], got {min_weight!r}")
     most = validation.integer("max_scales", max_scales, minimum=1, maximum=theory_sizes.DYADIC_SCALES)
     return Thresholds(min_weight=weight, theory=theory, max_scales=most)
 
