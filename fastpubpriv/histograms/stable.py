@@ -19,7 +19,6 @@ from fastpubpriv.mechanisms.histograms import (
     LEVELS_MAX,
     NoisyBins,
     Partition,
-    StableRelease,
     check_memory,
     release_histograms,
 )
@@ -292,7 +291,7 @@ def stable_histogram(
     check_memory(partitions, rows.n, run.executor)
     with run.paid():
         released = release_histograms(run.account, rows, partitions, name="histogram", executor=run.executor, law=law)
-        note(run, "histogram", released)
+        run.note("histogram", released)
         return HistogramResult(
             histograms=tuple(_public(item, *grids[item.partition], rows.n) for item in released.histograms),
             noise_law=released.event.law,
@@ -311,12 +310,6 @@ def check_event(run: running.Run, partitions: Sequence[Partition], law: Any) -> 
 
     slots = [partition.slots(run.rows.n) for partition in partitions for _ in partition.levels]
     stable_event(*run.account.approx_left, histograms=len(slots), n=run.rows.n, draws=sum(slots), law=law)
-
-
-def note(run: running.Run, name: str, released: StableRelease) -> None:
-    """Write a release into the result's record."""
-    entry = {"name": name, "noise_std": released.noise_std, "threshold": released.threshold}
-    run.log.append({**entry, **running.describe(released.event)})
 
 
 def _grids(bins: Any, dim: int) -> list[tuple[tuple[int, ...], tuple[BinGrid | DyadicBins, ...]]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import math
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -111,7 +112,7 @@ class RowMap:
 
     def __reduce__(self) -> Any:
         # A copy is made, and checked, like any other: arrays that were pickled can be written to.
-        return RowMap, tuple(getattr(self, field.name) for field in fields(self))
+        return partial(RowMap, **{field.name: getattr(self, field.name) for field in fields(self)}), ()
 
 
 def rows_sum(chunk: npt.NDArray[Any], row_map: RowMap, sums: IntArray) -> None:

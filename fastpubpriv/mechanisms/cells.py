@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv._types import FloatArray, IntArray
-from fastpubpriv.mechanisms.sums import Released
+from fastpubpriv.mechanisms.sums import Measurement, Released
 from fastpubpriv.privacy import GaussianEvent, LaplaceEvent, gaussian_count_grid, laplace_count_grid
 from fastpubpriv.release.account import Account
 from fastpubpriv.release.release import release
@@ -95,57 +95,53 @@ class CodeQuery(CountsQuery):
         return self.cost
 
 
-def release_cell_counts(
-    account: Account,
-    rows: Rows,
-    edges: list[FloatArray],
-    *,
-    name: str,
-    cost: Fraction,
-    executor: Executor,
-    gaussian: bool = False,
-) -> Released:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CellCounts(Measurement):
     """Release how many rows are in each cell between the ascending `edges` of each column, column after column.
 
     Discrete Laplace noise at `cost` epsilon for all columns together (l1 sensitivity 2 for each), or Gaussian noise at `cost` rho
     (squared l2 sensitivity 2 for each). Every cell is released, empty or not: the cells are public.
     """
-    columns, cells = len(edges), sum(len(cuts) + 1 for cuts in edges)
-    # One column's share of the cost: a grid says what one histogram costs, and the columns' costs add up.
-    grid = (gaussian_count_grid if gaussian else laplace_count_grid)(cost / columns, cells, rows.n)
-    event: GaussianEvent | LaplaceEvent
-    if gaussian:
-        event = GaussianEvent(2 * grid.quant_bound**2 * columns, grid.log2_scale, cells)
-    else:
-        event = LaplaceEvent(2 * grid.quant_bound * columns, grid.log2_scale, cells)
 
-    query = partial(executor.run, CellQuery.between(edges, grid.quant_bound), rows)
-    unit = 1.0 / grid.quant_bound
-    value = release(account, name=name, query=query, shape=(cells,), event=event, unit=unit)
-    return Released(value=value, noise_std=event.noise_std * unit, event=event)
+    edges: list[FloatArray]
+    gaussian: bool = False
+
+    def release(self, account: Account, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Released:
+        """Charge `cost`, run the pass and add noise."""
+        columns, cells = len(self.edges), sum(len(cuts) + 1 for cuts in self.edges)
+        # One column's share of the cost: a grid says what one histogram costs, and the columns' costs add up.
+        grid = (gaussian_count_grid if self.gaussian else laplace_count_grid)(cost / columns, cells, rows.n)
+        event: GaussianEvent | LaplaceEvent
+        if self.gaussian:
+            event = GaussianEvent(2 * grid.quant_bound**2 * columns, grid.log2_scale, cells)
+        else:
+            event = LaplaceEvent(2 * grid.quant_bound * columns, grid.log2_scale, cells)
+
+        query = partial(executor.run, CellQuery.between(self.edges, grid.quant_bound), rows)
+        unit = 1.0 / grid.quant_bound
+        value = release(account, name=name, query=query, shape=(cells,), event=event, unit=unit)
+        return Released(value=value, noise_std=event.noise_std * unit, event=event)
 
 
-def release_code_counts(
-    account: Account,
-    rows: Rows,
-    codes: Callable[[Any], list[IntArray]],
-    cells: list[int],
-    *,
-    name: str,
-    cost: Fraction,
-    row_cost: int,
-    executor: Executor,
-) -> Released:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CodeCounts(Measurement):
     """Release, for each of several codings, how many rows have each code 0 ... cells - 1; coding after coding.
 
     Discrete Laplace noise at `cost` epsilon for all codings together (l1 sensitivity 2 for each). `codes` maps a chunk to one int64
     array for each coding, each row by itself; a row with any other number is in no cell.
     """
-    grid = laplace_count_grid(cost / len(cells), sum(cells), rows.n)
-    event = LaplaceEvent(2 * grid.quant_bound * len(cells), grid.log2_scale, sum(cells))
 
-    counts = CodeQuery(cells=tuple(cells), scale=grid.quant_bound, codes=codes, cost=row_cost)
-    query = partial(executor.run, counts, rows)
-    unit = 1.0 / grid.quant_bound
-    value = release(account, name=name, query=query, shape=(sum(cells),), event=event, unit=unit)
-    return Released(value=value, noise_std=event.noise_std * unit, event=event)
+    codes: Callable[[Any], list[IntArray]]
+    cells: list[int]
+    row_cost: int
+
+    def release(self, account: Account, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Released:
+        """Charge `cost`, run the pass and add noise."""
+        grid = laplace_count_grid(cost / len(self.cells), sum(self.cells), rows.n)
+        event = LaplaceEvent(2 * grid.quant_bound * len(self.cells), grid.log2_scale, sum(self.cells))
+
+        counts = CodeQuery(cells=tuple(self.cells), scale=grid.quant_bound, codes=self.codes, cost=self.row_cost)
+        query = partial(executor.run, counts, rows)
+        unit = 1.0 / grid.quant_bound
+        value = release(account, name=name, query=query, shape=(sum(self.cells),), event=event, unit=unit)
+        return Released(value=value, noise_std=event.noise_std * unit, event=event)

@@ -106,6 +106,11 @@ class StableRelease:
     threshold: float
     event: StableHistogramEvent
 
+    @property
+    def noise(self) -> dict[str, Any]:
+        """The noise, for the record."""
+        return {"noise_std": self.noise_std, "threshold": self.threshold}
+
 
 def release_histograms(
     account: Account,

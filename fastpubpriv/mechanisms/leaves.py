@@ -23,7 +23,7 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import rows as kernels
 from fastpubpriv.kernels.rows import RowMap
 from fastpubpriv.kernels.tree import RowTree, grouped_rows
-from fastpubpriv.mechanisms.sums import AffineMap, mirrored
+from fastpubpriv.mechanisms.sums import AffineMap, Measurement, mirrored
 from fastpubpriv.privacy import Event, Grid, LaplaceEvent, cluster_count_grid, cluster_gram_grid, cluster_sum_grid
 from fastpubpriv.release.account import Purse
 from fastpubpriv.release.release import release
@@ -43,6 +43,12 @@ class LeavesReleased:
     noise_std: FloatArray
     event: Event
     spectral_std: FloatArray
+
+    @property
+    def noise(self) -> dict[str, Any]:
+        """The noise, for the record."""
+        stds = self.noise_std.tolist()
+        return {"noise_std": max(stds), "leaf_noise_std": stds}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -130,82 +136,82 @@ class LeafGramQuery(LeafSumQuery):
         return triangles
 
 
-def release_leaf_counts(
-    account: Purse, rows: Rows, routes: RowTree, *, name: str, cost: Fraction, executor: Executor
-) -> LeavesReleased:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LeafCounts(Measurement):
     """Release how many rows reach each target of `routes`, (k,).
 
     A row that stays in its leaf changes nothing: only a move costs, 2 S^2 in squared l2 or 2 S in l1.
     """
-    k = routes.n_labels
-    grid = cluster_count_grid(cost, rows.n, pure=account.pure, clusters=k, lineage=routes.lineage)
 
-    query = partial(executor.run, LeafCountQuery(routes=routes, scale=grid.quant_bound), rows)
-    unit = 1.0 / grid.quant_bound
-    value = release(account, name=name, query=query, shape=(k,), event=grid.event, unit=unit)
-    std = np.full(k, grid.event.noise_std * unit)
-    return LeavesReleased(value=value, noise_std=std, event=grid.event, spectral_std=std)
+    routes: RowTree
+
+    def release(self, account: Purse, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> LeavesReleased:
+        """Charge `cost`, run the pass and add noise."""
+        k = self.routes.n_labels
+        grid = cluster_count_grid(cost, rows.n, pure=account.pure, clusters=k, lineage=self.routes.lineage)
+
+        query = partial(executor.run, LeafCountQuery(routes=self.routes, scale=grid.quant_bound), rows)
+        unit = 1.0 / grid.quant_bound
+        value = release(account, name=name, query=query, shape=(k,), event=grid.event, unit=unit)
+        std = np.full(k, grid.event.noise_std * unit)
+        return LeavesReleased(value=value, noise_std=std, event=grid.event, spectral_std=std)
 
 
-def release_leaf_sums(
-    account: Purse,
-    rows: Rows,
-    routes: RowTree,
-    affines: Sequence[AffineMap],
-    *,
-    name: str,
-    radii: Sequence[float],
-    cost: Fraction,
-    executor: Executor,
-) -> LeavesReleased:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LeafSums(Measurement):
     """Release for each leaf the sum of its rows under the leaf's own map, each clipped to norm `radii[leaf]`, (k, D).
 
     A row that stays moves its leaf's sum by at most 2Q; one that moves, two sums by at most Q each: half the squared distance.
     """
-    k, dim = _check(routes, affines, radii)
-    grid = cluster_sum_grid(cost, dim, rows.n, pure=account.pure, clusters=k, lineage=routes.lineage)
-    maps = tuple(affine.on_grid(grid, radius) for affine, radius in zip(affines, radii, strict=True))
-    query = partial(executor.run, LeafSumQuery(routes=routes, maps=maps), rows)
-    value = release(account, name=name, query=query, shape=(k, dim), event=grid.event, unit=1.0)
-    units = _units(grid, radii)
-    std = grid.event.noise_std * units
-    return LeavesReleased(value=value * units[:, None], noise_std=std, event=grid.event, spectral_std=std)
+
+    routes: RowTree
+    affines: Sequence[AffineMap]
+    radii: Sequence[float]
+
+    def release(self, account: Purse, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> LeavesReleased:
+        """Charge `cost`, run the pass and add noise."""
+        k, dim = _check(self.routes, self.affines, self.radii)
+        grid = cluster_sum_grid(cost, dim, rows.n, pure=account.pure, clusters=k, lineage=self.routes.lineage)
+        maps = tuple(affine.on_grid(grid, radius) for affine, radius in zip(self.affines, self.radii, strict=True))
+        query = partial(executor.run, LeafSumQuery(routes=self.routes, maps=maps), rows)
+        value = release(account, name=name, query=query, shape=(k, dim), event=grid.event, unit=1.0)
+        units = _units(grid, self.radii)
+        std = grid.event.noise_std * units
+        return LeavesReleased(value=value * units[:, None], noise_std=std, event=grid.event, spectral_std=std)
 
 
-def release_leaf_second_moments(
-    account: Purse,
-    rows: Rows,
-    routes: RowTree,
-    affines: Sequence[AffineMap],
-    *,
-    name: str,
-    radii: Sequence[float],
-    cost: Fraction,
-    executor: Executor,
-) -> LeavesReleased:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LeafSecondMoments(Measurement):
     """Release for each leaf the sum of y y^T over its rows, y the leaf's own map clipped to norm `radii[leaf]`, (k, D, D).
 
-    Noise as in `release_second_moment`. Squared l2 sensitivity 2 Q^4, whether the replaced row stays or moves; of the triangles in
+    Noise as in `SecondMoment`. Squared l2 sensitivity 2 Q^4, whether the replaced row stays or moves; of the triangles in
     l1 isqrt(D (D + 3) / 2 Q^4) for a row that stays and 2 floor((D + 1) Q^2 / 2) for one that moves.
     """
-    k, dim = _check(routes, affines, radii)
-    grid = cluster_gram_grid(cost, dim, rows.n, pure=account.pure, clusters=k, lineage=routes.lineage)
-    maps = tuple(affine.on_grid(grid, radius) for affine, radius in zip(affines, radii, strict=True))
-    triangle = isinstance(grid.event, LaplaceEvent)
-    query = partial(executor.run, LeafGramQuery(routes=routes, maps=maps, triangle=triangle), rows)
-    units = _units(grid, radii) ** 2
-    std = grid.event.noise_std * units
-    if not triangle:
-        square = release(account, name=name, query=query, shape=(k, dim, dim), event=grid.event, unit=1.0)
-        square += np.swapaxes(square, 1, 2)
-        square *= (units / 2.0)[:, None, None]
-        return LeavesReleased(value=square, noise_std=std, event=grid.event, spectral_std=std)
-    upper = np.triu_indices(dim)
-    flat = release(account, name=name, query=query, shape=(k, len(upper[0])), event=grid.event, unit=1.0)
-    value = np.zeros((k, dim, dim))
-    value[:, upper[0], upper[1]] = flat * units[:, None]
-    value[:, upper[1], upper[0]] = value[:, upper[0], upper[1]]
-    return LeavesReleased(value=value, noise_std=std, event=grid.event, spectral_std=math.sqrt(2.0) * std)
+
+    routes: RowTree
+    affines: Sequence[AffineMap]
+    radii: Sequence[float]
+
+    def release(self, account: Purse, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> LeavesReleased:
+        """Charge `cost`, run the pass and add noise."""
+        k, dim = _check(self.routes, self.affines, self.radii)
+        grid = cluster_gram_grid(cost, dim, rows.n, pure=account.pure, clusters=k, lineage=self.routes.lineage)
+        maps = tuple(affine.on_grid(grid, radius) for affine, radius in zip(self.affines, self.radii, strict=True))
+        triangle = isinstance(grid.event, LaplaceEvent)
+        query = partial(executor.run, LeafGramQuery(routes=self.routes, maps=maps, triangle=triangle), rows)
+        units = _units(grid, self.radii) ** 2
+        std = grid.event.noise_std * units
+        if not triangle:
+            square = release(account, name=name, query=query, shape=(k, dim, dim), event=grid.event, unit=1.0)
+            square += np.swapaxes(square, 1, 2)
+            square *= (units / 2.0)[:, None, None]
+            return LeavesReleased(value=square, noise_std=std, event=grid.event, spectral_std=std)
+        upper = np.triu_indices(dim)
+        flat = release(account, name=name, query=query, shape=(k, len(upper[0])), event=grid.event, unit=1.0)
+        value = np.zeros((k, dim, dim))
+        value[:, upper[0], upper[1]] = flat * units[:, None]
+        value[:, upper[1], upper[0]] = value[:, upper[0], upper[1]]
+        return LeavesReleased(value=value, noise_std=std, event=grid.event, spectral_std=math.sqrt(2.0) * std)
 
 
 def routing_cost(routes: RowTree) -> int:

@@ -13,7 +13,7 @@ import numpy as np
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.kernels import rows as kernels
 from fastpubpriv.kernels.rows import RowMap
-from fastpubpriv.mechanisms.sums import AffineMap, Released, sum_grid
+from fastpubpriv.mechanisms.sums import AffineMap, Measurement, Released, sum_grid
 from fastpubpriv.release.account import Account
 from fastpubpriv.release.release import release
 from fastpubpriv.sources import Executor, Query, Rows
@@ -42,27 +42,27 @@ class StatisticQuery(Query):
         return self.cost
 
 
-def release_statistic_sum(
-    account: Account,
-    rows: Rows,
-    statistic: Callable[[Any], FloatArray],
-    *,
-    name: str,
-    dim: int,
-    radius: float,
-    cost: Fraction,
-    row_cost: int,
-    executor: Executor,
-) -> Released:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StatisticSum(Measurement):
     """Release the sum over the rows of statistic(row), each clipped to norm `radius`.
 
     `statistic` maps a chunk (n, columns) to (n, dim) float64, every output row from its own input row and public numbers alone; a
-    row with a non-finite entry counts as zero. `cost` and the sensitivity are those of `release_vector_sum`.
+    row with a non-finite entry counts as zero. `cost` and the sensitivity are those of `VectorSum`.
     """
-    grid = sum_grid(account, cost, dim, rows.n)
-    row_map = AffineMap(dim=dim).on_grid(grid, radius)
 
-    query = partial(executor.run, StatisticQuery(statistic=statistic, row_map=row_map, cost=row_cost), rows)
-    unit = grid.step(radius)
-    value = release(account, name=name, query=query, shape=(dim,), event=grid.event, unit=unit)
-    return Released(value=value, noise_std=grid.event.noise_std * unit, event=grid.event)
+    statistic: Callable[[Any], FloatArray]
+    dim: int
+    radius: float
+    row_cost: int
+
+    def release(self, account: Account, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Released:
+        """Charge `cost`, run the pass and add noise."""
+        grid = sum_grid(account, cost, self.dim, rows.n)
+        row_map = AffineMap(dim=self.dim).on_grid(grid, self.radius)
+
+        query = partial(
+            executor.run, StatisticQuery(statistic=self.statistic, row_map=row_map, cost=self.row_cost), rows
+        )
+        unit = grid.step(self.radius)
+        value = release(account, name=name, query=query, shape=(self.dim,), event=grid.event, unit=unit)
+        return Released(value=value, noise_std=grid.event.noise_std * unit, event=grid.event)

@@ -115,6 +115,21 @@ class Released:
     event: Event
     spectral_std: float = 0.0
 
+    @property
+    def noise(self) -> dict[str, Any]:
+        """The noise, for the record."""
+        return {"noise_std": self.noise_std}
+
+
+class Measurement(abc.ABC):
+    """What is asked of the rows: knows its grid and event for a payer and a cost, its query, and what is made of the answer."""
+
+    __slots__ = ()
+
+    @abc.abstractmethod
+    def release(self, account: Any, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Any:
+        """Charge `cost`, run the pass and add noise; the answer says its `noise` and its `event`."""
+
 
 def check_sum_grids(account: Account, costs: Iterable[Fraction], dim: int, n: int) -> None:
     """Raise now, before the debit, if one of these costs has no grid for sums of n rows of `dim` coordinates."""
@@ -211,34 +226,32 @@ class ShellQuery(MembersQuery):
         return accumulators[0] * self.scale
 
 
-def release_vector_sum(
-    account: Purse,
-    rows: Rows,
-    affine: AffineMap,
-    *,
-    name: str,
-    radius: float,
-    cost: Fraction,
-    executor: Executor,
-    k_norm: KNormGrid | None = None,
-    only: Members | None = None,
-) -> Released:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class VectorSum(Measurement):
     """Release the sum of the mapped rows, each clipped to norm `radius`.
 
     `cost` is a rho when the account is Gaussian, an epsilon when it is pure; a `k_norm` grid then asks for l2 K-norm noise
     instead of the discrete Laplace. Replace-one sensitivity 2Q in l2, isqrt(4 D Q^2) in l1, in grid steps. `only` keeps the rows
     of one node of a cluster tree; the event then says what entering or leaving it costs.
     """
-    dim = affine.out_dim
-    grid: Grid | KNormGrid = sum_grid(account, cost, dim, rows.n) if k_norm is None else k_norm
-    if only is not None:
-        if k_norm is not None:
-            raise InputError("K-norm noise has no proof for the rows of a node; leave k_norm out")
-        grid = cluster_sum_grid(cost, dim, rows.n, pure=account.pure, clusters=1, lineage=only.lineage)
-    query = partial(executor.run, SumQuery(row_map=affine.on_grid(grid, radius), only=only), rows)
-    unit = grid.step(radius)
-    value = release(account, name=name, query=query, shape=(dim,), event=grid.event, unit=unit)
-    return Released(value=value, noise_std=grid.event.noise_std * unit, event=grid.event)
+
+    affine: AffineMap
+    radius: float
+    k_norm: KNormGrid | None = None
+    only: Members | None = None
+
+    def release(self, account: Purse, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Released:
+        """Charge `cost`, run the pass and add noise."""
+        dim = self.affine.out_dim
+        grid: Grid | KNormGrid = sum_grid(account, cost, dim, rows.n) if self.k_norm is None else self.k_norm
+        if self.only is not None:
+            if self.k_norm is not None:
+                raise InputError("K-norm noise has no proof for the rows of a node; leave k_norm out")
+            grid = cluster_sum_grid(cost, dim, rows.n, pure=account.pure, clusters=1, lineage=self.only.lineage)
+        query = partial(executor.run, SumQuery(row_map=self.affine.on_grid(grid, self.radius), only=self.only), rows)
+        unit = grid.step(self.radius)
+        value = release(account, name=name, query=query, shape=(dim,), event=grid.event, unit=unit)
+        return Released(value=value, noise_std=grid.event.noise_std * unit, event=grid.event)
 
 
 def mirrored(lower: IntArray) -> IntArray:
@@ -252,17 +265,8 @@ def mirrored(lower: IntArray) -> IntArray:
     return lower
 
 
-def release_second_moment(
-    account: Purse,
-    rows: Rows,
-    affine: AffineMap,
-    *,
-    name: str,
-    radius: float,
-    cost: Fraction,
-    executor: Executor,
-    only: Members | None = None,
-) -> Released:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SecondMoment(Measurement):
     """Release the sum of y y^T over the mapped rows, each clipped to norm `radius`; symmetric (D, D).
 
     Gaussian accounts add D^2 independent noises to the full integer matrix and average the released matrix with its transpose:
@@ -270,59 +274,64 @@ def release_second_moment(
     upper triangle with discrete Laplace noise. Squared replace-one sensitivity 2 Q^4; l1 (triangle) isqrt(D (D + 3) / 2 Q^4).
     `only` keeps the rows of one node of a cluster tree; the event then says what entering or leaving it costs.
     """
-    dim = affine.out_dim
-    if only is None:
-        grid = _gram_grid(account, cost, dim, rows.n)
-    else:
-        grid = cluster_gram_grid(cost, dim, rows.n, pure=account.pure, clusters=1, lineage=only.lineage)
-    row_map = affine.on_grid(grid, radius)
 
-    triangle = isinstance(grid.event, LaplaceEvent)
-    query = partial(executor.run, GramQuery(row_map=row_map, only=only, triangle=triangle), rows)
-    unit = grid.step(radius) ** 2
-    if not triangle:
-        square = release(account, name=name, query=query, shape=(dim, dim), event=grid.event, unit=unit)
-        square += square.T
-        square /= 2.0
+    affine: AffineMap
+    radius: float
+    only: Members | None = None
+
+    def release(self, account: Purse, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Released:
+        """Charge `cost`, run the pass and add noise."""
+        dim = self.affine.out_dim
+        if self.only is None:
+            grid = _gram_grid(account, cost, dim, rows.n)
+        else:
+            grid = cluster_gram_grid(cost, dim, rows.n, pure=account.pure, clusters=1, lineage=self.only.lineage)
+        row_map = self.affine.on_grid(grid, self.radius)
+
+        triangle = isinstance(grid.event, LaplaceEvent)
+        query = partial(executor.run, GramQuery(row_map=row_map, only=self.only, triangle=triangle), rows)
+        unit = grid.step(self.radius) ** 2
+        if not triangle:
+            square = release(account, name=name, query=query, shape=(dim, dim), event=grid.event, unit=unit)
+            square += square.T
+            square /= 2.0
+            std = grid.event.noise_std * unit
+            return Released(value=square, noise_std=std, event=grid.event, spectral_std=std)
+        upper = np.triu_indices(dim)
+        value = np.zeros((dim, dim))
+        value[upper] = release(account, name=name, query=query, shape=(len(upper[0]),), event=grid.event, unit=unit)
+        value = value + np.triu(value, 1).T
         std = grid.event.noise_std * unit
-        return Released(value=square, noise_std=std, event=grid.event, spectral_std=std)
-    upper = np.triu_indices(dim)
-    value = np.zeros((dim, dim))
-    value[upper] = release(account, name=name, query=query, shape=(len(upper[0]),), event=grid.event, unit=unit)
-    value = value + np.triu(value, 1).T
-    std = grid.event.noise_std * unit
-    return Released(value=value, noise_std=std, event=grid.event, spectral_std=math.sqrt(2.0) * std)
+        return Released(value=value, noise_std=std, event=grid.event, spectral_std=math.sqrt(2.0) * std)
 
 
-def release_shell_counts(
-    account: Purse,
-    rows: Rows,
-    affine: AffineMap,
-    *,
-    name: str,
-    edges: FloatArray,
-    cost: Fraction,
-    executor: Executor,
-    only: Members | None = None,
-) -> Released:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ShellCounts(Measurement):
     """Release how many rows have norm of y in [0, e_1], (e_1, e_2], ..., (e_k, inf); rows with a non-finite entry are in none.
 
     One joint histogram: a replaced row moves between two cells, squared l2 sensitivity 2 S^2, l1 sensitivity 2 S. `only` keeps
     the rows of one node of a cluster tree; the event then says what entering or leaving it costs.
     """
-    edges = np.asarray(edges, dtype=np.float64)
-    with np.errstate(over="ignore", under="ignore"):
-        edges_sq = np.square(edges)
-    ascending = edges.ndim == 1 and bool(np.all(edges > 0.0) and np.all(np.diff(edges_sq, prepend=0.0) > 0.0))
-    if not ascending or not np.all(np.isfinite(edges_sq)):
-        raise InputError("edges must be positive and strictly ascending, and their squares finite and distinct")
-    cells = len(edges_sq) + 1
-    if only is None:
-        grid = (laplace_count_grid if account.pure else gaussian_count_grid)(cost, cells, rows.n)
-    else:
-        grid = cluster_shell_grid(cost, cells, rows.n, pure=account.pure, lineage=only.lineage)
-    shells = ShellQuery(row_map=affine.row_map(), only=only, edges_sq=edges_sq, scale=grid.quant_bound)
-    query = partial(executor.run, shells, rows)
-    unit = 1.0 / grid.quant_bound
-    value = release(account, name=name, query=query, shape=(cells,), event=grid.event, unit=unit)
-    return Released(value=value, noise_std=grid.event.noise_std * unit, event=grid.event)
+
+    affine: AffineMap
+    edges: FloatArray
+    only: Members | None = None
+
+    def release(self, account: Purse, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Released:
+        """Charge `cost`, run the pass and add noise."""
+        edges = np.asarray(self.edges, dtype=np.float64)
+        with np.errstate(over="ignore", under="ignore"):
+            edges_sq = np.square(edges)
+        ascending = edges.ndim == 1 and bool(np.all(edges > 0.0) and np.all(np.diff(edges_sq, prepend=0.0) > 0.0))
+        if not ascending or not np.all(np.isfinite(edges_sq)):
+            raise InputError("edges must be positive and strictly ascending, and their squares finite and distinct")
+        cells = len(edges_sq) + 1
+        if self.only is None:
+            grid = (laplace_count_grid if account.pure else gaussian_count_grid)(cost, cells, rows.n)
+        else:
+            grid = cluster_shell_grid(cost, cells, rows.n, pure=account.pure, lineage=self.only.lineage)
+        shells = ShellQuery(row_map=self.affine.row_map(), only=self.only, edges_sq=edges_sq, scale=grid.quant_bound)
+        query = partial(executor.run, shells, rows)
+        unit = 1.0 / grid.quant_bound
+        value = release(account, name=name, query=query, shape=(cells,), event=grid.event, unit=unit)
+        return Released(value=value, noise_std=grid.event.noise_std * unit, event=grid.event)

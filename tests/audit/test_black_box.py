@@ -9,10 +9,11 @@ import math
 
 import numpy as np
 import pytest
+from releases import release_vector_sum
 from scipy import stats
 
 from fastpubpriv.kernels import noise
-from fastpubpriv.mechanisms.sums import AffineMap, release_vector_sum
+from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.privacy import ZCDP, GaussianEvent, LaplaceEvent
 from fastpubpriv.release.account import Account
 from fastpubpriv.release.release import release

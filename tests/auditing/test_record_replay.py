@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from releases import release_second_moment, release_shell_counts, release_vector_sum
 from spies import seeded
 
 from fastpubpriv import (
@@ -22,13 +23,7 @@ from fastpubpriv import (
     weighted_mean,
 )
 from fastpubpriv.auditing import record_replay
-from fastpubpriv.mechanisms.sums import (
-    AffineMap,
-    Executor,
-    release_second_moment,
-    release_shell_counts,
-    release_vector_sum,
-)
+from fastpubpriv.mechanisms.sums import AffineMap, Executor
 from fastpubpriv.privacy import GaussianEvent, gaussian_sum_grid
 from fastpubpriv.release.account import Account
 from fastpubpriv.release.release import release

@@ -4,10 +4,9 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from releases import release_cell_counts, release_code_counts, release_statistic_sum
 
 from fastpubpriv import ZCDP, ApproxDP, BudgetError, KernelError, PureDP, Rows, SeededNoiseWarning
-from fastpubpriv.mechanisms.cells import release_cell_counts, release_code_counts
-from fastpubpriv.mechanisms.statistics import release_statistic_sum
 from fastpubpriv.privacy import GaussianEvent, LaplaceEvent
 from fastpubpriv.release.account import Account
 from fastpubpriv.release.transcript import tapped

@@ -6,19 +6,19 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from leaf_cases import CENTERS, DIM, HOSTILE, LEAVES, ONE_THREAD, clustered, maps, neighbours, opened, three_leaves
-
-from fastpubpriv import ZCDP, ApproxDP, PureDP, Rows
-from fastpubpriv.errors import InputError
-from fastpubpriv.kernels import rows as kernels
-from fastpubpriv.mechanisms.leaves import release_leaf_counts, release_leaf_second_moments, release_leaf_sums
-from fastpubpriv.mechanisms.sums import (
-    AffineMap,
-    Executor,
-    mirrored,
+from releases import (
+    release_leaf_counts,
+    release_leaf_second_moments,
+    release_leaf_sums,
     release_second_moment,
     release_shell_counts,
     release_vector_sum,
 )
+
+from fastpubpriv import ZCDP, ApproxDP, PureDP, Rows
+from fastpubpriv.errors import InputError
+from fastpubpriv.kernels import rows as kernels
+from fastpubpriv.mechanisms.sums import AffineMap, Executor, mirrored
 from fastpubpriv.privacy import GaussianEvent, knorm_sum_grid
 from fastpubpriv.release.transcript import tapped
 from fastpubpriv.sources import private_rows

@@ -6,14 +6,20 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from leaf_cases import CENTERS, DIM, HOSTILE, LEAVES, ONE_THREAD, clustered, maps, neighbours, opened, three_leaves
+from releases import (
+    release_leaf_counts,
+    release_leaf_second_moments,
+    release_leaf_sums,
+    release_second_moment,
+    release_shell_counts,
+)
 
 from fastpubpriv import ZCDP, ApproxDP, PureDP, ReplayError
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.errors import BudgetError
 from fastpubpriv.kernels import tree as tree_kernels
 from fastpubpriv.mechanisms import leaves as leaves_module
-from fastpubpriv.mechanisms.leaves import release_leaf_counts, release_leaf_second_moments, release_leaf_sums
-from fastpubpriv.mechanisms.sums import AffineMap, release_second_moment, release_shell_counts
+from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.mixtures.separated.tree import ClusterTree
 from fastpubpriv.privacy import (
     Bill,
@@ -297,7 +303,7 @@ def whole_run(x, budget, *, tree=None, depth=2):
         cov, mean, count = left * Fraction(8, 10), left * Fraction(1, 10), left * Fraction(1, 10)
     routes, centred = tree.routes(LEAVES), [AffineMap(dim=DIM, center=center) for center in CENTERS]
     options = {"executor": ONE_THREAD}
-    answers.append(leaves_module.release_leaf_counts(account, rows, routes, name="counts", cost=count, **options).value)
+    answers.append(release_leaf_counts(account, rows, routes, name="counts", cost=count, **options).value)
     options["radii"] = [4.0, 2.0, 7.0]
     answers.append(
         release_leaf_second_moments(account, rows, routes, centred, name="moments", cost=cov, **options).value
@@ -359,7 +365,7 @@ def leaf_stage(x):
     routes, centred = three_leaves().routes(LEAVES), [AffineMap(dim=DIM, center=center) for center in CENTERS]
     options = {"executor": ONE_THREAD}
     mean = Fraction(1, 2)
-    counts = leaves_module.release_leaf_counts(account, rows, routes, name="counts", cost=mean / 2, **options)
+    counts = release_leaf_counts(account, rows, routes, name="counts", cost=mean / 2, **options)
     options["radii"] = [3.0] * 3
     moments = release_leaf_second_moments(account, rows, routes, centred, name="moments", cost=1 - mean, **options)
     sums = release_leaf_sums(account, rows, routes, centred, name="means", cost=mean, **options)

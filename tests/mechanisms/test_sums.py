@@ -4,17 +4,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from releases import release_second_moment, release_shell_counts, release_vector_sum
 from spies import SpyRows
 
 from fastpubpriv.errors import BudgetError, InputError
-from fastpubpriv.mechanisms.sums import (
-    AffineMap,
-    Executor,
-    check_sum_grids,
-    release_second_moment,
-    release_shell_counts,
-    release_vector_sum,
-)
+from fastpubpriv.mechanisms.sums import AffineMap, Executor, check_sum_grids
 from fastpubpriv.privacy import ZCDP, GaussianEvent, KNormEvent, LaplaceEvent, PureDP, knorm_sum_grid
 from fastpubpriv.reference import rows as reference
 from fastpubpriv.release import transcript as tap

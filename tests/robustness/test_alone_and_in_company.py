@@ -19,6 +19,7 @@ from company_cases import (
     reading_sites,
     recording,
 )
+from releases import release_cell_counts, release_code_counts, release_shell_counts, release_statistic_sum
 from spies import seeded
 from threadpoolctl import threadpool_limits
 
@@ -27,11 +28,9 @@ from fastpubpriv.kernels.bins import BinRule
 from fastpubpriv.mechanisms import group_covariances as populous
 from fastpubpriv.mechanisms import histograms as stable
 from fastpubpriv.mechanisms import rowwise
-from fastpubpriv.mechanisms.cells import release_cell_counts, release_code_counts
 from fastpubpriv.mechanisms.histograms import Partition
 from fastpubpriv.mechanisms.selection.cover import BelowQuery, Cover
-from fastpubpriv.mechanisms.statistics import release_statistic_sum
-from fastpubpriv.mechanisms.sums import AffineMap, release_shell_counts
+from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.mixtures.axis_aligned import anchors, binned_em
 from fastpubpriv.release.account import Account
 from fastpubpriv.sources import Query, Rows, private_rows

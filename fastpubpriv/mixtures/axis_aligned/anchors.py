@@ -20,9 +20,8 @@ from scipy import stats
 from scipy.special import ndtr
 
 from fastpubpriv._types import FloatArray, IntArray
-from fastpubpriv.histograms.stable import note
 from fastpubpriv.kernels.bins import BinRule
-from fastpubpriv.mechanisms.cells import release_cell_counts, release_code_counts
+from fastpubpriv.mechanisms.cells import CellCounts, CodeCounts
 from fastpubpriv.mechanisms.histograms import Partition, release_histograms
 from fastpubpriv.mechanisms.selection.hypotheses import check_rows
 from fastpubpriv.mixtures.axis_aligned import dp_em
@@ -145,14 +144,14 @@ def marginals(task: Task, pairs: Rows | None, place_rows: Rows, cell_rows: Rows)
     if pairs is not None:
         dyadic = [Partition((column,), (BinRule(),)) for column in range(dim)]
         found = release_histograms(account.block(), pairs, dyadic, name="scales", executor=run.executor)
-        note(run, "scales", found)
+        run.note("scales", found)
         scales = [kept_scales(each.keys, each.counts, found.noise_std, most_scales(dim)) for each in found.histograms]
     places: list[list[Scale]] = [[] for _ in range(dim)]
     asked = [(column, scale) for column, listed in enumerate(scales) for scale in listed]
     if asked:
         partitions = [place_partition(column, scale) for column, scale in asked]
         released = release_histograms(account.block(), place_rows, partitions, name="places", executor=run.executor)
-        note(run, "places", released)
+        run.note("places", released)
         for (column, scale), histogram in zip(asked, released.histograms, strict=True):
             if len(histogram.keys):
                 places[column].append(Scale(CELLS_PER_SCALE * scale, histogram.keys[:, 0], histogram.counts))
@@ -162,16 +161,13 @@ def marginals(task: Task, pairs: Rows | None, place_rows: Rows, cell_rows: Rows)
     # Roughly what a count will carry; the release says exactly.
     noise = math.sqrt(dim / float(cost)) if gaussian else 2.0 * math.sqrt(2.0) * dim / float(cost)
     edges = [partition(each, seen=place_rows.n, total=cell_rows.n, least=4.0 * noise, most=_CELLS) for each in places]
-    counts = release_cell_counts(
-        purse,
-        cell_rows,
-        [each[1:-1] for each in edges],
+    counts = run.on(cell_rows).release(
+        CellCounts(edges=[each[1:-1] for each in edges], gaussian=gaussian),
         name="cells",
         cost=cost,
-        executor=run.executor,
-        gaussian=gaussian,
+        payer=purse,
+        cells=sum(len(each) - 1 for each in edges),
     )
-    run.note("cells", counts, cells=len(counts.value))
     ends = np.cumsum([len(each) - 1 for each in edges])[:-1]
     columns = []
     for each, value in zip(edges, np.split(counts.value, ends), strict=True):
@@ -252,17 +248,18 @@ def company(
     order = np.argsort(number)
 
     purse = task.run.account.block()
-    released = release_code_counts(
-        purse,
-        rows,
-        partial(paired_codes, chosen=chosen, others=others, columns=columns, number=number, order=order),
-        [len(heavy) * (len(columns[j].cuts) + 1) for j in others],
+    sizes = [len(heavy) * (len(columns[j].cuts) + 1) for j in others]
+    released = task.run.on(rows).release(
+        CodeCounts(
+            codes=partial(paired_codes, chosen=chosen, others=others, columns=columns, number=number, order=order),
+            cells=sizes,
+            row_cost=30 * (len(chosen) + len(others)),
+        ),
         name="company",
         cost=purse.approx_left[0],
-        row_cost=30 * (len(chosen) + len(others)),
-        executor=task.run.executor,
+        payer=purse,
+        cells=sum(sizes),
     )
-    task.run.note("company", released, cells=len(released.value))
     place = 0
     for j in others:
         labels = len(columns[j].cuts) + 1
@@ -356,17 +353,15 @@ def learn(task: Task) -> Learned:
     if chosen and task.n_components > 1:
         cells = math.prod(len(columns[j].cuts) + 1 for j in chosen)
         purse = run.account.block()
-        released = release_code_counts(
-            purse,
-            code_rows,
-            partial(only_codes, chosen=chosen, columns=columns),
-            [cells],
+        released = run.on(code_rows).release(
+            CodeCounts(
+                codes=partial(only_codes, chosen=chosen, columns=columns), cells=[cells], row_cost=20 * len(chosen) + 8
+            ),
             name="combinations",
             cost=purse.approx_left[0],
-            row_cost=20 * len(chosen) + 8,
-            executor=run.executor,
+            payer=purse,
+            cells=cells,
         )
-        run.note("combinations", released, cells=cells)
         least = max(task.min_weight / 2.0 * code_rows.n, _EVIDENCE * released.noise_std)
         heavy = [int(code) for code in np.argsort(-released.value, kind="stable") if released.value[code] > least]
         if heavy:

@@ -11,7 +11,6 @@ import numpy as np
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InfeasibleError
-from fastpubpriv.histograms.stable import note
 from fastpubpriv.mechanisms.selection.hypotheses import check_rows
 from fastpubpriv.mixtures.axis_aligned.choosing import choose, hypotheses_of
 from fastpubpriv.mixtures.axis_aligned.learned import Learned, Task
@@ -119,11 +118,11 @@ def learn(task: Task, accuracy: float) -> Learned:
     scales = [[1.0]] * dim
     if before:
         lists, released = release_scales(run.account.block(), before[0], thresholds, executor=run.executor)
-        note(run, "scales", released)
+        run.note("scales", released)
         scales = [found.scales.tolist() for found in lists]
     means, second = release_means(run.account.block(), mean_block, scales, thresholds, executor=run.executor)
     if second is not None:
-        note(run, "means", second)
+        run.note("means", second)
     # Heaviest first: (negative count, mean, scale).
     coarse = [
         sorted(

@@ -11,7 +11,7 @@ from fastpubpriv import run as running
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import BudgetError, InputError
-from fastpubpriv.histograms.stable import as_rows, note
+from fastpubpriv.histograms.stable import as_rows
 from fastpubpriv.mixtures.list_decoding import sizes as theory_sizes
 from fastpubpriv.mixtures.list_decoding.coarse import decode_means, decode_variances
 from fastpubpriv.mixtures.list_decoding.results import AxisAlignedLists, MeanLists, ScaleLists
@@ -200,7 +200,7 @@ def decode_axis_aligned(
     with run.paid():
         found, released = release_means(run.account, white, scales, thresholds, executor=run.executor)
         assert released is not None
-        note(run, "means", released)
+        run.note("means", released)
         return _lists(run, found, thresholds, rows.columns, factor)
 
 
@@ -234,7 +234,7 @@ def _decode(
             )
     with run.paid():
         scales, released = release_scales(run.account.block(), first, thresholds, executor=run.executor, **noise)
-        note(run, "scales", released)
+        run.note("scales", released)
         listed = [column.scales.tolist() for column in scales]
         count, extra = sum(len(column) for column in listed), {}
         if paper and count:
@@ -243,7 +243,7 @@ def _decode(
             extra = {} if event is None else {"event": event}
         means, found = release_means(run.account.block(), second, listed, thresholds, executor=run.executor, **extra)
         if found is not None:
-            note(run, "means", found)
+            run.note("means", found)
         return _lists(run, means, thresholds, rows.columns, None)
 
 
