@@ -47,12 +47,13 @@ serial-test: $(STAMP)-test $(STAMP)-extension  ## Tests that watch the clock or 
 guards: $(STAMP)-test $(STAMP)-extension  ## Speed, as ratios within one run
 	$(PYTEST) -q benchmarks/test_guards.py
 
-audit: $(STAMP)-test $(STAMP)-extension  ## Long runs: distribution tests, black-box privacy audits, large fuzzing
+audit: $(STAMP)-test $(STAMP)-extension  ## Long runs: distribution tests, black-box privacy audits, large fuzzing, C sanitizers that need clang
+	$(MAKE) -C csrc tsan msan fuzz
 	$(PYTEST) -q -n 2 -m "statistical or audit"
 
 bench: $(STAMP)-bench $(STAMP)-extension  ## Speed: the pytest-benchmark suites, then one table of ratios to peers and limits
 	$(PYTEST) -q -m bench --benchmark-enable --benchmark-columns=min,median,ops benchmarks
-	$(BIN)/python -m benchmarks.table
+	$(BIN)/python -m benchmarks
 
 wheel: $(STAMP)-test  ## Source archive and wheel in dist/, the wheel tried in an environment of its own
 	rm -rf dist

@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 
-from benchmarks import cases
+from benchmarks.cases import loops
 from fastpubpriv import ZCDP, learn_separated_mixture
 
 pytestmark = pytest.mark.bench
@@ -21,7 +21,7 @@ LEAST_RATIO = {"one_shot": 5.0, "tree": 3.5, "public_pca": 5.0}
 def test_fit_against_scikit(per_component, clustering):
     mixture = pytest.importorskip("sklearn.mixture")
     n, dim, k = 1_000_000, 16, 8
-    rows = cases.clusters(n + per_component * k, dim, count=k, apart=12.0)
+    rows = loops.clusters(n + per_component * k, dim, count=k, apart=12.0)
     order = np.random.default_rng(0).permutation(len(rows))
     public, private = rows[order[:-n]].copy(), np.ascontiguousarray(rows[order[-n:]])
 

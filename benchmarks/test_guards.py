@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import pytest
 
-from benchmarks import bins_cases, cases, hypotheses, leaves
+from benchmarks.cases import bins, hypotheses, leaves, loops
 from benchmarks.conftest import LEVEL
 from fastpubpriv.kernels._cext import lib
 
@@ -32,67 +32,67 @@ class Ratios(NamedTuple):
 GUARDS = {
     # name: (case, peer, guard, lowest seen)
     "gaussian noise": (
-        lambda: cases.noise_cases(200_000, False)[0],
+        lambda: loops.noise_cases(200_000, False)[0],
         "numpy (insecure)",
         Ratios(0.45, 0.8, 0.8),
         Ratios(0.79, 1.84, 2.80),
     ),
     "laplace noise": (
-        lambda: cases.noise_cases(200_000, False)[1],
+        lambda: loops.noise_cases(200_000, False)[1],
         "numpy (insecure)",
         Ratios(0.5, 0.8, 0.8),
         Ratios(0.87, 2.23, 2.85),
     ),
     "sum 50": (
-        lambda: cases.mean_case(200_000, 50),
+        lambda: loops.mean_case(200_000, 50),
         "NumPy clip and mean",
         Ratios(1.5, 1.5, 2.0),
         Ratios(4.77, 6.68, 7.59),
     ),
     "sum 500": (
-        lambda: cases.mean_case(20_000, 500),
+        lambda: loops.mean_case(20_000, 500),
         "NumPy clip and mean",
         Ratios(1.5, 1.5, 2.0),
         Ratios(5.06, 6.04, 7.07),
     ),
     "gram 100": (
-        lambda: cases.gram_case(100_000, 100),
+        lambda: loops.gram_case(100_000, 100),
         "NumPy clip and dsyrk",
         Ratios(1.2, 1.2, 2.0),
         Ratios(2.02, 3.43, 5.19),
     ),
     "gram 1000": (
-        lambda: cases.gram_case(10_000, 1000),
+        lambda: loops.gram_case(10_000, 1000),
         "NumPy clip and dsyrk",
         Ratios(0.4, 0.75, 1.0),
         Ratios(0.74, 1.32, 3.02),
     ),
     "most isolated": (
-        lambda: cases.isolation_case(4_000, 100, packaged=False),
+        lambda: loops.isolation_case(4_000, 100, packaged=False),
         "NumPy float32 products (may err)",
         Ratios(2.0, 3.0, 4.0),
         Ratios(3.46, 6.21, 7.15),
     ),
     "terrific balls 4": (
-        lambda: cases.terrific_case(4_000, 4),
+        lambda: loops.terrific_case(4_000, 4),
         "sorted cdist",
         Ratios(5.0, 5.0, 8.0),
         Ratios(22.8, 30.1, 40.6),
     ),
     "terrific balls 16": (
-        lambda: cases.terrific_case(4_000, 16),
+        lambda: loops.terrific_case(4_000, 16),
         "sorted cdist",
         Ratios(3.0, 3.0, 4.8),
         Ratios(9.79, 17.6, 23.8),
     ),
     "many balls 4": (
-        lambda: cases.many_balls_case(100_000, 4),
+        lambda: loops.many_balls_case(100_000, 4),
         "sorted cdist",
         Ratios(2.5, 2.5, 4.4),
         Ratios(6.01, 10.1, 11.3),
     ),
     "many balls 16": (
-        lambda: cases.many_balls_case(100_000, 16),
+        lambda: loops.many_balls_case(100_000, 16),
         "sorted cdist",
         Ratios(1.5, 1.5, 2.8),
         Ratios(2.49, 5.46, 6.96),
@@ -123,31 +123,31 @@ GUARDS = {
         Ratios(1.00, 2.38, 4.79),
     ),
     "bins, bounded": (
-        lambda: bins_cases.bins_case("bounded", 1_000_000),
+        lambda: bins.bins_case("bounded", 1_000_000),
         "NumPy unique",
         Ratios(1.5, 1.5, 2.0),
         Ratios(2.66, 3.50, 3.53),
     ),
     "bins, few": (
-        lambda: bins_cases.bins_case("few bins", 1_000_000),
+        lambda: bins.bins_case("few bins", 1_000_000),
         "NumPy unique",
         Ratios(1.2, 1.5, 2.0),
         Ratios(2.08, 3.21, 3.35),
     ),
     "bins, heavy tail": (
-        lambda: bins_cases.bins_case("heavy-tailed", 1_000_000),
+        lambda: bins.bins_case("heavy-tailed", 1_000_000),
         "NumPy unique",
         Ratios(1.2, 1.3, 1.6),
         Ratios(2.10, 2.94, 3.14),
     ),
     "bins, dyadic": (
-        lambda: bins_cases.bins_case("dyadic", 1_000_000),
+        lambda: bins.bins_case("dyadic", 1_000_000),
         "NumPy frexp and bincount",
         Ratios(1.5, 1.5, 1.5),
         Ratios(4.44, 3.36, 2.49),  # the last on Zen 4; 3.94 at full width
     ),
     "bins, 30 widths": (
-        lambda: bins_cases.bins_case("30 widths", 1_000_000),
+        lambda: bins.bins_case("30 widths", 1_000_000),
         "NumPy unique",
         Ratios(1.2, 1.2, 1.2),
         Ratios(2.31, 2.90, 2.81),
@@ -169,7 +169,7 @@ def test_speed_up_over_peer(name, speedup):
 @pytest.mark.skipif(LEVEL < lib.FPP_ISA_AVX512, reason="narrower machines are bound by arithmetic, not by bandwidth")
 @pytest.mark.parametrize(("n", "dim"), [(400_000, 50), (40_000, 500)])
 def test_sum_stays_near_the_read_limit(n, dim, speedup):
-    case = cases.mean_case(n, dim)
+    case = loops.mean_case(n, dim)
     found = []
     while not found or (found[-1] > MOST_READS and len(found) < ATTEMPTS):
         found.append(speedup(case.floor, case.ours))
@@ -184,7 +184,7 @@ def test_guards_leave_room():
 
 def test_a_loop_at_half_its_speed_is_caught(speedup):
     """The ruler itself: a loop that does its work twice has half of the ratio."""
-    case = cases.noise_cases(50_000, False)[0]
+    case = loops.noise_cases(50_000, False)[0]
     once = speedup(case.ours, case.peers["numpy (insecure)"])
     twice = speedup(lambda: (case.ours(), case.ours()), case.peers["numpy (insecure)"])
     assert 0.3 < twice / once < 0.8

@@ -54,7 +54,8 @@ static void *work_on(void *argument)
     const fpp_bin_rule rule = {FPP_BINS_WIDTH, 0.0, 1.0 / 32.0};
     const int32_t level = (int32_t)(begin / ROWS_EACH);
     totals *to = &task->total;
-    void *rows_work = room(fpp_rows_workspace_size(&in->map), 1), *tree_work = room(fpp_tree_workspace_size(DIM, in->nodes, 5), 1);
+    void *rows_work = room(fpp_rows_workspace_size(&in->map), 1);
+    void *tree_work = room(fpp_tree_workspace_size(DIM, in->nodes, 5), 1);
     double *density_work = room(fpp_density_workspace_size(&mix), 1);
     uint32_t *dense = block(CELLS + 1, sizeof *dense);
     int64_t *keys = block(SLOTS, sizeof *keys), *counts = block(SLOTS, sizeof *counts), done = 0;

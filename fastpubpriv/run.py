@@ -15,16 +15,7 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import AccuracyWarning, InputError
 from fastpubpriv.mechanisms.sums import Measurement
-from fastpubpriv.privacy import (
-    ApproxDP,
-    Budget,
-    Event,
-    GaussianEvent,
-    LaplaceEvent,
-    Ledger,
-    SelectionEvent,
-    StableHistogramEvent,
-)
+from fastpubpriv.privacy import ApproxDP, Budget, Ledger
 from fastpubpriv.release.account import Account
 from fastpubpriv.sources import Executor, Rows, private_rows, public_rows, refuse_shared_memory
 from fastpubpriv.threads.guard import naming
@@ -59,36 +50,6 @@ def warn_if_useless(name: str, predicted: float, public_only: float) -> None:
             AccuracyWarning,
             stacklevel=3,
         )
-
-
-def describe(event: Event) -> dict[str, Any]:
-    """The law, scale and exact cost of a release, for the record."""
-    if isinstance(event, GaussianEvent | LaplaceEvent):
-        law, currency, cost = (
-            ("gaussian", "rho", event.rho)
-            if isinstance(event, GaussianEvent)
-            else ("discrete laplace", "epsilon", event.epsilon)
-        )
-        record = {"noise": law, "log2_scale": event.log2_scale, currency: cost}
-        if isinstance(event, LaplaceEvent) and event.delta:
-            record["delta"] = event.delta
-        if event.clusters is not None:
-            record[f"{currency}_stay"] = cost * event.clusters.stay / event.clusters.worst
-            record[f"{currency}_move"] = cost * event.clusters.move / event.clusters.worst
-        return record
-    if isinstance(event, SelectionEvent):
-        law = "exponential mechanism" if event.law == "exponential" else "permute-and-flip"
-        return {
-            "noise": law,
-            "candidates": event.candidates,
-            "sensitivity": event.sensitivity,
-            "epsilon": event.epsilon,
-        }
-    if isinstance(event, StableHistogramEvent):
-        noise = "discrete laplace" if event.law == "laplace" else "gaussian"
-        public = {"histograms": event.histograms, "log2_scale": event.log2_scale, "epsilon": event.epsilon}
-        return {"noise": noise, **public, "delta": event.delta}
-    return {"noise": "l2 k-norm", "epsilon": event.epsilon, "floating_point_delta": event.delta}
 
 
 @dataclass(slots=True, eq=False)
@@ -131,7 +92,7 @@ class Run:
 
     def note(self, name: str, released: Any, **public: Any) -> None:
         """Write a release into the result's record, with its `noise` and its event."""
-        self.log.append({"name": name, **released.noise, **describe(released.event), **public})
+        self.log.append({"name": name, **released.noise, **released.event.record(), **public})
 
     def block(self, rows: Rows) -> Run:
         """The run of a block of rows, disjoint from all others: charged by itself, recorded together."""
@@ -160,7 +121,7 @@ def start(
     budget: Budget,
     *,
     draws: int,
-    aside: ApproxDP | None = None,
+    reserved: ApproxDP | None = None,
     ledger: Ledger | None,
     random_state: int | None,
     threads: int | None,
@@ -172,7 +133,7 @@ def start(
         threads = validation.integer("threads", threads, minimum=1, maximum=max_threads())
     if progress is not None and not isinstance(progress, bool):
         raise InputError(f"progress must be True, False or None, got a value of type {type(progress).__name__}")
-    account = Account(name, budget, draws=draws, aside=aside, ledger=ledger, random_state=random_state)
+    account = Account(name, budget, draws=draws, reserved=reserved, ledger=ledger, random_state=random_state)
     check_budget_against(budget, rows.n)
     most = None if max_memory is None else int(validation.positive("max_memory", max_memory))
     return Run(account, rows, Executor(threads=threads, progress=progress, max_memory=most))

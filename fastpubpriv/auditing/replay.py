@@ -7,7 +7,6 @@ declared sensitivity.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -15,25 +14,18 @@ from typing import Any
 
 import numpy as np
 
-from fastpubpriv.errors import ReplayError
+from fastpubpriv.errors import BudgetError, ReplayError
 from fastpubpriv.privacy import (
-    ZCDP,
     ApproxDP,
-    Bill,
     Budget,
-    GaussianEvent,
-    LaplaceEvent,
+    CostTally,
     PureDP,
-    SelectionEvent,
-    StableHistogramEvent,
-    add_to_bill,
     approx_slack,
     gaussian_rho,
     gaussian_rho_beside,
     laplace_epsilon,
 )
-from fastpubpriv.release.account import own_delta
-from fastpubpriv.release.transcript import Call, Reserve, Transcript, tapped
+from fastpubpriv.release.transcript import Call, Reserve, Transcript, recording
 from fastpubpriv.sources import Rows
 
 
@@ -102,9 +94,9 @@ def record_replay(
     -----
     For tests and audits: exact private integers are held in memory while it runs.
     """
-    with tapped() as recorded:
+    with recording() as recorded:
         result = run(x_priv)
-    with tapped(script=recorded.calls) as replayed:
+    with recording(script=recorded.calls) as replayed:
         result_neighbour = run(x_neighbour)
     if len(recorded.calls) != len(replayed.calls):
         raise ReplayError(f"{len(recorded.calls)} releases on one data set, {len(replayed.calls)} on its neighbour")
@@ -151,7 +143,7 @@ def _check_pieces(
     cut = Rows.from_chunks(
         lambda: (rows[at : at + size] for at in range(0, len(rows), size)), n=len(rows), dim=rows.shape[1]
     )
-    with tapped(script=recorded.calls) as replayed:
+    with recording(script=recorded.calls) as replayed:
         again = run(cut)
     for one, other in zip(recorded.calls, replayed.calls, strict=True):
         if _differs(one, other):
@@ -163,43 +155,37 @@ def _check_pieces(
 def _block_report(pairs: list[tuple[Call, Call]], budget: Budget, draws: int, calls: int) -> ReplayReport:
     """Compare the releases on one block (all rows, where there are no blocks) and check them against the budget."""
     tally = Tally()
-    aside, aside_delta = Fraction(0), Fraction(0)
-    # Laplace releases beside Gaussian ones are paid from a part of the budget kept aside; by themselves, like any other epsilon.
-    kinds: Any = StableHistogramEvent | SelectionEvent
-    if not any(isinstance(one.event, GaussianEvent) for one, _ in pairs):
-        kinds |= LaplaceEvent
-    own = [one for one, _ in pairs if isinstance(one.event, kinds)]
-    composed = isinstance(budget, ApproxDP) and bool(own)
+    reserved, reserved_delta, own_deltas = Fraction(0), Fraction(0), Fraction(0)
+    approx = isinstance(budget, ApproxDP)
+    gaussian = any(one.event.gdp for one, _ in pairs)
+    composed = approx and not gaussian and bool(pairs)
     for one, other in pairs:
-        cost, price = compare(one, other)
-        if isinstance(one.event, SelectionEvent) and isinstance(budget, ZCDP):
-            # The pair is a mechanism of the same kind at its own, smaller epsilon.
-            cost, price = one.event.rho_at(cost), one.event.rho
-        elif isinstance(one.event, LaplaceEvent) and isinstance(budget, ApproxDP) and not composed:
-            aside += price
-            aside_delta += one.event.delta
-            continue
-        elif composed and one not in own:
-            raise ReplayError("Gaussian releases and those with an epsilon of their own are in one account")
+        cost, price = compare(one, other, type(budget))
+        if approx and not one.event.gdp:
+            if gaussian and not one.event.beside_gaussian:
+                raise ReplayError("Gaussian releases and those with an epsilon of their own are in one account")
+            if gaussian:  # paid from a part of the budget that is reserved; by itself like any other epsilon
+                reserved, reserved_delta = reserved + price, reserved_delta + one.event.own_delta
+                continue
+            own_deltas += one.event.own_delta
         tally.add(one, cost, price)
     pair, declared = tally.totals()
     if isinstance(budget, ApproxDP) and composed:
-        deltas = sum((own_delta(one.event) for one in own), Fraction(0))
         allowance = laplace_epsilon(budget, draws)
-        if deltas + approx_slack(allowance, draws) > budget.delta:
+        if own_deltas + approx_slack(allowance, draws) > budget.delta:
             raise ReplayError("the declared deltas of the releases exceed the budget")
     elif isinstance(budget, PureDP):
         allowance = laplace_epsilon(budget, draws)
-    elif aside and isinstance(budget, ApproxDP):
-        # What was kept aside is off the budget with its epsilon and with its delta.
-        allowance = gaussian_rho_beside(budget, draws, aside, aside_delta)
+    elif reserved and isinstance(budget, ApproxDP):
+        # What was reserved is off the budget with its epsilon and with its delta.
+        allowance = gaussian_rho_beside(budget, draws, reserved, reserved_delta)
     else:
         allowance = gaussian_rho(budget, draws)
     # The estimator calibrated (epsilon, delta) for at least as many draws, so up to solver rounding for no larger allowance.
-    slack = Fraction(1, 10**9) if isinstance(budget, ApproxDP) else Fraction(0)
+    slack = Fraction(1, 10**9) if approx else Fraction(0)
     if declared > allowance * (1 + slack):
         raise ReplayError("the declared costs of the releases exceed the budget")
-    return ReplayReport(calls=calls, pair_cost=pair, declared_cost=declared, allowance=allowance, epsilon=aside)
+    return ReplayReport(calls=calls, pair_cost=pair, declared_cost=declared, allowance=allowance, epsilon=reserved)
 
 
 def _differs(one: Call, other: Call) -> bool:
@@ -210,7 +196,7 @@ def _differs(one: Call, other: Call) -> bool:
 class Tally:
     """What the pair costs and what was declared: for the account, and for each tree scope."""
 
-    bill: Bill = field(default_factory=Bill)
+    charged: CostTally = field(default_factory=CostTally)
     pair: Fraction = Fraction(0)
     scopes: dict[Reserve, Fraction] = field(default_factory=dict)
 
@@ -219,12 +205,12 @@ class Tally:
         if call.reserve is not None:
             self.scopes[call.reserve] = self.scopes.get(call.reserve, Fraction(0)) + cost
         else:
-            add_to_bill(self.bill, call.event, price)
+            self.charged.add(price, call.event.clusters)
             self.pair += cost
 
     def totals(self) -> tuple[Fraction, Fraction]:
         """Cost of the pair and declared cost; raises where the pair costs more than what was debited for it."""
-        if self.pair > self.bill.total:
+        if self.pair > self.charged.total:
             raise ReplayError(
                 "the pair costs more than the releases were charged: a row that stays in one moves in another"
             )
@@ -232,60 +218,19 @@ class Tally:
             raise ReplayError(
                 "the pair costs more than the debit of its tree scope: too many nodes on one path have paid"
             )
-        reserved = sum((reserve.cost for reserve in self.scopes), Fraction(0))
-        return self.pair + sum(self.scopes.values(), Fraction(0)), self.bill.total + reserved
+        scopes = sum((reserve.cost for reserve in self.scopes), Fraction(0))
+        return self.pair + sum(self.scopes.values(), Fraction(0)), self.charged.total + scopes
 
 
-def compare(one: Call, other: Call) -> tuple[Fraction, Fraction]:
+def compare(one: Call, other: Call, notion: type[Budget]) -> tuple[Fraction, Fraction]:
     """Exact cost of the pair and declared cost of one release; raises when the promise is broken."""
     public = [(call.name, call.public_shape, call.event, call.unit, call.reserve) for call in (one, other)]
     if public[0] != public[1]:
         raise ReplayError(f"release {one.name!r}: name, shape, event, scope or unit depends on private rows")
-    if isinstance(one.event, StableHistogramEvent):
-        return _compare_bins(one, other), one.event.epsilon
-    # Differences modulo 2^64, as Python integers: squares may exceed int64.
-    signed = [int(gap) for gap in (one.query - other.query).ravel().tolist()]
-    gaps = [abs(gap) for gap in signed]
-    event = one.event
-    if isinstance(event, SelectionEvent):
-        if max(gaps) > event.sensitivity:
-            raise ReplayError(
-                f"release {one.name!r}: a score moved by {max(gaps)} where its sensitivity allows {event.sensitivity}"
-            )
-        # One score moves up and all others down; for either law that costs rate times the sum of the largest gaps.
-        return event.rate * (max(0, *signed) + max(0, *(-gap for gap in signed))), event.epsilon
-    if event.draws != len(gaps):
-        raise ReplayError(f"release {one.name!r} declares {event.draws} draws for {len(gaps)} integers")
-    if isinstance(event, GaussianEvent):
-        moved = sum(gap * gap for gap in gaps)
-        allowed = int(event.squared_sensitivity)
-        cost, price = Fraction(moved, 2 * 4**event.log2_scale), event.rho
-    elif isinstance(event, LaplaceEvent):
-        moved = sum(gaps)
-        allowed = int(event.l1_sensitivity)
-        cost, price = Fraction(moved, 2**event.log2_scale), event.epsilon
-    else:
-        moved = sum(gap * gap for gap in gaps)
-        allowed = int(event.l2_sensitivity) ** 2
-        cost, price = event.epsilon * Fraction(math.isqrt(moved), int(event.l2_sensitivity)), event.epsilon
-    if moved > allowed:
-        raise ReplayError(f"release {one.name!r} moved by {moved} where its sensitivity allows {allowed}")
-    return cost, price
-
-
-def _compare_bins(one: Call, other: Call) -> Fraction:
-    """Share of the epsilon of a stable histogram that the moved counts of a pair take; raises when too many moved."""
-    event = one.event
-    assert isinstance(event, StableHistogramEvent)
-    tables = [{(row[0], *row[2:]): row[1] for row in call.query.tolist()} for call in (one, other)]
-    moved = 0
-    for index in range(event.histograms):
-        bins = {key for table in tables for key in table if key[0] == index}
-        gaps = [tables[0].get(key, 0) - tables[1].get(key, 0) for key in bins]
-        if sum(gap for gap in gaps if gap > 0) > 1 or sum(-gap for gap in gaps if gap < 0) > 1:
-            raise ReplayError(f"release {one.name!r}: histogram {index} moved by more than one row between two bins")
-        moved += sum(abs(gap) for gap in gaps)
-    return event.epsilon * Fraction(moved, 2 * event.histograms)
+    try:
+        return one.event.pair_cost(one.query, other.query, notion), one.event.price(notion)
+    except (BudgetError, ReplayError) as error:
+        raise ReplayError(f"release {one.name!r}: {error}") from None
 
 
 def fingerprint(result: Any) -> Any:

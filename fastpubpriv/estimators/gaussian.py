@@ -211,7 +211,7 @@ def estimate_gaussian(
         rows,
         budget,
         draws=learner_draws(rows.dim, learner),
-        aside=ASIDE[learner](budget) if learner in ASIDE else None,
+        reserved=ASIDE[learner](budget) if learner in ASIDE else None,
         ledger=ledger,
         random_state=random_state,
         threads=threads,

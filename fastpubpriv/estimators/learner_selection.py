@@ -31,7 +31,7 @@ from fastpubpriv.estimators.matrices import floored, lower_powers
 from fastpubpriv.mechanisms.selection.cover import Cover, release_selection
 from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.privacy import ApproxDP
-from fastpubpriv.run import Run, describe
+from fastpubpriv.run import Run
 
 MAX_HYPOTHESES = 5000
 SLACK = 1.0
@@ -157,7 +157,7 @@ def learn(run: Run, base: AffineMap, problem: Problem, *, rounds: int) -> Learne
         chosen, event = release_selection(
             run.account, run.rows, affine, cover, name=name, epsilon=epsilon, executor=run.executor
         )
-        run.log.append({"name": name, **describe(event), "accuracy": accuracy})
+        run.log.append({"name": name, **event.record(), "accuracy": accuracy})
         means.append(float(cover.mean[chosen]))
         variances.append(float(cover.std[chosen]) ** 2)
     if dim == 1:

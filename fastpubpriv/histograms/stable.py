@@ -23,7 +23,8 @@ from fastpubpriv.mechanisms.histograms import (
     release_histograms,
 )
 from fastpubpriv.privacy import ApproxDP, Budget, Ledger
-from fastpubpriv.privacy.stable import HISTOGRAMS_MAX, Law
+from fastpubpriv.privacy.stable import HISTOGRAMS_MAX
+from fastpubpriv.privacy.stable_profile import Law
 from fastpubpriv.reading import read_array
 from fastpubpriv.results.estimates import Result, frozen
 

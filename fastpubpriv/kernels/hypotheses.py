@@ -6,7 +6,6 @@ Hypotheses stand in panels of PANEL: hypothesis j is entry j % PANEL of panel j 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import KernelError
 from fastpubpriv.kernels import _cbuf
 from fastpubpriv.kernels._cext import ffi, lib
+from fastpubpriv.maps import MixtureTable
 
 PANEL: int = lib.FPP_PANEL
 LARGEST_COUNT = 2**31 - 1
@@ -23,30 +23,6 @@ MOST_COLUMN_ROWS = 2**15 - 1
 TOP_CODE: int = lib.FPP_TOP_CODE  # of the hypothesis with the largest density at a row
 CODES_PER_NAT: int = lib.FPP_CODES_PER_NAT
 _ABSENT = -1e300
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class MixtureTable:
-    """Mixtures of Gaussians laid out for the kernels.
-
-    `means` (panels, components, dim, PANEL), `factors` (panels, components, dim or dim (dim + 1) / 2, PANEL) and `constants`
-    (panels, components, PANEL); `lower` says that factors are lower triangles, row by row, not diagonals.
-    """
-
-    means: FloatArray
-    factors: FloatArray
-    constants: FloatArray
-    lower: bool
-
-    @property
-    def panels(self) -> int:
-        """Number of panels."""
-        return len(self.means)
-
-    @property
-    def dim(self) -> int:
-        """Columns of a row."""
-        return int(self.means.shape[2])
 
 
 def panelled(array: npt.NDArray[Any], fill: float) -> npt.NDArray[Any]:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpubpriv._types import BoolArray, FloatArray, IntArray
+from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import KernelError
 from fastpubpriv.kernels._cbuf import check, inp, out
 from fastpubpriv.kernels._cext import lib
@@ -61,13 +61,6 @@ def uniform(key: bytes, count: int, *, begin: int = 0) -> FloatArray:
     return draws
 
 
-def bernoulli(key: bytes, count: int, p: float, *, begin: int = 0) -> BoolArray:
-    """True with probability exactly the double p; (count,) bool."""
-    draws = _empty(begin, count, np.uint8)
-    check(lib.fpp_bernoulli_u8(_key(key), begin, begin + count, float(p), out(draws)))
-    return draws.view(np.bool_)
-
-
 def below(key: bytes, count: int, bound: int, *, begin: int = 0) -> IntArray:
     """Uniform on {0, ..., bound - 1}, exact; (count,) int64."""
     draws = _empty(begin, count, np.int64)
@@ -89,17 +82,6 @@ def standard_normal(key: bytes, count: int, *, begin: int = 0) -> FloatArray:
     draws = _empty(begin, count, np.float64)
     check(lib.fpp_normal_f64(_key(key), begin, begin + count, out(draws)))
     return draws
-
-
-def gamma_radius(key: bytes, count: int, shape: int, scale: float) -> FloatArray:
-    """scale times Gamma(shape), as a sum of exponentials of 53-bit uniforms; (count,) float64. Close, not exact."""
-    if not shape >= 1 or not (scale > 0 and math.isfinite(scale)):
-        raise KernelError("a gamma radius needs shape >= 1 and a positive finite scale")
-    total = np.zeros(count)
-    padded = -(-count // DRAW_BLOCK) * DRAW_BLOCK  # so that every term begins on a block
-    for term in range(shape):
-        total -= np.log1p(-uniform(key, count, begin=term * padded))
-    return scale * total
 
 
 def directions(key: bytes, count: int, dim: int) -> FloatArray:

@@ -17,7 +17,7 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import bins
 from fastpubpriv.kernels.bins import BinRule, BinTable
 from fastpubpriv.privacy import StableHistogramEvent, stable_event
-from fastpubpriv.privacy.stable import Law
+from fastpubpriv.privacy.stable_profile import Law
 from fastpubpriv.release.account import Account
 from fastpubpriv.release.release import release_stable
 from fastpubpriv.sources import Executor, Query, Rows

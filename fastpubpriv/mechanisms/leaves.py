@@ -21,11 +21,11 @@ import numpy as np
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import rows as kernels
-from fastpubpriv.kernels.rows import RowMap
-from fastpubpriv.kernels.tree import RowTree, grouped_rows
+from fastpubpriv.kernels.tree import grouped_rows
+from fastpubpriv.maps import RowMap, RowTree
 from fastpubpriv.mechanisms.sums import AffineMap, Measurement, mirrored
 from fastpubpriv.privacy import Event, Grid, LaplaceEvent, cluster_count_grid, cluster_gram_grid, cluster_sum_grid
-from fastpubpriv.release.account import Purse
+from fastpubpriv.release.payer import Payer
 from fastpubpriv.release.release import release
 from fastpubpriv.sources import Executor, Query, Rows
 from fastpubpriv.sources.base import Chunk
@@ -145,7 +145,7 @@ class LeafCounts(Measurement):
 
     routes: RowTree
 
-    def release(self, account: Purse, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> LeavesReleased:
+    def release(self, account: Payer, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> LeavesReleased:
         """Charge `cost`, run the pass and add noise."""
         k = self.routes.n_labels
         grid = cluster_count_grid(cost, rows.n, pure=account.pure, clusters=k, lineage=self.routes.lineage)
@@ -168,7 +168,7 @@ class LeafSums(Measurement):
     affines: Sequence[AffineMap]
     radii: Sequence[float]
 
-    def release(self, account: Purse, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> LeavesReleased:
+    def release(self, account: Payer, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> LeavesReleased:
         """Charge `cost`, run the pass and add noise."""
         k, dim = _check(self.routes, self.affines, self.radii)
         grid = cluster_sum_grid(cost, dim, rows.n, pure=account.pure, clusters=k, lineage=self.routes.lineage)
@@ -192,7 +192,7 @@ class LeafSecondMoments(Measurement):
     affines: Sequence[AffineMap]
     radii: Sequence[float]
 
-    def release(self, account: Purse, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> LeavesReleased:
+    def release(self, account: Payer, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> LeavesReleased:
         """Charge `cost`, run the pass and add noise."""
         k, dim = _check(self.routes, self.affines, self.radii)
         grid = cluster_gram_grid(cost, dim, rows.n, pure=account.pure, clusters=k, lineage=self.routes.lineage)

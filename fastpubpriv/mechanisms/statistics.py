@@ -12,7 +12,7 @@ import numpy as np
 
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.kernels import rows as kernels
-from fastpubpriv.kernels.rows import RowMap
+from fastpubpriv.maps import RowMap
 from fastpubpriv.mechanisms.sums import AffineMap, Measurement, Released, sum_grid
 from fastpubpriv.release.account import Account
 from fastpubpriv.release.release import release

@@ -18,8 +18,8 @@ import numpy as np
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import rows as kernels
-from fastpubpriv.kernels.rows import MatrixKind, RowMap
 from fastpubpriv.kernels.tree import Members
+from fastpubpriv.maps import MatrixKind, RowMap
 from fastpubpriv.privacy import (
     Event,
     Grid,
@@ -35,7 +35,8 @@ from fastpubpriv.privacy import (
     laplace_gram_grid,
     laplace_sum_grid,
 )
-from fastpubpriv.release.account import Account, Purse
+from fastpubpriv.release.account import Account
+from fastpubpriv.release.payer import Payer
 from fastpubpriv.release.release import release
 from fastpubpriv.sources import Executor, Query, Rows
 from fastpubpriv.sources.base import Chunk
@@ -143,11 +144,11 @@ def check_gram_grids(account: Account, costs: Iterable[Fraction], dim: int, n: i
         _gram_grid(account, cost, dim, n)
 
 
-def _gram_grid(account: Purse, cost: Fraction, dim: int, n: int) -> Grid:
+def _gram_grid(account: Payer, cost: Fraction, dim: int, n: int) -> Grid:
     return (laplace_gram_grid if account.pure else gaussian_gram_grid)(cost, dim, n)
 
 
-def sum_grid(account: Purse, cost: Fraction, dim: int, n: int) -> Grid:
+def sum_grid(account: Payer, cost: Fraction, dim: int, n: int) -> Grid:
     """The grid for sums of n rows of `dim` coordinates at this cost, for the noise of the account."""
     return (laplace_sum_grid if account.pure else gaussian_sum_grid)(cost, dim, n)
 
@@ -240,7 +241,7 @@ class VectorSum(Measurement):
     k_norm: KNormGrid | None = None
     only: Members | None = None
 
-    def release(self, account: Purse, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Released:
+    def release(self, account: Payer, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Released:
         """Charge `cost`, run the pass and add noise."""
         dim = self.affine.out_dim
         grid: Grid | KNormGrid = sum_grid(account, cost, dim, rows.n) if self.k_norm is None else self.k_norm
@@ -279,7 +280,7 @@ class SecondMoment(Measurement):
     radius: float
     only: Members | None = None
 
-    def release(self, account: Purse, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Released:
+    def release(self, account: Payer, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Released:
         """Charge `cost`, run the pass and add noise."""
         dim = self.affine.out_dim
         if self.only is None:
@@ -317,7 +318,7 @@ class ShellCounts(Measurement):
     edges: FloatArray
     only: Members | None = None
 
-    def release(self, account: Purse, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Released:
+    def release(self, account: Payer, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Released:
         """Charge `cost`, run the pass and add noise."""
         edges = np.asarray(self.edges, dtype=np.float64)
         with np.errstate(over="ignore", under="ignore"):

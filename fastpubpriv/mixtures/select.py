@@ -25,7 +25,6 @@ from fastpubpriv.mechanisms.selection.hypotheses import (
     prepare,
     release_hypothesis,
     required_rows,
-    select_among,
     slack_at,
 )
 from fastpubpriv.mechanisms.selection.log_ratio import LogRatios, checked_clip
@@ -35,7 +34,7 @@ from fastpubpriv.release.choice_weights import MAX_CANDIDATES
 from fastpubpriv.results.estimates import Result
 from fastpubpriv.results.mixture import MixtureResult
 
-__all__ = ["Hypotheses", "SelectionResult", "required_n", "select_among", "select_hypothesis"]
+__all__ = ["Hypotheses", "SelectionResult", "required_n", "select_hypothesis"]
 
 
 MOST_CELLS = 4096
@@ -337,7 +336,7 @@ def select_hypothesis(
             law=law,
             executor=run.executor,
         )
-        run.log.append({"name": "hypothesis", "score": score, **used, **running.describe(event)})
+        run.log.append({"name": "hypothesis", "score": score, **used, **event.record()})
         return _result(
             run,
             listed,

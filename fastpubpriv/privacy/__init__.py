@@ -22,7 +22,7 @@ from fastpubpriv.privacy.cluster_grids import (
     cluster_shell_grid,
     cluster_sum_grid,
 )
-from fastpubpriv.privacy.clusters import Bill, Clusters
+from fastpubpriv.privacy.clusters import Clusters, CostTally
 from fastpubpriv.privacy.composed import ComposedEvent
 from fastpubpriv.privacy.composition import (
     advanced_composition,
@@ -54,23 +54,22 @@ from fastpubpriv.privacy.events import (
     KNormEvent,
     LaplaceEvent,
     SelectionEvent,
-    add_to_bill,
-    approx_slack,
-    pure_slack,
-    total_variation,
+    StableHistogramEvent,
 )
 from fastpubpriv.privacy.ledger import Ledger, LedgerEntry, cost_in
 from fastpubpriv.privacy.relations import Neighbors
-from fastpubpriv.privacy.stable import StableHistogramEvent, stable_delta, stable_event
+from fastpubpriv.privacy.sampler_error import approx_slack, pure_slack, total_variation
+from fastpubpriv.privacy.stable import stable_event
+from fastpubpriv.privacy.stable_profile import stable_delta
 
 __all__ = [
     "ZCDP",
     "ApproxDP",
-    "Bill",
     "Budget",
     "Clusters",
     "ComposedEvent",
     "Cost",
+    "CostTally",
     "Event",
     "GaussianEvent",
     "Grid",
@@ -83,7 +82,6 @@ __all__ = [
     "PureDP",
     "SelectionEvent",
     "StableHistogramEvent",
-    "add_to_bill",
     "advanced_composition",
     "approx_slack",
     "basic_composition",

@@ -9,8 +9,8 @@ from functools import lru_cache
 from fastpubpriv.errors import BudgetError
 from fastpubpriv.privacy.budgets import DELTA_MIN, ZCDP, ApproxDP, Budget, PureDP
 from fastpubpriv.privacy.conversions import gdp_delta, gdp_mu, pure_to_zcdp_exact
-from fastpubpriv.privacy.events import PURE_DELTA_PER_DRAW, approx_slack, pure_slack, total_variation
 from fastpubpriv.privacy.exact import show, whole
+from fastpubpriv.privacy.sampler_error import PURE_DELTA_PER_DRAW, approx_slack, pure_slack, total_variation
 
 _DEFLATION = Fraction(10**9, 10**9 + 1)
 
@@ -78,7 +78,7 @@ def gaussian_rho_beside(budget: ApproxDP, draws: int, epsilon: Fraction, delta: 
     left = usable - epsilon, budget.delta - delta - approx_slack(usable, draws)
     if min(left) <= 0:
         raise BudgetError(
-            f"epsilon = {show(epsilon)} and delta = {show(delta)}, kept aside of {budget!r}, leave nothing for Gaussian noise: "
+            f"epsilon = {show(epsilon)} and delta = {show(delta)}, reserved of {budget!r}, leave nothing for Gaussian noise: "
             f"with {draws} noise draws, each 2^-100 from exact, at most epsilon = {show(usable)} can be used at this delta; pass "
             "a smaller epsilon or a larger delta"
         )

@@ -91,10 +91,6 @@ class Cost:
         """True when every part is exactly zero."""
         return not any(self.amounts)
 
-    def as_budget(self) -> Budget:
-        """The same amounts as a budget; BudgetError when a part is zero or out of range."""
-        return self.notion(*self.amounts)
-
     def to_dict(self) -> dict[str, Any]:
         """Notion, exact texts and floats, ready for JSON."""
         return _to_dict(self.notion, self.amounts)

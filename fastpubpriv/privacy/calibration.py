@@ -19,10 +19,9 @@ from fastpubpriv.privacy.events import (
     GaussianEvent,
     KNormEvent,
     LaplaceEvent,
-    approx_slack,
-    total_variation,
 )
 from fastpubpriv.privacy.exact import Number, exact, show, whole
+from fastpubpriv.privacy.sampler_error import approx_slack, total_variation
 
 _MAX_ROW = 2**26  # largest integer norm of a quantised row
 _MAX_GRAM_ROW = 2896  # so that one product of two entries stays below 2^23 (FPP_GRAM_QUANT_MAX)

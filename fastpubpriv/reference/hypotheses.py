@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import logsumexp
 
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
-
-if TYPE_CHECKING:  # the floors forbid the import itself
-    from fastpubpriv.kernels.hypotheses import MixtureTable
+from fastpubpriv.maps import MixtureTable
 
 _CODES_PER_NAT = 2048.0
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy.linalg.blas import dsyrk
 
 from fastpubpriv._types import FloatArray, IntArray
-
-if TYPE_CHECKING:  # the floors forbid the import itself
-    from fastpubpriv.kernels.rows import RowMap
+from fastpubpriv.maps import RowMap
 
 _LANES = 8
 _ROUNDER = 1.5 * 2.0**52  # adding it rounds a double below 2**51 in size to the nearest integer, ties to even

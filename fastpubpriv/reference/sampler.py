@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpubpriv._types import BoolArray, FloatArray, IntArray
+from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.reference.chacha import DRAW_BLOCK, WordStream, nonce_of, words
 
 BINS = 1024
@@ -196,20 +195,6 @@ def discrete_laplace(key: bytes, count: int, log2_scale: int, *, begin: int = 0)
 def uniform(key: bytes, count: int, *, begin: int = 0) -> FloatArray:
     """Multiples of 2^-53 in [0, 1), (count,) float64."""
     return _draws(key, "unif", begin, count, lambda w, i: (w.first[i % DRAW_BLOCK] >> 11) * 2.0**-53, np.float64)
-
-
-def bernoulli(key: bytes, count: int, p: float, *, begin: int = 0) -> BoolArray:
-    """True with probability exactly p: a uniform, read 64 bits at a time, against the digits of p; (count,) bool."""
-
-    def draw(stream: WordStream, i: int) -> bool:
-        rest = Fraction(p) * 2**64
-        digits, word = int(rest), stream.first[i % DRAW_BLOCK]
-        while word == digits and rest != digits:
-            rest = (rest - digits) * 2**64
-            digits, word = int(rest), stream.more()
-        return word < digits
-
-    return _draws(key, "bern", begin, count, draw, np.bool_)
 
 
 def _below(word: int, bound: int, stream: WordStream) -> int:

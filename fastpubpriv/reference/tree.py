@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fastpubpriv._types import FloatArray, IntArray
-
-if TYPE_CHECKING:  # the floors forbid the import itself
-    from fastpubpriv.kernels.tree import RowTree, Split
+from fastpubpriv.maps import RowTree, Split
 
 
 def tree_assign(chunk: npt.NDArray[Any], row_tree: RowTree, labels: npt.NDArray[np.int32]) -> None:

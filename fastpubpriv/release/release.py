@@ -10,26 +10,32 @@ import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import KernelError
 from fastpubpriv.kernels import noise
-from fastpubpriv.privacy import Event, GaussianEvent, KNormEvent, LaplaceEvent, SelectionEvent, StableHistogramEvent
+from fastpubpriv.privacy import Event, SelectionEvent, StableHistogramEvent
 from fastpubpriv.release import choice_weights as exponential
-from fastpubpriv.release import transcript as tap
-from fastpubpriv.release.account import Account, Purse
+from fastpubpriv.release.payer import Payer, check_known
+from fastpubpriv.release.transcript import Call, Transcript, current
 from fastpubpriv.threads.steps import share_out
 
 _COIN_WORDS = exponential.BITS // 32
-
-
 _PIECE = 1 << 16  # draws at a time: they stay in the second-level cache
+
+# The laws of noise that an event may name. K-norm noise is one joint draw.
+_SAMPLERS: dict[str, Callable[[bytes, int, Any, int], IntArray]] = {
+    "gaussian": lambda key, count, event, begin: noise.gaussian_floor(key, count, event.log2_scale, begin=begin),
+    "laplace": lambda key, count, event, begin: noise.discrete_laplace(key, count, event.log2_scale, begin=begin),
+    "k_norm": lambda key, count, event, begin: noise.k_norm_floor(key, count, event.noise_scale),
+}
 
 
 def release(
-    account: Purse,
+    account: Payer,
     *,
     name: str,
     query: Callable[[], IntArray],
@@ -41,7 +47,7 @@ def release(
 
     Parameters
     ----------
-    account : Account or NodePurse
+    account : Payer
         Pays for `event` before `query` is called, and gives the key after it has answered.
     name : str
         Name of the release in a transcript.
@@ -49,7 +55,7 @@ def release(
         Computes the exact int64 answer from the private rows; called once.
     shape : tuple of int
         Public shape of the answer.
-    event : GaussianEvent, LaplaceEvent or KNormEvent
+    event : Event
         Noise law, scale and replace-one sensitivity, all in grid steps.
     unit : float
         Size of a grid step in the unit of the answer.
@@ -59,6 +65,9 @@ def release(
     ndarray of float64, `shape`
         (query + noise) in data units. Safe to publish.
     """
+    check_known(event)
+    if event.law not in _SAMPLERS:
+        raise KernelError(f"release {name!r}: no noise has the law {event.law!r}; a choice is made by release_choice")
     if event.draws != math.prod(shape):
         raise KernelError(f"release {name!r}: the event counts {event.draws} draws for an answer of shape {shape}")
     account.charge(event)
@@ -67,28 +76,30 @@ def release(
     if not isinstance(exact, np.ndarray) or exact.dtype != np.int64 or exact.shape != shape:
         raise KernelError(f"release {name!r}: the query must return an int64 array of shape {shape}")
     exact = np.ascontiguousarray(exact)
-    transcript = tap.current()
+    transcript = current()
     answer = transcript.forced(name, shape, event, unit) if transcript is not None else None
     if answer is None:
         # Only now: a key that exists while the query runs would be shared by a process forked within it.
-        noisy = _draw(account.fresh_key(), event, exact.size).reshape(shape)
+        noisy = _SAMPLERS[event.law](account.fresh_key(), exact.size, event, 0).reshape(shape)
         # Wrap-around addition: reduction modulo 2^64 commutes with adding noise, so even an overflow would cost no privacy.
         with np.errstate(over="ignore"):
             noisy += exact
         if transcript is None:
             del exact  # a matrix may be large
-        answer = _to_units(noisy, event, unit)
+        answer = noisy.astype(np.float64)
+        answer += event.half_step
+        answer *= unit
     if transcript is not None:
-        _write_down(transcript, account, tap.Call(name, exact, event, unit, answer.copy()))
+        _write_down(transcript, account, Call(name, exact, event, unit, answer.copy()))
     return answer
 
 
-def release_choice(account: Purse, *, name: str, query: Callable[[], IntArray], event: SelectionEvent) -> int:
+def release_choice(account: Payer, *, name: str, query: Callable[[], IntArray], event: SelectionEvent) -> int:
     """Charge, ask for integer scores, take a key, choose one by the exponential mechanism or by permute-and-flip.
 
     Parameters
     ----------
-    account : Account or NodePurse
+    account : Payer
         Pays for `event` before `query` is called, and gives the key after it has answered.
     name : str
         Name of the release in a transcript.
@@ -102,12 +113,13 @@ def release_choice(account: Purse, *, name: str, query: Callable[[], IntArray], 
     int
         The chosen candidate. Safe to publish.
     """
+    check_known(event)
+    shape = (event.candidates,)
     account.charge(event)
     exact = query()
-    shape = (event.candidates,)
     if not isinstance(exact, np.ndarray) or exact.dtype != np.int64 or exact.shape != shape:
         raise KernelError(f"release {name!r}: the query must return an int64 array of shape {shape}")
-    transcript = tap.current()
+    transcript = current()
     answer = transcript.forced(name, shape, event, 1.0) if transcript is not None else None
     if answer is None:
         key = account.fresh_key()  # after the query, as in `release`
@@ -118,12 +130,12 @@ def release_choice(account: Purse, *, name: str, query: Callable[[], IntArray], 
             chosen = _permute_and_flip(key, exact, event.rate)
         answer = np.array([float(chosen)])
     if transcript is not None:
-        _write_down(transcript, account, tap.Call(name, exact, event, 1.0, answer.copy()))
+        _write_down(transcript, account, Call(name, exact, event, 1.0, answer.copy()))
     return int(answer[0])
 
 
 def release_stable(
-    account: Account,
+    account: Payer,
     *,
     name: str,
     query: Callable[[], Sequence[tuple[IntArray, IntArray]]],
@@ -135,7 +147,7 @@ def release_stable(
 
     Parameters
     ----------
-    account : Account
+    account : Payer
         Pays for `event` before `query` is called, and gives the key after it has answered.
     name : str
         Name of the release in a transcript.
@@ -153,6 +165,7 @@ def release_stable(
     list of (ndarray of int64, ndarray of float64)
         For each histogram the released keys, in lexical order, and their noisy counts. Safe to publish.
     """
+    check_known(event)
     if len(slots) != event.histograms or sum(slots) != event.draws:
         raise KernelError(f"release {name!r}: the slots do not add up to the histograms and draws of the event")
     account.charge(event)
@@ -162,7 +175,7 @@ def release_stable(
             raise KernelError(
                 f"release {name!r}: the query must return int64 keys and counts, at most one for each slot"
             )
-    unit, shape, transcript = 1.0 / event.step, (event.histograms,), tap.current()
+    unit, shape, transcript = 1.0 / event.step, (event.histograms,), current()
     answer = transcript.forced(name, shape, event, unit) if transcript is not None else None
     key = account.fresh_key() if answer is None else b""  # after the query, as in `release`
     begin, kept = 0, []
@@ -175,9 +188,9 @@ def release_stable(
         kept.append(released)
         begin += -(-bound // noise.DRAW_BLOCK) * noise.DRAW_BLOCK
     if transcript is not None:
-        _write_down(transcript, account, tap.Call(name, _table(exact), event, unit, _table(kept), shape=shape))
-    half = 0.0 if event.law == "laplace" else 0.5  # as in _to_units; only after the comparison with the threshold
-    return [(keys, (noisy.astype(np.float64) + half) / event.step) for keys, noisy in kept]
+        _write_down(transcript, account, Call(name, _table(exact), event, unit, _table(kept), shape=shape))
+    # The half step comes only after the comparison with the threshold.
+    return [(keys, (noisy.astype(np.float64) + event.half_step) / event.step) for keys, noisy in kept]
 
 
 def _above(
@@ -190,13 +203,12 @@ def _above(
     threads: int | None,
 ) -> tuple[IntArray, IntArray]:
     """Keys and noisy integers that reach the threshold. Noise is drawn for every slot, a piece at a time."""
-    draw = noise.discrete_laplace if event.law == "laplace" else noise.gaussian_floor
     pieces = -(-bound // _PIECE)
     found, values = [keys[:0]] * pieces, [counts[:0]] * pieces
 
     def work(piece: int) -> None:
         at = piece * _PIECE
-        drawn = draw(key, min(_PIECE, bound - at), event.log2_scale, begin=begin + at)
+        drawn = _SAMPLERS[event.law](key, min(_PIECE, bound - at), event, begin + at)
         part = counts[at : at + _PIECE]
         noisy = part * event.step + drawn[: len(part)]
         # An integer comparison before any conversion, as the cost was computed for.
@@ -207,11 +219,9 @@ def _above(
     return np.concatenate([keys[:0], *found]), np.concatenate([counts[:0], *values])
 
 
-def _write_down(transcript: tap.Transcript, account: Purse, call: tap.Call) -> None:
-    """Add a release to the transcript of an audit, with what the purse says about who pays."""
-    transcript.calls.append(
-        dataclasses.replace(call, block=account.path, reserve=tap.reserve(account.scope), account=account.number)
-    )
+def _write_down(transcript: Transcript, payer: Payer, call: Call) -> None:
+    """Add a release to the transcript of an audit, with what the payer says of itself."""
+    transcript.calls.append(dataclasses.replace(call, block=payer.path, reserve=payer.reserve, account=payer.number))
 
 
 def _table(parts: Sequence[tuple[IntArray, IntArray]]) -> IntArray:
@@ -255,21 +265,3 @@ def _permute_and_flip(key: bytes, scores: IntArray, rate: Fraction) -> int:
         if int.from_bytes(drawn[turn % together].tobytes(), "little") < coins[gap]:
             return int(candidate)
     raise KernelError("no candidate of a choice came up heads")
-
-
-def _draw(key: bytes, event: Event, count: int) -> IntArray:
-    if isinstance(event, GaussianEvent):
-        return noise.gaussian_floor(key, count, event.log2_scale)
-    if isinstance(event, LaplaceEvent):
-        return noise.discrete_laplace(key, count, event.log2_scale)
-    if isinstance(event, KNormEvent):
-        return noise.k_norm_floor(key, count, event.noise_scale)
-    raise KernelError("a choice has no noise to add; use release_choice")
-
-
-def _to_units(noisy: IntArray, event: Event, unit: float) -> FloatArray:
-    answer = noisy.astype(np.float64)
-    # A floored continuous law sits half a step low; the discrete Laplace is symmetric already.
-    answer += 0.0 if isinstance(event, LaplaceEvent) else 0.5
-    answer *= unit
-    return answer

@@ -1,4 +1,4 @@
-"""The record/replay tap: what `release` was asked, with the answers, and the same answers forced on a neighbour.
+"""The transcript of a run: what `release` was asked, with the answers, and the same answers forced on a neighbour.
 
 Off by default. A transcript holds exact private integers, so it must stay in a test or an audit (`fastpubpriv.auditing`).
 """
@@ -10,16 +10,13 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from fastpubpriv._types import IntArray
 from fastpubpriv.errors import ReplayError
 from fastpubpriv.privacy import Budget, Cost, Event
-
-if TYPE_CHECKING:
-    from fastpubpriv.release.scope import TreeScope
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +90,7 @@ class Transcript:
         return recorded.answer.copy()  # an estimator may work in place
 
 
-def reserve(scope: TreeScope | None) -> Reserve | None:
-    """What a transcript says about the scope that pays for a release."""
-    return None if scope is None else Reserve(scope.number, scope.cost)
-
-
-_CURRENT: ContextVar[Transcript | None] = ContextVar("fastpubpriv_tap", default=None)
+_CURRENT: ContextVar[Transcript | None] = ContextVar("fastpubpriv_transcript", default=None)
 
 
 def current() -> Transcript | None:
@@ -116,7 +108,7 @@ def opened(name: str, price: Budget | Cost, draws: int) -> int | None:
 
 
 @contextmanager
-def tapped(script: list[Call] | None = None) -> Iterator[Transcript]:
+def recording(script: list[Call] | None = None) -> Iterator[Transcript]:
     """Record every release inside the block; with `script`, force its answers."""
     transcript = Transcript(script=script)
     token = _CURRENT.set(transcript)

@@ -1,5 +1,6 @@
 """Where rows come from: `Rows` of arrays, files, frames and chunk streams, and `Query` and `Executor`, passes over them."""
 
+from fastpubpriv.sources import open  # noqa: F401  (fills in the constructors of Rows)
 from fastpubpriv.sources.base import Rows
 from fastpubpriv.sources.fold import Executor, Query
 from fastpubpriv.sources.private import private_rows

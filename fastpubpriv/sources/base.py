@@ -129,9 +129,7 @@ class Rows(ABC):
         InputError
             The range is empty, or outside the rows.
         """
-        from fastpubpriv.sources.views.slices import slice_rows
-
-        return slice_rows(self, begin, end)
+        return OPENERS["slice"](self, begin, end)
 
     def __repr__(self) -> str:
         return f"Rows(n={self._n}, dim={self._dim}, kind={self._kind!r})"
@@ -189,9 +187,7 @@ class Rows(ABC):
         InputError
             Not two-dimensional, not real numbers, masked, sparse, ragged or empty. Never for the values.
         """
-        from fastpubpriv.sources.readers.array import ArrayRows
-
-        return guarded(lambda: ArrayRows.from_object(array))
+        return _opened("array", array)
 
     @staticmethod
     def from_npy(path: PathLike, *, memory_map: bool = True) -> Rows:
@@ -214,9 +210,7 @@ class Rows(ABC):
         InputError
             No such file, not a `.npy` file, or an array that `from_array` would refuse.
         """
-        from fastpubpriv.sources.readers.array import ArrayRows
-
-        return guarded(lambda: ArrayRows.from_file(path, memory_map))
+        return _opened("npy", path, memory_map)
 
     @staticmethod
     def from_parquet(
@@ -243,9 +237,7 @@ class Rows(ABC):
         InputError
             A file cannot be read, or a chosen column is missing or not numeric (the message names the column).
         """
-        from fastpubpriv.sources.readers.arrow import ParquetRows
-
-        return guarded(lambda: ParquetRows.from_paths(path, columns, memory_map))
+        return _opened("parquet", path, columns, memory_map)
 
     @staticmethod
     def from_arrow(table: object, columns: Sequence[str] | None = None, *, memory_map: bool = True) -> Rows:
@@ -270,9 +262,7 @@ class Rows(ABC):
         InputError
             Not one of these, or a chosen column is missing or not numeric.
         """
-        from fastpubpriv.sources.readers.arrow import arrow_rows
-
-        return guarded(lambda: arrow_rows(table, columns, memory_map))
+        return _opened("arrow", table, columns, memory_map)
 
     @staticmethod
     def from_frame(frame: object, columns: Sequence[Any] | None = None) -> Rows:
@@ -296,9 +286,7 @@ class Rows(ABC):
         InputError
             Not a DataFrame, or a chosen column is missing or not numeric.
         """
-        from fastpubpriv.sources.readers.frame import frame_rows
-
-        return guarded(lambda: frame_rows(frame, columns))
+        return _opened("frame", frame, columns)
 
     @staticmethod
     def from_csv(path: PathLike, columns: Sequence[str] | None = None, *, join_quoted_lines: bool = False) -> Rows:
@@ -330,10 +318,7 @@ class Rows(ABC):
         InputError
             No such file, the first line is no header, or a column is missing. Never for the other lines.
         """
-        from fastpubpriv.sources.paths import existing_file
-        from fastpubpriv.sources.readers.csv import CsvRows
-
-        return guarded(lambda: CsvRows.from_path(existing_file(path), columns, join_quoted_lines))
+        return _opened("csv", path, columns, join_quoted_lines)
 
     @staticmethod
     def from_chunks(factory: Callable[[], Iterable[Any]], *, n: int, dim: int) -> Rows:
@@ -359,9 +344,7 @@ class Rows(ABC):
         InputError
             `factory` is not callable, or n or dim is not a positive whole number.
         """
-        from fastpubpriv.sources.readers.chunks import ChunkRows
-
-        return ChunkRows(factory, n=n, dim=dim)
+        return OPENERS["chunks"](factory, n=n, dim=dim)
 
 
 class RandomAccessRows(Rows):
@@ -378,6 +361,14 @@ class RandomAccessRows(Rows):
     def _chunks(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
         for first in range(begin, end, chunk_rows):
             yield self.block(first, min(first + chunk_rows, end))
+
+
+# How each kind of rows is made. Readers and views are made of the classes above, so `open.py` fills this in from a higher floor.
+OPENERS: dict[str, Callable[..., Rows]] = {}
+
+
+def _opened(kind: str, *given: object) -> Rows:
+    return guarded(lambda: OPENERS[kind](*given))
 
 
 def _refuse(action: str) -> NoReturn:

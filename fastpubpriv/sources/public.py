@@ -13,7 +13,6 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.columns import column_order
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources.base import Rows
-from fastpubpriv.sources.paths import existing_file
 from fastpubpriv.sources.private import private_rows
 from fastpubpriv.sources.readers.array import ArrayRows
 from fastpubpriv.sources.readers.arrow import arrow_rows
@@ -109,7 +108,7 @@ def public_table_of(
 
 def _readable(obj: object, columns: Sequence[Any] | None, dim: int | None) -> Rows:
     if isinstance(obj, str | os.PathLike) and os.fspath(obj).lower().endswith((".csv", ".csv.gz", ".csv.bz2")):
-        return arrow_rows(public_table(existing_file(obj)), columns)
+        return arrow_rows(public_table(obj), columns)
     if dim is not None and columns is None:
         row = _one_row(obj)
         if row is not None:

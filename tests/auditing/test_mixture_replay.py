@@ -10,16 +10,16 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from threadpoolctl import threadpool_limits
 
 from fastpubpriv import ZCDP, ApproxDP, BudgetError, PureDP, ReplayError, learn_separated_mixture, no_public_baseline
 from fastpubpriv.auditing import replay as auditing
 from fastpubpriv.mixtures.separated import learn as separated
 from fastpubpriv.mixtures.separated import practical, search
 from fastpubpriv.privacy import gaussian_rho, laplace_epsilon
-from fastpubpriv.release.transcript import tapped
+from fastpubpriv.release.transcript import recording
 
 pytestmark = [
+    pytest.mark.usefixtures("one_blas_thread"),  # matrices are small: a second thread would only wait
     pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning"),
     pytest.mark.filterwarnings("ignore::fastpubpriv.PrivacyWarning"),
 ]
@@ -40,13 +40,6 @@ METHODS = {
     "algorithms 9 and 10": {"clustering": "public_pca", "mode": "theory"},
 }
 PURE = ("public", "algorithms 9 and 10")
-
-
-@pytest.fixture(autouse=True)
-def one_blas_thread():
-    """Matrices of four columns: a second thread only waits for the first."""
-    with threadpool_limits(1):
-        yield
 
 
 def learner(budget, options, **more):
@@ -74,7 +67,7 @@ class Recording:
 
     def __init__(self, run, rows, budget):
         self.run, self.rows, self.budget = run, rows, budget
-        with tapped() as transcript:
+        with recording() as transcript:
             self.result = run(rows)
         self.calls = transcript.calls
         draws = sum(call.event.draws for call in self.calls)
@@ -84,12 +77,12 @@ class Recording:
         """Replay with one row replaced; returns exact cost of the pair and declared cost."""
         other = self.rows.copy()
         other[index] = row
-        with tapped(script=self.calls) as replayed:
+        with recording(script=self.calls) as replayed:
             result = self.run(other)
         assert len(replayed.calls) == len(self.calls)
         tally = auditing.Tally()
         for one, two in zip(self.calls, replayed.calls, strict=True):
-            tally.add(one, *auditing.compare(one, two))
+            tally.add(one, *auditing.compare(one, two, type(self.budget)))
         pair, declared = tally.totals()
         assert declared <= self.allowance * (1 + Fraction(1, 10**9))
         assert pair <= declared
@@ -177,7 +170,7 @@ def test_a_replacement_in_the_first_node_costs_nearly_its_share():
     """Orthogonal extreme rows change the directions by all that is allowed."""
     budget = BUDGETS["zcdp"]
     recording = Recording(learner(budget, METHODS["one shot"]), np.vstack([ROWS, [[1e12, 0.0, 0.0]]]), budget)
-    with tapped(script=recording.calls) as replayed:
+    with recording(script=recording.calls) as replayed:
         recording.run(np.vstack([ROWS, [[0.0, 0.0, 1e12]]]))
     cost, price = auditing.compare(recording.calls[0], replayed.calls[0])
     assert recording.calls[0].name == "node 0: directions"

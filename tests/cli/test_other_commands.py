@@ -179,7 +179,8 @@ def registry(monkeypatch):
     module = types.ModuleType("fastpubpriv.experiments.registry")
     module.EXPERIMENTS = {"toy": types.SimpleNamespace(name="toy", summary="A toy", source="Nobody, Figure 0", run=run)}
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.setattr("fastpubpriv.experiments.registry", module, raising=False)
+
+    monkeypatch.setattr("fastpubpriv.experiments.registry", module)
     return calls
 
 

@@ -14,7 +14,7 @@ from golden_case import Case, steps
 from golden_data import BLOBS, BLOBS_PUBLIC, CENTERS, FORMS, LARGE, LINE, PLANE, PUBLIC, ROWS, blobs, in_form, mixed
 
 import fastpubpriv as fpp
-from fastpubpriv import sources
+from fastpubpriv import maps, sources
 from fastpubpriv.kernels import balls, bins, hypotheses, nearest, noise, rows, tree
 from fastpubpriv.keys import key_source
 
@@ -28,13 +28,11 @@ def streams() -> dict[str, Any]:
         for law in (noise.gaussian_floor, noise.discrete_laplace):
             found |= {f"{law.__name__} {m} {begin}": law(KEY, 3000, m, begin=begin) for m in (8, 20, 40)}
         found[f"uniform {begin}"] = noise.uniform(KEY, 3000, begin=begin)
-        found[f"bernoulli {begin}"] = noise.bernoulli(KEY, 3000, 0.3, begin=begin)
         found[f"below {begin}"] = noise.below(KEY, 3000, 10**12, begin=begin)
         found[f"standard_normal {begin}"] = noise.standard_normal(KEY, 3000, begin=begin)
     return {
         **found,
         "permutation": noise.permutation(KEY, 500),
-        "gamma_radius": noise.gamma_radius(KEY, 50, 3, 2.5),
         "directions": noise.directions(KEY, 50, 4),
         "k_norm_floor": noise.k_norm_floor(KEY, 40, 1e6),
     }
@@ -52,22 +50,22 @@ def keys() -> dict[str, Any]:
     return {"keys": found, "private": [source.private, key_source(None).private]}
 
 
-def maps() -> Iterator[tuple[str, rows.RowMap]]:
+def row_maps() -> Iterator[tuple[str, maps.RowMap]]:
     """Row maps of every kind."""
     common = {"dim": 3, "quant_bound": 2000, "inv_step": 100.0, "limit": 1990.0, "center": PUBLIC[0]}
     lower = np.array([[1.0, 0.0, 0.0], [0.5, 0.2, 0.0], [-0.3, 0.1, 0.01]])
-    kinds = rows.MatrixKind
-    yield "identity", rows.RowMap(**common, out_dim=3)
-    yield "diagonal", rows.RowMap(**common, out_dim=3, kind=kinds.DIAGONAL, matrix=np.array([10.0, 1.0, 0.1]))
-    yield "lower", rows.RowMap(**common, out_dim=3, kind=kinds.LOWER, matrix=lower, offset=np.array([0.5, 0.0, -0.5]))
-    yield "full", rows.RowMap(**common, out_dim=2, kind=kinds.FULL, matrix=lower[1:] + 0.1)
+    kinds = maps.MatrixKind
+    yield "identity", maps.RowMap(**common, out_dim=3)
+    yield "diagonal", maps.RowMap(**common, out_dim=3, kind=kinds.DIAGONAL, matrix=np.array([10.0, 1.0, 0.1]))
+    yield "lower", maps.RowMap(**common, out_dim=3, kind=kinds.LOWER, matrix=lower, offset=np.array([0.5, 0.0, -0.5]))
+    yield "full", maps.RowMap(**common, out_dim=2, kind=kinds.FULL, matrix=lower[1:] + 0.1)
 
 
 def row_kernels() -> dict[str, Any]:
     """Sums, Gram matrices, integer rows and shell counts, in both precisions."""
     found: dict[str, Any] = {}
     edges = np.array([0.25, 4.0, 100.0])
-    for name, row_map in maps():
+    for name, row_map in row_maps():
         for chunk in (ROWS, ROWS.clip(-1e30, 1e30).astype(np.float32)):
             sums, gram = np.zeros(row_map.out_dim, np.int64), np.zeros((row_map.out_dim,) * 2, np.int64)
             counts, quantised = np.zeros(4, np.int64), np.zeros((len(chunk), row_map.out_dim), np.int32)
@@ -109,14 +107,14 @@ def bin_kernels() -> dict[str, Any]:
 
 def trees() -> dict[str, Any]:
     """Rows down a tree of both kinds of split."""
-    ball = tree.Split(
-        rule=tree.Rule.BALL, origin=CENTERS[1], projection=None, centers=np.zeros((1, 3)), first_child=1, radius_sq=9.0
+    ball = maps.Split(
+        rule=maps.Rule.BALL, origin=CENTERS[1], projection=None, centers=np.zeros((1, 3)), first_child=1, radius_sq=9.0
     )
-    near = tree.Split(
-        rule=tree.Rule.NEAREST, origin=np.zeros(3), projection=np.eye(3)[:2], centers=CENTERS[[0, 2], :2], first_child=3
+    near = maps.Split(
+        rule=maps.Rule.NEAREST, origin=np.zeros(3), projection=np.eye(3)[:2], centers=CENTERS[[0, 2], :2], first_child=3
     )
     splits = (ball, None, near, None, None)
-    routes = tree.RowTree(3, splits, (1, 3, 4))
+    routes = maps.RowTree(3, splits, (1, 3, 4))
     labels = np.empty(len(BLOBS), dtype=np.int32)
     tree.tree_assign(BLOBS, routes, labels)
     grouped, begins = np.empty_like(BLOBS), np.empty(4, dtype=np.int64)
@@ -128,11 +126,11 @@ def trees() -> dict[str, Any]:
         "begins": begins,
         "together": together[: ends[-1]].copy(),
         "ends": ends,
-        "parents": tree.parents_of(splits),
-        "path": tree.path_to(tree.parents_of(splits), 4),
-        "lineage": len(tree.RowTree(3, splits, (4,)).lineage),
-        "members": tree.Members(tree.RowTree(3, splits, (4,))).row_tree.lineage
-        == tree.RowTree(3, splits, (4,)).lineage,
+        "parents": maps.parents_of(splits),
+        "path": maps.path_to(maps.parents_of(splits), 4),
+        "lineage": len(maps.RowTree(3, splits, (4,)).lineage),
+        "members": tree.Members(maps.RowTree(3, splits, (4,))).row_tree.lineage
+        == maps.RowTree(3, splits, (4,)).lineage,
     }
 
 
@@ -248,14 +246,14 @@ CASES: list[Case] = [
     steps(
         "noise",
         streams,
-        *(noise.gaussian_floor, noise.discrete_laplace, noise.uniform, noise.bernoulli, noise.below, noise.permutation),
-        *(noise.standard_normal, noise.gamma_radius, noise.directions, noise.k_norm_floor),
+        *(noise.gaussian_floor, noise.discrete_laplace, noise.uniform, noise.below, noise.permutation),
+        *(noise.standard_normal, noise.directions, noise.k_norm_floor),
     ),
     steps("keys", keys, key_source),
     steps(
         "row kernels",
         row_kernels,
-        *(rows.RowMap, rows.MatrixKind, rows.rows_sum, rows.rows_gram, rows.rows_quantise, rows.rows_shell_counts),
+        *(maps.RowMap, maps.MatrixKind, rows.rows_sum, rows.rows_gram, rows.rows_quantise, rows.rows_shell_counts),
     ),
     steps(
         "bins",
@@ -266,8 +264,8 @@ CASES: list[Case] = [
     steps(
         "trees",
         trees,
-        *(tree.Rule, tree.Split, tree.RowTree, tree.Members, tree.grouped_rows, tree.tree_assign, tree.rows_group),
-        *(tree.parents_of, tree.path_to),
+        *(maps.Rule, maps.Split, maps.RowTree, tree.Members, tree.grouped_rows, tree.tree_assign, tree.rows_group),
+        *(maps.parents_of, maps.path_to),
     ),
     steps(
         "pairs of hypotheses",

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from golden_case import SEED, Case, private, public, steps
+from golden_case import Case, private, public, steps
 from golden_data import (
     APPROX,
     BLOBS,
@@ -27,10 +27,7 @@ from golden_data import (
 import fastpubpriv as fpp
 from fastpubpriv import ZCDP, ApproxDP, PureDP
 from fastpubpriv.mixtures.list_decoding import decoders
-from fastpubpriv.mixtures.select import required_n, select_among
-from fastpubpriv.release.account import Account
-from fastpubpriv.sources import private_rows
-from fastpubpriv.sources.fold import Executor
+from fastpubpriv.mixtures.select import required_n
 
 SEARCHES = (
     ("tree", "practical"),
@@ -247,13 +244,6 @@ def listed(size: int, dim: int, seed: int, *, full: bool = False) -> fpp.Hypothe
     return fpp.Hypotheses.from_arrays(np.concatenate([weights, 1.0 - weights], axis=1), means, spreads)
 
 
-def among(listing: fpp.Hypotheses) -> Any:
-    """A choice in an account that is open already."""
-    account = Account("golden", PureDP(1), draws=1, random_state=SEED)
-    account.open()
-    return select_among(account, private_rows(PLANE), listing, executor=Executor(threads=1, progress=False))
-
-
 def selections() -> Iterator[Case]:
     choose = fpp.select_hypothesis
     line, plane, tilted = listed(50, 1, 41), listed(40, 2, 42), listed(20, 2, 43, full=True)
@@ -294,7 +284,6 @@ def selections() -> Iterator[Case]:
             score=score,
             threads=(2,),
         )
-    yield steps("select_among", lambda: among(plane), select_among, blas=True)
     yield public("required_n", required_n, 1000, accuracy=0.2, epsilon=1.0)
     yield steps(
         "Hypotheses", lambda: {"listed": tilted, "log densities": tilted.log_density(PLANE[:5], 3)}, fpp.Hypotheses

@@ -104,7 +104,7 @@ def accounting() -> Iterator[Case]:
         yield Case(name=name, call=answers, args=(function, arguments, options), covers=(function,))
     yield steps("budgets", budgets, ZCDP, ApproxDP, PureDP, privacy.Budget, privacy.Cost)
     yield steps("events", events, *[getattr(privacy, f"{kind}Event") for kind in KINDS], privacy.Clusters)
-    yield steps("bills", bills, privacy.Bill, privacy.add_to_bill)
+    yield steps("bills", tallies, privacy.CostTally)
     yield steps(
         "ledger in memory", ledger_in_memory, fpp.Ledger, privacy.LedgerEntry, privacy.Neighbors, privacy.cost_in
     )
@@ -180,13 +180,13 @@ def events() -> dict[str, Any]:
     }
 
 
-def bills() -> dict[str, Any]:
+def tallies() -> dict[str, Any]:
     """Releases over the same clusters, and plain ones."""
-    bill = privacy.Bill()
+    tally = privacy.CostTally()
     for event in some_events()[:2]:
-        privacy.add_to_bill(bill, event, event.rho)
-    bill.add_case(Fraction(0), HALF, ("leaves",))
-    return {"total": bill.total, "copy": bill.copy().total}
+        tally.add(event.rho, event.clusters)
+    tally.add(HALF, privacy.Clusters(0, 1, ("leaves",)))
+    return {"total": tally.total, "copy": tally.copy().total}
 
 
 def ledger_in_memory() -> dict[str, Any]:

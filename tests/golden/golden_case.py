@@ -16,7 +16,7 @@ from golden_values import Array, Leaf, Text, canonical, stored
 
 from fastpubpriv import FastPubPrivError
 from fastpubpriv.privacy import Neighbors
-from fastpubpriv.release.transcript import Call, Transcript, tapped
+from fastpubpriv.release.transcript import Call, Transcript, recording
 
 SEED = 7
 
@@ -102,7 +102,7 @@ def leaves_of(case: Case, *, threads: int | None = None, form: str | None = None
     with (
         tempfile.TemporaryDirectory() as folder,
         warnings.catch_warnings(record=True) as caught,
-        tapped() as transcript,
+        recording() as transcript,
     ):
         warnings.simplefilter("always")
         if form is not None:

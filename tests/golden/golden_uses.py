@@ -73,7 +73,6 @@ USES: dict[str, dict[str, Use]] = {
         "net": lambda result: [result.net(column, 0.5)[:1000] for column in range(result.dim)],
         "net_size": lambda result: [result.net_size(column, 0.3) for column in range(result.dim)],
         "list_size": lambda result: result.list_size(0.3),
-        "to_data_units": lambda result: result.to_data_units(points(np.zeros(result.dim))),
     },
     "Preconditioner": {
         "scale": lambda result: result.scale,

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
 from clocks import ctrl_c
+from helpers import points
+from helpers.points import lattice
 
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import _blocks, balls
@@ -15,16 +18,7 @@ from fastpubpriv.kernels._reach import count_lanes, extent, measure, reach
 from fastpubpriv.reference import balls as reference
 from fastpubpriv.reference.nearest import squared_distances
 
-
-def mixture(m, dim, seed=0, clusters=4, apart=10.0):
-    rng = np.random.default_rng(seed)
-    centers = rng.standard_normal((clusters, dim)) * apart
-    return rng.standard_normal((m, dim)) + centers[rng.integers(0, clusters, m)]
-
-
-def lattice(side, dim):
-    return np.stack(np.meshgrid(*[np.arange(float(side))] * dim), -1).reshape(-1, dim)
-
+mixture = partial(points.mixture, clusters=4)
 
 CASES = {
     "one cluster": lambda: mixture(200, 4, clusters=1),

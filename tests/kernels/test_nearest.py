@@ -10,22 +10,13 @@ import sys
 import numpy as np
 import pytest
 from clocks import PATIENCE, ctrl_c
+from helpers.points import lattice, mixture
 
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import nearest
 from fastpubpriv.kernels._jit import kernel
 from fastpubpriv.kernels._lanes import add_columns, count, lowest, within
 from fastpubpriv.reference import nearest as reference
-
-
-def mixture(m, dim, seed=0, clusters=5, apart=10.0):
-    rng = np.random.default_rng(seed)
-    centers = rng.standard_normal((clusters, dim)) * apart
-    return rng.standard_normal((m, dim)) + centers[rng.integers(0, clusters, m)]
-
-
-def lattice(side, dim):
-    return np.stack(np.meshgrid(*[np.arange(float(side))] * dim), -1).reshape(-1, dim)
 
 
 def two_scales(m, dim):

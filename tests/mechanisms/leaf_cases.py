@@ -1,10 +1,12 @@
 """Trees, maps and neighbours for tests of releases over leaves."""
 
+from functools import partial
+
 import numpy as np
+from helpers import accounts
 
 from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.mixtures.separated.tree import ClusterTree
-from fastpubpriv.release.account import Account
 from fastpubpriv.sources.fold import Executor
 
 DIM = 3
@@ -57,10 +59,7 @@ def maps(out_dim=DIM, seed=0):
     ]
 
 
-def opened(budget, draws=10**5, **options):
-    account = Account("test", budget, draws=draws, **options)
-    account.open()
-    return account
+opened = partial(accounts.opened, draws=10**5)
 
 
 def neighbours(rng, count):

@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from helpers.accounts import opened
 from spies import SpyLedger
 
 from fastpubpriv.errors import BudgetError, EntropyError, InputError, LedgerError, SeededNoiseWarning
@@ -34,12 +35,6 @@ from fastpubpriv.release.release import release
 GAUSS = GaussianEvent(4 * 64**2, 8, 5)  # rho = 1/8
 LAPLACE = LaplaceEvent(64, 8, 5)  # epsilon = 1/4
 KNORM = KNormEvent(Fraction(1, 4), Fraction(1, 2**30), 64, 5)
-
-
-def opened(budget, draws=10, **options):
-    account = Account("test", budget, draws=draws, **options)
-    account.open()
-    return account
 
 
 def test_allowance_in_the_currency_of_the_noise():
@@ -238,13 +233,13 @@ def test_each_debit_states_its_relation():
     assert stated == [Neighbors.REPLACE_ONE]
 
 
-# ---- a part kept aside
+# ---- a reserved part
 
 
-def test_what_is_kept_aside_is_off_the_budget_with_its_delta():
+def test_what_is_reserved_is_off_the_budget_with_its_delta():
     budget, draws = ApproxDP(1, 1e-6), 100
-    aside = ApproxDP(Fraction(1, 8), Fraction(1, 10**7))
-    account = opened(budget, draws=draws, aside=aside)
+    reserved = ApproxDP(Fraction(1, 8), Fraction(1, 10**7))
+    account = opened(budget, draws=draws, reserved=reserved)
     slack = approx_slack(1, draws)
     at = Fraction(7, 8), Fraction(1e-6) - Fraction(1, 10**7) - slack
     mu = math.sqrt(2 * account.allowance)
@@ -273,11 +268,11 @@ def test_a_delta_has_no_place_under_pure_budgets():
     account.charge(LaplaceEvent(64, 10, 1, delta=Fraction(1, 10**7)))
 
 
-def test_keeping_too_much_aside_is_refused_at_the_door():
+def test_reserving_too_much_is_refused_at_the_door():
     budget = ApproxDP(1000, 1e-6)
     with pytest.raises(BudgetError, match="leave nothing"):
-        Account("test", budget, draws=100, aside=ApproxDP(125, 1e-7))
-    assert Account("test", budget, draws=100, aside=ApproxDP(20, 1e-7)).allowance > 0
+        Account("test", budget, draws=100, reserved=ApproxDP(125, 1e-7))
+    assert Account("test", budget, draws=100, reserved=ApproxDP(20, 1e-7)).allowance > 0
 
 
 def test_numerics_state_the_distance_from_the_ideal():

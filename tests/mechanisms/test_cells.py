@@ -9,7 +9,7 @@ from releases import release_cell_counts, release_code_counts, release_statistic
 from fastpubpriv import ZCDP, ApproxDP, BudgetError, KernelError, PureDP, Rows, SeededNoiseWarning
 from fastpubpriv.privacy import GaussianEvent, LaplaceEvent
 from fastpubpriv.release.account import Account
-from fastpubpriv.release.transcript import tapped
+from fastpubpriv.release.transcript import recording
 from fastpubpriv.sources.fold import Executor
 
 EXECUTOR = Executor(threads=1, progress=False)
@@ -25,7 +25,7 @@ def opened(budget=None, draws=100, seed=None):
 
 def exact(release, rows, **options):
     """The integers that a release asked about, in rows, and what came out."""
-    with tapped() as transcript:
+    with recording() as transcript:
         released = release(Rows.from_array(rows), **options)
     call = transcript.calls[0]
     return call.query * call.unit, call, released

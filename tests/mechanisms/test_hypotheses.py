@@ -2,10 +2,12 @@
 
 import itertools
 from fractions import Fraction
+from functools import partial
 
 import mpmath
 import numpy as np
 import pytest
+from helpers import accounts
 from hypothesis_cases import cdf, random_list
 from scipy import stats
 
@@ -18,9 +20,8 @@ from fastpubpriv.mechanisms.selection.log_ratio import LogRatios
 from fastpubpriv.mechanisms.selection.roots import RootSets
 from fastpubpriv.mechanisms.selection.scheffe import CellSets, cell_edges
 from fastpubpriv.mechanisms.selection.yatracos import YatracosSets
-from fastpubpriv.privacy import ZCDP, ApproxDP, PureDP, SelectionEvent
+from fastpubpriv.privacy import ZCDP, PureDP, SelectionEvent
 from fastpubpriv.release import choice_weights as exponential
-from fastpubpriv.release.account import Account
 from fastpubpriv.release.release import release_choice
 from fastpubpriv.sources import Rows, private_rows
 from fastpubpriv.sources.fold import Executor
@@ -31,10 +32,7 @@ ONE = Executor(threads=1, progress=False)
 LAWS = ("exponential", "permute_and_flip")
 
 
-def opened(budget, **options):
-    account = Account("test", budget, draws=1, **options)
-    account.open()
-    return account
+opened = partial(accounts.opened, draws=1)
 
 
 def chosen(scores, law, seed, epsilon=2):
@@ -426,56 +424,6 @@ def test_the_cheaper_law_is_the_default():
     event = SelectionEvent(epsilon=flip, sensitivity=1, candidates=2, law="permute_and_flip")
     assert Fraction(124, 1000) < event.rho <= Fraction(1, 8)
     assert flip < Fraction(52, 100)
-
-
-@pytest.mark.parametrize("budget", [PureDP(1), ZCDP(Fraction(1, 8))])
-@pytest.mark.parametrize("law", LAWS)
-def test_select_among_pays_its_share(budget, law):
-    rng = np.random.default_rng(1)
-    listed = random_list(rng, 20, 2, 1)
-    account = opened(budget)
-    half = account.allowance / 2
-    found = mechanism.select_among(
-        account, private_rows(rng.normal(size=(50, 1))), listed, executor=ONE, share=half, mechanism=law
-    )
-    assert 0 <= found.index < 20
-    assert found.event.law == law
-    cost = found.event.epsilon if isinstance(budget, PureDP) else found.event.rho
-    assert Fraction(999, 1000) * half <= cost <= half
-    assert account.events == [found.event]
-
-
-def test_select_among_takes_its_money_from_what_was_kept_aside():
-    account = Account("test", ApproxDP(2, 1e-6), draws=10, aside=ApproxDP(1, 1e-7))
-    account.open()
-    listed = random_list(np.random.default_rng(1), 5, 1, 1)
-    mechanism.select_among(
-        account, private_rows(np.zeros((9, 1))), listed, executor=ONE, share=Fraction(1)
-    )  # fmt: skip
-    assert account.events[0].epsilon == 1
-
-
-def test_select_among_composes_with_histograms_under_approximate_dp():
-    account = Account("test", ApproxDP(1, 1e-6), draws=10)
-    account.open()
-    listed = random_list(np.random.default_rng(1), 5, 1, 1)
-    rows = private_rows(np.zeros((9, 1)))
-    mechanism.select_among(account.block(), rows, listed, executor=ONE, share=Fraction(1, 2))
-    found = mechanism.select_among(account.block(), rows, listed, executor=ONE)
-    assert found.event.epsilon == 1
-    assert found.event.law == "permute_and_flip"
-
-
-def test_one_hypothesis_is_free_and_none_is_refused():
-    account = Account("test", PureDP(1), draws=1)  # not opened: a charge would raise
-    one = Hypotheses.from_arrays([[1.0]], [[[0.0]]], [[[1.0]]])
-    found = mechanism.select_among(account, private_rows(np.zeros((3, 1))), one, executor=ONE)
-    assert (found.index, found.event) == (0, None)
-    none = Hypotheses.from_arrays([[1.0]], [[[0.0]]], [[[0.0]]])
-    with pytest.raises(InputError, match="left out"):
-        mechanism.select_among(account, private_rows(np.zeros((3, 1))), none, executor=ONE)
-    with pytest.raises(InputError, match="describe 1 columns"):
-        mechanism.select_among(account, private_rows(np.zeros((3, 2))), one, executor=ONE)
 
 
 def test_limits_are_refused_with_numbers(monkeypatch):

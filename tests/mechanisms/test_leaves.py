@@ -20,7 +20,7 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import rows as kernels
 from fastpubpriv.mechanisms.sums import AffineMap, Executor, mirrored
 from fastpubpriv.privacy import GaussianEvent, knorm_sum_grid
-from fastpubpriv.release.transcript import tapped
+from fastpubpriv.release.transcript import recording
 from fastpubpriv.sources import private_rows
 
 BUDGETS = {"zcdp": ZCDP(10), "approx": ApproxDP(60, 1e-6), "pure": PureDP(10)}
@@ -42,7 +42,7 @@ def all_three(account, rows, executor=ONE_THREAD, *, tree=None, affines=None):
 
 def integers(x, budget=BUDGETS["zcdp"], **options):
     """The exact integers that the three releases ask about, with their events."""
-    with tapped() as transcript:
+    with recording() as transcript:
         all_three(opened(budget), private_rows(x) if isinstance(x, np.ndarray) else x, **options)
     return transcript.calls
 
@@ -229,7 +229,7 @@ def test_only_looks_at_the_rows_of_a_node(node, notion):
     options = {"cost": COST, "executor": ONE_THREAD}
 
     def run(rows, only):
-        with tapped() as transcript:
+        with recording() as transcript:
             account = opened(BUDGETS[notion])
             release_vector_sum(account, rows, affine, name="sum", radius=3.0, only=only, **options)
             release_second_moment(account, rows, affine, name="gram", radius=3.0, only=only, **options)
@@ -261,7 +261,7 @@ def test_entering_or_leaving_a_node_costs_half():
     for notion in ("zcdp", "pure"):
         found = []
         for rows in (x, y):
-            with tapped() as transcript:
+            with recording() as transcript:
                 account, only = opened(BUDGETS[notion]), tree.only(3)
                 options = {"cost": COST, "executor": ONE_THREAD, "only": only}
                 release_vector_sum(account, private_rows(rows), affine, name="sum", radius=3.0, **options)

@@ -1,4 +1,4 @@
-"""`release`: the order of events, the arithmetic of an answer, and the record that the tap keeps."""
+"""`release`: the order of events, the arithmetic of an answer, and the record that a transcript keeps."""
 
 import pickle
 from fractions import Fraction
@@ -14,7 +14,7 @@ from fastpubpriv.keys import key_source
 from fastpubpriv.mechanisms import sums
 from fastpubpriv.privacy import ZCDP, GaussianEvent, KNormEvent, LaplaceEvent, PureDP
 from fastpubpriv.release import release as release_module
-from fastpubpriv.release import transcript as tap
+from fastpubpriv.release import transcript as transcripts
 from fastpubpriv.release.account import Account
 from fastpubpriv.release.release import release
 
@@ -43,7 +43,7 @@ def zeros():
 def test_debit_then_query_then_key():
     log = []
     account = Account("test", ZCDP(1), draws=100, ledger=SpyLedger(ZCDP(1), log))
-    fresh = account._keys.fresh
+    fresh = account.book.keys.fresh
 
     class Keys:
         private = True
@@ -55,7 +55,7 @@ def test_debit_then_query_then_key():
             log.append("key")
             return fresh()
 
-    account._keys = Keys()
+    account.book.keys = Keys()
 
     def query():
         log.append("query")
@@ -173,11 +173,11 @@ def test_keys_are_fresh_for_each_release():
 
 def test_tap_records_what_was_asked_and_answered():
     query = np.array([1, 2, 3], dtype=np.int64)
-    assert tap.current() is None
-    with tap.tapped() as transcript:
+    assert transcripts.current() is None
+    with transcripts.recording() as transcript:
         answer = ask(opened(), lambda: query, name="first")
         ask(opened(PureDP(1)), zeros, LAPLACE, name="second")
-    assert tap.current() is None
+    assert transcripts.current() is None
     first, second = transcript.calls
     assert (first.name, first.event, first.unit, first.query.tolist()) == ("first", GAUSS, 0.25, [1, 2, 3])
     assert np.array_equal(first.answer, answer)
@@ -191,7 +191,7 @@ def test_tap_is_closed_by_an_exception_and_shows_no_integers():
     seen = []
 
     def run():
-        with tap.tapped() as transcript:
+        with transcripts.recording() as transcript:
             seen.append(transcript)
             ask(opened(), lambda: np.full(3, 123456789, dtype=np.int64))
             ask(opened(), lambda: np.zeros(1))
@@ -199,25 +199,25 @@ def test_tap_is_closed_by_an_exception_and_shows_no_integers():
     with pytest.raises(KernelError):
         run()
     (transcript,) = seen
-    assert tap.current() is None
+    assert transcripts.current() is None
     assert repr(transcript) == "Transcript(calls=1, replaying=False)"
     with pytest.raises(TypeError, match="private integers"):
         pickle.dumps(transcript)
 
 
 def test_replay_forces_answers_and_refuses_another_course():
-    with tap.tapped() as recorded:
+    with transcripts.recording() as recorded:
         first = ask(opened(), zeros)
-    with tap.tapped(script=recorded.calls):
+    with transcripts.recording(script=recorded.calls):
         again = ask(opened(), lambda: np.full(3, 9, dtype=np.int64))
         again_bytes = again.tobytes()
         again += 1.0
         with pytest.raises(ReplayError, match="no counterpart"):
             ask(opened(), zeros)
     assert again_bytes == first.tobytes() == recorded.calls[0].answer.tobytes()
-    with tap.tapped(script=recorded.calls), pytest.raises(ReplayError, match="recorded was"):
+    with transcripts.recording(script=recorded.calls), pytest.raises(ReplayError, match="recorded was"):
         ask(opened(), zeros, name="other")
-    with tap.tapped(script=recorded.calls), pytest.raises(ReplayError, match="recorded was"):
+    with transcripts.recording(script=recorded.calls), pytest.raises(ReplayError, match="recorded was"):
         ask(opened(), lambda: np.zeros((3, 1), dtype=np.int64), shape=(3, 1))
 
 

@@ -2,9 +2,11 @@
 
 import os
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
+from helpers import accounts
 
 from fastpubpriv.privacy import (
     ZCDP,
@@ -24,10 +26,7 @@ SIZE = 8
 CANDIDATES = 2**20  # equal scores: two independent choices agree once in a million
 
 
-def opened(budget):
-    account = Account("test", budget, draws=CANDIDATES)
-    account.open()
-    return account
+opened = partial(accounts.opened, draws=CANDIDATES)
 
 
 def numbers(account, event, query):
@@ -109,7 +108,7 @@ def test_control_a_key_taken_before_the_query_is_shared(name, monkeypatch):
 
     def with_key(self, event):
         charge(self, event)
-        self.early = self._keys.fresh()
+        self.early = self.book.keys.fresh()
 
     monkeypatch.setattr(Account, "charge", with_key)
     monkeypatch.setattr(Account, "fresh_key", lambda self: self.early)

@@ -1,4 +1,4 @@
-"""`release_stable`: order of events, the integer threshold, the slots of noise, and what the tap keeps; blocks of rows."""
+"""`release_stable`: order of events, the integer threshold, the slots of noise, and what a transcript keeps; blocks of rows."""
 
 import itertools
 from fractions import Fraction
@@ -24,7 +24,7 @@ from fastpubpriv.privacy import (
     stable_event,
 )
 from fastpubpriv.release import release as release_module
-from fastpubpriv.release import transcript as tap
+from fastpubpriv.release import transcript as transcripts
 from fastpubpriv.release.account import Account
 from fastpubpriv.release.release import release_stable
 from fastpubpriv.sources import private_rows
@@ -201,16 +201,16 @@ def test_tap_records_and_forces(law):
             opened(), name="x", query=lambda: [table(counts), table([90, 150], -7)], event=event, slots=(20, 20)
         )
 
-    with tap.tapped() as recorded:
+    with transcripts.recording() as recorded:
         first = both([300, 300, 2])
-    with tap.tapped(script=recorded.calls) as replayed:
+    with transcripts.recording(script=recorded.calls) as replayed:
         second = both([299, 300, 2, 1])
     for (keys, values), (again, forced) in zip(first, second, strict=True):
         np.testing.assert_array_equal(keys, again)
         np.testing.assert_array_equal(values, forced)
     assert recorded.calls[0].public_shape == replayed.calls[0].public_shape == (2,)
     assert recorded.calls[0].query.tolist() == [[0, 300, 0], [0, 300, 1], [0, 2, 2], [1, 90, -7], [1, 150, -6]]
-    with tap.tapped(script=recorded.calls), pytest.raises(ReplayError, match="recorded was"):
+    with transcripts.recording(script=recorded.calls), pytest.raises(ReplayError, match="recorded was"):
         release_stable(opened(), name="y", query=lambda: [table([]), table([])], event=event, slots=(20, 20))
 
 

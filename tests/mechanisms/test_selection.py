@@ -6,6 +6,7 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
+from helpers.accounts import opened
 from scipy import stats
 
 from fastpubpriv.errors import BudgetError, KernelError, ReplayError
@@ -13,7 +14,7 @@ from fastpubpriv.mechanisms.selection import cover as selection
 from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.privacy import ZCDP, ApproxDP, ComposedEvent, PureDP, SelectionEvent
 from fastpubpriv.release import choice_weights as exponential
-from fastpubpriv.release import transcript as tap
+from fastpubpriv.release import transcript as transcripts
 from fastpubpriv.release.account import Account
 from fastpubpriv.release.release import release_choice
 from fastpubpriv.sources import private_rows
@@ -218,12 +219,6 @@ def test_scores_do_not_depend_on_chunks_and_threads():
 # ---- the release ----------------------------------------------------------------------------------------------------
 
 
-def opened(budget, **options):
-    account = Account("test", budget, draws=10, **options)
-    account.open()
-    return account
-
-
 def ask(account, scores, epsilon=1):
     event = SelectionEvent(epsilon=epsilon, sensitivity=1, candidates=len(scores))
     return release_choice(account, name="choice", query=lambda: np.array(scores, dtype=np.int64), event=event)
@@ -266,13 +261,13 @@ def test_a_query_that_is_not_integer_scores_is_refused():
 
 
 def test_tap_records_and_forces_a_choice():
-    with tap.tapped() as recorded:
+    with transcripts.recording() as recorded:
         first = ask(opened(PureDP(2)), [9, 9, 9, 9, 9, 9, 9, 9])
     assert recorded.calls[0].query.tolist() == [9] * 8
     for _ in range(5):
-        with tap.tapped(script=recorded.calls):
+        with transcripts.recording(script=recorded.calls):
             assert ask(opened(PureDP(2)), [0, 1, 2, 3, 4, 5, 6, 7]) == first
-    with tap.tapped(script=recorded.calls), pytest.raises(ReplayError):
+    with transcripts.recording(script=recorded.calls), pytest.raises(ReplayError):
         ask(opened(PureDP(2)), [0, 1])
 
 

@@ -1,9 +1,11 @@
 """Noisy sums, second moments and shell counts: the integers asked about, the price, and the law of the noise."""
 
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
+from helpers import accounts
 from releases import release_second_moment, release_shell_counts, release_vector_sum
 from spies import SpyRows
 
@@ -11,7 +13,7 @@ from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.mechanisms.sums import AffineMap, Executor, check_sum_grids
 from fastpubpriv.privacy import ZCDP, GaussianEvent, KNormEvent, LaplaceEvent, PureDP, knorm_sum_grid
 from fastpubpriv.reference import rows as reference
-from fastpubpriv.release import transcript as tap
+from fastpubpriv.release import transcript as transcripts
 from fastpubpriv.release.account import Account
 from fastpubpriv.sources import private_rows
 
@@ -21,10 +23,7 @@ EXECUTOR = Executor(threads=1, progress=False)
 BUDGETS = [ZCDP(0.5), PureDP(1)]
 
 
-def opened(budget, **options):
-    account = Account("test", budget, draws=10_000, **options)
-    account.open()
-    return account
+opened = partial(accounts.opened, draws=10_000)
 
 
 def hostile_rows(n, dim, seed=0):
@@ -50,7 +49,7 @@ MAPS = {
 @pytest.mark.parametrize("name", MAPS)
 def test_vector_sum_asks_for_the_reference_integers(name, budget):
     affine, data = MAPS[name], hostile_rows(200, 3)
-    with tap.tapped() as transcript, np.errstate(all="raise"):
+    with transcripts.recording() as transcript, np.errstate(all="raise"):
         released = release_vector_sum(
             opened(budget),
             private_rows(data),
@@ -106,7 +105,7 @@ def test_k_norm_sum_is_billed_with_its_delta():
 def moments(budget, repeats, dim, rows):
     squares, raws = [], []
     for seed in range(repeats):
-        with tap.tapped() as transcript:
+        with transcripts.recording() as transcript:
             released = release_second_moment(
                 opened(budget, random_state=seed), rows, AffineMap(dim=dim), name="g", radius=1.0,
                 cost=Fraction(1, 2), executor=EXECUTOR,
@@ -179,7 +178,7 @@ def test_pure_gram_releases_the_triangle():
 def test_shell_counts(budget):
     data = hostile_rows(500, 2, seed=2)
     edges = np.array([0.5, 1.0, 20.0])
-    with tap.tapped() as transcript:
+    with transcripts.recording() as transcript:
         released = release_shell_counts(
             opened(budget), private_rows(data), AffineMap(dim=2), name="c", edges=edges, cost=Fraction(1, 2),
             executor=EXECUTOR,

@@ -123,7 +123,6 @@ def test_known_covariance():
         fine = [lists.net(j, 0.1)[:, 0] for j in range(2)]
         best = np.array([line[np.abs(line - white[j]).argmin()] for j, line in enumerate(fine)])
         assert np.abs(best - white).max() <= 0.2 / 2 + 1e-9
-        np.testing.assert_allclose(lists.to_data_units(best), factor @ best)
 
 
 def test_empty_lists_are_an_answer():

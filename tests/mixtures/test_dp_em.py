@@ -21,7 +21,7 @@ from fastpubpriv.mixtures.axis_aligned.dp_em import (
     statistic_dim,
 )
 from fastpubpriv.release.account import Account
-from fastpubpriv.release.transcript import tapped
+from fastpubpriv.release.transcript import recording
 from fastpubpriv.sources import Rows, private_rows
 from fastpubpriv.sources.fold import Executor
 
@@ -95,7 +95,7 @@ def test_the_exact_sum_has_the_same_bits_for_any_threads():
     for threads in (1, 2, 3):
         account = Account("test", ZCDP(10), draws=1000)
         account.open()
-        with tapped() as transcript:
+        with recording() as transcript:
             release_statistic_sum(
                 account, private_rows(rows), partial(row_statistic, at=at, radii=radii), name="x",
                 dim=statistic_dim(2, 16, known_std=False), radius=radii.total, cost=account.allowance, row_cost=600,

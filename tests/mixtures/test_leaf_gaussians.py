@@ -22,7 +22,7 @@ from fastpubpriv.mixtures.separated.leaf_gaussians import (
     learn_leaves,
 )
 from fastpubpriv.mixtures.separated.tree import ClusterTree
-from fastpubpriv.release.transcript import tapped
+from fastpubpriv.release.transcript import recording
 from fastpubpriv.sources import private_rows
 
 BUDGETS = {"zcdp": ZCDP(0.5), "approx": ApproxDP(4, 1e-6), "pure": PureDP(20)}
@@ -164,7 +164,7 @@ def test_noise_is_drawn_whatever_the_counts(mixture):
     """The transcript of a fit has the same shape for full, empty and hostile leaves."""
     shapes = []
     for x in (mixture.private[:3000], np.full((3000, 4), np.nan), np.full((3000, 4), 1e308), np.zeros((3000, 4))):
-        with tapped() as transcript:
+        with recording() as transcript:
             _, learned = seeded(mixture.fit, BUDGETS["zcdp"], x=x, rounds=3)
         shapes.append([(call.name, call.query.shape, call.event) for call in transcript.calls])
         assert np.isfinite(learned.means).all()

@@ -7,7 +7,6 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from mixture_cases import errors_of, matched, separated
-from threadpoolctl import threadpool_limits
 
 from fastpubpriv import (
     ZCDP,
@@ -24,20 +23,15 @@ from fastpubpriv import (
     public_only,
 )
 from fastpubpriv.mixtures.separated.learn import Shape, choose_clustering, tree_depth
-from fastpubpriv.release.transcript import tapped
+from fastpubpriv.release.transcript import recording
+
+pytestmark = pytest.mark.usefixtures("one_blas_thread")  # matrices are small: a second thread would only wait
 
 DIM, K = 3, 3
 RNG = np.random.default_rng(5)
 MIXTURE = separated(RNG, DIM, K, 30.0)
 ROWS, LABELS = MIXTURE.draw(RNG, 30_000)
 PUBLIC = MIXTURE.of(RNG, np.arange(36) % K)
-
-
-@pytest.fixture(autouse=True)
-def one_blas_thread():
-    """Matrices of a few columns: a second thread only waits for the first."""
-    with threadpool_limits(1):
-        yield
 
 
 FAR = separated(np.random.default_rng(8), DIM, K, 3000.0)
@@ -140,7 +134,7 @@ def test_releases_cost_what_the_formula_says(mode, clustering):
             learn(mode=mode, clustering=clustering)
         return
     rows, public = (FAR_ROWS, FAR_PUBLIC) if mode == "theory" else (ROWS, PUBLIC)
-    with tapped() as transcript:
+    with recording() as transcript:
         result = learn(rows, public=public, mode=mode, clustering=clustering)
     search = [call for call in transcript.calls if call.reserve is not None]
     reserved = {call.reserve.cost for call in search}
@@ -232,9 +226,9 @@ def test_statistics_do_not_depend_on_the_order_of_rows():
     """The exact integers before noise are the same for permuted rows, as long as what was released before is the same."""
     permuted = ROWS[np.random.default_rng(1).permutation(len(ROWS))]
     for clustering in ("tree", "one_shot"):
-        with tapped() as first:
+        with recording() as first:
             learn(clustering=clustering)
-        with tapped(script=first.calls) as second:
+        with recording(script=first.calls) as second:
             learn(permuted, clustering=clustering)
         for one, two in zip(first.calls, second.calls, strict=True):
             assert np.array_equal(one.query, two.query)

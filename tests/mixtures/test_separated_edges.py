@@ -6,7 +6,6 @@ import warnings
 import numpy as np
 import pytest
 from mixture_cases import errors_of, matched, separated
-from threadpoolctl import threadpool_limits
 
 from fastpubpriv import (
     ZCDP,
@@ -19,6 +18,8 @@ from fastpubpriv import (
     no_public_baseline,
     public_only,
 )
+
+pytestmark = pytest.mark.usefixtures("one_blas_thread")  # matrices are small: a second thread would only wait
 
 DIM = 3
 RNG = np.random.default_rng(31)
@@ -33,13 +34,6 @@ METHODS = [
     pytest.param({"clustering": "tree", "mode": "theory"}, id="algorithms 6 and 7"),
     pytest.param({"clustering": "public_pca", "mode": "theory"}, id="algorithms 9 and 10"),
 ]
-
-
-@pytest.fixture(autouse=True)
-def one_blas_thread():
-    """Matrices of a few columns: a second thread only waits for the first."""
-    with threadpool_limits(1):
-        yield
 
 
 def finite(result):

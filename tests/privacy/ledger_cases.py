@@ -133,3 +133,8 @@ if __name__ == "__main__":
     CORPUS.mkdir(exist_ok=True)
     for case, content in CASES.items():
         (CORPUS / f"{case}.ledger").write_bytes(content)
+
+
+def reopen(path, timeout=60.0):
+    """The ledger of total 1 at a path."""
+    return Ledger(ZCDP(1), path=path, label="set A", timeout=timeout)

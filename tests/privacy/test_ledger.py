@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from clocks import PATIENCE
+from ledger_cases import reopen
 
 import fastpubpriv
 from fastpubpriv.errors import BudgetError, InputError, LedgerError
@@ -33,10 +34,6 @@ from fastpubpriv.privacy import (
 )
 
 ROOT = Path(fastpubpriv.__file__).parents[1]
-
-
-def reopen(path):
-    return Ledger(ZCDP(1), path=path, label="set A")
 
 
 def test_debits_add_up_exactly(place):

@@ -9,14 +9,10 @@ from fractions import Fraction
 
 import pytest
 from clocks import PATIENCE, ten_times
+from ledger_cases import reopen
 
 from fastpubpriv.errors import LedgerError
 from fastpubpriv.privacy import ZCDP, Cost, Ledger, PureDP
-
-
-def reopen(path):
-    return Ledger(ZCDP(1), path=path, label="set A")
-
 
 LINE = 1024
 

@@ -11,6 +11,7 @@ from fractions import Fraction
 
 import pytest
 from clocks import PATIENCE
+from ledger_cases import reopen
 
 from fastpubpriv.errors import BudgetError, LedgerError
 from fastpubpriv.privacy import ZCDP, Ledger
@@ -18,10 +19,6 @@ from fastpubpriv.privacy import ZCDP, Ledger
 pytestmark = pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # Python 3.12: forks beside threads
 FORK = multiprocessing.get_context("fork")
 EIGHTH = ZCDP(0.125)
-
-
-def reopen(path, timeout=60.0):
-    return Ledger(ZCDP(1), path=path, label="set A", timeout=timeout)
 
 
 def check_unlocked(path):

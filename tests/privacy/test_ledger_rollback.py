@@ -6,16 +6,13 @@ import os
 from dataclasses import replace
 
 import pytest
+from ledger_cases import reopen
 
 from fastpubpriv.errors import LedgerError
-from fastpubpriv.privacy import ZCDP, Ledger, ledger_file
+from fastpubpriv.privacy import ZCDP, ledger_file
 from fastpubpriv.privacy import ledger as ledger_module
 
 HALF, LINE = ZCDP(0.5), 1024
-
-
-def reopen(path):
-    return Ledger(ZCDP(1), path=path, label="set A")
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import numpy as np
 
 from fastpubpriv.privacy import LaplaceEvent, SelectionEvent, StableHistogramEvent
-from fastpubpriv.release import transcript as tap
+from fastpubpriv.release import transcript as transcripts
 
 TOP, BOTTOM = 2**63 - 1, -(2**63)
 LEAST_EXPONENT, LARGEST_EXPONENT = -1075, 1023  # keys of dyadic bins
@@ -56,7 +56,7 @@ PATTERNS = (
 )
 
 
-class Adversary(tap.Transcript):
+class Adversary(transcripts.Transcript):
     """Answers of one pattern; "mixed" takes another one for each release, "first honest" starts with real answers."""
 
     __slots__ = ("n", "pattern", "rng", "turn")
@@ -115,10 +115,10 @@ def forcing(adversary):
     """Run `call` with the adversary's answers."""
 
     def run(call):
-        token = tap._CURRENT.set(adversary)
+        token = transcripts._CURRENT.set(adversary)
         try:
             return call()
         finally:
-            tap._CURRENT.reset(token)
+            transcripts._CURRENT.reset(token)
 
     return run

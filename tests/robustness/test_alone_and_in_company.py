@@ -21,7 +21,6 @@ from company_cases import (
 )
 from releases import release_cell_counts, release_code_counts, release_shell_counts, release_statistic_sum
 from spies import seeded
-from threadpoolctl import threadpool_limits
 
 from fastpubpriv import ZCDP, ApproxDP, BinGrid, DyadicBins, ProductBins, PureDP
 from fastpubpriv.kernels.bins import BinRule
@@ -37,6 +36,7 @@ from fastpubpriv.sources import Query, Rows, private_rows
 from fastpubpriv.sources.views import mapped
 
 pytestmark = [
+    pytest.mark.usefixtures("one_blas_thread"),  # matrices are small: a second thread would only wait
     pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning"),
     pytest.mark.filterwarnings("ignore::fastpubpriv.PrivacyWarning"),
 ]
@@ -46,13 +46,6 @@ N, K = 240, 2
 AMPLE, AMPLE_DELTA = ZCDP(1000), ApproxDP(300, 1e-1)
 READ_OTHERWISE = {"fastpubpriv.mechanisms.group_covariances.group_covariances"}  # by position, without a query
 NOT_ESTIMATORS = {"as_rows", "open_rows", "record_replay", "refuse_shared_memory"}
-
-
-@pytest.fixture(autouse=True)
-def one_blas_thread():
-    """Small matrices: a second thread only waits for the first."""
-    with threadpool_limits(1):
-        yield
 
 
 def estimators_of(dim):

@@ -18,7 +18,8 @@ from scipy.stats import qmc
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError, KernelError
 from fastpubpriv.kernels import hypotheses as kernels
-from fastpubpriv.kernels.hypotheses import LARGEST_COUNT, PANEL, MixtureTable
+from fastpubpriv.kernels.hypotheses import LARGEST_COUNT, PANEL
+from fastpubpriv.maps import MixtureTable
 from fastpubpriv.mechanisms.selection.candidates import Hypotheses
 from fastpubpriv.sources import Executor, Query, Rows
 from fastpubpriv.sources.base import Chunk

@@ -6,7 +6,6 @@ Privacy note: `notes/hypotheses.md`.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 
 from fastpubpriv._types import IntArray
@@ -18,7 +17,7 @@ from fastpubpriv.mechanisms.selection.log_ratio import LogRatios
 from fastpubpriv.mechanisms.selection.roots import RootSets
 from fastpubpriv.mechanisms.selection.scheffe import CELLS, MOST_CELL_ROWS, CellSets, Evaluation
 from fastpubpriv.mechanisms.selection.yatracos import YatracosSets
-from fastpubpriv.privacy import ZCDP, ApproxDP, SelectionEvent, laplace_epsilon
+from fastpubpriv.privacy import ZCDP, SelectionEvent, laplace_epsilon
 from fastpubpriv.privacy.events import CHOICE_LAWS
 from fastpubpriv.release.account import Account
 from fastpubpriv.release.release import release_choice
@@ -31,18 +30,6 @@ CLIP = 8.0
 LEAST_ACCURACY = 1e-9  # of a wish for rows: a smaller one asks for more than anybody has, and its square is no double
 SHORT_LIST = 100  # roots of all pairs then take a tenth of a second
 MECHANISMS = ("auto", *CHOICE_LAWS)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
-    """What a private choice came to; all of it public or released.
-
-    `index` counts the hypotheses that were not left out. `event` is None when there was nothing to choose and nothing was paid.
-    """
-
-    index: int
-    event: SelectionEvent | None
-    method: str
 
 
 def pays_epsilon(account: Account) -> bool:
@@ -131,46 +118,6 @@ def release_hypothesis(
         return -evaluation.scores(rows, executor)
 
     return release_choice(account, name=name, query=query, event=event), event
-
-
-def select_among(
-    account: Account,
-    rows: Rows,
-    hypotheses: Hypotheses,
-    *,
-    executor: Executor,
-    share: Fraction | None = None,
-    name: str = "hypothesis",
-    mechanism: str = "auto",
-    method: str = "auto",
-    cells: int = CELLS,
-    draws: int | None = None,
-    public_seed: int = 0,
-) -> Chosen:
-    """Choose a hypothesis with a share of an open account (a call's own, or a purse of it), from all rows given.
-
-    `share` is in epsilon under PureDP and ApproxDP, in rho under ZCDP; None takes all there is. One
-    hypothesis is chosen for nothing, without reading a row; for none at all the caller has its own fallback.
-    """
-    if hypotheses.size == 0:
-        raise InputError(
-            "there is no hypothesis to choose: every one was left out for non-finite parameters or variances <= 0"
-        )
-    if hypotheses.dim != rows.dim:
-        raise InputError(f"the hypotheses describe {hypotheses.dim} columns, the rows have {rows.dim}")
-    if hypotheses.size == 1:
-        return Chosen(index=0, event=None, method="only one")
-    law = law_for(account, mechanism)
-    if share is None:
-        share = account.approx_left[0] if isinstance(account.budget, ApproxDP) else account.allowance
-    epsilon = epsilon_of(share, law, pure=pays_epsilon(account))
-    method, evaluation = prepare(
-        hypotheses, rows.n, method=method, cells=cells, draws=draws, public_seed=public_seed, threads=executor.threads
-    )
-    index, event = release_hypothesis(
-        account, rows, evaluation, name=name, size=hypotheses.size, epsilon=epsilon, law=law, executor=executor
-    )
-    return Chosen(index=index, event=event, method=method)
 
 
 def pairs_of(size: int) -> int:

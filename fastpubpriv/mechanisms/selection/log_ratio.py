@@ -13,7 +13,8 @@ import numpy as np
 from fastpubpriv._types import IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import hypotheses as kernels
-from fastpubpriv.kernels.hypotheses import CODES_PER_NAT, PANEL, TOP_CODE, MixtureTable
+from fastpubpriv.kernels.hypotheses import CODES_PER_NAT, PANEL, TOP_CODE
+from fastpubpriv.maps import MixtureTable
 from fastpubpriv.mechanisms.selection.candidates import Hypotheses
 from fastpubpriv.mechanisms.selection.densities import CHUNK_ROWS, Codes, CodesQuery
 from fastpubpriv.sources import Executor, Rows

@@ -13,7 +13,6 @@ from fastpubpriv.mixtures.axis_aligned.binned_em import Mixtures
 from fastpubpriv.mixtures.axis_aligned.learned import Learned, Task
 from fastpubpriv.privacy import ApproxDP
 from fastpubpriv.release.account import Account
-from fastpubpriv.run import describe
 from fastpubpriv.sources import Rows
 
 
@@ -59,7 +58,7 @@ def choose(
             law=law,
             executor=task.run.executor,
         )
-        task.run.log.append({"name": "choice", "method": method, **describe(event)})
+        task.run.log.append({"name": "choice", "method": method, **event.record()})
     facts["chosen"] = int(hypotheses.positions[index])
     present = hypotheses.weights[index] > 0.0
     return Learned(

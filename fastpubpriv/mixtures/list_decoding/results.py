@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
 
 import numpy as np
 
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.mixtures.list_decoding import nets
-from fastpubpriv.results.estimates import Result, frozen
+from fastpubpriv.results.estimates import Result
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -131,8 +130,3 @@ class AxisAlignedLists(_Lists):
         accuracy."""
         alpha = validation.positive("accuracy", accuracy)
         return nets.product_size([self.net_size(column, alpha / self.dim) for column in range(self.dim)])
-
-    def to_data_units(self, points: Any) -> FloatArray:
-        """Means (k, dim) in the coordinates of the lists, in data units."""
-        given = np.asarray(points, dtype=np.float64)
-        return frozen(given if self.factor is None else given @ self.factor.T)

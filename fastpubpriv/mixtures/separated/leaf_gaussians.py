@@ -21,7 +21,7 @@ from fastpubpriv.estimators import lifted
 from fastpubpriv.estimators.gaussian import LARGEST_CONDITION, Frame, public_frame, trace_frame
 from fastpubpriv.estimators.lifted import MEAN_SHARE, GramNoise, Problem, Recursion
 from fastpubpriv.estimators.radii import Mode
-from fastpubpriv.kernels.tree import RowTree
+from fastpubpriv.maps import RowTree
 from fastpubpriv.mechanisms.leaves import (
     LeafCounts,
     LeafSecondMoments,

@@ -14,7 +14,7 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import AccuracyWarning, BudgetError, InputError
 from fastpubpriv.estimators import lifted
 from fastpubpriv.estimators.radii import Mode, failure_probability
-from fastpubpriv.kernels.tree import Rule
+from fastpubpriv.maps import Rule
 from fastpubpriv.mixtures.separated import practical, theory
 from fastpubpriv.mixtures.separated.balls import refuse_too_much
 from fastpubpriv.mixtures.separated.leaf_gaussians import (

@@ -15,7 +15,7 @@ from fastpubpriv.estimators.matrices import spectrum
 from fastpubpriv.mechanisms.sums import AffineMap, Released, SecondMoment, ShellCounts
 from fastpubpriv.mixtures.separated.balls import distances
 from fastpubpriv.mixtures.separated.tree import ClusterTree
-from fastpubpriv.release.scope import NodePurse, TreeScope
+from fastpubpriv.release.scope import NodePayer, TreeScope
 from fastpubpriv.run import Run
 
 # Shares of a node's budget: principal directions, then the histogram around a ball.
@@ -83,7 +83,7 @@ class Search:
         """All rows."""
         return Node(id=0, rows=np.arange(len(self.public)), depth=0, radius=widest(self.public))
 
-    def purse(self, node: Node) -> NodePurse:
+    def purse(self, node: Node) -> NodePayer:
         """What a node may spend; its depth is checked against the promise of the scope."""
         assert self.scope is not None, "this search asks nothing of private rows"
         self.deepest = max(self.deepest, node.depth + 1)
@@ -92,7 +92,7 @@ class Search:
     def directions(
         self,
         node: Node,
-        purse: NodePurse,
+        purse: NodePayer,
         *,
         center: FloatArray,
         radius: float,
@@ -115,7 +115,7 @@ class Search:
     def radial_counts(
         self,
         node: Node,
-        purse: NodePurse,
+        purse: NodePayer,
         *,
         origin: FloatArray,
         projection: FloatArray,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -27,11 +26,6 @@ LeastRadius = Callable[[float, int], "float | None"]
 def search_on(radius: float, dim: int) -> float | None:
     """The rule that misses nothing."""
     return None
-
-
-def printed_least_radius(radius: float, dim: int) -> float | None:
-    """Algorithm 6 as printed, R / sqrt(dim): kept to show that it stops too early, since R is many times the spread."""
-    return radius / math.sqrt(dim)
 
 
 def tree_depth(n_components: int) -> int:

@@ -11,7 +11,8 @@ from fastpubpriv import validation
 from fastpubpriv._types import BoolArray, IntArray
 from fastpubpriv.columns import points
 from fastpubpriv.errors import FastPubPrivError, InputError
-from fastpubpriv.kernels.tree import Members, RowTree, Rule, Split, parents_of, path_to, tree_assign
+from fastpubpriv.kernels.tree import Members, tree_assign
+from fastpubpriv.maps import RowTree, Rule, Split, parents_of, path_to
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -6,7 +6,6 @@ is a number or NaN by itself, so that nothing in one row can change how another 
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -15,6 +14,7 @@ import numpy as np
 
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources.base import Chunk, PathLike, Rows
+from fastpubpriv.sources.paths import existing_file
 from fastpubpriv.sources.readers.arrow import load_pyarrow
 from fastpubpriv.sources.readers.cells import names_of, read_columns
 from fastpubpriv.sources.readers.columns import assemble, choose
@@ -40,8 +40,8 @@ class CsvRows(Rows):
     @classmethod
     def from_path(cls, path: PathLike, columns: Sequence[str] | None, join_quoted: bool) -> CsvRows:
         """Read the header, choose the columns, and count the lines."""
+        name = existing_file(path)
         load_pyarrow()
-        name = _existing(path)
         message = (
             f"{name!r} cannot be read as a CSV file: its first line must be a header with the names of the columns, "
             "in UTF-8 and ending in a line feed"
@@ -82,13 +82,6 @@ class CsvRows(Rows):
             yield assemble([lambda b, e, c=c: c[b:e] for c in columns], start, stop, _F64)  # type: ignore[misc]
 
 
-def _existing(path: PathLike) -> str:
-    name = os.fspath(path)
-    if not os.path.isfile(name):
-        raise InputError(f"there is no file {name!r}")
-    return name
-
-
 def _header(name: str, join_quoted: bool) -> list[str] | None:
     """The column names, from the first line; None if they are not there."""
     for lines in read_lines(name, join_quoted):
@@ -106,10 +99,10 @@ def _looks_like_a_number(cell: str) -> bool:
 
 def public_table(path: PathLike) -> Any:
     """A public CSV file as an Arrow table, types inferred from its content; errors quote what Arrow says."""
+    name = existing_file(path)
     pa = load_pyarrow()
     import pyarrow.csv
 
-    name = _existing(path)
     try:
         table = pyarrow.csv.read_csv(name)
         return table.rename_columns(
