@@ -112,6 +112,7 @@ def plan(task: str, **settings: Any) -> None:
     from rich.markup import escape
 
     from fastpubpriv.cli import outputs, report
+    from fastpubpriv.results.words import explain
 
     rho, epsilon, delta, error = (settings[name] for name in ("rho", "epsilon", "delta", "error"))
     solving = rho is None and epsilon is None and error is not None
@@ -149,7 +150,7 @@ def plan(task: str, **settings: Any) -> None:
             return
     facts = {
         "n_priv": ("private rows", f"{made.n_priv:,}"),
-        "budget": ("budget", report.explain(made.budget)),
+        "budget": ("budget", explain(made.budget)),
         "error": ("error", f"{made.error:.4g} ({made.unit})"),
     }
     lines = [

@@ -29,7 +29,8 @@ from fastpubpriv.estimators.radii import (
 from fastpubpriv.estimators.whitening import Whitening, known_covariance
 from fastpubpriv.mechanisms.sums import AffineMap, VectorSum, check_sum_grids
 from fastpubpriv.privacy import Budget, Ledger
-from fastpubpriv.results.estimates import MeanResult, frozen
+from fastpubpriv.results.base import frozen
+from fastpubpriv.results.estimates import MeanResult
 
 
 @dataclass(frozen=True, slots=True, eq=False)

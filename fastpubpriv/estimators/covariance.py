@@ -15,7 +15,8 @@ from fastpubpriv.estimators.matrices import spectrum
 from fastpubpriv.estimators.radii import Mode, budget_shares, failure_probability, size
 from fastpubpriv.mechanisms.sums import AffineMap, Released, SecondMoment, check_gram_grids
 from fastpubpriv.privacy import Budget, Ledger
-from fastpubpriv.results.estimates import CovarianceResult, PCAResult, frozen
+from fastpubpriv.results.base import frozen
+from fastpubpriv.results.estimates import CovarianceResult, PCAResult
 
 ROW_FAILURE = 0.1
 MAX_STEPS = 10

@@ -20,7 +20,8 @@ from fastpubpriv.estimators.preconditioner import Preconditioner, TraceBound, pr
 from fastpubpriv.estimators.radii import Mode, failure_probability
 from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.privacy import Budget, Ledger
-from fastpubpriv.results.estimates import GaussianResult, frozen
+from fastpubpriv.results.base import frozen
+from fastpubpriv.results.estimates import GaussianResult
 
 DEFAULT_COND_MAX = 1e6
 # Beyond it a rounding error of the largest eigenvalue outweighs the smallest many times over, even after the rounds.

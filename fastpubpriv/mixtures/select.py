@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import warnings
 from fractions import Fraction
@@ -12,7 +11,6 @@ import numpy as np
 
 from fastpubpriv import run as running
 from fastpubpriv import validation
-from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import AccuracyWarning, InputError
 from fastpubpriv.mechanisms.selection.candidates import Hypotheses
 from fastpubpriv.mechanisms.selection.hypotheses import (
@@ -31,72 +29,13 @@ from fastpubpriv.mechanisms.selection.log_ratio import LogRatios, checked_clip
 from fastpubpriv.mechanisms.selection.scheffe import CELLS
 from fastpubpriv.privacy import ApproxDP, Budget, Ledger, PureDP
 from fastpubpriv.release.choice_weights import MAX_CANDIDATES
-from fastpubpriv.results.estimates import Result
-from fastpubpriv.results.mixture import MixtureResult
+from fastpubpriv.results.selection import SelectionResult
 
-__all__ = ["Hypotheses", "SelectionResult", "required_n", "select_hypothesis"]
+__all__ = ["Hypotheses", "required_n", "select_hypothesis"]
 
 
 MOST_CELLS = 4096
 MOST_DRAWS = 2**15 - 1
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class SelectionResult(Result):
-    """The mixture chosen from a public list.
-
-    Attributes
-    ----------
-    index : int or None
-        Its position in the list as it was given; None for the fallback.
-    weights, means, covariances : (k,), (k, dim), (k, dim, dim) float64
-        The mixture itself, without components of weight 0.
-    status : str
-        "ok"; "only one" when one usable hypothesis was left and nothing was spent; "fallback" when none was.
-    candidates, left_out : int
-        Hypotheses chosen from, and those without finite parameters and positive variances.
-    score, method, mechanism : str
-        What was compared, how it was evaluated, and how the choice was made.
-    epsilon : float
-        At which the choice was made; 0 when nothing was spent.
-    slack : float
-        With probability 1 - failure_prob the total variation from the law of the rows is at most 3 times that of the best
-        hypothesis plus this. Sampling and choice are in it; what cells or public draws lose is not. Infinite for log ratios, which
-        come with no such bound.
-    """
-
-    index: int | None
-    weights: FloatArray
-    means: FloatArray
-    covariances: FloatArray
-    status: str
-    candidates: int
-    left_out: int
-    score: str
-    method: str
-    mechanism: str
-    epsilon: float
-    slack: float
-    columns: tuple[str, ...] | None = None
-
-    @property
-    def variances(self) -> FloatArray:
-        """Variances of the coordinates within each component, (k, dim)."""
-        return np.ascontiguousarray(np.diagonal(self.covariances, axis1=1, axis2=2))
-
-    @property
-    def mixture(self) -> MixtureResult:
-        """The chosen mixture as a MixtureResult: densities, labels and samples."""
-        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(Result)}
-        return MixtureResult(
-            weights=self.weights,
-            means=self.means,
-            covariances=self.covariances,
-            statuses=(self.status,) * len(self.weights),
-            method="hypothesis selection",
-            columns=self.columns,
-            **fields,
-        )
 
 
 def required_n(candidates: int, accuracy: float, epsilon: float, failure_prob: float = 0.05) -> int:

@@ -18,7 +18,7 @@ from fastpubpriv.planning.predictors import Predictor, coinpress_predictor, gaus
 from fastpubpriv.planning.selection import UNIT as SELECTION_UNIT
 from fastpubpriv.planning.selection import selection_predictor
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, PureDP
-from fastpubpriv.results.estimates import plain
+from fastpubpriv.results.base import plain
 
 TASKS = (
     "mean",

@@ -26,7 +26,7 @@ from golden_data import (
 
 import fastpubpriv as fpp
 from fastpubpriv import ZCDP, ApproxDP, PureDP
-from fastpubpriv.mixtures.list_decoding import decoders
+from fastpubpriv.mixtures import list_decoding as decoders
 from fastpubpriv.mixtures.select import required_n
 
 SEARCHES = (

@@ -22,6 +22,10 @@ from fastpubpriv.privacy import Budget, Cost
 RENAMED = {
     "GaussianResult.learner": "method",
     "SelectionResult.mechanism": "law",
+    "MixtureResult.status": "statuses",
+    "ScaleLists.status": "statuses",
+    "MeanLists.status": "statuses",
+    "AxisAlignedLists.status": "statuses",
 }
 # A text as the package writes it now -> the text in results.json (names of methods, words for what happened).
 WORDS: dict[str, str] = {}

@@ -15,7 +15,7 @@ from fastpubpriv.kernels import bins
 from fastpubpriv.kernels.bins import BinRule, BinTable
 from fastpubpriv.mechanisms import histograms as stable
 from fastpubpriv.mechanisms.histograms import Partition, count_bins, memory_for
-from fastpubpriv.mixtures.list_decoding.decoders import decode_axis_aligned, decode_gaussians, decode_means
+from fastpubpriv.mixtures.list_decoding import decode_axis_aligned, decode_gaussians, decode_means
 from fastpubpriv.reference import bins as reference
 from fastpubpriv.sources import Rows, private_rows
 from fastpubpriv.sources.fold import Executor

@@ -35,7 +35,7 @@ def test_univariate_finds_the_cases(name):
     rows = truth.draw(np.random.default_rng(1), 20_000)
     result = learn(rows[:, 0], len(truth.weights))
     assert result.method == "univariate"
-    assert set(result.statuses) == {"ok"}
+    assert set(result.status) == {"ok"}
     assert distance_on_line(truth, released(result)) < 0.04
     assert result.spent == APPROX
     # The bound of the test is no formality: the wrong number of components is far outside.
@@ -105,7 +105,7 @@ def test_public_list_spends_epsilon_alone():
 def test_theory_mode_runs_where_it_can(accuracy):
     rows = 3.0 * np.random.default_rng(8).normal(size=30_000) + 1e6
     result = learn(rows, 1, budget=ApproxDP(4, 1e-7), method="theory", accuracy=accuracy, variance=9.0)
-    assert result.statuses == ("ok",)  # the whole list was compared
+    assert result.status == ("ok",)  # the whole list was compared
     assert abs(result.means[0, 0] - 1e6) < 3.0 * accuracy / 9.0
     assert result.diagnostics["coarse"] == result.diagnostics["coarse_kept"]
     assert [release["name"] for release in result.releases] == ["means", "choice"]
@@ -116,7 +116,7 @@ def test_theory_mode_with_scales():
     rows = np.random.default_rng(9).normal(-1e6, 3.0, 1_200_000)
     result = learn(rows, 1, budget=ApproxDP(8, 1e-7), method="theory", accuracy=0.9)
     # More coarse Gaussians are found than can be compared with their nets: the heaviest stay, and the status says so.
-    assert result.statuses == ("empty",)
+    assert result.status == ("empty",)
     assert result.diagnostics["candidates"] <= 20_000
     assert distance_on_line(Truth.line([1.0], [-1e6], [3.0]), released(result)) < 0.1
 
@@ -137,15 +137,15 @@ def test_the_order_of_the_rows_does_not_matter(order):
 def test_too_few_rows_for_any_scale_are_empty_or_a_fallback():
     for n in (16, 40):
         result = learn(np.random.default_rng(8).normal(size=n), 2)
-        assert set(result.statuses) <= {"empty", "fallback"}
+        assert set(result.status) <= {"empty", "fallback"}
         assert np.isfinite(result.means).all()
         assert (result.variances > 0.0).all()
 
 
 def test_nothing_at_all_is_the_public_standard_normal():
     result = learn(np.full(16, np.nan), 1, budget=ApproxDP(2.0**-6, 1e-6))
-    assert set(result.statuses) <= {"empty", "fallback"}
-    if "fallback" in result.statuses:
+    assert set(result.status) <= {"empty", "fallback"}
+    if "fallback" in result.status:
         assert result.means.tolist() == [[0.0]]
         assert result.variances.tolist() == [[1.0]]
 
@@ -153,7 +153,7 @@ def test_nothing_at_all_is_the_public_standard_normal():
 def test_an_order_of_magnitude_without_scales():
     # Equal values have no differences, so no scale is found; cells of public powers of two still say where they are.
     result = learn(np.full(20_000, 12_345.0), 1)
-    assert result.statuses == ("empty",)
+    assert result.status == ("empty",)
     assert 6000.0 < result.means[0, 0] < 25_000.0
 
 
@@ -338,7 +338,7 @@ def test_hostile_values_are_silent(name, make):
         assert np.geterr() == dict.fromkeys(np.geterr(), "raise")
     assert captured.getvalue() == ""
     assert data.tobytes() == before
-    assert set(result.statuses) <= {"ok", "empty", "fallback"}
+    assert set(result.status) <= {"ok", "empty", "fallback"}
     assert np.isfinite(result.means).all()
     assert np.isfinite(result.covariances).all()
     assert (result.variances > 0.0).all()

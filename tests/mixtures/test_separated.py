@@ -55,7 +55,7 @@ SEARCHES = ["tree", "one_shot", "public_pca"]
 @pytest.mark.parametrize("clustering", SEARCHES)
 def test_finds_and_describes_the_components(clustering):
     result = learn(clustering=clustering)
-    assert result.statuses == ("ok",) * K
+    assert result.status == ("ok",) * K
     covariance, mean, weight = errors_of(result, MIXTURE)
     # Predicted about 0.05 and 0.02 with standard deviations of the same order; ten times that has no probability to speak of.
     assert covariance.max() < 0.5

@@ -38,8 +38,8 @@ METHODS = [
 
 def finite(result):
     """What every result must be, whatever the private rows are."""
-    assert 1 <= result.n_components == len(result.statuses) == len(result.weights)
-    assert set(result.statuses) <= {"ok", "low_count", "under_resolved"}
+    assert 1 <= result.n_components == len(result.status) == len(result.weights)
+    assert set(result.status) <= {"ok", "low_count", "under_resolved"}
     assert result.weights.sum() == pytest.approx(1.0, abs=1e-12)
     assert result.weights.min() > 0.0
     for array in (result.means, result.covariances):
@@ -231,8 +231,8 @@ def test_a_leaf_without_private_rows(options):
     rows = ROWS[LABELS == 0]
     result = finite(learn_separated_mixture(rows, **GOOD, **options))
     if result.n_components == 2:
-        assert "low_count" in result.statuses
-        low = result.statuses.index("low_count")
+        assert "low_count" in result.status
+        low = result.status.index("low_count")
         assert np.linalg.norm(result.means[low] - MIXTURE.means[1]) < 5.0
 
 

@@ -35,7 +35,7 @@ from fastpubpriv import (
     stable_histogram,
     weighted_mean,
 )
-from fastpubpriv.mixtures.list_decoding.decoders import (
+from fastpubpriv.mixtures.list_decoding import (
     decode_axis_aligned,
     decode_gaussians,
     decode_means,

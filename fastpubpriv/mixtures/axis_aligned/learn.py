@@ -21,7 +21,7 @@ from fastpubpriv.mixtures.axis_aligned import decoded_lists as theory_mode
 from fastpubpriv.mixtures.axis_aligned.learned import Learned, Task
 from fastpubpriv.mixtures.list_decoding.sizes import wanted_accuracy
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
-from fastpubpriv.results.estimates import frozen
+from fastpubpriv.results.base import frozen
 from fastpubpriv.results.mixture import MixtureResult
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.views.mapped import linear_rows
@@ -176,7 +176,7 @@ def learn_axis_aligned_mixture(
     Returns
     -------
     MixtureResult
-        `statuses` is the same for all components: "ok"; "empty" when a stage found nothing and a coarser answer stands in;
+        `status` is the same for all components: "ok"; "empty" when a stage found nothing and a coarser answer stands in;
         "fallback" when nothing at all was found and the answer is the public N(0, 1). `diagnostics` tells what each stage found;
         `chosen` is the place in the list of candidates (for "dp_em" with rows held out: 0 the public fit, i the i-th iteration).
 
@@ -325,7 +325,7 @@ def _result(
         weights=frozen(learned.weights[order] / learned.weights.sum()),
         means=frozen(means[order]),
         covariances=frozen(covariances[order]),
-        statuses=(learned.status,) * components,
+        status=(learned.status,) * components,
         method=method,
         diagnostics={**learned.diagnostics, "n_components_asked": asked},
         columns=rows.columns,

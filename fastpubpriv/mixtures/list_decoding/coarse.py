@@ -58,7 +58,7 @@ def decode_variances(
     Returns
     -------
     ScaleLists
-        `scales[j]`: powers of two, one of them in [sigma, 2 sigma) of each Gaussian found in column j; `statuses[j]`.
+        `scales[j]`: powers of two, one of them in [sigma, 2 sigma) of each Gaussian found in column j; `status[j]`.
 
     Raises
     ------
@@ -108,7 +108,7 @@ def decode_variances(
         return ScaleLists(
             scales=tuple(item.scales for item in found),
             counts=tuple(item.counts for item in found),
-            statuses=tuple(item.status for item in found),
+            status=tuple(item.status for item in found),
             **common_fields(run, thresholds, rows.columns),
         )
 
@@ -159,7 +159,7 @@ def decode_means(
     Returns
     -------
     MeanLists
-        `means[j]`: midpoints of bins, one of them within sigma of the mean of each Gaussian found in column j; `statuses[j]`.
+        `means[j]`: midpoints of bins, one of them within sigma of the mean of each Gaussian found in column j; `status[j]`.
 
     Raises
     ------
@@ -214,6 +214,6 @@ def decode_means(
             scale=widths,
             means=tuple(item.means for item in lists),
             counts=tuple(item.counts for item in lists),
-            statuses=tuple(item.status for item in lists),
+            status=tuple(item.status for item in lists),
             **common_fields(run, thresholds, rows.columns),
         )

@@ -13,8 +13,7 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.histograms.stable import as_rows
 from fastpubpriv.mixtures.list_decoding import sizes as theory_sizes
-from fastpubpriv.mixtures.list_decoding.coarse import decode_means, decode_variances
-from fastpubpriv.mixtures.list_decoding.results import AxisAlignedLists, MeanLists, ScaleLists
+from fastpubpriv.mixtures.list_decoding.results import AxisAlignedLists
 from fastpubpriv.mixtures.list_decoding.setup import MAX_SCALES, common_fields, start, thresholds_of, warn_few
 from fastpubpriv.mixtures.list_decoding.stages import (
     MeanList,
@@ -29,16 +28,6 @@ from fastpubpriv.privacy import Budget, Ledger, stable_event
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.views.mapped import linear_rows
 from fastpubpriv.sources.views.slices import split_rows
-
-__all__ = [
-    "AxisAlignedLists",
-    "MeanLists",
-    "ScaleLists",
-    "decode_axis_aligned",
-    "decode_gaussians",
-    "decode_means",
-    "decode_variances",
-]
 
 
 def decode_gaussians(
@@ -258,7 +247,7 @@ def _lists(
         scales=tuple(np.array([item.scale for item in column]) for column in found),
         means=tuple(tuple(item.means for item in column) for column in found),
         counts=tuple(tuple(item.counts for item in column) for column in found),
-        statuses=tuple("ok" if any(item.status == "ok" for item in column) else "empty" for column in found),
+        status=tuple("ok" if any(item.status == "ok" for item in column) else "empty" for column in found),
         factor=factor,
         **common_fields(run, thresholds, columns),
     )

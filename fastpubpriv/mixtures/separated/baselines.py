@@ -39,7 +39,7 @@ from fastpubpriv.privacy import (
     gaussian_gram_grid,
     gaussian_sum_grid,
 )
-from fastpubpriv.results.estimates import frozen
+from fastpubpriv.results.base import frozen
 from fastpubpriv.results.mixture import MixtureResult
 from fastpubpriv.run import Run
 from fastpubpriv.sources.public import public_table_of
@@ -99,7 +99,7 @@ def public_only(x_pub: Any, *, n_components: int, columns: Any = None) -> Mixtur
         weights=frozen([len(group) / len(points) for _, group in groups]),
         means=frozen([group.mean(axis=0) for _, group in groups]),
         covariances=frozen([shrunken(group, level) for _, group in groups]),
-        statuses=("ok",) * len(groups),
+        status=("ok",) * len(groups),
         method="public_only",
         tree=tree,
         columns=names,

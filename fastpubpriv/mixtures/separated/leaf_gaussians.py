@@ -31,7 +31,7 @@ from fastpubpriv.mechanisms.leaves import (
 from fastpubpriv.mechanisms.sums import Released
 from fastpubpriv.mixtures.separated.tree import ClusterTree
 from fastpubpriv.privacy import cluster_count_grid, cluster_gram_grid, cluster_sum_grid
-from fastpubpriv.results.estimates import frozen
+from fastpubpriv.results.base import frozen
 from fastpubpriv.run import Run, noise_per_radius
 
 LEAF_COND_MAX = 100.0

@@ -29,7 +29,7 @@ from fastpubpriv.mixtures.separated.public_fit import overall_variance
 from fastpubpriv.mixtures.separated.search import DIRECTIONS_SHARE, Clustering, Search
 from fastpubpriv.mixtures.separated.tree import ClusterTree
 from fastpubpriv.privacy import Budget, Ledger, PureDP, gaussian_count_grid, gaussian_gram_grid
-from fastpubpriv.results.estimates import frozen
+from fastpubpriv.results.base import frozen
 from fastpubpriv.results.mixture import MixtureResult
 from fastpubpriv.run import Run, noise_per_radius
 
@@ -188,7 +188,7 @@ def estimate(
         weights=frozen(leaves.weights(run.rows.n, accuracy=accuracy)),
         means=leaves.means,
         covariances=leaves.covariances,
-        statuses=leaves.statuses,
+        status=leaves.statuses,
         method=method,
         tree=clustering.tree,
         columns=run.rows.columns,
@@ -267,7 +267,7 @@ def learn_separated_mixture(
     Returns
     -------
     MixtureResult
-        `weights`, `means`, `covariances` and `statuses` of the components found, the released `tree` that sends a row to its
+        `weights`, `means`, `covariances` and `status` of the components found, the released `tree` that sends a row to its
         component, and `diagnostics` (noisy counts, balls, cuts, depth, shares of the cost).
 
     Raises
