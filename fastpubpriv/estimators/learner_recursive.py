@@ -31,7 +31,7 @@ from fastpubpriv.estimators import lifted
 from fastpubpriv.estimators.lifted import Learned, Prepared, Problem
 from fastpubpriv.estimators.matrices import floored, spectrum, symmetric
 from fastpubpriv.estimators.radii import chi_radius
-from fastpubpriv.mechanisms.sums import AffineMap, release_second_moment
+from fastpubpriv.mechanisms.sums import AffineMap, SecondMoment
 from fastpubpriv.methods import Method
 from fastpubpriv.run import Run, noise_per_radius
 from fastpubpriv.sources.views.pairs import pair_rows
@@ -128,16 +128,13 @@ def learn(run: Run, base: AffineMap, problem: Problem, *, rounds: int) -> Learne
     for index, share in enumerate(lifted.round_shares(rounds)):
         last = index == rounds - 1
         name = f"second moment of pairs, round {index + 1} of {rounds}"
-        released = release_second_moment(
-            run.account,
-            halves,
-            AffineMap(dim=dim, matrix=base.times(contraction)),
+        released = run.on(halves).release(
+            SecondMoment(affine=AffineMap(dim=dim, matrix=base.times(contraction)), radius=radius * math.sqrt(limit)),
             name=name,
-            radius=radius * math.sqrt(limit),
             cost=run.account.allowance * share,
-            passes=run.passes,
+            clip_radius=radius * math.sqrt(limit),
+            eigenvalue_range=limit,
         )
-        run.note(name, released, clip_radius=radius * math.sqrt(limit), eigenvalue_range=limit)
         if last:
             second = floored(released.value / halves.n, KEPT ** (rounds - 1) / 2.0)
             covariance = symmetric(inverse @ second @ inverse.T)

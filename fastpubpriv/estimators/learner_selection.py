@@ -157,7 +157,7 @@ def learn(run: Run, base: AffineMap, problem: Problem, *, rounds: int) -> Learne
         name = f"selection, marginal {index + 1} of {rounds}"
         affine = AffineMap(dim=dim, center=base.center, matrix=(direction @ matrix)[None, :])
         chosen, event = release_selection(
-            run.account, run.rows, affine, cover, name=name, epsilon=epsilon, passes=run.passes
+            run.account, run.rows, affine, cover, name=name, epsilon=epsilon, executor=run.executor
         )
         run.log.append({"name": name, **event.record(), "accuracy": accuracy})
         means.append(float(cover.mean[chosen]))

@@ -14,7 +14,7 @@ from fastpubpriv.estimators import learner_group_covariances, learner_recursive,
 from fastpubpriv.estimators.lifted import Learned, Prepared, Problem
 from fastpubpriv.estimators.matrices import floored, lower_powers, spectrum, symmetric
 from fastpubpriv.estimators.radii import chi_radius
-from fastpubpriv.mechanisms.sums import AffineMap, Released, release_second_moment
+from fastpubpriv.mechanisms.sums import AffineMap, Released, SecondMoment
 from fastpubpriv.methods import Method, Registry
 from fastpubpriv.run import Run
 from fastpubpriv.sources.views.pairs import pair_rows
@@ -41,16 +41,12 @@ def coinpress_rounds(
     second = np.eye(dim)
     for index, share in enumerate(shares):
         name = f"second moment, round {index + 1} of {len(shares)}"
-        released = release_second_moment(
-            run.account,
-            run.rows,
-            lifted.after(base, contraction),
+        released = run.release(
+            SecondMoment(affine=lifted.after(base, contraction), radius=clip),
             name=name,
-            radius=clip,
             cost=run.account.allowance * share,
-            passes=run.passes,
+            clip_radius=clip,
         )
-        run.note(name, released, clip_radius=clip)
         last = index == len(shares) - 1
         second = floored(released.value / n, floor if last else 0.0)
         if not last:

@@ -24,10 +24,10 @@ from fastpubpriv.estimators.radii import (
 from fastpubpriv.mechanisms.sums import (
     AffineMap,
     Released,
+    SecondMoment,
+    VectorSum,
     check_gram_grids,
     check_sum_grids,
-    release_second_moment,
-    release_vector_sum,
 )
 from fastpubpriv.methods import Method
 from fastpubpriv.run import Run, noise_per_radius
@@ -235,10 +235,9 @@ def learn(run: Run, base: AffineMap, problem: Problem, *, rounds: int, allowance
     def second_moment(index: int, share: Fraction) -> Released:
         nonlocal spectral_std
         name = f"second moment, round {index + 1} of {rounds}"
-        released = release_second_moment(
-            run.account, run.rows, state.affine, name=name, radius=clip, cost=allowance * share, passes=run.passes
+        released: Released = run.release(
+            SecondMoment(affine=state.affine, radius=clip), name=name, cost=allowance * share, clip_radius=clip
         )
-        run.note(name, released, clip_radius=clip)
         spectral_std = released.spectral_std
         return released
 
@@ -324,8 +323,7 @@ def mean_step(
     """
     root, inverse_root = powers
     affine = mean_map(base, start, inverse_root)
-    step = release_vector_sum(run.account, run.rows, affine, name=name, radius=clip, cost=cost, passes=run.passes)
-    run.note(name, step, clip_radius=clip)
+    step = run.release(VectorSum(affine=affine, radius=clip), name=name, cost=cost, clip_radius=clip)
     n = run.rows.n
     return start + root @ step.value / n, step.noise_std / n
 

@@ -14,7 +14,6 @@ from fastpubpriv.histograms.bins import BinGrid, Bins, DyadicBins, ProductBins
 from fastpubpriv.mechanisms.histograms import (
     NoisyBins,
     Partition,
-    StableRelease,
     check_memory,
     release_histograms,
 )
@@ -131,10 +130,10 @@ def stable_histogram(
         max_memory=max_memory,
     )
     check_event(run, partitions, law)
-    check_memory(partitions, rows.n, run.passes)
+    check_memory(partitions, rows.n, run.executor)
     with run.paid():
-        released = release_histograms(run.account, rows, partitions, name="histogram", passes=run.passes, law=law)
-        note(run, "histogram", released)
+        released = release_histograms(run.account, rows, partitions, name="histogram", executor=run.executor, law=law)
+        run.note("histogram", released)
         return HistogramResult(
             histograms=tuple(_public(item, *grids[item.partition], rows.n) for item in released.histograms),
             noise_law=released.event.law,
@@ -153,12 +152,6 @@ def check_event(run: running.Run, partitions: Sequence[Partition], law: Any) -> 
 
     slots = [partition.slots(run.rows.n) for partition in partitions for _ in partition.levels]
     stable_event(*run.account.approx_left, histograms=len(slots), n=run.rows.n, draws=sum(slots), law=law)
-
-
-def note(run: running.Run, name: str, released: StableRelease) -> None:
-    """Write a release into the result's record."""
-    entry = {"name": name, "noise_std": released.noise_std, "threshold": released.threshold}
-    run.log.append({**entry, **released.event.record()})
 
 
 def _grids(bins: Any, dim: int) -> list[tuple[tuple[int, ...], tuple[BinGrid | DyadicBins, ...]]]:

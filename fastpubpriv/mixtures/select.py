@@ -260,7 +260,7 @@ def select_hypothesis(
         draws=draws,
         public_seed=public_seed,
         clip=clip,
-        threads=run.passes.threads,
+        threads=run.executor.threads,
     )
     slack = math.inf if score == "log_ratio" else slack_at(listed.size, rows.n, float(epsilon), failure_prob)
     used = {"clip": evaluation.clip} if isinstance(evaluation, LogRatios) else {}
@@ -273,7 +273,7 @@ def select_hypothesis(
             size=listed.size,
             epsilon=epsilon,
             law=law,
-            passes=run.passes,
+            executor=run.executor,
         )
         run.log.append({"name": "hypothesis", "score": score, **used, **event.record()})
         return _result(

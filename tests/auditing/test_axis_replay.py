@@ -3,6 +3,7 @@
 The comparison is exact (integers and fractions): there are no false alarms.
 """
 
+import dataclasses
 from dataclasses import replace
 from fractions import Fraction
 
@@ -141,16 +142,17 @@ def test_catches_an_answer_that_bypasses_release(monkeypatch):
 
 
 def test_catches_cells_that_follow_the_rows(monkeypatch):
-    original = univariate.release_cell_counts
+    original = univariate.CellCounts.release
 
-    def centred(purse, rows, edges, **options):
+    def centred(self, purse, rows, executor, **options):
         middle = float(np.mean(np.concatenate([chunk[:, 0] for chunk in rows.chunks()])))
-        return original(purse, rows, [each + middle for each in edges], **options)
+        moved = dataclasses.replace(self, edges=[each + middle for each in self.edges])
+        return original(moved, purse, rows, executor, **options)
 
     rows, other = pair()
     other[300] = 1e6
     record_replay(runner(1, APPROX), rows, other, budget=APPROX)
-    monkeypatch.setattr(univariate, "release_cell_counts", centred)
+    monkeypatch.setattr(univariate.CellCounts, "release", centred)
     with pytest.raises(ReplayError, match="sensitivity"):
         record_replay(runner(1, APPROX), rows, other, budget=APPROX)
 

@@ -3,6 +3,7 @@
 The comparison is exact (integers and fractions): there are no false alarms.
 """
 
+import dataclasses
 from dataclasses import replace
 from fractions import Fraction
 
@@ -223,13 +224,13 @@ def test_catches_rounds_that_depend_on_private_rows(monkeypatch):
 
 
 def test_catches_clipping_to_a_private_radius(monkeypatch):
-    original = lifted.release_second_moment
+    original = lifted.SecondMoment.release
 
-    def data_dependent(account, rows, affine, *, radius, **options):
+    def data_dependent(self, account, rows, executor, **options):
         largest = max(float(np.abs(chunk).max()) for chunk in rows.chunks())
-        return original(account, rows, affine, radius=min(radius, largest), **options)
+        return original(dataclasses.replace(self, radius=min(self.radius, largest)), account, rows, executor, **options)
 
-    monkeypatch.setattr(lifted, "release_second_moment", data_dependent)
+    monkeypatch.setattr(lifted.SecondMoment, "release", data_dependent)
     rows = np.full((10, DIM), 1e-3)
     other = rows.copy()
     other[4] = 2e-3

@@ -10,8 +10,10 @@ import pytest
 
 from fastpubpriv import ZCDP, BudgetError, PureDP, ReplayError, select_hypothesis
 from fastpubpriv.auditing import record_replay
-from fastpubpriv.mechanisms.selection import log_ratio, scheffe
+from fastpubpriv.mechanisms.cells import CellQuery
+from fastpubpriv.mechanisms.selection import log_ratio
 from fastpubpriv.mixtures import select as public
+from fastpubpriv.sources import Executor
 
 BUDGETS = {"pure": PureDP(1), "zcdp": ZCDP(0.125)}
 HOSTILE = [np.nan, np.inf, -np.inf, 1e308, -1.7976931348623157e308, 5e-324, -0.0, 1e9]
@@ -121,20 +123,20 @@ def test_catches_log_ratios_that_are_not_clipped(monkeypatch):
 
 
 def test_catches_rows_that_are_counted_twice(monkeypatch):
-    original = scheffe.count_cells
-    monkeypatch.setattr(scheffe, "count_cells", lambda rows, edges, passes: 2 * original(rows, edges, passes))
+    original = CellQuery.answer
+    monkeypatch.setattr(CellQuery, "answer", lambda self, found: 2 * original(self, found))
     with pytest.raises(ReplayError, match="moved by 2"):
         record_replay(runner(PureDP(1), 1, method="cells"), *hostile_pair(), budget=PureDP(1))
 
 
 def test_catches_cells_that_follow_the_rows(monkeypatch):
-    original = scheffe.count_cells
+    original = Executor.run
 
-    def shifted(rows, edges, passes):
+    def shifted(self, query, rows):
         largest = max(float(np.nanmax(chunk)) for chunk in rows.chunks())
-        return original(rows, edges + largest, passes)
+        return original(self, CellQuery.between([query.edges[0] + largest]), rows)
 
-    monkeypatch.setattr(scheffe, "count_cells", shifted)
+    monkeypatch.setattr(Executor, "run", shifted)
     with pytest.raises(ReplayError, match="sensitivity"):
         record_replay(runner(PureDP(1), 1, method="cells"), *hostile_pair(), budget=PureDP(1))
 
@@ -166,7 +168,7 @@ def test_catches_a_score_in_the_result(monkeypatch):
     leaked = []
 
     def leaky(account, rows, evaluation, **options):
-        leaked.append(int(evaluation.scores(rows, options["passes"]).sum()))
+        leaked.append(int(evaluation.scores(rows, options["executor"]).sum()))
         return original(account, rows, evaluation, **options)
 
     monkeypatch.setattr(public, "release_hypothesis", leaky)

@@ -5,6 +5,7 @@ Neighbours are chosen after the recording, knowing the tree that was released: r
 of a ball or between two centres, overflow, or are missing.
 """
 
+import dataclasses
 from fractions import Fraction
 
 import numpy as np
@@ -212,13 +213,14 @@ def test_catches_a_cut_that_looks_at_private_rows(monkeypatch):
 
 
 def test_catches_directions_of_unclipped_rows(monkeypatch):
-    original = search.release_second_moment
+    original = search.SecondMoment.release
 
-    def farther(purse, rows, affine, *, radius, **options):
+    def farther(self, purse, rows, executor, **options):
         largest = max(float(np.nanmax(np.abs(chunk), initial=0.0, where=np.isfinite(chunk))) for chunk in rows.chunks())
-        return original(purse, rows, affine, radius=max(radius, min(largest, 1e100)), **options)
+        far = dataclasses.replace(self, radius=max(self.radius, min(largest, 1e100)))
+        return original(far, purse, rows, executor, **options)
 
-    caught(monkeypatch, search, "release_second_moment", farther, "depends on private rows")
+    caught(monkeypatch, search.SecondMoment, "release", farther, "depends on private rows")
 
 
 def test_catches_a_tree_that_asks_too_often(monkeypatch):

@@ -97,7 +97,7 @@ def test_catches_suppressed_bins_in_the_result(monkeypatch):
 
     def leaky(account, rows, partitions, **options):
         released = original(account, rows, partitions, **options)
-        occupied = sum(len(keys) for keys, _ in stable.count_bins(rows, partitions, options["passes"]))
+        occupied = sum(len(keys) for keys, _ in stable.count_bins(rows, partitions, options["executor"]))
         return dataclasses.replace(released, threshold=released.threshold + 1e-9 * occupied)
 
     monkeypatch.setattr("fastpubpriv.histograms.stable.release_histograms", leaky)

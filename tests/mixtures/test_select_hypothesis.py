@@ -130,11 +130,11 @@ def test_a_large_epsilon_takes_the_least_score(method):
     arrays = random_arrays(rng, 30, 2, 1)
     rows = draw(rng, random_arrays(rng, 1, 2, 1), 0, 500)
     from fastpubpriv.mechanisms.selection.hypotheses import prepare
-    from fastpubpriv.mechanisms.sums import Passes
     from fastpubpriv.sources import private_rows
+    from fastpubpriv.sources.fold import Executor
 
     made = prepare(Hypotheses.from_arrays(*arrays), 500, method=method)[1]
-    scores = made.scores(private_rows(rows), Passes(threads=1, progress=False))
+    scores = made.scores(private_rows(rows), Executor(threads=1, progress=False))
     for mechanism in ("exponential", "permute_and_flip"):
         result = select_hypothesis(rows, hypotheses=arrays, budget=PureDP(50), method=method, law=mechanism, **COMMON)
         assert scores[result.index] == scores.min()

@@ -238,13 +238,13 @@ def test_that_test_notices_positions(monkeypatch):
     """Planted fault: the search looks at the first half of the rows only."""
     from fastpubpriv.mixtures.separated import search
 
-    original = search.release_shell_counts
+    original = search.ShellCounts.release
 
-    def half(purse, rows, affine, **options):
+    def half(self, purse, rows, executor, **options):
         first = next(iter(rows.chunks(0, rows.n // 2, rows.n)))
-        return original(purse, Rows.from_array(np.array(first)), affine, **options)
+        return original(self, purse, Rows.from_array(np.array(first)), executor, **options)
 
-    monkeypatch.setattr(search, "release_shell_counts", half)
+    monkeypatch.setattr(search.ShellCounts, "release", half)
     with pytest.raises(AssertionError):
         test_statistics_do_not_depend_on_the_order_of_rows()
 

@@ -12,7 +12,6 @@ import numpy as np
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InfeasibleError, InputError
-from fastpubpriv.histograms.stable import note
 from fastpubpriv.mechanisms.selection.hypotheses import check_rows
 from fastpubpriv.mixtures.axis_aligned.choosing import choose, hypotheses_of
 from fastpubpriv.mixtures.axis_aligned.learned import AxisMethod, Learned, Task
@@ -121,12 +120,12 @@ def learn(task: Task) -> Learned:
     run.account.open()
     scales = [[1.0]] * dim
     if before:
-        lists, released = release_scales(run.account.block(), before[0], thresholds, passes=run.passes)
-        note(run, "scales", released)
+        lists, released = release_scales(run.account.block(), before[0], thresholds, executor=run.executor)
+        run.note("scales", released)
         scales = [found.scales.tolist() for found in lists]
-    means, second = release_means(run.account.block(), mean_block, scales, thresholds, passes=run.passes)
+    means, second = release_means(run.account.block(), mean_block, scales, thresholds, executor=run.executor)
     if second is not None:
-        note(run, "means", second)
+        run.note("means", second)
     # Heaviest first: (negative count, mean, scale).
     coarse = [
         sorted(

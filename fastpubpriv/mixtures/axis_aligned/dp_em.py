@@ -15,7 +15,7 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.weighted_mean import ErrorModel
 from fastpubpriv.mechanisms import rowwise
 from fastpubpriv.mechanisms.selection.hypotheses import check_rows
-from fastpubpriv.mechanisms.statistics import release_statistic_sum
+from fastpubpriv.mechanisms.statistics import StatisticSum
 from fastpubpriv.mechanisms.sums import check_sum_grids
 from fastpubpriv.methods import allowance_of
 from fastpubpriv.mixtures.axis_aligned import public_em
@@ -183,18 +183,18 @@ def iterate(
     shares: list[float] = []
     for number, part in enumerate(iteration_shares(steps), start=1):
         name = f"responsibilities {number}"
-        released = release_statistic_sum(
-            purse,
-            rows,
-            partial(row_statistic, at=at, radii=radii),
+        released = task.run.on(rows).release(
+            StatisticSum(
+                statistic=partial(row_statistic, at=at, radii=radii),
+                dim=statistic_dim(components, dim, known_std=task.known_std),
+                radius=radii.total,
+                row_cost=12 * components * dim + 20 * components,
+            ),
             name=name,
-            dim=statistic_dim(components, dim, known_std=task.known_std),
-            radius=radii.total,
             cost=allowance * part,
-            row_cost=12 * components * dim + 20 * components,
-            passes=task.run.passes,
+            payer=purse,
+            clip_radius=radii.total,
         )
-        task.run.note(name, released, clip_radius=radii.total)
         average, share = released.value / rows.n, 1.0
         if task.public is not None:
             # Inverse-variance weighting of the two averages; the statistic has a variance of about the average share.

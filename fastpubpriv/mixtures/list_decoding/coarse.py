@@ -7,7 +7,7 @@ from typing import Any
 from fastpubpriv import run as running
 from fastpubpriv import validation
 from fastpubpriv.errors import InputError
-from fastpubpriv.histograms.stable import as_rows, note
+from fastpubpriv.histograms.stable import as_rows
 from fastpubpriv.mixtures.list_decoding import sizes as theory_sizes
 from fastpubpriv.mixtures.list_decoding.results import MeanLists, ScaleLists
 from fastpubpriv.mixtures.list_decoding.setup import MAX_SCALES, common_fields, start, thresholds_of, warn_few
@@ -103,8 +103,8 @@ def decode_variances(
         needed = theory_sizes.variance_rows(thresholds.min_weight, budget, beta, dim=rows.dim)
         warn_few("decode_variances", thresholds, needed, rows.n)
     with run.paid():
-        found, released = release_scales(run.account, rows, thresholds, passes=run.passes)
-        note(run, "scales", released)
+        found, released = release_scales(run.account, rows, thresholds, executor=run.executor)
+        run.note("scales", released)
         return ScaleLists(
             scales=tuple(item.scales for item in found),
             counts=tuple(item.counts for item in found),
@@ -206,9 +206,9 @@ def decode_means(
         needed = theory_sizes.mean_rows(thresholds.min_weight, budget, beta, histograms=rows.dim)
         warn_few("decode_means", thresholds, needed, rows.n)
     with run.paid():
-        found, released = release_means(run.account, rows, scales, thresholds, passes=run.passes)
+        found, released = release_means(run.account, rows, scales, thresholds, executor=run.executor)
         assert released is not None
-        note(run, "means", released)
+        run.note("means", released)
         lists = [column[0] for column in found]
         return MeanLists(
             scale=widths,

@@ -11,7 +11,7 @@ from fastpubpriv import run as running
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import BudgetError, InputError
-from fastpubpriv.histograms.stable import as_rows, note
+from fastpubpriv.histograms.stable import as_rows
 from fastpubpriv.mixtures.list_decoding import sizes as theory_sizes
 from fastpubpriv.mixtures.list_decoding.results import AxisAlignedLists
 from fastpubpriv.mixtures.list_decoding.setup import MAX_SCALES, common_fields, start, thresholds_of, warn_few
@@ -187,9 +187,9 @@ def decode_axis_aligned(
         needed = theory_sizes.mean_rows(thresholds.min_weight, budget, beta, histograms=rows.dim)
         warn_few("decode_axis_aligned", thresholds, needed, rows.n)
     with run.paid():
-        found, released = release_means(run.account, white, scales, thresholds, passes=run.passes)
+        found, released = release_means(run.account, white, scales, thresholds, executor=run.executor)
         assert released is not None
-        note(run, "means", released)
+        run.note("means", released)
         return _lists(run, found, thresholds, rows.columns, factor)
 
 
@@ -222,17 +222,17 @@ def _decode(
                 "smaller epsilon, or fewer scales (max_scales)"
             )
     with run.paid():
-        scales, released = release_scales(run.account.block(), first, thresholds, passes=run.passes, **noise)
-        note(run, "scales", released)
+        scales, released = release_scales(run.account.block(), first, thresholds, executor=run.executor, **noise)
+        run.note("scales", released)
         listed = [column.scales.tolist() for column in scales]
         count, extra = sum(len(column) for column in listed), {}
         if paper and count:
             # Fewer histograms than were checked cost less, though nothing is proved of the paper's noise: "exact" stands ready.
             event = paper_event(epsilon, delta, histograms=count, n=second.n, draws=count * second.n)
             extra = {} if event is None else {"event": event}
-        means, found = release_means(run.account.block(), second, listed, thresholds, passes=run.passes, **extra)
+        means, found = release_means(run.account.block(), second, listed, thresholds, executor=run.executor, **extra)
         if found is not None:
-            note(run, "means", found)
+            run.note("means", found)
         return _lists(run, means, thresholds, rows.columns, None)
 
 
