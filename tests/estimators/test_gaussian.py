@@ -248,7 +248,7 @@ def test_a_few_hostile_rows_change_little():
         ({"rounds": 25}, "rounds"),
         ({"cond_max": math.nan}, "cond_max"),
         ({"cond_max": -1.0}, "cond_max"),
-        ({"x_priv": np.zeros((1, 3)), "method": "pairs"}, "two private rows"),
+        ({"x_priv": np.zeros((1, 3)), "method": "pairs"}, "at least 2 private rows"),
         ({"x_priv": np.zeros((0, 3))}, "no rows"),
         ({"x_priv": np.zeros((5, 3), dtype=complex)}, "complex|dtype"),
         ({"x_priv": np.zeros(5)}, "shape|2-D|two-dimensional|dimension"),
@@ -371,7 +371,8 @@ def test_correlation(released):
 
 
 def test_repr_is_short_and_arrays_are_read_only(released):
-    assert repr(released) == "GaussianResult(dim=4, n_priv=20000, spent=ZCDP(rho=0.5), private=False)"
+    mean = ", ".join(f"{number:.6g}" for number in released.mean)
+    assert repr(released) == f"GaussianResult(mean=[{mean}], n_priv=20000, spent=ZCDP(rho=0.5), private=False)"
     with pytest.raises(ValueError, match="read-only"):
         released.covariance[0, 0] = 1.0
 

@@ -157,7 +157,7 @@ MEASURE = """
     import sys
     import numpy as np
     from fastpubpriv.kernels.bins import BinRule
-    from fastpubpriv.mechanisms.stable import Partition, count_bins, memory_for
+    from fastpubpriv.mechanisms.histograms import Partition, count_bins, memory_for
     from fastpubpriv.sources.fold import Executor
     from fastpubpriv.sources import private_rows
 

@@ -127,7 +127,7 @@ def test_what_it_cannot_do_is_one_component():
     rng = np.random.default_rng(3)
     truth = Truth(np.array([0.5, 0.5]), np.zeros((2, 2)), np.array([[1.0, 1.0], [6.0, 6.0]]))
     result = learn(truth.draw(rng, 20_000), 2)
-    assert result.diagnostics["anchors"] == []
+    assert result.diagnostics["anchors"] == ()
     assert np.abs(result.means).max() < 1.5
 
 
