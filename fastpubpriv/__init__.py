@@ -4,8 +4,8 @@ accounting.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from importlib import import_module as _import_module
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from fastpubpriv.errors import (
     AccuracyWarning,
@@ -23,7 +23,7 @@ from fastpubpriv.errors import (
     SeededNoiseWarning,
 )
 
-if TYPE_CHECKING:
+if _TYPE_CHECKING:
     from fastpubpriv.estimators.coinpress import coinpress_mean
     from fastpubpriv.estimators.covariance import coinpress_covariance, private_pca
     from fastpubpriv.estimators.gaussian import estimate_gaussian
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from fastpubpriv.estimators.preconditioner import Preconditioner, precondition
     from fastpubpriv.estimators.weighted_mean import weighted_mean
     from fastpubpriv.histograms.bins import BinGrid, DyadicBins, ProductBins
-    from fastpubpriv.histograms.stable import HistogramResult, stable_histogram
+    from fastpubpriv.histograms.stable import stable_histogram
     from fastpubpriv.mixtures.axis_aligned.learn import learn_axis_aligned_mixture
-    from fastpubpriv.mixtures.select import Hypotheses, SelectionResult, select_hypothesis
+    from fastpubpriv.mixtures.select import Hypotheses, select_hypothesis
     from fastpubpriv.mixtures.separated.balls import Ball, terrific_ball
     from fastpubpriv.mixtures.separated.baselines import no_public_baseline, public_only
     from fastpubpriv.mixtures.separated.learn import learn_separated_mixture
@@ -42,7 +42,9 @@ if TYPE_CHECKING:
     from fastpubpriv.planning import OrderBounds, Plan, order_bounds, plan
     from fastpubpriv.privacy import ZCDP, ApproxDP, Ledger, PureDP
     from fastpubpriv.results.estimates import CovarianceResult, GaussianResult, MeanResult, PCAResult
+    from fastpubpriv.results.histogram import HistogramResult
     from fastpubpriv.results.mixture import MixtureResult
+    from fastpubpriv.results.selection import SelectionResult
     from fastpubpriv.sources import Rows
 
 __version__ = "0.1.0"
@@ -122,11 +124,11 @@ _HOMES = {
     "ClusterTree": "fastpubpriv.mixtures.separated.tree",
     "BinGrid": "fastpubpriv.histograms.bins",
     "DyadicBins": "fastpubpriv.histograms.bins",
-    "HistogramResult": "fastpubpriv.histograms.stable",
+    "HistogramResult": "fastpubpriv.results.histogram",
     "ProductBins": "fastpubpriv.histograms.bins",
     "stable_histogram": "fastpubpriv.histograms.stable",
     "Hypotheses": "fastpubpriv.mixtures.select",
-    "SelectionResult": "fastpubpriv.mixtures.select",
+    "SelectionResult": "fastpubpriv.results.selection",
     "select_hypothesis": "fastpubpriv.mixtures.select",
     "OrderBounds": "fastpubpriv.planning",
     "Plan": "fastpubpriv.planning",
@@ -156,12 +158,15 @@ _PARTS = (
     "sources",
 )
 
+# Those that people call by hand; the others serve whoever reads or extends the package.
+_PUBLIC_PARTS = ("auditing", "experiments", "mixtures", "planning", "privacy", "sources")
 
-def __getattr__(name: str) -> Any:
+
+def __getattr__(name: str) -> object:
     if name in _HOMES:
-        value = getattr(import_module(_HOMES[name]), name)
+        value = getattr(_import_module(_HOMES[name]), name)
     elif name in _PARTS:
-        value = import_module(f"fastpubpriv.{name}")
+        value = _import_module(f"fastpubpriv.{name}")
     else:
         raise AttributeError(f"module 'fastpubpriv' has no attribute {name!r}")
     globals()[name] = value
@@ -169,4 +174,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, *_PARTS})
+    return sorted({*__all__, *_PUBLIC_PARTS, "__version__"})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -14,10 +14,10 @@ import numpy as np
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import AccuracyWarning, InputError
-from fastpubpriv.mechanisms.sums import Passes, Released
+from fastpubpriv.mechanisms.sums import Measurement
 from fastpubpriv.privacy import ApproxDP, Budget, Ledger
 from fastpubpriv.release.account import Account
-from fastpubpriv.sources import Rows, private_rows, public_rows, refuse_shared_memory
+from fastpubpriv.sources import Executor, Rows, private_rows, public_rows, refuse_shared_memory
 from fastpubpriv.threads.guard import naming
 from fastpubpriv.threads.pool import max_threads
 
@@ -58,7 +58,7 @@ class Run:
 
     account: Account
     rows: Rows
-    passes: Passes
+    executor: Executor
     log: list[dict[str, Any]] = field(default_factory=list)
 
     @contextmanager
@@ -72,9 +72,35 @@ class Run:
         with np.errstate(all="ignore"):
             yield
 
-    def note(self, name: str, released: Released, **public: float) -> None:
-        """Write a release into the result's record."""
-        self.log.append({"name": name, "noise_std": released.noise_std, **released.event.record(), **public})
+    def release(
+        self,
+        measurement: Measurement,
+        *,
+        name: str,
+        cost: Fraction,
+        payer: Any = None,
+        **public: Any,
+    ) -> Any:
+        """Charge, run the pass, add noise and record: the released answer. `payer` is a node's purse, else the account pays.
+
+        `public` numbers go into the record, beside the noise and its cost.
+        """
+        payer = self.account if payer is None else payer
+        released = measurement.release(payer, self.rows, self.executor, name=name, cost=cost)
+        self.note(name, released, **public)
+        return released
+
+    def note(self, name: str, released: Any, **public: Any) -> None:
+        """Write a release into the result's record, with its `noise` and its event."""
+        self.log.append({"name": name, **released.noise, **released.event.record(), **public})
+
+    def block(self, rows: Rows) -> Run:
+        """The run of a block of rows, disjoint from all others: charged by itself, recorded together."""
+        return replace(self, account=self.account.block(), rows=rows)
+
+    def on(self, rows: Rows) -> Run:
+        """The run of a view of the rows, such as their pairs, that the same account pays for."""
+        return replace(self, rows=rows)
 
     def fields(self, n_pub: int) -> dict[str, Any]:
         """The fields that every result shares."""
@@ -110,7 +136,7 @@ def start(
     account = Account(name, budget, draws=draws, reserved=reserved, ledger=ledger, random_state=random_state)
     check_budget_against(budget, rows.n)
     most = None if max_memory is None else int(validation.positive("max_memory", max_memory))
-    return Run(account, rows, Passes(threads=threads, progress=progress, max_memory=most))
+    return Run(account, rows, Executor(threads=threads, progress=progress, max_memory=most))
 
 
 def vector_or_number(name: str, value: Any, dim: int) -> FloatArray:

@@ -2,16 +2,18 @@
 
 `recorded` runs an estimator and keeps, for each pass over private rows, a function that gives the integers which that pass finds in
 any rows of the same width. All of them add up over rows, modulo 2^64, so what a row contributes in company is compared with what it
-contributes alone. Nothing has to be listed: a pass is found because it calls `fold`.
+contributes alone. Nothing has to be listed: a pass is found because an executor runs its query.
 """
 
 import ast
 import contextlib
 import importlib
+import inspect
 import pkgutil
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from unittest import mock
 
@@ -19,27 +21,27 @@ import numpy as np
 
 import fastpubpriv
 from fastpubpriv.mechanisms import histograms as stable
-from fastpubpriv.mechanisms import statistics
 from fastpubpriv.mechanisms.selection import densities
-from fastpubpriv.mechanisms.sums import Passes
+from fastpubpriv.mechanisms.statistics import StatisticQuery
 from fastpubpriv.sources import Rows, private_rows
 from fastpubpriv.sources.base import RandomAccessRows
-from fastpubpriv.sources.fold import fold
+from fastpubpriv.sources.fold import Executor, Query
 
 PACKAGE = Path(fastpubpriv.__file__).parent
-ALONE = Passes(threads=1, progress=False)
+ALONE = Executor(threads=1, progress=False)
 MIXER = np.uint64(0x9E3779B97F4A7C15)
 
 
 @dataclass(frozen=True)
 class Pass:
-    """One pass: which function made it, in which case, the columns of its rows, and contribution(rows, chunk_rows)."""
+    """One pass: the kind of its query, in which case, the columns of its rows, and contribution(rows, chunk_rows)."""
 
     site: str
     case: str
     dim: int
     contribution: Callable[[np.ndarray, int], np.ndarray]
     rows: Rows
+    query: Query
 
     def __repr__(self):
         return f"{self.site} in {self.case}, {self.dim} columns"
@@ -51,19 +53,6 @@ def modules():
         if not info.name.startswith(("fastpubpriv.cli", "fastpubpriv.experiments")):
             importlib.import_module(info.name)
     return [module for name, module in sorted(sys.modules.items()) if name.startswith("fastpubpriv.") and module]
-
-
-@contextlib.contextmanager
-def replaced(function, by):
-    """Every module's name for a function, bound to another."""
-    with contextlib.ExitStack() as stack:
-        for module in modules():
-            if module.__name__.startswith("fastpubpriv.sources"):
-                continue
-            for name, value in list(vars(module).items()):
-                if value is function:
-                    stack.enter_context(mock.patch.object(module, name, by))
-        yield
 
 
 def flat(accumulators):
@@ -82,103 +71,93 @@ def hashed_counts(found):
     return np.array(numbers, dtype=np.uint64).view(np.int64)
 
 
-def summed_codes(table, rows, chunk_rows):
-    """Codes of densities, added up over the rows."""
-    total = np.zeros((table.panels, densities.PANEL), dtype=np.int64)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SummedCodes(densities.CodesQuery):
+    """Codes of densities, added up over the rows: sharper than what other queries make of them."""
 
-    def use(codes, taken):
-        total[:] += codes[:, :taken].sum(axis=1, dtype=np.int64)
+    def totals(self):
+        return [np.zeros((self.table.panels, densities.PANEL), dtype=np.int64)]
 
-    densities.read_codes(table, rows, ALONE, chunk_rows, use)
-    return total.reshape(-1)
+    def use(self, codes, taken, totals):
+        totals[0][:] += codes[:, :taken].sum(axis=1, dtype=np.int64)
+
+    def answer(self, accumulators):
+        return accumulators[1].reshape(-1)
+
+
+def found_by(query, rows, chunk_rows):
+    """The integers, additive over rows, that a query finds in rows; before its answer, which need not be a sum."""
+    executor = Executor(threads=1, progress=False, chunk_rows=chunk_rows)
+    if isinstance(query, densities.CodesQuery):
+        codes = SummedCodes(table=query.table, capacity=min(chunk_rows, query.capacity), threads=1)
+        return executor.run(codes, private_rows(rows))
+    if isinstance(query, stable.BinQuery):
+        return hashed_counts(executor.run(query, private_rows(rows)))
+    with mock.patch.object(type(query), "answer", lambda self, accumulators: accumulators):
+        return flat(honest_run(executor, query, private_rows(rows)))
+
+
+honest_run = Executor.run
 
 
 class Recorder:
-    """Stands for `fold` and for the two functions whose passes write elsewhere than into accumulators of integers."""
+    """Keeps the queries that executors run."""
 
     def __init__(self):
         self.passes = []
         self.statistics = []
         self.case = ""
 
-    def fold(self, rows, make, step, **options):
-        def contribution(x, chunk_rows):
-            return flat(fold(private_rows(x), make, step, threads=1, progress=False, chunk_rows=chunk_rows))
-
-        caller = sys._getframe(1)
-        self.keep(f"{caller.f_globals['__name__']}.{caller.f_code.co_qualname}", rows, contribution)
-        return fold(rows, make, step, **options)
-
-    def count_bins(self, rows, partitions, passes):
-        def contribution(x, chunk_rows):
-            with in_chunks(chunk_rows):
-                return hashed_counts(count_bins(private_rows(x), partitions, ALONE))
-
-        self.keep("fastpubpriv.mechanisms.histograms.count_bins", rows, contribution)
-        return count_bins(rows, partitions, passes)
-
-    def read_codes(self, table, rows, passes, capacity, use):
-        def contribution(x, chunk_rows):
-            return summed_codes(table, private_rows(x), min(chunk_rows, capacity))
-
-        self.keep("fastpubpriv.mechanisms.selection.densities.read_codes", rows, contribution)
-        return read_codes(table, rows, passes, capacity, use)
-
-    def release_statistic_sum(self, account, rows, statistic, **options):
-        self.statistics.append((f"{options['name']} in {self.case}", rows.dim, statistic))
-        return release_statistic_sum(account, rows, statistic, **options)
-
-    def keep(self, site, rows, contribution):
-        """One pass of each site for each case: later rounds have other maps, and the same code."""
+    def keep(self, query, rows):
+        """One pass of each kind for each case: later rounds have other numbers, and the same code."""
+        site = name_of(type(query))
         known = {(each.site, each.case, each.dim) for each in self.passes}
         if (site, self.case, rows.dim) not in known:
-            self.passes.append(Pass(site, self.case, rows.dim, contribution, rows))
-
-
-count_bins, read_codes = stable.count_bins, densities.read_codes
-release_statistic_sum = statistics.release_statistic_sum
-
-
-@contextlib.contextmanager
-def in_chunks(chunk_rows):
-    """`count_bins` in chunks of so many rows."""
-
-    def chunked(rows, make, step, **options):
-        return fold(rows, make, step, **{**options, "chunk_rows": chunk_rows})
-
-    with mock.patch.object(stable, "fold", chunked):
-        yield
+            self.passes.append(Pass(site, self.case, rows.dim, partial(found_by, query), rows, query))
+        if isinstance(query, StatisticQuery):
+            self.statistics.append((self.case, rows.dim, query.statistic))
 
 
 @contextlib.contextmanager
 def recording():
     """Passes made inside the block, in the `passes` of the recorder; its `case` names what runs."""
     recorder = Recorder()
-    with (
-        replaced(fold, recorder.fold),
-        replaced(count_bins, recorder.count_bins),
-        replaced(read_codes, recorder.read_codes),
-        replaced(release_statistic_sum, recorder.release_statistic_sum),
-    ):
+
+    def run(self, query, rows):
+        recorder.keep(query, rows)
+        return honest_run(self, query, rows)
+
+    with mock.patch.object(Executor, "run", run):
         yield recorder
 
 
+def name_of(kind):
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def queries():
+    """Names of the queries of the package that can be run."""
+    modules()
+    found, kinds = set(), [Query]
+    while kinds:
+        kind = kinds.pop()
+        kinds += kind.__subclasses__()
+        if not inspect.isabstract(kind) and kind.__module__.startswith("fastpubpriv."):
+            found.add(name_of(kind))
+    return found
+
+
 def reading_sites():
-    """Functions outside of `sources` that call `fold`, `.chunks(...)` or `.block(...)`: all that see private rows."""
-    found = {"fold": set(), "chunks": set()}
+    """Functions outside of `sources` that call `.chunks(...)` or `.block(...)`, and so see private rows without a query."""
+    found = set()
 
     def visit(node, module, path):
         for child in ast.iter_child_nodes(node):
             inner = path
             if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-                parent_is_function = bool(path) and path[-1] != "" and not path[-1][0].isupper()
-                inner = [*path, "<locals>", child.name] if parent_is_function else [*path, child.name]
-            if isinstance(child, ast.Call):
-                name = child.func.id if isinstance(child.func, ast.Name) else getattr(child.func, "attr", "")
-                if name == "fold":
-                    found["fold"].add(f"{module}.{'.'.join(path)}")
-                elif name in ("chunks", "block") and isinstance(child.func, ast.Attribute) and reads_rows(child):
-                    found["chunks"].add(f"{module}.{'.'.join(path)}")
+                inner = [*path, child.name]
+            if isinstance(child, ast.Call) and isinstance(child.func, ast.Attribute) and reads_rows(child):
+                found.add(f"{module}.{'.'.join(path)}")
             visit(child, module, inner)
 
     for file in sorted(PACKAGE.rglob("*.py")):
@@ -190,7 +169,7 @@ def reading_sites():
 
 def reads_rows(call):
     """`rows.chunks()` or `rows.block(a, b)`; `account.block()` has no arguments and is something else."""
-    return call.func.attr == "chunks" or len(call.args) == 2
+    return call.func.attr == "chunks" or (call.func.attr == "block" and len(call.args) == 2)
 
 
 # ---- rows -----------------------------------------------------------------------------------------------------------

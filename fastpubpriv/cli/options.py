@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Callable
 from fractions import Fraction
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -108,6 +109,38 @@ class Steps(Type):
         if not re.fullmatch(r"\d{1,9}", str(value)):
             self.fail(f"{str(value)[:80]!r} is neither a whole number nor 'auto'", param, ctx)
         return int(value)
+
+
+class Methods(Type):
+    """A method of a task, from the registry in the module `home`: read when it is needed, as the library takes long to load."""
+
+    name = "method"
+
+    def __init__(self, home: str) -> None:
+        self.home = home
+
+    def choices(self) -> tuple[str, ...]:
+        """The names, the default first."""
+        names: tuple[str, ...] = import_module(self.home).METHODS.choices
+        return names
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
+        """The names, for --help."""
+        return f"[{'|'.join(self.choices())}]"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Check one argument."""
+        return click.Choice(self.choices()).convert(value, param, ctx)
+
+
+def method_option(home: str, text: str) -> Decorator:
+    """--method, one of the methods in the registry of `home`."""
+    return click.option("--method", type=Methods(home), help=f"{text} Default: the first.")
+
+
+def given(settings: dict[str, Any], *names: str) -> dict[str, Any]:
+    """Those of the named options that the command line holds; the others are left to the library's defaults."""
+    return {name: settings[name] for name in names if settings[name] is not None}
 
 
 def stack(*options: Decorator) -> Decorator:
@@ -239,9 +272,6 @@ columns_option = stack(
     join_option,
 )
 
-_STEPS = click.option(
-    "--steps", type=Steps(), default="2", show_default=True, help="Times the range is narrowed, or auto."
-)
 mode_option = click.option(
     "--mode",
     type=click.Choice(["practical", "theory"]),
@@ -252,10 +282,15 @@ mode_option = click.option(
 _FAILURE = "Chance that the range derived from public numbers is too small (costs accuracy, not privacy)."
 
 refine_options = stack(
-    _STEPS, mode_option, click.option("--failure-prob", type=float, default=0.01, show_default=True, help=_FAILURE)
+    click.option("--steps", type=Steps(), default="2", show_default=True, help="Times the range is narrowed, or auto."),
+    mode_option,
+    click.option("--failure-prob", type=float, default=0.01, show_default=True, help=_FAILURE),
 )
 plan_options = stack(
-    _STEPS, mode_option, click.option("--failure-prob", type=float, help=f"{_FAILURE} Default: that of the estimator.")
+    click.option("--steps", type=Steps(), help="Times the range is narrowed, or auto."),
+    click.option("--mode", type=click.Choice(["practical", "theory"]), help="As in the estimator."),
+    click.option("--method", help="As in the estimator."),
+    click.option("--failure-prob", type=float, help=_FAILURE),
 )
 
 run_options = stack(

@@ -7,8 +7,7 @@ import math
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -17,13 +16,10 @@ from rich.table import Table
 
 from fastpubpriv.cli import streams
 from fastpubpriv.errors import AccuracyWarning, ExperimentalWarning, PrivacyWarning, SeededNoiseWarning
-from fastpubpriv.histograms.stable import Histogram, HistogramResult
-from fastpubpriv.privacy import ZCDP, ApproxDP, Cost, PureDP, best_epsilon
 from fastpubpriv.results.estimates import GaussianResult, MeanResult
+from fastpubpriv.results.histogram import Histogram, HistogramResult
 from fastpubpriv.results.mixture import MixtureResult
-
-if TYPE_CHECKING:
-    from fastpubpriv.privacy import Budget
+from fastpubpriv.results.words import explain, number, short
 
 Shown = MeanResult | GaussianResult | MixtureResult | HistogramResult
 OURS = (AccuracyWarning, ExperimentalWarning, PrivacyWarning, SeededNoiseWarning)
@@ -31,8 +27,6 @@ MOST_ROWS = 60
 MOST_CORRELATIONS = 10
 MOST_SPREADS = 8
 MOST_HISTOGRAMS = 6
-# The delta at which a zCDP budget is restated for readers who know (epsilon, delta).
-READERS_DELTA = Fraction(1, 10**6)
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -40,48 +34,6 @@ def console(*, stderr: bool = False) -> Console:
     stream: Any = streams.standard_error() if stderr else streams.standard_output()
     made = Console(file=stream or io.StringIO(), highlight=False, soft_wrap=False)
     return made if made.is_terminal else Console(file=made.file, highlight=False, width=max(made.width, 110))
-
-
-def number(value: float, scale: float) -> str:
-    """A value with as many digits as `scale`, its uncertainty, makes meaningful: two of the uncertainty."""
-    if not math.isfinite(value) or not math.isfinite(scale) or scale <= 0.0:
-        return f"{value:.6g}"
-    places = 1 - math.floor(math.log10(scale))
-    if places > 9 or abs(value) >= 1e12 or places < -6:
-        return f"{value:.{max(1, min(17, places + 1 + math.floor(math.log10(max(abs(value), scale)))))}g}"
-    return f"{round(value, places):,.{max(places, 0)}f}"
-
-
-def names_of(result: Shown) -> tuple[str, ...]:
-    """Column names, or positions."""
-    return result.columns or tuple(f"x{j}" for j in range(result.dim))
-
-
-def amount(value: Fraction) -> str:
-    """An exact amount as a short decimal."""
-    return f"{float(value):.6g}"
-
-
-def short(budget: Budget | Cost) -> str:
-    """Parts and amounts: "rho = 0.5"."""
-    parts = budget.notion.parts if isinstance(budget, Cost) else budget.parts
-    return ", ".join(f"{name} = {amount(value)}" for name, value in zip(parts, budget.amounts, strict=True))
-
-
-def explain(budget: Budget | Cost | None, releases: tuple[dict[str, Any], ...] = ()) -> str:
-    """A budget in words, for people who know one notion of it."""
-    if budget is None or (isinstance(budget, Cost) and budget.is_zero):
-        return "nothing: only public rows were used"
-    if isinstance(budget, Cost):
-        return short(budget)
-    if isinstance(budget, ZCDP):
-        gaussian = bool(releases) and all(release.get("noise") == "gaussian" for release in releases)
-        epsilon = best_epsilon(READERS_DELTA, budget.rho, all_gaussian=gaussian)
-        return f"rho = {amount(budget.rho)} (zCDP), which implies epsilon = {epsilon:.3g} at delta = 1e-6"
-    if isinstance(budget, ApproxDP):
-        return f"{short(budget)} (approximate DP)"
-    assert isinstance(budget, PureDP)
-    return f"{short(budget)} (pure DP)"
 
 
 def mean_table(result: MeanResult, *, level: float, title: str, names: tuple[str, ...] | None = None) -> Table:
@@ -93,7 +45,7 @@ def mean_table(result: MeanResult, *, level: float, title: str, names: tuple[str
     table.add_column("noise std", justify="right")
     lower, upper = result.confidence_interval(level)
     errors = result.standard_error
-    for j, name in enumerate((names or names_of(result))[:MOST_ROWS]):
+    for j, name in enumerate((names or result.labels)[:MOST_ROWS]):
         scale = float(errors[j])
         table.add_row(
             escape(name),
@@ -106,7 +58,7 @@ def mean_table(result: MeanResult, *, level: float, title: str, names: tuple[str
 
 def gaussian_tables(result: GaussianResult, *, title: str, names: tuple[str, ...] | None = None) -> list[Table]:
     """Mean and standard deviation of each column; then the correlations, if they fit on a screen."""
-    shown = (names or names_of(result))[:MOST_ROWS]
+    shown = (names or result.labels)[:MOST_ROWS]
     deviations = np.sqrt(np.diag(result.covariance))
     table = Table(title=escape(title), title_justify="left", title_style="bold")
     table.add_column("column")
@@ -137,7 +89,7 @@ def mixture_table(result: MixtureResult, *, title: str, names: tuple[str, ...] |
     table = Table(title=escape(title), title_justify="left", title_style="bold")
     table.add_column("component", justify="right")
     table.add_column("weight", justify="right", style="bold")
-    shown = (names or names_of(result))[:MOST_SPREADS]
+    shown = (names or result.labels)[:MOST_SPREADS]
     for name in shown:
         table.add_column(f"{escape(name)}\nmean ± std", justify="right")
     table.add_column("status")
@@ -147,7 +99,7 @@ def mixture_table(result: MixtureResult, *, title: str, names: tuple[str, ...] |
             f"{number(float(result.means[index, j]), float(spreads[j]) / 10.0)} ± {spreads[j]:.3g}"
             for j in range(len(shown))
         ]
-        status = result.statuses[index]
+        status = result.status[index]
         mark = status if status == "ok" else f"[bold yellow]{escape(status.replace('_', ' '))}[/]"
         table.add_row(str(index), f"{result.weights[index]:.3f}", *cells, mark)
     return table
@@ -155,7 +107,7 @@ def mixture_table(result: MixtureResult, *, title: str, names: tuple[str, ...] |
 
 def histogram_table(result: HistogramResult, item: Histogram, *, title: str) -> Table:
     """The most frequent bins of one histogram, in order, each with its noisy count."""
-    names = names_of(result)
+    names = result.labels
     table = Table(title=escape(title), title_justify="left", title_style="bold")
     for column in item.columns:
         table.add_column(f"{escape(names[column])} above", justify="right")

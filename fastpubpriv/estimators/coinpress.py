@@ -27,9 +27,10 @@ from fastpubpriv.estimators.radii import (
     step_count,
 )
 from fastpubpriv.estimators.whitening import Whitening, known_covariance
-from fastpubpriv.mechanisms.sums import AffineMap, check_sum_grids, release_vector_sum
+from fastpubpriv.mechanisms.sums import AffineMap, VectorSum, check_sum_grids
 from fastpubpriv.privacy import Budget, Ledger
-from fastpubpriv.results.estimates import MeanResult, frozen
+from fastpubpriv.results.base import frozen
+from fastpubpriv.results.estimates import MeanResult
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -112,19 +113,12 @@ def refine(
         clip = radii.clip(radius)
         name = f"clipped sum, step {index + 1} of {steps}"
         affine = AffineMap(dim=dim, center=center, matrix=inverse, lower=True)
-        released = release_vector_sum(
-            run.account,
-            run.rows,
-            affine,
-            name=name,
-            radius=clip,
-            cost=run.account.allowance * share,
-            passes=run.passes,
+        released = run.release(
+            VectorSum(affine=affine, radius=clip), name=name, cost=run.account.allowance * share, clip_radius=clip
         )
         center = center + whitening.to_data(released.value / n)
         noise_std = released.noise_std / n
         radius = radii.after(noise_std)
-        run.note(name, released, clip_radius=clip)
     return center, noise_std
 
 

@@ -13,9 +13,10 @@ from fastpubpriv import validation
 from fastpubpriv.estimators.learners import coinpress_rounds
 from fastpubpriv.estimators.matrices import spectrum
 from fastpubpriv.estimators.radii import Mode, budget_shares, failure_probability, size
-from fastpubpriv.mechanisms.sums import AffineMap, Released, check_gram_grids, release_second_moment
+from fastpubpriv.mechanisms.sums import AffineMap, Released, SecondMoment, check_gram_grids
 from fastpubpriv.privacy import Budget, Ledger
-from fastpubpriv.results.estimates import CovarianceResult, PCAResult, frozen
+from fastpubpriv.results.base import frozen
+from fastpubpriv.results.estimates import CovarianceResult, PCAResult
 
 ROW_FAILURE = 0.1
 MAX_STEPS = 10
@@ -222,16 +223,12 @@ def private_pca(
     )
     check_gram_grids(run.account, [run.account.allowance], rows.dim, rows.n)
     with run.paid():
-        released = release_second_moment(
-            run.account,
-            rows,
-            AffineMap(dim=rows.dim, center=middle),
+        released = run.release(
+            SecondMoment(affine=AffineMap(dim=rows.dim, center=middle), radius=ball),
             name="second moment",
-            radius=ball,
             cost=run.account.allowance * Fraction(1),
-            passes=run.passes,
+            clip_radius=ball,
         )
-        run.note("second moment", released, clip_radius=ball)
         values, vectors = spectrum(released.value / rows.n)
         order = np.argsort(values)[::-1][:count]
         components = vectors[:, order].T

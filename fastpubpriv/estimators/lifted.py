@@ -24,11 +24,12 @@ from fastpubpriv.estimators.radii import (
 from fastpubpriv.mechanisms.sums import (
     AffineMap,
     Released,
+    SecondMoment,
+    VectorSum,
     check_gram_grids,
     check_sum_grids,
-    release_second_moment,
-    release_vector_sum,
 )
+from fastpubpriv.methods import Method
 from fastpubpriv.run import Run, noise_per_radius
 
 MEAN_SHARE = Fraction(1, 10)
@@ -234,10 +235,9 @@ def learn(run: Run, base: AffineMap, problem: Problem, *, rounds: int, allowance
     def second_moment(index: int, share: Fraction) -> Released:
         nonlocal spectral_std
         name = f"second moment, round {index + 1} of {rounds}"
-        released = release_second_moment(
-            run.account, run.rows, state.affine, name=name, radius=clip, cost=allowance * share, passes=run.passes
+        released: Released = run.release(
+            SecondMoment(affine=state.affine, radius=clip), name=name, cost=allowance * share, clip_radius=clip
         )
-        run.note(name, released, clip_radius=clip)
         spectral_std = released.spectral_std
         return released
 
@@ -323,8 +323,7 @@ def mean_step(
     """
     root, inverse_root = powers
     affine = mean_map(base, start, inverse_root)
-    step = release_vector_sum(run.account, run.rows, affine, name=name, radius=clip, cost=cost, passes=run.passes)
-    run.note(name, step, clip_radius=clip)
+    step = run.release(VectorSum(affine=affine, radius=clip), name=name, cost=cost, clip_radius=clip)
     n = run.rows.n
     return start + root @ step.value / n, step.noise_std / n
 
@@ -356,3 +355,20 @@ def coinpress_mean_step(
         )
         radius = radii.after(noise_std)
     return mean, noise_std, both[0]
+
+
+def draws(dim: int) -> int:
+    """Upper bound on the noise draws of `learn`."""
+    return 2 * MAX_ROUNDS * (dim + 1) ** 2 + 8 * dim
+
+
+def predict(problem: Problem, *, pure: bool, allowance: Fraction) -> Prepared:
+    """Rounds by the public rule, and what they leave, for `plan`."""
+    noise = gram_noise(problem.lifted, pure=pure, allowance=allowance)
+    rounds, under_resolved = choose_rounds(problem, noise)
+    per_row = noise_per_radius(problem.dim, pure=pure, allowance=allowance)
+    covariance, mean = predicted_errors(problem, rounds, noise, per_row(MEAN_SHARE))
+    return Prepared(rounds=rounds, under_resolved=under_resolved, covariance_error=covariance, mean_error=mean)
+
+
+METHOD = Method(name="lifted_coinpress", learn=learn, draws=draws, prepare=prepare, predict=predict, needs_public=True)

@@ -13,9 +13,10 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.radii import size
-from fastpubpriv.mechanisms.sums import AffineMap, check_sum_grids, release_vector_sum
+from fastpubpriv.mechanisms.sums import AffineMap, VectorSum, check_sum_grids
 from fastpubpriv.privacy import ApproxDP, Budget, Ledger, PureDP, knorm_sum_grid
-from fastpubpriv.results.estimates import MeanResult, frozen
+from fastpubpriv.results.base import frozen
+from fastpubpriv.results.estimates import MeanResult
 
 # The most that floating point may add to delta when K-norm noise is asked for; the grid is made coarse enough for it.
 K_NORM_DELTA = 1e-6
@@ -267,16 +268,12 @@ def weighted_mean(
     else:
         check_sum_grids(run.account, [run.account.allowance], rows.dim, rows.n)
     with run.paid(price):
-        released = release_vector_sum(
-            run.account,
-            rows,
-            AffineMap(dim=rows.dim, center=middle),
+        released = run.release(
+            VectorSum(affine=AffineMap(dim=rows.dim, center=middle), radius=bound, k_norm=grid),
             name="clipped sum",
-            radius=bound,
             cost=run.account.allowance,
-            k_norm=grid,
-            passes=run.passes,
+            clip_radius=bound,
+            private_weight=share,
         )
-        run.note("clipped sum", released, clip_radius=bound, private_weight=share)
         mean += share * released.value / rows.n
         return result(share * released.noise_std / rows.n)

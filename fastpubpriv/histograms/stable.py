@@ -2,189 +2,29 @@
 
 from __future__ import annotations
 
-import dataclasses
-import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fastpubpriv import run as running
 from fastpubpriv import validation
-from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.histograms.bins import BinGrid, Bins, DyadicBins, ProductBins
 from fastpubpriv.mechanisms.histograms import (
-    LEVELS_MAX,
     NoisyBins,
     Partition,
-    StableRelease,
     check_memory,
     release_histograms,
 )
 from fastpubpriv.privacy import ApproxDP, Budget, Ledger
 from fastpubpriv.privacy.stable import HISTOGRAMS_MAX
 from fastpubpriv.privacy.stable_profile import Law
-from fastpubpriv.reading import read_array
-from fastpubpriv.results.estimates import Result, frozen
+from fastpubpriv.results.histogram import Histogram, HistogramResult
 
 MAX_MEMORY = 8e9  # bytes; what 200 million rows in bins of their own take
 
 _LAWS: dict[str, Law | None] = {"auto": None, "laplace": "laplace", "gaussian": "gaussian"}
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Histogram:
-    """One released histogram: the bins whose noisy count reached the threshold; all other bins count as zero.
-
-    Attributes
-    ----------
-    columns : tuple of int
-        Columns of the rows that were binned.
-    level : int
-        Level of the grid.
-    keys : (b, len(columns)) int64
-        Bins, in lexical order.
-    counts : (b,) float64
-        Noisy counts.
-    lower, upper : (b, len(columns)) float64
-        Ends of the bins (of the absolute value, for dyadic bins); the upper end belongs to a bin, the lower one does not.
-    frequency : (b,) float64
-        counts / n_priv.
-    """
-
-    columns: tuple[int, ...]
-    level: int
-    keys: IntArray
-    counts: FloatArray
-    lower: FloatArray
-    upper: FloatArray
-    frequency: FloatArray
-
-    def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if isinstance(value, np.ndarray):
-                value = value.copy()
-                value.flags.writeable = False
-                object.__setattr__(self, field.name, value)
-
-    def __len__(self) -> int:
-        return len(self.keys)
-
-    def __repr__(self) -> str:
-        return f"Histogram(columns={self.columns}, level={self.level}, bins={len(self)})"
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class HistogramResult(Result):
-    """Released histograms, over an unbounded domain.
-
-    Attributes
-    ----------
-    histograms : tuple of Histogram
-        In the order of the bins asked for, levels from the finest; `result[i]` is the i-th.
-    noise_law : str
-        "laplace" or "gaussian".
-    noise_std : float
-        Standard deviation of the noise on each count.
-    threshold : float
-        Least noisy count that was released.
-    singleton_rate : float
-        Chance that a bin with one row was released; at most delta.
-    columns : tuple of str or None
-        Names of the columns when the source had names.
-    """
-
-    histograms: tuple[Histogram, ...]
-    noise_law: str
-    noise_std: float
-    threshold: float
-    singleton_rate: float
-    columns: tuple[str, ...] | None = None
-
-    def __getitem__(self, index: int) -> Histogram:
-        return self.histograms[index]
-
-    def __len__(self) -> int:
-        return len(self.histograms)
-
-    def count_error(self, failure_prob: float = 0.05) -> float:
-        """Bound on the error of every count, suppressed bins included, that holds with probability 1 - failure_prob."""
-        beta = validation.probability("failure_prob", failure_prob)
-        return self.threshold + noise_quantile(self.noise_law, self.noise_std, beta / (2 * self.n_priv * len(self)))
-
-    def plot(self, path: str | Path | None = None, *, level: float = 0.95) -> Any:
-        """Draw each one-dimensional histogram with its threshold (needs matplotlib); returns the figure."""
-        from fastpubpriv.results import plots as plotting
-
-        return plotting.plot_histogram(self, path=path)
-
-    @classmethod
-    def from_json(cls, text: str) -> HistogramResult:
-        """Read back what `to_json` wrote: the histograms and public fields (the price comes back as a plain value)."""
-        found = cls(**cls._fields_of(text, histograms=_histograms))
-        numbers = (found.noise_std, found.threshold, found.singleton_rate)
-        if found.n_priv < 1 or not found.histograms or found.noise_law not in _LAWS or not np.isfinite(numbers).all():
-            raise InputError(
-                "this JSON text is not a HistogramResult: it needs n_priv, histograms, a law of noise and its numbers"
-            )
-        if any(not 0 <= column < found.dim for histogram in found.histograms for column in histogram.columns):
-            raise InputError(
-                f"this JSON text cannot be read: a histogram names a column that is not among the {found.dim}"
-            )
-        return found
-
-
-def _histograms(value: Any) -> tuple[Histogram, ...]:
-    """Histograms from what JSON has for them."""
-    names = {field.name for field in dataclasses.fields(Histogram)}
-    if type(value) is not list or not all(type(item) is dict and set(item) == names for item in value):
-        raise InputError(
-            f"this JSON text cannot be read: histograms must be a list of objects with the fields {', '.join(sorted(names))}"
-        )
-    return tuple(_histogram(item) for item in value)
-
-
-def _histogram(data: dict[str, Any]) -> Histogram:
-    columns, level, keys = data["columns"], data["level"], data["keys"]
-    if type(columns) is not list or not columns or not all(type(column) is int for column in columns):
-        raise InputError("this JSON text cannot be read: the columns of a histogram must be a list of column numbers")
-    if type(level) is not int or not 0 <= level <= LEVELS_MAX:
-        raise InputError("this JSON text cannot be read: the level of a histogram must be a whole number")
-    bad = type(keys) is not list or not all(
-        type(key) is list and len(key) == len(columns) and all(type(word) is int and abs(word) < 2**63 for word in key)
-        for key in keys
-    )
-    if bad:
-        raise InputError("this JSON text cannot be read: the keys of a histogram must be lists of whole numbers")
-    sizes = {"bins": len(keys), "columns": len(columns)}
-
-    def ends(name: str) -> FloatArray:
-        if not keys:  # JSON has no shape for an empty list
-            return frozen(np.empty((0, len(columns))))
-        # The ends of the last dyadic bin may be infinite.
-        return read_array(name, data[name], ("bins", "columns"), sizes, missing=math.inf)
-
-    return Histogram(
-        columns=tuple(columns),
-        level=level,
-        keys=np.array(keys, dtype=np.int64).reshape(-1, len(columns)),
-        counts=read_array("counts", data["counts"], ("bins",), sizes),
-        lower=ends("lower"),
-        upper=ends("upper"),
-        frequency=read_array("frequency", data["frequency"], ("bins",), sizes),
-    )
-
-
-def noise_quantile(law: str, noise_std: float, tail: float) -> float:
-    """The size that the noise on a count exceeds, in one direction, with probability `tail`."""
-    if law == "laplace":
-        return noise_std / math.sqrt(2.0) * max(0.0, -math.log(2.0 * tail))
-    from scipy.special import ndtri
-
-    return float(-noise_std * ndtri(tail))
 
 
 def as_rows(x_priv: Any) -> Any:
@@ -290,10 +130,10 @@ def stable_histogram(
         max_memory=max_memory,
     )
     check_event(run, partitions, law)
-    check_memory(partitions, rows.n, run.passes)
+    check_memory(partitions, rows.n, run.executor)
     with run.paid():
-        released = release_histograms(run.account, rows, partitions, name="histogram", passes=run.passes, law=law)
-        note(run, "histogram", released)
+        released = release_histograms(run.account, rows, partitions, name="histogram", executor=run.executor, law=law)
+        run.note("histogram", released)
         return HistogramResult(
             histograms=tuple(_public(item, *grids[item.partition], rows.n) for item in released.histograms),
             noise_law=released.event.law,
@@ -312,12 +152,6 @@ def check_event(run: running.Run, partitions: Sequence[Partition], law: Any) -> 
 
     slots = [partition.slots(run.rows.n) for partition in partitions for _ in partition.levels]
     stable_event(*run.account.approx_left, histograms=len(slots), n=run.rows.n, draws=sum(slots), law=law)
-
-
-def note(run: running.Run, name: str, released: StableRelease) -> None:
-    """Write a release into the result's record."""
-    entry = {"name": name, "noise_std": released.noise_std, "threshold": released.threshold}
-    run.log.append({**entry, **released.event.record()})
 
 
 def _grids(bins: Any, dim: int) -> list[tuple[tuple[int, ...], tuple[BinGrid | DyadicBins, ...]]]:

@@ -5,7 +5,6 @@ Privacy note: `notes/stable_histogram.md`.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -17,13 +16,12 @@ from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import bins
 from fastpubpriv.kernels.bins import BinRule, BinTable
-from fastpubpriv.mechanisms.sums import Passes
 from fastpubpriv.privacy import StableHistogramEvent, stable_event
 from fastpubpriv.privacy.stable_profile import Law
 from fastpubpriv.release.account import Account
 from fastpubpriv.release.release import release_stable
-from fastpubpriv.sources import Rows, fold
-from fastpubpriv.threads.pool import available_cpus
+from fastpubpriv.sources import Executor, Query, Rows
+from fastpubpriv.sources.base import Chunk
 
 Labels = Callable[[Any], IntArray]
 
@@ -108,6 +106,11 @@ class StableRelease:
     threshold: float
     event: StableHistogramEvent
 
+    @property
+    def noise(self) -> dict[str, Any]:
+        """The noise, for the record."""
+        return {"noise_std": self.noise_std, "threshold": self.threshold}
+
 
 def release_histograms(
     account: Account,
@@ -115,14 +118,14 @@ def release_histograms(
     partitions: Sequence[Partition],
     *,
     name: str,
-    passes: Passes,
+    executor: Executor,
     cost: tuple[Fraction, Fraction] | None = None,
     law: Law | None = None,
     event: StableHistogramEvent | None = None,
 ) -> StableRelease:
     """Release the occupied bins of all partitions and levels together, in one pass over the rows.
 
-    InputError, before the charge, when counting may take more than `passes.max_memory`; callers that have debited before have
+    InputError, before the charge, when counting may take more than `executor.max_memory`; callers that have debited before have
     called `check_memory` before that.
 
     `cost` is an (epsilon, delta) within what the account has left (None: all of it); `law` None takes the better noise; `event`
@@ -139,12 +142,12 @@ def release_histograms(
     if event is None:
         epsilon, delta = account.approx_left if cost is None else cost
         event = stable_event(epsilon, delta, histograms=len(histograms), n=rows.n, draws=sum(slots), law=law)
-    check_memory(partitions, rows.n, passes)
+    check_memory(partitions, rows.n, executor)
 
     def query() -> Sequence[tuple[IntArray, IntArray]]:
-        return _Histograms(count_bins(rows, partitions, passes), histograms, partitions)
+        return _Histograms(count_bins(rows, partitions, executor), histograms, partitions)
 
-    released = release_stable(account, name=name, query=query, event=event, slots=slots, threads=passes.threads)
+    released = release_stable(account, name=name, query=query, event=event, slots=slots, threads=executor.threads)
     return StableRelease(
         histograms=tuple(
             NoisyBins(partition=index, level=level, keys=keys, counts=counts)
@@ -161,14 +164,13 @@ def _least_slots(n: int) -> int:
     return max(bins.LEAST_SLOTS, min(_FEW_SLOTS, 1 << (2 * n - 1).bit_length()))
 
 
-def memory_for(partitions: Sequence[Partition], n: int, passes: Passes, *, table_slots: int | None = None) -> int:
+def memory_for(partitions: Sequence[Partition], n: int, executor: Executor, *, table_slots: int | None = None) -> int:
     """Most bytes that counting n rows takes, from public numbers: what it takes if every row is in a bin of its own.
 
     All keys and counts, those of one partition a second time while they are put in order, and for each thread a table of each
     partition. Rows of the source at work and the released bins come on top.
     """
     table_slots = _least_slots(n) if table_slots is None else table_slots
-    workers = available_cpus() if passes.threads is None else passes.threads
     slots = [partition.slots(n) for partition in partitions]
     held = sum(bins.key_bytes(partition.words) * most for partition, most in zip(partitions, slots, strict=True))
     sorting = max(bins.merge_bytes(partition.words) * most for partition, most in zip(partitions, slots, strict=True))
@@ -177,27 +179,27 @@ def memory_for(partitions: Sequence[Partition], n: int, passes: Passes, *, table
             bins.key_bytes(partition.words) * most for partition, most in zip(partitions, slots, strict=True)
         )
     tables = sum(bins.table_bytes(partition.words, len(partitions), table_slots) for partition in partitions)
-    return held + sorting + workers * tables
+    return held + sorting + executor.workers * tables
 
 
-def check_memory(partitions: Sequence[Partition], n: int, passes: Passes) -> None:
-    """Raise now, before the debit, if counting n rows might take more than `passes.max_memory`."""
-    needed = memory_for(partitions, n, passes)
-    if passes.max_memory is not None and needed > passes.max_memory:
+def check_memory(partitions: Sequence[Partition], n: int, executor: Executor) -> None:
+    """Raise now, before the debit, if counting n rows might take more than `executor.max_memory`."""
+    needed = memory_for(partitions, n, executor)
+    if executor.max_memory is not None and needed > executor.max_memory:
         raise InputError(
             f"counting the bins of {n} rows may take {needed / 1e9:.3g} GB, if every row is in a bin of its own, and max_memory is "
-            f"{passes.max_memory / 1e9:.3g} GB; pass max_memory={needed} or None (no more is taken than the occupied bins need), "
+            f"{executor.max_memory / 1e9:.3g} GB; pass max_memory={needed} or None (no more is taken than the occupied bins need), "
             "or fewer histograms"
         )
 
 
-def _table_slots(partitions: Sequence[Partition], n: int, passes: Passes) -> int | None:
+def _table_slots(partitions: Sequence[Partition], n: int, executor: Executor) -> int | None:
     """Slots of a hash table, the most that fit into the memory allowed; None for no limit."""
-    if passes.max_memory is None:
+    if executor.max_memory is None:
         return None
-    check_memory(partitions, n, passes)
+    check_memory(partitions, n, executor)
     slots = _least_slots(n)
-    while slots < 2 * n and memory_for(partitions, n, passes, table_slots=2 * slots) <= passes.max_memory:
+    while slots < 2 * n and memory_for(partitions, n, executor, table_slots=2 * slots) <= executor.max_memory:
         slots *= 2
     return slots
 
@@ -222,33 +224,53 @@ class _Histograms(Sequence[tuple[IntArray, IntArray]]):
         return coarsened(keys, counts, level, self._partitions[index])
 
 
-def count_bins(rows: Rows, partitions: Sequence[Partition], passes: Passes) -> list[tuple[IntArray, IntArray]]:
-    """Finest keys, in lexical order, and exact counts of every partition. Private: for a query of `release_stable` only."""
-    slots = _table_slots(partitions, rows.n, passes)
-    tables: dict[int, list[BinTable]] = {}
-    numbers = itertools.count()
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class BinQuery(Query):
+    """Finest keys, in lexical order, and exact counts of every partition. Private: for `release_stable` only.
 
-    def make() -> tuple[IntArray, ...]:
-        # A table grows, so it cannot be an accumulator of `fold` itself: the accumulator is its number.
-        number = next(numbers)
-        tables[number] = [BinTable(partition.words, len(partitions), slots) for partition in partitions]
-        return (np.array([number], dtype=np.int64),)
+    `slots` are those of a hash table at most, None for no limit. The accumulators are lists of tables, one list for each partition.
+    """
 
-    def step(chunk: Any, accumulators: tuple[IntArray, ...]) -> None:
-        mine = tables[int(accumulators[0][0])]
+    partitions: tuple[Partition, ...]
+    slots: int | None
+
+    def zeros(self) -> tuple[list[BinTable], ...]:
+        """See `Query.zeros`."""
+        count = len(self.partitions)
+        return tuple([BinTable(partition.words, count, self.slots)] for partition in self.partitions)
+
+    def add(self, chunk: Chunk, accumulators: Any) -> None:
+        """See `Query.add`."""
         blocks = range(0, len(chunk), _BLOCK_ROWS) if chunk.shape[1] > 1 else (0,)
         for begin in blocks:
             # Column after column of a few rows, so that wide rows come from memory once.
             part = chunk[begin : begin + _BLOCK_ROWS] if chunk.shape[1] > 1 else chunk
-            for partition, table in zip(partitions, mine, strict=True):
+            for partition, (table,) in zip(self.partitions, accumulators, strict=True):
                 _count(part, partition, table)
 
-    columns = sum(len(partition.columns) for partition in partitions)
-    fold(rows, make, step, row_cost=max(rows.dim, 2 * columns), threads=passes.threads, progress=passes.progress)
-    return [
-        bins.collect([held[index] for held in tables.values()], partition.words)
-        for index, partition in enumerate(partitions)
-    ]
+    def merge(self, total: Any, part: Any) -> None:
+        """Put the tables side by side: `answer` goes through all of them at once."""
+        for tables, others in zip(total, part, strict=True):
+            tables.extend(others)
+
+    def answer(self, accumulators: tuple[list[BinTable], ...]) -> list[tuple[IntArray, IntArray]]:
+        """See `Query.answer`."""
+        return [
+            bins.collect(tables, partition.words)
+            for tables, partition in zip(accumulators, self.partitions, strict=True)
+        ]
+
+    @property
+    def row_cost(self) -> int:
+        """See `Query.row_cost`."""
+        return 2 * sum(len(partition.columns) for partition in self.partitions)
+
+
+def count_bins(rows: Rows, partitions: Sequence[Partition], executor: Executor) -> list[tuple[IntArray, IntArray]]:
+    """Finest keys and exact counts of every partition; private."""
+    slots = _table_slots(partitions, rows.n, executor)
+    found: list[tuple[IntArray, IntArray]] = executor.run(BinQuery(partitions=tuple(partitions), slots=slots), rows)
+    return found
 
 
 def _count(chunk: Any, partition: Partition, table: BinTable) -> None:

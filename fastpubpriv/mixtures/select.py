@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import warnings
 from fractions import Fraction
@@ -12,7 +11,6 @@ import numpy as np
 
 from fastpubpriv import run as running
 from fastpubpriv import validation
-from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import AccuracyWarning, InputError
 from fastpubpriv.mechanisms.selection.candidates import Hypotheses
 from fastpubpriv.mechanisms.selection.hypotheses import (
@@ -31,72 +29,13 @@ from fastpubpriv.mechanisms.selection.log_ratio import LogRatios, checked_clip
 from fastpubpriv.mechanisms.selection.scheffe import CELLS
 from fastpubpriv.privacy import ApproxDP, Budget, Ledger, PureDP
 from fastpubpriv.release.choice_weights import MAX_CANDIDATES
-from fastpubpriv.results.estimates import Result
-from fastpubpriv.results.mixture import MixtureResult
+from fastpubpriv.results.selection import SelectionResult
 
-__all__ = ["Hypotheses", "SelectionResult", "required_n", "select_hypothesis"]
+__all__ = ["Hypotheses", "required_n", "select_hypothesis"]
 
 
 MOST_CELLS = 4096
 MOST_DRAWS = 2**15 - 1
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class SelectionResult(Result):
-    """The mixture chosen from a public list.
-
-    Attributes
-    ----------
-    index : int or None
-        Its position in the list as it was given; None for the fallback.
-    weights, means, covariances : (k,), (k, dim), (k, dim, dim) float64
-        The mixture itself, without components of weight 0.
-    status : str
-        "ok"; "only one" when one usable hypothesis was left and nothing was spent; "fallback" when none was.
-    candidates, left_out : int
-        Hypotheses chosen from, and those without finite parameters and positive variances.
-    score, method, mechanism : str
-        What was compared, how it was evaluated, and how the choice was made.
-    epsilon : float
-        At which the choice was made; 0 when nothing was spent.
-    slack : float
-        With probability 1 - failure_prob the total variation from the law of the rows is at most 3 times that of the best
-        hypothesis plus this. Sampling and choice are in it; what cells or public draws lose is not. Infinite for log ratios, which
-        come with no such bound.
-    """
-
-    index: int | None
-    weights: FloatArray
-    means: FloatArray
-    covariances: FloatArray
-    status: str
-    candidates: int
-    left_out: int
-    score: str
-    method: str
-    mechanism: str
-    epsilon: float
-    slack: float
-    columns: tuple[str, ...] | None = None
-
-    @property
-    def variances(self) -> FloatArray:
-        """Variances of the coordinates within each component, (k, dim)."""
-        return np.ascontiguousarray(np.diagonal(self.covariances, axis1=1, axis2=2))
-
-    @property
-    def mixture(self) -> MixtureResult:
-        """The chosen mixture as a MixtureResult: densities, labels and samples."""
-        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(Result)}
-        return MixtureResult(
-            weights=self.weights,
-            means=self.means,
-            covariances=self.covariances,
-            statuses=(self.status,) * len(self.weights),
-            method="hypothesis selection",
-            columns=self.columns,
-            **fields,
-        )
 
 
 def required_n(candidates: int, accuracy: float, epsilon: float, failure_prob: float = 0.05) -> int:
@@ -153,7 +92,7 @@ def select_hypothesis(
     accuracy: float | None = None,
     score: str = "minimum_distance",
     method: str = "auto",
-    mechanism: str = "auto",
+    law: str = "auto",
     fallback: Any = None,
     cells: int = CELLS,
     draws: int | None = None,
@@ -189,7 +128,7 @@ def select_hypothesis(
         How sets are evaluated. For one column, "exact" finds the roots of the differences of densities (up to 1000 hypotheses,
         the default up to 100), and "cells" makes sets of public cells (the default for longer lists). "densities" compares log
         densities at the rows (any number of columns, the default above one).
-    mechanism : "auto", "permute_and_flip" or "exponential"
+    law : "auto", "permute_and_flip" or "exponential"
         How the choice is made; "auto" takes permute-and-flip where epsilon is the price (it is never worse there), and the
         exponential mechanism under ZCDP (where it is four times cheaper).
     fallback : one mixture, in the form of a list with one entry, optional
@@ -273,7 +212,7 @@ def select_hypothesis(
             'score="log_ratio" guarantees no accuracy: leave accuracy out, or pass score="minimum_distance"'
         )
     method = validation.choice("method", method, METHODS)
-    mechanism = validation.choice("mechanism", mechanism, MECHANISMS)
+    law = validation.choice("law", law, MECHANISMS)
     cells = validation.integer("cells", cells, minimum=2, maximum=MOST_CELLS)
     if draws is not None:
         draws = validation.integer("draws", draws, minimum=16, maximum=MOST_DRAWS)
@@ -301,7 +240,7 @@ def select_hypothesis(
     left_out = listed.given - listed.size
     if listed.size == 1:
         return _result(run, listed, 0, index=int(listed.positions[0]), status="only one", left_out=left_out)
-    law = law_for(run.account, mechanism)
+    law = law_for(run.account, law)
     epsilon = epsilon_of(Fraction(run.account.allowance), law, pure=run.account.pure)
     if accuracy is not None:
         needed = required_rows(listed.size, accuracy, float(epsilon), failure_prob)
@@ -321,7 +260,7 @@ def select_hypothesis(
         draws=draws,
         public_seed=public_seed,
         clip=clip,
-        threads=run.passes.threads,
+        threads=run.executor.threads,
     )
     slack = math.inf if score == "log_ratio" else slack_at(listed.size, rows.n, float(epsilon), failure_prob)
     used = {"clip": evaluation.clip} if isinstance(evaluation, LogRatios) else {}
@@ -334,7 +273,7 @@ def select_hypothesis(
             size=listed.size,
             epsilon=epsilon,
             law=law,
-            passes=run.passes,
+            executor=run.executor,
         )
         run.log.append({"name": "hypothesis", "score": score, **used, **event.record()})
         return _result(

@@ -27,6 +27,7 @@ class ComposedEvent:
 
     Examples
     --------
+    >>> from fastpubpriv.privacy import GaussianEvent
     >>> run = ComposedEvent((GaussianEvent(2**16, 8, 4), GaussianEvent(2**15, 8, 4)))
     >>> run.rho, f"{run.epsilon_at(1e-6):.3f}"
     (Fraction(3, 4), '6.165')

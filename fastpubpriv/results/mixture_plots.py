@@ -3,25 +3,38 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.results import plots as plotting
-from fastpubpriv.sources import Rows, public_rows
-
-if TYPE_CHECKING:
-    from fastpubpriv.results.mixture import MixtureResult
-
+from fastpubpriv.results.gaussians import circle
 
 # More public points only make the picture black.
 MOST_POINTS = 5000
 
 
-def plane_of(result: MixtureResult) -> tuple[FloatArray, FloatArray, tuple[str, str]]:
+@dataclass(frozen=True, slots=True, eq=False)
+class Drawn:
+    """The mixture of a picture: arrays over its components, a name for each of them, names of the columns."""
+
+    weights: FloatArray
+    means: FloatArray
+    covariances: FloatArray
+    labels: Sequence[str]
+    columns: tuple[str, ...] | None
+
+    @property
+    def dim(self) -> int:
+        """Number of columns."""
+        return len(self.means[0])
+
+
+def plane_of(result: Drawn) -> tuple[FloatArray, FloatArray, tuple[str, str]]:
     """Centre (dim,), two orthonormal directions (2, dim) and labels of the plane in which the means lie farthest apart.
 
     Two columns are drawn as they are. Fewer than three means leave a direction free; the released covariances choose it.
@@ -42,18 +55,19 @@ def plane_of(result: MixtureResult) -> tuple[FloatArray, FloatArray, tuple[str, 
 
 
 def plot_mixture(
-    result: MixtureResult, *, path: str | Path | None = None, level: float = 0.95, x_pub: Any = None
+    result: Drawn,
+    *,
+    path: str | Path | None = None,
+    level: float = 0.95,
+    points: FloatArray | None = None,
+    balls: Sequence[Any] = (),
 ) -> Any:
     """Draw a mixture; `path` is written when given. Returns the figure (needs matplotlib).
 
     One column: the density and its components. More: ellipses that hold a share `level` of each component, in the plane in which
-    the means lie farthest apart, with the public rows `x_pub` if they are given, and the released balls that were cut out in
+    the means lie farthest apart, with the public rows `points` if they are given, and the released balls that were cut out in
     that very space.
     """
-    level = validation.confidence_level(level)
-    points = None
-    if x_pub is not None:
-        points = public_rows(x_pub, columns=_chosen(x_pub, result), dim=result.dim, names=result.columns)
     if points is not None and len(points) > MOST_POINTS:
         points = points[:: -(-len(points) // MOST_POINTS)]
     figure = plotting.new_figure(6.4, 4.6)
@@ -61,25 +75,12 @@ def plot_mixture(
     if result.dim == 1:
         _densities(axes, result, points)
     else:
-        _plane(axes, result, points, level)
+        _plane(axes, result, points, level, balls)
     axes.tick_params(labelsize=8)
     return plotting.save(figure, path)
 
 
-def _chosen(x_pub: Any, result: MixtureResult) -> Any:
-    """The columns to read of a file or table, which may have more than were learned."""
-    plain = isinstance(x_pub, np.ndarray | list | tuple | Rows)
-    plain = plain or (isinstance(x_pub, str | Path) and str(x_pub).lower().endswith(".npy"))
-    return None if plain or result.columns == tuple(map(str, range(result.dim))) else result.columns
-
-
-def _label(result: MixtureResult, index: int) -> str:
-    status = result.statuses[index]
-    note = "" if status == "ok" else f" ({status.replace('_', ' ')})"
-    return f"{index}: {result.weights[index]:.1%}{note}"
-
-
-def _densities(axes: Any, result: MixtureResult, points: FloatArray | None) -> None:
+def _densities(axes: Any, result: Drawn, points: FloatArray | None) -> None:
     means, spreads = result.means[:, 0], np.sqrt(result.covariances[:, 0, 0])
     low, high = float((means - 4.0 * spreads).min()), float((means + 4.0 * spreads).max())
     # Fine enough for the narrowest component, wherever it is.
@@ -92,13 +93,13 @@ def _densities(axes: Any, result: MixtureResult, points: FloatArray | None) -> N
         )
     )
     total = np.zeros_like(steps)
-    for index in range(result.n_components):
+    for index in range(len(result.weights)):
         z = (steps - means[index]) / spreads[index]
         height = result.weights[index] * np.exp(-z * z / 2.0) / (spreads[index] * math.sqrt(2.0 * math.pi))
         total += height
         colour = plotting.PALETTE[index % len(plotting.PALETTE)]
         axes.fill_between(steps, height, color=colour, alpha=0.18, lw=0)
-        axes.plot(steps, height, color=colour, lw=1.2, label=_label(result, index))
+        axes.plot(steps, height, color=colour, lw=1.2, label=result.labels[index])
     axes.plot(steps, total, color="#222222", lw=1.0, ls="--", label="mixture")
     if points is not None:
         axes.plot(points[:, 0], np.zeros(len(points)), "|", color="#222222", ms=9, alpha=0.5, label="public rows")
@@ -106,28 +107,28 @@ def _densities(axes: Any, result: MixtureResult, points: FloatArray | None) -> N
     axes.set_ylabel("density", fontsize=9)
     axes.set_ylim(bottom=0.0)
     axes.legend(frameon=False, fontsize=8)
-    axes.set_title(f"Released mixture of {result.n_components}", fontsize=10)
+    axes.set_title(f"Released mixture of {len(result.weights)}", fontsize=10)
 
 
-def _plane(axes: Any, result: MixtureResult, points: FloatArray | None, level: float) -> None:
+def _plane(axes: Any, result: Drawn, points: FloatArray | None, level: float, balls: Sequence[Any]) -> None:
     middle, plane, labels = plane_of(result)
     if points is not None:
         seen = (points - middle) @ plane.T
         axes.plot(seen[:, 0], seen[:, 1], ".", color="#555555", ms=3, alpha=0.6, zorder=1, label="public rows")
-    angle = np.linspace(0.0, 2.0 * math.pi, 181)
-    circle = math.sqrt(-2.0 * math.log1p(-level)) * np.column_stack([np.cos(angle), np.sin(angle)])
-    for index in range(result.n_components):
+    around = circle(level)
+    for index in range(len(result.weights)):
         colour = plotting.PALETTE[index % len(plotting.PALETTE)]
         center = plane @ (result.means[index] - middle)
         values, vectors = np.linalg.eigh(plane @ result.covariances[index] @ plane.T)
-        ellipse = center + (circle * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+        ellipse = center + (around * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
         axes.fill(ellipse[:, 0], ellipse[:, 1], color=colour, alpha=0.14, lw=0, zorder=2)
-        axes.plot(ellipse[:, 0], ellipse[:, 1], color=colour, lw=1.4, zorder=3, label=_label(result, index))
+        axes.plot(ellipse[:, 0], ellipse[:, 1], color=colour, lw=1.4, zorder=3, label=result.labels[index])
         axes.plot(*center, "+", color=colour, ms=9, mew=1.8, zorder=4)
     limits = axes.get_xlim(), axes.get_ylim()
+    angle = np.linspace(0.0, 2.0 * math.pi, 181)
     turn = np.column_stack([np.cos(angle), np.sin(angle)])
     shown = False
-    for ball in result.diagnostics.get("balls", ()):
+    for ball in balls:
         center = np.asarray(ball["center"], dtype=np.float64)
         if ball.get("projection") is not None:
             # The cut was made in a projected space: its circle is drawn around the image of the centre.
@@ -148,4 +149,4 @@ def _plane(axes: Any, result: MixtureResult, points: FloatArray | None, level: f
     axes.set_ylabel(labels[1], fontsize=9)
     axes.grid(alpha=0.3, lw=0.5)
     axes.legend(frameon=False, fontsize=8)
-    axes.set_title(f"Released mixture of {result.n_components}, {level:.0%} ellipses", fontsize=10)
+    axes.set_title(f"Released mixture of {len(result.weights)}, {level:.0%} ellipses", fontsize=10)

@@ -5,18 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
-
-if TYPE_CHECKING:
-    from fastpubpriv.histograms.stable import HistogramResult
-    from fastpubpriv.results.estimates import GaussianResult
-
+from fastpubpriv.results.gaussians import correlation_of, ellipse
 
 # Colours that stay apart in grey and for colour-blind readers.
 PALETTE = ("#0b5fa5", "#d1690e", "#3b8f5a", "#8a5aa8", "#7a7a7a", "#b0304f")
@@ -36,6 +32,16 @@ class Estimate:
     mean: FloatArray
     lower: FloatArray | None = None
     upper: FloatArray | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bars:
+    """The bins of one histogram: ends and shares of the rows, (b,) each."""
+
+    title: str
+    lower: FloatArray
+    upper: FloatArray
+    frequency: FloatArray
 
 
 def new_figure(width: float, height: float) -> Any:
@@ -119,12 +125,11 @@ def plot_means(
     return save(figure, path)
 
 
-def plot_histogram(result: HistogramResult, *, path: str | Path | None = None) -> Any:
+def plot_histograms(drawn: list[Bars], title: str, *, path: str | Path | None = None) -> Any:
     """One panel for each one-dimensional histogram: released bins as bars of density, on a log axis where they spread far.
 
     Bins without a bar had no row, or too few for the threshold. `path` is written when given; returns the figure.
     """
-    drawn = [item for item in result.histograms if len(item.columns) == 1]
     if not drawn:
         raise InputError("there is no one-dimensional histogram to draw: products of columns are not drawn")
     if len(drawn) > MAX_PANELS:
@@ -136,13 +141,11 @@ def plot_histogram(result: HistogramResult, *, path: str | Path | None = None) -
     figure = new_figure(4.2 * across + 0.4, 2.8 * down + 0.5)
     grid = figure.subplots(down, across, squeeze=False)
     for axes, item in zip(grid.ravel(), drawn, strict=False):
-        column = item.columns[0]
-        name = result.columns[column] if result.columns is not None else f"x{column}"
-        axes.set_title(f"{name}, level {item.level}: {len(item)} bins", fontsize=9)
+        axes.set_title(item.title, fontsize=9)
         axes.tick_params(labelsize=7)
-        if len(item) == 0:
+        if len(item.lower) == 0:
             continue
-        lower, upper = item.lower[:, 0], np.minimum(item.upper[:, 0], np.finfo(np.float64).max)
+        lower, upper = item.lower, np.minimum(item.upper, np.finfo(np.float64).max)
         width = upper - lower
         axes.bar(lower, item.frequency / width, width=width, align="edge", color=PALETTE[0], alpha=0.75, lw=0)
         span = np.abs(np.concatenate([lower, upper]))
@@ -153,28 +156,20 @@ def plot_histogram(result: HistogramResult, *, path: str | Path | None = None) -
         axes.set_ylabel("density", fontsize=8)
     for axes in grid.ravel()[len(drawn) :]:
         axes.set_axis_off()
-    figure.suptitle(f"Noisy counts of at least {result.threshold:.0f} rows", fontsize=10)
+    figure.suptitle(title, fontsize=10)
     return save(figure, path)
 
 
-def plot_gaussian(result: GaussianResult, *, path: str | Path | None = None, level: float = 0.95) -> Any:
-    """Ellipses of all pairs of columns that hold a share `level` each (up to five columns), or a heat map of correlations.
-
-    The diagonal of the grid has the densities of the single columns. `path` is written when given; returns the figure.
-    """
-    level = validation.confidence_level(level)
-    names = result.columns if result.columns is not None else tuple(f"x{j}" for j in range(result.dim))
-    if result.dim > MAX_PAIRED:
-        return _heat_map(result, names, path)
-    return _pairs(result, names, path, level)
-
-
-def _pairs(result: GaussianResult, names: tuple[str, ...], path: str | Path | None, level: float) -> Any:
-    dim = result.dim
+def plot_ellipses(
+    mean: FloatArray, covariance: FloatArray, names: tuple[str, ...], *, path: str | Path | None, level: float
+) -> Any:
+    """Ellipses of all pairs of columns that hold a share `level` of a Gaussian each, and on the diagonal the single columns."""
+    dim = len(mean)
     side = 2.1 if dim > 2 else 2.9
     figure = new_figure(side * dim + 0.8, side * dim + 0.7)
     grid = figure.subplots(dim, dim, squeeze=False)
-    spread = np.sqrt(np.diag(result.covariance))
+    spread = np.sqrt(np.diag(covariance))
+    correlation = correlation_of(covariance)
     reach = 1.15 * math.sqrt(-2.0 * math.log1p(-level))
     for row in range(dim):
         for column in range(dim):
@@ -182,18 +177,19 @@ def _pairs(result: GaussianResult, names: tuple[str, ...], path: str | Path | No
             if column > row:
                 axes.set_axis_off()
                 continue
-            _limits(axes.set_xlim, result.mean[column], reach * spread[column])
+            _limits(axes.set_xlim, mean[column], reach * spread[column])
             if row == column:
-                _density(axes, float(result.mean[row]), float(spread[row]), reach)
+                _density(axes, float(mean[row]), float(spread[row]), reach)
                 axes.set_title(names[row], fontsize=9)
             else:
-                _, points = result.confidence_ellipse(column, row, level=level)
+                chosen = [column, row]
+                points = ellipse(mean[chosen], covariance[np.ix_(chosen, chosen)], level)
                 axes.fill(points[:, 0], points[:, 1], color=PALETTE[0], alpha=0.14, lw=0)
                 axes.plot(points[:, 0], points[:, 1], color=PALETTE[0], lw=1.3)
-                axes.plot(result.mean[column], result.mean[row], "+", color=PALETTE[1], ms=8, mew=1.6)
+                axes.plot(mean[column], mean[row], "+", color=PALETTE[1], ms=8, mew=1.6)
                 axes.grid(alpha=0.3, lw=0.5)
-                _limits(axes.set_ylim, result.mean[row], reach * spread[row])
-                tilt = result.correlation[row, column]
+                _limits(axes.set_ylim, mean[row], reach * spread[row])
+                tilt = correlation[row, column]
                 # In the upper corner that the ellipse leans away from.
                 axes.text(
                     0.04 if tilt >= 0.0 else 0.96, 0.96, f"r = {tilt:+.2f}", transform=axes.transAxes,
@@ -233,9 +229,9 @@ def _density(axes: Any, mean: float, spread: float, reach: float) -> None:
         axes.spines[side].set_visible(False)
 
 
-def _heat_map(result: GaussianResult, names: tuple[str, ...], path: str | Path | None) -> Any:
-    dim = result.dim
-    matrix = result.correlation
+def plot_correlations(matrix: FloatArray, names: tuple[str, ...], note: str, *, path: str | Path | None) -> Any:
+    """A heat map of correlations; `note` says how noisy they are."""
+    dim = len(matrix)
     size = min(11.0, max(5.0, 0.42 * dim + 2.4))
     figure = new_figure(size + 0.9, size)
     axes = figure.subplots()
@@ -258,10 +254,5 @@ def _heat_map(result: GaussianResult, names: tuple[str, ...], path: str | Path |
                 value = matrix[row, column]
                 shade = "white" if abs(value) > 0.6 else "#333333"
                 axes.text(column, row, f"{value:.2f}", ha="center", va="center", fontsize=6.5, color=shade)
-    # One correlation's share of the predicted Frobenius error, which has dim (dim + 1) / 2 free entries, two of them alike.
-    level = result.predicted_covariance_error / math.sqrt(dim * (dim + 1.0))
-    note = f"predicted noise of one entry, sampling included: about ±{level:.2g}"
-    if result.under_resolved:
-        note = "too few rows or too small a budget to resolve the small eigenvalues: entries may be far off"
     axes.set_title(f"Correlations of the released Gaussian\n{note}", fontsize=9)
     return save(figure, path)

@@ -9,14 +9,16 @@ import math
 
 import numpy as np
 import pytest
+from releases import release_vector_sum
 from scipy import stats
 
 from fastpubpriv.kernels import noise
-from fastpubpriv.mechanisms.sums import AffineMap, Passes, release_vector_sum
+from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.privacy import ZCDP, GaussianEvent, LaplaceEvent
 from fastpubpriv.release.account import Account
 from fastpubpriv.release.release import release
 from fastpubpriv.sources import private_rows
+from fastpubpriv.sources.fold import Executor
 
 # Fixed seeds: the bounds below were met with room to spare, and a test that passed keeps passing.
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")
@@ -133,7 +135,7 @@ def mean_audit(runs, *, price=1):
             [
                 release_vector_sum(
                     account, rows, AffineMap(dim=2), name="s", radius=1.0, cost=rho * price,
-                    passes=Passes(threads=1, progress=False),
+                    executor=Executor(threads=1, progress=False),
                 ).value[0]
                 for _ in range(runs)
             ]

@@ -5,6 +5,7 @@ Neighbours are chosen after the recording, knowing the tree that was released: r
 of a ball or between two centres, overflow, or are missing.
 """
 
+import dataclasses
 from fractions import Fraction
 
 import numpy as np
@@ -32,11 +33,11 @@ PUBLIC = CENTERS[np.arange(36) % K] + RNG.normal(size=(36, DIM))
 BUDGETS = {"zcdp": ZCDP(50), "approx": ApproxDP(8, 1e-6), "pure": PureDP(8)}
 COMMON = {"threads": 1, "progress": False}
 METHODS = {
-    "tree": {"clustering": "tree"},
-    "one shot": {"clustering": "one_shot"},
-    "public": {"clustering": "public_pca"},
-    "algorithms 6 and 7": {"clustering": "tree", "mode": "theory"},
-    "algorithms 9 and 10": {"clustering": "public_pca", "mode": "theory"},
+    "tree": {"method": "tree"},
+    "one shot": {"method": "one_shot"},
+    "public": {"method": "public_pca"},
+    "algorithms 6 and 7": {"method": "tree", "mode": "theory"},
+    "algorithms 9 and 10": {"method": "public_pca", "mode": "theory"},
 }
 PURE = ("public", "algorithms 9 and 10")
 
@@ -212,13 +213,14 @@ def test_catches_a_cut_that_looks_at_private_rows(monkeypatch):
 
 
 def test_catches_directions_of_unclipped_rows(monkeypatch):
-    original = search.release_second_moment
+    original = search.SecondMoment.release
 
-    def farther(purse, rows, affine, *, radius, **options):
+    def farther(self, purse, rows, executor, **options):
         largest = max(float(np.nanmax(np.abs(chunk), initial=0.0, where=np.isfinite(chunk))) for chunk in rows.chunks())
-        return original(purse, rows, affine, radius=max(radius, min(largest, 1e100)), **options)
+        far = dataclasses.replace(self, radius=max(self.radius, min(largest, 1e100)))
+        return original(far, purse, rows, executor, **options)
 
-    caught(monkeypatch, search, "release_second_moment", farther, "depends on private rows")
+    caught(monkeypatch, search.SecondMoment, "release", farther, "depends on private rows")
 
 
 def test_catches_a_tree_that_asks_too_often(monkeypatch):
@@ -230,7 +232,7 @@ def test_catches_a_tree_that_asks_too_often(monkeypatch):
 
     def run():
         return learn_separated_mixture(
-            rows, x_pub=public, n_components=4, min_weight=0.2, budget=BUDGETS["zcdp"], clustering="tree", **COMMON
+            rows, x_pub=public, n_components=4, min_weight=0.2, budget=BUDGETS["zcdp"], method="tree", **COMMON
         )
 
     assert run().diagnostics["depth"] >= 2

@@ -4,21 +4,23 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from releases import release_statistic_sum, release_vector_sum
 
 from fastpubpriv import ApproxDP, ReplayError
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.mechanisms.group_covariances import release_agreement, take_population
-from fastpubpriv.mechanisms.statistics import release_statistic_sum
-from fastpubpriv.mechanisms.sums import AffineMap, Passes, release_vector_sum
+from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.privacy import gaussian_rho, gaussian_rho_beside
-from fastpubpriv.release import account as accounts
+from fastpubpriv.release import notions
 from fastpubpriv.release.account import Account
+from fastpubpriv.release.payer import Book
 from fastpubpriv.sources import private_rows
+from fastpubpriv.sources.fold import Executor
 
 DIM, GROUPS = 2, 12
 BUDGET = ApproxDP(1, 1e-6)
 ASIDE = ApproxDP(Fraction(1, 8), BUDGET.delta / 8)
-PASSES = Passes(threads=1, progress=False)
+EXECUTOR = Executor(threads=1, progress=False)
 ROWS = np.random.default_rng(3).standard_normal((240, DIM))
 OTHER = ROWS.copy()
 OTHER[4] = [0.5, -0.25]
@@ -27,7 +29,7 @@ OTHER[4] = [0.5, -0.25]
 def checked_mean(x):
     """A test whether groups of rows agree, paid from a part kept aside, then a mean with all that is left."""
     rows, base = private_rows(x), AffineMap(dim=DIM)
-    account = Account("checked mean", BUDGET, draws=1 + DIM, aside=ASIDE)
+    account = Account("checked mean", BUDGET, draws=1 + DIM, reserved=ASIDE)
     account.open()
     release_agreement(
         account,
@@ -38,7 +40,7 @@ def checked_mean(x):
         epsilon=ASIDE.epsilon,
         delta=ASIDE.delta,
     )
-    total = release_vector_sum(account, rows, base, name="sum", radius=3.0, cost=account.allowance, passes=PASSES)
+    total = release_vector_sum(account, rows, base, name="sum", radius=3.0, cost=account.allowance, executor=EXECUTOR)
     return total.value
 
 
@@ -58,7 +60,7 @@ def mean_of(statistic, *, draws=DIM):
             radius=3.0,
             cost=account.allowance,
             row_cost=DIM,
-            passes=PASSES,
+            executor=EXECUTOR,
         )
         return total.value
 
@@ -78,7 +80,7 @@ def test_a_learner_that_forgets_the_delta_kept_aside_is_rejected(monkeypatch):
         return gaussian_rho(ApproxDP(budget.epsilon - epsilon, budget.delta), draws)
 
     assert forgetful(BUDGET, 3, ASIDE.epsilon, ASIDE.delta) > gaussian_rho_beside(BUDGET, 3, ASIDE.epsilon, ASIDE.delta)
-    monkeypatch.setattr(accounts, "gaussian_rho_beside", forgetful)
+    monkeypatch.setattr(notions, "gaussian_rho_beside", forgetful)
     with pytest.raises(ReplayError, match="exceed the budget"):
         record_replay(checked_mean, ROWS, OTHER, budget=BUDGET)
 
@@ -97,7 +99,9 @@ def test_a_learner_that_states_no_delta_is_rejected(monkeypatch):
         )
         account = Account("mean", less, draws=DIM)
         account.open()
-        total = release_vector_sum(account, rows, base, name="sum", radius=3.0, cost=account.allowance, passes=PASSES)
+        total = release_vector_sum(
+            account, rows, base, name="sum", radius=3.0, cost=account.allowance, executor=EXECUTOR
+        )
         return total.value
 
     with pytest.raises(ReplayError, match="exceed the budget"):
@@ -106,7 +110,7 @@ def test_a_learner_that_states_no_delta_is_rejected(monkeypatch):
 
 def test_a_learner_that_overdraws_is_rejected(monkeypatch):
     run = mean_of(lambda chunk: np.array(chunk), draws=DIM - 1)
-    monkeypatch.setattr(Account, "check", lambda self, event: None)
+    monkeypatch.setattr(Book, "check", lambda self, event: None)
     with pytest.raises(ReplayError, match="2 values of noise were drawn where 1 were declared"):
         record_replay(run, ROWS, OTHER, budget=BUDGET)
 
@@ -144,7 +148,13 @@ def test_an_account_that_was_opened_before_the_run_is_rejected():
         record_replay(
             lambda x: (
                 release_vector_sum(
-                    account, rows, AffineMap(dim=DIM), name="sum", radius=3.0, cost=account.allowance / 8, passes=PASSES
+                    account,
+                    rows,
+                    AffineMap(dim=DIM),
+                    name="sum",
+                    radius=3.0,
+                    cost=account.allowance / 8,
+                    executor=EXECUTOR,
                 ).value
             ),
             ROWS,

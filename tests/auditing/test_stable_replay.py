@@ -9,7 +9,7 @@ from fastpubpriv import ApproxDP, BinGrid, DyadicBins, ProductBins, ReplayError,
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.kernels import bins as kernel
 from fastpubpriv.mechanisms import histograms as stable
-from fastpubpriv.mixtures.list_decoding import decoders
+from fastpubpriv.mixtures import list_decoding as decoders
 from fastpubpriv.mixtures.list_decoding import stages as decoder_stages
 from fastpubpriv.sources.views import pairs, slices
 
@@ -97,7 +97,7 @@ def test_catches_suppressed_bins_in_the_result(monkeypatch):
 
     def leaky(account, rows, partitions, **options):
         released = original(account, rows, partitions, **options)
-        occupied = sum(len(keys) for keys, _ in stable.count_bins(rows, partitions, options["passes"]))
+        occupied = sum(len(keys) for keys, _ in stable.count_bins(rows, partitions, options["executor"]))
         return dataclasses.replace(released, threshold=released.threshold + 1e-9 * occupied)
 
     monkeypatch.setattr("fastpubpriv.histograms.stable.release_histograms", leaky)

@@ -209,7 +209,7 @@ def test_released_results_match_the_names_of_rows():
     alone = fpp.public_only(frame(PUBLIC, NAMES), n_components=1)
     assert alone.columns == tuple(NAMES)
     for method in (
-        gaussian.log_prob, found.score_samples, found.predict, found.predict_proba, pca.transform, alone.score_samples,
+        gaussian.log_prob, found.log_prob, found.predict, found.predict_proba, pca.transform, alone.log_prob,
     ):  # fmt: skip
         wanted = method(PUBLIC)
         for rows in (

@@ -58,10 +58,8 @@ def wrong_order(run, base, *, shares, n, row_failure, slack, floor=0.0):
     contraction, inverse = np.eye(dim), np.eye(dim)
     for index, share in enumerate(shares):
         affine = AffineMap(dim=dim, center=base.center, matrix=np.ascontiguousarray(contraction.T * base.matrix))
-        released = learners.release_second_moment(
-            run.account, run.rows, affine, name=f"round {index}", radius=learners.chi_radius(dim, row_failure),
-            cost=run.account.allowance * share, passes=run.passes,
-        )  # fmt: skip
+        moment = learners.SecondMoment(affine=affine, radius=learners.chi_radius(dim, row_failure))
+        released = run.release(moment, name=f"round {index}", cost=run.account.allowance * share)
         second = learners.floored(released.value / n, 0.0)
         if index < len(shares) - 1:
             values, vectors = spectrum(second + slack(released) * np.eye(dim))

@@ -15,7 +15,7 @@ PUBLIC = np.random.default_rng(1).standard_normal((101, 100))
     ("call", "options"),
     [
         (estimate_gaussian, {"x_pub": PUBLIC}),
-        (estimate_gaussian, {"x_pub": PUBLIC, "learner": "pairs"}),
+        (estimate_gaussian, {"x_pub": PUBLIC, "method": "pairs"}),
         (coinpress_covariance, {"scale": 9.0, "steps": 10}),
         (private_pca, {"center": 0.0, "radius": 4.0, "n_components": 2}),
     ],

@@ -87,9 +87,9 @@ def means() -> Iterator[Case]:
 
 def gaussians() -> Iterator[Case]:
     for name, budget in BUDGETS.items():
-        for learner in ("lifted_coinpress", "pairs", "recursive_preconditioner"):
-            given = {"x_pub": MANY_PUBLIC, "budget": budget, "learner": learner}
-            yield private(f"estimate_gaussian, {learner}, {name}", fpp.estimate_gaussian, LONG, **given)
+        for method in ("lifted_coinpress", "pairs", "recursive_preconditioner"):
+            given = {"x_pub": MANY_PUBLIC, "budget": budget, "method": method}
+            yield private(f"estimate_gaussian, {method}, {name}", fpp.estimate_gaussian, LONG, **given)
         two = {"x_pub": PUBLIC[:2], "budget": budget}
         yield private(f"estimate_gaussian, two public rows, {name}", fpp.estimate_gaussian, LONG, **two)
         yield private(
@@ -109,7 +109,7 @@ def gaussians() -> Iterator[Case]:
     yield private("estimate_gaussian, sources", fpp.estimate_gaussian, ROWS, **given, forms=FORMS)
     yield private("estimate_gaussian, large", fpp.estimate_gaussian, LARGE, **given, threads=(2,))
     yield private(
-        "estimate_gaussian, pairs, large", fpp.estimate_gaussian, LARGE, **given, learner="pairs", threads=(2,)
+        "estimate_gaussian, pairs, large", fpp.estimate_gaussian, LARGE, **given, method="pairs", threads=(2,)
     )
     yield private(
         "estimate_gaussian, known condition",
@@ -129,7 +129,7 @@ def gaussians() -> Iterator[Case]:
     )
     for columns in (1, 2):
         for name, budget in (("zcdp", ZCDP(1)), ("pure", PureDP(1))):
-            call = {"x_pub": mixed(22, 60, columns), "budget": budget, "learner": "hypothesis_selection"}
+            call = {"x_pub": mixed(22, 60, columns), "budget": budget, "method": "hypothesis_selection"}
             rows = mixed(23, 8000 * columns, columns)
             yield private(
                 f"estimate_gaussian, hypothesis_selection, {columns} columns, {name}",
@@ -138,11 +138,11 @@ def gaussians() -> Iterator[Case]:
                 **call,
                 slow=columns == 2,
             )
-    few = {"x_pub": mixed(24, 2, 1), "budget": ApproxDP(4, 1e-6), "learner": "populous"}
+    few = {"x_pub": mixed(24, 2, 1), "budget": ApproxDP(4, 1e-6), "method": "group_covariances"}
     yield private("estimate_gaussian, populous", fpp.estimate_gaussian, mixed(25, 120_000, 1), **few, threads=(2,))
     apart = np.repeat(np.arange(120.0), 1000)[:, None] ** 5 + mixed(25, 120_000, 1)
     yield private("estimate_gaussian, populous, rows disagree", fpp.estimate_gaussian, apart, **few)
-    plane = {"x_pub": mixed(24, 3, 2), "budget": ApproxDP(4, 1e-6), "learner": "populous"}
+    plane = {"x_pub": mixed(24, 3, 2), "budget": ApproxDP(4, 1e-6), "method": "group_covariances"}
     yield private("estimate_gaussian, populous, 2 columns", fpp.estimate_gaussian, mixed(26, 330_000, 2), **plane)
     yield private(
         "coinpress_covariance, theory",

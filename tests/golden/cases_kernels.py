@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -180,6 +181,20 @@ def distances() -> dict[str, Any]:
     return found
 
 
+@dataclasses.dataclass(frozen=True)
+class ColumnSums(sources.Query):
+    """Sums of the columns on a grid."""
+
+    dim: int
+
+    def zeros(self) -> tuple[np.ndarray]:
+        return (np.zeros(self.dim, np.int64),)
+
+    def add(self, chunk: np.ndarray, accumulators: tuple[np.ndarray]) -> None:
+        finite = np.where(np.isfinite(chunk) & (np.abs(chunk) < 1e6), chunk, 0.0)
+        accumulators[0][:] += np.rint(finite * 1024.0).astype(np.int64).sum(axis=0)
+
+
 def no_memory() -> Iterator[np.ndarray]:
     """Chunks that do not fit."""
     raise MemoryError
@@ -189,12 +204,8 @@ def no_memory() -> Iterator[np.ndarray]:
 def row_sources() -> dict[str, Any]:
     """The same rows from every kind of source, added up in chunks and threads; and public rows."""
 
-    def add(chunk: np.ndarray, sums: tuple[np.ndarray, ...]) -> None:
-        finite = np.where(np.isfinite(chunk) & (np.abs(chunk) < 1e6), chunk, 0.0)
-        sums[0][:] += np.rint(finite * 1024.0).astype(np.int64).sum(axis=0)
-
     def total(opened: fpp.Rows, **options: Any) -> np.ndarray:
-        return sources.fold(opened, lambda: (np.zeros(opened.dim, np.int64),), add, progress=False, **options)[0]
+        return sources.Executor(progress=False, **options).run(ColumnSums(opened.dim), opened)
 
     found: dict[str, Any] = {
         "large": total(sources.private_rows(LARGE), threads=2),
@@ -267,6 +278,13 @@ CASES: list[Case] = [
     steps(
         "sources",
         row_sources,
-        *(fpp.Rows, sources.fold, sources.private_rows, sources.public_rows, sources.refuse_shared_memory),
+        *(
+            fpp.Rows,
+            sources.Executor,
+            sources.Query,
+            sources.private_rows,
+            sources.public_rows,
+            sources.refuse_shared_memory,
+        ),
     ),
 ]

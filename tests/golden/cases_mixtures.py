@@ -26,7 +26,7 @@ from golden_data import (
 
 import fastpubpriv as fpp
 from fastpubpriv import ZCDP, ApproxDP, PureDP
-from fastpubpriv.mixtures.list_decoding import decoders
+from fastpubpriv.mixtures import list_decoding as decoders
 from fastpubpriv.mixtures.select import required_n
 
 SEARCHES = (
@@ -82,7 +82,7 @@ def separated() -> Iterator[Case]:
         # Algorithms of the paper want components thousands of deviations apart.
         rows, points = (FAR_BLOBS, FAR_PUBLIC) if mode == "theory" else (BLOBS, BLOBS_PUBLIC)
         for name, budget in {"zcdp": ZCDP(20), "approx": ApproxDP(20, 1e-6), "pure": PureDP(20)}.items():
-            call = {"x_pub": points, "n_components": 3, "min_weight": 0.25, "clustering": method, "mode": mode}
+            call = {"x_pub": points, "n_components": 3, "min_weight": 0.25, "method": method, "mode": mode}
             yield private(
                 f"learn_separated_mixture, {method}, {mode}, {name}",
                 fpp.learn_separated_mixture,
@@ -115,7 +115,7 @@ def separated() -> Iterator[Case]:
             fpp.learn_separated_mixture,
             LARGE_BLOBS,
             **given,
-            clustering=method,
+            method=method,
             budget=ZCDP(1),
             threads=(2,),
         )
@@ -124,7 +124,7 @@ def separated() -> Iterator[Case]:
         fpp.learn_separated_mixture,
         BLOBS,
         **given,
-        clustering="tree",
+        method="tree",
         budget=PureDP(1),
     )
     for name, budget in {"zcdp": ZCDP(20), "approx": ApproxDP(20, 1e-6), "pure": PureDP(1)}.items():
@@ -145,7 +145,7 @@ def axis_aligned() -> Iterator[Case]:
         "anchors, known covariance": (
             PLANE,
             ApproxDP(8, 1e-6),
-            {"variance": [[4.0, 1.0], [1.0, 1.0]], "candidates": 12},
+            {"covariance": [[4.0, 1.0], [1.0, 1.0]], "candidates": 12},
         ),
     }
     for name, budget in BUDGETS.items():
@@ -173,7 +173,7 @@ def axis_aligned() -> Iterator[Case]:
     yield private("learn_axis_aligned_mixture, univariate, large", learn, LARGE_LINE, **large, candidates=30)
     yield private("learn_axis_aligned_mixture, anchors, large", learn, LARGE_PLANE, **large, candidates=8)
     yield private("learn_axis_aligned_mixture, dp_em, large", learn, LARGE_PLANE, **large, x_pub=PLANE_PUBLIC)
-    paper = {"n_components": 1, "method": "theory"}
+    paper = {"n_components": 1, "method": "list_decoding"}
     line = 3.0 * normal(34, 20_000, 1)
     yield private(
         "learn_axis_aligned_mixture, theory, known variance",
@@ -198,7 +198,7 @@ def axis_aligned() -> Iterator[Case]:
         learn,
         line,
         n_components=2,
-        method="theory",
+        method="list_decoding",
         budget=APPROX,
         accuracy=0.1,
     )
@@ -250,7 +250,7 @@ def selections() -> Iterator[Case]:
     for score in ("minimum_distance", "yatracos", "log_ratio"):
         for law in ("permute_and_flip", "exponential"):
             for name, budget in BUDGETS.items():
-                call = {"score": score, "mechanism": law, "budget": budget}
+                call = {"score": score, "law": law, "budget": budget}
                 yield private(
                     f"select_hypothesis, {score}, {law}, {name}",
                     choose,

@@ -229,7 +229,7 @@ def plans() -> Iterator[Case]:
         "coinpress_mean": {"dim": 5, "radius": 30.0},
         "weighted_mean": {"dim": 5, "n_pub": 100, "norm_bound": 2.0},
         "gaussian": {"dim": 4, "n_pub": 12},
-        "separated_mixture": {"dim": 4, "n_pub": 60, "n_components": 3, "min_weight": 0.2, "clustering": "public_pca"},
+        "separated_mixture": {"dim": 4, "n_pub": 60, "n_components": 3, "min_weight": 0.2, "method": "public_pca"},
         "select_hypothesis": {"dim": 1, "candidates": 500},
         "axis_aligned_mixture": {"dim": 2, "n_pub": 50, "n_components": 2},
     }
@@ -248,15 +248,19 @@ def plans() -> Iterator[Case]:
             changed = {**options, "mode": "theory", "failure_prob": 0.02, "n_priv": 90_000}
             yield public(f"plan, {task}, theory", fpp.plan, task, **changed, budget=ZCDP(1))
     for method in ("one_shot", "tree"):
-        options = {**tasks["separated_mixture"], "clustering": method}
+        options = {**tasks["separated_mixture"], "method": method}
         yield public(
             f"plan, separated_mixture, {method}", fpp.plan, "separated_mixture", **options, n_priv=10**5, budget=ZCDP(1)
         )
-    for method in ("univariate", "public_list", "theory"):
+    for name in ("univariate", "public_list", "theory"):
+        method = "list_decoding" if name == "theory" else name
         options = {"dim": 1, "n_components": 2, "n_pub": 20, "method": method, "accuracy": 0.3, "n_priv": 40_000}
-        name = f"plan, axis_aligned_mixture, {method}"
         yield Case(
-            name=name, call=fpp.plan, args=("axis_aligned_mixture",), options={**options, "budget": APPROX}, slow=True
+            name=f"plan, axis_aligned_mixture, {name}",
+            call=fpp.plan,
+            args=("axis_aligned_mixture",),
+            options={**options, "budget": APPROX},
+            slow=True,
         )
     for weight in ("throw_away", "gaussian", "private"):
         options = {**tasks["weighted_mean"], "row_weight": weight, "n_priv": 2000, "variance": 0.5}

@@ -10,7 +10,7 @@ import numpy as np
 Use = Callable[[Any], Any]
 
 # These say in other words what the fields say; `golden_values` reads the fields.
-WORDS_ONLY = {"to_dict", "to_json", "plot"}
+WORDS_ONLY = {"to_dict", "to_json", "from_json", "plot", "summary", "to_frame", "labels", "labelled_sample"}
 
 
 def points(mean: np.ndarray) -> np.ndarray:
@@ -39,13 +39,15 @@ GAUSSIAN: dict[str, Use] = {
 MIXTURE: dict[str, Use] = {
     "n_components": lambda result: result.n_components,
     "variances": lambda result: result.variances,
-    "score_samples": lambda result: result.score_samples(points(result.means[0])),
+    "score_samples": lambda result: result.log_prob(points(result.means[0])),
     "predict_proba": lambda result: result.predict_proba(result.means),
     "predict": lambda result: result.predict(result.means),
-    "sample": lambda result: result.sample(4, random_state=3)[0],
+    "sample": lambda result: result.sample(4, random_state=3),
     "from_json": back("weights", "means", "covariances"),
 }
-LISTS: dict[str, Use] = {"status": lambda result: result.status}
+LISTS: dict[str, Use] = {"status": lambda result: "ok" if set(result.status) == {"ok"} else "empty"}
+# A result with a mixture does with it what MixtureResult does, which is recorded.
+SAME = {"SelectionResult": MIXTURE.keys()}
 
 # Class -> public property or method -> what it gives.
 USES: dict[str, dict[str, Use]] = {
@@ -59,7 +61,7 @@ USES: dict[str, dict[str, Use]] = {
     "MixtureResult": MIXTURE,
     "SelectionResult": {
         "variances": lambda result: result.variances,
-        "mixture": lambda result: result.mixture.score_samples(points(result.means[0])),
+        "mixture": lambda result: result.mixture.log_prob(points(result.means[0])),
     },
     "HistogramResult": {
         "count_error": lambda result: result.count_error(0.1),

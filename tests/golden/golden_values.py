@@ -22,9 +22,13 @@ from fastpubpriv.privacy import Budget, Cost
 RENAMED = {
     "GaussianResult.learner": "method",
     "SelectionResult.mechanism": "law",
+    "MixtureResult.status": "statuses",
+    "ScaleLists.status": "statuses",
+    "MeanLists.status": "statuses",
+    "AxisAlignedLists.status": "statuses",
 }
 # A text as the package writes it now -> the text in results.json (names of methods, words for what happened).
-WORDS: dict[str, str] = {}
+WORDS: dict[str, str] = {"list_decoding": "theory", "group_covariances": "populous"}
 # Fields that are not compared: texts that quote names of arguments, and what was added after the file was made.
 LEFT_OUT = {"warnings"}
 

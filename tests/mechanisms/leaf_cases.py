@@ -5,11 +5,12 @@ from functools import partial
 import numpy as np
 from helpers import accounts
 
-from fastpubpriv.mechanisms.sums import AffineMap, Passes
+from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.mixtures.separated.tree import ClusterTree
+from fastpubpriv.sources.fold import Executor
 
 DIM = 3
-ONE_THREAD = Passes(threads=1, progress=False)
+ONE_THREAD = Executor(threads=1, progress=False)
 
 
 def three_leaves():

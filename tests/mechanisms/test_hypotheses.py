@@ -12,22 +12,23 @@ from hypothesis_cases import cdf, random_list
 from scipy import stats
 
 from fastpubpriv.errors import InputError, KernelError
+from fastpubpriv.mechanisms.cells import CellQuery
 from fastpubpriv.mechanisms.selection import hypotheses as mechanism
 from fastpubpriv.mechanisms.selection.candidates import Hypotheses
 from fastpubpriv.mechanisms.selection.densities import DensitySets
 from fastpubpriv.mechanisms.selection.log_ratio import LogRatios
 from fastpubpriv.mechanisms.selection.roots import RootSets
-from fastpubpriv.mechanisms.selection.scheffe import CellSets, cell_edges, count_cells
+from fastpubpriv.mechanisms.selection.scheffe import CellSets, cell_edges
 from fastpubpriv.mechanisms.selection.yatracos import YatracosSets
-from fastpubpriv.mechanisms.sums import Passes
 from fastpubpriv.privacy import ZCDP, PureDP, SelectionEvent
 from fastpubpriv.release import choice_weights as exponential
 from fastpubpriv.release.release import release_choice
 from fastpubpriv.sources import Rows, private_rows
+from fastpubpriv.sources.fold import Executor
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")
 
-ONE = Passes(threads=1, progress=False)
+ONE = Executor(threads=1, progress=False)
 LAWS = ("exponential", "permute_and_flip")
 
 
@@ -244,7 +245,7 @@ def test_scores_that_are_not_whole_are_refused():
     with pytest.raises(KernelError, match="int64"):
         mechanism.release_hypothesis(
             opened(PureDP(1)), private_rows(np.zeros((4, 1))), Unrounded(),
-            name="x", size=3, epsilon=Fraction(1, 2), law="exponential", passes=ONE,
+            name="x", size=3, epsilon=Fraction(1, 2), law="exponential", executor=ONE,
         )  # fmt: skip
 
 
@@ -388,15 +389,15 @@ def test_scores_do_not_depend_on_chunks_and_threads():
                 lambda values=values, chunk=chunk: (values[k : k + chunk] for k in range(0, 3000, chunk)),
                 n=3000, dim=dim,
             )  # fmt: skip
-            assert np.array_equal(made.scores(pieces, Passes(threads=threads, progress=False)), wanted)
-        again = made.scores(private_rows(values.astype(np.float32)), Passes(threads=2, progress=False))
+            assert np.array_equal(made.scores(pieces, Executor(threads=threads, progress=False)), wanted)
+        again = made.scores(private_rows(values.astype(np.float32)), Executor(threads=2, progress=False))
         assert np.abs(again - wanted).max() < 20
 
 
 def test_rows_on_an_edge_are_right_of_it():
     edges = np.array([-1.0, 0.0, 2.0])
     rows = private_rows(np.array([-1.0, -0.0, 0.0, 2.0, np.nan, -np.inf, np.nextafter(2.0, 0.0), 1e308])[:, None])
-    assert count_cells(rows, edges, ONE).tolist() == [0, 1, 3, 2]
+    assert ONE.run(CellQuery.between([edges]), rows).tolist() == [0, 1, 3, 2]
 
 
 def test_cells_follow_the_candidates_at_any_scale():

@@ -11,12 +11,13 @@ from spies import SpyLedger
 from fastpubpriv import ZCDP, ApproxDP, PureDP, ReplayError
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.errors import BudgetError, KernelError
-from fastpubpriv.mechanisms.sums import Passes, Released
+from fastpubpriv.mechanisms.sums import Released
 from fastpubpriv.privacy import ComposedEvent, Cost, Event, GaussianEvent, Ledger, Neighbors, cost_in
 from fastpubpriv.release.account import Account
 from fastpubpriv.release.release import release, release_choice, release_stable
 from fastpubpriv.run import Run
 from fastpubpriv.sources import private_rows
+from fastpubpriv.sources.fold import Executor
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,7 @@ def test_its_refusal_names_the_call_and_changes_nothing():
 
 def test_it_is_recorded_debited_and_composed():
     account = opened(ZCDP(1))
-    run = Run(account, private_rows(np.zeros((3, 1))), Passes(threads=1, progress=False))
+    run = Run(account, private_rows(np.zeros((3, 1))), Executor(threads=1, progress=False))
     run.note("sample", Released(value=ask(account), noise_std=128.0, event=EVENT))
     expected = {
         "name": "sample",

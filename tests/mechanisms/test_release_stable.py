@@ -13,7 +13,6 @@ from fastpubpriv.kernels import noise
 from fastpubpriv.kernels.bins import BinRule
 from fastpubpriv.keys import key_source
 from fastpubpriv.mechanisms.histograms import Partition, coarsened, count_bins, release_histograms
-from fastpubpriv.mechanisms.sums import Passes
 from fastpubpriv.privacy import (
     ZCDP,
     ApproxDP,
@@ -29,12 +28,13 @@ from fastpubpriv.release import transcript as transcripts
 from fastpubpriv.release.account import Account
 from fastpubpriv.release.release import release_stable
 from fastpubpriv.sources import private_rows
+from fastpubpriv.sources.fold import Executor
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")
 
 BUDGET = ApproxDP(1, 1e-2)
 EVENT = StableHistogramEvent("laplace", 1, 128, 8 * 128, 8, Fraction(1, 1), draws=20)
-PASSES = Passes(threads=1, progress=False)
+EXECUTOR = Executor(threads=1, progress=False)
 
 
 def opened(budget=BUDGET, draws=10_000, **options):
@@ -252,7 +252,7 @@ def test_partitions_levels_and_labels_are_counted_as_defined():
     labelled = Partition(
         (2,), (BinRule(0.5),), levels=(0, 2), labels=lambda part: (part[:, 0] > 0).astype(np.int64) - (part[:, 0] < -3)
     )
-    found = count_bins(private_rows(x), [plain, product, labelled], PASSES)
+    found = count_bins(private_rows(x), [plain, product, labelled], EXECUTOR)
     for partition, (keys, counts) in zip((plain, product, labelled), found, strict=True):
         parts = []
         if partition.labels is not None:
@@ -275,10 +275,10 @@ def test_counts_do_not_depend_on_threads_or_source():
     x = rows_of(70_000, 4)
     partitions = [Partition((j,), (BinRule(0.01),), levels=(0, 4)) for j in range(4)]
     partitions.append(Partition((0, 1), (BinRule(1.0), BinRule(1.0))))
-    expected = count_bins(private_rows(x), partitions, PASSES)
+    expected = count_bins(private_rows(x), partitions, EXECUTOR)
     stream = type(private_rows(x)).from_chunks(lambda: (x[i : i + 777] for i in range(0, len(x), 777)), n=len(x), dim=4)
     for rows, threads in ((private_rows(x), 3), (private_rows(np.asfortranarray(x)), 2), (stream, 1), (stream, 3)):
-        found = count_bins(rows, partitions, Passes(threads=threads, progress=False))
+        found = count_bins(rows, partitions, Executor(threads=threads, progress=False))
         for one, other in zip(found, expected, strict=True):
             np.testing.assert_array_equal(one[0], other[0])
             np.testing.assert_array_equal(one[1], other[1])
@@ -288,7 +288,7 @@ def test_release_of_many_histograms():
     x = rows_of()
     account = opened(ApproxDP(1, 1e-6), draws=10**6)
     partitions = [Partition((0,), (BinRule(1.0),), levels=(0, 2)), Partition((1,), (BinRule(),))]
-    released = release_histograms(account, private_rows(x), partitions, name="h", passes=PASSES)
+    released = release_histograms(account, private_rows(x), partitions, name="h", executor=EXECUTOR)
     assert [(item.partition, item.level) for item in released.histograms] == [(0, 0), (0, 2), (1, 0)]
     assert released.event.histograms == 3
     assert released.event.draws == 3000 + 3000 + 2099
@@ -304,9 +304,9 @@ def test_release_of_many_histograms():
 def test_refused_partitions():
     rows = private_rows(rows_of())
     with pytest.raises(InputError, match="at least one"):
-        release_histograms(opened(), rows, [], name="h", passes=PASSES)
+        release_histograms(opened(), rows, [], name="h", executor=EXECUTOR)
     with pytest.raises(InputError, match="outside"):
-        release_histograms(opened(), rows, [Partition((3,), (BinRule(1.0),))], name="h", passes=PASSES)
+        release_histograms(opened(), rows, [Partition((3,), (BinRule(1.0),))], name="h", executor=EXECUTOR)
     for columns, rules, levels in (
         ((), (), (0,)),
         ((0,), (), (0,)),

@@ -6,14 +6,20 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from leaf_cases import CENTERS, DIM, HOSTILE, LEAVES, ONE_THREAD, clustered, maps, neighbours, opened, three_leaves
+from releases import (
+    release_leaf_counts,
+    release_leaf_second_moments,
+    release_leaf_sums,
+    release_second_moment,
+    release_shell_counts,
+)
 
 from fastpubpriv import ZCDP, ApproxDP, PureDP, ReplayError
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.errors import BudgetError
 from fastpubpriv.kernels import tree as tree_kernels
 from fastpubpriv.mechanisms import leaves as leaves_module
-from fastpubpriv.mechanisms.leaves import release_leaf_counts, release_leaf_second_moments, release_leaf_sums
-from fastpubpriv.mechanisms.sums import AffineMap, release_second_moment, release_shell_counts
+from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.mixtures.separated.tree import ClusterTree
 from fastpubpriv.privacy import (
     Clusters,
@@ -108,12 +114,12 @@ def test_leaf_stage_costs_the_formula(pure):
     for count_share in (Fraction(1, 40), Fraction(1, 20), Fraction(1, 5)):
         account = opened(PureDP(2) if pure else ZCDP(2))
         cov, mean, count = Fraction(9, 10), Fraction(1, 10), count_share
-        release_leaf_counts(account, rows, routes, name="n", cost=count, passes=ONE_THREAD)
+        release_leaf_counts(account, rows, routes, name="n", cost=count, executor=ONE_THREAD)
         for share in (Fraction(2, 5), Fraction(3, 5)):
             release_leaf_second_moments(
-                account, rows, routes, maps(), name="s", radii=[1.0] * 3, cost=cov * share, passes=ONE_THREAD
+                account, rows, routes, maps(), name="s", radii=[1.0] * 3, cost=cov * share, executor=ONE_THREAD
             )
-        release_leaf_sums(account, rows, routes, maps(), name="m", radii=[1.0] * 3, cost=mean, passes=ONE_THREAD)
+        release_leaf_sums(account, rows, routes, maps(), name="m", radii=[1.0] * 3, cost=mean, executor=ONE_THREAD)
         expected = cov + mean + count if pure else cov + max(mean, count + mean / 2)
         assert Fraction(99, 100) * expected < account.charged <= expected
 
@@ -169,11 +175,18 @@ def spend(purse, tree, node, rows, share=Fraction(1), center=None):
     affine = AffineMap(dim=DIM, center=np.zeros(DIM) if center is None else center)
     only, cost = tree.only(node), purse.allowance * share
     gram = release_second_moment(
-        purse, rows, affine, name=f"gram {node}", radius=10.0, cost=cost * Fraction(7, 10), passes=ONE_THREAD, only=only
+        purse,
+        rows,
+        affine,
+        name=f"gram {node}",
+        radius=10.0,
+        cost=cost * Fraction(7, 10),
+        executor=ONE_THREAD,
+        only=only,
     )
     shells = release_shell_counts(
         purse, rows, affine, name=f"shells {node}", edges=np.array([1.0, 50.0]), cost=cost * Fraction(3, 10),
-        passes=ONE_THREAD, only=only,
+        executor=ONE_THREAD, only=only,
     )  # fmt: skip
     return gram.value, shells.value
 
@@ -209,7 +222,7 @@ def test_a_purse_pays_for_one_node():
     purse = scope.node(0)
     with pytest.raises(BudgetError, match="over its own rows"):
         release_second_moment(
-            purse, rows, AffineMap(dim=DIM), name="all", radius=1.0, cost=purse.allowance, passes=ONE_THREAD
+            purse, rows, AffineMap(dim=DIM), name="all", radius=1.0, cost=purse.allowance, executor=ONE_THREAD
         )
     for event in (GaussianEvent(1, 8, 1), LaplaceEvent(1, 8, 1, clusters=Clusters(1, 1, HERE))):
         with pytest.raises(BudgetError, match="over its own rows"):
@@ -289,8 +302,8 @@ def whole_run(x, budget, *, tree=None, depth=2):
     if account.pure:
         cov, mean, count = left * Fraction(8, 10), left * Fraction(1, 10), left * Fraction(1, 10)
     routes, centred = tree.routes(LEAVES), [AffineMap(dim=DIM, center=center) for center in CENTERS]
-    options = {"passes": ONE_THREAD}
-    answers.append(leaves_module.release_leaf_counts(account, rows, routes, name="counts", cost=count, **options).value)
+    options = {"executor": ONE_THREAD}
+    answers.append(release_leaf_counts(account, rows, routes, name="counts", cost=count, **options).value)
     options["radii"] = [4.0, 2.0, 7.0]
     answers.append(
         release_leaf_second_moments(account, rows, routes, centred, name="moments", cost=cov, **options).value
@@ -350,9 +363,9 @@ def leaf_stage(x):
     """Counts, second moments and means alone, by the formula with counts at their free limit."""
     rows, account = private_rows(x), opened(ZCDP(1))
     routes, centred = three_leaves().routes(LEAVES), [AffineMap(dim=DIM, center=center) for center in CENTERS]
-    options = {"passes": ONE_THREAD}
+    options = {"executor": ONE_THREAD}
     mean = Fraction(1, 2)
-    counts = leaves_module.release_leaf_counts(account, rows, routes, name="counts", cost=mean / 2, **options)
+    counts = release_leaf_counts(account, rows, routes, name="counts", cost=mean / 2, **options)
     options["radii"] = [3.0] * 3
     moments = release_leaf_second_moments(account, rows, routes, centred, name="moments", cost=1 - mean, **options)
     sums = release_leaf_sums(account, rows, routes, centred, name="means", cost=mean, **options)
@@ -375,7 +388,7 @@ def test_a_crafted_stay_nearly_reaches_the_cost():
         rows, account, routes = private_rows(x), opened(ZCDP(1)), three_leaves().routes(LEAVES)
         turned = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 0.0]])
         between = np.array([[1.0, -1.0, 0.0]])
-        options = {"radii": [3.0] * 3, "passes": ONE_THREAD, "cost": Fraction(1, 2)}
+        options = {"radii": [3.0] * 3, "executor": ONE_THREAD, "cost": Fraction(1, 2)}
         orthogonal = [AffineMap(dim=DIM, center=center, matrix=turned) for center in CENTERS]
         opposite = [AffineMap(dim=DIM, center=center, matrix=between) for center in CENTERS]
         return [
@@ -402,7 +415,7 @@ def test_a_crafted_walk_reaches_the_cost_of_a_scope():
                     name=f"gram {node}",
                     radius=0.5,
                     cost=cost,
-                    passes=ONE_THREAD,
+                    executor=ONE_THREAD,
                     only=tree.only(node),
                 ).value
             )
@@ -447,9 +460,9 @@ def test_catches_a_second_moment_with_the_cases_of_a_sum(monkeypatch):
         rows, account = private_rows(x), opened(ZCDP(1))
         routes, centred = three_leaves().routes(LEAVES), [AffineMap(dim=DIM, center=center) for center in CENTERS]
         moments = release_leaf_second_moments(
-            account, rows, routes, centred, name="moments", cost=Fraction(1), radii=[3.0] * 3, passes=ONE_THREAD
+            account, rows, routes, centred, name="moments", cost=Fraction(1), radii=[3.0] * 3, executor=ONE_THREAD
         )
-        counts = release_leaf_counts(account, rows, routes, name="counts", cost=Fraction(1, 2), passes=ONE_THREAD)
+        counts = release_leaf_counts(account, rows, routes, name="counts", cost=Fraction(1, 2), executor=ONE_THREAD)
         return [moments.value, counts.value]
 
     monkeypatch.setattr(leaves_module, "cluster_gram_grid", cheap)
@@ -498,10 +511,10 @@ def test_catches_labels_that_depend_on_the_chunk(monkeypatch):
         rows, account = private_rows(x), opened(ZCDP(1))
         routes, centred = three_leaves().routes(LEAVES), [AffineMap(dim=DIM, center=center) for center in CENTERS]
         passes[0] = 0
-        counts = release_leaf_counts(account, rows, routes, name="counts", cost=Fraction(1, 2), passes=ONE_THREAD)
+        counts = release_leaf_counts(account, rows, routes, name="counts", cost=Fraction(1, 2), executor=ONE_THREAD)
         sums = [
             release_leaf_sums(
-                account, rows, routes, centred, name="means", radii=[3.0] * 3, cost=Fraction(1, 2), passes=ONE_THREAD
+                account, rows, routes, centred, name="means", radii=[3.0] * 3, cost=Fraction(1, 2), executor=ONE_THREAD
             ).value
             for _ in range(2)
         ]
@@ -518,7 +531,7 @@ def test_catches_a_tree_that_private_rows_grew():
         account, rows = opened(ZCDP(1)), private_rows(x)
         tree = ClusterTree.root(DIM).split_nearest(0, origin=np.zeros(DIM), projection=None, centers=x[:2])
         return release_leaf_counts(
-            account, rows, tree.routes(), name="counts", cost=Fraction(1), passes=ONE_THREAD
+            account, rows, tree.routes(), name="counts", cost=Fraction(1), executor=ONE_THREAD
         ).value
 
     with pytest.raises(ReplayError, match="depends on private rows"):
@@ -532,7 +545,7 @@ def test_catches_private_sizes():
         account, rows = opened(ZCDP(1)), private_rows(x)
         routes = three_leaves().routes(LEAVES)
         sums = release_leaf_sums(
-            account, rows, routes, maps(), name="means", radii=[3.0] * 3, cost=Fraction(1), passes=ONE_THREAD
+            account, rows, routes, maps(), name="means", radii=[3.0] * 3, cost=Fraction(1), executor=ONE_THREAD
         )
         return sums.value / np.array([max(1, (three_leaves().assign(x) == leaf).sum()) for leaf in LEAVES])[:, None]
 

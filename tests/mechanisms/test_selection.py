@@ -11,13 +11,14 @@ from scipy import stats
 
 from fastpubpriv.errors import BudgetError, KernelError, ReplayError
 from fastpubpriv.mechanisms.selection import cover as selection
-from fastpubpriv.mechanisms.sums import AffineMap, Passes
+from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.privacy import ZCDP, ApproxDP, ComposedEvent, PureDP, SelectionEvent
 from fastpubpriv.release import choice_weights as exponential
 from fastpubpriv.release import transcript as transcripts
 from fastpubpriv.release.account import Account
 from fastpubpriv.release.release import release_choice
 from fastpubpriv.sources import private_rows
+from fastpubpriv.sources.fold import Executor
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")
 
@@ -141,7 +142,7 @@ IDENTITY = AffineMap(dim=1, matrix=np.ones((1, 1)))
 def scores_of(values, cover=None, weight=1):
     cover = tiny_cover() if cover is None else cover
     rows = private_rows(np.array(values, dtype=np.float64)[:, None])
-    below = selection.count_below(rows, cover, IDENTITY, Passes(threads=1))
+    below = Executor(threads=1).run(selection.BelowQuery(cover=cover, affine=IDENTITY), rows)
     return selection.scores(cover, weight * below, rows.n)
 
 
@@ -211,7 +212,7 @@ def test_scores_do_not_depend_on_chunks_and_threads():
         parts = type(pieces).from_chunks(
             lambda chunk=chunk: (values[k : k + chunk, None] for k in range(0, 5000, chunk)), n=5000, dim=1
         )
-        below = selection.count_below(parts, cover, IDENTITY, Passes(threads=2))
+        below = Executor(threads=2).run(selection.BelowQuery(cover=cover, affine=IDENTITY), parts)
         assert np.array_equal(selection.scores(cover, below, 5000), wanted)
 
 

@@ -15,10 +15,10 @@ from fastpubpriv.kernels import bins
 from fastpubpriv.kernels.bins import BinRule, BinTable
 from fastpubpriv.mechanisms import histograms as stable
 from fastpubpriv.mechanisms.histograms import Partition, count_bins, memory_for
-from fastpubpriv.mechanisms.sums import Passes
-from fastpubpriv.mixtures.list_decoding.decoders import decode_axis_aligned, decode_gaussians, decode_means
+from fastpubpriv.mixtures.list_decoding import decode_axis_aligned, decode_gaussians, decode_means
 from fastpubpriv.reference import bins as reference
 from fastpubpriv.sources import Rows, private_rows
+from fastpubpriv.sources.fold import Executor
 
 BUDGET = ApproxDP(1, 1e-7)
 
@@ -80,18 +80,18 @@ def test_the_limit_does_not_change_the_counts(threads, monkeypatch):
     x = np.random.default_rng(0).normal(size=(40_000, 2))
     x[5], x[6, 1] = np.nan, np.inf
     stream = Rows.from_chunks(lambda: (x[i : i + 777] for i in range(0, len(x), 777)), n=len(x), dim=2)
-    free = count_bins(private_rows(x), partitions(), Passes(threads=1, progress=False))
+    free = count_bins(private_rows(x), partitions(), Executor(threads=1, progress=False))
     spilt = []
     original = bins.BinTable.drained
     monkeypatch.setattr(bins.BinTable, "drained", lambda self: spilt.append(len(self._spilt)) or original(self))
-    least = memory_for(partitions(), len(x), Passes(threads=threads))
+    least = memory_for(partitions(), len(x), Executor(threads=threads))
     for rows in (private_rows(x), stream):
-        tight = Passes(threads=threads, progress=False, max_memory=least)
+        tight = Executor(threads=threads, progress=False, max_memory=least)
         for one, other in zip(count_bins(rows, partitions(), tight), free, strict=True):
             same(one, other)
     assert max(spilt) > 1
     spilt.clear()
-    count_bins(private_rows(x), partitions(), Passes(threads=threads, progress=False, max_memory=10**10))
+    count_bins(private_rows(x), partitions(), Executor(threads=threads, progress=False, max_memory=10**10))
     assert max(spilt) == 0
 
 
@@ -158,7 +158,7 @@ MEASURE = """
     import numpy as np
     from fastpubpriv.kernels.bins import BinRule
     from fastpubpriv.mechanisms.stable import Partition, count_bins, memory_for
-    from fastpubpriv.mechanisms.sums import Passes
+    from fastpubpriv.sources.fold import Executor
     from fastpubpriv.sources import private_rows
 
     def status(name):
@@ -170,10 +170,10 @@ MEASURE = """
     x = np.arange(float(n))[:, None]
     np.random.default_rng(0).shuffle(x)
     partition = [Partition((0,) * words, (BinRule(1.0),) * words)]
-    count_bins(private_rows(x[:5000]), partition, Passes(threads=threads, progress=False))
-    most = memory_for(partition, n, Passes(threads=threads))
+    count_bins(private_rows(x[:5000]), partition, Executor(threads=threads, progress=False))
+    most = memory_for(partition, n, Executor(threads=threads))
     before = status("VmRSS")
-    (found,) = count_bins(private_rows(x), partition, Passes(threads=threads, progress=False, max_memory=most))
+    (found,) = count_bins(private_rows(x), partition, Executor(threads=threads, progress=False, max_memory=most))
     assert len(found[0]) == n
     print(status("VmHWM") - before, most)
 """
@@ -191,7 +191,7 @@ def test_bins_of_one_row_stay_within_the_limit(words, threads):
 
 
 def test_the_bound_is_what_the_documentation_says():
-    one, passes = [Partition((0,), (BinRule(1.0),))], Passes(threads=2)
+    one, passes = [Partition((0,), (BinRule(1.0),))], Executor(threads=2)
     for n in (10**6, 10**8):
         alone = memory_for(one, n, passes)
         assert 0.99 * 34 * n <= alone <= 34 * n + 2 * 10e6

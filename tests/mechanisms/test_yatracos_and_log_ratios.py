@@ -16,10 +16,10 @@ from fastpubpriv.mechanisms.selection.densities import PublicDraws
 from fastpubpriv.mechanisms.selection.log_ratio import STEPS, LogRatios
 from fastpubpriv.mechanisms.selection.scheffe import CellSets
 from fastpubpriv.mechanisms.selection.yatracos import YatracosSets
-from fastpubpriv.mechanisms.sums import Passes
 from fastpubpriv.sources import Rows, private_rows
+from fastpubpriv.sources.fold import Executor
 
-ONE = Passes(threads=1, progress=False)
+ONE = Executor(threads=1, progress=False)
 METHODS = [("exact", 1), ("cells", 1), ("densities", 1), ("densities", 3)]
 
 
@@ -124,7 +124,7 @@ def test_scores_do_not_depend_on_chunks_and_threads(score, method, dim):
         pieces = Rows.from_chunks(
             lambda chunk=chunk: (values[k : k + chunk] for k in range(0, 3000, chunk)), n=3000, dim=dim
         )
-        assert np.array_equal(made.scores(pieces, Passes(threads=threads, progress=False)), wanted)
+        assert np.array_equal(made.scores(pieces, Executor(threads=threads, progress=False)), wanted)
 
 
 def test_limits():
@@ -196,6 +196,6 @@ def test_lists_longer_than_a_turn():
     """More panels than are summed at once."""
     rng = np.random.default_rng(5)
     listed, rows = random_list(rng, 5000, 1, 1), rng.normal(size=(100, 1))
-    found = LogRatios.prepare(listed, clip=3.0).scores(private_rows(rows), Passes(threads=2, progress=False))
+    found = LogRatios.prepare(listed, clip=3.0).scores(private_rows(rows), Executor(threads=2, progress=False))
     want = STEPS / 3.0 * np.minimum(-logs_of(listed, rows), 3.0).sum(axis=1)
     assert np.abs(found - want).max() <= 1.5

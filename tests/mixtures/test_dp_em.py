@@ -6,12 +6,11 @@ from functools import partial
 import numpy as np
 import pytest
 from axis_cases import APPROX, learn, matched
+from releases import release_statistic_sum
 from spies import seeded
 
 from fastpubpriv import ZCDP, AccuracyWarning, InputError, PureDP, learn_axis_aligned_mixture
 from fastpubpriv.experiments.mixture_cases import blobs, distance_by_draws, released
-from fastpubpriv.mechanisms.statistics import release_statistic_sum
-from fastpubpriv.mechanisms.sums import Passes
 from fastpubpriv.mixtures.axis_aligned.dp_em import (
     Parameters,
     Radii,
@@ -24,6 +23,7 @@ from fastpubpriv.mixtures.axis_aligned.dp_em import (
 from fastpubpriv.release.account import Account
 from fastpubpriv.release.transcript import recording
 from fastpubpriv.sources import Rows, private_rows
+from fastpubpriv.sources.fold import Executor
 
 
 def parameters(rng, components=3, dim=4):
@@ -99,7 +99,7 @@ def test_the_exact_sum_has_the_same_bits_for_any_threads():
             release_statistic_sum(
                 account, private_rows(rows), partial(row_statistic, at=at, radii=radii), name="x",
                 dim=statistic_dim(2, 16, known_std=False), radius=radii.total, cost=account.allowance, row_cost=600,
-                passes=Passes(threads=threads, progress=False),
+                executor=Executor(threads=threads, progress=False),
             )  # fmt: skip
         answers.append(transcript.calls[0].query.tolist())
     assert answers[0] == answers[1] == answers[2]

@@ -365,14 +365,14 @@ def test_a_move_nearly_reaches_the_cost():
 
 
 def test_catches_division_by_private_counts(monkeypatch):
-    original = leaf_gaussians.release_leaf_counts
+    original = leaf_gaussians.LeafCounts.release
 
-    def exact(account, rows, routes, **options):
-        released = original(account, rows, routes, **options)
+    def exact(self, account, rows, executor, **options):
+        released = original(self, account, rows, executor, **options)
         labels = SMALL.tree.assign(next(iter(rows.chunks())))
         return replace(released, value=np.array([(labels == leaf).sum() for leaf in SMALL.tree.leaves], dtype=float))
 
-    monkeypatch.setattr(leaf_gaussians, "release_leaf_counts", exact)
+    monkeypatch.setattr(leaf_gaussians.LeafCounts, "release", exact)
     with pytest.raises(ReplayError):
         record_replay(replayable(ZCDP(0.5), rounds=2), *moved(), budget=ZCDP(0.5))
 
@@ -390,12 +390,12 @@ def test_catches_rounds_that_private_rows_chose(monkeypatch):
 
 def test_catches_routes_that_differ_between_releases(monkeypatch):
     """Counts on one tree, sums on another: the two cases no longer exclude each other, and the account adds them up."""
-    original = leaf_gaussians.release_leaf_sums
+    original = leaf_gaussians.LeafSums.release
     other = ClusterTree.root(DIM).split_nearest(0, origin=np.ones(DIM), projection=None, centers=SMALL.means)
 
-    def elsewhere(account, rows, routes, affines, **options):
-        return original(account, rows, other.routes(), affines, **options)
+    def elsewhere(self, account, rows, executor, **options):
+        return original(replace(self, routes=other.routes()), account, rows, executor, **options)
 
-    monkeypatch.setattr(leaf_gaussians, "release_leaf_sums", elsewhere)
+    monkeypatch.setattr(leaf_gaussians.LeafSums, "release", elsewhere)
     with pytest.raises(BudgetError, match="exceed the budget"):
         SMALL.fit(ZCDP(0.5), frames=FRAMES, rounds=2)

@@ -8,9 +8,10 @@ import pytest
 from fastpubpriv import ZCDP, ApproxDP, BudgetError, InfeasibleError, InputError, PureDP, plan
 from fastpubpriv.mechanisms.selection.hypotheses import slack_at
 from fastpubpriv.mixtures.axis_aligned.decoded_lists import MAX_CANDIDATES, check_feasible, least_list
+from fastpubpriv.mixtures.axis_aligned.dp_em import em_error
+from fastpubpriv.mixtures.axis_aligned.learn import METHODS
 from fastpubpriv.mixtures.list_decoding.sizes import mixture_sizes
 from fastpubpriv.planning import axis_aligned
-from fastpubpriv.planning.axis_aligned import choice_rows, em_error, seconds
 
 APPROX = ApproxDP(1, 1e-6)
 TASK = "axis_aligned_mixture"
@@ -102,9 +103,9 @@ def test_solving_works_out_the_sizes_of_the_theorem_once(monkeypatch):
 
 
 def test_times_grow_with_what_they_depend_on():
-    assert seconds("dp_em", 100_000, 20, 3, 0) > seconds("dp_em", 10_000, 20, 3, 0)
-    assert seconds("univariate", 10_000, 1, 3, 5000) > seconds("univariate", 10_000, 1, 3, 100)
-    assert choice_rows("public_list", 1000) == 1000
+    assert METHODS["dp_em"].seconds(100_000, 20, 3, 0) > METHODS["dp_em"].seconds(10_000, 20, 3, 0)
+    assert METHODS["univariate"].seconds(10_000, 1, 3, 5000) > METHODS["univariate"].seconds(10_000, 1, 3, 100)
+    assert METHODS["public_list"].choice_rows(1000) == 1000
 
 
 def test_theory_refuses_with_both_numbers():

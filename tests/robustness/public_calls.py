@@ -35,7 +35,7 @@ from fastpubpriv import (
     stable_histogram,
     weighted_mean,
 )
-from fastpubpriv.mixtures.list_decoding.decoders import (
+from fastpubpriv.mixtures.list_decoding import (
     decode_axis_aligned,
     decode_gaussians,
     decode_means,
@@ -214,7 +214,7 @@ CALLS = {
         f"estimate_gaussian, {name}": Call(
             estimate_gaussian,
             rows=rows,
-            options={"x_pub": public, "learner": learner, **more},
+            options={"x_pub": public, "method": method, **more},
             notions=notions,
             heavy=heavy,
             hostile={
@@ -226,13 +226,13 @@ CALLS = {
                 "require_precondition": [True, False, 1],
             },
         )
-        for name, learner, rows, public, notions, heavy, more in (
+        for name, method, rows, public, notions, heavy, more in (
             ("lifted", "lifted_coinpress", ROWS, PUBLIC, ALL, False, {}),
             ("lifted from two public rows", "lifted_coinpress", ROWS, PUBLIC[:2], ALL, False, {"rounds": 5}),
             ("pairs", "pairs", ROWS, PUBLIC, ALL, False, {"rounds": 3}),
             ("recursive", "recursive_preconditioner", MANY, SAME * 3.0, GAUSSIAN, False, {}),
             ("selection", "hypothesis_selection", MANY, SAME, ("zcdp", "pure"), False, {}),
-            ("populous", "populous", np.tile(MANY, (5, 1)), SAME, APPROX, True, {}),
+            ("group_covariances", "group_covariances", np.tile(MANY, (5, 1)), SAME, APPROX, True, {}),
         )
     },
     **{
@@ -245,16 +245,16 @@ CALLS = {
                 "n_components": COUNTS,
                 "min_weight": PROBABILITIES,
                 "accuracy": PROBABILITIES,
-                "clustering": ["auto", "tree", "one_shot", "public_pca", "x"],
+                "method": ["auto", "tree", "one_shot", "public_pca", "x"],
                 "mode": MODES,
             },
         )
         for name, k, options, notions in (
-            ("tree", 3, {"clustering": "tree"}, GAUSSIAN),
-            ("one shot", 2, {"clustering": "one_shot"}, GAUSSIAN),
-            ("public", 2, {"clustering": "public_pca"}, ALL),
-            ("theory, tree", 3, {"clustering": "tree", "mode": "theory"}, GAUSSIAN),
-            ("theory, public", 2, {"clustering": "public_pca", "mode": "theory"}, ALL),
+            ("tree", 3, {"method": "tree"}, GAUSSIAN),
+            ("one shot", 2, {"method": "one_shot"}, GAUSSIAN),
+            ("public", 2, {"method": "public_pca"}, ALL),
+            ("theory, tree", 3, {"method": "tree", "mode": "theory"}, GAUSSIAN),
+            ("theory, public", 2, {"method": "public_pca", "mode": "theory"}, ALL),
             ("one component", 1, {}, ALL),
         )
     },
@@ -275,7 +275,7 @@ CALLS = {
                 "accuracy": PROBABILITIES,
                 "score": ["minimum_distance", "yatracos", "log_ratio", "x"],
                 "method": ["auto", "exact", "cells", "densities", "x"],
-                "mechanism": ["auto", "permute_and_flip", "exponential", "x"],
+                "law": ["auto", "permute_and_flip", "exponential", "x"],
                 "fallback": [None, listed(1, 1), listed(1, 2), listed(2, 2)],
                 "cells": COUNTS,
                 "draws": COUNTS,
@@ -288,8 +288,8 @@ CALLS = {
             ("roots", LINE, {"method": "exact"}),
             ("cells", LINE, {"method": "cells", "accuracy": 0.1}),
             ("yatracos", LINE, {"score": "yatracos"}),
-            ("log ratios", ROWS, {"score": "log_ratio", "mechanism": "exponential"}),
-            ("permute and flip", ROWS, {"mechanism": "permute_and_flip"}),
+            ("log ratios", ROWS, {"score": "log_ratio", "law": "exponential"}),
+            ("permute and flip", ROWS, {"law": "permute_and_flip"}),
         )
     },
     **{
@@ -373,16 +373,17 @@ CALLS = {
             rows=rows,
             options={"n_components": k, "method": name.split()[0].rstrip(","), **options},
             notions=notions,
-            heavy=name == "theory",
+            heavy=name == "list_decoding",
             hostile={
                 "x_pub": PUBLICS,
                 "n_components": [1, 2, 3, 7, 65, 0, -1, 1.5],
                 "variance": MATRICES,
+                "covariance": MATRICES,
                 "accuracy": PROBABILITIES,
                 "min_weight": PROBABILITIES,
                 "candidates": [None, 2, 3, 17, 60, 5001, 0, 1.5],
                 "held_out": [0.0, 0.3, 0.5, 0.01, 0.005, TINY, 1.0, -1.0, math.nan],
-                "method": ["auto", "univariate", "anchors", "public_list", "dp_em", "theory", "x"],
+                "method": ["auto", "univariate", "anchors", "public_list", "dp_em", "list_decoding", "x"],
             },
         )
         for name, rows, k, options, notions in (
@@ -393,7 +394,7 @@ CALLS = {
             ("public_list", LINE, 2, {"x_pub": PUBLIC_LINE, "candidates": 20}, ALL),
             ("dp_em", ROWS, 2, {"x_pub": PUBLIC}, ALL),
             ("dp_em, held out", ROWS, 2, {"x_pub": PUBLIC, "held_out": 0.3}, ALL),
-            ("theory", MANY, 1, {"accuracy": 0.9, "variance": 1.0, "candidates": None}, APPROX),
+            ("list_decoding", MANY, 1, {"accuracy": 0.9, "variance": 1.0, "candidates": None}, APPROX),
         )
     },
 }  # fmt: skip

@@ -1,12 +1,25 @@
 """What a private row contributes to a release depends on that row alone: in every pass of every estimator, to the last bit."""
 
 import inspect
+import pickle
+from dataclasses import dataclass
 from functools import partial
 from unittest import mock
 
 import numpy as np
 import pytest
-from company_cases import ALONE, cancelling, differences, modules, other_bits, reading_sites, recording
+from company_cases import (
+    ALONE,
+    cancelling,
+    differences,
+    honest_run,
+    modules,
+    other_bits,
+    queries,
+    reading_sites,
+    recording,
+)
+from releases import release_cell_counts, release_code_counts, release_shell_counts, release_statistic_sum
 from spies import seeded
 
 from fastpubpriv import ZCDP, ApproxDP, BinGrid, DyadicBins, ProductBins, PureDP
@@ -14,14 +27,12 @@ from fastpubpriv.kernels.bins import BinRule
 from fastpubpriv.mechanisms import group_covariances as populous
 from fastpubpriv.mechanisms import histograms as stable
 from fastpubpriv.mechanisms import rowwise
-from fastpubpriv.mechanisms.cells import release_cell_counts, release_code_counts
 from fastpubpriv.mechanisms.histograms import Partition
-from fastpubpriv.mechanisms.selection.cover import Cover, count_below
-from fastpubpriv.mechanisms.statistics import release_statistic_sum
-from fastpubpriv.mechanisms.sums import AffineMap, release_shell_counts
+from fastpubpriv.mechanisms.selection.cover import BelowQuery, Cover
+from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.mixtures.axis_aligned import anchors, binned_em
 from fastpubpriv.release.account import Account
-from fastpubpriv.sources import Rows, private_rows
+from fastpubpriv.sources import Query, Rows, private_rows
 from fastpubpriv.sources.views import mapped
 
 pytestmark = [
@@ -33,8 +44,7 @@ pytestmark = [
 DIMS = (1, 8, 16, 130)
 N, K = 240, 2
 AMPLE, AMPLE_DELTA = ZCDP(1000), ApproxDP(300, 1e-1)
-LINE = {"fastpubpriv.mechanisms.selection.scheffe.count_cells"}  # for rows of one column only
-READ_OTHERWISE = {"fastpubpriv.mechanisms.group_covariances.group_covariances"}  # by position, without `fold`
+READ_OTHERWISE = {"fastpubpriv.mechanisms.group_covariances.group_covariances"}  # by position, without a query
 NOT_ESTIMATORS = {"as_rows", "open_rows", "record_replay", "refuse_shared_memory"}
 
 
@@ -58,10 +68,10 @@ def estimators_of(dim):
     yield "coinpress_mean", one, {"budget": AMPLE, "center": np.zeros(dim), "radius": 30.0, "covariance": covariance}
     yield "coinpress_covariance", one, {"budget": AMPLE, "scale": 10.0}
     yield "private_pca", one, {"budget": AMPLE, "center": np.zeros(dim), "radius": 30.0, "n_components": 1}
-    for learner in ("lifted_coinpress", "pairs"):
-        yield "estimate_gaussian", one, {"x_pub": one_public, "budget": AMPLE, "learner": learner}
-    for clustering in ("tree", "public_pca"):
-        yield "learn_separated_mixture", private, {**whole, "clustering": clustering}
+    for method in ("lifted_coinpress", "pairs"):
+        yield "estimate_gaussian", one, {"x_pub": one_public, "budget": AMPLE, "method": method}
+    for method in ("tree", "public_pca"):
+        yield "learn_separated_mixture", private, {**whole, "method": method}
     yield "no_public_baseline", private, {"n_components": K, "radius": 600.0, "budget": AMPLE}
     yield "stable_histogram", private, {"bins": [*grids, *products], "budget": AMPLE_DELTA}
     scores = [("minimum_distance", "auto"), ("log_ratio", "auto"), ("yatracos", "densities")]
@@ -70,7 +80,7 @@ def estimators_of(dim):
         yield "select_hypothesis", one, {"hypotheses": listed, "budget": PureDP(10), **options}
     yield "learn_axis_aligned_mixture", private, {**few, "method": "dp_em", "x_pub": public}
     if dim == 8:
-        yield "learn_axis_aligned_mixture", private[:60], {**few, "method": "anchors", "variance": covariance}
+        yield "learn_axis_aligned_mixture", private[:60], {**few, "method": "anchors", "covariance": covariance}
         yield "decode_axis_aligned", private, {"budget": AMPLE_DELTA, "min_weight": 0.3, "covariance": covariance}
     if dim == 1:
         yield "decode_variances", private, {"budget": AMPLE_DELTA, "min_weight": 0.3}
@@ -99,20 +109,22 @@ def passes_below(dim):
     account.open()
     affine = AffineMap(dim=dim, center=rng.normal(size=dim), matrix=rng.normal(size=(1, dim)))
     cover = Cover(mean=np.zeros(1), std=np.ones(1), accuracy=0.1, slack=1.0, low=-8.0, step=2.0**-6, cuts=1025)
-    yield "one direction", lambda: count_below(rows, cover, affine, ALONE)
+    yield "one direction", lambda: ALONE.run(BelowQuery(cover=cover, affine=affine), rows)
     fit = binned_em.Mixtures(*(np.ones((1, 1)) for _ in range(3)))
     column = anchors.Column(fit, np.array([-0.5, 0.25, 1.0]), 0.0)
     chosen = sorted({0, dim // 2, dim - 1})
-    options = {"cost": account.approx_left[0] / 10, "passes": ALONE}
+    options = {"cost": account.approx_left[0] / 10, "executor": ALONE}
     yield (
         "combinations",
         lambda: release_code_counts(
-            account, rows, lambda chunk: [anchors.codes(chunk, chosen, [column] * dim)], [4 ** len(chosen)], name="a",
+            account, rows, partial(anchors.only_codes, chosen=chosen, columns=[column] * dim), [4 ** len(chosen)], name="a",
             row_cost=1, **options,
         ),
     )  # fmt: skip
     yield "cells", lambda: release_cell_counts(account, rows, [column.cuts] * dim, name="b", **options)
-    labelled = Partition((0,), (BinRule(0.25),), labels=lambda chunk: anchors.codes(chunk, [dim - 1], [column] * dim))
+    labelled = Partition(
+        (0,), (BinRule(0.25),), labels=partial(anchors.codes, chosen=[dim - 1], columns=[column] * dim)
+    )
     yield "labels", lambda: stable.count_bins(rows, [labelled], ALONE)
     edges, gaussian = np.array([0.5, 1.0, 2.0, 8.0]), Account("test", AMPLE, draws=100)
     gaussian.open()
@@ -120,7 +132,7 @@ def passes_below(dim):
     yield (
         "shells",
         lambda: release_shell_counts(
-            gaussian, rows, whitening, name="c", edges=edges, cost=gaussian.allowance, passes=ALONE
+            gaussian, rows, whitening, name="c", edges=edges, cost=gaussian.allowance, executor=ALONE
         ),
     )
 
@@ -144,16 +156,14 @@ def test_every_function_that_takes_private_rows_has_a_case():
 
 
 def test_private_rows_are_read_in_known_places_only():
-    sites = reading_sites()
-    assert sites["chunks"] == READ_OTHERWISE
-    assert len(sites["fold"]) >= 13
+    assert reading_sites() == READ_OTHERWISE
+    assert len(queries()) >= 13
 
 
 @pytest.mark.parametrize("dim", DIMS)
 def test_rows_contribute_the_same_alone_and_in_company(dim):
     recorder, rng = all_passes(dim), np.random.default_rng(5)
-    missed = reading_sites()["fold"] - {each.site for each in recorder.passes}
-    assert missed == (LINE if dim > 1 else set())
+    assert queries() == {each.site for each in recorder.passes}
     wrong = [
         words
         for each in recorder.passes
@@ -168,7 +178,7 @@ def test_rows_contribute_the_same_alone_and_in_company(dim):
 
 @pytest.mark.parametrize("dim", [1, 6, 8, 16])
 def test_groups_by_position_do_not_see_each_other(dim):
-    """The one reader without `fold`: a group's covariance has the same bits whatever the chunks and the other groups hold."""
+    """The one reader without a query: a group's covariance has the same bits whatever the chunks and the other groups hold."""
     rng = np.random.default_rng(dim)
     rows = rng.normal(size=(33, dim))
     rows[::4] *= 1e9
@@ -200,7 +210,7 @@ def statistic_sum(dim, statistic, out_dim):
     account.open()
     rows = private_rows(np.random.default_rng(2).normal(size=(20, dim)))
     release_statistic_sum(
-        account, rows, statistic, name="x", dim=out_dim, radius=4.0, cost=account.allowance, row_cost=1, passes=ALONE
+        account, rows, statistic, name="x", dim=out_dim, radius=4.0, cost=account.allowance, row_cost=1, executor=ALONE
     )
 
 
@@ -260,8 +270,27 @@ def test_an_infinite_entry_that_counts_is_caught():
     assert any("an infinite entry counts" in words for words in wrong)
 
 
+@dataclass(frozen=True)
+class Hiding(Query):
+    """Finds nothing that can be seen."""
+
+    def zeros(self):
+        return (np.zeros(1, dtype=np.int64),)
+
+    def add(self, chunk, accumulators):
+        pass
+
+
 def test_a_pass_that_hides_what_it_finds_is_caught():
-    """Accumulators that stay empty say nothing: such a pass has to be looked at where it writes, as those of Recorder are."""
+    """Accumulators that stay empty say nothing: such a pass has to be looked at where it writes, as `found_by` does."""
     rows = private_rows(np.ones((20, 2)))
-    wrong = found_wrong(2, lambda: stable.fold(rows, lambda: (np.zeros(1, dtype=np.int64),), lambda chunk, found: None))
-    assert any("finds nothing" in words for words in wrong)
+    assert any("finds nothing" in words for words in found_wrong(2, lambda: ALONE.run(Hiding(), rows)))
+
+
+@pytest.mark.parametrize("dim", [1, 8])
+def test_every_query_can_be_pickled_and_its_copy_finds_the_same(dim):
+    for each in all_passes(dim).passes:
+        copy = pickle.loads(pickle.dumps(each.query))
+        assert type(copy) is type(each.query)
+        found = [honest_run(ALONE, query, each.rows) for query in (each.query, copy)]
+        assert pickle.dumps(found[0]) == pickle.dumps(found[1]), each

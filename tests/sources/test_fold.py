@@ -13,12 +13,14 @@ import warnings
 import numpy as np
 import pytest
 from clocks import PATIENCE, ctrl_c
-from helpers_sources import add_sums, column_sums, direct_sums, every_source, make_sums
+from helpers_sources import add_sums, column_sums, direct_sums, every_source, fold, make_sums
 
 from fastpubpriv.errors import InputError, KernelError, OutOfMemoryError
-from fastpubpriv.sources import Rows, fold, private_rows
+from fastpubpriv.sources import Rows, private_rows
 from fastpubpriv.threads import pool
 
+# What a Python of its own needs to import the helpers of these tests.
+HERE = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 X = np.random.default_rng(4).normal(size=(257, 5))
 X[13, 2] = np.nan
 X[77] = np.inf
@@ -250,20 +252,24 @@ def test_fork_while_another_thread_holds_the_pool():
 def test_a_pass_while_python_shuts_down():
     code = (
         "import atexit, numpy as np\n"
-        "from fastpubpriv.sources import fold, private_rows\n"
+        "from helpers_sources import fold\n"
+        "from fastpubpriv.sources import private_rows\n"
         "rows = private_rows(np.ones((50, 2)))\n"
         "def step(chunk, acc): acc[0][:] += len(chunk)\n"
         "run = lambda: print(fold(rows, lambda: (np.zeros(1, np.int64),), step, threads=2, chunk_rows=5)[0])\n"
         "run(); atexit.register(run)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=False, env=HERE
+    )
     assert (done.returncode, done.stdout.split(), done.stderr) == (0, ["[50]", "[50]"], "")
 
 
 MEMORY = """
 import sys
 import numpy as np
-from fastpubpriv.sources import Rows, fold
+from helpers_sources import fold
+from fastpubpriv.sources import Rows
 
 def anonymous():
     with open("/proc/self/status") as status:
@@ -306,6 +312,7 @@ def test_files_larger_than_memory_are_read_in_pieces(kind, tmp_path):
         text=True,
         timeout=PATIENCE,
         check=False,
+        env=HERE,
     )
     assert done.returncode == 0, done.stderr
     found, extra = map(int, done.stdout.split())

@@ -6,13 +6,13 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
-from helpers_sources import add_sums, column_sums, make_sums
+from helpers_sources import add_sums, column_sums, fold, make_sums
 from pandas.api.extensions import ExtensionArray
 
 from fastpubpriv import InputError, KernelError, OutOfMemoryError, estimate_mean
 from fastpubpriv.errors import BudgetError, FastPubPrivError
 from fastpubpriv.privacy import ZCDP, Ledger
-from fastpubpriv.sources import Rows, fold, private_rows, public_rows
+from fastpubpriv.sources import Rows, private_rows, public_rows
 from fastpubpriv.sources.readers.chunks import ChunkRows
 from fastpubpriv.threads import guard
 from fastpubpriv.threads.progress import Progress

@@ -14,10 +14,10 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from helpers_sources import add_sums, every_source, make_sums
+from helpers_sources import add_sums, every_source, fold, make_sums
 
 from fastpubpriv.errors import FastPubPrivError
-from fastpubpriv.sources import Rows, fold, private_rows
+from fastpubpriv.sources import Rows, private_rows
 from fastpubpriv.threads import guard
 
 NUMBER = 1.23456789e77

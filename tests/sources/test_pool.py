@@ -9,12 +9,12 @@ import warnings
 import numpy as np
 import pytest
 from clocks import PATIENCE, ten_times
-from helpers_sources import add_sums, column_sums, direct_sums, make_sums
+from helpers_sources import add_sums, column_sums, direct_sums, fold, make_sums
 from spies import SpyLedger
 
 from fastpubpriv import ZCDP, SeededNoiseWarning, estimate_mean
 from fastpubpriv.errors import FastPubPrivError
-from fastpubpriv.sources import Rows, fold, private_rows
+from fastpubpriv.sources import Rows, private_rows
 from fastpubpriv.threads import pool
 from fastpubpriv.threads.pool import Crew
 from fastpubpriv.threads.steps import share_out

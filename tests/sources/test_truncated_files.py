@@ -67,7 +67,8 @@ def test_a_file_that_was_shorter_before_is_an_error(suffix, memory_map, tmp_path
 SHORTENED = """
 import os, sys
 import numpy as np
-from fastpubpriv.sources import Rows, fold
+from helpers_sources import fold
+from fastpubpriv.sources import Rows
 path, suffix = sys.argv[1:]
 rows = Rows.from_npy(path) if suffix == "npy" else Rows.from_arrow(path)
 os.truncate(path, 0)
@@ -79,6 +80,7 @@ fold(rows, lambda: (np.zeros(1, np.int64),), lambda chunk, total: total[0].__iad
 @pytest.mark.parametrize("suffix", ["npy", "arrow"])
 def test_what_is_said_of_mapped_files_is_so(suffix, tmp_path):
     """Why `memory_map=False` is there: the tests above would not pass with a map."""
+    here = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", SHORTENED, str(written(tmp_path, suffix)), suffix]
-    done = subprocess.run(command, capture_output=True, timeout=PATIENCE, check=False)
+    done = subprocess.run(command, capture_output=True, timeout=PATIENCE, check=False, env=here)
     assert done.returncode == -7  # SIGBUS

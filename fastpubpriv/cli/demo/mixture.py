@@ -59,13 +59,13 @@ def cases(flights: Flights, budget: Any, seed: int | None) -> tuple[fpp.MixtureR
     )
     found: list[Case] = []
     results = []
-    for index, (label, rows, open_rows, count, clustering) in enumerate(plans):
+    for index, (label, rows, open_rows, count, method) in enumerate(plans):
         result = fpp.learn_separated_mixture(
             fpp.Rows.from_array(rows),
             x_pub=open_rows,
             n_components=count,
             min_weight=MIN_WEIGHT,
-            clustering=clustering,
+            method=method,
             budget=budget,
             random_state=None if seed is None else seed + 30 + index,
         )

@@ -11,7 +11,7 @@ import numpy as np
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.columns import column_order
 from fastpubpriv.errors import InputError
-from fastpubpriv.results.estimates import frozen
+from fastpubpriv.results.base import frozen
 
 _SUM_ERROR = 1e-6
 

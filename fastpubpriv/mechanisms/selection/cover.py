@@ -13,11 +13,12 @@ import numpy as np
 from scipy.special import ndtr
 
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
-from fastpubpriv.mechanisms.sums import AffineMap, Passes
+from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.privacy import SelectionEvent
 from fastpubpriv.release.account import Account
 from fastpubpriv.release.release import release_choice
-from fastpubpriv.sources import Rows, fold
+from fastpubpriv.sources import Executor, Query, Rows
+from fastpubpriv.sources.base import Chunk
 
 _PAIRS = 1 << 20  # pairs of hypotheses handled at a time
 
@@ -104,37 +105,45 @@ def scores(cover: Cover, below: IntArray, n: int) -> IntArray:
     return best
 
 
-def count_below(rows: Rows, cover: Cover, affine: AffineMap, passes: Passes) -> IntArray:
-    """Rows whose coordinate lies below each edge, (cuts + 2,).
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class BelowQuery(Query):
+    """Rows whose coordinate lies below each edge of a cover, (cuts + 2,).
 
     The coordinate is summed term by term in a fixed order, so a row falls in the same cell whatever chunk it comes in; a row
     whose coordinate is not finite is in none.
     """
-    center = np.zeros(affine.dim) if affine.center is None else affine.center
-    weights = np.zeros(affine.dim) if affine.matrix is None else affine.matrix[0]
-    inner = cover.edges[1:-1]
 
-    def step(chunk: Any, accumulators: tuple[IntArray, ...]) -> None:
+    cover: Cover
+    affine: AffineMap
+
+    def zeros(self) -> tuple[IntArray]:
+        """See `Query.zeros`."""
+        return (np.zeros(self.cover.cuts + 1, dtype=np.int64),)
+
+    def add(self, chunk: Chunk, accumulators: Any) -> None:
+        """See `Query.add`."""
+        dim, matrix = self.affine.dim, self.affine.matrix
+        center = np.zeros(dim) if self.affine.center is None else self.affine.center
+        weights = np.zeros(dim) if matrix is None else matrix[0]
         value = np.zeros(len(chunk))
-        for column in range(affine.dim):
+        for column in range(dim):
             value += (chunk[:, column].astype(np.float64) - center[column]) * weights[column]
         value = value[np.isfinite(value)]
-        cells = np.searchsorted(inner, value, side="right")
-        accumulators[0][:] += np.bincount(cells, minlength=cover.cuts + 1)
+        cells = np.searchsorted(self.cover.edges[1:-1], value, side="right")
+        accumulators[0][:] += np.bincount(cells, minlength=self.cover.cuts + 1)
 
-    (cells,) = fold(
-        rows,
-        lambda: (np.zeros(cover.cuts + 1, dtype=np.int64),),
-        step,
-        row_cost=8 * affine.dim + 64,
-        threads=passes.threads,
-        progress=passes.progress,
-    )
-    return np.concatenate([[0], np.cumsum(cells)]).astype(np.int64)
+    def answer(self, accumulators: tuple[IntArray]) -> IntArray:
+        """See `Query.answer`."""
+        return np.concatenate([[0], np.cumsum(accumulators[0])]).astype(np.int64)
+
+    @property
+    def row_cost(self) -> int:
+        """See `Query.row_cost`."""
+        return 8 * self.affine.dim + 64
 
 
 def release_selection(
-    account: Account, rows: Rows, affine: AffineMap, cover: Cover, *, name: str, epsilon: Fraction, passes: Passes
+    account: Account, rows: Rows, affine: AffineMap, cover: Cover, *, name: str, epsilon: Fraction, executor: Executor
 ) -> tuple[int, SelectionEvent]:
     """Choose the Gaussian of the cover that fits the coordinate affine(x), with (1, dim) matrix, of the rows.
 
@@ -143,6 +152,6 @@ def release_selection(
     event = SelectionEvent(epsilon=epsilon, sensitivity=1, candidates=cover.size)
 
     def query() -> IntArray:
-        return scores(cover, count_below(rows, cover, affine, passes), rows.n)
+        return scores(cover, executor.run(BelowQuery(cover=cover, affine=affine), rows), rows.n)
 
     return release_choice(account, name=name, query=query, event=event), event

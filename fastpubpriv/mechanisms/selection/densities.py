@@ -5,8 +5,10 @@ Privacy note: `notes/hypotheses.md`.
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,8 +21,8 @@ from fastpubpriv.kernels import hypotheses as kernels
 from fastpubpriv.kernels.hypotheses import LARGEST_COUNT, PANEL
 from fastpubpriv.maps import MixtureTable
 from fastpubpriv.mechanisms.selection.candidates import Hypotheses
-from fastpubpriv.mechanisms.sums import Passes
-from fastpubpriv.sources import Rows, fold
+from fastpubpriv.sources import Executor, Query, Rows
+from fastpubpriv.sources.base import Chunk
 from fastpubpriv.threads.pool import available_cpus
 from fastpubpriv.threads.steps import Lent, share_out
 
@@ -91,52 +93,96 @@ def empty_counts(panels: int) -> list[PairCounts]:
     return [np.zeros((PANEL, (panels - panel) * PANEL), dtype=np.int32) for panel in range(panels)]
 
 
-def read_codes(
-    table: MixtureTable, rows: Rows, passes: Passes, capacity: int, use: Callable[[Codes, int], None]
-) -> None:
-    """use(codes (panels, capacity, PANEL), how many rows of them count) for all rows, `capacity` at a time, in one pass."""
-    codes = np.empty((table.panels, capacity, PANEL), dtype=np.int16)
-    workers = available_cpus() if passes.threads is None else passes.threads
-    # Parameters of a long list come from memory once for a block of rows, but a block is not interrupted.
-    affordable = _BLOCK_WORK // (table.panels * PANEL * table.constants.shape[1] * (table.dim + 8))
-    block = max(1, min(_BLOCK_ROWS, affordable, -(-capacity // (4 * workers))))
-    rooms = Lent(lambda: kernels.density_room(table))  # for this pass only: they may be as large as the codes
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CodesQuery(Query):
+    """A pass over the codes of densities at the rows, `capacity` rows at a time.
 
-    def step(chunk: Any, _accumulators: tuple[IntArray, ...]) -> None:
+    The threads share the hypotheses, not the rows: one table of codes or counts may be as large as memory allows. The first
+    accumulator is room to work in, the others are those of `totals`.
+    """
+
+    table: MixtureTable
+    capacity: int
+    threads: int | None = None
+
+    @abc.abstractmethod
+    def totals(self) -> list[np.ndarray[Any, Any]]:
+        """New integer arrays at zero."""
+
+    @abc.abstractmethod
+    def use(self, codes: Codes, taken: int, totals: Any) -> None:
+        """Add what the first `taken` rows contribute, whose codes are codes[:, :taken]."""
+
+    def zeros(self) -> tuple[Any, ...]:
+        """See `Query.zeros`."""
+        codes = np.empty((self.table.panels, self.capacity, PANEL), dtype=np.int16)
+        rooms = Lent(partial(kernels.density_room, self.table))  # they may be as large as the codes
+        return [codes, rooms], *self.totals()
+
+    def add(self, chunk: Chunk, accumulators: Any) -> None:
+        """See `Query.add`."""
+        (codes, rooms), *totals = accumulators
         points = np.ascontiguousarray(chunk, dtype=np.float64)
+        table, block = self.table, self._block()
 
         def coded(part: int) -> None:
             begin = part * block
             with rooms.one() as room:
                 kernels.density_codes(points[begin : begin + block], table, codes, begin, room)
 
-        share_out(coded, -(-len(points) // block), threads=passes.threads)
-        use(codes, len(points))
+        share_out(coded, -(-len(points) // block), threads=self.threads)
+        self.use(codes, len(points), totals)
 
-    # The threads share the hypotheses, not the rows: one table of codes or counts may be as large as memory allows.
-    fold(
-        rows,
-        lambda: (np.zeros(1, dtype=np.int64),),
-        step,
-        threads=1,
-        chunk_rows=capacity,
-        row_cost=max(1, table.panels * table.panels),
-        progress=passes.progress,
-    )
+    def _block(self) -> int:
+        """Rows at a time: parameters of a long list come from memory once for a block, but a block is not interrupted."""
+        workers = available_cpus() if self.threads is None else self.threads
+        affordable: int = _BLOCK_WORK // (
+            self.table.panels * PANEL * self.table.constants.shape[1] * (self.table.dim + 8)
+        )
+        return max(1, min(_BLOCK_ROWS, affordable, -(-self.capacity // (4 * workers))))
+
+    def merge(self, total: Any, part: Any) -> None:
+        """See `Query.merge`."""
+        Query.merge(self, total[1:], part[1:])
+
+    @property
+    def row_cost(self) -> int:
+        """See `Query.row_cost`."""
+        return int(self.table.panels) ** 2
+
+    @property
+    def chunk_rows(self) -> int:
+        """See `Query.chunk_rows`."""
+        return self.capacity
 
 
-def count_pairs(table: MixtureTable, rows: Rows, passes: Passes) -> list[PairCounts]:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PairQuery(CodesQuery):
     """Rows that have the larger code for i than for j: at [i % PANEL, j - PANEL p] of panel p = i // PANEL."""
+
+    def totals(self) -> list[PairCounts]:
+        """See `CodesQuery.totals`."""
+        return empty_counts(self.table.panels)
+
+    def use(self, codes: Codes, taken: int, totals: list[PairCounts]) -> None:
+        """See `CodesQuery.use`."""
+
+        def counted(panel: int) -> None:
+            kernels.pair_counts(codes, taken, panel, totals[panel])
+
+        share_out(counted, self.table.panels, threads=self.threads)
+
+    def answer(self, accumulators: Any) -> list[PairCounts]:
+        """See `Query.answer`."""
+        return list(accumulators[1:])
+
+
+def count_pairs(table: MixtureTable, rows: Rows, executor: Executor) -> list[PairCounts]:
+    """The answer of a `PairQuery`; private."""
     if rows.n > LARGEST_COUNT:
         raise KernelError("pairs are counted in 32 bits")
-    counts = empty_counts(table.panels)
-
-    def use(codes: Codes, taken: int) -> None:
-        share_out(
-            lambda panel: kernels.pair_counts(codes, taken, panel, counts[panel]), table.panels, threads=passes.threads
-        )
-
-    read_codes(table, rows, passes, min(CHUNK_ROWS, rows.n), use)
+    query = PairQuery(table=table, capacity=min(CHUNK_ROWS, rows.n), threads=executor.threads)
+    counts: list[PairCounts] = executor.run(query, rows)
     return counts
 
 
@@ -177,11 +223,11 @@ class DensitySets:
         public.each(work, threads=threads)
         return cls(table, masses, public.draws)
 
-    def scores(self, rows: Rows, passes: Passes) -> IntArray:
+    def scores(self, rows: Rows, executor: Executor) -> IntArray:
         """See `scheffe.Evaluation.scores`."""
-        return self._worst(count_pairs(self.table, rows, passes), rows.n, passes)
+        return self._worst(count_pairs(self.table, rows, executor), rows.n, executor)
 
-    def _worst(self, counts: list[PairCounts], n: int, passes: Passes) -> IntArray:
+    def _worst(self, counts: list[PairCounts], n: int, executor: Executor) -> IntArray:
         """Scores from the rows in A_ij, i < j, panel by panel."""
         size = len(self.masses)
         worst = np.zeros((len(counts), size), dtype=np.int64)
@@ -195,6 +241,6 @@ class DensitySets:
             worst[panel, first:last] = own.max(axis=1)
             worst[panel, first:] = np.maximum(worst[panel, first:], other.max(axis=0))
 
-        share_out(work, len(counts), threads=passes.threads)
+        share_out(work, len(counts), threads=executor.threads)
         found: IntArray = worst.max(axis=0)
         return found

@@ -17,12 +17,11 @@ from fastpubpriv.mechanisms.selection.log_ratio import LogRatios
 from fastpubpriv.mechanisms.selection.roots import RootSets
 from fastpubpriv.mechanisms.selection.scheffe import CELLS, MOST_CELL_ROWS, CellSets, Evaluation
 from fastpubpriv.mechanisms.selection.yatracos import YatracosSets
-from fastpubpriv.mechanisms.sums import Passes
 from fastpubpriv.privacy import ZCDP, SelectionEvent, laplace_epsilon
 from fastpubpriv.privacy.events import CHOICE_LAWS
 from fastpubpriv.release.account import Account
 from fastpubpriv.release.release import release_choice
-from fastpubpriv.sources import Rows
+from fastpubpriv.sources import Executor, Rows
 
 METHODS = ("auto", "exact", "cells", "densities")
 SCORES = ("minimum_distance", "yatracos", "log_ratio")
@@ -110,13 +109,13 @@ def release_hypothesis(
     size: int,
     epsilon: Fraction,
     law: str,
-    passes: Passes,
+    executor: Executor,
 ) -> tuple[int, SelectionEvent]:
     """Choose one of `size` hypotheses by integer scores."""
     event = SelectionEvent(epsilon=epsilon, sensitivity=evaluation.sensitivity, candidates=size, law=law)
 
     def query() -> IntArray:
-        return -evaluation.scores(rows, passes)
+        return -evaluation.scores(rows, executor)
 
     return release_choice(account, name=name, query=query, event=event), event
 

@@ -6,7 +6,7 @@ Privacy note: `notes/hypotheses.md`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -16,9 +16,8 @@ from fastpubpriv.kernels import hypotheses as kernels
 from fastpubpriv.kernels.hypotheses import CODES_PER_NAT, PANEL, TOP_CODE
 from fastpubpriv.maps import MixtureTable
 from fastpubpriv.mechanisms.selection.candidates import Hypotheses
-from fastpubpriv.mechanisms.selection.densities import CHUNK_ROWS, Codes, read_codes
-from fastpubpriv.mechanisms.sums import Passes
-from fastpubpriv.sources import Rows
+from fastpubpriv.mechanisms.selection.densities import CHUNK_ROWS, Codes, CodesQuery
+from fastpubpriv.sources import Executor, Rows
 from fastpubpriv.threads.steps import share_out
 
 STEPS = 4  # into which the clip is cut: the sensitivity of a score, so noise is several times coarser than a step
@@ -57,21 +56,39 @@ class LogRatios:
         """The clip that is used, in nats."""
         return self.unit * STEPS / CODES_PER_NAT
 
-    def scores(self, rows: Rows, passes: Passes) -> IntArray:
+    def scores(self, rows: Rows, executor: Executor) -> IntArray:
         """floor(sum over rows of min(codes below the best, STEPS unit) / unit), (size,); moves by at most STEPS."""
-        panels = self.table.panels
-        totals = np.zeros((panels, PANEL), dtype=np.int64)
+        capacity = min(rows.n, CHUNK_ROWS, max(64, _CODES_HELD // (self.table.panels * PANEL)))
+        query = RatioQuery(
+            table=self.table, capacity=capacity, threads=executor.threads, size=self.size, unit=self.unit
+        )
+        scores: IntArray = executor.run(query, rows)
+        return scores
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RatioQuery(CodesQuery):
+    """Scores (size,) of `LogRatios`."""
+
+    size: int
+    unit: int
+
+    def totals(self) -> list[IntArray]:
+        """See `CodesQuery.totals`."""
+        return [np.zeros((self.table.panels, PANEL), dtype=np.int64)]
+
+    def use(self, codes: Codes, taken: int, totals: list[IntArray]) -> None:
+        """See `CodesQuery.use`."""
         most = np.int32(STEPS * self.unit)
 
-        def use(codes: Codes, taken: int) -> None:
-            def summed(part: int) -> None:
-                span = slice(part * _PANELS, (part + 1) * _PANELS)
-                below = TOP_CODE - codes[span, :taken].astype(np.int32)
-                totals[span] += np.minimum(below, most, out=below).sum(axis=1)
+        def summed(part: int) -> None:
+            span = slice(part * _PANELS, (part + 1) * _PANELS)
+            below = TOP_CODE - codes[span, :taken].astype(np.int32)
+            totals[0][span] += np.minimum(below, most, out=below).sum(axis=1)
 
-            share_out(summed, -(-panels // _PANELS), threads=passes.threads)
+        share_out(summed, -(-self.table.panels // _PANELS), threads=self.threads)
 
-        capacity = min(rows.n, CHUNK_ROWS, max(64, _CODES_HELD // (panels * PANEL)))
-        read_codes(self.table, rows, passes, capacity, use)
-        scores: IntArray = totals.reshape(-1)[: self.size] // self.unit
+    def answer(self, accumulators: Any) -> IntArray:
+        """See `Query.answer`."""
+        scores: IntArray = accumulators[1].reshape(-1)[: self.size] // self.unit
         return scores

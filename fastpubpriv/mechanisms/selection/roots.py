@@ -13,10 +13,10 @@ import numpy as np
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import hypotheses as kernels
+from fastpubpriv.mechanisms.cells import CellQuery
 from fastpubpriv.mechanisms.selection.candidates import Hypotheses
-from fastpubpriv.mechanisms.selection.scheffe import count_cells, mixture_cdf
-from fastpubpriv.mechanisms.sums import Passes
-from fastpubpriv.sources import Rows
+from fastpubpriv.mechanisms.selection.scheffe import mixture_cdf
+from fastpubpriv.sources import Executor, Rows
 from fastpubpriv.threads.steps import share_out
 
 MOST_HYPOTHESES = 1000
@@ -93,9 +93,9 @@ class Intervals:
         rounded: IntArray = np.floor(n * mass + 0.5).astype(np.int64)
         return rounded
 
-    def held(self, rows: Rows, passes: Passes) -> IntArray:
+    def held(self, rows: Rows, executor: Executor) -> IntArray:
         """Rows in the set of each pair, (pairs,)."""
-        below = np.cumsum(count_cells(rows, self.edges, passes))
+        below = np.cumsum(executor.run(CellQuery.between([self.edges]), rows))
         found: IntArray = (below[self.places] * self.signs).sum(axis=1) + self.ends_inside * below[-1]
         return found
 
@@ -126,9 +126,9 @@ class RootSets:
         share_out(work, size, threads=threads)
         return cls(intervals, expected)
 
-    def scores(self, rows: Rows, passes: Passes) -> IntArray:
+    def scores(self, rows: Rows, executor: Executor) -> IntArray:
         """See `scheffe.Evaluation.scores`."""
-        off = np.abs(self.expected - self.intervals.held(rows, passes)[numbered(len(self.expected))])
+        off = np.abs(self.expected - self.intervals.held(rows, executor)[numbered(len(self.expected))])
         np.fill_diagonal(off, 0)
         found: IntArray = off.max(axis=1)
         return found

@@ -17,9 +17,9 @@ from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import hypotheses as kernels
 from fastpubpriv.kernels.hypotheses import PANEL
+from fastpubpriv.mechanisms.cells import CellQuery
 from fastpubpriv.mechanisms.selection.candidates import Hypotheses
-from fastpubpriv.mechanisms.sums import Passes
-from fastpubpriv.sources import Rows, fold
+from fastpubpriv.sources import Executor, Rows
 from fastpubpriv.threads.steps import share_out
 
 CELLS = 512
@@ -33,7 +33,7 @@ class Evaluation(Protocol):
 
     sensitivity: ClassVar[int]  # most that a score moves when a row is replaced
 
-    def scores(self, rows: Rows, passes: Passes) -> IntArray:
+    def scores(self, rows: Rows, executor: Executor) -> IntArray:
         """Whole numbers (size,), the lower the better; for sets s_i = max over sets A of i of |round(n f_i(A)) - rows in A|."""
         ...
 
@@ -60,28 +60,6 @@ def cell_edges(hypotheses: Hypotheses, cells: int) -> FloatArray:
     places = np.linspace(0, len(points) - 1, cells - 1).round().astype(np.int64)
     edges: FloatArray = np.unique(points[places])
     return edges
-
-
-def count_cells(rows: Rows, edges: FloatArray, passes: Passes) -> IntArray:
-    """Rows of one column below the first edge, from it to the next, ... , from the last on, (edges + 1,).
-
-    A row on an edge is right of it; a row that is not finite is in no cell.
-    """
-
-    def step(chunk: Any, accumulators: tuple[IntArray, ...]) -> None:
-        value = chunk[:, 0].astype(np.float64)
-        value = value[np.isfinite(value)]
-        accumulators[0][:] += np.bincount(np.searchsorted(edges, value, side="right"), minlength=len(edges) + 1)
-
-    (counts,) = fold(
-        rows,
-        lambda: (np.zeros(len(edges) + 1, dtype=np.int64),),
-        step,
-        row_cost=64,
-        threads=passes.threads,
-        progress=passes.progress,
-    )
-    return counts
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,9 +89,9 @@ class CellSets:
         masses = np.diff(below, axis=1, prepend=0, append=n << shift)
         return cls(edges, masses.astype(np.int32), shift)
 
-    def scores(self, rows: Rows, passes: Passes) -> IntArray:
+    def scores(self, rows: Rows, executor: Executor) -> IntArray:
         """See `Evaluation.scores`."""
-        counts = count_cells(rows, self.edges, passes)
+        counts = executor.run(CellQuery.between([self.edges]), rows)
         # mass - rows: as both members of a pair lose the same in a cell, the table also says who gives it more.
         table = self.masses - (counts << self.shift).astype(np.int32)
         panels = kernels.panelled(table, 2**31 - 1)
@@ -121,7 +99,7 @@ class CellSets:
         share_out(
             lambda panel: kernels.cell_scores(panels, self.shift, panel, worst[panel]),
             len(panels),
-            threads=passes.threads,
+            threads=executor.threads,
         )
         found: IntArray = worst.max(axis=0)[: len(table)].astype(np.int64)
         return found

@@ -15,12 +15,12 @@ import numpy as np
 from fastpubpriv._types import IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import hypotheses as kernels
+from fastpubpriv.mechanisms.cells import CellQuery
 from fastpubpriv.mechanisms.selection.candidates import Hypotheses
 from fastpubpriv.mechanisms.selection.densities import Codes, PairCounts, PublicDraws, count_pairs, empty_counts, shares
 from fastpubpriv.mechanisms.selection.roots import Intervals
-from fastpubpriv.mechanisms.selection.scheffe import CellSets, count_cells
-from fastpubpriv.mechanisms.sums import Passes
-from fastpubpriv.sources import Rows
+from fastpubpriv.mechanisms.selection.scheffe import CellSets
+from fastpubpriv.sources import Executor, Rows
 from fastpubpriv.threads.steps import share_out
 
 MOST_HYPOTHESES = 256  # 32,640 sets, and a mass of each hypothesis in each of them
@@ -36,7 +36,7 @@ class YatracosSets:
 
     sensitivity: ClassVar[int] = 1
     expected: IntArray
-    held: Callable[[Rows, Passes], IntArray]
+    held: Callable[[Rows, Executor], IntArray]
 
     @classmethod
     def of_intervals(cls, hypotheses: Hypotheses, n: int, *, threads: int | None = None) -> YatracosSets:
@@ -67,8 +67,8 @@ class YatracosSets:
         sums = [(inside[block] @ masses).T.astype(np.int64) for block in blocks]
         expected = (np.concatenate(sums, axis=1) + half) >> cut.shift
 
-        def held(rows: Rows, passes: Passes) -> IntArray:
-            counts = count_cells(rows, cut.edges, passes).astype(np.float64)
+        def held(rows: Rows, executor: Executor) -> IntArray:
+            counts = executor.run(CellQuery.between([cut.edges]), rows).astype(np.float64)
             return np.concatenate([inside[block] @ counts for block in blocks]).astype(np.int64)
 
         return cls(expected, held)
@@ -97,11 +97,11 @@ class YatracosSets:
             expected[own] = shares(_in_order(counts, size), public.draws, n)
 
         public.each(work, threads=threads)
-        return cls(expected, lambda rows, passes: _in_order(count_pairs(table, rows, passes), size))
+        return cls(expected, lambda rows, executor: _in_order(count_pairs(table, rows, executor), size))
 
-    def scores(self, rows: Rows, passes: Passes) -> IntArray:
+    def scores(self, rows: Rows, executor: Executor) -> IntArray:
         """See `scheffe.Evaluation.scores`."""
-        held = self.held(rows, passes)
+        held = self.held(rows, executor)
         return np.array([np.abs(masses - held).max() for masses in self.expected], dtype=np.int64)
 
 

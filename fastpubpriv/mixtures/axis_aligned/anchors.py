@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,9 +20,8 @@ from scipy import stats
 from scipy.special import ndtr
 
 from fastpubpriv._types import FloatArray, IntArray
-from fastpubpriv.histograms.stable import note
 from fastpubpriv.kernels.bins import BinRule
-from fastpubpriv.mechanisms.cells import release_cell_counts, release_code_counts
+from fastpubpriv.mechanisms.cells import CellCounts, CodeCounts
 from fastpubpriv.mechanisms.histograms import Partition, release_histograms
 from fastpubpriv.mechanisms.selection.hypotheses import check_rows
 from fastpubpriv.mixtures.axis_aligned import dp_em
@@ -29,8 +29,9 @@ from fastpubpriv.mixtures.axis_aligned.binned_em import Cells, Mixtures
 from fastpubpriv.mixtures.axis_aligned.candidates import MOST_EDGES, Scale, best_fit, partition
 from fastpubpriv.mixtures.axis_aligned.choosing import choose, hypotheses_of
 from fastpubpriv.mixtures.axis_aligned.dp_em import Parameters
-from fastpubpriv.mixtures.axis_aligned.learned import Learned, Task
+from fastpubpriv.mixtures.axis_aligned.learned import AxisMethod, Learned, Task
 from fastpubpriv.mixtures.axis_aligned.public_em import PUBLIC_SEED, STD_FLOOR
+from fastpubpriv.mixtures.axis_aligned.run_time import column_by_column
 from fastpubpriv.mixtures.axis_aligned.univariate import CELLS_PER_SCALE, kept_scales, place_partition
 from fastpubpriv.privacy import gaussian_count_grid, laplace_count_grid, stable_event
 from fastpubpriv.sources import Rows
@@ -143,15 +144,15 @@ def marginals(task: Task, pairs: Rows | None, place_rows: Rows, cell_rows: Rows)
     scales: list[list[float]] = [[1.0]] * dim
     if pairs is not None:
         dyadic = [Partition((column,), (BinRule(),)) for column in range(dim)]
-        found = release_histograms(account.block(), pairs, dyadic, name="scales", passes=run.passes)
-        note(run, "scales", found)
+        found = release_histograms(account.block(), pairs, dyadic, name="scales", executor=run.executor)
+        run.note("scales", found)
         scales = [kept_scales(each.keys, each.counts, found.noise_std, most_scales(dim)) for each in found.histograms]
     places: list[list[Scale]] = [[] for _ in range(dim)]
     asked = [(column, scale) for column, listed in enumerate(scales) for scale in listed]
     if asked:
         partitions = [place_partition(column, scale) for column, scale in asked]
-        released = release_histograms(account.block(), place_rows, partitions, name="places", passes=run.passes)
-        note(run, "places", released)
+        released = release_histograms(account.block(), place_rows, partitions, name="places", executor=run.executor)
+        run.note("places", released)
         for (column, scale), histogram in zip(asked, released.histograms, strict=True):
             if len(histogram.keys):
                 places[column].append(Scale(CELLS_PER_SCALE * scale, histogram.keys[:, 0], histogram.counts))
@@ -161,10 +162,13 @@ def marginals(task: Task, pairs: Rows | None, place_rows: Rows, cell_rows: Rows)
     # Roughly what a count will carry; the release says exactly.
     noise = math.sqrt(dim / float(cost)) if gaussian else 2.0 * math.sqrt(2.0) * dim / float(cost)
     edges = [partition(each, seen=place_rows.n, total=cell_rows.n, least=4.0 * noise, most=_CELLS) for each in places]
-    counts = release_cell_counts(
-        purse, cell_rows, [each[1:-1] for each in edges], name="cells", cost=cost, passes=run.passes, gaussian=gaussian
+    counts = run.on(cell_rows).release(
+        CellCounts(edges=[each[1:-1] for each in edges], gaussian=gaussian),
+        name="cells",
+        cost=cost,
+        payer=purse,
+        cells=sum(len(each) - 1 for each in edges),
     )
-    run.note("cells", counts, cells=len(counts.value))
     ends = np.cumsum([len(each) - 1 for each in edges])[:-1]
     columns = []
     for each, value in zip(edges, np.split(counts.value, ends), strict=True):
@@ -201,6 +205,26 @@ def codes(chunk: Any, chosen: list[int], columns: list[Column]) -> IntArray:
     return np.where(whole, code, -1)
 
 
+def only_codes(chunk: Any, *, chosen: list[int], columns: list[Column]) -> list[IntArray]:
+    """`codes` as the only coding of a release."""
+    return [codes(chunk, chosen, columns)]
+
+
+def paired_codes(
+    chunk: Any, *, chosen: list[int], others: list[int], columns: list[Column], number: IntArray, order: IntArray
+) -> list[IntArray]:
+    """For each other column the pair of a row's combination, if it is one of `number`, and its mode there; else -1."""
+    code = codes(chunk, chosen, columns)
+    place = np.minimum(np.searchsorted(number[order], code), len(number) - 1)
+    mine = np.where(number[order][place] == code, order[place], -1)
+    found = []
+    for j in others:
+        value = chunk[:, j].astype(np.float64)
+        pair = mine * (len(columns[j].cuts) + 1) + np.searchsorted(columns[j].cuts, value, side="right")
+        found.append(np.where((mine >= 0) & np.isfinite(value), pair, -1))
+    return found
+
+
 @dataclass(slots=True, eq=False)
 class Start:
     """A component to begin with: its share, its mode on each anchor, and columns on which it was split from another."""
@@ -224,30 +248,19 @@ def company(
     number = np.array(heavy, dtype=np.int64)
     order = np.argsort(number)
 
-    def paired(chunk: Any) -> list[IntArray]:
-        code = codes(chunk, chosen, columns)
-        place = np.minimum(np.searchsorted(number[order], code), len(number) - 1)
-        mine = np.where(number[order][place] == code, order[place], -1)
-        found = []
-        for j in others:
-            value = chunk[:, j].astype(np.float64)
-            label = np.searchsorted(columns[j].cuts, value, side="right")
-            pair = mine * (len(columns[j].cuts) + 1) + label
-            found.append(np.where((mine >= 0) & np.isfinite(value), pair, -1))
-        return found
-
     purse = task.run.account.block()
-    released = release_code_counts(
-        purse,
-        rows,
-        paired,
-        [len(heavy) * (len(columns[j].cuts) + 1) for j in others],
+    sizes = [len(heavy) * (len(columns[j].cuts) + 1) for j in others]
+    released = task.run.on(rows).release(
+        CodeCounts(
+            codes=partial(paired_codes, chosen=chosen, others=others, columns=columns, number=number, order=order),
+            cells=sizes,
+            row_cost=30 * (len(chosen) + len(others)),
+        ),
         name="company",
         cost=purse.approx_left[0],
-        row_cost=30 * (len(chosen) + len(others)),
-        passes=task.run.passes,
+        payer=purse,
+        cells=sum(sizes),
     )
-    task.run.note("company", released, cells=len(released.value))
     place = 0
     for j in others:
         labels = len(columns[j].cuts) + 1
@@ -341,17 +354,15 @@ def learn(task: Task) -> Learned:
     if chosen and task.n_components > 1:
         cells = math.prod(len(columns[j].cuts) + 1 for j in chosen)
         purse = run.account.block()
-        released = release_code_counts(
-            purse,
-            code_rows,
-            lambda chunk: [codes(chunk, chosen, columns)],
-            [cells],
+        released = run.on(code_rows).release(
+            CodeCounts(
+                codes=partial(only_codes, chosen=chosen, columns=columns), cells=[cells], row_cost=20 * len(chosen) + 8
+            ),
             name="combinations",
             cost=purse.approx_left[0],
-            row_cost=20 * len(chosen) + 8,
-            passes=run.passes,
+            payer=purse,
+            cells=cells,
         )
-        run.note("combinations", released, cells=cells)
         least = max(task.min_weight / 2.0 * code_rows.n, _EVIDENCE * released.noise_std)
         heavy = [int(code) for code in np.argsort(-released.value, kind="stable") if released.value[code] > least]
         if heavy:
@@ -386,3 +397,9 @@ def learn(task: Task) -> Learned:
         "cuts": [len(column.cuts) for column in columns],
     }
     return choose(task, run.account.block(), choice_rows, hypotheses, status=status, diagnostics=facts)
+
+
+METHOD = AxisMethod(
+    name="anchors", learn=learn, draws=draws, seconds=partial(column_by_column, steps=STEPS, shares=SHARES),
+    candidates=60, shares=SHARES, needs_delta=True, least_rows=LEAST_ROWS,
+)  # fmt: skip

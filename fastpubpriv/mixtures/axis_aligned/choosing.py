@@ -47,7 +47,7 @@ def choose(
         else:
             law = law_for(purse)
             epsilon = epsilon_of(purse.allowance, law, pure=purse.pure)
-        method, evaluation = prepare(hypotheses, rows.n, threads=task.run.passes.threads)
+        method, evaluation = prepare(hypotheses, rows.n, threads=task.run.executor.threads)
         index, event = release_hypothesis(
             purse,
             rows,
@@ -56,7 +56,7 @@ def choose(
             size=hypotheses.size,
             epsilon=epsilon,
             law=law,
-            passes=task.run.passes,
+            executor=task.run.executor,
         )
         task.run.log.append({"name": "choice", "method": method, **event.record()})
     facts["chosen"] = int(hypotheses.positions[index])

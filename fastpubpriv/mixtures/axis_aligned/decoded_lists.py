@@ -5,16 +5,17 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from fastpubpriv._types import FloatArray
-from fastpubpriv.errors import InfeasibleError
-from fastpubpriv.histograms.stable import note
+from fastpubpriv.errors import InfeasibleError, InputError
 from fastpubpriv.mechanisms.selection.hypotheses import check_rows
 from fastpubpriv.mixtures.axis_aligned.choosing import choose, hypotheses_of
-from fastpubpriv.mixtures.axis_aligned.learned import Learned, Task
+from fastpubpriv.mixtures.axis_aligned.learned import AxisMethod, Learned, Task
+from fastpubpriv.mixtures.axis_aligned.run_time import choosing
 from fastpubpriv.mixtures.list_decoding.nets import (
     gaussian_net,
     gaussian_net_size,
@@ -75,15 +76,15 @@ def check_feasible(
     *,
     known_std: bool = False,
 ) -> Blocks:
-    """InfeasibleError, from public sizes alone, where theory mode cannot run; else the rows of its blocks."""
+    """InfeasibleError, from public sizes alone, where the algorithm cannot run; else the rows of its blocks."""
     # Counting a net of more than a few Gaussians takes long itself; its first power says enough.
     one = net_size(accuracy / (DECODER_SHARE * dim), known_std=known_std) ** dim
     least = one if one > MAX_CANDIDATES else least_list(n_components, dim, accuracy, known_std=known_std)
-    advice = "pass method='auto', or public rows; theory mode suits one component, few columns and a large accuracy"
+    advice = "pass method='auto', or public rows; list decoding suits one component, few columns and a large accuracy"
     if least > MAX_CANDIDATES:
         most = mixture_sizes(n_components, dim, accuracy, budget, failure_prob=failure_prob).log10_candidates
         raise InfeasibleError(
-            f"theory mode would have at least {least:.3g} candidates, and up to 10^{most:.0f}, where "
+            f"list decoding would have at least {least:.3g} candidates, and up to 10^{most:.0f}, where "
             f"{MAX_CANDIDATES} can be compared ({n_components} components, {dim} columns, accuracy {accuracy:g}): {advice}"
         )
     if known_std:
@@ -100,9 +101,10 @@ def check_feasible(
     return Blocks(scales=scales, means=means, choice=n - scales - means, corruption_weight=weight)
 
 
-def learn(task: Task, accuracy: float) -> Learned:
+def learn(task: Task) -> Learned:
     """Coarse lists of every column, their nets, all mixtures of the net's Gaussians, and the choice."""
-    run, k, known = task.run, task.n_components, task.known_std
+    run, k, known, accuracy = task.run, task.n_components, task.known_std, task.accuracy
+    assert accuracy is not None
     dim = run.rows.dim
     blocks = check_feasible(run.rows.n, k, dim, accuracy, run.account.budget, task.failure_prob, known_std=known)
     thresholds = Thresholds(min_weight=blocks.corruption_weight, theory=True)
@@ -118,12 +120,12 @@ def learn(task: Task, accuracy: float) -> Learned:
     run.account.open()
     scales = [[1.0]] * dim
     if before:
-        lists, released = release_scales(run.account.block(), before[0], thresholds, passes=run.passes)
-        note(run, "scales", released)
+        lists, released = release_scales(run.account.block(), before[0], thresholds, executor=run.executor)
+        run.note("scales", released)
         scales = [found.scales.tolist() for found in lists]
-    means, second = release_means(run.account.block(), mean_block, scales, thresholds, passes=run.passes)
+    means, second = release_means(run.account.block(), mean_block, scales, thresholds, executor=run.executor)
     if second is not None:
-        note(run, "means", second)
+        run.note("means", second)
     # Heaviest first: (negative count, mean, scale).
     coarse = [
         sorted(
@@ -171,3 +173,33 @@ def _fitting(coarse: list[list[Any]], k: int, resolution: int, net: int) -> list
 def _length(kept: list[list[Any]], k: int, resolution: int, net: int) -> int:
     components = math.prod(net * len(column) for column in kept)
     return components if components > MAX_CANDIDATES else mixture_net_size(components, k, resolution)
+
+
+def prepare(
+    n: int,
+    n_components: int,
+    dim: int,
+    accuracy: float | None,
+    budget: Budget,
+    failure_prob: float,
+    *,
+    known_std: bool,
+) -> None:
+    """Refuse, from public sizes alone, what cannot run."""
+    if accuracy is None:
+        raise InputError("method='list_decoding' needs accuracy=, a total variation between 0 and 1")
+    check_feasible(n, n_components, dim, accuracy, budget, failure_prob, known_std=known_std)
+
+
+METHOD = AxisMethod(
+    name="list_decoding",
+    learn=learn,
+    draws=lambda n, dim, components, known_std: draws(n, dim),
+    prepare=prepare,
+    seconds=partial(choosing, shares=(1, 1, 1)),
+    candidates=MAX_CANDIDATES,
+    shares=(1, 1, 1),
+    refuses_inaccurate=True,
+    needs_delta=True,
+    least_rows=16,
+)

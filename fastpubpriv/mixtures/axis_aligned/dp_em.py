@@ -15,13 +15,16 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.weighted_mean import ErrorModel
 from fastpubpriv.mechanisms import rowwise
 from fastpubpriv.mechanisms.selection.hypotheses import check_rows
-from fastpubpriv.mechanisms.statistics import release_statistic_sum
+from fastpubpriv.mechanisms.statistics import StatisticSum
 from fastpubpriv.mechanisms.sums import check_sum_grids
+from fastpubpriv.methods import allowance_of
 from fastpubpriv.mixtures.axis_aligned import public_em
 from fastpubpriv.mixtures.axis_aligned.choosing import choose, hypotheses_of
-from fastpubpriv.mixtures.axis_aligned.learned import Learned, Task
+from fastpubpriv.mixtures.axis_aligned.learned import AxisMethod, Learned, Task
 from fastpubpriv.mixtures.axis_aligned.public_em import PUBLIC_SEED, STD_FLOOR
 from fastpubpriv.mixtures.axis_aligned.public_list import standardised
+from fastpubpriv.mixtures.axis_aligned.run_time import iterating
+from fastpubpriv.privacy import Budget, PureDP
 from fastpubpriv.release.account import Account
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.views.interleaved import interleave_rows
@@ -180,18 +183,18 @@ def iterate(
     shares: list[float] = []
     for number, part in enumerate(iteration_shares(steps), start=1):
         name = f"responsibilities {number}"
-        released = release_statistic_sum(
-            purse,
-            rows,
-            partial(row_statistic, at=at, radii=radii),
+        released = task.run.on(rows).release(
+            StatisticSum(
+                statistic=partial(row_statistic, at=at, radii=radii),
+                dim=statistic_dim(components, dim, known_std=task.known_std),
+                radius=radii.total,
+                row_cost=12 * components * dim + 20 * components,
+            ),
             name=name,
-            dim=statistic_dim(components, dim, known_std=task.known_std),
-            radius=radii.total,
             cost=allowance * part,
-            row_cost=12 * components * dim + 20 * components,
-            passes=task.run.passes,
+            payer=purse,
+            clip_radius=radii.total,
         )
-        task.run.note(name, released, clip_radius=radii.total)
         average, share = released.value / rows.n, 1.0
         if task.public is not None:
             # Inverse-variance weighting of the two averages; the statistic has a variance of about the average share.
@@ -224,3 +227,35 @@ def learn(task: Task, *, steps: int = STEPS) -> Learned:
         arrays = (np.stack([getattr(each, name) for each in listed]) for name in ("weights", "means", "stds"))
         return choose(task, account.block(), blocks[1], hypotheses_of(*arrays), status="ok", diagnostics=facts)
     return Learned(weights=path[-1].weights, means=path[-1].means, stds=path[-1].stds, diagnostics=facts)
+
+
+def em_error(dim: int, components: int, n: int, n_pub: int, budget: Budget) -> float:
+    """Expected l2 error of the mean of a component of average weight after the last iteration, in its standard deviations."""
+    _, allowance = allowance_of(budget, draws(components, dim, known_std=False))
+    radius = Radii.of(dim, known_std=False).total
+    last = float(allowance * iteration_shares(STEPS)[-1])
+    length = statistic_dim(components, dim, known_std=False)
+    noise = math.sqrt(8.0 * length) / last if isinstance(budget, PureDP) else 2.0 / math.sqrt(2.0 * last)
+    private = 1.0 / (components * n) + (radius * noise / n) ** 2
+    public = 1.0 / (components * n_pub) if n_pub else math.inf
+    return components * math.sqrt(dim / (1.0 / private + 1.0 / public))
+
+
+def predict(n: int, dim: int, components: int, n_pub: int, budget: Budget) -> tuple[float, dict[str, float]]:
+    """The error of a mean beside that of the public rows alone, and without noise."""
+    details = {
+        "public_rows_alone": math.sqrt(dim * components / n_pub),
+        "without_privacy": math.sqrt(dim * components / (n_pub + n)),
+    }
+    return em_error(dim, components, n, n_pub, budget), details
+
+
+METHOD = AxisMethod(
+    name="dp_em",
+    learn=learn,
+    draws=lambda n, dim, components, known_std: draws(components, dim, known_std=known_std) + 1,
+    predict=predict,
+    seconds=partial(iterating, steps=STEPS),
+    held_out_choices=STEPS + 1,
+    needs_public=True,
+)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,17 +14,16 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import AccuracyWarning, BudgetError, InputError
 from fastpubpriv.histograms.stable import as_rows
 from fastpubpriv.mechanisms.selection.hypotheses import required_rows
-from fastpubpriv.mixtures.axis_aligned import anchors, dp_em, public_list, univariate
-from fastpubpriv.mixtures.axis_aligned import decoded_lists as theory_mode
-from fastpubpriv.mixtures.axis_aligned.learned import Learned, Task
+from fastpubpriv.methods import Registry
+from fastpubpriv.mixtures.axis_aligned import anchors, decoded_lists, dp_em, public_list, univariate
+from fastpubpriv.mixtures.axis_aligned.learned import AxisMethod, Learned, Task
 from fastpubpriv.mixtures.list_decoding.sizes import wanted_accuracy
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
-from fastpubpriv.results.estimates import frozen
+from fastpubpriv.results.base import frozen
 from fastpubpriv.results.mixture import MixtureResult
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.views.mapped import linear_rows
 
-METHODS = ("auto", "univariate", "anchors", "public_list", "dp_em", "theory")
 MOST_COMPONENTS = 64
 MOST_CANDIDATES = 5000
 # Rows from which iterations on one column beat a list, for any budget but a pure one: at 2,000 rows they are alike, at 10,000 the
@@ -34,27 +31,13 @@ MOST_CANDIDATES = 5000
 ITERATE_FROM = 4_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Method:
-    """What a learner needs and how long its list is by default."""
-
-    needs_public: bool
-    needs_delta: bool
-    candidates: int
-    blocks: int  # least rows
-
-
-TABLE = {
-    "univariate": Method(needs_public=False, needs_delta=True, candidates=400, blocks=univariate.LEAST_ROWS),
-    "anchors": Method(needs_public=False, needs_delta=True, candidates=60, blocks=anchors.LEAST_ROWS),
-    "public_list": Method(needs_public=True, needs_delta=False, candidates=1000, blocks=1),
-    "dp_em": Method(needs_public=True, needs_delta=False, candidates=0, blocks=1),
-    "theory": Method(needs_public=False, needs_delta=True, candidates=theory_mode.MAX_CANDIDATES, blocks=16),
-}
+METHODS: Registry[AxisMethod] = Registry(
+    univariate.METHOD, anchors.METHOD, public_list.METHOD, dp_em.METHOD, decoded_lists.METHOD, auto=True
+)
 
 
 def chosen_method(method: str, *, dim: int, n_priv: int, has_public: bool, budget: Budget) -> str:
-    """The learner for "auto", from public facts; raises when a named one lacks public rows, a delta or rows."""
+    """The method for "auto", from public facts; raises when a named one lacks public rows, a delta or rows."""
     if method == "auto":
         if not has_public:
             method = "univariate" if dim == 1 else "anchors"
@@ -62,33 +45,30 @@ def chosen_method(method: str, *, dim: int, n_priv: int, has_public: bool, budge
             method = "public_list"
         else:
             method = "dp_em"
-    needs = TABLE[method]
-    if needs.needs_public and not has_public:
-        raise InputError(f"method={method!r} starts from public rows: pass x_pub, or method='auto'")
-    if needs.needs_delta and not isinstance(budget, ApproxDP):
+    chosen = METHODS[method]
+    if chosen.needs_delta and not isinstance(budget, ApproxDP):
         raise BudgetError(
             "without public rows places are found by stable histograms, which need a delta: pass "
             "ApproxDP(epsilon=..., delta=...), or public rows (x_pub), for which any budget will do"
         )
-    if method == "univariate" and dim != 1:
-        raise InputError(f"method='univariate' is for one column, got {dim}: pass columns=, or method='anchors'")
-    if n_priv < needs.blocks:
-        raise InputError(
-            f"method={method!r} splits the rows into blocks and needs at least {needs.blocks}, got {n_priv}"
-        )
+    if chosen.most_columns is not None and dim > chosen.most_columns:
+        most = "one column" if chosen.most_columns == 1 else f"up to {chosen.most_columns} columns"
+        raise InputError(f"method={method!r} is for {most}, got {dim}: pass columns=, or method='anchors'")
+    chosen.check(has_public=has_public, budget=budget, n_priv=n_priv)
     return method
 
 
-def known_factor(variance: Any, dim: int) -> FloatArray | None:
-    """Lower factor of a covariance given as a number, a vector of variances or a matrix."""
+def known_factor(variance: Any, covariance: Any, dim: int) -> FloatArray | None:
+    """Lower factor of a covariance given as a number, a vector of variances, or a matrix; None where there is none."""
+    if covariance is not None:
+        if variance is not None:
+            raise InputError("pass variance (a number, or one for each column) or covariance (a matrix), not both")
+        return validation.symmetric_positive_definite("covariance", covariance, dim)
     if variance is None:
         return None
-    array = np.asarray(variance) if isinstance(variance, list | tuple | np.ndarray) else None
-    if array is not None and array.ndim == 2:
-        return validation.symmetric_positive_definite("variance", variance, dim)
     vector = running.vector_or_number("variance", variance, dim)
     if not (vector > 0.0).all():
-        raise InputError("variance must be positive: a number, one for each column, or a covariance matrix")
+        raise InputError("variance must be positive: a number, or one for each column; a matrix is covariance=")
     return np.diag(np.sqrt(vector))
 
 
@@ -98,22 +78,12 @@ def held_out_of(share: Any, method: str) -> int:
     held = round(100.0 * share) if 0.0 <= share <= 0.5 else -1
     if held < 0 or abs(100.0 * share - held) > 1e-4:
         raise InputError(f"held_out must be a share from 0 to 0.5 in whole hundredths, got {share!r}")
-    if held and method != "dp_em":
+    if held and not METHODS[method].held_out_choices:
+        able = " or ".join(repr(name) for name, each in METHODS.items() if each.held_out_choices)
         raise InputError(
-            f"held_out is for method='dp_em', and the method here is {method!r}: leave it out, or pass method='dp_em'"
+            f"held_out is for method={able}, and the method here is {method!r}: leave it out, or pass method={able}"
         )
     return held
-
-
-def draws_of(method: str, n: int, dim: int, n_components: int, *, known_std: bool) -> int:
-    """A public bound on the noise draws of a call."""
-    if method == "univariate":
-        return univariate.draws(n)
-    if method == "anchors":
-        return anchors.draws(n, dim, n_components, known_std=known_std)
-    if method == "dp_em":
-        return dp_em.draws(n_components, dim, known_std=known_std) + 1
-    return theory_mode.draws(n, dim) if method == "theory" else 1
 
 
 def learn_axis_aligned_mixture(
@@ -124,6 +94,7 @@ def learn_axis_aligned_mixture(
     accuracy: float | None = None,
     x_pub: Any = None,
     variance: Any = None,
+    covariance: Any = None,
     method: str = "auto",
     min_weight: float | None = None,
     candidates: int | None = None,
@@ -146,13 +117,15 @@ def learn_axis_aligned_mixture(
     budget : ApproxDP, ZCDP or PureDP
         Debited before `x_priv` is read. Without public rows it must be ApproxDP; "public_list" spends only the epsilon of one.
     accuracy : float in (0, 1), optional
-        Wanted total variation. Needed for method="theory"; elsewhere a warning says when the choice among the candidates would
-        need more rows to guarantee it (see `select_hypothesis`; that bound is pessimistic).
+        Wanted total variation. Needed for method="list_decoding"; elsewhere a warning says when the choice among the candidates
+        would need more rows to guarantee it (see `select_hypothesis`; that bound is pessimistic).
     x_pub : (n_pub, dim) array-like, path, frame or table, optional
         At least two public rows. If they come from another law, only accuracy suffers.
-    variance : float, (dim,) or (dim, dim), optional
-        Variance or covariance that every component has, when it is known in public. Then only weights and means are learnt.
-    method : "auto", "univariate", "anchors", "public_list", "dp_em" or "theory"
+    variance : float or (dim,), optional
+        Variance that every component has, when it is known in public. Then only weights and means are learnt.
+    covariance : (dim, dim), optional
+        The same as a matrix; one of the two.
+    method : "auto", "univariate", "anchors", "public_list", "dp_em" or "list_decoding"
         See the notes. "auto" decides by dim, n_priv, the budget's notion and whether there are public rows.
     min_weight : float in (0, 1 / n_components], optional
         Lightest component that "anchors" looks for; default 0.1, or half of 1 / n_components if that is less.
@@ -162,7 +135,7 @@ def learn_axis_aligned_mixture(
         Share of the private rows, in whole hundredths, that "dp_em" keeps out of its iterations, so that they choose privately
         between the public fit and each iteration. Of use where public rows may mislead; it costs the iterations those rows.
     failure_prob : float in (0, 1)
-        For `accuracy` and for the sizes of method="theory".
+        For `accuracy` and for the sizes of method="list_decoding".
     columns : sequence of str, optional
         Numeric columns of a frame, file or table, the same for both data sets; by default all of `x_priv`, in their order.
         Where both data sets have names for their columns, these are matched by name.
@@ -176,7 +149,7 @@ def learn_axis_aligned_mixture(
     Returns
     -------
     MixtureResult
-        `statuses` is the same for all components: "ok"; "empty" when a stage found nothing and a coarser answer stands in;
+        `status` is the same for all components: "ok"; "empty" when a stage found nothing and a coarser answer stands in;
         "fallback" when nothing at all was found and the answer is the public N(0, 1). `diagnostics` tells what each stage found;
         `chosen` is the place in the list of candidates (for "dp_em" with rows held out: 0 the public fit, i the i-th iteration).
 
@@ -187,10 +160,10 @@ def learn_axis_aligned_mixture(
 
     Privacy
     -------
-    Neighbours: replace one private row; holds for every public data set. "univariate", "anchors" and "theory" work on disjoint
-    blocks of rows, fixed by n_priv, so each stage has the whole (epsilon, delta). "public_list": one choice at epsilon (scores of
-    sensitivity 1). "dp_em": sums of clipped statistics, rho in total; rows held out are a block of their own. Public: n_priv, dim,
-    x_pub, all arguments.
+    Neighbours: replace one private row; holds for every public data set. "univariate", "anchors" and "list_decoding" work on
+    disjoint blocks of rows, fixed by n_priv, so each stage has the whole (epsilon, delta). "public_list": one choice at epsilon
+    (scores of sensitivity 1). "dp_em": sums of clipped statistics, rho in total; rows held out are a block of their own. Public:
+    n_priv, dim, x_pub, all arguments.
 
     Notes
     -----
@@ -205,7 +178,8 @@ def learn_axis_aligned_mixture(
       them. Finds components that are apart on at least one of those columns; concentric ones only in one dimension.
     - "public_list": candidates from fits to the public rows and their bootstraps; pure epsilon, no delta, all private rows choose.
     - "dp_em": EM started on the public rows, continued on both; for many columns or rows.
-    - "theory": the paper's algorithm with its constants, where it can run at all; `plan("axis_aligned_mixture", ...)` has numbers.
+    - "list_decoding": the paper's algorithm with its constants, where it can run at all; `plan("axis_aligned_mixture", ...)` has
+      numbers.
 
     Rounded values (whole minutes, whole years) look like a comb to methods that count cells: add to each value a uniform number of
     half a step either way first, from any generator.
@@ -223,43 +197,40 @@ def learn_axis_aligned_mixture(
     """
     rows, public = running.open_rows(as_rows(x_priv), as_rows(x_pub), columns=columns, min_pub=2)
     n_components = validation.integer("n_components", n_components, minimum=1, maximum=MOST_COMPONENTS)
-    method = validation.choice("method", method, METHODS)
+    method = METHODS.choose(method)
     failure_prob = validation.probability("failure_prob", failure_prob)
     weight = min(0.1, 0.5 / n_components) if min_weight is None else validation.probability("min_weight", min_weight)
     if weight > 1.0 / n_components:
         raise InputError(f"min_weight must be at most 1 / n_components = {1.0 / n_components:.3g}, got {min_weight!r}")
     if accuracy is not None:
         accuracy = wanted_accuracy(accuracy)
-    factor = known_factor(variance, rows.dim)
+    factor = known_factor(variance, covariance, rows.dim)
     if not isinstance(budget, Budget):
         raise BudgetError(f"budget must be ApproxDP, ZCDP or PureDP, got {type(budget).__name__}")
     method = chosen_method(method, dim=rows.dim, n_priv=rows.n, has_public=public is not None, budget=budget)
+    chosen = METHODS[method]
     held = held_out_of(held_out, method)
     size = (
-        TABLE[method].candidates
+        chosen.candidates
         if candidates is None
         else validation.integer("candidates", candidates, minimum=2, maximum=MOST_CANDIDATES)
     )
-    if method == "theory":
-        if accuracy is None:
-            raise InputError("method='theory' needs accuracy=, a total variation between 0 and 1")
-        theory_mode.check_feasible(
-            rows.n, n_components, rows.dim, accuracy, budget, failure_prob, known_std=factor is not None
-        )
-    elif accuracy is not None:
-        _warn_few(method, rows.n, size, held, accuracy, budget, failure_prob)
+    known = factor is not None
+    chosen.prepare(rows.n, n_components, rows.dim, accuracy, budget, failure_prob, known_std=known)
+    if accuracy is not None and not chosen.refuses_inaccurate:
+        _warn_few(chosen, rows.n, size, held, accuracy, budget, failure_prob)
     seen: Rows = rows
     if factor is not None:
         inverse = solve_triangular(factor, np.eye(rows.dim), lower=True)
         seen = linear_rows(rows, inverse)
         public = None if public is None else public @ inverse.T
     # A choice has no use for delta, so none is spent.
-    spent = PureDP(budget.epsilon) if method == "public_list" and isinstance(budget, ApproxDP) else budget
+    spent = PureDP(budget.epsilon) if chosen.choice_only and isinstance(budget, ApproxDP) else budget
     run = running.start(
         "learn_axis_aligned_mixture",
         seen,
         spent,
-        draws=draws_of(method, rows.n, rows.dim, n_components, known_std=factor is not None),
+        draws=chosen.draws(rows.n, rows.dim, n_components, known_std=known),
         ledger=ledger,
         random_state=random_state,
         threads=threads,
@@ -271,30 +242,22 @@ def learn_axis_aligned_mixture(
         min_weight=weight,
         failure_prob=failure_prob,
         candidates=size,
+        accuracy=accuracy,
         held_out=held,
         public=public,
-        known_std=factor is not None,
+        known_std=known,
     )
-    learners: dict[str, Callable[[Task], Learned]] = {
-        "univariate": univariate.learn,
-        "anchors": anchors.learn,
-        "public_list": public_list.learn,
-        "dp_em": dp_em.learn,
-        "theory": lambda each: theory_mode.learn(each, accuracy or 0.5),
-    }
     # Released numbers may be of any size, and whether one under- or overflows must not show in the caller's error state.
     with np.errstate(all="ignore"):
-        learned = learners[method](task)
-        return _result(run, learned, method, factor, rows, 0 if public is None else len(public), n_components)
+        learned = chosen.learn(task)
+        return _result(run, learned, chosen, factor, rows, 0 if public is None else len(public), n_components)
 
 
-def _warn_few(method: str, n: int, size: int, held: int, accuracy: float, budget: Budget, failure_prob: float) -> None:
+def _warn_few(
+    method: AxisMethod, n: int, size: int, held: int, accuracy: float, budget: Budget, failure_prob: float
+) -> None:
     """Say, from public numbers, that the choice cannot guarantee the wanted accuracy."""
-    share = {"public_list": 1.0, "univariate": univariate.SHARES[-1] / sum(univariate.SHARES)}.get(method, 0.0)
-    if method == "anchors":
-        share = anchors.SHARES[-1] / sum(anchors.SHARES)
-    if method == "dp_em":
-        share, size = held / 100.0, dp_em.STEPS + 1
+    share, size = method.choice_share(held), method.held_out_choices or size
     if share == 0.0:
         return
     amount = float(budget.amounts[0])
@@ -310,7 +273,13 @@ def _warn_few(method: str, n: int, size: int, held: int, accuracy: float, budget
 
 
 def _result(
-    run: running.Run, learned: Learned, method: str, factor: FloatArray | None, rows: Rows, n_pub: int, asked: int
+    run: running.Run,
+    learned: Learned,
+    method: AxisMethod,
+    factor: FloatArray | None,
+    rows: Rows,
+    n_pub: int,
+    asked: int,
 ) -> MixtureResult:
     """Back to data units."""
     components = len(learned.weights)
@@ -325,12 +294,12 @@ def _result(
         weights=frozen(learned.weights[order] / learned.weights.sum()),
         means=frozen(means[order]),
         covariances=frozen(covariances[order]),
-        statuses=(learned.status,) * components,
-        method=method,
+        status=(learned.status,) * components,
+        method=method.name,
         diagnostics={**learned.diagnostics, "n_components_asked": asked},
         columns=rows.columns,
         provenance={
-            "range": "public rows" if n_pub and method in {"public_list", "dp_em"} else "released",
+            "range": "public rows" if n_pub and method.needs_public else "released",
             "scales": "argument" if factor is not None else "released",
         },
         **run.fields(n_pub),

@@ -14,8 +14,9 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.mechanisms.selection.hypotheses import check_rows
 from fastpubpriv.mixtures.axis_aligned import public_em
 from fastpubpriv.mixtures.axis_aligned.choosing import choose, hypotheses_of
-from fastpubpriv.mixtures.axis_aligned.learned import Learned, Task
+from fastpubpriv.mixtures.axis_aligned.learned import AxisMethod, Learned, Task
 from fastpubpriv.mixtures.axis_aligned.public_em import PUBLIC_SEED, STD_FLOOR, Batch
+from fastpubpriv.mixtures.axis_aligned.run_time import choosing
 
 PLAIN_STARTS = 20
 BOOTSTRAPS = 100
@@ -113,3 +114,14 @@ def learn(task: Task) -> Learned:
     check_rows(task.run.rows.n, task.run.rows.dim)
     task.run.account.open()
     return choose(task, task.run.account, task.run.rows, listed, status="ok", diagnostics={})
+
+
+METHOD = AxisMethod(
+    name="public_list",
+    learn=learn,
+    draws=lambda n, dim, components, known_std: 1,
+    seconds=choosing,
+    candidates=1000,
+    choice_only=True,
+    needs_public=True,
+)

@@ -12,15 +12,15 @@ import math
 from typing import Any
 
 from fastpubpriv._types import FloatArray, IntArray
-from fastpubpriv.histograms.stable import note
 from fastpubpriv.kernels.bins import BinRule
-from fastpubpriv.mechanisms.cells import release_cell_counts
+from fastpubpriv.mechanisms.cells import CellCounts
 from fastpubpriv.mechanisms.histograms import Partition, release_histograms
 from fastpubpriv.mechanisms.selection.hypotheses import check_rows
 from fastpubpriv.mixtures.axis_aligned.binned_em import Cells
 from fastpubpriv.mixtures.axis_aligned.candidates import Scale, candidates, partition
 from fastpubpriv.mixtures.axis_aligned.choosing import choose
-from fastpubpriv.mixtures.axis_aligned.learned import Learned, Task
+from fastpubpriv.mixtures.axis_aligned.learned import AxisMethod, Learned, Task
+from fastpubpriv.mixtures.axis_aligned.run_time import on_the_line
 from fastpubpriv.privacy import ApproxDP, laplace_count_grid
 from fastpubpriv.privacy.stable import stable_event
 from fastpubpriv.release.account import Account
@@ -107,16 +107,16 @@ def learn(task: Task) -> Learned:
             pairs,
             [Partition((0,), (BinRule(),))],
             name="scales",
-            passes=run.passes,
+            executor=run.executor,
         )
-        note(run, "scales", found)
+        run.note("scales", found)
         scales = kept_scales(found.histograms[0].keys, found.histograms[0].counts, found.noise_std, MOST_SCALES)
     status = "ok"
     places: list[Scale] = []
     if scales:
         partitions = [place_partition(0, scale) for scale in scales]
-        released = release_histograms(account.block(), place_rows, partitions, name="places", passes=run.passes)
-        note(run, "places", released)
+        released = release_histograms(account.block(), place_rows, partitions, name="places", executor=run.executor)
+        run.note("places", released)
         places = [
             Scale(CELLS_PER_SCALE * scale, histogram.keys[:, 0], histogram.counts)
             for scale, histogram in zip(scales, released.histograms, strict=True)
@@ -134,8 +134,21 @@ def learn(task: Task) -> Learned:
 
 def counted(task: Task, purse: Any, rows: Any, edges: FloatArray) -> Cells:
     """Release the counts of the cells between edges (-inf and inf at the ends)."""
-    released = release_cell_counts(
-        purse, rows, [edges[1:-1]], name="cells", cost=purse.approx_left[0], passes=task.run.passes
+    released = task.run.on(rows).release(
+        CellCounts(edges=[edges[1:-1]]), name="cells", cost=purse.approx_left[0], payer=purse, cells=len(edges) - 1
     )
-    task.run.note("cells", released, cells=len(edges) - 1)
     return Cells(edges, released.value, released.noise_std, rows.n)
+
+
+METHOD = AxisMethod(
+    name="univariate",
+    learn=learn,
+    draws=lambda n, dim, components, known_std: draws(n),
+    details=lambda components, budget: {"distant_components_rows": float(rows_for_distant(components, budget))},
+    seconds=on_the_line,
+    candidates=400,
+    shares=SHARES,
+    most_columns=1,
+    needs_delta=True,
+    least_rows=LEAST_ROWS,
+)

@@ -7,7 +7,7 @@ from typing import Any
 from fastpubpriv import run as running
 from fastpubpriv import validation
 from fastpubpriv.errors import InputError
-from fastpubpriv.histograms.stable import as_rows, note
+from fastpubpriv.histograms.stable import as_rows
 from fastpubpriv.mixtures.list_decoding import sizes as theory_sizes
 from fastpubpriv.mixtures.list_decoding.results import MeanLists, ScaleLists
 from fastpubpriv.mixtures.list_decoding.setup import MAX_SCALES, common_fields, start, thresholds_of, warn_few
@@ -58,7 +58,7 @@ def decode_variances(
     Returns
     -------
     ScaleLists
-        `scales[j]`: powers of two, one of them in [sigma, 2 sigma) of each Gaussian found in column j; `statuses[j]`.
+        `scales[j]`: powers of two, one of them in [sigma, 2 sigma) of each Gaussian found in column j; `status[j]`.
 
     Raises
     ------
@@ -103,12 +103,12 @@ def decode_variances(
         needed = theory_sizes.variance_rows(thresholds.min_weight, budget, beta, dim=rows.dim)
         warn_few("decode_variances", thresholds, needed, rows.n)
     with run.paid():
-        found, released = release_scales(run.account, rows, thresholds, passes=run.passes)
-        note(run, "scales", released)
+        found, released = release_scales(run.account, rows, thresholds, executor=run.executor)
+        run.note("scales", released)
         return ScaleLists(
             scales=tuple(item.scales for item in found),
             counts=tuple(item.counts for item in found),
-            statuses=tuple(item.status for item in found),
+            status=tuple(item.status for item in found),
             **common_fields(run, thresholds, rows.columns),
         )
 
@@ -159,7 +159,7 @@ def decode_means(
     Returns
     -------
     MeanLists
-        `means[j]`: midpoints of bins, one of them within sigma of the mean of each Gaussian found in column j; `statuses[j]`.
+        `means[j]`: midpoints of bins, one of them within sigma of the mean of each Gaussian found in column j; `status[j]`.
 
     Raises
     ------
@@ -206,14 +206,14 @@ def decode_means(
         needed = theory_sizes.mean_rows(thresholds.min_weight, budget, beta, histograms=rows.dim)
         warn_few("decode_means", thresholds, needed, rows.n)
     with run.paid():
-        found, released = release_means(run.account, rows, scales, thresholds, passes=run.passes)
+        found, released = release_means(run.account, rows, scales, thresholds, executor=run.executor)
         assert released is not None
-        note(run, "means", released)
+        run.note("means", released)
         lists = [column[0] for column in found]
         return MeanLists(
             scale=widths,
             means=tuple(item.means for item in lists),
             counts=tuple(item.counts for item in lists),
-            statuses=tuple(item.status for item in lists),
+            status=tuple(item.status for item in lists),
             **common_fields(run, thresholds, rows.columns),
         )

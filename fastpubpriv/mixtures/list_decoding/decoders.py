@@ -11,10 +11,9 @@ from fastpubpriv import run as running
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import BudgetError, InputError
-from fastpubpriv.histograms.stable import as_rows, note
+from fastpubpriv.histograms.stable import as_rows
 from fastpubpriv.mixtures.list_decoding import sizes as theory_sizes
-from fastpubpriv.mixtures.list_decoding.coarse import decode_means, decode_variances
-from fastpubpriv.mixtures.list_decoding.results import AxisAlignedLists, MeanLists, ScaleLists
+from fastpubpriv.mixtures.list_decoding.results import AxisAlignedLists
 from fastpubpriv.mixtures.list_decoding.setup import MAX_SCALES, common_fields, start, thresholds_of, warn_few
 from fastpubpriv.mixtures.list_decoding.stages import (
     MeanList,
@@ -29,16 +28,6 @@ from fastpubpriv.privacy import Budget, Ledger, stable_event
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.views.mapped import linear_rows
 from fastpubpriv.sources.views.slices import split_rows
-
-__all__ = [
-    "AxisAlignedLists",
-    "MeanLists",
-    "ScaleLists",
-    "decode_axis_aligned",
-    "decode_gaussians",
-    "decode_means",
-    "decode_variances",
-]
 
 
 def decode_gaussians(
@@ -198,9 +187,9 @@ def decode_axis_aligned(
         needed = theory_sizes.mean_rows(thresholds.min_weight, budget, beta, histograms=rows.dim)
         warn_few("decode_axis_aligned", thresholds, needed, rows.n)
     with run.paid():
-        found, released = release_means(run.account, white, scales, thresholds, passes=run.passes)
+        found, released = release_means(run.account, white, scales, thresholds, executor=run.executor)
         assert released is not None
-        note(run, "means", released)
+        run.note("means", released)
         return _lists(run, found, thresholds, rows.columns, factor)
 
 
@@ -233,17 +222,17 @@ def _decode(
                 "smaller epsilon, or fewer scales (max_scales)"
             )
     with run.paid():
-        scales, released = release_scales(run.account.block(), first, thresholds, passes=run.passes, **noise)
-        note(run, "scales", released)
+        scales, released = release_scales(run.account.block(), first, thresholds, executor=run.executor, **noise)
+        run.note("scales", released)
         listed = [column.scales.tolist() for column in scales]
         count, extra = sum(len(column) for column in listed), {}
         if paper and count:
             # Fewer histograms than were checked cost less, though nothing is proved of the paper's noise: "exact" stands ready.
             event = paper_event(epsilon, delta, histograms=count, n=second.n, draws=count * second.n)
             extra = {} if event is None else {"event": event}
-        means, found = release_means(run.account.block(), second, listed, thresholds, passes=run.passes, **extra)
+        means, found = release_means(run.account.block(), second, listed, thresholds, executor=run.executor, **extra)
         if found is not None:
-            note(run, "means", found)
+            run.note("means", found)
         return _lists(run, means, thresholds, rows.columns, None)
 
 
@@ -258,7 +247,7 @@ def _lists(
         scales=tuple(np.array([item.scale for item in column]) for column in found),
         means=tuple(tuple(item.means for item in column) for column in found),
         counts=tuple(tuple(item.counts for item in column) for column in found),
-        statuses=tuple("ok" if any(item.status == "ok" for item in column) else "empty" for column in found),
+        status=tuple("ok" if any(item.status == "ok" for item in column) else "empty" for column in found),
         factor=factor,
         **common_fields(run, thresholds, columns),
     )

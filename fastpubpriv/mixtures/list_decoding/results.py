@@ -4,13 +4,35 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
+from fastpubpriv.errors import InputError
 from fastpubpriv.mixtures.list_decoding import nets
-from fastpubpriv.results.estimates import Result
+from fastpubpriv.reading import Form, read_array
+from fastpubpriv.results.base import Result
+from fastpubpriv.results.words import Table, tally
+
+
+def _arrays(value: Any) -> tuple[FloatArray, ...]:
+    """A list of numbers for each column, from JSON."""
+    if type(value) is not list:
+        raise InputError("this JSON text cannot be read: lists and counts must be lists")
+    return tuple(read_array("of a list", item, ("entries",), {}) for item in value)
+
+
+def _nested(value: Any) -> tuple[tuple[FloatArray, ...], ...]:
+    if type(value) is not list:
+        raise InputError("this JSON text cannot be read: lists and counts must be lists")
+    return tuple(_arrays(item) for item in value)
+
+
+def _factor(value: Any) -> FloatArray | None:
+    return None if value is None else read_array("factor", value, ("dim", "dim"), {})
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -19,25 +41,42 @@ class _Lists(Result):
 
     Attributes
     ----------
-    statuses : tuple of str
+    status : tuple of str
         For each column "ok", or "empty" where nothing was found (or, with theory constants, too much).
     constants : str
         "practical" or "theory".
     min_weight : float
         Weight from which on Gaussians are looked for.
-    columns : tuple of str or None
-        Names of the columns when the source had names.
     """
 
-    statuses: tuple[str, ...]
+    status: tuple[str, ...]
     constants: str
     min_weight: float
-    columns: tuple[str, ...] | None = None
 
-    @property
-    def status(self) -> str:
-        """ "ok" when every column has a list, else "empty"."""
-        return "ok" if all(status == "ok" for status in self.statuses) else "empty"
+    def _parts(self) -> dict[str, list[FloatArray]]:
+        """What the entries of a list are called, and the numbers of each column; the first are the entries themselves."""
+        raise NotImplementedError
+
+    def _refuse_nonsense(self) -> None:
+        parts = list(self._parts().values())
+        sizes = [[len(array) for array in arrays] for arrays in parts]
+        if any(size != sizes[0] for size in sizes) or not len(sizes[0]) == len(self.status) == self.dim:
+            raise InputError(
+                f"this JSON text is not a {type(self).__name__}: each column needs a list, counts and a status"
+            )
+
+    def _table(self) -> Table:
+        parts = self._parts()
+        sizes = [len(array) for array in next(iter(parts.values()))]
+        labels = [name for name, size in zip(self.labels, sizes, strict=True) for _ in range(size)]
+        return Table("column", labels, [(name, np.concatenate(arrays)) for name, arrays in parts.items()])
+
+    def _details(self) -> list[tuple[str, str]]:
+        looked = f"Gaussians of weight {self.min_weight:g} and more, with {self.constants} constants"
+        return [("Looked for", looked), ("Status", tally(self.status))]
+
+    def _estimate(self) -> tuple[str, Any]:
+        return "entries", len(self._table().labels)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -54,6 +93,11 @@ class ScaleLists(_Lists):
 
     scales: tuple[FloatArray, ...]
     counts: tuple[FloatArray, ...]
+
+    _forms: ClassVar[Mapping[str, Form]] = {"scales": _arrays, "counts": _arrays}
+
+    def _parts(self) -> dict[str, list[FloatArray]]:
+        return {"scale": list(self.scales), "count": list(self.counts)}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -74,6 +118,11 @@ class MeanLists(_Lists):
     means: tuple[FloatArray, ...]
     counts: tuple[FloatArray, ...]
 
+    _forms: ClassVar[Mapping[str, Form]] = {"scale": ("dim",), "means": _arrays, "counts": _arrays}
+
+    def _parts(self) -> dict[str, list[FloatArray]]:
+        return {"mean": list(self.means), "count": list(self.counts)}
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class AxisAlignedLists(_Lists):
@@ -93,6 +142,23 @@ class AxisAlignedLists(_Lists):
     means: tuple[tuple[FloatArray, ...], ...]
     counts: tuple[tuple[FloatArray, ...], ...]
     factor: FloatArray | None = None
+
+    _forms: ClassVar[Mapping[str, Form]] = {"scales": _arrays, "means": _nested, "counts": _nested, "factor": _factor}
+
+    def _parts(self) -> dict[str, list[FloatArray]]:
+        columns = [self.coarse(column) for column in range(self.dim)]
+        return {name: [column[place] for column in columns] for place, name in enumerate(("mean", "scale", "count"))}
+
+    def _refuse_nonsense(self) -> None:
+        lengths = {len(self.scales), len(self.means), len(self.counts), len(self.status), self.dim}
+        same = all(
+            (not means or len(scales) == len(means)) and list(map(len, means)) == list(map(len, counts))
+            for scales, means, counts in zip(self.scales, self.means, self.counts, strict=False)
+        )
+        if len(lengths) > 1 or not same or (self.factor is not None and len(self.factor) != self.dim):
+            raise InputError(
+                "this JSON text is not an AxisAlignedLists: its lists, counts and status do not fit together"
+            )
 
     def coarse(self, column: int = 0) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Means, scales and noisy counts (c,) of one column, pair by pair."""

@@ -39,7 +39,7 @@ def start(
     run = running.start(name, rows, budget, draws=sum(slots), **options)
     for (parts, n), draws in zip(partitions, slots, strict=True):
         stable_event(*run.account.approx_left, histograms=len(parts), n=n, draws=draws)
-        check_memory(parts, n, run.passes)
+        check_memory(parts, n, run.executor)
     return run
 
 

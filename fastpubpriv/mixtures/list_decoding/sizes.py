@@ -9,8 +9,8 @@ from fractions import Fraction
 
 from fastpubpriv import validation
 from fastpubpriv.errors import BudgetError, InfeasibleError, InputError
-from fastpubpriv.histograms.stable import noise_quantile
 from fastpubpriv.privacy import ApproxDP, Budget, StableHistogramEvent, stable_event
+from fastpubpriv.results.histogram import noise_quantile
 
 SCALE_MASS = 0.2718  # least share of |X - X'| / sqrt(2) of one Gaussian in the best dyadic bin
 MEAN_MASS = 0.3413  # the same of X in the best bin of a width between sigma and 2 sigma

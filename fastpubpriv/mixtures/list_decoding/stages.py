@@ -14,7 +14,6 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels.bins import BinRule
 from fastpubpriv.mechanisms.histograms import Partition, StableRelease, release_histograms
-from fastpubpriv.mechanisms.sums import Passes
 from fastpubpriv.mixtures.list_decoding.sizes import (
     DYADIC_SCALES,
     MEAN_MASS,
@@ -24,7 +23,7 @@ from fastpubpriv.mixtures.list_decoding.sizes import (
 )
 from fastpubpriv.privacy import StableHistogramEvent, stable_event
 from fastpubpriv.release.account import Account
-from fastpubpriv.sources import Rows
+from fastpubpriv.sources import Executor, Rows
 from fastpubpriv.sources.views.pairs import pair_rows
 
 
@@ -99,14 +98,16 @@ def mean_partitions(scales: Sequence[Sequence[float]]) -> list[Partition]:
 
 
 def release_scales(
-    account: Account, rows: Rows, thresholds: Thresholds, *, passes: Passes, **options: Any
+    account: Account, rows: Rows, thresholds: Thresholds, *, executor: Executor, **options: Any
 ) -> tuple[list[ScaleList], StableRelease]:
     """Algorithm 3 on every column at once: dyadic bins of |x - x'| / sqrt(2) over pairs of neighbouring positions.
 
     One row is in one pair, so replacing it replaces a pair. `options` (cost, law, event) go to `release_histograms`.
     """
     pairs = pair_rows(rows)
-    released = release_histograms(account, pairs, scale_partitions(rows.dim), name="scales", passes=passes, **options)
+    released = release_histograms(
+        account, pairs, scale_partitions(rows.dim), name="scales", executor=executor, **options
+    )
     found = []
     for histogram in released.histograms:
         kept = np.flatnonzero(histogram.counts / pairs.n > thresholds.scale_share)
@@ -134,14 +135,14 @@ def release_means(
     scales: Sequence[Sequence[float]],
     thresholds: Thresholds,
     *,
-    passes: Passes,
+    executor: Executor,
     **options: Any,
 ) -> tuple[list[list[MeanList]], StableRelease | None]:
     """Algorithm 2 on every column and each of its scales at once; nothing is released if there is no scale."""
     partitions = mean_partitions(scales)
     if not partitions:
         return [[] for _ in scales], None
-    released = release_histograms(account, rows, partitions, name="means", passes=passes, **options)
+    released = release_histograms(account, rows, partitions, name="means", executor=executor, **options)
     histograms = iter(released.histograms)
     bound = mean_list_bound(thresholds.min_weight)
     found: list[list[MeanList]] = []

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -13,7 +14,9 @@ from fastpubpriv._types import BoolArray, FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.radii import size
 from fastpubpriv.kernels import balls as kernels
-from fastpubpriv.results.estimates import frozen
+from fastpubpriv.reading import Form
+from fastpubpriv.results.base import MOST_IN_REPR, Value
+from fastpubpriv.results.words import Table, bracketed, explain
 from fastpubpriv.sources import public_rows
 
 # A terrific ball is empty from its radius to this many times as far.
@@ -24,8 +27,8 @@ LEAST_SHARE = 1e-12
 MOST_WORK = 2.0**45
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Ball:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Ball(Value):
     """A closed ball around a public row.
 
     Attributes
@@ -42,8 +45,17 @@ class Ball:
     radius: float
     index: int
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "center", frozen(self.center))
+    _forms: ClassVar[Mapping[str, Form]] = {"center": ("dim",)}
+
+    def __repr__(self) -> str:
+        center = bracketed(self.center) if len(self.center) <= MOST_IN_REPR else f"{len(self.center)} columns"
+        return f"Ball(center={center}, radius={self.radius:.6g}, index={self.index})"
+
+    def _table(self) -> Table:
+        return Table("column", [f"x{j}" for j in range(len(self.center))], [("center", self.center)])
+
+    def _facts(self) -> list[tuple[str, str]]:
+        return [("Radius", f"{self.radius:.6g} around public row {self.index}"), ("Spent", explain(None))]
 
     def contains(self, rows: Any) -> BoolArray:
         """Which rows (n, dim) lie within the radius, (n,); a row with a non-finite entry does not."""
@@ -53,10 +65,6 @@ class Ball:
         with np.errstate(all="ignore"):
             inside: BoolArray = distances(points, self.center) <= self.radius
         return inside
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the ball as plain lists and numbers."""
-        return {"center": self.center.tolist(), "radius": self.radius, "index": self.index}
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.estimators.gaussian import Frame
 from fastpubpriv.estimators.radii import failure_probability, size
-from fastpubpriv.mechanisms.leaves import release_leaf_counts, release_leaf_sums
-from fastpubpriv.mechanisms.sums import AffineMap, release_second_moment
+from fastpubpriv.mechanisms.leaves import LeafCounts, LeafSums
+from fastpubpriv.mechanisms.sums import AffineMap, SecondMoment
 from fastpubpriv.mixtures.separated.kmeans import SEED, nearest_centers
 from fastpubpriv.mixtures.separated.leaf_gaussians import (
     FLOOR_DEVIATIONS,
@@ -39,7 +39,7 @@ from fastpubpriv.privacy import (
     gaussian_gram_grid,
     gaussian_sum_grid,
 )
-from fastpubpriv.results.estimates import frozen
+from fastpubpriv.results.base import frozen
 from fastpubpriv.results.mixture import MixtureResult
 from fastpubpriv.run import Run
 from fastpubpriv.sources.public import public_table_of
@@ -99,7 +99,7 @@ def public_only(x_pub: Any, *, n_components: int, columns: Any = None) -> Mixtur
         weights=frozen([len(group) / len(points) for _, group in groups]),
         means=frozen([group.mean(axis=0) for _, group in groups]),
         covariances=frozen([shrunken(group, level) for _, group in groups]),
-        statuses=("ok",) * len(groups),
+        status=("ok",) * len(groups),
         method="public_only",
         tree=tree,
         columns=names,
@@ -141,19 +141,12 @@ def private_lloyd(
         if count > 1:
             tree = tree.split_nearest(0, origin=origin, projection=projection, centers=centers)
         routes = tree.routes()
-        counted = release_leaf_counts(
-            run.account, run.rows, routes, name=f"iteration {index + 1}: counts", cost=share / 2, passes=run.passes
+        turn = f"iteration {index + 1}"
+        counted = LeafCounts(routes=routes).release(
+            run.account, run.rows, run.executor, name=f"{turn}: counts", cost=share / 2
         )
-        summed = release_leaf_sums(
-            run.account,
-            run.rows,
-            routes,
-            [affine] * count,
-            name=f"iteration {index + 1}: sums",
-            radii=[radius] * count,
-            cost=share,
-            passes=run.passes,
-        )
+        sums = LeafSums(routes=routes, affines=[affine] * count, radii=[radius] * count)
+        summed = sums.release(run.account, run.rows, run.executor, name=f"{turn}: sums", cost=share)
         floor = max(FLOOR_ROWS * (len(projection) + 1), FLOOR_DEVIATIONS * float(counted.noise_std[0]))
         moved = summed.value / np.maximum(counted.value, floor)[:, None]
         length = np.linalg.norm(moved, axis=1, keepdims=True)
@@ -271,16 +264,12 @@ def no_public_baseline(
     check_leaf_grids(rows.dim, rows.n, k, share, pure=False)
     warn_if_hopeless(run, rows.n / k, share, "practical", failure_prob)
     with run.paid():
-        released = release_second_moment(
-            run.account,
-            rows,
-            AffineMap(dim=rows.dim, center=middle),
+        released = run.release(
+            SecondMoment(affine=AffineMap(dim=rows.dim, center=middle), radius=ball),
             name="directions",
-            radius=ball,
             cost=share,
-            passes=run.passes,
+            clip_radius=ball,
         )
-        run.note("directions", released, clip_radius=ball)
         projection = leading(released.value, count)
         centers = private_lloyd(run, middle, projection, starting_centers(k, count, ball), ball, share)
         # Two centres at one place would leave a cluster without rows.

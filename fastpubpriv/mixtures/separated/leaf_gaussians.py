@@ -23,15 +23,15 @@ from fastpubpriv.estimators.lifted import MEAN_SHARE, GramNoise, Problem, Recurs
 from fastpubpriv.estimators.radii import Mode
 from fastpubpriv.maps import RowTree
 from fastpubpriv.mechanisms.leaves import (
+    LeafCounts,
+    LeafSecondMoments,
+    LeafSums,
     LeavesReleased,
-    release_leaf_counts,
-    release_leaf_second_moments,
-    release_leaf_sums,
 )
 from fastpubpriv.mechanisms.sums import Released
 from fastpubpriv.mixtures.separated.tree import ClusterTree
 from fastpubpriv.privacy import cluster_count_grid, cluster_gram_grid, cluster_sum_grid
-from fastpubpriv.results.estimates import frozen
+from fastpubpriv.results.base import frozen
 from fastpubpriv.run import Run, noise_per_radius
 
 LEAF_COND_MAX = 100.0
@@ -264,8 +264,7 @@ def learn_leaves(
         raise InputError(f"{k} leaves need {k} frames, got {len(frames)}")
     routes = tree.routes(leaves)
     costs = leaf_costs(allowance, pure=account.pure, count_cost=count_cost)
-    counted = release_leaf_counts(account, run.rows, routes, name="leaf counts", cost=costs.counts, passes=run.passes)
-    _note(run, "leaf counts", counted)
+    counted = run.release(LeafCounts(routes=routes), name="leaf counts", cost=costs.counts)
     count_noise = float(counted.noise_std[0])
     floor = max(FLOOR_ROWS * (dim + 1), math.ceil(FLOOR_DEVIATIONS * count_noise))
     low = counted.value < floor
@@ -351,11 +350,12 @@ def _second_moments(
     radii = [problem.row_radius(rounds) for problem in problems]
     for index, share in enumerate(lifted.round_shares(rounds)):
         name = f"leaf second moments, round {index + 1} of {rounds}"
-        released = release_leaf_second_moments(
-            run.account, run.rows, routes, [state.affine for state in states],
-            name=name, radii=radii, cost=cost * share, passes=run.passes,
-        )  # fmt: skip
-        _note(run, name, released, clip_radius=max(radii))
+        released = run.release(
+            LeafSecondMoments(routes=routes, affines=[state.affine for state in states], radii=radii),
+            name=name,
+            cost=cost * share,
+            clip_radius=max(radii),
+        )
         for state, one in zip(states, _each(released), strict=True):
             if index < rounds - 1:
                 state.absorb(one)
@@ -369,10 +369,9 @@ def _means(
     """One clipped mean of each leaf around its first estimate, in whitened coordinates, and the noise on each."""
     clip = lifted.mean_clip(routes.dim)
     maps = [lifted.mean_map(state.base, state.mean, state.powers[1]) for state in states]
-    step = release_leaf_sums(
-        run.account, run.rows, routes, maps, name="leaf means", radii=[clip] * len(maps), cost=cost, passes=run.passes
+    step = run.release(
+        LeafSums(routes=routes, affines=maps, radii=[clip] * len(maps)), name="leaf means", cost=cost, clip_radius=clip
     )
-    _note(run, "leaf means", step, clip_radius=clip)
     means = [
         state.mean + state.powers[0] @ total / size
         for state, total, size in zip(states, step.value, sizes, strict=True)
@@ -387,9 +386,3 @@ def _each(released: LeavesReleased) -> list[Released]:
         Released(value=value, noise_std=std, event=released.event, spectral_std=spectral)
         for value, std, spectral in stds
     ]
-
-
-def _note(run: Run, name: str, released: LeavesReleased, **public: float) -> None:
-    """Write a joint release into the result's record; the noise differs between leaves as their units do."""
-    stds = released.noise_std.tolist()
-    run.log.append({"name": name, "noise_std": max(stds), "leaf_noise_std": stds, **released.event.record(), **public})

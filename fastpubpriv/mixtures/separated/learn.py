@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -15,7 +14,7 @@ from fastpubpriv.errors import AccuracyWarning, BudgetError, InputError
 from fastpubpriv.estimators import lifted
 from fastpubpriv.estimators.radii import Mode, failure_probability
 from fastpubpriv.maps import Rule
-from fastpubpriv.mixtures.separated import practical, theory
+from fastpubpriv.mixtures.separated import practical
 from fastpubpriv.mixtures.separated.balls import refuse_too_much
 from fastpubpriv.mixtures.separated.leaf_gaussians import (
     LeafFrame,
@@ -26,79 +25,38 @@ from fastpubpriv.mixtures.separated.leaf_gaussians import (
     learn_leaves,
 )
 from fastpubpriv.mixtures.separated.public_fit import overall_variance
-from fastpubpriv.mixtures.separated.search import DIRECTIONS_SHARE, Clustering, Search
+from fastpubpriv.mixtures.separated.search import Clustering, Search
+from fastpubpriv.mixtures.separated.searches import (
+    METHODS,
+    SearchMethod,
+    Shape,
+    choose_method,
+    search_draws,
+    tree_depth,
+)
 from fastpubpriv.mixtures.separated.tree import ClusterTree
 from fastpubpriv.privacy import Budget, Ledger, PureDP, gaussian_count_grid, gaussian_gram_grid
-from fastpubpriv.results.estimates import frozen
+from fastpubpriv.results.base import frozen
 from fastpubpriv.results.mixture import MixtureResult
 from fastpubpriv.run import Run, noise_per_radius
 
-CLUSTERINGS = ("auto", "tree", "one_shot", "public_pca")
 # Share of the budget for finding the components, where that asks private rows; the rest is for their Gaussians and weights.
-CLUSTERING_SHARE = Fraction(3, 10)
-# Fewer public rows than this for each component are too few for a tree: balls of two rows say little about gaps.
-TREE_ROWS = 10
+SEARCH_SHARE = Fraction(3, 10)
 MOST_COMPONENTS = 1000
 # Rounds of a leaf's recursion for the prediction; the error hardly depends on them.
 TYPICAL_ROUNDS = 6
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
-    """The public description of a mixture problem."""
-
-    dim: int
-    n_pub: int
-    n_components: int
-    min_weight: float
-    mode: Mode
-    failure_prob: float
-
-
-def choose_clustering(clustering: str, shape: Shape, *, pure: bool) -> str:
-    """The search to run, by public shapes alone (and pure budgets, which can pay for none that asks private rows)."""
-    if clustering != "auto":
-        return clustering
-    if pure or shape.n_components == 1:
-        return "public_pca"
-    if shape.mode == "theory":
-        # Public rows linear in the dimension: m = d log(k / beta) / w_min.
-        tail = max(1.0, math.log(shape.n_components / shape.failure_prob))
-        return "public_pca" if shape.n_pub >= shape.dim * tail / shape.min_weight else "tree"
-    if shape.n_pub >= shape.dim / shape.min_weight:
-        return "public_pca"
-    return "one_shot" if shape.n_pub < TREE_ROWS * shape.n_components else "tree"
-
-
-def tree_depth(method: str, shape: Shape) -> int:
-    """Most nodes on a path that ask private queries; 0 where none does."""
-    if method == "public_pca" or shape.n_components == 1:
-        return 0
-    if method == "one_shot":
-        return 1
-    if shape.mode == "theory":
-        return theory.tree_depth(shape.n_components)
-    return practical.tree_depth(shape.n_components)
-
-
-def clustering_draws(method: str, shape: Shape) -> int:
-    """Upper bound on the noise draws of a search."""
-    if tree_depth(method, shape) == 0:
-        return 0
-    nodes = 1 if method == "one_shot" else 2 * shape.n_components - 1
-    return nodes * (shape.dim**2 + practical.ATTEMPTS * practical.MOST_CELLS)
-
-
-def check_search_grids(cost: Fraction, depth: int, method: str, dim: int, n: int) -> None:
+def check_search_grids(cost: Fraction, depth: int, method: SearchMethod, dim: int, n: int) -> None:
     """Raise now, before the debit, if the share of a node is too small for integer grids."""
     share = cost / depth
-    directions = Fraction(1) if method == "one_shot" else DIRECTIONS_SHARE
+    directions = method.directions_share
     gaussian_gram_grid(share * directions, dim, n)
     if directions < 1:
         gaussian_count_grid(share * (1 - directions) / practical.ATTEMPTS, practical.MOST_CELLS, n)
 
 
-def find_components(run: Run, public: FloatArray, shape: Shape, method: str, cost: Fraction) -> Clustering:
+def find_components(run: Run, public: FloatArray, shape: Shape, method: SearchMethod, cost: Fraction) -> Clustering:
     """Search for the components; `cost` is what the private queries of the search may cost in all."""
     search = Search(run, public, shape.n_components, shape.min_weight)
     depth = tree_depth(method, shape)
@@ -106,10 +64,10 @@ def find_components(run: Run, public: FloatArray, shape: Shape, method: str, cos
         search.scope = run.account.tree(cost, depth)
     if shape.n_components == 1:
         return search.finish([search.root()])
-    if shape.mode == "theory":
-        return theory.hard_search(search) if method == "tree" else theory.easy_search(search)
-    searches = {"tree": practical.tree_search, "one_shot": practical.one_shot, "public_pca": practical.public_pca}
-    return searches[method](search)
+    find = method.learn if shape.mode == "practical" else method.theory
+    assert find is not None
+    found: Clustering = find(search)
+    return found
 
 
 def check_components(n_components: Any, min_weight: Any, n_pub: int, n_priv: int) -> tuple[int, float]:
@@ -188,7 +146,7 @@ def estimate(
         weights=frozen(leaves.weights(run.rows.n, accuracy=accuracy)),
         means=leaves.means,
         covariances=leaves.covariances,
-        statuses=leaves.statuses,
+        status=leaves.statuses,
         method=method,
         tree=clustering.tree,
         columns=run.rows.columns,
@@ -218,7 +176,7 @@ def learn_separated_mixture(
     n_components: int,
     min_weight: float,
     budget: Budget,
-    clustering: str = "auto",
+    method: str = "auto",
     mode: Mode = "practical",
     failure_prob: float = 0.1,
     accuracy: float = 0.1,
@@ -241,8 +199,8 @@ def learn_separated_mixture(
     min_weight : float in (0, 1 / n_components]
         Share of the rows in the smallest component. Nothing smaller is split off.
     budget : ZCDP, ApproxDP or PureDP
-        Spent whole, and debited before `x_priv` is read. PureDP pays for clusterings that read public rows only.
-    clustering : "auto", "tree", "one_shot" or "public_pca"
+        Spent whole, and debited before `x_priv` is read. PureDP pays for methods that read public rows only.
+    method : "auto", "tree", "one_shot" or "public_pca"
         How components are found. "tree": private principal directions, then a ball along a valley of a released histogram, again
         and again; for components of any scale and 10, better 20 public rows each. "one_shot": private principal directions
         once, then the nearest of the centres of the public rows; for components of comparable scale and 2 to 10 public rows each.
@@ -267,7 +225,7 @@ def learn_separated_mixture(
     Returns
     -------
     MixtureResult
-        `weights`, `means`, `covariances` and `statuses` of the components found, the released `tree` that sends a row to its
+        `weights`, `means`, `covariances` and `status` of the components found, the released `tree` that sends a row to its
         component, and `diagnostics` (noisy counts, balls, cuts, depth, shares of the cost).
 
     Raises
@@ -305,7 +263,7 @@ def learn_separated_mixture(
     if public is None:
         raise InputError("learn_separated_mixture needs public rows: pass x_pub=, or use no_public_baseline")
     k, weight = check_components(n_components, min_weight, len(public), rows.n)
-    clustering = validation.choice("clustering", clustering, CLUSTERINGS)
+    method = METHODS.choose(method)
     mode = validation.choice("mode", mode, ("practical", "theory"))
     failure_prob = failure_probability(failure_prob)
     accuracy = validation.probability("accuracy", accuracy)
@@ -313,14 +271,15 @@ def learn_separated_mixture(
     shape = Shape(
         dim=rows.dim, n_pub=len(public), n_components=k, min_weight=weight, mode=mode, failure_prob=failure_prob
     )
-    if mode == "theory" and clustering == "one_shot":
-        raise InputError("clustering='one_shot' belongs to mode='practical'; mode='theory' has 'tree' and 'public_pca'")
-    method = choose_clustering(clustering, shape, pure=isinstance(budget, PureDP))
-    depth = tree_depth(method, shape)
+    chosen = choose_method(method, shape, pure=isinstance(budget, PureDP))
+    if mode == "theory" and chosen.theory is None:
+        proved = " and ".join(repr(name) for name, each in METHODS.items() if each.theory is not None)
+        raise InputError(f"method={method!r} belongs to mode='practical'; mode='theory' has {proved}")
+    depth = tree_depth(chosen, shape)
     if depth and isinstance(budget, PureDP):
         raise BudgetError(
-            f"clustering={method!r} reads private rows with Gaussian noise, which cannot meet PureDP; "
-            "pass ZCDP or ApproxDP, or clustering='public_pca'"
+            f"method={method!r} reads private rows with Gaussian noise, which cannot meet PureDP; "
+            "pass ZCDP or ApproxDP, or method='public_pca'"
         )
     if mode == "theory" and k > 1:
         refuse_too_much(public)
@@ -328,26 +287,26 @@ def learn_separated_mixture(
         "learn_separated_mixture",
         rows,
         budget,
-        draws=clustering_draws(method, shape) + leaf_draws(rows.dim, k),
+        draws=search_draws(chosen, shape) + leaf_draws(rows.dim, k),
         ledger=ledger,
         random_state=random_state,
         threads=threads,
         progress=progress,
     )
     allowance = run.account.allowance
-    search_cost = allowance * CLUSTERING_SHARE if depth else Fraction(0)
+    search_cost = allowance * SEARCH_SHARE if depth else Fraction(0)
     if depth:
-        check_search_grids(search_cost, depth, method, rows.dim, rows.n)
+        check_search_grids(search_cost, depth, chosen, rows.dim, rows.n)
     check_leaf_grids(rows.dim, rows.n, k, allowance - search_cost, pure=run.account.pure)
     warn_if_hopeless(run, rows.n * weight, allowance - search_cost, mode, failure_prob)
     with run.paid():
-        found = find_components(run, public, shape, method, search_cost)
+        found = find_components(run, public, shape, chosen, search_cost)
         frames = leaf_frames(found.tree, found.leaves, public, radii=found.scales, failure_prob=failure_prob)
         return estimate(
             run,
             found,
             frames,
-            method=method if mode == "practical" else f"{method}, theory",
+            method=chosen.name if mode == "practical" else f"{chosen.name}, theory",
             allowance=allowance - search_cost,
             accuracy=accuracy,
             mode=mode,

@@ -12,7 +12,7 @@ import numpy as np
 
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.estimators.matrices import spectrum
-from fastpubpriv.mechanisms.sums import AffineMap, Released, release_second_moment, release_shell_counts
+from fastpubpriv.mechanisms.sums import AffineMap, Released, SecondMoment, ShellCounts
 from fastpubpriv.mixtures.separated.balls import distances
 from fastpubpriv.mixtures.separated.tree import ClusterTree
 from fastpubpriv.release.scope import NodePayer, TreeScope
@@ -101,17 +101,15 @@ class Search:
     ) -> FloatArray:
         """The `count` leading directions (count, dim) of the private rows of a node, clipped to a ball around a public centre."""
         name = f"node {node.id}: directions"
-        released = release_second_moment(
-            purse,
-            self.run.rows,
-            AffineMap(dim=self.run.rows.dim, center=center),
+        released = self.run.release(
+            SecondMoment(
+                affine=AffineMap(dim=self.run.rows.dim, center=center), radius=radius, only=self.tree.only(node.id)
+            ),
             name=name,
-            radius=radius,
             cost=purse.allowance * share,
-            passes=self.run.passes,
-            only=self.tree.only(node.id),
+            payer=purse,
+            clip_radius=radius,
         )
-        self.run.note(name, released, clip_radius=radius)
         return leading(released.value, count)
 
     def radial_counts(
@@ -128,17 +126,17 @@ class Search:
     ) -> Released:
         """Noisy numbers of private rows of a node by distance from a public centre in projected space: one joint histogram."""
         name = f"node {node.id}: radial counts" + (f", attempt {attempt}" if attempt > 1 else "")
-        released = release_shell_counts(
-            purse,
-            self.run.rows,
-            AffineMap(dim=self.run.rows.dim, center=origin, matrix=projection, offset=-center),
+        released: Released = self.run.release(
+            ShellCounts(
+                affine=AffineMap(dim=self.run.rows.dim, center=origin, matrix=projection, offset=-center),
+                edges=edges,
+                only=self.tree.only(node.id),
+            ),
             name=name,
-            edges=edges,
             cost=purse.allowance * share,
-            passes=self.run.passes,
-            only=self.tree.only(node.id),
+            payer=purse,
+            cells=float(len(edges) + 1),
         )
-        self.run.note(name, released, cells=float(len(edges) + 1))
         return released
 
     def split_ball(

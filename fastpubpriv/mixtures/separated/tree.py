@@ -13,10 +13,13 @@ from fastpubpriv.columns import points
 from fastpubpriv.errors import FastPubPrivError, InputError
 from fastpubpriv.kernels.tree import Members, tree_assign
 from fastpubpriv.maps import RowTree, Rule, Split, parents_of, path_to
+from fastpubpriv.reading import read_json
+from fastpubpriv.results.base import Value
+from fastpubpriv.results.words import Table
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ClusterTree:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ClusterTree(Value):
     """A tree of splits of the space, made of public and released numbers only.
 
     Nodes have ids: the root is 0, children get the next free ids, and an id never changes as the tree grows. A split returns a
@@ -163,6 +166,8 @@ class ClusterTree:
     def from_dict(cls, data: dict[str, Any]) -> ClusterTree:
         """Read back what `to_dict` wrote."""
         try:
+            if set(data) != {"dim", "nodes"}:
+                raise KeyError
             splits = tuple(
                 None
                 if node["rule"] == "leaf"
@@ -183,3 +188,16 @@ class ClusterTree:
             raise
         except (KeyError, TypeError, AttributeError, IndexError, ValueError, OverflowError):
             raise InputError("this is not what ClusterTree.to_dict writes") from None
+
+    @classmethod
+    def from_json(cls, text: str) -> ClusterTree:
+        """Read back what `to_json` wrote."""
+        return cls.from_dict(read_json(text, cls.__name__))
+
+    def _table(self) -> Table:
+        nodes = self.to_dict()["nodes"]
+        heads = ("parent", "rule", "children")
+        return Table("node", range(len(nodes)), [(head, [str(node.get(head, "")) for node in nodes]) for head in heads])
+
+    def _facts(self) -> list[tuple[str, str]]:
+        return [("Leaves", ", ".join(map(str, self.leaves)))]

@@ -76,7 +76,7 @@ class Event(ABC):
     @property
     def own_delta(self) -> Fraction:
         """The delta that the event states beside its epsilon."""
-        return self.cost.amounts[1] if self.cost.notion is ApproxDP else Fraction(0)
+        return Fraction(0)
 
     @property
     def floating_point_delta(self) -> Fraction | None:

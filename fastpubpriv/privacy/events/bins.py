@@ -101,6 +101,11 @@ class StableHistogramEvent(ExactNoise):
         """The (epsilon, delta) cost."""
         return Cost(ApproxDP, (self.epsilon, self.delta))
 
+    @property
+    def own_delta(self) -> Fraction:
+        """As `delta`."""
+        return self.delta
+
     def price(self, notion: type[Budget]) -> Fraction:
         """Its epsilon, in (epsilon, delta) only."""
         if notion is not ApproxDP:

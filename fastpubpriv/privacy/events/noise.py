@@ -173,6 +173,11 @@ class LaplaceEvent(ExactNoise):
         """The pure cost; (epsilon, delta) where the event states a delta."""
         return Cost(ApproxDP, (self.epsilon, self.delta)) if self.delta else Cost(PureDP, (self.epsilon,))
 
+    @property
+    def own_delta(self) -> Fraction:
+        """As `delta`."""
+        return self.delta
+
     def price(self, notion: type[Budget]) -> Fraction:
         """Its epsilon; under PureDP only where it states no delta."""
         if notion is ZCDP:

@@ -28,7 +28,7 @@ from fractions import Fraction
 import numpy as np
 
 from fastpubpriv._types import FloatArray
-from fastpubpriv.errors import BudgetError, ExperimentalWarning, InputError
+from fastpubpriv.errors import ExperimentalWarning, InputError
 from fastpubpriv.estimators import lifted
 from fastpubpriv.estimators.lifted import Learned, Prepared, Problem
 from fastpubpriv.estimators.matrices import spectrum, symmetric
@@ -36,6 +36,7 @@ from fastpubpriv.estimators.radii import LARGEST_SIZE
 from fastpubpriv.mechanisms import group_covariances as mechanism
 from fastpubpriv.mechanisms.spectral import LOG_CAP
 from fastpubpriv.mechanisms.sums import AffineMap
+from fastpubpriv.methods import Method
 from fastpubpriv.privacy import ApproxDP, Budget
 from fastpubpriv.run import Run
 
@@ -51,13 +52,9 @@ MAX_LOG_NOISE = 0.75
 MAX_MARGIN = 0.1
 
 
-def aside(budget: Budget) -> ApproxDP:
+def reserved(budget: Budget) -> ApproxDP:
     """The part of the budget that pays for the test."""
-    if not isinstance(budget, ApproxDP):
-        raise BudgetError(
-            f"populous tests whether the rows agree, which has a delta: pass ApproxDP(epsilon=..., delta=...), got "
-            f"{type(budget).__name__}"
-        )
+    assert isinstance(budget, ApproxDP)  # `needs_delta`
     return ApproxDP(epsilon=budget.epsilon * TEST_SHARE, delta=budget.delta * TEST_SHARE)
 
 
@@ -87,9 +84,9 @@ def prepare(run: Run, problem: Problem, rounds: int | None) -> Prepared:
     dim = problem.dim
     if dim > MAX_COLUMNS:
         raise InputError(
-            f'populous is offered for up to {MAX_COLUMNS} columns, got {dim}; pass learner="lifted_coinpress"'
+            f'group_covariances is offered for up to {MAX_COLUMNS} columns, got {dim}; pass method="lifted_coinpress"'
         )
-    price, cost, groups = aside(run.account.budget), mask_cost(run), groups_for(problem)
+    price, cost, groups = reserved(run.account.budget), mask_cost(run), groups_for(problem)
 
     def enough(count: int) -> bool:
         margin = mechanism.pass_margin(count, price.epsilon, price.delta)
@@ -102,11 +99,12 @@ def prepare(run: Run, problem: Problem, rounds: int | None) -> Prepared:
         per_group = ROWS_PER_COLUMN * dim + EXTRA_ROWS
         most = f" (at most {MAX_GROUPS} are used)" if needed > MAX_GROUPS else ""
         raise InputError(
-            f"populous needs about {needed} groups of {per_group} rows{most} at this budget, {needed * per_group} rows, and has "
-            f'{problem.n}; pass more rows, a larger budget, or learner="lifted_coinpress"'
+            f"group_covariances needs about {needed} groups of {per_group} rows{most} at this budget, {needed * per_group} rows, "
+            f'and has {problem.n}; pass more rows, a larger budget, or method="lifted_coinpress"'
         )
     warnings.warn(
-        "populous is experimental: its privacy proof is our own (see the notes of the mechanisms) and its constants are not tuned",
+        "group_covariances is experimental: its privacy proof is our own (see the notes of the mechanisms) and its constants are "
+        "not tuned",
         ExperimentalWarning,
         stacklevel=3,
     )
@@ -126,7 +124,7 @@ def _norm(matrix: FloatArray) -> float:
 def learn(run: Run, base: AffineMap, problem: Problem, *, rounds: int) -> Learned:
     """Test, release the centre, and run the default learner in its coordinates; in the public frame if the test fails."""
     dim, groups = problem.dim, groups_for(problem)
-    price, cost = aside(run.account.budget), mask_cost(run)
+    price, cost = reserved(run.account.budget), mask_cost(run)
     private: list[mechanism.Population] = []
     agreed, share, released = mechanism.release_agreement(
         run.account,
@@ -167,3 +165,14 @@ def learn(run: Run, base: AffineMap, problem: Problem, *, rounds: int) -> Learne
         mean_factor=unwhitener @ learned.mean_factor,
         rounds=rounds,
     )
+
+
+METHOD = Method(
+    name="group_covariances",
+    learn=learn,
+    draws=lifted.draws,
+    prepare=prepare,
+    reserved=reserved,
+    needs_public=True,
+    needs_delta=True,
+)
