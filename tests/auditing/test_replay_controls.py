@@ -11,8 +11,9 @@ from fastpubpriv.auditing import record_replay
 from fastpubpriv.mechanisms.group_covariances import release_agreement, take_population
 from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.privacy import gaussian_rho, gaussian_rho_beside
-from fastpubpriv.release import account as accounts
+from fastpubpriv.release import notions
 from fastpubpriv.release.account import Account
+from fastpubpriv.release.payer import Book
 from fastpubpriv.sources import private_rows
 from fastpubpriv.sources.fold import Executor
 
@@ -79,7 +80,7 @@ def test_a_learner_that_forgets_the_delta_kept_aside_is_rejected(monkeypatch):
         return gaussian_rho(ApproxDP(budget.epsilon - epsilon, budget.delta), draws)
 
     assert forgetful(BUDGET, 3, ASIDE.epsilon, ASIDE.delta) > gaussian_rho_beside(BUDGET, 3, ASIDE.epsilon, ASIDE.delta)
-    monkeypatch.setattr(accounts, "gaussian_rho_beside", forgetful)
+    monkeypatch.setattr(notions, "gaussian_rho_beside", forgetful)
     with pytest.raises(ReplayError, match="exceed the budget"):
         record_replay(checked_mean, ROWS, OTHER, budget=BUDGET)
 
@@ -109,7 +110,7 @@ def test_a_learner_that_states_no_delta_is_rejected(monkeypatch):
 
 def test_a_learner_that_overdraws_is_rejected(monkeypatch):
     run = mean_of(lambda chunk: np.array(chunk), draws=DIM - 1)
-    monkeypatch.setattr(Account, "check", lambda self, event: None)
+    monkeypatch.setattr(Book, "check", lambda self, event: None)
     with pytest.raises(ReplayError, match="2 values of noise were drawn where 1 were declared"):
         record_replay(run, ROWS, OTHER, budget=BUDGET)
 
