@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+from abc import abstractmethod
 from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
@@ -147,9 +148,9 @@ class Value:
                 found[name] = read_field(name, str(fields[name].type), data[name], cls._forms.get(name), sizes)
         return found
 
+    @abstractmethod
     def _table(self) -> words.Table:
         """Title of the rows, and columns of the table that holds the estimate."""
-        raise NotImplementedError
 
     def _facts(self) -> list[tuple[str, str]]:
         """What a reader must know besides the estimate: a word and a sentence for each fact."""
@@ -243,9 +244,9 @@ class Result(Value):
             return [*facts, ("Private", "yes")]
         return [*facts, ("Private", "NO: the noise came from a seed, so these values are not private")]
 
+    @abstractmethod
     def _estimate(self) -> tuple[str, Any]:
         """Name and value of what a repr shows."""
-        raise NotImplementedError
 
     def __repr__(self) -> str:
         name, value = self._estimate()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from abc import abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
@@ -95,8 +96,9 @@ class Mixture(Result):
             rows[mine] = self.means[index] + normals[mine] @ factor_of(covariance).T
         return rows, labels
 
+    @abstractmethod
     def _status_of_components(self) -> tuple[str, ...]:
-        raise NotImplementedError
+        """One word for what happened to each component."""
 
     def _refuse_nonsense(self) -> None:
         weights = self.weights

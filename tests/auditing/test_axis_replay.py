@@ -28,7 +28,7 @@ def public(dim):
 def runner(dim, budget, **options):
     if options.pop("with_public", False):
         options["x_pub"] = public(dim)
-    components = 1 if options.get("method") == "theory" else 2
+    components = 1 if options.get("method") == "list_decoding" else 2
     return lambda x: learn_axis_aligned_mixture(x, n_components=components, budget=budget, **COMMON, **options)
 
 
@@ -136,7 +136,7 @@ def test_catches_an_answer_that_bypasses_release(monkeypatch):
         private = next(iter(task.run.rows.chunks()))
         return replace(learned, means=learned.means + 1e-12 * private[300, 0])
 
-    monkeypatch.setattr(axis_aligned.univariate, "learn", leaky)
+    monkeypatch.setitem(axis_aligned.METHODS, "univariate", replace(univariate.METHOD, learn=leaky))
     with pytest.raises(ReplayError, match="leaked past release"):
         record_replay(runner(1, APPROX), *pair(), budget=APPROX)
 

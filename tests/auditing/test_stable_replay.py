@@ -9,7 +9,7 @@ from fastpubpriv import ApproxDP, BinGrid, DyadicBins, ProductBins, ReplayError,
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.kernels import bins as kernel
 from fastpubpriv.mechanisms import histograms as stable
-from fastpubpriv.mixtures import list_decoding as decoders
+from fastpubpriv.mixtures.list_decoding import decoders
 from fastpubpriv.mixtures.list_decoding import stages as decoder_stages
 from fastpubpriv.sources.views import pairs, slices
 

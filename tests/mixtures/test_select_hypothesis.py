@@ -310,7 +310,7 @@ GOOD = {"hypotheses": ARRAYS, "budget": PureDP(1)}
         ({"clip": 0.001}, "1/512 to 31 nats"),
         ({"clip": math.nan}, "clip"),
         ({"method": "best"}, "method must be one of"),
-        ({"mechanism": "gumbel"}, "mechanism must be one of"),
+        ({"law": "gumbel"}, "law must be one of"),
         ({"cells": 1}, "cells"),
         ({"cells": 10**6}, "cells"),
         ({"draws": 3}, "draws"),

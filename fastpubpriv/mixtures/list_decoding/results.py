@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -53,9 +54,9 @@ class _Lists(Result):
     constants: str
     min_weight: float
 
+    @abstractmethod
     def _parts(self) -> dict[str, list[FloatArray]]:
         """What the entries of a list are called, and the numbers of each column; the first are the entries themselves."""
-        raise NotImplementedError
 
     def _refuse_nonsense(self) -> None:
         parts = list(self._parts().values())
