@@ -103,7 +103,9 @@ def accounting() -> Iterator[Case]:
         assert name not in {f"{other.__name__}" for other, _, _ in TABLE[:number]}
         yield Case(name=name, call=answers, args=(function, arguments, options), covers=(function,))
     yield steps("budgets", budgets, ZCDP, ApproxDP, PureDP, privacy.Budget, privacy.Cost)
-    yield steps("events", events, *[getattr(privacy, f"{kind}Event") for kind in KINDS], privacy.Clusters)
+    yield steps(
+        "events", events, privacy.Event, *[getattr(privacy, f"{kind}Event") for kind in KINDS], privacy.Clusters
+    )
     yield steps("bills", tallies, privacy.CostTally)
     yield steps(
         "ledger in memory", ledger_in_memory, fpp.Ledger, privacy.LedgerEntry, privacy.Neighbors, privacy.cost_in
