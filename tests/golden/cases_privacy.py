@@ -269,6 +269,12 @@ def plans() -> Iterator[Case]:
         yield public(
             f"plan, weighted_mean, {weight}", fpp.plan, "weighted_mean", **options, budget=PureDP(1), noise="k_norm"
         )
+    # Their names are those of the day; how many there are is not.
+    yield steps(
+        "arguments of plans",
+        lambda: {task: len(planning.task_arguments(task)) for task in tasks},
+        planning.task_arguments,
+    )
     yield public("plan refuses", fpp.plan, "mean", dim=5, n_pub=4, budget=ZCDP(1))
 
 

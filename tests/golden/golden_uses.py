@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from golden_values import RENAMED
 
 Use = Callable[[Any], Any]
 
@@ -39,7 +40,7 @@ GAUSSIAN: dict[str, Use] = {
 MIXTURE: dict[str, Use] = {
     "n_components": lambda result: result.n_components,
     "variances": lambda result: result.variances,
-    "score_samples": lambda result: result.log_prob(points(result.means[0])),
+    "log_prob": lambda result: result.log_prob(points(result.means[0])),
     "predict_proba": lambda result: result.predict_proba(result.means),
     "predict": lambda result: result.predict(result.means),
     "sample": lambda result: result.sample(4, random_state=3),
@@ -88,5 +89,6 @@ USES: dict[str, dict[str, Use]] = {
 
 
 def used(result: Any) -> dict[str, Any]:
-    """What a result computes of itself, by name."""
-    return {name: use(result) for name, use in USES.get(type(result).__name__, {}).items()}
+    """What a result computes of itself, by the name that it is recorded under."""
+    kind = type(result).__name__
+    return {RENAMED.get(f"{kind}.{name}", name): use(result) for name, use in USES.get(kind, {}).items()}

@@ -22,6 +22,7 @@ from fastpubpriv.privacy import Budget, Cost
 RENAMED = {
     "GaussianResult.learner": "method",
     "SelectionResult.mechanism": "law",
+    "MixtureResult.log_prob": "score_samples",
     "MixtureResult.status": "statuses",
     "ScaleLists.status": "statuses",
     "MeanLists.status": "statuses",
