@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from golden_values import RENAMED
 
 Use = Callable[[Any], Any]
 
@@ -47,6 +46,8 @@ MIXTURE: dict[str, Use] = {
     "from_json": back("weights", "means", "covariances"),
 }
 LISTS: dict[str, Use] = {"status": lambda result: "ok" if set(result.status) == {"ok"} else "empty"}
+# As `golden_values.RENAMED`, for properties and methods.
+RECORDED_AS = {"MixtureResult.log_prob": "score_samples"}
 # A result with a mixture does with it what MixtureResult does, which is recorded.
 SAME = {"SelectionResult": MIXTURE.keys()}
 
@@ -91,4 +92,4 @@ USES: dict[str, dict[str, Use]] = {
 def used(result: Any) -> dict[str, Any]:
     """What a result computes of itself, by the name that it is recorded under."""
     kind = type(result).__name__
-    return {RENAMED.get(f"{kind}.{name}", name): use(result) for name, use in USES.get(kind, {}).items()}
+    return {RECORDED_AS.get(f"{kind}.{name}", name): use(result) for name, use in USES.get(kind, {}).items()}

@@ -22,7 +22,6 @@ from fastpubpriv.privacy import Budget, Cost
 RENAMED = {
     "GaussianResult.learner": "method",
     "SelectionResult.mechanism": "law",
-    "MixtureResult.log_prob": "score_samples",
     "MixtureResult.status": "statuses",
     "ScaleLists.status": "statuses",
     "MeanLists.status": "statuses",
