@@ -1,6 +1,7 @@
 """The group itself, and `plan`, `demo`, `reproduce` and `bench`."""
 
 import functools
+import importlib
 import json
 import re
 import subprocess
@@ -178,8 +179,8 @@ def registry(monkeypatch):
 
     module = types.ModuleType("fastpubpriv.experiments.registry")
     module.EXPERIMENTS = {"toy": types.SimpleNamespace(name="toy", summary="A toy", source="Nobody, Figure 0", run=run)}
+    importlib.import_module(module.__name__)  # the package has it as an attribute from then on
     monkeypatch.setitem(sys.modules, module.__name__, module)
-
     monkeypatch.setattr("fastpubpriv.experiments.registry", module)
     return calls
 

@@ -103,7 +103,9 @@ def accounting() -> Iterator[Case]:
         assert name not in {f"{other.__name__}" for other, _, _ in TABLE[:number]}
         yield Case(name=name, call=answers, args=(function, arguments, options), covers=(function,))
     yield steps("budgets", budgets, ZCDP, ApproxDP, PureDP, privacy.Budget, privacy.Cost)
-    yield steps("events", events, *[getattr(privacy, f"{kind}Event") for kind in KINDS], privacy.Clusters)
+    yield steps(
+        "events", events, privacy.Event, *[getattr(privacy, f"{kind}Event") for kind in KINDS], privacy.Clusters
+    )
     yield steps("bills", tallies, privacy.CostTally)
     yield steps(
         "ledger in memory", ledger_in_memory, fpp.Ledger, privacy.LedgerEntry, privacy.Neighbors, privacy.cost_in
@@ -267,6 +269,12 @@ def plans() -> Iterator[Case]:
         yield public(
             f"plan, weighted_mean, {weight}", fpp.plan, "weighted_mean", **options, budget=PureDP(1), noise="k_norm"
         )
+    # Their names are those of the day; how many there are is not.
+    yield steps(
+        "arguments of plans",
+        lambda: {task: len(planning.task_arguments(task)) for task in tasks},
+        planning.task_arguments,
+    )
     yield public("plan refuses", fpp.plan, "mean", dim=5, n_pub=4, budget=ZCDP(1))
 
 

@@ -39,13 +39,15 @@ GAUSSIAN: dict[str, Use] = {
 MIXTURE: dict[str, Use] = {
     "n_components": lambda result: result.n_components,
     "variances": lambda result: result.variances,
-    "score_samples": lambda result: result.log_prob(points(result.means[0])),
+    "log_prob": lambda result: result.log_prob(points(result.means[0])),
     "predict_proba": lambda result: result.predict_proba(result.means),
     "predict": lambda result: result.predict(result.means),
     "sample": lambda result: result.sample(4, random_state=3),
     "from_json": back("weights", "means", "covariances"),
 }
 LISTS: dict[str, Use] = {"status": lambda result: "ok" if set(result.status) == {"ok"} else "empty"}
+# As `golden_values.RENAMED`, for properties and methods.
+RECORDED_AS = {"MixtureResult.log_prob": "score_samples"}
 # A result with a mixture does with it what MixtureResult does, which is recorded.
 SAME = {"SelectionResult": MIXTURE.keys()}
 
@@ -88,5 +90,6 @@ USES: dict[str, dict[str, Use]] = {
 
 
 def used(result: Any) -> dict[str, Any]:
-    """What a result computes of itself, by name."""
-    return {name: use(result) for name, use in USES.get(type(result).__name__, {}).items()}
+    """What a result computes of itself, by the name that it is recorded under."""
+    kind = type(result).__name__
+    return {RECORDED_AS.get(f"{kind}.{name}", name): use(result) for name, use in USES.get(kind, {}).items()}

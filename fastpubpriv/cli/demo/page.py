@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import fastpubpriv as fpp
-from fastpubpriv._types import FloatArray
 from fastpubpriv.cli import options
 
 if TYPE_CHECKING:
+    from fastpubpriv._types import FloatArray
     from fastpubpriv.experiments.weather import Weather
-
-    FloatArray = FloatArray
 
 # What somebody who has never seen weather might dare to promise: every mean within 1000 of zero, every standard deviation
 # below 100.
