@@ -380,22 +380,15 @@ def learn(task: Task) -> Learned:
         # Noise of a mean in standard deviations, and sampling.
         per_row = float(run.log[-1]["noise_std"]) / em_rows.n
         noise = np.hypot(per_row / path[-1].weights, 1.0 / np.sqrt(em_rows.n * path[-1].weights))
-        listed = [
-            *path[::-1],
-            at,
-            *around(path[-1], noise, max(task.candidates - len(path) - 1, 0), known_std=task.known_std),
-        ]
+        more = max(task.candidates - len(path) - 1, 0)
+        listed = [*path[::-1], at, *around(path[-1], noise, more, known_std=task.known_std)]
     hypotheses = hypotheses_of(
         np.array([each.weights for each in listed]),
         np.array([each.means for each in listed]),
         np.array([each.stds for each in listed]),
     )
-    facts = {
-        "anchors": chosen,
-        "combinations": len(found),
-        "starts": len(starts),
-        "cuts": [len(column.cuts) for column in columns],
-    }
+    facts = {"anchors": chosen, "combinations": len(found), "starts": len(starts)}
+    facts["cuts"] = [len(column.cuts) for column in columns]
     return choose(task, run.account.block(), choice_rows, hypotheses, status=status, diagnostics=facts)
 
 
