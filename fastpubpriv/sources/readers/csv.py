@@ -105,9 +105,10 @@ def public_table(path: PathLike) -> Any:
 
     try:
         table = pyarrow.csv.read_csv(name)
-        return table.rename_columns(
-            [label.strip() for label in table.column_names]
-        )  # as in the header of a private file
+        labels = [label.strip() for label in table.column_names]  # as in the header of a private file
+        return table.rename_columns(labels)
+    except UnicodeDecodeError:
+        reason = "the first line is not UTF-8 text; save the file as UTF-8"
     except (pa.ArrowException, OSError) as error:
         reason = str(error)
     raise InputError(f"{name!r} cannot be read as a CSV file: {reason}")
