@@ -9,7 +9,7 @@ from fastpubpriv import ApproxDP, BinGrid, DyadicBins, ProductBins, ReplayError,
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.kernels import bins as kernel
 from fastpubpriv.mechanisms import histograms as stable
-from fastpubpriv.mixtures.list_decoding import decoders
+from fastpubpriv.mixtures.list_decoding import coarse, decoders
 from fastpubpriv.mixtures.list_decoding import stages as decoder_stages
 from fastpubpriv.sources.views import pairs, slices
 
@@ -26,8 +26,8 @@ RUNS = {
     "dyadic": lambda x: stable_histogram(x, bins=DyadicBins(), **COMMON),
     "product": lambda x: stable_histogram(x, bins=ProductBins(grids=[BinGrid(width=1.0), DyadicBins()]), **COMMON),
     "laplace": lambda x: stable_histogram(x, bins=[BinGrid(width=1.0), None], noise="laplace", **COMMON),
-    "variances": lambda x: decoders.decode_variances(x, min_weight=0.9, **COMMON),
-    "means": lambda x: decoders.decode_means(x, std=2.0, min_weight=0.9, **COMMON),
+    "variances": lambda x: coarse.decode_variances(x, min_weight=0.9, **COMMON),
+    "means": lambda x: coarse.decode_means(x, std=2.0, min_weight=0.9, **COMMON),
     "axis": lambda x: decoders.decode_axis_aligned(x, min_weight=0.9, **COMMON),
     "known": lambda x: decoders.decode_axis_aligned(x, covariance=[[1.0, 0.5], [0.5, 16.0]], min_weight=0.9, **COMMON),
     "gaussians": lambda x: decoders.decode_gaussians(np.ascontiguousarray(x[:, 0]), min_weight=0.9, **COMMON),
