@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks import cases
+from benchmarks.cases import loops
 
 pytestmark = pytest.mark.bench
 
@@ -20,7 +20,7 @@ def run(benchmark, case, who, rounds=3):
 @pytest.mark.parametrize("dim", [4, 16])
 @pytest.mark.parametrize("who", ["ours", "sorted cdist"])
 def test_terrific(benchmark, dim, apart, who):
-    case = cases.terrific_case(20_000, dim, apart)
+    case = loops.terrific_case(20_000, dim, apart)
     assert case.ours() is None
     run(benchmark, case, who)
 
@@ -28,23 +28,23 @@ def test_terrific(benchmark, dim, apart, who):
 @pytest.mark.parametrize("dim", [4, 16])
 @pytest.mark.parametrize("who", ["ours", "sorted cdist"])
 def test_many_balls(benchmark, dim, who):
-    case = cases.many_balls_case(1_000_000, dim)
+    case = loops.many_balls_case(1_000_000, dim)
     run(benchmark, case, who)
 
 
 @pytest.mark.parametrize("dim", [4, 16])
 def test_many_balls_agree(dim):
-    case = cases.many_balls_case(100_000, dim)
+    case = loops.many_balls_case(100_000, dim)
     np.testing.assert_array_equal(case.ours(), case.peers["sorted cdist"]())
 
 
 @pytest.mark.parametrize(("n", "dim"), [(10_000_000, 4), (1_000_000, 16)])
 @pytest.mark.parametrize("who", ["ours", "SciPy cdist", "limit"])
 def test_one_ball(benchmark, n, dim, who):
-    run(benchmark, cases.one_ball_case(n, dim), who, rounds=5)
+    run(benchmark, loops.one_ball_case(n, dim), who, rounds=5)
 
 
 @pytest.mark.parametrize("m", [500, 2_000])
 @pytest.mark.parametrize("who", ["ours", "sorted cdist"])
 def test_widest_gap(benchmark, m, who):
-    run(benchmark, cases.gap_case(m, 8), who)
+    run(benchmark, loops.gap_case(m, 8), who)

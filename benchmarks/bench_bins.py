@@ -7,9 +7,9 @@ import warnings
 import numpy as np
 import pytest
 
-from benchmarks import limits
 from benchmarks.bench_rows import run
-from benchmarks.bins_cases import SHAPES, bins_case
+from benchmarks.cases import limits
+from benchmarks.cases.bins import SHAPES, bins_case
 from fastpubpriv import ApproxDP, BinGrid, DyadicBins, PrivacyWarning, stable_histogram
 from fastpubpriv.kernels._cext import lib
 from fastpubpriv.kernels.bins import BinRule, bins_count

@@ -9,14 +9,14 @@ import time
 
 import pytest
 
-from benchmarks import cases
+from benchmarks.cases import loops
 
 pytestmark = pytest.mark.bench
 
 
 @pytest.mark.parametrize(("n", "dim", "rounds"), [(1_000_000, 100, 4), (100_000, 1000, 3)])
 def test_gaussian_takes_little_longer_than_numpy_passes(n, dim, rounds):
-    case = cases.gaussian_case(n, dim, rounds)
+    case = loops.gaussian_case(n, dim, rounds)
     (peer,) = case.peers.values()
 
     def cpu_seconds(call):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks import hypotheses
+from benchmarks.cases import hypotheses
 from fastpubpriv import PureDP, select_hypothesis
 
 pytestmark = pytest.mark.bench

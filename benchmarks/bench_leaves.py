@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks import leaves
+from benchmarks.cases import leaves
 
 pytestmark = pytest.mark.bench
 

@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 
-from benchmarks import cases
+from benchmarks.cases import loops
 from fastpubpriv import ZCDP, learn_separated_mixture
 
 pytestmark = pytest.mark.bench
@@ -17,11 +17,11 @@ pytestmark = pytest.mark.bench
 LEAST_RATIO = {"one_shot": 5.0, "tree": 3.5, "public_pca": 5.0}
 
 
-@pytest.mark.parametrize(("per_component", "clustering"), [(5, "one_shot"), (10, "tree"), (20, "public_pca")])
-def test_fit_against_scikit(per_component, clustering):
+@pytest.mark.parametrize(("per_component", "method"), [(5, "one_shot"), (10, "tree"), (20, "public_pca")])
+def test_fit_against_scikit(per_component, method):
     mixture = pytest.importorskip("sklearn.mixture")
     n, dim, k = 1_000_000, 16, 8
-    rows = cases.clusters(n + per_component * k, dim, count=k, apart=12.0)
+    rows = loops.clusters(n + per_component * k, dim, count=k, apart=12.0)
     order = np.random.default_rng(0).permutation(len(rows))
     public, private = rows[order[:-n]].copy(), np.ascontiguousarray(rows[order[-n:]])
 
@@ -31,7 +31,7 @@ def test_fit_against_scikit(per_component, clustering):
         )
 
     result = ours()
-    assert result.method == clustering
+    assert result.method == method
     # A few public rows may miss a component; then there is less to do, and nothing to compare.
     assert result.n_components >= k - 1
 
@@ -43,4 +43,4 @@ def test_fit_against_scikit(per_component, clustering):
     peer = mixture.GaussianMixture(k, random_state=0)
     # Interleaved, on one thread and its clock, so that neighbours on the machine slow both sides alike.
     ratios = [cpu_seconds(lambda: peer.fit(private)) / cpu_seconds(ours) for _ in range(3)]
-    assert statistics.median(ratios) >= LEAST_RATIO[clustering]
+    assert statistics.median(ratios) >= LEAST_RATIO[method]

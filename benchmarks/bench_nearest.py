@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks import cases
+from benchmarks.cases import loops
 from fastpubpriv.kernels.nearest import most_isolated
 from fastpubpriv.reference import nearest as reference
 
@@ -20,7 +20,7 @@ PEERS = ["NumPy float32 products (may err)", "SciPy cdist", "scikit-learn Neares
 def test_clusters(benchmark, m, dim, who):
     if m * m * dim > 5e10 and who != "ours":
         pytest.skip("minutes")
-    case = cases.isolation_case(m, dim)
+    case = loops.isolation_case(m, dim)
     benchmark.group = case.name
     call = case.ours if who == "ours" else case.peers[who]
     assert call() == case.ours()
@@ -51,13 +51,13 @@ def test_hard_rows(benchmark, kind, threads):
 @pytest.mark.parametrize("m", [1_000, 4_000, 16_000, 64_000, 256_000])
 def test_growth(benchmark, m, dtype):
     """The exponent is the slope of the logarithms over this group."""
-    x = cases.clusters(m, 20).astype(dtype)
+    x = loops.clusters(m, 20).astype(dtype)
     benchmark.group = "most isolated row, growth with m at 20 columns"
     benchmark.pedantic(lambda: most_isolated(x, threads=1), rounds=3, warmup_rounds=1)
 
 
 def test_twin(benchmark):
-    x = cases.clusters(2_000, 100)
+    x = loops.clusters(2_000, 100)
     benchmark.group = "most isolated row, 2000 x 100"
     assert reference.most_isolated(x) == most_isolated(x)
     benchmark.pedantic(lambda: reference.most_isolated(x), rounds=1)

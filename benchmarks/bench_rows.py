@@ -8,10 +8,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks import cases, limits
+from benchmarks.cases import limits, loops
 from fastpubpriv.kernels import rows
 from fastpubpriv.kernels._cext import lib
-from fastpubpriv.kernels.rows import MatrixKind, RowMap
+from fastpubpriv.maps import MatrixKind, RowMap
 
 pytestmark = pytest.mark.bench
 
@@ -32,7 +32,7 @@ def run(benchmark, group, n_rows, call, **info):
 @pytest.mark.parametrize(("n", "dim"), SUMS)
 @pytest.mark.parametrize("who", ["ours", "numpy", "limit"])
 def test_sum(benchmark, n, dim, dtype, who):
-    case = cases.mean_case(n, dim, dtype)
+    case = loops.mean_case(n, dim, dtype)
     call = {"ours": case.ours, "numpy": case.peers["NumPy clip and mean"], "limit": case.floor}[who]
     run(benchmark, case.name, n, call)
 
@@ -40,7 +40,7 @@ def test_sum(benchmark, n, dim, dtype, who):
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize(("n", "dim"), SUMS)
 def test_sum_on_each_instruction_set(benchmark, n, dim, level):
-    case = cases.mean_case(n, dim)
+    case = loops.mean_case(n, dim)
     lib.fpp_isa_limit(level)
     try:
         run(benchmark, f"{case.name}, instruction sets", n, case.ours, level=level)
@@ -51,7 +51,7 @@ def test_sum_on_each_instruction_set(benchmark, n, dim, level):
 @pytest.mark.parametrize(("n", "dim"), GRAMS)
 @pytest.mark.parametrize("who", ["ours", "NumPy clip and dsyrk", "NumPy twin (exact chunked BLAS)"])
 def test_gram(benchmark, n, dim, who):
-    case = cases.gram_case(n, dim)
+    case = loops.gram_case(n, dim)
     call = case.ours if who == "ours" else case.peers[who]
     run(benchmark, case.name, n, call, limit_seconds=limits.gram_flop_seconds(n, dim))
 
@@ -62,7 +62,7 @@ def test_gram_behind_a_full_matrix(benchmark, n, dim, who):
     """The affine map is a matrix product of its own: the sum of both, against BLAS for both."""
     rng = np.random.default_rng(3)
     x = rng.standard_normal((n, dim))
-    identity = cases.gram_map(dim, float(np.sqrt(dim)))
+    identity = loops.gram_map(dim, float(np.sqrt(dim)))
     row_map = RowMap(
         dim=dim,
         out_dim=dim,
@@ -76,8 +76,8 @@ def test_gram_behind_a_full_matrix(benchmark, n, dim, who):
     gram = np.zeros((dim, dim), dtype=np.int64)
 
     def numpy_way():
-        clipped = cases.numpy_clip((x - row_map.center) @ row_map.matrix.T, float(np.sqrt(dim)))
-        return cases.dsyrk(1.0, clipped.T, lower=1)
+        clipped = loops.numpy_clip((x - row_map.center) @ row_map.matrix.T, float(np.sqrt(dim)))
+        return loops.dsyrk(1.0, clipped.T, lower=1)
 
     call = (lambda: rows.rows_gram(x, row_map, gram)) if who == "ours" else numpy_way
     run(benchmark, f"Gram behind a full matrix, {n:.0e} x {dim}", n, call)
@@ -87,7 +87,7 @@ def test_gram_behind_a_full_matrix(benchmark, n, dim, who):
 def test_small_calls(benchmark, who):
     """What a call costs on a chunk of 1000 rows, and on none."""
     x = np.random.default_rng(4).standard_normal((1000, 50))
-    row_map = cases.gram_map(50, float(np.sqrt(50)))
+    row_map = loops.gram_map(50, float(np.sqrt(50)))
     sums, gram = np.zeros(50, dtype=np.int64), np.zeros((50, 50), dtype=np.int64)
     calls = {
         "sum": lambda: rows.rows_sum(x, row_map, sums),

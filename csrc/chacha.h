@@ -14,7 +14,6 @@
 #define FPP_KIND_LAPLACE FPP_KIND('l', 'a', 'p', 'l')
 #define FPP_KIND_LAPLACE_LAZY FPP_KIND('l', 'l', 'a', 'z')
 #define FPP_KIND_UNIFORM FPP_KIND('u', 'n', 'i', 'f')
-#define FPP_KIND_BERNOULLI FPP_KIND('b', 'e', 'r', 'n')
 #define FPP_KIND_BELOW FPP_KIND('b', 'e', 'l', 'o')
 #define FPP_KIND_PERMUTATION FPP_KIND('p', 'e', 'r', 'm')
 #define FPP_KIND_NORMAL FPP_KIND('n', 'o', 'r', 'm')

@@ -1,4 +1,4 @@
-/* Words, uniforms, coins, bounded integers and permutations over ChaCha20; reference/sampler.py is the readable twin. */
+/* Words, uniforms, bounded integers and permutations over ChaCha20; reference/sampler.py is the readable twin. */
 #include "stream.h"
 
 #include <string.h>
@@ -35,52 +35,6 @@ FPP_API int32_t fpp_uniform_f64(const uint8_t *key, int64_t begin, int64_t end, 
     }
     fpp_wipe(&stream, (int64_t)sizeof stream);
     return FPP_OK;
-}
-
-/* The binary digits of p in [0, 1), 64 at a time: takes them off the front of *rest. Exact: scaling by 2^64 and subtracting the
- * whole part of a double are exact. */
-static uint64_t next_digits(double *rest)
-{
-    const double scaled = *rest * 0x1p64;
-    const uint64_t digits = (uint64_t)scaled;
-    *rest = scaled - (double)digits;
-    return digits;
-}
-
-FPP_API int32_t fpp_bernoulli_u8(const uint8_t *key, int64_t begin, int64_t end, double p, uint8_t *out)
-{
-    if (range_error(key, begin, end, out) != FPP_OK || !(p >= 0.0 && p <= 1.0)) {
-        return FPP_ERR_ARGUMENT;
-    }
-    if (p >= 1.0) {
-        for (int64_t i = 0; i < end - begin; i++) {
-            out[i] = 1;
-        }
-        return FPP_OK;
-    }
-    double tail = p;
-    const uint64_t head = next_digits(&tail);
-    int32_t status = FPP_OK;
-    word_stream stream;
-    for (int64_t at = begin; at < end && status == FPP_OK; at += FPP_DRAW_BLOCK) {
-        const int64_t n = block_size(at, end);
-        stream_open(&stream, key, FPP_KIND_BERNOULLI, (uint64_t)at / FPP_DRAW_BLOCK, n);
-        for (int64_t i = 0; i < n; i++) {
-            out[at - begin + i] = stream.first[i] < head;
-        }
-        for (int64_t i = 0; i < n; i++) {
-            double rest = tail;
-            uint64_t word = stream.first[i], digits = head;
-            while (FPP_UNLIKELY(word == digits) && rest > 0.0 && !stream.exhausted) { /* one in 2^64, unless p is tiny */
-                digits = next_digits(&rest);
-                word = stream_next(&stream);
-                out[at - begin + i] = word < digits;
-            }
-        }
-        status = stream.exhausted ? FPP_ERR_EXHAUSTED : FPP_OK;
-    }
-    fpp_wipe(&stream, (int64_t)sizeof stream);
-    return status;
 }
 
 /* Uniform below bound: the high half of word * bound, dropped when the low half is one of the 2^64 mod bound too many (Lemire). */

@@ -53,8 +53,6 @@ int32_t fpp_gaussian_floor_i64(const uint8_t *key, int64_t begin, int64_t end, i
 int32_t fpp_laplace_i64(const uint8_t *key, int64_t begin, int64_t end, int32_t log2_scale, int64_t *out);
 /* Uniform on the 2^53 multiples of 2^-53 in [0, 1): exact on that grid. */
 int32_t fpp_uniform_f64(const uint8_t *key, int64_t begin, int64_t end, double *out);
-/* 1 with probability exactly the real number that the double p stands for, 0 <= p <= 1. */
-int32_t fpp_bernoulli_u8(const uint8_t *key, int64_t begin, int64_t end, double p, uint8_t *out);
 /* Uniform on {0, ..., bound - 1}, exact by rejection, 1 <= bound <= 2^63 - 1. */
 int32_t fpp_below_i64(const uint8_t *key, int64_t begin, int64_t end, int64_t bound, int64_t *out);
 /* A permutation of 0 ... n - 1; each equally likely. */

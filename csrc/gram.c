@@ -13,8 +13,6 @@
 #endif
 
 #define ROWS_MAX 8         /* tile rows over the instruction sets */
-#define WIDTH_MAX 48       /* tile columns, which are also the columns of a packed panel */
-#define PACKED_BYTES (INT64_C(1) << 19)
 #define FLUSH_PAIRS (FPP_GRAM_FLUSH / 2)
 
 typedef struct {
@@ -163,18 +161,6 @@ static gram_kernel kernel_now(void)
 }
 #endif
 
-/* Rows of a super-panel: a multiple of FPP_GRAM_FLUSH whose packed form takes about PACKED_BYTES, half of an L2 cache. */
-static int64_t super_rows(int64_t out_dim)
-{
-    const int64_t fit = PACKED_BYTES / (2 * fpp_round_up(out_dim, WIDTH_MAX)) / FPP_GRAM_FLUSH * FPP_GRAM_FLUSH;
-    return fit < FPP_GRAM_FLUSH ? FPP_GRAM_FLUSH : fpp_min(fit, 4 * FPP_GRAM_FLUSH);
-}
-
-FPP_LOCAL int64_t fpp_gram_workspace_size(int64_t out_dim)
-{
-    return super_rows(out_dim) * 2 * (out_dim + WIDTH_MAX);
-}
-
 /* gram, lower triangle, += packed^T packed. */
 static void gram_add(const gram_kernel *kernel, const int32_t *packed, int64_t pairs, int64_t panel_stride, int64_t out_dim,
                      int64_t *gram)
@@ -183,7 +169,7 @@ static void gram_add(const gram_kernel *kernel, const int32_t *packed, int64_t p
     for (int64_t j0 = 0; j0 < out_dim; j0 += width) {
         const int32_t *right = packed + j0 / width * panel_stride;
         for (int64_t i0 = j0; i0 < out_dim; i0 += rows) {
-            int64_t tile[ROWS_MAX * WIDTH_MAX];
+            int64_t tile[ROWS_MAX * FPP_GRAM_WIDTH_MAX];
             const int64_t i1 = fpp_min(out_dim, i0 + rows);
             const int64_t columns = fpp_min(width, i1 - j0);
             memset(tile, 0, (size_t)(rows * width) * sizeof(int64_t));
@@ -212,7 +198,7 @@ static int32_t rows_gram(const char *x, int64_t n, int64_t row_stride, const fpp
         || map->quant_bound > FPP_GRAM_QUANT_MAX) {
         return FPP_ERR_ARGUMENT;
     }
-    const int64_t super = super_rows(map->out_dim);
+    const int64_t super = fpp_gram_super_rows(map->out_dim);
     const int64_t n_panels = (map->out_dim + kernel.width - 1) / kernel.width;
     int32_t *packed = plan.gram;
     for (int64_t begin = 0; begin < n; begin += super) {

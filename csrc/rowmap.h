@@ -15,6 +15,8 @@
 #define FPP_T_LD (FPP_DEPTH + FPP_LANES)
 #define FPP_PANEL_MAX 24       /* widest panel of the matrix product over the instruction sets */
 #define FPP_AHEAD 16384        /* bytes between a load of x and the prefetch beside it */
+#define FPP_GRAM_WIDTH_MAX 48  /* most tile columns of a Gram matrix, which are also the columns of a packed panel */
+#define FPP_GRAM_PACKED (INT64_C(1) << 19) /* bytes of packed rows: half of an L2 cache */
 #define FPP_GRAM_FLUSH 256     /* 256 * FPP_GRAM_QUANT_MAX^2 < 2^31: rows that an int32 accumulator can hold */
 
 /* 1.5 * 2^52: adding it to a double below 2^51 in size rounds to the nearest integer, ties to even. */
@@ -60,7 +62,6 @@ FPP_LOCAL int32_t fpp_plan_make(const fpp_row_map *map, int32_t is_f32, const fp
                                 fpp_plan *plan);
 /* Checks and takes over quant_bound, inv_step and limit. */
 FPP_LOCAL int32_t fpp_plan_scale(fpp_plan *plan);
-FPP_LOCAL int64_t fpp_gram_workspace_size(int64_t out_dim);
 /* z and clip factors of up to tile_rows rows. */
 FPP_LOCAL void fpp_row_tile(const fpp_plan *plan, const fpp_row_kernels *kernels, const char *x, int64_t stride_bytes,
                             int64_t rows, double *factor);
@@ -74,6 +75,18 @@ FPP_INLINE int64_t fpp_round_up(int64_t value, int64_t unit)
 FPP_INLINE int64_t fpp_min(int64_t a, int64_t b)
 {
     return a < b ? a : b;
+}
+
+/* Rows of a super-panel of a Gram matrix: a multiple of FPP_GRAM_FLUSH whose packed form takes about FPP_GRAM_PACKED bytes. */
+FPP_INLINE int64_t fpp_gram_super_rows(int64_t out_dim)
+{
+    const int64_t fit = FPP_GRAM_PACKED / (2 * fpp_round_up(out_dim, FPP_GRAM_WIDTH_MAX)) / FPP_GRAM_FLUSH * FPP_GRAM_FLUSH;
+    return fit < FPP_GRAM_FLUSH ? FPP_GRAM_FLUSH : fpp_min(fit, 4 * FPP_GRAM_FLUSH);
+}
+
+FPP_INLINE int64_t fpp_gram_workspace_size(int64_t out_dim)
+{
+    return fpp_gram_super_rows(out_dim) * 2 * (out_dim + FPP_GRAM_WIDTH_MAX);
 }
 
 /* Where panel p of `panel` outputs begins: a panel holds all columns of x, or those up to its last row if the matrix is LOWER. */

@@ -1,4 +1,4 @@
-/* The row pipeline for one vector width: included by rows.c once per instruction set, with
+/* The row pipeline for one vector width: included by rowmap.c once per instruction set, with
  *   W       doubles per vector (2, 4 or 8), a divisor of FPP_LANES
  *   NAME    makes a name unique to the instruction set
  *   TARGET  function attribute

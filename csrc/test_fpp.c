@@ -158,21 +158,6 @@ static int test_other_samplers(void)
     CHECK(square > 0.9 * N && square < 1.1 * N);
     free(u);
 
-    uint8_t *coins = room(N, 1);
-    static const double p[] = {0.0, 0.25, 1.0, 5e-324};
-    for (int j = 0; j < 4; j++) {
-        CHECK(fpp_bernoulli_u8(key, 0, N, p[j], coins) == FPP_OK);
-        double ones = 0.0;
-        for (int64_t i = 0; i < N; i++) {
-            ones += coins[i];
-        }
-        CHECK(ones > p[j] * N - 400.0 && ones < p[j] * N + 400.0);
-    }
-    const double zero = 0.0;
-    CHECK(fpp_bernoulli_u8(key, 0, N, zero / zero, coins) == FPP_ERR_ARGUMENT);
-    CHECK(fpp_bernoulli_u8(key, 0, N, -1e-300, coins) == FPP_ERR_ARGUMENT);
-    free(coins);
-
     static const int64_t bounds[] = {1, 2, 3, 1000, ((int64_t)1 << 62) + 1, INT64_MAX};
     int64_t *x = room(N, sizeof *x);
     for (int j = 0; j < 6; j++) {

@@ -4,8 +4,8 @@ accounting.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from importlib import import_module as _import_module
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from fastpubpriv.errors import (
     AccuracyWarning,
@@ -17,31 +17,34 @@ from fastpubpriv.errors import (
     InputError,
     KernelError,
     LedgerError,
+    OutOfMemoryError,
     PrivacyWarning,
     ReplayError,
     SeededNoiseWarning,
 )
 
-if TYPE_CHECKING:
+if _TYPE_CHECKING:
     from fastpubpriv.estimators.coinpress import coinpress_mean
     from fastpubpriv.estimators.covariance import coinpress_covariance, private_pca
     from fastpubpriv.estimators.gaussian import estimate_gaussian
     from fastpubpriv.estimators.mean import estimate_mean
     from fastpubpriv.estimators.preconditioner import Preconditioner, precondition
     from fastpubpriv.estimators.weighted_mean import weighted_mean
-    from fastpubpriv.mixtures.axis_aligned import learn_axis_aligned_mixture
-    from fastpubpriv.mixtures.balls import Ball, terrific_ball
-    from fastpubpriv.mixtures.baselines import no_public_baseline, public_only
-    from fastpubpriv.mixtures.bin_grids import BinGrid, DyadicBins, ProductBins
-    from fastpubpriv.mixtures.histogram import HistogramResult, stable_histogram
-    from fastpubpriv.mixtures.hypotheses import Hypotheses, SelectionResult, select_hypothesis
-    from fastpubpriv.mixtures.result import MixtureResult
-    from fastpubpriv.mixtures.separated import learn_separated_mixture
-    from fastpubpriv.mixtures.supercluster import supercluster
-    from fastpubpriv.mixtures.tree import ClusterTree
+    from fastpubpriv.histograms.bins import BinGrid, DyadicBins, ProductBins
+    from fastpubpriv.histograms.stable import stable_histogram
+    from fastpubpriv.mixtures.axis_aligned.learn import learn_axis_aligned_mixture
+    from fastpubpriv.mixtures.select import Hypotheses, select_hypothesis
+    from fastpubpriv.mixtures.separated.balls import Ball, terrific_ball
+    from fastpubpriv.mixtures.separated.baselines import no_public_baseline, public_only
+    from fastpubpriv.mixtures.separated.learn import learn_separated_mixture
+    from fastpubpriv.mixtures.separated.supercluster import supercluster
+    from fastpubpriv.mixtures.separated.tree import ClusterTree
     from fastpubpriv.planning import OrderBounds, Plan, order_bounds, plan
     from fastpubpriv.privacy import ZCDP, ApproxDP, Ledger, PureDP
-    from fastpubpriv.results import CovarianceResult, GaussianResult, MeanResult, PCAResult
+    from fastpubpriv.results.estimates import CovarianceResult, GaussianResult, MeanResult, PCAResult
+    from fastpubpriv.results.histogram import HistogramResult
+    from fastpubpriv.results.mixture import MixtureResult
+    from fastpubpriv.results.selection import SelectionResult
     from fastpubpriv.sources import Rows
 
 __version__ = "0.1.0"
@@ -70,6 +73,7 @@ __all__ = [
     "MeanResult",
     "MixtureResult",
     "OrderBounds",
+    "OutOfMemoryError",
     "PCAResult",
     "Plan",
     "Preconditioner",
@@ -109,23 +113,23 @@ _HOMES = {
     "Preconditioner": "fastpubpriv.estimators.preconditioner",
     "precondition": "fastpubpriv.estimators.preconditioner",
     "weighted_mean": "fastpubpriv.estimators.weighted_mean",
-    "Ball": "fastpubpriv.mixtures.balls",
-    "terrific_ball": "fastpubpriv.mixtures.balls",
-    "no_public_baseline": "fastpubpriv.mixtures.baselines",
-    "public_only": "fastpubpriv.mixtures.baselines",
-    "MixtureResult": "fastpubpriv.mixtures.result",
-    "learn_axis_aligned_mixture": "fastpubpriv.mixtures.axis_aligned",
-    "learn_separated_mixture": "fastpubpriv.mixtures.separated",
-    "supercluster": "fastpubpriv.mixtures.supercluster",
-    "ClusterTree": "fastpubpriv.mixtures.tree",
-    "BinGrid": "fastpubpriv.mixtures.bin_grids",
-    "DyadicBins": "fastpubpriv.mixtures.bin_grids",
-    "HistogramResult": "fastpubpriv.mixtures.histogram",
-    "ProductBins": "fastpubpriv.mixtures.bin_grids",
-    "stable_histogram": "fastpubpriv.mixtures.histogram",
-    "Hypotheses": "fastpubpriv.mixtures.hypotheses",
-    "SelectionResult": "fastpubpriv.mixtures.hypotheses",
-    "select_hypothesis": "fastpubpriv.mixtures.hypotheses",
+    "Ball": "fastpubpriv.mixtures.separated.balls",
+    "terrific_ball": "fastpubpriv.mixtures.separated.balls",
+    "no_public_baseline": "fastpubpriv.mixtures.separated.baselines",
+    "public_only": "fastpubpriv.mixtures.separated.baselines",
+    "MixtureResult": "fastpubpriv.results.mixture",
+    "learn_axis_aligned_mixture": "fastpubpriv.mixtures.axis_aligned.learn",
+    "learn_separated_mixture": "fastpubpriv.mixtures.separated.learn",
+    "supercluster": "fastpubpriv.mixtures.separated.supercluster",
+    "ClusterTree": "fastpubpriv.mixtures.separated.tree",
+    "BinGrid": "fastpubpriv.histograms.bins",
+    "DyadicBins": "fastpubpriv.histograms.bins",
+    "HistogramResult": "fastpubpriv.results.histogram",
+    "ProductBins": "fastpubpriv.histograms.bins",
+    "stable_histogram": "fastpubpriv.histograms.stable",
+    "Hypotheses": "fastpubpriv.mixtures.select",
+    "SelectionResult": "fastpubpriv.results.selection",
+    "select_hypothesis": "fastpubpriv.mixtures.select",
     "OrderBounds": "fastpubpriv.planning",
     "Plan": "fastpubpriv.planning",
     "order_bounds": "fastpubpriv.planning",
@@ -134,31 +138,35 @@ _HOMES = {
     "ApproxDP": "fastpubpriv.privacy",
     "Ledger": "fastpubpriv.privacy",
     "PureDP": "fastpubpriv.privacy",
-    "CovarianceResult": "fastpubpriv.results",
-    "GaussianResult": "fastpubpriv.results",
-    "MeanResult": "fastpubpriv.results",
-    "PCAResult": "fastpubpriv.results",
+    "CovarianceResult": "fastpubpriv.results.estimates",
+    "GaussianResult": "fastpubpriv.results.estimates",
+    "MeanResult": "fastpubpriv.results.estimates",
+    "PCAResult": "fastpubpriv.results.estimates",
     "Rows": "fastpubpriv.sources",
 }
 _PARTS = (
     "auditing",
     "estimators",
     "experiments",
+    "histograms",
     "mechanisms",
     "mixtures",
     "planning",
-    "plotting",
     "privacy",
+    "release",
     "results",
     "sources",
 )
 
+# Those that people call by hand; the others serve whoever reads or extends the package.
+_PUBLIC_PARTS = ("auditing", "experiments", "mixtures", "planning", "privacy", "sources")
 
-def __getattr__(name: str) -> Any:
+
+def __getattr__(name: str) -> object:
     if name in _HOMES:
-        value = getattr(import_module(_HOMES[name]), name)
+        value = getattr(_import_module(_HOMES[name]), name)
     elif name in _PARTS:
-        value = import_module(f"fastpubpriv.{name}")
+        value = _import_module(f"fastpubpriv.{name}")
     else:
         raise AttributeError(f"module 'fastpubpriv' has no attribute {name!r}")
     globals()[name] = value
@@ -166,4 +174,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, *_PARTS})
+    return sorted({*__all__, *_PUBLIC_PARTS, "__version__"})

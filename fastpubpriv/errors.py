@@ -29,6 +29,10 @@ class KernelError(FastPubPrivError, RuntimeError):
     """A compiled kernel refused its arguments: a bug in this library, not in the caller's data."""
 
 
+class OutOfMemoryError(FastPubPrivError, MemoryError):
+    """Memory ran out while private rows were read. What was debited stays debited: nothing was released."""
+
+
 class ReplayError(FastPubPrivError, AssertionError):
     """Record/replay found a mechanism call that differs from the recorded one."""
 

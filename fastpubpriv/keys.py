@@ -12,6 +12,7 @@ from fastpubpriv.errors import EntropyError, InputError, SeededNoiseWarning
 
 KEY_BYTES = 32
 _DOMAIN = b"fastpubpriv seeded key 1"
+_MOST_SEED_BITS = 4096  # a longer number cannot be written out in decimal digits, which the keys are made of
 
 
 class KeySource:
@@ -39,6 +40,11 @@ class KeySource:
 
     def __repr__(self) -> str:
         return f"KeySource(private={self.private})"
+
+    def check(self) -> None:
+        """EntropyError now where `fresh` would raise it: to be asked before anything is paid. Seeded keys need no entropy."""
+        if self._seed is None:
+            _os_key()
 
     def fresh(self) -> bytes:
         """Return a key that this source has not given before.
@@ -109,6 +115,10 @@ def key_source(random_state: int | None) -> KeySource:
     if seed < 0:
         raise InputError(
             "random_state must be None or a non-negative int, got a negative one; pass None for private noise"
+        )
+    if seed.bit_length() > _MOST_SEED_BITS:
+        raise InputError(
+            f"random_state must be below 2^{_MOST_SEED_BITS}; pass None for private noise, or a smaller int"
         )
     warnings.warn(
         "random_state is an int: the noise can be repeated by anyone who knows it, so the result is not private; "

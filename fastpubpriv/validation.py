@@ -9,6 +9,7 @@ import difflib
 import math
 import numbers
 import operator
+import os
 from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any, TypeVar
@@ -16,6 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 
 S = TypeVar("S", bound=str)
@@ -51,7 +53,7 @@ def positive(name: str, value: object) -> float:
     """A finite number above zero, as a float; else InputError. Types as in `finite`."""
     number = _real(name, value, "a finite number above 0")
     if not number > 0.0:
-        raise InputError(f"{name} must be above 0, got {value!r}")
+        raise InputError(f"{name} must be above 0, got {_shown(value)}")
     return number
 
 
@@ -59,7 +61,7 @@ def nonnegative(name: str, value: object) -> float:
     """A finite number of zero or more, as a float; else InputError. Types as in `finite`."""
     number = _real(name, value, "a finite number of at least 0")
     if not number >= 0.0:
-        raise InputError(f"{name} must be at least 0, got {value!r}")
+        raise InputError(f"{name} must be at least 0, got {_shown(value)}")
     return number
 
 
@@ -67,14 +69,14 @@ def probability(name: str, value: object) -> float:
     """A number strictly between 0 and 1, as a float; else InputError. Types as in `finite`."""
     number = _real(name, value, "a number strictly between 0 and 1")
     if not 0.0 < number < 1.0:
-        raise InputError(f"{name} must lie strictly between 0 and 1, got {value!r}")
+        raise InputError(f"{name} must lie strictly between 0 and 1, got {_shown(value)}")
     return number
 
 
 def confidence_level(value: object) -> float:
     """The share of a law that an interval or an ellipse holds: a float in (0, 1); else InputError."""
     if isinstance(value, bool) or not isinstance(value, float | np.floating) or not 0.0 < value < 1.0:
-        raise InputError(f"level must be a number in (0, 1), for example 0.95; got {value!r}")
+        raise InputError(f"level must be a number in (0, 1), for example 0.95; got {_shown(value)}")
     return float(value)
 
 
@@ -83,7 +85,7 @@ def fraction(name: str, value: object, *, include_one: bool = False) -> float:
     interval = "[0, 1]" if include_one else "[0, 1)"
     number = _real(name, value, f"a number in {interval}")
     if not (0.0 <= number < 1.0 or (include_one and number == 1.0)):
-        raise InputError(f"{name} must lie in {interval}, got {value!r}")
+        raise InputError(f"{name} must lie in {interval}, got {_shown(value)}")
     return number
 
 
@@ -114,13 +116,20 @@ def integer(name: str, value: object, *, minimum: int | None = None, maximum: in
     else:
         number = _index(name, value)
     if minimum is not None and number < minimum:
-        raise InputError(f"{name} must be at least {minimum}, got {number}")
+        raise InputError(f"{name} must be at least {minimum}, got {_counted(number)}")
     if maximum is not None and number > maximum:
-        raise InputError(f"{name} must be at most {maximum}, got {number}")
+        raise InputError(f"{name} must be at most {maximum}, got {_counted(number)}")
     return number
 
 
-def finite_vector(name: str, value: object, dim: int) -> NDArray[np.float64]:
+def boolean(name: str, value: object) -> bool:
+    """True or False; else InputError."""
+    if not isinstance(value, bool):
+        raise InputError(f"{name} must be True or False, got a value of type {type(value).__name__}")
+    return value
+
+
+def finite_vector(name: str, value: object, dim: int) -> FloatArray:
     """A vector of `dim` finite numbers.
 
     Parameters
@@ -151,7 +160,7 @@ def finite_vector(name: str, value: object, dim: int) -> NDArray[np.float64]:
     return vector
 
 
-def symmetric_positive_definite(name: str, matrix: object, dim: int) -> NDArray[np.float64]:
+def symmetric_positive_definite(name: str, matrix: object, dim: int) -> FloatArray:
     """The Cholesky factor of a symmetric positive definite matrix.
 
     Parameters
@@ -235,6 +244,18 @@ def choice(name: str, value: object, options: Iterable[S]) -> S:
     raise InputError(f"{name} must be one of {listed}, got {shown}{hint}")
 
 
+def path_name(path: object) -> str:
+    """The text of a path; InputError for what is none."""
+    if not isinstance(path, str | os.PathLike):
+        raise InputError(f"a path must be text or an os.PathLike object, got {type(path).__name__}")
+    name = os.fspath(path)
+    if not isinstance(name, str):
+        raise InputError("a path made of bytes is not accepted: pass text, os.fsdecode(path)")
+    if "\0" in name:
+        raise InputError("a path cannot hold a NUL character: pass the name of a file")
+    return name
+
+
 def _real(name: str, value: object, wanted: str) -> float:
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value[()]
@@ -250,8 +271,15 @@ def _real(name: str, value: object, wanted: str) -> float:
 
 
 def _shown(value: object) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return _counted(value)
     text = repr(value)
     return text if len(text) <= 60 and "\n" not in text else f"a value of type {type(value).__name__}"
+
+
+def _counted(number: int) -> str:
+    """A whole number; Python refuses to write out more than a few thousand digits."""
+    return str(number) if abs(number) < 10**40 else f"one of {number.bit_length()} bits"
 
 
 def _index(name: str, value: object) -> int:
@@ -264,7 +292,7 @@ def _index(name: str, value: object) -> int:
     raise InputError(f"{name} must be a whole number (int), got {_shown(value)}")
 
 
-def _real_array(name: str, value: object, wanted: str) -> NDArray[np.float64]:
+def _real_array(name: str, value: object, wanted: str) -> FloatArray:
     """A float64 copy in C order of an array-like of real numbers."""
     try:
         array = np.array(value)
@@ -280,9 +308,9 @@ def _real_array(name: str, value: object, wanted: str) -> NDArray[np.float64]:
         return np.array(array, dtype=np.float64, order="C")
 
 
-def _cholesky(matrix: NDArray[Any]) -> NDArray[np.float64] | None:
+def _cholesky(matrix: NDArray[Any]) -> FloatArray | None:
     try:
-        factor: NDArray[np.float64] = np.linalg.cholesky(matrix)
+        factor: FloatArray = np.linalg.cholesky(matrix)
     except np.linalg.LinAlgError:
         return None
     variances = np.diagonal(matrix)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from spies import seeded
 
-from fastpubpriv import ZCDP, GaussianResult, InputError, estimate_gaussian, plotting
+from fastpubpriv import ZCDP, GaussianResult, InputError, estimate_gaussian
 
 pytest.importorskip("matplotlib")
 
@@ -86,4 +86,4 @@ def test_an_unresolved_covariance_says_so():
 @pytest.mark.parametrize("level", [0.0, 1.0, float("nan"), True, "0.9"])
 def test_levels(level):
     with pytest.raises(InputError, match="level"):
-        plotting.plot_gaussian(result(2), level=level)
+        result(2).plot(level=level)

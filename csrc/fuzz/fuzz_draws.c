@@ -71,32 +71,23 @@ static void check_keystream(fuzz_input in)
     free(out);
 }
 
-enum { WORDS, UNIFORM, GAUSSIAN, LAPLACE, BERNOULLI, BELOW, NORMAL, LAWS };
+enum { WORDS, UNIFORM, GAUSSIAN, LAPLACE, BELOW, NORMAL, LAWS };
 
 typedef struct {
     int32_t log2_scale;
-    double p;
     int64_t bound;
 } law_arguments;
 
 /* Draws of any law as 64-bit patterns, so that one loop compares them all. */
 static int32_t draw(int law, const law_arguments *with, const uint8_t *key, int64_t begin, int64_t end, uint64_t *out)
 {
-    uint8_t coins[DRAWS];
-    int32_t status;
     switch (law) {
     case WORDS: return fpp_words_u64(key, begin, end, out);
     case UNIFORM: return fpp_uniform_f64(key, begin, end, (double *)(void *)out);
     case GAUSSIAN: return fpp_gaussian_floor_i64(key, begin, end, with->log2_scale, (int64_t *)out);
     case LAPLACE: return fpp_laplace_i64(key, begin, end, with->log2_scale, (int64_t *)out);
     case BELOW: return fpp_below_i64(key, begin, end, with->bound, (int64_t *)out);
-    case NORMAL: return fpp_normal_f64(key, begin, end, (double *)(void *)out);
-    default:
-        status = fpp_bernoulli_u8(key, begin, end, with->p, coins);
-        for (int64_t i = 0; status == FPP_OK && i < end - begin; i++) {
-            out[i] = coins[i];
-        }
-        return status;
+    default: return fpp_normal_f64(key, begin, end, (double *)(void *)out);
     }
 }
 
@@ -105,7 +96,7 @@ static int is_valid(int law, const law_arguments *with, int64_t begin, int64_t e
     const int scaled = law == GAUSSIAN || law == LAPLACE;
     return begin % FPP_DRAW_BLOCK == 0 && end <= FPP_DRAW_END_MAX
            && (!scaled || (with->log2_scale >= FPP_LOG2_SCALE_MIN && with->log2_scale <= FPP_LOG2_SCALE_MAX))
-           && (law != BELOW || with->bound >= 1) && (law != BERNOULLI || (with->p >= 0.0 && with->p <= 1.0));
+           && (law != BELOW || with->bound >= 1);
 }
 
 /* What a draw must be, as far as a few lines can say; `word` is its first word of the keystream of WORDS and UNIFORM. */
@@ -119,7 +110,6 @@ static void check_value(int law, const law_arguments *with, uint64_t value, uint
     case UNIFORM: AGREE(real == (double)(word >> 11) * 0x1p-53); break;
     case GAUSSIAN: AGREE(whole >= -16 * scale && whole < 16 * scale); break;
     case LAPLACE: AGREE(whole > -128 * scale && whole < 128 * scale); break;
-    case BERNOULLI: AGREE(value <= (with->p > 0.0) && value >= (with->p >= 1.0)); break;
     case BELOW: AGREE(whole >= 0 && whole < with->bound); break;
     default: AGREE(fabs(real) <= 16.0); break;
     }
@@ -134,10 +124,8 @@ static void check_draws(fuzz_input in)
                           : blocks == 1 ? FPP_DRAW_END_MAX - pick(&in, 0, 4) * FPP_DRAW_BLOCK
                                         : FPP_DRAW_BLOCK * (int64_t)take(&in, 4);
     law_arguments with = {.log2_scale = (int32_t)pick(&in, 0, 48)};
-    with.p = number(&in);
     with.bound = INT64_C(1) << pick(&in, 0, 62);
     with.bound += pick(&in, 0, 1) ? pick(&in, -3, 3) : 0;
-    with.p = pick(&in, 0, 1) ? with.p : (double)pick(&in, 0, 8) * 0.125;
     read_key(&in, key, FPP_KEY_BYTES);
     const int64_t end = begin > INT64_MAX - n ? INT64_MAX : begin + n;
     uint64_t *first = room(end - begin, sizeof *first), *again = room(end - begin, sizeof *again);

@@ -7,7 +7,6 @@ declared sensitivity.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -15,23 +14,19 @@ from typing import Any
 
 import numpy as np
 
-from fastpubpriv.errors import ReplayError
-from fastpubpriv.mechanisms.tap import Call, Reserve, tapped
+from fastpubpriv.errors import BudgetError, ReplayError
 from fastpubpriv.privacy import (
-    ZCDP,
     ApproxDP,
-    Bill,
     Budget,
-    GaussianEvent,
-    LaplaceEvent,
+    CostTally,
     PureDP,
-    SelectionEvent,
-    StableHistogramEvent,
-    add_to_bill,
     approx_slack,
     gaussian_rho,
+    gaussian_rho_beside,
     laplace_epsilon,
 )
+from fastpubpriv.release.transcript import Call, Reserve, Transcript, recording
+from fastpubpriv.sources import Rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +61,9 @@ class ReplayReport:
         return float(self.pair_cost / self.declared_cost) if self.declared_cost else 0.0
 
 
-def record_replay(run: Callable[[Any], Any], x_priv: Any, x_neighbour: Any, *, budget: Budget) -> ReplayReport:
+def record_replay(
+    run: Callable[[Any], Any], x_priv: Any, x_neighbour: Any, *, budget: Budget, pieces: int | None = None
+) -> ReplayReport:
     """Run on `x_priv`, replay on `x_neighbour`, and check the promise of every release.
 
     Parameters
@@ -77,6 +74,9 @@ def record_replay(run: Callable[[Any], Any], x_priv: Any, x_neighbour: Any, *, b
         Two data sets that differ in one row.
     budget : ZCDP, ApproxDP or PureDP
         The budget that `run` passes to the estimator.
+    pieces : int, optional
+        Also replay on the rows of the array `x_priv` cut into chunks of so many: the same integers must be asked about. `run` is
+        then called with `Rows`.
 
     Returns
     -------
@@ -86,19 +86,25 @@ def record_replay(run: Callable[[Any], Any], x_priv: Any, x_neighbour: Any, *, b
     Raises
     ------
     ReplayError
-        The calls differ in number, name, shape, price or unit; a query moved by more than its sensitivity; the declared
-        costs exceed the budget; or the results differ although every release was forced to the same answer.
+        The calls differ in number, name, shape, price or unit; a query moved by more than its sensitivity, or depends on how the
+        rows are cut into chunks; the declared costs exceed the budget; more noise was drawn than the budget was corrected for; or
+        the results differ although every release was forced to the same answer.
 
     Notes
     -----
     For tests and audits: exact private integers are held in memory while it runs.
     """
-    with tapped() as recorded:
+    with recording() as recorded:
         result = run(x_priv)
-    with tapped(script=recorded.calls) as replayed:
+    with recording(script=recorded.calls) as replayed:
         result_neighbour = run(x_neighbour)
     if len(recorded.calls) != len(replayed.calls):
         raise ReplayError(f"{len(recorded.calls)} releases on one data set, {len(replayed.calls)} on its neighbour")
+    if recorded.accounts != replayed.accounts:
+        raise ReplayError("what was debited, or how much noise was declared, depends on private rows")
+    _check_draws(recorded)
+    if pieces is not None:
+        _check_pieces(run, x_priv, pieces, recorded, result)
     # Blocks of rows are disjoint: a replaced row is in one of them, and the dearest block is what the run costs.
     blocks: dict[tuple[int, ...], list[tuple[Call, Call]]] = {}
     for one, other in zip(recorded.calls, replayed.calls, strict=True):
@@ -117,43 +123,69 @@ def record_replay(run: Callable[[Any], Any], x_priv: Any, x_neighbour: Any, *, b
     return max(reports, key=lambda report: (report.pair_cost, report.declared_cost))
 
 
+def _check_draws(recorded: Transcript) -> None:
+    """No account may draw more noise than it declared: its budget was corrected for that many errors of 2^-100."""
+    drawn = [0] * len(recorded.accounts)
+    for call in recorded.calls:
+        if call.account is None:
+            raise ReplayError(f"release {call.name!r} is paid by an account that was opened before the run")
+        drawn[call.account] += call.event.draws
+    for opened, count in zip(recorded.accounts, drawn, strict=True):
+        if count > opened.draws:
+            raise ReplayError(f"{opened.name}: {count} values of noise were drawn where {opened.draws} were declared")
+
+
+def _check_pieces(
+    run: Callable[[Any], Any], x_priv: np.ndarray[Any, Any], size: int, recorded: Transcript, result: Any
+) -> None:
+    """Replay on the same rows in chunks of `size`; what a row contributes must not depend on the rows beside it."""
+    rows = x_priv.reshape(len(x_priv), -1)
+    cut = Rows.from_chunks(
+        lambda: (rows[at : at + size] for at in range(0, len(rows), size)), n=len(rows), dim=rows.shape[1]
+    )
+    with recording(script=recorded.calls) as replayed:
+        again = run(cut)
+    for one, other in zip(recorded.calls, replayed.calls, strict=True):
+        if _differs(one, other):
+            raise ReplayError(f"release {one.name!r}: the answer depends on how the rows are cut into chunks")
+    if fingerprint(again) != fingerprint(result):
+        raise ReplayError("the results depend on how the rows are cut into chunks")
+
+
 def _block_report(pairs: list[tuple[Call, Call]], budget: Budget, draws: int, calls: int) -> ReplayReport:
     """Compare the releases on one block (all rows, where there are no blocks) and check them against the budget."""
     tally = Tally()
-    aside = Fraction(0)
-    # Laplace releases beside Gaussian ones are paid from a part of the budget kept aside; by themselves, like any other epsilon.
-    kinds: Any = StableHistogramEvent | SelectionEvent
-    if not any(isinstance(one.event, GaussianEvent) for one, _ in pairs):
-        kinds |= LaplaceEvent
-    own = [one for one, _ in pairs if isinstance(one.event, kinds)]
-    composed = isinstance(budget, ApproxDP) and bool(own)
+    reserved, reserved_delta, own_deltas = Fraction(0), Fraction(0), Fraction(0)
+    approx = isinstance(budget, ApproxDP)
+    gaussian = any(one.event.gdp for one, _ in pairs)
+    composed = approx and not gaussian and bool(pairs)
     for one, other in pairs:
-        cost, price = compare(one, other)
-        if isinstance(one.event, SelectionEvent) and isinstance(budget, ZCDP):
-            # The pair is a mechanism of the same kind at its own, smaller epsilon.
-            cost, price = one.event.rho_at(cost), one.event.rho
-        elif isinstance(one.event, LaplaceEvent) and isinstance(budget, ApproxDP) and not composed:
-            aside += price
-            continue
-        elif composed and one not in own:
-            raise ReplayError("Gaussian releases and those with an epsilon of their own are in one account")
+        cost, price = compare(one, other, type(budget))
+        if approx and not one.event.gdp:
+            if gaussian and not one.event.beside_gaussian:
+                raise ReplayError("Gaussian releases and those with an epsilon of their own are in one account")
+            if gaussian:  # paid from a part of the budget that is reserved; by itself like any other epsilon
+                reserved, reserved_delta = reserved + price, reserved_delta + one.event.own_delta
+                continue
+            own_deltas += one.event.own_delta
         tally.add(one, cost, price)
     pair, declared = tally.totals()
     if isinstance(budget, ApproxDP) and composed:
-        deltas = sum((one.event.delta for one in own if isinstance(one.event, StableHistogramEvent)), Fraction(0))
-        allowance = budget.epsilon
-        if deltas + approx_slack(budget.epsilon, draws) > budget.delta:
+        allowance = laplace_epsilon(budget, draws)
+        if own_deltas + approx_slack(allowance, draws) > budget.delta:
             raise ReplayError("the declared deltas of the releases exceed the budget")
     elif isinstance(budget, PureDP):
         allowance = laplace_epsilon(budget, draws)
+    elif reserved and isinstance(budget, ApproxDP):
+        # What was reserved is off the budget with its epsilon and with its delta.
+        allowance = gaussian_rho_beside(budget, draws, reserved, reserved_delta)
     else:
-        rest = ApproxDP(budget.epsilon - aside, budget.delta) if aside and isinstance(budget, ApproxDP) else budget
-        allowance = gaussian_rho(rest, draws)
+        allowance = gaussian_rho(budget, draws)
     # The estimator calibrated (epsilon, delta) for at least as many draws, so up to solver rounding for no larger allowance.
-    slack = Fraction(1, 10**9) if isinstance(budget, ApproxDP) else Fraction(0)
+    slack = Fraction(1, 10**9) if approx else Fraction(0)
     if declared > allowance * (1 + slack):
         raise ReplayError("the declared costs of the releases exceed the budget")
-    return ReplayReport(calls=calls, pair_cost=pair, declared_cost=declared, allowance=allowance, epsilon=aside)
+    return ReplayReport(calls=calls, pair_cost=pair, declared_cost=declared, allowance=allowance, epsilon=reserved)
 
 
 def _differs(one: Call, other: Call) -> bool:
@@ -164,7 +196,7 @@ def _differs(one: Call, other: Call) -> bool:
 class Tally:
     """What the pair costs and what was declared: for the account, and for each tree scope."""
 
-    bill: Bill = field(default_factory=Bill)
+    charged: CostTally = field(default_factory=CostTally)
     pair: Fraction = Fraction(0)
     scopes: dict[Reserve, Fraction] = field(default_factory=dict)
 
@@ -173,12 +205,12 @@ class Tally:
         if call.reserve is not None:
             self.scopes[call.reserve] = self.scopes.get(call.reserve, Fraction(0)) + cost
         else:
-            add_to_bill(self.bill, call.event, price)
+            self.charged.add(price, call.event.clusters)
             self.pair += cost
 
     def totals(self) -> tuple[Fraction, Fraction]:
         """Cost of the pair and declared cost; raises where the pair costs more than what was debited for it."""
-        if self.pair > self.bill.total:
+        if self.pair > self.charged.total:
             raise ReplayError(
                 "the pair costs more than the releases were charged: a row that stays in one moves in another"
             )
@@ -186,60 +218,19 @@ class Tally:
             raise ReplayError(
                 "the pair costs more than the debit of its tree scope: too many nodes on one path have paid"
             )
-        reserved = sum((reserve.cost for reserve in self.scopes), Fraction(0))
-        return self.pair + sum(self.scopes.values(), Fraction(0)), self.bill.total + reserved
+        scopes = sum((reserve.cost for reserve in self.scopes), Fraction(0))
+        return self.pair + sum(self.scopes.values(), Fraction(0)), self.charged.total + scopes
 
 
-def compare(one: Call, other: Call) -> tuple[Fraction, Fraction]:
+def compare(one: Call, other: Call, notion: type[Budget]) -> tuple[Fraction, Fraction]:
     """Exact cost of the pair and declared cost of one release; raises when the promise is broken."""
     public = [(call.name, call.public_shape, call.event, call.unit, call.reserve) for call in (one, other)]
     if public[0] != public[1]:
         raise ReplayError(f"release {one.name!r}: name, shape, event, scope or unit depends on private rows")
-    if isinstance(one.event, StableHistogramEvent):
-        return _compare_bins(one, other), one.event.epsilon
-    # Differences modulo 2^64, as Python integers: squares may exceed int64.
-    signed = [int(gap) for gap in (one.query - other.query).ravel().tolist()]
-    gaps = [abs(gap) for gap in signed]
-    event = one.event
-    if isinstance(event, SelectionEvent):
-        if max(gaps) > event.sensitivity:
-            raise ReplayError(
-                f"release {one.name!r}: a score moved by {max(gaps)} where its sensitivity allows {event.sensitivity}"
-            )
-        # One score moves up and all others down; for either law that costs rate times the sum of the largest gaps.
-        return event.rate * (max(0, *signed) + max(0, *(-gap for gap in signed))), event.epsilon
-    if event.draws != len(gaps):
-        raise ReplayError(f"release {one.name!r} declares {event.draws} draws for {len(gaps)} integers")
-    if isinstance(event, GaussianEvent):
-        moved = sum(gap * gap for gap in gaps)
-        allowed = int(event.squared_sensitivity)
-        cost, price = Fraction(moved, 2 * 4**event.log2_scale), event.rho
-    elif isinstance(event, LaplaceEvent):
-        moved = sum(gaps)
-        allowed = int(event.l1_sensitivity)
-        cost, price = Fraction(moved, 2**event.log2_scale), event.epsilon
-    else:
-        moved = sum(gap * gap for gap in gaps)
-        allowed = int(event.l2_sensitivity) ** 2
-        cost, price = event.epsilon * Fraction(math.isqrt(moved), int(event.l2_sensitivity)), event.epsilon
-    if moved > allowed:
-        raise ReplayError(f"release {one.name!r} moved by {moved} where its sensitivity allows {allowed}")
-    return cost, price
-
-
-def _compare_bins(one: Call, other: Call) -> Fraction:
-    """Share of the epsilon of a stable histogram that the moved counts of a pair take; raises when too many moved."""
-    event = one.event
-    assert isinstance(event, StableHistogramEvent)
-    tables = [{(row[0], *row[2:]): row[1] for row in call.query.tolist()} for call in (one, other)]
-    moved = 0
-    for index in range(event.histograms):
-        bins = {key for table in tables for key in table if key[0] == index}
-        gaps = [tables[0].get(key, 0) - tables[1].get(key, 0) for key in bins]
-        if sum(gap for gap in gaps if gap > 0) > 1 or sum(-gap for gap in gaps if gap < 0) > 1:
-            raise ReplayError(f"release {one.name!r}: histogram {index} moved by more than one row between two bins")
-        moved += sum(abs(gap) for gap in gaps)
-    return event.epsilon * Fraction(moved, 2 * event.histograms)
+    try:
+        return one.event.pair_cost(one.query, other.query, notion), one.event.price(notion)
+    except (BudgetError, ReplayError) as error:
+        raise ReplayError(f"release {one.name!r}: {error}") from None
 
 
 def fingerprint(result: Any) -> Any:

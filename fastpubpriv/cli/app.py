@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
+import sys
 from importlib import import_module
 from typing import Any
 
 import click
 
 from fastpubpriv import __version__
+from fastpubpriv.cli import streams
 from fastpubpriv.errors import FastPubPrivError
 
 # Name of a command -> its module and its line in the overview. A module is imported when its command is asked for.
@@ -24,11 +27,12 @@ COMMANDS = {
     "coinpress-mean": ("means:coinpress_mean", "Mean of private rows without public rows: give a centre and radius."),
     "histogram": ("histogram:histogram", "Histograms of private columns, with no range given."),
     "plan": ("plan:plan", "What error a budget buys, or what rows or budget an error needs. Reads no data."),
-    "demo": ("demo:demo", "The main job on a real weather table, beside what else one could have done."),
+    "demo": ("demo.page:demo", "The main job on a real weather table, beside what else one could have done."),
     "reproduce": ("reproduce:reproduce", "Re-create a published figure or table; lists them without a name."),
     "bench": ("bench:bench", "How fast this machine releases private means, beside NumPy."),
 }
 TRACEBACK = "FASTPUBPRIV_TRACEBACK"
+LONG_WORD = re.compile(r"\S{260,}")  # names of files are shorter
 
 
 class Failure(click.ClickException):
@@ -39,6 +43,30 @@ class Failure(click.ClickException):
     def show(self, file: Any = None) -> None:
         """Print the line, without the usage."""
         click.echo(f"{click.style('Error:', fg='red')} {self.format_message()}", err=True)
+
+
+class Interrupted(Failure):
+    """Ctrl-C, as one line."""
+
+    exit_code = 130
+
+
+class Undelivered(Failure):
+    """An answer that did not reach the place that was asked for, as one line."""
+
+    exit_code = 1
+
+
+def words_of(error: BaseException) -> str:
+    """An error in words: whole if this library wrote it, and without its text otherwise, as that may quote rows."""
+    if isinstance(error, FastPubPrivError):
+        return " ".join(str(error).split())
+    if isinstance(error, MemoryError):
+        return "there is not enough memory"
+    if isinstance(error, OSError):
+        name = f"{os.fspath(error.filename)!r}: " if isinstance(error.filename, str | bytes | os.PathLike) else ""
+        return f"{name}{error.strerror or type(error).__name__}"
+    return type(error).__name__
 
 
 class LazyGroup(click.Group):
@@ -61,22 +89,46 @@ class LazyGroup(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
 
+    def main(self, *arguments: Any, **named: Any) -> Any:
+        """Run the program on streams that may be closed or full."""
+        streams.prepare()
+        try:
+            return super().main(*arguments, **named)
+        except OSError as error:
+            # Help, or an error message, that could not be shown.
+            streams.quiet(sys.stdout)
+            streams.hint(f"Error: the standard output {streams.reason(error)}")
+            sys.exit(1)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; refusals and accidents become one line."""
         try:
             return super().invoke(ctx)
-        except FastPubPrivError as error:
-            raise Failure(" ".join(str(error).split())) from None
-        except (click.exceptions.Exit, click.Abort, click.ClickException, KeyboardInterrupt):
+        except click.UsageError as error:
+            # Somebody may have pasted a book in place of a number.
+            error.message = LONG_WORD.sub(lambda word: f"{word[0][:60]}...", error.message)  # type: ignore[misc]
             raise
+        except (click.exceptions.Exit, click.Abort, click.ClickException):
+            raise
+        except KeyboardInterrupt:
+            # Commands that pay say more themselves (`deliver`).
+            raise Interrupted("interrupted; nothing was charged to a ledger") from None
+        except streams.OutputError as error:
+            raise Undelivered(str(error)) from None
+        except (FastPubPrivError, OSError, MemoryError) as error:
+            raise Failure(words_of(error)) from None
         except Exception as error:
             if os.environ.get(TRACEBACK):
                 raise
-            # The text of an error that this library did not write may quote rows.
-            raise click.ClickException(
-                f"unexpected {type(error).__name__}; this is a bug. Set {TRACEBACK}=1 to see where it came from "
-                "(the traceback may quote data)"
-            ) from None
+            raise unexpected(error) from None
+
+
+def unexpected(error: BaseException, more: str = "") -> click.ClickException:
+    """What nobody thought of. The text of an error that this library did not write is not shown: it may quote rows."""
+    return click.ClickException(
+        f"unexpected {type(error).__name__}{more}; this is a bug. Set {TRACEBACK}=1 to see where it came from (the traceback "
+        "may quote data)"
+    )
 
 
 EPILOG = """\b

@@ -10,8 +10,6 @@ import fastpubpriv as fpp
 from fastpubpriv.cli import options
 from fastpubpriv.cli.means import common, prepare, run
 
-METHODS = ("auto", "univariate", "anchors", "public_list", "dp_em", "theory")
-
 EPILOG = """\b
 Examples:
   fastpubpriv axis-mixture --private delays.parquet --columns minutes --components 3 --epsilon 1 --delta 1e-7 --plot out.png
@@ -24,18 +22,15 @@ Examples:
 )
 @options.private_option()
 @options.public_option(required=False)
-@click.option("--components", required=True, type=click.IntRange(min=1), help="Most Gaussians in the mixture.")
+@click.option("--components", required=True, type=options.Count(), help="Most Gaussians in the mixture.")
 @options.budget_options(" Without --public it must be --epsilon with --delta.")
 @options.columns_option
-@click.option(
-    "--method",
-    type=click.Choice(METHODS),
-    default=METHODS[0],
-    show_default=True,
-    help="How it is learnt; auto decides by columns, rows, budget and whether there are public rows.",
+@options.method_option(
+    "fastpubpriv.mixtures.axis_aligned.learn",
+    "How it is learnt; auto decides by columns, rows, budget and whether there are public rows.",
 )
 @click.option("--variance", type=float, help="Known variance of every Gaussian in every column. Default: learnt.")
-@click.option("--accuracy", type=float, help="Wanted total variation; needed for --method theory.")
+@click.option("--accuracy", type=float, help="Wanted total variation; needed for --method list_decoding.")
 @click.option("--candidates", type=int, help="Length of the list that is chosen from.")
 @click.option(
     "--held-out",
@@ -67,13 +62,13 @@ def axis_mixture(**settings: Any) -> None:
             opened.private,
             x_pub=opened.public,
             n_components=settings["components"],
-            method=settings["method"],
             variance=settings["variance"],
             accuracy=settings["accuracy"],
             candidates=settings["candidates"],
             held_out=settings["held_out"],
             failure_prob=settings["failure_prob"],
             ledger=ledger,
+            **options.given(settings, "method"),
             **common(settings),
         )
 

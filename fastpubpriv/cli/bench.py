@@ -6,10 +6,12 @@ from pathlib import Path
 
 import click
 
+from fastpubpriv.cli import options
+
 
 @click.command(short_help="How fast this machine releases private means, beside NumPy.")
 @click.option("--threads", type=click.IntRange(min=1), help="Default: all cores.")
-@click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write the numbers; - for stdout.")
+@click.option("--json", "json_path", type=options.FileName(dash=True), help="Write the numbers; - for stdout.")
 def bench(threads: int | None, json_path: Path | None) -> None:
     """How fast this machine releases private means, beside NumPy, in one run of a few seconds.
 
@@ -20,13 +22,13 @@ def bench(threads: int | None, json_path: Path | None) -> None:
 
     from rich.table import Table
 
-    from fastpubpriv.cli import report
+    from fastpubpriv.cli import outputs, report
     from fastpubpriv.experiments.machine import measure
 
-    report.check_outputs(json_path, None)
+    outputs.check_outputs(json_path, None)
     laps = measure(threads)
     if json_path is not None:
-        report.write_json({"laps": [{**asdict(lap), "ratio": lap.ratio} for lap in laps]}, json_path)
+        outputs.write_json({"laps": [{**asdict(lap), "ratio": lap.ratio} for lap in laps]}, json_path)
         if str(json_path) == "-":
             return
     table = Table(title="Private mean, medians of interleaved runs", title_justify="left", title_style="bold")

@@ -10,8 +10,6 @@ import fastpubpriv as fpp
 from fastpubpriv.cli import options
 from fastpubpriv.cli.means import common, prepare, run
 
-LEARNERS = ("lifted_coinpress", "pairs", "recursive_preconditioner", "populous", "hypothesis_selection")
-
 EPILOG = """\b
 Examples:
   fastpubpriv gaussian --private visits.parquet --public volunteers.csv --rho 0.5 --plot ellipses.png
@@ -31,7 +29,7 @@ Examples:
     show_default=True,
     help="How far public and private rows may differ: total variation, 0 to 1. Too low costs accuracy, never privacy.",
 )
-@click.option("--learner", type=click.Choice(LEARNERS), default=LEARNERS[0], show_default=True, help="See the README.")
+@options.method_option("fastpubpriv.estimators.learners", "See the README.")
 @click.option(
     "--rounds", type=click.IntRange(min=1), help="Rounds of the covariance; default: chosen from public numbers."
 )
@@ -59,11 +57,11 @@ def gaussian(**settings: Any) -> None:
             opened.private,
             x_pub=opened.public,
             pub_priv_gap=settings["gap"],
-            learner=settings["learner"],
             rounds=settings["rounds"],
             mode=settings["mode"],
             failure_prob=settings["failure_prob"],
             ledger=ledger,
+            **options.given(settings, "method"),
             **common(settings),
         )
 

@@ -21,6 +21,7 @@ Examples:
 @options.private_option("The values to protect")
 @options.budget_options()
 @click.option("--columns", metavar="A,B,...", help="Columns of the table. Default: all numeric columns.")
+@options.join_option
 @click.option("--width", type=options.Exact(), help="Width of the bins, in data units.")
 @click.option("--offset", type=options.Exact(), default="0", show_default=True, help="Centre of one of the bins.")
 @click.option(
@@ -38,6 +39,13 @@ Examples:
     default="auto",
     show_default=True,
     help="Noise on the counts; auto takes what hides fewer bins.",
+)
+@click.option(
+    "--max-memory",
+    type=options.Exact(),
+    default="8e9",
+    show_default=True,
+    help="Most bytes that counting may take if every row is in a bin of its own; more is refused before anything is paid.",
 )
 @options.ledger_options
 @options.run_options
@@ -57,11 +65,18 @@ def histogram(**settings: Any) -> None:
         grid: Any = fpp.DyadicBins()
         if settings["width"] is not None:
             grid = fpp.BinGrid(
-                width=float(settings["width"]), offset=float(settings["offset"]), levels=settings["levels"]
+                width=options.real(settings["width"], "--width"),
+                offset=options.real(settings["offset"], "--offset"),
+                levels=settings["levels"],
             )
         bins = fpp.ProductBins(grids=[grid] * opened.private.dim) if settings["joint"] else grid
         return fpp.stable_histogram(
-            opened.private, bins=bins, noise=settings["noise"], ledger=ledger, **common(settings)
+            opened.private,
+            bins=bins,
+            noise=settings["noise"],
+            ledger=ledger,
+            max_memory=settings["max_memory"],
+            **common(settings),
         )
 
     run(call, f"Private histogram of {opened.private.n:,} rows", settings)

@@ -9,14 +9,13 @@ from typing import Any
 import click
 import numpy as np
 
+from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources import Rows, private_rows, public_rows
-from fastpubpriv.sources.arrow import float_dtype, load_pyarrow
-from fastpubpriv.sources.csv_file import public_table
+from fastpubpriv.sources.readers.arrow import float_dtype, load_pyarrow
+from fastpubpriv.sources.readers.csv import public_table
 
 TYPED = (".parquet", ".arrow", ".feather", ".ipc")
-
-FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 
 
 @dataclass(slots=True, eq=False)
@@ -64,9 +63,9 @@ def _typed_schema(path: Path) -> dict[str, bool] | None:
             with pa.memory_map(str(path)) as mapped:
                 schema = opener(mapped).schema
         index = (schema.pandas_metadata or {}).get("index_columns", [])
+        return {f.name: float_dtype(f.type) is not None for f in schema if f.name not in index}
     except Exception:
         raise InputError(f"{str(path)!r} cannot be read as a {suffix} file") from None
-    return {f.name: float_dtype(f.type) is not None for f in schema if f.name not in index}
 
 
 def _is_table(path: Path) -> bool:
@@ -78,7 +77,11 @@ def _public_schema(path: Path) -> dict[str, bool]:
     """As `_typed_schema`; the types of a public CSV file are inferred from its content."""
     if _suffix(path) != ".csv":
         return _typed_schema(path) or {}
-    return {f.name: float_dtype(f.type) is not None for f in public_table(path).schema}
+    table = public_table(path)
+    try:
+        return {f.name: float_dtype(f.type) is not None for f in table.schema}
+    except UnicodeDecodeError:
+        raise InputError(f"the names of columns in {str(path)!r} are not text in UTF-8: save it as UTF-8") from None
 
 
 def _listed(names: list[str]) -> str:
@@ -89,7 +92,9 @@ def _numeric(schema: dict[str, bool]) -> list[str]:
     return [name for name, numeric in schema.items() if numeric]
 
 
-def common_columns(private_path: Path, theirs: dict[str, bool]) -> tuple[list[str], list[str]]:
+def common_columns(
+    private_path: Path, theirs: dict[str, bool], join_quoted_lines: bool = False
+) -> tuple[list[str], list[str]]:
     """Numeric columns that both tables have, in the order of the public one (`theirs`), and notes on those left out.
 
     What is decided here depends on the form of the files and on public values.
@@ -99,7 +104,7 @@ def common_columns(private_path: Path, theirs: dict[str, bool]) -> tuple[list[st
     if ours is None:
         # The types of a private CSV file are not looked up. If it has no header, a row of data is in its place: names that
         # only this file has are therefore not shown either.
-        header = set(private_rows(private_path).columns or ())
+        header = set(_private_rows(private_path, None, join_quoted_lines).columns or ())
         ours = {name: True for name in theirs if name in header}
     chosen = [name for name in _numeric(theirs) if ours.get(name, False)]
     text = [name for name in theirs if name in ours and name not in chosen]
@@ -120,11 +125,15 @@ def common_columns(private_path: Path, theirs: dict[str, bool]) -> tuple[list[st
     return chosen, notes
 
 
-def open_files(private_path: Path, public_path: Path | None, columns: str | None) -> Opened:
+def open_files(
+    private_path: Path, public_path: Path | None, columns: str | None, join_quoted_lines: bool = False
+) -> Opened:
     """Open both files on the same columns; names apply to tables, and `.npy` files are matched by position."""
     names = split_names(columns)
+    if join_quoted_lines and _suffix(private_path) != ".csv":
+        raise click.UsageError("--join-quoted-lines is about the lines of a private .csv file, and --private is none")
     if public_path is None:
-        return _open_private(private_path, names)
+        return _open_private(private_path, names, join_quoted_lines)
     if private_path.exists() and public_path.exists() and private_path.samefile(public_path):
         raise InputError("--private and --public are the same file: rows are private or public, not both")
     tables = [_is_table(private_path), _is_table(public_path)]
@@ -132,20 +141,21 @@ def open_files(private_path: Path, public_path: Path | None, columns: str | None
     if names is not None and not any(tables):
         raise InputError("--columns chooses columns by name, and .npy files have none: save the columns that you want")
     if names is None and all(tables):
-        names, notes = common_columns(private_path, _public_schema(public_path))
+        names, notes = common_columns(private_path, _public_schema(public_path), join_quoted_lines)
     elif names is None and tables[1]:
         names = _numeric(_public_schema(public_path)) or None
     elif any(tables) and not all(tables):
         notes = ["a .npy file has no column names: columns are matched by position"]
     if tables[0] and not tables[1]:
-        opened = _open_private(private_path, names)
+        opened = _open_private(private_path, names, join_quoted_lines)
         rows, notes = opened.private, notes + opened.notes
     else:
-        rows = private_rows(private_path, columns=names if tables[0] else None)
-    return Opened(rows, public_rows(public_path, columns=names if tables[1] else None, dim=rows.dim), notes)
+        rows = _private_rows(private_path, names if tables[0] else None, join_quoted_lines)
+    chosen = names if tables[1] else None
+    return Opened(rows, public_rows(public_path, columns=chosen, dim=rows.dim, argument="--public"), notes)
 
 
-def _open_private(path: Path, names: list[str] | None) -> Opened:
+def _open_private(path: Path, names: list[str] | None, join_quoted_lines: bool) -> Opened:
     """Private rows alone, on the columns named, or on those that the file says are numeric."""
     notes: list[str] = []
     if names is None and _suffix(path) == ".csv":
@@ -157,7 +167,13 @@ def _open_private(path: Path, names: list[str] | None) -> Opened:
         names = _numeric(typed)
         dropped = [name for name in typed if name not in names]
         notes = [f"left out, not numeric: {_listed(dropped)}"] if dropped else []
-    return Opened(private_rows(path, columns=names or None), None, notes)
+    return Opened(_private_rows(path, names or None, join_quoted_lines), None, notes)
+
+
+def _private_rows(path: Path, names: list[str] | None, join_quoted_lines: bool) -> Rows:
+    if _suffix(path) == ".csv":
+        return Rows.from_csv(path, names, join_quoted_lines=join_quoted_lines)
+    return private_rows(path, columns=names)
 
 
 def read_array(path: str, what: str) -> FloatArray:

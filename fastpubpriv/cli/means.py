@@ -21,38 +21,22 @@ def run(
     **drawing: Any,
 ) -> None:
     """Spend, release, show, write: what the commands have in common. `call(ledger)` makes the release; `drawing` goes to `plot`."""
-    from fastpubpriv.cli import report
+    from fastpubpriv.cli import deliver
 
-    budget, level, quiet = settings["budget"], settings["level"], settings["quiet"]
-    json_path, plot_path = settings["json_path"], settings["plot_path"]
-    ledger = options.open_ledger(settings["ledger"], settings["ledger_total"], budget)
-    warned: list[str] = list(settings.get("caveats", ()))
-    try:
-        with report.nice_warnings(warned):
-            result = call(ledger)
-        if not quiet and str(json_path) != "-":
-            report.print_result(result, level=level, title=title, ledger=ledger)
-    finally:
-        if ledger is not None:
-            ledger.close()
-    paths = []
-    if json_path is not None:
-        report.write_json(report.result_dict(result, level=level, warned=warned), json_path)
-        paths += [json_path] if str(json_path) != "-" else []
-    if plot_path is not None:
-        report.attempt(lambda: result.plot(plot_path, level=level, **drawing), plot_path)
-        paths.append(plot_path)
-    if not quiet:
-        report.written(paths)
+    deliver.run(call, title, settings, **drawing)
 
 
 def prepare(settings: dict[str, Any]) -> Any:
     """Everything that can be refused before the budget is touched; returns the opened files."""
-    from fastpubpriv.cli import inputs, report
+    from fastpubpriv.cli import inputs, outputs, report
 
     settings["budget"] = options.require_budget(settings["rho"], settings["epsilon"], settings["delta"])
-    report.check_outputs(settings["json_path"], settings["plot_path"])
-    opened = inputs.open_files(settings["private_path"], settings.get("public_path"), settings["columns"])
+    files = (settings["private_path"], settings.get("public_path"), settings["ledger"])
+    outputs.check_outputs(settings["json_path"], settings["plot_path"], files)
+    outputs.check_reader(settings["json_path"], settings["plot_path"], settings["quiet"])
+    opened = inputs.open_files(
+        settings["private_path"], settings.get("public_path"), settings["columns"], settings["join_quoted_lines"]
+    )
     if not settings["quiet"]:
         for text in opened.notes:
             report.note(text)
@@ -246,7 +230,7 @@ def weighted_mean(**settings: Any) -> None:
             x_pub=opened.public,
             norm_bound=settings["norm_bound"],
             variance=settings["variance"],
-            row_weight=weight if number is None else float(number),
+            row_weight=weight if number is None else options.real(number, "--row-weight"),
             center=center,
             noise=settings["noise"],
             ledger=ledger,

@@ -10,8 +10,6 @@ import fastpubpriv as fpp
 from fastpubpriv.cli import options
 from fastpubpriv.cli.means import common, prepare, run
 
-CLUSTERINGS = ("auto", "tree", "one_shot", "public_pca")
-
 EPILOG = """\b
 Examples:
   fastpubpriv mixture --private visits.parquet --public volunteers.csv --components 3 --rho 0.5 --plot groups.png
@@ -22,16 +20,12 @@ Examples:
 @click.command(epilog=EPILOG, short_help="Groups of private rows: weight, mean and covariance of each.")
 @options.private_option()
 @options.public_option(required=True)
-@click.option("--components", required=True, type=click.IntRange(min=1), help="Most groups to look for.")
+@click.option("--components", required=True, type=options.Count(), help="Most groups to look for.")
 @click.option("--min-weight", type=float, help="Share of the rows in the smallest group. Default: half an equal share.")
 @options.budget_options()
 @options.columns_option
-@click.option(
-    "--clustering",
-    type=click.Choice(CLUSTERINGS),
-    default=CLUSTERINGS[0],
-    show_default=True,
-    help="How groups are found; auto decides by the number of public rows.",
+@options.method_option(
+    "fastpubpriv.mixtures.separated.searches", "How groups are found; auto decides by the number of public rows."
 )
 @click.option(
     "--mode",
@@ -66,10 +60,10 @@ def mixture(**settings: Any) -> None:
             x_pub=opened.public,
             n_components=components,
             min_weight=weight,
-            clustering=settings["clustering"],
             mode=settings["mode"],
             failure_prob=settings["failure_prob"],
             ledger=ledger,
+            **options.given(settings, "method"),
             **common(settings),
         )
 

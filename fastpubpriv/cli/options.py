@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+import os
 import re
 from collections.abc import Callable
 from fractions import Fraction
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +34,14 @@ def exact_number(text: str) -> Fraction | None:
     return Fraction(text)
 
 
+def real(number: Fraction, option: str) -> float:
+    """The nearest double of a number that was read exactly; a usage error where there is none."""
+    try:
+        return float(number)
+    except OverflowError:
+        raise click.UsageError(f"{option} must stay below 1.8e308, the largest number of a computer") from None
+
+
 class Exact(Type):
     """A decimal or a fraction, kept exactly: 0.1 is one tenth."""
 
@@ -42,7 +53,47 @@ class Exact(Type):
             return value
         number = exact_number(str(value).strip())
         if number is None:
-            self.fail(f"{value!r} is not a number such as 0.5, 1e-6 or 1/3", param, ctx)
+            self.fail(f"{str(value)[:80]!r} is not a number such as 0.5, 1e-6 or 1/3", param, ctx)
+        return number
+
+
+class FileName(click.Path):
+    """The name of a file or folder, not one of the options that follow it: `--json -q` has lost its file."""
+
+    def __init__(self, *, dash: bool = False, **more: Any) -> None:
+        super().__init__(path_type=Path, **more)
+        self.dash = dash
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Check and convert one argument."""
+        text = os.fspath(value)
+        if text == "-" and self.dash:
+            return Path(text)
+        if not text or "\0" in text:
+            self.fail("the name of a file cannot be empty" if not text else "a name cannot hold a NUL", param, ctx)
+        if text.startswith("-"):
+            self.fail(f"{text!r} looks like an option; write './{text}' for a file of that name", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+class Count(click.IntRange):
+    """A whole number that a computer can count to."""
+
+    def __init__(self, least: int = 1) -> None:
+        super().__init__(min=least, max=2**53)
+
+
+class Level(click.FloatRange):
+    """A number strictly between 0 and 1; NaN is none, though it passes every comparison."""
+
+    def __init__(self) -> None:
+        super().__init__(0.0, 1.0, min_open=True, max_open=True)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Check and convert one argument."""
+        number = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail("nan is not in the range 0<x<1.", param, ctx)
         return number
 
 
@@ -56,8 +107,40 @@ class Steps(Type):
         if value == "auto" or isinstance(value, int):
             return value  # type: ignore[no-any-return]
         if not re.fullmatch(r"\d{1,9}", str(value)):
-            self.fail(f"{value!r} is neither a whole number nor 'auto'", param, ctx)
+            self.fail(f"{str(value)[:80]!r} is neither a whole number nor 'auto'", param, ctx)
         return int(value)
+
+
+class Methods(Type):
+    """A method of a task, from the registry in the module `home`: read when it is needed, as the library takes long to load."""
+
+    name = "method"
+
+    def __init__(self, home: str) -> None:
+        self.home = home
+
+    def choices(self) -> tuple[str, ...]:
+        """The names, the default first."""
+        names: tuple[str, ...] = import_module(self.home).METHODS.choices
+        return names
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
+        """The names, for --help."""
+        return f"[{'|'.join(self.choices())}]"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Check one argument."""
+        return click.Choice(self.choices()).convert(value, param, ctx)
+
+
+def method_option(home: str, text: str) -> Decorator:
+    """--method, one of the methods in the registry of `home`."""
+    return click.option("--method", type=Methods(home), help=f"{text} Default: the first.")
+
+
+def given(settings: dict[str, Any], *names: str) -> dict[str, Any]:
+    """Those of the named options that the command line holds; the others are left to the library's defaults."""
+    return {name: settings[name] for name in names if settings[name] is not None}
 
 
 def stack(*options: Decorator) -> Decorator:
@@ -127,7 +210,7 @@ def parse_total(text: str, budget: Budget) -> Budget:
 ledger_options = stack(
     click.option(
         "--ledger",
-        type=click.Path(dir_okay=False, path_type=Path),
+        type=FileName(dir_okay=False),
         help="File that keeps what was spent on this data set; debited before the private rows are read.",
     ),
     click.option(
@@ -136,20 +219,20 @@ ledger_options = stack(
 )
 
 
-def open_ledger(path: Path | None, total: str | None, budget: Budget) -> Any:
-    """The ledger of the options, or None."""
+def open_ledger(path: Path | None, total: str | None, budget: Budget, *, kind: Any) -> Any:
+    """The ledger of the options, made by the class `kind`, or None."""
     if path is None:
         if total is not None:
             raise click.UsageError("--ledger-total belongs to --ledger FILE")
         return None
     if total is not None:
-        return fpp.Ledger(parse_total(total, budget), path=path)
+        return kind(parse_total(total, budget), path=path)
     if not path.exists():
         raise click.UsageError(
             f"there is no ledger {str(path)!r} yet: pass --ledger-total, what all releases from this data set together "
             "may cost, for example --ledger-total rho=2"
         )
-    return fpp.Ledger.from_file(path)
+    return kind.from_file(path)
 
 
 def private_option(text: str = "The rows to protect") -> Decorator:
@@ -158,7 +241,7 @@ def private_option(text: str = "The rows to protect") -> Decorator:
         "--private",
         "private_path",
         required=True,
-        type=click.Path(path_type=Path),
+        type=FileName(),
         help=f"{text}: .npy, .parquet, .arrow, .feather or .csv.",
     )
 
@@ -169,20 +252,26 @@ def public_option(*, required: bool) -> Decorator:
         "--public",
         "public_path",
         required=required,
-        type=click.Path(path_type=Path),
+        type=FileName(),
         help="Rows that need no protection, at least one, with the same columns.",
     )
 
 
-columns_option = click.option(
-    "--columns",
-    metavar="A,B,...",
-    help="Columns of the tables. Default: the numeric columns that both files have.",
+join_option = click.option(
+    "--join-quoted-lines",
+    is_flag=True,
+    help="In a private .csv file, a line break between quotes is part of a cell. The answer is then private only if the "
+    "quotes of each record are balanced. Default: each line is a row.",
+)
+columns_option = stack(
+    click.option(
+        "--columns",
+        metavar="A,B,...",
+        help="Columns of the tables. Default: the numeric columns that both files have.",
+    ),
+    join_option,
 )
 
-_STEPS = click.option(
-    "--steps", type=Steps(), default="2", show_default=True, help="Times the range is narrowed, or auto."
-)
 mode_option = click.option(
     "--mode",
     type=click.Choice(["practical", "theory"]),
@@ -193,10 +282,15 @@ mode_option = click.option(
 _FAILURE = "Chance that the range derived from public numbers is too small (costs accuracy, not privacy)."
 
 refine_options = stack(
-    _STEPS, mode_option, click.option("--failure-prob", type=float, default=0.01, show_default=True, help=_FAILURE)
+    click.option("--steps", type=Steps(), default="2", show_default=True, help="Times the range is narrowed, or auto."),
+    mode_option,
+    click.option("--failure-prob", type=float, default=0.01, show_default=True, help=_FAILURE),
 )
 plan_options = stack(
-    _STEPS, mode_option, click.option("--failure-prob", type=float, help=f"{_FAILURE} Default: that of the estimator.")
+    click.option("--steps", type=Steps(), help="Times the range is narrowed, or auto."),
+    click.option("--mode", type=click.Choice(["practical", "theory"]), help="As in the estimator."),
+    click.option("--method", help="As in the estimator."),
+    click.option("--failure-prob", type=float, help=_FAILURE),
 )
 
 run_options = stack(
@@ -207,14 +301,12 @@ run_options = stack(
 output_options = stack(
     click.option(
         "--level",
-        type=click.FloatRange(0.0, 1.0, min_open=True, max_open=True),
+        type=Level(),
         default=0.95,
         show_default=True,
         help="Confidence level of the intervals.",
     ),
-    click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write the whole result; - for stdout."),
-    click.option(
-        "--plot", "plot_path", type=click.Path(dir_okay=False, path_type=Path), help="Draw it: .png, .pdf or .svg."
-    ),
+    click.option("--json", "json_path", type=FileName(dash=True), help="Write the whole result; - for stdout."),
+    click.option("--plot", "plot_path", type=FileName(), help="Draw it: .png, .pdf or .svg."),
     click.option("--quiet", "-q", is_flag=True, help="No table and no notes; warnings and errors still show."),
 )

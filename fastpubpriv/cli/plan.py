@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import click
@@ -69,13 +68,46 @@ CHOICES = (
 )
 
 
+# What the options of a task are called in the library.
+NAMES = {
+    "dim": "dim",
+    "n_pub": "n_pub",
+    "gap": "pub_priv_gap",
+    "radius": "radius",
+    "norm_bound": "norm_bound",
+    "variance": "variance",
+    "cond_max": "cond_max",
+    "components": "n_components",
+    "min_weight": "min_weight",
+    "candidates": "candidates",
+    "steps": "steps",
+    "mode": "mode",
+    "method": "method",
+    "failure_prob": "failure_prob",
+}
+
+
+def own_arguments(task: str, settings: dict[str, Any]) -> dict[str, Any]:
+    """The options that were given, under the names of the library; a usage error for one that is not of this task."""
+    from fastpubpriv.planning import task_arguments
+
+    allowed = task_arguments(task.replace("-", "_"))
+    found = {NAMES[option]: value for option, value in options.given(settings, *NAMES).items()}
+    for option, name in NAMES.items():
+        if name in found and name not in allowed:
+            raise click.UsageError(f"--{option.replace('_', '-')} is not an option of 'plan {task}': leave it out")
+    if task == "separated-mixture" and "n_components" in found:
+        found.setdefault("min_weight", 1.0 / (2 * found["n_components"]))
+    return found
+
+
 @click.command(
     epilog=EPILOG, short_help="What error a budget buys, or what rows or budget an error needs. Reads no data."
 )
 @click.argument("task", type=click.Choice(CHOICES))
-@click.option("--dim", required=True, type=int, help="Columns.")
-@click.option("--n-priv", type=int, help="Private rows.")
-@click.option("--n-pub", type=int, default=0, show_default=True, help="Public rows.")
+@click.option("--dim", required=True, type=options.Count(), help="Columns.")
+@click.option("--n-priv", type=options.Count(), help="Private rows.")
+@click.option("--n-pub", type=options.Count(0), help="Public rows. Default: none.")
 @options.budget_options()
 @click.option(
     "--error",
@@ -89,22 +121,22 @@ CHOICES = (
     type=click.Choice(["zcdp", "approx", "pure"]),
     help="Notion of a budget that is solved for. Default: approx with --delta, else zcdp.",
 )
-@click.option(
-    "--gap", type=float, default=0.0, show_default=True, help="Total variation between public and private rows."
-)
+@click.option("--gap", type=float, help="Total variation between public and private rows. Default: 0.")
 @click.option("--radius", type=float, help="coinpress-mean: radius of the prior ball, in standard deviations.")
 @click.option("--norm-bound", type=float, help="weighted-mean: rows are clipped to this distance.")
 @click.option(
     "--variance", type=float, help="weighted-mean: mean squared distance of a row. Default: the bound squared."
 )
 @click.option("--cond-max", type=float, help="gaussian with few public rows: most that the condition may be.")
-@click.option("--components", type=click.IntRange(min=1), help="Mixtures: most Gaussians.")
+@click.option("--components", type=options.Count(), help="Mixtures: most Gaussians.")
 @click.option(
     "--min-weight", type=float, help="separated-mixture: least weight of a Gaussian. Default: 1 / (2 components)."
 )
-@click.option("--candidates", type=click.IntRange(min=1), help="select-hypothesis: length of the list.")
+@click.option(
+    "--candidates", type=options.Count(), help="select-hypothesis and axis-aligned-mixture: length of the list."
+)
 @options.plan_options
-@click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write the plan; - for stdout.")
+@click.option("--json", "json_path", type=options.FileName(dash=True), help="Write the plan; - for stdout.")
 def plan(task: str, **settings: Any) -> None:
     """What error a budget buys, or what rows or budget an error needs.
 
@@ -112,45 +144,32 @@ def plan(task: str, **settings: Any) -> None:
     """
     from rich.markup import escape
 
-    from fastpubpriv.cli import report
+    from fastpubpriv.cli import outputs, report
+    from fastpubpriv.results.words import explain
 
     rho, epsilon, delta, error = (settings[name] for name in ("rho", "epsilon", "delta", "error"))
     solving = rho is None and epsilon is None and error is not None
     budget = None if solving else options.require_budget(rho, epsilon, delta)
     if budget is not None and settings["notion"] is not None:
         raise click.UsageError("--notion says which kind of budget to work out; here the budget is given")
-    report.check_outputs(settings["json_path"], None)
-    min_weight = settings["min_weight"]
-    if task == "separated-mixture" and min_weight is None and settings["components"] is not None:
-        min_weight = 1.0 / (2 * settings["components"])
+    outputs.check_outputs(settings["json_path"], None)
+    arguments = own_arguments(task, settings)
     made = fpp.plan(
         task.replace("-", "_"),
-        dim=settings["dim"],
         n_priv=settings["n_priv"],
         budget=budget,
         error=error,
-        n_pub=settings["n_pub"],
         notion=(settings["notion"] or ("zcdp" if delta is None else "approx")) if solving else "zcdp",
         delta=None if delta is None or not solving else float(delta),
-        radius=settings["radius"],
-        pub_priv_gap=settings["gap"],
-        steps=settings["steps"],
-        mode=settings["mode"],
-        failure_prob=settings["failure_prob"],
-        **({} if settings["cond_max"] is None else {"cond_max": settings["cond_max"]}),
-        norm_bound=settings["norm_bound"],
-        variance=settings["variance"],
-        n_components=settings["components"],
-        min_weight=min_weight,
-        candidates=settings["candidates"],
+        **arguments,
     )
     if settings["json_path"] is not None:
-        report.write_json(made.to_dict(), settings["json_path"])
+        outputs.write_json(made.to_dict(), settings["json_path"])
         if str(settings["json_path"]) == "-":
             return
     facts = {
         "n_priv": ("private rows", f"{made.n_priv:,}"),
-        "budget": ("budget", report.explain(made.budget)),
+        "budget": ("budget", explain(made.budget)),
         "error": ("error", f"{made.error:.4g} ({made.unit})"),
     }
     lines = [

@@ -2,89 +2,38 @@
 
 from __future__ import annotations
 
-import importlib.util
-import json
+import io
 import math
-import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from fractions import Fraction
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import click
 import numpy as np
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from fastpubpriv.errors import AccuracyWarning, PrivacyWarning, SeededNoiseWarning
-from fastpubpriv.mixtures.histogram import Histogram, HistogramResult
-from fastpubpriv.mixtures.result import MixtureResult
-from fastpubpriv.privacy import ZCDP, ApproxDP, Cost, PureDP, best_epsilon
-from fastpubpriv.results import GaussianResult, MeanResult
-
-if TYPE_CHECKING:
-    from fastpubpriv.privacy import Budget
+from fastpubpriv.cli import streams
+from fastpubpriv.errors import AccuracyWarning, ExperimentalWarning, PrivacyWarning, SeededNoiseWarning
+from fastpubpriv.results.estimates import GaussianResult, MeanResult
+from fastpubpriv.results.histogram import Histogram, HistogramResult
+from fastpubpriv.results.mixture import MixtureResult
+from fastpubpriv.results.words import explain, number, short
 
 Shown = MeanResult | GaussianResult | MixtureResult | HistogramResult
-OURS = (AccuracyWarning, PrivacyWarning, SeededNoiseWarning)
+OURS = (AccuracyWarning, ExperimentalWarning, PrivacyWarning, SeededNoiseWarning)
 MOST_ROWS = 60
 MOST_CORRELATIONS = 10
 MOST_SPREADS = 8
 MOST_HISTOGRAMS = 6
-PICTURES = {".png", ".pdf", ".svg"}
-# The delta at which a zCDP budget is restated for readers who know (epsilon, delta).
-READERS_DELTA = Fraction(1, 10**6)
 
 
 def console(*, stderr: bool = False) -> Console:
     """A console on the stream of the moment (tests replace it); wide output when nobody watches."""
-    made = Console(stderr=stderr, highlight=False, soft_wrap=False)
-    return made if made.is_terminal else Console(stderr=stderr, highlight=False, width=max(made.width, 110))
-
-
-def number(value: float, scale: float) -> str:
-    """A value with as many digits as `scale`, its uncertainty, makes meaningful: two of the uncertainty."""
-    if not math.isfinite(value) or not math.isfinite(scale) or scale <= 0.0:
-        return f"{value:.6g}"
-    places = 1 - math.floor(math.log10(scale))
-    if places > 9 or abs(value) >= 1e12 or places < -6:
-        return f"{value:.{max(1, min(17, places + 1 + math.floor(math.log10(max(abs(value), scale)))))}g}"
-    return f"{round(value, places):,.{max(places, 0)}f}"
-
-
-def names_of(result: Shown) -> tuple[str, ...]:
-    """Column names, or positions."""
-    return result.columns or tuple(f"x{j}" for j in range(result.dim))
-
-
-def amount(value: Fraction) -> str:
-    """An exact amount as a short decimal."""
-    return f"{float(value):.6g}"
-
-
-def short(budget: Budget | Cost) -> str:
-    """Parts and amounts: "rho = 0.5"."""
-    parts = budget.notion.parts if isinstance(budget, Cost) else budget.parts
-    return ", ".join(f"{name} = {amount(value)}" for name, value in zip(parts, budget.amounts, strict=True))
-
-
-def explain(budget: Budget | Cost | None, releases: tuple[dict[str, Any], ...] = ()) -> str:
-    """A budget in words, for people who know one notion of it."""
-    if budget is None or (isinstance(budget, Cost) and budget.is_zero):
-        return "nothing: only public rows were used"
-    if isinstance(budget, Cost):
-        return short(budget)
-    if isinstance(budget, ZCDP):
-        gaussian = bool(releases) and all(release.get("noise") == "gaussian" for release in releases)
-        epsilon = best_epsilon(READERS_DELTA, budget.rho, all_gaussian=gaussian)
-        return f"rho = {amount(budget.rho)} (zCDP), which implies epsilon = {epsilon:.3g} at delta = 1e-6"
-    if isinstance(budget, ApproxDP):
-        return f"{short(budget)} (approximate DP)"
-    assert isinstance(budget, PureDP)
-    return f"{short(budget)} (pure DP)"
+    stream: Any = streams.standard_error() if stderr else streams.standard_output()
+    made = Console(file=stream or io.StringIO(), highlight=False, soft_wrap=False)
+    return made if made.is_terminal else Console(file=made.file, highlight=False, width=max(made.width, 110))
 
 
 def mean_table(result: MeanResult, *, level: float, title: str, names: tuple[str, ...] | None = None) -> Table:
@@ -96,7 +45,7 @@ def mean_table(result: MeanResult, *, level: float, title: str, names: tuple[str
     table.add_column("noise std", justify="right")
     lower, upper = result.confidence_interval(level)
     errors = result.standard_error
-    for j, name in enumerate((names or names_of(result))[:MOST_ROWS]):
+    for j, name in enumerate((names or result.labels)[:MOST_ROWS]):
         scale = float(errors[j])
         table.add_row(
             escape(name),
@@ -109,7 +58,7 @@ def mean_table(result: MeanResult, *, level: float, title: str, names: tuple[str
 
 def gaussian_tables(result: GaussianResult, *, title: str, names: tuple[str, ...] | None = None) -> list[Table]:
     """Mean and standard deviation of each column; then the correlations, if they fit on a screen."""
-    shown = (names or names_of(result))[:MOST_ROWS]
+    shown = (names or result.labels)[:MOST_ROWS]
     deviations = np.sqrt(np.diag(result.covariance))
     table = Table(title=escape(title), title_justify="left", title_style="bold")
     table.add_column("column")
@@ -140,7 +89,7 @@ def mixture_table(result: MixtureResult, *, title: str, names: tuple[str, ...] |
     table = Table(title=escape(title), title_justify="left", title_style="bold")
     table.add_column("component", justify="right")
     table.add_column("weight", justify="right", style="bold")
-    shown = (names or names_of(result))[:MOST_SPREADS]
+    shown = (names or result.labels)[:MOST_SPREADS]
     for name in shown:
         table.add_column(f"{escape(name)}\nmean ± std", justify="right")
     table.add_column("status")
@@ -150,7 +99,7 @@ def mixture_table(result: MixtureResult, *, title: str, names: tuple[str, ...] |
             f"{number(float(result.means[index, j]), float(spreads[j]) / 10.0)} ± {spreads[j]:.3g}"
             for j in range(len(shown))
         ]
-        status = result.statuses[index]
+        status = result.status[index]
         mark = status if status == "ok" else f"[bold yellow]{escape(status.replace('_', ' '))}[/]"
         table.add_row(str(index), f"{result.weights[index]:.3f}", *cells, mark)
     return table
@@ -158,7 +107,7 @@ def mixture_table(result: MixtureResult, *, title: str, names: tuple[str, ...] |
 
 def histogram_table(result: HistogramResult, item: Histogram, *, title: str) -> Table:
     """The most frequent bins of one histogram, in order, each with its noisy count."""
-    names = names_of(result)
+    names = result.labels
     table = Table(title=escape(title), title_justify="left", title_style="bold")
     for column in item.columns:
         table.add_column(f"{escape(names[column])} above", justify="right")
@@ -261,38 +210,27 @@ def warn(text: str) -> None:
 
 
 @contextmanager
-def nice_warnings(texts: list[str]) -> Iterator[None]:
-    """Show the library's own warnings, each text once, and collect them; others are dropped, as they may quote rows."""
+def collected(texts: list[str]) -> Iterator[None]:
+    """Collect the library's own warnings, each text once; others are dropped, as they may quote rows."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield
     for item in caught:
-        if issubclass(item.category, OURS) and str(item.message) not in texts:
-            texts.append(str(item.message))
-            warn(" ".join(str(item.message).split()))
+        text = " ".join(str(item.message).split())
+        if issubclass(item.category, OURS) and text not in texts:
+            texts.append(text)
 
 
-def check_outputs(json_path: Path | None, plot_path: Path | None) -> None:
-    """Refuse, before anything is spent, files that could not be written afterwards."""
-    for option, path in (("--json", json_path), ("--plot", plot_path)):
-        if path is None or str(path) == "-":
-            continue
-        if path.is_dir():
-            raise click.UsageError(f"{option}: {str(path)!r} is a folder; pass the name of a file")
-        if not path.absolute().parent.is_dir():
-            raise click.UsageError(f"{option}: there is no folder {str(path.absolute().parent)!r}")
-        if not os.access(path if path.exists() else path.absolute().parent, os.W_OK):
-            raise click.UsageError(f"{option}: {str(path)!r} cannot be written")
-    if plot_path is not None:
-        if plot_path.suffix.lower() not in PICTURES:
-            raise click.UsageError(f"--plot: the name must end in .png, .pdf or .svg, got {plot_path.name!r}")
-        need_matplotlib()
-
-
-def need_matplotlib() -> None:
-    """A usage error when drawing is impossible."""
-    if importlib.util.find_spec("matplotlib") is None:
-        raise click.UsageError("drawing needs matplotlib: pip install 'fastpubpriv[plot]'")
+@contextmanager
+def nice_warnings(texts: list[str]) -> Iterator[None]:
+    """As `collected`, and show them."""
+    new: list[str] = []
+    with collected(new):
+        yield
+    for text in new:
+        if text not in texts:
+            texts.append(text)
+            warn(text)
 
 
 def result_dict(result: Shown, *, level: float, warned: list[str]) -> dict[str, Any]:
@@ -308,28 +246,3 @@ def result_dict(result: Shown, *, level: float, warned: list[str]) -> dict[str, 
         "confidence_interval": {"level": level, "lower": lower.tolist(), "upper": upper.tolist()},
         "warnings": warned,
     }
-
-
-def write_json(data: dict[str, Any], path: Path) -> None:
-    """Write to a file, or to the standard output for "-"."""
-    text = json.dumps(data, indent=2, allow_nan=False)
-    if str(path) == "-":
-        click.echo(text)
-    else:
-        attempt(lambda: path.write_text(text + "\n", encoding="utf-8"), path)
-
-
-def attempt(write: Callable[[], Any], path: Path) -> None:
-    """Write a file; a full disk or the like is one line."""
-    try:
-        write()
-    except OSError as error:
-        raise click.ClickException(
-            f"{str(path)!r} could not be written: {error.strerror or type(error).__name__}"
-        ) from None
-
-
-def written(paths: list[Path]) -> None:
-    """Say where the files are."""
-    if paths:
-        console(stderr=True).print(f"Wrote {', '.join(str(path) for path in paths)}", markup=False, soft_wrap=True)

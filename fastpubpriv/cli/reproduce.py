@@ -6,12 +6,14 @@ from pathlib import Path
 
 import click
 
+from fastpubpriv.cli import options
+
 
 @click.command(short_help="Re-create a published figure or table; lists them without a name.")
 @click.argument("name", required=False)
 @click.option(
     "--out",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=options.FileName(file_okay=False),
     default=Path("reproduced"),
     show_default=True,
     help="Folder.",
@@ -27,7 +29,7 @@ def reproduce(name: str | None, out: Path, runs: int | None, threads: int | None
     """
     from rich.table import Table
 
-    from fastpubpriv.cli import report
+    from fastpubpriv.cli import outputs, report, streams
     from fastpubpriv.experiments.registry import EXPERIMENTS
 
     if name is None:
@@ -40,10 +42,8 @@ def reproduce(name: str | None, out: Path, runs: int | None, threads: int | None
         return
     if name not in EXPERIMENTS:
         raise click.UsageError(f"no experiment {name[:80]!r}; there are {', '.join(EXPERIMENTS)}")
-    report.need_matplotlib()
-    report.attempt(lambda: out.mkdir(parents=True, exist_ok=True), out)
+    outputs.need_matplotlib()
+    outputs.check_folder("--out", out)
     made = EXPERIMENTS[name].run(out, runs=runs, threads=threads)
-    for line in made.lines:
-        click.echo(line)
-    click.echo(f"{made.seconds:.1f} s")
-    report.written([made.csv, made.png])
+    streams.emit("\n".join([*made.lines, f"{made.seconds:.1f} s"]))
+    outputs.written([made.csv, made.png])

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from fastpubpriv import run as running
 from fastpubpriv import validation
+from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.estimators import run as running
 from fastpubpriv.estimators.radii import (
     LARGEST_SIZE,
     MAX_AUTO_STEPS,
@@ -26,11 +27,10 @@ from fastpubpriv.estimators.radii import (
     step_count,
 )
 from fastpubpriv.estimators.whitening import Whitening, known_covariance
-from fastpubpriv.mechanisms.sums import AffineMap, check_sum_grids, release_vector_sum
+from fastpubpriv.mechanisms.sums import AffineMap, VectorSum, check_sum_grids
 from fastpubpriv.privacy import Budget, Ledger
-from fastpubpriv.results import MeanResult, frozen
-
-FloatArray = np.ndarray[Any, np.dtype[np.float64]]
+from fastpubpriv.results.base import frozen
+from fastpubpriv.results.estimates import MeanResult
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,45 +81,44 @@ def predicted_error(run: running.Run, path: list[PredictedStep], row_unit: float
     return expected_normal_norm(run.rows.dim) * math.sqrt(1.0 / run.rows.n + noise_std * noise_std)
 
 
-def pay(run: running.Run, path: list[PredictedStep]) -> None:
-    """Debit the budget, once it is known that every step has a grid and a radius."""
+def check_path(run: running.Run, path: list[PredictedStep]) -> None:
+    """Raise now, before the debit, unless every step has a grid and a radius."""
     costs = (run.account.allowance * share for share in budget_shares(len(path)))
     if max(step.clip_radius for step in path) > LARGEST_SIZE:
         raise InputError(
             "the noise of the early steps would make the ball grow without bound: pass fewer steps or a larger budget"
         )
     check_sum_grids(run.account, costs, run.rows.dim, run.rows.n)
-    run.account.open()
 
 
 def refine(
-    run: running.Run, ball: Ball, whitening: Whitening, *, steps: int, mode: Mode, failure_prob: float
+    run: running.Run,
+    ball: Ball,
+    whitening: Whitening,
+    inverse: FloatArray | None,
+    *,
+    steps: int,
+    mode: Mode,
+    failure_prob: float,
 ) -> tuple[FloatArray, float]:
     """Shrink the ball `steps` times and return the last centre with its noise per whitened coordinate.
 
+    `inverse` is that of the whitening, worked out before the debit.
     Every step clips the original rows, so the answer depends on the data through the last clip alone, given the ball.
     """
     n, dim = run.rows.n, run.rows.dim
     radii = StepRadii(dim, n, steps, mode, failure_prob)
-    inverse = whitening.inverse
     center, radius, noise_std = ball.center, ball.radius, 0.0
     for index, share in enumerate(budget_shares(steps)):
         clip = radii.clip(radius)
         name = f"clipped sum, step {index + 1} of {steps}"
         affine = AffineMap(dim=dim, center=center, matrix=inverse, lower=True)
-        released = release_vector_sum(
-            run.account,
-            run.rows,
-            affine,
-            name=name,
-            radius=clip,
-            cost=run.account.allowance * share,
-            passes=run.passes,
+        released = run.release(
+            VectorSum(affine=affine, radius=clip), name=name, cost=run.account.allowance * share, clip_radius=clip
         )
         center = center + whitening.to_data(released.value / n)
         noise_std = released.noise_std / n
         radius = radii.after(noise_std)
-        run.note(name, released, clip_radius=clip)
     return center, noise_std
 
 
@@ -236,14 +235,16 @@ def coinpress_mean(
         progress=progress,
     )
     count = choose_steps(run, ball, steps, mode=mode, failure_prob=failure_prob)
-    pay(run, predicted_path(run, ball, count, mode=mode, failure_prob=failure_prob))
-    estimate, noise_std = refine(run, ball, whitening, steps=count, mode=mode, failure_prob=failure_prob)
-    return mean_result(
-        run,
-        estimate,
-        noise_std,
-        whitening,
-        whitening.row_std(),
-        n_pub=0,
-        provenance={"center": "argument", "radius": "argument", "covariance": "argument"},
-    )
+    check_path(run, predicted_path(run, ball, count, mode=mode, failure_prob=failure_prob))
+    inverse = whitening.inverse
+    with run.paid():
+        estimate, noise_std = refine(run, ball, whitening, inverse, steps=count, mode=mode, failure_prob=failure_prob)
+        return mean_result(
+            run,
+            estimate,
+            noise_std,
+            whitening,
+            whitening.row_std(),
+            n_pub=0,
+            provenance={"center": "argument", "radius": "argument", "covariance": "argument"},
+        )

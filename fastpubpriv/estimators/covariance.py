@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
+from fastpubpriv import run as running
 from fastpubpriv import validation
-from fastpubpriv.estimators import run as running
 from fastpubpriv.estimators.learners import coinpress_rounds
+from fastpubpriv.estimators.matrices import spectrum
 from fastpubpriv.estimators.radii import Mode, budget_shares, failure_probability, size
-from fastpubpriv.mechanisms.sums import AffineMap, Released, check_gram_grids, release_second_moment
+from fastpubpriv.mechanisms.sums import AffineMap, Released, SecondMoment, check_gram_grids
 from fastpubpriv.privacy import Budget, Ledger
-from fastpubpriv.results import CovarianceResult, PCAResult, frozen
-
-FloatArray = np.ndarray[Any, np.dtype[np.float64]]
+from fastpubpriv.results.base import frozen
+from fastpubpriv.results.estimates import CovarianceResult, PCAResult
 
 ROW_FAILURE = 0.1
 MAX_STEPS = 10
@@ -112,7 +112,6 @@ def coinpress_covariance(
     )
     dim, n = rows.dim, rows.n
     check_gram_grids(run.account, [run.account.allowance * share for share in budget_shares(steps)], dim, n)
-    run.account.open()
 
     def slack(released: Released) -> float:
         ratio = math.sqrt(dim / n)
@@ -124,22 +123,23 @@ def coinpress_covariance(
         return ratio + ratio * ratio / 2.0
 
     base = AffineMap(dim=dim, center=middle, matrix=np.full(dim, 1.0 / math.sqrt(bound)))
-    covariance, released = coinpress_rounds(
-        run,
-        base,
-        shares=budget_shares(steps),
-        n=n,
-        row_failure=failure_prob / n if mode == "theory" else ROW_FAILURE,
-        slack=slack,
-    )
-    return CovarianceResult(
-        covariance=frozen(covariance * bound),
-        relative_noise_std=released.spectral_std / n,
-        steps=steps,
-        columns=rows.columns,
-        provenance={"center": "argument", "scale": "argument"},
-        **run.fields(0),
-    )
+    with run.paid():
+        covariance, released = coinpress_rounds(
+            run,
+            base,
+            shares=budget_shares(steps),
+            n=n,
+            row_failure=failure_prob / n if mode == "theory" else ROW_FAILURE,
+            slack=slack,
+        )
+        return CovarianceResult(
+            covariance=frozen(covariance * bound),
+            relative_noise_std=released.spectral_std / n,
+            steps=steps,
+            columns=rows.columns,
+            provenance={"center": "argument", "scale": "argument"},
+            **run.fields(0),
+        )
 
 
 def private_pca(
@@ -222,28 +222,24 @@ def private_pca(
         progress=progress,
     )
     check_gram_grids(run.account, [run.account.allowance], rows.dim, rows.n)
-    run.account.open()
-    released = release_second_moment(
-        run.account,
-        rows,
-        AffineMap(dim=rows.dim, center=middle),
-        name="second moment",
-        radius=ball,
-        cost=run.account.allowance * Fraction(1),
-        passes=run.passes,
-    )
-    run.note("second moment", released, clip_radius=ball)
-    values, vectors = np.linalg.eigh(released.value / rows.n)
-    order = np.argsort(values)[::-1][:count]
-    components = vectors[:, order].T
-    # A fixed sign, so that equal answers look equal.
-    largest = np.take_along_axis(components, np.argmax(np.abs(components), axis=1)[:, None], axis=1)
-    return PCAResult(
-        components=frozen(components * np.where(largest < 0.0, -1.0, 1.0)),
-        eigenvalues=frozen(values[order]),
-        center=frozen(middle),
-        noise_norm=math.sqrt(2.0 * rows.dim) * released.spectral_std / rows.n,
-        columns=rows.columns,
-        provenance={"center": "argument", "radius": "argument"},
-        **run.fields(0),
-    )
+    with run.paid():
+        released = run.release(
+            SecondMoment(affine=AffineMap(dim=rows.dim, center=middle), radius=ball),
+            name="second moment",
+            cost=run.account.allowance * Fraction(1),
+            clip_radius=ball,
+        )
+        values, vectors = spectrum(released.value / rows.n)
+        order = np.argsort(values)[::-1][:count]
+        components = vectors[:, order].T
+        # A fixed sign, so that equal answers look equal.
+        largest = np.take_along_axis(components, np.argmax(np.abs(components), axis=1)[:, None], axis=1)
+        return PCAResult(
+            components=frozen(components * np.where(largest < 0.0, -1.0, 1.0)),
+            eigenvalues=frozen(values[order]),
+            center=frozen(middle),
+            noise_norm=math.sqrt(2.0 * rows.dim) * released.spectral_std / rows.n,
+            columns=rows.columns,
+            provenance={"center": "argument", "radius": "argument"},
+            **run.fields(0),
+        )

@@ -9,19 +9,19 @@ from typing import Any
 
 import numpy as np
 
+from fastpubpriv import run as running
 from fastpubpriv import validation
+from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import AccuracyWarning, InputError
 from fastpubpriv.estimators import lifted
-from fastpubpriv.estimators import run as running
-from fastpubpriv.estimators.learners import ASIDE, LEARNERS, PREPARE, learner_draws
+from fastpubpriv.estimators.learners import METHODS
 from fastpubpriv.estimators.matrices import symmetric
 from fastpubpriv.estimators.preconditioner import Preconditioner, TraceBound, precondition, trace_bound
 from fastpubpriv.estimators.radii import Mode, failure_probability
 from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.privacy import Budget, Ledger
-from fastpubpriv.results import GaussianResult, frozen
-
-FloatArray = np.ndarray[Any, np.dtype[np.float64]]
+from fastpubpriv.results.base import frozen
+from fastpubpriv.results.estimates import GaussianResult
 
 DEFAULT_COND_MAX = 1e6
 # Beyond it a rounding error of the largest eigenvalue outweighs the smallest many times over, even after the rounds.
@@ -99,7 +99,7 @@ def estimate_gaussian(
     budget: Budget,
     pub_priv_gap: float = 0.0,
     failure_prob: float = 0.05,
-    learner: str = "lifted_coinpress",
+    method: str = "lifted_coinpress",
     mode: Mode = "practical",
     rounds: int | None = None,
     cond_max: float = DEFAULT_COND_MAX,
@@ -127,11 +127,11 @@ def estimate_gaussian(
         privacy.
     failure_prob : float in (0, 1)
         Probability that a bound derived from the public rows is wrong.
-    learner : str
+    method : str
         "lifted_coinpress" (default) or "pairs" (CoinPress on differences of neighbouring rows, then CoinPress for the mean: the
         version that the literature proves, with twice the noise on the covariance). In the role of black boxes that the paper
-        names, each with its regime in its module: "recursive_preconditioner" (of KLSU19; many rows), "populous" (of AL21;
-        ApproxDP, very many rows, experimental), "hypothesis_selection" (of BKSW19; PureDP or ZCDP, one or two columns).
+        names, each with its regime in its module: "recursive_preconditioner" (of KLSU19; many rows), "group_covariances"
+        (of AL21; ApproxDP, very many rows, experimental), "hypothesis_selection" (of BKSW19; PureDP or ZCDP, one or two columns).
     mode : "practical" or "theory"
         Constants of practice or of the proofs (union bounds). Same privacy.
     rounds : int, optional
@@ -141,7 +141,8 @@ def estimate_gaussian(
     require_precondition : bool
         Refuse public rows that cannot precondition instead of falling back to the trace bound.
     columns : sequence of str, optional
-        Numeric columns of a frame, Parquet file or table, the same for both data sets.
+        Numeric columns of a frame, file or table, the same for both data sets; by default all of `x_priv`, in their order.
+        Where both data sets have names for their columns, these are matched by name.
     ledger : Ledger, optional
         Debited by `budget` before the first read.
     random_state : None or int
@@ -190,7 +191,7 @@ def estimate_gaussian(
     mode = validation.choice("mode", mode, ("practical", "theory"))
     failure_prob = failure_probability(failure_prob)
     gap = validation.fraction("pub_priv_gap", pub_priv_gap)
-    learner = validation.choice("learner", learner, tuple(LEARNERS))
+    chosen = METHODS[METHODS.choose(method)]
     cond_max = validation.positive("cond_max", cond_max)
     frame = public_frame(
         public,
@@ -206,12 +207,13 @@ def estimate_gaussian(
             f"the covariance could be off the public one by a factor of {frame.condition:.3g}, beyond what can be computed with; "
             "pass a larger failure_prob, a smaller pub_priv_gap or cond_max, or more public rows"
         )
+    chosen.check(has_public=True, budget=budget, n_priv=rows.n)
     run = running.start(
         "estimate_gaussian",
         rows,
         budget,
-        draws=learner_draws(rows.dim, learner),
-        aside=ASIDE[learner](budget) if learner in ASIDE else None,
+        draws=chosen.draws(rows.dim),
+        reserved=None if chosen.reserved is None else chosen.reserved(budget),
         ledger=ledger,
         random_state=random_state,
         threads=threads,
@@ -225,7 +227,7 @@ def estimate_gaussian(
         mode=mode,
         failure_prob=failure_prob,
     )
-    prepared = PREPARE[learner](run, problem, rounds)
+    prepared = chosen.prepare(run, problem, rounds)
     if prepared.covariance_error > 1.0 or prepared.under_resolved:
         trouble = f"predicted relative covariance error {prepared.covariance_error:.3g}"
         if prepared.under_resolved:
@@ -236,20 +238,21 @@ def estimate_gaussian(
             AccuracyWarning,
             stacklevel=2,
         )
-    run.account.open()
-    learned = LEARNERS[learner](run, frame.base(rows.dim), problem, rounds=prepared.rounds)
-    covariance = frozen(frame.covariance_back(learned.covariance))
-    mean_map = frame.scale * learned.mean_factor if frame.scale.ndim == 0 else frame.scale @ learned.mean_factor
-    return GaussianResult(
-        mean=frozen(frame.mean_back(learned.mean)),
-        covariance=covariance,
-        mean_noise_std=frozen(learned.mean_noise_std * np.sqrt(np.einsum("ij,ij->i", mean_map, mean_map))),
-        rounds=prepared.rounds if learned.rounds is None else learned.rounds,
-        under_resolved=prepared.under_resolved,
-        predicted_covariance_error=prepared.covariance_error,
-        predicted_mean_error=prepared.mean_error,
-        learner=learner,
-        columns=rows.columns,
-        provenance={"center": frame.source, "scale": frame.source, "radius": frame.source},
-        **run.fields(n_pub),
-    )
+    base = frame.base(rows.dim)
+    with run.paid():
+        learned = chosen.learn(run, base, problem, rounds=prepared.rounds)
+        covariance = frozen(frame.covariance_back(learned.covariance))
+        mean_map = frame.scale * learned.mean_factor if frame.scale.ndim == 0 else frame.scale @ learned.mean_factor
+        return GaussianResult(
+            mean=frozen(frame.mean_back(learned.mean)),
+            covariance=covariance,
+            mean_noise_std=frozen(learned.mean_noise_std * np.sqrt(np.einsum("ij,ij->i", mean_map, mean_map))),
+            rounds=prepared.rounds if learned.rounds is None else learned.rounds,
+            under_resolved=prepared.under_resolved,
+            predicted_covariance_error=prepared.covariance_error,
+            predicted_mean_error=prepared.mean_error,
+            learner=chosen.name,
+            columns=rows.columns,
+            provenance={"center": frame.source, "scale": frame.source, "radius": frame.source},
+            **run.fields(n_pub),
+        )

@@ -23,20 +23,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators import lifted
 from fastpubpriv.estimators.lifted import Learned, Prepared, Problem
-from fastpubpriv.estimators.matrices import floored, symmetric
+from fastpubpriv.estimators.matrices import floored, spectrum, symmetric
 from fastpubpriv.estimators.radii import chi_radius
-from fastpubpriv.estimators.run import Run, noise_per_radius
-from fastpubpriv.mechanisms.sums import AffineMap, release_second_moment
-from fastpubpriv.sources.pairs import pair_rows
-
-FloatArray = np.ndarray[Any, np.dtype[np.float64]]
+from fastpubpriv.mechanisms.sums import AffineMap, SecondMoment
+from fastpubpriv.methods import Method
+from fastpubpriv.run import Run, noise_per_radius
+from fastpubpriv.sources.views.pairs import pair_rows
 
 SHRINK = 0.6
 LEAST_RANGE = 100.0
@@ -73,14 +71,12 @@ def prepare(run: Run, problem: Problem, rounds: int | None) -> Prepared:
         raise InputError(
             "recursive_preconditioner takes its number of rounds from the range of the eigenvalues; pass rounds=None"
         )
-    if problem.n < 2:
-        raise InputError(f"recursive_preconditioner works on pairs of rows and needs at least 2, got {problem.n}")
     paired = of_pairs(problem)
     total = recursion(problem.condition) + 1
     if total > MAX_RECURSION:
         raise InputError(
             f"recursive_preconditioner would need {total} rounds for an eigenvalue range of {problem.condition:.3g}; pass "
-            'dim + 1 public rows in general position, a smaller cond_max, or learner="lifted_coinpress"'
+            'dim + 1 public rows in general position, a smaller cond_max, or method="lifted_coinpress"'
         )
     pure, allowance = run.account.pure, run.account.allowance
     noise = lifted.gram_noise(problem.dim, pure=pure, allowance=allowance)
@@ -92,7 +88,7 @@ def prepare(run: Run, problem: Problem, rounds: int | None) -> Prepared:
         raise InputError(
             f"recursive_preconditioner: the error of a round is {error:.3g} of its range, above the {TRUSTED_ERROR} that the "
             f"recursion allows, with {problem.n} rows and {total} rounds for an eigenvalue range of {problem.condition:.3g}; "
-            f'about {2 * needed.n} rows are needed. Pass more rows, a larger budget, or learner="lifted_coinpress"'
+            f'about {2 * needed.n} rows are needed. Pass more rows, a larger budget, or method="lifted_coinpress"'
         )
     lifted.check_grids(
         run, problem.dim, problem, [allowance * share for share in lifted.round_shares(total)], allowance
@@ -132,25 +128,32 @@ def learn(run: Run, base: AffineMap, problem: Problem, *, rounds: int) -> Learne
     for index, share in enumerate(lifted.round_shares(rounds)):
         last = index == rounds - 1
         name = f"second moment of pairs, round {index + 1} of {rounds}"
-        released = release_second_moment(
-            run.account,
-            halves,
-            AffineMap(dim=dim, matrix=base.times(contraction)),
+        released = run.on(halves).release(
+            SecondMoment(affine=AffineMap(dim=dim, matrix=base.times(contraction)), radius=radius * math.sqrt(limit)),
             name=name,
-            radius=radius * math.sqrt(limit),
             cost=run.account.allowance * share,
-            passes=run.passes,
+            clip_radius=radius * math.sqrt(limit),
+            eigenvalue_range=limit,
         )
-        run.note(name, released, clip_radius=radius * math.sqrt(limit), eigenvalue_range=limit)
         if last:
             second = floored(released.value / halves.n, KEPT ** (rounds - 1) / 2.0)
             covariance = symmetric(inverse @ second @ inverse.T)
             noise_std = released.spectral_std / halves.n
         else:
-            values, vectors = np.linalg.eigh(symmetric(released.value / halves.n))
+            values, vectors = spectrum(released.value / halves.n)
             halved = np.where(values >= limit / 2.0, 0.5, 1.0)
             contraction = (vectors * halved) @ vectors.T @ contraction
             inverse = inverse @ ((vectors / halved) @ vectors.T)
             limit *= SHRINK
     mean, mean_noise, root = lifted.coinpress_mean_step(run, base, covariance, problem)
     return Learned(mean, covariance, mean_noise, noise_std, root)
+
+
+def draws(dim: int) -> int:
+    """Upper bound on the noise draws of `learn`."""
+    return MAX_RECURSION * (dim + 1) ** 2 + 8 * dim
+
+
+METHOD = Method(
+    name="recursive_preconditioner", learn=learn, draws=draws, prepare=prepare, needs_public=True, least_rows=2
+)

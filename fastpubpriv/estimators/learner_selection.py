@@ -21,19 +21,19 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
+from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import BudgetError, InputError
+from fastpubpriv.estimators import lifted
 from fastpubpriv.estimators.lifted import Learned, Prepared, Problem
 from fastpubpriv.estimators.matrices import floored, lower_powers
-from fastpubpriv.estimators.run import Run, describe
-from fastpubpriv.mechanisms.selection import Cover, release_selection
+from fastpubpriv.mechanisms.selection.cover import Cover, release_selection
 from fastpubpriv.mechanisms.sums import AffineMap
+from fastpubpriv.methods import Method
 from fastpubpriv.privacy import ApproxDP
-
-FloatArray = np.ndarray[Any, np.dtype[np.float64]]
+from fastpubpriv.run import Run
 
 MAX_HYPOTHESES = 5000
 SLACK = 1.0
@@ -114,11 +114,11 @@ def finest(problem: Problem, epsilon: float) -> float:
         raise InputError(
             f"hypothesis_selection: the public rows leave a cover of {size} Gaussians (eigenvalue range "
             f"{problem.condition:.3g}, mean radius {problem.mean_radius:.3g}) where at most {MAX_HYPOTHESES} are searched; pass "
-            'more public rows, or learner="lifted_coinpress" with the same budget'
+            'more public rows, or method="lifted_coinpress" with the same budget'
         )
     raise InputError(
         f"hypothesis_selection: {problem.n} rows are too few for {size} hypotheses at epsilon {epsilon:.3g} each, about "
-        f'{math.ceil(needed)} are needed; pass a larger budget, more rows, or learner="lifted_coinpress"'
+        f'{math.ceil(needed)} are needed; pass a larger budget, more rows, or method="lifted_coinpress"'
     )
 
 
@@ -127,11 +127,11 @@ def prepare(run: Run, problem: Problem, rounds: int | None) -> Prepared:
     if problem.dim not in _DIRECTIONS:
         raise InputError(
             f"hypothesis_selection is offered for 1 or 2 columns, got {problem.dim}: its cover grows exponentially with them; "
-            'pass learner="lifted_coinpress" with PureDP, or fewer columns'
+            'pass method="lifted_coinpress" with PureDP, or fewer columns'
         )
     if isinstance(run.account.budget, ApproxDP):
         raise BudgetError(
-            "hypothesis_selection has a pure cost: pass PureDP(epsilon=...) or ZCDP(rho=...), or another learner for ApproxDP"
+            "hypothesis_selection has a pure cost: pass PureDP(epsilon=...) or ZCDP(rho=...), or another method for ApproxDP"
         )
     if rounds is not None:
         raise InputError("hypothesis_selection has no rounds; pass rounds=None")
@@ -157,9 +157,9 @@ def learn(run: Run, base: AffineMap, problem: Problem, *, rounds: int) -> Learne
         name = f"selection, marginal {index + 1} of {rounds}"
         affine = AffineMap(dim=dim, center=base.center, matrix=(direction @ matrix)[None, :])
         chosen, event = release_selection(
-            run.account, run.rows, affine, cover, name=name, epsilon=epsilon, passes=run.passes
+            run.account, run.rows, affine, cover, name=name, epsilon=epsilon, executor=run.executor
         )
-        run.log.append({"name": name, **describe(event), "accuracy": accuracy})
+        run.log.append({"name": name, **event.record(), "accuracy": accuracy})
         means.append(float(cover.mean[chosen]))
         variances.append(float(cover.std[chosen]) ** 2)
     if dim == 1:
@@ -170,3 +170,6 @@ def learn(run: Run, base: AffineMap, problem: Problem, *, rounds: int) -> Learne
         covariance = floored(np.array([[variances[0], both], [both, variances[1]]]), 1.0 / problem.condition)
     root = lower_powers(covariance)[0]
     return Learned(np.array(means[:dim]), covariance, accuracy / MEAN_SLOPE, 2.0 * accuracy / SCALE_SLOPE, root)
+
+
+METHOD = Method(name="hypothesis_selection", learn=learn, draws=lifted.draws, prepare=prepare, needs_public=True)

@@ -1,4 +1,4 @@
-"""The learners that `estimate_gaussian` can call on public coordinates: each takes rows v and returns their mean and covariance."""
+"""The methods of `estimate_gaussian` on public coordinates: each takes rows v and returns their mean and covariance."""
 
 from __future__ import annotations
 
@@ -6,21 +6,18 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
-from fastpubpriv.errors import InputError
-from fastpubpriv.estimators import learner_populous, learner_recursive, learner_selection, lifted
+from fastpubpriv._types import FloatArray
+from fastpubpriv.estimators import learner_group_covariances, learner_recursive, learner_selection, lifted
 from fastpubpriv.estimators.lifted import Learned, Prepared, Problem
-from fastpubpriv.estimators.matrices import floored, lower_powers, symmetric
+from fastpubpriv.estimators.matrices import floored, lower_powers, spectrum, symmetric
 from fastpubpriv.estimators.radii import chi_radius
-from fastpubpriv.estimators.run import Run
-from fastpubpriv.mechanisms.sums import AffineMap, Released, release_second_moment
-from fastpubpriv.privacy import ApproxDP, Budget
-from fastpubpriv.sources.pairs import pair_rows
-
-FloatArray = np.ndarray[Any, np.dtype[np.float64]]
+from fastpubpriv.mechanisms.sums import AffineMap, Released, SecondMoment
+from fastpubpriv.methods import Method, Registry
+from fastpubpriv.run import Run
+from fastpubpriv.sources.views.pairs import pair_rows
 
 
 def coinpress_rounds(
@@ -44,16 +41,12 @@ def coinpress_rounds(
     second = np.eye(dim)
     for index, share in enumerate(shares):
         name = f"second moment, round {index + 1} of {len(shares)}"
-        released = release_second_moment(
-            run.account,
-            run.rows,
-            lifted.after(base, contraction),
+        released = run.release(
+            SecondMoment(affine=lifted.after(base, contraction), radius=clip),
             name=name,
-            radius=clip,
             cost=run.account.allowance * share,
-            passes=run.passes,
+            clip_radius=clip,
         )
-        run.note(name, released, clip_radius=clip)
         last = index == len(shares) - 1
         second = floored(released.value / n, floor if last else 0.0)
         if not last:
@@ -66,8 +59,6 @@ def coinpress_rounds(
 
 def prepare_pairs(run: Run, problem: Problem, rounds: int | None) -> Prepared:
     """Rounds and the covariance's error are those of the differences, of which there are half as many; the mean's of all rows."""
-    if problem.n < 2:
-        raise InputError("learner='pairs' takes differences of rows, so it needs at least two private rows")
     prepared = lifted.prepare(run, replace(problem, n=problem.n // 2), rounds)
     return replace(prepared, mean_error=lifted.prepare(run, problem, prepared.rounds).mean_error)
 
@@ -96,34 +87,28 @@ def pairs(run: Run, base: AffineMap, problem: Problem, *, rounds: int) -> Learne
         slack=slack,
         floor=lifted.LAST_FLOOR,
     )
-    covariance = floored(covariance, lifted.OUTPUT_FLOOR * float(np.linalg.eigvalsh(covariance)[-1]))
+    covariance = floored(covariance, lifted.OUTPUT_FLOOR * float(spectrum(covariance)[0][-1]))
     mean, noise_std, root = lifted.coinpress_mean_step(run, base, covariance, problem)
     return Learned(mean, covariance, noise_std, released.spectral_std / halves.n, root)
 
 
-Learner = Callable[..., Learned]
-Prepare = Callable[[Run, Problem, "int | None"], Prepared]
-# learn(run, base, problem, *, rounds) releases; prepare(run, problem, rounds) refuses and predicts before the debit.
-LEARNERS: dict[str, Learner] = {
-    "lifted_coinpress": lifted.learn,
-    "pairs": pairs,
-    "recursive_preconditioner": learner_recursive.learn,
-    "populous": learner_populous.learn,
-    "hypothesis_selection": learner_selection.learn,
-}
-PREPARE: dict[str, Prepare] = {
-    "lifted_coinpress": lifted.prepare,
-    "pairs": prepare_pairs,
-    "recursive_preconditioner": learner_recursive.prepare,
-    "populous": learner_populous.prepare,
-    "hypothesis_selection": learner_selection.prepare,
-}
-# Part of an ApproxDP budget that a learner keeps for Laplace releases.
-ASIDE: dict[str, Callable[[Budget], ApproxDP]] = {"populous": learner_populous.aside}
+def predict_pairs(problem: Problem, *, pure: bool, allowance: Fraction) -> Prepared:
+    """As `prepare_pairs`, for `plan`: rounds and the covariance's error by half as many rows, the mean's error by all."""
+    predicted = lifted.predict(replace(problem, n=max(1, problem.n // 2)), pure=pure, allowance=allowance)
+    return replace(predicted, mean_error=lifted.predict(problem, pure=pure, allowance=allowance).mean_error)
 
 
-def learner_draws(dim: int, learner: str) -> int:
-    """Upper bound on the noise draws of a learner."""
-    side = dim + 1
-    rounds = learner_recursive.MAX_RECURSION if learner == "recursive_preconditioner" else 2 * lifted.MAX_ROUNDS
-    return rounds * side * side + 8 * dim
+PAIRS = Method(
+    name="pairs",
+    learn=pairs,
+    draws=lifted.draws,
+    prepare=prepare_pairs,
+    predict=predict_pairs,
+    needs_public=True,
+    least_rows=2,
+)
+# draws(dim); prepare(run, problem, rounds) refuses and predicts; learn(run, base, problem, *, rounds) releases;
+# predict(problem, *, pure, allowance) is what `prepare` would predict, without an account.
+METHODS: Registry[Method] = Registry(
+    lifted.METHOD, PAIRS, learner_recursive.METHOD, learner_group_covariances.METHOD, learner_selection.METHOD
+)

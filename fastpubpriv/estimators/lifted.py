@@ -6,24 +6,31 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
 from fastpubpriv import validation
+from fastpubpriv._types import FloatArray
 from fastpubpriv.estimators.matrices import divided, lower_powers, lower_root, rebuilt, spectrum, symmetric
-from fastpubpriv.estimators.radii import MAX_AUTO_STEPS, Mode, StepRadii, best_steps, budget_shares, chi_radius
-from fastpubpriv.estimators.run import Run, noise_per_radius
+from fastpubpriv.estimators.radii import (
+    LARGEST_SIZE,
+    MAX_AUTO_STEPS,
+    Mode,
+    StepRadii,
+    best_steps,
+    budget_shares,
+    chi_radius,
+)
 from fastpubpriv.mechanisms.sums import (
     AffineMap,
     Released,
+    SecondMoment,
+    VectorSum,
     check_gram_grids,
     check_sum_grids,
-    release_second_moment,
-    release_vector_sum,
 )
-
-FloatArray = np.ndarray[Any, np.dtype[np.float64]]
+from fastpubpriv.methods import Method
+from fastpubpriv.run import Run, noise_per_radius
 
 MEAN_SHARE = Fraction(1, 10)
 LAST_SHARE = Fraction(3, 5)
@@ -228,10 +235,9 @@ def learn(run: Run, base: AffineMap, problem: Problem, *, rounds: int, allowance
     def second_moment(index: int, share: Fraction) -> Released:
         nonlocal spectral_std
         name = f"second moment, round {index + 1} of {rounds}"
-        released = release_second_moment(
-            run.account, run.rows, state.affine, name=name, radius=clip, cost=allowance * share, passes=run.passes
+        released: Released = run.release(
+            SecondMoment(affine=state.affine, radius=clip), name=name, cost=allowance * share, clip_radius=clip
         )
-        run.note(name, released, clip_radius=clip)
         spectral_std = released.spectral_std
         return released
 
@@ -317,8 +323,7 @@ def mean_step(
     """
     root, inverse_root = powers
     affine = mean_map(base, start, inverse_root)
-    step = release_vector_sum(run.account, run.rows, affine, name=name, radius=clip, cost=cost, passes=run.passes)
-    run.note(name, step, clip_radius=clip)
+    step = run.release(VectorSum(affine=affine, radius=clip), name=name, cost=cost, clip_radius=clip)
     n = run.rows.n
     return start + root @ step.value / n, step.noise_std / n
 
@@ -329,8 +334,8 @@ def coinpress_mean_step(
     """CoinPress for the mean of v, from zero, in the coordinates that a released covariance whitens."""
     both = lower_powers(covariance)
     # |Sigma^-1/2 mean| <= mean_radius / sqrt(least eigenvalue); a released floor keeps it finite.
-    least = float(np.linalg.eigvalsh(covariance)[0])
-    radius = problem.mean_radius / math.sqrt(least)
+    least = float(spectrum(covariance)[0][0])
+    radius = min(problem.mean_radius / math.sqrt(max(least, 1.0 / LARGEST_SIZE)), LARGEST_SIZE)
     # d + 1 public rows may leave thousands of standard deviations: as many steps as the released radius calls for.
     noise = noise_per_radius(problem.dim, pure=run.account.pure, allowance=run.account.allowance * MEAN_SHARE)
     steps = best_steps(
@@ -350,3 +355,20 @@ def coinpress_mean_step(
         )
         radius = radii.after(noise_std)
     return mean, noise_std, both[0]
+
+
+def draws(dim: int) -> int:
+    """Upper bound on the noise draws of `learn`."""
+    return 2 * MAX_ROUNDS * (dim + 1) ** 2 + 8 * dim
+
+
+def predict(problem: Problem, *, pure: bool, allowance: Fraction) -> Prepared:
+    """Rounds by the public rule, and what they leave, for `plan`."""
+    noise = gram_noise(problem.lifted, pure=pure, allowance=allowance)
+    rounds, under_resolved = choose_rounds(problem, noise)
+    per_row = noise_per_radius(problem.dim, pure=pure, allowance=allowance)
+    covariance, mean = predicted_errors(problem, rounds, noise, per_row(MEAN_SHARE))
+    return Prepared(rounds=rounds, under_resolved=under_resolved, covariance_error=covariance, mean_error=mean)
+
+
+METHOD = Method(name="lifted_coinpress", learn=learn, draws=draws, prepare=prepare, predict=predict, needs_public=True)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from scipy import linalg
 
+from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import KernelError
 
-FloatArray = np.ndarray[Any, np.dtype[np.float64]]
+_HUGE = 1e150
 
 
 def symmetric(matrix: FloatArray) -> FloatArray:
@@ -24,6 +23,9 @@ def spectrum(matrix: FloatArray, *, overwrite: bool = False) -> tuple[FloatArray
 
     SciPy's routine takes two matrices less than NumPy's; with `overwrite` the matrix itself is its workspace.
     """
+    if not np.isfinite(matrix).all():
+        # Sums of huge released numbers; any finite matrix in their place is as good.
+        matrix, overwrite = np.nan_to_num(matrix, nan=0.0, posinf=_HUGE, neginf=-_HUGE), True
     values, vectors = linalg.eigh(matrix.T, overwrite_a=overwrite, check_finite=False)
     return values, vectors
 

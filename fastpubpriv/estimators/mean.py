@@ -7,15 +7,16 @@ from typing import Any
 
 import numpy as np
 
+from fastpubpriv import run as running
 from fastpubpriv import validation
+from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.estimators import run as running
 from fastpubpriv.estimators.coinpress import (
     Ball,
+    check_path,
     choose_steps,
     mean_result,
     most_steps,
-    pay,
     predicted_error,
     predicted_path,
     refine,
@@ -24,9 +25,7 @@ from fastpubpriv.estimators.preconditioner import precondition
 from fastpubpriv.estimators.radii import Mode, failure_probability, gap_radius, gap_shift
 from fastpubpriv.estimators.whitening import Whitening, known_covariance
 from fastpubpriv.privacy import Budget, Ledger
-from fastpubpriv.results import MeanResult
-
-FloatArray = np.ndarray[Any, np.dtype[np.float64]]
+from fastpubpriv.results.estimates import MeanResult
 
 
 def public_ball(
@@ -93,7 +92,8 @@ def estimate_mean(
     mode : "practical" or "theory"
         Clip radii with CoinPress's constants, or those of the proofs (Lemma 2.2 for one step). Same privacy.
     columns : sequence of str, optional
-        Numeric columns of a frame, Parquet file or table, the same for both data sets.
+        Numeric columns of a frame, file or table, the same for both data sets; by default all of `x_priv`, in their order.
+        Where both data sets have names for their columns, these are matched by name.
     ledger : Ledger, optional
         Debited by `budget` before the first read.
     random_state : None or int
@@ -164,19 +164,21 @@ def estimate_mean(
         predicted_error(run, path, row_unit),
         math.hypot(math.sqrt(rows.dim / len(public)), gap_shift(gap)),
     )
-    pay(run, path)
-    estimate, noise_std = refine(run, ball, whitening, steps=count, mode=mode, failure_prob=failure_prob)
+    check_path(run, path)
+    inverse = whitening.inverse
     from_public = isinstance(covariance, str)
-    return mean_result(
-        run,
-        estimate,
-        noise_std,
-        whitening,
-        row_std,
-        n_pub=len(public),
-        provenance={
-            "center": "public rows",
-            "radius": "public rows",
-            "covariance": "public rows" if from_public else "argument",
-        },
-    )
+    with run.paid():
+        estimate, noise_std = refine(run, ball, whitening, inverse, steps=count, mode=mode, failure_prob=failure_prob)
+        return mean_result(
+            run,
+            estimate,
+            noise_std,
+            whitening,
+            row_std,
+            n_pub=len(public),
+            provenance={
+                "center": "public rows",
+                "radius": "public rows",
+                "covariance": "public rows" if from_public else "argument",
+            },
+        )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy import stats
@@ -12,19 +13,20 @@ from scipy.linalg import solve_triangular
 from scipy.special import gammainc, gammaln
 
 from fastpubpriv import validation
+from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.radii import failure_probability, gap_ratio, gap_shift
-from fastpubpriv.results import frozen
+from fastpubpriv.reading import Form, refuse_no_covariances
+from fastpubpriv.results.base import Value, frozen
+from fastpubpriv.results.words import Table, explain
 from fastpubpriv.sources import public_rows
-
-FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 
 # Below this share of its column's norm, a diagonal entry of R is rounding: the column depends on those before it.
 RANK_TOLERANCE = 1e-12
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Preconditioner:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Preconditioner(Value):
     """What the public rows guarantee about the private mean and covariance, with probability 1 - `failure_prob`.
 
     With S = factor factor^T: eig_lower S <= Sigma <= eig_upper S in the order of matrices, and the private mean has norm at
@@ -53,15 +55,31 @@ class Preconditioner:
     failure_prob: float
     pub_priv_gap: float
 
+    _forms: ClassVar[Mapping[str, Form]] = {"center": ("dim",), "factor": ("dim", "dim")}
+
     def __repr__(self) -> str:
         return (
             f"Preconditioner(dim={len(self.center)}, n_pub={self.n_pub}, eig_lower={self.eig_lower:.4g}, "
             f"eig_upper={self.eig_upper:.4g}, mean_radius={self.mean_radius:.4g})"
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields as plain lists and numbers."""
-        return {name: np.asarray(getattr(self, name)).tolist() for name in self.__dataclass_fields__}
+    def _refuse_nonsense(self) -> None:
+        refuse_no_covariances((self.factor @ self.factor.T)[None])
+
+    def _table(self) -> Table:
+        spreads = np.sqrt(np.einsum("ij,ij->i", self.factor, self.factor))
+        numbers = [("center", self.center), ("standard_deviation", spreads)]
+        return Table("column", [f"x{j}" for j in range(len(self.center))], numbers)
+
+    def _facts(self) -> list[tuple[str, str]]:
+        bounds = (
+            f"{self.eig_lower:.4g} to {self.eig_upper:.4g} times the public one, the mean within {self.mean_radius:.4g}"
+        )
+        return [
+            ("Rows", f"{self.n_pub:,} public"),
+            ("Private covariance", f"{bounds}, except with probability {self.failure_prob:g}"),
+            ("Spent", explain(None)),
+        ]
 
     @property
     def scale(self) -> FloatArray:

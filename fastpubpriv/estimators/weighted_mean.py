@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
+from fastpubpriv import run as running
 from fastpubpriv import validation
+from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.estimators import run as running
 from fastpubpriv.estimators.radii import size
-from fastpubpriv.mechanisms.sums import AffineMap, check_sum_grids, release_vector_sum
-from fastpubpriv.privacy import ApproxDP, Budget, KNormGrid, Ledger, PureDP, knorm_sum_grid
-from fastpubpriv.results import MeanResult, frozen
-
-FloatArray = np.ndarray[Any, np.dtype[np.float64]]
+from fastpubpriv.mechanisms.sums import AffineMap, VectorSum, check_sum_grids
+from fastpubpriv.privacy import ApproxDP, Budget, Ledger, PureDP, knorm_sum_grid
+from fastpubpriv.results.base import frozen
+from fastpubpriv.results.estimates import MeanResult
 
 # The most that floating point may add to delta when K-norm noise is asked for; the grid is made coarse enough for it.
 K_NORM_DELTA = 1e-6
@@ -161,7 +161,8 @@ def weighted_mean(
     project : bool
         Project the answer back onto the ball (post-processing; never hurts if the mean lies in it).
     columns : sequence of str, optional
-        Numeric columns of a frame, Parquet file or table, the same for both data sets.
+        Numeric columns of a frame, file or table, the same for both data sets; by default all of `x_priv`, in their order.
+        Where both data sets have names for their columns, these are matched by name.
     ledger : Ledger, optional
         Debited before the first read.
     random_state : None or int
@@ -231,47 +232,48 @@ def weighted_mean(
         noise=noise_energy(rows.dim, bound, float(run.account.allowance), pure=run.account.pure, k_norm=k_norm),
     )
     share = model.weight(weight)
-    mean = np.zeros(rows.dim)
-    noise_std = 0.0
-    if share > 0.0:
-        grid: KNormGrid | None = None
-        if k_norm:
-            grid = knorm_sum_grid(run.account.allowance, rows.dim, rows.n, delta=K_NORM_DELTA)
-            run.account.open(cost=ApproxDP(epsilon=budget.amounts[0], delta=grid.event.delta))
-        else:
-            check_sum_grids(run.account, [run.account.allowance], rows.dim, rows.n)
-            run.account.open()
-        released = release_vector_sum(
-            run.account,
-            rows,
-            AffineMap(dim=rows.dim, center=middle),
-            name="clipped sum",
-            radius=bound,
-            cost=run.account.allowance,
-            k_norm=grid,
-            passes=run.passes,
-        )
-        run.note("clipped sum", released, clip_radius=bound, private_weight=share)
-        mean += share * released.value / rows.n
-        noise_std = share * released.noise_std / rows.n
-    if public is not None and share < 1.0:
-        mean += (1.0 - share) * (public.mean(axis=0) - middle)
-    length = float(np.linalg.norm(mean))
-    if project and length > bound:
-        mean *= bound / length
-    fields = run.fields(n_pub)
     sampling = math.sqrt(share**2 / rows.n + ((1.0 - share) ** 2 / n_pub if n_pub else 0.0))
     row_std = (
         np.std(public, axis=0, ddof=1)
         if public is not None and n_pub >= 2 and np.any(np.ptp(public, axis=0) > 0.0)
         else np.full(rows.dim, math.sqrt(energy / rows.dim))
     )
-    return MeanResult(
-        mean=frozen(middle + mean),
-        noise_std=frozen(np.full(rows.dim, noise_std)),
-        sampling_std=frozen(sampling * row_std),
-        noise_law="k_norm" if k_norm else "laplace" if run.account.pure else "gaussian",
-        columns=rows.columns,
-        provenance={"center": center_from, "norm_bound": "argument", "variance": variance_from},
-        **fields,
-    )
+    # What the public rows say about the mean, which needs no budget.
+    mean = np.zeros(rows.dim)
+    if public is not None and share < 1.0:
+        mean += (1.0 - share) * (public.mean(axis=0) - middle)
+    provenance = {"center": center_from, "norm_bound": "argument", "variance": variance_from}
+    law = "k_norm" if k_norm else "laplace" if run.account.pure else "gaussian"
+
+    def result(noise_std: float) -> MeanResult:
+        length = float(np.linalg.norm(mean))
+        if project and length > bound:
+            np.multiply(mean, bound / length, out=mean)
+        return MeanResult(
+            mean=frozen(middle + mean),
+            noise_std=frozen(np.full(rows.dim, noise_std)),
+            sampling_std=frozen(sampling * row_std),
+            noise_law=law,
+            columns=rows.columns,
+            provenance=provenance,
+            **run.fields(n_pub),
+        )
+
+    if not share > 0.0:
+        return result(0.0)
+    grid, price = None, None
+    if k_norm:
+        grid = knorm_sum_grid(run.account.allowance, rows.dim, rows.n, delta=K_NORM_DELTA)
+        price = ApproxDP(epsilon=budget.amounts[0], delta=grid.event.delta)
+    else:
+        check_sum_grids(run.account, [run.account.allowance], rows.dim, rows.n)
+    with run.paid(price):
+        released = run.release(
+            VectorSum(affine=AffineMap(dim=rows.dim, center=middle), radius=bound, k_norm=grid),
+            name="clipped sum",
+            cost=run.account.allowance,
+            clip_radius=bound,
+            private_weight=share,
+        )
+        mean += share * released.value / rows.n
+        return result(share * released.noise_std / rows.n)

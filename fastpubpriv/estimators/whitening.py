@@ -9,9 +9,8 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from fastpubpriv import validation
+from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
-
-FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -8,24 +8,14 @@ from collections import defaultdict
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from fastpubpriv import plotting
 from fastpubpriv.estimators.covariance import coinpress_covariance
 from fastpubpriv.experiments.registry import Report
-from fastpubpriv.experiments.running import (
-    SEED_NOTE,
-    checked_runs,
-    noise_seed,
-    side_by_side,
-    text_table,
-    write_csv,
-)
+from fastpubpriv.experiments.running import SEED_NOTE, checked_runs, noise_seed, side_by_side, text_table, write_csv
 from fastpubpriv.privacy import ZCDP
-
-FloatArray = np.ndarray[Any, np.dtype[np.float64]]
+from fastpubpriv.results import plots as plotting
 
 NAME = "coinpress-covariance"
 DIM = 10

@@ -11,21 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from fastpubpriv import plotting
+from fastpubpriv._types import FloatArray
 from fastpubpriv.estimators.weighted_mean import ErrorModel, noise_energy, weighted_mean
 from fastpubpriv.experiments.registry import Report
-from fastpubpriv.experiments.running import (
-    SEED_NOTE,
-    checked_runs,
-    noise_seed,
-    side_by_side,
-    text_table,
-    write_csv,
-)
+from fastpubpriv.experiments.running import SEED_NOTE, checked_runs, noise_seed, side_by_side, text_table, write_csv
 from fastpubpriv.experiments.samples import coin_rows
 from fastpubpriv.privacy import ZCDP
-
-FloatArray = np.ndarray[Any, np.dtype[np.float64]]
+from fastpubpriv.results import plots as plotting
 
 NAME = "b-proposition-8"
 DIM = 100

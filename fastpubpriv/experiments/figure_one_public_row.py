@@ -11,11 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from fastpubpriv import plotting
 from fastpubpriv.estimators.coinpress import coinpress_mean
 from fastpubpriv.estimators.mean import estimate_mean
 from fastpubpriv.estimators.radii import chi_radius, expected_normal_norm, predict_steps
-from fastpubpriv.estimators.run import noise_per_radius
 from fastpubpriv.experiments.registry import Report
 from fastpubpriv.experiments.running import (
     SEED_NOTE,
@@ -28,8 +26,8 @@ from fastpubpriv.experiments.running import (
 )
 from fastpubpriv.experiments.samples import normal_rows
 from fastpubpriv.privacy import ZCDP
-
-FloatArray = np.ndarray[Any, np.dtype[np.float64]]
+from fastpubpriv.results import plots as plotting
+from fastpubpriv.run import noise_per_radius
 
 NAME = "a-figure-1"
 DIM = 50

@@ -7,25 +7,16 @@ import time
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from fastpubpriv import plotting
+from fastpubpriv._types import FloatArray
 from fastpubpriv.estimators.weighted_mean import ErrorModel, noise_energy, weighted_mean
 from fastpubpriv.experiments.registry import Report
-from fastpubpriv.experiments.running import (
-    SEED_NOTE,
-    checked_runs,
-    noise_seed,
-    side_by_side,
-    text_table,
-    write_csv,
-)
+from fastpubpriv.experiments.running import SEED_NOTE, checked_runs, noise_seed, side_by_side, text_table, write_csv
 from fastpubpriv.experiments.samples import coin_rows
 from fastpubpriv.privacy import ZCDP
-
-FloatArray = np.ndarray[Any, np.dtype[np.float64]]
+from fastpubpriv.results import plots as plotting
 
 NAME = "b-figures-12-14"
 DIM = 1000

@@ -6,14 +6,12 @@ import io
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.experiments.weather import package_file
-
-FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 
 # Column -> unit.
 COLUMNS = {"air_time": "min", "distance": "miles", "dep_delay": "min", "arr_delay": "min"}
@@ -42,10 +40,10 @@ class Flights:
     private: FloatArray
     scale: FloatArray
 
-    def groups(self) -> np.ndarray[Any, np.dtype[np.int64]]:
+    def groups(self) -> IntArray:
         """Group of each private flight by its distance, -1 with a gap; for the demonstration only, as it looks at them."""
         miles = self.private[:, DISTANCE] * self.scale[DISTANCE]
-        group: np.ndarray[Any, np.dtype[np.int64]] = (miles > WEST).astype(np.int64) + (miles > HAWAII)
+        group: IntArray = (miles > WEST).astype(np.int64) + (miles > HAWAII)
         group[~np.isfinite(self.private).all(axis=1)] = -1
         return group
 

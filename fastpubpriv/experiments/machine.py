@@ -6,14 +6,12 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from fastpubpriv._types import FloatArray
 from fastpubpriv.estimators.coinpress import coinpress_mean
 from fastpubpriv.privacy import ZCDP
-
-FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 
 # Many rows: the clipped sum is the work. Many columns: the noise is.
 SHAPES = ((200_000, 50), (4, 500_000))

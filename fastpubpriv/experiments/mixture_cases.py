@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.special import logsumexp
 
-FloatArray = np.ndarray[Any, np.dtype[np.float64]]
+from fastpubpriv._types import FloatArray
 
 FAR = 1e9
 _REACH = np.linspace(-9.0, 9.0, 2401)

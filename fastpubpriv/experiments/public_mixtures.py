@@ -6,31 +6,17 @@ import time
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from fastpubpriv import plotting
-from fastpubpriv.experiments.mixture_cases import (
-    CASES,
-    Truth,
-    blobs,
-    distance_by_draws,
-    distance_on_line,
-    released,
-)
+from fastpubpriv._types import FloatArray
+from fastpubpriv.experiments.mixture_cases import CASES, Truth, blobs, distance_by_draws, distance_on_line, released
 from fastpubpriv.experiments.registry import Report
-from fastpubpriv.experiments.running import (
-    SEED_NOTE,
-    checked_runs,
-    noise_seed,
-    side_by_side,
-    text_table,
-    write_csv,
-)
-from fastpubpriv.mixtures.axis_aligned import learn_axis_aligned_mixture
-from fastpubpriv.mixtures.dp_em import Parameters, public_start
+from fastpubpriv.experiments.running import SEED_NOTE, checked_runs, noise_seed, side_by_side, text_table, write_csv
+from fastpubpriv.mixtures.axis_aligned.dp_em import Parameters, public_start
+from fastpubpriv.mixtures.axis_aligned.learn import learn_axis_aligned_mixture
 from fastpubpriv.privacy import ZCDP, PureDP
+from fastpubpriv.results import plots as plotting
 
 NAME = "c-public"
 RUNS = 7
@@ -70,7 +56,7 @@ PLACES = (
 )
 
 
-def alone(public: np.ndarray[Any, np.dtype[np.float64]], components: int) -> Truth:
+def alone(public: FloatArray, components: int) -> Truth:
     """The fit to the public rows."""
     at: Parameters = public_start(public, components, known_std=False)[0]
     return Truth(at.weights, at.means, at.stds)
@@ -136,7 +122,7 @@ def _run(out: Path, places: tuple[Place, ...], runs: int, threads: int | None, p
     return Report(name=NAME, lines=lines, csv=csv, png=png, seconds=time.perf_counter() - start)
 
 
-def draw(places: tuple[Place, ...], medians: np.ndarray[Any, np.dtype[np.float64]], path: Path) -> None:
+def draw(places: tuple[Place, ...], medians: FloatArray, path: Path) -> None:
     """Public rows alone, and with the private ones."""
     figure = plotting.new_figure(8.0, 4.2)
     axes = figure.subplots()

@@ -14,10 +14,10 @@ from typing import Any, TypeVar
 import numpy as np
 
 from fastpubpriv import validation
+from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import SeededNoiseWarning
-from fastpubpriv.sources.pool import available_cpus
+from fastpubpriv.threads.pool import available_cpus
 
-FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")
 

@@ -9,19 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
-from fastpubpriv import plotting
 from fastpubpriv.experiments.mixture_cases import CASES, FIRST_VERSION, Truth, anywhere, distance_on_line, released
 from fastpubpriv.experiments.registry import Report
-from fastpubpriv.experiments.running import (
-    SEED_NOTE,
-    checked_runs,
-    noise_seed,
-    side_by_side,
-    text_table,
-    write_csv,
-)
-from fastpubpriv.mixtures.axis_aligned import learn_axis_aligned_mixture
+from fastpubpriv.experiments.running import SEED_NOTE, checked_runs, noise_seed, side_by_side, text_table, write_csv
+from fastpubpriv.mixtures.axis_aligned.learn import learn_axis_aligned_mixture
 from fastpubpriv.privacy import ApproxDP
+from fastpubpriv.results import plots as plotting
 
 NAME = "c-univariate"
 RUNS = 3

@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from fastpubpriv._types import BoolArray, FloatArray
 from fastpubpriv.errors import InputError
-
-FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 
 # Column -> unit.
 COLUMNS = {"temp": "°F", "dewp": "°F", "humid": "%", "wind_speed": "mph", "visib": "miles"}
@@ -39,10 +38,10 @@ class Weather:
     public: FloatArray
     private: FloatArray
 
-    def impossible(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    def impossible(self) -> BoolArray:
         """Which private rows claim a wind that cannot be; for the demonstration only, as it looks at them."""
         with np.errstate(invalid="ignore"):
-            rows: np.ndarray[Any, np.dtype[np.bool_]] = self.private[:, WIND] > IMPOSSIBLE_WIND
+            rows: BoolArray = self.private[:, WIND] > IMPOSSIBLE_WIND
         return rows
 
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.kernels import _cbuf
 from fastpubpriv.kernels._cext import ffi, lib
 
@@ -19,11 +20,11 @@ Run = Callable[[Callable[[int, int], object], int, int], None]
 class Blocks(NamedTuple):
     """Panels of rows that are near to one another. Unused lanes and boxes are NaN, which is within no distance."""
 
-    panels: npt.NDArray[np.float64]  # (p, dim, 64)
-    order: npt.NDArray[np.int64]  # (p, 64): which row is in a lane, -1 for none
-    lower: npt.NDArray[np.float64]  # (q, dim, 64): least corner of the box of panel 64 a + b in [a, :, b]
-    upper: npt.NDArray[np.float64]
-    sizes: npt.NDArray[np.int64]  # (64 q,): rows of a panel
+    panels: FloatArray  # (p, dim, 64)
+    order: IntArray  # (p, 64): which row is in a lane, -1 for none
+    lower: FloatArray  # (q, dim, 64): least corner of the box of panel 64 a + b in [a, :, b]
+    upper: FloatArray
+    sizes: IntArray  # (64 q,): rows of a panel
 
     def table(self) -> Any:
         """The C side, for arrays that must outlive it."""
@@ -35,12 +36,12 @@ class Tiles(NamedTuple):
     """Panels in single precision, 64 to a tile, less the middle of their tile. Unused lanes and boxes are NaN."""
 
     panels: npt.NDArray[np.float32]  # (p, dim, 64)
-    middles: npt.NDArray[np.float64]  # (q, dim): a place among the rows of a tile
-    order: npt.NDArray[np.int64]  # (p, 64): which row is in a lane, -1 for none
-    boxes: npt.NDArray[np.float64]  # (q, 2, dim, 64): least and greatest corners of the rows of each panel
+    middles: FloatArray  # (q, dim): a place among the rows of a tile
+    order: IntArray  # (p, 64): which row is in a lane, -1 for none
+    boxes: FloatArray  # (q, 2, dim, 64): least and greatest corners of the rows of each panel
     lower: npt.NDArray[np.float32]  # (q, dim, 64): the same less the middle
     upper: npt.NDArray[np.float32]
-    sizes: npt.NDArray[np.int64]  # (64 q,): rows of a panel
+    sizes: IntArray  # (64 q,): rows of a panel
 
     def table(self) -> Any:
         """The C side, for arrays that must outlive it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from fastpubpriv.sources.pool import available_cpus, in_worker, max_threads
+from fastpubpriv.threads.pool import available_cpus, in_worker, max_threads
 from fastpubpriv.validation import integer
 
 INLINE_WORK = 2_000_000  # below this many nanoseconds or so, waking threads costs more than it saves

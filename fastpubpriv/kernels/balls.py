@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import _cbuf
 from fastpubpriv.kernels._blocks import LANES, Sorter, make_blocks, workspace
 from fastpubpriv.kernels._cbuf import read_only
 from fastpubpriv.kernels._cext import ffi, lib
 from fastpubpriv.kernels._parallel import count_threads
-from fastpubpriv.sources.share import run_steps
+from fastpubpriv.threads.steps import run_steps
 from fastpubpriv.validation import integer, positive
 
 _OUTER = 11.0
@@ -28,10 +29,10 @@ _SORTED_NUMBERS = 1 << 19  # of rows that are sorted at a time
 def ball_counts(
     points: npt.NDArray[Any],
     centers: npt.NDArray[Any],
-    radii_sq: npt.NDArray[np.float64],
+    radii_sq: FloatArray,
     *,
     threads: int | None = None,
-) -> npt.NDArray[np.int64]:
+) -> IntArray:
     """(k, radii) int64: rows of points (n, dim) within each squared radius of each of centers (k, dim), ties inside.
 
     A row with a NaN or an infinity is in no ball. The counts of private rows are private.
@@ -153,7 +154,7 @@ def widest_gap(
     return -j, -p, inner, outer
 
 
-def _public(points: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+def _public(points: npt.NDArray[Any]) -> FloatArray:
     """Public points as a contiguous float64 matrix."""
     if points.ndim != 2 or points.shape[0] < 1:
         raise InputError(f"points must be a matrix of at least one row, got shape {points.shape}")

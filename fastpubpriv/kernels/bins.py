@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import mmap
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -10,17 +11,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fastpubpriv._types import IntArray
 from fastpubpriv.errors import InputError, KernelError
 from fastpubpriv.kernels import _cbuf
 from fastpubpriv.kernels._cext import ffi, lib
-
-IntArray = npt.NDArray[np.int64]
 
 NONE: int = lib.FPP_BIN_NONE
 KEY_MAX: int = lib.FPP_BIN_KEY_MAX
 WORDS_MAX: int = lib.FPP_BIN_WORDS_MAX
 DYADIC_KEYS = 2099  # -1075 ... 1023
-_SLOTS = 4096
+LEAST_SLOTS = 4096
+_PAGED = 2**19
 _SAMPLE = 512
 _BASE_MAX = 2**50
 _FLUSH_ROWS = 2**31
@@ -77,14 +78,21 @@ class BinTable:
         Entries of a key: 1 for `count`, up to WORDS_MAX for tuples.
     tables : int
         How many tables share the memory for dense windows.
+    slots : int or None
+        Most slots of the hash table, a power of two of at least LEAST_SLOTS. A table that is full then goes into a list of keys and
+        counts, and starts anew: it takes no more than the keys themselves. None: as many as there are keys for.
     """
 
-    __slots__ = ("_arrays", "_counters", "_dense", "_pending", "_rule", "_table", "_totals", "words")
+    __slots__ = ("_arrays", "_counters", "_dense", "_most", "_pending", "_rule", "_spilt", "_table", "_totals", "words")
 
-    def __init__(self, words: int = 1, tables: int = 1) -> None:
+    def __init__(self, words: int = 1, tables: int = 1, slots: int | None = None) -> None:
         if not 1 <= words <= WORDS_MAX:
             raise InputError(f"a bin may have 1 to {WORDS_MAX} keys, got {words}")
+        if slots is not None and (slots < LEAST_SLOTS or slots & (slots - 1)):
+            raise KernelError(f"a table has a power of two of at least {LEAST_SLOTS} slots, got {slots}")
         self.words = words
+        self._most = slots
+        self._spilt: list[tuple[IntArray, IntArray]] = []
         self._counters = _COUNTERS // max(1, tables)
         self._rule: BinRule | None = None
         self._dense: npt.NDArray[np.uint32] | None = None
@@ -92,7 +100,7 @@ class BinTable:
         self._pending = 0
         self._table = ffi.new("fpp_bin_table *")
         self._table.words = words
-        self._allocate(_SLOTS)
+        self._allocate(LEAST_SLOTS)
 
     def _allocate(self, slots: int) -> None:
         self._arrays = np.empty((slots, self.words), dtype=np.int64), np.zeros(slots, dtype=np.int64)
@@ -101,8 +109,17 @@ class BinTable:
 
     def _grow(self) -> None:
         keys, counts = self._arrays
-        self._allocate(4 * len(counts) if len(counts) < 2**20 else 2 * len(counts))
-        self._insert(keys, counts)
+        slots = 4 * len(counts) if len(counts) < 2**20 else 2 * len(counts)
+        if self._most is not None and slots > self._most:
+            slots = self._most
+        if slots > len(counts):
+            self._allocate(slots)
+            self._insert(keys, counts)
+            return
+        taken = np.flatnonzero(counts)
+        self._spilt.append((_in_pages(keys, taken), _in_pages(counts, taken)))
+        counts[:] = 0
+        self._table.used = 0
 
     def _insert(self, keys: IntArray, counts: IntArray | None) -> None:
         begin, done = 0, ffi.new("int64_t *")
@@ -167,7 +184,7 @@ class BinTable:
         self._pending = 0
 
     def collected(self) -> tuple[IntArray, IntArray]:
-        """Keys (b, words) and counts (b,) so far, each key once; ascending where a key is one word."""
+        """Keys (b, words) and counts (b,) so far, but for what was spilt; each key once, ascending where a key is one word."""
         self._flush()
         keys, counts = self._arrays
         taken = np.flatnonzero(counts)
@@ -184,13 +201,57 @@ class BinTable:
         parts = (found[:below], numbers[:below]), window, (found[below:], numbers[below:])
         return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
 
+    def drained(self) -> list[tuple[IntArray, IntArray]]:
+        """All keys and counts in lists that may share keys; the table is of no use afterwards, and holds no memory."""
+        lists = [*self._spilt, self.collected()]
+        self._spilt.clear()
+        self._dense = self._totals = None
+        self._table.window = 0
+        self._allocate(LEAST_SLOTS)
+        return lists
+
+
+def _in_pages(array: IntArray, taken: IntArray) -> IntArray:
+    """array[taken] in pages of its own, which go back to the system with it: lists that lie in the heap leave holes there."""
+    shape = len(taken), *array.shape[1:]
+    size = math.prod(shape)
+    if 8 * size < _PAGED:
+        return array[taken]
+    copy = np.frombuffer(mmap.mmap(-1, 8 * size), dtype=np.int64).reshape(shape)
+    return np.take(array, taken, axis=0, out=copy, mode="clip")  # all are inside; to "raise" would buffer the copy
+
+
+def table_bytes(words: int, tables: int, slots: int) -> int:
+    """Most memory of a table, while it grows too, without what it has spilt."""
+    counters = _COUNTERS // max(1, tables)
+    window = 4 * (max(counters, 8 * _WINDOW_MIN) + 8) + 8 * max(counters, _WINDOW_MIN)
+    return window + 3 * slots * key_bytes(words) // 2
+
+
+def key_bytes(words: int) -> int:
+    """Memory of a key and its count."""
+    return 8 * words + 8
+
+
+def merge_bytes(words: int) -> int:
+    """What `collect` needs besides for each key: keys and counts a second time, and marks; the room of a sort by several words."""
+    return 9 * words + (9 if words == 1 else 20)
+
 
 def collect(tables: Iterable[BinTable], words: int) -> tuple[IntArray, IntArray]:
-    """Keys (b, words), each once and in lexical order, and their counts (b,), of all tables together."""
-    parts = [table.collected() for table in tables]
-    if not parts:
-        return np.empty((0, words), dtype=np.int64), np.empty(0, dtype=np.int64)
-    return merged(np.concatenate([keys for keys, _ in parts]), np.concatenate([counts for _, counts in parts]))
+    """Keys (b, words), each once and in lexical order, and their counts (b,), of all tables together; the tables end there."""
+    lists = [part for table in tables for part in table.drained()]
+    total = sum(len(counts) for _, counts in lists)
+    if len(lists) == 1:
+        return merged(*lists.pop())
+    keys, counts = np.empty((total, words), dtype=np.int64), np.empty(total, dtype=np.int64)
+    while lists:  # one list after another makes room
+        begin = total - len(lists[-1][1])
+        keys[begin:total], counts[begin:total] = lists.pop()
+        total = begin
+    arrays = [keys, counts]
+    del keys, counts
+    return merged(arrays.pop(0), arrays.pop())
 
 
 def merged(keys: IntArray, counts: IntArray) -> tuple[IntArray, IntArray]:
@@ -199,15 +260,21 @@ def merged(keys: IntArray, counts: IntArray) -> tuple[IntArray, IntArray]:
         return keys, counts
     if keys.shape[1] > 1:
         order = np.lexsort(keys.T[::-1])
-        keys, counts = keys[order], counts[order]
-    elif not bool((keys[1:, 0] > keys[:-1, 0]).all()):
+        keys = keys[order]
+        counts = counts[order]
+        del order
+    elif not bool((keys[1:, 0] >= keys[:-1, 0]).all()):
         order = np.argsort(keys[:, 0])
-        keys, counts = keys[order], counts[order]
+        keys = keys[order]
+        counts = counts[order]
+        del order
     first = np.concatenate([[True], (keys[1:] != keys[:-1]).any(axis=1)])
     if first.all():
         return keys, counts
     starts = np.flatnonzero(first)
-    return keys[starts], np.add.reduceat(counts, starts)
+    del first
+    keys = keys[starts]
+    return keys, np.add.reduceat(counts, starts)
 
 
 def bins_keys(column: npt.NDArray[Any], rule: BinRule) -> IntArray:

@@ -6,15 +6,16 @@ Hypotheses stand in panels of PANEL: hypothesis j is entry j % PANEL of panel j 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import KernelError
 from fastpubpriv.kernels import _cbuf
 from fastpubpriv.kernels._cext import ffi, lib
+from fastpubpriv.maps import MixtureTable
 
 PANEL: int = lib.FPP_PANEL
 LARGEST_COUNT = 2**31 - 1
@@ -22,30 +23,6 @@ MOST_COLUMN_ROWS = 2**15 - 1
 TOP_CODE: int = lib.FPP_TOP_CODE  # of the hypothesis with the largest density at a row
 CODES_PER_NAT: int = lib.FPP_CODES_PER_NAT
 _ABSENT = -1e300
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class MixtureTable:
-    """Mixtures of Gaussians laid out for the kernels.
-
-    `means` (panels, components, dim, PANEL), `factors` (panels, components, dim or dim (dim + 1) / 2, PANEL) and `constants`
-    (panels, components, PANEL); `lower` says that factors are lower triangles, row by row, not diagonals.
-    """
-
-    means: npt.NDArray[np.float64]
-    factors: npt.NDArray[np.float64]
-    constants: npt.NDArray[np.float64]
-    lower: bool
-
-    @property
-    def panels(self) -> int:
-        """Number of panels."""
-        return len(self.means)
-
-    @property
-    def dim(self) -> int:
-        """Columns of a row."""
-        return int(self.means.shape[2])
 
 
 def panelled(array: npt.NDArray[Any], fill: float) -> npt.NDArray[Any]:
@@ -57,9 +34,7 @@ def panelled(array: npt.NDArray[Any], fill: float) -> npt.NDArray[Any]:
     return np.ascontiguousarray(np.moveaxis(full.reshape(panels, PANEL, *array.shape[1:]), 1, -1))
 
 
-def mixture_table(
-    weights: npt.NDArray[np.float64], means: npt.NDArray[np.float64], spreads: npt.NDArray[np.float64]
-) -> MixtureTable:
+def mixture_table(weights: FloatArray, means: FloatArray, spreads: FloatArray) -> MixtureTable:
     """Table of mixtures with weights (m, k), means (m, k, dim) and variances (m, k, dim) or covariances (m, k, dim, dim)."""
     dim = means.shape[2]
     if spreads.ndim == 3:
@@ -84,7 +59,7 @@ def density_room(table: MixtureTable) -> npt.NDArray[np.uint8]:
 
 
 def density_codes(
-    points: npt.NDArray[np.float64],
+    points: FloatArray,
     table: MixtureTable,
     codes: npt.NDArray[np.int16],
     first: int,
@@ -142,11 +117,11 @@ def cell_scores(table: npt.NDArray[np.int32], shift: int, panel: int, worst: npt
 
 
 def pair_roots(
-    parts: tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.float64]],
-    grids: npt.NDArray[np.float64],
+    parts: tuple[FloatArray, FloatArray, FloatArray],
+    grids: FloatArray,
     own: int,
-    roots: npt.NDArray[np.float64],
-    counts: npt.NDArray[np.int64],
+    roots: FloatArray,
+    counts: IntArray,
 ) -> None:
     """roots (size - own - 1, most), ascending then inf, where mixtures `own` and j > own change places; counts: n or -n - 1.
 

@@ -24,14 +24,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import _cbuf
 from fastpubpriv.kernels._cbuf import read_only
 from fastpubpriv.kernels._cext import ffi, lib
 from fastpubpriv.kernels._parallel import count_threads
-from fastpubpriv.sources.share import run_steps
-
-IntArray = npt.NDArray[np.int64]
+from fastpubpriv.threads.steps import run_steps
 
 LANES: int = lib.FPP_ROW_LANES
 _GOLDEN = 0.6180339887498949  # multiples of it, without their whole part, fall evenly into the unit interval
@@ -40,7 +39,7 @@ _STEP_WORK = 1 << 28  # coordinates, of which 1e10 or more fit into a second
 _ROWS = 4096  # whose differences stay in the cache
 
 
-def _narrow(points: npt.NDArray[Any], center: npt.NDArray[np.float64], rows: npt.NDArray[np.float32]) -> float:
+def _narrow(points: npt.NDArray[Any], center: FloatArray, rows: npt.NDArray[np.float32]) -> float:
     """rows (n, dim) = points less center (dim,), in single precision; their largest squared norm, inf if one is not finite."""
     largest = 0.0
     with np.errstate(all="ignore"):
@@ -119,7 +118,7 @@ def _table(points: npt.NDArray[Any], rows: npt.NDArray[Any], drift: float, kappa
     pivots[:, :groups] = rows[(np.arange(groups) * _GOLDEN % 1.0 * m).astype(np.int64)].T
     group = np.empty(m, dtype=np.int64)
     distance = np.empty(m)
-    parts: list[npt.NDArray[np.float64]] = []
+    parts: list[FloatArray] = []
 
     def join(begin: int, end: int) -> None:
         sums = np.zeros((LANES, dim))

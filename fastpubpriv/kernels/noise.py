@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import KernelError
 from fastpubpriv.kernels._cbuf import check, inp, out
 from fastpubpriv.kernels._cext import lib
@@ -39,35 +40,28 @@ def _int32(value: int) -> int:
     return value if -(2**31) <= value < 2**31 else -1
 
 
-def gaussian_floor(key: bytes, count: int, log2_scale: int, *, begin: int = 0) -> NDArray[np.int64]:
+def gaussian_floor(key: bytes, count: int, log2_scale: int, *, begin: int = 0) -> IntArray:
     """floor(N(0, 4^log2_scale)), within 2^-100 of exact; (count,) int64."""
     draws = _empty(begin, count, np.int64)
     check(lib.fpp_gaussian_floor_i64(_key(key), begin, begin + count, _int32(log2_scale), out(draws)))
     return draws
 
 
-def discrete_laplace(key: bytes, count: int, log2_scale: int, *, begin: int = 0) -> NDArray[np.int64]:
+def discrete_laplace(key: bytes, count: int, log2_scale: int, *, begin: int = 0) -> IntArray:
     """P(x) proportional to exp(-|x| / 2^log2_scale), within 2^-100 of exact; (count,) int64."""
     draws = _empty(begin, count, np.int64)
     check(lib.fpp_laplace_i64(_key(key), begin, begin + count, _int32(log2_scale), out(draws)))
     return draws
 
 
-def uniform(key: bytes, count: int, *, begin: int = 0) -> NDArray[np.float64]:
+def uniform(key: bytes, count: int, *, begin: int = 0) -> FloatArray:
     """Uniform on the multiples of 2^-53 in [0, 1), exact on that grid; (count,) float64."""
     draws = _empty(begin, count, np.float64)
     check(lib.fpp_uniform_f64(_key(key), begin, begin + count, out(draws)))
     return draws
 
 
-def bernoulli(key: bytes, count: int, p: float, *, begin: int = 0) -> NDArray[np.bool_]:
-    """True with probability exactly the double p; (count,) bool."""
-    draws = _empty(begin, count, np.uint8)
-    check(lib.fpp_bernoulli_u8(_key(key), begin, begin + count, float(p), out(draws)))
-    return draws.view(np.bool_)
-
-
-def below(key: bytes, count: int, bound: int, *, begin: int = 0) -> NDArray[np.int64]:
+def below(key: bytes, count: int, bound: int, *, begin: int = 0) -> IntArray:
     """Uniform on {0, ..., bound - 1}, exact; (count,) int64."""
     draws = _empty(begin, count, np.int64)
     if not 1 <= bound < 2**63:
@@ -76,32 +70,21 @@ def below(key: bytes, count: int, bound: int, *, begin: int = 0) -> NDArray[np.i
     return draws
 
 
-def permutation(key: bytes, n: int) -> NDArray[np.int64]:
+def permutation(key: bytes, n: int) -> IntArray:
     """A permutation of 0 ... n - 1, each equally likely; (n,) int64."""
     order = _empty(0, n, np.int64)
     check(lib.fpp_permutation_i64(_key(key), n, out(order)))
     return order
 
 
-def standard_normal(key: bytes, count: int, *, begin: int = 0) -> NDArray[np.float64]:
+def standard_normal(key: bytes, count: int, *, begin: int = 0) -> FloatArray:
     """N(0, 1) within total variation 2^-43.3 a draw, then rounded to a double; (count,) float64."""
     draws = _empty(begin, count, np.float64)
     check(lib.fpp_normal_f64(_key(key), begin, begin + count, out(draws)))
     return draws
 
 
-def gamma_radius(key: bytes, count: int, shape: int, scale: float) -> NDArray[np.float64]:
-    """scale times Gamma(shape), as a sum of exponentials of 53-bit uniforms; (count,) float64. Close, not exact."""
-    if not shape >= 1 or not (scale > 0 and math.isfinite(scale)):
-        raise KernelError("a gamma radius needs shape >= 1 and a positive finite scale")
-    total = np.zeros(count)
-    padded = -(-count // DRAW_BLOCK) * DRAW_BLOCK  # so that every term begins on a block
-    for term in range(shape):
-        total -= np.log1p(-uniform(key, count, begin=term * padded))
-    return scale * total
-
-
-def directions(key: bytes, count: int, dim: int) -> NDArray[np.float64]:
+def directions(key: bytes, count: int, dim: int) -> FloatArray:
     """Unit vectors, uniform on the sphere up to the error of `standard_normal`; (count, dim) float64."""
     if not dim >= 1:
         raise KernelError(f"directions need dim >= 1, got {dim}")
@@ -113,7 +96,7 @@ def directions(key: bytes, count: int, dim: int) -> NDArray[np.float64]:
     return rows
 
 
-def k_norm_floor(key: bytes, dim: int, scale: float) -> NDArray[np.int64]:
+def k_norm_floor(key: bytes, dim: int, scale: float) -> IntArray:
     """floor(z), z of density proportional to exp(-|z|_2 / scale); (dim,) int64. Close, not exact (`knorm_delta`).
 
     z = scale sqrt(V) g with g standard normal and V chi-squared with dim + 1 degrees of freedom, which is that law.
@@ -122,5 +105,5 @@ def k_norm_floor(key: bytes, dim: int, scale: float) -> NDArray[np.int64]:
         raise KernelError("K-norm noise needs dim >= 1 and a positive finite scale")
     normals = standard_normal(key, 2 * dim + 1)
     length = math.sqrt(float(np.sum(np.square(normals[: dim + 1]))))
-    floored: NDArray[np.int64] = np.floor(scale * length * normals[dim + 1 :]).astype(np.int64)
+    floored: IntArray = np.floor(scale * length * normals[dim + 1 :]).astype(np.int64)
     return floored

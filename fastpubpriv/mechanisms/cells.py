@@ -5,116 +5,143 @@ Privacy notes: `notes/cell_counts.md`, `notes/code_counts.md`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import abc
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from fastpubpriv.mechanisms.account import Account
-from fastpubpriv.mechanisms.release import release
-from fastpubpriv.mechanisms.sums import Passes, Released
+from fastpubpriv._types import FloatArray, IntArray
+from fastpubpriv.mechanisms.sums import Measurement, Released
 from fastpubpriv.privacy import GaussianEvent, LaplaceEvent, gaussian_count_grid, laplace_count_grid
-from fastpubpriv.sources import Rows, fold
+from fastpubpriv.release.account import Account
+from fastpubpriv.release.release import release
+from fastpubpriv.sources import Executor, Query, Rows
+from fastpubpriv.sources.base import Chunk
 
-FloatArray = np.ndarray[Any, np.dtype[np.float64]]
-IntArray = np.ndarray[Any, np.dtype[np.int64]]
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CountsQuery(Query):
+    """Counts of several histograms with `cells` bins each, one after another, times `scale`."""
+
+    cells: tuple[int, ...]
+    scale: int = 1
+
+    @abc.abstractmethod
+    def places(self, chunk: Chunk) -> list[IntArray]:
+        """For each histogram the cells of the rows of a chunk; a row with a number that is no cell's is in none."""
+
+    def zeros(self) -> tuple[IntArray, ...]:
+        """See `Query.zeros`."""
+        return tuple(np.zeros(size, dtype=np.int64) for size in self.cells)
+
+    def add(self, chunk: Chunk, accumulators: Any) -> None:
+        """See `Query.add`."""
+        for found, size, counts in zip(self.places(chunk), self.cells, accumulators, strict=True):
+            counts[:] += np.bincount(found[(found >= 0) & (found < size)], minlength=size)
+
+    def answer(self, accumulators: tuple[IntArray, ...]) -> IntArray:
+        """A count is scaled up to the noise grid, never the noise down."""
+        counts: IntArray = np.concatenate(accumulators)
+        counts *= self.scale
+        return counts
 
 
-def count_columns(rows: Rows, edges: list[FloatArray], passes: Passes) -> list[IntArray]:
-    """For each column, the rows below its first edge, from it to the next, ..., from the last on; private.
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CellQuery(CountsQuery):
+    """For each column, the rows below its first edge, from it to the next, ..., from the last on.
 
     A value on an edge is right of it; one that is not finite is in no cell.
     """
 
-    def step(chunk: Any, accumulators: tuple[IntArray, ...]) -> None:
-        for column, (cuts, counts) in enumerate(zip(edges, accumulators, strict=True)):
+    edges: tuple[FloatArray, ...]
+
+    @classmethod
+    def between(cls, edges: Sequence[FloatArray], scale: int = 1) -> CellQuery:
+        """The query for ascending edges of each column."""
+        return cls(cells=tuple(len(cuts) + 1 for cuts in edges), scale=scale, edges=tuple(edges))
+
+    def places(self, chunk: Chunk) -> list[IntArray]:
+        """See `CountsQuery.places`."""
+        found = []
+        for column, cuts in enumerate(self.edges):
             value = chunk[:, column].astype(np.float64)
-            value = value[np.isfinite(value)]
-            counts[:] += np.bincount(np.searchsorted(cuts, value, side="right"), minlength=len(cuts) + 1)
+            found.append(np.searchsorted(cuts, value[np.isfinite(value)], side="right"))
+        return found
 
-    return list(
-        fold(
-            rows,
-            lambda: tuple(np.zeros(len(cuts) + 1, dtype=np.int64) for cuts in edges),
-            step,
-            row_cost=64 * len(edges),
-            threads=passes.threads,
-            progress=passes.progress,
-        )
-    )
+    @property
+    def row_cost(self) -> int:
+        """See `Query.row_cost`."""
+        return 64 * len(self.edges)
 
 
-def release_cell_counts(
-    account: Account,
-    rows: Rows,
-    edges: list[FloatArray],
-    *,
-    name: str,
-    cost: Fraction,
-    passes: Passes,
-    gaussian: bool = False,
-) -> Released:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CodeQuery(CountsQuery):
+    """Rows by the numbers that `codes` gives them."""
+
+    codes: Callable[[Any], list[IntArray]]
+    cost: int
+
+    def places(self, chunk: Chunk) -> list[IntArray]:
+        """See `CountsQuery.places`."""
+        return self.codes(chunk)
+
+    @property
+    def row_cost(self) -> int:
+        """See `Query.row_cost`."""
+        return self.cost
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CellCounts(Measurement):
     """Release how many rows are in each cell between the ascending `edges` of each column, column after column.
 
     Discrete Laplace noise at `cost` epsilon for all columns together (l1 sensitivity 2 for each), or Gaussian noise at `cost` rho
     (squared l2 sensitivity 2 for each). Every cell is released, empty or not: the cells are public.
     """
-    columns, cells = len(edges), sum(len(cuts) + 1 for cuts in edges)
-    # One column's share of the cost: a grid says what one histogram costs, and the columns' costs add up.
-    grid = (gaussian_count_grid if gaussian else laplace_count_grid)(cost / columns, cells, rows.n)
-    event: GaussianEvent | LaplaceEvent
-    if gaussian:
-        event = GaussianEvent(2 * grid.quant_bound**2 * columns, grid.log2_scale, cells)
-    else:
-        event = LaplaceEvent(2 * grid.quant_bound * columns, grid.log2_scale, cells)
 
-    def query() -> IntArray:
-        counts = np.concatenate(count_columns(rows, edges, passes))
-        # A count is scaled up to the noise grid, never the noise down.
-        scaled: IntArray = counts * grid.quant_bound
-        return scaled
+    edges: list[FloatArray]
+    gaussian: bool = False
 
-    unit = 1.0 / grid.quant_bound
-    value = release(account, name=name, query=query, shape=(cells,), event=event, unit=unit)
-    return Released(value=value, noise_std=event.noise_std * unit, event=event)
+    def release(self, account: Account, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Released:
+        """Charge `cost`, run the pass and add noise."""
+        columns, cells = len(self.edges), sum(len(cuts) + 1 for cuts in self.edges)
+        # One column's share of the cost: a grid says what one histogram costs, and the columns' costs add up.
+        grid = (gaussian_count_grid if self.gaussian else laplace_count_grid)(cost / columns, cells, rows.n)
+        event: GaussianEvent | LaplaceEvent
+        if self.gaussian:
+            event = GaussianEvent(2 * grid.quant_bound**2 * columns, grid.log2_scale, cells)
+        else:
+            event = LaplaceEvent(2 * grid.quant_bound * columns, grid.log2_scale, cells)
+
+        query = partial(executor.run, CellQuery.between(self.edges, grid.quant_bound), rows)
+        unit = 1.0 / grid.quant_bound
+        value = release(account, name=name, query=query, shape=(cells,), event=event, unit=unit)
+        return Released(value=value, noise_std=event.noise_std * unit, event=event)
 
 
-def release_code_counts(
-    account: Account,
-    rows: Rows,
-    codes: Callable[[Any], list[IntArray]],
-    cells: list[int],
-    *,
-    name: str,
-    cost: Fraction,
-    row_cost: int,
-    passes: Passes,
-) -> Released:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CodeCounts(Measurement):
     """Release, for each of several codings, how many rows have each code 0 ... cells - 1; coding after coding.
 
     Discrete Laplace noise at `cost` epsilon for all codings together (l1 sensitivity 2 for each). `codes` maps a chunk to one int64
     array for each coding, each row by itself; a row with any other number is in no cell.
     """
-    grid = laplace_count_grid(cost / len(cells), sum(cells), rows.n)
-    event = LaplaceEvent(2 * grid.quant_bound * len(cells), grid.log2_scale, sum(cells))
 
-    def step(chunk: Any, accumulators: tuple[IntArray, ...]) -> None:
-        for found, size, counts in zip(codes(chunk), cells, accumulators, strict=True):
-            counts[:] += np.bincount(found[(found >= 0) & (found < size)], minlength=size)
+    codes: Callable[[Any], list[IntArray]]
+    cells: list[int]
+    row_cost: int
 
-    def query() -> IntArray:
-        counts = fold(
-            rows,
-            lambda: tuple(np.zeros(size, dtype=np.int64) for size in cells),
-            step,
-            row_cost=row_cost,
-            threads=passes.threads,
-            progress=passes.progress,
-        )
-        scaled: IntArray = np.concatenate(counts) * grid.quant_bound
-        return scaled
+    def release(self, account: Account, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Released:
+        """Charge `cost`, run the pass and add noise."""
+        grid = laplace_count_grid(cost / len(self.cells), sum(self.cells), rows.n)
+        event = LaplaceEvent(2 * grid.quant_bound * len(self.cells), grid.log2_scale, sum(self.cells))
 
-    unit = 1.0 / grid.quant_bound
-    value = release(account, name=name, query=query, shape=(sum(cells),), event=event, unit=unit)
-    return Released(value=value, noise_std=event.noise_std * unit, event=event)
+        counts = CodeQuery(cells=tuple(self.cells), scale=grid.quant_bound, codes=self.codes, cost=self.row_cost)
+        query = partial(executor.run, counts, rows)
+        unit = 1.0 / grid.quant_bound
+        value = release(account, name=name, query=query, shape=(sum(self.cells),), event=event, unit=unit)
+        return Released(value=value, noise_std=event.noise_std * unit, event=event)

@@ -10,33 +10,25 @@ Privacy notes: `notes/leaf_counts.md`, `notes/leaf_sums.md`, `notes/leaf_second_
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import rows as kernels
-from fastpubpriv.kernels.rows import RowMap
-from fastpubpriv.kernels.tree import RowTree, grouped_rows
-from fastpubpriv.mechanisms.account import Purse
-from fastpubpriv.mechanisms.release import release
-from fastpubpriv.mechanisms.sums import AffineMap, Passes, mirrored
-from fastpubpriv.privacy import (
-    Event,
-    Grid,
-    LaplaceEvent,
-    cluster_count_grid,
-    cluster_gram_grid,
-    cluster_sum_grid,
-)
-from fastpubpriv.sources import Rows, fold
-from fastpubpriv.sources.rows import Chunk
-
-FloatArray = np.ndarray[Any, np.dtype[np.float64]]
-IntArray = np.ndarray[Any, np.dtype[np.int64]]
+from fastpubpriv.kernels.tree import grouped_rows
+from fastpubpriv.maps import RowMap, RowTree
+from fastpubpriv.mechanisms.sums import AffineMap, Measurement, mirrored
+from fastpubpriv.privacy import Event, Grid, LaplaceEvent, cluster_count_grid, cluster_gram_grid, cluster_sum_grid
+from fastpubpriv.release.payer import Payer
+from fastpubpriv.release.release import release
+from fastpubpriv.sources import Executor, Query, Rows
+from fastpubpriv.sources.base import Chunk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -52,141 +44,174 @@ class LeavesReleased:
     event: Event
     spectral_std: FloatArray
 
+    @property
+    def noise(self) -> dict[str, Any]:
+        """The noise, for the record."""
+        stds = self.noise_std.tolist()
+        return {"noise_std": max(stds), "leaf_noise_std": stds}
 
-def release_leaf_counts(
-    account: Purse, rows: Rows, routes: RowTree, *, name: str, cost: Fraction, passes: Passes
-) -> LeavesReleased:
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LeafCountQuery(Query):
+    """Rows that reach each target of a tree, (k,), times `scale`."""
+
+    routes: RowTree
+    scale: int
+
+    def zeros(self) -> tuple[IntArray]:
+        """See `Query.zeros`."""
+        return (np.zeros(self.routes.n_labels, dtype=np.int64),)
+
+    def add(self, chunk: Chunk, accumulators: Any) -> None:
+        """See `Query.add`."""
+        accumulators[0][:] += np.diff(grouped_rows(chunk, self.routes)[1])
+
+    @property
+    def row_cost(self) -> int:
+        """See `Query.row_cost`."""
+        return routing_cost(self.routes)
+
+    def answer(self, accumulators: tuple[IntArray]) -> IntArray:
+        """A count is scaled up to the noise grid, never the noise down: q + floor(N) / s would give q away."""
+        return accumulators[0] * self.scale
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LeafSumQuery(Query):
+    """For each leaf the sum of its integer rows under the leaf's own map, (k, D)."""
+
+    routes: RowTree
+    maps: tuple[RowMap, ...]
+
+    def zeros(self) -> tuple[IntArray]:
+        """See `Query.zeros`."""
+        return (np.zeros((len(self.maps), self.maps[0].out_dim), dtype=np.int64),)
+
+    def add(self, chunk: Chunk, accumulators: Any) -> None:
+        """Give each leaf's rows, under its map, to the kernel and the leaf's accumulator."""
+        grouped, begins = grouped_rows(chunk, self.routes)
+        for leaf, row_map in enumerate(self.maps):
+            if begins[leaf] < begins[leaf + 1]:
+                self.count(grouped[begins[leaf] : begins[leaf + 1]], row_map, accumulators[0][leaf])
+
+    def count(self, chunk: Chunk, row_map: RowMap, found: IntArray) -> None:
+        """Add the rows of one leaf."""
+        kernels.rows_sum(chunk, row_map, found)
+
+    @property
+    def row_cost(self) -> int:
+        """See `Query.row_cost`."""
+        return self.routes.dim + routing_cost(self.routes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LeafGramQuery(LeafSumQuery):
+    """For each leaf the sum of q q^T over its integer rows q: (k, D, D), or the upper triangles, row by row."""
+
+    triangle: bool = False
+
+    def zeros(self) -> tuple[IntArray]:
+        """See `Query.zeros`."""
+        dim = self.maps[0].out_dim
+        return (np.zeros((len(self.maps), dim, dim), dtype=np.int64),)
+
+    def count(self, chunk: Chunk, row_map: RowMap, found: IntArray) -> None:
+        """Add the rows of one leaf."""
+        kernels.rows_gram(chunk, row_map, found)
+
+    @property
+    def row_cost(self) -> int:
+        """See `Query.row_cost`."""
+        return max(self.routes.dim, self.maps[0].out_dim ** 2 // 32) + routing_cost(self.routes)
+
+    def answer(self, accumulators: tuple[IntArray]) -> IntArray:
+        """See `Query.answer`."""
+        (squares,) = accumulators
+        for leaf in squares:
+            mirrored(leaf)
+        if not self.triangle:
+            return squares
+        upper = np.triu_indices(squares.shape[1])
+        triangles: IntArray = squares[:, upper[0], upper[1]]
+        return triangles
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LeafCounts(Measurement):
     """Release how many rows reach each target of `routes`, (k,).
 
     A row that stays in its leaf changes nothing: only a move costs, 2 S^2 in squared l2 or 2 S in l1.
     """
-    k = routes.n_labels
-    grid = cluster_count_grid(cost, rows.n, pure=account.pure, clusters=k, lineage=routes.lineage)
 
-    def step(chunk: Chunk, accumulators: tuple[IntArray, ...]) -> None:
-        accumulators[0][:] += np.diff(grouped_rows(chunk, routes)[1])
+    routes: RowTree
 
-    def query() -> IntArray:
-        (counts,) = fold(
-            rows,
-            lambda: (np.zeros(k, dtype=np.int64),),
-            step,
-            row_cost=routing_cost(routes),
-            threads=passes.threads,
-            progress=passes.progress,
-        )
-        # A count is scaled up to the noise grid, never the noise down: q + floor(N) / s would give q away.
-        scaled: IntArray = counts * grid.quant_bound
-        return scaled
+    def release(self, account: Payer, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> LeavesReleased:
+        """Charge `cost`, run the pass and add noise."""
+        k = self.routes.n_labels
+        grid = cluster_count_grid(cost, rows.n, pure=account.pure, clusters=k, lineage=self.routes.lineage)
 
-    unit = 1.0 / grid.quant_bound
-    value = release(account, name=name, query=query, shape=(k,), event=grid.event, unit=unit)
-    std = np.full(k, grid.event.noise_std * unit)
-    return LeavesReleased(value=value, noise_std=std, event=grid.event, spectral_std=std)
+        query = partial(executor.run, LeafCountQuery(routes=self.routes, scale=grid.quant_bound), rows)
+        unit = 1.0 / grid.quant_bound
+        value = release(account, name=name, query=query, shape=(k,), event=grid.event, unit=unit)
+        std = np.full(k, grid.event.noise_std * unit)
+        return LeavesReleased(value=value, noise_std=std, event=grid.event, spectral_std=std)
 
 
-def release_leaf_sums(
-    account: Purse,
-    rows: Rows,
-    routes: RowTree,
-    affines: Sequence[AffineMap],
-    *,
-    name: str,
-    radii: Sequence[float],
-    cost: Fraction,
-    passes: Passes,
-) -> LeavesReleased:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LeafSums(Measurement):
     """Release for each leaf the sum of its rows under the leaf's own map, each clipped to norm `radii[leaf]`, (k, D).
 
     A row that stays moves its leaf's sum by at most 2Q; one that moves, two sums by at most Q each: half the squared distance.
     """
-    k, dim = _check(routes, affines, radii)
-    grid = cluster_sum_grid(cost, dim, rows.n, pure=account.pure, clusters=k, lineage=routes.lineage)
-    maps = [affine.on_grid(grid, radius) for affine, radius in zip(affines, radii, strict=True)]
 
-    def query() -> IntArray:
-        (sums,) = fold(
-            rows,
-            lambda: (np.zeros((k, dim), dtype=np.int64),),
-            by_leaf(routes, maps, kernels.rows_sum),
-            row_cost=rows.dim + routing_cost(routes),
-            threads=passes.threads,
-            progress=passes.progress,
-        )
-        return sums
+    routes: RowTree
+    affines: Sequence[AffineMap]
+    radii: Sequence[float]
 
-    value = release(account, name=name, query=query, shape=(k, dim), event=grid.event, unit=1.0)
-    units = _units(grid, radii)
-    std = grid.event.noise_std * units
-    return LeavesReleased(value=value * units[:, None], noise_std=std, event=grid.event, spectral_std=std)
+    def release(self, account: Payer, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> LeavesReleased:
+        """Charge `cost`, run the pass and add noise."""
+        k, dim = _check(self.routes, self.affines, self.radii)
+        grid = cluster_sum_grid(cost, dim, rows.n, pure=account.pure, clusters=k, lineage=self.routes.lineage)
+        maps = tuple(affine.on_grid(grid, radius) for affine, radius in zip(self.affines, self.radii, strict=True))
+        query = partial(executor.run, LeafSumQuery(routes=self.routes, maps=maps), rows)
+        value = release(account, name=name, query=query, shape=(k, dim), event=grid.event, unit=1.0)
+        units = _units(grid, self.radii)
+        std = grid.event.noise_std * units
+        return LeavesReleased(value=value * units[:, None], noise_std=std, event=grid.event, spectral_std=std)
 
 
-def release_leaf_second_moments(
-    account: Purse,
-    rows: Rows,
-    routes: RowTree,
-    affines: Sequence[AffineMap],
-    *,
-    name: str,
-    radii: Sequence[float],
-    cost: Fraction,
-    passes: Passes,
-) -> LeavesReleased:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LeafSecondMoments(Measurement):
     """Release for each leaf the sum of y y^T over its rows, y the leaf's own map clipped to norm `radii[leaf]`, (k, D, D).
 
-    Noise as in `release_second_moment`. Squared l2 sensitivity 2 Q^4, whether the replaced row stays or moves; of the triangles in
+    Noise as in `SecondMoment`. Squared l2 sensitivity 2 Q^4, whether the replaced row stays or moves; of the triangles in
     l1 isqrt(D (D + 3) / 2 Q^4) for a row that stays and 2 floor((D + 1) Q^2 / 2) for one that moves.
     """
-    k, dim = _check(routes, affines, radii)
-    grid = cluster_gram_grid(cost, dim, rows.n, pure=account.pure, clusters=k, lineage=routes.lineage)
-    maps = [affine.on_grid(grid, radius) for affine, radius in zip(affines, radii, strict=True)]
 
-    def grams() -> IntArray:
-        (lower,) = fold(
-            rows,
-            lambda: (np.zeros((k, dim, dim), dtype=np.int64),),
-            by_leaf(routes, maps, kernels.rows_gram),
-            row_cost=max(rows.dim, dim * dim // 32) + routing_cost(routes),
-            threads=passes.threads,
-            progress=passes.progress,
-        )
-        for leaf in lower:
-            mirrored(leaf)
-        return lower
+    routes: RowTree
+    affines: Sequence[AffineMap]
+    radii: Sequence[float]
 
-    units = _units(grid, radii) ** 2
-    std = grid.event.noise_std * units
-    if not isinstance(grid.event, LaplaceEvent):
-        square = release(account, name=name, query=grams, shape=(k, dim, dim), event=grid.event, unit=1.0)
-        square += np.swapaxes(square, 1, 2)
-        square *= (units / 2.0)[:, None, None]
-        return LeavesReleased(value=square, noise_std=std, event=grid.event, spectral_std=std)
-    upper = np.triu_indices(dim)
-
-    def triangles() -> IntArray:
-        whole = grams()
-        triangle: IntArray = whole[:, upper[0], upper[1]]
-        return triangle
-
-    flat = release(account, name=name, query=triangles, shape=(k, len(upper[0])), event=grid.event, unit=1.0)
-    value = np.zeros((k, dim, dim))
-    value[:, upper[0], upper[1]] = flat * units[:, None]
-    value[:, upper[1], upper[0]] = value[:, upper[0], upper[1]]
-    return LeavesReleased(value=value, noise_std=std, event=grid.event, spectral_std=math.sqrt(2.0) * std)
-
-
-def by_leaf(
-    routes: RowTree, maps: Sequence[RowMap], kernel: Callable[[Chunk, RowMap, IntArray], None]
-) -> Callable[[Chunk, tuple[IntArray, ...]], None]:
-    """The step of a pass that gives each leaf's rows of a chunk, under its map, to `kernel` and the leaf's accumulator."""
-
-    def step(chunk: Chunk, accumulators: tuple[IntArray, ...]) -> None:
-        grouped, begins = grouped_rows(chunk, routes)
-        for leaf, row_map in enumerate(maps):
-            if begins[leaf] < begins[leaf + 1]:
-                kernel(grouped[begins[leaf] : begins[leaf + 1]], row_map, accumulators[0][leaf])
-
-    return step
+    def release(self, account: Payer, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> LeavesReleased:
+        """Charge `cost`, run the pass and add noise."""
+        k, dim = _check(self.routes, self.affines, self.radii)
+        grid = cluster_gram_grid(cost, dim, rows.n, pure=account.pure, clusters=k, lineage=self.routes.lineage)
+        maps = tuple(affine.on_grid(grid, radius) for affine, radius in zip(self.affines, self.radii, strict=True))
+        triangle = isinstance(grid.event, LaplaceEvent)
+        query = partial(executor.run, LeafGramQuery(routes=self.routes, maps=maps, triangle=triangle), rows)
+        units = _units(grid, self.radii) ** 2
+        std = grid.event.noise_std * units
+        if not triangle:
+            square = release(account, name=name, query=query, shape=(k, dim, dim), event=grid.event, unit=1.0)
+            square += np.swapaxes(square, 1, 2)
+            square *= (units / 2.0)[:, None, None]
+            return LeavesReleased(value=square, noise_std=std, event=grid.event, spectral_std=std)
+        upper = np.triu_indices(dim)
+        flat = release(account, name=name, query=query, shape=(k, len(upper[0])), event=grid.event, unit=1.0)
+        value = np.zeros((k, dim, dim))
+        value[:, upper[0], upper[1]] = flat * units[:, None]
+        value[:, upper[1], upper[0]] = value[:, upper[0], upper[1]]
+        return LeavesReleased(value=value, noise_std=std, event=grid.event, spectral_std=math.sqrt(2.0) * std)
 
 
 def routing_cost(routes: RowTree) -> int:

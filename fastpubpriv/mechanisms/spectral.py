@@ -7,11 +7,9 @@ from __future__ import annotations
 
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
-from typing import Any
 
-import numpy as np
+from fastpubpriv._types import FloatArray
 
-FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 SymmetricMatrix = list[list[Fraction]]
 DecimalMatrix = list[list[Decimal]]
 

@@ -3,52 +3,66 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.kernels import rows as kernels
-from fastpubpriv.mechanisms.account import Account
-from fastpubpriv.mechanisms.release import release
-from fastpubpriv.mechanisms.sums import AffineMap, Passes, Released, sum_grid
-from fastpubpriv.sources import Rows, fold
+from fastpubpriv.maps import RowMap
+from fastpubpriv.mechanisms.sums import AffineMap, Measurement, Released, sum_grid
+from fastpubpriv.release.account import Account
+from fastpubpriv.release.release import release
+from fastpubpriv.sources import Executor, Query, Rows
+from fastpubpriv.sources.base import Chunk
 
-FloatArray = np.ndarray[Any, np.dtype[np.float64]]
-IntArray = np.ndarray[Any, np.dtype[np.int64]]
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StatisticQuery(Query):
+    """Sum of the integer rows made of statistic(row)."""
+
+    statistic: Callable[[Any], FloatArray]
+    row_map: RowMap
+    cost: int
+
+    def zeros(self) -> tuple[IntArray]:
+        """See `Query.zeros`."""
+        return (np.zeros(self.row_map.out_dim, dtype=np.int64),)
+
+    def add(self, chunk: Chunk, accumulators: Any) -> None:
+        """See `Query.add`."""
+        kernels.rows_sum(np.ascontiguousarray(self.statistic(chunk)), self.row_map, accumulators[0])
+
+    @property
+    def row_cost(self) -> int:
+        """See `Query.row_cost`."""
+        return self.cost
 
 
-def release_statistic_sum(
-    account: Account,
-    rows: Rows,
-    statistic: Callable[[Any], FloatArray],
-    *,
-    name: str,
-    dim: int,
-    radius: float,
-    cost: Fraction,
-    row_cost: int,
-    passes: Passes,
-) -> Released:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StatisticSum(Measurement):
     """Release the sum over the rows of statistic(row), each clipped to norm `radius`.
 
     `statistic` maps a chunk (n, columns) to (n, dim) float64, every output row from its own input row and public numbers alone; a
-    row with a non-finite entry counts as zero. `cost` and the sensitivity are those of `release_vector_sum`.
+    row with a non-finite entry counts as zero. `cost` and the sensitivity are those of `VectorSum`.
     """
-    grid = sum_grid(account, cost, dim, rows.n)
-    row_map = AffineMap(dim=dim).on_grid(grid, radius)
 
-    def query() -> IntArray:
-        (sums,) = fold(
-            rows,
-            lambda: (np.zeros(dim, dtype=np.int64),),
-            lambda chunk, acc: kernels.rows_sum(np.ascontiguousarray(statistic(chunk)), row_map, acc[0]),
-            row_cost=row_cost,
-            threads=passes.threads,
-            progress=passes.progress,
+    statistic: Callable[[Any], FloatArray]
+    dim: int
+    radius: float
+    row_cost: int
+
+    def release(self, account: Account, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Released:
+        """Charge `cost`, run the pass and add noise."""
+        grid = sum_grid(account, cost, self.dim, rows.n)
+        row_map = AffineMap(dim=self.dim).on_grid(grid, self.radius)
+
+        query = partial(
+            executor.run, StatisticQuery(statistic=self.statistic, row_map=row_map, cost=self.row_cost), rows
         )
-        return sums
-
-    unit = grid.step(radius)
-    value = release(account, name=name, query=query, shape=(dim,), event=grid.event, unit=unit)
-    return Released(value=value, noise_std=grid.event.noise_std * unit, event=grid.event)
+        unit = grid.step(self.radius)
+        value = release(account, name=name, query=query, shape=(self.dim,), event=grid.event, unit=unit)
+        return Released(value=value, noise_std=grid.event.noise_std * unit, event=grid.event)

@@ -5,20 +5,21 @@ Privacy notes: `notes/vector_sum.md`, `notes/gram.md`, `notes/shell_counts.md`.
 
 from __future__ import annotations
 
+import abc
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import rows as kernels
-from fastpubpriv.kernels.rows import MatrixKind, RowMap
 from fastpubpriv.kernels.tree import Members
-from fastpubpriv.mechanisms.account import Account, Purse
-from fastpubpriv.mechanisms.release import release
+from fastpubpriv.maps import MatrixKind, RowMap
 from fastpubpriv.privacy import (
     Event,
     Grid,
@@ -34,11 +35,11 @@ from fastpubpriv.privacy import (
     laplace_gram_grid,
     laplace_sum_grid,
 )
-from fastpubpriv.sources import Rows, fold
-from fastpubpriv.sources.rows import Chunk
-
-FloatArray = np.ndarray[Any, np.dtype[np.float64]]
-IntArray = np.ndarray[Any, np.dtype[np.int64]]
+from fastpubpriv.release.account import Account
+from fastpubpriv.release.payer import Payer
+from fastpubpriv.release.release import release
+from fastpubpriv.sources import Executor, Query, Rows
+from fastpubpriv.sources.base import Chunk
 
 MIRROR_BLOCK = 64
 
@@ -103,14 +104,6 @@ class AffineMap:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Passes:
-    """How passes over the rows are run; never what they compute."""
-
-    threads: int | None = None
-    progress: bool | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Released:
     """A released answer in data units, with the standard deviation of its noise per coordinate.
 
@@ -122,6 +115,21 @@ class Released:
     noise_std: float
     event: Event
     spectral_std: float = 0.0
+
+    @property
+    def noise(self) -> dict[str, Any]:
+        """The noise, for the record."""
+        return {"noise_std": self.noise_std}
+
+
+class Measurement(abc.ABC):
+    """What is asked of the rows: knows its grid and event for a payer and a cost, its query, and what is made of the answer."""
+
+    __slots__ = ()
+
+    @abc.abstractmethod
+    def release(self, account: Any, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Any:
+        """Charge `cost`, run the pass and add noise; the answer says its `noise` and its `event`."""
 
 
 def check_sum_grids(account: Account, costs: Iterable[Fraction], dim: int, n: int) -> None:
@@ -136,58 +144,115 @@ def check_gram_grids(account: Account, costs: Iterable[Fraction], dim: int, n: i
         _gram_grid(account, cost, dim, n)
 
 
-def _gram_grid(account: Purse, cost: Fraction, dim: int, n: int) -> Grid:
+def _gram_grid(account: Payer, cost: Fraction, dim: int, n: int) -> Grid:
     return (laplace_gram_grid if account.pure else gaussian_gram_grid)(cost, dim, n)
 
 
-def sum_grid(account: Purse, cost: Fraction, dim: int, n: int) -> Grid:
+def sum_grid(account: Payer, cost: Fraction, dim: int, n: int) -> Grid:
     """The grid for sums of n rows of `dim` coordinates at this cost, for the noise of the account."""
     return (laplace_sum_grid if account.pure else gaussian_sum_grid)(cost, dim, n)
 
 
-def _kept(only: Members | None, chunk: Chunk) -> Chunk:
-    return chunk if only is None else only(chunk)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class MembersQuery(Query):
+    """A pass over all rows, or over those of one node of a cluster tree: the kernel's integers of `row_map`."""
+
+    row_map: RowMap
+    only: Members | None = None
+
+    def add(self, chunk: Chunk, accumulators: Any) -> None:
+        """See `Query.add`."""
+        self.count(chunk if self.only is None else self.only(chunk), accumulators[0])
+
+    @abc.abstractmethod
+    def count(self, chunk: Chunk, found: IntArray) -> None:
+        """Add the rows of a chunk, all of them members."""
 
 
-def release_vector_sum(
-    account: Purse,
-    rows: Rows,
-    affine: AffineMap,
-    *,
-    name: str,
-    radius: float,
-    cost: Fraction,
-    passes: Passes,
-    k_norm: KNormGrid | None = None,
-    only: Members | None = None,
-) -> Released:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SumQuery(MembersQuery):
+    """Sum of the integer rows, (D,)."""
+
+    def zeros(self) -> tuple[IntArray]:
+        """See `Query.zeros`."""
+        return (np.zeros(self.row_map.out_dim, dtype=np.int64),)
+
+    def count(self, chunk: Chunk, found: IntArray) -> None:
+        """Add rows."""
+        kernels.rows_sum(chunk, self.row_map, found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class GramQuery(MembersQuery):
+    """Sum of q q^T over the integer rows q: (D, D), or its upper triangle, row by row."""
+
+    triangle: bool = False
+
+    def zeros(self) -> tuple[IntArray]:
+        """See `Query.zeros`."""
+        return (np.zeros((self.row_map.out_dim, self.row_map.out_dim), dtype=np.int64),)
+
+    def count(self, chunk: Chunk, found: IntArray) -> None:
+        """Add rows."""
+        kernels.rows_gram(chunk, self.row_map, found)
+
+    @property
+    def row_cost(self) -> int:
+        """A multiply-add of the map or of the Gram takes about 1/32 ns. Few rows in a chunk would repack the map over and over."""
+        return self.row_map.out_dim**2 // 32
+
+    def answer(self, accumulators: tuple[IntArray]) -> IntArray:
+        """See `Query.answer`."""
+        square = mirrored(accumulators[0])
+        return square[np.triu_indices(len(square))] if self.triangle else square
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ShellQuery(MembersQuery):
+    """Rows by norm, between the squared edges, times `scale`."""
+
+    edges_sq: FloatArray
+    scale: int
+
+    def zeros(self) -> tuple[IntArray]:
+        """See `Query.zeros`."""
+        return (np.zeros(len(self.edges_sq) + 1, dtype=np.int64),)
+
+    def count(self, chunk: Chunk, found: IntArray) -> None:
+        """Add rows."""
+        kernels.rows_shell_counts(chunk, self.row_map, self.edges_sq, found)
+
+    def answer(self, accumulators: tuple[IntArray]) -> IntArray:
+        """A count is scaled up to the noise grid, never the noise down: q + floor(N) / s would give q away."""
+        return accumulators[0] * self.scale
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class VectorSum(Measurement):
     """Release the sum of the mapped rows, each clipped to norm `radius`.
 
     `cost` is a rho when the account is Gaussian, an epsilon when it is pure; a `k_norm` grid then asks for l2 K-norm noise
     instead of the discrete Laplace. Replace-one sensitivity 2Q in l2, isqrt(4 D Q^2) in l1, in grid steps. `only` keeps the rows
     of one node of a cluster tree; the event then says what entering or leaving it costs.
     """
-    dim = affine.out_dim
-    grid: Grid | KNormGrid = sum_grid(account, cost, dim, rows.n) if k_norm is None else k_norm
-    if only is not None:
-        if k_norm is not None:
-            raise InputError("K-norm noise has no proof for the rows of a node; leave k_norm out")
-        grid = cluster_sum_grid(cost, dim, rows.n, pure=account.pure, clusters=1, lineage=only.lineage)
-    row_map = affine.on_grid(grid, radius)
 
-    def query() -> IntArray:
-        (sums,) = fold(
-            rows,
-            lambda: (np.zeros(dim, dtype=np.int64),),
-            lambda chunk, acc: kernels.rows_sum(_kept(only, chunk), row_map, acc[0]),
-            threads=passes.threads,
-            progress=passes.progress,
-        )
-        return sums
+    affine: AffineMap
+    radius: float
+    k_norm: KNormGrid | None = None
+    only: Members | None = None
 
-    unit = grid.step(radius)
-    value = release(account, name=name, query=query, shape=(dim,), event=grid.event, unit=unit)
-    return Released(value=value, noise_std=grid.event.noise_std * unit, event=grid.event)
+    def release(self, account: Payer, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Released:
+        """Charge `cost`, run the pass and add noise."""
+        dim = self.affine.out_dim
+        grid: Grid | KNormGrid = sum_grid(account, cost, dim, rows.n) if self.k_norm is None else self.k_norm
+        if self.only is not None:
+            if self.k_norm is not None:
+                raise InputError("K-norm noise has no proof for the rows of a node; leave k_norm out")
+            grid = cluster_sum_grid(cost, dim, rows.n, pure=account.pure, clusters=1, lineage=self.only.lineage)
+        query = partial(executor.run, SumQuery(row_map=self.affine.on_grid(grid, self.radius), only=self.only), rows)
+        unit = grid.step(self.radius)
+        value = release(account, name=name, query=query, shape=(dim,), event=grid.event, unit=unit)
+        return Released(value=value, noise_std=grid.event.noise_std * unit, event=grid.event)
 
 
 def mirrored(lower: IntArray) -> IntArray:
@@ -201,17 +266,8 @@ def mirrored(lower: IntArray) -> IntArray:
     return lower
 
 
-def release_second_moment(
-    account: Purse,
-    rows: Rows,
-    affine: AffineMap,
-    *,
-    name: str,
-    radius: float,
-    cost: Fraction,
-    passes: Passes,
-    only: Members | None = None,
-) -> Released:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SecondMoment(Measurement):
     """Release the sum of y y^T over the mapped rows, each clipped to norm `radius`; symmetric (D, D).
 
     Gaussian accounts add D^2 independent noises to the full integer matrix and average the released matrix with its transpose:
@@ -219,84 +275,64 @@ def release_second_moment(
     upper triangle with discrete Laplace noise. Squared replace-one sensitivity 2 Q^4; l1 (triangle) isqrt(D (D + 3) / 2 Q^4).
     `only` keeps the rows of one node of a cluster tree; the event then says what entering or leaving it costs.
     """
-    dim = affine.out_dim
-    if only is None:
-        grid = _gram_grid(account, cost, dim, rows.n)
-    else:
-        grid = cluster_gram_grid(cost, dim, rows.n, pure=account.pure, clusters=1, lineage=only.lineage)
-    row_map = affine.on_grid(grid, radius)
 
-    def gram() -> IntArray:
-        (lower,) = fold(
-            rows,
-            lambda: (np.zeros((dim, dim), dtype=np.int64),),
-            lambda chunk, acc: kernels.rows_gram(_kept(only, chunk), row_map, acc[0]),
-            # A multiply-add of the map or of the Gram takes about 1/32 ns. Few rows in a chunk would repack the map over and over.
-            row_cost=max(rows.dim, dim * dim // 32),
-            threads=passes.threads,
-            progress=passes.progress,
-        )
-        return mirrored(lower)
+    affine: AffineMap
+    radius: float
+    only: Members | None = None
 
-    unit = grid.step(radius) ** 2
-    if not isinstance(grid.event, LaplaceEvent):
-        square = release(account, name=name, query=gram, shape=(dim, dim), event=grid.event, unit=unit)
-        square += square.T
-        square /= 2.0
+    def release(self, account: Payer, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Released:
+        """Charge `cost`, run the pass and add noise."""
+        dim = self.affine.out_dim
+        if self.only is None:
+            grid = _gram_grid(account, cost, dim, rows.n)
+        else:
+            grid = cluster_gram_grid(cost, dim, rows.n, pure=account.pure, clusters=1, lineage=self.only.lineage)
+        row_map = self.affine.on_grid(grid, self.radius)
+
+        triangle = isinstance(grid.event, LaplaceEvent)
+        query = partial(executor.run, GramQuery(row_map=row_map, only=self.only, triangle=triangle), rows)
+        unit = grid.step(self.radius) ** 2
+        if not triangle:
+            square = release(account, name=name, query=query, shape=(dim, dim), event=grid.event, unit=unit)
+            square += square.T
+            square /= 2.0
+            std = grid.event.noise_std * unit
+            return Released(value=square, noise_std=std, event=grid.event, spectral_std=std)
+        upper = np.triu_indices(dim)
+        value = np.zeros((dim, dim))
+        value[upper] = release(account, name=name, query=query, shape=(len(upper[0]),), event=grid.event, unit=unit)
+        value = value + np.triu(value, 1).T
         std = grid.event.noise_std * unit
-        return Released(value=square, noise_std=std, event=grid.event, spectral_std=std)
-    upper = np.triu_indices(dim)
-    triangle = release(
-        account, name=name, query=lambda: gram()[upper], shape=(len(upper[0]),), event=grid.event, unit=unit
-    )
-    value = np.zeros((dim, dim))
-    value[upper] = triangle
-    value = value + np.triu(value, 1).T
-    std = grid.event.noise_std * unit
-    return Released(value=value, noise_std=std, event=grid.event, spectral_std=math.sqrt(2.0) * std)
+        return Released(value=value, noise_std=std, event=grid.event, spectral_std=math.sqrt(2.0) * std)
 
 
-def release_shell_counts(
-    account: Purse,
-    rows: Rows,
-    affine: AffineMap,
-    *,
-    name: str,
-    edges: FloatArray,
-    cost: Fraction,
-    passes: Passes,
-    only: Members | None = None,
-) -> Released:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ShellCounts(Measurement):
     """Release how many rows have norm of y in [0, e_1], (e_1, e_2], ..., (e_k, inf); rows with a non-finite entry are in none.
 
     One joint histogram: a replaced row moves between two cells, squared l2 sensitivity 2 S^2, l1 sensitivity 2 S. `only` keeps
     the rows of one node of a cluster tree; the event then says what entering or leaving it costs.
     """
-    edges = np.asarray(edges, dtype=np.float64)
-    with np.errstate(over="ignore", under="ignore"):
-        edges_sq = np.square(edges)
-    ascending = edges.ndim == 1 and bool(np.all(edges > 0.0) and np.all(np.diff(edges_sq, prepend=0.0) > 0.0))
-    if not ascending or not np.all(np.isfinite(edges_sq)):
-        raise InputError("edges must be positive and strictly ascending, and their squares finite and distinct")
-    cells = len(edges_sq) + 1
-    if only is None:
-        grid = (laplace_count_grid if account.pure else gaussian_count_grid)(cost, cells, rows.n)
-    else:
-        grid = cluster_shell_grid(cost, cells, rows.n, pure=account.pure, lineage=only.lineage)
-    row_map = affine.row_map()
 
-    def query() -> IntArray:
-        (counts,) = fold(
-            rows,
-            lambda: (np.zeros(cells, dtype=np.int64),),
-            lambda chunk, acc: kernels.rows_shell_counts(_kept(only, chunk), row_map, edges_sq, acc[0]),
-            threads=passes.threads,
-            progress=passes.progress,
-        )
-        # A count is scaled up to the noise grid, never the noise down: q + floor(N) / s would give q away.
-        scaled: IntArray = counts * grid.quant_bound
-        return scaled
+    affine: AffineMap
+    edges: FloatArray
+    only: Members | None = None
 
-    unit = 1.0 / grid.quant_bound
-    value = release(account, name=name, query=query, shape=(cells,), event=grid.event, unit=unit)
-    return Released(value=value, noise_std=grid.event.noise_std * unit, event=grid.event)
+    def release(self, account: Payer, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Released:
+        """Charge `cost`, run the pass and add noise."""
+        edges = np.asarray(self.edges, dtype=np.float64)
+        with np.errstate(over="ignore", under="ignore"):
+            edges_sq = np.square(edges)
+        ascending = edges.ndim == 1 and bool(np.all(edges > 0.0) and np.all(np.diff(edges_sq, prepend=0.0) > 0.0))
+        if not ascending or not np.all(np.isfinite(edges_sq)):
+            raise InputError("edges must be positive and strictly ascending, and their squares finite and distinct")
+        cells = len(edges_sq) + 1
+        if self.only is None:
+            grid = (laplace_count_grid if account.pure else gaussian_count_grid)(cost, cells, rows.n)
+        else:
+            grid = cluster_shell_grid(cost, cells, rows.n, pure=account.pure, lineage=self.only.lineage)
+        shells = ShellQuery(row_map=self.affine.row_map(), only=self.only, edges_sq=edges_sq, scale=grid.quant_bound)
+        query = partial(executor.run, shells, rows)
+        unit = 1.0 / grid.quant_bound
+        value = release(account, name=name, query=query, shape=(cells,), event=grid.event, unit=unit)
+        return Released(value=value, noise_std=grid.event.noise_std * unit, event=grid.event)

@@ -2,6 +2,16 @@
 
 from fastpubpriv.planning.mixtures import MixtureNeeds, condition_two, mixture_needs
 from fastpubpriv.planning.orders import OrderBounds, order_bounds
-from fastpubpriv.planning.solve import TASKS, Plan, plan
+from fastpubpriv.planning.solve import TASKS, Plan, plan, task_arguments
 
-__all__ = ["TASKS", "MixtureNeeds", "OrderBounds", "Plan", "condition_two", "mixture_needs", "order_bounds", "plan"]
+__all__ = [
+    "TASKS",
+    "MixtureNeeds",
+    "OrderBounds",
+    "Plan",
+    "condition_two",
+    "mixture_needs",
+    "order_bounds",
+    "plan",
+    "task_arguments",
+]

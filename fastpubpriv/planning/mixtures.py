@@ -1,4 +1,4 @@
-"""Predicted error of a separated mixture, and the sample sizes that paper A's regularity conditions ask for."""
+"""The sample sizes that paper A's regularity conditions ask for."""
 
 from __future__ import annotations
 
@@ -10,22 +10,8 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv import validation
-from fastpubpriv.errors import BudgetError, InputError
-from fastpubpriv.estimators.radii import Mode, failure_probability
-from fastpubpriv.mixtures.leaf_gaussians import leaf_costs, leaf_draws
-from fastpubpriv.mixtures.search import DIRECTIONS_SHARE
-from fastpubpriv.mixtures.separated import (
-    CLUSTERING_SHARE,
-    CLUSTERINGS,
-    Shape,
-    check_components,
-    choose_clustering,
-    clustering_draws,
-    component_errors,
-    tree_depth,
-)
-from fastpubpriv.planning.predictors import Predictor, allowance_of
-from fastpubpriv.privacy import Budget, PureDP
+from fastpubpriv.errors import InputError
+from fastpubpriv.estimators.radii import failure_probability
 
 WORST_CASE = "worst case"
 
@@ -57,54 +43,6 @@ class MixtureNeeds:
     def to_dict(self) -> dict[str, Any]:
         """Return the numbers as plain values, ready for JSON."""
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
-
-
-def separated_predictor(
-    dim: int, n_pub: int, n_components: Any, min_weight: Any, clustering: str, mode: Mode, failure_prob: float
-) -> Predictor:
-    """Relative Frobenius error of the covariance of the smallest component, once it has been found."""
-    if n_components is None or min_weight is None:
-        raise InputError("plan('separated_mixture') needs n_components= and min_weight=")
-    if n_pub < 2:
-        raise InputError("plan('separated_mixture') needs n_pub of at least 2, better 2 to 20 for each component")
-    # As many private rows as components there will be.
-    k, weight = check_components(n_components, min_weight, n_pub, n_pub)
-    validation.choice("clustering", clustering, CLUSTERINGS)
-    shape = Shape(dim=dim, n_pub=n_pub, n_components=k, min_weight=weight, mode=mode, failure_prob=failure_prob)
-
-    def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
-        pure = isinstance(budget, PureDP)
-        method = choose_clustering(clustering, shape, pure=pure)
-        depth = tree_depth(method, shape)
-        if pure and depth:
-            raise BudgetError(
-                "PureDP cannot pay for a clustering that reads private rows; pass clustering='public_pca'"
-            )
-        _, allowance = allowance_of(budget, clustering_draws(method, shape) + leaf_draws(dim, k))
-        search = allowance * CLUSTERING_SHARE if depth else 0 * allowance
-        rows = n_priv * weight
-        covariance, mean = component_errors(
-            dim, rows, pure=pure, allowance=allowance - search, mode=mode, failure_prob=failure_prob
-        )
-        counts = float(leaf_costs(allowance - search, pure=pure).counts)
-        noise = math.sqrt(8.0) / counts if pure else 1.0 / math.sqrt(counts)
-        details = {
-            "mean_error": mean,
-            "weight_error": math.hypot(math.sqrt(weight * (1.0 - weight) / n_priv), noise / n_priv),
-            "search_depth": float(depth),
-            "search_share": float(search / allowance),
-            "without_privacy": math.sqrt(dim * (dim + 1) / max(1.0, rows)),
-            "public_rows_worst_case": mixture_needs(
-                n_priv=n_priv, n_components=k, min_weight=weight, failure_prob=failure_prob
-            ).public_rows,
-        }
-        if depth:
-            # Spectral norm of the noise on the second moment of unit rows, for each row of the smallest component.
-            share = float(search / depth * (1 if method == "one_shot" else DIRECTIONS_SHARE))
-            details["direction_noise"] = math.sqrt(2.0 * dim / share) / rows
-        return covariance, details
-
-    return predict
 
 
 def mixture_needs(

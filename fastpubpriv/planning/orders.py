@@ -11,7 +11,7 @@ from fastpubpriv import validation
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.estimators.radii import failure_probability
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, PureDP
-from fastpubpriv.results import plain
+from fastpubpriv.results.base import plain
 
 LABEL = "up to constants and logs"
 

@@ -1,4 +1,4 @@
-"""Predicted slack of a private choice from a list of hypotheses."""
+"""`plan("select_hypothesis")`."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ import math
 
 from fastpubpriv import validation
 from fastpubpriv.errors import InputError
-from fastpubpriv.mechanisms.densities import MOST_HYPOTHESES
-from fastpubpriv.mechanisms.hypotheses import MOST_COMPARED, closed_form_rows, pairs_of, slack_at
-from fastpubpriv.mechanisms.scheffe import CELLS
-from fastpubpriv.planning.predictors import Predictor
+from fastpubpriv.estimators.radii import failure_probability
+from fastpubpriv.mechanisms.selection.densities import MOST_HYPOTHESES
+from fastpubpriv.mechanisms.selection.hypotheses import MOST_COMPARED, closed_form_rows, pairs_of, slack_at
+from fastpubpriv.mechanisms.selection.scheffe import CELLS
+from fastpubpriv.planning.forecast import Forecast, count
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, PureDP
 
 UNIT = "total variation beyond 3 times that of the best hypothesis, with probability 1 - failure_prob"
 
 
-def selection_predictor(dim: int, candidates: int | None, failure_prob: float) -> Predictor:
+def plan_select_hypothesis(*, dim: int, candidates: int | None = None, failure_prob: float = 0.05) -> Forecast:
     """Slack of `select_hypothesis` over a list of `candidates`."""
+    dim, failure_prob = count("dim", dim, minimum=1), failure_probability(failure_prob)
     if candidates is None:
         raise InputError("plan('select_hypothesis') needs candidates=, the length of the list")
     size = validation.integer(
@@ -42,4 +44,4 @@ def selection_predictor(dim: int, candidates: int | None, failure_prob: float) -
             details["closed_form_rows"] = float(closed_form_rows(size, 2.0 * slack, epsilon, failure_prob))
         return slack, details
 
-    return predict
+    return Forecast(predict=predict, unit=UNIT)

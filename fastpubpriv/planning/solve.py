@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -9,34 +10,29 @@ from typing import Any
 
 from fastpubpriv import validation
 from fastpubpriv.errors import InputError
-from fastpubpriv.estimators.gaussian import DEFAULT_COND_MAX
-from fastpubpriv.estimators.radii import Mode, failure_probability, gap_radius, size, step_count
-from fastpubpriv.planning.axis_aligned import UNIT as AXIS_ALIGNED_UNIT
-from fastpubpriv.planning.axis_aligned import axis_aligned_predictor, distant_details, theory_details
-from fastpubpriv.planning.mixtures import separated_predictor
-from fastpubpriv.planning.predictors import (
-    Predictor,
-    coinpress_predictor,
-    gaussian_predictor,
-    weighted_predictor,
-)
-from fastpubpriv.planning.selection import UNIT as SELECTION_UNIT
-from fastpubpriv.planning.selection import selection_predictor
+from fastpubpriv.planning.axis_aligned import plan_axis_aligned_mixture
+from fastpubpriv.planning.forecast import Forecast, Predictor, count
+from fastpubpriv.planning.gaussian import plan_gaussian
+from fastpubpriv.planning.mean import plan_coinpress_mean, plan_mean, plan_weighted_mean
+from fastpubpriv.planning.selection import plan_select_hypothesis
+from fastpubpriv.planning.separated import plan_separated_mixture
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, PureDP
-from fastpubpriv.results import plain
+from fastpubpriv.results.base import plain
 
-TASKS = (
-    "mean",
-    "coinpress_mean",
-    "weighted_mean",
-    "gaussian",
-    "separated_mixture",
-    "axis_aligned_mixture",
-    "select_hypothesis",
-)
+# Each function checks the arguments of its task and says how its error depends on rows and budget.
+TASKS: dict[str, Callable[..., Forecast]] = {
+    "mean": plan_mean,
+    "coinpress_mean": plan_coinpress_mean,
+    "weighted_mean": plan_weighted_mean,
+    "gaussian": plan_gaussian,
+    "separated_mixture": plan_separated_mixture,
+    "axis_aligned_mixture": plan_axis_aligned_mixture,
+    "select_hypothesis": plan_select_hypothesis,
+}
 MOST_ROWS = 2**40
 # Search range of a budget, in rho or epsilon: what the budget types accept.
 LEAST_AMOUNT, MOST_AMOUNT = 2.0**-28, 2.0**9
+MOST_PURE = 32.0  # a larger epsilon is refused as pure where much noise is drawn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +93,8 @@ def _solve_rows(predict: Predictor, budget: Budget, error: float) -> int:
 
 def _solve_budget(predict: Predictor, n_priv: int, error: float, make: Callable[[float], Budget]) -> Budget:
     """Least budget, to a relative 1e-9, with a predicted error of at most `error`."""
-    low, high = math.log(LEAST_AMOUNT), math.log(MOST_AMOUNT)
+    low = math.log(LEAST_AMOUNT)
+    high = math.log(MOST_PURE if isinstance(make(1.0), PureDP) else MOST_AMOUNT)
     if predict(n_priv, make(math.exp(high)))[0] > error:
         raise InputError(
             f"no budget reaches an error of {error:.3g} with {n_priv} rows; pass a larger error or more rows"
@@ -121,32 +118,33 @@ def _budget_maker(notion: str, delta: float | None) -> Callable[[float], Budget]
     return lambda amount: ZCDP(rho=amount)
 
 
+def task_arguments(task: str) -> tuple[str, ...]:
+    """The arguments of a task, beside rows, budget and error."""
+    return tuple(inspect.signature(TASKS[validation.choice("task", task, TASKS)]).parameters)
+
+
+def _forecast(task: str, arguments: dict[str, Any]) -> Forecast:
+    """The forecast of a task, whose own arguments alone are accepted."""
+    allowed = task_arguments(task)
+    for name in arguments:
+        if name not in allowed:
+            raise InputError(
+                f"plan({task!r}) has no argument {name!r}: leave it out; its arguments are {', '.join(allowed)}"
+            )
+    if "dim" not in arguments:
+        raise InputError(f"plan({task!r}) needs dim=, the number of columns")
+    return TASKS[task](**arguments)
+
+
 def plan(
     task: str,
     *,
-    dim: int,
     n_priv: int | None = None,
     budget: Budget | None = None,
     error: float | None = None,
-    n_pub: int = 0,
     notion: str = "zcdp",
     delta: float | None = None,
-    radius: float | None = None,
-    pub_priv_gap: float = 0.0,
-    steps: int | str = 2,
-    mode: Mode = "practical",
-    failure_prob: float | None = None,
-    cond_max: float = DEFAULT_COND_MAX,
-    norm_bound: float | None = None,
-    variance: float | None = None,
-    row_weight: str | float = "optimal",
-    noise: str = "laplace",
-    candidates: int | None = None,
-    n_components: int | None = None,
-    min_weight: float | None = None,
-    clustering: str = "auto",
-    method: str = "auto",
-    accuracy: float | None = None,
+    **arguments: Any,
 ) -> Plan:
     """Predict the error of an estimator, or solve for the rows or the budget that reach a wanted error.
 
@@ -158,8 +156,6 @@ def plan(
         One of `fastpubpriv.planning.TASKS`: "mean" (`estimate_mean` with known covariance), "coinpress_mean", "weighted_mean",
         "gaussian" (`estimate_gaussian`), "separated_mixture" (`learn_separated_mixture`), "axis_aligned_mixture"
         (`learn_axis_aligned_mixture`), "select_hypothesis".
-    dim : int
-        Columns.
     n_priv, budget, error
         Private rows; privacy budget; wanted error. The error of "mean" and "coinpress_mean" is the expected l2 distance in standard
         deviations; that of "weighted_mean" is the root mean squared l2 distance in data units; that of "gaussian" is the relative
@@ -167,27 +163,23 @@ def plan(
         once it has been found; that of "select_hypothesis" and "axis_aligned_mixture" is the slack beyond three times the best
         total variation in the list (for method "dp_em", with no rows held out, the expected distance of a mean, in standard
         deviations of its component).
-    n_pub : int
-        Public rows (at least 1 for "mean", 2 for "gaussian"; from dim + 1 a Gaussian is preconditioned; for
-        "separated_mixture" at least one for each component).
     notion, delta
         Notion of the budget that is solved for: "zcdp", "pure", or "approx" with its delta.
-    radius : float, optional
-        For "coinpress_mean": radius of the prior ball, in standard deviations.
-    pub_priv_gap, steps, mode
-        As in `estimate_mean`; "gaussian" has no steps.
-    failure_prob : float, optional
-        As in the estimator, whose default is taken.
-    cond_max : float
-        As in `estimate_gaussian`.
-    norm_bound, variance, row_weight, noise
-        As in `weighted_mean`; `variance` defaults to norm_bound^2.
-    candidates : int, optional
-        For "select_hypothesis" and "axis_aligned_mixture": length of the list.
-    n_components, min_weight, clustering
-        As in `learn_separated_mixture`.
-    method, accuracy
-        As in `learn_axis_aligned_mixture`; the paper's list sizes and rows in `details` are for this accuracy, default 0.1.
+    arguments
+        Those of the task; any other is refused by its name. With the meaning and the default that they have in the estimator, if
+        nothing else is said:
+
+        - all tasks: `dim`, the columns (always needed).
+        - "mean": `n_pub` (at least 1), `pub_priv_gap`, `steps`, `mode`, `failure_prob`.
+        - "coinpress_mean": `radius` of the prior ball, in standard deviations (needed); `steps`, `mode`, `failure_prob`.
+        - "weighted_mean": `norm_bound` (needed), `n_pub`, `variance` (default norm_bound^2), `row_weight`, `noise`.
+        - "gaussian": `n_pub` (at least 2; from dim + 1 a Gaussian is preconditioned), `method`, `pub_priv_gap`, `mode`, `cond_max`,
+          `failure_prob`.
+        - "separated_mixture": `n_components`, `min_weight` (both needed), `n_pub` (at least one for each component), `method`,
+          `mode`, `failure_prob`.
+        - "axis_aligned_mixture": `n_components` (needed), `n_pub`, `candidates`, `method`, `failure_prob`, and `accuracy`, for
+          which `details` has the paper's list sizes and rows, default 0.1.
+        - "select_hypothesis": `candidates`, the length of the list (needed); `failure_prob`.
 
     Returns
     -------
@@ -221,76 +213,30 @@ def plan(
     >>> plan("gaussian", dim=10, n_pub=11, budget=ZCDP(rho=0.5), error=0.1).n_priv
     12934
     """
-    validation.choice("task", task, TASKS)
-    dim = validation.integer("dim", dim, minimum=1)
-    n_pub = validation.integer("n_pub", n_pub, minimum=0)
+    if n_priv is not None:
+        n_priv = count("n_priv", n_priv, minimum=1)
     if sum(value is None for value in (n_priv, budget, error)) != 1:
         raise InputError("give exactly two of n_priv, budget and error; the third is solved for")
-    if failure_prob is None:
-        failure_prob = {
-            "gaussian": 0.05,
-            "select_hypothesis": 0.05,
-            "separated_mixture": 0.1,
-            "axis_aligned_mixture": 0.05,
-        }.get(task, 0.01)
-    failure_prob = failure_probability(failure_prob)
-    mode = validation.choice("mode", mode, ("practical", "theory"))
-    steps = step_count(steps)
-    unit = "standard deviations, expected l2 distance"
-    if task == "weighted_mean":
-        if norm_bound is None:
-            raise InputError("plan('weighted_mean') needs norm_bound=, the radius to which rows are clipped")
-        bound = size("norm_bound", norm_bound)
-        energy = bound**2 if variance is None else size("variance", variance)
-        k_norm = validation.choice("noise", noise, ("laplace", "k_norm")) == "k_norm"
-        if k_norm and not (notion == "pure" if budget is None else isinstance(budget, PureDP)):
-            raise InputError("noise='k_norm' belongs to PureDP; ZCDP and ApproxDP budgets use Gaussian noise")
-        if n_pub == 0 and row_weight == "throw_away":
-            raise InputError("row_weight='throw_away' keeps the public rows only: pass n_pub of at least 1")
-        predict = weighted_predictor(dim, n_pub, bound, energy, row_weight, k_norm)
-        unit = "data units, root mean squared l2 distance"
-    elif task == "mean":
-        if n_pub < 1:
-            raise InputError("plan('mean') needs n_pub of at least 1; without public rows plan 'coinpress_mean'")
-        gap = validation.fraction("pub_priv_gap", pub_priv_gap)
-        ball = gap_radius(dim, n_pub, failure_prob / 2.0, gap)
-        predict = coinpress_predictor(dim, ball, steps, mode, failure_prob, n_pub)
-    elif task == "gaussian":
-        if n_pub < 2:
-            raise InputError("plan('gaussian') needs n_pub of at least 2, better dim + 1")
-        gap = validation.fraction("pub_priv_gap", pub_priv_gap)
-        condition = max(validation.positive("cond_max", cond_max), 1.0)
-        predict = gaussian_predictor(dim, n_pub, gap, mode, failure_prob, condition)
-        unit = "relative Frobenius error of the covariance"
-    elif task == "select_hypothesis":
-        predict = selection_predictor(dim, candidates, failure_prob)
-        unit = SELECTION_UNIT
-    elif task == "axis_aligned_mixture":
-        predict = axis_aligned_predictor(dim, n_pub, n_components, candidates, method, failure_prob)
-        unit = AXIS_ALIGNED_UNIT
-    elif task == "separated_mixture":
-        predict = separated_predictor(dim, n_pub, n_components, min_weight, clustering, mode, failure_prob)
-        unit = "relative Frobenius error of the smallest component's covariance"
-    else:
-        if radius is None:
-            raise InputError("plan('coinpress_mean') needs radius=, that of the ball that holds the mean")
-        predict = coinpress_predictor(dim, size("radius", radius), steps, mode, failure_prob, 0)
-
+    forecast = _forecast(task, arguments)
+    predict = forecast.predict
     solved_for = "error"
     if n_priv is None and budget is not None and error is not None:
         n_priv = _solve_rows(predict, budget, validation.positive("error", error))
         solved_for = "n_priv"
     elif budget is None and n_priv is not None and error is not None:
-        n_priv = validation.integer("n_priv", n_priv, minimum=1)
         budget = _solve_budget(predict, n_priv, validation.positive("error", error), _budget_maker(notion, delta))
         solved_for = "budget"
-    n_priv = validation.integer("n_priv", n_priv, minimum=1)
     if not isinstance(budget, Budget):
         raise InputError(f"budget must be ZCDP, ApproxDP or PureDP, got {type(budget).__name__}")
+    assert n_priv is not None
     predicted, details = predict(n_priv, budget)
-    if task == "axis_aligned_mixture" and n_components is not None:
-        details |= distant_details(n_components, dim, n_pub, n_priv, budget, method)
-        details |= theory_details(n_components, dim, accuracy, budget, failure_prob)
+    details |= forecast.more(n_priv, budget)
     return Plan(
-        task=task, n_priv=n_priv, budget=budget, error=predicted, unit=unit, solved_for=solved_for, details=details
+        task=task,
+        n_priv=n_priv,
+        budget=budget,
+        error=predicted,
+        unit=forecast.unit,
+        solved_for=solved_for,
+        details=details,
     )

@@ -1,5 +1,6 @@
 """Privacy accounting: budgets, events, conversions, calibration, ledger. All exact or safely rounded."""
 
+from fastpubpriv.privacy.allowance import gaussian_rho, gaussian_rho_beside, laplace_epsilon
 from fastpubpriv.privacy.budgets import ZCDP, ApproxDP, Budget, Cost, PureDP
 from fastpubpriv.privacy.calibration import (
     Grid,
@@ -7,12 +8,10 @@ from fastpubpriv.privacy.calibration import (
     clip_steps,
     gaussian_count_grid,
     gaussian_gram_grid,
-    gaussian_rho,
     gaussian_sum_grid,
     knorm_delta,
     knorm_sum_grid,
     laplace_count_grid,
-    laplace_epsilon,
     laplace_gram_grid,
     laplace_sum_grid,
     step,
@@ -23,7 +22,7 @@ from fastpubpriv.privacy.cluster_grids import (
     cluster_shell_grid,
     cluster_sum_grid,
 )
-from fastpubpriv.privacy.clusters import Bill, Clusters
+from fastpubpriv.privacy.clusters import Clusters, CostTally
 from fastpubpriv.privacy.composed import ComposedEvent
 from fastpubpriv.privacy.composition import (
     advanced_composition,
@@ -55,23 +54,22 @@ from fastpubpriv.privacy.events import (
     KNormEvent,
     LaplaceEvent,
     SelectionEvent,
-    add_to_bill,
-    approx_slack,
-    pure_slack,
-    total_variation,
+    StableHistogramEvent,
 )
 from fastpubpriv.privacy.ledger import Ledger, LedgerEntry, cost_in
 from fastpubpriv.privacy.relations import Neighbors
-from fastpubpriv.privacy.stable import StableHistogramEvent, stable_delta, stable_event
+from fastpubpriv.privacy.sampler_error import approx_slack, pure_slack, total_variation
+from fastpubpriv.privacy.stable import stable_event
+from fastpubpriv.privacy.stable_profile import stable_delta
 
 __all__ = [
     "ZCDP",
     "ApproxDP",
-    "Bill",
     "Budget",
     "Clusters",
     "ComposedEvent",
     "Cost",
+    "CostTally",
     "Event",
     "GaussianEvent",
     "Grid",
@@ -84,7 +82,6 @@ __all__ = [
     "PureDP",
     "SelectionEvent",
     "StableHistogramEvent",
-    "add_to_bill",
     "advanced_composition",
     "approx_slack",
     "basic_composition",
@@ -101,6 +98,7 @@ __all__ = [
     "gaussian_count_grid",
     "gaussian_gram_grid",
     "gaussian_rho",
+    "gaussian_rho_beside",
     "gaussian_sum_grid",
     "gdp_delta",
     "gdp_epsilon",

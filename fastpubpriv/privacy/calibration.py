@@ -1,4 +1,4 @@
-"""From a budget to the integers that a mechanism needs. Everything is exact or rounded towards more privacy.
+"""From a price to the integers that a mechanism needs. Everything is exact or rounded towards more privacy.
 
 The noise has standard deviation (or Laplace scale) exactly 2^m grid steps, so calibration chooses the *grid*: m and the
 largest integer norm Q of a quantised row. That the cost of (Q, m) is within the budget is checked in integers.
@@ -13,19 +13,15 @@ from fractions import Fraction
 from functools import lru_cache
 
 from fastpubpriv.errors import BudgetError, InputError
-from fastpubpriv.privacy.budgets import ZCDP, ApproxDP, Budget, PureDP
-from fastpubpriv.privacy.conversions import gdp_delta, gdp_mu, pure_to_zcdp_exact
 from fastpubpriv.privacy.events import (
     LOG2_SCALE_MAX,
     LOG2_SCALE_MIN,
     GaussianEvent,
     KNormEvent,
     LaplaceEvent,
-    approx_slack,
-    pure_slack,
-    total_variation,
 )
 from fastpubpriv.privacy.exact import Number, exact, show, whole
+from fastpubpriv.privacy.sampler_error import approx_slack, total_variation
 
 _MAX_ROW = 2**26  # largest integer norm of a quantised row
 _MAX_GRAM_ROW = 2896  # so that one product of two entries stays below 2^23 (FPP_GRAM_QUANT_MAX)
@@ -130,84 +126,6 @@ def step(radius: float, quant_bound: int, dim: int) -> float:
     if not 0 < radius < math.inf:
         raise InputError(f"radius must be positive and finite, got {radius!r}")
     return radius / clip_steps(quant_bound, dim)
-
-
-# ---- budget -> rho or epsilon of the ideal noise
-# -------------------------------------------------------------------------
-
-
-def _usable_epsilon(budget: ApproxDP, draws: int) -> Fraction:
-    """The budget's epsilon, or less where e^epsilon times the sampler error would eat up delta: less is stricter."""
-    least = 2**12 * total_variation(draws)
-    if budget.delta < least:
-        raise BudgetError(
-            f"delta = {show(budget.delta)} is too small for {draws} noise draws, each 2^-100 from exact; "
-            f"pass delta >= {show(least)}, or PureDP"
-        )
-    return min(budget.epsilon, Fraction(math.log(budget.delta / (2**4 * total_variation(max(draws, 1))) - 1)))
-
-
-@lru_cache(maxsize=256)
-def gaussian_rho(budget: Budget, draws: int) -> Fraction:
-    """The largest safe rho = squared sensitivity/(2 variance) that a run of `draws` Gaussian noise values may use.
-
-    ZCDP gives rho itself. ApproxDP gives mu^2/2 of the analytic Gaussian mechanism (Balle and Wang 2018) at delta
-    less the sampler error, deflated by 1 + 1e-9 and verified. Several releases may share it: their rhos add up.
-
-    Examples
-    --------
-    >>> f"{float(gaussian_rho(ApproxDP(1, 1e-5), draws=100)):.6f}"
-    '0.035926'
-    """
-    draws = whole(draws, "draws", at_least=0)
-    if isinstance(budget, ZCDP):
-        return budget.rho
-    if not isinstance(budget, ApproxDP):
-        raise BudgetError(
-            f"Gaussian noise cannot meet a {type(budget).__name__} budget; pass ZCDP(rho) or ApproxDP(epsilon, delta), "
-            "or use Laplace noise for PureDP"
-        )
-    epsilon = _usable_epsilon(budget, draws)
-    delta = budget.delta - approx_slack(epsilon, draws)
-    mu = Fraction(gdp_mu(epsilon, delta)) * _DEFLATION
-    while Fraction(gdp_delta(epsilon, mu)) > delta:  # never seen to run: gdp_mu returns the safe end
-        mu *= _DEFLATION
-    # Later code takes square roots of this number in floats: keep it short, rounding down.
-    return Fraction(math.floor(mu * mu / 2 * 2**120), 2**120)
-
-
-@lru_cache(maxsize=256)
-def laplace_epsilon(budget: Budget, draws: int) -> Fraction:
-    """The largest safe epsilon that a run of `draws` Laplace noise values may use.
-
-    PureDP gives epsilon less draws 2^-99; what remains of the sampler error is `pure_slack`, a delta near 1e-55 per
-    draw. ApproxDP gives its epsilon, the sampler error being paid from delta. ZCDP gives the epsilon with epsilon
-    tanh(epsilon/2) <= rho.
-
-    Examples
-    --------
-    >>> float(laplace_epsilon(PureDP(1), draws=1000))
-    1.0
-    >>> f"{float(laplace_epsilon(ZCDP(0.5), draws=1000)):.4f}"
-    '1.0436'
-    """
-    draws = whole(draws, "draws", at_least=0)
-    if isinstance(budget, PureDP):
-        left = budget.epsilon - pure_slack(1, draws)[0]
-        if left <= 0:
-            raise BudgetError(
-                f"epsilon = {show(budget.epsilon)} is too small for {draws} noise draws, each 2^-99 from exact"
-            )
-        return left
-    if isinstance(budget, ApproxDP):
-        return _usable_epsilon(budget, draws)
-    if not isinstance(budget, ZCDP):
-        raise BudgetError(f"budget must be PureDP, ApproxDP or ZCDP, got {type(budget).__name__}")
-    low, high = Fraction(0), Fraction(math.sqrt(2 * budget.rho) * 1.001) + 2 * budget.rho
-    for _ in range(140):
-        middle = (low + high) / 2
-        low, high = (middle, high) if pure_to_zcdp_exact(middle) <= budget.rho else (low, middle)
-    return low
 
 
 # ---- grids

@@ -49,16 +49,16 @@ class Clusters:
         return max(self.stay, self.move)
 
 
-class Bill:
+class CostTally:
     """The exact cost of several releases: plain ones add up; those over the same clusters cost the worse of stay and move.
 
     Examples
     --------
-    >>> bill, half = Bill(), Fraction(1, 2)
-    >>> bill.add(half)
-    >>> bill.add_case(Fraction(0), half, ("leaves",))  # counts: free for a row that stays
-    >>> bill.add_case(half, Fraction(1, 4), ("leaves",))  # sums: cheaper for a row that moves
-    >>> bill.total
+    >>> tally, half = CostTally(), Fraction(1, 2)
+    >>> tally.add(half)
+    >>> tally.add(half, Clusters(0, 4, ("leaves",)))  # counts: free for a row that stays
+    >>> tally.add(half, Clusters(4, 2, ("leaves",)))  # sums: cheaper for a row that moves
+    >>> tally.total
     Fraction(5, 4)
     """
 
@@ -68,18 +68,19 @@ class Bill:
         self._plain = Fraction(0)
         self._by_case: dict[tuple[str, ...], tuple[Fraction, Fraction]] = {}
 
-    def add(self, cost: Fraction) -> None:
-        """Add a release that may change whatever the replaced row does."""
-        self._plain += cost
+    def add(self, cost: Fraction, clusters: Clusters | None = None) -> None:
+        """Add a release: by case if it is over clusters, else as one that may change whatever the replaced row does."""
+        if clusters is None or not clusters.worst:
+            self._plain += cost
+            return
+        stay, move = self._by_case.get(clusters.lineage, (Fraction(0), Fraction(0)))
+        stay += cost * Fraction(clusters.stay, clusters.worst)
+        move += cost * Fraction(clusters.move, clusters.worst)
+        self._by_case[clusters.lineage] = stay, move
 
-    def add_case(self, stay: Fraction, move: Fraction, lineage: tuple[str, ...]) -> None:
-        """Add a release over clusters."""
-        before = self._by_case.get(lineage, (Fraction(0), Fraction(0)))
-        self._by_case[lineage] = (before[0] + stay, before[1] + move)
-
-    def copy(self) -> Bill:
-        """A bill of its own with the same items."""
-        other = Bill()
+    def copy(self) -> CostTally:
+        """A tally of its own with the same items."""
+        other = CostTally()
         other._plain, other._by_case = self._plain, dict(self._by_case)
         return other
 

@@ -8,19 +8,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from fastpubpriv.errors import BudgetError
-from fastpubpriv.privacy.clusters import Bill
-from fastpubpriv.privacy.conversions import gdp_epsilon, pure_to_zcdp_exact, zcdp_epsilon
-from fastpubpriv.privacy.events import (
-    Event,
-    GaussianEvent,
-    KNormEvent,
-    LaplaceEvent,
-    SelectionEvent,
-    add_to_bill,
-    approx_slack,
-)
+from fastpubpriv.privacy.budgets import PureDP
+from fastpubpriv.privacy.clusters import CostTally
+from fastpubpriv.privacy.conversions import gdp_epsilon, zcdp_epsilon
+from fastpubpriv.privacy.events import Event
 from fastpubpriv.privacy.exact import Number, exact, float_up, show
-from fastpubpriv.privacy.stable import StableHistogramEvent
+from fastpubpriv.privacy.sampler_error import approx_slack
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +22,12 @@ class ComposedEvent:
 
     Parameters
     ----------
-    events : tuple of GaussianEvent, LaplaceEvent, KNormEvent, SelectionEvent or StableHistogramEvent
+    events : tuple of Event
         In the order in which they ran.
 
     Examples
     --------
+    >>> from fastpubpriv.privacy import GaussianEvent
     >>> run = ComposedEvent((GaussianEvent(2**16, 8, 4), GaussianEvent(2**15, 8, 4)))
     >>> run.rho, f"{run.epsilon_at(1e-6):.3f}"
     (Fraction(3, 4), '6.165')
@@ -64,34 +58,26 @@ class ComposedEvent:
     @property
     def all_gaussian(self) -> bool:
         """True when the run is sqrt(2 rho)-GDP."""
-        return all(isinstance(event, GaussianEvent) for event in self.events)
+        return all(event.gdp for event in self.events)
 
     @property
     def rho(self) -> Fraction:
         """Total zCDP cost; exact when all are Gaussian. Pure events enter with epsilon tanh(epsilon/2), rounded up."""
-        bill = Bill()
+        tally = CostTally()
         for event in self.events:
-            if isinstance(event, KNormEvent | StableHistogramEvent):
-                raise BudgetError(f"a {type(event).__name__} has a delta of its own and therefore no zCDP cost")
-            if isinstance(event, GaussianEvent):
-                add_to_bill(bill, event, event.rho)
-            elif isinstance(event, SelectionEvent):
-                bill.add(event.rho)
-            elif event.epsilon:
-                # Not linear in epsilon: the worse case stands for both.
-                bill.add(pure_to_zcdp_exact(event.epsilon))
-        return bill.total
+            # The bound of a pure event is not linear in epsilon: there the worse case stands for both.
+            tally.add(event.rho_bound, event.clusters if event.gdp else None)
+        return tally.total
 
     @property
     def epsilon(self) -> Fraction:
         """Total pure cost, exact."""
-        pure = [event for event in self.events if isinstance(event, LaplaceEvent | SelectionEvent)]
-        if len(pure) < len(self.events):
-            raise BudgetError("only Laplace and selection events have a pure cost; use .rho or .epsilon_at(delta)")
-        bill = Bill()
-        for event in pure:
-            add_to_bill(bill, event, event.epsilon)
-        return bill.total
+        tally = CostTally()
+        for event in self.events:
+            if event.cost.notion is not PureDP:
+                raise BudgetError("only Laplace and selection events have a pure cost; use .rho or .epsilon_at(delta)")
+            tally.add(event.cost.amounts[0], event.clusters)
+        return tally.total
 
     def epsilon_at(self, delta: Number) -> float:
         """Least epsilon at this delta, sampler error included, rounded up. By GDP when every event is Gaussian."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,7 +18,8 @@ from fastpubpriv.privacy.budgets import ZCDP, ApproxDP, Budget, Cost, PureDP
 from fastpubpriv.privacy.composed import ComposedEvent
 from fastpubpriv.privacy.conversions import pure_to_zcdp_exact
 from fastpubpriv.privacy.events import Event
-from fastpubpriv.privacy.ledger_file import LedgerFile, Position
+from fastpubpriv.privacy.ledger_file import LedgerFile, Position, checked_timeout
+from fastpubpriv.privacy.ledger_lock import LockedFile
 from fastpubpriv.privacy.relations import Neighbors
 
 
@@ -82,12 +84,15 @@ class Ledger:
     relation : Neighbors
         What "neighbour" means for the total; every debit must state the same relation.
     timeout : float
-        Seconds to wait for another process that holds the file.
+        Seconds to wait for another process that holds the file; finite, 0 does not wait.
 
     Raises
     ------
+    InputError
+        The path, label or timeout cannot be one.
     LedgerError
-        The file is corrupt, foreign, locked or cannot be written; nothing was charged unless the message says so.
+        The file is corrupt, foreign, rolled back, locked or cannot be written; nothing was charged unless the message
+        says so.
     BudgetError
         The debit is larger than what remains, or of a notion that has no exact cost in this ledger.
 
@@ -95,14 +100,16 @@ class Ledger:
     ----------
     When `debit` returns, the cost is on disk (file mode). A crash at any time leaves a readable file whose total is
     at least the sum of the debits that returned. Threads and processes may debit at once; the total is exact and
-    never exceeded. A process that was forked from the owner of an in-memory ledger cannot debit it, because the two
-    copies could not see each other; use a file. A ledger cannot be pickled or copied.
+    never exceeded. A file ledger goes on working in forked children, and no child keeps it locked. A child cannot
+    debit an in-memory ledger, because the two copies could not see each other; it can read what was spent before the
+    fork. A ledger cannot be pickled or copied.
 
     Notes
     -----
     A crash between write and return, an interrupt, or a failed fit leaves the cost charged. Half a line at the end of
     the file (a power cut) is an error until `Ledger.repair` moves it aside: its debit never returned, so no data was
-    read under it. Removing whole lines from the end of the file cannot be detected by a process that starts afterwards.
+    read under it. A live ledger notices when the file has lost a debit that it has seen, also if others have been
+    written since. A process that starts afterwards cannot: an older copy of the file is a valid file.
 
     Examples
     --------
@@ -124,40 +131,55 @@ class Ledger:
         if not isinstance(total, Budget):
             raise BudgetError(f"total must be ZCDP, ApproxDP or PureDP, got {type(total).__name__}")
         if not isinstance(relation, Neighbors):
-            raise BudgetError(f"relation must be a Neighbors value, got {type(relation).__name__}")
-        if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 <= timeout < 1e9:
-            raise InputError(f"timeout must be a number of seconds >= 0, got {timeout!r}")
+            raise BudgetError(
+                f"relation must be a Neighbors value such as Neighbors.REPLACE_ONE, got {type(relation).__name__}"
+            )
+        wait = checked_timeout(timeout)
+        file = None if path is None else LedgerFile(path, wait)
+        self._start(total, relation, None if label is None else _short_text(label, "label"), file)
+        if file is not None:
+            file.create(self._header())
+            self._read_first(file)
+
+    def _start(self, total: Budget, relation: Neighbors, label: str | None, file: LedgerFile | None) -> None:
         self._total = total
         self._relation = relation
-        self._label = None if label is None else _short_text(label, "label")
+        self._label = label
         self._lock = threading.Lock()
-        self._pid = os.getpid()
+        self._owner = os.getpid()
         self._closed = False
         self._entries: list[LedgerEntry] = []
         # Position, number of valid entries and their sum change together, in one assignment: an interrupt cannot part
         # them.
         self._state: tuple[Position, int, Cost] = (Position(), 0, Cost.zero(type(total)))
-        self._file = None if path is None else LedgerFile(path, float(timeout))
-        if self._file is not None:
-            self._file.create(self._header())
-            with self._thread_lock(), self._file.locked(write=False) as fd:
-                self._refresh(fd)
-            self._file.remove_leftovers()
+        self._file = file
+        _ledgers.add(self)
+
+    def _read_first(self, file: LedgerFile) -> None:
+        with self._current():
+            pass
+        file.remove_leftovers()
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str], *, timeout: float = 10.0) -> Ledger:
         """Open an existing ledger file with the total, label and relation that it holds."""
         file = LedgerFile(path, timeout)
-        with file.locked(write=False) as fd:
-            records, _ = file.read_from(fd, Position())
+        with file.locked(write=False) as held:
+            records, _ = file.read_from(held, Position())
         header = records[0]
         try:
-            total, relation = Budget.from_dict(header["total"]), Neighbors(header["relation"])
-            return cls(total, path=path, label=header["label"], relation=relation, timeout=timeout)
+            total, relation, label = Budget.from_dict(header["total"]), Neighbors(header["relation"]), header["label"]
+            label = None if label is None else _short_text(label, "label")
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise LedgerError(
-                f"ledger file {os.fspath(path)!r} has an unreadable header ({type(error).__name__})"
+                f"ledger file {str(file.path)!r} has an unreadable header ({type(error).__name__})"
             ) from None
+        # Not through __init__, which would create a file that vanished in between.
+        ledger = cls.__new__(cls)
+        ledger._start(total, relation, label, file)
+        file.sync_directory()
+        ledger._read_first(file)
+        return ledger
 
     @staticmethod
     def repair(path: str | os.PathLike[str], *, timeout: float = 10.0) -> int:
@@ -194,21 +216,25 @@ class Ledger:
             if isinstance(event, Event)
         }
         if relation is not None:
+            if not isinstance(relation, Neighbors):
+                raise BudgetError(
+                    f"relation must be a Neighbors value such as Neighbors.REPLACE_ONE, got {type(relation).__name__}"
+                )
             stated.add(relation)
         if stated - {self._relation}:
             raise BudgetError(
                 f"this ledger counts under {self._relation.name}; restate the cost under it before the debit"
             )
-        with self._thread_lock():
+        with self._lock:
             if self._closed:
                 raise LedgerError("this ledger is closed; open it again to debit it")
             if self._file is None:
-                if os.getpid() != self._pid:
+                if os.getpid() != self._owner:
                     raise LedgerError("an in-memory ledger cannot be debited in a forked process; use Ledger(path=...)")
                 self._check_room(amount)
                 return self._record(Position(), amount, text)
-            with self._file.locked(write=True) as fd:
-                self._refresh(fd)
+            with self._file.locked(write=True) as held:
+                self._refresh(held)
                 self._check_room(amount)
                 position, count, _ = self._state
                 record = {
@@ -217,7 +243,7 @@ class Ledger:
                     "cost": amount.to_dict(),
                     "utc": datetime.now(UTC).isoformat(timespec="seconds"),
                 }
-                return self._record(self._file.append(fd, record, position), amount, text)
+                return self._record(self._file.append(held, record, position), amount, text)
 
     @property
     def total(self) -> Budget:
@@ -277,20 +303,11 @@ class Ledger:
         return {"total": self._total.to_dict(), "label": self._label, "relation": self._relation.value}
 
     @contextmanager
-    def _thread_lock(self) -> Iterator[None]:
-        if self._file is not None and os.getpid() != self._pid:
-            # After a fork another thread's hold on the lock would last for ever; the file lock still orders the
-            # processes.
-            self._lock, self._pid = threading.Lock(), os.getpid()
-        with self._lock:
-            yield
-
-    @contextmanager
     def _current(self) -> Iterator[None]:
-        with self._thread_lock():
+        with self._lock:
             if self._file is not None:
-                with self._file.locked(write=False) as fd:
-                    self._refresh(fd)
+                with self._file.locked(write=False) as held:
+                    self._refresh(held)
             yield
 
     def _record(self, position: Position, amount: Cost, name: str) -> int:
@@ -308,16 +325,19 @@ class Ledger:
                 "pass a smaller budget, or open a ledger with a larger total for this data set on purpose"
             )
 
-    def _refresh(self, fd: int) -> None:
+    def _refresh(self, held: LockedFile) -> None:
         """Read the lines that other processes have added. Under both locks."""
         assert self._file is not None
         position, count, spent = self._state
-        records, position = self._file.read_from(fd, position)
+        records, position = self._file.read_from(held, position)
         where = f"ledger file {str(self._file.path)!r}"
         if records and self._state[0].offset == 0:
             header = {"format": "fastpubpriv-ledger", "version": 1, **self._header()}
-            different = [key for key in header if records[0].get(key) != header[key]]
-            if different or len(records[0]) != len(header):
+            first = records[0]
+            different = [
+                key for key, value in header.items() if type(first.get(key)) is not type(value) or first[key] != value
+            ]
+            if different or len(first) != len(header):
                 raise LedgerError(
                     f"{where} was made with another {' and '.join(different) or 'header'}; pass the same or a new path"
                 )
@@ -327,7 +347,11 @@ class Ledger:
             for record in records:
                 cost = Cost.from_dict(record["cost"])
                 number = count + len(new) + 1
-                if record["number"] != number or cost.notion is not type(self._total):
+                if (
+                    type(record["number"]) is not int
+                    or record["number"] != number
+                    or cost.notion is not type(self._total)
+                ):
                     raise LedgerError(f"{where} is corrupt at debit {number}")
                 spent = spent + cost
                 new.append(LedgerEntry(number, _short_text(record["name"], "name"), cost))
@@ -338,3 +362,17 @@ class Ledger:
         del self._entries[count:]
         self._entries.extend(new)
         self._state = (position, count + len(new), spent)
+
+
+# The ledgers of this process, for its forks.
+_ledgers: weakref.WeakSet[Ledger] = weakref.WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    """Give the copies new locks, since another thread's hold on an old one would last for ever; they own no memory ledger."""
+    for ledger in list(_ledgers):
+        ledger._lock = threading.Lock()
+        ledger._owner = -1
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -3,42 +3,48 @@
 Format. One JSON object per line, ASCII, padded with spaces to a multiple of 1024 bytes (newline included), so that an
 ordinary line lies in one memory page and a killed process cannot leave half of it. The last key, "check", is the
 SHA-256 of the previous line's check and the rest of this line: a changed, missing, doubled or moved line breaks the
-chain. The first line is the header. Cutting off whole lines at the end leaves a valid file; nothing inside a file can
-show that, so keep the file where nobody shortens it. A process that has seen the longer file does notice.
+chain. Every debit has a random "nonce", so that no two are alike. The first line is the header.
+
+Cutting off whole lines at the end, or putting back an older copy, leaves a valid file; nothing inside a file can show
+that, so keep the file where nobody does it. A process that has read the newer file does notice, whatever was written
+since: the last line that it has verified is no longer where it was.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import hashlib
 import json
 import os
 import re
 import secrets
 import stat
-import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fastpubpriv.errors import LedgerError
+from fastpubpriv.errors import InputError, LedgerError
+from fastpubpriv.privacy.ledger_lock import LockedFile
+from fastpubpriv.validation import nonnegative
 
 _LINE_UNIT = 1024
 _MAX_LINE = 1 << 16
+_PIECE = 1 << 20
 _TAIL = re.compile(rb',"check":"([0-9a-f]{64})"\} *\Z')
 _FORMAT = "fastpubpriv-ledger"
 _VERSION = 1
 
 
+@dataclass(frozen=True, slots=True)
 class Position:
-    """How far a reader has verified the file: byte offset, check of the last line, identity of the file."""
+    """How far a reader has verified the file: byte offset, check and bytes of the last line, identity of the file."""
 
-    __slots__ = ("check", "identity", "offset")
-
-    def __init__(self, offset: int = 0, check: str = "", identity: tuple[int, int] | None = None) -> None:
-        self.offset, self.check, self.identity = offset, check, identity
+    offset: int = 0
+    check: str = ""
+    last: bytes = b""
+    identity: tuple[int, int] | None = None
 
 
 def encode(record: dict[str, Any], previous: str) -> tuple[bytes, str]:
@@ -55,27 +61,52 @@ def encode(record: dict[str, Any], previous: str) -> tuple[bytes, str]:
 def decode(line: bytes, previous: str) -> tuple[dict[str, Any], str] | None:
     """The record and check of one line (without its newline), or None if it is not the one that follows `previous`."""
     match = _TAIL.search(line)
-    if match is None or (len(line) + 1) % _LINE_UNIT:
+    if match is None or (len(line) + 1) % _LINE_UNIT or len(line) >= _MAX_LINE:
         return None
     body = line[: match.start()] + b"}"
     check = match[1].decode("ascii")
     if hashlib.sha256(previous.encode("ascii") + body).hexdigest() != check:
         return None
     try:
-        record = json.loads(body)
-    except ValueError:
+        record = json.loads(body.decode("ascii"))
+    except (ValueError, RecursionError):  # RecursionError: thousands of brackets within brackets
         return None
     return (record, check) if isinstance(record, dict) else None
 
 
+def checked_timeout(value: object) -> float:
+    """Seconds to wait for a lock; InputError for everything but a finite number of at least 0."""
+    return nonnegative("timeout (seconds to wait for the ledger file)", value)
+
+
+def checked_path(value: object) -> Path:
+    """The path of a ledger file; InputError for what cannot be one, on any file system."""
+    wanted = "the path of a ledger must be a text or a pathlib.Path, for example 'survey.ledger'"
+    try:
+        text = os.fspath(value)  # type: ignore[call-overload]
+    except TypeError:
+        text = None
+    if not isinstance(text, str):
+        raise InputError(f"{wanted}; got {type(value).__name__}")
+    if not text:
+        raise InputError(f"{wanted}; got an empty text")
+    try:
+        encoded = os.fsencode(text)
+    except UnicodeEncodeError:
+        raise InputError(f"{wanted}; got {text[:80]!a}, which no file can be named") from None
+    if b"\0" in encoded:
+        raise InputError(f"{wanted}; got {text[:80]!a}, which has a NUL character in it")
+    return Path(text)
+
+
 class LedgerFile:
-    """Locked access to one ledger file, opened anew for every operation: a fork shares no lock and no descriptor."""
+    """Locked access to one ledger file, opened anew for every operation: forked processes order themselves by the lock."""
 
     __slots__ = ("path", "timeout")
 
     def __init__(self, path: str | os.PathLike[str], timeout: float) -> None:
-        self.path = Path(path)
-        self.timeout = timeout
+        self.path = checked_path(path)
+        self.timeout = checked_timeout(timeout)
 
     def create(self, header: dict[str, Any]) -> bool:
         """Create the file with its header, on disk when this returns; False when a file is already there.
@@ -84,7 +115,7 @@ class LedgerFile:
         ledger.
         """
         if os.path.lexists(self.path):
-            self._sync_directory()  # its creator may have crashed just before
+            self.sync_directory()
             return False
         line, _ = encode({"format": _FORMAT, "version": _VERSION, **header}, "")
         temporary = self.path.with_name(f".{self.path.name}.{secrets.token_hex(8)}.new")
@@ -99,9 +130,15 @@ class LedgerFile:
                 os.fsync(fd)
             finally:
                 os.close(fd)
-            with contextlib.suppress(FileExistsError):
+            try:
                 os.link(temporary, self.path, follow_symlinks=False)
-            self._sync_directory()
+            except FileExistsError:
+                pass
+            except FileNotFoundError:
+                # Whoever created the ledger first takes the temporary files of the others for leftovers.
+                if not os.path.lexists(self.path):
+                    raise
+            self.sync_directory()
         except OSError as error:
             raise self._error("cannot be created", error) from None
         finally:
@@ -110,132 +147,155 @@ class LedgerFile:
         return True
 
     @contextlib.contextmanager
-    def locked(self, *, write: bool) -> Iterator[int]:
-        """An open descriptor under the file lock: exclusive for writing, shared for reading."""
+    def locked(self, *, write: bool) -> Iterator[LockedFile]:
+        """The open file under its lock: exclusive for writing, shared for reading."""
         mode = (os.O_RDWR | os.O_APPEND) if write else os.O_RDONLY
         try:
-            fd = os.open(self.path, mode | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+            file = LockedFile(str(self.path), mode | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError as error:
-            if self.path.is_symlink():
+            if os.path.islink(self.path):
                 raise self._error("is a symbolic link; pass the path of the file itself") from None
+            if isinstance(error, FileNotFoundError):
+                raise self._error(
+                    "does not exist; if no release used an earlier one, Ledger(total, path=...) starts it"
+                ) from None
+            if isinstance(error, IsADirectoryError):
+                raise self._is_a_directory() from None
             raise self._error("cannot be opened", error) from None
         try:
-            if not stat.S_ISREG(os.fstat(fd).st_mode):
+            kind = os.fstat(file.fd).st_mode
+            if stat.S_ISDIR(kind):
+                raise self._is_a_directory()
+            if not stat.S_ISREG(kind):
                 raise self._error("is not a regular file")
-            deadline = time.monotonic() + self.timeout
-            while True:
-                try:
-                    fcntl.flock(fd, (fcntl.LOCK_EX if write else fcntl.LOCK_SH) | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if time.monotonic() >= deadline:
-                        raise self._error(
-                            f"is locked by another process (waited {self.timeout:g} s); pass a longer timeout"
-                        ) from None
-                    time.sleep(0.002)
-                except OSError as error:
-                    raise self._error("cannot be locked", error) from None
-            yield fd
+            try:
+                locked = file.lock(exclusive=write, timeout=self.timeout)
+            except OSError as error:
+                raise self._error("cannot be locked", error) from None
+            if not locked:
+                raise self._error(f"is locked by another process (waited {self.timeout:g} s); pass a longer timeout")
+            yield file
         finally:
-            os.close(fd)  # closing also unlocks
+            file.close()
 
-    def read_from(self, fd: int, position: Position) -> tuple[list[dict[str, Any]], Position]:
+    def read_from(self, file: LockedFile, position: Position) -> tuple[list[dict[str, Any]], Position]:
         """Every record after `position`, verified, and the new position. The first record of a file is its header."""
-        info = os.fstat(fd)
-        identity = (info.st_dev, info.st_ino)
-        if position.identity not in (None, identity):
-            raise self._error("was replaced by another file while in use")
-        if info.st_size < position.offset:
-            raise self._error("became shorter: somebody removed debits")
-        if info.st_size == 0:
-            raise self._error("is empty; if no release ever used it, delete it and start again")
-        if position.offset == 0:
-            self._check_format(os.pread(fd, 256, 0))
-        data = bytearray()
-        try:
-            while len(data) < info.st_size - position.offset:
-                piece = os.pread(fd, 1 << 20, position.offset + len(data))
-                if not piece:
-                    break
-                data += piece
-        except OSError as error:
-            raise self._error("cannot be read", error) from None
-        if data and not data.endswith(b"\n"):
+        records, position, torn = self._scan(file, position)
+        if torn:
             raise self._error(
                 "ends in half a line (a power cut, or a copy that was cut off). No debit is charged for half a line. "
                 "If nobody else touched the file, Ledger.repair(path) removes it"
             )
-        records, check = [], position.check
-        for number, line in enumerate(bytes(data).split(b"\n")[:-1]):
-            decoded = decode(line, check)
-            if decoded is None:
-                raise self._error(
-                    f"is corrupt {number} lines after byte {position.offset}: a line was changed, lost or doubled"
-                )
-            records.append(decoded[0])
-            check = decoded[1]
-        return records, Position(position.offset + len(data), check, identity)
+        return records, position
 
-    def append(self, fd: int, record: dict[str, Any], position: Position) -> Position:
-        """Write one record at `position`, the end of the file, under the exclusive lock; on disk when this returns."""
-        line, check = encode(record, position.check)
-        written = 0
+    def _scan(self, file: LockedFile, position: Position) -> tuple[list[dict[str, Any]], Position, bytes]:
+        """The records after `position`, the position after them, and half a line that may follow."""
+        size = self._check_unchanged(file, position)
+        if position.offset == 0 and f'"format":"{_FORMAT}"'.encode() not in self._read(file, 256, 0):
+            raise self._error("is not a fastpubpriv ledger; pass another path")
+        records: list[dict[str, Any]] = []
+        offset, check, last, rest = position.offset, position.check, position.last, b""
+        while offset + len(rest) < size:
+            piece = self._read(file, min(_PIECE, size - offset - len(rest)), offset + len(rest))
+            if not piece:
+                raise self._error("became shorter while it was read: somebody removed debits")
+            *lines, rest = (rest + piece).split(b"\n")
+            for line in lines:
+                decoded = decode(line, check)
+                if decoded is None:
+                    raise self._error(
+                        f"is corrupt at byte {offset}: a line was changed, lost or doubled, which cannot be repaired"
+                    )
+                records.append(decoded[0])
+                check, last = decoded[1], line + b"\n"
+                offset += len(last)
+            if len(rest) >= _MAX_LINE:
+                raise self._error(f"is corrupt at byte {offset}: a line has no end, which cannot be repaired")
+        return records, Position(offset, check, last, self._identity(file)), rest
+
+    def _check_unchanged(self, file: LockedFile, position: Position) -> int:
+        """The size of the file; LedgerError unless the path still leads to it and it still holds what was verified."""
         try:
-            written = os.write(fd, line)
+            here = os.stat(self.path, follow_symlinks=False)
+        except OSError as error:
+            raise self._error("cannot be found any more", error) from None
+        identity = self._identity(file)
+        if identity != (here.st_dev, here.st_ino) or position.identity not in (None, identity):
+            raise self._error("was replaced by another file while in use")
+        size = os.fstat(file.fd).st_size
+        if size < position.offset:
+            raise self._error("became shorter: somebody removed debits")
+        if size == 0:
+            raise self._error("is empty; if no release ever used it, delete it and start again")
+        if self._read(file, len(position.last), position.offset - len(position.last)) != position.last:
+            raise self._error(
+                "was rolled back: the debit that this process saw last is no longer in it. Put the newest copy back, or "
+                "start a new ledger with what is really left"
+            )
+        return size
+
+    def _identity(self, file: LockedFile) -> tuple[int, int]:
+        info = os.fstat(file.fd)
+        return info.st_dev, info.st_ino
+
+    def _read(self, file: LockedFile, size: int, offset: int) -> bytes:
+        try:
+            return os.pread(file.fd, size, offset)
+        except OSError as error:
+            raise self._error("cannot be read", error) from None
+
+    def append(self, file: LockedFile, record: dict[str, Any], position: Position) -> Position:
+        """Write one record at `position`, the end of the file, under the exclusive lock; on disk when this returns."""
+        written, line = 0, b""
+        try:
+            line, check = encode({**record, "nonce": secrets.token_hex(16)}, position.check)
+            written = os.write(file.fd, line)
         except OSError as error:
             raise self._error("could not be written, so nothing was charged", error) from None
         finally:
             # Also after an interrupt: either the whole line stays, or none of it.
-            if written != len(line) and os.fstat(fd).st_size != position.offset + len(line):
-                os.ftruncate(fd, position.offset)
+            if written != len(line) and 0 < os.fstat(file.fd).st_size - position.offset < len(line):
+                os.ftruncate(file.fd, position.offset)
         if written != len(line):
             raise self._error("could not be written because the disk is full, so nothing was charged; free some space")
         try:
-            os.fsync(fd)
+            os.fsync(file.fd)
         except OSError as error:
             # The line may or may not be on disk. It stays in the file and counts; the caller must not read data.
             raise self._error(
                 "could not be flushed to disk; the debit counts, but nothing may be released", error
             ) from None
-        return Position(position.offset + len(line), check, position.identity)
+        position = Position(position.offset + len(line), check, line, position.identity)
+        self._check_unchanged(file, position)  # programs that copy files heed no locks
+        return position
 
     def repair(self) -> int:
         """Move half a line at the end of the file into a file beside it; returns how many bytes were moved."""
-        with self.locked(write=True) as fd:
-            size = os.fstat(fd).st_size
-            data = b"".join(iter(lambda: os.read(fd, 1 << 20), b""))
-            whole = data.rfind(b"\n") + 1
-            self._check_format(data)
-            check = ""
-            for line in data[:whole].split(b"\n")[:-1]:
-                decoded = decode(line, check)
-                if decoded is None:
-                    raise self._error("is corrupt before its last line and cannot be repaired")
-                check = decoded[1]
-            if not whole:
+        with self.locked(write=True) as file:
+            _, position, torn = self._scan(file, Position())
+            if not position.offset:
                 raise self._error("has no complete header; if no release ever used it, delete it and start again")
-            if whole < size:
+            if torn:
                 aside = self.path.with_name(f"{self.path.name}.torn-{secrets.token_hex(4)}")
                 try:
-                    aside.write_bytes(data[whole:])
-                    os.ftruncate(fd, whole)
-                    os.fsync(fd)
+                    aside.write_bytes(torn)
+                    os.ftruncate(file.fd, position.offset)
+                    os.fsync(file.fd)
                 except OSError as error:
                     raise self._error("could not be repaired", error) from None
-            return size - whole
+            return len(torn)
 
     def remove_leftovers(self) -> None:
-        """Delete temporary files of creators that crashed. Safe once the ledger exists: their link would fail."""
+        """Delete temporary files of creators that crashed. Creators that run find the ledger there and need theirs no more."""
+        pattern = re.compile(re.escape(f".{self.path.name}.") + r"[0-9a-f]{16}\.new")
         with contextlib.suppress(OSError):
             for name in os.listdir(self.path.parent):
-                if re.fullmatch(re.escape(f".{self.path.name}.") + r"[0-9a-f]{16}\.new", name):
-                    os.unlink(self.path.parent / name)
+                if pattern.fullmatch(name):
+                    with contextlib.suppress(OSError):
+                        os.unlink(self.path.parent / name)
 
-    def _check_format(self, start: bytes) -> None:
-        if f'"format":"{_FORMAT}"'.encode() not in start[:256]:
-            raise self._error("is not a fastpubpriv ledger; pass another path")
-
-    def _sync_directory(self) -> None:
+    def sync_directory(self) -> None:
+        """Make sure that the file's name is on disk: its creator may have crashed just before."""
         try:
             fd = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
@@ -247,6 +307,9 @@ class LedgerFile:
                 raise self._error("cannot be opened: its directory cannot be flushed", error) from None
         finally:
             os.close(fd)
+
+    def _is_a_directory(self) -> LedgerError:
+        return self._error("is a directory; pass the path of a file in it")
 
     def _error(self, what: str, error: OSError | None = None) -> LedgerError:
         reason = f": {error.strerror or type(error).__name__}" if error is not None else ""

@@ -7,14 +7,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.reference.nearest import squared_distances
 
 OUTER = 11.0  # Q_pub wants nothing between r and 11 r
 
 
-def ball_counts(
-    points: npt.NDArray[Any], centers: npt.NDArray[Any], radii_sq: npt.NDArray[np.float64]
-) -> npt.NDArray[np.int64]:
+def ball_counts(points: npt.NDArray[Any], centers: npt.NDArray[Any], radii_sq: FloatArray) -> IntArray:
     """(k, radii) int64: rows of points (n, dim) within each squared radius of each of centers (k, dim), ties inside."""
     counts = np.empty((centers.shape[0], radii_sq.size), dtype=np.int64)
     for index, center in enumerate(centers):

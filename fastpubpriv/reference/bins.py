@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-FloatArray = np.ndarray[Any, np.dtype[np.float64]]
-IntArray = np.ndarray[Any, np.dtype[np.int64]]
+from fastpubpriv._types import FloatArray, IntArray
 
 NONE = -(2**63) + 1
 KEY_MAX = 2.0**53

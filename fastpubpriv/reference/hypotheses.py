@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import logsumexp
 
-if TYPE_CHECKING:  # the floors forbid the import itself
-    from fastpubpriv.kernels.hypotheses import MixtureTable
+from fastpubpriv._types import BoolArray, FloatArray, IntArray
+from fastpubpriv.maps import MixtureTable
 
 _CODES_PER_NAT = 2048.0
 
@@ -30,8 +30,8 @@ def panelled(array: npt.NDArray[Any], fill: float, panel: int = 64) -> npt.NDArr
 
 
 def mixture_table(
-    weights: npt.NDArray[np.float64], means: npt.NDArray[np.float64], spreads: npt.NDArray[np.float64]
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    weights: FloatArray, means: FloatArray, spreads: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Means, factors and constants as the kernel wants them, one component after the other."""
     size, components, dim = means.shape
     length = dim if spreads.ndim == 3 else dim * (dim + 1) // 2
@@ -51,7 +51,7 @@ def mixture_table(
     return panelled(means, 0.0), panelled(factors, 1.0), panelled(constants, -1e300)
 
 
-def log_densities(points: npt.NDArray[np.float64], table: MixtureTable) -> npt.NDArray[np.float64]:
+def log_densities(points: FloatArray, table: MixtureTable) -> FloatArray:
     """Log densities (n, hypotheses) of all hypotheses of a table at points (n, dim)."""
     means, factors, constants = (flattened(part) for part in (table.means, table.factors, table.constants))
     size, components, dim = means.shape
@@ -67,15 +67,13 @@ def log_densities(points: npt.NDArray[np.float64], table: MixtureTable) -> npt.N
                 white = away * factors[None, :, c]
             distance = (white * white).sum(axis=2)
             joint[c] = constants[None, :, c] - 0.5 * np.where(distance < 1e300, distance, 1e300)
-    found: npt.NDArray[np.float64] = logsumexp(joint, axis=0)
+    found: FloatArray = logsumexp(joint, axis=0)
     return found
 
 
-def density_codes(
-    points: npt.NDArray[np.float64], table: MixtureTable, codes: npt.NDArray[np.int16], first: int
-) -> None:
+def density_codes(points: FloatArray, table: MixtureTable, codes: npt.NDArray[np.int16], first: int) -> None:
     """codes (panels, capacity, PANEL), rows from `first` on, = codes of the log densities of all hypotheses at points (n, dim)."""
-    finite: npt.NDArray[np.bool_] = np.asarray(np.isfinite(points).all(axis=1))
+    finite: BoolArray = np.asarray(np.isfinite(points).all(axis=1))
     logs = log_densities(np.where(finite[:, None], points, 0.0), table)
     below = logs - logs.max(axis=1, keepdims=True)
     whole = np.rint(np.maximum(below * _CODES_PER_NAT, -65535.0)) + 32767.0
@@ -113,26 +111,26 @@ def cell_scores(table: npt.NDArray[np.int32], shift: int, panel: int, worst: npt
 
 
 def pair_roots(
-    parts: tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.float64]],
-    grids: npt.NDArray[np.float64],
+    parts: tuple[FloatArray, FloatArray, FloatArray],
+    grids: FloatArray,
     own: int,
-    roots: npt.NDArray[np.float64],
-    counts: npt.NDArray[np.int64],
+    roots: FloatArray,
+    counts: IntArray,
 ) -> None:
     """roots (size - own - 1, most), ascending then inf, where mixtures `own` and j > own change places; counts: n or -n - 1."""
     constants, means, inverses = parts
     most = roots.shape[1]
 
-    def log_density(h: int, x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    def log_density(h: int, x: FloatArray) -> FloatArray:
         z = (x[:, None] - means[h]) * inverses[h]
-        found: npt.NDArray[np.float64] = logsumexp(constants[h] - 0.5 * z * z, axis=1)
+        found: FloatArray = logsumexp(constants[h] - 0.5 * z * z, axis=1)
         return found
 
     roots[:] = np.inf
     for j in range(own + 1, len(means)):
         x = np.sort(np.concatenate([grids[own], grids[j]]))
 
-        def lead(at: npt.NDArray[np.float64], j: int = j) -> npt.NDArray[np.float64]:
+        def lead(at: FloatArray, j: int = j) -> FloatArray:
             return log_density(own, at) - log_density(j, at)
 
         ahead = lead(x) > 0.0

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fastpubpriv._types import FloatArray
 
-def squared_distances(points: npt.NDArray[Any], center: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+
+def squared_distances(points: npt.NDArray[Any], center: npt.NDArray[Any]) -> FloatArray:
     """(n,) float64: squared distance of each row of points (n, dim) from center (dim,), added up column by column.
 
     This order, in double precision and without fused multiply-adds, is what every decision on membership rests on.

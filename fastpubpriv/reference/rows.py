@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy.linalg.blas import dsyrk
 
-if TYPE_CHECKING:  # the floors forbid the import itself
-    from fastpubpriv.kernels.rows import RowMap
+from fastpubpriv._types import FloatArray, IntArray
+from fastpubpriv.maps import RowMap
 
 _LANES = 8
 _ROUNDER = 1.5 * 2.0**52  # adding it rounds a double below 2**51 in size to the nearest integer, ties to even
@@ -37,18 +37,18 @@ def rows_quantise(chunk: npt.NDArray[Any], row_map: RowMap, out: npt.NDArray[np.
     out[...] = whole.astype(np.int32)
 
 
-def rows_sum(chunk: npt.NDArray[Any], row_map: RowMap, sums: npt.NDArray[np.int64]) -> None:
+def rows_sum(chunk: npt.NDArray[Any], row_map: RowMap, sums: IntArray) -> None:
     """sums (out_dim,) += integer rows of chunk (n, dim), modulo 2**64."""
     sums += _integers(chunk, row_map).sum(axis=0)
 
 
-def rows_gram(chunk: npt.NDArray[Any], row_map: RowMap, gram: npt.NDArray[np.int64]) -> None:
+def rows_gram(chunk: npt.NDArray[Any], row_map: RowMap, gram: IntArray) -> None:
     """gram (out_dim, out_dim), lower triangle with diagonal, += sum of q q^T over chunk (n, dim), modulo 2**64."""
     q = _integers(chunk, row_map)
     gram += np.tril(q.T @ q)
 
 
-def rows_gram_blas(chunk: npt.NDArray[Any], row_map: RowMap, gram: npt.NDArray[np.int64]) -> None:
+def rows_gram_blas(chunk: npt.NDArray[Any], row_map: RowMap, gram: IntArray) -> None:
     """rows_gram by BLAS on integer-valued doubles: B Q^2 <= 2^53 makes every partial sum of a chunk of B rows exact."""
     rows = max(1, min(2**53 // row_map.quant_bound**2, 2**21 // row_map.out_dim, 2**14))
     for begin in range(0, chunk.shape[0], rows):
@@ -57,9 +57,7 @@ def rows_gram_blas(chunk: npt.NDArray[Any], row_map: RowMap, gram: npt.NDArray[n
         gram += np.tril(dsyrk(1.0, q.T, lower=0).T).astype(np.int64)
 
 
-def rows_shell_counts(
-    chunk: npt.NDArray[Any], row_map: RowMap, edges_sq: npt.NDArray[np.float64], counts: npt.NDArray[np.int64]
-) -> None:
+def rows_shell_counts(chunk: npt.NDArray[Any], row_map: RowMap, edges_sq: FloatArray, counts: IntArray) -> None:
     """counts (n_edges + 1,) += rows of chunk (n, dim) by how many of edges_sq (n_edges,), ascending, are below |y|^2."""
     with np.errstate(all="ignore"):
         x = chunk.astype(np.float64)
@@ -71,13 +69,13 @@ def rows_shell_counts(
     counts += np.bincount(cell[finite], minlength=edges_sq.size + 1)
 
 
-def _integers(chunk: npt.NDArray[Any], row_map: RowMap) -> npt.NDArray[np.int64]:
+def _integers(chunk: npt.NDArray[Any], row_map: RowMap) -> IntArray:
     q = np.empty((chunk.shape[0], row_map.out_dim), dtype=np.int32)
     rows_quantise(chunk, row_map, q)
     return q.astype(np.int64)
 
 
-def _affine(x: npt.NDArray[np.float64], row_map: RowMap, scale: float) -> npt.NDArray[np.float64]:
+def _affine(x: FloatArray, row_map: RowMap, scale: float) -> FloatArray:
     """scale * (offset + matrix (x - center)), the products of an output added in ascending order of the column."""
     t = x * scale
     if row_map.center is not None:
@@ -97,7 +95,7 @@ def _affine(x: npt.NDArray[np.float64], row_map: RowMap, scale: float) -> npt.ND
     return y
 
 
-def _norm_sq(z: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _norm_sq(z: FloatArray) -> FloatArray:
     """Squared norms of rows (n, k): eight lanes, lane l adds columns l, l + 8, ... in order, then the lanes fold by halves."""
     width = -(-z.shape[1] // _LANES) * _LANES
     square = np.zeros((z.shape[0], width))
@@ -109,7 +107,7 @@ def _norm_sq(z: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     return np.asarray(((a[0] + a[4]) + (a[2] + a[6])) + ((a[1] + a[5]) + (a[3] + a[7])))
 
 
-def _rescue(row: npt.NDArray[np.float64], row_map: RowMap) -> tuple[npt.NDArray[np.float64], float]:
+def _rescue(row: FloatArray, row_map: RowMap) -> tuple[FloatArray, float]:
     """Scaled steps z (1, out_dim) and clip factor of a finite row (1, dim) too long for a double; zeros if no scale serves."""
     for scale in _RESCUE_SCALES:
         z = _affine(row, row_map, scale) * row_map.inv_step

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.reference.chacha import DRAW_BLOCK, WordStream, nonce_of, words
 
 BINS = 1024
@@ -180,35 +180,21 @@ def _draws(
     return out
 
 
-def gaussian_floor(key: bytes, count: int, log2_scale: int, *, begin: int = 0) -> NDArray[np.int64]:
+def gaussian_floor(key: bytes, count: int, log2_scale: int, *, begin: int = 0) -> IntArray:
     """floor(N(0, 4^log2_scale)); draws begin ... begin + count - 1 of the key, (count,) int64."""
     return _draws(
         key, "gaus", begin, count, lambda w, i: _noise_draw(GAUSSIAN, key, "glaz", w, i, log2_scale), np.int64
     )
 
 
-def discrete_laplace(key: bytes, count: int, log2_scale: int, *, begin: int = 0) -> NDArray[np.int64]:
+def discrete_laplace(key: bytes, count: int, log2_scale: int, *, begin: int = 0) -> IntArray:
     """P(x) proportional to exp(-|x| / 2^log2_scale), (count,) int64."""
     return _draws(key, "lapl", begin, count, lambda w, i: _noise_draw(LAPLACE, key, "llaz", w, i, log2_scale), np.int64)
 
 
-def uniform(key: bytes, count: int, *, begin: int = 0) -> NDArray[np.float64]:
+def uniform(key: bytes, count: int, *, begin: int = 0) -> FloatArray:
     """Multiples of 2^-53 in [0, 1), (count,) float64."""
     return _draws(key, "unif", begin, count, lambda w, i: (w.first[i % DRAW_BLOCK] >> 11) * 2.0**-53, np.float64)
-
-
-def bernoulli(key: bytes, count: int, p: float, *, begin: int = 0) -> NDArray[np.bool_]:
-    """True with probability exactly p: a uniform, read 64 bits at a time, against the digits of p; (count,) bool."""
-
-    def draw(stream: WordStream, i: int) -> bool:
-        rest = Fraction(p) * 2**64
-        digits, word = int(rest), stream.first[i % DRAW_BLOCK]
-        while word == digits and rest != digits:
-            rest = (rest - digits) * 2**64
-            digits, word = int(rest), stream.more()
-        return word < digits
-
-    return _draws(key, "bern", begin, count, draw, np.bool_)
 
 
 def _below(word: int, bound: int, stream: WordStream) -> int:
@@ -218,12 +204,12 @@ def _below(word: int, bound: int, stream: WordStream) -> int:
     return word * bound >> 64
 
 
-def below(key: bytes, count: int, bound: int, *, begin: int = 0) -> NDArray[np.int64]:
+def below(key: bytes, count: int, bound: int, *, begin: int = 0) -> IntArray:
     """Uniform on 0 ... bound - 1, (count,) int64."""
     return _draws(key, "belo", begin, count, lambda w, i: _below(w.first[i % DRAW_BLOCK], bound, w), np.int64)
 
 
-def permutation(key: bytes, n: int) -> NDArray[np.int64]:
+def permutation(key: bytes, n: int) -> IntArray:
     """Fisher-Yates from the back, (n,) int64."""
     others = _draws(key, "perm", 0, n, lambda w, i: _below(w.first[i % DRAW_BLOCK], n - i, w), np.int64)
     out = np.arange(n, dtype=np.int64)
@@ -233,9 +219,9 @@ def permutation(key: bytes, n: int) -> NDArray[np.int64]:
     return out
 
 
-def standard_normal(key: bytes, count: int, *, begin: int = 0) -> NDArray[np.float64]:
+def standard_normal(key: bytes, count: int, *, begin: int = 0) -> FloatArray:
     """floor(N) on the grid 2^-40 plus a uniform fraction of a step, (count,) float64."""
     whole = _draws(key, "norm", begin, count, lambda w, i: _noise_draw(GAUSSIAN, key, "nlaz", w, i, 40), np.int64)
     fraction = _draws(key, "nfra", begin, count, lambda w, i: (w.first[i % DRAW_BLOCK] >> 11) * 2.0**-53, np.float64)
-    out: NDArray[np.float64] = (whole.astype(np.float64) + fraction) * 2.0**-40
+    out: FloatArray = (whole.astype(np.float64) + fraction) * 2.0**-40
     return out

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-if TYPE_CHECKING:  # the floors forbid the import itself
-    from fastpubpriv.kernels.tree import RowTree, Split
+from fastpubpriv._types import FloatArray, IntArray
+from fastpubpriv.maps import RowTree, Split
 
 
 def tree_assign(chunk: npt.NDArray[Any], row_tree: RowTree, labels: npt.NDArray[np.int32]) -> None:
@@ -30,7 +30,7 @@ def rows_group(
     labels: npt.NDArray[np.int32],
     n_groups: int,
     out: npt.NDArray[Any],
-    begins: npt.NDArray[np.int64],
+    begins: IntArray,
 ) -> None:
     """out (n, dim), begins (n_groups + 1,): rows of chunk (n, dim) with label g, in order, at begins[g] ... begins[g + 1]."""
     begins[0] = 0
@@ -40,7 +40,7 @@ def rows_group(
         out[begins[group] : begins[group + 1]] = members
 
 
-def _child(x: npt.NDArray[np.float64], split: Split) -> npt.NDArray[np.int64]:
+def _child(x: FloatArray, split: Split) -> IntArray:
     """Which child each row goes to, from 0."""
     y = x - split.origin
     if split.projection is not None:

@@ -1,8 +1,9 @@
-"""Where rows come from: `Rows` of arrays, files, frames and chunk streams, and `fold`, the chunked pass over them."""
+"""Where rows come from: `Rows` of arrays, files, frames and chunk streams, and `Query` and `Executor`, passes over them."""
 
-from fastpubpriv.sources.fold import fold
+from fastpubpriv.sources import open  # noqa: F401  (fills in the constructors of Rows)
+from fastpubpriv.sources.base import Rows
+from fastpubpriv.sources.fold import Executor, Query
 from fastpubpriv.sources.private import private_rows
 from fastpubpriv.sources.public import public_rows, refuse_shared_memory
-from fastpubpriv.sources.rows import Rows
 
-__all__ = ["Rows", "fold", "private_rows", "public_rows", "refuse_shared_memory"]
+__all__ = ["Executor", "Query", "Rows", "private_rows", "public_rows", "refuse_shared_memory"]

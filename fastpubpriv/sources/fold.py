@@ -1,288 +1,219 @@
-"""`fold`: one pass over rows in chunks and threads, into integers that do not depend on how the pass was cut."""
+"""A pass over rows is a value, a `Query`, and an `Executor` runs it over a source: into integers that do not depend on how the pass
+was cut.
+"""
 
 from __future__ import annotations
 
-import itertools
+import abc
+import contextlib
 import threading
 from collections import deque
-from collections.abc import Callable
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastpubpriv.errors import KernelError
-from fastpubpriv.sources.guard import reraise
-from fastpubpriv.sources.pool import available_cpus, get_pool, in_worker, max_threads
-from fastpubpriv.sources.progress import Progress
-from fastpubpriv.sources.rows import Chunk, RandomAccessRows, Rows, default_chunk_rows
+from fastpubpriv.sources.base import Chunk, RandomAccessRows, Rows, default_chunk_rows
+from fastpubpriv.threads.guard import reraise
+from fastpubpriv.threads.pool import available_cpus, in_worker, max_threads
+from fastpubpriv.threads.progress import Progress
+from fastpubpriv.threads.steps import Lent, run_steps, run_stream
 from fastpubpriv.validation import integer
 
-Accumulators = tuple[NDArray[np.int64], ...]
-Make = Callable[[], Accumulators]
-Step = Callable[[Chunk, Accumulators], object]
+Accumulators = tuple[Any, ...]
 
 # A unit of work is what a row sum does with one number, about 1 ns.
 _INLINE_WORK = 1_000_000  # below this, waking a thread costs more than it saves
 _CHUNK_WORK = 20_000_000  # an interrupt waits for at most one chunk
 _CHUNKS_PER_THREAD = 4  # so that a thread that was held up can leave its share to the others
 _IN_FLIGHT_BYTES = 1 << 26  # chunks of a sequential source that have been read and not yet used
-# The waiting thread wakes this often: to draw the progress bar, and because a signal may have been given to another
-# thread, which leaves this one asleep in its lock.
-_POLL_SECONDS = 0.05
-_STOP_SECONDS = 0.1
 
 
-def fold(
-    rows: Rows,
-    make: Make,
-    step: Step,
-    *,
-    threads: int | None = None,
-    chunk_rows: int | None = None,
-    row_cost: int | None = None,
-    progress: bool | None = None,
-) -> Accumulators:
-    """Run `step` over all rows, chunk by chunk, and add up the integers it collects.
+class Query(abc.ABC):
+    """What a pass computes from the rows: how to start, to add a chunk, to put two parts together, and what to answer.
+
+    A query is a frozen dataclass of public and released numbers that can be pickled, so that it may run anywhere. What a row adds
+    depends on that row and the fields of the query alone, whatever rows are in the chunk with it.
+    """
+
+    __slots__ = ()
+
+    @abc.abstractmethod
+    def zeros(self) -> Accumulators:
+        """New accumulators: a tuple of integer arrays at zero, or of lists of a query's own. Called once for each thread."""
+
+    @abc.abstractmethod
+    def add(self, chunk: Chunk, accumulators: Any) -> None:
+        """Add what the rows of `chunk` (k, dim) contribute; has to release the GIL for threads to pay."""
+
+    def merge(self, total: Any, part: Any) -> None:
+        """Add one part of the rows to another, in place."""
+        for sums, addend in zip(total, part, strict=True):
+            np.add(sums, addend, out=sums)  # int64 arrays wrap around silently: addition modulo 2**64
+
+    def answer(self, accumulators: Any) -> Any:
+        """The exact integers to release, from the accumulators of all rows."""
+        return accumulators[0]
+
+    @property
+    def row_cost(self) -> int:
+        """Work for one row in units of about a nanosecond; it counts for `rows.dim` of them at least."""
+        return 1
+
+    @property
+    def chunk_rows(self) -> int | None:
+        """Rows of a chunk where the query asks for so many, one chunk after another: its threads then share each chunk."""
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Executor:
+    """How passes over the rows are run; never what they compute.
 
     Parameters
     ----------
-    rows : Rows
-        The rows to pass over.
-    make : callable
-        make() returns new accumulators, a tuple of int64 arrays, at zero. Called once for each thread.
-    step : callable
-        step(chunk, accumulators) adds what the rows of `chunk` (k, dim) contribute. It must add the same integers for a
-        row whatever rows are in the chunk with it, and release the GIL for threads to pay.
     threads : int, optional
         Threads to use. The default is one for each CPU, or none at all (the calling thread does the work) for a small
         pass.
-    chunk_rows : int, optional
-        Most rows in a chunk. The default is 4 MB worth, fewer if `row_cost` is high.
-    row_cost : int, optional
-        Work for one row, in units of about a nanosecond; the default is `rows.dim`. Say more for a Gram matrix
-        (about dim**2 / 32).
     progress : bool, optional
         True shows a progress bar, False does not; the default shows one on a terminal when the pass takes more than 2
         s.
-
-    Returns
-    -------
-    tuple of ndarray, int64
-        The sum of all accumulators, modulo 2**64: the same bits for any number of threads, any chunk size and any kind
-        of source.
-
-    Raises
-    ------
-    InputError
-        The rows could not be read, or `step` failed; the text says nothing about the content. Nothing is returned half
-        done.
-    KeyboardInterrupt
-        The pass was interrupted: within 0.2 s the caller has control again, and no thread starts another chunk.
-
-    Privacy
-    -------
-    The result is private: only `release` may make something public of it. No warning, log line or exception of a pass
-    carries content; foreign exceptions are replaced, and the chain of causes is cut.
+    chunk_rows : int, optional
+        Most rows in a chunk. The default is 4 MB worth, fewer if the query's `row_cost` is high.
+    max_memory : int, optional
+        Bounds the counting of bins, in bytes.
     """
-    n = rows.n
-    cost = rows.dim if row_cost is None else integer("row_cost", row_cost, minimum=1)
-    workers = 1
-    if threads is not None:
-        workers = integer("threads", threads, minimum=1, maximum=max_threads())
-    elif n * cost > _INLINE_WORK:
-        workers = available_cpus()
-    if in_worker() or not threading.main_thread().is_alive():  # inside of another pass, or while Python shuts down
+
+    threads: int | None = None
+    progress: bool | None = None
+    chunk_rows: int | None = None
+    max_memory: int | None = None
+
+    @property
+    def workers(self) -> int:
+        """Threads for work that is worth them."""
+        return available_cpus() if self.threads is None else self.threads
+
+    def run(self, query: Query, rows: Rows) -> Any:
+        """The answer of a query over all rows.
+
+        Returns
+        -------
+        ndarray of int64, or what the query says
+            The same bits for any number of threads, any chunk size and any kind of source.
+
+        Raises
+        ------
+        InputError
+            The rows could not be read, or the query failed; the text says nothing about the content. Nothing is returned
+            half done.
+        KeyboardInterrupt
+            The pass was interrupted: within 0.2 s the caller has control again, and no thread starts another chunk.
+
+        Privacy
+        -------
+        The result is private: only `release` may make something public of it. No warning, log line or exception of a pass
+        carries content; foreign exceptions are replaced, and the chain of causes is cut.
+        """
+        cost = max(rows.dim, query.row_cost)
+        workers, size = self._cut(query, rows, cost)
+        first = query.zeros()
+        _check_accumulators(first)
+        quick = workers == 1 and self.progress is None and rows.n * cost <= _INLINE_WORK
+        bar = None if quick else Progress(rows.n, self.progress)
+        failure: BaseException | None = None
+        parts: Iterator[Accumulators] = iter(())
+        try:
+            with np.errstate(all="ignore"):
+                parts = _pass(query, rows, first, workers, size, bar)
+        except BaseException as error:
+            failure = error
+        finally:
+            if bar is not None:
+                bar.close()
+        if failure is not None:
+            try:
+                reraise(failure)
+            finally:
+                del failure  # else the frame and the exception would keep each other, and the rows, alive
+        for part in parts:
+            if part is not first:
+                query.merge(first, part)
+        return query.answer(first)
+
+    def _cut(self, query: Query, rows: Rows, cost: int) -> tuple[int, int]:
+        """Number of threads, and rows of a chunk."""
         workers = 1
-    if chunk_rows is None:
+        if self.threads is not None:
+            workers = integer("threads", self.threads, minimum=1, maximum=max_threads())
+        elif rows.n * cost > _INLINE_WORK:
+            workers = available_cpus()
+        if query.chunk_rows is not None:
+            return 1, query.chunk_rows
+        # Inside of another pass, or while Python shuts down, nobody waits for threads.
+        if in_worker() or not threading.main_thread().is_alive():
+            workers = 1
+        if self.chunk_rows is not None:
+            return workers, integer("chunk_rows", self.chunk_rows, minimum=1)
         size = max(1, min(default_chunk_rows(rows.dim), _CHUNK_WORK // cost))
         if workers > 1:
-            size = min(size, -(-n // (_CHUNKS_PER_THREAD * workers)))
-    else:
-        size = integer("chunk_rows", chunk_rows, minimum=1)
+            size = min(size, -(-rows.n // (_CHUNKS_PER_THREAD * workers)))
+        return workers, size
 
-    first = make()
-    _check_accumulators(first)
-    bar = None if workers == 1 and progress is None and n * cost <= _INLINE_WORK else Progress(n, progress)
-    failure: BaseException | None = None
-    parts: list[Accumulators] = []
-    try:
-        if workers == 1 or size >= n:
-            _inline(rows, step, first, size, bar)
-        elif isinstance(rows, RandomAccessRows):
-            parts = _by_ranges(rows, _made(first, make, workers), step, workers, size, bar)
-        else:
-            parts = _by_stream(rows, _made(first, make, workers), step, workers, size, bar)
-    except BaseException as error:
-        failure = error
-    finally:
+
+def _pass(
+    query: Query, rows: Rows, first: Accumulators, workers: int, size: int, bar: Progress | None
+) -> Iterator[Accumulators]:
+    """Add all chunks, and return the accumulators that were used."""
+    n = rows.n
+    if size >= n:
+        workers = 1
+    ready = _made(first, query, workers)
+    workers = len(ready)
+    lent = Lent(query.zeros, ready)
+    done: deque[int] = deque()  # rows added since the bar was last told; its ends are atomic
+    shown = 0
+
+    def add(chunk: Chunk) -> None:
+        with lent.one() as accumulators, np.errstate(all="ignore"):
+            query.add(chunk, accumulators)
         if bar is not None:
-            bar.close()
-    if failure is not None:
-        try:
-            reraise(failure)
-        finally:
-            del failure  # else the frame and the exception would keep each other, and the rows, alive
-    for part in parts:
-        if part is first:
-            continue
-        for total, addend in zip(first, part, strict=True):
-            np.add(total, addend, out=total)  # int64 arrays wrap around silently: addition modulo 2**64
-    return first
+            done.append(chunk.shape[0])
+
+    def tell() -> None:
+        nonlocal shown
+        if bar is not None and bar.wanted:
+            while done:
+                shown += done.popleft()
+            bar.at(shown)
+
+    if isinstance(rows, RandomAccessRows):
+        block = rows.block
+        run_steps(lambda k: add(block(k * size, min((k + 1) * size, n))), -(-n // size), workers, between=tell)
+    else:
+        # A chunk is a copy of its own here, so only so many may wait.
+        limit = max(1, min(workers, _IN_FLIGHT_BYTES // (8 * rows.dim * size)))
+        run_stream(add, rows.chunks(chunk_rows=size), limit if workers > 1 else 0, between=tell)
+    return lent.given_back()
 
 
-def _made(first: Accumulators, make: Make, workers: int) -> Make:
-    """A `make` for the workers that hands out `first` and others of this thread.
+def _made(first: Accumulators, query: Query, workers: int) -> deque[Accumulators]:
+    """`first` and others of this thread, one for each worker, or for fewer of them where memory is short.
 
     They may be large matrices, and what a worker allocates its own heap keeps for good. Zeros that nobody takes cost nothing.
     """
-    ready = deque([first, *(make() for _ in range(workers - 1))])
-
-    def take() -> Accumulators:
-        try:
-            return ready.popleft()  # atomic
-        except IndexError:
-            return make()
-
-    return take
+    ready = deque([first])
+    with contextlib.suppress(MemoryError):
+        while len(ready) < workers:
+            ready.append(query.zeros())
+    return ready
 
 
 def _check_accumulators(accumulators: Any) -> None:
     ok = isinstance(accumulators, tuple) and all(
-        isinstance(item, np.ndarray) and item.dtype == np.int64 for item in accumulators
+        isinstance(item, list) or (isinstance(item, np.ndarray) and item.dtype.kind == "i") for item in accumulators
     )
     if not ok:
-        raise KernelError("fold: make() must return a tuple of int64 arrays")
-
-
-def _inline(rows: Rows, step: Step, accumulators: Accumulators, size: int, bar: Progress | None) -> None:
-    """The pass in the calling thread."""
-    with np.errstate(all="ignore"):
-        if isinstance(rows, RandomAccessRows):
-            n = rows.n
-            for begin in range(0, n, size):
-                end = min(begin + size, n)
-                step(rows.block(begin, end), accumulators)
-                if bar is not None:
-                    bar.at(end)
-            return
-        done = 0
-        for chunk in rows.chunks(chunk_rows=size):
-            step(chunk, accumulators)
-            done += chunk.shape[0]
-            if bar is not None:
-                bar.at(done)
-
-
-class _Pass:
-    """What the threads of one pass share: whether to go on, what went wrong, and how far they are."""
-
-    __slots__ = ("done", "errors", "stopped")
-
-    def __init__(self) -> None:
-        self.stopped = False
-        self.errors: deque[BaseException] = deque()
-        self.done: deque[int] = deque()
-
-    def fail(self, error: BaseException) -> None:
-        self.errors.append(error)
-        self.stopped = True
-
-    def stop(self, futures: set[Future[Any]]) -> None:
-        """No more chunks; wait a moment for those at work, so that in most cases nothing reads the rows any longer."""
-        self.stopped = True
-        wait({future for future in futures if not future.cancel()}, timeout=_STOP_SECONDS)
-
-
-def _by_ranges(
-    rows: RandomAccessRows, make: Make, step: Step, workers: int, size: int, bar: Progress | None
-) -> list[Accumulators]:
-    """The pass in threads that take ranges of rows until there are none left."""
-    n = rows.n
-    state = _Pass()
-    ticket = itertools.count()  # next() on it is atomic
-    parts: deque[Accumulators] = deque()
-
-    def work() -> None:
-        accumulators: Accumulators | None = None
-        try:
-            with np.errstate(all="ignore"):
-                while not state.stopped:
-                    begin = next(ticket) * size
-                    if begin >= n:
-                        break
-                    if accumulators is None:
-                        accumulators = make()
-                    end = min(begin + size, n)
-                    step(rows.block(begin, end), accumulators)
-                    state.done.append(end - begin)
-        except BaseException as error:
-            state.fail(error)
-        if accumulators is not None:
-            parts.append(accumulators)
-
-    pool = get_pool()
-    pending: set[Future[None]] = set()
-    complete = False
-    try:
-        for _ in range(min(workers, -(-n // size))):
-            pending.add(pool.submit(work))
-        while pending:
-            finished, pending = wait(pending, timeout=_POLL_SECONDS, return_when=FIRST_COMPLETED)
-            if finished:
-                # One has found nothing left to do, so those still waiting for a thread are not needed.
-                pending = {future for future in pending if not future.cancel()}
-            if bar is not None and bar.wanted:
-                bar.at(sum(list(state.done)))
-        complete = True
-    finally:
-        if not complete:
-            state.stop(pending)
-    if state.errors:
-        reraise(state.errors[0])
-    return list(parts)
-
-
-def _by_stream(rows: Rows, make: Make, step: Step, workers: int, size: int, bar: Progress | None) -> list[Accumulators]:
-    """The pass over a sequential source: the calling thread reads, the pool works, few chunks are between them."""
-    state = _Pass()
-    idle: deque[Accumulators] = deque()
-
-    def work(chunk: Chunk) -> None:
-        if state.stopped:
-            return
-        try:
-            try:
-                accumulators = idle.pop()
-            except IndexError:
-                accumulators = make()
-            with np.errstate(all="ignore"):
-                step(chunk, accumulators)
-            idle.append(accumulators)
-        except BaseException as error:
-            state.fail(error)
-
-    pool = get_pool()
-    limit = max(1, min(workers, _IN_FLIGHT_BYTES // (8 * rows.dim * size)))
-    pending: set[Future[None]] = set()
-    done, complete = 0, False
-    try:
-        for chunk in rows.chunks(chunk_rows=size):
-            while len(pending) >= limit:
-                _, pending = wait(pending, timeout=_POLL_SECONDS, return_when=FIRST_COMPLETED)
-            if state.stopped:
-                break
-            pending.add(pool.submit(work, chunk))
-            done += chunk.shape[0]
-            if bar is not None:
-                bar.at(done)
-        while pending:
-            _, pending = wait(pending, timeout=_POLL_SECONDS)
-        complete = True
-    finally:
-        if not complete:
-            state.stop(pending)
-    if state.errors:
-        reraise(state.errors[0])
-    return list(idle)
+        raise KernelError("the accumulators of a query must be a tuple of integer arrays, or of lists of its own")

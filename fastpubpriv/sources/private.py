@@ -9,10 +9,13 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv.errors import InputError
-from fastpubpriv.sources.array import ArrayRows
-from fastpubpriv.sources.arrow import is_arrow
-from fastpubpriv.sources.frame import is_frame, refuse_near_frame
-from fastpubpriv.sources.rows import PathLike, Rows
+from fastpubpriv.sources.base import PathLike, Rows
+from fastpubpriv.sources.readers.array import ArrayRows, plain_list
+from fastpubpriv.sources.readers.arrow import is_arrow
+from fastpubpriv.sources.readers.columns import asked_columns
+from fastpubpriv.sources.readers.frame import is_frame, refuse_near_frame
+from fastpubpriv.threads.guard import guarded
+from fastpubpriv.validation import path_name
 
 SUFFIXES = ".npy, .parquet, .arrow, .feather, .ipc, .csv, .csv.gz or .csv.bz2"
 
@@ -42,6 +45,10 @@ def private_rows(obj: object, *, columns: Sequence[Any] | None = None) -> Rows:
     """
     if type(obj) is np.ndarray and columns is None:  # first, because small calls come in thousands
         return ArrayRows.from_object(obj)
+    return guarded(lambda: _opened(obj, columns))
+
+
+def _opened(obj: object, columns: Sequence[Any] | None) -> Rows:
     if isinstance(obj, Rows):
         return _as_asked(obj, columns)
     if isinstance(obj, str | os.PathLike):
@@ -51,6 +58,8 @@ def private_rows(obj: object, *, columns: Sequence[Any] | None = None) -> Rows:
     if is_arrow(obj):
         return Rows.from_arrow(obj, columns)
     refuse_near_frame(obj)
+    if isinstance(obj, list | tuple):
+        obj = plain_list(obj)
     if isinstance(obj, list | tuple) and obj:
         if all(isinstance(item, str | os.PathLike) for item in obj):
             if all(_suffix(item) == ".parquet" for item in obj):
@@ -77,7 +86,7 @@ def path_rows(path: PathLike, columns: Sequence[Any] | None) -> Rows:
 
 
 def _suffix(path: PathLike) -> str:
-    stem, suffix = os.path.splitext(os.fspath(path))
+    stem, suffix = os.path.splitext(path_name(path))
     if suffix.lower() in {".gz", ".bz2"}:
         suffix = os.path.splitext(stem)[1]
     return suffix.lower()
@@ -85,7 +94,7 @@ def _suffix(path: PathLike) -> str:
 
 def _as_asked(rows: Rows, columns: Sequence[Any] | None) -> Rows:
     """The rows, if they have just the columns asked for."""
-    if columns is None or (rows.columns is not None and rows.columns == tuple(columns)):
+    if columns is None or (rows.columns is not None and rows.columns == tuple(asked_columns(columns))):
         return rows
     if rows.columns is None:
         raise InputError(

@@ -9,13 +9,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpubpriv._types import FloatArray
+from fastpubpriv.columns import column_order
 from fastpubpriv.errors import InputError
-from fastpubpriv.sources.array import ArrayRows
-from fastpubpriv.sources.arrow import arrow_rows
-from fastpubpriv.sources.columns import ColumnRows
-from fastpubpriv.sources.csv_file import public_table
+from fastpubpriv.sources.base import Rows
 from fastpubpriv.sources.private import private_rows
-from fastpubpriv.sources.rows import Rows
+from fastpubpriv.sources.readers.array import ArrayRows
+from fastpubpriv.sources.readers.arrow import arrow_rows
+from fastpubpriv.sources.readers.columns import ColumnRows
+from fastpubpriv.sources.readers.csv import public_table
+from fastpubpriv.threads.guard import guarded, naming
 
 # Beyond these a square overflows or underflows, and a radius computed from the rows would be inf or 0.
 _LARGEST = 1e150
@@ -24,8 +27,15 @@ _OVERLAP_WORK = 10_000
 
 
 def public_rows(
-    obj: object, *, columns: Sequence[Any] | None = None, dim: int | None = None, min_rows: int = 1
-) -> NDArray[np.float64]:
+    obj: object,
+    *,
+    columns: Sequence[Any] | None = None,
+    dim: int | None = None,
+    min_rows: int = 1,
+    names: Sequence[str] | None = None,
+    show: bool = True,
+    argument: str = "x_pub",
+) -> FloatArray:
     """Public rows as one checked array.
 
     Parameters
@@ -38,6 +48,13 @@ def public_rows(
         Number of columns that the rows must have: that of the private rows.
     min_rows : int
         Fewest rows that will do.
+    names : sequence of str, optional
+        Names of the columns of the private rows, in their order. A source whose columns have names is brought into this order;
+        another source is taken as it is.
+    show : bool
+        Whether a message may tell those of the names that the public source has not.
+    argument : str
+        What the caller calls these rows, for messages.
 
     Returns
     -------
@@ -47,11 +64,29 @@ def public_rows(
     Raises
     ------
     InputError
-        The form cannot be used, there are fewer than `min_rows` rows, the number of columns is not `dim`, or a value is
-        not finite or out of scale: above 1e150 in size, or all below 1e-150 and not all zero. Quotes the value and its
-        place.
+        The form cannot be used, there are fewer than `min_rows` rows, the number of columns is not `dim`, their names are not
+        `names`, or a value is not finite or out of scale: above 1e150 in size, or all below 1e-150 and not all zero. Quotes the
+        value and its place.
     """
-    rows = _readable(obj, columns, dim)
+    found, _ = public_table_of(
+        obj, columns=columns, dim=dim, min_rows=min_rows, names=names, show=show, argument=argument
+    )
+    return found
+
+
+def public_table_of(
+    obj: object,
+    *,
+    columns: Sequence[Any] | None = None,
+    dim: int | None = None,
+    min_rows: int = 1,
+    names: Sequence[str] | None = None,
+    show: bool = True,
+    argument: str = "x_pub",
+) -> tuple[FloatArray, tuple[str, ...] | None]:
+    """`public_rows`, and the names of the columns if they have any."""
+    rows = naming(argument, lambda: guarded(lambda: _readable(obj, columns, dim)))
+    order = column_order(names, rows.columns, of="x_priv", within=argument, show=show)
     if dim is not None and rows.dim != dim:
         raise InputError(
             f"public rows have {rows.dim} columns and private rows have {dim}: pass the same columns in the same order"
@@ -64,7 +99,11 @@ def public_rows(
         matrix[filled : filled + chunk.shape[0]] = chunk
         filled += chunk.shape[0]
     _check_values(matrix, rows.columns)
-    return matrix
+    found = rows.columns
+    if order is not None:
+        matrix = np.ascontiguousarray(matrix[:, order])
+        found = found and tuple(found[place] for place in order)
+    return matrix, found
 
 
 def _readable(obj: object, columns: Sequence[Any] | None, dim: int | None) -> Rows:
@@ -95,7 +134,7 @@ def _one_row(obj: object) -> NDArray[Any] | None:
     return None
 
 
-def _check_values(matrix: NDArray[np.float64], columns: tuple[str, ...] | None) -> None:
+def _check_values(matrix: FloatArray, columns: tuple[str, ...] | None) -> None:
     finite = np.isfinite(matrix)
     if not finite.all():
         where = np.argwhere(~finite)
@@ -116,7 +155,7 @@ def _check_values(matrix: NDArray[np.float64], columns: tuple[str, ...] | None) 
         )
 
 
-def _place(matrix: NDArray[np.float64], index: NDArray[Any], columns: tuple[str, ...] | None) -> str:
+def _place(matrix: FloatArray, index: NDArray[Any], columns: tuple[str, ...] | None) -> str:
     row, column = (int(i) for i in index)
     name = f"column {column}" if columns is None else f"column {columns[column]!r}"
     return f"row {row}, {name} is {float(matrix[row, column])}"

@@ -3,6 +3,7 @@
 The comparison is exact (integers and fractions): there are no false alarms.
 """
 
+import dataclasses
 from dataclasses import replace
 from fractions import Fraction
 
@@ -11,8 +12,9 @@ import pytest
 
 from fastpubpriv import ZCDP, ApproxDP, PureDP, ReplayError, learn_axis_aligned_mixture
 from fastpubpriv.auditing import record_replay
-from fastpubpriv.mixtures import anchors, axis_aligned, univariate
-from fastpubpriv.sources import interleaved
+from fastpubpriv.mixtures.axis_aligned import anchors, univariate
+from fastpubpriv.mixtures.axis_aligned import learn as axis_aligned
+from fastpubpriv.sources.views import interleaved
 
 APPROX = ApproxDP(1, 1e-6)
 COMMON = {"threads": 1, "progress": False}
@@ -26,7 +28,7 @@ def public(dim):
 def runner(dim, budget, **options):
     if options.pop("with_public", False):
         options["x_pub"] = public(dim)
-    components = 1 if options.get("method") == "theory" else 2
+    components = 1 if options.get("method") == "list_decoding" else 2
     return lambda x: learn_axis_aligned_mixture(x, n_components=components, budget=budget, **COMMON, **options)
 
 
@@ -36,7 +38,7 @@ RUNS = {
     "univariate, large epsilon": (1, ApproxDP(30, 1e-5), {"candidates": 40}),
     "anchors, 2 columns": (2, APPROX, {"candidates": 12}),
     "anchors, 7 columns": (7, APPROX, {"candidates": 12}),
-    "anchors, known covariance": (2, APPROX, {"variance": [[4.0, 1.0], [1.0, 1.0]], "candidates": 12}),
+    "anchors, known covariance": (2, APPROX, {"covariance": [[4.0, 1.0], [1.0, 1.0]], "candidates": 12}),
     "public list, pure": (1, PureDP(1), {"with_public": True, "candidates": 60}),
     "public list, zcdp": (1, ZCDP(0.125), {"with_public": True, "candidates": 60, "method": "public_list"}),
     "public list, 2 columns": (2, PureDP(1), {"with_public": True, "candidates": 20}),
@@ -99,7 +101,7 @@ def test_every_block_of_the_univariate_learner(place):
 
 def test_theory_mode():
     budget = ApproxDP(4, 1e-7)
-    run = runner(1, budget, method="theory", accuracy=0.9, variance=4.0)
+    run = runner(1, budget, method="list_decoding", accuracy=0.9, variance=4.0)
     rows = np.random.default_rng(12).normal(size=(20_000, 1))
     for place in (0, 7000, 19_999):
         other = rows.copy()
@@ -134,22 +136,23 @@ def test_catches_an_answer_that_bypasses_release(monkeypatch):
         private = next(iter(task.run.rows.chunks()))
         return replace(learned, means=learned.means + 1e-12 * private[300, 0])
 
-    monkeypatch.setattr(axis_aligned.univariate, "learn", leaky)
+    monkeypatch.setitem(axis_aligned.METHODS, "univariate", replace(univariate.METHOD, learn=leaky))
     with pytest.raises(ReplayError, match="leaked past release"):
         record_replay(runner(1, APPROX), *pair(), budget=APPROX)
 
 
 def test_catches_cells_that_follow_the_rows(monkeypatch):
-    original = univariate.release_cell_counts
+    original = univariate.CellCounts.release
 
-    def centred(purse, rows, edges, **options):
+    def centred(self, purse, rows, executor, **options):
         middle = float(np.mean(np.concatenate([chunk[:, 0] for chunk in rows.chunks()])))
-        return original(purse, rows, [each + middle for each in edges], **options)
+        moved = dataclasses.replace(self, edges=[each + middle for each in self.edges])
+        return original(moved, purse, rows, executor, **options)
 
     rows, other = pair()
     other[300] = 1e6
     record_replay(runner(1, APPROX), rows, other, budget=APPROX)
-    monkeypatch.setattr(univariate, "release_cell_counts", centred)
+    monkeypatch.setattr(univariate.CellCounts, "release", centred)
     with pytest.raises(ReplayError, match="sensitivity"):
         record_replay(runner(1, APPROX), rows, other, budget=APPROX)
 
@@ -166,7 +169,7 @@ def test_catches_blocks_that_overlap(monkeypatch):
 
 
 def test_catches_a_statistic_that_depends_on_other_rows(monkeypatch):
-    from fastpubpriv.mixtures import dp_em
+    from fastpubpriv.mixtures.axis_aligned import dp_em
 
     original = dp_em.row_statistic
 

@@ -3,26 +3,19 @@
 The comparison is exact (integers and fractions): there are no false alarms.
 """
 
+import dataclasses
 from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
-from fastpubpriv import (
-    ZCDP,
-    ApproxDP,
-    PureDP,
-    ReplayError,
-    coinpress_covariance,
-    estimate_gaussian,
-    private_pca,
-)
+from fastpubpriv import ZCDP, ApproxDP, PureDP, ReplayError, coinpress_covariance, estimate_gaussian, private_pca
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.estimators import learners, lifted
 from fastpubpriv.estimators.preconditioner import precondition
-from fastpubpriv.mechanisms.tap import tapped
-from fastpubpriv.sources import pairs as pairs_module
+from fastpubpriv.release.transcript import recording
+from fastpubpriv.sources.views import pairs as pairs_module
 
 pytestmark = [pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")]
 
@@ -37,14 +30,14 @@ def gaussian(budget, **options):
 
 
 def runs(budget):
-    """Name and run(x) of each estimator with each learner and frame."""
-    for learner in ("lifted_coinpress", "pairs"):
-        yield learner, gaussian(budget, learner=learner, rounds=4)
-        yield f"{learner}, theory", gaussian(budget, learner=learner, mode="theory", rounds=3)
-        yield f"{learner}, auto", gaussian(budget, learner=learner)
+    """Name and run(x) of each estimator with each method and frame."""
+    for method in ("lifted_coinpress", "pairs"):
+        yield method, gaussian(budget, method=method, rounds=4)
+        yield f"{method}, theory", gaussian(budget, method=method, mode="theory", rounds=3)
+        yield f"{method}, auto", gaussian(budget, method=method)
         yield (
-            f"{learner}, trace",
-            lambda x, name=learner: estimate_gaussian(x, x_pub=PUBLIC[:2], budget=budget, learner=name, **COMMON),
+            f"{method}, trace",
+            lambda x, name=method: estimate_gaussian(x, x_pub=PUBLIC[:2], budget=budget, method=name, **COMMON),
         )
     yield "one round", gaussian(budget, rounds=1)
     for steps in (1, 3):
@@ -125,16 +118,16 @@ def test_one_row(budget, run):
         record_replay(run, HOSTILE[one][None, :], HOSTILE[one - 1][None, :], budget=budget)
 
 
-def second_moment_part(run, rows, other):
+def second_moment_part(run, rows, other, notion):
     """Exact cost of a pair over the second moments alone, and their declared cost."""
     from fastpubpriv.auditing.replay import compare
 
-    with tapped() as recorded:
+    with recording() as recorded:
         run(rows)
-    with tapped(script=recorded.calls) as replayed:
+    with recording(script=recorded.calls) as replayed:
         run(other)
     costs = [
-        compare(one, two)
+        compare(one, two, notion)
         for one, two in zip(recorded.calls, replayed.calls, strict=True)
         if one.name.startswith("second moment")
     ]
@@ -148,21 +141,23 @@ def orthogonal_extremes(rounds):
     return PUBLIC.mean(axis=0) + far * factor[:, 0], PUBLIC.mean(axis=0) + far * factor[:, 2]
 
 
-@pytest.mark.parametrize("learner", ["lifted_coinpress", "pairs"])
-def test_orthogonal_extreme_rows_nearly_reach_the_cost(learner):
+@pytest.mark.parametrize("method", ["lifted_coinpress", "pairs"])
+def test_orthogonal_extreme_rows_nearly_reach_the_cost(method):
     # Twenty rows at rest leave the preconditioner isotropic up to the noise, so orthogonal rows stay nearly so.
     one, two = orthogonal_extremes(4)
     rows = np.tile(PUBLIC.mean(axis=0), (20, 1))
     other = rows.copy()
     rows[0], other[0] = one, two
     budget = BUDGETS["zcdp"]
-    run = gaussian(budget, learner=learner, rounds=1)
-    cost, declared = second_moment_part(run, rows, other)
+    run = gaussian(budget, method=method, rounds=1)
+    cost, declared = second_moment_part(run, rows, other, type(budget))
     assert Fraction(95, 100) * declared <= cost <= declared
     # The declared cost itself is what the budget gives to the second moments, up to the grid.
     assert declared >= Fraction(99, 100) * Fraction(9, 10) * budget.rho
     # Nearly as tight over several rounds, whatever the noise does to the preconditioner in between.
-    best = max(second_moment_part(gaussian(budget, learner=learner, rounds=3), rows, other) for _ in range(5))
+    best = max(
+        second_moment_part(gaussian(budget, method=method, rounds=3), rows, other, type(budget)) for _ in range(5)
+    )
     assert best[0] >= Fraction(80, 100) * best[1]
 
 
@@ -202,13 +197,18 @@ def hostile_pair():
     return rows, other
 
 
+def plant(monkeypatch, learn):
+    """Let the default method learn in this way."""
+    monkeypatch.setitem(learners.METHODS, "lifted_coinpress", replace(lifted.METHOD, learn=learn))
+
+
 def test_catches_a_mean_that_bypasses_release(monkeypatch):
     def leaky(run, base, problem, *, rounds):
         learned = lifted.learn(run, base, problem, rounds=rounds)
         private = next(iter(run.rows.chunks()))
         return replace(learned, mean=learned.mean + 1e-9 * private[4, 0])
 
-    monkeypatch.setitem(learners.LEARNERS, "lifted_coinpress", leaky)
+    plant(monkeypatch, leaky)
     with pytest.raises(ReplayError, match="leaked past release"):
         record_replay(gaussian(ZCDP(0.5), rounds=3), *hostile_pair(), budget=ZCDP(0.5))
 
@@ -218,19 +218,19 @@ def test_catches_rounds_that_depend_on_private_rows(monkeypatch):
         largest = max(float(np.abs(chunk).max()) for chunk in run.rows.chunks())
         return lifted.learn(run, base, problem, rounds=rounds + (largest > 100.0))
 
-    monkeypatch.setitem(learners.LEARNERS, "lifted_coinpress", adaptive)
+    plant(monkeypatch, adaptive)
     with pytest.raises(ReplayError):
         record_replay(gaussian(ZCDP(0.5), rounds=3), *hostile_pair(), budget=ZCDP(0.5))
 
 
 def test_catches_clipping_to_a_private_radius(monkeypatch):
-    original = lifted.release_second_moment
+    original = lifted.SecondMoment.release
 
-    def data_dependent(account, rows, affine, *, radius, **options):
+    def data_dependent(self, account, rows, executor, **options):
         largest = max(float(np.abs(chunk).max()) for chunk in rows.chunks())
-        return original(account, rows, affine, radius=min(radius, largest), **options)
+        return original(dataclasses.replace(self, radius=min(self.radius, largest)), account, rows, executor, **options)
 
-    monkeypatch.setattr(lifted, "release_second_moment", data_dependent)
+    monkeypatch.setattr(lifted.SecondMoment, "release", data_dependent)
     rows = np.full((10, DIM), 1e-3)
     other = rows.copy()
     other[4] = 2e-3
@@ -246,7 +246,7 @@ def test_catches_pairs_that_follow_the_order_of_values(monkeypatch):
     rows[:, 0] = np.arange(40)
     other = rows.copy()
     other[0, 0] = 1e12
-    run = gaussian(ZCDP(0.5), learner="pairs", rounds=2)
+    run = gaussian(ZCDP(0.5), method="pairs", rounds=2)
     with pytest.raises(ReplayError, match="sensitivity"):
         record_replay(run, rows, other, budget=ZCDP(0.5))
     monkeypatch.undo()

@@ -10,8 +10,10 @@ import pytest
 
 from fastpubpriv import ZCDP, BudgetError, PureDP, ReplayError, select_hypothesis
 from fastpubpriv.auditing import record_replay
-from fastpubpriv.mechanisms import log_ratio, scheffe
-from fastpubpriv.mixtures import hypotheses as public
+from fastpubpriv.mechanisms.cells import CellQuery
+from fastpubpriv.mechanisms.selection import log_ratio
+from fastpubpriv.mixtures import select as public
+from fastpubpriv.sources import Executor
 
 BUDGETS = {"pure": PureDP(1), "zcdp": ZCDP(0.125)}
 HOSTILE = [np.nan, np.inf, -np.inf, 1e308, -1.7976931348623157e308, 5e-324, -0.0, 1e9]
@@ -32,7 +34,7 @@ def runner(budget, dim, **options):
 
 
 CASES = [
-    pytest.param(budget, dim, {"method": method, "mechanism": mechanism}, id=f"{notion}: {method}, {mechanism}, {dim}")
+    pytest.param(budget, dim, {"method": method, "law": mechanism}, id=f"{notion}: {method}, {mechanism}, {dim}")
     for notion, budget in BUDGETS.items()
     for method, dim in (("exact", 1), ("cells", 1), ("densities", 1), ("densities", 3))
     for mechanism in ("exponential", "permute_and_flip")
@@ -89,7 +91,7 @@ def test_a_pair_may_reach_the_whole_cost():
     for method in ("exact", "cells", "densities"):
         report = record_replay(
             lambda x, method=method: select_hypothesis(
-                x, hypotheses=arrays, budget=PureDP(1), method=method, mechanism="exponential", **COMMON
+                x, hypotheses=arrays, budget=PureDP(1), method=method, law="exponential", **COMMON
             ),
             rows, other, budget=PureDP(1),
         )  # fmt: skip
@@ -121,20 +123,20 @@ def test_catches_log_ratios_that_are_not_clipped(monkeypatch):
 
 
 def test_catches_rows_that_are_counted_twice(monkeypatch):
-    original = scheffe.count_cells
-    monkeypatch.setattr(scheffe, "count_cells", lambda rows, edges, passes: 2 * original(rows, edges, passes))
+    original = CellQuery.answer
+    monkeypatch.setattr(CellQuery, "answer", lambda self, found: 2 * original(self, found))
     with pytest.raises(ReplayError, match="moved by 2"):
         record_replay(runner(PureDP(1), 1, method="cells"), *hostile_pair(), budget=PureDP(1))
 
 
 def test_catches_cells_that_follow_the_rows(monkeypatch):
-    original = scheffe.count_cells
+    original = Executor.run
 
-    def shifted(rows, edges, passes):
+    def shifted(self, query, rows):
         largest = max(float(np.nanmax(chunk)) for chunk in rows.chunks())
-        return original(rows, edges + largest, passes)
+        return original(self, CellQuery.between([query.edges[0] + largest]), rows)
 
-    monkeypatch.setattr(scheffe, "count_cells", shifted)
+    monkeypatch.setattr(Executor, "run", shifted)
     with pytest.raises(ReplayError, match="sensitivity"):
         record_replay(runner(PureDP(1), 1, method="cells"), *hostile_pair(), budget=PureDP(1))
 
@@ -166,11 +168,12 @@ def test_catches_a_score_in_the_result(monkeypatch):
     leaked = []
 
     def leaky(account, rows, evaluation, **options):
-        leaked.append(int(evaluation.scores(rows, options["passes"]).sum()))
+        leaked.append(int(evaluation.scores(rows, options["executor"]).sum()))
         return original(account, rows, evaluation, **options)
 
     monkeypatch.setattr(public, "release_hypothesis", leaky)
-    monkeypatch.setattr(public, "slack_at", lambda *arguments: leaked[-1])
+    result = public._result
+    monkeypatch.setattr(public, "_result", lambda *arguments, **named: [result(*arguments, **named), leaked[-1]])
     with pytest.raises(ReplayError, match="leaked past release"):
         record_replay(runner(PureDP(1), 1), *hostile_pair(), budget=PureDP(1))
 
@@ -179,4 +182,4 @@ def test_catches_permute_and_flip_at_the_price_of_the_exponential_mechanism(monk
     """Planted: epsilon^2 / 8 is for mechanisms of bounded range only."""
     monkeypatch.setattr(public, "epsilon_of", lambda share, law, *, pure: Fraction(1))
     with pytest.raises(BudgetError, match="exceed the budget"):
-        runner(ZCDP(0.125), 1, mechanism="permute_and_flip")(hostile_pair()[0])
+        runner(ZCDP(0.125), 1, law="permute_and_flip")(hostile_pair()[0])

@@ -5,27 +5,21 @@ Neighbours are chosen after the recording, knowing the tree that was released: r
 of a ball or between two centres, overflow, or are missing.
 """
 
+import dataclasses
 from fractions import Fraction
 
 import numpy as np
 import pytest
-from threadpoolctl import threadpool_limits
 
-from fastpubpriv import (
-    ZCDP,
-    ApproxDP,
-    BudgetError,
-    PureDP,
-    ReplayError,
-    learn_separated_mixture,
-    no_public_baseline,
-)
+from fastpubpriv import ZCDP, ApproxDP, BudgetError, PureDP, ReplayError, learn_separated_mixture, no_public_baseline
 from fastpubpriv.auditing import replay as auditing
-from fastpubpriv.mechanisms.tap import tapped
-from fastpubpriv.mixtures import practical, search, separated
+from fastpubpriv.mixtures.separated import learn as separated
+from fastpubpriv.mixtures.separated import practical, search
 from fastpubpriv.privacy import gaussian_rho, laplace_epsilon
+from fastpubpriv.release.transcript import recording
 
 pytestmark = [
+    pytest.mark.usefixtures("one_blas_thread"),  # matrices are small: a second thread would only wait
     pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning"),
     pytest.mark.filterwarnings("ignore::fastpubpriv.PrivacyWarning"),
 ]
@@ -39,20 +33,13 @@ PUBLIC = CENTERS[np.arange(36) % K] + RNG.normal(size=(36, DIM))
 BUDGETS = {"zcdp": ZCDP(50), "approx": ApproxDP(8, 1e-6), "pure": PureDP(8)}
 COMMON = {"threads": 1, "progress": False}
 METHODS = {
-    "tree": {"clustering": "tree"},
-    "one shot": {"clustering": "one_shot"},
-    "public": {"clustering": "public_pca"},
-    "algorithms 6 and 7": {"clustering": "tree", "mode": "theory"},
-    "algorithms 9 and 10": {"clustering": "public_pca", "mode": "theory"},
+    "tree": {"method": "tree"},
+    "one shot": {"method": "one_shot"},
+    "public": {"method": "public_pca"},
+    "algorithms 6 and 7": {"method": "tree", "mode": "theory"},
+    "algorithms 9 and 10": {"method": "public_pca", "mode": "theory"},
 }
 PURE = ("public", "algorithms 9 and 10")
-
-
-@pytest.fixture(autouse=True)
-def one_blas_thread():
-    """Matrices of four columns: a second thread only waits for the first."""
-    with threadpool_limits(1):
-        yield
 
 
 def learner(budget, options, **more):
@@ -80,7 +67,7 @@ class Recording:
 
     def __init__(self, run, rows, budget):
         self.run, self.rows, self.budget = run, rows, budget
-        with tapped() as transcript:
+        with recording() as transcript:
             self.result = run(rows)
         self.calls = transcript.calls
         draws = sum(call.event.draws for call in self.calls)
@@ -90,12 +77,12 @@ class Recording:
         """Replay with one row replaced; returns exact cost of the pair and declared cost."""
         other = self.rows.copy()
         other[index] = row
-        with tapped(script=self.calls) as replayed:
+        with recording(script=self.calls) as replayed:
             result = self.run(other)
         assert len(replayed.calls) == len(self.calls)
         tally = auditing.Tally()
         for one, two in zip(self.calls, replayed.calls, strict=True):
-            tally.add(one, *auditing.compare(one, two))
+            tally.add(one, *auditing.compare(one, two, type(self.budget)))
         pair, declared = tally.totals()
         assert declared <= self.allowance * (1 + Fraction(1, 10**9))
         assert pair <= declared
@@ -182,13 +169,13 @@ def test_the_practical_tree_cuts_here():
 def test_a_replacement_in_the_first_node_costs_nearly_its_share():
     """Orthogonal extreme rows change the directions by all that is allowed."""
     budget = BUDGETS["zcdp"]
-    recording = Recording(learner(budget, METHODS["one shot"]), np.vstack([ROWS, [[1e12, 0.0, 0.0]]]), budget)
-    with tapped(script=recording.calls) as replayed:
-        recording.run(np.vstack([ROWS, [[0.0, 0.0, 1e12]]]))
-    cost, price = auditing.compare(recording.calls[0], replayed.calls[0])
-    assert recording.calls[0].name == "node 0: directions"
+    recorded = Recording(learner(budget, METHODS["one shot"]), np.vstack([ROWS, [[1e12, 0.0, 0.0]]]), budget)
+    with recording(script=recorded.calls) as replayed:
+        recorded.run(np.vstack([ROWS, [[0.0, 0.0, 1e12]]]))
+    cost, price = auditing.compare(recorded.calls[0], replayed.calls[0], ZCDP)
+    assert recorded.calls[0].name == "node 0: directions"
     assert Fraction(95, 100) * price <= cost <= price
-    assert price >= Fraction(99, 100) * recording.calls[0].reserve.cost
+    assert price >= Fraction(99, 100) * recorded.calls[0].reserve.cost
 
 
 # ---- Planted faults: each must be caught ----------------------------------------------------------------------------
@@ -226,13 +213,14 @@ def test_catches_a_cut_that_looks_at_private_rows(monkeypatch):
 
 
 def test_catches_directions_of_unclipped_rows(monkeypatch):
-    original = search.release_second_moment
+    original = search.SecondMoment.release
 
-    def farther(purse, rows, affine, *, radius, **options):
+    def farther(self, purse, rows, executor, **options):
         largest = max(float(np.nanmax(np.abs(chunk), initial=0.0, where=np.isfinite(chunk))) for chunk in rows.chunks())
-        return original(purse, rows, affine, radius=max(radius, min(largest, 1e100)), **options)
+        far = dataclasses.replace(self, radius=max(self.radius, min(largest, 1e100)))
+        return original(far, purse, rows, executor, **options)
 
-    caught(monkeypatch, search, "release_second_moment", farther, "depends on private rows")
+    caught(monkeypatch, search.SecondMoment, "release", farther, "depends on private rows")
 
 
 def test_catches_a_tree_that_asks_too_often(monkeypatch):
@@ -244,7 +232,7 @@ def test_catches_a_tree_that_asks_too_often(monkeypatch):
 
     def run():
         return learn_separated_mixture(
-            rows, x_pub=public, n_components=4, min_weight=0.2, budget=BUDGETS["zcdp"], clustering="tree", **COMMON
+            rows, x_pub=public, n_components=4, min_weight=0.2, budget=BUDGETS["zcdp"], method="tree", **COMMON
         )
 
     assert run().diagnostics["depth"] >= 2

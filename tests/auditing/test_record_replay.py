@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from releases import release_second_moment, release_shell_counts, release_vector_sum
 from spies import seeded
 
 from fastpubpriv import (
@@ -22,16 +23,10 @@ from fastpubpriv import (
     weighted_mean,
 )
 from fastpubpriv.auditing import record_replay
-from fastpubpriv.mechanisms.account import Account
-from fastpubpriv.mechanisms.release import release
-from fastpubpriv.mechanisms.sums import (
-    AffineMap,
-    Passes,
-    release_second_moment,
-    release_shell_counts,
-    release_vector_sum,
-)
+from fastpubpriv.mechanisms.sums import AffineMap, Executor
 from fastpubpriv.privacy import GaussianEvent, gaussian_sum_grid
+from fastpubpriv.release.account import Account
+from fastpubpriv.release.release import release
 from fastpubpriv.sources import private_rows
 
 pytestmark = [
@@ -42,7 +37,7 @@ pytestmark = [
 DIM = 3
 PUBLIC = np.random.default_rng(9).standard_normal((12, DIM))
 BUDGETS = {"zcdp": ZCDP(0.5), "approx": ApproxDP(1, 1e-6), "pure": PureDP(1)}
-PASSES = Passes(threads=1, progress=False)
+EXECUTOR = Executor(threads=1, progress=False)
 
 
 def runs(budget):
@@ -155,9 +150,9 @@ def test_second_moment_and_counts(pure):
         account = Account("test", budget, draws=30)
         account.open()
         rows, affine = private_rows(x), AffineMap(dim=DIM)
-        gram = release_second_moment(account, rows, affine, name="gram", radius=1.0, cost=share, passes=PASSES)
+        gram = release_second_moment(account, rows, affine, name="gram", radius=1.0, cost=share, executor=EXECUTOR)
         edges = np.array([0.5, 2.0])
-        counts = release_shell_counts(account, rows, affine, name="counts", edges=edges, cost=share, passes=PASSES)
+        counts = release_shell_counts(account, rows, affine, name="counts", edges=edges, cost=share, executor=EXECUTOR)
         return [gram.value, counts.value]
 
     for rows, other in neighbours(np.random.default_rng(62), 60):
@@ -188,7 +183,7 @@ OTHER[4] = [50.0, -3.0, 1.0]
 
 def noisy_sum(account, x, radius, cost=BUG_BUDGET.rho):
     return release_vector_sum(
-        account, private_rows(x), AffineMap(dim=DIM), name="sum", radius=radius, cost=cost, passes=PASSES
+        account, private_rows(x), AffineMap(dim=DIM), name="sum", radius=radius, cost=cost, executor=EXECUTOR
     ).value
 
 

@@ -8,9 +8,10 @@ import pytest
 from fastpubpriv import ApproxDP, BinGrid, DyadicBins, ProductBins, ReplayError, stable_histogram
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.kernels import bins as kernel
-from fastpubpriv.mechanisms import stable
-from fastpubpriv.mixtures import decoder_stages, decoders
-from fastpubpriv.sources import pairs, slices
+from fastpubpriv.mechanisms import histograms as stable
+from fastpubpriv.mixtures.list_decoding import decoders
+from fastpubpriv.mixtures.list_decoding import stages as decoder_stages
+from fastpubpriv.sources.views import pairs, slices
 
 BUDGET = ApproxDP(1, 1e-6)
 COMMON = {"budget": BUDGET, "threads": 1, "progress": False}
@@ -96,10 +97,10 @@ def test_catches_suppressed_bins_in_the_result(monkeypatch):
 
     def leaky(account, rows, partitions, **options):
         released = original(account, rows, partitions, **options)
-        occupied = sum(len(keys) for keys, _ in stable.count_bins(rows, partitions, options["passes"]))
+        occupied = sum(len(keys) for keys, _ in stable.count_bins(rows, partitions, options["executor"]))
         return dataclasses.replace(released, threshold=released.threshold + 1e-9 * occupied)
 
-    monkeypatch.setattr("fastpubpriv.mixtures.histogram.release_histograms", leaky)
+    monkeypatch.setattr("fastpubpriv.histograms.stable.release_histograms", leaky)
     with pytest.raises(ReplayError, match="leaked past release"):
         record_replay(RUNS["widths"], ROWS, neighbour(3, [1e4, 1e4]), budget=BUDGET)
 

@@ -7,7 +7,8 @@ import pytest
 from click.testing import CliRunner
 from command_cases import runner
 
-from fastpubpriv.cli import demo_axis, main
+from fastpubpriv.cli import main
+from fastpubpriv.cli.demo import axis as demo_axis
 from fastpubpriv.experiments.mixture_cases import CASES
 
 invoke = runner("axis-mixture")
@@ -61,8 +62,8 @@ def test_rows_held_out(files):
         (("--rho", 1), "delta"),
         ((), "no privacy budget"),
         (("--epsilon", 1, "--delta", "1e-6", "--method", "dp_em"), "x_pub"),
-        (("--epsilon", 1, "--delta", "1e-6", "--method", "theory"), "accuracy"),
-        (("--epsilon", 1, "--delta", "1e-6", "--method", "theory", "--accuracy", 0.1), "candidates"),
+        (("--epsilon", 1, "--delta", "1e-6", "--method", "list_decoding"), "accuracy"),
+        (("--epsilon", 1, "--delta", "1e-6", "--method", "list_decoding", "--accuracy", 0.1), "candidates"),
         (("--epsilon", 1, "--delta", "1e-6", "--variance", -1), "variance"),
         (("--epsilon", 1, "--delta", "1e-6", "--held-out", 0.2), "dp_em"),
     ],

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fastpubpriv import ZCDP, InputError
-from fastpubpriv.cli import demo_mixture
+from fastpubpriv.cli.demo import mixture as demo_mixture
 from fastpubpriv.experiments import flights
 
 

@@ -37,7 +37,7 @@ def test_tables_json_and_plot(files):
     ("extra", "message"),
     [
         (("--rho", "0.5", "--gap", "1"), "pub_priv_gap"),
-        (("--rho", "0.5", "--learner", "populous"), "ApproxDP"),
+        (("--rho", "0.5", "--method", "group_covariances"), "ApproxDP"),
         (("--rho", "0.5", "--failure-prob", "0"), "failure_prob"),
         ((), "no privacy budget"),
     ],

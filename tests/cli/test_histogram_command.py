@@ -62,6 +62,7 @@ def test_levels_dyadic_and_joint(table):
         (("--width", "1", "--epsilon", "1"), "needs a delta"),
         (("--width", "1"), "no privacy budget"),
         (("--width", "x", *BUDGET), "not a number"),
+        (("--width", "1", "--max-memory", "1e5", *BUDGET), "pass max_memory="),
     ],
 )
 def test_refusals_are_one_line(table, extra, message):

@@ -252,14 +252,14 @@ def test_private_content_is_never_quoted(files):
     Path("broken.parquet").write_bytes(b"PAR1" + SECRET.encode() * 10)
     Path("no_header.csv").write_text(f"{SECRET},Bob\n40,50\n")
     Path("numbers.csv").write_text("123456789,40\n1,2\n")
-    Path("short.csv").write_text(f"age,income\n{SECRET}\n")
+    Path("open.csv").write_text(f'"age,income\n{SECRET}\n')
     for name, words in (
         ("object.npy", "cannot be read as a .npy file"),
         ("text.npy", "must be real numbers"),
         ("broken.parquet", "cannot be read"),
         ("no_header.csv", "no numeric column occurs in both"),
         ("numbers.csv", "holds numbers: add a header"),
-        ("short.csv", "cannot be read as a CSV file"),
+        ("open.csv", "cannot be read as a CSV file"),
     ):
         public = "q.npy" if name.endswith("npy") else "q.csv"
         result = invoke("mean", "--private", name, "--public", public, "--rho", "1", code=2)
@@ -276,6 +276,33 @@ def test_text_in_a_private_cell_changes_nothing_that_is_said(files):
     arguments = ["--public", "q.csv", "--rho", "1"]
     said = [one_line(invoke("mean", "--private", name, *arguments)) for name in ("clean.csv", "dirty.csv")]
     assert said[0] == said[1]
+
+
+def test_each_line_of_a_private_csv_is_a_row_unless_quotes_join_lines(files):
+    Path("notes.csv").write_text("age,note,income\n" + '40,"two\nlines",30000\n' * 500)
+    arguments = ["mean", "--private", "notes.csv", "--public", "q.csv", "--rho", "1", "--json", "-"]
+    assert json.loads(invoke(*arguments).stdout)["n_priv"] == 1000
+    assert json.loads(invoke(*arguments, "--join-quoted-lines").stdout)["n_priv"] == 500
+    alone = [
+        "histogram",
+        "--private",
+        "notes.csv",
+        "--columns",
+        "age",
+        "--width",
+        "1",
+        "--epsilon",
+        "1",
+        "--delta",
+        "1e-6",
+    ]
+    assert json.loads(invoke(*alone, "--json", "-", "--join-quoted-lines").stdout)["n_priv"] == 500
+    wrong = ["mean", "--private", "p.parquet", "--public", "q.csv", "--rho", "1", "--join-quoted-lines"]
+    assert "--join-quoted-lines is about" in one_line(invoke(*wrong, code=2))
+    # A quote that is not closed is one missing row, where lines are rows, and is not said to anybody.
+    Path("open.csv").write_text("age,note,income\n" + '40,"open,30000\n' + "40,x,30000\n" * 499)
+    arguments[2] = "open.csv"
+    assert json.loads(invoke(*arguments).stdout)["n_priv"] == 500
 
 
 def test_accidents_do_not_quote_rows(files, monkeypatch):

@@ -42,7 +42,7 @@ def test_named_columns_ledger_and_json_to_the_screen(files, tmp_path):
         (tmp_path / f"{name}.csv").write_text(text + "\n")
     result = invoke(
         *("--private", tmp_path / "private.csv", "--public", tmp_path / "public.csv", "--columns", "length,width"),
-        *("--components", 3, "--min-weight", "0.2", "--rho", "1", "--clustering", "tree", "--json", "-"),
+        *("--components", 3, "--min-weight", "0.2", "--rho", "1", "--method", "tree", "--json", "-"),
         *("--ledger", tmp_path / "l.ledger", "--ledger-total", "rho=2"),
     )
     data = json.loads(result.stdout)
@@ -58,8 +58,8 @@ def test_named_columns_ledger_and_json_to_the_screen(files, tmp_path):
         (("--components", 0, "--rho", "1"), "components"),
         (("--components", 3, "--rho", "1", "--min-weight", "0.5"), "min_weight must be at most"),
         (("--components", 16, "--rho", "1"), "number of public rows"),
-        (("--components", 3, "--epsilon", "1", "--clustering", "tree"), "PureDP"),
-        (("--components", 3, "--rho", "1", "--mode", "theory", "--clustering", "one_shot"), "one_shot"),
+        (("--components", 3, "--epsilon", "1", "--method", "tree"), "PureDP"),
+        (("--components", 3, "--rho", "1", "--mode", "theory", "--method", "one_shot"), "one_shot"),
         (("--rho", "1"), "--components"),
     ],
 )

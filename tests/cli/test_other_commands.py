@@ -1,6 +1,7 @@
 """The group itself, and `plan`, `demo`, `reproduce` and `bench`."""
 
 import functools
+import importlib
 import json
 import re
 import subprocess
@@ -12,6 +13,7 @@ import click
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from clocks import PATIENCE
 
 import fastpubpriv as fpp
 from fastpubpriv.cli import app, main
@@ -33,7 +35,7 @@ def test_help_needs_no_numpy():
         "heavy = {'numpy', 'scipy', 'numba', 'rich', 'matplotlib', 'pyarrow'} & set(sys.modules)\n"
         "assert not heavy, heavy\n"
     )
-    subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, timeout=60)
+    subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, timeout=PATIENCE)
 
 
 @pytest.mark.parametrize("name", app.COMMANDS)
@@ -120,8 +122,16 @@ def test_demo_shows_the_gust(tmp_path, monkeypatch):
     assert "NO: the noise came from --seed" in result.stdout
 
 
+def test_the_folder_of_the_demo_is_not_taken_for_source_code():
+    from fastpubpriv.cli.demo.page import demo
+
+    folder = next(parameter.default for parameter in demo.params if parameter.name == "out")
+    ignored = (Path(__file__).parents[2] / ".gitignore").read_text().splitlines()
+    assert f"/{folder}/" in ignored
+
+
 def test_one_row_moves_the_demo_by_no_more_than_is_said():
-    from fastpubpriv.cli.demo import compare
+    from fastpubpriv.cli.demo.page import compare
 
     data, budget = weather.load_weather(), fpp.ZCDP(0.5)
     tame = np.where(data.impossible()[:, None], np.nan, data.private)
@@ -137,7 +147,7 @@ def test_one_row_moves_the_demo_by_no_more_than_is_said():
 @pytest.fixture
 def short_demo(monkeypatch):
     """Without the page about groups, which has a test of its own."""
-    monkeypatch.setattr("fastpubpriv.cli.demo_mixture.page", lambda *arguments: [])
+    monkeypatch.setattr("fastpubpriv.cli.demo.mixture.page", lambda *arguments: [])
 
 
 @pytest.mark.usefixtures("short_demo")
@@ -169,8 +179,9 @@ def registry(monkeypatch):
 
     module = types.ModuleType("fastpubpriv.experiments.registry")
     module.EXPERIMENTS = {"toy": types.SimpleNamespace(name="toy", summary="A toy", source="Nobody, Figure 0", run=run)}
+    importlib.import_module(module.__name__)  # the package has it as an attribute from then on
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.setattr("fastpubpriv.experiments.registry", module, raising=False)
+    monkeypatch.setattr("fastpubpriv.experiments.registry", module)
     return calls
 
 

@@ -8,7 +8,7 @@ from spies import seeded
 
 from fastpubpriv import ZCDP, ApproxDP, InputError, PureDP, coinpress_mean, estimate_mean, plan
 from fastpubpriv.estimators.radii import chi_radius, gap_radius
-from fastpubpriv.mechanisms import tap
+from fastpubpriv.release import transcript as transcripts
 
 
 def mean_of(private, budget=None, **options):
@@ -41,7 +41,7 @@ def test_each_step_follows_the_recursion(steps):
 
 def test_every_step_clips_the_original_rows():
     private = gaussian(200, 2) + np.array([30.0, 0.0])
-    with tap.tapped() as transcript:
+    with transcripts.recording() as transcript:
         result = mean_of(private, steps=2)
     first, second = transcript.calls
     center = first.answer / 200

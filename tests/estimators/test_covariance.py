@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+from clocks import PATIENCE
 from gaussian_cases import RHO_HALF, covariance_error, gaussian
 from spies import SpyLedger, SpyRows, seeded
 
@@ -57,10 +58,8 @@ def wrong_order(run, base, *, shares, n, row_failure, slack, floor=0.0):
     contraction, inverse = np.eye(dim), np.eye(dim)
     for index, share in enumerate(shares):
         affine = AffineMap(dim=dim, center=base.center, matrix=np.ascontiguousarray(contraction.T * base.matrix))
-        released = learners.release_second_moment(
-            run.account, run.rows, affine, name=f"round {index}", radius=learners.chi_radius(dim, row_failure),
-            cost=run.account.allowance * share, passes=run.passes,
-        )  # fmt: skip
+        moment = learners.SecondMoment(affine=affine, radius=learners.chi_radius(dim, row_failure))
+        released = run.release(moment, name=f"round {index}", cost=run.account.allowance * share)
         second = learners.floored(released.value / n, 0.0)
         if index < len(shares) - 1:
             values, vectors = spectrum(second + slack(released) * np.eye(dim))
@@ -211,7 +210,7 @@ def test_pca_at_two_thousand_columns_in_memory():
     """A few dim x dim matrices at the peak, measured in a process of its own."""
     if sys.platform != "linux" or resource.getpagesize() <= 0:
         pytest.skip("ru_maxrss is in kilobytes on Linux only")
-    done = subprocess.run([sys.executable, "-c", PEAK], capture_output=True, text=True, timeout=600, check=True)
+    done = subprocess.run([sys.executable, "-c", PEAK], capture_output=True, text=True, timeout=PATIENCE, check=True)
     overlap, matrices = map(float, done.stdout.split())
     assert overlap > 0.9
     assert matrices <= 12

@@ -19,10 +19,11 @@ from fastpubpriv import (
 )
 from fastpubpriv.auditing.replay import record_replay
 from fastpubpriv.errors import ReplayError
-from fastpubpriv.estimators import learner_populous, learner_recursive, learner_selection
-from fastpubpriv.estimators.learners import ASIDE, LEARNERS, PREPARE
+from fastpubpriv.estimators import learner_group_covariances, learner_recursive, learner_selection
+from fastpubpriv.estimators.learners import METHODS
 from fastpubpriv.estimators.lifted import Problem
-from fastpubpriv.mechanisms import populous, selection
+from fastpubpriv.mechanisms import group_covariances as populous
+from fastpubpriv.mechanisms.selection import cover as selection
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::fastpubpriv.ExperimentalWarning"),
@@ -53,16 +54,15 @@ def seeded(x_priv, random_state=7, **options):
 
 
 def test_registry_is_complete():
-    assert LEARNERS.keys() == PREPARE.keys()
-    assert set(LEARNERS) == {
+    assert list(METHODS) == [
         "lifted_coinpress",
         "pairs",
         "recursive_preconditioner",
-        "populous",
+        "group_covariances",
         "hypothesis_selection",
-    }
-    assert set(ASIDE) == {"populous"}
-    for module in (learner_recursive, learner_populous, learner_selection):
+    ]
+    assert [name for name, method in METHODS.items() if method.reserved is not None] == ["group_covariances"]
+    for module in (learner_recursive, learner_group_covariances, learner_selection):
         assert "Regime" in module.__doc__
         assert "substitutes" in module.__doc__
 
@@ -82,7 +82,7 @@ def test_registry_is_complete():
 def test_recursive_preconditioner_recovers(dim, n_priv, n_pub, budget, limit):
     x_priv, x_pub, root = gaussian(n_priv, n_pub, dim, condition=100.0)
     for seed in range(3):
-        result = seeded(x_priv, x_pub=x_pub, budget=budget, learner="recursive_preconditioner", random_state=seed)
+        result = seeded(x_priv, x_pub=x_pub, budget=budget, method="recursive_preconditioner", random_state=seed)
         covariance, mean = errors(result, root)
         assert covariance < min(limit, 3.0 * result.predicted_covariance_error)
         assert mean < 3.0 * result.predicted_mean_error
@@ -117,7 +117,7 @@ def test_recursion_contracts_and_keeps():
 def test_hypothesis_selection_recovers(dim, n_priv, n_pub, budget):
     x_priv, x_pub, root = gaussian(n_priv, n_pub, dim, condition=4.0)
     for seed in range(3):
-        result = seeded(x_priv, x_pub=x_pub, budget=budget, learner="hypothesis_selection", random_state=seed)
+        result = seeded(x_priv, x_pub=x_pub, budget=budget, method="hypothesis_selection", random_state=seed)
         covariance, mean = errors(result, root)
         assert covariance < 1.5 * dim * result.predicted_covariance_error
         assert mean < 1.5 * dim * result.predicted_mean_error
@@ -130,7 +130,7 @@ def test_more_rows_give_a_finer_cover():
     found = []
     for n_priv in (5_000, 50_000):
         x_priv, x_pub, _ = gaussian(n_priv, 50, 1)
-        result = seeded(x_priv, x_pub=x_pub, budget=PureDP(1), learner="hypothesis_selection")
+        result = seeded(x_priv, x_pub=x_pub, budget=PureDP(1), method="hypothesis_selection")
         found.append(result.releases[0])
     assert found[1]["accuracy"] < found[0]["accuracy"] / 1.5
     assert found[1]["candidates"] > found[0]["candidates"]
@@ -160,7 +160,7 @@ def test_populous_recovers_and_shrugs_off_a_wrong_scale():
     x_priv, x_pub, root = gaussian(120_000, 2, 1, condition=1.0)
     budget = ApproxDP(4, 1e-6)
     for scale in (1.0, 1e6):
-        result = seeded(scale * (x_priv - 3.0), x_pub=x_pub - 3.0, budget=budget, learner="populous")
+        result = seeded(scale * (x_priv - 3.0), x_pub=x_pub - 3.0, budget=budget, method="group_covariances")
         covariance, mean = errors(result, scale * root, 0.0)
         assert covariance < 0.03
         assert mean < 0.03
@@ -173,7 +173,7 @@ def test_populous_recovers_and_shrugs_off_a_wrong_scale():
 
 def test_populous_recovers_in_two_columns():
     x_priv, x_pub, root = gaussian(330_000, 3, 2, condition=100.0)
-    result = seeded(x_priv, x_pub=x_pub, budget=ApproxDP(4, 1e-6), learner="populous")
+    result = seeded(x_priv, x_pub=x_pub, budget=ApproxDP(4, 1e-6), method="group_covariances")
     covariance, mean = errors(result, root)
     assert covariance < 0.03
     assert mean < 0.03
@@ -183,11 +183,11 @@ def test_populous_recovers_in_two_columns():
 def test_populous_falls_back_when_rows_disagree():
     rng = np.random.default_rng(3)
     x_priv = rng.normal(size=(120_000, 1))
-    groups = learner_populous.groups_for(
+    groups = learner_group_covariances.groups_for(
         Problem(dim=1, n=120_000, mean_radius=1.0, condition=1.0, mode="practical", failure_prob=0.1)
     )
     x_priv[(np.arange(120_000) % groups) % 2 == 0] *= 20.0
-    result = seeded(x_priv, x_pub=10.0 * rng.normal(size=(5, 1)), budget=ApproxDP(4, 1e-6), learner="populous")
+    result = seeded(x_priv, x_pub=10.0 * rng.normal(size=(5, 1)), budget=ApproxDP(4, 1e-6), method="group_covariances")
     assert result.releases[0]["passed"] == 0.0
     assert abs(result.covariance[0, 0] / x_priv.var() - 1.0) < 0.1
 
@@ -196,7 +196,7 @@ def test_populous_falls_back_when_rows_disagree():
 
 
 @pytest.mark.parametrize(
-    ("learner", "dim", "n_priv", "n_pub", "budget", "options", "text"),
+    ("method", "dim", "n_priv", "n_pub", "budget", "options", "text"),
     [
         ("recursive_preconditioner", 5, 20_000, 6, ZCDP(0.5), {}, r"error of a round .* about \d+ rows are needed"),
         ("recursive_preconditioner", 2, 20_000, 60, ZCDP(0.5), {"rounds": 3}, "rounds=None"),
@@ -206,38 +206,38 @@ def test_populous_falls_back_when_rows_disagree():
         ("hypothesis_selection", 1, 20_000, 2, PureDP(1), {}, "cover of .* at most 5000.*lifted_coinpress"),
         ("hypothesis_selection", 1, 200, 60, PureDP(1), {}, "too few.*are needed"),
         ("hypothesis_selection", 1, 20_000, 60, PureDP(1), {"rounds": 2}, "no rounds"),
-        ("populous", 1, 20_000, 2, ApproxDP(1, 1e-6), {}, r"groups of 120 rows.* \d+ rows, and has 20000"),
-        ("populous", 7, 20_000, 8, ApproxDP(1, 1e-6), {}, "up to 6 columns"),
+        ("group_covariances", 1, 20_000, 2, ApproxDP(1, 1e-6), {}, r"groups of 120 rows.* \d+ rows, and has 20000"),
+        ("group_covariances", 7, 20_000, 8, ApproxDP(1, 1e-6), {}, "up to 6 columns"),
     ],
 )
-def test_refusals_come_before_the_debit(learner, dim, n_priv, n_pub, budget, options, text):
+def test_refusals_come_before_the_debit(method, dim, n_priv, n_pub, budget, options, text):
     x_priv, x_pub, _ = gaussian(n_priv, n_pub, dim)
     ledger = Ledger(budget)
     with pytest.raises(InputError, match=text):
-        estimate_gaussian(x_priv, x_pub=x_pub, budget=budget, learner=learner, ledger=ledger, **options)
+        estimate_gaussian(x_priv, x_pub=x_pub, budget=budget, method=method, ledger=ledger, **options)
     assert not any(ledger.spent.amounts)
 
 
 @pytest.mark.parametrize(
-    ("learner", "budget"),
-    [("populous", ZCDP(1)), ("populous", PureDP(1)), ("hypothesis_selection", ApproxDP(1, 1e-6))],
+    ("method", "budget"),
+    [("group_covariances", ZCDP(1)), ("group_covariances", PureDP(1)), ("hypothesis_selection", ApproxDP(1, 1e-6))],
 )
-def test_wrong_notions_are_refused(learner, budget):
+def test_wrong_notions_are_refused(method, budget):
     x_priv, x_pub, _ = gaussian(20_000, 60, 1)
     with pytest.raises(BudgetError, match=r"pass .*DP"):
-        estimate_gaussian(x_priv, x_pub=x_pub, budget=budget, learner=learner)
+        estimate_gaussian(x_priv, x_pub=x_pub, budget=budget, method=method)
 
 
 def test_populous_says_that_it_is_experimental():
     x_priv, x_pub, _ = gaussian(120_000, 2, 1)
     with pytest.warns(ExperimentalWarning, match="experimental"):
-        estimate_gaussian(x_priv, x_pub=x_pub, budget=ApproxDP(4, 1e-6), learner="populous")
+        estimate_gaussian(x_priv, x_pub=x_pub, budget=ApproxDP(4, 1e-6), method="group_covariances")
 
 
 def test_a_useless_prediction_is_warned_about():
     x_priv, x_pub, _ = gaussian(150_000, 6, 5)
     with pytest.warns(AccuracyWarning, match="predicted relative covariance error"):
-        estimate_gaussian(x_priv, x_pub=x_pub, budget=ZCDP(0.1), learner="recursive_preconditioner")
+        estimate_gaussian(x_priv, x_pub=x_pub, budget=ZCDP(0.1), method="recursive_preconditioner")
 
 
 # ---- record and replay ----------------------------------------------------------------------------------------------
@@ -251,16 +251,16 @@ CASES = [
     ("recursive_preconditioner", 2, 40_000, 60, PureDP(2)),
     ("hypothesis_selection", 1, 5_000, 50, PureDP(1)),
     ("hypothesis_selection", 2, 10_000, 100, ZCDP(0.2)),
-    ("populous", 1, 90_000, 2, ApproxDP(4, 1e-6)),
+    ("group_covariances", 1, 90_000, 2, ApproxDP(4, 1e-6)),
 ]
 
 
-@pytest.mark.parametrize(("learner", "dim", "n_priv", "n_pub", "budget"), CASES)
-def test_replay_over_neighbours(learner, dim, n_priv, n_pub, budget):
+@pytest.mark.parametrize(("method", "dim", "n_priv", "n_pub", "budget"), CASES)
+def test_replay_over_neighbours(method, dim, n_priv, n_pub, budget):
     x_priv, x_pub, _ = gaussian(n_priv, n_pub, dim, condition=4.0)
 
     def run(rows):
-        return seeded(rows, x_pub=x_pub, budget=budget, learner=learner, threads=1)
+        return seeded(rows, x_pub=x_pub, budget=budget, method=method, threads=1)
 
     worst = 0.0
     for place, value in enumerate(ROWS):
@@ -271,7 +271,7 @@ def test_replay_over_neighbours(learner, dim, n_priv, n_pub, budget):
         assert report.declared_cost <= report.allowance * (1 + 1e-9)
         worst = max(worst, report.tightness)
     assert worst > 0.0
-    assert (report.epsilon > 0) == (learner == "populous")
+    assert (report.epsilon > 0) == (method == "group_covariances")
 
 
 def test_recursive_preconditioner_cost_is_approached():
@@ -282,7 +282,7 @@ def test_recursive_preconditioner_cost_is_approached():
     one[0] = one[1] + 1e6 * root[:, 0]
     other[0] = other[1] + 1e6 * root[:, 1]
     report = record_replay(
-        lambda rows: seeded(rows, x_pub=x_pub, budget=ZCDP(0.5), learner="recursive_preconditioner"),
+        lambda rows: seeded(rows, x_pub=x_pub, budget=ZCDP(0.5), method="recursive_preconditioner"),
         one,
         other,
         budget=ZCDP(0.5),
@@ -293,12 +293,12 @@ def test_recursive_preconditioner_cost_is_approached():
 
 def test_replay_catches_scores_counted_twice(monkeypatch):
     x_priv, x_pub, _ = gaussian(5_000, 50, 1)
-    honest = selection.count_below
-    monkeypatch.setattr(selection, "count_below", lambda *args: 2 * honest(*args))
+    honest = selection.BelowQuery.answer
+    monkeypatch.setattr(selection.BelowQuery, "answer", lambda *args: 2 * honest(*args))
     budget = PureDP(1)
 
     def run(rows):
-        return seeded(rows, x_pub=x_pub, budget=budget, learner="hypothesis_selection")
+        return seeded(rows, x_pub=x_pub, budget=budget, method="hypothesis_selection")
 
     def search():
         for value in np.linspace(-20.0, 20.0, 41):
@@ -322,14 +322,17 @@ def test_replay_catches_a_centre_without_robust_weights(monkeypatch):
     budget = ApproxDP(4, 1e-6)
     with pytest.raises(ReplayError, match="logarithm of the centre"):
         record_replay(
-            lambda rows: seeded(rows, x_pub=x_pub, budget=budget, learner="populous"), x_priv, neighbour, budget=budget
+            lambda rows: seeded(rows, x_pub=x_pub, budget=budget, method="group_covariances"),
+            x_priv,
+            neighbour,
+            budget=budget,
         )
 
 
 def test_results_do_not_depend_on_threads():
     x_priv, x_pub, _ = gaussian(40_000, 60, 1)
-    for learner, budget in [("recursive_preconditioner", ZCDP(1)), ("hypothesis_selection", PureDP(1))]:
-        one = seeded(x_priv, x_pub=x_pub, budget=budget, learner=learner, threads=1)
-        two = seeded(x_priv, x_pub=x_pub, budget=budget, learner=learner, threads=2)
+    for method, budget in [("recursive_preconditioner", ZCDP(1)), ("hypothesis_selection", PureDP(1))]:
+        one = seeded(x_priv, x_pub=x_pub, budget=budget, method=method, threads=1)
+        two = seeded(x_priv, x_pub=x_pub, budget=budget, method=method, threads=2)
         assert one.covariance.tobytes() == two.covariance.tobytes()
         assert one.mean.tobytes() == two.mean.tobytes()

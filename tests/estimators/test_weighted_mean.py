@@ -8,8 +8,8 @@ from spies import SpyLedger, SpyRows, seeded
 
 from fastpubpriv import ZCDP, ApproxDP, BudgetError, InputError, Ledger, PureDP, plan, weighted_mean
 from fastpubpriv.estimators.weighted_mean import ErrorModel, noise_energy
-from fastpubpriv.mechanisms import tap
 from fastpubpriv.privacy import Cost, KNormEvent, LaplaceEvent
+from fastpubpriv.release import transcript as transcripts
 
 # The example of Proposition 8: 10^4 rows in all, 80 of them public.
 EXAMPLE = ErrorModel(n_priv=9_920, n_pub=80, variance=1.0, noise=noise_energy(100, 25.0, 0.1, pure=False, k_norm=False))
@@ -192,9 +192,9 @@ def test_replaced_extreme_row_moves_the_query_by_the_sensitivity():
     rows = np.zeros((10, 4))
     plus, minus = rows.copy(), rows.copy()
     plus[3, 0], minus[3, 0] = 1e9, -1e9
-    with tap.tapped() as one:
+    with transcripts.recording() as one:
         mean_of(plus)
-    with tap.tapped() as two:
+    with transcripts.recording() as two:
         mean_of(minus)
     gap = (one.calls[0].query - two.calls[0].query) * one.calls[0].unit
     assert np.linalg.norm(gap) == pytest.approx(2 * 2.0, rel=1e-6)
@@ -234,7 +234,7 @@ def noise_norms(noise, runs, dim=20):
     rows = np.zeros((4, dim))
     squares, event = [], None
     for seed in range(runs):
-        with tap.tapped() as transcript:
+        with transcripts.recording() as transcript:
             mean_of(rows, None, PureDP(1), noise=noise, random_state=seed, threads=1)
         call = transcript.calls[0]
         event = call.event

@@ -1,8 +1,7 @@
 """The covariance curves against the numbers known for them."""
 
-import csv
-
 import pytest
+from helpers.tables import read
 
 from fastpubpriv.experiments import coinpress_covariance as experiment
 from fastpubpriv.experiments.registry import EXPERIMENTS
@@ -10,11 +9,6 @@ from fastpubpriv.experiments.running import seeded_quietly
 
 # Medians of n = 3000, and of n = 8000: (t, least, most). Upper ends are what noise on the triangle would give.
 BANDS = {(2, 3000): (0.33, 0.39), (2, 8000): (0.13, 0.15), (3, 3000): (0.19, 0.246), (3, 8000): (0.11, 0.129)}
-
-
-def read(path):
-    lines = [line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
-    return list(csv.DictReader(lines))
 
 
 def test_curves(tmp_path, monkeypatch):

@@ -1,8 +1,7 @@
 """Figure 1 of paper A against its closed forms, and those against the table worked out by hand."""
 
-import csv
-
 import pytest
+from helpers.tables import read
 
 from fastpubpriv.experiments import figure_one_public_row as figure
 from fastpubpriv.experiments.registry import EXPERIMENTS
@@ -16,11 +15,6 @@ TABLE = {
     figure.ONE_PUBLIC: (0.2726, 0.1860, 0.1492, 0.1136, 0.0888, 0.0720),
     figure.AS_PUBLISHED: (0.2757, 0.1870, 0.1497, 0.1138, 0.0889, 0.0721),
 }
-
-
-def read(path):
-    lines = [line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
-    return list(csv.DictReader(lines))
 
 
 @pytest.mark.parametrize("curve", figure.CURVES)

@@ -1,19 +1,14 @@
 """Figures 12 to 14 and the example of Proposition 8 of paper B, against the closed forms and the paper's numbers."""
 
-import csv
 import math
 
 import numpy as np
 import pytest
+from helpers.tables import read
 
 from fastpubpriv.experiments import example_weighted_mean as example
 from fastpubpriv.experiments import figure_public_ratio as figure
 from fastpubpriv.experiments.registry import EXPERIMENTS
-
-
-def read(path):
-    lines = [line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
-    return list(csv.DictReader(lines))
 
 
 def off_by_at_most(sigmas, rows, number, error, expected):

@@ -12,13 +12,6 @@ from fastpubpriv.reference import chacha
 LEVELS = range(lib.fpp_isa_detect() + 1)
 
 
-@pytest.fixture(params=LEVELS, ids=lambda level: f"isa{level}")
-def isa(request):
-    assert lib.fpp_isa_limit(request.param) == request.param
-    yield request.param
-    lib.fpp_isa_limit(lib.FPP_ISA_AVX512)
-
-
 def keystream(key, nonce, counter, n_bytes):
     result = np.full(n_bytes + 1, 0xA5, dtype=np.uint8)
     key_in, nonce_in = (inp(np.frombuffer(x, dtype=np.uint8)) for x in (key, nonce))

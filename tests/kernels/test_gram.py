@@ -7,7 +7,7 @@ from row_cases import DIMS, KINDS, LEVELS, cases, gram_of, instruction_set, inte
 
 from fastpubpriv.errors import KernelError
 from fastpubpriv.kernels import rows as kernels
-from fastpubpriv.kernels.rows import MatrixKind, RowMap
+from fastpubpriv.maps import MatrixKind, RowMap
 from fastpubpriv.reference import rows as reference
 
 

@@ -3,30 +3,18 @@
 from __future__ import annotations
 
 import math
-import os
-import signal
 import subprocess
 import sys
-import threading
-import time
 
 import numpy as np
 import pytest
+from clocks import PATIENCE, ctrl_c
+from helpers.points import lattice, mixture
 from row_cases import LEVELS, instruction_set
 
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import nearest
 from fastpubpriv.reference import nearest as reference
-
-
-def mixture(m, dim, seed=0, clusters=5, apart=10.0):
-    rng = np.random.default_rng(seed)
-    centers = rng.standard_normal((clusters, dim)) * apart
-    return rng.standard_normal((m, dim)) + centers[rng.integers(0, clusters, m)]
-
-
-def lattice(side, dim):
-    return np.stack(np.meshgrid(*[np.arange(float(side))] * dim), -1).reshape(-1, dim)
 
 
 def two_scales(m, dim):
@@ -172,16 +160,8 @@ def test_an_interrupt_returns_at_once(threads):
     x = np.random.default_rng(0).standard_normal((80_000, 200))  # seconds of work
     x /= np.linalg.norm(x, axis=1)[:, None]
     nearest.most_isolated(x[:500])
-    started = time.monotonic()
-    timer = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
-    timer.start()
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            nearest.most_isolated(x, threads=threads)
-        took = time.monotonic() - started
-    finally:
-        timer.cancel()  # a signal after the work would end the whole run of tests
-    assert 0.3 <= took < 0.5
+    with ctrl_c():
+        nearest.most_isolated(x, threads=threads)
 
 
 def test_the_first_call_compiles_nothing():
@@ -192,5 +172,5 @@ def test_the_first_call_compiles_nothing():
         "assert balls.first_terrific(np.zeros((3, 1)), 1.0, 1, 1) is None\n"
         "assert not {'numba', 'llvmlite'} & set(sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr

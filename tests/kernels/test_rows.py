@@ -12,7 +12,7 @@ from row_cases import DIMS, KINDS, LEVELS, cases, instruction_set, integers_of, 
 
 from fastpubpriv.errors import InputError, KernelError
 from fastpubpriv.kernels import rows as kernels
-from fastpubpriv.kernels.rows import MatrixKind, RowMap
+from fastpubpriv.maps import MatrixKind, RowMap
 from fastpubpriv.reference import rows as reference
 
 

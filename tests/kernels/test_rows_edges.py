@@ -19,7 +19,7 @@ from row_cases import (
 )
 
 from fastpubpriv.kernels import rows as kernels
-from fastpubpriv.kernels.rows import MatrixKind, RowMap
+from fastpubpriv.maps import MatrixKind, RowMap
 from fastpubpriv.reference import rows as reference
 
 BOUND = 2000

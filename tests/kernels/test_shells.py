@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from row_cases import LEVELS, cases, counts_of, instruction_set, make_map, make_rows
 
 from fastpubpriv.errors import KernelError
-from fastpubpriv.kernels.rows import MatrixKind, RowMap
+from fastpubpriv.maps import MatrixKind, RowMap
 from fastpubpriv.reference import rows as reference
 
 PLAIN = RowMap(dim=2, out_dim=2, quant_bound=1, inv_step=1.0, limit=1.0)

@@ -8,9 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from row_cases import LAYOUTS, LEVELS, hostile_float64, instruction_set, lay_out, make_rows
 
+from fastpubpriv import maps
 from fastpubpriv.errors import InputError, KernelError
 from fastpubpriv.kernels import tree as kernels
-from fastpubpriv.kernels.tree import Members, RowTree, Rule, Split, grouped_rows
+from fastpubpriv.kernels.tree import Members, grouped_rows
+from fastpubpriv.maps import RowTree, Rule, Split
 from fastpubpriv.reference import tree as reference
 
 
@@ -178,9 +180,9 @@ def test_targets_may_be_inner_nodes():
     row_tree = make_tree(rng, 5, 8)
     x = rng.standard_normal((500, 5))
     leaf = np.array(row_tree.targets)[labels_of(x, row_tree)]
-    parents = kernels.parents_of(row_tree.splits)
+    parents = maps.parents_of(row_tree.splits)
     for node in range(len(row_tree.splits)):
-        inside = np.array([node in kernels.path_to(parents, one) for one in leaf])
+        inside = np.array([node in maps.path_to(parents, one) for one in leaf])
         np.testing.assert_array_equal(agree(x, RowTree(5, row_tree.splits, [node])) == 0, inside)
         only = Members(RowTree(5, row_tree.splits, [node]))
         np.testing.assert_array_equal(only(x), x[inside])
@@ -274,11 +276,11 @@ def test_kernel_refuses_arrays_it_cannot_use():
 def test_lineage_names_what_decides():
     rng = np.random.default_rng(2)
     row_tree = make_tree(rng, 3, 4)
-    splits, parents = row_tree.splits, kernels.parents_of(row_tree.splits)
+    splits, parents = row_tree.splits, maps.parents_of(row_tree.splits)
     names = {}
     for node in range(len(splits)):
         lineage = RowTree(3, splits, [node]).lineage
-        path = kernels.path_to(parents, node)
+        path = maps.path_to(parents, node)
         assert len(lineage) == len(path)
         assert lineage[:-1] == (names[path[-2]] if node else ())
         names[node] = lineage

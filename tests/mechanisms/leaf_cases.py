@@ -1,13 +1,16 @@
 """Trees, maps and neighbours for tests of releases over leaves."""
 
-import numpy as np
+from functools import partial
 
-from fastpubpriv.mechanisms.account import Account
-from fastpubpriv.mechanisms.sums import AffineMap, Passes
-from fastpubpriv.mixtures.tree import ClusterTree
+import numpy as np
+from helpers import accounts
+
+from fastpubpriv.mechanisms.sums import AffineMap
+from fastpubpriv.mixtures.separated.tree import ClusterTree
+from fastpubpriv.sources.fold import Executor
 
 DIM = 3
-ONE_THREAD = Passes(threads=1, progress=False)
+ONE_THREAD = Executor(threads=1, progress=False)
 
 
 def three_leaves():
@@ -56,10 +59,7 @@ def maps(out_dim=DIM, seed=0):
     ]
 
 
-def opened(budget, draws=10**5, **options):
-    account = Account("test", budget, draws=draws, **options)
-    account.open()
-    return account
+opened = partial(accounts.opened, draws=10**5)
 
 
 def neighbours(rng, count):

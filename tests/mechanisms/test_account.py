@@ -1,36 +1,40 @@
 """The account of a call: what it may spend, when it pays, and what it reports."""
 
+import math
 import os
+from dataclasses import replace
 from fractions import Fraction
 
+import numpy as np
 import pytest
+from helpers.accounts import opened
 from spies import SpyLedger
 
 from fastpubpriv.errors import BudgetError, EntropyError, InputError, LedgerError, SeededNoiseWarning
-from fastpubpriv.mechanisms.account import Account
-from fastpubpriv.mechanisms.release import release
 from fastpubpriv.privacy import (
     ZCDP,
     ApproxDP,
+    Clusters,
     Cost,
     GaussianEvent,
     KNormEvent,
     LaplaceEvent,
     Ledger,
+    Neighbors,
     PureDP,
+    StableHistogramEvent,
+    approx_slack,
     gaussian_rho,
+    gdp_delta,
     laplace_epsilon,
+    pure_slack,
 )
+from fastpubpriv.release.account import Account
+from fastpubpriv.release.release import release
 
 GAUSS = GaussianEvent(4 * 64**2, 8, 5)  # rho = 1/8
 LAPLACE = LaplaceEvent(64, 8, 5)  # epsilon = 1/4
 KNORM = KNormEvent(Fraction(1, 4), Fraction(1, 2**30), 64, 5)
-
-
-def opened(budget, draws=10, **options):
-    account = Account("test", budget, draws=draws, **options)
-    account.open()
-    return account
 
 
 def test_allowance_in_the_currency_of_the_noise():
@@ -41,16 +45,16 @@ def test_allowance_in_the_currency_of_the_noise():
 
 
 def test_charges_add_up_exactly():
-    account = opened(ZCDP(Fraction(3, 8)))
+    account = opened(ZCDP(Fraction(3, 8)), draws=16)
     for _ in range(3):
-        assert len(account.charge(GAUSS)) == 32
+        account.charge(GAUSS)
     with pytest.raises(BudgetError, match="exceed"):
         account.charge(GaussianEvent(1, 40, 1))
     assert account.events == [GAUSS] * 3
 
 
 def test_control_an_account_one_part_in_a_billion_smaller_refuses():
-    account = opened(ZCDP(Fraction(3, 8) * (1 - Fraction(1, 10**9))))
+    account = opened(ZCDP(Fraction(3, 8) * (1 - Fraction(1, 10**9))), draws=15)
     account.charge(GAUSS)
     account.charge(GAUSS)
     with pytest.raises(BudgetError, match="exceed"):
@@ -63,7 +67,9 @@ def test_each_notion_takes_its_own_noise():
     for event in (LAPLACE, KNORM):
         with pytest.raises(BudgetError, match="calibrated in epsilon"):
             opened(ZCDP(1)).charge(event)
-        assert len(opened(PureDP(1)).charge(event)) == 32
+        account = opened(PureDP(1))
+        account.charge(event)
+        assert account.events == [event]
 
 
 def test_a_call_is_debited_once():
@@ -123,29 +129,150 @@ def test_a_seed_is_flagged_and_repeats():
         one = opened(ZCDP(1), random_state=5)
     with pytest.warns(SeededNoiseWarning):
         two = opened(ZCDP(1), random_state=5)
-    first = [one.charge(GAUSS), one.charge(GAUSS)]
-    assert first == [two.charge(GAUSS), two.charge(GAUSS)]
+    first = [one.fresh_key(), one.fresh_key()]
+    assert first == [two.fresh_key(), two.fresh_key()]
     assert first[0] != first[1]
     assert not one.private
     system = opened(ZCDP(1))
     assert system.private
-    assert system.charge(GAUSS) != system.charge(GAUSS)
+    assert system.fresh_key() != system.fresh_key()
 
 
-def test_without_entropy_nothing_is_read_and_nothing_refunded(monkeypatch):
+def no_entropy(count):
+    raise OSError("no entropy")
+
+
+def test_a_machine_without_entropy_is_found_out_before_the_debit(monkeypatch):
+    ledger = Ledger(ZCDP(1))
+    account = Account("test", ZCDP(0.5), draws=5, ledger=ledger)
+    monkeypatch.setattr(os, "urandom", no_entropy)
+    with pytest.raises(EntropyError):
+        account.open()
+    assert ledger.spent.is_zero
+
+
+def test_entropy_that_ends_later_releases_nothing_and_refunds_nothing(monkeypatch):
     ledger = Ledger(ZCDP(1))
     account = opened(ZCDP(0.5), ledger=ledger)
 
-    def fails(count):
-        raise OSError("no entropy")
-
     def query():
-        raise AssertionError("private rows were read without a key")
+        monkeypatch.setattr(os, "urandom", no_entropy)
+        return np.zeros(5, dtype=np.int64)
 
-    monkeypatch.setattr(os, "urandom", fails)
     with pytest.raises(EntropyError):
         release(account, name="x", query=query, shape=(5,), event=GAUSS, unit=1.0)
     assert ledger.spent == ZCDP(0.5).cost
+
+
+# ---- what an account refuses
+
+
+EVENTS = {
+    "zcdp": (ZCDP(50), lambda draws: GaussianEvent(4, 20, draws)),
+    "approx": (ApproxDP(1, 1e-6), lambda draws: GaussianEvent(4, 20, draws)),
+    "pure": (PureDP(1), lambda draws: LaplaceEvent(4, 20, draws)),
+    "approx, own epsilon": (ApproxDP(1, 1e-6), lambda draws: LaplaceEvent(4, 20, draws)),
+    "approx, bins": (ApproxDP(1, 1e-6), lambda draws: StableHistogramEvent("laplace", 1, 2, 2**26, 20, 1e-4, draws)),
+    "k-norm": (PureDP(1), lambda draws: KNormEvent(Fraction(1, 4), Fraction(1, 2**30), 64, draws)),
+}
+
+
+@pytest.mark.parametrize(("budget", "event"), EVENTS.values(), ids=EVENTS)
+def test_no_release_draws_more_noise_than_was_declared(budget, event):
+    account = opened(budget, draws=10)
+    account.charge(event(6))
+    for refused in (account, account):
+        with pytest.raises(BudgetError, match="more noise is drawn"):
+            refused.charge(event(5))
+    assert account.events == [event(6)]
+    account.charge(event(4))
+
+
+def test_blocks_and_nodes_share_the_declared_draws():
+    account = opened(ZCDP(50), draws=10)
+    one, two = account.block(), account.block()
+    one.charge(GaussianEvent(4, 20, 6))
+    with pytest.raises(BudgetError, match="more noise is drawn"):
+        two.charge(GaussianEvent(4, 20, 5))
+    two.charge(GaussianEvent(4, 20, 4))
+    account = opened(ZCDP(50), draws=10)
+    purse = account.tree(Fraction(1), 1).node(0)
+    with pytest.raises(BudgetError, match="more noise is drawn"):
+        purse.charge(GaussianEvent(2, 20, 11, clusters=Clusters(2, 1, ("0",))))
+    purse.charge(GaussianEvent(2, 20, 10, clusters=Clusters(2, 1, ("0",))))
+
+
+@pytest.mark.parametrize(("budget", "event"), EVENTS.values(), ids=EVENTS)
+def test_an_event_of_another_relation_is_refused(budget, event):
+    account = opened(budget, draws=10)
+    if isinstance(event(1), StableHistogramEvent):
+        with pytest.raises(BudgetError, match="replace-one"):
+            replace(event(1), relation=Neighbors.ADD_REMOVE_ONE)
+        return
+    with pytest.raises(BudgetError, match="ADD_REMOVE_ONE"):
+        account.charge(replace(event(1), relation=Neighbors.ADD_REMOVE_ONE))
+    assert account.events == []
+
+
+def test_a_ledger_of_another_relation_is_refused_at_the_door():
+    ledger = Ledger(ZCDP(1), relation=Neighbors.ADD_REMOVE_ONE)
+    with pytest.raises(BudgetError, match="replace-one"):
+        Account("test", ZCDP(0.5), draws=1, ledger=ledger)
+    assert ledger.spent.is_zero
+
+
+def test_each_debit_states_its_relation():
+    stated = []
+
+    class Noting(Ledger):
+        def debit(self, cost, *, name, relation=None):
+            stated.append(relation)
+            return super().debit(cost, name=name, relation=relation)
+
+    opened(ZCDP(0.5), ledger=Noting(ZCDP(1)))
+    assert stated == [Neighbors.REPLACE_ONE]
+
+
+# ---- a reserved part
+
+
+def test_what_is_reserved_is_off_the_budget_with_its_delta():
+    budget, draws = ApproxDP(1, 1e-6), 100
+    reserved = ApproxDP(Fraction(1, 8), Fraction(1, 10**7))
+    account = opened(budget, draws=draws, reserved=reserved)
+    slack = approx_slack(1, draws)
+    at = Fraction(7, 8), Fraction(1e-6) - Fraction(1, 10**7) - slack
+    mu = math.sqrt(2 * account.allowance)
+    assert (
+        0.999999999 * at[1]
+        < Fraction(gdp_delta(at[0], mu)) * (1 + Fraction(1, 10**7))
+        < at[1] * (1 + Fraction(1, 10**6))
+    )
+    assert Fraction(gdp_delta(at[0], mu)) <= at[1]
+    with pytest.raises(BudgetError, match="delta of a release exceeds"):
+        account.charge(LaplaceEvent(64, 10, 1, delta=Fraction(2, 10**7)))
+    account.charge(LaplaceEvent(64, 10, 1, delta=Fraction(1, 10**7)))
+    with pytest.raises(BudgetError, match="delta of a release exceeds"):
+        account.charge(LaplaceEvent(64, 10, 1, delta=Fraction(1, 10**30)))
+    account.charge(LaplaceEvent(64, 10, 1))
+    with pytest.raises(BudgetError, match="calibrated in epsilon"):
+        account.charge(LaplaceEvent(1, 10, 1))
+
+
+def test_a_delta_has_no_place_under_pure_budgets():
+    with pytest.raises(BudgetError, match="has a delta"):
+        opened(PureDP(1)).charge(LaplaceEvent(64, 10, 1, delta=Fraction(1, 10**7)))
+    account = opened(ApproxDP(1, 1e-6))
+    with pytest.raises(BudgetError, match="exceed the budget"):
+        account.charge(LaplaceEvent(64, 10, 1, delta=Fraction(1, 10**5)))
+    account.charge(LaplaceEvent(64, 10, 1, delta=Fraction(1, 10**7)))
+
+
+def test_reserving_too_much_is_refused_at_the_door():
+    budget = ApproxDP(1000, 1e-6)
+    with pytest.raises(BudgetError, match="leave nothing"):
+        Account("test", budget, draws=100, reserved=ApproxDP(125, 1e-7))
+    assert Account("test", budget, draws=100, reserved=ApproxDP(20, 1e-7)).allowance > 0
 
 
 def test_numerics_state_the_distance_from_the_ideal():
@@ -177,10 +304,63 @@ def test_numerics_state_the_distance_from_the_ideal():
     assert report["implementation_delta"] == 2.0**-30
 
 
-def test_numerics_of_a_huge_epsilon_are_a_probability():
-    account = Account("test", PureDP(1000), draws=3)
-    assert account.numerics()["implementation_delta"] == 0.0
-    account.open()
-    account.charge(LaplaceEvent(256, 8, 3))
-    # e^1000 exceeds a double; the promise is then empty, and says so.
-    assert account.numerics()["implementation_delta"] == 1.0
+# ---- large budgets
+
+
+LARGE = (2.0**-30, 2.0**-20, 1e-3, 1, 30, 40, 46, 58, 60, 66, 100, 512, 780, 1024)
+
+
+@pytest.mark.parametrize("draws", [1, 1000, 10**7])
+@pytest.mark.parametrize("delta", [2.0**-100, 1e-20, 1e-6, 0.5])
+def test_the_whole_range_of_an_approximate_budget(delta, draws):
+    for epsilon in LARGE:
+        budget = ApproxDP(epsilon, delta)
+        if delta < 2**12 * draws * 2.0**-100:
+            with pytest.raises(BudgetError, match="too small"):
+                Account("test", budget, draws=draws)
+            continue
+        account = Account("test", budget, draws=draws)
+        account.open()
+        account.charge(GaussianEvent(0, 20, draws))
+        report = account.numerics()
+        assert 0 < report["implementation_delta"] <= delta / 15
+        assert report["implementation_delta_included"] is True
+        # What the Gaussian releases may use is at most the rest, at the epsilon in use or below.
+        used = min(budget.epsilon, laplace_epsilon(budget, draws))
+        mu = math.sqrt(2 * account.allowance)
+        assert Fraction(gdp_delta(used, mu)) + approx_slack(used, draws) <= budget.delta
+
+
+@pytest.mark.parametrize("draws", [1, 1000, 10**7])
+def test_the_whole_range_of_a_pure_budget(draws):
+    refused = [epsilon for epsilon in LARGE if pure_slack(epsilon, draws)[1] > Fraction(1, 2**100)]
+    for epsilon in LARGE:
+        if epsilon in refused:
+            with pytest.raises(BudgetError, match="as pure privacy"):
+                Account("test", PureDP(epsilon), draws=draws)
+            continue
+        account = opened(PureDP(epsilon), draws=draws)
+        account.charge(LaplaceEvent(0, 8, draws))
+        report = account.numerics()
+        # The least delta that a budget can name: what adds no more may be called pure.
+        assert report["implementation_delta"] <= 2.0**-100
+        assert report["implementation_delta_included"] is False
+    assert {60, 66, 100, 512, 780, 1024} <= set(refused)
+    assert not set(refused) & {2.0**-30, 2.0**-20, 1e-3, 1, 30, 40}
+
+
+def test_control_the_delta_of_the_budgets_own_epsilon_is_no_probability():
+    # What was printed before: e^epsilon of the budget, where a far smaller epsilon was in use.
+    assert approx_slack(100, 3) > 1
+    with pytest.raises(OverflowError):
+        float(approx_slack(780, 3))
+    account = opened(ApproxDP(780, 1e-6), draws=3)
+    account.charge(GaussianEvent(0, 20, 3))
+    assert account.numerics()["implementation_delta"] < 1e-7
+
+
+@pytest.mark.parametrize("rho", [2.0**-60, 1e-9, 1.0, 1e3, 1e6])
+def test_the_whole_range_of_a_concentrated_budget(rho):
+    account = opened(ZCDP(rho), draws=100)
+    account.charge(GaussianEvent(0, 20, 100))
+    assert account.numerics()["total_variation"] == 100 * 2.0**-100

@@ -4,16 +4,15 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from releases import release_cell_counts, release_code_counts, release_statistic_sum
 
 from fastpubpriv import ZCDP, ApproxDP, BudgetError, KernelError, PureDP, Rows, SeededNoiseWarning
-from fastpubpriv.mechanisms.account import Account
-from fastpubpriv.mechanisms.cells import release_cell_counts, release_code_counts
-from fastpubpriv.mechanisms.statistics import release_statistic_sum
-from fastpubpriv.mechanisms.sums import Passes
-from fastpubpriv.mechanisms.tap import tapped
 from fastpubpriv.privacy import GaussianEvent, LaplaceEvent
+from fastpubpriv.release.account import Account
+from fastpubpriv.release.transcript import recording
+from fastpubpriv.sources.fold import Executor
 
-PASSES = Passes(threads=1, progress=False)
+EXECUTOR = Executor(threads=1, progress=False)
 EDGES = [np.array([-1.0, 0.0, 2.5]), np.array([100.0])]
 HOSTILE = [np.nan, np.inf, -np.inf, 1e308, -1e308, 5e-324, -0.0, 0.0, -1.0, 2.5, np.nextafter(2.5, 3.0)]
 
@@ -26,7 +25,7 @@ def opened(budget=None, draws=100, seed=None):
 
 def exact(release, rows, **options):
     """The integers that a release asked about, in rows, and what came out."""
-    with tapped() as transcript:
+    with recording() as transcript:
         released = release(Rows.from_array(rows), **options)
     call = transcript.calls[0]
     return call.query * call.unit, call, released
@@ -35,7 +34,7 @@ def exact(release, rows, **options):
 def cells(rows, *, account=None, cost=None, gaussian=False, edges=EDGES):
     account = opened() if account is None else account
     cost = account.allowance if cost is None else cost
-    return release_cell_counts(account, rows, edges, name="cells", cost=cost, passes=PASSES, gaussian=gaussian)
+    return release_cell_counts(account, rows, edges, name="cells", cost=cost, executor=EXECUTOR, gaussian=gaussian)
 
 
 def test_counts_are_those_of_numpy():
@@ -95,7 +94,7 @@ def sorted_code(chunk):
 def coded(rows, *, account=None, codes=sorted_code, sizes=(4,)):
     account = opened() if account is None else account
     return release_code_counts(
-        account, rows, codes, list(sizes), name="codes", cost=account.allowance, row_cost=10, passes=PASSES
+        account, rows, codes, list(sizes), name="codes", cost=account.allowance, row_cost=10, executor=EXECUTOR
     )
 
 
@@ -124,7 +123,7 @@ def summed(rows, *, statistic, account=None, dim=2, radius=3.0, cost=None):
     account = opened(ZCDP(1)) if account is None else account
     return release_statistic_sum(
         account, rows, statistic, name="sum", dim=dim, radius=radius,
-        cost=account.allowance if cost is None else cost, row_cost=10, passes=PASSES,
+        cost=account.allowance if cost is None else cost, row_cost=10, executor=EXECUTOR,
     )  # fmt: skip
 
 

@@ -2,38 +2,37 @@
 
 import itertools
 from fractions import Fraction
+from functools import partial
 
 import mpmath
 import numpy as np
 import pytest
+from helpers import accounts
 from hypothesis_cases import cdf, random_list
 from scipy import stats
 
 from fastpubpriv.errors import InputError, KernelError
-from fastpubpriv.mechanisms import exponential
-from fastpubpriv.mechanisms import hypotheses as mechanism
-from fastpubpriv.mechanisms.account import Account
-from fastpubpriv.mechanisms.candidates import Hypotheses
-from fastpubpriv.mechanisms.densities import DensitySets
-from fastpubpriv.mechanisms.log_ratio import LogRatios
-from fastpubpriv.mechanisms.release import release_choice
-from fastpubpriv.mechanisms.roots import RootSets
-from fastpubpriv.mechanisms.scheffe import CellSets, cell_edges, count_cells
-from fastpubpriv.mechanisms.sums import Passes
-from fastpubpriv.mechanisms.yatracos import YatracosSets
-from fastpubpriv.privacy import ZCDP, ApproxDP, PureDP, SelectionEvent
+from fastpubpriv.mechanisms.cells import CellQuery
+from fastpubpriv.mechanisms.selection import hypotheses as mechanism
+from fastpubpriv.mechanisms.selection.candidates import Hypotheses
+from fastpubpriv.mechanisms.selection.densities import DensitySets
+from fastpubpriv.mechanisms.selection.log_ratio import LogRatios
+from fastpubpriv.mechanisms.selection.roots import RootSets
+from fastpubpriv.mechanisms.selection.scheffe import CellSets, cell_edges
+from fastpubpriv.mechanisms.selection.yatracos import YatracosSets
+from fastpubpriv.privacy import ZCDP, PureDP, SelectionEvent
+from fastpubpriv.release import choice_weights as exponential
+from fastpubpriv.release.release import release_choice
 from fastpubpriv.sources import Rows, private_rows
+from fastpubpriv.sources.fold import Executor
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")
 
-ONE = Passes(threads=1, progress=False)
+ONE = Executor(threads=1, progress=False)
 LAWS = ("exponential", "permute_and_flip")
 
 
-def opened(budget, **options):
-    account = Account("test", budget, draws=1, **options)
-    account.open()
-    return account
+opened = partial(accounts.opened, draws=1)
 
 
 def chosen(scores, law, seed, epsilon=2):
@@ -246,7 +245,7 @@ def test_scores_that_are_not_whole_are_refused():
     with pytest.raises(KernelError, match="int64"):
         mechanism.release_hypothesis(
             opened(PureDP(1)), private_rows(np.zeros((4, 1))), Unrounded(),
-            name="x", size=3, epsilon=Fraction(1, 2), law="exponential", passes=ONE,
+            name="x", size=3, epsilon=Fraction(1, 2), law="exponential", executor=ONE,
         )  # fmt: skip
 
 
@@ -390,15 +389,15 @@ def test_scores_do_not_depend_on_chunks_and_threads():
                 lambda values=values, chunk=chunk: (values[k : k + chunk] for k in range(0, 3000, chunk)),
                 n=3000, dim=dim,
             )  # fmt: skip
-            assert np.array_equal(made.scores(pieces, Passes(threads=threads, progress=False)), wanted)
-        again = made.scores(private_rows(values.astype(np.float32)), Passes(threads=2, progress=False))
+            assert np.array_equal(made.scores(pieces, Executor(threads=threads, progress=False)), wanted)
+        again = made.scores(private_rows(values.astype(np.float32)), Executor(threads=2, progress=False))
         assert np.abs(again - wanted).max() < 20
 
 
 def test_rows_on_an_edge_are_right_of_it():
     edges = np.array([-1.0, 0.0, 2.0])
     rows = private_rows(np.array([-1.0, -0.0, 0.0, 2.0, np.nan, -np.inf, np.nextafter(2.0, 0.0), 1e308])[:, None])
-    assert count_cells(rows, edges, ONE).tolist() == [0, 1, 3, 2]
+    assert ONE.run(CellQuery.between([edges]), rows).tolist() == [0, 1, 3, 2]
 
 
 def test_cells_follow_the_candidates_at_any_scale():
@@ -427,56 +426,6 @@ def test_the_cheaper_law_is_the_default():
     assert flip < Fraction(52, 100)
 
 
-@pytest.mark.parametrize("budget", [PureDP(1), ZCDP(Fraction(1, 8))])
-@pytest.mark.parametrize("law", LAWS)
-def test_select_among_pays_its_share(budget, law):
-    rng = np.random.default_rng(1)
-    listed = random_list(rng, 20, 2, 1)
-    account = opened(budget)
-    half = account.allowance / 2
-    found = mechanism.select_among(
-        account, private_rows(rng.normal(size=(50, 1))), listed, passes=ONE, share=half, mechanism=law
-    )
-    assert 0 <= found.index < 20
-    assert found.event.law == law
-    cost = found.event.epsilon if isinstance(budget, PureDP) else found.event.rho
-    assert Fraction(999, 1000) * half <= cost <= half
-    assert account.events == [found.event]
-
-
-def test_select_among_takes_its_money_from_what_was_kept_aside():
-    account = Account("test", ApproxDP(2, 1e-6), draws=10, aside=ApproxDP(1, 1e-7))
-    account.open()
-    listed = random_list(np.random.default_rng(1), 5, 1, 1)
-    mechanism.select_among(
-        account, private_rows(np.zeros((9, 1))), listed, passes=ONE, share=Fraction(1)
-    )  # fmt: skip
-    assert account.events[0].epsilon == 1
-
-
-def test_select_among_composes_with_histograms_under_approximate_dp():
-    account = Account("test", ApproxDP(1, 1e-6), draws=10)
-    account.open()
-    listed = random_list(np.random.default_rng(1), 5, 1, 1)
-    rows = private_rows(np.zeros((9, 1)))
-    mechanism.select_among(account.block(), rows, listed, passes=ONE, share=Fraction(1, 2))
-    found = mechanism.select_among(account.block(), rows, listed, passes=ONE)
-    assert found.event.epsilon == 1
-    assert found.event.law == "permute_and_flip"
-
-
-def test_one_hypothesis_is_free_and_none_is_refused():
-    account = Account("test", PureDP(1), draws=1)  # not opened: a charge would raise
-    one = Hypotheses.from_arrays([[1.0]], [[[0.0]]], [[[1.0]]])
-    found = mechanism.select_among(account, private_rows(np.zeros((3, 1))), one, passes=ONE)
-    assert (found.index, found.event) == (0, None)
-    none = Hypotheses.from_arrays([[1.0]], [[[0.0]]], [[[0.0]]])
-    with pytest.raises(InputError, match="left out"):
-        mechanism.select_among(account, private_rows(np.zeros((3, 1))), none, passes=ONE)
-    with pytest.raises(InputError, match="describe 1 columns"):
-        mechanism.select_among(account, private_rows(np.zeros((3, 2))), one, passes=ONE)
-
-
 def test_limits_are_refused_with_numbers(monkeypatch):
     listed = random_list(np.random.default_rng(1), 5, 1, 2)
     for kind in (CellSets, RootSets):
@@ -484,17 +433,17 @@ def test_limits_are_refused_with_numbers(monkeypatch):
             kind.prepare(listed, 10)
     with pytest.raises(InputError, match="2\\^30 rows"):
         CellSets.prepare(THREE, 2**30 + 1)
-    monkeypatch.setattr("fastpubpriv.mechanisms.densities.MOST_HYPOTHESES", 4)
+    monkeypatch.setattr("fastpubpriv.mechanisms.selection.densities.MOST_HYPOTHESES", 4)
     with pytest.raises(InputError, match="up to 4 hypotheses, got 5"):
         DensitySets.prepare(listed)
-    monkeypatch.setattr("fastpubpriv.mechanisms.roots.MOST_HYPOTHESES", 2)
+    monkeypatch.setattr("fastpubpriv.mechanisms.selection.roots.MOST_HYPOTHESES", 2)
     with pytest.raises(InputError, match="up to 2 hypotheses, got 3"):
         RootSets.prepare(THREE, 10)
 
 
 def test_more_rows_than_counts_can_hold_are_refused(monkeypatch):
     """Counts of 32 bits would wrap, and a neighbour then move a score by 2^32."""
-    from fastpubpriv.mechanisms import densities
+    from fastpubpriv.mechanisms.selection import densities
 
     listed = random_list(np.random.default_rng(1), 5, 1, 2)
     for score in ("minimum_distance", "yatracos"):

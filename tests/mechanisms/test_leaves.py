@@ -6,21 +6,21 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from leaf_cases import CENTERS, DIM, HOSTILE, LEAVES, ONE_THREAD, clustered, maps, neighbours, opened, three_leaves
-
-from fastpubpriv import ZCDP, ApproxDP, PureDP, Rows
-from fastpubpriv.errors import InputError
-from fastpubpriv.kernels import rows as kernels
-from fastpubpriv.mechanisms.leaves import release_leaf_counts, release_leaf_second_moments, release_leaf_sums
-from fastpubpriv.mechanisms.sums import (
-    AffineMap,
-    Passes,
-    mirrored,
+from releases import (
+    release_leaf_counts,
+    release_leaf_second_moments,
+    release_leaf_sums,
     release_second_moment,
     release_shell_counts,
     release_vector_sum,
 )
-from fastpubpriv.mechanisms.tap import tapped
+
+from fastpubpriv import ZCDP, ApproxDP, PureDP, Rows
+from fastpubpriv.errors import InputError
+from fastpubpriv.kernels import rows as kernels
+from fastpubpriv.mechanisms.sums import AffineMap, Executor, mirrored
 from fastpubpriv.privacy import GaussianEvent, knorm_sum_grid
+from fastpubpriv.release.transcript import recording
 from fastpubpriv.sources import private_rows
 
 BUDGETS = {"zcdp": ZCDP(10), "approx": ApproxDP(60, 1e-6), "pure": PureDP(10)}
@@ -28,11 +28,11 @@ RADII = [4.0, 2.0, 7.0]
 COST = Fraction(1)
 
 
-def all_three(account, rows, passes=ONE_THREAD, *, tree=None, affines=None):
+def all_three(account, rows, executor=ONE_THREAD, *, tree=None, affines=None):
     """The three joint releases."""
     routes = (three_leaves() if tree is None else tree).routes(LEAVES)
     affines = maps() if affines is None else affines
-    options = {"cost": COST, "passes": passes}
+    options = {"cost": COST, "executor": executor}
     return (
         release_leaf_counts(account, rows, routes, name="counts", **options),
         release_leaf_sums(account, rows, routes, affines, name="sums", radii=RADII, **options),
@@ -42,7 +42,7 @@ def all_three(account, rows, passes=ONE_THREAD, *, tree=None, affines=None):
 
 def integers(x, budget=BUDGETS["zcdp"], **options):
     """The exact integers that the three releases ask about, with their events."""
-    with tapped() as transcript:
+    with recording() as transcript:
         all_three(opened(budget), private_rows(x) if isinstance(x, np.ndarray) else x, **options)
     return transcript.calls
 
@@ -92,7 +92,7 @@ def test_threads_chunks_and_sources_change_nothing(notion):
     pieces = [x[begin : begin + 77] for begin in range(0, len(x), 77)]
     stream = Rows.from_chunks(lambda: iter(pieces), n=len(x), dim=DIM)
     for other in (
-        integers(x, BUDGETS[notion], passes=Passes(threads=4, progress=False)),
+        integers(x, BUDGETS[notion], executor=Executor(threads=4, progress=False)),
         integers(stream, BUDGETS[notion]),
     ):
         for one, two in zip(whole, other, strict=True):
@@ -212,7 +212,7 @@ def test_refuses_what_does_not_fit_together(affines, radii):
     routes = three_leaves().routes(LEAVES)
     for release in (release_leaf_sums, release_leaf_second_moments):
         with pytest.raises(InputError):
-            release(account, rows, routes, affines, name="x", radii=radii, cost=COST, passes=ONE_THREAD)
+            release(account, rows, routes, affines, name="x", radii=radii, cost=COST, executor=ONE_THREAD)
     assert account.charged == 0
 
 
@@ -226,10 +226,10 @@ def test_only_looks_at_the_rows_of_a_node(node, notion):
     tree, affine = three_leaves(), maps()[0]
     own = x[tree.members(x, node)]
     assert 0 < len(own) < len(x)
-    options = {"cost": COST, "passes": ONE_THREAD}
+    options = {"cost": COST, "executor": ONE_THREAD}
 
     def run(rows, only):
-        with tapped() as transcript:
+        with recording() as transcript:
             account = opened(BUDGETS[notion])
             release_vector_sum(account, rows, affine, name="sum", radius=3.0, only=only, **options)
             release_second_moment(account, rows, affine, name="gram", radius=3.0, only=only, **options)
@@ -261,9 +261,9 @@ def test_entering_or_leaving_a_node_costs_half():
     for notion in ("zcdp", "pure"):
         found = []
         for rows in (x, y):
-            with tapped() as transcript:
+            with recording() as transcript:
                 account, only = opened(BUDGETS[notion]), tree.only(3)
-                options = {"cost": COST, "passes": ONE_THREAD, "only": only}
+                options = {"cost": COST, "executor": ONE_THREAD, "only": only}
                 release_vector_sum(account, private_rows(rows), affine, name="sum", radius=3.0, **options)
                 release_second_moment(account, private_rows(rows), affine, name="gram", radius=3.0, **options)
                 release_shell_counts(
@@ -282,6 +282,6 @@ def test_k_norm_has_no_node():
     account = opened(PureDP(1))
     with pytest.raises(InputError, match="K-norm"):
         release_vector_sum(
-            account, private_rows(np.zeros((4, DIM))), AffineMap(dim=DIM), name="x", radius=1.0, cost=COST, passes=ONE_THREAD,
+            account, private_rows(np.zeros((4, DIM))), AffineMap(dim=DIM), name="x", radius=1.0, cost=COST, executor=ONE_THREAD,
             k_norm=knorm_sum_grid(1, DIM, 4, delta=1e-9), only=three_leaves().only(1),
         )  # fmt: skip

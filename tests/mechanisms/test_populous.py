@@ -8,10 +8,11 @@ import pytest
 from scipy.linalg import logm
 
 from fastpubpriv.errors import BudgetError
-from fastpubpriv.mechanisms import populous, spectral
-from fastpubpriv.mechanisms.account import Account
+from fastpubpriv.mechanisms import group_covariances as populous
+from fastpubpriv.mechanisms import spectral
 from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.privacy import ZCDP, ApproxDP, GaussianEvent, LaplaceEvent
+from fastpubpriv.release.account import Account
 from fastpubpriv.sources import Rows, private_rows
 
 
@@ -108,9 +109,9 @@ def test_agreement_is_the_factor_both_ways():
 # ---- the test -------------------------------------------------------------------------------------------------------
 
 
-def account_of(budget=None, aside=None):
+def account_of(budget=None, reserved=None):
     budget = ApproxDP(2, 1e-5) if budget is None else budget
-    account = Account("test", budget, draws=1000, aside=aside)
+    account = Account("test", budget, draws=1000, reserved=reserved)
     account.open()
     return account
 
@@ -133,8 +134,8 @@ def test_gaussian_groups_pass_and_two_clusters_fail():
     assert same.close.mean() > 0.98 * 2400
     assert apart.close.mean() < 0.51 * 2400
     for _ in range(5):
-        assert ask_agreement(same, account_of(aside=price), price.epsilon, price.delta)[0]
-        assert not ask_agreement(apart, account_of(aside=price), price.epsilon, price.delta)[0]
+        assert ask_agreement(same, account_of(reserved=price), price.epsilon, price.delta)[0]
+        assert not ask_agreement(apart, account_of(reserved=price), price.epsilon, price.delta)[0]
 
 
 def test_the_margin_pays_for_a_false_pass():
@@ -151,19 +152,19 @@ def test_the_margin_pays_for_a_false_pass():
 
 def test_laplace_beside_gaussian_is_taken_off_the_budget():
     price = ApproxDP(Fraction(1, 2), 1e-6)
-    whole, less = account_of(), account_of(aside=price)
+    whole, less = account_of(), account_of(reserved=price)
     assert less.allowance < whole.allowance
     assert less.allowance == account_of(ApproxDP(2 - Fraction(1, 2), less.budget.delta - price.delta)).allowance
     less.charge(LaplaceEvent(2**39, 40, 1))
     with pytest.raises(BudgetError, match="pass PureDP"):
         less.charge(LaplaceEvent(1, 40, 1))
     less.charge(GaussianEvent(math.floor(less.allowance * 2 * 4**20), 20, 1))
-    # With nothing kept aside a Laplace release is paid by its epsilon, and leaves no room for Gaussian ones.
+    # With nothing reserved a Laplace release is paid by its epsilon, and leaves no room for Gaussian ones.
     whole.charge(LaplaceEvent(2**39, 40, 1))
     with pytest.raises(BudgetError, match="two accounts"):
         whole.charge(GaussianEvent(1, 20, 1))
     with pytest.raises(BudgetError, match="ApproxDP"):
-        account_of(ZCDP(1), aside=price)
+        account_of(ZCDP(1), reserved=price)
 
 
 # ---- the centre -----------------------------------------------------------------------------------------------------

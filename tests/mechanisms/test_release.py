@@ -1,4 +1,4 @@
-"""`release`: the order of events, the arithmetic of an answer, and the record that the tap keeps."""
+"""`release`: the order of events, the arithmetic of an answer, and the record that a transcript keeps."""
 
 import pickle
 from fractions import Fraction
@@ -11,11 +11,12 @@ from spies import SpyLedger
 from fastpubpriv.errors import BudgetError, KernelError, ReplayError
 from fastpubpriv.kernels import noise
 from fastpubpriv.keys import key_source
-from fastpubpriv.mechanisms import release as release_module
-from fastpubpriv.mechanisms import sums, tap
-from fastpubpriv.mechanisms.account import Account
-from fastpubpriv.mechanisms.release import release
+from fastpubpriv.mechanisms import sums
 from fastpubpriv.privacy import ZCDP, GaussianEvent, KNormEvent, LaplaceEvent, PureDP
+from fastpubpriv.release import release as release_module
+from fastpubpriv.release import transcript as transcripts
+from fastpubpriv.release.account import Account
+from fastpubpriv.release.release import release
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")
 
@@ -39,19 +40,22 @@ def zeros():
     return np.zeros(3, dtype=np.int64)
 
 
-def test_debit_then_key_then_query():
+def test_debit_then_query_then_key():
     log = []
     account = Account("test", ZCDP(1), draws=100, ledger=SpyLedger(ZCDP(1), log))
-    fresh = account._keys.fresh
+    fresh = account.book.keys.fresh
 
     class Keys:
         private = True
+
+        def check(self):
+            log.append("check")
 
         def fresh(self):
             log.append("key")
             return fresh()
 
-    account._keys = Keys()
+    account.book.keys = Keys()
 
     def query():
         log.append("query")
@@ -59,7 +63,7 @@ def test_debit_then_key_then_query():
 
     account.open()
     ask(account, query)
-    assert log == ["debit", "key", "query"]
+    assert log == ["check", "debit", "query", "key"]
 
 
 def unreachable():
@@ -169,11 +173,11 @@ def test_keys_are_fresh_for_each_release():
 
 def test_tap_records_what_was_asked_and_answered():
     query = np.array([1, 2, 3], dtype=np.int64)
-    assert tap.current() is None
-    with tap.tapped() as transcript:
+    assert transcripts.current() is None
+    with transcripts.recording() as transcript:
         answer = ask(opened(), lambda: query, name="first")
         ask(opened(PureDP(1)), zeros, LAPLACE, name="second")
-    assert tap.current() is None
+    assert transcripts.current() is None
     first, second = transcript.calls
     assert (first.name, first.event, first.unit, first.query.tolist()) == ("first", GAUSS, 0.25, [1, 2, 3])
     assert np.array_equal(first.answer, answer)
@@ -187,7 +191,7 @@ def test_tap_is_closed_by_an_exception_and_shows_no_integers():
     seen = []
 
     def run():
-        with tap.tapped() as transcript:
+        with transcripts.recording() as transcript:
             seen.append(transcript)
             ask(opened(), lambda: np.full(3, 123456789, dtype=np.int64))
             ask(opened(), lambda: np.zeros(1))
@@ -195,25 +199,25 @@ def test_tap_is_closed_by_an_exception_and_shows_no_integers():
     with pytest.raises(KernelError):
         run()
     (transcript,) = seen
-    assert tap.current() is None
+    assert transcripts.current() is None
     assert repr(transcript) == "Transcript(calls=1, replaying=False)"
     with pytest.raises(TypeError, match="private integers"):
         pickle.dumps(transcript)
 
 
 def test_replay_forces_answers_and_refuses_another_course():
-    with tap.tapped() as recorded:
+    with transcripts.recording() as recorded:
         first = ask(opened(), zeros)
-    with tap.tapped(script=recorded.calls):
+    with transcripts.recording(script=recorded.calls):
         again = ask(opened(), lambda: np.full(3, 9, dtype=np.int64))
         again_bytes = again.tobytes()
         again += 1.0
         with pytest.raises(ReplayError, match="no counterpart"):
             ask(opened(), zeros)
     assert again_bytes == first.tobytes() == recorded.calls[0].answer.tobytes()
-    with tap.tapped(script=recorded.calls), pytest.raises(ReplayError, match="recorded was"):
+    with transcripts.recording(script=recorded.calls), pytest.raises(ReplayError, match="recorded was"):
         ask(opened(), zeros, name="other")
-    with tap.tapped(script=recorded.calls), pytest.raises(ReplayError, match="recorded was"):
+    with transcripts.recording(script=recorded.calls), pytest.raises(ReplayError, match="recorded was"):
         ask(opened(), lambda: np.zeros((3, 1), dtype=np.int64), shape=(3, 1))
 
 
@@ -227,7 +231,7 @@ def test_privacy_notes_exist_beside_the_code(module, names):
         assert f"notes/{name}" in module.__doc__
         text = (folder / name).read_text(encoding="utf-8")
         assert "Sensitivity" in text or "Claim" in text
-    releasing = [name for name in vars(sums) if name.startswith("release_")]
+    releasing = [kind.__name__ for kind in sums.Measurement.__subclasses__()]
     notes = " ".join((folder / entry.name).read_text(encoding="utf-8") for entry in folder.iterdir())
     assert releasing
     assert all(f"`{name}`" in notes for name in releasing)

@@ -1,4 +1,4 @@
-"""`release_stable`: order of events, the integer threshold, the slots of noise, and what the tap keeps; blocks of rows."""
+"""`release_stable`: order of events, the integer threshold, the slots of noise, and what a transcript keeps; blocks of rows."""
 
 import itertools
 from fractions import Fraction
@@ -12,12 +12,7 @@ from fastpubpriv.errors import BudgetError, InputError, KernelError, ReplayError
 from fastpubpriv.kernels import noise
 from fastpubpriv.kernels.bins import BinRule
 from fastpubpriv.keys import key_source
-from fastpubpriv.mechanisms import release as release_module
-from fastpubpriv.mechanisms import tap
-from fastpubpriv.mechanisms.account import Account
-from fastpubpriv.mechanisms.release import release_stable
-from fastpubpriv.mechanisms.stable import Partition, coarsened, count_bins, release_histograms
-from fastpubpriv.mechanisms.sums import Passes
+from fastpubpriv.mechanisms.histograms import Partition, coarsened, count_bins, release_histograms
 from fastpubpriv.privacy import (
     ZCDP,
     ApproxDP,
@@ -28,13 +23,18 @@ from fastpubpriv.privacy import (
     StableHistogramEvent,
     stable_event,
 )
+from fastpubpriv.release import release as release_module
+from fastpubpriv.release import transcript as transcripts
+from fastpubpriv.release.account import Account
+from fastpubpriv.release.release import release_stable
 from fastpubpriv.sources import private_rows
+from fastpubpriv.sources.fold import Executor
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")
 
 BUDGET = ApproxDP(1, 1e-2)
 EVENT = StableHistogramEvent("laplace", 1, 128, 8 * 128, 8, Fraction(1, 1), draws=20)
-PASSES = Passes(threads=1, progress=False)
+EXECUTOR = Executor(threads=1, progress=False)
 
 
 def opened(budget=BUDGET, draws=10_000, **options):
@@ -201,16 +201,16 @@ def test_tap_records_and_forces(law):
             opened(), name="x", query=lambda: [table(counts), table([90, 150], -7)], event=event, slots=(20, 20)
         )
 
-    with tap.tapped() as recorded:
+    with transcripts.recording() as recorded:
         first = both([300, 300, 2])
-    with tap.tapped(script=recorded.calls) as replayed:
+    with transcripts.recording(script=recorded.calls) as replayed:
         second = both([299, 300, 2, 1])
     for (keys, values), (again, forced) in zip(first, second, strict=True):
         np.testing.assert_array_equal(keys, again)
         np.testing.assert_array_equal(values, forced)
     assert recorded.calls[0].public_shape == replayed.calls[0].public_shape == (2,)
     assert recorded.calls[0].query.tolist() == [[0, 300, 0], [0, 300, 1], [0, 2, 2], [1, 90, -7], [1, 150, -6]]
-    with tap.tapped(script=recorded.calls), pytest.raises(ReplayError, match="recorded was"):
+    with transcripts.recording(script=recorded.calls), pytest.raises(ReplayError, match="recorded was"):
         release_stable(opened(), name="y", query=lambda: [table([]), table([])], event=event, slots=(20, 20))
 
 
@@ -252,7 +252,7 @@ def test_partitions_levels_and_labels_are_counted_as_defined():
     labelled = Partition(
         (2,), (BinRule(0.5),), levels=(0, 2), labels=lambda part: (part[:, 0] > 0).astype(np.int64) - (part[:, 0] < -3)
     )
-    found = count_bins(private_rows(x), [plain, product, labelled], PASSES)
+    found = count_bins(private_rows(x), [plain, product, labelled], EXECUTOR)
     for partition, (keys, counts) in zip((plain, product, labelled), found, strict=True):
         parts = []
         if partition.labels is not None:
@@ -275,10 +275,10 @@ def test_counts_do_not_depend_on_threads_or_source():
     x = rows_of(70_000, 4)
     partitions = [Partition((j,), (BinRule(0.01),), levels=(0, 4)) for j in range(4)]
     partitions.append(Partition((0, 1), (BinRule(1.0), BinRule(1.0))))
-    expected = count_bins(private_rows(x), partitions, PASSES)
+    expected = count_bins(private_rows(x), partitions, EXECUTOR)
     stream = type(private_rows(x)).from_chunks(lambda: (x[i : i + 777] for i in range(0, len(x), 777)), n=len(x), dim=4)
     for rows, threads in ((private_rows(x), 3), (private_rows(np.asfortranarray(x)), 2), (stream, 1), (stream, 3)):
-        found = count_bins(rows, partitions, Passes(threads=threads, progress=False))
+        found = count_bins(rows, partitions, Executor(threads=threads, progress=False))
         for one, other in zip(found, expected, strict=True):
             np.testing.assert_array_equal(one[0], other[0])
             np.testing.assert_array_equal(one[1], other[1])
@@ -288,7 +288,7 @@ def test_release_of_many_histograms():
     x = rows_of()
     account = opened(ApproxDP(1, 1e-6), draws=10**6)
     partitions = [Partition((0,), (BinRule(1.0),), levels=(0, 2)), Partition((1,), (BinRule(),))]
-    released = release_histograms(account, private_rows(x), partitions, name="h", passes=PASSES)
+    released = release_histograms(account, private_rows(x), partitions, name="h", executor=EXECUTOR)
     assert [(item.partition, item.level) for item in released.histograms] == [(0, 0), (0, 2), (1, 0)]
     assert released.event.histograms == 3
     assert released.event.draws == 3000 + 3000 + 2099
@@ -304,9 +304,9 @@ def test_release_of_many_histograms():
 def test_refused_partitions():
     rows = private_rows(rows_of())
     with pytest.raises(InputError, match="at least one"):
-        release_histograms(opened(), rows, [], name="h", passes=PASSES)
+        release_histograms(opened(), rows, [], name="h", executor=EXECUTOR)
     with pytest.raises(InputError, match="outside"):
-        release_histograms(opened(), rows, [Partition((3,), (BinRule(1.0),))], name="h", passes=PASSES)
+        release_histograms(opened(), rows, [Partition((3,), (BinRule(1.0),))], name="h", executor=EXECUTOR)
     for columns, rules, levels in (
         ((), (), (0,)),
         ((0,), (), (0,)),

@@ -6,15 +6,19 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
+from helpers.accounts import opened
 from scipy import stats
 
 from fastpubpriv.errors import BudgetError, KernelError, ReplayError
-from fastpubpriv.mechanisms import exponential, selection, tap
-from fastpubpriv.mechanisms.account import Account
-from fastpubpriv.mechanisms.release import release_choice
-from fastpubpriv.mechanisms.sums import AffineMap, Passes
+from fastpubpriv.mechanisms.selection import cover as selection
+from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.privacy import ZCDP, ApproxDP, ComposedEvent, PureDP, SelectionEvent
+from fastpubpriv.release import choice_weights as exponential
+from fastpubpriv.release import transcript as transcripts
+from fastpubpriv.release.account import Account
+from fastpubpriv.release.release import release_choice
 from fastpubpriv.sources import private_rows
+from fastpubpriv.sources.fold import Executor
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")
 
@@ -138,7 +142,7 @@ IDENTITY = AffineMap(dim=1, matrix=np.ones((1, 1)))
 def scores_of(values, cover=None, weight=1):
     cover = tiny_cover() if cover is None else cover
     rows = private_rows(np.array(values, dtype=np.float64)[:, None])
-    below = selection.count_below(rows, cover, IDENTITY, Passes(threads=1))
+    below = Executor(threads=1).run(selection.BelowQuery(cover=cover, affine=IDENTITY), rows)
     return selection.scores(cover, weight * below, rows.n)
 
 
@@ -208,17 +212,11 @@ def test_scores_do_not_depend_on_chunks_and_threads():
         parts = type(pieces).from_chunks(
             lambda chunk=chunk: (values[k : k + chunk, None] for k in range(0, 5000, chunk)), n=5000, dim=1
         )
-        below = selection.count_below(parts, cover, IDENTITY, Passes(threads=2))
+        below = Executor(threads=2).run(selection.BelowQuery(cover=cover, affine=IDENTITY), parts)
         assert np.array_equal(selection.scores(cover, below, 5000), wanted)
 
 
 # ---- the release ----------------------------------------------------------------------------------------------------
-
-
-def opened(budget, **options):
-    account = Account("test", budget, draws=10, **options)
-    account.open()
-    return account
 
 
 def ask(account, scores, epsilon=1):
@@ -263,13 +261,13 @@ def test_a_query_that_is_not_integer_scores_is_refused():
 
 
 def test_tap_records_and_forces_a_choice():
-    with tap.tapped() as recorded:
+    with transcripts.recording() as recorded:
         first = ask(opened(PureDP(2)), [9, 9, 9, 9, 9, 9, 9, 9])
     assert recorded.calls[0].query.tolist() == [9] * 8
     for _ in range(5):
-        with tap.tapped(script=recorded.calls):
+        with transcripts.recording(script=recorded.calls):
             assert ask(opened(PureDP(2)), [0, 1, 2, 3, 4, 5, 6, 7]) == first
-    with tap.tapped(script=recorded.calls), pytest.raises(ReplayError):
+    with transcripts.recording(script=recorded.calls), pytest.raises(ReplayError):
         ask(opened(PureDP(2)), [0, 1])
 
 

@@ -1,36 +1,29 @@
 """Noisy sums, second moments and shell counts: the integers asked about, the price, and the law of the noise."""
 
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
+from helpers import accounts
+from releases import release_second_moment, release_shell_counts, release_vector_sum
 from spies import SpyRows
 
 from fastpubpriv.errors import BudgetError, InputError
-from fastpubpriv.mechanisms import tap
-from fastpubpriv.mechanisms.account import Account
-from fastpubpriv.mechanisms.sums import (
-    AffineMap,
-    Passes,
-    check_sum_grids,
-    release_second_moment,
-    release_shell_counts,
-    release_vector_sum,
-)
+from fastpubpriv.mechanisms.sums import AffineMap, Executor, check_sum_grids
 from fastpubpriv.privacy import ZCDP, GaussianEvent, KNormEvent, LaplaceEvent, PureDP, knorm_sum_grid
 from fastpubpriv.reference import rows as reference
+from fastpubpriv.release import transcript as transcripts
+from fastpubpriv.release.account import Account
 from fastpubpriv.sources import private_rows
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")
 
-PASSES = Passes(threads=1, progress=False)
+EXECUTOR = Executor(threads=1, progress=False)
 BUDGETS = [ZCDP(0.5), PureDP(1)]
 
 
-def opened(budget, **options):
-    account = Account("test", budget, draws=10_000, **options)
-    account.open()
-    return account
+opened = partial(accounts.opened, draws=10_000)
 
 
 def hostile_rows(n, dim, seed=0):
@@ -56,7 +49,7 @@ MAPS = {
 @pytest.mark.parametrize("name", MAPS)
 def test_vector_sum_asks_for_the_reference_integers(name, budget):
     affine, data = MAPS[name], hostile_rows(200, 3)
-    with tap.tapped() as transcript, np.errstate(all="raise"):
+    with transcripts.recording() as transcript, np.errstate(all="raise"):
         released = release_vector_sum(
             opened(budget),
             private_rows(data),
@@ -64,7 +57,7 @@ def test_vector_sum_asks_for_the_reference_integers(name, budget):
             name="sum",
             radius=3.0,
             cost=Fraction(1, 4),
-            passes=PASSES,
+            executor=EXECUTOR,
         )
     (call,) = transcript.calls
     bound = call.event.squared_sensitivity if isinstance(call.event, GaussianEvent) else call.event.l1_sensitivity**2
@@ -89,7 +82,7 @@ def affine_step(affine, quant, radius):
 def test_price_of_a_sum_is_at_most_the_cost_and_nearly_all_of_it(budget):
     released = release_vector_sum(
         opened(budget), private_rows(np.ones((50, 4))), AffineMap(dim=4), name="s", radius=2.0, cost=Fraction(1, 7),
-        passes=PASSES,
+        executor=EXECUTOR,
     )  # fmt: skip
     price = released.event.epsilon if isinstance(released.event, LaplaceEvent) else released.event.rho
     assert Fraction(1, 7) * (1 - Fraction(1, 10**5)) < price <= Fraction(1, 7)
@@ -101,7 +94,7 @@ def test_k_norm_sum_is_billed_with_its_delta():
     grid = knorm_sum_grid(Fraction(1, 2), 3, 50, delta=1e-6)
     released = release_vector_sum(
         opened(PureDP(1)), private_rows(np.ones((50, 3))), AffineMap(dim=3), name="s", radius=2.0,
-        cost=Fraction(1, 2), passes=PASSES, k_norm=grid,
+        cost=Fraction(1, 2), executor=EXECUTOR, k_norm=grid,
     )  # fmt: skip
     assert isinstance(released.event, KNormEvent)
     assert 0 < released.event.delta <= Fraction(1e-6)
@@ -112,10 +105,10 @@ def test_k_norm_sum_is_billed_with_its_delta():
 def moments(budget, repeats, dim, rows):
     squares, raws = [], []
     for seed in range(repeats):
-        with tap.tapped() as transcript:
+        with transcripts.recording() as transcript:
             released = release_second_moment(
                 opened(budget, random_state=seed), rows, AffineMap(dim=dim), name="g", radius=1.0,
-                cost=Fraction(1, 2), passes=PASSES,
+                cost=Fraction(1, 2), executor=EXECUTOR,
             )  # fmt: skip
         squares.append((released.value, released.noise_std))
         raws.append(transcript.calls[0])
@@ -185,10 +178,10 @@ def test_pure_gram_releases_the_triangle():
 def test_shell_counts(budget):
     data = hostile_rows(500, 2, seed=2)
     edges = np.array([0.5, 1.0, 20.0])
-    with tap.tapped() as transcript:
+    with transcripts.recording() as transcript:
         released = release_shell_counts(
             opened(budget), private_rows(data), AffineMap(dim=2), name="c", edges=edges, cost=Fraction(1, 2),
-            passes=PASSES,
+            executor=EXECUTOR,
         )  # fmt: skip
     (call,) = transcript.calls
     finite = data[np.isfinite(data).all(axis=1)]
@@ -208,7 +201,7 @@ def test_shell_counts(budget):
 )
 def test_shell_edges_are_checked_before_reading(edges):
     log = []
-    arguments = {"name": "c", "edges": np.array(edges), "cost": Fraction(1, 2), "passes": PASSES}
+    arguments = {"name": "c", "edges": np.array(edges), "cost": Fraction(1, 2), "executor": EXECUTOR}
     rows = SpyRows(np.ones((5, 2)), log)
     if edges == []:  # one shell, everything: legal
         release_shell_counts(opened(ZCDP(1)), rows, AffineMap(dim=2), **arguments)
@@ -233,6 +226,6 @@ def test_an_over_budget_sum_reads_nothing():
     with pytest.raises(BudgetError, match="exceed"):
         release_vector_sum(
             opened(ZCDP(Fraction(1, 4))), SpyRows(np.ones((5, 2)), log), AffineMap(dim=2), name="s", radius=1.0,
-            cost=Fraction(1, 2), passes=PASSES,
+            cost=Fraction(1, 2), executor=EXECUTOR,
         )  # fmt: skip
     assert log == []

@@ -6,7 +6,7 @@ from axis_cases import BLOBS, learn, matched
 from scipy import stats
 
 from fastpubpriv.experiments.mixture_cases import Truth, blobs, distance_by_draws, released
-from fastpubpriv.mixtures.anchors import (
+from fastpubpriv.mixtures.axis_aligned.anchors import (
     Column,
     Start,
     anchor_columns,
@@ -18,8 +18,8 @@ from fastpubpriv.mixtures.anchors import (
     started,
     valleys,
 )
-from fastpubpriv.mixtures.binned_em import Mixtures
-from fastpubpriv.mixtures.dp_em import Parameters
+from fastpubpriv.mixtures.axis_aligned.binned_em import Mixtures
+from fastpubpriv.mixtures.axis_aligned.dp_em import Parameters
 
 
 def fit(weights, means, stds):
@@ -127,7 +127,7 @@ def test_what_it_cannot_do_is_one_component():
     rng = np.random.default_rng(3)
     truth = Truth(np.array([0.5, 0.5]), np.zeros((2, 2)), np.array([[1.0, 1.0], [6.0, 6.0]]))
     result = learn(truth.draw(rng, 20_000), 2)
-    assert result.diagnostics["anchors"] == []
+    assert result.diagnostics["anchors"] == ()
     assert np.abs(result.means).max() < 1.5
 
 

@@ -24,7 +24,7 @@ from fastpubpriv import (
     learn_axis_aligned_mixture,
 )
 from fastpubpriv.experiments.mixture_cases import CASES, Truth, distance_on_line, released
-from fastpubpriv.mixtures.axis_aligned import ITERATE_FROM, chosen_method
+from fastpubpriv.mixtures.axis_aligned.learn import ITERATE_FROM, chosen_method
 
 # ---- what it finds: seeded, so that a bad draw cannot come --------------------------------------------------------
 
@@ -35,7 +35,7 @@ def test_univariate_finds_the_cases(name):
     rows = truth.draw(np.random.default_rng(1), 20_000)
     result = learn(rows[:, 0], len(truth.weights))
     assert result.method == "univariate"
-    assert set(result.statuses) == {"ok"}
+    assert set(result.status) == {"ok"}
     assert distance_on_line(truth, released(result)) < 0.04
     assert result.spent == APPROX
     # The bound of the test is no formality: the wrong number of components is far outside.
@@ -58,7 +58,7 @@ def test_anchors_find_components_in_three_columns():
     assert np.array_equal(result.covariances, result.variances[:, :, None] * np.eye(3))
 
 
-@pytest.mark.parametrize("variance", [2.25, [2.25], [[2.25]]])
+@pytest.mark.parametrize("variance", [2.25, [2.25]])
 def test_known_variance_on_the_line(variance):
     rng = np.random.default_rng(4)
     rows = np.where(rng.random(6000) < 0.4, 1e7, 1e7 + 6.0) + 1.5 * rng.standard_normal(6000)
@@ -74,7 +74,7 @@ def test_known_covariance_need_not_be_axis_aligned():
     factor = np.linalg.cholesky(covariance)
     centers = np.array([[100.0, -50.0], [130.0, -50.0]])
     rows = centers[rng.integers(2, size=30_000)] + rng.standard_normal((30_000, 2)) @ factor.T
-    result = learn(rows, 2, variance=covariance)
+    result = learn(rows, 2, covariance=covariance)
     assert np.allclose(result.covariances, covariance)
     order = np.argsort(result.means[:, 0])
     assert np.abs(np.linalg.solve(factor, (result.means[order] - centers).T)).max() < 0.3
@@ -104,8 +104,8 @@ def test_public_list_spends_epsilon_alone():
 @pytest.mark.parametrize("accuracy", [0.9, 0.6])
 def test_theory_mode_runs_where_it_can(accuracy):
     rows = 3.0 * np.random.default_rng(8).normal(size=30_000) + 1e6
-    result = learn(rows, 1, budget=ApproxDP(4, 1e-7), method="theory", accuracy=accuracy, variance=9.0)
-    assert result.statuses == ("ok",)  # the whole list was compared
+    result = learn(rows, 1, budget=ApproxDP(4, 1e-7), method="list_decoding", accuracy=accuracy, variance=9.0)
+    assert result.status == ("ok",)  # the whole list was compared
     assert abs(result.means[0, 0] - 1e6) < 3.0 * accuracy / 9.0
     assert result.diagnostics["coarse"] == result.diagnostics["coarse_kept"]
     assert [release["name"] for release in result.releases] == ["means", "choice"]
@@ -114,9 +114,9 @@ def test_theory_mode_runs_where_it_can(accuracy):
 @pytest.mark.statistical
 def test_theory_mode_with_scales():
     rows = np.random.default_rng(9).normal(-1e6, 3.0, 1_200_000)
-    result = learn(rows, 1, budget=ApproxDP(8, 1e-7), method="theory", accuracy=0.9)
+    result = learn(rows, 1, budget=ApproxDP(8, 1e-7), method="list_decoding", accuracy=0.9)
     # More coarse Gaussians are found than can be compared with their nets: the heaviest stay, and the status says so.
-    assert result.statuses == ("empty",)
+    assert result.status == ("empty",)
     assert result.diagnostics["candidates"] <= 20_000
     assert distance_on_line(Truth.line([1.0], [-1e6], [3.0]), released(result)) < 0.1
 
@@ -137,15 +137,15 @@ def test_the_order_of_the_rows_does_not_matter(order):
 def test_too_few_rows_for_any_scale_are_empty_or_a_fallback():
     for n in (16, 40):
         result = learn(np.random.default_rng(8).normal(size=n), 2)
-        assert set(result.statuses) <= {"empty", "fallback"}
+        assert set(result.status) <= {"empty", "fallback"}
         assert np.isfinite(result.means).all()
         assert (result.variances > 0.0).all()
 
 
 def test_nothing_at_all_is_the_public_standard_normal():
     result = learn(np.full(16, np.nan), 1, budget=ApproxDP(2.0**-6, 1e-6))
-    assert set(result.statuses) <= {"empty", "fallback"}
-    if "fallback" in result.statuses:
+    assert set(result.status) <= {"empty", "fallback"}
+    if "fallback" in result.status:
         assert result.means.tolist() == [[0.0]]
         assert result.variances.tolist() == [[1.0]]
 
@@ -153,7 +153,7 @@ def test_nothing_at_all_is_the_public_standard_normal():
 def test_an_order_of_magnitude_without_scales():
     # Equal values have no differences, so no scale is found; cells of public powers of two still say where they are.
     result = learn(np.full(20_000, 12_345.0), 1)
-    assert result.statuses == ("empty",)
+    assert result.status == ("empty",)
     assert 6000.0 < result.means[0, 0] < 25_000.0
 
 
@@ -192,9 +192,9 @@ def test_auto(facts, method):
         ({"method": "em"}, InputError, "method"),
         ({"method": "dp_em"}, InputError, "x_pub"),
         ({"method": "public_list"}, InputError, "x_pub"),
-        ({"method": "theory"}, InputError, "accuracy"),
-        ({"method": "theory", "accuracy": 0.1}, InfeasibleError, "candidates"),
-        ({"method": "theory", "accuracy": 0.9, "n_components": 1}, InfeasibleError, "rows"),
+        ({"method": "list_decoding"}, InputError, "accuracy"),
+        ({"method": "list_decoding", "accuracy": 0.1}, InfeasibleError, "candidates"),
+        ({"method": "list_decoding", "accuracy": 0.9, "n_components": 1}, InfeasibleError, "rows"),
         ({"accuracy": 1.5}, InputError, "accuracy"),
         ({"min_weight": 0.6}, InputError, "min_weight"),
         ({"min_weight": 0.0}, InputError, "min_weight"),
@@ -203,7 +203,9 @@ def test_auto(facts, method):
         ({"failure_prob": 0.0}, InputError, "failure_prob"),
         ({"variance": -1.0}, InputError, "positive"),
         ({"variance": [1.0, 2.0]}, InputError, "variance"),
-        ({"variance": np.eye(2)}, InputError, "variance"),
+        ({"variance": np.eye(1)}, InputError, "variance"),
+        ({"covariance": np.eye(2)}, InputError, "covariance"),
+        ({"covariance": np.eye(1), "variance": 1.0}, InputError, "not both"),
         ({"x_pub": np.zeros((1, 1))}, InputError, "rows"),
         ({"x_pub": np.full((4, 1), np.nan)}, InputError, "finite"),
         ({"x_pub": np.zeros((4, 2))}, InputError, "columns"),
@@ -338,7 +340,7 @@ def test_hostile_values_are_silent(name, make):
         assert np.geterr() == dict.fromkeys(np.geterr(), "raise")
     assert captured.getvalue() == ""
     assert data.tobytes() == before
-    assert set(result.statuses) <= {"ok", "empty", "fallback"}
+    assert set(result.status) <= {"ok", "empty", "fallback"}
     assert np.isfinite(result.means).all()
     assert np.isfinite(result.covariances).all()
     assert (result.variances > 0.0).all()

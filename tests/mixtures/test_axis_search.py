@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fastpubpriv.mixtures.binned_em import Cells, Mixtures, cell_parts, em, joined, masses, misfit, refine
-from fastpubpriv.mixtures.candidates import (
+from fastpubpriv.mixtures.axis_aligned.binned_em import Cells, Mixtures, cell_parts, em, joined, masses, misfit, refine
+from fastpubpriv.mixtures.axis_aligned.candidates import (
     MOST_CELLS,
     Scale,
     atoms,
@@ -17,7 +17,7 @@ from fastpubpriv.mixtures.candidates import (
     nested_counts,
     partition,
 )
-from fastpubpriv.mixtures.univariate import MOST_SCALES, kept_scales
+from fastpubpriv.mixtures.axis_aligned.univariate import MOST_SCALES, kept_scales
 
 
 def one(weights, means, stds):

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from fastpubpriv.errors import InputError
-from fastpubpriv.mixtures.result import MixtureResult
-from fastpubpriv.mixtures.tree import ClusterTree
+from fastpubpriv.mixtures.separated.tree import ClusterTree
 from fastpubpriv.privacy import ZCDP
+from fastpubpriv.results.mixture import MixtureResult
 
 
 def grown():
@@ -110,7 +110,7 @@ def test_json_round_trip_bit_for_bit():
 def test_a_result_can_hold_it():
     result = MixtureResult(
         n_priv=10, n_pub=2, dim=2, spent=ZCDP(1), private=True, weights=np.array([1.0]), means=np.zeros((1, 2)),
-        covariances=np.eye(2)[None], statuses=("ok",), method="test", tree=grown(),
+        covariances=np.eye(2)[None], status=("ok",), method="test", tree=grown(),
     )  # fmt: skip
     tree = ClusterTree.from_dict(json.loads(result.to_json())["tree"])
     assert tree.to_dict() == grown().to_dict()

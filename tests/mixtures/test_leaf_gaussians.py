@@ -9,12 +9,11 @@ import pytest
 from spies import seeded
 
 from fastpubpriv import ZCDP, ApproxDP, PureDP, ReplayError, Rows
+from fastpubpriv import run as running
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.errors import BudgetError, InputError
-from fastpubpriv.estimators import run as running
-from fastpubpriv.mechanisms.tap import tapped
-from fastpubpriv.mixtures import leaf_gaussians
-from fastpubpriv.mixtures.leaf_gaussians import (
+from fastpubpriv.mixtures.separated import leaf_gaussians
+from fastpubpriv.mixtures.separated.leaf_gaussians import (
     LeafCosts,
     check_leaf_grids,
     leaf_costs,
@@ -22,7 +21,8 @@ from fastpubpriv.mixtures.leaf_gaussians import (
     leaf_frames,
     learn_leaves,
 )
-from fastpubpriv.mixtures.tree import ClusterTree
+from fastpubpriv.mixtures.separated.tree import ClusterTree
+from fastpubpriv.release.transcript import recording
 from fastpubpriv.sources import private_rows
 
 BUDGETS = {"zcdp": ZCDP(0.5), "approx": ApproxDP(4, 1e-6), "pure": PureDP(20)}
@@ -164,7 +164,7 @@ def test_noise_is_drawn_whatever_the_counts(mixture):
     """The transcript of a fit has the same shape for full, empty and hostile leaves."""
     shapes = []
     for x in (mixture.private[:3000], np.full((3000, 4), np.nan), np.full((3000, 4), 1e308), np.zeros((3000, 4))):
-        with tapped() as transcript:
+        with recording() as transcript:
             _, learned = seeded(mixture.fit, BUDGETS["zcdp"], x=x, rounds=3)
         shapes.append([(call.name, call.query.shape, call.event) for call in transcript.calls])
         assert np.isfinite(learned.means).all()
@@ -365,14 +365,14 @@ def test_a_move_nearly_reaches_the_cost():
 
 
 def test_catches_division_by_private_counts(monkeypatch):
-    original = leaf_gaussians.release_leaf_counts
+    original = leaf_gaussians.LeafCounts.release
 
-    def exact(account, rows, routes, **options):
-        released = original(account, rows, routes, **options)
+    def exact(self, account, rows, executor, **options):
+        released = original(self, account, rows, executor, **options)
         labels = SMALL.tree.assign(next(iter(rows.chunks())))
         return replace(released, value=np.array([(labels == leaf).sum() for leaf in SMALL.tree.leaves], dtype=float))
 
-    monkeypatch.setattr(leaf_gaussians, "release_leaf_counts", exact)
+    monkeypatch.setattr(leaf_gaussians.LeafCounts, "release", exact)
     with pytest.raises(ReplayError):
         record_replay(replayable(ZCDP(0.5), rounds=2), *moved(), budget=ZCDP(0.5))
 
@@ -390,12 +390,12 @@ def test_catches_rounds_that_private_rows_chose(monkeypatch):
 
 def test_catches_routes_that_differ_between_releases(monkeypatch):
     """Counts on one tree, sums on another: the two cases no longer exclude each other, and the account adds them up."""
-    original = leaf_gaussians.release_leaf_sums
+    original = leaf_gaussians.LeafSums.release
     other = ClusterTree.root(DIM).split_nearest(0, origin=np.ones(DIM), projection=None, centers=SMALL.means)
 
-    def elsewhere(account, rows, routes, affines, **options):
-        return original(account, rows, other.routes(), affines, **options)
+    def elsewhere(self, account, rows, executor, **options):
+        return original(replace(self, routes=other.routes()), account, rows, executor, **options)
 
-    monkeypatch.setattr(leaf_gaussians, "release_leaf_sums", elsewhere)
+    monkeypatch.setattr(leaf_gaussians.LeafSums, "release", elsewhere)
     with pytest.raises(BudgetError, match="exceed the budget"):
         SMALL.fit(ZCDP(0.5), frames=FRAMES, rounds=2)

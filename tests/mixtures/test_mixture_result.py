@@ -8,7 +8,7 @@ from scipy import stats
 
 from fastpubpriv import ZCDP
 from fastpubpriv.errors import InputError
-from fastpubpriv.mixtures.result import MixtureResult
+from fastpubpriv.results.mixture import MixtureResult
 
 WEIGHTS = np.array([0.25, 0.75])
 MEANS = np.array([[0.0, 1e6], [5.0, -1e6]])
@@ -25,7 +25,7 @@ def mixture():
         weights=WEIGHTS,
         means=MEANS,
         covariances=COVARIANCES,
-        statuses=("ok", "low_count"),
+        status=("ok", "low_count"),
         method="test",
     )
 
@@ -37,7 +37,7 @@ def test_densities_are_those_of_the_components():
         stats.multivariate_normal(m, c).pdf(rows[:2]) * w for m, c, w in zip(MEANS, COVARIANCES, WEIGHTS, strict=True)
     ]
     expected = np.sum(parts, axis=0)
-    assert np.allclose(np.exp(result.score_samples(rows[:2])), expected, rtol=1e-9)
+    assert np.allclose(np.exp(result.log_prob(rows[:2])), expected, rtol=1e-9)
     assert np.allclose(result.predict_proba(rows[:2]), (np.array(parts) / expected).T)
     assert result.predict(rows[:2]).tolist() == [0, 1]
     # Far from every component the posterior is still a distribution.
@@ -45,13 +45,13 @@ def test_densities_are_those_of_the_components():
 
 
 def test_synthetic_rows_follow_the_mixture():
-    rows, labels = mixture().sample(40_000, random_state=3)
+    rows, labels = mixture().labelled_sample(40_000, random_state=3)
     assert abs(np.mean(labels) - 0.75) < 0.012  # 5.5 standard deviations
     for index in range(2):
         mine = rows[labels == index]
         assert np.allclose(mine.mean(axis=0), MEANS[index], atol=6 * np.sqrt(np.diag(COVARIANCES[index]) / len(mine)))
         assert np.allclose(np.cov(mine.T), COVARIANCES[index], rtol=0.1, atol=0.06 * np.sqrt(1e6 * 4))
-    again, _ = mixture().sample(40_000, random_state=3)
+    again = mixture().sample(40_000, random_state=3)
     assert np.array_equal(rows, again)
 
 
@@ -59,7 +59,7 @@ def test_round_trips_and_read_only():
     result = mixture()
     back = MixtureResult.from_json(result.to_json())
     assert np.array_equal(back.covariances, COVARIANCES)
-    assert back.statuses == ("ok", "low_count")
+    assert back.status == ("ok", "low_count")
     again = pickle.loads(pickle.dumps(result))
     assert np.array_equal(again.means, MEANS)
     assert not result.weights.flags.writeable

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fastpubpriv.errors import InputError
-from fastpubpriv.mixtures import nets
+from fastpubpriv.mixtures.list_decoding import nets
 
 
 def units(point, resolution):

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from fastpubpriv import ZCDP, InputError
-from fastpubpriv.mixtures import plotting
-from fastpubpriv.mixtures.result import MixtureResult
+from fastpubpriv.results import mixture_plots as plotting
+from fastpubpriv.results.mixture import MixtureResult
 
 
-def mixture(dim, balls=(), columns=None, statuses=("ok", "low_count", "ok")):
+def mixture(dim, balls=(), columns=None, status=("ok", "low_count", "ok")):
     rng = np.random.default_rng(dim)
     return MixtureResult(
         n_priv=100,
@@ -19,7 +19,7 @@ def mixture(dim, balls=(), columns=None, statuses=("ok", "low_count", "ok")):
         weights=np.array([0.5, 0.3, 0.2]),
         means=rng.normal(size=(3, dim)) * 20.0,
         covariances=np.array([np.eye(dim) * scale for scale in (1.0, 4.0, 0.25)]),
-        statuses=statuses,
+        status=status,
         method="tree",
         diagnostics={"balls": list(balls)},
         columns=columns,
@@ -39,7 +39,7 @@ def test_one_column_shows_densities(tmp_path):
     assert axes.get_xlabel() == "length"
     steps, height = axes.get_lines()[3].get_data()
     # The dashed line is the density itself, with unit mass.
-    assert np.allclose(height, np.exp(result.score_samples(np.asarray(steps)[:, None])), rtol=1e-6, atol=1e-12)
+    assert np.allclose(height, np.exp(result.log_prob(np.asarray(steps)[:, None])), rtol=1e-6, atol=1e-12)
     assert np.trapezoid(height, steps) == pytest.approx(1.0, abs=2e-3)
 
 
@@ -58,7 +58,8 @@ def test_two_columns_are_drawn_as_they_are(tmp_path):
 @pytest.mark.parametrize("dim", [3, 40])
 def test_many_columns_are_seen_along_the_spread_of_the_means(dim):
     result = mixture(dim)
-    middle, plane, names = plotting.plane_of(result)
+    drawn = plotting.Drawn(result.weights, result.means, result.covariances, ["", "", ""], result.columns)
+    middle, plane, names = plotting.plane_of(drawn)
     assert np.allclose(plane @ plane.T, np.eye(2))
     assert names == ("first direction", "second direction")
     # Three means lie in a plane, so none of their distances is lost.

@@ -7,9 +7,9 @@ from scipy import stats
 
 from fastpubpriv import ZCDP, InputError, PureDP
 from fastpubpriv.experiments.mixture_cases import CASES, Truth, distance_on_line
-from fastpubpriv.mixtures import public_em
-from fastpubpriv.mixtures.public_em import Batch
-from fastpubpriv.mixtures.public_list import from_pairs, public_candidates, scattered, standardised
+from fastpubpriv.mixtures.axis_aligned import public_em
+from fastpubpriv.mixtures.axis_aligned.public_em import Batch
+from fastpubpriv.mixtures.axis_aligned.public_list import from_pairs, public_candidates, scattered, standardised
 
 
 def test_likelihood_is_that_of_scipy():

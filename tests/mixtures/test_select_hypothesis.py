@@ -21,8 +21,8 @@ from fastpubpriv import (
     SelectionResult,
     select_hypothesis,
 )
-from fastpubpriv.mixtures.hypotheses import required_n
-from fastpubpriv.mixtures.result import MixtureResult
+from fastpubpriv.mixtures.select import required_n
+from fastpubpriv.results.mixture import MixtureResult
 
 COMMON = {"threads": 1, "progress": False}
 
@@ -44,7 +44,7 @@ def draw(rng, arrays, index, n):
 def as_mixture(weights, means, covariances):
     return MixtureResult(
         n_priv=1, n_pub=0, dim=means.shape[1], spent=PureDP(1), private=True, weights=weights, means=means,
-        covariances=covariances, statuses=("ok",) * len(weights), method="test",
+        covariances=covariances, status=("ok",) * len(weights), method="test",
     )  # fmt: skip
 
 
@@ -129,16 +129,14 @@ def test_a_large_epsilon_takes_the_least_score(method):
     rng = np.random.default_rng(6)
     arrays = random_arrays(rng, 30, 2, 1)
     rows = draw(rng, random_arrays(rng, 1, 2, 1), 0, 500)
-    from fastpubpriv.mechanisms.hypotheses import prepare
-    from fastpubpriv.mechanisms.sums import Passes
+    from fastpubpriv.mechanisms.selection.hypotheses import prepare
     from fastpubpriv.sources import private_rows
+    from fastpubpriv.sources.fold import Executor
 
     made = prepare(Hypotheses.from_arrays(*arrays), 500, method=method)[1]
-    scores = made.scores(private_rows(rows), Passes(threads=1, progress=False))
+    scores = made.scores(private_rows(rows), Executor(threads=1, progress=False))
     for mechanism in ("exponential", "permute_and_flip"):
-        result = select_hypothesis(
-            rows, hypotheses=arrays, budget=PureDP(1000), method=method, mechanism=mechanism, **COMMON
-        )
+        result = select_hypothesis(rows, hypotheses=arrays, budget=PureDP(50), method=method, law=mechanism, **COMMON)
         assert scores[result.index] == scores.min()
 
 
@@ -159,12 +157,12 @@ def test_mixtures_with_full_covariances_and_different_numbers_of_components():
     for k in (1, 2, 3, 2):
         root = rng.normal(size=(k, 2, 2)) + 2.0 * np.eye(2)
         listed.append(as_mixture(np.full(k, 1.0 / k), 4.0 * rng.normal(size=(k, 2)), root @ root.transpose(0, 2, 1)))
-    rows, _ = listed[2].sample(5000, random_state=1)
+    rows = listed[2].sample(5000, random_state=1)
     result = select_hypothesis(rows, hypotheses=listed, budget=PureDP(1), **COMMON)
     assert result.index == 2
     np.testing.assert_allclose(result.covariances, listed[2].covariances)
     mixture = result.mixture
-    np.testing.assert_allclose(mixture.score_samples(rows[:5]), listed[2].score_samples(rows[:5]))
+    np.testing.assert_allclose(mixture.log_prob(rows[:5]), listed[2].log_prob(rows[:5]))
     assert mixture.spent == result.spent
     # Diagonal ones become variances.
     diagonal = [as_mixture(np.ones(1), np.array([[float(m), 0.0]]), np.eye(2)[None]) for m in range(3)]
@@ -312,7 +310,7 @@ GOOD = {"hypotheses": ARRAYS, "budget": PureDP(1)}
         ({"clip": 0.001}, "1/512 to 31 nats"),
         ({"clip": math.nan}, "clip"),
         ({"method": "best"}, "method must be one of"),
-        ({"mechanism": "gumbel"}, "mechanism must be one of"),
+        ({"law": "gumbel"}, "law must be one of"),
         ({"cells": 1}, "cells"),
         ({"cells": 10**6}, "cells"),
         ({"draws": 3}, "draws"),

@@ -7,7 +7,6 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from mixture_cases import errors_of, matched, separated
-from threadpoolctl import threadpool_limits
 
 from fastpubpriv import (
     ZCDP,
@@ -23,21 +22,16 @@ from fastpubpriv import (
     no_public_baseline,
     public_only,
 )
-from fastpubpriv.mechanisms.tap import tapped
-from fastpubpriv.mixtures.separated import Shape, choose_clustering, tree_depth
+from fastpubpriv.mixtures.separated.searches import METHODS, Shape, choose_method, tree_depth
+from fastpubpriv.release.transcript import recording
+
+pytestmark = pytest.mark.usefixtures("one_blas_thread")  # matrices are small: a second thread would only wait
 
 DIM, K = 3, 3
 RNG = np.random.default_rng(5)
 MIXTURE = separated(RNG, DIM, K, 30.0)
 ROWS, LABELS = MIXTURE.draw(RNG, 30_000)
 PUBLIC = MIXTURE.of(RNG, np.arange(36) % K)
-
-
-@pytest.fixture(autouse=True)
-def one_blas_thread():
-    """Matrices of a few columns: a second thread only waits for the first."""
-    with threadpool_limits(1):
-        yield
 
 
 FAR = separated(np.random.default_rng(8), DIM, K, 3000.0)
@@ -58,10 +52,10 @@ def seeded(rows, **options):
 SEARCHES = ["tree", "one_shot", "public_pca"]
 
 
-@pytest.mark.parametrize("clustering", SEARCHES)
-def test_finds_and_describes_the_components(clustering):
-    result = learn(clustering=clustering)
-    assert result.statuses == ("ok",) * K
+@pytest.mark.parametrize("method", SEARCHES)
+def test_finds_and_describes_the_components(method):
+    result = learn(method=method)
+    assert result.status == ("ok",) * K
     covariance, mean, weight = errors_of(result, MIXTURE)
     # Predicted about 0.05 and 0.02 with standard deviations of the same order; ten times that has no probability to speak of.
     assert covariance.max() < 0.5
@@ -77,11 +71,11 @@ def test_finds_and_describes_the_components(clustering):
     assert [order[leaf] for leaf in result.tree.assign(ROWS[:100])] == result.predict(ROWS[:100]).tolist()
 
 
-@pytest.mark.parametrize("clustering", ["tree", "public_pca"])
-def test_theory_far_apart(clustering):
+@pytest.mark.parametrize("method", ["tree", "public_pca"])
+def test_theory_far_apart(method):
     """The proofs want separations of about a hundred standard deviations, and rows enough for their thresholds."""
-    result = learn(FAR_ROWS, public=FAR_PUBLIC, mode="theory", clustering=clustering, budget=ZCDP(20))
-    assert result.method == f"{clustering}, theory"
+    result = learn(FAR_ROWS, public=FAR_PUBLIC, mode="theory", method=method, budget=ZCDP(20))
+    assert result.method == f"{method}, theory"
     assert result.n_components == K
     assert matched(result.tree.assign(FAR_ROWS), FAR_LABELS) > 0.99
     assert errors_of(result, FAR)[1].max() < 0.3
@@ -89,17 +83,17 @@ def test_theory_far_apart(clustering):
 
 @pytest.mark.parametrize("budget", [ApproxDP(4, 1e-6), PureDP(8)])
 def test_other_budgets(budget):
-    result = learn(budget=budget, clustering="public_pca")
+    result = learn(budget=budget, method="public_pca")
     assert result.spent == budget
     assert np.abs(errors_of(result, MIXTURE)[2]).max() < 0.05
     noise = {release["noise"] for release in result.releases}
     assert noise == ({"discrete laplace"} if isinstance(budget, PureDP) else {"gaussian"})
 
 
-@pytest.mark.parametrize("clustering", ["tree", "one_shot"])
-def test_pure_budgets_cannot_pay_for_a_private_search(clustering):
+@pytest.mark.parametrize("method", ["tree", "one_shot"])
+def test_pure_budgets_cannot_pay_for_a_private_search(method):
     with pytest.raises(BudgetError, match="public_pca"):
-        learn(budget=PureDP(1), clustering=clustering)
+        learn(budget=PureDP(1), method=method)
     assert learn(budget=PureDP(8)).method == "public_pca"
 
 
@@ -119,32 +113,32 @@ def test_pure_budgets_cannot_pay_for_a_private_search(clustering):
 )
 def test_auto_goes_by_public_shapes(n_pub, dim, k, mode, pure, expected):
     shape = Shape(dim=dim, n_pub=n_pub, n_components=k, min_weight=0.2, mode=mode, failure_prob=0.1)
-    assert choose_clustering("auto", shape, pure=pure) == expected
-    assert choose_clustering("tree", shape, pure=False) == "tree"
+    assert choose_method("auto", shape, pure=pure).name == expected
+    assert choose_method("tree", shape, pure=False).name == "tree"
 
 
 def test_depths():
     shape = Shape(dim=5, n_pub=50, n_components=4, min_weight=0.2, mode="practical", failure_prob=0.1)
-    assert [tree_depth(method, shape) for method in ("tree", "one_shot", "public_pca")] == [3, 1, 0]
+    assert [tree_depth(METHODS[name], shape) for name in ("tree", "one_shot", "public_pca")] == [3, 1, 0]
 
 
 # ---- Cost -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("mode", ["practical", "theory"])
-@pytest.mark.parametrize("clustering", SEARCHES)
-def test_releases_cost_what_the_formula_says(mode, clustering):
+@pytest.mark.parametrize("method", SEARCHES)
+def test_releases_cost_what_the_formula_says(mode, method):
     """rho_clust, then rho_cov + max(rho_mean, rho_count + rho_mean / 2): the account's exact total, nearly all of the budget."""
-    if (mode, clustering) == ("theory", "one_shot"):
+    if (mode, method) == ("theory", "one_shot"):
         with pytest.raises(InputError, match="practical"):
-            learn(mode=mode, clustering=clustering)
+            learn(mode=mode, method=method)
         return
     rows, public = (FAR_ROWS, FAR_PUBLIC) if mode == "theory" else (ROWS, PUBLIC)
-    with tapped() as transcript:
-        result = learn(rows, public=public, mode=mode, clustering=clustering)
+    with recording() as transcript:
+        result = learn(rows, public=public, mode=mode, method=method)
     search = [call for call in transcript.calls if call.reserve is not None]
     reserved = {call.reserve.cost for call in search}
-    share = Fraction(3, 10) if clustering in ("tree", "one_shot") else Fraction(0)
+    share = Fraction(3, 10) if method in ("tree", "one_shot") else Fraction(0)
     assert reserved == ({share} if search else set())
     leaves = [call for call in transcript.calls if call.reserve is None]
     stay = sum(call.event.rho * call.event.clusters.stay / call.event.clusters.worst for call in leaves)
@@ -153,7 +147,7 @@ def test_releases_cost_what_the_formula_says(mode, clustering):
     assert Fraction(97, 100) <= total <= 1
     assert leaves[0].name == "leaf counts"
     assert leaves[0].event.clusters.stay == 0
-    depth = {"one_shot": 1, "tree": K if mode == "theory" else K - 1, "public_pca": 0}[clustering]
+    depth = {"one_shot": 1, "tree": K if mode == "theory" else K - 1, "public_pca": 0}[method]
     # A node costs at most its share, and half of that for a row that enters or leaves.
     for node in {call.name.split(":")[0] for call in search}:
         events = [call.event for call in search if call.name.startswith(f"{node}:")]
@@ -185,8 +179,8 @@ def bits(result):
     return json.dumps(result.to_dict(), sort_keys=True)
 
 
-@pytest.mark.parametrize("clustering", ["tree", "one_shot", "public_pca"])
-def test_same_bits_from_memory_files_threads_and_chunks(clustering, tmp_path):
+@pytest.mark.parametrize("method", ["tree", "one_shot", "public_pca"])
+def test_same_bits_from_memory_files_threads_and_chunks(method, tmp_path):
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -194,19 +188,19 @@ def test_same_bits_from_memory_files_threads_and_chunks(clustering, tmp_path):
     np.save(tmp_path / "rows.npy", rows)
     columns = ["a", "b", "c"]
     pq.write_table(pa.table(dict(zip(columns, rows.T, strict=True))), tmp_path / "rows.parquet", row_group_size=777)
-    expected = seeded(rows, clustering=clustering, threads=1)
+    expected = seeded(rows, method=method, threads=1)
     assert not expected.private
     for other in (
-        seeded(rows, clustering=clustering, threads=2),
-        seeded(np.asfortranarray(rows), clustering=clustering),
-        seeded(tmp_path / "rows.npy", clustering=clustering),
+        seeded(rows, method=method, threads=2),
+        seeded(np.asfortranarray(rows), method=method),
+        seeded(tmp_path / "rows.npy", method=method),
         seeded(
             Rows.from_chunks(lambda: (rows[i : i + 61] for i in range(0, 9001, 61)), n=9001, dim=DIM),
-            clustering=clustering,
+            method=method,
         ),
     ):
         assert bits(other) == bits(expected)
-    named = seeded(tmp_path / "rows.parquet", clustering=clustering)
+    named = seeded(tmp_path / "rows.parquet", method=method)
     assert named.columns == tuple(columns)
     assert {**named.to_dict(), "columns": None} == expected.to_dict()
 
@@ -219,7 +213,7 @@ def test_a_file_larger_than_the_memory_that_a_fit_takes(tmp_path):
         rows[begin : begin + 10_000] = wide.draw(rng, 10_000)[0]
     rows.flush()
     public = wide.of(rng, np.arange(30) % 2)
-    options = {"public": public, "n_components": 2, "min_weight": 0.4, "clustering": "tree"}
+    options = {"public": public, "n_components": 2, "min_weight": 0.4, "method": "tree"}
     tracemalloc.start()
     mapped = seeded(tmp_path / "rows.npy", threads=1, **options)
     peak = tracemalloc.get_traced_memory()[1]
@@ -231,26 +225,26 @@ def test_a_file_larger_than_the_memory_that_a_fit_takes(tmp_path):
 def test_statistics_do_not_depend_on_the_order_of_rows():
     """The exact integers before noise are the same for permuted rows, as long as what was released before is the same."""
     permuted = ROWS[np.random.default_rng(1).permutation(len(ROWS))]
-    for clustering in ("tree", "one_shot"):
-        with tapped() as first:
-            learn(clustering=clustering)
-        with tapped(script=first.calls) as second:
-            learn(permuted, clustering=clustering)
+    for method in ("tree", "one_shot"):
+        with recording() as first:
+            learn(method=method)
+        with recording(script=first.calls) as second:
+            learn(permuted, method=method)
         for one, two in zip(first.calls, second.calls, strict=True):
             assert np.array_equal(one.query, two.query)
 
 
 def test_that_test_notices_positions(monkeypatch):
     """Planted fault: the search looks at the first half of the rows only."""
-    from fastpubpriv.mixtures import search
+    from fastpubpriv.mixtures.separated import search
 
-    original = search.release_shell_counts
+    original = search.ShellCounts.release
 
-    def half(purse, rows, affine, **options):
+    def half(self, purse, rows, executor, **options):
         first = next(iter(rows.chunks(0, rows.n // 2, rows.n)))
-        return original(purse, Rows.from_array(np.array(first)), affine, **options)
+        return original(self, purse, Rows.from_array(np.array(first)), executor, **options)
 
-    monkeypatch.setattr(search, "release_shell_counts", half)
+    monkeypatch.setattr(search.ShellCounts, "release", half)
     with pytest.raises(AssertionError):
         test_statistics_do_not_depend_on_the_order_of_rows()
 
@@ -259,7 +253,7 @@ def test_that_test_notices_positions(monkeypatch):
 
 
 def test_json_holds_the_tree_and_no_row():
-    result = learn(clustering="tree")
+    result = learn(method="tree")
     data = json.loads(result.to_json())
     tree = ClusterTree.from_dict(data["tree"])
     assert np.array_equal(tree.assign(ROWS), result.tree.assign(ROWS))
@@ -274,7 +268,7 @@ def test_json_holds_the_tree_and_no_row():
 
 
 def test_plot_of_a_result(tmp_path):
-    figure = learn(clustering="tree").plot(tmp_path / "mixture.png", x_pub=PUBLIC)
+    figure = learn(method="tree").plot(tmp_path / "mixture.png", x_pub=PUBLIC)
     shown = figure.axes[0].get_legend_handles_labels()[1]
     assert "released ball" in shown
     assert "public rows" in shown

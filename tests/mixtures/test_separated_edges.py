@@ -6,7 +6,6 @@ import warnings
 import numpy as np
 import pytest
 from mixture_cases import errors_of, matched, separated
-from threadpoolctl import threadpool_limits
 
 from fastpubpriv import (
     ZCDP,
@@ -20,6 +19,8 @@ from fastpubpriv import (
     public_only,
 )
 
+pytestmark = pytest.mark.usefixtures("one_blas_thread")  # matrices are small: a second thread would only wait
+
 DIM = 3
 RNG = np.random.default_rng(31)
 MIXTURE = separated(RNG, DIM, 2, 40.0)
@@ -27,25 +28,18 @@ ROWS, LABELS = MIXTURE.draw(RNG, 20_000)
 PUBLIC = MIXTURE.of(RNG, np.arange(30) % 2)
 GOOD = {"x_pub": PUBLIC, "n_components": 2, "min_weight": 0.3, "budget": ZCDP(1), "progress": False}
 METHODS = [
-    pytest.param({"clustering": "tree"}, id="tree"),
-    pytest.param({"clustering": "one_shot"}, id="one shot"),
-    pytest.param({"clustering": "public_pca"}, id="public"),
-    pytest.param({"clustering": "tree", "mode": "theory"}, id="algorithms 6 and 7"),
-    pytest.param({"clustering": "public_pca", "mode": "theory"}, id="algorithms 9 and 10"),
+    pytest.param({"method": "tree"}, id="tree"),
+    pytest.param({"method": "one_shot"}, id="one shot"),
+    pytest.param({"method": "public_pca"}, id="public"),
+    pytest.param({"method": "tree", "mode": "theory"}, id="algorithms 6 and 7"),
+    pytest.param({"method": "public_pca", "mode": "theory"}, id="algorithms 9 and 10"),
 ]
-
-
-@pytest.fixture(autouse=True)
-def one_blas_thread():
-    """Matrices of a few columns: a second thread only waits for the first."""
-    with threadpool_limits(1):
-        yield
 
 
 def finite(result):
     """What every result must be, whatever the private rows are."""
-    assert 1 <= result.n_components == len(result.statuses) == len(result.weights)
-    assert set(result.statuses) <= {"ok", "low_count", "under_resolved"}
+    assert 1 <= result.n_components == len(result.status) == len(result.weights)
+    assert set(result.status) <= {"ok", "low_count", "under_resolved"}
     assert result.weights.sum() == pytest.approx(1.0, abs=1e-12)
     assert result.weights.min() > 0.0
     for array in (result.means, result.covariances):
@@ -65,9 +59,9 @@ BAD = [
     ({"min_weight": math.nan}, InputError, "min_weight"),
     ({"min_weight": "0.3"}, InputError, "min_weight"),
     ({"budget": 0.5}, BudgetError, "budget"),
-    ({"budget": PureDP(1), "clustering": "tree"}, BudgetError, "PureDP"),
-    ({"clustering": "forest"}, InputError, "clustering must be one of"),
-    ({"clustering": "one_shot", "mode": "theory"}, InputError, "one_shot"),
+    ({"budget": PureDP(1), "method": "tree"}, BudgetError, "PureDP"),
+    ({"method": "forest"}, InputError, "method must be one of"),
+    ({"method": "one_shot", "mode": "theory"}, InputError, "one_shot"),
     ({"mode": "printed"}, InputError, "mode"),
     ({"failure_prob": 0.0}, InputError, "failure_prob"),
     ({"failure_prob": 1.0}, InputError, "failure_prob"),
@@ -189,7 +183,7 @@ def test_missing_rows_and_an_outlier_leave_the_rest_alone():
     rows = ROWS.copy()
     rows[::10, 1] = np.nan
     rows[1] = 1e300
-    result = finite(learn_separated_mixture(rows, **GOOD, clustering="tree"))
+    result = finite(learn_separated_mixture(rows, **GOOD, method="tree"))
     assert errors_of(result, MIXTURE)[1].max() < 0.3
     # A missing row counts in n: the weights are shares of the rows that are there, made to add up to one.
     assert np.abs(errors_of(result, MIXTURE)[2]).max() < 0.05
@@ -225,7 +219,7 @@ def test_many_components_asked_for_and_few_there(options):
         )
     )
     assert result.n_components <= 10
-    if options["clustering"] == "tree":
+    if options["method"] == "tree":
         # A tree stops where nothing separates: with a tenth of the rows on a side a component would have to fall apart.
         assert result.n_components <= 4
 
@@ -237,8 +231,8 @@ def test_a_leaf_without_private_rows(options):
     rows = ROWS[LABELS == 0]
     result = finite(learn_separated_mixture(rows, **GOOD, **options))
     if result.n_components == 2:
-        assert "low_count" in result.statuses
-        low = result.statuses.index("low_count")
+        assert "low_count" in result.status
+        low = result.status.index("low_count")
         assert np.linalg.norm(result.means[low] - MIXTURE.means[1]) < 5.0
 
 

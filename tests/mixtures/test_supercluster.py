@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastpubpriv import InputError
-from fastpubpriv.mixtures import supercluster as module
-from fastpubpriv.mixtures.balls import Ball
-from fastpubpriv.mixtures.supercluster import supercluster
+from fastpubpriv.mixtures.separated import supercluster as module
+from fastpubpriv.mixtures.separated.balls import Ball
+from fastpubpriv.mixtures.separated.supercluster import supercluster
 from fastpubpriv.reference import supercluster as reference
 
 
@@ -116,6 +116,6 @@ def test_refusals(points, options, message):
 
 
 def test_too_many_rows_are_refused_before_the_wait(monkeypatch):
-    monkeypatch.setattr("fastpubpriv.mixtures.balls.MOST_WORK", 10.0)
+    monkeypatch.setattr("fastpubpriv.mixtures.separated.balls.MOST_WORK", 10.0)
     with pytest.raises(InputError, match="too many for pairwise distances"):
         supercluster(np.arange(8.0).reshape(4, 2), n_components=2)

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastpubpriv import InputError
-from fastpubpriv.mixtures import balls, kmeans, practical
-from fastpubpriv.mixtures.balls import Ball, Gap, terrific_ball, widest_gap
-from fastpubpriv.mixtures.search import Search
+from fastpubpriv.mixtures.separated import balls, kmeans, practical
+from fastpubpriv.mixtures.separated.balls import Ball, Gap, terrific_ball, widest_gap
+from fastpubpriv.mixtures.separated.search import Search
 from fastpubpriv.reference import balls as reference
 from fastpubpriv.reference.supercluster import least_radius, pairwise
 

@@ -6,8 +6,8 @@ import pytest
 
 from fastpubpriv import ApproxDP, PureDP
 from fastpubpriv.errors import BudgetError, InfeasibleError, InputError
-from fastpubpriv.mixtures import theory_sizes
-from fastpubpriv.mixtures.theory_sizes import mixture_sizes
+from fastpubpriv.mixtures.list_decoding import sizes as theory_sizes
+from fastpubpriv.mixtures.list_decoding.sizes import mixture_sizes
 
 BUDGET = ApproxDP(1, 1e-6)
 

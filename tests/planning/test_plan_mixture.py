@@ -24,17 +24,17 @@ def test_the_three_solutions_agree():
     assert float(found.budget.rho) == pytest.approx(0.5, rel=1e-6)
 
 
-@pytest.mark.parametrize("clustering", ["tree", "one_shot", "public_pca"])
-def test_the_learner_comes_as_close_as_predicted(clustering):
+@pytest.mark.parametrize("method", ["tree", "one_shot", "public_pca"])
+def test_the_learner_comes_as_close_as_predicted(method):
     rng = np.random.default_rng(0)
     centers = np.array([[0.0] * 4, [40.0] * 4])
     rows = centers[np.arange(40_000) % 2] + rng.normal(size=(40_000, 4))
     public = centers[np.arange(30) % 2] + rng.normal(size=(30, 4))
-    planned = predicted(ZCDP(0.5), clustering=clustering)
+    planned = predicted(ZCDP(0.5), method=method)
     errors = []
     for _ in range(5):
         result = learn_separated_mixture(
-            rows, x_pub=public, n_components=2, min_weight=0.5, budget=ZCDP(0.5), clustering=clustering, progress=False
+            rows, x_pub=public, n_components=2, min_weight=0.5, budget=ZCDP(0.5), method=method, progress=False
         )
         errors += [np.linalg.norm(covariance - np.eye(4)) for covariance in result.covariances]
         own = result.diagnostics["predicted_covariance_errors"]
@@ -44,14 +44,14 @@ def test_the_learner_comes_as_close_as_predicted(clustering):
 
 
 def test_a_search_costs_and_public_clustering_does_not():
-    searching, public = predicted(ZCDP(0.5), clustering="tree"), predicted(ZCDP(0.5), clustering="public_pca")
+    searching, public = predicted(ZCDP(0.5), method="tree"), predicted(ZCDP(0.5), method="public_pca")
     assert (searching.details["search_share"], public.details["search_share"]) == (pytest.approx(0.3), 0.0)
     assert searching.error > public.error
     assert "direction_noise" in searching.details
     assert "direction_noise" not in public.details
     assert predicted(PureDP(4)).error > predicted(ApproxDP(4, 1e-6)).error
     with pytest.raises(BudgetError, match="public_pca"):
-        predicted(PureDP(4), clustering="tree")
+        predicted(PureDP(4), method="tree")
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_a_search_costs_and_public_clustering_does_not():
         ({"min_weight": 0.6}, "min_weight must be at most"),
         ({"n_pub": 1}, "n_pub of at least 2"),
         ({"n_components": 31, "min_weight": 0.01}, "31 with 30 public rows"),
-        ({"clustering": "forest"}, "clustering"),
+        ({"method": "forest"}, "method"),
     ],
 )
 def test_refusals(changes, message):

@@ -9,10 +9,11 @@ import time
 import numpy as np
 import polars  # noqa: F401  (its signal handler, with SA_RESTART, once kept Ctrl-C from waking the waiting thread)
 import pytest
+from clocks import PATIENCE, ctrl_c
 from spies import SpyRows
 
 from fastpubpriv import ZCDP, BudgetError, Ledger, LedgerError, Rows, coinpress_mean, estimate_mean
-from fastpubpriv.sources.rows import RandomAccessRows
+from fastpubpriv.sources.base import RandomAccessRows
 
 SMALL = ZCDP(2.0**-12)
 FORK = multiprocessing.get_context("fork")
@@ -62,7 +63,9 @@ def kill_many(count, folder, seed):
         marks_path = folder / f"marks-{index}"
         child = FORK.Process(target=fit_for_ever, args=(ledger_path, marks_path, data))
         child.start()
-        while not marks_path.exists() or b"ready" not in marks_path.read_bytes():
+        # The first has one call at least that ends, however slow the machine.
+        awaited = b"output" if index == 0 else b"ready"
+        while not marks_path.exists() or awaited not in marks_path.read_bytes():
             time.sleep(0.0005)
         time.sleep(float(rng.uniform(0, 0.03)))
         os.kill(child.pid, signal.SIGKILL)
@@ -147,26 +150,13 @@ def test_forked_children_draw_their_own_noise_and_cannot_spend_a_copy():
         child.start()
     results = [queue.get() for _ in children]
     for child in children:
-        child.join(30)
+        child.join(PATIENCE)
         assert child.exitcode == 0
     means = {mean for mean, _ in results}
     means.add(coinpress_mean(data, center=0, radius=5, budget=ZCDP(0.5)).mean.tobytes())
     assert len(means) == 7
     assert {spent for _, spent in results} == {"refused"}
     assert ledger.spent.is_zero
-
-
-def interrupt_after(seconds):
-    """Ctrl-C; returns a list that will hold the moment."""
-    moment = []
-
-    def press():
-        moment.append(time.monotonic())
-        os.kill(os.getpid(), signal.SIGINT)
-
-    timer = threading.Timer(seconds, press)
-    timer.start()
-    return moment
 
 
 LONG = 400_000_000
@@ -187,11 +177,8 @@ def test_interrupt_returns_at_once_and_refunds_nothing(kind, threads):
     else:
         rows = Rows.from_chunks(long_chunks, n=LONG, dim=8)
     ledger = Ledger(ZCDP(1))
-    moment = interrupt_after(0.15)
-    with pytest.raises(KeyboardInterrupt):
+    with ctrl_c(once=lambda: not ledger.spent.is_zero, after=0.15):
         coinpress_mean(rows, center=0, radius=5, budget=ZCDP(0.5), ledger=ledger, threads=threads, progress=False)
-    delay = time.monotonic() - moment[0]
-    assert delay < 0.5  # 0.2 s on an idle machine
     assert ledger.spent == ZCDP(0.5).cost
     result = coinpress_mean(CHUNK, center=0, radius=5, budget=ZCDP(0.5), ledger=ledger, threads=threads)
     assert np.all(np.isfinite(result.mean))

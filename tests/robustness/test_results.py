@@ -113,7 +113,11 @@ def test_arrays_given_to_a_result_are_copied():
 
 
 def test_repr_is_short():
-    assert repr(result_of()) == "MeanResult(dim=4, n_priv=2500, spent=ZCDP(rho=0.5))"
+    result = result_of()
+    numbers = ", ".join(f"{value:.6g}" for value in result.mean)
+    assert repr(result) == f"MeanResult(mean=[{numbers}], n_priv=2500, spent=ZCDP(rho=0.5))"
+    wide = estimate_mean(np.tile(PRIVATE, 2), x_pub=np.tile(PUBLIC, 2), covariance=49.0, budget=BUDGETS[0])
+    assert repr(wide) == "MeanResult(dim=8, n_priv=2500, spent=ZCDP(rho=0.5))"
 
 
 def test_standard_error_adds_both_parts():

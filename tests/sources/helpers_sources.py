@@ -5,9 +5,34 @@ import warnings
 
 import numpy as np
 
-from fastpubpriv.sources import Rows, fold
+from fastpubpriv.sources import Executor, Query, Rows
 
 SCALE = 1 << 20
+
+
+class TwoCalls(Query):
+    """A query made of two functions, for tests: make() is `zeros`, step is `add`; the answer is all accumulators."""
+
+    def __init__(self, make, step, row_cost=1):
+        self.make, self.step, self.cost = make, step, row_cost
+
+    def zeros(self):
+        return self.make()
+
+    def add(self, chunk, accumulators):
+        self.step(chunk, accumulators)
+
+    def answer(self, accumulators):
+        return accumulators
+
+    @property
+    def row_cost(self):
+        return self.cost
+
+
+def fold(rows, make, step, *, row_cost=1, **options):
+    """The accumulators of one pass."""
+    return Executor(**options).run(TwoCalls(make, step, row_cost), rows)
 
 
 def make_sums(dim):

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastpubpriv import InputError, Rows
-from fastpubpriv.sources import interleaved
-from fastpubpriv.sources.interleaved import interleave_rows
-from fastpubpriv.sources.pairs import distant_pairs
+from fastpubpriv.sources.views import interleaved
+from fastpubpriv.sources.views.interleaved import interleave_rows
+from fastpubpriv.sources.views.pairs import distant_pairs
 
 
 def numbered(n, dim=1):

@@ -14,10 +14,11 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from helpers_sources import add_sums, every_source, make_sums
+from helpers_sources import add_sums, every_source, fold, make_sums
 
 from fastpubpriv.errors import FastPubPrivError
-from fastpubpriv.sources import Rows, fold, guard, private_rows
+from fastpubpriv.sources import Rows, private_rows
+from fastpubpriv.threads import guard
 
 NUMBER = 1.23456789e77
 TEXT = "Alice-SSN-123"
@@ -114,8 +115,8 @@ WRONG_FORMS = {
     "arrow text": lambda f: pa.table(text_table()),
     "series": lambda f: pd.Series([NUMBER]),
     "parquet text": parquet_file,
-    "csv short line": lambda f: csv_file(f, f"a,b\n{TEXT}\n"),
-    "csv long line": lambda f: csv_file(f, f"a,b\n{TEXT},2,3\n"),
+    "csv no rows": lambda f: csv_file(f, f"{TEXT},b\n"),
+    "csv open quote": lambda f: csv_file(f, f'"{TEXT},{NUMBER}\n{TEXT},{NUMBER}\n'),
     "csv no header": lambda f: csv_file(f, f"{TEXT},{NUMBER}\n{TEXT},{NUMBER}\n"),
 }
 
@@ -156,7 +157,7 @@ def test_text_that_turns_up_while_reading(threads, tmp_path):
     """Content that only a pass can meet: a factory that fails, and files that changed."""
     path = csv_file(tmp_path, "a,b\n1,2\n3,4\n")
     changed = private_rows(path)
-    csv_file(tmp_path, f"a,b\n{TEXT},{NUMBER}\n{TEXT}\n")
+    csv_file(tmp_path, f"a,b\n{TEXT},{NUMBER}\n{TEXT}\n{NUMBER}\n")
     for rows in (
         Rows.from_chunks(failing_factory, n=9, dim=3),
         Rows.from_chunks(lambda: [[[TEXT]]], n=9, dim=3),

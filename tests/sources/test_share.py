@@ -6,10 +6,11 @@ import time
 import weakref
 
 import pytest
+from clocks import PATIENCE, wait_until
 
 from fastpubpriv import InputError
 from fastpubpriv.errors import KernelError
-from fastpubpriv.sources.share import share_out
+from fastpubpriv.threads.steps import share_out
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5, None])
@@ -21,7 +22,7 @@ def test_every_piece_once(threads, count):
 
 
 def test_pieces_run_side_by_side():
-    both = threading.Barrier(2, timeout=30)
+    both = threading.Barrier(2, timeout=PATIENCE)
     share_out(lambda index: both.wait(), 2, threads=2)  # one thread alone would wait forever
 
 
@@ -90,9 +91,6 @@ def test_an_error_keeps_nothing_alive(threads, failure):
     gc.disable()
     try:
         kept = run()
-        deadline = time.monotonic() + 2.0
-        while kept() is not None and time.monotonic() < deadline:
-            time.sleep(0.01)  # a worker may not have left its last piece
-        assert kept() is None
+        assert wait_until(lambda: kept() is None)  # a worker may not have left its last piece
     finally:
         gc.enable()

@@ -1,4 +1,4 @@
-"""Frames, Arrow, Parquet and CSV: which columns are numbers; text is never quoted and changes no other row."""
+"""Frames, Arrow and Parquet: which columns are numbers; text is never quoted and changes no other row."""
 
 import datetime
 import subprocess
@@ -11,10 +11,10 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from helpers_sources import column_sums, direct_sums, silently
+from helpers_sources import silently
 
 from fastpubpriv.errors import InputError
-from fastpubpriv.sources import Rows, csv_file, private_rows
+from fastpubpriv.sources import Rows, private_rows
 
 NAN = float("nan")
 
@@ -212,102 +212,6 @@ def test_paths_with_no_known_suffix(path):
     with pytest.raises(InputError, match="suffix") as caught:
         private_rows(path)
     assert "Alice" not in str(caught.value)
-
-
-def write(path, text):
-    path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    return path
-
-
-def test_csv_cells_are_numbers_or_nan_one_by_one(tmp_path):
-    text = 'a,name,b\n1,Alice-SSN-123,2\n,"x,\ny",3\n 4 ,z,Alice-SSN-123\nNA,,inf\n-1e3,n,"6"\n1_0,?,0x10\n'
-    rows = silently(lambda: private_rows(write(tmp_path / "t.csv", text), columns=["b", "a"]))
-    expected = [[2, 1], [3, NAN], [NAN, 4], [np.inf, NAN], [6, -1000], [NAN, NAN]]
-    np.testing.assert_array_equal(values(rows), expected)
-    assert rows.columns == ("b", "a")
-    everything = values(private_rows(tmp_path / "t.csv"))
-    np.testing.assert_array_equal(everything[:, [2, 0]], expected)
-    assert np.isnan(everything[:, 1]).all()
-
-
-CELLS = ["1", "2.5", " 3", "nan", "Infinity", "+4", "-0", "1e400", "1e-400", "", "12345678901234567890", "0.1"]
-
-
-def rows_changed_by_text_elsewhere(folder):
-    """How often a row is read otherwise because some other row holds text: must be never."""
-    clean = values(private_rows(write(folder / "c.csv", "a,b\n" + "".join(f"{c},1\n" for c in CELLS))))
-    changed = 0
-    for bad in ("Alice-SSN-123", "1.2.3", "e", "\xe9\xff", "1 2", "--1"):
-        for index in range(len(CELLS)):
-            dirty = [*CELLS]
-            dirty[index] = bad
-            text = ("a,b\n" + "".join(f"{c},1\n" for c in dirty)).encode("latin-1")
-            found = values(private_rows(write(folder / "d.csv", text)))
-            assert np.isnan(found[index, 0])
-            keep = np.arange(len(CELLS)) != index
-            changed += found[keep].tobytes() != clean[keep].tobytes()
-    return changed
-
-
-def test_text_in_a_csv_cell_changes_no_other_row(tmp_path):
-    assert rows_changed_by_text_elsewhere(tmp_path) == 0
-
-
-def test_the_test_of_csv_text_sees_a_filter_that_knows_too_little(tmp_path, monkeypatch):
-    # Planted bug: a filter that takes "+4" for text is used only where some other cell is text.
-    monkeypatch.setattr(csv_file, "_NEVER_IN_A_NUMBER", r"[^0-9eE\-.infatyINFATY\s]")
-    assert rows_changed_by_text_elsewhere(tmp_path) > 0
-
-
-def test_csv_of_one_column_keeps_its_empty_lines(tmp_path):
-    rows = private_rows(write(tmp_path / "t.csv", "a\n1\n\n3\n"))
-    np.testing.assert_array_equal(values(rows), [[1], [NAN], [3]])
-
-
-def test_csv_of_several_blocks_and_compressed(tmp_path):
-    x = np.random.default_rng(0).normal(size=(60_000, 3)).round(6)
-    pd.DataFrame(x, columns=list("abc")).to_csv(tmp_path / "t.csv", index=False)
-    pd.DataFrame(x, columns=list("abc")).to_csv(tmp_path / "t.csv.gz", index=False)
-    assert (tmp_path / "t.csv").stat().st_size > 1_200_000
-    for name in ("t.csv", "t.csv.gz"):
-        rows = private_rows(tmp_path / name)
-        assert rows.n == len(x)
-        assert column_sums(rows, threads=2, chunk_rows=999) == direct_sums(x)
-        np.testing.assert_array_equal(np.concatenate(list(rows.chunks(41_000, 41_003))), x[41_000:41_003])
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("", "cannot be read"),
-        ("a,b\n", "no rows"),
-        ("a,b\n1,2\nAlice-SSN-123\n", "cannot be read"),
-        ("a,b\n1,2\nAlice-SSN-123,2,3\n", "cannot be read"),
-        ("1.5,Alice-SSN-123\n2,3\n", "header"),
-        ("a,a\n1,2\n", "more than one column"),
-        (b"\xff\xfe\x00", "cannot be read|no rows"),
-    ],
-)
-def test_broken_csv_files(text, words, tmp_path):
-    with pytest.raises(InputError, match=words) as caught:
-        private_rows(write(tmp_path / "t.csv", text))
-    assert "Alice" not in str(caught.value)
-    assert caught.value.__context__ is None
-
-
-def test_csv_columns_and_changes(tmp_path):
-    path = write(tmp_path / "t.csv", "secret,b\n1,2\n3,4\n")
-    with pytest.raises(InputError, match="no column 'z'") as caught:
-        private_rows(path, columns=["z"])
-    assert "secret" not in str(caught.value)
-    rows = private_rows(path)
-    write(path, "secret,b\n1,2\n")
-    with pytest.raises(InputError, match="gave 1 rows where 2"):
-        list(rows.chunks())
-    write(path, "secret,b\n1,2\n3,4\nAlice-SSN-123\n")
-    with pytest.raises(InputError, match="withheld") as caught:
-        list(rows.chunks())
-    assert caught.value.__context__ is None
 
 
 def test_optional_libraries_stay_out_until_needed():

@@ -1,0 +1,81 @@
+"""`python -m benchmarks`: every hot loop beside its peers and the machine's limit, timed in one run on one thread."""
+
+from __future__ import annotations
+
+import argparse
+import platform
+from collections.abc import Iterable
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from threadpoolctl import threadpool_limits
+
+from benchmarks.cases import bins, hypotheses, limits, loops
+from fastpubpriv.kernels._cext import lib
+
+LEVELS = {lib.FPP_ISA_BASELINE: "baseline", lib.FPP_ISA_AVX2: "AVX2", lib.FPP_ISA_AVX512: "AVX-512"}
+HEADER = ("hot loop", "ours", "x limit", "limit", "peer", "times faster")
+
+
+def all_cases(opendp: bool) -> Iterable[loops.Case]:
+    """The cases at full size; each is made when its turn comes, as the large ones take 800 MB."""
+    yield from loops.noise_cases(1_000_000, opendp)
+    yield loops.mean_case(1_000_000, 50)
+    yield loops.mean_case(100_000, 500)
+    yield loops.gram_case(1_000_000, 100)
+    yield loops.gram_case(100_000, 1000)
+    yield loops.gaussian_case(1_000_000, 100)
+    yield loops.gaussian_case(100_000, 1000)
+    # Longer ones of each kind are in the pytest-benchmark suites: their peers take minutes.
+    for m, dim in ((2_000, 100), (20_000, 100), (100_000, 50)):
+        yield loops.isolation_case(m, dim, packaged=m < 100_000)
+    for dim in (4, 16):
+        yield loops.terrific_case(20_000, dim)
+        yield loops.many_balls_case(1_000_000, dim)
+    yield loops.one_ball_case(10_000_000, 4)
+    yield loops.one_ball_case(1_000_000, 16)
+    yield loops.gap_case(2_000, 8)
+    yield hypotheses.pairs_case(2000, 2000)
+    yield hypotheses.cells_case(2000)
+    for shape in bins.SHAPES:
+        yield bins.bins_case(shape, 10_000_000)
+
+
+def lines(case: loops.Case, rounds: int) -> list[tuple[str, ...]]:
+    """Rows of the table for one case, a peer each."""
+    ours = limits.best_seconds(case.ours, rounds)
+    limit = case.limit() if case.limit is not None else None
+    table = []
+    for index, (peer, call) in enumerate(case.peers.items()):
+        theirs = limits.best_seconds(call, max(2, rounds // 2)) * case.peer_scale.get(peer, 1.0)
+        first = (case.name, f"{ours * 1e3:.2f} ms", f"{ours / limit:.2f}" if limit else "-", case.limit_name)
+        table.append(((*first,) if index == 0 else ("", "", "", "")) + (peer, f"{theirs / ours:.1f}"))
+    return table
+
+
+def main() -> None:
+    """Print the table; with --write, put it between the marks of a Markdown file."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--no-opendp", action="store_true", help="leave out OpenDP")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--write", type=Path, help="Markdown file with <!-- bench --> and <!-- /bench --> marks")
+    options = parser.parse_args()
+    with threadpool_limits(1):
+        found = [line for case in all_cases(not options.no_opendp) for line in lines(case, options.rounds)]
+    level = LEVELS[lib.fpp_isa_detect()]
+    table = Table(*HEADER, title=f"One thread, {level}, {platform.system()} {platform.machine()}; times are minima")
+    for line in found:
+        table.add_row(*line)
+    Console(width=150).print(table)
+    if options.write is not None:
+        text = options.write.read_text(encoding="utf-8")
+        body = "\n".join("| " + " | ".join(line) + " |" for line in [HEADER, ("---",) * len(HEADER), *found])
+        before, rest = text.split("<!-- bench -->", 1)
+        after = rest.split("<!-- /bench -->", 1)[1]
+        note = f"One thread, {level}; minima of one run of `python -m benchmarks`."
+        options.write.write_text(f"{before}<!-- bench -->\n{note}\n\n{body}\n<!-- /bench -->{after}", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,297 @@
+"""The hot loops with their peers: one place, so that guards, suites and the ratio table time the same calls."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from scipy.linalg.blas import dsyrk
+from scipy.spatial.distance import cdist
+
+from benchmarks.cases import limits
+from fastpubpriv import ZCDP, AccuracyWarning, estimate_gaussian
+from fastpubpriv.kernels import noise, rows
+from fastpubpriv.kernels.balls import ball_counts, first_terrific, widest_gap
+from fastpubpriv.kernels.nearest import most_isolated
+from fastpubpriv.maps import RowMap
+from fastpubpriv.reference import rows as reference
+
+Call = Callable[[], Any]
+KEY = bytes(range(32))
+SUM_BOUND, GRAM_BOUND = 2**22, 2896
+
+
+@dataclass(frozen=True)
+class Case:
+    """One hot loop: our call, the calls of peers, and the seconds that the machine needs at least (None: no limit known).
+
+    `peer_scale` says how much more work ours does than a peer that is too slow to do all of it.
+    """
+
+    name: str
+    ours: Call
+    peers: dict[str, Call]
+    limit: Callable[[], float] | None = None
+    limit_name: str = ""
+    floor: Call | None = None  # the call behind `limit`, where it is one
+    peer_scale: dict[str, float] = field(default_factory=dict)
+
+
+def sum_map(dim: int, radius: float) -> RowMap:
+    steps = SUM_BOUND // max(1, int(np.sqrt(dim) / 8)) - 64
+    return RowMap(
+        dim=dim, out_dim=dim, quant_bound=steps + 64, inv_step=steps / radius, limit=float(steps), center=np.zeros(dim)
+    )
+
+
+def gram_map(dim: int, radius: float) -> RowMap:
+    steps = GRAM_BOUND - int(np.sqrt(dim) / 2) - 2
+    return RowMap(
+        dim=dim, out_dim=dim, quant_bound=GRAM_BOUND, inv_step=steps / radius, limit=float(steps), center=np.zeros(dim)
+    )
+
+
+def numpy_clip(x: np.ndarray, radius: float) -> np.ndarray:
+    """What a NumPy user writes: rows scaled down to a norm."""
+    norms = np.sqrt(np.einsum("ij,ij->i", x, x))
+    return x * np.minimum(1.0, radius / norms)[:, None]
+
+
+def noise_cases(draws: int, opendp: bool) -> list[Case]:
+    rng = np.random.default_rng(0)
+    gaussian: dict[str, Call] = {"numpy (insecure)": lambda: rng.standard_normal(draws)}
+    laplace: dict[str, Call] = {"numpy (insecure)": lambda: rng.laplace(size=draws)}
+    scale: dict[str, float] = {}
+    if opendp:
+        few = 10_000
+        scale = {"OpenDP integer": draws / few}
+        gaussian["OpenDP integer"] = opendp_call("gaussian", few)
+        laplace["OpenDP integer"] = opendp_call("laplace", few)
+
+    def keystream() -> float:
+        return limits.best_seconds(lambda: noise.uniform(KEY, draws))
+
+    label = "one secure 64-bit word a draw"
+    return [
+        Case(
+            f"exact Gaussian noise, {draws:.0e} draws",
+            lambda: noise.gaussian_floor(KEY, draws, 30),
+            gaussian,
+            keystream,
+            label,
+            peer_scale=scale,
+        ),
+        Case(
+            f"exact Laplace noise, {draws:.0e} draws",
+            lambda: noise.discrete_laplace(KEY, draws, 30),
+            laplace,
+            keystream,
+            label,
+            peer_scale=scale,
+        ),
+    ]
+
+
+def opendp_call(law: str, draws: int) -> Call:
+    import opendp.prelude as dp
+
+    dp.enable_features("contrib")
+    space = (
+        dp.vector_domain(dp.atom_domain(T="i64")),
+        (dp.l2_distance(T="f64") if law == "gaussian" else dp.l1_distance(T="i64")),
+    )
+    mechanism = (dp.m.make_gaussian if law == "gaussian" else dp.m.make_laplace)(*space, scale=2.0**30)
+    zeros = [0] * draws
+    return lambda: mechanism(zeros)
+
+
+def mean_case(n: int, dim: int, dtype: type = np.float64) -> Case:
+    x = np.random.default_rng(1).standard_normal((n, dim)).astype(dtype)
+    radius = float(np.sqrt(dim))
+    row_map = sum_map(dim, radius)
+    sums = np.zeros(dim, dtype=np.int64)
+    kind = "" if dtype is np.float64 else " float32"
+    return Case(
+        f"clipped exact sum, {n:.0e} x {dim}{kind}",
+        lambda: rows.rows_sum(x, row_map, sums),
+        {"NumPy clip and mean": lambda: numpy_clip(x, radius).mean(axis=0)},
+        lambda: limits.read_seconds(x),
+        "reading the rows once",
+        lambda: limits.read_once(x),
+    )
+
+
+def gram_case(n: int, dim: int) -> Case:
+    x = np.random.default_rng(2).standard_normal((n, dim))
+    radius = float(np.sqrt(dim))
+    row_map = gram_map(dim, radius)
+    gram = np.zeros((dim, dim), dtype=np.int64)
+    return Case(
+        f"clipped exact Gram, {n:.0e} x {dim}",
+        lambda: rows.rows_gram(x, row_map, gram),
+        {
+            "NumPy clip and dsyrk": lambda: dsyrk(1.0, numpy_clip(x, radius).T, lower=1),
+            "NumPy twin (exact chunked BLAS)": lambda: reference.rows_gram_blas(x, row_map, gram),
+        },
+        lambda: limits.gram_flop_seconds(n, dim),
+        "double-precision multiply-adds",
+    )
+
+
+def gaussian_case(n: int, dim: int, rounds: int = 4) -> Case:
+    """The whole estimator against as many NumPy passes as it takes: one for each round, one for the mean.
+
+    A round multiplies every row by a triangular matrix first, which alone is the arithmetic of dsyrk.
+    """
+    rng = np.random.default_rng(3)
+    x = np.empty((n, dim))
+    rng.standard_normal(out=x)
+    public = rng.standard_normal((dim + 1, dim))
+    radius = float(np.sqrt(dim))
+    budget = ZCDP(rho=0.5)
+
+    def ours() -> Any:
+        with warnings.catch_warnings():
+            # A fixed number of rounds is too few here; the work of a round does not depend on that.
+            warnings.simplefilter("ignore", AccuracyWarning)
+            return estimate_gaussian(x, x_pub=public, budget=budget, rounds=rounds, threads=1, progress=False)
+
+    def numpy_passes() -> Any:
+        for _ in range(rounds + 1):
+            second = dsyrk(1.0, numpy_clip(x, radius).T, lower=1)
+        return second
+
+    return Case(
+        f"Gaussian, {n:.0e} x {dim}, {rounds} rounds",
+        ours,
+        {"NumPy clip and dsyrk, as many passes": numpy_passes},
+        # n d^2 / 2 multiply-adds of the map in every pass; the Gram matrices come from cheaper integer arithmetic.
+        lambda: (rounds + 1) * limits.gram_flop_seconds(n, dim),
+        "multiply-adds of the maps alone",
+    )
+
+
+def clusters(n: int, dim: int, count: int = 8, apart: float = 12.0, seed: int = 5) -> np.ndarray:
+    """Rows of a mixture of spherical Gaussians whose centres are `apart` widths from one another, give or take a third."""
+    rng = np.random.default_rng(seed)
+    centers = rng.standard_normal((count, dim)) * (apart / np.sqrt(2 * dim))
+    return rng.standard_normal((n, dim)) + centers[rng.integers(0, count, n)]
+
+
+def isolation_case(m: int, dim: int, packaged: bool = True) -> Case:
+    """The row that is farthest from its nearest other row, against all distances; packaged peers take minutes for many rows."""
+    x = clusters(m, dim)
+    block = max(64, 4_000_000 // m)
+
+    def by_cdist() -> int:
+        nearest = np.empty(m)
+        for begin in range(0, m, block):
+            distances = cdist(x[begin : begin + block], x, "sqeuclidean")
+            distances[np.arange(distances.shape[0]), np.arange(begin, begin + distances.shape[0])] = np.inf
+            nearest[begin : begin + block] = distances.min(axis=1)
+        return int(nearest.argmax())
+
+    def by_gemm() -> int:
+        rows = x.astype(np.float32)
+        norms = np.einsum("ij,ij->i", rows, rows)
+        nearest = np.empty(m, dtype=np.float32)
+        for begin in range(0, m, block):
+            distances = rows[begin : begin + block] @ rows.T
+            distances *= -2.0
+            distances += norms
+            distances[np.arange(distances.shape[0]), np.arange(begin, begin + distances.shape[0])] = np.inf
+            nearest[begin : begin + block] = distances.min(axis=1) + norms[begin : begin + block]
+        return int(nearest.argmax())
+
+    peers: dict[str, Call] = {"NumPy float32 products (may err)": by_gemm}
+    if packaged:
+        from sklearn.neighbors import NearestNeighbors
+
+        def by_scikit() -> int:
+            distances, _ = NearestNeighbors(n_neighbors=2, algorithm="brute", n_jobs=1).fit(x).kneighbors(x)
+            return int(distances[:, 1].argmax())
+
+        peers |= {"SciPy cdist": by_cdist, "scikit-learn NearestNeighbors": by_scikit}
+    return Case(f"most isolated row, {m} x {dim}", lambda: most_isolated(x, threads=1)[0], peers)
+
+
+def sorted_counts(x: np.ndarray, centers: np.ndarray, radii_sq: np.ndarray, block: int = 2000) -> np.ndarray:
+    """Counts in balls from sorted distances, the fastest way that NumPy and SciPy have for many radii."""
+    counts = np.zeros((centers.shape[0], radii_sq.size), dtype=np.int64)
+    for begin in range(0, x.shape[0], block):
+        distances = cdist(centers, x[begin : begin + block], "sqeuclidean")
+        distances.sort(axis=1)
+        for index in range(centers.shape[0]):
+            counts[index] += np.searchsorted(distances[index], radii_sq, side="right")
+    return counts
+
+
+def dyadic_sq(x: np.ndarray, count: int = 12) -> tuple[float, np.ndarray]:
+    """The largest radius of a search over x, and the squares of `count` radii, each half of the last, and of 11 times them."""
+    largest = 4.0 * float(np.abs(x).max())
+    radii = np.ldexp(largest, -np.arange(count))
+    return largest, np.concatenate([radii * radii, (11.0 * radii) * (11.0 * radii)])
+
+
+def many_balls_case(n: int, dim: int, centers: int = 200) -> Case:
+    x = clusters(n, dim, apart=30.0)
+    _, radii_sq = dyadic_sq(x)
+    return Case(
+        f"rows in {centers} x 24 balls, {n:.0e} x {dim}",
+        lambda: ball_counts(x, x[:centers], radii_sq, threads=1),
+        {"sorted cdist": lambda: sorted_counts(x, x[:centers], radii_sq)},
+    )
+
+
+def one_ball_case(n: int, dim: int) -> Case:
+    x = np.random.default_rng(6).standard_normal((n, dim))
+    center, radius_sq = np.zeros((1, dim)), np.array([float(dim)])
+    return Case(
+        f"rows in one ball, {n:.0e} x {dim}",
+        lambda: ball_counts(x, center, radius_sq, threads=1),
+        {"SciPy cdist": lambda: np.count_nonzero(cdist(center, x, "sqeuclidean") <= dim)},
+        lambda: limits.read_seconds(x),
+        "reading the rows once",
+        lambda: limits.read_once(x),
+    )
+
+
+def terrific_case(m: int, dim: int, apart: float = 30.0) -> Case:
+    """The search that finds nothing, and so has to refuse every ball; the peer sorts all distances in blocks of centres."""
+    x = clusters(m, dim, apart=apart)
+    largest, radii_sq = dyadic_sq(x)
+    min_count = m // 40
+
+    def by_sorting() -> tuple[int, int] | None:
+        ascending = np.sort(radii_sq)
+        place = np.searchsorted(ascending, radii_sq)
+        hits = []
+        for begin in range(0, m, 200):
+            distances = cdist(x[begin : begin + 200], x, "sqeuclidean")
+            distances.sort(axis=1)
+            counts = np.array([np.searchsorted(row, ascending, side="right") for row in distances])[:, place]
+            inner, outer = counts[:, :12], counts[:, 12:]
+            passed = (inner >= min_count) & (inner == outer) & (m - outer >= min_count)
+            hits += [(int(i), begin + int(j)) for j, i in np.argwhere(passed)]
+        return min(hits) if hits else None
+
+    return Case(
+        f"terrific balls, {m} x {dim}, 12 radii x 2",
+        lambda: first_terrific(x, largest, 12, min_count, threads=1),
+        {"sorted cdist": by_sorting},
+    )
+
+
+def gap_case(m: int, dim: int) -> Case:
+    x = clusters(m, dim, apart=30.0)
+    least = m // 16
+
+    def by_sorting() -> float:
+        distances = cdist(x, x, "sqeuclidean")
+        distances.sort(axis=1)
+        return float((distances[:, least : m - least + 1] / distances[:, least - 1 : m - least]).max())
+
+    return Case(f"widest gap, {m} x {dim}", lambda: widest_gap(x, least, threads=1), {"sorted cdist": by_sorting})

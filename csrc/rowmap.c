@@ -1,0 +1,277 @@
+/* What rowmap.h declares: the plan of a map, tiles of rows, and the rare rescaling of rows whose norm overflows. */
+#include "rowmap.h"
+
+#include <math.h>
+#include <string.h>
+#if FPP_X86
+#include <immintrin.h>
+#endif
+
+static void rescue(const fpp_plan *plan, const char *x, double *z, double *factor);
+
+#define W 2
+#define NAME(x) x##_baseline
+#define TARGET
+#define RB 4
+#define CB 2
+#define RG 4
+#define RT 1
+#define SR 2
+#include "rows_simd.h"
+
+#if FPP_X86
+#define W 4
+#define NAME(x) x##_avx2
+#define TARGET FPP_TARGET_AVX2
+#define RB 4
+#define CB 3
+#define RG 4
+#define RT 2
+#define SR 2
+#include "rows_simd.h"
+
+#define W 8
+#define NAME(x) x##_avx512
+#define TARGET FPP_TARGET_AVX512
+#define RB 8
+#define CB 3
+#define RG 8
+#define RT 4
+#define SR 1
+#include "rows_simd.h"
+#endif
+
+FPP_LOCAL const fpp_row_kernels *fpp_row_kernels_now(void)
+{
+#if FPP_X86
+    switch (fpp_isa_level()) {
+    case FPP_ISA_AVX512:
+        return &kernels_avx512;
+    case FPP_ISA_AVX2:
+        return &kernels_avx2;
+    default:
+        break;
+    }
+#endif
+    return &kernels_baseline;
+}
+
+/* Written so that NaN fails. */
+static int32_t map_is_valid(const fpp_row_map *map)
+{
+    if (map == NULL || map->dim < 1 || map->dim > FPP_DIM_MAX || map->out_dim < 1 || map->out_dim > FPP_DIM_MAX) {
+        return 0;
+    }
+    if (map->matrix_kind < FPP_MATRIX_IDENTITY || map->matrix_kind > FPP_MATRIX_FULL) {
+        return 0;
+    }
+    /* The last row of a LOWER matrix must reach the last column, or a non-finite entry there would go unseen. */
+    return (map->matrix_kind == FPP_MATRIX_IDENTITY || map->matrix != NULL)
+           && (map->matrix_kind == FPP_MATRIX_FULL || map->out_dim == map->dim
+               || (map->matrix_kind == FPP_MATRIX_LOWER && map->out_dim > map->dim));
+}
+
+FPP_LOCAL int32_t fpp_plan_scale(fpp_plan *plan)
+{
+    const fpp_row_map *map = plan->map;
+    const int64_t exact = INT64_C(1) << 53;
+    if (map->quant_bound < 1 || map->quant_bound > INT64_C(94906265) /* floor(2^26.5) */
+        || map->out_dim > exact / (map->quant_bound * map->quant_bound) || !(map->inv_step > 0.0 && map->inv_step < INFINITY)
+        || !(map->limit > 0.0 && map->limit < INFINITY)) {
+        return FPP_ERR_ARGUMENT;
+    }
+    plan->inv_step = map->inv_step;
+    plan->limit = map->limit;
+    plan->quant_bound_sq = (double)(map->quant_bound * map->quant_bound);
+    return FPP_OK;
+}
+
+static int64_t row_ld(const fpp_row_map *map)
+{
+    /* The last panel of a product writes up to FPP_PANEL_MAX - 1 columns beyond out_dim. A power of two would put all rows of a
+     * tile in one cache set. */
+    const int64_t ld = fpp_round_up(map->out_dim, FPP_LANES) + (map->matrix_kind >= FPP_MATRIX_LOWER ? FPP_PANEL_MAX : 0);
+    return ld % 64 == 0 ? ld + FPP_LANES : ld;
+}
+
+static void *take(char *base, int64_t *used, int64_t words)
+{
+    char *begin = base == NULL ? NULL : base + *used;
+    *used += fpp_round_up(words, FPP_LANES) * 8;
+    return begin;
+}
+
+/* Lays the scratch out from `base`, 64-byte aligned, and returns the bytes used; a null base only counts them. */
+static int64_t lay_out(const fpp_row_map *map, char *base, fpp_plan *plan)
+{
+    const int64_t in_pad = fpp_round_up(map->dim, FPP_LANES);
+    const int matrix = map->matrix_kind >= FPP_MATRIX_LOWER;
+    int64_t used = 0;
+    plan->ld = row_ld(map);
+    plan->row = take(base, &used, in_pad);
+    plan->center = take(base, &used, in_pad);
+    plan->diagonal = take(base, &used, in_pad);
+    plan->offset = take(base, &used, plan->ld);
+    plan->sums = take(base, &used, 2 * plan->ld);
+    plan->z = take(base, &used, FPP_TILE_ROWS * plan->ld);
+    plan->t = take(base, &used, matrix ? FPP_TILE_ROWS * FPP_T_LD : 0);
+    /* Narrower panels need no more than the widest. */
+    const int64_t panels = (fpp_round_up(map->out_dim, FPP_LANES) + FPP_PANEL_MAX - 1) / FPP_PANEL_MAX;
+    plan->panels = take(base, &used, matrix ? fpp_panel_begin(map->matrix_kind, map->dim, FPP_PANEL_MAX, panels) : 0);
+    plan->gram = take(base, &used, 0);
+    return used;
+}
+
+FPP_API int64_t fpp_rows_workspace_size(const fpp_row_map *map)
+{
+    fpp_plan plan;
+    if (!map_is_valid(map)) {
+        return -1;
+    }
+    return 64 + lay_out(map, NULL, &plan) + fpp_gram_workspace_size(map->out_dim);
+}
+
+static void fill(double *to, const double *from, int64_t count, int64_t padded, double absent)
+{
+    for (int64_t k = 0; k < padded; k++) {
+        to[k] = k >= count ? 0.0 : from != NULL ? from[k] : absent;
+    }
+}
+
+/* Column panels of the transposed matrix, so that the product reads outputs side by side. */
+static void pack_panels(const fpp_row_map *map, int64_t panel, double *panels)
+{
+    const int64_t dim = map->dim;
+    for (int64_t begin = 0; begin < fpp_round_up(map->out_dim, FPP_LANES); begin += panel) {
+        double *to = panels + fpp_panel_begin(map->matrix_kind, dim, panel, begin / panel);
+        const int64_t depth = map->matrix_kind == FPP_MATRIX_LOWER ? fpp_min(begin + panel, dim) : dim;
+        for (int64_t k0 = 0; k0 < depth; k0 += FPP_LANES) {
+            const int64_t k1 = fpp_min(depth, k0 + FPP_LANES);
+            for (int64_t c = 0; c < panel; c++) {
+                const int64_t i = begin + c;
+                const int64_t last = map->matrix_kind == FPP_MATRIX_LOWER ? i + 1 : dim;
+                for (int64_t k = k0; k < k1; k++) {
+                    to[k * panel + c] = i < map->out_dim && k < last ? map->matrix[i * dim + k] : 0.0;
+                }
+            }
+        }
+    }
+}
+
+FPP_LOCAL int32_t fpp_plan_make(const fpp_row_map *map, int32_t is_f32, const fpp_row_kernels *kernels, void *workspace,
+                                fpp_plan *plan)
+{
+    if (!map_is_valid(map) || workspace == NULL) {
+        return FPP_ERR_ARGUMENT;
+    }
+    const uintptr_t misplaced = (uintptr_t)workspace % 64;
+    lay_out(map, (char *)workspace + (64 - misplaced) % 64, plan);
+    plan->map = map;
+    plan->dim = map->dim;
+    plan->out_dim = map->out_dim;
+    plan->matrix_kind = map->matrix_kind;
+    plan->is_f32 = is_f32;
+    plan->plain = map->matrix_kind == FPP_MATRIX_IDENTITY && map->center == NULL && map->offset == NULL;
+    plan->shifted = map->matrix_kind == FPP_MATRIX_IDENTITY && map->offset == NULL;
+    plan->inv_step = 1.0;
+    plan->limit = 1.0;
+    plan->quant_bound_sq = 1.0;
+    const int64_t in_pad = fpp_round_up(map->dim, FPP_LANES);
+    fill(plan->center, map->center, map->dim, in_pad, 0.0);
+    fill(plan->offset, map->offset, map->out_dim, plan->ld, 0.0);
+    if (map->matrix_kind >= FPP_MATRIX_LOWER) {
+        pack_panels(map, kernels->panel, plan->panels);
+        plan->tile_rows = FPP_TILE_ROWS;
+    } else {
+        fill(plan->diagonal, map->matrix_kind == FPP_MATRIX_DIAGONAL ? map->matrix : NULL, map->dim, in_pad, 1.0);
+        /* Tiles of about 16 KiB stay in L1 between the two loops; eight rows fill a group of any instruction set. */
+        const int64_t fit = 2048 / plan->ld / 8 * 8;
+        plan->tile_rows = fit < 8 ? 8 : fpp_min(fit, FPP_TILE_ROWS);
+    }
+    /* Short rows need several in a group to hide the latency of a factor; of long ones, two groups should fit L1. */
+    plan->stream_rows = plan->ld <= 128 ? 8 : plan->ld <= 256 ? 4 : kernels->wide_rows;
+    memset(plan->sums, 0, (size_t)plan->ld * 2 * sizeof(double));
+    return FPP_OK;
+}
+
+FPP_LOCAL int32_t fpp_row_is_finite(const char *x, int64_t dim, int32_t is_f32)
+{
+    int32_t finite = 1;
+    for (int64_t k = 0; k < dim; k++) {
+        const double v = is_f32 ? (double)((const float *)(const void *)x)[k] : ((const double *)(const void *)x)[k];
+        finite &= fabs(v) < INFINITY;
+    }
+    return finite;
+}
+
+/* z of one scaled row, in the order of the fast path, without vectors. */
+static double scaled_row(const fpp_plan *plan, const char *x, double scale, double *z)
+{
+    const int64_t dim = plan->dim, out_dim = plan->out_dim;
+    double *t = plan->row;
+    for (int64_t k = 0; k < dim; k++) {
+        const double v = plan->is_f32 ? (double)((const float *)(const void *)x)[k] : ((const double *)(const void *)x)[k];
+        t[k] = v * scale - plan->center[k] * scale;
+    }
+    if (plan->matrix_kind < FPP_MATRIX_LOWER) {
+        for (int64_t k = 0; k < dim; k++) {
+            z[k] = plan->matrix_kind == FPP_MATRIX_DIAGONAL ? t[k] * plan->diagonal[k] : t[k];
+        }
+    } else {
+        /* Eight outputs side by side hide the latency of the additions. */
+        for (int64_t i0 = 0; i0 < out_dim; i0 += FPP_LANES) {
+            double acc[FPP_LANES] = {0.0};
+            const int64_t count = fpp_min(FPP_LANES, out_dim - i0);
+            const int64_t last = plan->matrix_kind == FPP_MATRIX_LOWER ? fpp_min(i0 + count, dim) : dim;
+            for (int64_t k = 0; k < last; k++) {
+                for (int64_t l = 0; l < count; l++) {
+                    const int inside = plan->matrix_kind == FPP_MATRIX_FULL || k <= i0 + l;
+                    acc[l] += inside ? t[k] * plan->map->matrix[(i0 + l) * dim + k] : 0.0;
+                }
+            }
+            memcpy(z + i0, acc, (size_t)count * sizeof(double));
+        }
+    }
+    double lanes[FPP_LANES] = {0.0};
+    for (int64_t k = 0; k < out_dim; k++) {
+        z[k] = (z[k] + plan->offset[k] * scale) * plan->inv_step;
+        lanes[k % FPP_LANES] += z[k] * z[k];
+    }
+    return fpp_fold(lanes);
+}
+
+/* A row whose squared norm is not finite. If the row is finite it is clipped all the same: its direction is found from the row
+ * times a small power of two, the first of four that gives a finite positive norm. Otherwise it is neutral: zero. */
+static void rescue(const fpp_plan *plan, const char *x, double *z, double *factor)
+{
+    static const double scales[4] = {0x1p-256, 0x1p-512, 0x1p-768, 0x1p-1022};
+    if (fpp_row_is_finite(x, plan->dim, plan->is_f32)) {
+        for (int i = 0; i < 4; i++) {
+            const double norm_sq = scaled_row(plan, x, scales[i], z);
+            /* 0 * inf may have left NaN in the padding. */
+            for (int64_t k = plan->out_dim; k % FPP_LANES != 0; k++) {
+                z[k] = 0.0;
+            }
+            if (norm_sq > 0.0 && norm_sq < INFINITY) {
+                *factor = plan->limit / sqrt(norm_sq);
+                return;
+            }
+        }
+    }
+    memset(z, 0, (size_t)fpp_round_up(plan->out_dim, FPP_LANES) * sizeof(double));
+    *factor = 1.0;
+}
+
+FPP_LOCAL void fpp_row_tile(const fpp_plan *plan, const fpp_row_kernels *kernels, const char *x, int64_t stride_bytes,
+                            int64_t rows, double *factor)
+{
+    double norm_sq[FPP_TILE_ROWS];
+    kernels->tile(plan, x, stride_bytes, rows, norm_sq);
+    kernels->factors(plan, rows, norm_sq, factor);
+    for (int64_t r = 0; r < rows; r++) {
+        /* A non-finite entry always shows here: the last output of every kind of matrix reads all columns, and 0 * inf is NaN. */
+        if (FPP_UNLIKELY(!(norm_sq[r] < INFINITY))) {
+            rescue(plan, x + r * stride_bytes, plan->z + r * plan->ld, factor + r);
+        }
+    }
+}

@@ -1,0 +1,118 @@
+"""Columns with names: which of one source is which of another, and rows brought into the order of something released."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fastpubpriv._types import FloatArray
+from fastpubpriv.errors import InputError
+
+
+def column_order(
+    wanted: Sequence[str] | None, found: Sequence[str] | None, *, of: str, within: str, show: bool = True
+) -> list[int] | None:
+    """Where each column of one source stands in another, by name.
+
+    Parameters
+    ----------
+    wanted : sequence of str or None
+        Names of the columns of one source, in the order that is kept; None if it has none.
+    found : sequence of str or None
+        Those of the other source.
+    of, within : str
+        What to call the two in a message.
+    show : bool
+        Whether a message may tell names that only the first source has. Not if they may be a private row: the first line of a CSV
+        file without a header.
+
+    Returns
+    -------
+    list of int, or None
+        found[order[j]] is wanted[j]. None: by position, because a source has no names, or only the numbers 0, 1, ... that a frame
+        made of an array has; or because the order is the same.
+
+    Raises
+    ------
+    InputError
+        A name is missing or too much; the message says which.
+    """
+    if wanted is None or found is None or tuple(wanted) == tuple(found):
+        return None
+    if set(wanted) != set(found) and (_only_numbered(wanted) or _only_numbered(found)):
+        return None
+    missing = [name for name in wanted if name not in found]
+    more = [name for name in found if name not in wanted]
+    if missing or more:
+        told = []
+        if missing and show:
+            told.append(f"{within} has no column {listed(missing)}, which {of} has")
+        elif missing:
+            told.append(f"{within} lacks {len(missing)} of the columns of {of} (its names may be private)")
+        if more:
+            told.append(f"{within} has a column {listed(more)}, which {of} has not")
+        raise InputError(
+            f"columns are matched by name, and {'; '.join(told)}: choose the same columns on both sides, rename them, or pass "
+            "arrays to match by position"
+        )
+    places = {name: index for index, name in enumerate(found)}
+    if len(places) < len(found) or len(set(wanted)) < len(wanted):
+        raise InputError(f"columns are matched by name, and two columns of {within} have one name: rename one of them")
+    return [places[name] for name in wanted]
+
+
+def _only_numbered(names: Sequence[str]) -> bool:
+    return all(name == str(index) for index, name in enumerate(names))
+
+
+def listed(names: Sequence[Any]) -> str:
+    """Names for a message, the first fifty of them."""
+    shown = ", ".join(repr(name) for name in names[:50])
+    return shown if len(names) <= 50 else f"{shown}, and {len(names) - 50} more"
+
+
+def points(rows: object, dim: int, columns: Sequence[str] | None = None, *, finite: bool) -> FloatArray:
+    """Rows at which something released is evaluated, in the order of its columns.
+
+    Parameters
+    ----------
+    rows : array-like, frame or table, (n, dim) or (dim,)
+        May be private, so that no message quotes it.
+    dim : int
+        Columns of what was released.
+    columns : sequence of str, optional
+        Their names. Those of a frame or table are matched with them.
+    finite : bool
+        Whether rows must be finite.
+
+    Returns
+    -------
+    ndarray, float64
+        Of as many dimensions as `rows`.
+
+    Raises
+    ------
+    InputError
+        Not numbers, of another shape, with other names, or not finite where that is needed.
+    """
+    try:
+        array = np.asarray(rows)
+        fine = array.dtype.kind in "biufO"
+        with np.errstate(all="ignore"):
+            array = array.astype(np.float64) if fine else array
+    except Exception:
+        fine = False
+    if not fine:
+        raise InputError(f"rows must be an array of numbers of shape (n, {dim}), got {type(rows).__name__}") from None
+    labels = getattr(rows, "column_names", getattr(rows, "columns", None))
+    if columns is not None and array.ndim == 2 and labels is not None and not callable(labels):
+        names = [str(label) for label in labels]
+        order = column_order(columns, names, of="the result", within="the table of rows")
+        array = array if order is None else array[:, order]
+    if array.ndim not in (1, 2) or array.shape[-1] != dim:
+        raise InputError(f"rows must have shape (n, {dim}), got {array.shape}")
+    if finite and not np.isfinite(array).all():
+        raise InputError("rows must be finite: leave out those with missing or infinite entries, or fill them in")
+    return array

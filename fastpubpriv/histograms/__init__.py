@@ -1,0 +1,1 @@
+"""Stable histograms of one or several columns, and their bins."""

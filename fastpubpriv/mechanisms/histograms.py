@@ -1,0 +1,303 @@
+"""Noisy counts of the occupied bins of many histograms at once, over keys that public rules give each row.
+
+Privacy note: `notes/stable_histogram.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from fastpubpriv._types import FloatArray, IntArray
+from fastpubpriv.errors import InputError
+from fastpubpriv.kernels import bins
+from fastpubpriv.kernels.bins import BinRule, BinTable
+from fastpubpriv.privacy import StableHistogramEvent, stable_event
+from fastpubpriv.privacy.stable_profile import Law
+from fastpubpriv.release.account import Account
+from fastpubpriv.release.release import release_stable
+from fastpubpriv.sources import Executor, Query, Rows
+from fastpubpriv.sources.base import Chunk
+
+Labels = Callable[[Any], IntArray]
+
+_BLOCK_ROWS = 4096  # rows whose keys are held at once
+_FEW_SLOTS = 2**17
+LEVELS_MAX = 54  # keys have 54 bits
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Partition:
+    """Bins of some columns, counted once; each level is a histogram of its own.
+
+    Parameters
+    ----------
+    columns : tuple of int
+        Columns of the rows. With several, a bin is a tuple of one key for each.
+    rules : tuple of BinRule
+        One for each column.
+    levels : tuple of int
+        Histogram of level l has the keys shifted right by l bits: bins 2^l as wide, each a union of whole finest bins. Counting
+        many costs no more than counting the finest.
+    labels : callable or None
+        labels(chunk) gives each row of a chunk an int64 number, -1 for no bin; the number comes first in the key. It must be a
+        fixed map of the row and of public or released numbers, the same bits whatever rows are in the chunk.
+    """
+
+    columns: tuple[int, ...]
+    rules: tuple[BinRule, ...]
+    levels: tuple[int, ...] = (0,)
+    labels: Labels | None = None
+
+    def __post_init__(self) -> None:
+        if not self.columns or len(self.columns) != len(self.rules):
+            raise InputError("a partition needs columns, and a rule for each of them")
+        if not self.levels or not all(0 <= level <= LEVELS_MAX for level in self.levels):
+            raise InputError(f"levels are numbers from 0 to {LEVELS_MAX}")
+        if any(rule.dyadic for rule in self.rules) and self.levels != (0,):
+            raise InputError("dyadic bins have no levels")
+
+    @property
+    def words(self) -> int:
+        """Entries of a key."""
+        return len(self.columns) + (self.labels is not None)
+
+    @property
+    def simple(self) -> bool:
+        """True where a key is one number."""
+        return self.words == 1
+
+    def slots(self, n: int) -> int:
+        """A public bound on the occupied bins of n rows, for each level."""
+        dyadic = all(rule.dyadic for rule in self.rules) and self.labels is None
+        return min(n, bins.DYADIC_KEYS ** len(self.rules)) if dyadic else n
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class NoisyBins:
+    """The released bins of one histogram.
+
+    Attributes
+    ----------
+    partition, level : int
+        Which histogram: index into the partitions asked for, and level.
+    keys : (b, words) int64
+        In lexical order.
+    counts : (b,) float64
+        Noisy counts, each at least the threshold.
+    """
+
+    partition: int
+    level: int
+    keys: IntArray
+    counts: FloatArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StableRelease:
+    """All histograms of one release, in the order of partitions and levels, with their common noise and threshold on a count."""
+
+    histograms: tuple[NoisyBins, ...]
+    noise_std: float
+    threshold: float
+    event: StableHistogramEvent
+
+    @property
+    def noise(self) -> dict[str, Any]:
+        """The noise, for the record."""
+        return {"noise_std": self.noise_std, "threshold": self.threshold}
+
+
+def release_histograms(
+    account: Account,
+    rows: Rows,
+    partitions: Sequence[Partition],
+    *,
+    name: str,
+    executor: Executor,
+    cost: tuple[Fraction, Fraction] | None = None,
+    law: Law | None = None,
+    event: StableHistogramEvent | None = None,
+) -> StableRelease:
+    """Release the occupied bins of all partitions and levels together, in one pass over the rows.
+
+    InputError, before the charge, when counting may take more than `executor.max_memory`; callers that have debited before have
+    called `check_memory` before that.
+
+    `cost` is an (epsilon, delta) within what the account has left (None: all of it); `law` None takes the better noise; `event`
+    states the noise and threshold outright. A row is in at most one bin of each histogram, so a replaced row moves two counts of
+    each by one.
+    """
+    for partition in partitions:
+        if any(not 0 <= column < rows.dim for column in partition.columns):
+            raise InputError(f"a partition names a column outside of the {rows.dim} columns")
+    histograms = [(index, level) for index, partition in enumerate(partitions) for level in partition.levels]
+    if not histograms:
+        raise InputError("a release needs at least one histogram")
+    slots = tuple(partitions[index].slots(rows.n) for index, _ in histograms)
+    if event is None:
+        epsilon, delta = account.approx_left if cost is None else cost
+        event = stable_event(epsilon, delta, histograms=len(histograms), n=rows.n, draws=sum(slots), law=law)
+    check_memory(partitions, rows.n, executor)
+
+    def query() -> Sequence[tuple[IntArray, IntArray]]:
+        return _Histograms(count_bins(rows, partitions, executor), histograms, partitions)
+
+    released = release_stable(account, name=name, query=query, event=event, slots=slots, threads=executor.threads)
+    return StableRelease(
+        histograms=tuple(
+            NoisyBins(partition=index, level=level, keys=keys, counts=counts)
+            for (index, level), (keys, counts) in zip(histograms, released, strict=True)
+        ),
+        noise_std=event.count_noise_std,
+        threshold=event.count_threshold,
+        event=event,
+    )
+
+
+def _least_slots(n: int) -> int:
+    """Slots of the smallest hash table that is worth having: lists that are much shorter take longer to put together."""
+    return max(bins.LEAST_SLOTS, min(_FEW_SLOTS, 1 << (2 * n - 1).bit_length()))
+
+
+def memory_for(partitions: Sequence[Partition], n: int, executor: Executor, *, table_slots: int | None = None) -> int:
+    """Most bytes that counting n rows takes, from public numbers: what it takes if every row is in a bin of its own.
+
+    All keys and counts, those of one partition a second time while they are put in order, and for each thread a table of each
+    partition. Rows of the source at work and the released bins come on top.
+    """
+    table_slots = _least_slots(n) if table_slots is None else table_slots
+    slots = [partition.slots(n) for partition in partitions]
+    held = sum(bins.key_bytes(partition.words) * most for partition, most in zip(partitions, slots, strict=True))
+    sorting = max(bins.merge_bytes(partition.words) * most for partition, most in zip(partitions, slots, strict=True))
+    if any(len(partition.levels) > 1 for partition in partitions):
+        sorting += max(
+            bins.key_bytes(partition.words) * most for partition, most in zip(partitions, slots, strict=True)
+        )
+    tables = sum(bins.table_bytes(partition.words, len(partitions), table_slots) for partition in partitions)
+    return held + sorting + executor.workers * tables
+
+
+def check_memory(partitions: Sequence[Partition], n: int, executor: Executor) -> None:
+    """Raise now, before the debit, if counting n rows might take more than `executor.max_memory`."""
+    needed = memory_for(partitions, n, executor)
+    if executor.max_memory is not None and needed > executor.max_memory:
+        raise InputError(
+            f"counting the bins of {n} rows may take {needed / 1e9:.3g} GB, if every row is in a bin of its own, and max_memory is "
+            f"{executor.max_memory / 1e9:.3g} GB; pass max_memory={needed} or None (no more is taken than the occupied bins need), "
+            "or fewer histograms"
+        )
+
+
+def _table_slots(partitions: Sequence[Partition], n: int, executor: Executor) -> int | None:
+    """Slots of a hash table, the most that fit into the memory allowed; None for no limit."""
+    if executor.max_memory is None:
+        return None
+    check_memory(partitions, n, executor)
+    slots = _least_slots(n)
+    while slots < 2 * n and memory_for(partitions, n, executor, table_slots=2 * slots) <= executor.max_memory:
+        slots *= 2
+    return slots
+
+
+class _Histograms(Sequence[tuple[IntArray, IntArray]]):
+    """The histograms of all levels, each made from the finest bins when it is asked for: they need not be held at once."""
+
+    def __init__(
+        self,
+        found: list[tuple[IntArray, IntArray]],
+        histograms: Sequence[tuple[int, int]],
+        partitions: Sequence[Partition],
+    ) -> None:
+        self._found, self._histograms, self._partitions = found, histograms, partitions
+
+    def __len__(self) -> int:
+        return len(self._histograms)
+
+    def __getitem__(self, number: Any) -> Any:
+        index, level = self._histograms[number]
+        keys, counts = self._found[index]
+        return coarsened(keys, counts, level, self._partitions[index])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class BinQuery(Query):
+    """Finest keys, in lexical order, and exact counts of every partition. Private: for `release_stable` only.
+
+    `slots` are those of a hash table at most, None for no limit. The accumulators are lists of tables, one list for each partition.
+    """
+
+    partitions: tuple[Partition, ...]
+    slots: int | None
+
+    def zeros(self) -> tuple[list[BinTable], ...]:
+        """See `Query.zeros`."""
+        count = len(self.partitions)
+        return tuple([BinTable(partition.words, count, self.slots)] for partition in self.partitions)
+
+    def add(self, chunk: Chunk, accumulators: Any) -> None:
+        """See `Query.add`."""
+        blocks = range(0, len(chunk), _BLOCK_ROWS) if chunk.shape[1] > 1 else (0,)
+        for begin in blocks:
+            # Column after column of a few rows, so that wide rows come from memory once.
+            part = chunk[begin : begin + _BLOCK_ROWS] if chunk.shape[1] > 1 else chunk
+            for partition, (table,) in zip(self.partitions, accumulators, strict=True):
+                _count(part, partition, table)
+
+    def merge(self, total: Any, part: Any) -> None:
+        """Put the tables side by side: `answer` goes through all of them at once."""
+        for tables, others in zip(total, part, strict=True):
+            tables.extend(others)
+
+    def answer(self, accumulators: tuple[list[BinTable], ...]) -> list[tuple[IntArray, IntArray]]:
+        """See `Query.answer`."""
+        return [
+            bins.collect(tables, partition.words)
+            for tables, partition in zip(accumulators, self.partitions, strict=True)
+        ]
+
+    @property
+    def row_cost(self) -> int:
+        """See `Query.row_cost`."""
+        return 2 * sum(len(partition.columns) for partition in self.partitions)
+
+
+def count_bins(rows: Rows, partitions: Sequence[Partition], executor: Executor) -> list[tuple[IntArray, IntArray]]:
+    """Finest keys and exact counts of every partition; private."""
+    slots = _table_slots(partitions, rows.n, executor)
+    found: list[tuple[IntArray, IntArray]] = executor.run(BinQuery(partitions=tuple(partitions), slots=slots), rows)
+    return found
+
+
+def _count(chunk: Any, partition: Partition, table: BinTable) -> None:
+    if partition.simple:
+        table.count(chunk[:, partition.columns[0]], partition.rules[0])
+        return
+    for begin in range(0, len(chunk), _BLOCK_ROWS):
+        part = chunk[begin : begin + _BLOCK_ROWS]
+        keys = np.empty((len(part), partition.words), dtype=np.int64)
+        first = partition.words - len(partition.columns)
+        for word, (column, rule) in enumerate(zip(partition.columns, partition.rules, strict=True), start=first):
+            bins.write_keys(part[:, column], rule, keys[:, word])
+        if partition.labels is not None:
+            labels = partition.labels(part)
+            keys[:, 0] = np.where(labels < 0, bins.NONE, labels)
+        table.insert(keys)
+
+
+def coarsened(keys: IntArray, counts: IntArray, level: int, partition: Partition) -> tuple[IntArray, IntArray]:
+    """Keys and counts of a level from those of the finest bins."""
+    if level == 0:
+        return keys, counts
+    first = partition.words - len(partition.columns)
+
+    def shifted() -> IntArray:
+        wide = keys.copy()
+        wide[:, first:] >>= level  # rounds down: whole bins go into the bin that holds them
+        return wide
+
+    return bins.merged(shifted(), counts)

@@ -1,0 +1,36 @@
+"""Sums within a row, for rows that lie side by side as columns of an array: one order of addition, whatever lies beside them.
+
+`np.add.reduce`, `sum`, `dot` and `@` choose their order of addition, and with it the last bits, by the shape of the whole array: a
+row alone and the same row in a chunk come out different. What becomes of a private row may depend on that row only, so code that
+sees private rows adds up by these functions.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fastpubpriv._types import BoolArray, FloatArray
+
+
+def total(entries: FloatArray) -> FloatArray:
+    """Sum of entries (k, n) over k, (n,): ((e_1 + e_2) + e_3) + ..."""
+    found: FloatArray = entries[0].copy()
+    for entry in entries[1:]:
+        found += entry
+    return found
+
+
+def total_of_squares(entries: FloatArray) -> FloatArray:
+    """Sum of the squares of entries (k, n) over k, (n,), in the same order; each square is rounded before it is added."""
+    found: FloatArray = entries[0] * entries[0]
+    square = np.empty_like(found)
+    for entry in entries[1:]:
+        np.multiply(entry, entry, out=square)
+        found += square
+    return found
+
+
+def all_finite(entries: FloatArray) -> BoolArray:
+    """Which rows have finite entries (k, n) only, (n,)."""
+    found: BoolArray = np.logical_and.reduce(np.isfinite(entries), axis=0)  # no rounding, so any order will do
+    return found

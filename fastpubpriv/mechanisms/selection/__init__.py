@@ -1,0 +1,1 @@
+"""Private choices among candidates: scores of hypotheses, and the cover of Gaussian candidates."""

@@ -1,0 +1,240 @@
+"""The public list that a hypothesis is selected from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from fastpubpriv._types import BoolArray, FloatArray, IntArray
+from fastpubpriv.columns import column_order
+from fastpubpriv.errors import InputError
+from fastpubpriv.results.base import frozen
+
+_SUM_ERROR = 1e-6
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Hypotheses:
+    """A public list of mixtures of Gaussians, fixed before the private rows that choose among them are read.
+
+    Make one with `from_arrays`, `from_mixtures` or `of`. A hypothesis with a non-finite parameter, a variance that is not
+    positive, or a covariance that is not positive definite is left out; `positions` says where the others stood.
+
+    Attributes
+    ----------
+    weights : (size, n_components) float64
+        Each row sums to 1; a component that a mixture does not have weighs 0.
+    means : (size, n_components, dim) float64
+    spreads : (size, n_components, dim) or (size, n_components, dim, dim) float64
+        Variances of axis-aligned components, or covariances.
+    positions : (size,) int64
+        Places in the list as given.
+    given : int
+        Length of the list as given.
+    columns : tuple of str or None
+        Names of the columns, where the mixtures had them.
+
+    Examples
+    --------
+    >>> listed = Hypotheses.from_arrays([[1.0], [1.0]], [[[0.0]], [[3.0]]], [[[1.0]], [[-1.0]]])
+    >>> listed
+    Hypotheses(size=1, n_components=1, dim=1, left_out=1)
+    """
+
+    weights: FloatArray
+    means: FloatArray
+    spreads: FloatArray
+    positions: IntArray
+    given: int
+    columns: tuple[str, ...] | None = None
+
+    @property
+    def size(self) -> int:
+        """Hypotheses that can be chosen."""
+        return len(self.weights)
+
+    @property
+    def n_components(self) -> int:
+        """Components of each, those of weight 0 included."""
+        return int(self.weights.shape[1])
+
+    @property
+    def dim(self) -> int:
+        """Columns."""
+        return int(self.means.shape[2])
+
+    @property
+    def axis_aligned(self) -> bool:
+        """True when `spreads` holds variances."""
+        return self.spreads.ndim == 3
+
+    def __repr__(self) -> str:
+        return (
+            f"Hypotheses(size={self.size}, n_components={self.n_components}, dim={self.dim}, "
+            f"left_out={self.given - self.size})"
+        )
+
+    @classmethod
+    def from_arrays(cls, weights: Any, means: Any, spreads: Any) -> Hypotheses:
+        """Mixtures with weights (m, k), means (m, k, dim) and variances (m, k, dim) or covariances (m, k, dim, dim).
+
+        Raises
+        ------
+        InputError
+            Shapes that do not belong together, or finite weights that are negative or do not sum to 1.
+        """
+        weights, means, spreads = (
+            _numbers(name, value) for name, value in (("weights", weights), ("means", means), ("spreads", spreads))
+        )
+        if weights.ndim != 2 or means.ndim != 3 or means.shape[:2] != weights.shape or 0 in means.shape[1:]:
+            raise InputError(
+                "hypotheses need weights of shape (m, k) and means of shape (m, k, dim), "
+                f"got {weights.shape} and {means.shape}"
+            )
+        if spreads.shape not in (means.shape, (*means.shape, means.shape[2])):
+            raise InputError(
+                f"hypotheses with means of shape {means.shape} need variances of the same shape, or covariances with "
+                f"one axis more, got {spreads.shape}"
+            )
+        given = len(weights)
+        with np.errstate(all="ignore"):
+            # A component of weight 0 says nothing, whatever its parameters.
+            usable = _usable(means, spreads) | (weights == 0.0)
+            kept = np.isfinite(weights).all(axis=1) & usable.all(axis=1)
+        weights, means, spreads, usable = weights[kept], means[kept], spreads[kept], usable[kept]
+        totals = weights.sum(axis=1)
+        if (weights < 0.0).any() or (np.abs(totals - 1.0) > _SUM_ERROR).any():
+            worst = int(np.argmax(np.where((weights < 0.0).any(axis=1), np.inf, np.abs(totals - 1.0))))
+            raise InputError(
+                "the weights of a hypothesis must be non-negative and sum to 1, but those at position "
+                f"{int(np.flatnonzero(kept)[worst])} do not: divide them by their sum"
+            )
+        absent = weights == 0.0
+        means = np.where(absent[..., None], 0.0, means)
+        unit = np.ones(means.shape[2]) if spreads.ndim == 3 else np.eye(means.shape[2])
+        spreads = np.where(absent[(...,) + (None,) * (spreads.ndim - 2)], unit, spreads)
+        return cls(
+            frozen(weights / totals[:, None]),
+            frozen(means),
+            frozen(spreads),
+            np.flatnonzero(kept).astype(np.int64),
+            given,
+        )
+
+    @classmethod
+    def from_mixtures(cls, mixtures: Sequence[Any]) -> Hypotheses:
+        """Mixtures with attributes `weights` (k,), `means` (k, dim) and `covariances` (k, dim, dim); k may differ among them.
+
+        Where they have an attribute `columns`, names of the columns, these are matched by name.
+        """
+        if not mixtures:
+            raise InputError(
+                "the list of hypotheses is empty: pass at least one mixture, or arrays of their parameters"
+            )
+        try:
+            shapes = {(mixture.means.shape[1], *mixture.covariances.shape[1:]) for mixture in mixtures}
+        except (AttributeError, IndexError, TypeError):
+            raise InputError(
+                "hypotheses must be mixtures with weights, means and covariances (such as a MixtureResult), a Hypotheses "
+                "value, or a triple of arrays (weights, means, variances)"
+            ) from None
+        if len(shapes) > 1 or len(set(next(iter(shapes)))) > 1:
+            raise InputError("the hypotheses have different numbers of columns: all must describe the same rows")
+        dim = next(iter(shapes))[0]
+        all_names = [getattr(mixture, "columns", None) for mixture in mixtures]
+        names = next((found for found in all_names if found is not None), None)
+        size, components = len(mixtures), max(len(mixture.weights) for mixture in mixtures)
+        weights = np.zeros((size, components))
+        means = np.zeros((size, components, dim))
+        covariances = np.tile(np.eye(dim), (size, components, 1, 1))
+        for index, mixture in enumerate(mixtures):
+            k = len(mixture.weights)
+            within = f"the hypothesis at position {index}"
+            order = column_order(names, all_names[index], of="another hypothesis", within=within)
+            order = list(range(dim)) if order is None else order
+            weights[index, :k], means[index, :k], covariances[index, :k] = (
+                mixture.weights,
+                mixture.means[:, order],
+                mixture.covariances[:, order][:, :, order],
+            )
+        variances = np.diagonal(covariances, axis1=2, axis2=3)
+        off_diagonal = covariances * (1.0 - np.eye(dim))
+        listed = cls.from_arrays(weights, means, covariances if off_diagonal.any() else variances)
+        return replace(listed, columns=None if names is None else tuple(names))
+
+    def ordered(self, columns: Sequence[str] | None, *, show: bool) -> Hypotheses:
+        """The list with its columns in this order, if both have names; InputError if the names differ.
+
+        `show` says whether the message may tell names that only `columns` has.
+        """
+        order = column_order(columns, self.columns, of="x_priv", within="the list of hypotheses", show=show)
+        if order is None:
+            return self
+        spreads = self.spreads[..., order] if self.axis_aligned else self.spreads[..., order, :][..., order]
+        means, spreads = (frozen(np.ascontiguousarray(array)) for array in (self.means[..., order], spreads))
+        return replace(self, means=means, spreads=spreads, columns=tuple(columns or ()))
+
+    @classmethod
+    def of(cls, hypotheses: Any) -> Hypotheses:
+        """A Hypotheses value, a triple of arrays or a sequence of mixtures, as a Hypotheses value."""
+        if isinstance(hypotheses, cls):
+            return hypotheses
+        if isinstance(hypotheses, tuple) and len(hypotheses) == 3 and not hasattr(hypotheses[0], "means"):
+            return cls.from_arrays(*hypotheses)
+        if isinstance(hypotheses, list | tuple):
+            return cls.from_mixtures(hypotheses)
+        raise InputError(
+            "hypotheses must be a Hypotheses value, a triple of arrays (weights, means, variances) or a list of mixtures, "
+            f"got {type(hypotheses).__name__}"
+        )
+
+    def log_density(self, points: FloatArray, chosen: int) -> FloatArray:
+        """Log density of one hypothesis at points (n, dim), (n,)."""
+        from scipy.special import logsumexp
+
+        joint = np.empty((len(points), self.n_components))
+        for c in range(self.n_components):
+            away = points - self.means[chosen, c]
+            spread = self.spreads[chosen, c]
+            if self.axis_aligned:
+                distance, log_det = (away * away / spread).sum(axis=1), float(np.log(spread).sum())
+            else:
+                distance = np.einsum("ij,ij->i", away, np.linalg.solve(spread, away.T).T)
+                log_det = float(np.linalg.slogdet(spread)[1])
+            joint[:, c] = -0.5 * (distance + log_det + self.dim * np.log(2.0 * np.pi))
+        found: FloatArray = logsumexp(joint, axis=1, b=self.weights[chosen])
+        return found
+
+
+def _numbers(name: str, value: Any) -> FloatArray:
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        array = np.empty(0, dtype=object)
+    if array.dtype.kind not in "iuf":
+        raise InputError(f"{name} of hypotheses must be an array of real numbers")
+    with np.errstate(all="ignore"):
+        return np.array(array, dtype=np.float64, order="C")
+
+
+def _usable(means: FloatArray, spreads: FloatArray) -> BoolArray:
+    """Which components (m, k) are Gaussians."""
+    fine: BoolArray = np.asarray(np.isfinite(means).all(axis=2))
+    if spreads.ndim == 3:
+        fine[...] &= (np.isfinite(spreads) & (spreads > 0.0)).all(axis=2)
+        return fine
+    fine &= np.isfinite(spreads).all(axis=(2, 3))
+    fine &= (np.diagonal(spreads, axis1=2, axis2=3) > 0.0).all(axis=2)
+    for place in zip(*np.nonzero(fine), strict=True):
+        scale = np.sqrt(np.diag(spreads[place]))
+        correlation = spreads[place] / np.outer(scale, scale)
+        symmetric = np.abs(correlation - correlation.T).max() <= 1e-8
+        try:
+            np.linalg.cholesky(correlation)
+        except np.linalg.LinAlgError:
+            symmetric = False
+        fine[place] = symmetric
+    return fine

@@ -1,0 +1,1 @@
+"""Mixtures of axis-aligned Gaussians."""

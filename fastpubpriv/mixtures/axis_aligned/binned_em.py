@@ -1,0 +1,223 @@
+"""Mixtures of Gaussians on the line fitted to noisy counts of cells: many starts at once. Post-processing of released numbers.
+
+The counts are of cells that cover the line, each with independent noise of one known standard deviation. A few steps of
+expectation-maximisation bring a start near; damped Gauss-Newton steps on the weighted squares finish it, because clipping noisy
+counts at zero, which expectation-maximisation needs, invents mass in every empty cell.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtr
+
+from fastpubpriv._types import FloatArray
+
+_ROOT = 1.0 / math.sqrt(2.0 * math.pi)
+# Components below this share cannot be told from noise; letting them go to zero would make the normal equations singular.
+LEAST_WEIGHT = 1e-3
+_BATCH = 1 << 21  # entries of one (starts, components, edges) array
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Mixtures:
+    """A batch of mixtures on the line: weights, means and stds, all (size, components); a weight of zero pads."""
+
+    weights: FloatArray
+    means: FloatArray
+    stds: FloatArray
+
+    @property
+    def size(self) -> int:
+        """Number of mixtures."""
+        return len(self.weights)
+
+    def __getitem__(self, index: Any) -> Mixtures:
+        """The mixtures that a slice, mask or index array picks."""
+        return Mixtures(self.weights[index], self.means[index], self.stds[index])
+
+    def padded(self, components: int) -> Mixtures:
+        """The same with empty components added, so that batches of different sizes can be joined."""
+        missing = ((0, 0), (0, components - self.weights.shape[1]))
+        return Mixtures(
+            np.pad(self.weights, missing), np.pad(self.means, missing), np.pad(self.stds, missing, constant_values=1.0)
+        )
+
+
+def joined(batches: list[Mixtures]) -> Mixtures:
+    """One batch of all, with empty components where one has fewer than another."""
+    components = max(batch.weights.shape[1] for batch in batches)
+    wide = [batch.padded(components) for batch in batches]
+    return Mixtures(
+        np.concatenate([batch.weights for batch in wide]),
+        np.concatenate([batch.means for batch in wide]),
+        np.concatenate([batch.stds for batch in wide]),
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cells:
+    """Noisy counts of the cells between `edges`, ascending, -inf first and inf last; `total` rows were counted (public)."""
+
+    edges: FloatArray
+    counts: FloatArray
+    noise_std: float
+    total: int
+
+    @property
+    def resolution(self) -> float:
+        """Width of the narrowest cell that holds rows: nothing much narrower can be seen."""
+        widths = np.diff(self.edges[1:-1])
+        held = widths[self.counts[1:-1] > 4.0 * self.noise_std]
+        return float((held if len(held) else widths).min())
+
+
+def cell_parts(mixtures: Mixtures, edges: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Mass of each component in each cell, and of its first two derivatives' kernels, (size, components, cells) each.
+
+    With z the edges in standard deviations: differences of Phi(z), of phi(z) and of z phi(z).
+    """
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        z = (edges - mixtures.means[:, :, None]) / mixtures.stds[:, :, None]
+        density = _ROOT * np.exp(-0.5 * z * z)
+        tilted = np.where(np.abs(z) < 40.0, z, 0.0) * density
+    # Differences of the nearer tail: Phi near one has no digits left.
+    upper = z[..., :-1] > 0.0
+    left, right = ndtr(np.where(upper, -z[..., 1:], z[..., :-1])), ndtr(np.where(upper, -z[..., :-1], z[..., 1:]))
+    return right - left, np.diff(density, axis=-1), np.diff(tilted, axis=-1)
+
+
+def masses(mixtures: Mixtures, edges: FloatArray) -> FloatArray:
+    """Mass of each mixture in each cell, (size, cells)."""
+    found = np.empty((mixtures.size, len(edges) - 1))
+    for rows in _batches(mixtures, len(edges)):
+        inside = cell_parts(mixtures[rows], edges)[0]
+        found[rows] = np.einsum("sk,skg->sg", mixtures.weights[rows], inside)
+    return found
+
+
+def _batches(mixtures: Mixtures, cells: int) -> list[slice]:
+    size = max(1, _BATCH // (mixtures.weights.shape[1] * cells))
+    return [slice(first, first + size) for first in range(0, mixtures.size, size)]
+
+
+def misfit(cells: Cells, mixtures: Mixtures) -> FloatArray:
+    """Negative twice the log likelihood of the counts under independent normals of the right variances, (size,)."""
+    expected = cells.total * masses(mixtures, cells.edges)
+    variance = cells.noise_std**2 + np.maximum(expected, 0.0)
+    score: FloatArray = np.sum((cells.counts - expected) ** 2 / variance + np.log(variance), axis=1)
+    return np.where(np.isfinite(score), score, np.inf)
+
+
+def em(cells: Cells, mixtures: Mixtures, *, steps: int, fixed_std: bool = False) -> Mixtures:
+    """Expectation-maximisation on the counts clipped at zero, with the exact moments of a normal within a cell."""
+    counts = np.maximum(cells.counts - cells.noise_std, 0.0)
+    total = max(float(counts.sum()), 1e-300)
+    least = 0.25 * cells.resolution
+    parts = []
+    for rows in _batches(mixtures, len(cells.edges)):
+        weights, means, stds = mixtures.weights[rows], mixtures.means[rows], mixtures.stds[rows]
+        for _ in range(steps):
+            inside, density, tilted = cell_parts(Mixtures(weights, means, stds), cells.edges)
+            mass = np.einsum("sk,skg->sg", weights, inside)
+            scaled = np.where(mass > 1e-12, counts / np.maximum(mass, 1e-12), 0.0)[:, None, :]
+            held = np.maximum(weights * np.sum(scaled * inside, axis=2), 1e-9)
+            first = -weights * np.sum(scaled * density, axis=2) / held
+            second = 1.0 - weights * np.sum(scaled * tilted, axis=2) / held
+            means = means + stds * first
+            if not fixed_std:
+                stds = np.maximum(stds * np.sqrt(np.clip(second - first**2, 0.05, 20.0)), least)
+            weights = np.maximum(held / total, LEAST_WEIGHT)
+            weights = weights / weights.sum(axis=1, keepdims=True)
+        parts.append(Mixtures(weights, means, stds))
+    return joined(parts)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fit:
+    """Refined mixtures, how badly each fits, and a factor of the approximate covariance of its parameters.
+
+    `spread` is (size, p, p) with spread spread^T that covariance, for p = 3 components (2 without stds) parameters in the order
+    log weights, means in standard deviations, log standard deviations.
+    """
+
+    mixtures: Mixtures
+    score: FloatArray
+    spread: FloatArray
+
+
+def _jacobian(mixtures: Mixtures, cells: Cells, fixed_std: bool) -> tuple[FloatArray, FloatArray]:
+    """Expected counts (size, cells) and their derivatives (size, p, cells) in the parameters of `Fit`."""
+    inside, density, tilted = cell_parts(mixtures, cells.edges)
+    weights = mixtures.weights[:, :, None]
+    mass = np.sum(weights * inside, axis=1)
+    blocks = [weights * (inside - mass[:, None, :]), -weights * density]
+    if not fixed_std:
+        blocks.append(-weights * tilted)
+    return cells.total * mass, cells.total * np.concatenate(blocks, axis=1)
+
+
+def _normal_equations(mixtures: Mixtures, cells: Cells, fixed_std: bool) -> tuple[FloatArray, FloatArray]:
+    expected, slopes = _jacobian(mixtures, cells, fixed_std)
+    precision = 1.0 / (cells.noise_std**2 + np.maximum(expected, 0.0) + 1e-9)
+    curvature = np.matmul(slopes * precision[:, None, :], slopes.transpose(0, 2, 1))
+    gradient = np.matmul(slopes, (precision * (cells.counts - expected))[:, :, None])[:, :, 0]
+    # The log weights matter up to a constant only: pin their weighted sum.
+    components = mixtures.weights.shape[1]
+    pin = np.zeros(curvature.shape[:2])
+    pin[:, :components] = mixtures.weights * math.sqrt(cells.total)
+    curvature += pin[:, :, None] * pin[:, None, :]
+    return curvature, gradient
+
+
+def moved(mixtures: Mixtures, step: FloatArray, *, least: float, fixed_std: bool) -> Mixtures:
+    """The mixtures after a step in the parameters of `Fit`; entries are limited so that no step is a leap."""
+    components = mixtures.weights.shape[1]
+    weights = mixtures.weights * np.exp(np.clip(step[:, :components], -1.0, 1.0))
+    weights = np.maximum(weights / weights.sum(axis=1, keepdims=True), LEAST_WEIGHT)
+    means = mixtures.means + mixtures.stds * np.clip(step[:, components : 2 * components], -1.0, 1.0)
+    stds = mixtures.stds
+    if not fixed_std:
+        stds = np.maximum(stds * np.exp(np.clip(step[:, 2 * components :], -0.5, 0.5)), least)
+    return Mixtures(weights / weights.sum(axis=1, keepdims=True), means, stds)
+
+
+def refine(cells: Cells, mixtures: Mixtures, *, steps: int, fixed_std: bool = False) -> Fit:
+    """Damped Gauss-Newton steps on the weighted squares; a step that fits worse is undone and damped more."""
+    least = 0.25 * cells.resolution
+    scores, spreads, parts = [], [], []
+    for rows in _batches(mixtures, len(cells.edges)):
+        part = mixtures[rows]
+        score = misfit(cells, part)
+        damping = np.full(part.size, 1e-2)
+        for _ in range(steps):
+            curvature, gradient = _normal_equations(part, cells, fixed_std)
+            diagonal = np.einsum("spp->sp", curvature)
+            curvature = curvature + (damping[:, None] * diagonal + 1e-6)[:, :, None] * np.eye(diagonal.shape[1])
+            step = np.linalg.solve(curvature, gradient[:, :, None])[:, :, 0]
+            tried = moved(part, step, least=least, fixed_std=fixed_std)
+            tried_score = misfit(cells, tried)
+            better = tried_score < score
+            part = Mixtures(
+                np.where(better[:, None], tried.weights, part.weights),
+                np.where(better[:, None], tried.means, part.means),
+                np.where(better[:, None], tried.stds, part.stds),
+            )
+            gain = score - tried_score
+            score = np.where(better, tried_score, score)
+            damping = np.where(better, damping * 0.3, np.minimum(damping * 10.0, 1e6))
+            if not np.any(better & (gain > 1e-4)) and np.all(damping > 1.0):
+                break
+        curvature, _ = _normal_equations(part, cells, fixed_std)
+        diagonal = np.einsum("spp->sp", curvature)
+        values, vectors = np.linalg.eigh(curvature / np.sqrt(diagonal[:, :, None] * diagonal[:, None, :] + 1e-300))
+        # A direction that the counts say nothing about gets a spread of one, not of infinity.
+        roots = 1.0 / np.sqrt(np.maximum(values, 1e-3))
+        spread = vectors * roots[:, None, :] / np.sqrt(np.maximum(diagonal, 1.0))[:, :, None]
+        scores.append(score)
+        spreads.append(spread)
+        parts.append(part)
+    return Fit(joined(parts), np.concatenate(scores), np.concatenate(spreads))

@@ -1,0 +1,364 @@
+"""From released histograms to candidate mixtures on the line: cells worth counting, and a search for what explains the counts.
+
+Everything here is post-processing of released and public numbers, so none of it has a privacy cost.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtri
+from scipy.stats import qmc
+
+from fastpubpriv._types import FloatArray, IntArray
+from fastpubpriv.mixtures.axis_aligned.binned_em import (
+    Cells,
+    Fit,
+    Mixtures,
+    cell_parts,
+    em,
+    joined,
+    misfit,
+    moved,
+    refine,
+)
+
+MOST_CELLS = 320
+ROWS_PER_CELL = 12.0  # about four times the standard deviation of the noise that a cell carries at epsilon = 1
+_MANY = 100
+_DOUBLINGS = 24  # cells of doubling width on each side of an island
+_ISLANDS = 40  # from so many on, fewer doublings each
+# Bounds of the work and of the number of cells, whatever is released: pieces, cuts within them, cells that atoms are placed on.
+_PIECES = 400
+_CUTS = 1024
+_HEAVIEST = 512
+MOST_EDGES = 2**13  # of `partition`: 2 _CUTS and the ends of pieces, and the doublings on either side of islands
+_ATOMS = 700
+_BEAM = 48
+_REFINED = 40
+_BATCH = 1 << 20  # numbers in an array of many small systems
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scale:
+    """A released histogram of dyadic cells (index width, (index + 1) width]: the released cells and their noisy counts."""
+
+    width: float
+    index: IntArray
+    counts: FloatArray
+
+
+def nested_counts(scales: list[Scale]) -> list[tuple[float, float, float]]:
+    """Disjoint cells (low, high, count) that explain nested histograms of the same rows, finest first.
+
+    A coarse count holds the fine ones inside it; what it has beyond them lies in cells that were too light to be released, so it
+    is spread over the rest of the coarse cell. This is generalised least squares on the tree when the finer counts are taken as
+    they are: their sum has the smaller variance wherever few of them are released.
+    """
+    found: list[tuple[float, float, float]] = []
+    for scale in sorted(scales, key=lambda each: each.width):
+        for index, count in zip(scale.index.tolist(), scale.counts.tolist(), strict=True):
+            low, high = index * scale.width, (index + 1) * scale.width
+            inner = [cell for cell in found if cell[0] >= low and cell[1] <= high]
+            rest = max(count - sum(cell[2] for cell in inner), 0.0)
+            ends = [low, *(end for cell in sorted(inner) for end in cell[:2]), high]
+            holes = [(a, b) for a, b in zip(ends[::2], ends[1::2], strict=True) if b > a]
+            room = sum(b - a for a, b in holes)
+            found += [(a, b, rest * (b - a) / room) for a, b in holes]
+    return sorted(found)
+
+
+def _heaviest(scale: Scale) -> Scale:
+    """The released cells with the largest counts."""
+    kept = np.sort(np.argsort(-scale.counts, kind="stable")[:_PIECES])
+    return Scale(scale.width, scale.index[kept], scale.counts[kept])
+
+
+def partition(
+    scales: list[Scale], *, seen: int, total: int, least: float = ROWS_PER_CELL, most: int = MOST_CELLS
+) -> FloatArray:
+    """Edges of cells that cover the line, fine where the released histograms of `seen` rows say that rows are.
+
+    Aims at `least` of `total` rows to a cell, and at most about `most` cells; beyond the released cells the widths
+    double outwards, so that a tail of any length is in some cell. Never more than MOST_EDGES, whatever was released.
+    """
+    # A scale with very many released cells has no say of its own: the next one, half as fine, is cut by its counts.
+    few = [scale for scale in scales if len(scale.index) <= _MANY]
+    if scales and not few:
+        few = [_heaviest(max(scales, key=lambda each: each.width))]
+    pieces = nested_counts(few)
+    if len(pieces) > _PIECES:
+        pieces = sorted(sorted(pieces, key=lambda piece: -piece[2])[:_PIECES])
+    mass = sum(count for _, _, count in pieces)
+    if not pieces or mass <= 0.0:
+        # Nothing is known: an order of magnitude is better than nothing.
+        powers = np.ldexp(1.0, np.arange(-40, 61))
+        return np.concatenate([[-np.inf], -powers[::-1], [0.0], powers, [np.inf]])
+    wanted = max(max(least, total / most) * seen / total, mass / _CUTS)
+    least_cuts = 2 if len(pieces) <= 40 else 0
+    edges: set[float] = set()
+    narrow: dict[float, float] = {}
+    for low, high, count in pieces:
+        parts = 2 ** min(max(math.ceil(math.log2(max(count / wanted, 1.0))), least_cuts), 9)
+        cuts = np.linspace(low, high, parts + 1)
+        edges.update(cuts.tolist())
+        for end in (low, high):
+            narrow[end] = min(narrow.get(end, math.inf), (high - low) / parts)
+    islands: list[list[float]] = []
+    for low, high, _ in pieces:
+        if islands and islands[-1][1] >= low:
+            islands[-1][1] = max(islands[-1][1], high)
+        else:
+            islands.append([low, high])
+    doublings = min(_DOUBLINGS, max(1, _DOUBLINGS * _ISLANDS // len(islands)))
+    for position, (low, high) in enumerate(islands):
+        left = (low - islands[position - 1][1]) / 2.0 if position else math.inf
+        right = (islands[position + 1][0] - high) / 2.0 if position + 1 < len(islands) else math.inf
+        for step in range(doublings):
+            reach = (2.0**step) * 2.0
+            if narrow[low] * reach < left:
+                edges.add(low - narrow[low] * reach)
+            if narrow[high] * reach < right:
+                edges.add(high + narrow[high] * reach)
+    finite = np.array(sorted(edges))
+    return np.concatenate([[-np.inf], finite[np.isfinite(finite)], [np.inf]])
+
+
+def atoms(cells: Cells) -> Mixtures:
+    """Single normals that a search may combine: centres on cells, half a standard deviation apart, dyadic standard deviations."""
+    inner = cells.edges[1:-1]
+    middles, widths = (inner[1:] + inner[:-1]) / 2.0, np.diff(inner)
+    held = cells.counts[1:-1] > 0.5 * cells.noise_std
+    middles, widths = middles[held], widths[held]
+    if not len(middles):
+        middles, widths = (inner[1:] + inner[:-1]) / 2.0, np.diff(inner)
+    if len(middles) > _HEAVIEST:
+        counts = cells.counts[1:-1][held] if held.any() else cells.counts[1:-1]
+        kept = np.sort(np.argsort(-counts, kind="stable")[:_HEAVIEST])
+        middles, widths = middles[kept], widths[kept]
+    span = float(inner[-1] - inner[0])
+    means: list[float] = []
+    stds: list[float] = []
+    for level in range(64):
+        std = 0.5 * cells.resolution * 2.0**level
+        if std > span or std <= 0.0:
+            break
+        last = -math.inf
+        for middle, width in zip(middles.tolist(), widths.tolist(), strict=True):
+            if width <= 4.0 * std and middle - last >= 0.5 * std:
+                means.append(middle)
+                stds.append(std)
+                last = middle
+    count = len(means)
+    found = Mixtures(np.ones((count, 1)), np.array(means)[:, None], np.array(stds)[:, None])
+    if count <= _ATOMS:
+        return found
+    gain = _gains(cells, found)
+    return found[np.sort(np.argsort(-gain)[:_ATOMS])]
+
+
+def _linear(cells: Cells, found: Mixtures) -> tuple[FloatArray, FloatArray]:
+    """Expected counts of the atoms, and the same weighted by precision."""
+    smooth = np.maximum(cells.counts, 0.0)
+    precision = 1.0 / (cells.noise_std**2 + smooth)
+    shapes = cells.total * cell_parts(found, cells.edges)[0][:, 0, :]
+    return shapes, shapes * precision
+
+
+def _gains(cells: Cells, found: Mixtures) -> FloatArray:
+    """What each atom alone explains of the counts."""
+    gain = np.empty(found.size)
+    size = max(1, _BATCH // len(cells.edges))
+    for first in range(0, found.size, size):
+        shapes, weighted = _linear(cells, found[first : first + size])
+        lengths = np.einsum("ac,ac->a", weighted, shapes)
+        gain[first : first + size] = np.maximum(weighted @ cells.counts, 0.0) ** 2 / np.maximum(lengths, 1e-300)
+    return gain
+
+
+def _explained(gram: FloatArray, product: FloatArray, subsets: IntArray) -> tuple[FloatArray, FloatArray]:
+    """Least squares of the counts on each subset of atoms: shares, and what they explain; -inf where one is not positive."""
+    count, size = subsets.shape
+    shares, gain = np.empty((count, size)), np.empty(count)
+    step = max(1, _BATCH // (size * size))
+    for first in range(0, count, step):
+        part = subsets[first : first + step]
+        matrix = gram[part[:, :, None], part[:, None, :]]
+        ridge = 1e-9 * np.einsum("spp->sp", matrix)
+        right = product[part]
+        solved = np.linalg.solve(matrix + ridge[:, :, None] * np.eye(size), right[:, :, None])[:, :, 0]
+        shares[first : first + step] = solved
+        gain[first : first + step] = np.where(np.all(solved > 0.0, axis=1), np.sum(solved * right, axis=1), -np.inf)
+    return shares, gain
+
+
+def beam(cells: Cells, found: Mixtures, components: int) -> list[Mixtures]:
+    """For each number of components, the subsets of atoms whose positive least squares explain the counts best."""
+    shapes, weighted = _linear(cells, found)
+    gram, product = weighted @ shapes.T, weighted @ cells.counts
+    count = found.size
+    subsets = np.zeros((1, 0), dtype=np.int64)
+    levels: list[Mixtures] = []
+    for size in range(1, components + 1):
+        grown = np.concatenate(
+            [np.repeat(subsets, count, axis=0), np.tile(np.arange(count), len(subsets))[:, None]], axis=1
+        )
+        if size > 1:
+            grown = np.sort(grown, axis=1)
+            grown = grown[np.all(np.diff(grown, axis=1) > 0, axis=1)]
+            grown = np.unique(grown, axis=0)
+        if not len(grown):
+            break
+        shares, gain = _explained(gram, product, grown)
+        keep = _apart(found, grown, np.argsort(-gain)[: 40 * _BEAM])
+        keep = keep[np.isfinite(gain[keep])]
+        if not len(keep):
+            break
+        subsets = grown[keep]
+        weights = np.maximum(shares[keep], 1e-3)
+        levels.append(
+            Mixtures(weights / weights.sum(axis=1, keepdims=True), found.means[subsets, 0], found.stds[subsets, 0])
+        )
+    return levels
+
+
+def _apart(found: Mixtures, grown: IntArray, order: IntArray) -> IntArray:
+    """The best subsets, those left out that differ from a better one by a neighbouring atom only."""
+    octave = np.rint(np.log2(found.stds[:, 0]))
+    place = np.floor(found.means[:, 0] / (2.0 * found.stds[:, 0]))
+    kept: list[int] = []
+    seen: set[tuple[tuple[float, float], ...]] = set()
+    for index in order.tolist():
+        key = tuple(sorted((octave[atom], place[atom]) for atom in grown[index].tolist()))
+        if key not in seen:
+            seen.add(key)
+            kept.append(index)
+        if len(kept) == _BEAM:
+            break
+    return np.array(kept, dtype=np.int64)
+
+
+def distinct(mixtures: Mixtures, order: IntArray, *, limit: int, tolerance: float = 0.02) -> IntArray:
+    """Indices in `order` whose parameters differ from all before them."""
+    kept: list[int] = []
+    for index in order.tolist():
+        rank = np.argsort(mixtures.means[index])
+        mine = (mixtures.weights[index][rank], mixtures.means[index][rank], mixtures.stds[index][rank])
+        for other in kept:
+            place = np.argsort(mixtures.means[other])
+            gap = np.abs(mixtures.means[other][place] - mine[1]) / np.maximum(mine[2], 1e-300)
+            ratio = np.abs(np.log(mixtures.stds[other][place] / np.maximum(mine[2], 1e-300)))
+            share = np.abs(mixtures.weights[other][place] - mine[0])
+            if max(float(gap.max()), float(ratio.max()), float(share.max())) < tolerance:
+                break
+        else:
+            kept.append(index)
+        if len(kept) == limit:
+            break
+    return np.array(kept, dtype=np.int64)
+
+
+def low_discrepancy(size: int, dim: int) -> FloatArray:
+    """Deterministic standard normals that fill space evenly, (size, dim): a Halton sequence, so there is no seed to choose."""
+    uniform = qmc.Halton(d=dim, scramble=False).random(size + 20)[20:]
+    normals: FloatArray = ndtri(np.clip(uniform, 1e-9, 1.0 - 1e-9))
+    return normals
+
+
+def candidates(
+    cells: Cells, components: int, *, size: int, std: float | None = None, jitter: float = 0.7
+) -> tuple[Mixtures, dict[str, Any]]:
+    """Candidate mixtures of up to `components` normals that may lie behind the noisy counts, best first, at most `size`.
+
+    `std` fixes the standard deviation of every component. Searches combinations of atoms, refines the best of each number of
+    components, and surrounds the best fits with points scattered by `jitter` times their own standard errors.
+    """
+    scaled, unit = _in_cells(cells)
+    try:
+        with np.errstate(all="ignore"):
+            heads = _searched(scaled, components, None if std is None else std / unit)
+            if not heads:
+                return _nothing(), {"starts": 0}
+            found = _scattered(heads, size=size, jitter=jitter, fixed=std is not None)
+    except np.linalg.LinAlgError:
+        return _nothing(), {"starts": 0}
+    facts = {
+        "starts": sum(head.mixtures.size for head in heads),
+        "misfit": float(min(head.score.min() for head in heads)),
+    }
+    return Mixtures(found.weights, found.means * unit, found.stds * unit), facts
+
+
+def best_fit(cells: Cells, components: int, *, std: float | None = None) -> Mixtures:
+    """The fit with the best score, penalised by log(rows) for each parameter; empty where nothing was found.
+
+    The penalty is heavy, as one far cell with a lucky noise would otherwise be a component.
+    """
+    scaled, unit = _in_cells(cells)
+    try:
+        with np.errstate(all="ignore"):
+            heads = _searched(scaled, components, None if std is None else std / unit)
+    except np.linalg.LinAlgError:
+        return _nothing()
+    if not heads:
+        return _nothing()
+    extra = (math.log(max(cells.total, 8)) - 2.0) * (3 if std is None else 2)
+    best = min(heads, key=lambda head: float(head.score.min()) + extra * head.mixtures.weights.shape[1])
+    one = best.mixtures[[int(np.argmin(best.score))]]
+    return Mixtures(one.weights, one.means * unit, one.stds * unit)
+
+
+def _in_cells(cells: Cells) -> tuple[Cells, float]:
+    """The same in units of the cells, an exact power of two, so that squares of any scale stay finite."""
+    unit = 2.0 ** math.floor(math.log2(cells.resolution))
+    near = np.clip(cells.edges[1:-1] / unit, -1e100, 1e100)
+    return Cells(np.concatenate([[-np.inf], near, [np.inf]]), cells.counts, cells.noise_std, cells.total), unit
+
+
+def _nothing() -> Mixtures:
+    return Mixtures(np.zeros((0, 1)), np.zeros((0, 1)), np.ones((0, 1)))
+
+
+def _searched(cells: Cells, components: int, std: float | None) -> list[Fit]:
+    """The best distinct fits with each number of components, scores penalised by the number of parameters."""
+    found = atoms(cells)
+    if std is not None:
+        middles = np.unique(np.rint(found.means[:, 0] / (0.5 * std))) * 0.5 * std
+        found = Mixtures(np.ones((len(middles), 1)), middles[:, None], np.full((len(middles), 1), std))
+    fixed = std is not None
+    heads: list[Fit] = []
+    for level in beam(cells, found, components):
+        started = em(cells, level, steps=4, fixed_std=fixed)
+        starts = joined([level, started])
+        starts = starts[np.argsort(misfit(cells, starts))[:_REFINED]]
+        fit = refine(cells, starts, steps=40, fixed_std=fixed)
+        order = np.argsort(fit.score)
+        kept = distinct(fit.mixtures, order[np.isfinite(fit.score[order])], limit=6)
+        if len(kept):
+            parameters = level.weights.shape[1] * (2 if fixed else 3) - 1
+            heads.append(Fit(fit.mixtures[kept], fit.score[kept] + 2.0 * parameters, fit.spread[kept]))
+    return heads
+
+
+def _scattered(heads: list[Fit], *, size: int, jitter: float, fixed: bool) -> Mixtures:
+    """The fits themselves, then points around them: more around those that fit well (weights e^(-score / 4))."""
+    best = min(float(head.score.min()) for head in heads)
+    rooms = [np.exp(-np.minimum(head.score - best, 400.0) / 4.0) for head in heads]
+    total = sum(float(room.sum()) for room in rooms)
+    left = max(size - sum(head.mixtures.size for head in heads), 0)
+    parts = [head.mixtures for head in heads]
+    for head, room in zip(heads, rooms, strict=True):
+        fits = head.mixtures
+        for index in range(fits.size):
+            count = int(left * float(room[index]) / total)
+            if not count:
+                continue
+            step = jitter * low_discrepancy(count, head.spread.shape[2]) @ head.spread[index].T
+            around = Mixtures(
+                *(np.repeat(part[index : index + 1], count, axis=0) for part in (fits.weights, fits.means, fits.stds))
+            )
+            parts.append(moved(around, step, least=0.0, fixed_std=fixed))
+    return joined(parts)[:size]

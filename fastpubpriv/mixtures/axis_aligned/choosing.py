@@ -1,0 +1,70 @@
+"""The last stage of the learners: a private choice among the candidates."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fastpubpriv._types import FloatArray
+from fastpubpriv.mechanisms.selection.candidates import Hypotheses
+from fastpubpriv.mechanisms.selection.hypotheses import epsilon_of, law_for, prepare, release_hypothesis
+from fastpubpriv.mixtures.axis_aligned.binned_em import Mixtures
+from fastpubpriv.mixtures.axis_aligned.learned import Learned, Task
+from fastpubpriv.privacy import ApproxDP
+from fastpubpriv.release.account import Account
+from fastpubpriv.sources import Rows
+
+
+def hypotheses_of(weights: FloatArray, means: FloatArray, stds: FloatArray) -> Hypotheses:
+    """A list for the selection from (m, k), (m, k, dim) and (m, k, dim); entries that are not usable are left out."""
+    with np.errstate(all="ignore"):
+        usable = np.isfinite(weights).all(axis=1)
+        total = np.where(usable, weights.sum(axis=1), 1.0)
+        return Hypotheses.from_arrays(weights / total[:, None], means, stds**2)
+
+
+def line(mixtures: Mixtures) -> Hypotheses:
+    """The same for mixtures on the line."""
+    return hypotheses_of(mixtures.weights, mixtures.means[:, :, None], mixtures.stds[:, :, None])
+
+
+def choose(
+    task: Task, purse: Account, rows: Rows, listed: Mixtures | Hypotheses, *, status: str, diagnostics: dict[str, Any]
+) -> Learned:
+    """Select one candidate with all of a purse; a public stand-in when there is none."""
+    hypotheses = line(listed) if isinstance(listed, Mixtures) else listed
+    facts = {**diagnostics, "candidates": hypotheses.size}
+    dim = task.run.rows.dim
+    if hypotheses.size == 0:
+        return Learned(
+            weights=np.ones(1), means=np.zeros((1, dim)), stds=np.ones((1, dim)), status="fallback", diagnostics=facts
+        )
+    index = 0
+    if hypotheses.size > 1:
+        if isinstance(purse.budget, ApproxDP):
+            law, epsilon = "permute_and_flip", purse.approx_left[0]
+        else:
+            law = law_for(purse)
+            epsilon = epsilon_of(purse.allowance, law, pure=purse.pure)
+        method, evaluation = prepare(hypotheses, rows.n, threads=task.run.executor.threads)
+        index, event = release_hypothesis(
+            purse,
+            rows,
+            evaluation,
+            name="choice",
+            size=hypotheses.size,
+            epsilon=epsilon,
+            law=law,
+            executor=task.run.executor,
+        )
+        task.run.log.append({"name": "choice", "method": method, **event.record()})
+    facts["chosen"] = int(hypotheses.positions[index])
+    present = hypotheses.weights[index] > 0.0
+    return Learned(
+        weights=hypotheses.weights[index][present],
+        means=hypotheses.means[index][present],
+        stds=np.sqrt(hypotheses.spreads[index][present]),
+        status=status,
+        diagnostics=facts,
+    )

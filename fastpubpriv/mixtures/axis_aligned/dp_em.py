@@ -1,0 +1,261 @@
+"""Expectation-maximisation that starts on public rows and continues on private ones, in any number of dimensions."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from fastpubpriv._types import FloatArray
+from fastpubpriv.errors import InputError
+from fastpubpriv.estimators.weighted_mean import ErrorModel
+from fastpubpriv.mechanisms import rowwise
+from fastpubpriv.mechanisms.selection.hypotheses import check_rows
+from fastpubpriv.mechanisms.statistics import StatisticSum
+from fastpubpriv.mechanisms.sums import check_sum_grids
+from fastpubpriv.methods import allowance_of
+from fastpubpriv.mixtures.axis_aligned import public_em
+from fastpubpriv.mixtures.axis_aligned.choosing import choose, hypotheses_of
+from fastpubpriv.mixtures.axis_aligned.learned import AxisMethod, Learned, Task
+from fastpubpriv.mixtures.axis_aligned.public_em import PUBLIC_SEED, STD_FLOOR
+from fastpubpriv.mixtures.axis_aligned.public_list import standardised
+from fastpubpriv.mixtures.axis_aligned.run_time import iterating
+from fastpubpriv.privacy import Budget, PureDP
+from fastpubpriv.release.account import Account
+from fastpubpriv.sources import Rows
+from fastpubpriv.sources.views.interleaved import interleave_rows
+
+STEPS = 3
+GROWTH = 3  # of the budget from one iteration to the next: only the last one's noise stays in the answer
+PUBLIC_STARTS = 20
+_LEAST_SHARE = 0.02
+_BLOCK = 1 << 17  # numbers in one (dim, rows) array
+_FAR = 1e70  # standard deviations; squares of squares stay finite
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Parameters:
+    """One mixture: weights (k,), means and stds (k, dim)."""
+
+    weights: FloatArray
+    means: FloatArray
+    stds: FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class Radii:
+    """Lengths to which the three parts of a row's statistic are clipped; public functions of the dimension."""
+
+    share: float
+    first: float
+    second: float
+
+    @classmethod
+    def of(cls, dim: int, *, known_std: bool) -> Radii:
+        """A standard normal in `dim` dimensions has norm about sqrt(dim), within two but for a few per cent."""
+        first = math.sqrt(dim) + 2.0
+        return cls(first / 2.0, first, 0.0 if known_std else math.sqrt(dim) + 3.0)
+
+    @property
+    def total(self) -> float:
+        """Bound of the norm of a row's statistic: its shares add up to one."""
+        return math.sqrt(self.share**2 + self.first**2 + self.second**2)
+
+
+def statistic_dim(components: int, dim: int, *, known_std: bool) -> int:
+    """Length of a row's statistic."""
+    return components * (1 + dim * (1 if known_std else 2))
+
+
+def row_statistic(chunk: Any, at: Parameters, radii: Radii) -> FloatArray:
+    """Statistic of each row of a chunk (n, dim), (n, statistic_dim): shares, then first, then second moments by component.
+
+    With r_c the posterior of component c and z_c the standardised row: r_c times (a, z_c, (z_c^2 - 1) / sqrt 2), the last two
+    clipped. Zeros for a row with an entry that is not finite. Works on columns, in one fixed order (`rowwise`), so that a row's
+    numbers do not depend on the rows beside it.
+    """
+    count, dim = chunk.shape
+    components = len(at.weights)
+    with_second = radii.second > 0.0
+    out = np.empty((count, statistic_dim(components, dim, known_std=not with_second)))
+    size = max(1, _BLOCK // dim)
+    with np.errstate(all="ignore"):
+        constants = np.log(at.weights) - np.log(at.stds).sum(axis=1)
+        for begin in range(0, count, size):
+            columns = np.ascontiguousarray(chunk[begin : begin + size].T, dtype=np.float64)
+            neutral = ~rowwise.all_finite(columns)
+            rows = columns.shape[1]
+            standard: list[FloatArray] = []
+            lengths_sq: list[FloatArray] = []
+            joint = np.empty((components, rows))
+            for c in range(components):
+                z = columns - at.means[c][:, None]
+                z /= at.stds[c][:, None]
+                np.clip(z, -_FAR, _FAR, out=z)
+                length_sq = rowwise.total_of_squares(z)
+                joint[c] = constants[c] - 0.5 * length_sq
+                standard.append(z)
+                lengths_sq.append(length_sq)
+            share = np.exp(joint - np.maximum.reduce(joint, axis=0))
+            share /= rowwise.total(share)
+            block = np.empty((out.shape[1], rows))
+            block[:components] = radii.share * share
+            place = components
+            for c in range(components):
+                factor = share[c] * np.minimum(1.0, radii.first / np.sqrt(np.maximum(lengths_sq[c], 1e-300)))
+                np.multiply(standard[c], factor, out=block[place : place + dim])
+                place += dim
+            if with_second:
+                for c in range(components):
+                    square = standard[c]
+                    square *= square
+                    square -= 1.0
+                    square *= math.sqrt(0.5)
+                    length = np.sqrt(np.maximum(rowwise.total_of_squares(square), 1e-300))
+                    np.multiply(
+                        square, share[c] * np.minimum(1.0, radii.second / length), out=block[place : place + dim]
+                    )
+                    place += dim
+            block[:, neutral] = 0.0
+            out[begin : begin + size] = block.T
+    return out
+
+
+def maximised(at: Parameters, average: FloatArray, radii: Radii, floor: FloatArray) -> Parameters:
+    """The M step from an average statistic; changes of scale are limited to a factor of about two, against noise."""
+    components, dim = at.means.shape
+    held = np.maximum(average[:components] / radii.share, _LEAST_SHARE)
+    first = average[components : components * (1 + dim)].reshape(components, dim) / held[:, None]
+    means = at.means + at.stds * first
+    stds = at.stds
+    if radii.second > 0.0:
+        second = average[components * (1 + dim) :].reshape(components, dim) / held[:, None]
+        stds = stds * np.sqrt(np.clip(1.0 + math.sqrt(2.0) * second - first**2, 0.2, 5.0))
+        stds = np.maximum(stds, floor)
+    return Parameters(held / held.sum(), means, stds)
+
+
+def public_start(public: FloatArray, components: int, *, known_std: bool) -> tuple[Parameters, FloatArray]:
+    """The likeliest of several fits to the public rows, and the least standard deviation of each column."""
+    rows, center, scale = standardised(public, known_std=known_std)
+    found = public_em.fit(
+        rows,
+        public_em.starts(rows, components, PUBLIC_STARTS, seed=PUBLIC_SEED),
+        steps=100,
+        prior=0.3,
+        fixed_std=known_std,
+    )
+    best = int(np.argmax(public_em.log_likelihood(found, rows)))
+    return Parameters(
+        found.weights[best], center + scale * found.means[best], scale * found.stds[best]
+    ), STD_FLOOR * scale
+
+
+def iteration_shares(steps: int) -> list[Fraction]:
+    """Shares of the budget, each GROWTH times the one before: early iterations only have to come near."""
+    total = sum(GROWTH**step for step in range(steps))
+    return [Fraction(GROWTH**step, total) for step in range(steps)]
+
+
+def draws(components: int, dim: int, *, known_std: bool, steps: int = STEPS) -> int:
+    """Noise draws of a run."""
+    return steps * statistic_dim(components, dim, known_std=known_std)
+
+
+def check(account: Account, rows: Rows, components: int, *, known_std: bool, steps: int) -> None:
+    """Raise now, before the debit, if an iteration with so many components has no integer grid."""
+    costs = [account.allowance * part for part in iteration_shares(steps)]
+    check_sum_grids(account, costs, statistic_dim(components, rows.dim, known_std=known_std), rows.n)
+
+
+def iterate(
+    task: Task, purse: Account, rows: Rows, at: Parameters, floor: FloatArray, *, steps: int
+) -> tuple[list[Parameters], list[float]]:
+    """Parameters after each iteration on private rows (and the public ones, where there are any), and the private rows' share."""
+    components, dim = at.means.shape
+    radii = Radii.of(dim, known_std=task.known_std)
+    allowance = purse.allowance
+    path: list[Parameters] = []
+    shares: list[float] = []
+    for number, part in enumerate(iteration_shares(steps), start=1):
+        name = f"responsibilities {number}"
+        released = task.run.on(rows).release(
+            StatisticSum(
+                statistic=partial(row_statistic, at=at, radii=radii),
+                dim=statistic_dim(components, dim, known_std=task.known_std),
+                radius=radii.total,
+                row_cost=12 * components * dim + 20 * components,
+            ),
+            name=name,
+            cost=allowance * part,
+            payer=purse,
+            clip_radius=radii.total,
+        )
+        average, share = released.value / rows.n, 1.0
+        if task.public is not None:
+            # Inverse-variance weighting of the two averages; the statistic has a variance of about the average share.
+            model = ErrorModel(
+                n_priv=rows.n, n_pub=len(task.public), variance=1.0 / components, noise=released.noise_std**2
+            )
+            share = model.weight("optimal")
+            average = share * average + (1.0 - share) * row_statistic(task.public, at, radii).mean(axis=0)
+        at = maximised(at, average, radii, floor)
+        path.append(at)
+        shares.append(share)
+    return path, shares
+
+
+def learn(task: Task, *, steps: int = STEPS) -> Learned:
+    """Fit the public rows, then iterate on public and private rows together; with rows held out, these choose how far to go."""
+    if task.public is None:
+        raise InputError("method='dp_em' starts from public rows: pass x_pub")
+    at, floor = public_start(task.public, task.n_components, known_std=task.known_std)
+    account, rows = task.run.account, task.run.rows
+    blocks = interleave_rows(rows, 100 - task.held_out, task.held_out) if task.held_out else (rows,)
+    check(account, blocks[0], task.n_components, known_std=task.known_std, steps=steps)
+    if task.held_out:
+        check_rows(blocks[1].n, rows.dim)
+    account.open()
+    path, shares = iterate(task, account.block() if task.held_out else account, blocks[0], at, floor, steps=steps)
+    facts = {"steps": steps, "private_weight": shares}
+    if task.held_out:
+        listed = [at, *path]
+        arrays = (np.stack([getattr(each, name) for each in listed]) for name in ("weights", "means", "stds"))
+        return choose(task, account.block(), blocks[1], hypotheses_of(*arrays), status="ok", diagnostics=facts)
+    return Learned(weights=path[-1].weights, means=path[-1].means, stds=path[-1].stds, diagnostics=facts)
+
+
+def em_error(dim: int, components: int, n: int, n_pub: int, budget: Budget) -> float:
+    """Expected l2 error of the mean of a component of average weight after the last iteration, in its standard deviations."""
+    _, allowance = allowance_of(budget, draws(components, dim, known_std=False))
+    radius = Radii.of(dim, known_std=False).total
+    last = float(allowance * iteration_shares(STEPS)[-1])
+    length = statistic_dim(components, dim, known_std=False)
+    noise = math.sqrt(8.0 * length) / last if isinstance(budget, PureDP) else 2.0 / math.sqrt(2.0 * last)
+    private = 1.0 / (components * n) + (radius * noise / n) ** 2
+    public = 1.0 / (components * n_pub) if n_pub else math.inf
+    return components * math.sqrt(dim / (1.0 / private + 1.0 / public))
+
+
+def predict(n: int, dim: int, components: int, n_pub: int, budget: Budget) -> tuple[float, dict[str, float]]:
+    """The error of a mean beside that of the public rows alone, and without noise."""
+    details = {
+        "public_rows_alone": math.sqrt(dim * components / n_pub),
+        "without_privacy": math.sqrt(dim * components / (n_pub + n)),
+    }
+    return em_error(dim, components, n, n_pub, budget), details
+
+
+METHOD = AxisMethod(
+    name="dp_em",
+    learn=learn,
+    draws=lambda n, dim, components, known_std: draws(components, dim, known_std=known_std) + 1,
+    predict=predict,
+    seconds=partial(iterating, steps=STEPS),
+    held_out_choices=STEPS + 1,
+    needs_public=True,
+)

@@ -1,0 +1,306 @@
+"""`learn_axis_aligned_mixture`: which learner, with which budget, and what comes out (paper C)."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+from fastpubpriv import run as running
+from fastpubpriv import validation
+from fastpubpriv._types import FloatArray
+from fastpubpriv.errors import AccuracyWarning, BudgetError, InputError
+from fastpubpriv.histograms.stable import as_rows
+from fastpubpriv.mechanisms.selection.hypotheses import required_rows
+from fastpubpriv.methods import Registry
+from fastpubpriv.mixtures.axis_aligned import anchors, decoded_lists, dp_em, public_list, univariate
+from fastpubpriv.mixtures.axis_aligned.learned import AxisMethod, Learned, Task
+from fastpubpriv.mixtures.list_decoding.sizes import wanted_accuracy
+from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
+from fastpubpriv.results.base import frozen
+from fastpubpriv.results.mixture import MixtureResult
+from fastpubpriv.sources import Rows
+from fastpubpriv.sources.views.mapped import linear_rows
+
+MOST_COMPONENTS = 64
+MOST_CANDIDATES = 5000
+# Rows from which iterations on one column beat a list, for any budget but a pure one: at 2,000 rows they are alike, at 10,000 the
+# iterations are twice as close (two and three components, 50 and 300 public rows; `fastpubpriv reproduce c-univariate`).
+ITERATE_FROM = 4_000
+
+
+METHODS: Registry[AxisMethod] = Registry(
+    univariate.METHOD, anchors.METHOD, public_list.METHOD, dp_em.METHOD, decoded_lists.METHOD, auto=True
+)
+
+
+def chosen_method(method: str, *, dim: int, n_priv: int, has_public: bool, budget: Budget) -> str:
+    """The method for "auto", from public facts; raises when a named one lacks public rows, a delta or rows."""
+    if method == "auto":
+        if not has_public:
+            method = "univariate" if dim == 1 else "anchors"
+        elif isinstance(budget, PureDP) or (dim == 1 and n_priv < ITERATE_FROM):
+            method = "public_list"
+        else:
+            method = "dp_em"
+    chosen = METHODS[method]
+    if chosen.needs_delta and not isinstance(budget, ApproxDP):
+        raise BudgetError(
+            "without public rows places are found by stable histograms, which need a delta: pass "
+            "ApproxDP(epsilon=..., delta=...), or public rows (x_pub), for which any budget will do"
+        )
+    if chosen.most_columns is not None and dim > chosen.most_columns:
+        most = "one column" if chosen.most_columns == 1 else f"up to {chosen.most_columns} columns"
+        raise InputError(f"method={method!r} is for {most}, got {dim}: pass columns=, or method='anchors'")
+    chosen.check(has_public=has_public, budget=budget, n_priv=n_priv)
+    return method
+
+
+def known_factor(variance: Any, covariance: Any, dim: int) -> FloatArray | None:
+    """Lower factor of a covariance given as a number, a vector of variances, or a matrix; None where there is none."""
+    if covariance is not None:
+        if variance is not None:
+            raise InputError("pass variance (a number, or one for each column) or covariance (a matrix), not both")
+        return validation.symmetric_positive_definite("covariance", covariance, dim)
+    if variance is None:
+        return None
+    vector = running.vector_or_number("variance", variance, dim)
+    if not (vector > 0.0).all():
+        raise InputError("variance must be positive: a number, or one for each column; a matrix is covariance=")
+    return np.diag(np.sqrt(vector))
+
+
+def held_out_of(share: Any, method: str) -> int:
+    """Rows in a hundred that are held out."""
+    share = validation.nonnegative("held_out", share)
+    held = round(100.0 * share) if 0.0 <= share <= 0.5 else -1
+    if held < 0 or abs(100.0 * share - held) > 1e-4:
+        raise InputError(f"held_out must be a share from 0 to 0.5 in whole hundredths, got {share!r}")
+    if held and not METHODS[method].held_out_choices:
+        able = " or ".join(repr(name) for name, each in METHODS.items() if each.held_out_choices)
+        raise InputError(
+            f"held_out is for method={able}, and the method here is {method!r}: leave it out, or pass method={able}"
+        )
+    return held
+
+
+def learn_axis_aligned_mixture(
+    x_priv: Any,
+    *,
+    n_components: int,
+    budget: Budget,
+    accuracy: float | None = None,
+    x_pub: Any = None,
+    variance: Any = None,
+    covariance: Any = None,
+    method: str = "auto",
+    min_weight: float | None = None,
+    candidates: int | None = None,
+    held_out: float = 0.0,
+    failure_prob: float = 0.05,
+    columns: Any = None,
+    ledger: Ledger | None = None,
+    random_state: int | None = None,
+    threads: int | None = None,
+    progress: bool | None = None,
+) -> MixtureResult:
+    """Mixture of axis-aligned Gaussians from private rows whose range nobody knows, with or without public rows.
+
+    Parameters
+    ----------
+    x_priv : (n_priv,) or (n_priv, dim) array-like, path, frame, table or Rows
+        Private rows. A row with a missing or infinite entry tells nothing, but counts in n_priv.
+    n_components : int
+        Most components, 1 to 64. Fewer are returned where fewer explain the rows.
+    budget : ApproxDP, ZCDP or PureDP
+        Debited before `x_priv` is read. Without public rows it must be ApproxDP; "public_list" spends only the epsilon of one.
+    accuracy : float in (0, 1), optional
+        Wanted total variation. Needed for method="list_decoding"; elsewhere a warning says when the choice among the candidates
+        would need more rows to guarantee it (see `select_hypothesis`; that bound is pessimistic).
+    x_pub : (n_pub, dim) array-like, path, frame or table, optional
+        At least two public rows. If they come from another law, only accuracy suffers.
+    variance : float or (dim,), optional
+        Variance that every component has, when it is known in public. Then only weights and means are learnt.
+    covariance : (dim, dim), optional
+        The same as a matrix; one of the two.
+    method : "auto", "univariate", "anchors", "public_list", "dp_em" or "list_decoding"
+        See the notes. "auto" decides by dim, n_priv, the budget's notion and whether there are public rows.
+    min_weight : float in (0, 1 / n_components], optional
+        Lightest component that "anchors" looks for; default 0.1, or half of 1 / n_components if that is less.
+    candidates : int, optional
+        Length of the list that is chosen from (2 to 5000); more takes longer, with the square.
+    held_out : float in [0, 0.5]
+        Share of the private rows, in whole hundredths, that "dp_em" keeps out of its iterations, so that they choose privately
+        between the public fit and each iteration. Of use where public rows may mislead; it costs the iterations those rows.
+    failure_prob : float in (0, 1)
+        For `accuracy` and for the sizes of method="list_decoding".
+    columns : sequence of str, optional
+        Numeric columns of a frame, file or table, the same for both data sets; by default all of `x_priv`, in their order.
+        Where both data sets have names for their columns, these are matched by name.
+    ledger : Ledger, optional
+        Debited before the first read.
+    random_state : None or int
+        None: fresh operating-system keys. int: repeatable, warned about, `private=False`.
+    threads, progress
+        Number of threads (None: all cores) and progress bar (None: on a terminal, for long work). Never change the answer.
+
+    Returns
+    -------
+    MixtureResult
+        `status` is the same for all components: "ok"; "empty" when a stage found nothing and a coarser answer stands in;
+        "fallback" when nothing at all was found and the answer is the public N(0, 1). `diagnostics` tells what each stage found;
+        `chosen` is the place in the list of candidates (for "dp_em" with rows held out: 0 the public fit, i the i-th iteration).
+
+    Raises
+    ------
+    InputError, BudgetError, InfeasibleError, LedgerError
+        For public arguments, the form of the data, and the budget. Never for the content of `x_priv`.
+
+    Privacy
+    -------
+    Neighbours: replace one private row; holds for every public data set. "univariate", "anchors" and "list_decoding" work on
+    disjoint blocks of rows, fixed by n_priv, so each stage has the whole (epsilon, delta). "public_list": one choice at epsilon
+    (scores of sensitivity 1). "dp_em": sums of clipped statistics, rho in total; rows held out are a block of their own. Public:
+    n_priv, dim, x_pub, all arguments.
+
+    Notes
+    -----
+    Aden-Ali, Ashtiani, Liaw (2021), Algorithm 1, whose list is astronomically long; its steps, made short:
+
+    - "univariate": dyadic histogram of differences, histograms at those scales (Algorithms 3 and 2), then, as the range is
+      released by now, counts of a few hundred public cells on fresh rows, candidate mixtures fitted to these, and the private
+      choice. In simulations (k = 3, epsilon = 1, delta = 1e-6) it comes within .03 in total variation with 5,000 rows. Components
+      thousands of deviations apart have only the pairs within each to show their scale: about 1,400 rows times the square of their
+      number (5,500 for two, 12,000 for three), or what `plan` says for the budget; with fewer they are not told apart.
+    - "anchors": the same for each column, then components as combinations of the modes of up to four columns, and noisy EM within
+      them. Finds components that are apart on at least one of those columns; concentric ones only in one dimension.
+    - "public_list": candidates from fits to the public rows and their bootstraps; pure epsilon, no delta, all private rows choose.
+    - "dp_em": EM started on the public rows, continued on both; for many columns or rows.
+    - "list_decoding": the paper's algorithm with its constants, where it can run at all; `plan("axis_aligned_mixture", ...)` has
+      numbers.
+
+    Rounded values (whole minutes, whole years) look like a comb to methods that count cells: add to each value a uniform number of
+    half a step either way first, from any generator.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastpubpriv import ApproxDP, learn_axis_aligned_mixture
+    >>> rng = np.random.default_rng(0)
+    >>> values = np.where(rng.random(20_000) < 0.3, rng.normal(-2e6, 1.0, 20_000), rng.normal(500.0, 40.0, 20_000))
+    >>> result = learn_axis_aligned_mixture(values, n_components=2, budget=ApproxDP(epsilon=1, delta=1e-6))
+    >>> order = np.argsort(result.means[:, 0])
+    >>> bool(np.all(abs(result.means[order, 0] - [-2e6, 500.0]) < [1.0, 10.0])), result.weights[order].round(1).tolist()
+    (True, [0.3, 0.7])
+    """
+    rows, public = running.open_rows(as_rows(x_priv), as_rows(x_pub), columns=columns, min_pub=2)
+    n_components = validation.integer("n_components", n_components, minimum=1, maximum=MOST_COMPONENTS)
+    method = METHODS.choose(method)
+    failure_prob = validation.probability("failure_prob", failure_prob)
+    weight = min(0.1, 0.5 / n_components) if min_weight is None else validation.probability("min_weight", min_weight)
+    if weight > 1.0 / n_components:
+        raise InputError(f"min_weight must be at most 1 / n_components = {1.0 / n_components:.3g}, got {min_weight!r}")
+    if accuracy is not None:
+        accuracy = wanted_accuracy(accuracy)
+    factor = known_factor(variance, covariance, rows.dim)
+    if not isinstance(budget, Budget):
+        raise BudgetError(f"budget must be ApproxDP, ZCDP or PureDP, got {type(budget).__name__}")
+    method = chosen_method(method, dim=rows.dim, n_priv=rows.n, has_public=public is not None, budget=budget)
+    chosen = METHODS[method]
+    held = held_out_of(held_out, method)
+    size = (
+        chosen.candidates
+        if candidates is None
+        else validation.integer("candidates", candidates, minimum=2, maximum=MOST_CANDIDATES)
+    )
+    known = factor is not None
+    chosen.prepare(rows.n, n_components, rows.dim, accuracy, budget, failure_prob, known_std=known)
+    if accuracy is not None and not chosen.refuses_inaccurate:
+        _warn_few(chosen, rows.n, size, held, accuracy, budget, failure_prob)
+    seen: Rows = rows
+    if factor is not None:
+        inverse = solve_triangular(factor, np.eye(rows.dim), lower=True)
+        seen = linear_rows(rows, inverse)
+        public = None if public is None else public @ inverse.T
+    # A choice has no use for delta, so none is spent.
+    spent = PureDP(budget.epsilon) if chosen.choice_only and isinstance(budget, ApproxDP) else budget
+    run = running.start(
+        "learn_axis_aligned_mixture",
+        seen,
+        spent,
+        draws=chosen.draws(rows.n, rows.dim, n_components, known_std=known),
+        ledger=ledger,
+        random_state=random_state,
+        threads=threads,
+        progress=progress,
+    )
+    task = Task(
+        run=run,
+        n_components=n_components,
+        min_weight=weight,
+        failure_prob=failure_prob,
+        candidates=size,
+        accuracy=accuracy,
+        held_out=held,
+        public=public,
+        known_std=known,
+    )
+    # Released numbers may be of any size, and whether one under- or overflows must not show in the caller's error state.
+    with np.errstate(all="ignore"):
+        learned = chosen.learn(task)
+        return _result(run, learned, chosen, factor, rows, 0 if public is None else len(public), n_components)
+
+
+def _warn_few(
+    method: AxisMethod, n: int, size: int, held: int, accuracy: float, budget: Budget, failure_prob: float
+) -> None:
+    """Say, from public numbers, that the choice cannot guarantee the wanted accuracy."""
+    share, size = method.choice_share(held), method.held_out_choices or size
+    if share == 0.0:
+        return
+    amount = float(budget.amounts[0])
+    epsilon = (8.0 * amount) ** 0.5 if isinstance(budget, ZCDP) else amount
+    needed = round(required_rows(size, accuracy, epsilon, failure_prob) / share)
+    if n < needed:
+        warnings.warn(
+            f"learn_axis_aligned_mixture: {n} rows do not guarantee a choice within accuracy {accuracy:.3g} of the best of {size} "
+            f"candidates, {needed} would; pass more rows, a larger budget or accuracy, or fewer candidates",
+            AccuracyWarning,
+            stacklevel=3,
+        )
+
+
+def _result(
+    run: running.Run,
+    learned: Learned,
+    method: AxisMethod,
+    factor: FloatArray | None,
+    rows: Rows,
+    n_pub: int,
+    asked: int,
+) -> MixtureResult:
+    """Back to data units."""
+    components = len(learned.weights)
+    if factor is None:
+        means = learned.means
+        covariances = learned.stds[:, :, None] ** 2 * np.eye(rows.dim)
+    else:
+        means = learned.means @ factor.T
+        covariances = np.repeat((factor @ factor.T)[None], components, axis=0)
+    order = np.argsort(-learned.weights, kind="stable")
+    return MixtureResult(
+        weights=frozen(learned.weights[order] / learned.weights.sum()),
+        means=frozen(means[order]),
+        covariances=frozen(covariances[order]),
+        status=(learned.status,) * components,
+        method=method.name,
+        diagnostics={**learned.diagnostics, "n_components_asked": asked},
+        columns=rows.columns,
+        provenance={
+            "range": "public rows" if n_pub and method.needs_public else "released",
+            "scales": "argument" if factor is not None else "released",
+        },
+        **run.fields(n_pub),
+    )

@@ -1,0 +1,182 @@
+"""The two stages of list decoding on an account: scales from differences of pairs, means from bins as wide as a scale."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from fastpubpriv._types import FloatArray
+from fastpubpriv.errors import InputError
+from fastpubpriv.kernels.bins import BinRule
+from fastpubpriv.mechanisms.histograms import Partition, StableRelease, release_histograms
+from fastpubpriv.mixtures.list_decoding.sizes import (
+    DYADIC_SCALES,
+    MEAN_MASS,
+    SCALE_MASS,
+    mean_list_bound,
+    scale_list_bound,
+)
+from fastpubpriv.privacy import StableHistogramEvent, stable_event
+from fastpubpriv.release.account import Account
+from fastpubpriv.sources import Executor, Rows
+from fastpubpriv.sources.views.pairs import pair_rows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thresholds:
+    """What share of the rows a bin must hold to be kept, and how many are kept. Public; privacy does not depend on it.
+
+    Parameters
+    ----------
+    min_weight : float
+        w = 1 - gamma: Gaussians of at least this weight are to be found.
+    theory : bool
+        The paper's constants (w^2 / 8 and w / 8, and an empty list when more than 12 / w^2 or 12 / w bins are above), or half of
+        the mass that the best bin of such a Gaussian has.
+    max_scales : int
+        Practical constants only: the largest noisy counts are kept.
+    """
+
+    min_weight: float
+    theory: bool = False
+    max_scales: int = 12
+
+    @property
+    def scale_share(self) -> float:
+        """Least share of the pairs."""
+        return self.min_weight**2 * (0.125 if self.theory else 0.5 * SCALE_MASS)
+
+    @property
+    def mean_share(self) -> float:
+        """Least share of the rows."""
+        return self.min_weight * (0.125 if self.theory else 0.5 * MEAN_MASS)
+
+    @property
+    def scale_bound(self) -> int:
+        """Most scales of one column that stage one returns."""
+        return min(DYADIC_SCALES, scale_list_bound(self.min_weight)) if self.theory else self.max_scales
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ScaleList:
+    """Coarse scales of one column: for every Gaussian that is found, one lies in [sigma, 2 sigma).
+
+    `scales` (t,) powers of two, ascending; `counts` (t,) noisy counts of pairs; `status` "ok" or "empty".
+    """
+
+    scales: FloatArray
+    counts: FloatArray
+    status: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class MeanList:
+    """Coarse means of one column at one scale: for every Gaussian of that scale that is found, one lies within sigma of its mean.
+
+    `means` (c,) midpoints of bins, ascending; `counts` (c,) noisy counts of rows; `status` "ok" or "empty".
+    """
+
+    scale: float
+    means: FloatArray
+    counts: FloatArray
+    status: str
+
+
+def scale_partitions(dim: int) -> list[Partition]:
+    """The dyadic histogram of each column."""
+    return [Partition((column,), (BinRule(),)) for column in range(dim)]
+
+
+def mean_partitions(scales: Sequence[Sequence[float]]) -> list[Partition]:
+    """One histogram for each column and scale, with bins as wide as the scale around its multiples."""
+    return [Partition((column,), (BinRule(scale),)) for column, listed in enumerate(scales) for scale in listed]
+
+
+def release_scales(
+    account: Account, rows: Rows, thresholds: Thresholds, *, executor: Executor, **options: Any
+) -> tuple[list[ScaleList], StableRelease]:
+    """Algorithm 3 on every column at once: dyadic bins of |x - x'| / sqrt(2) over pairs of neighbouring positions.
+
+    One row is in one pair, so replacing it replaces a pair. `options` (cost, law, event) go to `release_histograms`.
+    """
+    pairs = pair_rows(rows)
+    released = release_histograms(
+        account, pairs, scale_partitions(rows.dim), name="scales", executor=executor, **options
+    )
+    found = []
+    for histogram in released.histograms:
+        kept = np.flatnonzero(histogram.counts / pairs.n > thresholds.scale_share)
+        if thresholds.theory and len(kept) > thresholds.scale_bound:
+            kept = kept[:0]  # line 6: too many bins for the theorem's premise
+        elif len(kept) > thresholds.scale_bound:
+            largest = np.argsort(-histogram.counts[kept], kind="stable")[: thresholds.scale_bound]
+            kept = np.sort(kept[largest])
+        exponents = histogram.keys[kept, 0].astype(np.int32) + 1
+        # The last dyadic bin ends at 2^1024, which is no double, and the first ones are too narrow to be divided by.
+        usable = (exponents <= 1023) & (exponents > -1022)
+        found.append(
+            ScaleList(
+                scales=np.ldexp(1.0, exponents[usable]),
+                counts=histogram.counts[kept][usable],
+                status="ok" if usable.any() else "empty",
+            )
+        )
+    return found, released
+
+
+def release_means(
+    account: Account,
+    rows: Rows,
+    scales: Sequence[Sequence[float]],
+    thresholds: Thresholds,
+    *,
+    executor: Executor,
+    **options: Any,
+) -> tuple[list[list[MeanList]], StableRelease | None]:
+    """Algorithm 2 on every column and each of its scales at once; nothing is released if there is no scale."""
+    partitions = mean_partitions(scales)
+    if not partitions:
+        return [[] for _ in scales], None
+    released = release_histograms(account, rows, partitions, name="means", executor=executor, **options)
+    histograms = iter(released.histograms)
+    bound = mean_list_bound(thresholds.min_weight)
+    found: list[list[MeanList]] = []
+    for listed in scales:
+        column = []
+        for scale in listed:
+            histogram = next(histograms)
+            kept = np.flatnonzero(histogram.counts / rows.n > thresholds.mean_share)
+            if thresholds.theory and len(kept) > bound:
+                kept = kept[:0]
+            column.append(
+                MeanList(
+                    scale=float(scale),
+                    means=histogram.keys[kept, 0] * float(scale),
+                    counts=histogram.counts[kept],
+                    status="ok" if len(kept) else "empty",
+                )
+            )
+        found.append(column)
+    return found, released
+
+
+def paper_event(
+    epsilon: Fraction, delta: Fraction, *, histograms: int, n: int, draws: int
+) -> StableHistogramEvent | None:
+    """The noise and thresholds of the paper's composition: each of T histograms at epsilon' = epsilon / (2 sqrt(6 T ln(2 (T + 1) /
+    delta))) and delta' = delta / (2 (T + 1)), accounted for exactly at (epsilon, delta); None if that exceeds them or
+    has no integer grid.
+    """
+    t = histograms
+    each = Fraction(float(epsilon) / (2.0 * math.sqrt(6.0 * t * math.log(2.0 * (t + 1) / float(delta)))))
+    try:
+        single = stable_event(each, delta / (2 * (t + 1)), histograms=1, n=n, draws=0, law="laplace")
+    except InputError:  # no grid so fine
+        return None
+    event = StableHistogramEvent("laplace", t, single.step, single.threshold, single.log2_scale, epsilon, draws)
+    return event if event.delta <= delta else None

@@ -1,0 +1,327 @@
+"""Private hypothesis selection: the mixture of a public list that fits the private rows best (paper C, section 2.3; spec C7)."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from fastpubpriv import run as running
+from fastpubpriv import validation
+from fastpubpriv.errors import AccuracyWarning, InputError
+from fastpubpriv.mechanisms.selection.candidates import Hypotheses
+from fastpubpriv.mechanisms.selection.hypotheses import (
+    CLIP,
+    MECHANISMS,
+    METHODS,
+    SCORES,
+    epsilon_of,
+    law_for,
+    prepare,
+    release_hypothesis,
+    required_rows,
+    slack_at,
+)
+from fastpubpriv.mechanisms.selection.log_ratio import LogRatios, checked_clip
+from fastpubpriv.mechanisms.selection.scheffe import CELLS
+from fastpubpriv.privacy import ApproxDP, Budget, Ledger, PureDP
+from fastpubpriv.release.choice_weights import MAX_CANDIDATES
+from fastpubpriv.results.selection import SelectionResult
+
+__all__ = ["Hypotheses", "required_n", "select_hypothesis"]
+
+
+MOST_CELLS = 4096
+MOST_DRAWS = 2**15 - 1
+
+
+def required_n(candidates: int, accuracy: float, epsilon: float, failure_prob: float = 0.05) -> int:
+    """Rows from which the selected hypothesis is within 3 OPT + accuracy/2 of the law of the rows.
+
+    Parameters
+    ----------
+    candidates : int
+        Length of the list.
+    accuracy : float in (0, 1)
+        Twice the slack, in total variation.
+    epsilon : float
+        Of the choice. Under ZCDP(rho) the exponential mechanism runs at epsilon = sqrt(8 rho).
+    failure_prob : float in (0, 1)
+        Probability that the bound fails.
+
+    Returns
+    -------
+    int
+        The least n with 2 Delta + s + 1 / n <= accuracy / 2, Delta = sqrt(ln(2 S / b) / (2 n)) and s = 2 ln(M / b) / (n epsilon),
+        for M candidates, S = M (M - 1) / 2 sets and b = failure_prob / 4.
+
+    Raises
+    ------
+    InputError
+        Arguments out of range.
+
+    Privacy
+    -------
+    Reads no data.
+
+    Notes
+    -----
+    Hoeffding over all sets, and the tail of the exponential mechanism (permute-and-flip is never worse). Fewer than the closed form
+    max(32 ln(2 S / b) / accuracy^2, 8 ln(M / b) / (accuracy epsilon)), which gives either part half of the slack. Pessimistic all
+    the same: lists of similar hypotheses need far fewer rows.
+
+    Examples
+    --------
+    >>> required_n(1000, accuracy=0.2, epsilon=1.0)
+    4098
+    """
+    candidates = validation.integer("candidates", candidates, minimum=1)
+    accuracy = validation.probability("accuracy", accuracy)
+    epsilon = validation.positive("epsilon", epsilon)
+    return required_rows(candidates, accuracy, epsilon, validation.probability("failure_prob", failure_prob))
+
+
+def select_hypothesis(
+    x_priv: Any,
+    *,
+    hypotheses: Any,
+    budget: Budget,
+    accuracy: float | None = None,
+    score: str = "minimum_distance",
+    method: str = "auto",
+    law: str = "auto",
+    fallback: Any = None,
+    cells: int = CELLS,
+    draws: int | None = None,
+    public_seed: int = 0,
+    clip: float = CLIP,
+    failure_prob: float = 0.05,
+    columns: Any = None,
+    ledger: Ledger | None = None,
+    random_state: int | None = None,
+    threads: int | None = None,
+    progress: bool | None = None,
+) -> SelectionResult:
+    """Choose from a public list of mixtures one that is nearly as close to the law of the private rows as the best of them.
+
+    Parameters
+    ----------
+    x_priv : (n_priv, dim) array-like, path, frame, table or Rows
+        Private rows. A row with a missing or infinite entry lies in no set, but counts in n_priv.
+    hypotheses : list of MixtureResult, triple of arrays, or Hypotheses
+        The list, fixed before these rows were looked at: weights (m, k), means (m, k, dim) and variances (m, k, dim) or covariances
+        (m, k, dim, dim). It may come from public data or from private releases on other rows. Entries with non-finite parameters or
+        variances that are not positive are left out. Columns with names are matched with those of the rows by name.
+    budget : PureDP, ApproxDP or ZCDP
+        Debited before `x_priv` is read. Of ApproxDP only the epsilon is spent.
+    accuracy : float in (0, 1), optional
+        Wanted slack in total variation, times two: a warning says so when n_priv rows do not guarantee it.
+    score : "minimum_distance", "yatracos" or "log_ratio"
+        What a hypothesis is judged by. "minimum_distance": the sets between it and each other one, up to 32768 hypotheses on one
+        column and 20000 on several.
+        "yatracos": all sets between any two, up to 256 hypotheses; the same guarantee. "log_ratio": clipped log densities, up to
+        1048576 hypotheses in time proportional to their number; private all the same, but without a guarantee of accuracy.
+    method : "auto", "exact", "cells" or "densities"
+        How sets are evaluated. For one column, "exact" finds the roots of the differences of densities (up to 1000 hypotheses,
+        the default up to 100), and "cells" makes sets of public cells (the default for longer lists). "densities" compares log
+        densities at the rows (any number of columns, the default above one).
+    law : "auto", "permute_and_flip" or "exponential"
+        How the choice is made; "auto" takes permute-and-flip where epsilon is the price (it is never worse there), and the
+        exponential mechanism under ZCDP (where it is four times cheaper).
+    fallback : one mixture, in the form of a list with one entry, optional
+        Returned with status "fallback", for nothing, when every hypothesis was left out.
+    cells : int
+        Most cells of "cells": 2 to 4096.
+    draws : int, optional
+        Public draws from each hypothesis for the masses of "densities": 16 to 32767. None takes 1024, and down to 256 for long
+        lists.
+    public_seed : int
+        Seed of the public draws.
+    clip : float
+        Of "log_ratio", in nats, from 1/512 to 31 and rounded to 512ths: how far the log density of a hypothesis at a row may fall
+        below the largest one of the list before it no longer matters how far. A smaller clip makes the choice sharper and more
+        robust; hypotheses that are poor at most rows are then not told apart.
+    failure_prob : float in (0, 1)
+        Probability with which the bound of the result may fail.
+    columns : sequence of str, optional
+        Numeric columns of a frame, Parquet file or table.
+    ledger : Ledger, optional
+        Debited before the first read.
+    random_state : None or int
+        None: fresh operating-system keys. int: repeatable, warned about, `private=False`.
+    threads, progress
+        Number of threads (None: all cores) and progress bar (None: on a terminal, for long work). Never change the answer.
+
+    Returns
+    -------
+    SelectionResult
+        Position and parameters of the chosen mixture, and how good the choice is bound to be.
+
+    Raises
+    ------
+    InputError, BudgetError, LedgerError
+        For the list, the public arguments, the form of the private data, and the budget. Never for the content of `x_priv`.
+
+    Privacy
+    -------
+    Neighbours: replace one private row. Scores: whole numbers of replace-one sensitivity exactly 1 (log ratios: 4 quarters of
+    the clip), whatever the list. Cost:
+    epsilon by permute-and-flip (pure), epsilon^2 / 8 by the exponential mechanism (zCDP); nothing when one hypothesis is left.
+
+    Notes
+    -----
+    Paper C, Theorem 2.15 (Bun, Kamath, Steinke and Wu 2019; Aden-Ali, Ashtiani and Kamath 2021), with the pairwise minimum-distance
+    score of Mahalanabis and Stefankovic (2008): s_i is the largest |round(n f_i(A)) - rows in A| over the Scheffe sets A of i and
+    another hypothesis, one for each pair. Masses are rounded before rows are counted, which costs 1 / (2 n) of accuracy and makes
+    scores integers. "yatracos" takes the largest over the sets of all pairs (Theorem 27 of Aden-Ali, Ashtiani and Kamath).
+    "log_ratio": s_i is the sum over rows of min(max_j ln f_j - ln f_i, clip), in quarters of the clip. Permute-and-flip is that
+    of McKenna and Sheldon (2020), run as its loop of exact coins. Time: pairs times cells / 2, or pairs times rows, in whole
+    vectors; for "yatracos" pairs times hypotheses before that, for "log_ratio" hypotheses times rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastpubpriv import PureDP, select_hypothesis
+    >>> rows = np.random.default_rng(0).normal(3.0, 2.0, size=(2000, 1))
+    >>> means = np.arange(-10.0, 11.0).reshape(-1, 1, 1)
+    >>> listed = (np.ones((21, 1)), means, np.full((21, 1, 1), 4.0))
+    >>> result = select_hypothesis(rows, hypotheses=listed, budget=PureDP(epsilon=1.0))
+    >>> result.means.tolist(), result.mechanism
+    ([[3.0]], 'permute_and_flip')
+    """
+    rows, _ = running.open_rows(x_priv, columns=columns)
+    shown = rows.kind != "csv"  # as in `open_rows`
+    listed = Hypotheses.of(hypotheses).ordered(rows.columns, show=shown)
+    if listed.dim != rows.dim:
+        raise InputError(f"the hypotheses describe {listed.dim} columns, the rows have {rows.dim}")
+    spare = None if fallback is None else Hypotheses.of(fallback).ordered(rows.columns, show=shown)
+    if spare is not None and (spare.size != 1 or spare.dim != rows.dim):
+        raise InputError(f"fallback must be a list of one usable mixture of {rows.dim} columns")
+    if listed.size > MAX_CANDIDATES:
+        raise InputError(
+            f"a choice is made among up to {MAX_CANDIDATES} hypotheses, got {listed.size}: pass a shorter list"
+        )
+    if accuracy is not None:
+        accuracy = validation.probability("accuracy", accuracy)
+    score = validation.choice("score", score, SCORES)
+    if score == "log_ratio" and accuracy is not None:
+        raise InputError(
+            'score="log_ratio" guarantees no accuracy: leave accuracy out, or pass score="minimum_distance"'
+        )
+    method = validation.choice("method", method, METHODS)
+    law = validation.choice("law", law, MECHANISMS)
+    cells = validation.integer("cells", cells, minimum=2, maximum=MOST_CELLS)
+    if draws is not None:
+        draws = validation.integer("draws", draws, minimum=16, maximum=MOST_DRAWS)
+    public_seed = validation.integer("public_seed", public_seed, minimum=0)
+    clip = checked_clip(validation.positive("clip", clip))
+    failure_prob = validation.probability("failure_prob", failure_prob)
+    run = running.start(
+        "select_hypothesis",
+        rows,
+        # A choice has no use for delta, so none is spent.
+        PureDP(budget.epsilon) if isinstance(budget, ApproxDP) else budget,
+        draws=1,
+        ledger=ledger,
+        random_state=random_state,
+        threads=threads,
+        progress=progress,
+    )
+    if listed.size == 0:
+        if spare is None:
+            raise InputError(
+                "every hypothesis was left out for non-finite parameters or variances that are not positive: pass a usable list, "
+                "or fallback="
+            )
+        return _result(run, spare, 0, index=None, status="fallback", left_out=listed.given)
+    left_out = listed.given - listed.size
+    if listed.size == 1:
+        return _result(run, listed, 0, index=int(listed.positions[0]), status="only one", left_out=left_out)
+    law = law_for(run.account, law)
+    epsilon = epsilon_of(Fraction(run.account.allowance), law, pure=run.account.pure)
+    if accuracy is not None:
+        needed = required_rows(listed.size, accuracy, float(epsilon), failure_prob)
+        if rows.n < needed:
+            warnings.warn(
+                f"select_hypothesis: {rows.n} rows do not guarantee accuracy {accuracy:.3g} over {listed.size} hypotheses, "
+                f"{needed} would; pass more rows, a larger budget or accuracy, or a shorter list",
+                AccuracyWarning,
+                stacklevel=2,
+            )
+    method, evaluation = prepare(
+        listed,
+        rows.n,
+        method=method,
+        score=score,
+        cells=cells,
+        draws=draws,
+        public_seed=public_seed,
+        clip=clip,
+        threads=run.executor.threads,
+    )
+    slack = math.inf if score == "log_ratio" else slack_at(listed.size, rows.n, float(epsilon), failure_prob)
+    used = {"clip": evaluation.clip} if isinstance(evaluation, LogRatios) else {}
+    with run.paid():
+        chosen, event = release_hypothesis(
+            run.account,
+            rows,
+            evaluation,
+            name="hypothesis",
+            size=listed.size,
+            epsilon=epsilon,
+            law=law,
+            executor=run.executor,
+        )
+        run.log.append({"name": "hypothesis", "score": score, **used, **event.record()})
+        return _result(
+            run,
+            listed,
+            chosen,
+            index=int(listed.positions[chosen]),
+            status="ok",
+            left_out=left_out,
+            score=score,
+            method=method,
+            mechanism=law,
+            epsilon=float(epsilon),
+            slack=slack,
+        )
+
+
+def _result(
+    run: running.Run,
+    listed: Hypotheses,
+    chosen: int,
+    *,
+    index: int | None,
+    status: str,
+    left_out: int,
+    score: str = "none",
+    method: str = "none",
+    mechanism: str = "none",
+    epsilon: float = 0.0,
+    slack: float = 0.0,
+) -> SelectionResult:
+    present = listed.weights[chosen] > 0.0
+    spreads = listed.spreads[chosen][present]
+    covariances = spreads[:, :, None] * np.eye(listed.dim) if listed.axis_aligned else spreads
+    return SelectionResult(
+        index=index,
+        weights=listed.weights[chosen][present],
+        means=listed.means[chosen][present],
+        covariances=covariances,
+        status=status,
+        candidates=0 if status == "fallback" else listed.size,
+        left_out=left_out,
+        score=score,
+        method=method,
+        mechanism=mechanism,
+        epsilon=epsilon,
+        slack=slack,
+        columns=run.rows.columns,
+        provenance={"hypotheses": "argument"},
+        **run.fields(0),
+    )

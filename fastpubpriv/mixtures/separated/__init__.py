@@ -1,0 +1,1 @@
+"""Mixtures of separated Gaussians: cluster trees, balls, leaves."""

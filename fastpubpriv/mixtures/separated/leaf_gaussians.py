@@ -1,0 +1,388 @@
+"""Gaussians of the leaves of a cluster tree, all at once: noisy counts, second moments, means (paper A, Algorithms 7 and 10).
+
+Every release is one integer vector over all leaves. A replaced row stays in its leaf or moves to another; both cases are priced
+exactly, and the number of leaves does not enter (see `mechanisms.leaves`). With Gaussian noise the estimation costs
+rho_cov + max(rho_mean, rho_count + rho_mean / 2), hence the counts are free up to half of the mean's share.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from scipy import stats
+
+from fastpubpriv._types import FloatArray
+from fastpubpriv.errors import InputError
+from fastpubpriv.estimators import lifted
+from fastpubpriv.estimators.gaussian import LARGEST_CONDITION, Frame, public_frame, trace_frame
+from fastpubpriv.estimators.lifted import MEAN_SHARE, GramNoise, Problem, Recursion
+from fastpubpriv.estimators.radii import Mode
+from fastpubpriv.maps import RowTree
+from fastpubpriv.mechanisms.leaves import (
+    LeafCounts,
+    LeafSecondMoments,
+    LeafSums,
+    LeavesReleased,
+)
+from fastpubpriv.mechanisms.sums import Released
+from fastpubpriv.mixtures.separated.tree import ClusterTree
+from fastpubpriv.privacy import cluster_count_grid, cluster_gram_grid, cluster_sum_grid
+from fastpubpriv.results.base import frozen
+from fastpubpriv.run import Run, noise_per_radius
+
+LEAF_COND_MAX = 100.0
+# With dim + 1 public rows the preconditioner must allow for conditions that no number of rounds resolves; the trace bound does not.
+MOST_PRECONDITIONED = 1e6
+# Under pure DP a move pays for the counts; with Gaussian noise they are free.
+PURE_COUNT_SHARE = Fraction(1, 20)
+# How far the squared radius of a node may exceed the largest variance inside: clusters lie many standard deviations apart.
+PARENT_SLACK = 100.0
+FLOOR_ROWS = 10
+FLOOR_DEVIATIONS = 5.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LeafFrame:
+    """Public bounds of a leaf, and the mean and covariance that public rows alone would give it."""
+
+    frame: Frame
+    covariance: FloatArray
+
+    @property
+    def mean(self) -> FloatArray:
+        """Mean of the leaf's public rows."""
+        return self.frame.center
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LeafEstimates:
+    """Released Gaussians of k leaves, in data units.
+
+    Attributes
+    ----------
+    means : (k, dim) float64
+    covariances : (k, dim, dim) float64
+        Positive definite.
+    counts : (k,) float64
+        Noisy numbers of rows; may be negative.
+    count_noise_std : float
+    statuses : tuple of str
+        "ok"; "low_count" (too few rows: mean and covariance are those of the public rows); "under_resolved" (the smallest
+        eigenvalues were not told from noise; the public rows stand in again, unless noise was predicted to be small enough:
+        then the rows lie near a subspace). Functions of released and public numbers.
+    rounds : int
+        Second moments released for each leaf.
+    mean_noise_std : (k, dim) float64
+        Standard deviation of the privacy noise in each coordinate of the means; 0 where the public mean stands in.
+    predicted_covariance_errors, predicted_mean_errors : (k,) float64
+        Relative Frobenius error and l2 error in standard deviations; infinite unless the status is "ok".
+    """
+
+    means: FloatArray
+    covariances: FloatArray
+    counts: FloatArray
+    count_noise_std: float
+    statuses: tuple[str, ...]
+    rounds: int
+    mean_noise_std: FloatArray
+    predicted_covariance_errors: FloatArray
+    predicted_mean_errors: FloatArray
+
+    def weights(self, n_priv: int, *, accuracy: float = 0.01) -> FloatArray:
+        """Shares of the leaves, (k,): max(count / n_priv, accuracy / (2 k)), made to add up to one."""
+        raised = np.maximum(self.counts / n_priv, accuracy / (2.0 * len(self.counts)))
+        shares: FloatArray = raised / raised.sum()
+        return shares
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeafCosts:
+    """Costs of a leaf stage, each that of its worse case: of the counts, and of all second moments with the mean step."""
+
+    counts: Fraction
+    learning: Fraction
+
+
+def leaf_costs(allowance: Fraction, *, pure: bool, count_cost: Fraction | None = None) -> LeafCosts:
+    """Divide what a leaf stage may cost.
+
+    Gaussian: counts within half of the mean's share are free; beyond, rho_cov + rho_count + rho_mean / 2 = allowance. Pure: a
+    move pays for everything, so the costs add up.
+
+    Examples
+    --------
+    >>> leaf_costs(Fraction(1), pure=False)
+    LeafCosts(counts=Fraction(1, 20), learning=Fraction(1, 1))
+    >>> leaf_costs(Fraction(1), pure=True)
+    LeafCosts(counts=Fraction(1, 20), learning=Fraction(19, 20))
+    """
+    free = Fraction(0) if pure else allowance * MEAN_SHARE / 2
+    counts = (allowance * PURE_COUNT_SHARE if pure else free) if count_cost is None else Fraction(count_cost)
+    if not 0 < counts < allowance:
+        raise InputError(f"count_cost must be between 0 and {float(allowance):.3g}, got {float(counts):.3g}")
+    if pure:
+        return LeafCosts(counts=counts, learning=allowance - counts)
+    if counts <= free:
+        return LeafCosts(counts=counts, learning=allowance)
+    return LeafCosts(counts=counts, learning=(allowance - counts) / (1 - MEAN_SHARE / 2))
+
+
+def leaf_draws(dim: int, n_leaves: int) -> int:
+    """Upper bound on the noise draws of a leaf stage."""
+    return n_leaves * (1 + dim + 2 * lifted.MAX_ROUNDS * (dim + 1) ** 2)
+
+
+def check_leaf_grids(
+    dim: int, n: int, n_leaves: int, allowance: Fraction, *, pure: bool, count_cost: Fraction | None = None
+) -> None:
+    """Raise now, before the debit, if a leaf stage of this size and cost has no integer grids."""
+    costs, public = leaf_costs(allowance, pure=pure, count_cost=count_cost), ("check",)
+    cluster_count_grid(costs.counts, n, pure=pure, clusters=n_leaves, lineage=public)
+    cluster_sum_grid(costs.learning * MEAN_SHARE, dim, n, pure=pure, clusters=n_leaves, lineage=public)
+    for rounds in (2, lifted.MAX_ROUNDS):
+        for share in lifted.round_shares(rounds):
+            cluster_gram_grid(costs.learning * share, dim + 1, n, pure=pure, clusters=n_leaves, lineage=public)
+
+
+def leaf_frames(
+    tree: ClusterTree,
+    leaves: Sequence[int],
+    x_pub: FloatArray,
+    *,
+    radii: Sequence[float],
+    failure_prob: float = 0.05,
+    cond_max: float = LEAF_COND_MAX,
+) -> list[LeafFrame]:
+    """Public bounds for each leaf from the public rows that reach it: preconditioner, else trace bound, else the node's radius.
+
+    Parameters
+    ----------
+    tree : ClusterTree
+    leaves : sequence of int
+        Ids of the nodes to be estimated.
+    x_pub : (n_pub, dim) float64
+        All public rows; at least one must reach each leaf.
+    radii : sequence of float
+        For each leaf the radius of the node that it was split from: bounds a leaf with a single public row, or equal ones.
+    failure_prob : float
+        Shared by the leaves: each bound fails with probability at most failure_prob / (4 k).
+    cond_max : float
+        Bound on the condition of a covariance, where public rows do not precondition.
+    """
+    frames = []
+    for leaf, radius in zip(leaves, radii, strict=True):
+        rows = x_pub[tree.members(x_pub, leaf)]
+        if not len(rows):
+            raise InputError(f"no public row reaches node {leaf}; estimate its parent instead")
+        frames.append(_leaf_frame(rows, radius, failure_prob / (4.0 * len(leaves)), cond_max))
+    return frames
+
+
+def _leaf_frame(rows: FloatArray, radius: float, failure: float, cond_max: float) -> LeafFrame:
+    n_pub, dim = rows.shape
+    gaps = rows - rows.mean(axis=0)
+    with np.errstate(over="ignore", under="ignore", divide="ignore"):
+        try:
+            frame = public_frame(
+                rows, failure_prob=failure, pub_priv_gap=0.0, cond_max=cond_max, require_precondition=False
+            )
+            if n_pub > dim and frame.condition > MOST_PRECONDITIONED:
+                frame = trace_frame(rows, failure_prob=failure, pub_priv_gap=0.0, cond_max=cond_max)
+            matrix = frame.base(dim).matrix
+            usable = matrix is not None and bool(np.isfinite(matrix).all()) and frame.condition <= LARGEST_CONDITION
+        except (InputError, np.linalg.LinAlgError):
+            usable = False
+    if not usable:
+        if not 0.0 < radius < math.inf:
+            raise InputError(f"a leaf without two distinct public rows needs the radius of its node, got {radius}")
+        own = math.sqrt(float(stats.chi2.isf(failure, dim)) / n_pub)
+        frame = Frame(
+            frozen(rows.mean(axis=0)), np.asarray(radius), own, cond_max * dim * PARENT_SLACK, "radius of the node"
+        )
+        return LeafFrame(frame, frozen(np.eye(dim) * (radius**2 / dim)))
+    if frame.scale.ndim == 0:
+        return LeafFrame(frame, frozen(np.eye(dim) * (float(np.sum(np.square(gaps))) / (dim * (n_pub - 1)))))
+    return LeafFrame(frame, frozen(gaps.T @ gaps / (n_pub - 1)))
+
+
+def learn_leaves(
+    run: Run,
+    tree: ClusterTree,
+    leaves: Sequence[int],
+    frames: Sequence[LeafFrame],
+    *,
+    allowance: Fraction,
+    count_cost: Fraction | None = None,
+    mode: Mode = "practical",
+    failure_prob: float = 0.05,
+    rounds: int | None = None,
+) -> LeafEstimates:
+    """Release counts, then means and covariances of the rows that reach each leaf.
+
+    Parameters
+    ----------
+    run : Run
+        Its account pays, in rho (Gaussian accounts) or epsilon (pure).
+    tree : ClusterTree
+        Made of public and released values.
+    leaves : sequence of int
+        Ids of the nodes to estimate, none below another; rows that reach none of them are left out.
+    frames : sequence of LeafFrame
+        Public bounds, one for each leaf (`leaf_frames`).
+    allowance : Fraction
+        What all of it may cost.
+    count_cost : Fraction or None
+        Of the counts; None takes what is free (Gaussian), or a twentieth (pure). See `leaf_costs`.
+    mode : "practical" or "theory"
+        Constants of the recursion; same privacy.
+    failure_prob : float
+        Shared by the leaves, for the constants of mode "theory".
+    rounds : int or None
+        Of second moments, the same for all leaves; None takes the most that the public rule gives to a leaf with enough rows.
+
+    Returns
+    -------
+    LeafEstimates
+
+    Privacy
+    -------
+    Neighbours: replace one private row; the number of rows is public. Each release is one integer vector over all leaves, with
+    exact sensitivities for a row that stays in its leaf and one that moves. Every decision is a function of released and public
+    values, and each leaf draws all its noise whatever its count.
+
+    Notes
+    -----
+    Spec A 6.5. Later steps divide by max(noisy count, floor), never by a private size. The rounds share a grid, so their number is
+    common to all leaves.
+    """
+    k, dim, account = len(leaves), tree.dim, run.account
+    if len(frames) != k:
+        raise InputError(f"{k} leaves need {k} frames, got {len(frames)}")
+    routes = tree.routes(leaves)
+    costs = leaf_costs(allowance, pure=account.pure, count_cost=count_cost)
+    counted = run.release(LeafCounts(routes=routes), name="leaf counts", cost=costs.counts)
+    count_noise = float(counted.noise_std[0])
+    floor = max(FLOOR_ROWS * (dim + 1), math.ceil(FLOOR_DEVIATIONS * count_noise))
+    low = counted.value < floor
+    sizes = [max(floor, min(round(count), run.rows.n)) for count in counted.value.tolist()]
+    problems = [
+        Problem(
+            dim=dim,
+            n=size,
+            mean_radius=leaf.frame.mean_radius,
+            condition=leaf.frame.condition,
+            mode=mode,
+            failure_prob=failure_prob / k,
+        )
+        for size, leaf in zip(sizes, frames, strict=True)
+    ]
+    noise = leaf_gram_noise(dim + 1, pure=account.pure, cost=costs.learning)
+    if rounds is None:
+        rounds = _common_rounds([problem for problem, few in zip(problems, low, strict=True) if not few], noise)
+    states = [Recursion(leaf.frame.base(dim), problem, rounds) for leaf, problem in zip(frames, problems, strict=True)]
+    _second_moments(run, routes, states, problems, rounds, costs.learning)
+    means, mean_noise = _means(run, routes, states, sizes, costs.learning * MEAN_SHARE)
+
+    statuses, errors = [], np.full((2, k), math.inf)
+    per_row = noise_per_radius(dim, pure=account.pure, allowance=costs.learning)(MEAN_SHARE)
+    out_means, out_noise, covariances = np.zeros((k, dim)), np.zeros((k, dim)), np.zeros((k, dim, dim))
+    for i, (leaf, problem, state) in enumerate(zip(frames, problems, states, strict=True)):
+        # What the last round saw counts for more than the rule, which allows for the least favourable public rows.
+        predicted = lifted.resolves(problem, rounds, noise)
+        seen = state.least > (state.slack / 2.0 if predicted else state.slack)
+        statuses.append("low_count" if low[i] else "ok" if seen else "under_resolved")
+        if low[i] or not (seen or predicted):
+            out_means[i], covariances[i] = leaf.mean, leaf.covariance
+            continue
+        scale = leaf.frame.scale
+        factor = scale * state.powers[0] if scale.ndim == 0 else scale @ state.powers[0]
+        out_means[i] = leaf.frame.mean_back(means[i])
+        out_noise[i] = mean_noise[i] * np.sqrt(np.einsum("ij,ij->i", factor, factor))
+        covariances[i] = leaf.frame.covariance_back(state.covariance)
+        if seen:
+            errors[:, i] = lifted.predicted_errors(problem, rounds, noise, per_row)
+    return LeafEstimates(
+        means=frozen(out_means),
+        covariances=frozen(covariances),
+        counts=frozen(counted.value),
+        count_noise_std=count_noise,
+        statuses=tuple(statuses),
+        rounds=rounds,
+        mean_noise_std=frozen(out_noise),
+        predicted_covariance_errors=frozen(errors[0]),
+        predicted_mean_errors=frozen(errors[1]),
+    )
+
+
+def leaf_gram_noise(side: int, *, pure: bool, cost: Fraction) -> GramNoise:
+    """As `lifted.gram_noise` for joint second moments, whose l1 sensitivity is that of a row which moves."""
+    if not pure:
+        return lifted.gram_noise(side, pure=False, allowance=cost)
+    return lambda share: 2.0 * (side + 1) / float(cost * share)
+
+
+def _harm(problem: Problem, rounds: int, noise: GramNoise) -> float:
+    """Noise of the last round in units of the least eigenvalue."""
+    last = lifted.predicted_slack(problem, rounds, noise, lifted.round_shares(rounds)[-1])
+    least = lifted.least_eigenvalue(problem, rounds, noise)
+    return last / least if least > 0.0 else math.inf
+
+
+def _common_rounds(problems: list[Problem], noise: GramNoise) -> int:
+    """The most rounds that one of the leaves wants: by the public rule, or where none is enough, where noise harms least."""
+    wanted = [2]
+    for problem in problems:
+        rounds, too_few = lifted.choose_rounds(problem, noise)
+        if too_few:
+            rounds = min(range(2, lifted.MAX_ROUNDS + 1), key=lambda count: _harm(problem, count, noise))
+        wanted.append(rounds)
+    return max(wanted)
+
+
+def _second_moments(
+    run: Run, routes: RowTree, states: list[Recursion], problems: list[Problem], rounds: int, cost: Fraction
+) -> None:
+    """All rounds, each one release for all leaves."""
+    radii = [problem.row_radius(rounds) for problem in problems]
+    for index, share in enumerate(lifted.round_shares(rounds)):
+        name = f"leaf second moments, round {index + 1} of {rounds}"
+        released = run.release(
+            LeafSecondMoments(routes=routes, affines=[state.affine for state in states], radii=radii),
+            name=name,
+            cost=cost * share,
+            clip_radius=max(radii),
+        )
+        for state, one in zip(states, _each(released), strict=True):
+            if index < rounds - 1:
+                state.absorb(one)
+            else:
+                state.finish(one)
+
+
+def _means(
+    run: Run, routes: RowTree, states: list[Recursion], sizes: list[int], cost: Fraction
+) -> tuple[list[FloatArray], FloatArray]:
+    """One clipped mean of each leaf around its first estimate, in whitened coordinates, and the noise on each."""
+    clip = lifted.mean_clip(routes.dim)
+    maps = [lifted.mean_map(state.base, state.mean, state.powers[1]) for state in states]
+    step = run.release(
+        LeafSums(routes=routes, affines=maps, radii=[clip] * len(maps)), name="leaf means", cost=cost, clip_radius=clip
+    )
+    means = [
+        state.mean + state.powers[0] @ total / size
+        for state, total, size in zip(states, step.value, sizes, strict=True)
+    ]
+    return means, step.noise_std / np.array(sizes, dtype=np.float64)
+
+
+def _each(released: LeavesReleased) -> list[Released]:
+    """The answer of each leaf by itself."""
+    stds = zip(released.value, released.noise_std.tolist(), released.spectral_std.tolist(), strict=True)
+    return [
+        Released(value=value, noise_std=std, event=released.event, spectral_std=spectral)
+        for value, std, spectral in stds
+    ]

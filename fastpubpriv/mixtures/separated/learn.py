@@ -1,0 +1,320 @@
+"""Mixtures of separated Gaussians from many private rows and a handful of public ones (paper A, Algorithms 3 to 10)."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from fractions import Fraction
+from typing import Any
+
+from fastpubpriv import run as running
+from fastpubpriv import validation
+from fastpubpriv._types import FloatArray
+from fastpubpriv.errors import AccuracyWarning, BudgetError, InputError
+from fastpubpriv.estimators import lifted
+from fastpubpriv.estimators.radii import Mode, failure_probability
+from fastpubpriv.maps import Rule
+from fastpubpriv.mixtures.separated import practical
+from fastpubpriv.mixtures.separated.balls import refuse_too_much
+from fastpubpriv.mixtures.separated.leaf_gaussians import (
+    LeafFrame,
+    check_leaf_grids,
+    leaf_draws,
+    leaf_frames,
+    leaf_gram_noise,
+    learn_leaves,
+)
+from fastpubpriv.mixtures.separated.public_fit import overall_variance
+from fastpubpriv.mixtures.separated.search import Clustering, Search
+from fastpubpriv.mixtures.separated.searches import (
+    METHODS,
+    SearchMethod,
+    Shape,
+    choose_method,
+    search_draws,
+    tree_depth,
+)
+from fastpubpriv.mixtures.separated.tree import ClusterTree
+from fastpubpriv.privacy import Budget, Ledger, PureDP, gaussian_count_grid, gaussian_gram_grid
+from fastpubpriv.results.base import frozen
+from fastpubpriv.results.mixture import MixtureResult
+from fastpubpriv.run import Run, noise_per_radius
+
+# Share of the budget for finding the components, where that asks private rows; the rest is for their Gaussians and weights.
+SEARCH_SHARE = Fraction(3, 10)
+MOST_COMPONENTS = 1000
+# Rounds of a leaf's recursion for the prediction; the error hardly depends on them.
+TYPICAL_ROUNDS = 6
+
+
+def check_search_grids(cost: Fraction, depth: int, method: SearchMethod, dim: int, n: int) -> None:
+    """Raise now, before the debit, if the share of a node is too small for integer grids."""
+    share = cost / depth
+    directions = method.directions_share
+    gaussian_gram_grid(share * directions, dim, n)
+    if directions < 1:
+        gaussian_count_grid(share * (1 - directions) / practical.ATTEMPTS, practical.MOST_CELLS, n)
+
+
+def find_components(run: Run, public: FloatArray, shape: Shape, method: SearchMethod, cost: Fraction) -> Clustering:
+    """Search for the components; `cost` is what the private queries of the search may cost in all."""
+    search = Search(run, public, shape.n_components, shape.min_weight)
+    depth = tree_depth(method, shape)
+    if depth:
+        search.scope = run.account.tree(cost, depth)
+    if shape.n_components == 1:
+        return search.finish([search.root()])
+    find = method.learn if shape.mode == "practical" else method.theory
+    assert find is not None
+    found: Clustering = find(search)
+    return found
+
+
+def check_components(n_components: Any, min_weight: Any, n_pub: int, n_priv: int) -> tuple[int, float]:
+    """The number of components and the least weight, checked against each other and the public sizes."""
+    k = validation.integer("n_components", n_components, minimum=1, maximum=MOST_COMPONENTS)
+    if k > n_pub:
+        raise InputError(f"n_components must be at most the number of public rows, got {k} with {n_pub} public rows")
+    if k > n_priv:
+        raise InputError(f"n_components must be at most the number of private rows, got {k} with {n_priv} rows")
+    weight = validation.positive("min_weight", min_weight)
+    if not weight <= (1.0 + 1e-9) / k:
+        raise InputError(f"min_weight must be at most 1 / n_components = {1.0 / k:.4g}, got {weight:g}")
+    return k, min(weight, 1.0 / k)
+
+
+def component_errors(
+    dim: int, expected: float, *, pure: bool, allowance: Fraction, mode: Mode, failure_prob: float
+) -> tuple[float, float]:
+    """Predicted errors of a component with so many rows, once found: relative Frobenius, and in standard deviations."""
+    problem = lifted.Problem(
+        dim=dim, n=max(1, int(expected)), mean_radius=1.0, condition=1.0, mode=mode, failure_prob=failure_prob
+    )
+    noise = leaf_gram_noise(dim + 1, pure=pure, cost=allowance)
+    per_row = noise_per_radius(dim, pure=pure, allowance=allowance)(lifted.MEAN_SHARE)
+    return lifted.predicted_errors(problem, TYPICAL_ROUNDS, noise, per_row)
+
+
+def warn_if_hopeless(run: Run, expected: float, allowance: Fraction, mode: Mode, failure_prob: float) -> None:
+    """Warn, from public numbers and before anything is paid, when the smallest component cannot be learnt."""
+    dim = run.rows.dim
+    error, _ = component_errors(
+        dim, expected, pure=run.account.pure, allowance=allowance, mode=mode, failure_prob=failure_prob
+    )
+    if error > 1.0:
+        warnings.warn(
+            f"{run.account.name}: predicted relative covariance error {error:.3g} for a component of {expected:.0f} rows; pass a "
+            "larger budget, more private rows, a larger min_weight, or fewer columns",
+            AccuracyWarning,
+            stacklevel=3,
+        )
+
+
+def released_balls(tree: ClusterTree) -> list[dict[str, Any]]:
+    """The balls of a tree as plain values: centre and radius in the projected space, with its origin."""
+    return [
+        {
+            "node": index,
+            "origin": split.origin.tolist(),
+            "projection": None if split.projection is None else split.projection.tolist(),
+            "center": split.centers[0].tolist(),
+            "radius": math.sqrt(split.radius_sq),
+        }
+        for index, split in enumerate(tree.splits)
+        if split is not None and split.rule is Rule.BALL
+    ]
+
+
+def estimate(
+    run: Run,
+    clustering: Clustering,
+    frames: list[LeafFrame],
+    *,
+    method: str,
+    allowance: Fraction,
+    accuracy: float,
+    mode: Mode,
+    failure_prob: float,
+    n_pub: int,
+    diagnostics: dict[str, Any],
+) -> MixtureResult:
+    """Learn the leaves and put the result together."""
+    leaves = learn_leaves(
+        run, clustering.tree, clustering.leaves, frames, allowance=allowance, mode=mode, failure_prob=failure_prob
+    )
+    return MixtureResult(
+        weights=frozen(leaves.weights(run.rows.n, accuracy=accuracy)),
+        means=leaves.means,
+        covariances=leaves.covariances,
+        status=leaves.statuses,
+        method=method,
+        tree=clustering.tree,
+        columns=run.rows.columns,
+        diagnostics={
+            "n_components_found": len(clustering.leaves),
+            "leaves": list(clustering.leaves),
+            "counts": leaves.counts.tolist(),
+            "count_noise_std": leaves.count_noise_std,
+            "rounds": leaves.rounds,
+            "mean_noise_std": leaves.mean_noise_std.tolist(),
+            "predicted_covariance_errors": leaves.predicted_covariance_errors.tolist(),
+            "predicted_mean_errors": leaves.predicted_mean_errors.tolist(),
+            "balls": released_balls(clustering.tree),
+            "cuts": list(clustering.cuts),
+            "depth": clustering.depth,
+            **diagnostics,
+        },
+        provenance={"center": "public rows", "scale": frames[0].frame.source, "radius": "public rows"},
+        **run.fields(n_pub),
+    )
+
+
+def learn_separated_mixture(
+    x_priv: Any,
+    *,
+    x_pub: Any,
+    n_components: int,
+    min_weight: float,
+    budget: Budget,
+    method: str = "auto",
+    mode: Mode = "practical",
+    failure_prob: float = 0.1,
+    accuracy: float = 0.1,
+    columns: Any = None,
+    ledger: Ledger | None = None,
+    random_state: int | None = None,
+    threads: int | None = None,
+    progress: bool | None = None,
+) -> MixtureResult:
+    """Weights, means and covariances of separated Gaussian components, found with the help of a few public rows.
+
+    Parameters
+    ----------
+    x_priv : (n_priv, dim) array-like, path, frame, table or Rows
+        Private rows. A row with a missing or infinite entry belongs to no component but counts in n_priv.
+    x_pub : (n_pub, dim) array-like, path, frame or table
+        Public rows of the same mixture, finite, not all equal, at least n_components of them; some of each component.
+    n_components : int
+        Most components to look for. Fewer are returned if the rest cannot be told apart.
+    min_weight : float in (0, 1 / n_components]
+        Share of the rows in the smallest component. Nothing smaller is split off.
+    budget : ZCDP, ApproxDP or PureDP
+        Spent whole, and debited before `x_priv` is read. PureDP pays for methods that read public rows only.
+    method : "auto", "tree", "one_shot" or "public_pca"
+        How components are found. "tree": private principal directions, then a ball along a valley of a released histogram, again
+        and again; for components of any scale and 10, better 20 public rows each. "one_shot": private principal directions
+        once, then the nearest of the centres of the public rows; for components of comparable scale and 2 to 10 public rows each.
+        "public_pca": public rows alone find the components. "auto" decides by n_pub, dim, n_components and min_weight.
+    mode : "practical" or "theory"
+        The searches above, or paper A's Algorithms 6 and 7 ("tree") and 9 and 10 ("public_pca"), which need separations of about
+        a hundred standard deviations. Same privacy.
+    failure_prob : float in (0, 1)
+        Probability that a bound derived from the public rows is wrong. Costs accuracy, never privacy.
+    accuracy : float in (0, 1)
+        No weight is reported below accuracy / (2 n_components).
+    columns : sequence of str, optional
+        Numeric columns of a frame, file or table, the same for both data sets; by default all of `x_priv`, in their order.
+        Where both data sets have names for their columns, these are matched by name. They should have comparable scales.
+    ledger : Ledger, optional
+        Debited by `budget` before the first read.
+    random_state : None or int
+        None: fresh operating-system keys. int: repeatable, warned about, `private=False`.
+    threads, progress
+        Number of threads (None: all cores) and progress bar (None: on a terminal, for long work). Never change the answer.
+
+    Returns
+    -------
+    MixtureResult
+        `weights`, `means`, `covariances` and `status` of the components found, the released `tree` that sends a row to its
+        component, and `diagnostics` (noisy counts, balls, cuts, depth, shares of the cost).
+
+    Raises
+    ------
+    InputError, BudgetError, LedgerError
+        For public data and arguments, the form of the private data, and the budget. Never for the content of `x_priv`.
+
+    Privacy
+    -------
+    Neighbours: replace one private row; holds for every public data set. Private rows are never partitioned: each pass
+    routes them down a tree of released values. A node of the tree costs at most its share for a row replaced inside and half
+    of that for one that enters or leaves, so a search of depth D costs D shares. The leaves are released together, with exact
+    integer sensitivities for a row that stays in its leaf and one that moves; counts are free. Nothing is divided by a
+    private size. Three tenths of the budget go to a search that reads private rows, the rest to the leaves.
+
+    Notes
+    -----
+    Paper A, Algorithms 3 to 10. Departs from it: the accounting, which has to pay for the two clusters that a replaced row
+    changes and for the three counts of a ball query; the least radius of the partitioner, at which the printed search stops
+    too early; in practical mode the search. The learner of a leaf is the lifted CoinPress of `estimate_gaussian`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastpubpriv import ZCDP, learn_separated_mixture
+    >>> rng = np.random.default_rng(0)
+    >>> centers = np.array([[0.0, 0.0], [20.0, 0.0], [0.0, 20.0]])
+    >>> private = centers[rng.integers(3, size=30_000)] + rng.normal(size=(30_000, 2))
+    >>> public = centers[np.arange(12) % 3] + rng.normal(size=(12, 2))
+    >>> result = learn_separated_mixture(private, x_pub=public, n_components=3, min_weight=0.2, budget=ZCDP(rho=0.5))
+    >>> result.n_components, bool(np.allclose(result.weights, 1 / 3, atol=0.02))
+    (3, True)
+    """
+    rows, public = running.open_rows(x_priv, x_pub, columns=columns, min_pub=2)
+    if public is None:
+        raise InputError("learn_separated_mixture needs public rows: pass x_pub=, or use no_public_baseline")
+    k, weight = check_components(n_components, min_weight, len(public), rows.n)
+    method = METHODS.choose(method)
+    mode = validation.choice("mode", mode, ("practical", "theory"))
+    failure_prob = failure_probability(failure_prob)
+    accuracy = validation.probability("accuracy", accuracy)
+    overall_variance(public)
+    shape = Shape(
+        dim=rows.dim, n_pub=len(public), n_components=k, min_weight=weight, mode=mode, failure_prob=failure_prob
+    )
+    chosen = choose_method(method, shape, pure=isinstance(budget, PureDP))
+    if mode == "theory" and chosen.theory is None:
+        proved = " and ".join(repr(name) for name, each in METHODS.items() if each.theory is not None)
+        raise InputError(f"method={method!r} belongs to mode='practical'; mode='theory' has {proved}")
+    depth = tree_depth(chosen, shape)
+    if depth and isinstance(budget, PureDP):
+        raise BudgetError(
+            f"method={method!r} reads private rows with Gaussian noise, which cannot meet PureDP; "
+            "pass ZCDP or ApproxDP, or method='public_pca'"
+        )
+    if mode == "theory" and k > 1:
+        refuse_too_much(public)
+    run = running.start(
+        "learn_separated_mixture",
+        rows,
+        budget,
+        draws=search_draws(chosen, shape) + leaf_draws(rows.dim, k),
+        ledger=ledger,
+        random_state=random_state,
+        threads=threads,
+        progress=progress,
+    )
+    allowance = run.account.allowance
+    search_cost = allowance * SEARCH_SHARE if depth else Fraction(0)
+    if depth:
+        check_search_grids(search_cost, depth, chosen, rows.dim, rows.n)
+    check_leaf_grids(rows.dim, rows.n, k, allowance - search_cost, pure=run.account.pure)
+    warn_if_hopeless(run, rows.n * weight, allowance - search_cost, mode, failure_prob)
+    with run.paid():
+        found = find_components(run, public, shape, chosen, search_cost)
+        frames = leaf_frames(found.tree, found.leaves, public, radii=found.scales, failure_prob=failure_prob)
+        return estimate(
+            run,
+            found,
+            frames,
+            method=chosen.name if mode == "practical" else f"{chosen.name}, theory",
+            allowance=allowance - search_cost,
+            accuracy=accuracy,
+            mode=mode,
+            failure_prob=failure_prob,
+            n_pub=len(public),
+            diagnostics={
+                "n_components_asked": k,
+                "clustering_share": float(search_cost / allowance),
+                "node_share": float(search_cost / allowance / depth) if depth else 0.0,
+            },
+        )

@@ -1,0 +1,34 @@
+"""What a task tells `plan`: its error for rows and a budget, in public numbers only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from fastpubpriv import validation
+from fastpubpriv.privacy import Budget
+
+# error and details of a task for (n_priv, budget)
+Predictor = Callable[[int, Budget], tuple[float, dict[str, float]]]
+# Of anything that is counted: a float holds every whole number up to here.
+MOST_COUNT = 2**53
+
+
+def nothing_more(n_priv: int, budget: Budget) -> dict[str, float]:
+    """No further details."""
+    return {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """The error of a task as a function of rows and budget, its unit, and details that are worked out once, for the solution."""
+
+    predict: Predictor
+    unit: str
+    more: Callable[[int, Budget], dict[str, float]] = nothing_more
+
+
+def count(name: str, value: Any, *, minimum: int = 0) -> int:
+    """A checked number of rows or columns."""
+    return validation.integer(name, value, minimum=minimum, maximum=MOST_COUNT)

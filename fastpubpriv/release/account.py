@@ -1,0 +1,222 @@
+"""One call's money and coins: what it may spend, what each release costs, and where its keys come from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from fractions import Fraction
+from typing import Any
+
+from fastpubpriv.errors import BudgetError
+from fastpubpriv.keys import key_source
+from fastpubpriv.privacy import ApproxDP, Budget, Cost, Event, Ledger, total_variation
+from fastpubpriv.privacy.exact import float_up
+from fastpubpriv.release.notions import spending
+from fastpubpriv.release.payer import RELATION, Book
+from fastpubpriv.release.scope import TreeScope
+from fastpubpriv.release.transcript import opened
+
+
+class Account:
+    """The budget of one estimator call, and the payer of releases on all of its rows.
+
+    The whole budget is debited from the ledger by `open`, before any private row is read, and never refunded. Each release
+    charges its exact cost here first; charging more than the allowance, or drawing more noise than declared, raises before the rows
+    are read. Releases over the same disjoint clusters cost the larger of two totals: of what they cost for a row that stays in its
+    cluster, and for one that moves. `notions.py` has the rules of each notion.
+
+    Paying and drawing are apart: `charge` takes the price before a query runs, `fresh_key` gives a key after it. A process that is
+    forked while a query runs so takes a key of its own.
+
+    Parameters
+    ----------
+    name : str
+        Name of the call, as it appears in the ledger.
+    budget : ZCDP, ApproxDP or PureDP
+        Exactly one notion; see `noise`.
+    draws : int
+        An upper bound on the number of noise draws of the call (public); pays for the samplers' 2^-100.
+    reserved : ApproxDP or None
+        Part of an ApproxDP budget kept for Laplace releases and choices: they may add up to its epsilon, and what they say about
+        their delta to its delta. The Gaussian releases share the rest, by basic composition.
+    ledger : Ledger or None
+        Where the budget is debited; it must count under replace-one.
+    random_state : None or int
+        None: a fresh key of the operating system for each release. int: repeatable, flagged, not private.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        budget: Budget,
+        *,
+        draws: int,
+        reserved: ApproxDP | None = None,
+        ledger: Ledger | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        if not isinstance(budget, Budget):
+            raise BudgetError(
+                f"budget must be ZCDP(rho=...), ApproxDP(epsilon=..., delta=...) or PureDP(epsilon=...), "
+                f"got {type(budget).__name__}"
+            )
+        if ledger is not None and not isinstance(ledger, Ledger):
+            raise BudgetError(f"ledger must be a Ledger or None, got {type(ledger).__name__}")
+        if ledger is not None and ledger.relation is not RELATION:
+            raise BudgetError(
+                f"{name} is private under replace-one, with a public number of rows, and the ledger counts under "
+                f"{ledger.relation.name}; pass a ledger opened with relation=Neighbors.REPLACE_ONE"
+            )
+        if reserved is not None and not isinstance(budget, ApproxDP):
+            raise BudgetError(
+                f"{name} reserves a part of its budget for Laplace releases: pass ApproxDP(epsilon=..., delta=...)"
+            )
+        self.budget = budget
+        self.book = Book(name, key_source(random_state), draws)
+        self.path: tuple[int, ...] = ()
+        self.reserve: None = None  # it pays by itself
+        self._ledger = ledger
+        self._blocks = self._scopes = 0
+        self._spending = spending(budget, draws, reserved)
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """Put the name of the call before what is refused."""
+        try:
+            yield
+        except BudgetError as error:
+            raise BudgetError(f"{self.name}: {error}") from None
+
+    @property
+    def name(self) -> str:
+        """Name of the call."""
+        return self.book.name
+
+    @property
+    def pure(self) -> bool:
+        """True where costs are an epsilon."""
+        return self._spending.pure
+
+    @property
+    def private(self) -> bool:
+        """False when the noise comes from a seed."""
+        return self.book.keys.private
+
+    @property
+    def number(self) -> int | None:
+        """The place of the call in the transcript of an audit, None where none is kept."""
+        return self.book.number
+
+    @property
+    def events(self) -> list[Event]:
+        """What has been charged in this call, its blocks and its trees, in order."""
+        return self.book.events
+
+    @property
+    def allowance(self) -> Fraction:
+        """What the releases may add up to, in their own exact currency."""
+        return self._spending.allowance
+
+    @property
+    def charged(self) -> Fraction:
+        """Exact cost of what has been released or reserved so far, in the currency of `allowance`."""
+        return self._spending.charged
+
+    @property
+    def approx_left(self) -> tuple[Fraction, Fraction]:
+        """The (epsilon, delta) that releases with a delta of their own may still cost."""
+        with self._named():
+            return self._spending.approx_left
+
+    def open(self, *, cost: Budget | None = None) -> None:
+        """Debit the ledger (by `cost`, or by the whole budget), once, before the first release."""
+        if self.book.price is not None:
+            raise BudgetError(f"{self.name}: the budget of this call has been debited already")
+        price = self.budget if cost is None else cost
+        self.book.keys.check()  # a machine without randomness is found out before anything is paid
+        if self._ledger is not None:
+            self._ledger.debit(price, name=self.name, relation=RELATION)
+        self.book.price = price
+        self.book.number = opened(self.name, price, self.book.declared)
+
+    def block(self) -> Account:
+        """A payer for one block of rows, in place of this account, which pays for the dearest of its blocks only.
+
+        The caller answers for it that the blocks are disjoint sets of positions, fixed by public numbers (`Rows.slice`): a
+        replaced row is then in one block, and what later blocks are asked may depend on earlier answers. Budget and keys are
+        shared, totals are not.
+        """
+        if self.book.price is None:
+            raise BudgetError(f"{self.name}: a block was asked for before the budget was debited")
+        if self.charged or self._spending.composed:
+            raise BudgetError(
+                f"{self.name}: releases on all rows have been charged, so the rows cannot be split any more"
+            )
+        self._blocks += 1
+        return Block(self, self._blocks - 1)
+
+    def charge(self, event: Event) -> None:
+        """Add the price of an event; raises, and changes nothing, when the allowance or the declared draws do not cover it."""
+        self.book.check(event)
+        if self._blocks:
+            raise BudgetError(f"{self.name}: the rows have been split into blocks, which are charged by themselves")
+        with self._named():
+            self._spending.charge(event)
+        self.book.events.append(event)
+
+    def fresh_key(self) -> bytes:
+        """A key for the noise of one release. Take it after the query: a process forked within shares what was taken before."""
+        return self.book.keys.fresh()
+
+    def tree(self, cost: Fraction, max_depth: int) -> TreeScope:
+        """Take `cost` (a rho) at once for the nodes of a cluster tree, of which at most `max_depth` lie above each other."""
+        if self.book.price is None:
+            raise BudgetError(f"{self.name}: a tree was asked for before the budget was debited")
+        if self.pure:
+            raise BudgetError(
+                f"{self.name}: the nodes of a tree need Gaussian noise; pass ZCDP or ApproxDP, or cluster public rows"
+            )
+        if self._blocks or self._spending.composed:
+            raise BudgetError(
+                f"{self.name}: a tree needs an account without blocks and without releases of their own epsilon"
+            )
+        if not cost > 0:
+            raise BudgetError(f"{self.name}: the cost of a tree must be > 0, got {float(cost):.3g}")
+        scope = TreeScope(self.book, self.path, cost, max_depth, self._scopes)
+        with self._named():
+            self._spending.take(cost)
+        self._scopes += 1
+        return scope
+
+    def spent(self) -> Budget | Cost:
+        """What the call cost, as debited; an exact zero in the budget's notion if it was never opened."""
+        return Cost.zero(type(self.budget)) if self.book.price is None else self.book.price
+
+    def numerics(self) -> dict[str, Any]:
+        """How far the computed mechanism is from the ideal one, in public numbers."""
+        draws = self.book.draws
+        floating = [event.floating_point_delta for event in self.events]
+        deltas = [delta for delta in floating if delta is not None]
+        if deltas:
+            return {
+                "noise_draws": draws,
+                "arithmetic": "exact integers modulo 2^64; K-norm noise computed in floating point",
+                "implementation_delta": float_up(sum(deltas, Fraction(0))),
+                "implementation_delta_included": True,
+            }
+        return {
+            "noise_draws": draws,
+            "arithmetic": "exact integers modulo 2^64; noise within 2^-100 of its law for each draw",
+            "total_variation": float(total_variation(draws)),
+            **self._spending.implementation(draws),
+        }
+
+
+class Block(Account):
+    """The payer of releases on one block of an account's rows: the account's book, and a tally of its own."""
+
+    def __init__(self, parent: Account, index: int) -> None:
+        self.budget, self.book = parent.budget, parent.book
+        self.path, self.reserve = (*parent.path, index), None
+        self._ledger, self._spending = parent._ledger, parent._spending.for_block()
+        self._blocks = self._scopes = 0

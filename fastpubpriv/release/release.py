@@ -1,0 +1,267 @@
+"""The three functions that turn values computed from private rows into something public: noise, a noisy choice, or the noisy
+counts of occupied bins.
+
+Privacy notes: `notes/release.md`, `notes/selection.md`, `notes/hypotheses.md`, `notes/stable_histogram.md`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from fastpubpriv._types import FloatArray, IntArray
+from fastpubpriv.errors import KernelError
+from fastpubpriv.kernels import noise
+from fastpubpriv.privacy import Event, SelectionEvent, StableHistogramEvent
+from fastpubpriv.release import choice_weights as exponential
+from fastpubpriv.release.payer import Payer, check_known
+from fastpubpriv.release.transcript import Call, Transcript, current
+from fastpubpriv.threads.steps import share_out
+
+_COIN_WORDS = exponential.BITS // 32
+_PIECE = 1 << 16  # draws at a time: they stay in the second-level cache
+
+# The laws of noise that an event may name. K-norm noise is one joint draw.
+_SAMPLERS: dict[str, Callable[[bytes, int, Any, int], IntArray]] = {
+    "gaussian": lambda key, count, event, begin: noise.gaussian_floor(key, count, event.log2_scale, begin=begin),
+    "laplace": lambda key, count, event, begin: noise.discrete_laplace(key, count, event.log2_scale, begin=begin),
+    "k_norm": lambda key, count, event, begin: noise.k_norm_floor(key, count, event.noise_scale),
+}
+
+
+def release(
+    account: Payer,
+    *,
+    name: str,
+    query: Callable[[], IntArray],
+    shape: tuple[int, ...],
+    event: Event,
+    unit: float,
+) -> FloatArray:
+    """Charge, ask, take a key, add noise, convert.
+
+    Parameters
+    ----------
+    account : Payer
+        Pays for `event` before `query` is called, and gives the key after it has answered.
+    name : str
+        Name of the release in a transcript.
+    query : callable
+        Computes the exact int64 answer from the private rows; called once.
+    shape : tuple of int
+        Public shape of the answer.
+    event : Event
+        Noise law, scale and replace-one sensitivity, all in grid steps.
+    unit : float
+        Size of a grid step in the unit of the answer.
+
+    Returns
+    -------
+    ndarray of float64, `shape`
+        (query + noise) in data units. Safe to publish.
+    """
+    check_known(event)
+    if event.law not in _SAMPLERS:
+        raise KernelError(f"release {name!r}: no noise has the law {event.law!r}; a choice is made by release_choice")
+    if event.draws != math.prod(shape):
+        raise KernelError(f"release {name!r}: the event counts {event.draws} draws for an answer of shape {shape}")
+    account.charge(event)
+    exact = query()
+    # Never a cast: an answer that is not yet integer has no proven sensitivity.
+    if not isinstance(exact, np.ndarray) or exact.dtype != np.int64 or exact.shape != shape:
+        raise KernelError(f"release {name!r}: the query must return an int64 array of shape {shape}")
+    exact = np.ascontiguousarray(exact)
+    transcript = current()
+    answer = transcript.forced(name, shape, event, unit) if transcript is not None else None
+    if answer is None:
+        # Only now: a key that exists while the query runs would be shared by a process forked within it.
+        noisy = _SAMPLERS[event.law](account.fresh_key(), exact.size, event, 0).reshape(shape)
+        # Wrap-around addition: reduction modulo 2^64 commutes with adding noise, so even an overflow would cost no privacy.
+        with np.errstate(over="ignore"):
+            noisy += exact
+        if transcript is None:
+            del exact  # a matrix may be large
+        answer = noisy.astype(np.float64)
+        answer += event.half_step
+        answer *= unit
+    if transcript is not None:
+        _write_down(transcript, account, Call(name, exact, event, unit, answer.copy()))
+    return answer
+
+
+def release_choice(account: Payer, *, name: str, query: Callable[[], IntArray], event: SelectionEvent) -> int:
+    """Charge, ask for integer scores, take a key, choose one by the exponential mechanism or by permute-and-flip.
+
+    Parameters
+    ----------
+    account : Payer
+        Pays for `event` before `query` is called, and gives the key after it has answered.
+    name : str
+        Name of the release in a transcript.
+    query : callable
+        Computes the exact int64 scores (event.candidates,) from the private rows; called once.
+    event : SelectionEvent
+        Law, price, number of candidates and replace-one sensitivity of every score.
+
+    Returns
+    -------
+    int
+        The chosen candidate. Safe to publish.
+    """
+    check_known(event)
+    shape = (event.candidates,)
+    account.charge(event)
+    exact = query()
+    if not isinstance(exact, np.ndarray) or exact.dtype != np.int64 or exact.shape != shape:
+        raise KernelError(f"release {name!r}: the query must return an int64 array of shape {shape}")
+    transcript = current()
+    answer = transcript.forced(name, shape, event, 1.0) if transcript is not None else None
+    if answer is None:
+        key = account.fresh_key()  # after the query, as in `release`
+        if event.law == "exponential":
+            levels = exponential.levels(exact, event.rate)
+            chosen = exponential.candidate(levels, _below(key, exponential.total(levels)))
+        else:
+            chosen = _permute_and_flip(key, exact, event.rate)
+        answer = np.array([float(chosen)])
+    if transcript is not None:
+        _write_down(transcript, account, Call(name, exact, event, 1.0, answer.copy()))
+    return int(answer[0])
+
+
+def release_stable(
+    account: Payer,
+    *,
+    name: str,
+    query: Callable[[], Sequence[tuple[IntArray, IntArray]]],
+    event: StableHistogramEvent,
+    slots: tuple[int, ...],
+    threads: int | None = None,
+) -> list[tuple[IntArray, FloatArray]]:
+    """Charge, ask for occupied bins, take a key, add noise to every count, and keep what reaches the threshold.
+
+    Parameters
+    ----------
+    account : Payer
+        Pays for `event` before `query` is called, and gives the key after it has answered.
+    name : str
+        Name of the release in a transcript.
+    query : callable
+        Computes, for each histogram, the occupied keys (b, words) in lexical order and their counts (b,), int64; called once.
+    event : StableHistogramEvent
+        Noise law, scale, grid steps per row and threshold.
+    slots : tuple of int
+        A public bound on the occupied bins of each histogram. So many values of noise are drawn, however few bins there are.
+    threads : int or None
+        That draw them (None: one for each CPU). The noise of a slot is the same in any of them.
+
+    Returns
+    -------
+    list of (ndarray of int64, ndarray of float64)
+        For each histogram the released keys, in lexical order, and their noisy counts. Safe to publish.
+    """
+    check_known(event)
+    if len(slots) != event.histograms or sum(slots) != event.draws:
+        raise KernelError(f"release {name!r}: the slots do not add up to the histograms and draws of the event")
+    account.charge(event)
+    exact = query()
+    for (keys, counts), bound in zip(exact, slots, strict=True):
+        if keys.dtype != np.int64 or counts.dtype != np.int64 or not len(keys) == len(counts) <= bound:
+            raise KernelError(
+                f"release {name!r}: the query must return int64 keys and counts, at most one for each slot"
+            )
+    unit, shape, transcript = 1.0 / event.step, (event.histograms,), current()
+    answer = transcript.forced(name, shape, event, unit) if transcript is not None else None
+    key = account.fresh_key() if answer is None else b""  # after the query, as in `release`
+    begin, kept = 0, []
+    for index, ((keys, counts), bound) in enumerate(zip(exact, slots, strict=True)):
+        if answer is None:
+            released = _above(key, begin, keys, counts, bound, event, threads)
+        else:
+            mine = answer[answer[:, 0] == index]
+            released = mine[:, 2 : 2 + keys.shape[1]], mine[:, 1]
+        kept.append(released)
+        begin += -(-bound // noise.DRAW_BLOCK) * noise.DRAW_BLOCK
+    if transcript is not None:
+        _write_down(transcript, account, Call(name, _table(exact), event, unit, _table(kept), shape=shape))
+    # The half step comes only after the comparison with the threshold.
+    return [(keys, (noisy.astype(np.float64) + event.half_step) / event.step) for keys, noisy in kept]
+
+
+def _above(
+    key: bytes,
+    begin: int,
+    keys: IntArray,
+    counts: IntArray,
+    bound: int,
+    event: StableHistogramEvent,
+    threads: int | None,
+) -> tuple[IntArray, IntArray]:
+    """Keys and noisy integers that reach the threshold. Noise is drawn for every slot, a piece at a time."""
+    pieces = -(-bound // _PIECE)
+    found, values = [keys[:0]] * pieces, [counts[:0]] * pieces
+
+    def work(piece: int) -> None:
+        at = piece * _PIECE
+        drawn = _SAMPLERS[event.law](key, min(_PIECE, bound - at), event, begin + at)
+        part = counts[at : at + _PIECE]
+        noisy = part * event.step + drawn[: len(part)]
+        # An integer comparison before any conversion, as the cost was computed for.
+        high = noisy >= event.threshold
+        found[piece], values[piece] = keys[at : at + _PIECE][high], noisy[high]
+
+    share_out(work, pieces, threads=threads)
+    return np.concatenate([keys[:0], *found]), np.concatenate([counts[:0], *values])
+
+
+def _write_down(transcript: Transcript, payer: Payer, call: Call) -> None:
+    """Add a release to the transcript of an audit, with what the payer says of itself."""
+    transcript.calls.append(dataclasses.replace(call, block=payer.path, reserve=payer.reserve, account=payer.number))
+
+
+def _table(parts: Sequence[tuple[IntArray, IntArray]]) -> IntArray:
+    """Rows (histogram, count, key ...) of all histograms, short keys padded, for the transcript."""
+    words = max((keys.shape[1] for keys, _ in parts), default=1)
+    rows = []
+    for index, (keys, counts) in enumerate(parts):
+        table = np.zeros((len(keys), 2 + words), dtype=np.int64)
+        table[:, 0], table[:, 1], table[:, 2 : 2 + keys.shape[1]] = index, counts, keys
+        rows.append(table)
+    return np.concatenate(rows) if rows else np.zeros((0, 2 + words), dtype=np.int64)
+
+
+def _below(key: bytes, bound: int) -> int:
+    """Uniform on 0 ... bound - 1 for a bound of any size, exact: bits are thrown again until they fit."""
+    bits = bound.bit_length()
+    words = -(-bits // 32)
+    attempt = 0
+    while True:
+        drawn = noise.below(key, words, 2**32, begin=attempt * noise.DRAW_BLOCK)
+        number = int.from_bytes(drawn.astype("<u4").tobytes(), "little") >> (32 * words - bits)
+        if number < bound:
+            return number
+        attempt += 1
+
+
+def _permute_and_flip(key: bytes, scores: IntArray, rate: Fraction) -> int:
+    """The first candidate, in random order, whose coin e^(-rate (best - score)) comes up heads. The best one's always does."""
+    if not 1 <= len(scores) <= exponential.MAX_CANDIDATES:
+        raise KernelError(f"a choice needs 1 to {exponential.MAX_CANDIDATES} candidates")
+    gaps = int(scores.max()) - scores
+    coins: dict[int, int] = {}
+    together = noise.DRAW_BLOCK // _COIN_WORDS
+    for turn, candidate in enumerate(noise.permutation(key, len(scores)).tolist()):
+        if turn % together == 0:
+            begin = turn // together * noise.DRAW_BLOCK
+            drawn = noise.below(key, noise.DRAW_BLOCK, 2**32, begin=begin).astype("<u4").reshape(together, _COIN_WORDS)
+        gap = int(gaps[candidate])
+        if gap not in coins:
+            coins[gap] = exponential.coin(gap, rate)
+        if int.from_bytes(drawn[turn % together].tobytes(), "little") < coins[gap]:
+            return int(candidate)
+    raise KernelError("no candidate of a choice came up heads")

@@ -1,0 +1,118 @@
+"""The transcript of a run: what `release` was asked, with the answers, and the same answers forced on a neighbour.
+
+Off by default. A transcript holds exact private integers, so it must stay in a test or an audit (`fastpubpriv.auditing`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from fastpubpriv._types import IntArray
+from fastpubpriv.errors import ReplayError
+from fastpubpriv.privacy import Budget, Cost, Event
+
+
+@dataclass(frozen=True, slots=True)
+class Reserve:
+    """A debit that several releases share: the number of the tree scope in its account, and its cost."""
+
+    number: int
+    cost: Fraction
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """An account that was opened: name of the call, what it debited, and the draws of noise that its budget was corrected for."""
+
+    name: str
+    price: Budget | Cost
+    draws: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Call:
+    """One release: its name, the exact integers asked about, the price, the public unit, the released answer and the block of rows.
+
+    `shape` is the public shape of a query whose own shape is private (occupied bins). `reserve` is None where the price is paid by
+    the account, else the debit of the tree scope that pays it. `account` is the place of the account in the transcript.
+    """
+
+    name: str
+    query: IntArray
+    event: Event
+    unit: float
+    answer: np.ndarray[Any, Any]
+    block: tuple[int, ...] = ()
+    shape: tuple[int, ...] | None = None
+    reserve: Reserve | None = None
+    account: int | None = None
+
+    @property
+    def public_shape(self) -> tuple[int, ...]:
+        """Shape that must not depend on private rows."""
+        return self.query.shape if self.shape is None else self.shape
+
+
+@dataclass(slots=True, eq=False)
+class Transcript:
+    """The accounts and releases of one run in order; with `script`, the answers to force."""
+
+    accounts: list[Opened] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+    script: list[Call] | None = None
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a transcript holds private integers and cannot be pickled")
+
+    def __repr__(self) -> str:
+        return f"Transcript(calls={len(self.calls)}, replaying={self.script is not None})"
+
+    def forced(self, name: str, shape: tuple[int, ...], event: Event, unit: float) -> np.ndarray[Any, Any] | None:
+        """Return the recorded answer that stands in for the next release, or None while recording.
+
+        `event` and `unit` say what answers are possible, for audits that make up their own.
+        """
+        if self.script is None:
+            return None
+        index = len(self.calls)
+        if index >= len(self.script):
+            raise ReplayError(f"call {index} ({name}) has no counterpart in the recorded run")
+        recorded = self.script[index]
+        if recorded.name != name or recorded.public_shape != shape:
+            raise ReplayError(f"call {index} is {name} {shape}, recorded was {recorded.name} {recorded.public_shape}")
+        return recorded.answer.copy()  # an estimator may work in place
+
+
+_CURRENT: ContextVar[Transcript | None] = ContextVar("fastpubpriv_transcript", default=None)
+
+
+def current() -> Transcript | None:
+    """Return the transcript in force, None in ordinary use."""
+    return _CURRENT.get()
+
+
+def opened(name: str, price: Budget | Cost, draws: int) -> int | None:
+    """Write down an account that has been opened; its place in the transcript, None where none is kept."""
+    transcript = current()
+    if transcript is None:
+        return None
+    transcript.accounts.append(Opened(name, price, draws))
+    return len(transcript.accounts) - 1
+
+
+@contextmanager
+def recording(script: list[Call] | None = None) -> Iterator[Transcript]:
+    """Record every release inside the block; with `script`, force its answers."""
+    transcript = Transcript(script=script)
+    token = _CURRENT.set(transcript)
+    try:
+        yield transcript
+    finally:
+        _CURRENT.reset(token)

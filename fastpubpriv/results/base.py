@@ -1,0 +1,258 @@
+"""What all results share: read-only fields, JSON, a summary for people, a table for pandas. Released and public values only."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from abc import abstractmethod
+from collections.abc import Mapping
+from fractions import Fraction
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from fastpubpriv import validation
+from fastpubpriv._types import FloatArray
+from fastpubpriv.errors import BudgetError, InputError
+from fastpubpriv.privacy import Budget, Cost
+from fastpubpriv.reading import Form, read_field, read_json, shortened
+from fastpubpriv.results import words
+
+# Numbers of an estimate that a repr shows one by one.
+MOST_IN_REPR = 6
+
+
+def frozen(array: Any) -> FloatArray:
+    """Return a read-only float64 copy, or the array itself if it is one already: matrices may be large."""
+    if type(array) is np.ndarray and array.dtype == np.float64 and array.flags.owndata and not array.flags.writeable:
+        return array
+    copy = np.array(array, dtype=np.float64)
+    copy.flags.writeable = False
+    return copy
+
+
+def read_only(value: Any) -> Any:
+    """A field as a result holds it: arrays, lists and dictionaries at any depth cannot be changed, nor by whoever gave them."""
+    if isinstance(value, np.ndarray):
+        if value.dtype.kind == "f":
+            return frozen(value)
+        copy = value.copy()
+        copy.flags.writeable = False
+        return copy
+    if isinstance(value, Mapping):
+        return MappingProxyType({key: read_only(item) for key, item in value.items()})
+    if type(value) in (list, tuple):
+        return tuple(read_only(item) for item in value)
+    return value
+
+
+def _plain_dicts(value: Any) -> Any:
+    """Undo the read-only dictionaries, which cannot be pickled."""
+    if isinstance(value, MappingProxyType):
+        return {key: _plain_dicts(item) for key, item in value.items()}
+    if type(value) is tuple:
+        return tuple(_plain_dicts(item) for item in value)
+    return value
+
+
+def plain(value: Any) -> Any:
+    """Turn a result's field into what JSON knows; exact fractions keep their numerator and denominator."""
+    if isinstance(value, np.ndarray):
+        return plain(value.tolist())
+    if isinstance(value, np.generic):
+        return plain(value.item())
+    if isinstance(value, Fraction):
+        return {"exact": f"{value.numerator}/{value.denominator}", "value": float(value)}
+    if hasattr(value, "to_dict"):
+        return plain(value.to_dict())
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): plain(value[key]) for key in sorted(value, key=str)}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def read_price(value: Any) -> Budget | Cost:
+    """A budget or cost from what JSON has for it."""
+    try:
+        return Budget.from_dict(value)
+    except BudgetError:
+        return Cost.from_dict(value)  # nothing was spent, or so little that no budget is as small
+
+
+def _rebuilt(kind: type[Value], fields: dict[str, Any]) -> Value:
+    return kind(**fields)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Value:
+    """A frozen value with named fields that knows JSON, and how it is shown."""
+
+    # Shapes of arrays, and readers of fields that need one of their own.
+    _forms: ClassVar[Mapping[str, Form]] = {}
+
+    def __post_init__(self) -> None:
+        # Here, so that unpickling and dataclasses.replace give read-only fields too.
+        for field in dataclasses.fields(self):
+            object.__setattr__(self, field.name, read_only(getattr(self, field.name)))
+
+    def __reduce__(self) -> Any:
+        fields = {field.name: _plain_dicts(getattr(self, field.name)) for field in dataclasses.fields(self)}
+        return _rebuilt, (type(self), fields)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as plain lists, numbers and strings, ready for JSON."""
+        return {field.name: plain(getattr(self, field.name)) for field in dataclasses.fields(self)}
+
+    def to_json(self, path: str | Path | None = None, *, indent: int = 2) -> str:
+        """Return the JSON text, and write it to `path` if one is given."""
+        text = json.dumps(self.to_dict(), indent=indent, allow_nan=False)
+        if path is not None:
+            Path(validation.path_name(path)).write_text(text + "\n", encoding="utf-8")
+        return text
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Read back what `to_json` wrote; InputError for any other text."""
+        found = cls(**cls._fields_of(read_json(text, cls.__name__)))
+        found._refuse_nonsense()
+        return found
+
+    def _refuse_nonsense(self) -> None:
+        """InputError for fields that were read, each of the right form, and do not fit together."""
+
+    @classmethod
+    def _fields_of(cls, data: dict[str, Any]) -> dict[str, Any]:
+        """The fields in a JSON object of this class, each in its type."""
+        fields = {field.name: field for field in dataclasses.fields(cls)}
+        optional = {
+            name
+            for name, field in fields.items()
+            if field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING
+        }
+        for name in [*data, *fields]:
+            if name not in fields or (name not in data and name not in optional):
+                word = "lacks" if name in fields else "has an unknown"
+                raise InputError(f"this JSON text is not a {cls.__name__}: it {word} field {shortened(name)}")
+        sizes = {"dim": data["dim"]} if "dim" in data else {}
+        found = {}
+        for name in fields:  # in this order, so that a wrong dim is found before it is used
+            if name in data:
+                found[name] = read_field(name, str(fields[name].type), data[name], cls._forms.get(name), sizes)
+        return found
+
+    @abstractmethod
+    def _table(self) -> words.Table:
+        """Title of the rows, and columns of the table that holds the estimate."""
+
+    def _facts(self) -> list[tuple[str, str]]:
+        """What a reader must know besides the estimate: a word and a sentence for each fact."""
+        return []
+
+    def summary(self) -> str:
+        """The estimate as a table, and under it what a reader must know: a text for people."""
+        return words.as_text(type(self).__name__, self._table(), self._facts())
+
+    def to_frame(self) -> Any:
+        """The table of the summary as a pandas data frame, unrounded (needs pandas)."""
+        return words.as_frame(self._table())
+
+    def _repr_html_(self) -> str:
+        return words.as_html(type(self).__name__, self._table(), self._facts())
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Result(Value):
+    """What every estimator returns besides its estimate.
+
+    Attributes
+    ----------
+    n_priv, n_pub, dim : int
+        Public sizes.
+    spent : ZCDP, ApproxDP, PureDP or Cost
+        The price of the call under `relation`, as debited; a zero Cost when no private row was read.
+    private : bool
+        False when the noise came from a seed.
+    relation : str
+        "replace one private row; the number of rows is public".
+    releases : tuple of mappings
+        For each release, in order: name, noise law, exact cost, and in the coordinates in which rows were clipped (whitened ones
+        where there is a covariance) the clip radius and the standard deviation of the noise on the *sum*.
+    provenance : mapping
+        Where each radius and scale came from: "public rows", "argument" or "released".
+    numerics : mapping
+        Draws of noise and the distance of the samplers from their ideal laws.
+    columns : tuple of str or None
+        Names of the columns when the source had names.
+    """
+
+    n_priv: int
+    n_pub: int
+    dim: int
+    spent: Any
+    private: bool
+    relation: str = "replace one private row; the number of rows is public"
+    releases: tuple[Mapping[str, Any], ...] = ()
+    provenance: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    numerics: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    columns: tuple[str, ...] | None = None
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Names of the columns, or x0, x1 and so on."""
+        return self.columns or tuple(f"x{j}" for j in range(self.dim))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the result as plain lists, numbers and strings, ready for JSON."""
+        return {"kind": type(self).__name__, **Value.to_dict(self)}
+
+    @classmethod
+    def _fields_of(cls, data: dict[str, Any]) -> dict[str, Any]:
+        if data.pop("kind", None) != cls.__name__:
+            raise InputError(f"this JSON text is not a {cls.__name__}")
+        found = super(Result, cls)._fields_of(data)
+        found["spent"] = read_price(found["spent"])
+        if found["dim"] < 1:
+            raise InputError(f"this JSON text is not a {cls.__name__}: it has no columns")
+        if found.get("columns") is not None and len(found["columns"]) != found["dim"]:
+            raise InputError(f"this JSON text is not a {cls.__name__}: it does not name {found['dim']} columns")
+        return found
+
+    def _details(self) -> list[tuple[str, str]]:
+        """The facts of `_facts` that only this kind of result has."""
+        return []
+
+    def _facts(self) -> list[tuple[str, str]]:
+        facts = [
+            ("Rows", f"{self.n_priv:,} private, {f'{self.n_pub:,}' if self.n_pub else 'no'} public"),
+            *self._details(),
+            ("Spent", words.explain(self.spent, self.releases)),
+            ("Neighbours", self.relation),
+        ]
+        if self.provenance:
+            facts.append(
+                ("Ranges", "; ".join(f"{name} from {source}" for name, source in sorted(self.provenance.items())))
+            )
+        if self.private:
+            return [*facts, ("Private", "yes")]
+        return [*facts, ("Private", "NO: the noise came from a seed, so these values are not private")]
+
+    @abstractmethod
+    def _estimate(self) -> tuple[str, Any]:
+        """Name and value of what a repr shows."""
+
+    def __repr__(self) -> str:
+        name, value = self._estimate()
+        if isinstance(value, np.ndarray):
+            shown = f"{name}={words.bracketed(value)}" if 0 < value.size <= MOST_IN_REPR else f"dim={self.dim}"
+        else:
+            shown = f"dim={self.dim}, {name}={value}"
+        flag = "" if self.private else ", private=False"
+        return f"{type(self).__name__}({shown}, n_priv={self.n_priv}, spent={self.spent!r}{flag})"

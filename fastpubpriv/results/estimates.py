@@ -1,0 +1,262 @@
+"""Released means, covariances, principal directions and Gaussians."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy import stats
+
+from fastpubpriv import validation
+from fastpubpriv._types import FloatArray
+from fastpubpriv.columns import points
+from fastpubpriv.errors import InputError
+from fastpubpriv.reading import Form, refuse_no_covariances
+from fastpubpriv.results.base import Result
+from fastpubpriv.results.gaussians import correlation_of, ellipse, factor_of, log_density
+from fastpubpriv.results.words import Table
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class MeanResult(Result):
+    """A released mean.
+
+    Attributes
+    ----------
+    mean : (dim,) float64
+        The estimate, in data units.
+    noise_std : (dim,) float64
+        Standard deviation of the privacy noise in each coordinate.
+    sampling_std : (dim,) float64
+        Standard deviation of the mean of the rows themselves, from the assumed or public covariance.
+    noise_law : str
+        "gaussian", "laplace" or "k_norm".
+    """
+
+    mean: FloatArray
+    noise_std: FloatArray
+    sampling_std: FloatArray
+    noise_law: str
+
+    _forms: ClassVar[Mapping[str, Form]] = {name: ("dim",) for name in ("mean", "noise_std", "sampling_std")}
+
+    @property
+    def standard_error(self) -> FloatArray:
+        """Standard deviation of the estimate: privacy noise and sampling together, (dim,)."""
+        total: FloatArray = np.hypot(self.noise_std, self.sampling_std)
+        return total
+
+    def confidence_interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
+        """Lower and upper ends, (dim,) each, of an interval for the mean of each coordinate.
+
+        Counts privacy noise and sampling, under the covariance that the estimate was given; not the bias of clipping, nor of rows
+        with missing entries, which count as rows at the public centre. Under pure DP the quantile of a Laplace law is used, which
+        is on the safe side for levels of 0.9 and more.
+        """
+        level = validation.confidence_level(level)
+        normal = float(stats.norm.ppf(0.5 + level / 2.0))
+        laplace = -math.log1p(-level) / math.sqrt(2.0)
+        width = (normal if self.noise_law == "gaussian" else max(normal, laplace)) * self.standard_error
+        return self.mean - width, self.mean + width
+
+    def plot(self, path: str | Path | None = None, *, level: float = 0.95) -> Any:
+        """Draw the estimate with its interval, one panel for each coordinate (needs matplotlib); returns the figure."""
+        from fastpubpriv.results import plots as plotting
+
+        lower, upper = self.confidence_interval(level)
+        estimates = [plotting.Estimate("private", self.mean, lower, upper)]
+        return plotting.plot_means(estimates, columns=self.columns, path=path, level=level)
+
+    def _estimate(self) -> tuple[str, Any]:
+        return "mean", self.mean
+
+    def _table(self) -> Table:
+        lower, upper = self.confidence_interval()
+        numbers = [("mean", self.mean), ("lower", lower), ("upper", upper), ("noise_std", self.noise_std)]
+        return Table("column", self.labels, numbers)
+
+    def _details(self) -> list[tuple[str, str]]:
+        return [("Interval", f"95 %, from {self.noise_law} noise and sampling")]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class CovarianceResult(Result):
+    """A released covariance in squared data units.
+
+    Attributes
+    ----------
+    covariance : (dim, dim) float64
+        Positive semi-definite.
+    relative_noise_std : float
+        Diagonal standard deviation of the privacy noise of the last round, relative to the covariance.
+    steps : int
+        Rounds.
+    """
+
+    covariance: FloatArray
+    relative_noise_std: float
+    steps: int
+
+    _forms: ClassVar[Mapping[str, Form]] = {"covariance": ("dim", "dim")}
+
+    @property
+    def correlation(self) -> FloatArray:
+        """Correlation matrix (dim, dim): post-processing of the covariance."""
+        return correlation_of(self.covariance)
+
+    def _estimate(self) -> tuple[str, Any]:
+        return "covariance", self.covariance
+
+    def _table(self) -> Table:
+        return Table("column", self.labels, list(zip(self.labels, self.covariance.T, strict=True)))
+
+    def _details(self) -> list[tuple[str, str]]:
+        return [("Noise", f"{self.relative_noise_std:.3g} of the variances (standard deviation); {self.steps} rounds")]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class PCAResult(Result):
+    """Released principal directions.
+
+    Attributes
+    ----------
+    components : (n_components, dim) float64
+        Orthonormal rows.
+    eigenvalues : (n_components,) float64
+        Of the noisy second moment about `center`, in squared data units.
+    center : (dim,) float64
+        The public centre.
+    noise_norm : float
+        Expected spectral norm of the noise on the second moment: eigenvalue gaps below it are not resolved.
+    """
+
+    components: FloatArray
+    eigenvalues: FloatArray
+    center: FloatArray
+    noise_norm: float
+
+    _forms: ClassVar[Mapping[str, Form]] = {
+        "components": ("components", "dim"), "eigenvalues": ("components",), "center": ("dim",),
+    }  # fmt: skip
+
+    def transform(self, rows: Any) -> FloatArray:
+        """Project rows (n, dim) onto the components, (n, n_components); columns of a frame are matched by name.
+
+        The projection of private rows stays private data.
+        """
+        array = points(rows, self.dim, self.columns, finite=False)
+        projected: FloatArray = (array - self.center) @ self.components.T
+        return projected
+
+    def _estimate(self) -> tuple[str, Any]:
+        return "eigenvalues", self.eigenvalues
+
+    def _table(self) -> Table:
+        loadings = list(zip(self.labels, self.components.T, strict=True))
+        return Table("component", range(len(self.components)), [("eigenvalue", self.eigenvalues), *loadings])
+
+    def _details(self) -> list[tuple[str, str]]:
+        return [("Noise", f"gaps between eigenvalues below {self.noise_norm:.4g} are not resolved")]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class GaussianResult(Result):
+    """A released Gaussian: mean and covariance in data units.
+
+    Attributes
+    ----------
+    mean : (dim,) float64
+    covariance : (dim, dim) float64
+        Positive definite.
+    mean_noise_std : (dim,) float64
+        Standard deviation of the privacy noise in each coordinate of the mean.
+    rounds : int
+        Rounds of the covariance recursion.
+    under_resolved : bool
+        The rounds are too few, by the public rule, to reach the smallest eigenvalues, which may be far off.
+    predicted_covariance_error, predicted_mean_error : float
+        Relative Frobenius error of the covariance, and l2 error of the mean in standard deviations, from public numbers; infinite
+        (null in JSON) when `under_resolved`.
+    """
+
+    mean: FloatArray
+    covariance: FloatArray
+    mean_noise_std: FloatArray
+    rounds: int
+    under_resolved: bool
+    predicted_covariance_error: float
+    predicted_mean_error: float
+    learner: str
+
+    _forms: ClassVar[Mapping[str, Form]] = {"mean": ("dim",), "covariance": ("dim", "dim"), "mean_noise_std": ("dim",)}
+
+    @property
+    def correlation(self) -> FloatArray:
+        """Correlation matrix (dim, dim): post-processing of the covariance."""
+        return correlation_of(self.covariance)
+
+    def confidence_ellipse(
+        self, first: int = 0, second: int = 1, *, level: float = 0.95
+    ) -> tuple[FloatArray, FloatArray]:
+        """Centre (2,) and points (181, 2) of the ellipse that holds a share `level` of the Gaussian in two coordinates."""
+        level = validation.confidence_level(level)
+        if not (0 <= first < self.dim and 0 <= second < self.dim and first != second):
+            raise InputError(
+                f"an ellipse needs two different columns from 0 to {self.dim - 1}, got {first} and {second}"
+            )
+        chosen = [first, second]
+        center = self.mean[chosen]
+        return center, ellipse(center, self.covariance[np.ix_(chosen, chosen)], level)
+
+    def sample(self, n: int, *, random_state: Any = None) -> FloatArray:
+        """Draw n synthetic rows (n, dim) from the released Gaussian.
+
+        Post-processing, so any generator will do: `random_state` is None, an int or a NumPy generator.
+        """
+        normals: FloatArray = stats.norm.rvs(size=(n, self.dim), random_state=random_state)
+        drawn: FloatArray = self.mean + normals @ factor_of(self.covariance).T
+        return drawn
+
+    def log_prob(self, rows: Any) -> FloatArray:
+        """Log density of the released Gaussian at finite rows (n, dim), (n,). Columns of a frame are matched by name."""
+        array = np.atleast_2d(points(rows, self.dim, self.columns, finite=True))
+        half, constant = log_density(array, self.mean, factor_of(self.covariance))
+        density: FloatArray = -half - constant
+        return density
+
+    def plot(self, path: str | Path | None = None, *, level: float = 0.95) -> Any:
+        """Draw ellipses of all pairs (up to five columns) or a correlation heat map; returns the figure (needs matplotlib)."""
+        from fastpubpriv.results import plots as plotting
+
+        level = validation.confidence_level(level)
+        if self.dim <= plotting.MAX_PAIRED:
+            return plotting.plot_ellipses(self.mean, self.covariance, self.labels, path=path, level=level)
+        # One correlation's share of the Frobenius error, which has dim (dim + 1) / 2 free entries, two of them alike.
+        noise = self.predicted_covariance_error / math.sqrt(self.dim * (self.dim + 1.0))
+        note = f"predicted noise of one entry, sampling included: about ±{noise:.2g}"
+        if self.under_resolved:
+            note = "too few rows or too small a budget to resolve the small eigenvalues: entries may be far off"
+        return plotting.plot_correlations(self.correlation, self.labels, note, path=path)
+
+    def _refuse_nonsense(self) -> None:
+        refuse_no_covariances(self.covariance[None])
+
+    def _estimate(self) -> tuple[str, Any]:
+        return "mean", self.mean
+
+    def _table(self) -> Table:
+        deviations = np.sqrt(np.diag(self.covariance))
+        numbers = [("mean", self.mean), ("mean_noise_std", self.mean_noise_std), ("standard_deviation", deviations)]
+        return Table("column", self.labels, numbers)
+
+    def _details(self) -> list[tuple[str, str]]:
+        text = (
+            f"covariance {self.predicted_covariance_error:.1%} (relative Frobenius), mean "
+            f"{self.predicted_mean_error:.3g} standard deviations; {self.rounds} rounds"
+        )
+        status = "under_resolved" if self.under_resolved else "ok"
+        return [("Predicted error", text), ("Status", status), ("Method", self.learner)]

@@ -1,0 +1,238 @@
+"""Released histograms over an unbounded domain."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fastpubpriv import validation
+from fastpubpriv._types import FloatArray, IntArray
+from fastpubpriv.columns import points
+from fastpubpriv.errors import InputError
+from fastpubpriv.reading import Form, read_array, read_field
+from fastpubpriv.results.base import MOST_IN_REPR, Result, Value
+from fastpubpriv.results.words import Table
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Histogram(Value):
+    """One released histogram: the bins whose noisy count reached the threshold; all other bins count as zero.
+
+    Attributes
+    ----------
+    columns : tuple of int
+        Columns of the rows that were binned.
+    level : int
+        Level of the grid.
+    keys : (b, len(columns)) int64
+        Bins, in lexical order.
+    counts : (b,) float64
+        Noisy counts.
+    lower, upper : (b, len(columns)) float64
+        Ends of the bins (of the absolute value, for dyadic bins); the upper end belongs to a bin, the lower one does not.
+    frequency : (b,) float64
+        counts / n_priv.
+    """
+
+    columns: tuple[int, ...]
+    level: int
+    keys: IntArray
+    counts: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    frequency: FloatArray
+
+    @classmethod
+    def _fields_of(cls, data: Any) -> dict[str, Any]:
+        names = {field.name for field in dataclasses.fields(cls)}
+        if type(data) is not dict or set(data) != names:
+            raise InputError(
+                f"this JSON text is not a Histogram: it is an object with the fields {', '.join(sorted(names))}"
+            )
+        return _fields(**data)
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def __repr__(self) -> str:
+        return f"Histogram(columns={self.columns}, level={self.level}, bins={len(self)})"
+
+    def log_prob(self, rows: Any) -> FloatArray:
+        """Log density at rows (n, len(columns)) of the binned columns, (n,), of the released counts as shares of their sum.
+
+        -inf outside the released bins and in bins without an end. For dyadic bins of absolute values, rows are absolute values.
+        """
+        array = np.asarray(rows, dtype=np.float64) if len(self.columns) > 1 else np.reshape(rows, (-1, 1))
+        array = np.atleast_2d(points(array, len(self.columns), finite=True))
+        # In each column the intervals of one level are apart: the last one that begins below a value, if it reaches the value.
+        place, own = np.zeros(len(array), dtype=np.int64), np.zeros(len(self), dtype=np.int64)
+        inside = np.full(len(array), len(self) > 0)
+        for j in range(len(self.columns) if len(self) else 0):
+            starts, first, index = np.unique(self.lower[:, j], return_index=True, return_inverse=True)
+            found = np.searchsorted(starts, array[:, j], side="left") - 1
+            inside &= (found >= 0) & (array[:, j] <= self.upper[first, j][found])
+            _, both = np.unique(np.append(own, place) * len(starts) + np.append(index, found), return_inverse=True)
+            own, place = both[: len(self)], both[len(self) :]
+        density = np.full(len(array), -np.inf)
+        if len(self):
+            order = np.argsort(own)
+            bins = order[np.minimum(np.searchsorted(own[order], place), len(self) - 1)]
+            inside &= own[bins] == place
+            with np.errstate(divide="ignore"):
+                heights = np.log(self.counts / self.counts.sum()) - np.log(self.upper - self.lower).sum(axis=1)
+            density[inside] = heights[bins[inside]]
+        return density
+
+    def _table(self) -> Table:
+        return _bins_of([self], tuple(f"column {column}" for column in self.columns), "bin")
+
+    def _facts(self) -> list[tuple[str, str]]:
+        return [("Bins", f"{len(self)}, level {self.level}; all other bins count as zero")]
+
+
+def _histograms(value: Any) -> tuple[Histogram, ...]:
+    """Histograms from what JSON has for them."""
+    if type(value) is not list:
+        raise InputError("this JSON text cannot be read: histograms must be a list")
+    return tuple(Histogram(**Histogram._fields_of(item)) for item in value)
+
+
+def _fields(columns: Any, level: Any, keys: Any, counts: Any, lower: Any, upper: Any, frequency: Any) -> dict[str, Any]:
+    """The fields of a histogram, checked."""
+    if type(columns) is not list or not columns or not all(type(column) is int for column in columns):
+        raise InputError("this JSON text cannot be read: the columns of a histogram must be a list of column numbers")
+    bad = type(keys) is not list or not all(
+        type(key) is list and len(key) == len(columns) and all(type(word) is int and abs(word) < 2**63 for word in key)
+        for key in keys
+    )
+    if bad:
+        raise InputError("this JSON text cannot be read: the keys of a histogram must be lists of whole numbers")
+    sizes = {"bins": len(keys), "columns": len(columns)}
+
+    def ends(name: str, value: Any) -> FloatArray:
+        if not keys:  # JSON has no shape for an empty list
+            return np.empty((0, len(columns)))
+        # The ends of the last dyadic bin may be infinite.
+        return read_array(name, value, ("bins", "columns"), sizes, missing=math.inf)
+
+    return {
+        "columns": tuple(columns),
+        "level": read_field("level", "int", level, None, sizes),
+        "keys": np.array(keys, dtype=np.int64).reshape(-1, len(columns)),
+        "counts": read_array("counts", counts, ("bins",), sizes),
+        "lower": ends("lower", lower),
+        "upper": ends("upper", upper),
+        "frequency": read_array("frequency", frequency, ("bins",), sizes),
+    }
+
+
+def noise_quantile(law: str, noise_std: float, tail: float) -> float:
+    """The size that the noise on a count exceeds, in one direction, with probability `tail`."""
+    if law == "laplace":
+        return noise_std / math.sqrt(2.0) * max(0.0, -math.log(2.0 * tail))
+    from scipy.special import ndtri
+
+    return float(-noise_std * ndtri(tail))
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class HistogramResult(Result):
+    """Released histograms, over an unbounded domain.
+
+    Attributes
+    ----------
+    histograms : tuple of Histogram
+        In the order of the bins asked for, levels from the finest; `result[i]` is the i-th.
+    noise_law : str
+        "laplace" or "gaussian".
+    noise_std : float
+        Standard deviation of the noise on each count.
+    threshold : float
+        Least noisy count that was released.
+    singleton_rate : float
+        Chance that a bin with one row was released; at most delta.
+    """
+
+    histograms: tuple[Histogram, ...]
+    noise_law: str
+    noise_std: float
+    threshold: float
+    singleton_rate: float
+
+    _forms: ClassVar[Mapping[str, Form]] = {"histograms": _histograms}
+
+    def __getitem__(self, index: int) -> Histogram:
+        return self.histograms[index]
+
+    def __len__(self) -> int:
+        return len(self.histograms)
+
+    def count_error(self, failure_prob: float = 0.05) -> float:
+        """Bound on the error of every count, suppressed bins included, that holds with probability 1 - failure_prob."""
+        beta = validation.probability("failure_prob", failure_prob)
+        return self.threshold + noise_quantile(self.noise_law, self.noise_std, beta / (2 * self.n_priv * len(self)))
+
+    def plot(self, path: str | Path | None = None, *, level: float = 0.95) -> Any:
+        """Draw each one-dimensional histogram with its threshold (needs matplotlib); returns the figure."""
+        from fastpubpriv.results import plots as plotting
+
+        flat = [item for item in self.histograms if len(item.columns) == 1]
+        drawn = [
+            plotting.Bars(
+                f"{self.labels[item.columns[0]]}, level {item.level}: {len(item)} bins",
+                item.lower[:, 0], item.upper[:, 0], item.frequency,
+            )
+            for item in flat
+        ]  # fmt: skip
+        return plotting.plot_histograms(drawn, f"Noisy counts of at least {self.threshold:.0f} rows", path=path)
+
+    def _refuse_nonsense(self) -> None:
+        numbers = (self.noise_std, self.threshold, self.singleton_rate)
+        if (
+            self.n_priv < 1
+            or not self.histograms
+            or self.noise_law not in ("laplace", "gaussian")
+            or not np.isfinite(numbers).all()
+        ):
+            raise InputError(
+                "this JSON text is not a HistogramResult: it needs n_priv, histograms, a law of noise and its numbers"
+            )
+        if any(not 0 <= column < self.dim for histogram in self.histograms for column in histogram.columns):
+            raise InputError(
+                f"this JSON text cannot be read: a histogram names a column that is not among the {self.dim}"
+            )
+
+    def _estimate(self) -> tuple[str, Any]:
+        return "bins", [len(item) for item in self.histograms[:MOST_IN_REPR]] + [...] * (len(self) > MOST_IN_REPR)
+
+    def _table(self) -> Table:
+        return _bins_of(self.histograms, self.labels, "histogram")
+
+    def _details(self) -> list[tuple[str, str]]:
+        noise = f"{self.noise_law}, standard deviation {self.noise_std:.3g} rows"
+        return [("Noise", noise), ("Hidden", f"bins with a noisy count below {self.threshold:.4g} rows")]
+
+
+def _bins_of(histograms: Sequence[Histogram], names: tuple[str, ...], index: str) -> Table:
+    """A row for each bin; ends of bins over several columns are tuples."""
+    rows: list[tuple[Any, ...]] = []
+    for place, item in enumerate(histograms):
+        # A histogram alone has names for its own columns, in their order.
+        own = names if index == "bin" else tuple(names[column] for column in item.columns)
+        ends = [
+            side[:, 0].tolist() if len(own) == 1 else list(map(tuple, side.tolist()))
+            for side in (item.lower, item.upper)
+        ]
+        numbers = zip(*ends, item.counts.tolist(), item.frequency.tolist(), strict=True)
+        rows += [
+            (place if index == "histogram" else i, ", ".join(own), item.level, *line) for i, line in enumerate(numbers)
+        ]
+    heads = ("column", "level", "above", "up_to", "count", "frequency")
+    return Table(
+        index, [row[0] for row in rows], [(name, [row[i + 1] for row in rows]) for i, name in enumerate(heads)]
+    )

@@ -1,0 +1,182 @@
+"""A released mixture of Gaussians, whichever method made it."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from abc import abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy import stats
+from scipy.special import logsumexp, ndtri
+
+from fastpubpriv import validation
+from fastpubpriv._types import FloatArray, IntArray
+from fastpubpriv.columns import points
+from fastpubpriv.errors import InputError
+from fastpubpriv.reading import Form, refuse_no_covariances
+from fastpubpriv.results.base import Result
+from fastpubpriv.results.gaussians import factor_of, log_density
+from fastpubpriv.results.words import Table, tally
+from fastpubpriv.sources import Rows, public_rows
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Mixture(Result):
+    """What every result that holds a mixture of Gaussians can do.
+
+    Attributes
+    ----------
+    weights : (n_components,) float64
+        Positive, sum 1.
+    means : (n_components, dim) float64
+    covariances : (n_components, dim, dim) float64
+        Positive definite; diagonal for an axis-aligned mixture.
+    """
+
+    weights: FloatArray
+    means: FloatArray
+    covariances: FloatArray
+
+    _forms: ClassVar[Mapping[str, Form]] = {
+        "weights": ("components",), "means": ("components", "dim"), "covariances": ("components", "dim", "dim"),
+    }  # fmt: skip
+
+    @property
+    def n_components(self) -> int:
+        """Number of components found; may be fewer than asked for."""
+        return len(self.weights)
+
+    @property
+    def variances(self) -> FloatArray:
+        """Variances of the coordinates within each component, (n_components, dim)."""
+        return np.ascontiguousarray(np.diagonal(self.covariances, axis1=1, axis2=2))
+
+    def _joint_log_prob(self, rows: Any) -> FloatArray:
+        array = np.atleast_2d(points(rows, self.dim, self.columns, finite=True))
+        joint = np.empty((len(array), self.n_components))
+        for index, covariance in enumerate(self.covariances):
+            half, constant = log_density(array, self.means[index], factor_of(covariance))
+            joint[:, index] = math.log(self.weights[index]) - half - constant
+        return joint
+
+    def log_prob(self, rows: Any) -> FloatArray:
+        """Log density of the mixture at finite rows (n, dim), (n,). Columns of a frame are matched by name."""
+        density: FloatArray = logsumexp(self._joint_log_prob(rows), axis=1)
+        return density
+
+    def predict_proba(self, rows: Any) -> FloatArray:
+        """Posterior probability of each component at finite rows (n, dim), (n, n_components)."""
+        joint = self._joint_log_prob(rows)
+        posterior: FloatArray = np.exp(joint - logsumexp(joint, axis=1, keepdims=True))
+        return posterior
+
+    def predict(self, rows: Any) -> IntArray:
+        """Most likely component of each finite row, (n,). Labels of private rows stay private data."""
+        labels: IntArray = np.argmax(self._joint_log_prob(rows), axis=1)
+        return labels
+
+    def sample(self, n: int, *, random_state: Any = None) -> FloatArray:
+        """Draw n synthetic rows (n, dim); post-processing. `random_state` is None, an int or a NumPy generator."""
+        return self.labelled_sample(n, random_state=random_state)[0]
+
+    def labelled_sample(self, n: int, *, random_state: Any = None) -> tuple[FloatArray, IntArray]:
+        """The rows of `sample` (n, dim), and the component that each was drawn from, (n,)."""
+        # One block of uniforms for labels and coordinates: an int seed used twice would tie them together.
+        uniform = stats.uniform.rvs(size=(n, self.dim + 1), random_state=random_state)
+        ends = np.cumsum(self.weights)[:-1] / self.weights.sum()
+        labels: IntArray = np.searchsorted(ends, uniform[:, 0], side="right").astype(np.int64)
+        normals = ndtri(np.maximum(uniform[:, 1:], np.finfo(np.float64).tiny))
+        rows = np.empty((n, self.dim))
+        for index, covariance in enumerate(self.covariances):
+            mine = labels == index
+            rows[mine] = self.means[index] + normals[mine] @ factor_of(covariance).T
+        return rows, labels
+
+    @abstractmethod
+    def _status_of_components(self) -> tuple[str, ...]:
+        """One word for what happened to each component."""
+
+    def _refuse_nonsense(self) -> None:
+        weights = self.weights
+        whole = np.all(weights > 0.0) and abs(weights.sum() - 1.0) < 1e-6
+        if not whole or len(self._status_of_components()) != len(weights):
+            raise InputError(
+                f"this JSON text is not a {type(self).__name__}: its weights must be above 0, of sum 1, each with a status"
+            )
+        refuse_no_covariances(self.covariances)
+
+    def _estimate(self) -> tuple[str, Any]:
+        return "weights", self.weights
+
+    def _table(self) -> Table:
+        spreads = np.sqrt(self.variances)
+        numbers = [
+            pair
+            for j, name in enumerate(self.labels)
+            for pair in ((f"mean {name}", self.means[:, j]), (f"std {name}", spreads[:, j]))
+        ]
+        heads = [("weight", self.weights), ("status", self._status_of_components())]
+        return Table("component", range(self.n_components), [*heads, *numbers])
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class MixtureResult(Mixture):
+    """A released mixture of Gaussians in data units.
+
+    Attributes
+    ----------
+    weights : (n_components,) float64
+        Positive, sum 1.
+    means : (n_components, dim) float64
+    covariances : (n_components, dim, dim) float64
+        Positive definite; diagonal for an axis-aligned mixture.
+    status : tuple of str
+        For each component "ok", or why it is a substitute ("low_count": too few rows, a public summary stands in;
+        "under_resolved"; "empty": a stage found nothing and a coarser answer stands in; "fallback"). Decided from released values
+        only.
+    method : str
+        The algorithm that ran.
+    tree : ClusterTree or None
+        How rows are routed to components, where the algorithm clustered.
+    diagnostics : mapping
+        Released or public numbers about the run.
+    """
+
+    status: tuple[str, ...]
+    method: str
+    tree: Any = None
+    diagnostics: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    def plot(self, path: str | Path | None = None, *, level: float = 0.95, x_pub: Any = None) -> Any:
+        """Draw the density (one column), or ellipses, released balls and the public rows `x_pub` in a plane; returns the figure.
+
+        Needs matplotlib. `level` is the share of a component that its ellipse holds.
+        """
+        from fastpubpriv.results import mixture_plots as plotting
+
+        level = validation.confidence_level(level)
+        rows = None if x_pub is None else self._public(x_pub)
+        words = [f" ({status.replace('_', ' ')})" if status != "ok" else "" for status in self.status]
+        names = [f"{i}: {weight:.1%}{word}" for i, (weight, word) in enumerate(zip(self.weights, words, strict=True))]
+        drawn = plotting.Drawn(self.weights, self.means, self.covariances, names, self.columns)
+        balls = self.diagnostics.get("balls", ())
+        return plotting.plot_mixture(drawn, path=path, level=level, points=rows, balls=balls)
+
+    def _public(self, x_pub: Any) -> FloatArray:
+        """Public rows; of a file or table, which may have more columns than were learned, those that were."""
+        plain = isinstance(x_pub, np.ndarray | list | tuple | Rows)
+        plain = plain or (isinstance(x_pub, str | Path) and str(x_pub).lower().endswith(".npy"))
+        columns = None if plain or self.columns == tuple(map(str, range(self.dim))) else self.columns
+        return public_rows(x_pub, columns=columns, dim=self.dim, names=self.columns)
+
+    def _status_of_components(self) -> tuple[str, ...]:
+        return self.status
+
+    def _details(self) -> list[tuple[str, str]]:
+        asked = self.diagnostics.get("n_components_asked", self.n_components)
+        found = f"{self.n_components} of {asked} components, by {self.method.replace('_', ' ')}"
+        return [("Found", found), ("Status", tally(self.status))]

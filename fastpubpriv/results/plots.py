@@ -1,0 +1,258 @@
+"""Drawing, with matplotlib imported only when a figure is asked for."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fastpubpriv import validation
+from fastpubpriv._types import FloatArray
+from fastpubpriv.errors import InputError
+from fastpubpriv.results.gaussians import correlation_of, ellipse
+
+# Colours that stay apart in grey and for colour-blind readers.
+PALETTE = ("#0b5fa5", "#d1690e", "#3b8f5a", "#8a5aa8", "#7a7a7a", "#b0304f")
+# Beyond so many columns pairs of ellipses get too small to read.
+MAX_PAIRED = 5
+# Panels of histograms.
+MAX_PANELS = 12
+# Beyond so many columns names overlap, then numbers do.
+MAX_NAMED, MAX_NUMBERED = 40, 12
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Estimate:
+    """One labelled estimate; `lower` and `upper` are None when it has no interval."""
+
+    label: str
+    mean: FloatArray
+    lower: FloatArray | None = None
+    upper: FloatArray | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bars:
+    """The bins of one histogram: ends and shares of the rows, (b,) each."""
+
+    title: str
+    lower: FloatArray
+    upper: FloatArray
+    frequency: FloatArray
+
+
+def new_figure(width: float, height: float) -> Any:
+    """Return a figure that needs no screen and no global state."""
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise InputError("drawing needs matplotlib: pip install 'fastpubpriv[plot]'") from None
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def save(figure: Any, path: str | Path | None) -> Any:
+    """Write the figure to `path` when there is one, and return it."""
+    if path is None:
+        return figure
+    if not hasattr(path, "write"):  # an open file
+        path = validation.path_name(path)
+    try:
+        figure.savefig(path, dpi=150)
+    except ValueError as error:  # a suffix that Matplotlib does not know
+        raise InputError(f"the figure cannot be written: {error}") from None
+    return figure
+
+
+def draw_panel(axes: Any, estimates: list[Estimate], j: int, title: str, *, hidden: tuple[int, ...] = ()) -> None:
+    """Coordinate `j` of the estimates side by side; `hidden` ones keep their place on the axis and are not drawn."""
+    for i, estimate in enumerate(estimates):
+        if i in hidden:
+            continue
+        colour = PALETTE[i % len(PALETTE)]
+        if estimate.lower is not None and estimate.upper is not None:
+            span = [[estimate.mean[j] - estimate.lower[j]], [estimate.upper[j] - estimate.mean[j]]]
+            axes.errorbar(i, estimate.mean[j], yerr=span, fmt="o", ms=5, capsize=4, color=colour)
+        else:
+            axes.plot(i, estimate.mean[j], "D", ms=5, color=colour)
+    axes.set_xlim(-0.6, len(estimates) - 0.4)
+    axes.set_xticks(range(len(estimates)))
+    axes.set_xticklabels([estimate.label for estimate in estimates], rotation=40, ha="right", fontsize=7)
+    axes.set_title(title, fontsize=9)
+    axes.tick_params(axis="y", labelsize=7)
+    axes.grid(axis="y", alpha=0.3, lw=0.5)
+
+
+def plot_means(
+    estimates: list[Estimate],
+    *,
+    columns: tuple[str, ...] | None = None,
+    path: str | Path | None = None,
+    level: float = 0.95,
+    title: str | None = None,
+    max_panels: int = 12,
+) -> Any:
+    """One small panel per coordinate, the estimates side by side; beyond `max_panels` coordinates one line plot over the index."""
+    dim = len(estimates[0].mean)
+    names = columns if columns is not None else tuple(f"x{j}" for j in range(dim))
+    if dim > max_panels:
+        figure = new_figure(9.0, 4.0)
+        axes = figure.subplots()
+        for colour, estimate in zip(PALETTE, estimates, strict=False):
+            axes.plot(np.arange(dim), estimate.mean, color=colour, lw=1.2, label=estimate.label)
+            if estimate.lower is not None and estimate.upper is not None:
+                axes.fill_between(np.arange(dim), estimate.lower, estimate.upper, color=colour, alpha=0.2, lw=0)
+        axes.set_xlabel("coordinate")
+        axes.set_ylabel("mean")
+        axes.legend(frameon=False)
+        axes.set_title(title or f"Mean, with {level:.0%} intervals")
+        return save(figure, path)
+    across = min(dim, 5)
+    down = math.ceil(dim / across)
+    figure = new_figure(2.3 * across + 0.4, 2.9 * down + 0.5)
+    grid = figure.subplots(down, across, squeeze=False)
+    for j, axes in enumerate(grid.ravel()):
+        if j >= dim:
+            axes.set_axis_off()
+            continue
+        draw_panel(axes, estimates, j, names[j])
+    figure.suptitle(title or f"Mean, with {level:.0%} intervals", fontsize=10)
+    return save(figure, path)
+
+
+def plot_histograms(drawn: list[Bars], title: str, *, path: str | Path | None = None) -> Any:
+    """One panel for each one-dimensional histogram: released bins as bars of density, on a log axis where they spread far.
+
+    Bins without a bar had no row, or too few for the threshold. `path` is written when given; returns the figure.
+    """
+    if not drawn:
+        raise InputError("there is no one-dimensional histogram to draw: products of columns are not drawn")
+    if len(drawn) > MAX_PANELS:
+        raise InputError(
+            f"{len(drawn)} histograms are too many to draw, at most {MAX_PANELS}: ask for fewer columns or levels"
+        )
+    across = min(len(drawn), 3)
+    down = math.ceil(len(drawn) / across)
+    figure = new_figure(4.2 * across + 0.4, 2.8 * down + 0.5)
+    grid = figure.subplots(down, across, squeeze=False)
+    for axes, item in zip(grid.ravel(), drawn, strict=False):
+        axes.set_title(item.title, fontsize=9)
+        axes.tick_params(labelsize=7)
+        if len(item.lower) == 0:
+            continue
+        lower, upper = item.lower, np.minimum(item.upper, np.finfo(np.float64).max)
+        width = upper - lower
+        axes.bar(lower, item.frequency / width, width=width, align="edge", color=PALETTE[0], alpha=0.75, lw=0)
+        span = np.abs(np.concatenate([lower, upper]))
+        smallest = float(span[span > 0.0].min())
+        if float(span.max()) > 1e4 * max(smallest, float(width.min())):
+            axes.set_xscale("symlog", linthresh=max(smallest, float(width.min())))
+            axes.set_yscale("log")
+        axes.set_ylabel("density", fontsize=8)
+    for axes in grid.ravel()[len(drawn) :]:
+        axes.set_axis_off()
+    figure.suptitle(title, fontsize=10)
+    return save(figure, path)
+
+
+def plot_ellipses(
+    mean: FloatArray, covariance: FloatArray, names: tuple[str, ...], *, path: str | Path | None, level: float
+) -> Any:
+    """Ellipses of all pairs of columns that hold a share `level` of a Gaussian each, and on the diagonal the single columns."""
+    dim = len(mean)
+    side = 2.1 if dim > 2 else 2.9
+    figure = new_figure(side * dim + 0.8, side * dim + 0.7)
+    grid = figure.subplots(dim, dim, squeeze=False)
+    spread = np.sqrt(np.diag(covariance))
+    correlation = correlation_of(covariance)
+    reach = 1.15 * math.sqrt(-2.0 * math.log1p(-level))
+    for row in range(dim):
+        for column in range(dim):
+            axes = grid[row, column]
+            if column > row:
+                axes.set_axis_off()
+                continue
+            _limits(axes.set_xlim, mean[column], reach * spread[column])
+            if row == column:
+                _density(axes, float(mean[row]), float(spread[row]), reach)
+                axes.set_title(names[row], fontsize=9)
+            else:
+                chosen = [column, row]
+                points = ellipse(mean[chosen], covariance[np.ix_(chosen, chosen)], level)
+                axes.fill(points[:, 0], points[:, 1], color=PALETTE[0], alpha=0.14, lw=0)
+                axes.plot(points[:, 0], points[:, 1], color=PALETTE[0], lw=1.3)
+                axes.plot(mean[column], mean[row], "+", color=PALETTE[1], ms=8, mew=1.6)
+                axes.grid(alpha=0.3, lw=0.5)
+                _limits(axes.set_ylim, mean[row], reach * spread[row])
+                tilt = correlation[row, column]
+                # In the upper corner that the ellipse leans away from.
+                axes.text(
+                    0.04 if tilt >= 0.0 else 0.96, 0.96, f"r = {tilt:+.2f}", transform=axes.transAxes,
+                    ha="left" if tilt >= 0.0 else "right", va="top", fontsize=7, color="#444444",
+                )  # fmt: skip
+            axes.tick_params(labelsize=7)
+            axes.locator_params(nbins=4)
+            if row == dim - 1:
+                axes.set_xlabel(names[column], fontsize=8)
+            else:
+                axes.tick_params(labelbottom=False)
+            if column == 0 and row > 0:
+                axes.set_ylabel(names[row], fontsize=8)
+            elif column > 0 and column < row:
+                axes.tick_params(labelleft=False)
+    figure.align_ylabels()
+    figure.suptitle(f"Released Gaussian, {level:.0%} ellipses", fontsize=10)
+    return save(figure, path)
+
+
+def _limits(set_limits: Any, middle: float, reach: float) -> None:
+    # A column whose spread is below the resolution of its mean would get an empty axis.
+    reach = max(float(reach), 1e-12 * abs(float(middle)), np.finfo(np.float64).tiny)
+    set_limits(float(middle) - reach, float(middle) + reach)
+
+
+def _density(axes: Any, mean: float, spread: float, reach: float) -> None:
+    """The bell of one column; its height says nothing, so it has no scale."""
+    steps = np.linspace(-reach, reach, 121)
+    height = np.exp(-steps * steps / 2.0)
+    axes.fill_between(mean + steps * spread, height, color=PALETTE[0], alpha=0.14, lw=0)
+    axes.plot(mean + steps * spread, height, color=PALETTE[0], lw=1.3)
+    axes.axvline(mean, color=PALETTE[1], lw=1.2)
+    axes.set_ylim(0.0, 1.12)
+    axes.set_yticks([])
+    for side in ("left", "right", "top"):
+        axes.spines[side].set_visible(False)
+
+
+def plot_correlations(matrix: FloatArray, names: tuple[str, ...], note: str, *, path: str | Path | None) -> Any:
+    """A heat map of correlations; `note` says how noisy they are."""
+    dim = len(matrix)
+    size = min(11.0, max(5.0, 0.42 * dim + 2.4))
+    figure = new_figure(size + 0.9, size)
+    axes = figure.subplots()
+    image = axes.imshow(matrix, cmap="RdBu_r", vmin=-1.0, vmax=1.0, interpolation="nearest")
+    colours = figure.colorbar(image, ax=axes, fraction=0.045, pad=0.02)
+    colours.ax.tick_params(labelsize=7)
+    if dim <= MAX_NAMED:
+        small = 8 if dim <= 20 else 6
+        axes.set_xticks(
+            range(dim), names, rotation=90 if dim > 8 else 40, ha="center" if dim > 8 else "right", fontsize=small
+        )
+        axes.set_yticks(range(dim), names, fontsize=small)
+    else:
+        axes.set_xlabel("column")
+        axes.set_ylabel("column")
+        axes.tick_params(labelsize=7)
+    if dim <= MAX_NUMBERED:
+        for row in range(dim):
+            for column in range(dim):
+                value = matrix[row, column]
+                shade = "white" if abs(value) > 0.6 else "#333333"
+                axes.text(column, row, f"{value:.2f}", ha="center", va="center", fontsize=6.5, color=shade)
+    axes.set_title(f"Correlations of the released Gaussian\n{note}", fontsize=9)
+    return save(figure, path)

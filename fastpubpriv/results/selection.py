@@ -1,0 +1,67 @@
+"""The mixture that was chosen from a public list."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from fastpubpriv.results.base import Result
+from fastpubpriv.results.mixture import Mixture, MixtureResult
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class SelectionResult(Mixture):
+    """The mixture chosen from a public list.
+
+    Attributes
+    ----------
+    index : int or None
+        Its position in the list as it was given; None for the fallback.
+    weights, means, covariances : (k,), (k, dim), (k, dim, dim) float64
+        The mixture itself, without components of weight 0.
+    status : str
+        "ok"; "only one" when one usable hypothesis was left and nothing was spent; "fallback" when none was.
+    candidates, left_out : int
+        Hypotheses chosen from, and those without finite parameters and positive variances.
+    score, method, mechanism : str
+        What was compared, how it was evaluated, and how the choice was made.
+    epsilon : float
+        At which the choice was made; 0 when nothing was spent.
+    slack : float
+        With probability 1 - failure_prob the total variation from the law of the rows is at most 3 times that of the best
+        hypothesis plus this. Sampling and choice are in it; what cells or public draws lose is not. Infinite for log ratios, which
+        come with no such bound.
+    """
+
+    index: int | None
+    status: str
+    candidates: int
+    left_out: int
+    score: str
+    method: str
+    mechanism: str
+    epsilon: float
+    slack: float
+
+    @property
+    def mixture(self) -> MixtureResult:
+        """The chosen mixture as a MixtureResult: densities, labels and samples."""
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(Result)}
+        return MixtureResult(
+            weights=self.weights,
+            means=self.means,
+            covariances=self.covariances,
+            status=self._status_of_components(),
+            method="hypothesis selection",
+            **fields,
+        )
+
+    def _status_of_components(self) -> tuple[str, ...]:
+        return (self.status,) * len(self.weights)
+
+    def _details(self) -> list[tuple[str, str]]:
+        place = "the fallback" if self.index is None else f"number {self.index}"
+        return [
+            ("Chosen", f"{place} of {self.candidates} usable hypotheses, by {self.score} and {self.mechanism}"),
+            ("Status", self.status),
+            ("Slack", f"{self.slack:.4g} in total variation, beyond 3 times the distance of the best hypothesis"),
+        ]

@@ -1,0 +1,146 @@
+"""Results in words: numbers with the digits that mean something, budgets explained, tables as text, HTML and data frames."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from fastpubpriv.errors import InputError
+from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, Cost, PureDP, best_epsilon
+
+# The delta at which a zCDP budget is restated for readers who know (epsilon, delta).
+READERS_DELTA = Fraction(1, 10**6)
+# Rows and columns of a table that a text or page shows; a data frame has all of them.
+MOST_ROWS, MOST_COLUMNS = 60, 20
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows with labels; `index` says what the labels are. Columns are (name, values); names need not differ."""
+
+    index: str
+    labels: Sequence[Any]
+    columns: Sequence[tuple[str, Any]]
+
+
+def number(value: float, scale: float) -> str:
+    """A value with as many digits as `scale`, its uncertainty, makes meaningful: two of the uncertainty."""
+    if not math.isfinite(value) or not math.isfinite(scale) or scale <= 0.0:
+        return f"{value:.6g}"
+    places = 1 - math.floor(math.log10(scale))
+    if places > 9 or abs(value) >= 1e12 or places < -6:
+        return f"{value:.{max(1, min(17, places + 1 + math.floor(math.log10(max(abs(value), scale)))))}g}"
+    return f"{round(value, places):,.{max(places, 0)}f}"
+
+
+def bracketed(array: Any) -> str:
+    """A small array in one line, six digits for each number."""
+    if array.ndim == 0:
+        return f"{array:.6g}"
+    return f"[{', '.join(bracketed(item) for item in array)}]"
+
+
+def amount(value: Fraction) -> str:
+    """An exact amount as a short decimal."""
+    return f"{float(value):.6g}"
+
+
+def short(budget: Budget | Cost) -> str:
+    """Parts and amounts: "rho = 0.5"."""
+    parts = budget.notion.parts if isinstance(budget, Cost) else budget.parts
+    return ", ".join(f"{name} = {amount(value)}" for name, value in zip(parts, budget.amounts, strict=True))
+
+
+def explain(budget: Budget | Cost | None, releases: tuple[Mapping[str, Any], ...] = ()) -> str:
+    """A budget in words, for people who know one notion of it."""
+    if budget is None or (isinstance(budget, Cost) and budget.is_zero):
+        return "nothing: only public rows were used"
+    if isinstance(budget, Cost):
+        return short(budget)
+    if isinstance(budget, ZCDP):
+        gaussian = bool(releases) and all(release.get("noise") == "gaussian" for release in releases)
+        epsilon = best_epsilon(READERS_DELTA, budget.rho, all_gaussian=gaussian)
+        return f"rho = {amount(budget.rho)} (zCDP), which implies epsilon = {epsilon:.3g} at delta = 1e-6"
+    if isinstance(budget, ApproxDP):
+        return f"{short(budget)} (approximate DP)"
+    assert isinstance(budget, PureDP)
+    return f"{short(budget)} (pure DP)"
+
+
+def tally(statuses: Iterable[str]) -> str:
+    """How many there are of each word: "2 ok, 1 low_count"."""
+    found = list(statuses)
+    return ", ".join(f"{found.count(word)} {word}" for word in dict.fromkeys(found)) or "none"
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float | np.floating):
+        return f"{value:.6g}"
+    if isinstance(value, tuple):
+        return ", ".join(_cell(item) for item in value)
+    return " ".join(str(value).split())
+
+
+def _cells(table: Table) -> tuple[list[list[str]], list[str]]:
+    """The cells that are shown, first the line of names, and what was left out."""
+    shown = table.columns[:MOST_COLUMNS]
+    lines = [[table.index, *(_cell(name) for name, _ in shown)]]
+    for row in range(min(len(table.labels), MOST_ROWS)):
+        lines.append([_cell(table.labels[row]), *(_cell(values[row]) for _, values in shown)])
+    more = []
+    if len(table.labels) > MOST_ROWS:
+        more.append(f"... and {len(table.labels) - MOST_ROWS} more rows; to_frame() has all of them.")
+    if len(table.columns) > MOST_COLUMNS:
+        more.append(f"... and {len(table.columns) - MOST_COLUMNS} more columns; to_frame() has all of them.")
+    return lines, more
+
+
+def as_text(title: str, table: Table, facts: list[tuple[str, str]]) -> str:
+    """Title, table and facts in lines."""
+    lines, more = _cells(table)
+    widths = [max(len(line[j]) for line in lines) for j in range(len(lines[0]))]
+    rows = [
+        "  ".join(
+            [line[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True))]
+        )
+        for line in lines
+    ]
+    space = max((len(name) for name, _ in facts), default=0)
+    told = [f"{name.ljust(space)}  {_cell(text)}" for name, text in facts]
+    return "\n".join(line.rstrip() for line in [title, *rows, *more, *told])
+
+
+def as_html(title: str, table: Table, facts: list[tuple[str, str]]) -> str:
+    """The same for a notebook. Names of columns come from data files, so that every text is escaped."""
+    (names, *rows), more = _cells(table)
+
+    def line(cells: Sequence[str], tag: str) -> str:
+        return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
+
+    body = "".join(line(row, "td") for row in rows)
+    notes = "".join(f"<p>{html.escape(text)}</p>" for text in more)
+    told = "".join(f"<dt>{html.escape(name)}</dt><dd>{html.escape(_cell(text))}</dd>" for name, text in facts)
+    return (
+        f"<div><strong>{html.escape(title)}</strong><table><thead>{line(names, 'th')}</thead><tbody>{body}</tbody></table>"
+        f"{notes}<dl>{told}</dl></div>"
+    )
+
+
+def as_frame(table: Table) -> Any:
+    """The table as a pandas data frame, with the labels as its index."""
+    try:
+        import pandas
+    except ImportError:
+        raise InputError("to_frame needs pandas: pip install pandas, or use to_dict()") from None
+    frame = pandas.DataFrame(
+        {place: list(values) for place, (_, values) in enumerate(table.columns)},
+        index=pandas.Index(list(table.labels), name=table.index),
+    )
+    frame.columns = pandas.Index([name for name, _ in table.columns])
+    return frame

@@ -1,0 +1,157 @@
+"""What every estimator does around its mathematics: open the data, pay, write down what was released."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from fastpubpriv import validation
+from fastpubpriv._types import FloatArray
+from fastpubpriv.errors import AccuracyWarning, InputError
+from fastpubpriv.mechanisms.sums import Measurement
+from fastpubpriv.privacy import ApproxDP, Budget, Ledger
+from fastpubpriv.release.account import Account
+from fastpubpriv.sources import Executor, Rows, private_rows, public_rows, refuse_shared_memory
+from fastpubpriv.threads.guard import naming
+from fastpubpriv.threads.pool import max_threads
+
+
+def open_rows(
+    x_priv: Any, x_pub: Any = None, *, columns: Any = None, min_pub: int = 1
+) -> tuple[Rows, FloatArray | None]:
+    """Check the form of both data sets and open them, columns with names matched by name; nothing private is read."""
+    rows = naming("x_priv", lambda: private_rows(x_priv, columns=columns))
+    if x_pub is None:
+        return rows, None
+    refuse_shared_memory(x_priv, x_pub, columns=columns)
+    # The private side decides the order of the columns. The first line of a private CSV file may be a row, so it is not told.
+    show = rows.kind != "csv"
+    return rows, public_rows(x_pub, columns=columns, dim=rows.dim, min_rows=min_pub, names=rows.columns, show=show)
+
+
+def check_budget_against(budget: Budget, n_priv: int) -> None:
+    """Warn about a delta that protects nobody; everything in the warning is public."""
+    if isinstance(budget, ApproxDP):
+        budget.warn_if_weak(n_priv)
+
+
+def warn_if_useless(name: str, predicted: float, public_only: float) -> None:
+    """Warn, from public numbers alone, when the public rows by themselves are predicted to be closer."""
+    if predicted > public_only:
+        warnings.warn(
+            f"{name}: predicted error {predicted:.3g} exceeds the {public_only:.3g} of the public rows alone "
+            "(in standard deviations); pass a larger budget or more private rows, or use weighted_mean",
+            AccuracyWarning,
+            stacklevel=3,
+        )
+
+
+@dataclass(slots=True, eq=False)
+class Run:
+    """One call in progress: the account that pays, the rows it reads, and the record of releases."""
+
+    account: Account
+    rows: Rows
+    executor: Executor
+    log: list[dict[str, Any]] = field(default_factory=list)
+
+    @contextmanager
+    def paid(self, cost: Budget | None = None) -> Iterator[None]:
+        """Debit the ledger; everything after the debit belongs into this block.
+
+        Released numbers may be of any size: whether one of them over- or underflows neither shows in the caller's error state nor
+        becomes an exception.
+        """
+        self.account.open(cost=cost)
+        with np.errstate(all="ignore"):
+            yield
+
+    def release(
+        self,
+        measurement: Measurement,
+        *,
+        name: str,
+        cost: Fraction,
+        payer: Any = None,
+        **public: Any,
+    ) -> Any:
+        """Charge, run the pass, add noise and record: the released answer. `payer` is a node's purse, else the account pays.
+
+        `public` numbers go into the record, beside the noise and its cost.
+        """
+        payer = self.account if payer is None else payer
+        released = measurement.release(payer, self.rows, self.executor, name=name, cost=cost)
+        self.note(name, released, **public)
+        return released
+
+    def note(self, name: str, released: Any, **public: Any) -> None:
+        """Write a release into the result's record, with its `noise` and its event."""
+        self.log.append({"name": name, **released.noise, **released.event.record(), **public})
+
+    def block(self, rows: Rows) -> Run:
+        """The run of a block of rows, disjoint from all others: charged by itself, recorded together."""
+        return replace(self, account=self.account.block(), rows=rows)
+
+    def on(self, rows: Rows) -> Run:
+        """The run of a view of the rows, such as their pairs, that the same account pays for."""
+        return replace(self, rows=rows)
+
+    def fields(self, n_pub: int) -> dict[str, Any]:
+        """The fields that every result shares."""
+        return {
+            "n_priv": self.rows.n,
+            "n_pub": n_pub,
+            "dim": self.rows.dim,
+            "spent": self.account.spent(),
+            "private": self.account.private,
+            "releases": tuple(self.log),
+            "numerics": self.account.numerics(),
+        }
+
+
+def start(
+    name: str,
+    rows: Rows,
+    budget: Budget,
+    *,
+    draws: int,
+    reserved: ApproxDP | None = None,
+    ledger: Ledger | None,
+    random_state: int | None,
+    threads: int | None,
+    progress: bool | None,
+    max_memory: Any = None,
+) -> Run:
+    """Make the account. Its ledger is debited by `run.paid()`, once every public argument has been checked."""
+    if threads is not None:
+        threads = validation.integer("threads", threads, minimum=1, maximum=max_threads())
+    if progress is not None and not isinstance(progress, bool):
+        raise InputError(f"progress must be True, False or None, got a value of type {type(progress).__name__}")
+    account = Account(name, budget, draws=draws, reserved=reserved, ledger=ledger, random_state=random_state)
+    check_budget_against(budget, rows.n)
+    most = None if max_memory is None else int(validation.positive("max_memory", max_memory))
+    return Run(account, rows, Executor(threads=threads, progress=progress, max_memory=most))
+
+
+def vector_or_number(name: str, value: Any, dim: int) -> FloatArray:
+    """A public vector of `dim` entries, or one number for all of them."""
+    if isinstance(value, np.ndarray | list | tuple) and not (isinstance(value, np.ndarray) and value.ndim == 0):
+        return validation.finite_vector(name, value, dim)
+    return np.full(dim, validation.finite(name, value))
+
+
+def noise_per_radius(dim: int, *, pure: bool, allowance: Fraction) -> Callable[[Fraction], float]:
+    """Noise per coordinate on a sum clipped to radius 1, for a share of the allowance, on an infinitely fine grid."""
+
+    def noise(share: Fraction) -> float:
+        if pure:
+            return float(np.sqrt(8.0 * dim)) / float(allowance * share)
+        return 2.0 / float(np.sqrt(2.0 * float(allowance * share)))
+
+    return noise

@@ -1,0 +1,375 @@
+"""`Rows`: private rows behind a type that shows its shape and nothing else."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NoReturn
+
+from numpy.typing import NDArray
+
+from fastpubpriv.errors import InputError
+from fastpubpriv.threads.guard import guarded, guarded_iterator
+from fastpubpriv.validation import integer
+
+Chunk = NDArray[Any]  # (k, dim), float32 or float64, native byte order, adjacent columns
+PathLike = str | os.PathLike[str]
+
+CHUNK_BYTES = 1 << 22  # about 1 ms of work for a sum: a pass is interrupted at once, and threads share it evenly
+
+
+def default_chunk_rows(dim: int) -> int:
+    """Rows of `dim` doubles in CHUNK_BYTES, at least one."""
+    return max(1, CHUNK_BYTES // (8 * dim))
+
+
+class Rows(ABC):
+    """Private rows that can be passed over in chunks, as often as wanted, and looked at in no other way.
+
+    Make one with a constructor below or with `private_rows`. Shape, kind and column names are public; `repr` shows the
+    first two. Pickling, copying, iterating, comparing, converting to an array and using as a truth value raise
+    TypeError: each would hand private content to code that does not know it is private.
+
+    Attributes
+    ----------
+    n : int
+        Number of rows, public.
+    dim : int
+        Number of columns.
+    columns : tuple of str, or None
+        Column names, where the source has names.
+    kind : str
+        What is behind it: "array", "npy", "parquet", "arrow", "csv", "frame" or "chunks".
+    random_access : bool
+        True if any range of rows can be read without reading those before it, from several threads at once.
+    """
+
+    __slots__ = ("__weakref__", "_columns", "_dim", "_kind", "_n")
+
+    random_access: bool = False
+
+    def __init__(self, n: int, dim: int, kind: str, columns: tuple[str, ...] | None) -> None:
+        if n < 1:
+            raise InputError("the data has no rows (n = 0): at least one row is needed")
+        if dim < 1:
+            raise InputError("the data has no columns (dim = 0): at least one column is needed")
+        self._n = n
+        self._dim = dim
+        self._kind = kind
+        self._columns = columns
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return self._n
+
+    @property
+    def dim(self) -> int:
+        """Number of columns."""
+        return self._dim
+
+    @property
+    def kind(self) -> str:
+        """What kind of source this is."""
+        return self._kind
+
+    @property
+    def columns(self) -> tuple[str, ...] | None:
+        """Column names, or None."""
+        return self._columns
+
+    def chunks(self, begin: int = 0, end: int | None = None, chunk_rows: int | None = None) -> Iterator[Chunk]:
+        """Read rows `begin` to `end` in order, at most `chunk_rows` at a time.
+
+        Parameters
+        ----------
+        begin, end : int, optional
+            Range of rows, `end` excluded; the default is all rows.
+        chunk_rows : int, optional
+            Most rows in one chunk; the default is 4 MB worth of doubles.
+
+        Yields
+        ------
+        ndarray, (k, dim), float32 or float64
+            Native byte order, columns adjacent, rows at a positive stride. May be a view of the caller's data: do not write.
+
+        Raises
+        ------
+        InputError
+            A range outside the rows, a source that cannot be read or has not as many rows as it declared. Never for values.
+        """
+        begin, end = integer("begin", begin), integer("end", self._n if end is None else end)
+        if not 0 <= begin <= end <= self._n:
+            raise InputError(f"rows {begin} to {end} are not a range within the {self._n} rows of this source")
+        size = default_chunk_rows(self._dim) if chunk_rows is None else integer("chunk_rows", chunk_rows, minimum=1)
+        return guarded_iterator(self._chunks(begin, end, size))
+
+    @abstractmethod
+    def _chunks(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
+        """Chunks of a range that has been checked."""
+
+    def slice(self, begin: int, end: int) -> Rows:
+        """Rows `begin` to `end` of this source, by position, as rows of their own: one block of a public split.
+
+        Blocks cut at public positions are disjoint and do not depend on content, so a replaced row is in one of them only.
+
+        Parameters
+        ----------
+        begin, end : int
+            Range of rows, `end` excluded; at least one row.
+
+        Returns
+        -------
+        Rows
+            A view: nothing is read or copied.
+
+        Raises
+        ------
+        InputError
+            The range is empty, or outside the rows.
+        """
+        return OPENERS["slice"](self, begin, end)
+
+    def __repr__(self) -> str:
+        return f"Rows(n={self._n}, dim={self._dim}, kind={self._kind!r})"
+
+    def __len__(self) -> int:
+        return self._n
+
+    def __format__(self, spec: str) -> str:
+        if spec:
+            _refuse("formatted as a number")
+        return repr(self)
+
+    def __reduce__(self) -> NoReturn:
+        _refuse("pickled or copied")
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> NoReturn:
+        _refuse("converted to an array")
+
+    def __iter__(self) -> NoReturn:
+        _refuse("iterated over")
+
+    def __contains__(self, item: object) -> NoReturn:
+        _refuse("searched")
+
+    def __getitem__(self, index: object) -> NoReturn:
+        _refuse("indexed")
+
+    def __eq__(self, other: object) -> NoReturn:
+        _refuse("compared")
+
+    def __bool__(self) -> NoReturn:
+        _refuse("used as a truth value")
+
+    __hash__ = object.__hash__
+    __array_ufunc__ = None  # NumPy operators and functions then raise TypeError instead of trying to convert
+
+    @staticmethod
+    def from_array(array: object) -> Rows:
+        """Rows of a 2-D numeric array (n, dim) or a rectangular list of lists.
+
+        Parameters
+        ----------
+        array : ndarray, memoryview, or list of lists of numbers
+            float32 and float64 are read where they are; bool, integers, float16 and foreign byte order become float64
+            chunk by chunk (integers beyond 2**53 are rounded). Any strides and read-only memory will do. None in a list
+            is NaN.
+
+        Returns
+        -------
+        Rows
+            With random access.
+
+        Raises
+        ------
+        InputError
+            Not two-dimensional, not real numbers, masked, sparse, ragged or empty. Never for the values.
+        """
+        return _opened("array", array)
+
+    @staticmethod
+    def from_npy(path: PathLike, *, memory_map: bool = True) -> Rows:
+        """Rows of a `.npy` file.
+
+        Parameters
+        ----------
+        path : path
+            A file written by `numpy.save`, two-dimensional and numeric.
+        memory_map : bool
+            True reads chunk by chunk, and a file that becomes shorter meanwhile ends this process; False reads it at once.
+
+        Returns
+        -------
+        Rows
+            With random access.
+
+        Raises
+        ------
+        InputError
+            No such file, not a `.npy` file, or an array that `from_array` would refuse.
+        """
+        return _opened("npy", path, memory_map)
+
+    @staticmethod
+    def from_parquet(
+        path: PathLike | Sequence[PathLike], columns: Sequence[str] | None = None, *, memory_map: bool = True
+    ) -> Rows:
+        """Rows of one Parquet file, or of several with the same columns, read piece by piece.
+
+        Parameters
+        ----------
+        path : path or sequence of paths
+            The files, in order. n comes from their footers.
+        columns : sequence of str, optional
+            Numeric columns to read, in this order; the default is all columns, which must then all be numeric.
+        memory_map : bool
+            As in `from_npy`, but without it too, files are read piece by piece.
+
+        Returns
+        -------
+        Rows
+            Numeric are bool, integers, floats, decimals, and dictionary-encoded columns of these. A null is NaN.
+
+        Raises
+        ------
+        InputError
+            A file cannot be read, or a chosen column is missing or not numeric (the message names the column).
+        """
+        return _opened("parquet", path, columns, memory_map)
+
+    @staticmethod
+    def from_arrow(table: object, columns: Sequence[str] | None = None, *, memory_map: bool = True) -> Rows:
+        """Rows of a pyarrow Table, a RecordBatch, a list of RecordBatches, or an Arrow IPC / Feather file.
+
+        Parameters
+        ----------
+        table : pyarrow.Table, pyarrow.RecordBatch, list of pyarrow.RecordBatch, or path
+            Read where it is.
+        columns : sequence of str, optional
+            Numeric columns to read, in this order; the default is all columns, which must then all be numeric.
+        memory_map : bool
+            As in `from_npy`, for a file.
+
+        Returns
+        -------
+        Rows
+            With random access. Columns as in `from_parquet`.
+
+        Raises
+        ------
+        InputError
+            Not one of these, or a chosen column is missing or not numeric.
+        """
+        return _opened("arrow", table, columns, memory_map)
+
+    @staticmethod
+    def from_frame(frame: object, columns: Sequence[Any] | None = None) -> Rows:
+        """Rows of a pandas or polars DataFrame.
+
+        Parameters
+        ----------
+        frame : pandas.DataFrame or polars.DataFrame
+            Read where it is, chunk by chunk.
+        columns : sequence of column labels, optional
+            Numeric columns to read, in this order; the default is all columns, which must then all be numeric.
+
+        Returns
+        -------
+        Rows
+            With random access. Numeric are bool, integers, floats, their nullable and Arrow-backed forms, and decimals
+            of polars and Arrow. A null is NaN. Categories, objects, text, dates and sparse columns are not numeric.
+
+        Raises
+        ------
+        InputError
+            Not a DataFrame, or a chosen column is missing or not numeric.
+        """
+        return _opened("frame", frame, columns)
+
+    @staticmethod
+    def from_csv(path: PathLike, columns: Sequence[str] | None = None, *, join_quoted_lines: bool = False) -> Rows:
+        """Rows of a CSV file with a header line. Each further line is one row, whatever it holds.
+
+        Types are not looked for, since that would be to look at private values: a cell is a decimal number, perhaps in
+        quotes, or NaN, and a column of text makes rows that count for nothing. Name the columns.
+
+        Parameters
+        ----------
+        path : path
+            Comma-separated, first line the column names; may be compressed (`.gz`, `.bz2`).
+        columns : sequence of str, optional
+            Columns to read, in this order; the default is all columns of the header.
+        join_quoted_lines : bool
+            True takes a line feed between quotes as part of a cell. **The guarantee then needs balanced quotes in every
+            record**: one with an odd number of quotes moves the ends of all records after it, hence other people's
+            rows and n, and no noise hides that. Only for files whose writer doubles the quotes within cells.
+
+        Returns
+        -------
+        Rows
+            Read in pieces; making it counts the lines. A line, less one carriage return at its end, is a row of NaN if
+            it is empty, longer than 2**24 bytes, has an odd number of quotes, or not as many cells as the header. A
+            comma after an odd number of quotes separates nothing. A last line without a line feed is one if not empty.
+
+        Raises
+        ------
+        InputError
+            No such file, the first line is no header, or a column is missing. Never for the other lines.
+        """
+        return _opened("csv", path, columns, join_quoted_lines)
+
+    @staticmethod
+    def from_chunks(factory: Callable[[], Iterable[Any]], *, n: int, dim: int) -> Rows:
+        """Rows that a function of yours produces, array by array.
+
+        Parameters
+        ----------
+        factory : callable without arguments
+            Returns a fresh iterable of (k, dim) arrays for each pass, the same rows in the same order each time. An array is
+            copied before the next is asked for, so a buffer may be reused. What the factory raises is replaced.
+        n : int
+            Number of rows in one pass, public. A pass that yields another number raises InputError.
+        dim : int
+            Number of columns.
+
+        Returns
+        -------
+        Rows
+            Without random access.
+
+        Raises
+        ------
+        InputError
+            `factory` is not callable, or n or dim is not a positive whole number.
+        """
+        return OPENERS["chunks"](factory, n=n, dim=dim)
+
+
+class RandomAccessRows(Rows):
+    """Rows of which any range can be read at once, from any thread."""
+
+    __slots__ = ()
+
+    random_access = True
+
+    @abstractmethod
+    def block(self, begin: int, end: int) -> Chunk:
+        """Rows begin to end as one array, in the form that `chunks` promises; the range is not checked."""
+
+    def _chunks(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
+        for first in range(begin, end, chunk_rows):
+            yield self.block(first, min(first + chunk_rows, end))
+
+
+# How each kind of rows is made. Readers and views are made of the classes above, so `open.py` fills this in from a higher floor.
+OPENERS: dict[str, Callable[..., Rows]] = {}
+
+
+def _opened(kind: str, *given: object) -> Rows:
+    return guarded(lambda: OPENERS[kind](*given))
+
+
+def _refuse(action: str) -> NoReturn:
+    raise TypeError(f"private rows cannot be {action}: only an estimator, or fold(), may read them")

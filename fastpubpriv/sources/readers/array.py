@@ -1,0 +1,168 @@
+"""Rows of a NumPy array in memory or in a memory-mapped `.npy` file, and the form rules for arrays."""
+
+from __future__ import annotations
+
+import numbers
+import sys
+from decimal import Decimal
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastpubpriv._types import FloatArray
+from fastpubpriv.errors import InputError
+from fastpubpriv.sources.base import Chunk, PathLike, RandomAccessRows
+from fastpubpriv.sources.paths import existing_file
+from fastpubpriv.sources.readers.pieces import as_chunk
+from fastpubpriv.threads.guard import foreign, guarded
+from fastpubpriv.validation import boolean
+
+_F64 = np.dtype(np.float64)
+_NATIVE = (_F64, np.dtype(np.float32))
+
+RAGGED = "the list could not be made into a two-dimensional array: pass rows of equal length that hold numbers only"
+
+
+class ArrayRows(RandomAccessRows):
+    """Rows of a plain ndarray; native float32/float64 with adjacent columns is served without a copy."""
+
+    __slots__ = ("_array", "_direct", "_dtype")
+
+    def __init__(self, array: NDArray[Any], kind: str) -> None:
+        super().__init__(array.shape[0], array.shape[1], kind, None)
+        self._array = array
+        self._dtype = array.dtype if array.dtype in _NATIVE else _F64
+        row_stride, column_stride = array.strides
+        size = array.itemsize
+        self._direct = (
+            array.dtype in _NATIVE
+            and array.flags.aligned
+            and (
+                array.flags.c_contiguous
+                or (column_stride == size and row_stride >= size * array.shape[1] and row_stride % size == 0)
+            )
+        )
+
+    @classmethod
+    def from_object(cls, obj: object) -> ArrayRows:
+        """Rows of an array-like in memory, after the form checks."""
+        return cls(plain_matrix(obj), "array")
+
+    @classmethod
+    def from_file(cls, path: PathLike, memory_map: bool) -> ArrayRows:
+        """Rows of a `.npy` file, mapped or read into memory."""
+        name = existing_file(path)
+        mapped = boolean("memory_map", memory_map)
+        message = f"{name!r} cannot be read as a .npy file of numbers with at least one row: write it with numpy.save"
+        # mode "c" (copy on write) would let a stray write go unnoticed; "r" makes it an error.
+        array = guarded(lambda: np.load(name, mmap_mode="r" if mapped else None, allow_pickle=False), message)
+        if not isinstance(array, np.ndarray):  # an archive of several arrays
+            raise InputError(message)
+        return cls(plain_matrix(array), "npy")
+
+    def block(self, begin: int, end: int) -> Chunk:
+        """Rows begin to end, a view where the layout allows."""
+        part = self._array[begin:end]
+        return part if self._direct else as_chunk(part, self._dtype)
+
+    def memory(self) -> list[NDArray[Any]]:
+        """The arrays that hold the rows, for the shared-memory check."""
+        return [self._array]
+
+
+def plain_matrix(obj: object) -> NDArray[Any]:
+    """A plain ndarray view (n, dim) of an array-like; InputError, about form only, for anything that is not one."""
+    if type(obj) is np.ndarray:
+        array: NDArray[Any] = obj
+    elif isinstance(obj, np.ma.MaskedArray):
+        raise InputError("masked arrays are not accepted: pass array.filled(numpy.nan), NaN rows are neutral")
+    elif isinstance(obj, np.ndarray):
+        # The method of the base class, so that a subclass cannot answer in its place.
+        array = np.ndarray.view(obj, np.ndarray)
+    elif isinstance(obj, list | tuple):
+        array = _from_lists(obj)
+    elif isinstance(obj, memoryview):
+        array = foreign(lambda: np.asarray(obj), "the memoryview does not hold numbers: pass a 2-D float array")
+    else:
+        _refuse(obj)
+    _check_form(array)
+    return array
+
+
+def _check_form(array: NDArray[Any]) -> None:
+    dtype = array.dtype
+    if not (dtype.kind in "biu" or (dtype.kind == "f" and dtype.char != "g")):
+        raise InputError(f"rows must be real numbers, got an array of dtype {_dtype_name(dtype)}: {_advice(dtype)}")
+    if array.ndim != 2:
+        advice = {
+            0: "pass a two-dimensional array (n, dim)",
+            1: "pass x.reshape(-1, 1) for n rows of one number, or x.reshape(1, -1) for one row",
+        }.get(array.ndim, "pass x.reshape(len(x), -1) if each x[i] is one row")
+        raise InputError(f"rows must be two-dimensional (n, dim), got {array.ndim} dimension(s): {advice}")
+
+
+def _dtype_name(dtype: np.dtype[Any]) -> str:
+    # A structured dtype would print its field names, a string dtype the length of its longest text.
+    names = {"V": "structured or void", "U": "text", "S": "bytes", "T": "text"}
+    return names.get(dtype.kind, dtype.name.rstrip("0123456789") if dtype.kind in "Mm" else dtype.name)
+
+
+def _advice(dtype: np.dtype[Any]) -> str:
+    if dtype.kind == "c":
+        return "pass real and imaginary parts as separate columns, numpy.hstack([x.real, x.imag])"
+    if dtype.kind == "V":
+        return "pass numpy.lib.recfunctions.structured_to_unstructured(x)"
+    if dtype.kind in "Mm":
+        return "pass a number of units, such as (x - origin) / numpy.timedelta64(1, 's')"
+    return "pass x.astype(numpy.float64)"
+
+
+def plain_list(obj: list[Any] | tuple[Any, ...]) -> list[Any] | tuple[Any, ...]:
+    """A list or tuple as it is, and one of another class as what iterating over it gives."""
+    return obj if type(obj) in (list, tuple) else foreign(lambda: list(obj), RAGGED)
+
+
+def _from_lists(rows: list[Any] | tuple[Any, ...]) -> NDArray[Any]:
+    with np.errstate(all="ignore"):
+        # Lists of a class of one's own, and what is in them, may run code of their own.
+        array = foreign(lambda: np.array(plain_list(rows)), RAGGED)
+        if array.dtype.kind != "O":
+            return array
+        # None, Fraction, Decimal and integers beyond 64 bits come here. Types are form; the values may not matter.
+        return foreign(lambda: _numbers(array), RAGGED)
+
+
+def _numbers(array: NDArray[Any]) -> FloatArray:
+    flat = [_number(item) for item in array.ravel().tolist()]
+    return np.array(flat, dtype=np.float64).reshape(array.shape)
+
+
+def _number(item: object) -> float:
+    if item is None:
+        return np.nan
+    if not isinstance(item, numbers.Real | Decimal | np.bool_):
+        raise InputError(RAGGED)
+    try:
+        return float(item)
+    except (OverflowError, ValueError):  # beyond the largest double, or a signalling NaN: not finite either way
+        return np.nan
+
+
+def _refuse(obj: object) -> NoReturn:
+    """Say what to pass instead of `obj`, which is nothing that holds rows."""
+    kind = type(obj).__name__
+    sparse = sys.modules.get("scipy.sparse")
+    if sparse is not None and sparse.issparse(obj):
+        raise InputError("sparse matrices are not accepted: pass x.toarray(), or Rows.from_chunks with dense pieces")
+    if hasattr(type(obj), "__next__"):
+        raise InputError(
+            f"a {kind} can be read only once, and a pass may be repeated: pass an array, or "
+            "Rows.from_chunks(factory, n=..., dim=...) with a function that starts afresh"
+        )
+    if hasattr(type(obj), "__array__"):
+        raise InputError(f"a {kind} is not read as rows by itself: pass numpy.asarray(x) of it")
+    raise InputError(
+        f"a {kind} cannot be read as rows: pass a 2-D NumPy array, a pandas, polars or Arrow table, a path to a .npy, "
+        ".parquet, .arrow, .feather or .csv file, or Rows.from_chunks(...)"
+    )

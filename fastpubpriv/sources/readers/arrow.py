@@ -1,0 +1,254 @@
+"""Rows of Arrow tables in memory, Arrow IPC / Feather files and Parquet files."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastpubpriv.errors import InputError
+from fastpubpriv.sources.base import Chunk, PathLike, Rows
+from fastpubpriv.sources.paths import existing_file
+from fastpubpriv.sources.readers.array import plain_list
+from fastpubpriv.sources.readers.columns import ColumnReader, ColumnRows, assemble, choose, require_numeric
+from fastpubpriv.sources.readers.pieces import check_count
+from fastpubpriv.threads.guard import guarded
+from fastpubpriv.validation import boolean, path_name
+
+_F64 = np.dtype(np.float64)
+_F32 = np.dtype(np.float32)
+
+
+def load_pyarrow() -> ModuleType:
+    """The pyarrow module, or an InputError that says how to install it."""
+    with contextlib.suppress(ImportError):
+        import pyarrow
+
+        return pyarrow  # type: ignore[no-any-return]
+    raise InputError("Parquet, Arrow and CSV input needs pyarrow: pip install fastpubpriv[io]")
+
+
+def is_arrow(obj: object) -> bool:
+    """True for a pyarrow Table, RecordBatch or RecordBatchReader."""
+    pa = sys.modules.get("pyarrow")
+    return pa is not None and isinstance(obj, pa.Table | pa.RecordBatch | pa.RecordBatchReader)
+
+
+def float_dtype(arrow_type: Any) -> np.dtype[Any] | None:
+    """The dtype that rows of a column of this Arrow type are read as, or None if it does not hold numbers.
+
+    Dictionary encoding of numbers is a way of storing numbers, so it is read. A column of type null has no type:
+    refused.
+    """
+    types = load_pyarrow().types
+    if types.is_dictionary(arrow_type):
+        return float_dtype(arrow_type.value_type)
+    if types.is_float32(arrow_type):
+        return _F32
+    numeric = types.is_boolean(arrow_type) or types.is_integer(arrow_type) or types.is_floating(arrow_type)
+    return _F64 if numeric or types.is_decimal(arrow_type) else None
+
+
+def to_numpy(column: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """An Array or ChunkedArray as a one-dimensional float array; null is NaN, and no value makes it fail."""
+    pa = load_pyarrow()
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    target = pa.float32() if dtype == _F32 else pa.float64()
+    if column.type != target:
+        column = column.cast(
+            target, safe=False
+        )  # the safe cast refuses integers beyond 2**53: an error that depends on values
+    if isinstance(column, pa.ChunkedArray):
+        values = column.to_numpy()
+    else:
+        values = column.to_numpy(zero_copy_only=False)
+    return values  # type: ignore[no-any-return]
+
+
+def column_reader(column: Any) -> ColumnReader:
+    """Reader of ranges of an Array or ChunkedArray whose type `float_dtype` accepts."""
+    dtype = float_dtype(column.type) or _F64
+    return lambda begin, end: to_numpy(column.slice(begin, end - begin), dtype)
+
+
+def column_memory(column: Any) -> list[NDArray[Any]]:
+    """NumPy views of the values of a column of fixed-width numbers, for the shared-memory check."""
+    pa = load_pyarrow()
+    views: list[NDArray[Any]] = []
+    for piece in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
+        buffers = piece.buffers()
+        if pa.types.is_dictionary(piece.type) or len(buffers) != 2 or buffers[1] is None or len(piece) == 0:
+            continue
+        width = piece.type.bit_width // 8
+        if width:
+            data = np.frombuffer(buffers[1], dtype=np.uint8)
+            views.append(data[piece.offset * width : (piece.offset + len(piece)) * width])
+    return views
+
+
+def _checked_schema(schema: Any, columns: Sequence[str] | None, what: str) -> tuple[list[str], np.dtype[Any]]:
+    """The columns to read and the dtype of their rows, from the types alone."""
+    labels = choose(_data_columns(schema) if columns is None else schema.names, columns, what)
+    types = [schema.field(label).type for label in labels]
+    dtypes = [float_dtype(t) for t in types]
+    refused = [(label, str(t)[:40]) for label, t, d in zip(labels, types, dtypes, strict=True) if d is None]
+    require_numeric(refused, what, columns is not None)
+    return labels, _F32 if all(d == _F32 for d in dtypes) else _F64
+
+
+def _data_columns(schema: Any) -> list[str]:
+    """All columns but those in which pandas keeps the index of a frame."""
+    metadata = guarded(lambda: schema.pandas_metadata) or {}
+    index = {name for name in metadata.get("index_columns", ()) if isinstance(name, str)}
+    return [name for name in schema.names if name not in index]
+
+
+def arrow_rows(source: object, columns: Sequence[str] | None, memory_map: bool = True) -> Rows:
+    """Rows of a Table, RecordBatch, list of RecordBatches, or path of an Arrow IPC / Feather file."""
+    pa = load_pyarrow()
+    what = "the Arrow table"
+    if isinstance(source, str | os.PathLike):
+        name = existing_file(source)
+        what = repr(name)
+        source = _read_ipc(pa, name, boolean("memory_map", memory_map))
+    elif isinstance(source, pa.RecordBatchReader):
+        raise InputError(
+            "a RecordBatchReader can be read only once, and a pass may be repeated: pass reader.read_all()"
+        )
+    elif isinstance(source, pa.RecordBatch):
+        batch = source
+        source = guarded(lambda: pa.Table.from_batches([batch]))
+    elif isinstance(source, list | tuple):
+        batches = plain_list(source)
+        if batches and all(isinstance(item, pa.RecordBatch) for item in batches):
+            source = guarded(lambda: pa.Table.from_batches(batches), "the record batches do not share one schema")
+    if not isinstance(source, pa.Table):
+        raise InputError(
+            f"expected a pyarrow Table or RecordBatch, or a list of RecordBatches, got {type(source).__name__}"
+        )
+    table: Any = source
+    # A name that is not UTF-8 cannot be read, and the error of pyarrow would quote it.
+    guarded(lambda: table.schema.names, f"the column names of {what} cannot be read: they must be text in UTF-8")
+    labels, dtype = _checked_schema(table.schema, columns, what)
+    held = [view for label in labels for view in column_memory(table.column(label))]
+    return ColumnRows(table.num_rows, "arrow", labels, [column_reader(table.column(k)) for k in labels], dtype, held)
+
+
+def _read_ipc(pa: ModuleType, name: str, mapped: bool) -> Any:
+    """The table in an IPC file or stream, mapped or read into memory."""
+    import pyarrow.ipc
+
+    def read() -> Any:
+        with open(name, "rb") as file:
+            is_file_format = file.read(6) == b"ARROW1"
+        opener = pyarrow.ipc.open_file if is_file_format else pyarrow.ipc.open_stream
+        return opener(pa.memory_map(name) if mapped else pa.OSFile(name)).read_all()
+
+    return guarded(read, f"{name!r} cannot be read as an Arrow IPC or Feather file")
+
+
+class ParquetRows(Rows):
+    """Rows of Parquet files, read batch by batch; pyarrow decodes in its own threads."""
+
+    __slots__ = ("_counts", "_dtype", "_labels", "_mapped", "_paths")
+
+    def __init__(
+        self,
+        paths: Sequence[str],
+        counts: Sequence[int],
+        labels: Sequence[str],
+        dtype: np.dtype[Any],
+        *,
+        memory_map: bool,
+    ) -> None:
+        super().__init__(sum(counts), len(labels), "parquet", tuple(labels))
+        self._paths = tuple(paths)
+        self._counts = tuple(counts)
+        self._labels = list(labels)
+        self._dtype = dtype
+        self._mapped = memory_map
+
+    @classmethod
+    def from_paths(
+        cls, path: PathLike | Sequence[PathLike], columns: Sequence[str] | None, memory_map: bool
+    ) -> ParquetRows:
+        """Check the footers of all files; no row is read."""
+        load_pyarrow()
+        if isinstance(path, list | tuple):
+            paths = [path_name(item) for item in plain_list(path)]
+        else:
+            paths = [path_name(path)]
+        if not paths:
+            raise InputError("the list of Parquet files is empty: pass at least one path")
+        schema, count = _footer(paths[0])
+        counts = [count]
+        labels, dtype = _checked_schema(schema, columns, repr(paths[0]))
+        for name in paths[1:]:
+            other, count = _footer(name)
+            counts.append(count)
+            if columns is None and set(_data_columns(other)) != set(labels):
+                raise InputError(
+                    f"{name!r} has other columns than {paths[0]!r}: pass columns=[...] that all files have"
+                )
+            if _checked_schema(other, labels, repr(name))[1] != dtype:
+                dtype = _F64
+        return cls(paths, counts, labels, dtype, memory_map=boolean("memory_map", memory_map))
+
+    def _chunks(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
+        hint = "the Parquet files have changed since they were opened"
+        return check_count(self._batches(begin, end, chunk_rows), end - begin, hint)
+
+    def _batches(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
+        import pyarrow.parquet
+
+        position = 0
+        for name, count in zip(self._paths, self._counts, strict=True):
+            first, last = max(begin - position, 0), min(end - position, count)
+            position += count
+            if first >= last:
+                continue
+            with pyarrow.parquet.ParquetFile(name, memory_map=self._mapped) as file:
+                groups, skipped, row = [], 0, 0
+                for index in range(file.num_row_groups):
+                    stop = row + file.metadata.row_group(index).num_rows
+                    if row < last and stop > first:
+                        groups.append(index)
+                    elif stop <= first:
+                        skipped = stop
+                    row = stop
+                if row != count:
+                    raise InputError(f"{name!r} has {row} rows, but had {count} when it was opened")
+                for batch in file.iter_batches(batch_size=chunk_rows, row_groups=groups, columns=self._labels):
+                    low, high = max(first - skipped, 0), min(last - skipped, batch.num_rows)
+                    skipped += batch.num_rows
+                    if low < high:
+                        yield batch_rows(batch, self._labels, low, high, self._dtype)
+
+
+def _footer(name: str) -> tuple[Any, int]:
+    """Schema and number of rows of a Parquet file."""
+    import pyarrow.parquet
+
+    if os.path.isdir(name):
+        raise InputError(f"{name!r} is a directory: pass the list of its Parquet files")
+    existing_file(name)
+
+    def read() -> tuple[Any, int]:
+        with pyarrow.parquet.ParquetFile(name) as file:
+            schema = file.schema_arrow
+            list(schema.names)  # a name that is not UTF-8 cannot be read
+            return schema, file.metadata.num_rows
+
+    return guarded(read, f"{name!r} cannot be read as a Parquet file")
+
+
+def batch_rows(batch: Any, labels: Sequence[str], begin: int, end: int, dtype: np.dtype[Any]) -> Chunk:
+    """Rows begin to end of a record batch."""
+    return assemble([column_reader(batch.column(label)) for label in labels], begin, end, dtype)

@@ -1,0 +1,71 @@
+"""Rows from a function that yields arrays."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
+from types import GeneratorType
+from typing import Any
+
+import numpy as np
+
+from fastpubpriv.errors import InputError
+from fastpubpriv.sources.base import Chunk, Rows
+from fastpubpriv.sources.readers.array import plain_matrix
+from fastpubpriv.sources.readers.pieces import as_chunk, check_count
+from fastpubpriv.threads.guard import foreign, foreign_iterator
+from fastpubpriv.validation import integer
+
+_HINT = "n is public and must be declared exactly, and the factory must start afresh for each pass"
+
+
+class ChunkRows(Rows):
+    """Rows of `factory()`, read in order."""
+
+    __slots__ = ("_factory",)
+
+    def __init__(self, factory: Callable[[], Iterable[Any]], *, n: int, dim: int) -> None:
+        if not callable(factory):
+            raise InputError(
+                f"factory must be a function that returns a fresh iterable of arrays, got {type(factory).__name__}: "
+                "pass lambda: iterable if it can be iterated again and again"
+            )
+        super().__init__(integer("n", n, minimum=1), integer("dim", dim, minimum=1), "chunks", None)
+        self._factory = factory
+
+    def _chunks(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
+        # Counting goes to the end of the pass when the range does; a range that stops early sees the rows up to there.
+        last = self._n if end == self._n else end
+        position = 0
+        for piece in check_count(self._pieces(last), last, _HINT):
+            size = piece.shape[0]
+            first, stop = max(begin - position, 0), min(end - position, size)
+            position += size
+            for start in range(first, stop, chunk_rows):
+                part = piece[start : min(start + chunk_rows, stop)]
+                # Always a copy: generators like to reuse their buffer, and another thread may still be reading this
+                # one.
+                yield as_chunk(
+                    part, part.dtype if part.dtype.isnative and part.dtype.char in "fd" else np.dtype(np.float64)
+                )
+
+    def _pieces(self, last: int) -> Iterator[Chunk]:
+        """The factory's arrays, form-checked, and cut off at row `last` when rows beyond it are nobody's business."""
+        seen = 0
+        items = foreign(lambda: iter(self._factory()))
+        try:
+            for item in foreign_iterator(items):
+                piece = plain_matrix(item)
+                if piece.shape[1] != self._dim:
+                    raise InputError(f"a chunk has {piece.shape[1]} columns where dim = {self._dim} was declared")
+                if last < self._n:
+                    piece = piece[: last - seen]
+                seen += piece.shape[0]
+                yield piece
+                if last < self._n and seen >= last:
+                    return
+        finally:
+            # Else a generator that was not read to its end is closed by the interpreter, which prints what is raised then.
+            if isinstance(items, GeneratorType):
+                with contextlib.suppress(InputError):
+                    foreign(items.close)

@@ -1,0 +1,114 @@
+"""Rows of a CSV file, and public tables of one.
+
+Private cells are never given a type by looking at them: every line is a row by itself, and every cell of a chosen column
+is a number or NaN by itself, so that nothing in one row can change how another is read, raise an error, or be quoted.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from fastpubpriv.errors import InputError
+from fastpubpriv.sources.base import Chunk, PathLike, Rows
+from fastpubpriv.sources.paths import existing_file
+from fastpubpriv.sources.readers.arrow import load_pyarrow
+from fastpubpriv.sources.readers.cells import names_of, read_columns
+from fastpubpriv.sources.readers.columns import assemble, choose
+from fastpubpriv.sources.readers.lines import Lines, count_lines, read_lines
+from fastpubpriv.sources.readers.pieces import check_count
+from fastpubpriv.threads.guard import guarded
+
+_F64 = np.dtype(np.float64)
+
+
+class CsvRows(Rows):
+    """Rows of a CSV file with a header, streamed."""
+
+    __slots__ = ("_chosen", "_join_quoted", "_path", "_width")
+
+    def __init__(self, path: str, width: int, chosen: dict[str, int], n: int, join_quoted: bool) -> None:
+        super().__init__(n, len(chosen), "csv", tuple(chosen))
+        self._path = path
+        self._width = width
+        self._chosen = list(chosen.values())
+        self._join_quoted = join_quoted
+
+    @classmethod
+    def from_path(cls, path: PathLike, columns: Sequence[str] | None, join_quoted: bool) -> CsvRows:
+        """Read the header, choose the columns, and count the lines."""
+        name = existing_file(path)
+        load_pyarrow()
+        message = (
+            f"{name!r} cannot be read as a CSV file: its first line must be a header with the names of the columns, "
+            "in UTF-8 and ending in a line feed"
+        )
+        header = guarded(lambda: _header(name, join_quoted), message)
+        if header is None:
+            raise InputError(message)
+        if any(_looks_like_a_number(cell) for cell in header):
+            # The line may be a private row, so it is not quoted.
+            raise InputError(f"the first line of {name!r} holds numbers: add a header line with the column names")
+        # A file without a header would show a private row here: names that the caller did not say are not listed.
+        labels = choose(header, columns, f"the header of {name!r}", list_names=False)
+        n = guarded(lambda: count_lines(name, join_quoted), message) - 1
+        return cls(name, len(header), {label: header.index(label) for label in labels}, n, join_quoted)
+
+    def _chunks(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
+        return check_count(
+            self._pieces(begin, end, chunk_rows), end - begin, "the CSV file has changed since it was opened"
+        )
+
+    def _pieces(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
+        if begin == end:
+            return
+        stop = end if end < self.n else sys.maxsize  # at the end of the file, a line too many is found
+        position = -1  # of the header
+        for lines in read_lines(self._path, self._join_quoted):
+            first, last = max(begin - position, 0), min(stop - position, len(lines))
+            position += len(lines)
+            if first < last:
+                yield from self._parsed(lines.part(first, last), chunk_rows)
+            if position >= stop:
+                return
+
+    def _parsed(self, lines: Lines, chunk_rows: int) -> Iterator[Chunk]:
+        columns = read_columns(lines, self._width, self._chosen)
+        for start in range(0, len(lines), chunk_rows):
+            stop = min(start + chunk_rows, len(lines))
+            yield assemble([lambda b, e, c=c: c[b:e] for c in columns], start, stop, _F64)  # type: ignore[misc]
+
+
+def _header(name: str, join_quoted: bool) -> list[str] | None:
+    """The column names, from the first line; None if they are not there."""
+    for lines in read_lines(name, join_quoted):
+        return names_of(lines)
+    return None
+
+
+def _looks_like_a_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return cell.lower().lstrip("+-") not in {"nan", "inf", "infinity"}  # a column may well be called "inf"
+
+
+def public_table(path: PathLike) -> Any:
+    """A public CSV file as an Arrow table, types inferred from its content; errors quote what Arrow says."""
+    name = existing_file(path)
+    pa = load_pyarrow()
+    import pyarrow.csv
+
+    try:
+        table = pyarrow.csv.read_csv(name)
+        labels = [label.strip() for label in table.column_names]  # as in the header of a private file
+        return table.rename_columns(labels)
+    except UnicodeDecodeError:
+        reason = "the first line is not UTF-8 text; save the file as UTF-8"
+    except (pa.ArrowException, OSError) as error:
+        reason = str(error)
+    raise InputError(f"{name!r} cannot be read as a CSV file: {reason}")

@@ -1,0 +1,135 @@
+"""Rows of pandas and polars frames. Neither is imported here: an object of theirs means that it already has been."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastpubpriv.errors import InputError
+from fastpubpriv.sources.base import Rows
+from fastpubpriv.sources.readers.columns import ColumnReader, ColumnRows, choose, require_numeric
+from fastpubpriv.threads.guard import guarded
+
+_F64 = np.dtype(np.float64)
+_F32 = np.dtype(np.float32)
+
+
+def is_frame(obj: object) -> bool:
+    """True for a pandas or polars DataFrame."""
+    return _is(obj, "pandas", "DataFrame") or _is(obj, "polars", "DataFrame")
+
+
+def refuse_near_frame(obj: object) -> None:
+    """InputError with advice for a Series or a LazyFrame, which are almost frames."""
+    for module, name, advice in (
+        ("pandas", "Series", "pass series.to_frame() for rows of one number"),
+        ("polars", "Series", "pass series.to_frame() for rows of one number"),
+        ("polars", "LazyFrame", "pass frame.collect()"),
+    ):
+        if _is(obj, module, name):
+            raise InputError(f"a {module} {name} is not a table of rows: {advice}")
+
+
+def frame_rows(frame: object, columns: Sequence[Any] | None) -> Rows:
+    """Rows of a pandas or polars DataFrame."""
+    if _is(frame, "pandas", "DataFrame"):
+        return _pandas_rows(frame, columns)
+    if _is(frame, "polars", "DataFrame"):
+        return _polars_rows(frame, columns)
+    refuse_near_frame(frame)
+    raise InputError(f"expected a pandas or polars DataFrame, got {type(frame).__name__}")
+
+
+def _is(obj: object, module: str, name: str) -> bool:
+    cls = getattr(sys.modules.get(module), name, None)
+    return cls is not None and isinstance(obj, cls)
+
+
+def _pandas_rows(frame: Any, columns: Sequence[Any] | None) -> Rows:
+    what = "the data frame"
+    labels = choose(list(frame.columns), columns, what)
+    dtypes = {label: frame[label].dtype for label in labels}
+    require_numeric([(k, _kind(d)) for k, d in dtypes.items() if not _pandas_numeric(d)], what, columns is not None)
+    readers: list[ColumnReader] = []
+    held: list[NDArray[Any]] = []
+    for label in labels:
+        series = frame[label]
+        if isinstance(series.dtype, np.dtype):
+            values = np.ndarray.view(series.to_numpy(), np.ndarray)
+            readers.append(_array_reader(values))
+            held.append(values)
+        elif hasattr(series.dtype, "pyarrow_dtype"):
+            from fastpubpriv.sources.readers.arrow import column_memory, column_reader
+
+            column = guarded(lambda series=series: series.array.__arrow_array__())  # type: ignore[misc]
+            readers.append(column_reader(column))
+            held.extend(column_memory(column))
+        else:
+            readers.append(_masked_reader(series.array))
+            if hasattr(series.array, "_data"):
+                held.append(series.array._data)
+    dtype = _F32 if all(d == _F32 for d in dtypes.values()) else _F64
+    return ColumnRows(len(frame), "frame", labels, readers, dtype, held)
+
+
+def _kind(dtype: object) -> str:
+    """The type of a column, without the parameters, which may hold a value (the fill of a sparse column)."""
+    return str(dtype).split("[")[0].split("(")[0][:40]
+
+
+def _pandas_numeric(dtype: Any) -> bool:
+    if isinstance(dtype, np.dtype):
+        return dtype.kind in "biu" or (dtype.kind == "f" and dtype.char != "g")
+    arrow_type = getattr(dtype, "pyarrow_dtype", None)
+    if arrow_type is not None:
+        from fastpubpriv.sources.readers.arrow import float_dtype
+
+        return float_dtype(arrow_type) is not None
+    # Nullable Int64, Float64, boolean and the like. A sparse column has a `subtype`, a category has `categories`.
+    return getattr(dtype, "numpy_dtype", np.dtype(object)).kind in "biuf" and not hasattr(dtype, "subtype")
+
+
+def _array_reader(values: NDArray[Any]) -> ColumnReader:
+    return lambda begin, end: values[begin:end]
+
+
+def _masked_reader(array: Any) -> ColumnReader:
+    return lambda begin, end: array[begin:end].to_numpy(dtype=np.float64, na_value=np.nan)
+
+
+def _polars_rows(frame: Any, columns: Sequence[Any] | None) -> Rows:
+    polars = sys.modules["polars"]
+    what = "the data frame"
+    labels = choose(list(frame.columns), columns, what)
+    series = [frame.get_column(label) for label in labels]
+    refused = [
+        (s.name, _polars_kind(s.dtype)) for s in series if not (s.dtype.is_numeric() or s.dtype == polars.Boolean)
+    ]
+    require_numeric(refused, what, columns is not None)
+    dtype = _F32 if all(s.dtype == polars.Float32 for s in series) else _F64
+    target = polars.Float32 if dtype == _F32 else polars.Float64
+    readers = [_polars_reader(s, target) for s in series]
+    held = [view for view in map(_polars_view, series) if view is not None]
+    return ColumnRows(frame.height, "frame", labels, readers, dtype, held)
+
+
+def _polars_kind(dtype: Any) -> str:
+    # An Enum prints its categories; the class name says enough.
+    return str(getattr(dtype, "base_type", lambda: dtype)())
+
+
+def _polars_reader(series: Any, target: Any) -> ColumnReader:
+    return lambda begin, end: series.slice(begin, end - begin).cast(target).to_numpy()
+
+
+def _polars_view(series: Any) -> NDArray[Any] | None:
+    """The memory of a column without nulls; None where polars would have to copy."""
+    try:
+        view: NDArray[Any] = series.to_numpy(allow_copy=False)
+    except Exception:
+        return None
+    return view

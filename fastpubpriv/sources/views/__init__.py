@@ -1,0 +1,1 @@
+"""Rows seen otherwise: ranges, pairs, interleaved blocks, mapped columns."""

@@ -1,0 +1,117 @@
+"""Differences of rows, neighbours or half the rows apart, for learners that need centred rows without knowing the mean."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from fastpubpriv.errors import InputError
+from fastpubpriv.sources.base import Chunk, RandomAccessRows, Rows
+
+_ROOT = math.sqrt(0.5)
+
+
+def pair_rows(rows: Rows) -> Rows:
+    """Rows (x_2i - x_2i+1) / sqrt(2) of a source; an odd last row is dropped.
+
+    A pair is fixed by its position in the source, so a replaced row changes one pair. A difference that is not finite makes its
+    pair neutral, as any row.
+    """
+    check_pairs(rows)
+    return RandomAccessPairs(rows) if isinstance(rows, RandomAccessRows) else StreamedPairs(rows)
+
+
+def check_pairs(rows: Rows) -> None:
+    """InputError for a single row."""
+    if rows.n < 2:
+        raise InputError("differences of rows need at least two rows, got 1")
+
+
+class RandomAccessPairs(RandomAccessRows):
+    """Pairs of a source of which any range can be read."""
+
+    __slots__ = ("_rows",)
+
+    def __init__(self, rows: RandomAccessRows) -> None:
+        super().__init__(rows.n // 2, rows.dim, f"pairs of {rows.kind}", rows.columns)
+        self._rows = rows
+
+    def block(self, begin: int, end: int) -> Chunk:
+        """Pairs begin to end."""
+        return differences(self._rows.block(2 * begin, 2 * end))
+
+
+class StreamedPairs(Rows):
+    """Pairs of a source that is read in order."""
+
+    __slots__ = ("_rows",)
+
+    random_access = False
+
+    def __init__(self, rows: Rows) -> None:
+        super().__init__(rows.n // 2, rows.dim, f"pairs of {rows.kind}", rows.columns)
+        self._rows = rows
+
+    def _chunks(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
+        held: Chunk | None = None
+        # A pass to the last pair reads an odd last row too, so that the source knows whether it has the rows it declared.
+        stop = self._rows.n if end == self.n else 2 * end
+        for chunk in self._rows.chunks(2 * begin, stop, 2 * chunk_rows):
+            rows = chunk if held is None else np.concatenate([held, chunk])
+            even = len(rows) - len(rows) % 2
+            held = rows[even:].copy() if even < len(rows) else None
+            if even:
+                yield differences(rows[:even])
+
+
+def differences(rows: Chunk) -> Chunk:
+    """(k, dim) float64 from (2k, dim)."""
+    return halved(rows[0::2], rows[1::2])
+
+
+def distant_pairs(rows: Rows) -> Rows:
+    """Rows (x_i - x_(i + h)) / sqrt(2) for i below h = n // 2; an odd last row is dropped.
+
+    As `pair_rows`, a pair is fixed by its positions, so a replaced row changes one pair; but neighbours in sorted data are far too
+    alike to show how wide the data are.
+    """
+    check_pairs(rows)
+    return RandomAccessDistant(rows) if isinstance(rows, RandomAccessRows) else StreamedDistant(rows)
+
+
+class RandomAccessDistant(RandomAccessPairs):
+    """Pairs half of the rows apart."""
+
+    __slots__ = ()
+
+    def block(self, begin: int, end: int) -> Chunk:
+        """Pairs begin to end."""
+        return halved(self._rows.block(begin, end), self._rows.block(begin + self.n, end + self.n))
+
+
+class StreamedDistant(StreamedPairs):
+    """Pairs half of the rows apart: two readers."""
+
+    __slots__ = ()
+
+    def _chunks(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
+        stop = self._rows.n if end == self.n else self.n + end  # as above
+        far = self._rows.chunks(self.n + begin, stop, chunk_rows)
+        held: Chunk = np.empty((0, self.dim))
+        for near in self._rows.chunks(begin, end, chunk_rows):
+            kept = near.copy()  # the next read may reuse its memory
+            while len(held) < len(kept):
+                held = np.concatenate([held, next(far)])
+            yield halved(kept, held[: len(kept)])
+            held = held[len(kept) :]
+        for _ in far:
+            pass
+
+
+def halved(near: Chunk, far: Chunk) -> Chunk:
+    """(k, dim) float64 differences over the root of two."""
+    with np.errstate(all="ignore"):
+        gaps: Chunk = (near.astype(np.float64) - far.astype(np.float64)) * _ROOT
+    return gaps

@@ -1,0 +1,61 @@
+"""A range of the rows of a source, as rows of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+
+from fastpubpriv.errors import InputError
+from fastpubpriv.sources.base import Chunk, RandomAccessRows, Rows
+from fastpubpriv.validation import integer
+
+
+def slice_rows(rows: Rows, begin: int, end: int) -> Rows:
+    """Rows begin to end, which must be a range within the rows."""
+    begin, end = integer("begin", begin, minimum=0), integer("end", end, minimum=0)
+    if not begin < end <= rows.n:
+        raise InputError(f"rows {begin} to {end} are not a block within the {rows.n} rows of this source")
+    return (
+        RandomAccessSlice(rows, begin, end) if isinstance(rows, RandomAccessRows) else StreamedSlice(rows, begin, end)
+    )
+
+
+def split_rows(rows: Rows, *shares: int) -> tuple[Rows, ...]:
+    """Contiguous blocks with sizes in proportion to `shares`, decided by the number of rows alone; the last takes what is left
+    over.
+
+    InputError when a block would have no row.
+    """
+    whole = sum(shares)
+    ends = [int(Fraction(rows.n * sum(shares[: index + 1]), whole)) for index in range(len(shares))]
+    starts = [0, *ends[:-1]]
+    if any(begin >= end for begin, end in zip(starts, ends, strict=True)):
+        raise InputError(f"{rows.n} rows are too few for {len(shares)} blocks: each needs at least one row")
+    return tuple(rows.slice(begin, end) for begin, end in zip(starts, ends, strict=True))
+
+
+class RandomAccessSlice(RandomAccessRows):
+    """A block of a source of which any range can be read."""
+
+    __slots__ = ("_begin", "_rows")
+
+    def __init__(self, rows: RandomAccessRows, begin: int, end: int) -> None:
+        super().__init__(end - begin, rows.dim, rows.kind, rows.columns)
+        self._rows, self._begin = rows, begin
+
+    def block(self, begin: int, end: int) -> Chunk:
+        """Rows begin to end of the block."""
+        return self._rows.block(self._begin + begin, self._begin + end)
+
+
+class StreamedSlice(Rows):
+    """A block of a source that is read in order, from its beginning."""
+
+    __slots__ = ("_begin", "_rows")
+
+    def __init__(self, rows: Rows, begin: int, end: int) -> None:
+        super().__init__(end - begin, rows.dim, rows.kind, rows.columns)
+        self._rows, self._begin = rows, begin
+
+    def _chunks(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
+        return self._rows.chunks(self._begin + begin, self._begin + end, chunk_rows)

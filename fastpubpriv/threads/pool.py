@@ -1,0 +1,204 @@
+"""The standing threads: started when there is work for them, and started anew in a forked child.
+
+No pass depends on them. Where threads cannot be started (a limit on threads or on memory), die at birth or are kept busy by others,
+the calling thread does the work: a pass that has been paid for is finished by whoever is there. This is why it is not
+`concurrent.futures`, where starting a thread raises, or waits forever for one that has no memory to say that it runs.
+"""
+
+from __future__ import annotations
+
+import _thread
+import atexit
+import contextlib
+import mmap
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from queue import SimpleQueue
+
+POLL_SECONDS = 0.05  # a signal may have been given to another thread, which leaves the waiting one asleep in its lock
+PATIENCE_SECONDS = 1.0  # with nothing begun for so long, the calling thread does the work
+_BARREN_SECONDS = 60.0  # no thread is started for so long after one that was started has not come
+# Room that must be there before a thread is started: for its stack, and for what it and the others will work with.
+_THREAD_BYTES = 64 << 20
+_EXIT_SECONDS = 1.0
+_MAX_THREADS = max(64, os.cpu_count() or 1)  # asking the system takes microseconds, and a pass asks often
+
+_state = threading.local()
+
+
+class _Pool:
+    """Threads that wait at one queue. `lock` guards everything here and in the crews."""
+
+    __slots__ = ("alive", "barren_until", "lock", "queue", "started", "wanted")
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.queue: SimpleQueue[Crew | None] = SimpleQueue()
+        self.started = self.alive = 0  # threads that were asked for, and those that have said that they run
+        self.wanted = 0  # calls that wait or run
+        self.barren_until = 0.0
+
+    def offer(self, crew: Crew) -> None:
+        """Let a thread take a call of this crew, a new one if there are fewer than there are calls."""
+        with self.lock:
+            few = self.started < min(self.wanted, max_threads()) and time.monotonic() >= self.barren_until
+            self.started += few
+        if few and not _start_thread(self):
+            with self.lock:
+                self.started -= 1
+        with contextlib.suppress(MemoryError):  # the call is left to the calling thread
+            self.queue.put(crew)
+
+    def give_up(self) -> None:
+        """Count no longer on threads that were started and have not come. The lock is held."""
+        if self.started > self.alive:
+            self.started = self.alive
+            self.barren_until = time.monotonic() + _BARREN_SECONDS
+
+    def serve(self) -> None:
+        """The life of a thread."""
+        _state.worker = True
+        with self.lock:
+            self.alive += 1
+            self.started = max(self.started, self.alive)
+        try:
+            while (crew := self.queue.get()) is not None:
+                with contextlib.suppress(BaseException):  # calls keep their errors themselves
+                    crew.begin_one()
+                del crew
+        finally:
+            with self.lock:
+                self.alive -= 1
+                self.started -= 1
+
+    def end(self) -> None:
+        """At exit: send the threads home, and wait a moment, so that none is in the middle of compiled code."""
+        for _ in range(self.started):
+            self.queue.put(None)
+        last = time.monotonic() + _EXIT_SECONDS
+        while self.alive and time.monotonic() < last:
+            time.sleep(0.001)
+
+
+class Crew:
+    """Calls given to the standing threads by one calling thread, which waits for them, or makes them itself."""
+
+    __slots__ = ("_change", "_ended", "_last", "_pool", "_running", "_seen", "_waiting")
+
+    def __init__(self) -> None:
+        self._pool = _pool
+        self._change = threading.Condition(self._pool.lock)
+        self._waiting: deque[Callable[[], object]] = deque()
+        self._running = self._ended = self._seen = 0
+        self._last = time.monotonic()
+
+    def add(self, call: Callable[[], object]) -> None:
+        """A call for any thread to make once. It must keep its errors itself."""
+        with self._change:
+            self._waiting.append(call)
+            self._pool.wanted += 1
+            self._last = time.monotonic()
+        self._pool.offer(self)
+
+    def begin_one(self) -> None:
+        """Make one of the calls that nobody has begun, here and now."""
+        with self._change:
+            if not self._waiting:
+                return
+            call = self._waiting.popleft()
+            self._running += 1
+            self._last = time.monotonic()
+        try:
+            call()
+        finally:
+            del call
+            with self._change:
+                self._running -= 1
+                self._ended += 1
+                self._pool.wanted -= 1
+                self._last = time.monotonic()
+                self._change.notify_all()
+
+    def cancel(self) -> None:
+        """Forget the calls that nobody has begun."""
+        with self._change:
+            self._pool.wanted -= len(self._waiting)
+            self._waiting.clear()
+
+    @property
+    def busy(self) -> int:
+        """Calls that wait or run."""
+        return len(self._waiting) + self._running
+
+    def wait(self, seconds: float = POLL_SECONDS) -> bool:
+        """Until another call has ended, or for so long; True if one has ended since the last look."""
+        with self._change:
+            if self._ended == self._seen and self.busy:
+                self._change.wait(seconds)
+            heard = self._ended > self._seen
+            self._seen = self._ended
+        return heard
+
+    def settle(self, seconds: float) -> None:
+        """Until no call runs, for so long at most."""
+        last = time.monotonic() + seconds
+        while self._running and (rest := last - time.monotonic()) > 0.0:
+            self.wait(rest)
+
+    def left_alone(self) -> bool:
+        """True when calls wait and no thread will come for them: the calling thread has to make them."""
+        with self._change:
+            if not self._waiting or self._running:
+                return False
+            if self._pool.started and time.monotonic() - self._last < PATIENCE_SECONDS:
+                return False
+            self._pool.give_up()
+            return True
+
+
+def max_threads() -> int:
+    """Most threads that a pass may ask for."""
+    return _MAX_THREADS
+
+
+def available_cpus() -> int:
+    """CPUs that this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def in_worker() -> bool:
+    """True in a thread of the pool, where waiting for the pool could wait forever."""
+    return getattr(_state, "worker", False)
+
+
+def _start_thread(pool: _Pool) -> bool:
+    """Start a thread, and do not wait for it; False if there is no room for one."""
+    try:
+        mmap.mmap(-1, _THREAD_BYTES).close()  # never touched, so this asks for addresses only
+        _thread.start_new_thread(_life, (pool,))
+    except (RuntimeError, OSError, ValueError, MemoryError):
+        return False
+    return True
+
+
+def _life(pool: _Pool) -> None:
+    with contextlib.suppress(
+        BaseException
+    ):  # else Python prints it: a thread that has no memory for its first steps, say
+        pool.serve()
+
+
+def _forget() -> None:
+    # The threads of the parent do not exist in a forked child, and its lock may have been held at that moment.
+    global _pool
+    _pool = _Pool()
+    _state.worker = False
+
+
+_pool = _Pool()
+atexit.register(lambda: _pool.end())
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)

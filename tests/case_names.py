@@ -1,0 +1,10 @@
+"""Names of the cases of a test."""
+
+import re
+
+ADDRESS = re.compile(r" at 0x[0-9a-fA-F]*")
+
+
+def shown(value, longest=40):
+    """As it prints, but without the address of an object, which differs between parallel test processes."""
+    return ADDRESS.sub("", ascii(value))[:longest]

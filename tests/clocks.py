@@ -1,0 +1,63 @@
+"""The only clock of the ordinary tests: whatever they time has ten times what it needs, because other people's machines are busy.
+
+A tighter limit fails a correct library on a loaded or an old machine. Speed is guarded by ratios within one run
+(`benchmarks/test_guards.py`), and `tests/test_rules.py` keeps clocks and short timeouts out of the other tests.
+"""
+
+import contextlib
+import os
+import signal
+import threading
+import time
+
+import pytest
+
+ROOM = 10
+PATIENCE = 600.0  # seconds, for what would wait for ever if it were broken
+INTERRUPT = 0.2  # seconds within which long work promises to end after Ctrl-C
+
+
+@contextlib.contextmanager
+def ten_times(needed, *, least=0.0):
+    """The block may take ten times the seconds that it needs where nothing else runs, and takes `least` seconds or more."""
+    started = time.monotonic()
+    yield
+    took = time.monotonic() - started
+    assert took >= least
+    assert took < ROOM * needed, f"{took:.2f} s, where {needed} s are needed"
+
+
+def wait_until(condition):
+    """Sleep until condition() is true; False if it never became so."""
+    until = time.monotonic() + PATIENCE
+    while not condition():
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.001)
+    return True
+
+
+@contextlib.contextmanager
+def ctrl_c(*, once=lambda: True, after=0.3):
+    """Ctrl-C, `after` seconds since once() is true; the block must end by it, and at once.
+
+    The work of the block must take far longer than ten times what an end by Ctrl-C needs, or the test sees nothing.
+    """
+    pressed, over = [], threading.Event()
+
+    def press():
+        wait_until(lambda: over.is_set() or once())
+        if not over.wait(after):  # a signal after the work would end the whole run of tests
+            pressed.append(time.monotonic())
+            os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=press)
+    thread.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            yield
+        delay = time.monotonic() - pressed[0]
+    finally:
+        over.set()
+        thread.join()
+    assert delay < ROOM * INTERRUPT, f"{delay:.2f} s until the work ended, where {INTERRUPT} s are promised"

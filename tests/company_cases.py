@@ -1,0 +1,274 @@
+"""Rows alone and in company: records what every pass of an estimator does with a chunk, to do it again with other rows.
+
+`recorded` runs an estimator and keeps, for each pass over private rows, a function that gives the integers which that pass finds in
+any rows of the same width. All of them add up over rows, modulo 2^64, so what a row contributes in company is compared with what it
+contributes alone. Nothing has to be listed: a pass is found because an executor runs its query.
+"""
+
+import ast
+import contextlib
+import importlib
+import inspect
+import pkgutil
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+
+import fastpubpriv
+from fastpubpriv.mechanisms import histograms as stable
+from fastpubpriv.mechanisms.selection import densities
+from fastpubpriv.mechanisms.statistics import StatisticQuery
+from fastpubpriv.sources import Rows, private_rows
+from fastpubpriv.sources.base import RandomAccessRows
+from fastpubpriv.sources.fold import Executor, Query
+
+PACKAGE = Path(fastpubpriv.__file__).parent
+ALONE = Executor(threads=1, progress=False)
+MIXER = np.uint64(0x9E3779B97F4A7C15)
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One pass: the kind of its query, in which case, the columns of its rows, and contribution(rows, chunk_rows)."""
+
+    site: str
+    case: str
+    dim: int
+    contribution: Callable[[np.ndarray, int], np.ndarray]
+    rows: Rows
+    query: Query
+
+    def __repr__(self):
+        return f"{self.site} in {self.case}, {self.dim} columns"
+
+
+def modules():
+    """All modules of the package that can be imported here."""
+    for info in pkgutil.walk_packages(fastpubpriv.__path__, "fastpubpriv."):
+        if not info.name.startswith(("fastpubpriv.cli", "fastpubpriv.experiments")):
+            importlib.import_module(info.name)
+    return [module for name, module in sorted(sys.modules.items()) if name.startswith("fastpubpriv.") and module]
+
+
+def flat(accumulators):
+    return np.concatenate([array.reshape(-1) for array in accumulators]).astype(np.int64)
+
+
+def hashed_counts(found):
+    """Keys and counts of occupied bins as one number for each partition: the sum over rows of a hash of the key."""
+    numbers = []
+    for keys, counts in found:
+        code = np.zeros(len(keys), dtype=np.uint64)
+        for word in keys.T.astype(np.uint64):
+            code = (code ^ word) * MIXER
+            code ^= code >> np.uint64(31)
+        numbers.append((code * MIXER * counts.astype(np.uint64)).sum(dtype=np.uint64))
+    return np.array(numbers, dtype=np.uint64).view(np.int64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SummedCodes(densities.CodesQuery):
+    """Codes of densities, added up over the rows: sharper than what other queries make of them."""
+
+    def totals(self):
+        return [np.zeros((self.table.panels, densities.PANEL), dtype=np.int64)]
+
+    def use(self, codes, taken, totals):
+        totals[0][:] += codes[:, :taken].sum(axis=1, dtype=np.int64)
+
+    def answer(self, accumulators):
+        return accumulators[1].reshape(-1)
+
+
+def found_by(query, rows, chunk_rows):
+    """The integers, additive over rows, that a query finds in rows; before its answer, which need not be a sum."""
+    executor = Executor(threads=1, progress=False, chunk_rows=chunk_rows)
+    if isinstance(query, densities.CodesQuery):
+        codes = SummedCodes(table=query.table, capacity=min(chunk_rows, query.capacity), threads=1)
+        return executor.run(codes, private_rows(rows))
+    if isinstance(query, stable.BinQuery):
+        return hashed_counts(executor.run(query, private_rows(rows)))
+    with mock.patch.object(type(query), "answer", lambda self, accumulators: accumulators):
+        return flat(honest_run(executor, query, private_rows(rows)))
+
+
+honest_run = Executor.run
+
+
+class Recorder:
+    """Keeps the queries that executors run."""
+
+    def __init__(self):
+        self.passes = []
+        self.statistics = []
+        self.case = ""
+
+    def keep(self, query, rows):
+        """One pass of each kind for each case: later rounds have other numbers, and the same code."""
+        site = name_of(type(query))
+        known = {(each.site, each.case, each.dim) for each in self.passes}
+        if (site, self.case, rows.dim) not in known:
+            self.passes.append(Pass(site, self.case, rows.dim, partial(found_by, query), rows, query))
+        if isinstance(query, StatisticQuery):
+            self.statistics.append((self.case, rows.dim, query.statistic))
+
+
+@contextlib.contextmanager
+def recording():
+    """Passes made inside the block, in the `passes` of the recorder; its `case` names what runs."""
+    recorder = Recorder()
+
+    def run(self, query, rows):
+        recorder.keep(query, rows)
+        return honest_run(self, query, rows)
+
+    with mock.patch.object(Executor, "run", run):
+        yield recorder
+
+
+def name_of(kind):
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def queries():
+    """Names of the queries of the package that can be run."""
+    modules()
+    found, kinds = set(), [Query]
+    while kinds:
+        kind = kinds.pop()
+        kinds += kind.__subclasses__()
+        if not inspect.isabstract(kind) and kind.__module__.startswith("fastpubpriv."):
+            found.add(name_of(kind))
+    return found
+
+
+def reading_sites():
+    """Functions outside of `sources` that call `.chunks(...)` or `.block(...)`, and so see private rows without a query."""
+    found = set()
+
+    def visit(node, module, path):
+        for child in ast.iter_child_nodes(node):
+            inner = path
+            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                inner = [*path, child.name]
+            if isinstance(child, ast.Call) and isinstance(child.func, ast.Attribute) and reads_rows(child):
+                found.add(f"{module}.{'.'.join(path)}")
+            visit(child, module, inner)
+
+    for file in sorted(PACKAGE.rglob("*.py")):
+        module = ".".join(("fastpubpriv", *file.relative_to(PACKAGE).with_suffix("").parts))
+        if not module.startswith("fastpubpriv.sources"):
+            visit(ast.parse(file.read_text(encoding="utf-8")), module, [])
+    return found
+
+
+def reads_rows(call):
+    """`rows.chunks()` or `rows.block(a, b)`; `account.block()` has no arguments and is something else."""
+    return call.func.attr == "chunks" or (call.func.attr == "block" and len(call.args) == 2)
+
+
+# ---- rows -----------------------------------------------------------------------------------------------------------
+
+
+def cancelling(rng, rows):
+    """Rows at the places of the given ones, moved by large steps that cancel each other in a sum over columns, or do not."""
+    found = []
+    dim = rows.shape[1]
+    for size in (1e3, 1e6, 1e9, 1e12):
+        row = rows[rng.integers(len(rows))].copy()
+        first, second = rng.integers(dim, size=2)
+        row[first] += size
+        row[second] -= size
+        found.append(row)
+        found.append(rows[rng.integers(len(rows))] + size * rng.normal(size=dim))
+        single = rows[rng.integers(len(rows))].copy()
+        single[rng.integers(dim)] = size
+        found.append(single)
+    return np.array(found)
+
+
+def on_boundaries(contribution, rows, count, rng):
+    """Rows next to which, on the way to another row, a row contributes other integers when alone.
+
+    On every other way one coordinate moves only: its next double changes what is rounded by less than a unit in the last place, so
+    that the boundary moves when any other bit does.
+    """
+    found = []
+    for turn in range(count):
+        one, other = rng.choice(len(rows), size=2, replace=False)
+        low, high = rows[one], rows[other]
+        if turn % 2 == 0:
+            column = rng.integers(rows.shape[1])
+            high = low.copy()
+            high[column] = rows[other, column]
+        at_low = contribution(low[None], 1)
+        if np.array_equal(at_low, contribution(high[None], 1)):
+            continue
+        for _ in range(80):
+            middle = low + (high - low) * 0.5
+            if np.array_equal(middle, low) or np.array_equal(middle, high):
+                break
+            if np.array_equal(contribution(middle[None], 1), at_low):
+                low = middle
+            else:
+                high = middle
+        found += [low, high]
+    return np.array(found).reshape(-1, rows.shape[1])
+
+
+def missing(rng, rows, value):
+    """The rows, with one entry of each replaced."""
+    found = rows.copy()
+    found[np.arange(len(rows)), rng.integers(rows.shape[1], size=len(rows))] = value
+    return found
+
+
+def read_alike(rows):
+    """Whether the rows that a view of a source gives have the same bits in blocks of any size."""
+    if not isinstance(rows, RandomAccessRows):
+        return True
+    count = min(rows.n, 7)
+    whole = rows.block(0, count).tobytes()
+    cut = [[rows.block(i, min(i + size, count)) for i in range(0, count, size)] for size in (1, 2, 3)]
+    return all(np.concatenate(blocks).tobytes() == whole for blocks in cut)
+
+
+def other_bits(statistic, rows):
+    """Sizes of chunks in which a statistic gives some row other bits than alone; sharper than the integers made of it."""
+    with np.errstate(all="ignore"):
+        alone = np.concatenate([statistic(rows[i : i + 1]) for i in range(len(rows))])
+        return [
+            size
+            for size in (2, 3, len(rows))
+            if np.concatenate([statistic(rows[i : i + size]) for i in range(0, len(rows), size)]).tobytes()
+            != alone.tobytes()
+        ]
+
+
+def differences(each, rows, rng, bisected=6):
+    """Where company changes what rows contribute: nothing, if all is well."""
+    finite = np.concatenate([rows, cancelling(rng, rows)])
+    with np.errstate(all="ignore"):
+        edges = on_boundaries(each.contribution, finite, bisected, rng)
+    hostile = [np.full(each.dim, value) for value in (1e308, 5e-324, 0.0, -1e200)]
+    holes = [missing(np.random.default_rng(3), rows[:3], value) for value in (np.nan, np.inf, -np.inf)]
+    everyone = np.concatenate([finite, edges, edges[::-1], hostile, *holes])
+    total = np.sum([each.contribution(row[None], 1) for row in everyone], axis=0)
+    found = [
+        f"{each}: rows in chunks of {size} contribute other integers than alone"
+        for size, turn in ((1, 0), (2, 0), (2, 1), (3, 0), (len(everyone), 0), (len(everyone), 5))
+        if not np.array_equal(each.contribution(np.roll(everyone, turn, axis=0), size), total)
+    ]
+    if not total.any():
+        found.append(f"{each}: finds nothing, so nothing is known about it")
+    if not read_alike(each.rows):
+        found.append(f"{each}: rows come from their source with other bits alone")
+    nan, *infinite = (each.contribution(rows, 3) for rows in holes)
+    if any(not np.array_equal(nan, other) for other in infinite):
+        found.append(f"{each}: an infinite entry counts, and NaN does not")
+    return found

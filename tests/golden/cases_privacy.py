@@ -1,0 +1,305 @@
+"""Cases of accounting and planning: budgets, events, conversions, calibration, composition, the ledger, plans, orders of bounds."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from golden_case import Case, public, steps
+from golden_data import APPROX, BUDGETS
+
+import fastpubpriv as fpp
+from fastpubpriv import ZCDP, ApproxDP, PureDP, planning, privacy
+
+HALF = Fraction(1, 2)
+EPSILONS = (Fraction(1, 100), HALF, 1, 5, 60)
+DELTAS = (1e-12, 1e-6, 0.01)
+RHOS = (Fraction(1, 10**5), HALF, 8)
+
+# Functions of accounting, each with the arguments that it is tried on.
+TABLE: list[tuple[Any, list[tuple[Any, ...]], dict[str, Any]]] = [
+    (privacy.gdp_delta, [(e, mu) for e in EPSILONS for mu in (0.01, 0.3, 4.0)], {}),
+    (privacy.gdp_epsilon, [(d, mu) for d in DELTAS for mu in (0.01, 0.3, 4.0)], {}),
+    (privacy.gdp_mu, [(e, d) for e in EPSILONS for d in DELTAS], {}),
+    (privacy.gdp_rho, [(e, d) for e in EPSILONS for d in DELTAS], {}),
+    (privacy.zcdp_delta, [(e, rho) for e in EPSILONS for rho in RHOS], {}),
+    (privacy.zcdp_epsilon, [(d, rho) for d in DELTAS for rho in RHOS], {}),
+    (privacy.zcdp_rho, [(e, d) for e in EPSILONS for d in DELTAS], {}),
+    (privacy.bun_steinke_epsilon, [(d, rho) for d in DELTAS for rho in RHOS], {}),
+    (privacy.bun_steinke_rho, [(e, d) for e in EPSILONS for d in DELTAS], {}),
+    (privacy.best_epsilon, [(d, rho) for d in DELTAS for rho in RHOS], {"all_gaussian": True}),
+    (privacy.pure_to_zcdp, [(e,) for e in EPSILONS], {}),
+    (privacy.pure_to_zcdp_exact, [(e,) for e in EPSILONS], {}),
+    (privacy.exponential_mechanism_rho, [(e,) for e in EPSILONS], {}),
+    (privacy.group_rho, [(rho, 3) for rho in RHOS], {}),
+    (privacy.group_mu, [(0.3, 3)], {}),
+    (privacy.group_approx, [(e, d, 3) for e in (HALF, 5) for d in (0.0, 1e-9)], {}),
+    (privacy.basic_composition, [([(0.5, 1e-6), (0.25, 0), (1, 1e-9)],)], {}),
+    (privacy.advanced_composition, [(0.1, 1e-9, 100, 1e-6), (1.0, 0, 10, 1e-3)], {}),
+    (privacy.optimal_composition_delta, [(0.1, 1e-9, 100, 2.0), (1.0, 0, 10, 4.0)], {}),
+    (privacy.optimal_composition_epsilon, [(0.1, 1e-9, 100, 1e-6), (1.0, 0, 200, 1e-3)], {}),
+    (privacy.total_variation, [(0,), (10**6,)], {}),
+    (privacy.approx_slack, [(e, 10**6) for e in EPSILONS], {}),
+    (privacy.pure_slack, [(e, 10**6) for e in EPSILONS], {}),
+    (privacy.gaussian_rho, [(b, n) for b in (ZCDP(HALF), APPROX, ApproxDP(8, 1e-9)) for n in (1, 10**6)], {}),
+    (privacy.gaussian_rho_beside, [(APPROX, n, Fraction(1, 8), Fraction(1, 10**7)) for n in (1, 10**6)], {}),
+    (privacy.laplace_epsilon, [(b, n) for b in BUDGETS.values() for n in (1, 10**6)], {}),
+    (privacy.clip_steps, [(1000, 17), (2**20, 1)], {}),
+    (privacy.step, [(2.5, 1000, 17)], {}),
+    (privacy.gaussian_sum_grid, [(rho, 7, 10**5) for rho in RHOS], {}),
+    (privacy.gaussian_gram_grid, [(rho, 7, 10**5) for rho in RHOS], {}),
+    (privacy.gaussian_count_grid, [(rho, 7, 10**5) for rho in RHOS], {}),
+    (privacy.laplace_sum_grid, [(e, 7, 10**5) for e in EPSILONS], {}),
+    (privacy.laplace_gram_grid, [(e, 7, 10**5) for e in EPSILONS[1:]], {}),
+    (privacy.laplace_count_grid, [(e, 7, 10**5) for e in EPSILONS], {}),
+    (privacy.knorm_delta, [(e, 2**12, 7) for e in EPSILONS], {}),
+    (privacy.knorm_sum_grid, [(e, 7, 10**5) for e in EPSILONS[1:4]], {"delta": 1e-8}),
+    (
+        privacy.stable_delta,
+        [("laplace", 3, 2**20, 2**25, 20, Fraction(6)), ("gaussian", 3, 2**18, 2**23, 20, Fraction(1))],
+        {},
+    ),
+    *[
+        (
+            privacy.stable_event,
+            [(e, d) for e in (HALF, 5) for d in DELTAS],
+            {"histograms": m, "n": 10**4, "draws": 10**4, "law": law},
+        )
+        for m in (1, 5)
+        for law in (None, "laplace", "gaussian")
+    ],
+    *[
+        (function, [(HALF, *more)], {"pure": pure, **cells, "lineage": ("root", "child")})
+        for pure in (False, True)
+        for function, more, cells in (
+            (privacy.cluster_sum_grid, (4, 1000), {"clusters": 3}),
+            (privacy.cluster_gram_grid, (4, 1000), {"clusters": 3}),
+            (privacy.cluster_count_grid, (1000,), {"clusters": 3}),
+            (privacy.cluster_shell_grid, (4, 1000), {}),
+        )
+    ],
+]
+
+
+def answers(function: Any, arguments: list[tuple[Any, ...]], options: dict[str, Any]) -> list[Any]:
+    """What a function says for each list of arguments; the kind of refusal where it refuses."""
+    found: list[Any] = []
+    for each in arguments:
+        try:
+            found.append(function(*each, **options))
+        except fpp.FastPubPrivError as error:
+            found.append(type(error).__name__)
+    return found
+
+
+def accounting() -> Iterator[Case]:
+    for number, (function, arguments, options) in enumerate(TABLE):
+        words = ", ".join(str(value) for value in options.values())
+        name = f"{function.__name__}{f', {words}' if words else ''}"
+        assert name not in {f"{other.__name__}" for other, _, _ in TABLE[:number]}
+        yield Case(name=name, call=answers, args=(function, arguments, options), covers=(function,))
+    yield steps("budgets", budgets, ZCDP, ApproxDP, PureDP, privacy.Budget, privacy.Cost)
+    yield steps(
+        "events", events, privacy.Event, *[getattr(privacy, f"{kind}Event") for kind in KINDS], privacy.Clusters
+    )
+    yield steps("bills", tallies, privacy.CostTally)
+    yield steps(
+        "ledger in memory", ledger_in_memory, fpp.Ledger, privacy.LedgerEntry, privacy.Neighbors, privacy.cost_in
+    )
+    yield steps("ledger in a file", ledger_in_a_file, fpp.Ledger)
+
+
+KINDS = ("Gaussian", "Laplace", "KNorm", "Selection", "StableHistogram", "Composed")
+
+
+def budgets() -> dict[str, Any]:
+    """Arithmetic of amounts."""
+    budget = ApproxDP(Fraction(3, 2), Fraction(1, 10**6))
+    return {
+        "parts": budget.split(1, 2, Fraction(1, 3)),
+        "sum": ZCDP(HALF) + ZCDP(Fraction(1, 8)),
+        "rest": PureDP(1) - PureDP(Fraction(3, 4)),
+        "scaled": [3 * ZCDP(HALF), ZCDP(HALF) / 4],
+        "compared": [ZCDP(1) <= ZCDP(2), ZCDP(1) >= ZCDP(2)],
+        "text": str([budget, budget.cost, privacy.Cost.zero(PureDP)]),
+        "back": privacy.Budget.from_dict(budget.to_dict()),
+        "cost back": privacy.Cost.from_dict(budget.cost.to_dict()),
+        "refused": answers(ZCDP, [(0,), (-1,), (float("nan"),), (10**7,), ("1",)], {}),
+        "dict": [str(value) for value in budget.to_dict().values()],
+    }
+
+
+def some_events() -> list[Any]:
+    """One event of each kind."""
+    cases = privacy.Clusters(stay=2**15, move=2**16, lineage=("leaves",))
+    return [
+        privacy.GaussianEvent(squared_sensitivity=2**16, log2_scale=10, draws=4),
+        privacy.GaussianEvent(squared_sensitivity=2**16, log2_scale=10, draws=4, clusters=cases),
+        privacy.LaplaceEvent(l1_sensitivity=300, log2_scale=10, draws=4),
+        privacy.KNormEvent(epsilon=HALF, delta=2.0**-40, l2_sensitivity=64, draws=3),
+        privacy.SelectionEvent(epsilon=1, sensitivity=1, candidates=5),
+        privacy.SelectionEvent(epsilon=1, sensitivity=2, candidates=5, law="permute_and_flip"),
+        privacy.stable_event(1, 1e-6, histograms=2, n=1000, draws=2000),
+    ]
+
+
+def facts(event: Any) -> dict[str, Any]:
+    """What an event says of itself, where it says it."""
+    names = (
+        "rho",
+        "epsilon",
+        "delta",
+        "rate",
+        "mu",
+        "noise_std",
+        "noise_scale",
+        "draws",
+        "cost",
+        "total_variation",
+        "worst",
+        "singleton_rate",
+        "count_noise_std",
+        "count_threshold",
+    )
+    return {"event": event, **{name: getattr(event, name) for name in names if hasattr(event, name)}}
+
+
+def events() -> dict[str, Any]:
+    """Every kind of event, alone and composed."""
+    found = some_events()
+    gaussian = privacy.ComposedEvent(tuple(found[:2]))
+    both = privacy.ComposedEvent((found[0], found[2], found[5]))
+    pure = privacy.ComposedEvent((found[2], found[4]))
+    return {
+        "events": [facts(event) for event in found],
+        "gaussian": [gaussian.rho, gaussian.draws, gaussian.all_gaussian, gaussian.epsilon_at(1e-6)],
+        "mixed": [both.rho, both.draws, both.all_gaussian, both.epsilon_at(1e-6)],
+        "pure": [pure.epsilon, pure.rho, pure.epsilon_at(1e-6)],
+    }
+
+
+def tallies() -> dict[str, Any]:
+    """Releases over the same clusters, and plain ones."""
+    tally = privacy.CostTally()
+    for event in some_events()[:2]:
+        tally.add(event.rho, event.clusters)
+    tally.add(HALF, privacy.Clusters(0, 1, ("leaves",)))
+    return {"total": tally.total, "copy": tally.copy().total}
+
+
+def ledger_in_memory() -> dict[str, Any]:
+    """Debits of every kind of thing that has a cost, and a refusal."""
+    with fpp.Ledger(ZCDP(2), label="golden") as ledger:
+        numbers = [ledger.debit(cost, name="one") for cost in (ZCDP(HALF), PureDP(HALF), some_events()[0])]
+        refused = answers(lambda cost: ledger.debit(cost, name="too much"), [(ZCDP(2),), (APPROX,)], {})
+        fpp.estimate_mean(
+            np.arange(20.0)[:, None], x_pub=[[3.0]], budget=ZCDP(HALF), ledger=ledger, random_state=1, progress=False
+        )
+        return {
+            "numbers": numbers,
+            "refused": refused,
+            "remaining": ledger.remaining,
+            "spent": ledger.spent,
+            "entries": [{"number": each.number, "name": each.name, "cost": each.cost} for each in ledger.entries],
+            "label": ledger.label,
+            "relation": ledger.relation,
+            "text": repr(ledger),
+        }
+
+
+def ledger_in_a_file() -> dict[str, Any]:
+    """A file that is opened again, and one that is not a ledger."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "golden.ledger"
+        with fpp.Ledger(ApproxDP(4, 1e-5), path=path, label="golden") as ledger:
+            ledger.debit(APPROX, name="first")
+        with fpp.Ledger.from_file(path) as ledger:
+            ledger.debit(PureDP(HALF), name="second")
+            found = {"remaining": ledger.remaining, "entries": len(ledger.entries), "total": ledger.total}
+        other = Path(folder) / "other.ledger"
+        other.write_text("nothing of the kind\n", encoding="utf-8")
+        return {**found, "torn": fpp.Ledger.repair(path), "refused": answers(fpp.Ledger.from_file, [(other,)], {})}
+
+
+def plans() -> Iterator[Case]:
+    tasks: dict[str, dict[str, Any]] = {
+        "mean": {"dim": 5, "n_pub": 4},
+        "coinpress_mean": {"dim": 5, "radius": 30.0},
+        "weighted_mean": {"dim": 5, "n_pub": 100, "norm_bound": 2.0},
+        "gaussian": {"dim": 4, "n_pub": 12},
+        "separated_mixture": {"dim": 4, "n_pub": 60, "n_components": 3, "min_weight": 0.2, "method": "public_pca"},
+        "select_hypothesis": {"dim": 1, "candidates": 500},
+        "axis_aligned_mixture": {"dim": 2, "n_pub": 50, "n_components": 2},
+    }
+    errors = {"weighted_mean": 0.02, "gaussian": 0.3, "separated_mixture": 0.5, "select_hypothesis": 0.2}
+    for task, options in tasks.items():
+        error = {"error": errors.get(task, 0.1)}
+        for name, budget in BUDGETS.items():
+            notion = {"notion": name, **({"delta": 1e-6} if name == "approx" else {})}
+            yield public(f"plan, {task}, error, {name}", fpp.plan, task, **options, n_priv=20_000, budget=budget)
+            yield public(f"plan, {task}, rows, {name}", fpp.plan, task, **options, budget=budget, **error)
+            call = {**options, "n_priv": 50_000, **error, **notion}
+            # What the paper's proof needs takes seconds.
+            slow = task == "axis_aligned_mixture" and name == "approx"
+            yield Case(name=f"plan, {task}, budget, {name}", call=fpp.plan, args=(task,), options=call, slow=slow)
+        if task in {"mean", "coinpress_mean", "gaussian", "separated_mixture"}:
+            changed = {**options, "mode": "theory", "failure_prob": 0.02, "n_priv": 90_000}
+            yield public(f"plan, {task}, theory", fpp.plan, task, **changed, budget=ZCDP(1))
+    for method in ("one_shot", "tree"):
+        options = {**tasks["separated_mixture"], "method": method}
+        yield public(
+            f"plan, separated_mixture, {method}", fpp.plan, "separated_mixture", **options, n_priv=10**5, budget=ZCDP(1)
+        )
+    for name in ("univariate", "public_list", "theory"):
+        method = "list_decoding" if name == "theory" else name
+        options = {"dim": 1, "n_components": 2, "n_pub": 20, "method": method, "accuracy": 0.3, "n_priv": 40_000}
+        yield Case(
+            name=f"plan, axis_aligned_mixture, {name}",
+            call=fpp.plan,
+            args=("axis_aligned_mixture",),
+            options={**options, "budget": APPROX},
+            slow=True,
+        )
+    for weight in ("throw_away", "gaussian", "private"):
+        options = {**tasks["weighted_mean"], "row_weight": weight, "n_priv": 2000, "variance": 0.5}
+        yield public(
+            f"plan, weighted_mean, {weight}", fpp.plan, "weighted_mean", **options, budget=PureDP(1), noise="k_norm"
+        )
+    # Their names are those of the day; how many there are is not.
+    yield steps(
+        "arguments of plans",
+        lambda: {task: len(planning.task_arguments(task)) for task in tasks},
+        planning.task_arguments,
+    )
+    yield public("plan refuses", fpp.plan, "mean", dim=5, n_pub=4, budget=ZCDP(1))
+
+
+def orders() -> Iterator[Case]:
+    theorems = {
+        "B.1": {"mean_radius": 10.0},
+        "B.2": {},
+        "HKM22": {"mean_radius": 10.0},
+        "B.5": {},
+        "B.12": {"pub_priv_gap": 0.3},
+        "C.23": {},
+        "C.24": {"mean_radius": 10.0, "cond_max": 100.0},
+        "C.28": {},
+        "C.29": {},
+    }
+    for theorem, options in theorems.items():
+        mixture = {"n_components": 3, "min_weight": 0.2} if theorem.startswith("C") else {}
+        for name, budget in BUDGETS.items():
+            call = {"dim": 7, "accuracy": 0.1, "budget": budget, **options, **mixture}
+            yield public(f"order_bounds, {theorem}, {name}", fpp.order_bounds, theorem, **call)
+    needs = {"n_priv": 10**5, "n_components": 4, "min_weight": 0.2, "accuracy": 0.2, "failure_prob": 0.05}
+    yield public("mixture_needs", planning.mixture_needs, **needs)
+    yield public(
+        "condition_two", planning.condition_two, [np.eye(500), np.diag(np.arange(1.0, 501.0) ** 3)], n_total=50
+    )
+
+
+CASES = [*accounting(), *plans(), *orders()]

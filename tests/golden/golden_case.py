@@ -1,0 +1,119 @@
+"""A case: one call with everything it is given, and how to write down what came of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from golden_data import in_form
+from golden_uses import used
+from golden_values import Array, Leaf, Text, canonical, stored
+
+from fastpubpriv import FastPubPrivError
+from fastpubpriv.privacy import Neighbors
+from fastpubpriv.release.transcript import Call, Transcript, recording
+
+SEED = 7
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Case:
+    """One call.
+
+    `covers` are the public things that it runs besides `call`. With each of `threads`, and with the first argument as each of
+    `forms` of source, it is tried again, and the answer must be the same. `blas` is True where arithmetic of BLAS or LAPACK comes
+    before rows are turned into integers: these are then compared as numbers. `releases` is False where there are too many of them
+    to write down. `machine` is True where the answer hangs on the last bits of BLAS: only the machine that made the file compares
+    it. `slow` cases run with the marker `audit`.
+    """
+
+    name: str
+    call: Callable[..., Any]
+    args: tuple[Any, ...] = ()
+    options: dict[str, Any] = dataclasses.field(default_factory=dict)
+    covers: tuple[Any, ...] = ()
+    threads: tuple[int, ...] = ()
+    forms: tuple[str, ...] = ()
+    blas: bool = False
+    releases: bool = True
+    machine: bool = False
+    slow: bool = False
+
+
+def private(name: str, call: Callable[..., Any], x: Any, **given: Any) -> Case:
+    """A call on private rows, with repeatable noise, one thread and no progress bar."""
+    own = {field.name for field in dataclasses.fields(Case)}
+    marks = {key: given.pop(key) for key in list(given) if key in own}
+    options = {"random_state": SEED, "threads": 1, "progress": False, **given}
+    return Case(name=name, call=call, args=(x,), options=options, **{"blas": True, **marks})
+
+
+def public(name: str, call: Callable[..., Any], *args: Any, **options: Any) -> Case:
+    """A call that reads no private rows."""
+    return Case(name=name, call=call, args=args, options=options)
+
+
+def steps(name: str, call: Callable[[], Any], *covers: Any, **marks: Any) -> Case:
+    """Several calls in a row, in a function that returns what is worth keeping."""
+    return Case(name=name, call=call, covers=covers, **marks)
+
+
+def _releases(transcript: Transcript, blas: bool) -> Iterator[tuple[str, Leaf]]:
+    """What each release was asked, at which price, and what it answered."""
+    lineages: dict[str, int] = {}
+    for index, call in enumerate(transcript.calls):
+        facts = {"name": call.name, "shape": "x".join(map(str, call.public_shape)), **_price(call, lineages)}
+        facts |= {"block": str(call.block)} if call.block else {}
+        yield from canonical({f"call {index}": {**facts, "unit": call.unit}}).items()
+        yield f"call {index} asked", Array(call.query, exact=not blas)
+        yield f"call {index} answer", Array(np.asarray(call.answer, dtype=np.float64), exact=False)
+
+
+def _price(call: Call, lineages: dict[str, int]) -> dict[str, Any]:
+    """Event and scope. Clusters are numbered as they appear: their own names are digests of what decides membership."""
+    event = {field.name: getattr(call.event, field.name) for field in dataclasses.fields(call.event)}
+    clusters = event.pop("clusters", None)
+    if event["relation"] is Neighbors.REPLACE_ONE:
+        del event["relation"]
+    found = {"event": type(call.event).__name__, **event}
+    if clusters is not None:
+        numbers = [lineages.setdefault(name, len(lineages)) for name in clusters.lineage]
+        found |= {"stay": clusters.stay, "move": clusters.move, "clusters": "/".join(map(str, numbers))}
+    if call.reserve is not None:
+        found |= {"scope": call.reserve.number, "scope costs": call.reserve.cost}
+    return found
+
+
+def outcome(case: Case, *, threads: int | None = None, form: str | None = None) -> dict[str, Any]:
+    """Everything that the case says, as results.json keeps it."""
+    return {name: stored(leaf) for name, leaf in leaves_of(case, threads=threads, form=form).items()}
+
+
+def leaves_of(case: Case, *, threads: int | None = None, form: str | None = None) -> dict[str, Leaf]:
+    """Everything that the case says: the result, the warnings, and the releases with their answers."""
+    args, options = case.args, dict(case.options)
+    if threads is not None:
+        options["threads"] = threads
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        warnings.catch_warnings(record=True) as caught,
+        recording() as transcript,
+    ):
+        warnings.simplefilter("always")
+        if form is not None:
+            args = (in_form(form, args[0], Path(folder)), *args[1:])
+        leaves: dict[str, Leaf] = {}
+        try:
+            result = case.call(*args, **options)
+            leaves = canonical(result) | {f"{name}()": leaf for name, leaf in canonical(used(result)).items()}
+        except FastPubPrivError as error:
+            leaves = {"refused": Text(type(error).__name__)}
+    names = sorted({item.category.__name__ for item in caught})
+    if names:
+        leaves["warned"] = Text(", ".join(names))
+    return leaves | (dict(_releases(transcript, case.blas)) if case.releases else {})

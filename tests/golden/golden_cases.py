@@ -1,0 +1,16 @@
+"""The table of cases, by name."""
+
+from __future__ import annotations
+
+import cases_estimators
+import cases_kernels
+import cases_mixtures
+import cases_privacy
+import cases_programs
+from golden_case import Case
+
+CASES: dict[str, Case] = {}
+for _module in (cases_privacy, cases_kernels, cases_estimators, cases_mixtures, cases_programs):
+    for _case in _module.CASES:
+        assert _case.name not in CASES, f"two cases are called {_case.name!r}"
+        CASES[_case.name] = _case

@@ -1,0 +1,95 @@
+"""What results compute of themselves: each public property and method of their classes, on arguments fixed here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+Use = Callable[[Any], Any]
+
+# These say in other words what the fields say; `golden_values` reads the fields.
+WORDS_ONLY = {"to_dict", "to_json", "from_json", "plot", "summary", "to_frame", "labels", "labelled_sample"}
+
+
+def points(mean: np.ndarray) -> np.ndarray:
+    """A few rows about a mean."""
+    steps = np.array([[0.0], [0.5], [-2.0], [30.0]])
+    return mean + steps * (1.0 + np.arange(len(mean)))
+
+
+def back(*fields: str) -> Use:
+    """Whether those fields are the same after a way through JSON."""
+
+    def same(result: Any) -> list[bool]:
+        again = type(result).from_json(result.to_json())
+        return [np.array_equal(getattr(result, field), getattr(again, field)) for field in fields]
+
+    return same
+
+
+GAUSSIAN: dict[str, Use] = {
+    "correlation": lambda result: result.correlation,
+    "confidence_ellipse": lambda result: list(result.confidence_ellipse(level=0.9)) if result.dim > 1 else [],
+    "sample": lambda result: result.sample(4, random_state=3),
+    "log_prob": lambda result: result.log_prob(points(result.mean)),
+    "from_json": back("mean", "covariance", "mean_noise_std"),
+}
+MIXTURE: dict[str, Use] = {
+    "n_components": lambda result: result.n_components,
+    "variances": lambda result: result.variances,
+    "log_prob": lambda result: result.log_prob(points(result.means[0])),
+    "predict_proba": lambda result: result.predict_proba(result.means),
+    "predict": lambda result: result.predict(result.means),
+    "sample": lambda result: result.sample(4, random_state=3),
+    "from_json": back("weights", "means", "covariances"),
+}
+LISTS: dict[str, Use] = {"status": lambda result: "ok" if set(result.status) == {"ok"} else "empty"}
+# As `golden_values.RENAMED`, for properties and methods.
+RECORDED_AS = {"MixtureResult.log_prob": "score_samples"}
+# A result with a mixture does with it what MixtureResult does, which is recorded.
+SAME = {"SelectionResult": MIXTURE.keys()}
+
+# Class -> public property or method -> what it gives.
+USES: dict[str, dict[str, Use]] = {
+    "MeanResult": {
+        "standard_error": lambda result: result.standard_error,
+        "confidence_interval": lambda result: list(result.confidence_interval(0.9)),
+    },
+    "CovarianceResult": {"correlation": lambda result: result.correlation},
+    "PCAResult": {"transform": lambda result: result.transform(points(result.center))},
+    "GaussianResult": GAUSSIAN,
+    "MixtureResult": MIXTURE,
+    "SelectionResult": {
+        "variances": lambda result: result.variances,
+        "mixture": lambda result: result.mixture.log_prob(points(result.means[0])),
+    },
+    "HistogramResult": {
+        "count_error": lambda result: result.count_error(0.1),
+        "from_json": lambda result: result.to_dict() == type(result).from_json(result.to_json()).to_dict(),
+    },
+    "ScaleLists": LISTS,
+    "MeanLists": LISTS,
+    "AxisAlignedLists": {
+        **LISTS,
+        "coarse": lambda result: [list(result.coarse(column)) for column in range(result.dim)],
+        "net": lambda result: [result.net(column, 0.5)[:1000] for column in range(result.dim)],
+        "net_size": lambda result: [result.net_size(column, 0.3) for column in range(result.dim)],
+        "list_size": lambda result: result.list_size(0.3),
+    },
+    "Preconditioner": {
+        "scale": lambda result: result.scale,
+        "whitening": lambda result: result.whitening(),
+        "inverse_of": lambda result: result.inverse_of(result.factor),
+    },
+    "Ball": {"contains": lambda result: result.contains(points(result.center))},
+    "OrderBounds": {"n_priv": lambda result: result.n_priv},
+    "ReplayReport": {"tightness": lambda result: result.tightness},
+}
+
+
+def used(result: Any) -> dict[str, Any]:
+    """What a result computes of itself, by the name that it is recorded under."""
+    kind = type(result).__name__
+    return {RECORDED_AS.get(f"{kind}.{name}", name): use(result) for name, use in USES.get(kind, {}).items()}

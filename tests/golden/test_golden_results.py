@@ -1,0 +1,201 @@
+"""The package says today what it said when results.json was made.
+
+On any machine: exact integers and words are equal, numbers that come out of floating-point arithmetic are close (`golden_values`).
+With FASTPUBPRIV_GOLDEN_BITS=1, on the machine that made the file: every bit. After a change on purpose, `make_results.py` writes
+the file again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import os
+import re
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import pytest
+from golden_case import outcome
+from golden_cases import CASES
+from golden_uses import SAME, USES, WORDS_ONLY
+from golden_values import RENAMED, agree, canonical, differences, stored
+from make_results import read
+
+from fastpubpriv import ZCDP
+from fastpubpriv.cli.app import COMMANDS
+from fastpubpriv.results import estimates as results
+
+BITS = os.environ.get("FASTPUBPRIV_GOLDEN_BITS") == "1"
+KEPT = read()
+# Names of columns are in some kinds of source and not in others.
+NAMES_ONLY = {"columns"}
+QUICK = [pytest.param(case, id=name, marks=[pytest.mark.audit] if case.slow else []) for name, case in CASES.items()]
+
+
+@pytest.mark.parametrize("case", QUICK)
+def test_says_what_it_said(case):
+    if case.machine and not BITS:
+        pytest.skip("for the machine that made results.json")
+    assert differences(KEPT.get(case.name, {}), outcome(case), bits=BITS) == []
+
+
+def test_every_recorded_case_is_in_the_table():
+    assert KEPT.keys() - CASES.keys() == set()
+
+
+AGAIN = [
+    pytest.param(case, {kind: value}, id=f"{name}, {value}{' threads' if kind == 'threads' else ''}")
+    for name, case in CASES.items()
+    for kind, values in (("threads", case.threads), ("form", case.forms))
+    for value in values
+]
+
+
+@pytest.mark.parametrize(("case", "change"), AGAIN)
+def test_threads_and_kinds_of_source_change_nothing(case, change):
+    kept = {name: value for name, value in KEPT[case.name].items() if name not in NAMES_ONLY}
+    now = {name: value for name, value in outcome(case, **change).items() if name not in NAMES_ONLY}
+    assert differences(kept, now, bits=BITS) == []
+
+
+# ---- nothing public is left out -------------------------------------------------------------------------------------
+
+MODULES = (
+    "fastpubpriv",
+    "fastpubpriv.auditing",
+    "fastpubpriv.mixtures.list_decoding",
+    "fastpubpriv.mixtures.select",
+    "fastpubpriv.planning",
+    "fastpubpriv.privacy",
+    "fastpubpriv.sources",
+)
+WITHOUT_ALL = (
+    "fastpubpriv.kernels.balls",
+    "fastpubpriv.kernels.bins",
+    "fastpubpriv.kernels.hypotheses",
+    "fastpubpriv.kernels.nearest",
+    "fastpubpriv.kernels.noise",
+    "fastpubpriv.kernels.rows",
+    "fastpubpriv.kernels.tree",
+    "fastpubpriv.results.plots",
+)
+NO_CASE = {"FastPubPrivError": "what all errors of the package are; its kinds have cases"}
+
+
+def public_callables() -> dict[str, Any]:
+    """Functions and classes that the public modules offer, by name."""
+    found: dict[str, Any] = {}
+    for name in MODULES:
+        module = import_module(name)
+        found |= {each: getattr(module, each) for each in module.__all__ if callable(getattr(module, each))}
+    for name in WITHOUT_ALL:
+        own = {key: value for key, value in vars(import_module(name)).items() if not key.startswith("_")}
+        found |= {
+            key: value for key, value in own.items() if callable(value) and getattr(value, "__module__", "") == name
+        }
+    return found
+
+
+def uncovered(public: dict[str, Any]) -> set[str]:
+    """Public names that no case calls; for classes also none that no case gives, warns with or refuses with."""
+    called = [thing for case in CASES.values() for thing in (case.call, *case.covers)]
+    called += [owner for thing in called if (owner := getattr(thing, "__self__", None)) is not None]
+    seen = {id(thing) for thing in called} | {id(type(thing)) for thing in called}
+    words = set(re.findall(r"\w+", " ".join(str(value) for case in KEPT.values() for value in case.values())))
+    return {
+        name
+        for name, thing in public.items()
+        if id(thing) not in seen and not (inspect.isclass(thing) and name in words) and name not in NO_CASE
+    }
+
+
+def test_every_public_name_has_a_case():
+    assert uncovered(public_callables()) == set()
+    assert uncovered({"planted": lambda: None}) == {"planted"}
+    commands = {name.split(",")[0].removeprefix("command ") for name in CASES if name.startswith("command ")}
+    # `bench` prints times, and `reproduce` runs the experiments, each of which is a case.
+    assert set(COMMANDS) - commands == {"bench", "reproduce"}
+
+
+def unused(kind: type) -> set[str]:
+    """Public properties and methods of a class that no use of its results calls; fields are recorded all."""
+    fields = {field.name for field in dataclasses.fields(kind)}
+    own = {name for each in kind.__mro__[:-1] for name in vars(each) if not name.startswith("_")}
+    return own - fields - WORDS_ONLY - USES.get(kind.__name__, {}).keys() - SAME.get(kind.__name__, set())
+
+
+def test_every_use_of_a_result_is_recorded():
+    kinds = {case.call.__annotations__.get("return") for case in CASES.values() if inspect.isfunction(case.call)}
+    names = {str(name).split(" |")[0] for name in kinds}
+    found = {
+        name: thing for name, thing in public_callables().items() if name in names and dataclasses.is_dataclass(thing)
+    }
+    assert {"MeanResult", "MixtureResult", "Preconditioner", "AxisAlignedLists", "Plan"} <= found.keys()
+    assert {name: unused(kind) for name, kind in found.items() if unused(kind)} == {}
+
+
+# ---- the comparison itself ------------------------------------------------------------------------------------------
+
+
+def kept_of(value: Any) -> Any:
+    (leaf,) = canonical(value).values()
+    return stored(leaf)
+
+
+VALUES = [
+    1.25,
+    np.pi * np.arange(1.0, 5.0),
+    1e-8 * np.arange(1.0, 500.0).reshape(-1, 1),
+    [1.5, 2.5],
+    np.array([np.nan, 2.0]),
+]
+
+
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: str(np.shape(value)))
+def test_rounding_errors_are_close_and_changes_are_not(value):
+    array, kept = np.asarray(value), kept_of(value)
+    rebuilt = (lambda new: float(new)) if array.ndim == 0 else (lambda new: new)
+    assert agree(kept, kept_of(rebuilt(array.copy())), bits=True)
+    rounded = kept_of(rebuilt(array * (1.0 + 1e-9)))
+    assert agree(kept, rounded, bits=False)
+    assert not agree(kept, rounded, bits=True)
+    assert not agree(kept, kept_of(rebuilt(array * (1.0 + 1e-4))), bits=False)
+    if array.ndim:
+        changed = array.copy()
+        changed.flat[-1] += 0.01 * np.nanmax(array)
+        assert not agree(kept, kept_of(changed), bits=False)
+        assert not agree(kept, kept_of(array[None]), bits=False)
+        changed.flat[-1] = np.inf
+        assert not agree(kept, kept_of(changed), bits=False)
+
+
+def test_integers_and_words_are_exact_everywhere():
+    integers = np.arange(100)
+    for one, other in (
+        (integers, integers + (integers == 7)),
+        ([1, 2], [1, 3]),
+        (5, 6),
+        (True, False),
+        ("ok", "empty"),
+        (ZCDP(1), ZCDP(2)),
+    ):
+        kept, now = ({name: stored(leaf) for name, leaf in canonical(value).items()} for value in (one, other))
+        assert differences(kept, kept, bits=True) == []
+        assert len(differences(kept, now, bits=False)) == 1
+
+
+def test_fields_that_come_and_go_are_named():
+    found = differences({"mean": "1", "gone": "2"}, {"mean": "3", "new": "4"}, bits=False)
+    assert [line.split(":")[0] for line in found] == ["gone", "new", "mean"]
+
+
+def test_a_field_keeps_its_recorded_name():
+    fields = [field.name for field in dataclasses.fields(results.GaussianResult)]
+    for name in RENAMED:
+        kind, _, field = name.rpartition(".")
+        assert not kind or hasattr(public_callables()[kind], field), name
+    assert "method" in KEPT["estimate_gaussian, pairs, zcdp"]
+    assert {RENAMED.get(f"GaussianResult.{field}", field) for field in fields} <= {
+        name.split(" ")[0].split(":")[0].split(".")[0] for name in KEPT["estimate_gaussian, pairs, zcdp"]
+    }

@@ -1,0 +1,553 @@
+"""Accounting by case: what a row costs that stays, moves, or walks down a tree; and the replay that checks it."""
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from leaf_cases import CENTERS, DIM, HOSTILE, LEAVES, ONE_THREAD, clustered, maps, neighbours, opened, three_leaves
+from releases import (
+    release_leaf_counts,
+    release_leaf_second_moments,
+    release_leaf_sums,
+    release_second_moment,
+    release_shell_counts,
+)
+
+from fastpubpriv import ZCDP, ApproxDP, PureDP, ReplayError
+from fastpubpriv.auditing import record_replay
+from fastpubpriv.errors import BudgetError
+from fastpubpriv.kernels import tree as tree_kernels
+from fastpubpriv.mechanisms import leaves as leaves_module
+from fastpubpriv.mechanisms.sums import AffineMap
+from fastpubpriv.mixtures.separated.tree import ClusterTree
+from fastpubpriv.privacy import (
+    Clusters,
+    ComposedEvent,
+    CostTally,
+    GaussianEvent,
+    LaplaceEvent,
+    Ledger,
+    cluster_count_grid,
+    cluster_gram_grid,
+    cluster_shell_grid,
+    cluster_sum_grid,
+)
+from fastpubpriv.release import scope as scope_module
+from fastpubpriv.sources import private_rows
+
+HERE, THERE = ("here",), ("there",)
+
+
+def gaussian(stay, move, lineage=HERE):
+    """An event on a scale of 2^8 whose costs are stay and move in units of 2^-17."""
+    return GaussianEvent(max(stay, move), 8, 1, clusters=Clusters(stay, move, lineage))
+
+
+def unit(count):
+    return Fraction(count, 2**17)
+
+
+# Events and tallies.
+
+
+def test_the_worse_case_is_the_sensitivity():
+    assert gaussian(3, 5).rho == unit(5)
+    for bad in (
+        lambda: GaussianEvent(4, 8, 1, clusters=Clusters(3, 5, HERE)),
+        lambda: LaplaceEvent(6, 8, 1, clusters=Clusters(3, 5, HERE)),
+        lambda: GaussianEvent(5, 8, 1, clusters=(3, 5)),
+        lambda: Clusters(-1, 5, HERE),
+        lambda: Clusters(1.0, 5, HERE),
+        lambda: Clusters(1, 5, ()),
+        lambda: Clusters(1, 5, (7,)),
+    ):
+        with pytest.raises(BudgetError):
+            bad()
+
+
+def test_tally_takes_the_larger_total_of_the_same_clusters():
+    tally = CostTally()
+    tally.add(Fraction(1))
+    tally.add(Fraction(4), Clusters(4, 2, HERE))
+    tally.add(Fraction(3), Clusters(0, 3, HERE))
+    assert tally.total == 1 + max(4, 5)
+    tally.add(Fraction(4), Clusters(4, 2, THERE))  # other clusters: the row may move in these and stay in those
+    assert tally.total == 1 + 5 + 4
+    other = tally.copy()
+    other.add(Fraction(7), Clusters(7, 0, HERE))
+    assert (tally.total, other.total) == (10, 1 + 11 + 4)
+
+
+def test_account_charges_by_case():
+    account = opened(ZCDP(unit(100)))
+    account.charge(gaussian(0, 20))
+    account.charge(gaussian(40, 20))
+    assert account.charged == unit(40)
+    account.charge(GaussianEvent(30, 8, 1))  # all rows: both cases
+    assert account.charged == unit(70)
+    account.charge(gaussian(20, 0, THERE))
+    assert account.charged == unit(90)
+    account.charge(gaussian(0, 10))
+    assert account.charged == unit(100)
+    with pytest.raises(BudgetError, match="exceed"):
+        account.charge(gaussian(0, 1))
+    assert account.charged == unit(100)
+    account.charge(GaussianEvent(0, 8, 1))
+    assert len(account.events) == 6
+
+
+def test_a_run_reports_the_same_total():
+    events = (gaussian(0, 20), gaussian(40, 20), GaussianEvent(30, 8, 1))
+    assert ComposedEvent(events).rho == unit(70)
+    pure = tuple(LaplaceEvent(max(s, m), 8, 1, clusters=Clusters(s, m, HERE)) for s, m in ((0, 20), (40, 20), (0, 50)))
+    assert ComposedEvent(pure).epsilon == Fraction(90, 256)
+    ledger = Ledger(ZCDP(1))
+    ledger.debit(ComposedEvent(events), name="run")
+    assert ledger.spent.amounts[0] >= unit(70)
+
+
+@pytest.mark.parametrize("pure", [False, True])
+def test_leaf_stage_costs_the_formula(pure):
+    """rho_cov + max(rho_mean, rho_count + rho_mean / 2); under pure DP the sum of the worse cases."""
+    rows, routes = private_rows(np.zeros((50, DIM))), three_leaves().routes(LEAVES)
+    for count_share in (Fraction(1, 40), Fraction(1, 20), Fraction(1, 5)):
+        account = opened(PureDP(2) if pure else ZCDP(2))
+        cov, mean, count = Fraction(9, 10), Fraction(1, 10), count_share
+        release_leaf_counts(account, rows, routes, name="n", cost=count, executor=ONE_THREAD)
+        for share in (Fraction(2, 5), Fraction(3, 5)):
+            release_leaf_second_moments(
+                account, rows, routes, maps(), name="s", radii=[1.0] * 3, cost=cov * share, executor=ONE_THREAD
+            )
+        release_leaf_sums(account, rows, routes, maps(), name="m", radii=[1.0] * 3, cost=mean, executor=ONE_THREAD)
+        expected = cov + mean + count if pure else cov + max(mean, count + mean / 2)
+        assert Fraction(99, 100) * expected < account.charged <= expected
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3, 17, 100])
+@pytest.mark.parametrize("pure", [False, True])
+def test_grids_hold_their_promise(pure, dim):
+    options = {"pure": pure, "lineage": HERE}
+    for cost in (Fraction(1, 1000), Fraction(1, 3), Fraction(7)):
+        grids = [
+            cluster_sum_grid(cost, dim, 1000, clusters=5, **options),
+            cluster_gram_grid(cost, dim, 1000, clusters=5, **options),
+            cluster_count_grid(cost, 1000, clusters=5, **options),
+            cluster_shell_grid(cost, 5, 1000, **options),
+        ]
+        for grid in grids:
+            assert (grid.event.epsilon if pure else grid.event.rho) <= cost
+            assert grid.event.worst == grid.event.clusters.worst
+        sums, grams, counts, shells = (grid.event.clusters for grid in grids)
+        q, s = grids[1].quant_bound, grids[2].quant_bound
+        # The largest a block can be: q of equal entries (l1) or one entry (l2), squared.
+        assert grams.move >= (dim + 1) * q * q - 1 if pure else grams.move == grams.stay == 2 * q**4
+        assert (counts.stay, counts.move) == (0, 2 * s if pure else 2 * s * s)
+        assert shells.stay == shells.move
+        assert sums.move <= sums.stay if pure else 2 * sums.move == sums.stay
+        if pure:  # one more grid step would cost too much
+            assert 2 * ((dim + 1) * (q + 1) ** 2 // 2) > cost * 2 ** grids[1].log2_scale or q == 2896
+
+
+# Tree scopes.
+
+
+def deep_tree(depth):
+    """A chain of balls of radius 100, 50, 33, ..., each inside the one above."""
+    tree, node = ClusterTree.root(DIM), 0
+    for level in range(depth):
+        radius = 100.0 / (level + 1)
+        tree = tree.split_ball(node, origin=np.zeros(DIM), projection=None, center=np.zeros(DIM), radius=radius)
+        node = tree.children(node)[0]
+    return tree
+
+
+def chain(tree):
+    """Ids from the root down the first children."""
+    nodes = [0]
+    while tree.children(nodes[-1]):
+        nodes.append(tree.children(nodes[-1])[0])
+    return nodes
+
+
+def spend(purse, tree, node, rows, share=Fraction(1), center=None):
+    """A second moment and a histogram of one node's rows, for its whole share."""
+    affine = AffineMap(dim=DIM, center=np.zeros(DIM) if center is None else center)
+    only, cost = tree.only(node), purse.allowance * share
+    gram = release_second_moment(
+        purse,
+        rows,
+        affine,
+        name=f"gram {node}",
+        radius=10.0,
+        cost=cost * Fraction(7, 10),
+        executor=ONE_THREAD,
+        only=only,
+    )
+    shells = release_shell_counts(
+        purse, rows, affine, name=f"shells {node}", edges=np.array([1.0, 50.0]), cost=cost * Fraction(3, 10),
+        executor=ONE_THREAD, only=only,
+    )  # fmt: skip
+    return gram.value, shells.value
+
+
+def test_a_scope_is_one_debit_by_depth():
+    rows = private_rows(clustered(np.random.default_rng(0), 50))
+    tree = deep_tree(4)
+    account = opened(ZCDP(1))
+    scope = account.tree(Fraction(1, 2), max_depth=4)
+    assert account.charged == Fraction(1, 2)
+    for depth, node in enumerate(chain(tree)[:4]):
+        purse = scope.node(depth)
+        assert purse.allowance == Fraction(1, 8)
+        spend(purse, tree, node, rows)
+    for node in (2, 4):  # siblings of the nodes on the chain
+        spend(scope.node(2), tree, node, rows)
+    assert account.charged == Fraction(1, 2)
+    assert len(account.events) == 12
+    assert account.numerics()["noise_draws"] == 6 * (9 + 3)
+    released = [event.rho for event in account.events]
+    assert sum(released) > Fraction(7, 10) > account.charged  # six nodes, of which no path has more than four
+    with pytest.raises(BudgetError, match="depth 4 has no budget"):
+        scope.node(4)
+    with pytest.raises(BudgetError, match="exceed the budget of the call"):
+        account.tree(Fraction(3, 4), max_depth=2)
+    assert opened(ApproxDP(1, 1e-6)).tree(Fraction(1, 100), 3).share == Fraction(1, 300)
+
+
+def test_a_purse_pays_for_one_node():
+    rows, tree = private_rows(clustered(np.random.default_rng(0), 50)), deep_tree(3)
+    account = opened(ZCDP(1))
+    scope = account.tree(Fraction(1, 2), max_depth=3)
+    purse = scope.node(0)
+    with pytest.raises(BudgetError, match="over its own rows"):
+        release_second_moment(
+            purse, rows, AffineMap(dim=DIM), name="all", radius=1.0, cost=purse.allowance, executor=ONE_THREAD
+        )
+    for event in (GaussianEvent(1, 8, 1), LaplaceEvent(1, 8, 1, clusters=Clusters(1, 1, HERE))):
+        with pytest.raises(BudgetError, match="over its own rows"):
+            purse.charge(event)
+    spend(purse, tree, 0, rows)
+    with pytest.raises(BudgetError, match="another node"):
+        spend(purse, tree, 1, rows)
+    with pytest.raises(BudgetError, match="exceed the budget of its node"):
+        purse.charge(GaussianEvent(2**17, 8, 1, clusters=Clusters(2**17, 0, tree.only(0).lineage)))
+    with pytest.raises(BudgetError, match="had its payer already"):
+        spend(scope.node(0), tree, 0, rows)
+
+
+def test_entering_counts_as_much_as_half_of_a_stay():
+    lineage = deep_tree(1).only(0).lineage
+    scope = opened(ZCDP(1)).tree(unit(40), max_depth=2)
+    purse = scope.node(0)
+    purse.charge(GaussianEvent(10, 8, 1, clusters=Clusters(0, 10, lineage)))  # entering or leaving: 5
+    purse.charge(GaussianEvent(20, 8, 1, clusters=Clusters(20, 10, lineage)))
+    with pytest.raises(BudgetError, match="budget of its node"):  # stay 20 of 20
+        purse.charge(GaussianEvent(1, 8, 1, clusters=Clusters(1, 0, lineage)))
+    with pytest.raises(BudgetError, match="budget of its node"):  # crossing 10 of 10
+        purse.charge(GaussianEvent(1, 8, 1, clusters=Clusters(0, 1, lineage)))
+
+
+def test_scope_counts_the_paying_nodes_itself():
+    rows, tree = private_rows(clustered(np.random.default_rng(0), 50)), deep_tree(3)
+    scope = opened(ZCDP(1)).tree(Fraction(1, 2), max_depth=3)
+    first, second, third, _ = chain(tree)
+    spend(scope.node(0), tree, first, rows)
+    spend(scope.node(1), tree, third, rows)  # the node between runs no mechanism
+    with pytest.raises(BudgetError, match="or one below it"):
+        spend(scope.node(1), tree, second, rows)
+    below = tree.split_ball(chain(tree)[3], origin=np.zeros(DIM), projection=None, center=np.zeros(DIM), radius=1.0)
+    with pytest.raises(BudgetError, match="2 nodes above this one have paid; pass depth=2, not 1"):
+        spend(scope.node(1), below, chain(below)[4], rows)
+    spend(scope.node(2), below, chain(below)[4], rows)
+    other = ClusterTree.root(DIM).split_nearest(0, origin=np.zeros(DIM), projection=None, centers=CENTERS)
+    with pytest.raises(BudgetError, match="another tree"):
+        spend(scope.node(1), other, 2, rows)
+
+
+def test_scope_refuses_bad_terms():
+    with pytest.raises(BudgetError, match="Gaussian noise"):
+        opened(PureDP(1)).tree(Fraction(1, 2), 3)
+    account = opened(ZCDP(1))
+    for cost, depth in ((Fraction(0), 3), (Fraction(1, 2), 0), (Fraction(1, 2), 1.5)):
+        with pytest.raises(BudgetError):
+            account.tree(cost, depth)
+    assert account.charged == 0
+    with pytest.raises(BudgetError):
+        account.tree(Fraction(1, 2), 3).node(-1)
+    split = opened(ZCDP(1))
+    block = split.block()
+    with pytest.raises(BudgetError, match="without blocks"):
+        split.tree(Fraction(1, 2), 3)
+    assert block.tree(Fraction(1, 2), 3).node(0).path == (0,)
+
+
+# Replay.
+
+
+def whole_run(x, budget, *, tree=None, depth=2):
+    """A recursive clustering of two levels and a leaf stage: every kind of release over clusters."""
+    rows = private_rows(x)
+    account = opened(budget)
+    tree = three_leaves() if tree is None else tree
+    answers = []
+    if not account.pure:
+        scope = account.tree(account.allowance * Fraction(3, 10), max_depth=depth)
+        answers += spend(scope.node(0), tree, 0, rows, center=CENTERS[1])
+        answers += spend(scope.node(1), tree, 2, rows, center=CENTERS[1])
+        answers += spend(scope.node(1), tree, 1, rows, center=CENTERS[0])
+    left = account.allowance - account.charged
+    cov, mean = left * Fraction(9, 10), left * Fraction(1, 10)
+    count = mean / 2
+    if account.pure:
+        cov, mean, count = left * Fraction(8, 10), left * Fraction(1, 10), left * Fraction(1, 10)
+    routes, centred = tree.routes(LEAVES), [AffineMap(dim=DIM, center=center) for center in CENTERS]
+    options = {"executor": ONE_THREAD}
+    answers.append(release_leaf_counts(account, rows, routes, name="counts", cost=count, **options).value)
+    options["radii"] = [4.0, 2.0, 7.0]
+    answers.append(
+        release_leaf_second_moments(account, rows, routes, centred, name="moments", cost=cov, **options).value
+    )
+    answers.append(release_leaf_sums(account, rows, routes, centred, name="means", cost=mean, **options).value)
+    assert account.charged <= account.allowance
+    return answers
+
+
+BUDGETS = {"zcdp": ZCDP(1), "approx": ApproxDP(8, 1e-6), "pure": PureDP(4)}
+
+
+def replayed(x, y, notion="zcdp", **options):
+    budget = BUDGETS[notion]
+    return record_replay(lambda rows: whole_run(rows, budget, **options), x, y, budget=budget)
+
+
+@pytest.mark.parametrize("notion", BUDGETS)
+def test_neighbours_cost_at_most_the_debit(notion):
+    for x, y in neighbours(np.random.default_rng(8), 60):
+        report = replayed(x, y, notion)
+        assert report.pair_cost <= report.declared_cost <= report.allowance * (1 + Fraction(1, 10**9))
+        assert report.declared_cost >= Fraction(99, 100) * report.allowance * (1 - Fraction(1, 10**9))
+
+
+@pytest.mark.parametrize("notion", BUDGETS)
+def test_hostile_neighbours(notion):
+    plain = clustered(np.random.default_rng(5), 8)
+    for one in range(len(HOSTILE)):
+        x, y = plain.copy(), plain.copy()
+        x[3], y[3] = HOSTILE[one], HOSTILE[(one * 7 + 3) % len(HOSTILE)]
+        replayed(x, y, notion)
+        replayed(HOSTILE[one][None], HOSTILE[one - 1][None], notion)
+
+
+@pytest.mark.audit
+@pytest.mark.parametrize("notion", BUDGETS)
+def test_many_neighbours(notion):
+    for x, y in neighbours(np.random.default_rng(9), 1500):
+        replayed(x, y, notion)
+
+
+def far_rows(first, second):
+    """Two data sets that differ in one row, extreme in its leaf."""
+    x = np.tile(CENTERS[1], (6, 1))
+    y = x.copy()
+    x[0], y[0] = first, second
+    return x, y
+
+
+FAR = 1e12
+UP = CENTERS[1] + [0.0, FAR, 0.0]
+DOWN = CENTERS[2] - [0.0, FAR, 0.0]
+
+
+def leaf_stage(x):
+    """Counts, second moments and means alone, by the formula with counts at their free limit."""
+    rows, account = private_rows(x), opened(ZCDP(1))
+    routes, centred = three_leaves().routes(LEAVES), [AffineMap(dim=DIM, center=center) for center in CENTERS]
+    options = {"executor": ONE_THREAD}
+    mean = Fraction(1, 2)
+    counts = release_leaf_counts(account, rows, routes, name="counts", cost=mean / 2, **options)
+    options["radii"] = [3.0] * 3
+    moments = release_leaf_second_moments(account, rows, routes, centred, name="moments", cost=1 - mean, **options)
+    sums = release_leaf_sums(account, rows, routes, centred, name="means", cost=mean, **options)
+    return [counts.value, moments.value, sums.value]
+
+
+def test_a_crafted_move_reaches_the_cost():
+    report = record_replay(leaf_stage, *far_rows(UP, DOWN), budget=ZCDP(1))
+    assert 0.95 <= report.tightness <= 1.0
+    assert report.declared_cost >= Fraction(99, 100)
+
+
+def test_a_crafted_stay_nearly_reaches_the_cost():
+    # Orthogonal for the second moments is half of the squared distance for the sums: 1/2 + 1/4 of the budget.
+    report = record_replay(leaf_stage, *far_rows(UP, CENTERS[1] + [FAR, 1.0, 0.0]), budget=ZCDP(1))
+    assert 0.74 <= report.tightness <= 0.75
+
+    def moments_then_sums(x):
+        """Each with a map under which the two rows are extreme for it: orthogonal, then opposite."""
+        rows, account, routes = private_rows(x), opened(ZCDP(1)), three_leaves().routes(LEAVES)
+        turned = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 0.0]])
+        between = np.array([[1.0, -1.0, 0.0]])
+        options = {"radii": [3.0] * 3, "executor": ONE_THREAD, "cost": Fraction(1, 2)}
+        orthogonal = [AffineMap(dim=DIM, center=center, matrix=turned) for center in CENTERS]
+        opposite = [AffineMap(dim=DIM, center=center, matrix=between) for center in CENTERS]
+        return [
+            release_leaf_second_moments(account, rows, routes, orthogonal, name="moments", **options).value,
+            release_leaf_sums(account, rows, routes, opposite, name="means", **options).value,
+        ]
+
+    report = record_replay(moments_then_sums, *far_rows(UP, CENTERS[1] + [FAR, 1.0, 0.0]), budget=ZCDP(1))
+    assert 0.95 <= report.tightness <= 1.0
+
+
+def test_a_crafted_walk_reaches_the_cost_of_a_scope():
+    def run(x, depth=3):
+        rows, account = private_rows(x), opened(ZCDP(1))
+        scope, tree = account.tree(Fraction(1), max_depth=depth), deep_tree(3)
+        answers = []
+        for level, node in enumerate(chain(tree)[:depth]):
+            affine, cost = AffineMap(dim=DIM), scope.share
+            answers.append(
+                release_second_moment(
+                    scope.node(level),
+                    rows,
+                    affine,
+                    name=f"gram {node}",
+                    radius=0.5,
+                    cost=cost,
+                    executor=ONE_THREAD,
+                    only=tree.only(node),
+                ).value
+            )
+        return answers
+
+    # Orthogonal rows that walk down together to the last node: each purse is used up.
+    x, y = np.zeros((2, DIM)), np.zeros((2, DIM))
+    x[0, 0] = y[0, 1] = 30.0
+    report = record_replay(run, x, y, budget=ZCDP(1))
+    assert 0.95 <= report.tightness <= 1.0
+    # Parted after two of the three nodes: the last costs one of them half.
+    y[0, 1] = 60.0
+    report = record_replay(run, x, y, budget=ZCDP(1))
+    assert 0.95 * 5 / 6 <= report.tightness <= 5 / 6
+
+
+# Planted bugs: each must be caught.
+
+
+def test_catches_counts_priced_as_if_one_cluster_changed(monkeypatch):
+    """The paper's "changing one point changes only one of the clusters" (E8)."""
+
+    def halved(cost, n, *, pure, clusters, lineage):
+        grid = cluster_count_grid(cost, n, pure=pure, clusters=clusters, lineage=lineage)
+        move = grid.event.clusters.move // 2
+        return replace(grid, event=replace(grid.event, squared_sensitivity=move, clusters=Clusters(0, move, lineage)))
+
+    monkeypatch.setattr(leaves_module, "cluster_count_grid", halved)
+    with pytest.raises(ReplayError, match="sensitivity allows"):
+        record_replay(leaf_stage, *far_rows(UP, DOWN), budget=ZCDP(1))
+
+
+def test_catches_a_second_moment_with_the_cases_of_a_sum(monkeypatch):
+    """A move declared at half of a stay, where it costs as much: only the total shows it."""
+
+    def cheap(cost, dim, n, *, pure, clusters, lineage):
+        grid = cluster_gram_grid(cost, dim, n, pure=pure, clusters=clusters, lineage=lineage)
+        stay = grid.event.squared_sensitivity
+        return replace(grid, event=replace(grid.event, clusters=Clusters(stay, stay // 2, lineage)))
+
+    def no_means(x):
+        rows, account = private_rows(x), opened(ZCDP(1))
+        routes, centred = three_leaves().routes(LEAVES), [AffineMap(dim=DIM, center=center) for center in CENTERS]
+        moments = release_leaf_second_moments(
+            account, rows, routes, centred, name="moments", cost=Fraction(1), radii=[3.0] * 3, executor=ONE_THREAD
+        )
+        counts = release_leaf_counts(account, rows, routes, name="counts", cost=Fraction(1, 2), executor=ONE_THREAD)
+        return [moments.value, counts.value]
+
+    monkeypatch.setattr(leaves_module, "cluster_gram_grid", cheap)
+    with pytest.raises(ReplayError, match="moves in another"):
+        record_replay(no_means, *far_rows(UP, DOWN), budget=ZCDP(1))
+    monkeypatch.undo()
+    with pytest.raises(BudgetError, match="exceed"):
+        record_replay(no_means, *far_rows(UP, DOWN), budget=ZCDP(1))
+
+
+def test_catches_a_scope_that_does_not_check_depth(monkeypatch):
+    def run(x):
+        rows, account = private_rows(x), opened(ZCDP(1))
+        scope, tree = account.tree(Fraction(1), max_depth=2), deep_tree(3)
+        answers = []
+        for node in chain(tree)[:3]:
+            answers += spend(scope_module.NodePayer(scope, 0), tree, node, rows)
+        return answers
+
+    x, y = np.zeros((2, DIM)), np.zeros((2, DIM))
+    x[0, 0] = y[0, 1] = 20.0
+    with pytest.raises(BudgetError, match="nodes above this one have paid"):
+        record_replay(run, x, y, budget=ZCDP(1))
+    monkeypatch.setattr(scope_module.TreeScope, "enter", lambda self, lineage, depth: None)
+    with pytest.raises(ReplayError, match="too many nodes on one path"):
+        record_replay(run, x, y, budget=ZCDP(1))
+
+
+def test_catches_labels_that_depend_on_the_chunk(monkeypatch):
+    """A row that one pass counts in a leaf and another adds up in its sibling: both cases are paid."""
+    original = tree_kernels.tree_assign
+    passes = [0]
+
+    def drifting(chunk, row_tree, labels):
+        original(chunk, row_tree, labels)
+        passes[0] += 1
+        if passes[0] % 3 != 1:  # not in the pass that counts
+            labels[(labels > 0) & (chunk[:, 1] < 0.0)] = 1
+
+    # Both rows count in their own leaves, yet are summed in one of them, opposite to each other.
+    x, y = far_rows(CENTERS[1] + [0.0, FAR, 0.0], CENTERS[1] - [0.0, FAR, 0.0])
+    record_replay(leaf_stage, x, y, budget=ZCDP(1))
+    monkeypatch.setattr(tree_kernels, "tree_assign", drifting)
+
+    def no_moments(x):
+        rows, account = private_rows(x), opened(ZCDP(1))
+        routes, centred = three_leaves().routes(LEAVES), [AffineMap(dim=DIM, center=center) for center in CENTERS]
+        passes[0] = 0
+        counts = release_leaf_counts(account, rows, routes, name="counts", cost=Fraction(1, 2), executor=ONE_THREAD)
+        sums = [
+            release_leaf_sums(
+                account, rows, routes, centred, name="means", radii=[3.0] * 3, cost=Fraction(1, 2), executor=ONE_THREAD
+            ).value
+            for _ in range(2)
+        ]
+        return [counts.value, *sums]
+
+    with pytest.raises(ReplayError, match="a row that stays in one moves in another"):
+        record_replay(no_moments, x, y, budget=ZCDP(1))
+    monkeypatch.undo()
+    record_replay(no_moments, x, y, budget=ZCDP(1))
+
+
+def test_catches_a_tree_that_private_rows_grew():
+    def run(x):
+        account, rows = opened(ZCDP(1)), private_rows(x)
+        tree = ClusterTree.root(DIM).split_nearest(0, origin=np.zeros(DIM), projection=None, centers=x[:2])
+        return release_leaf_counts(
+            account, rows, tree.routes(), name="counts", cost=Fraction(1), executor=ONE_THREAD
+        ).value
+
+    with pytest.raises(ReplayError, match="depends on private rows"):
+        record_replay(run, *far_rows(UP, DOWN), budget=ZCDP(1))
+
+
+def test_catches_private_sizes():
+    """A private size in a divisor (P2) shows as a result that differs under the same released values."""
+
+    def run(x):
+        account, rows = opened(ZCDP(1)), private_rows(x)
+        routes = three_leaves().routes(LEAVES)
+        sums = release_leaf_sums(
+            account, rows, routes, maps(), name="means", radii=[3.0] * 3, cost=Fraction(1), executor=ONE_THREAD
+        )
+        return sums.value / np.array([max(1, (three_leaves().assign(x) == leaf).sum()) for leaf in LEAVES])[:, None]
+
+    with pytest.raises(ReplayError, match="leaked past release"):
+        record_replay(run, *far_rows(UP, DOWN), budget=ZCDP(1))

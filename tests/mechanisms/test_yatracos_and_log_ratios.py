@@ -1,0 +1,201 @@
+"""Scores over the Yatracos class and clipped log ratios: against direct counts, and what they are bound to find.
+
+Their laws over all neighbours are enumerated in `test_hypotheses.py`.
+"""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis_cases import cdf, random_list
+
+from fastpubpriv import InputError
+from fastpubpriv.mechanisms.selection import hypotheses as mechanism
+from fastpubpriv.mechanisms.selection.candidates import Hypotheses
+from fastpubpriv.mechanisms.selection.densities import PublicDraws
+from fastpubpriv.mechanisms.selection.log_ratio import STEPS, LogRatios
+from fastpubpriv.mechanisms.selection.scheffe import CellSets
+from fastpubpriv.mechanisms.selection.yatracos import YatracosSets
+from fastpubpriv.sources import Rows, private_rows
+from fastpubpriv.sources.fold import Executor
+
+ONE = Executor(threads=1, progress=False)
+METHODS = [("exact", 1), ("cells", 1), ("densities", 1), ("densities", 3)]
+
+
+def logs_of(listed, points):
+    """Log densities (size, n), no lower than 32 below the largest."""
+    logs = np.array([listed.log_density(points, i) for i in range(listed.size)])
+    return np.maximum(logs - logs.max(axis=0), -32.0)
+
+
+def largest(masses, held, n):
+    """max over all sets of |round(n mass) - rows|, from masses (size, sets)."""
+    return np.abs(np.floor(n * masses + 0.5) - held).max(axis=1)
+
+
+def test_yatracos_over_cells_against_a_direct_count():
+    rng = np.random.default_rng(0)
+    listed, n = random_list(rng, 9, 2, 1), 500
+    values = 2.0 * rng.normal(size=n)
+    values[0] = np.inf
+    edges = np.concatenate([[-np.inf], CellSets.prepare(listed, n, cells=40).edges, [np.inf]])
+    cells = np.array([np.diff(cdf(listed, i, edges)) for i in range(9)])
+    counts = np.array(
+        [((values >= a) & (values < b) & np.isfinite(values)).sum() for a, b in itertools.pairwise(edges)]
+    )
+    inside = np.array([cells[i] > cells[j] for i, j in itertools.combinations(range(9), 2)])
+    want = largest(cells @ inside.T, inside @ counts, n)
+    found = YatracosSets.of_cells(listed, n, cells=40).scores(private_rows(values[:, None]), ONE)
+    assert found.tolist() == want.tolist()
+    # Control: the sets of one's own pairs alone give less for some.
+    assert (CellSets.prepare(listed, n, cells=40).scores(private_rows(values[:, None]), ONE) < found).any()
+
+
+@pytest.mark.parametrize("components", [1, 3])
+def test_exact_yatracos_against_a_direct_count(components):
+    rng = np.random.default_rng(components)
+    listed, n = random_list(rng, 8, components, 1), 1000
+    values = 2.0 * rng.normal(size=n)
+    logs = logs_of(listed, values[:, None])
+    grid = np.linspace(-25.0, 25.0, 200_001)
+    fine = np.array([listed.log_density((grid[1:, None] + grid[:-1, None]) / 2, i) for i in range(8)])
+    cells = np.array([np.diff(cdf(listed, i, grid)) for i in range(8)])
+    pairs = list(itertools.combinations(range(8), 2))
+    masses = cells @ np.array([fine[i] > fine[j] for i, j in pairs]).T
+    held = np.array([(logs[i] > logs[j]).sum() for i, j in pairs])
+    found = YatracosSets.of_intervals(listed, n, threads=2).scores(private_rows(values[:, None]), ONE)
+    want = largest(masses, held, n)
+    assert np.abs(found - want).max() <= 1  # the grid is good to 1e-4
+    assert np.abs(np.roll(found, 1) - want).max() > 20
+
+
+@pytest.mark.parametrize("size", [9, 70])
+def test_yatracos_by_draws_against_a_direct_count(size):
+    rng = np.random.default_rng(size)
+    listed, n, draws = random_list(rng, size, 2, 3), 200, 64
+    rows = 2.0 * rng.normal(size=(n, 3))
+    pairs = list(itertools.combinations(range(size), 2))
+    first, second = np.array(pairs).T
+    public = PublicDraws(listed, draws=draws)
+    masses = []
+    for h in range(size):
+        logs = logs_of(listed, public.of(h))
+        masses.append((logs[first] > logs[second]).mean(axis=1))
+    logs = logs_of(listed, rows)
+    want = largest(np.array(masses), (logs[first] > logs[second]).sum(axis=1), n)
+    found = YatracosSets.of_densities(listed, n, draws=draws, threads=2).scores(private_rows(rows), ONE)
+    # Points whose two log densities are within 1/2048 may be in neither set: one of the rows, or one draw for three rows.
+    assert np.abs(found - want).max() <= 4
+    assert (found == want).mean() > 0.7
+
+
+def test_log_ratios_against_a_direct_sum():
+    rng = np.random.default_rng(3)
+    listed = random_list(rng, 200, 2, 2)
+    rows = 2.0 * rng.normal(size=(3000, 2))
+    below = -logs_of(listed, rows)
+    for clip in (0.5, 4.0, 31.0):
+        found = LogRatios.prepare(listed, clip=clip).scores(private_rows(rows), ONE)
+        want = STEPS / clip * np.minimum(below, clip).sum(axis=1)
+        # Codes are rounded to 1/2048 of a nat, and the step to a whole number of codes.
+        assert np.abs(found - want).max() <= 1.0 + 3000 * STEPS / clip / 4096 + 0.01 * want.max()
+        assert np.corrcoef(found, want)[0, 1] > 0.9999
+    # A row that is not finite counts the same for all.
+    spoiled = rows.copy()
+    spoiled[:500] = np.nan
+    clean = LogRatios.prepare(listed, clip=2.0).scores(private_rows(rows[500:]), ONE)
+    assert set((LogRatios.prepare(listed, clip=2.0).scores(private_rows(spoiled), ONE) - clean).tolist()) == {
+        500 * STEPS
+    }
+
+
+@pytest.mark.parametrize("score", ["yatracos", "log_ratio"])
+@pytest.mark.parametrize(("method", "dim"), METHODS)
+def test_scores_do_not_depend_on_chunks_and_threads(score, method, dim):
+    rng = np.random.default_rng(2)
+    listed = random_list(rng, 130, 2, dim)
+    values = 2.0 * rng.normal(size=(3000, dim))
+    method = method if score == "yatracos" else "auto"
+    made = mechanism.prepare(listed, 3000, method=method, score=score, draws=32)[1]
+    wanted = made.scores(private_rows(values), ONE)
+    assert wanted.max() > 100
+    for chunk, threads in ((7, 1), (1000, 2), (3000, 2)):
+        pieces = Rows.from_chunks(
+            lambda chunk=chunk: (values[k : k + chunk] for k in range(0, 3000, chunk)), n=3000, dim=dim
+        )
+        assert np.array_equal(made.scores(pieces, Executor(threads=threads, progress=False)), wanted)
+
+
+def test_limits():
+    listed = random_list(np.random.default_rng(1), 300, 1, 1)
+    for method in ("exact", "cells", "densities"):
+        with pytest.raises(InputError, match="compares up to 256 hypotheses, got 300"):
+            mechanism.prepare(listed, 10, method=method, score="yatracos")
+    with pytest.raises(InputError, match="leave out method='cells'"):
+        mechanism.prepare(listed, 10, method="cells", score="log_ratio")
+    for clip in (32.0, 0.001):
+        with pytest.raises(InputError, match="1/512 to 31 nats"):
+            mechanism.prepare(listed, 10, score="log_ratio", clip=clip)
+
+
+def test_pairs_are_compared_up_to_a_limit(monkeypatch):
+    monkeypatch.setattr(mechanism, "MOST_COMPARED", 99)
+    listed = random_list(np.random.default_rng(1), 100, 1, 1)
+    with pytest.raises(InputError, match=r'up to 99 hypotheses, got 100: .*score="log_ratio"'):
+        mechanism.prepare(listed, 10)
+    assert mechanism.prepare(listed, 10, score="log_ratio")[0] == "densities"
+
+
+def full_covariances(rng, size, dim):
+    root = rng.normal(size=(size, 2, dim, dim)) + 2.0 * np.eye(dim)
+    return Hypotheses.from_arrays(
+        rng.dirichlet(np.ones(2), size),
+        2.0 * rng.normal(size=(size, 2, dim)),
+        np.einsum("...ij,...kj->...ik", root, root),
+    )
+
+
+def test_full_covariances():
+    rng = np.random.default_rng(9)
+    listed, rows = full_covariances(rng, 9, 2), 2.0 * rng.normal(size=(300, 2))
+    logs = logs_of(listed, rows)
+    first, second = np.array(list(itertools.combinations(range(9), 2))).T
+    public = PublicDraws(listed, draws=64)
+    drawn = [logs_of(listed, public.of(h)) for h in range(9)]
+    masses = np.array([(each[first] > each[second]).mean(axis=1) for each in drawn])
+    want = largest(masses, (logs[first] > logs[second]).sum(axis=1), 300)
+    found = YatracosSets.of_densities(listed, 300, draws=64).scores(private_rows(rows), ONE)
+    assert np.abs(found - want).max() <= 6  # a draw stands for five rows
+    ratios = LogRatios.prepare(listed, clip=20.0)
+    wanted = STEPS / 20.0 * np.minimum(-logs, 20.0).sum(axis=1)
+    assert np.abs(ratios.scores(private_rows(rows), ONE) - wanted).max() <= 2.0
+    # Beyond 16 nats a row that is not finite is below the clip, and still counts the same for all.
+    spoiled = np.vstack([rows, np.full((50, 2), np.nan)])
+    more = LogRatios.prepare(listed, clip=31.0)
+    assert len(set((more.scores(private_rows(spoiled), ONE) - more.scores(private_rows(rows), ONE)).tolist())) <= 2
+
+
+def test_two_hypotheses_and_two_equal_ones():
+    rng = np.random.default_rng(4)
+    rows = private_rows(rng.normal(size=(400, 1)))
+    two = random_list(rng, 2, 1, 1)
+    same = Hypotheses.from_arrays(np.ones((3, 1)), np.zeros((3, 1, 1)), np.ones((3, 1, 1)))
+    for method in ("exact", "cells", "densities"):
+        scores = mechanism.prepare(two, 400, method=method, score="yatracos", draws=64)[1].scores(rows, ONE)
+        plain = mechanism.prepare(two, 400, method=method, draws=64)[1].scores(rows, ONE)
+        assert scores.tolist() == plain.tolist()  # there is one set only
+        assert (
+            mechanism.prepare(same, 400, method=method, score="yatracos", draws=64)[1].scores(rows, ONE).tolist()
+            == [0] * 3
+        )
+    assert len(set(LogRatios.prepare(same, clip=1.0).scores(rows, ONE).tolist())) == 1
+
+
+def test_lists_longer_than_a_turn():
+    """More panels than are summed at once."""
+    rng = np.random.default_rng(5)
+    listed, rows = random_list(rng, 5000, 1, 1), rng.normal(size=(100, 1))
+    found = LogRatios.prepare(listed, clip=3.0).scores(private_rows(rows), Executor(threads=2, progress=False))
+    want = STEPS / 3.0 * np.minimum(-logs_of(listed, rows), 3.0).sum(axis=1)
+    assert np.abs(found - want).max() <= 1.5

@@ -1,0 +1,54 @@
+"""One result of each class, for tests of what all of them can do."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+from spies import seeded
+
+import fastpubpriv as fpp
+from fastpubpriv import ZCDP, ApproxDP, PureDP
+from fastpubpriv.mixtures import list_decoding
+from fastpubpriv.results.base import Result
+
+RNG = np.random.default_rng(5)
+ROWS = RNG.normal(size=(3000, 2)) * [1.0, 20.0] + [5.0, -7.0]
+PUBLIC = RNG.normal(size=(40, 2)) * [1.0, 20.0] + [5.0, -7.0]
+GROUPS, FEW = (
+    np.concatenate([rng.normal(size=(n, 2)), rng.normal(size=(n, 2)) + 60.0])
+    for rng, n in ((np.random.default_rng(1), 4000), (np.random.default_rng(2), 12))
+)
+STRONG = ApproxDP(8, 1e-6)
+LISTED = ([[1.0], [1.0]], [[[0.0, 0.0]], [[5.0, -7.0]]], [[[1.0, 1.0]], [[1.0, 400.0]]])
+SECOND = "<script>alert('&')</script>"
+
+MADE = {
+    "MeanResult": lambda: seeded(fpp.estimate_mean, ROWS, x_pub=PUBLIC, budget=ZCDP(1)),
+    "CovarianceResult": lambda: seeded(fpp.coinpress_covariance, ROWS, budget=ZCDP(1), scale=400.0),
+    "PCAResult": lambda: seeded(fpp.private_pca, ROWS, budget=ZCDP(1), center=[5.0, -7.0], radius=60.0, n_components=1),
+    "GaussianResult": lambda: seeded(fpp.estimate_gaussian, ROWS, x_pub=PUBLIC, budget=ZCDP(1)),
+    "MixtureResult": lambda: seeded(
+        fpp.learn_separated_mixture, GROUPS, x_pub=FEW, n_components=2, min_weight=0.4, budget=ZCDP(4)
+    ),
+    "SelectionResult": lambda: seeded(fpp.select_hypothesis, ROWS, hypotheses=LISTED, budget=PureDP(2)),
+    "HistogramResult": lambda: seeded(
+        fpp.stable_histogram, ROWS, bins=[fpp.BinGrid(width=1.0), fpp.DyadicBins()], budget=STRONG
+    ),
+    "Histogram": lambda: MADE["HistogramResult"]()[0],
+    "ScaleLists": lambda: seeded(list_decoding.decode_variances, ROWS, budget=STRONG, min_weight=0.9),
+    "MeanLists": lambda: seeded(list_decoding.decode_means, ROWS, budget=STRONG, min_weight=0.9, std=[1.0, 20.0]),
+    "AxisAlignedLists": lambda: seeded(list_decoding.decode_axis_aligned, ROWS, budget=STRONG, min_weight=0.9),
+    "Preconditioner": lambda: fpp.precondition(PUBLIC),
+    "ClusterTree": lambda: MADE["MixtureResult"]().tree,
+    "Ball": lambda: fpp.terrific_ball(FEW, min_count=5, radius_max=500.0),
+}
+FOUND = {}
+
+
+def made(name):
+    """The result of that class, computed once; those with columns have a name that a page must not take for a tag."""
+    if name not in FOUND:
+        result = MADE[name]()
+        FOUND[name] = dataclasses.replace(result, columns=("age", SECOND)) if isinstance(result, Result) else result
+    return FOUND[name]

@@ -1,0 +1,432 @@
+"""Every public function that spends a budget, with good arguments, hostile ones, and the budgets that it takes.
+
+One table for the tests that hold for all of them: relations of ledgers, large budgets, released extremes, fuzzed arguments.
+"""
+
+import functools
+import importlib
+import inspect
+import math
+import pkgutil
+import warnings
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+import fastpubpriv
+from fastpubpriv import (
+    ZCDP,
+    ApproxDP,
+    BinGrid,
+    DyadicBins,
+    Ledger,
+    ProductBins,
+    PureDP,
+    coinpress_covariance,
+    coinpress_mean,
+    estimate_gaussian,
+    estimate_mean,
+    learn_axis_aligned_mixture,
+    learn_separated_mixture,
+    no_public_baseline,
+    private_pca,
+    select_hypothesis,
+    stable_histogram,
+    weighted_mean,
+)
+from fastpubpriv.mixtures.list_decoding import (
+    decode_axis_aligned,
+    decode_gaussians,
+    decode_means,
+    decode_variances,
+)
+from fastpubpriv.privacy import Cost, Neighbors
+
+DIM = 2
+RNG = np.random.default_rng(11)
+ROWS = np.concatenate([RNG.normal(size=(150, DIM)), RNG.normal(size=(150, DIM)) + np.array([30.0, 5.0])])[
+    RNG.permutation(300)
+]
+PUBLIC = np.concatenate([RNG.normal(size=(12, DIM)), RNG.normal(size=(12, DIM)) + np.array([30.0, 5.0])])
+LINE, PUBLIC_LINE = ROWS[:, :1], PUBLIC[:, :1]
+MANY, SAME = RNG.normal(size=(100_000, 1)), RNG.normal(size=(50, 1))
+NOTIONS = {"zcdp": ZCDP(0.5), "approx": ApproxDP(1, 1e-6), "pure": PureDP(1)}
+ALL, GAUSSIAN, APPROX = tuple(NOTIONS), ("zcdp", "approx"), ("approx",)
+
+
+def listed(count, dim):
+    """A list of `count` mixtures of two components."""
+    rng = np.random.default_rng(count)
+    weights = np.full((count, 2), 0.5)
+    return weights, rng.normal(size=(count, 2, dim)) * 10.0, np.exp(rng.normal(size=(count, 2, dim)))
+
+
+@dataclass(frozen=True)
+class Call:
+    """A function with its rows, its other arguments, and the notions that it takes; `hostile` replaces arguments."""
+
+    function: Any
+    rows: Any = field(default_factory=lambda: ROWS, repr=False)
+    options: dict = field(default_factory=dict, repr=False)
+    notions: tuple = ALL
+    hostile: dict = field(default_factory=dict, repr=False)
+    heavy: bool = False
+
+    @property
+    def slow(self):
+        """True where a search goes through what was released."""
+        return self.function is learn_axis_aligned_mixture
+
+    def __call__(self, x_priv=None, **more):
+        given = {"threads": 1, "progress": False, **self.options, **more}
+        return quiet(self.function, self.rows if x_priv is None else x_priv, **given)
+
+
+def quiet(function, *args, **options):
+    """Call without the warnings that are about accuracy, weak deltas, seeds and status."""
+    with warnings.catch_warnings():
+        for kind in ("AccuracyWarning", "PrivacyWarning", "ExperimentalWarning", "SeededNoiseWarning"):
+            warnings.simplefilter("ignore", getattr(fastpubpriv, kind))
+        return function(*args, **options)
+
+
+TINY, HUGE = 5e-324, 1.7976931348623157e308
+PROBABILITIES = [TINY, 1e-300, 1e-100, 1e-16, 0.5, 1.0 - 2.0**-53, 0.0, 1.0, -1.0, math.nan, math.inf, "x", None]
+LENGTHS = [TINY, 1e-160, 1e-150, 1e-9, 1.0, 1e9, 1e150, 1e160, HUGE, 0.0, -1.0, math.nan, math.inf, "x", None]
+COUNTS = [1, 2, 3, 7, 24, 64, 1000, 2**31, 0, -1, 1.5, math.nan, True, "auto", "x", None]
+MATRICES = [
+    None,
+    TINY,
+    1.0,
+    HUGE,
+    [1.0, 1e-300],
+    [1e300, 1e-300],
+    np.eye(2),
+    np.eye(2) * 1e-300,
+    np.diag([1e300, 1e-300]),
+    np.ones((2, 2)),
+    np.full((2, 2), math.nan),
+    "public",
+    "x",
+]
+CENTERS = [None, 0.0, 1e300, HUGE, -HUGE, [HUGE, -HUGE], [1.0], math.nan, "public", "x"]
+PUBLICS = [
+    PUBLIC,
+    PUBLIC[:1],
+    PUBLIC[:2],
+    PUBLIC[:3],
+    PUBLIC * 1e150,
+    PUBLIC * 1e300,
+    PUBLIC * 1e-150,
+    PUBLIC * 1e-300,
+    PUBLIC * [1e150, 1e-150],
+    np.zeros((5, DIM)),
+    np.repeat(PUBLIC[:2], 6, axis=0),
+    np.full((3, DIM), HUGE),
+    PUBLIC_LINE,
+    PUBLIC_LINE * 1e-200,
+    None,
+    "x",
+]
+SHARED = {
+    "budget": [
+        *(ZCDP(rho) for rho in (2.0**-60, 1e-9, 1e-3, 10, 1e3, 1e6)),
+        *(PureDP(epsilon) for epsilon in (2.0**-30, 1e-3, 10, 40, 46, 58, 60, 100, 780, 1024)),
+        *(
+            ApproxDP(epsilon, delta)
+            for epsilon in (2.0**-30, 1e-3, 10, 46, 60, 100, 780, 1024)
+            for delta in (2.0**-100, 1e-20, 1e-9, 0.5, 1.0 - 2.0**-53)
+        ),
+        None,
+        1.0,
+    ],
+    "failure_prob": PROBABILITIES,
+    "random_state": [None, 0, 2**64, 10**400, 10**5000, -1, 1.5, True],
+    "threads": [None, 1, 2, 0, 10**9, True],
+    "progress": [None, False, 1],
+    "x_priv": [
+        ROWS[:1],
+        ROWS[:2],
+        ROWS[:3],
+        ROWS[:5],
+        ROWS[:17],
+        ROWS,
+        LINE,
+        LINE[:20],
+        LINE[:, 0],
+        ROWS.astype(np.float32),
+        ROWS[:20, [0, 1, 0]],
+        np.full((20, DIM), math.nan),
+        np.full((20, DIM), HUGE),
+        np.zeros((20, DIM)),
+        ROWS * 1e300,
+        "no such file.npy",
+    ],
+}
+MODES = ["practical", "theory", "x"]
+PRIVATE_MEAN = {"center": CENTERS, "radius": LENGTHS, "covariance": MATRICES, "steps": COUNTS, "mode": MODES}
+
+CALLS = {
+    "estimate_mean": Call(
+        estimate_mean,
+        options={"x_pub": PUBLIC},
+        hostile={
+            "x_pub": PUBLICS, "covariance": MATRICES, "pub_priv_gap": PROBABILITIES, "steps": COUNTS, "mode": MODES
+        },
+    ),
+    "estimate_mean, public covariance": Call(
+        estimate_mean,
+        options={"x_pub": PUBLIC, "covariance": "public"},
+        hostile={"x_pub": PUBLICS, "pub_priv_gap": PROBABILITIES, "steps": COUNTS, "mode": MODES},
+    ),
+    "coinpress_mean": Call(coinpress_mean, options={"center": 0.0, "radius": 50.0, "steps": 3}, hostile=PRIVATE_MEAN),
+    "weighted_mean": Call(
+        weighted_mean,
+        options={"x_pub": PUBLIC, "norm_bound": 50.0},
+        hostile={
+            "x_pub": PUBLICS,
+            "norm_bound": LENGTHS,
+            "variance": LENGTHS,
+            "row_weight": ["optimal", "throw_away", "gaussian", "private", 0.0, 1e-3, TINY, 1.0, math.nan, "x"],
+            "center": CENTERS,
+            "noise": ["laplace", "k_norm", "x"],
+            "project": [True, False, 1],
+        },
+    ),
+    "weighted_mean, k_norm": Call(
+        weighted_mean,
+        options={"norm_bound": 50.0, "noise": "k_norm"},
+        notions=("pure",),
+        hostile={"norm_bound": LENGTHS, "center": CENTERS},
+    ),
+    "coinpress_covariance": Call(
+        coinpress_covariance,
+        options={"scale": 1000.0, "steps": 3},
+        hostile={"scale": LENGTHS, "center": CENTERS, "steps": COUNTS, "mode": MODES},
+    ),
+    "private_pca": Call(
+        private_pca,
+        options={"center": 0.0, "radius": 50.0, "n_components": 1},
+        hostile={"center": CENTERS, "radius": LENGTHS, "n_components": COUNTS},
+    ),
+    **{
+        f"estimate_gaussian, {name}": Call(
+            estimate_gaussian,
+            rows=rows,
+            options={"x_pub": public, "method": method, **more},
+            notions=notions,
+            heavy=heavy,
+            hostile={
+                "x_pub": PUBLICS,
+                "pub_priv_gap": PROBABILITIES,
+                "mode": MODES,
+                "rounds": COUNTS,
+                "cond_max": LENGTHS,
+                "require_precondition": [True, False, 1],
+            },
+        )
+        for name, method, rows, public, notions, heavy, more in (
+            ("lifted", "lifted_coinpress", ROWS, PUBLIC, ALL, False, {}),
+            ("lifted from two public rows", "lifted_coinpress", ROWS, PUBLIC[:2], ALL, False, {"rounds": 5}),
+            ("pairs", "pairs", ROWS, PUBLIC, ALL, False, {"rounds": 3}),
+            ("recursive", "recursive_preconditioner", MANY, SAME * 3.0, GAUSSIAN, False, {}),
+            ("selection", "hypothesis_selection", MANY, SAME, ("zcdp", "pure"), False, {}),
+            ("group_covariances", "group_covariances", np.tile(MANY, (5, 1)), SAME, APPROX, True, {}),
+        )
+    },
+    **{
+        f"learn_separated_mixture, {name}": Call(
+            learn_separated_mixture,
+            options={"x_pub": PUBLIC, "n_components": k, "min_weight": 0.2, **options},
+            notions=notions,
+            hostile={
+                "x_pub": PUBLICS,
+                "n_components": COUNTS,
+                "min_weight": PROBABILITIES,
+                "accuracy": PROBABILITIES,
+                "method": ["auto", "tree", "one_shot", "public_pca", "x"],
+                "mode": MODES,
+            },
+        )
+        for name, k, options, notions in (
+            ("tree", 3, {"method": "tree"}, GAUSSIAN),
+            ("one shot", 2, {"method": "one_shot"}, GAUSSIAN),
+            ("public", 2, {"method": "public_pca"}, ALL),
+            ("theory, tree", 3, {"method": "tree", "mode": "theory"}, GAUSSIAN),
+            ("theory, public", 2, {"method": "public_pca", "mode": "theory"}, ALL),
+            ("one component", 1, {}, ALL),
+        )
+    },
+    "no_public_baseline": Call(
+        no_public_baseline,
+        options={"n_components": 3, "radius": 60.0},
+        notions=GAUSSIAN,
+        hostile={"n_components": COUNTS, "radius": LENGTHS, "center": CENTERS, "accuracy": PROBABILITIES},
+    ),
+    **{
+        f"select_hypothesis, {name}": Call(
+            select_hypothesis,
+            rows=rows,
+            options={"hypotheses": listed(12, rows.shape[1]), **options},
+            hostile={
+                "hypotheses": [listed(count, dim) for count in (1, 2, 30, 300) for dim in (1, 2)]
+                + [tuple(part * scale for part in listed(5, 2)) for scale in (0.0, -1.0, 1e-300, 1e300, math.nan)],
+                "accuracy": PROBABILITIES,
+                "score": ["minimum_distance", "yatracos", "log_ratio", "x"],
+                "method": ["auto", "exact", "cells", "densities", "x"],
+                "law": ["auto", "permute_and_flip", "exponential", "x"],
+                "fallback": [None, listed(1, 1), listed(1, 2), listed(2, 2)],
+                "cells": COUNTS,
+                "draws": COUNTS,
+                "public_seed": [0, 2**31, 2**64, 10**400, -1, 1.5],
+                "clip": LENGTHS,
+            },
+        )
+        for name, rows, options in (
+            ("pairs", ROWS, {}),
+            ("roots", LINE, {"method": "exact"}),
+            ("cells", LINE, {"method": "cells", "accuracy": 0.1}),
+            ("yatracos", LINE, {"score": "yatracos"}),
+            ("log ratios", ROWS, {"score": "log_ratio", "law": "exponential"}),
+            ("permute and flip", ROWS, {"law": "permute_and_flip"}),
+        )
+    },
+    **{
+        f"stable_histogram, {name}": Call(
+            stable_histogram,
+            options={"bins": bins, **more},
+            notions=APPROX,
+            hostile={
+                "bins": [
+                    BinGrid(width=1.0),
+                    BinGrid(width=TINY),
+                    BinGrid(width=1e-300, offset=1e300),
+                    BinGrid(width=1e300, levels=10),
+                    BinGrid(width=1.0, levels=54),
+                    BinGrid(width=HUGE),
+                    DyadicBins(),
+                    ProductBins(grids=[BinGrid(width=1.0), DyadicBins()]),
+                    [BinGrid(width=1.0), None],
+                    [None, None],
+                    None,
+                ],
+                "noise": ["auto", "laplace", "gaussian", "x"],
+            },
+        )
+        for name, bins, more in (
+            ("grid", BinGrid(width=1.0, levels=4), {}),
+            ("dyadic", DyadicBins(), {"noise": "gaussian"}),
+            ("product", ProductBins(grids=[BinGrid(width=1.0), BinGrid(width=2.0)]), {"noise": "laplace"}),
+        )
+    },
+    "decode_variances": Call(
+        decode_variances,
+        notions=APPROX,
+        hostile={"min_weight": PROBABILITIES, "constants": MODES, "max_scales": COUNTS},
+    ),
+    "decode_variances, theory": Call(
+        decode_variances,
+        options={"constants": "theory", "min_weight": 0.9},
+        notions=APPROX,
+        hostile={"min_weight": PROBABILITIES, "max_scales": COUNTS},
+    ),
+    "decode_means": Call(
+        decode_means,
+        options={"std": 1.5},
+        notions=APPROX,
+        hostile={"std": [*LENGTHS, [1.0, 1e-300], [TINY, HUGE]], "min_weight": PROBABILITIES, "constants": MODES},
+    ),
+    **{
+        f"decode_gaussians, {name}": Call(
+            decode_gaussians,
+            rows=LINE,
+            options=options,
+            notions=APPROX,
+            hostile={
+                "min_weight": PROBABILITIES,
+                "constants": MODES,
+                "max_scales": [1, 2, 12, 50, 0, 10**9],
+                "accounting": ["exact", "paper", "x"],
+            },
+        )
+        for name, options in (
+            ("exact", {}),
+            ("paper", {"accounting": "paper"}),
+            ("theory", {"constants": "theory", "min_weight": 0.9}),
+        )
+    },
+    "decode_axis_aligned": Call(
+        decode_axis_aligned,
+        notions=APPROX,
+        hostile={"min_weight": PROBABILITIES, "covariance": MATRICES, "constants": MODES, "max_scales": [1, 12, 50, 0]},
+    ),
+    "decode_axis_aligned, known covariance": Call(
+        decode_axis_aligned,
+        options={"covariance": np.eye(2)},
+        notions=APPROX,
+        hostile={"min_weight": PROBABILITIES, "covariance": MATRICES, "constants": MODES},
+    ),
+    **{
+        f"learn_axis_aligned_mixture, {name}": Call(
+            learn_axis_aligned_mixture,
+            rows=rows,
+            options={"n_components": k, "method": name.split()[0].rstrip(","), **options},
+            notions=notions,
+            heavy=name == "list_decoding",
+            hostile={
+                "x_pub": PUBLICS,
+                "n_components": [1, 2, 3, 7, 65, 0, -1, 1.5],
+                "variance": MATRICES,
+                "covariance": MATRICES,
+                "accuracy": PROBABILITIES,
+                "min_weight": PROBABILITIES,
+                "candidates": [None, 2, 3, 17, 60, 5001, 0, 1.5],
+                "held_out": [0.0, 0.3, 0.5, 0.01, 0.005, TINY, 1.0, -1.0, math.nan],
+                "method": ["auto", "univariate", "anchors", "public_list", "dp_em", "list_decoding", "x"],
+            },
+        )
+        for name, rows, k, options, notions in (
+            ("univariate", LINE, 2, {"candidates": 20}, APPROX),
+            ("univariate, known", LINE, 2, {"candidates": 20, "variance": 1.0}, APPROX),
+            ("anchors", ROWS, 2, {"candidates": 10}, APPROX),
+            ("anchors, known", ROWS, 3, {"candidates": 10, "variance": 1.0}, APPROX),
+            ("public_list", LINE, 2, {"x_pub": PUBLIC_LINE, "candidates": 20}, ALL),
+            ("dp_em", ROWS, 2, {"x_pub": PUBLIC}, ALL),
+            ("dp_em, held out", ROWS, 2, {"x_pub": PUBLIC, "held_out": 0.3}, ALL),
+            ("list_decoding", MANY, 1, {"accuracy": 0.9, "variance": 1.0, "candidates": None}, APPROX),
+        )
+    },
+}  # fmt: skip
+
+
+@functools.cache
+def spending_functions():
+    """Every public function of the package, by full name, that takes a budget and a ledger."""
+    found = {}
+    for module in pkgutil.walk_packages(fastpubpriv.__path__, "fastpubpriv."):
+        parts = module.name.split(".")
+        if parts[1] == "cli" or any(part.startswith("_") for part in parts):
+            continue
+        for name, function in vars(importlib.import_module(module.name)).items():
+            if name.startswith("_") or not inspect.isfunction(function) or function.__module__ != module.name:
+                continue
+            if {"budget", "ledger"} <= set(inspect.signature(function).parameters):
+                found[f"{module.name}.{name}"] = function
+    # What estimators call, not what people call.
+    del found["fastpubpriv.run.start"]
+    return found
+
+
+def full_name(function):
+    return f"{function.__module__}.{function.__name__}"
+
+
+def ample(budget, relation=Neighbors.REPLACE_ONE):
+    """A ledger that the budget can be debited from; an (epsilon, delta) one for pure budgets, which K-norm noise exceeds."""
+    total = ZCDP(10**6) if isinstance(budget, ZCDP) else ApproxDP(1024, 1.0 - 2.0**-53)
+    return Ledger(total, relation=relation)
+
+
+def spent_nothing(ledger):
+    return ledger.spent == Cost.zero(type(ledger.total))

@@ -1,0 +1,296 @@
+"""What a private row contributes to a release depends on that row alone: in every pass of every estimator, to the last bit."""
+
+import inspect
+import pickle
+from dataclasses import dataclass
+from functools import partial
+from unittest import mock
+
+import numpy as np
+import pytest
+from company_cases import (
+    ALONE,
+    cancelling,
+    differences,
+    honest_run,
+    modules,
+    other_bits,
+    queries,
+    reading_sites,
+    recording,
+)
+from releases import release_cell_counts, release_code_counts, release_shell_counts, release_statistic_sum
+from spies import seeded
+
+from fastpubpriv import ZCDP, ApproxDP, BinGrid, DyadicBins, ProductBins, PureDP
+from fastpubpriv.kernels.bins import BinRule
+from fastpubpriv.mechanisms import group_covariances as populous
+from fastpubpriv.mechanisms import histograms as stable
+from fastpubpriv.mechanisms import rowwise
+from fastpubpriv.mechanisms.histograms import Partition
+from fastpubpriv.mechanisms.selection.cover import BelowQuery, Cover
+from fastpubpriv.mechanisms.sums import AffineMap
+from fastpubpriv.mixtures.axis_aligned import anchors, binned_em
+from fastpubpriv.release.account import Account
+from fastpubpriv.sources import Query, Rows, private_rows
+from fastpubpriv.sources.views import mapped
+
+pytestmark = [
+    pytest.mark.usefixtures("one_blas_thread"),  # matrices are small: a second thread would only wait
+    pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning"),
+    pytest.mark.filterwarnings("ignore::fastpubpriv.PrivacyWarning"),
+]
+
+DIMS = (1, 8, 16, 130)
+N, K = 240, 2
+AMPLE, AMPLE_DELTA = ZCDP(1000), ApproxDP(300, 1e-1)
+READ_OTHERWISE = {"fastpubpriv.mechanisms.group_covariances.group_covariances"}  # by position, without a query
+NOT_ESTIMATORS = {"as_rows", "open_rows", "record_replay", "refuse_shared_memory"}
+
+
+def estimators_of(dim):
+    """(name, call) for every public function that takes private rows, in its variants, on small input."""
+    rng = np.random.default_rng(dim)
+    centers = np.stack([np.zeros(dim), np.full(dim, 40.0)])
+    private = centers[np.arange(N) % K] + rng.normal(size=(N, dim))
+    m = 2 * dim + 8
+    public = centers[np.arange(m) % K] + rng.normal(size=(m, dim))
+    one, one_public = rng.normal(size=(N, dim)), rng.normal(size=(m, dim))
+    listed = np.full((4, K), 0.5), rng.normal(size=(4, K, dim)), np.ones((4, K, dim))
+    covariance = np.eye(dim) + 0.1
+    few = {"n_components": K, "candidates": 4, "budget": AMPLE_DELTA}
+    whole = {"n_components": K, "min_weight": 0.3, "budget": AMPLE, "x_pub": public}
+    grids = [BinGrid(width=0.5, levels=2), *[None] * (dim - 1)]
+    products = [ProductBins(grids=[BinGrid(width=1.0), DyadicBins()], columns=(0, dim - 1))] if dim > 1 else []
+
+    yield "estimate_mean", one, {"x_pub": one_public, "budget": AMPLE}
+    yield "weighted_mean", one, {"budget": AMPLE, "norm_bound": 3.0, "x_pub": one_public}
+    yield "coinpress_mean", one, {"budget": AMPLE, "center": np.zeros(dim), "radius": 30.0, "covariance": covariance}
+    yield "coinpress_covariance", one, {"budget": AMPLE, "scale": 10.0}
+    yield "private_pca", one, {"budget": AMPLE, "center": np.zeros(dim), "radius": 30.0, "n_components": 1}
+    for method in ("lifted_coinpress", "pairs"):
+        yield "estimate_gaussian", one, {"x_pub": one_public, "budget": AMPLE, "method": method}
+    for method in ("tree", "public_pca"):
+        yield "learn_separated_mixture", private, {**whole, "method": method}
+    yield "no_public_baseline", private, {"n_components": K, "radius": 600.0, "budget": AMPLE}
+    yield "stable_histogram", private, {"bins": [*grids, *products], "budget": AMPLE_DELTA}
+    scores = [("minimum_distance", "auto"), ("log_ratio", "auto"), ("yatracos", "densities")]
+    for score, method in [*scores, ("minimum_distance", "cells")] if dim == 1 else scores:
+        options = {"score": score, "method": method, "draws": 64}
+        yield "select_hypothesis", one, {"hypotheses": listed, "budget": PureDP(10), **options}
+    yield "learn_axis_aligned_mixture", private, {**few, "method": "dp_em", "x_pub": public}
+    if dim == 8:
+        yield "learn_axis_aligned_mixture", private[:60], {**few, "method": "anchors", "covariance": covariance}
+        yield "decode_axis_aligned", private, {"budget": AMPLE_DELTA, "min_weight": 0.3, "covariance": covariance}
+    if dim == 1:
+        yield "decode_variances", private, {"budget": AMPLE_DELTA, "min_weight": 0.3}
+        yield "decode_means", private, {"budget": AMPLE_DELTA, "min_weight": 0.3, "std": 1.0}
+        yield "decode_gaussians", private, {"budget": AMPLE_DELTA, "min_weight": 0.3}
+
+
+def takers():
+    """Public functions of the package whose first argument is `x_priv`, by name."""
+    return {
+        name: value
+        for module in modules()
+        for name, value in vars(module).items()
+        if inspect.isfunction(value)
+        and value.__module__ == module.__name__
+        and next(iter(inspect.signature(value).parameters), "") == "x_priv"
+        and name not in NOT_ESTIMATORS
+    }
+
+
+def passes_below(dim):
+    """(name, call) for passes that only some widths of rows reach by way of an estimator, at every width."""
+    rng = np.random.default_rng(dim)
+    rows = private_rows(rng.normal(size=(N, dim)))
+    account = Account("test", AMPLE_DELTA, draws=10**7)
+    account.open()
+    affine = AffineMap(dim=dim, center=rng.normal(size=dim), matrix=rng.normal(size=(1, dim)))
+    cover = Cover(mean=np.zeros(1), std=np.ones(1), accuracy=0.1, slack=1.0, low=-8.0, step=2.0**-6, cuts=1025)
+    yield "one direction", lambda: ALONE.run(BelowQuery(cover=cover, affine=affine), rows)
+    fit = binned_em.Mixtures(*(np.ones((1, 1)) for _ in range(3)))
+    column = anchors.Column(fit, np.array([-0.5, 0.25, 1.0]), 0.0)
+    chosen = sorted({0, dim // 2, dim - 1})
+    options = {"cost": account.approx_left[0] / 10, "executor": ALONE}
+    yield (
+        "combinations",
+        lambda: release_code_counts(
+            account, rows, partial(anchors.only_codes, chosen=chosen, columns=[column] * dim), [4 ** len(chosen)], name="a",
+            row_cost=1, **options,
+        ),
+    )  # fmt: skip
+    yield "cells", lambda: release_cell_counts(account, rows, [column.cuts] * dim, name="b", **options)
+    labelled = Partition(
+        (0,), (BinRule(0.25),), labels=partial(anchors.codes, chosen=[dim - 1], columns=[column] * dim)
+    )
+    yield "labels", lambda: stable.count_bins(rows, [labelled], ALONE)
+    edges, gaussian = np.array([0.5, 1.0, 2.0, 8.0]), Account("test", AMPLE, draws=100)
+    gaussian.open()
+    whitening = AffineMap(dim=dim, center=affine.center, matrix=np.eye(dim) + 0.1)
+    yield (
+        "shells",
+        lambda: release_shell_counts(
+            gaussian, rows, whitening, name="c", edges=edges, cost=gaussian.allowance, executor=ALONE
+        ),
+    )
+
+
+def all_passes(dim):
+    """Every pass that the cases of a width make; makes sure that the cases reach all of them."""
+    functions = takers()
+    with recording() as recorder:
+        for number, (name, rows, options) in enumerate(estimators_of(dim)):
+            recorder.case = f"{name} ({number})"
+            seeded(functions[name], rows, threads=1, progress=False, **options)
+        for name, call in passes_below(dim):
+            recorder.case = name
+            call()
+    return recorder
+
+
+def test_every_function_that_takes_private_rows_has_a_case():
+    named = {name for dim in DIMS for name, _, _ in estimators_of(dim)}
+    assert named == set(takers())
+
+
+def test_private_rows_are_read_in_known_places_only():
+    assert reading_sites() == READ_OTHERWISE
+    assert len(queries()) >= 13
+
+
+@pytest.mark.parametrize("dim", DIMS)
+def test_rows_contribute_the_same_alone_and_in_company(dim):
+    recorder, rng = all_passes(dim), np.random.default_rng(5)
+    assert queries() == {each.site for each in recorder.passes}
+    wrong = [
+        words
+        for each in recorder.passes
+        for words in differences(each, rng.normal(size=(6, each.dim)), np.random.default_rng(1), 4)
+    ]
+    assert not wrong
+    assert recorder.statistics
+    for name, columns, statistic in recorder.statistics:
+        rows = rng.normal(size=(20, columns))
+        assert not other_bits(statistic, np.concatenate([rows, cancelling(rng, rows)])), name
+
+
+@pytest.mark.parametrize("dim", [1, 6, 8, 16])
+def test_groups_by_position_do_not_see_each_other(dim):
+    """The one reader without a query: a group's covariance has the same bits whatever the chunks and the other groups hold."""
+    rng = np.random.default_rng(dim)
+    rows = rng.normal(size=(33, dim))
+    rows[::4] *= 1e9
+    rows[5], rows[7, 0] = np.nan, np.inf
+    base = AffineMap(dim=dim, center=rng.normal(size=dim), matrix=np.linalg.qr(rng.normal(size=(dim, dim)))[0])
+    whole, valid = populous.group_covariances(private_rows(rows), base, 11)
+    for size in (1, 2, 3):
+        parts = Rows.from_chunks(lambda size=size: (rows[k : k + size] for k in range(0, 33, size)), n=33, dim=dim)
+        found, usable = populous.group_covariances(parts, base, 11)
+        assert found.tobytes() == whole.tobytes()
+        assert usable.tolist() == valid.tolist()
+    others = rng.normal(size=rows.shape)
+    others[4::11] = rows[4::11]
+    assert populous.group_covariances(private_rows(others), base, 11)[0][4].tobytes() == whole[4].tobytes()
+
+
+# ---- planted faults: each is what NumPy code that looks innocent would do ---------------------------------------------
+
+
+def found_wrong(dim, call, bisected=20):
+    with recording() as recorder:
+        call()
+    rows = np.random.default_rng(5).normal(size=(6, dim))
+    return [words for each in recorder.passes for words in differences(each, rows, np.random.default_rng(1), bisected)]
+
+
+def statistic_sum(dim, statistic, out_dim):
+    account = Account("test", AMPLE, draws=1000)
+    account.open()
+    rows = private_rows(np.random.default_rng(2).normal(size=(20, dim)))
+    release_statistic_sum(
+        account, rows, statistic, name="x", dim=out_dim, radius=4.0, cost=account.allowance, row_cost=1, executor=ALONE
+    )
+
+
+def em(dim):
+    """The passes of private EM."""
+    name, rows, options = next(each for each in estimators_of(dim) if each[2].get("method") == "dp_em")
+    return lambda: seeded(takers()[name], rows, threads=1, progress=False, **options)
+
+
+@pytest.mark.parametrize("dim", [8, 16, 130])
+def test_a_reduction_over_columns_is_caught(dim):
+    """As it was: `np.add.reduce` takes another order when a block has one row."""
+
+    def reduced(entries):
+        return np.add.reduce(entries * entries, axis=0)
+
+    assert not found_wrong(dim, em(dim))
+    with mock.patch.object(rowwise, "total_of_squares", reduced):
+        assert any("other integers than alone" in words for words in found_wrong(dim, em(dim), 80 if dim == 8 else 20))
+        with recording() as recorder:
+            em(dim)()
+        rng = np.random.default_rng(6)
+        rows = cancelling(rng, rng.normal(size=(20, dim)))
+        assert all(other_bits(statistic, rows) for _, _, statistic in recorder.statistics)
+
+
+@pytest.mark.parametrize("dim", [8, 16, 130])
+def test_a_product_is_caught(dim):
+    matrix = np.random.default_rng(3).normal(size=(dim, 5))
+    wrong = found_wrong(dim, partial(statistic_sum, dim, lambda chunk: chunk @ matrix, 5))
+    assert any("other integers than alone" in words for words in wrong)
+
+
+def test_a_whitening_by_a_product_is_caught():
+    name, rows, options = next(each for each in estimators_of(8) if each[0] == "decode_axis_aligned")
+    with mock.patch.object(mapped, "mapped", lambda chunk, matrix: chunk @ matrix.T):
+        wrong = found_wrong(8, lambda: seeded(takers()[name], rows, threads=1, progress=False, **options), bisected=1)
+    assert any("other bits alone" in words for words in wrong)
+
+
+def test_a_label_from_a_norm_is_caught():
+    def nearest(chunk):
+        return (np.linalg.norm(chunk, axis=1) > np.sqrt(16.0)).astype(np.int64)
+
+    def centred(chunk):
+        return ((chunk - chunk.mean(axis=0))[:, 0] > 0.0).astype(np.int64)
+
+    rows = private_rows(np.random.default_rng(2).normal(size=(20, 16)))
+    for labels in (nearest, centred):
+        partition = Partition((0,), (BinRule(1.0),), labels=labels)
+        wrong = found_wrong(16, lambda partition=partition: stable.count_bins(rows, [partition], ALONE))
+        assert wrong, labels.__name__
+
+
+def test_an_infinite_entry_that_counts_is_caught():
+    wrong = found_wrong(4, partial(statistic_sum, 4, lambda chunk: np.clip(chunk, -1.0, 1.0), 4))
+    assert any("an infinite entry counts" in words for words in wrong)
+
+
+@dataclass(frozen=True)
+class Hiding(Query):
+    """Finds nothing that can be seen."""
+
+    def zeros(self):
+        return (np.zeros(1, dtype=np.int64),)
+
+    def add(self, chunk, accumulators):
+        pass
+
+
+def test_a_pass_that_hides_what_it_finds_is_caught():
+    """Accumulators that stay empty say nothing: such a pass has to be looked at where it writes, as `found_by` does."""
+    rows = private_rows(np.ones((20, 2)))
+    assert any("finds nothing" in words for words in found_wrong(2, lambda: ALONE.run(Hiding(), rows)))
+
+
+@pytest.mark.parametrize("dim", [1, 8])
+def test_every_query_can_be_pickled_and_its_copy_finds_the_same(dim):
+    for each in all_passes(dim).passes:
+        copy = pickle.loads(pickle.dumps(each.query))
+        assert type(copy) is type(each.query)
+        found = [honest_run(ALONE, query, each.rows) for query in (each.query, copy)]
+        assert pickle.dumps(found[0]) == pickle.dumps(found[1]), each

@@ -1,0 +1,246 @@
+"""What every result can do, whichever class it has: JSON, repr, summary, data frame, HTML, pickle; and nobody can change it."""
+
+import builtins
+import dataclasses
+import html
+import importlib
+import json
+import pickle
+import pkgutil
+import re
+from types import MappingProxyType
+
+import numpy as np
+import pytest
+from every_result import MADE, ROWS, SECOND, STRONG, made
+from spies import seeded
+
+import fastpubpriv as fpp
+from fastpubpriv import ZCDP, InputError
+from fastpubpriv.mixtures import list_decoding
+from fastpubpriv.results.base import Result, Value
+
+ABSTRACT = {"Value", "Result", "Mixture", "_Lists"}
+
+
+def below(kind):
+    # A dataclass with slots is made twice; the class that was made first stays in the list of subclasses.
+    return {kind, *(item for sub in kind.__subclasses__() for item in below(sub))}
+
+
+def test_every_class_of_results_is_here():
+    for module in pkgutil.walk_packages(fpp.__path__, "fastpubpriv."):
+        if not module.name.endswith("_cext"):
+            importlib.import_module(module.name)
+    assert {kind.__name__ for kind in below(Value) if kind.__module__.startswith("fastpubpriv")} == {*MADE, *ABSTRACT}
+    for name in MADE:
+        assert type(made(name)).__name__ == name
+
+
+EVERY = pytest.mark.parametrize("name", MADE)
+VALUES = {"Histogram", "Preconditioner", "ClusterTree", "Ball"}
+RESULTS = pytest.mark.parametrize("name", [name for name in MADE if name not in VALUES])
+
+
+@EVERY
+def test_json_comes_back_whole(name, tmp_path):
+    result = made(name)
+    text = result.to_json(tmp_path / "r.json")
+    assert (tmp_path / "r.json").read_text(encoding="utf-8") == text + "\n"
+    assert json.loads(text) == result.to_dict()
+    again = type(result).from_json(text)
+    assert again.to_json() == text
+    assert repr(again) == repr(result)
+    assert again.summary() == result.summary()
+    with pytest.raises(InputError):
+        type(result).from_json('{"kind": "Other"}')
+    with pytest.raises(InputError):
+        type(result).from_json(json.dumps(result.to_dict() | {"more": 1}))
+
+
+@RESULTS
+def test_the_price_comes_back_as_it_was_spent(name):
+    result = made(name)
+    assert type(result).from_json(result.to_json()).spent == result.spent
+
+
+@RESULTS
+def test_repr_says_what_was_spent_and_that_a_seed_is_not_private(name):
+    result = made(name)
+    assert repr(result).startswith(f"{name}(")
+    assert f"spent={result.spent!r}, private=False)" in repr(result)
+    assert "private" not in repr(dataclasses.replace(result, private=True))
+    assert len(repr(result)) < 200
+
+
+@RESULTS
+def test_a_summary_says_what_a_reader_must_know(name):
+    result = made(name)
+    text = result.summary()
+    for part in (name, f"{result.n_priv:,} private", result.relation, "age", SECOND, "NO: the noise came from a seed"):
+        assert part in text, part
+    assert ("rho" if isinstance(result.spent, ZCDP) else "epsilon") in text
+    for label, source in result.provenance.items():
+        assert f"{label} from {source}" in text
+    for word in set(np.atleast_1d(getattr(result, "status", ()))):
+        assert word in text
+    trusted = dataclasses.replace(result, private=True)
+    assert "NO:" not in trusted.summary()
+    assert "NO:" not in trusted._repr_html_()
+
+
+@EVERY
+def test_a_summary_has_the_numbers_of_the_frame(name):
+    result = made(name)
+    frame, text = result.to_frame(), result.summary()
+    assert len(frame) > 0
+    for value in frame.iloc[0].tolist():
+        assert (f"{value:.6g}" if isinstance(value, float) else str(value)) in text
+    if isinstance(result, Result):
+        assert SECOND in [
+            *map(str, frame.index),
+            *(str(item) for item in frame.columns),
+            *map(str, frame.to_numpy().ravel()),
+        ] or (f"mean {SECOND}" in frame.columns)
+
+
+@EVERY
+def test_a_page_holds_no_tag_of_a_column_name(name):
+    result = made(name)
+    page = result._repr_html_()
+    assert "<script" not in page
+    assert set(re.findall(r"</?([a-z]+)", page)) <= {
+        "div", "strong", "table", "thead", "tbody", "tr", "th", "td", "p", "dl", "dt", "dd",
+    }  # fmt: skip
+    if isinstance(result, Result):
+        assert html.escape(SECOND) in page
+        assert "NO: the noise came from a seed" in page
+
+
+@EVERY
+def test_without_pandas_a_frame_is_refused_in_words(name, monkeypatch):
+    real = builtins.__import__
+
+    def absent(module, *args, **options):
+        if module == "pandas":
+            raise ImportError(module)
+        return real(module, *args, **options)
+
+    result = made(name)
+    monkeypatch.setattr(builtins, "__import__", absent)
+    with pytest.raises(InputError, match="pip install pandas"):
+        result.to_frame()
+
+
+def held(value):
+    """All that a field holds, at any depth."""
+    yield value
+    if isinstance(value, tuple):
+        for item in value:
+            yield from held(item)
+    elif isinstance(value, MappingProxyType):
+        for item in value.values():
+            yield from held(item)
+
+
+@EVERY
+def test_nothing_in_a_result_can_be_changed(name):
+    for result in (
+        made(name),
+        pickle.loads(pickle.dumps(made(name))),
+        type(made(name)).from_json(made(name).to_json()),
+    ):
+        for field in dataclasses.fields(result):
+            with pytest.raises(dataclasses.FrozenInstanceError):
+                setattr(result, field.name, None)
+            for value in held(getattr(result, field.name)):
+                assert not isinstance(value, list | dict | set)
+                assert not isinstance(value, np.ndarray) or not value.flags.writeable
+
+
+@EVERY
+def test_pickles_hold_the_same(name):
+    result = made(name)
+    again = pickle.loads(pickle.dumps(result))
+    assert type(again) is type(result)
+    assert again.to_dict() == result.to_dict()
+
+
+def test_what_was_given_can_change_and_the_result_does_not():
+    given, inside = {"radius": "argument"}, {"list": [1.0, [2.0]], "array": np.arange(3)}
+    result = dataclasses.replace(made("MeanResult"), provenance=given, numerics=inside)
+    before = result.to_json()
+    given["radius"] = "x"
+    inside["list"][1][0] = 5.0
+    inside["array"][0] = 9
+    inside["new"] = 1
+    assert result.to_json() == before
+    assert result.numerics["array"].dtype == np.int64
+
+
+DENSITIES = ["GaussianResult", "MixtureResult", "SelectionResult"]
+
+
+@pytest.mark.parametrize("name", DENSITIES)
+def test_densities_and_samples(name):
+    result = dataclasses.replace(made(name), columns=None)
+    rows = result.sample(2000, random_state=1)
+    assert rows.shape == (2000, 2)
+    assert np.array_equal(rows, result.sample(2000, random_state=1))
+    assert result.sample(1).shape == (1, 2)
+    # A density has integral one: its mean under a wider Gaussian, as weights of importance.
+    wide = dataclasses.replace(
+        made("GaussianResult"), columns=None, mean=rows.mean(axis=0), covariance=4.0 * np.cov(rows.T)
+    )
+    points = wide.sample(200_000, random_state=2)
+    weights = np.exp(result.log_prob(points) - wide.log_prob(points))
+    assert weights.mean() == pytest.approx(1.0, abs=6.0 * weights.std() / np.sqrt(len(weights)))
+
+
+def test_a_selection_is_a_mixture_too():
+    result = made("SelectionResult")
+    for use in (result.log_prob, result.predict, result.predict_proba):
+        assert np.array_equal(use(ROWS[:9]), getattr(result.mixture, use.__name__)(ROWS[:9]))
+    assert np.array_equal(result.sample(5, random_state=1), result.mixture.sample(5, random_state=1))
+
+
+def test_the_density_of_a_histogram():
+    item = made("HistogramResult")[0]
+    middles = (item.lower + item.upper) / 2.0
+    density = np.exp(item.log_prob(middles))
+    assert density == pytest.approx(item.counts / item.counts.sum() / 1.0)
+    assert item.log_prob(item.upper) == pytest.approx(item.log_prob(middles))  # the upper end belongs to the bin
+    assert np.all(np.isneginf(item.log_prob([[-1e9], [1e9]])))
+    joint = seeded(
+        fpp.stable_histogram, ROWS, budget=STRONG,
+        bins=fpp.ProductBins(grids=[fpp.BinGrid(width=1.0), fpp.BinGrid(width=20.0)], columns=[0, 1]),
+    )[0]  # fmt: skip
+    middles = (joint.lower + joint.upper) / 2.0
+    assert np.exp(joint.log_prob(middles)) == pytest.approx(joint.counts / joint.counts.sum() / 20.0)
+    corners = {tuple(key) for key in joint.keys.tolist()}
+    hidden = middles[0] + [
+        0.0,
+        20.0 * next(k for k in range(1, 99) if (joint.keys[0, 0], joint.keys[0, 1] + k) not in corners),
+    ]
+    assert np.isneginf(joint.log_prob(hidden[None]))[0]
+    empty = dataclasses.replace(
+        item,
+        keys=item.keys[:0],
+        counts=item.counts[:0],
+        lower=item.lower[:0],
+        upper=item.upper[:0],
+        frequency=item.frequency[:0],
+    )
+    assert np.all(np.isneginf(empty.log_prob([[5.0]])))
+
+
+def test_dir_shows_what_is_public():
+    shown = set(dir(fpp))
+    assert set(fpp.__all__) <= shown
+    assert not shown & {"annotations", "import_module", "TYPE_CHECKING", "Any", "release", "mechanisms", "results"}
+    assert dir(list_decoding) == list_decoding.__all__
+    assert all(getattr(list_decoding, name).__name__ == name for name in list_decoding.__all__)
+    assert list_decoding.__name__ == "fastpubpriv.mixtures.list_decoding"
+    for module in (fpp, list_decoding):
+        with pytest.raises(AttributeError):
+            module.nothing  # noqa: B018

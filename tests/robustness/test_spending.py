@@ -1,0 +1,294 @@
+"""What holds for every public function that spends a budget: an exception means that nothing was debited.
+
+Whatever can be refused is refused, from public numbers, before the debit; after it every released number has a defined result. All
+functions are in one table, `public_calls.CALLS`, and a function that is not fails here.
+"""
+
+import inspect
+import random
+import warnings
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from adversary import PATTERNS, Adversary, forcing
+from public_calls import (
+    CALLS,
+    LINE,
+    NOTIONS,
+    PUBLIC,
+    PUBLIC_LINE,
+    ROWS,
+    SHARED,
+    ample,
+    full_name,
+    listed,
+    quiet,
+    spending_functions,
+    spent_nothing,
+)
+from spies import SpyRows
+
+from fastpubpriv import (
+    ZCDP,
+    ApproxDP,
+    BudgetError,
+    FastPubPrivError,
+    InputError,
+    PureDP,
+    learn_axis_aligned_mixture,
+    select_hypothesis,
+)
+from fastpubpriv import run as running
+from fastpubpriv.mechanisms.selection import hypotheses as choosing
+from fastpubpriv.mixtures.list_decoding import decoders
+from fastpubpriv.mixtures.list_decoding.decoders import decode_gaussians
+from fastpubpriv.privacy import Neighbors
+from fastpubpriv.sources.base import RandomAccessRows
+
+LIGHT = {name: call for name, call in CALLS.items() if not call.heavy}
+light = pytest.mark.parametrize("name", LIGHT)
+every = pytest.mark.parametrize("name", CALLS)
+
+
+def test_every_spending_function_is_in_the_table():
+    assert {full_name(call.function) for call in CALLS.values()} == set(spending_functions())
+
+
+def outcome(call, given, *, adversary=None):
+    """The result of a call, or the exception that it raised with nothing debited; AssertionError where something was.
+
+    With an adversary every release has its answer, and numbers may be of any size: the caller's error state is then the strictest.
+    """
+    ledger = ample(given["budget"])
+    options = {key: value for key, value in given.items() if key != "x_priv"}
+
+    def run():
+        return call(given.get("x_priv"), ledger=ledger, **options)
+
+    failure = None
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        try:
+            if adversary is None:
+                result = run()
+            else:
+                with np.errstate(all="raise"):
+                    result = forcing(adversary)(run)
+        except Exception as error:
+            failure = error
+    if failure is not None:
+        assert spent_nothing(ledger), f"{type(failure).__name__} after the debit, with {options}: {failure}"
+        return failure
+    result.to_json()
+    repr(result)
+    return result
+
+
+# ---- relations
+
+
+@light
+def test_a_ledger_of_another_relation_is_refused_before_anything_is_read(name):
+    call = CALLS[name]
+    for notion in call.notions:
+        log = []
+        ledger = ample(NOTIONS[notion], Neighbors.ADD_REMOVE_ONE)
+        with pytest.raises(BudgetError, match="ADD_REMOVE_ONE"):
+            call(SpyRows(call.rows, log), budget=NOTIONS[notion], ledger=ledger)
+        assert spent_nothing(ledger)
+        assert log == []
+
+
+# ---- budgets of any size
+
+
+FEW_BUDGETS = [
+    *(ZCDP(rho) for rho in (2.0**-60, 1e6)),
+    *(PureDP(epsilon) for epsilon in (2.0**-30, 46, 60, 1024)),
+    *(ApproxDP(epsilon, 1e-9) for epsilon in (2.0**-30, 46, 780)),
+]
+
+
+def check_budgets(name, budgets):
+    call = CALLS[name]
+    taken = tuple(type(NOTIONS[notion]) for notion in call.notions)
+    for budget in budgets:
+        if not isinstance(budget, taken):
+            continue
+        found = outcome(call, {"budget": budget})
+        if isinstance(found, Exception):
+            assert isinstance(found, BudgetError | InputError), found
+            continue
+        added = found.numerics.get("implementation_delta", 0.0)
+        stated = sum((Fraction(one["delta"]) for one in found.releases if "delta" in one), Fraction(0))
+        if isinstance(budget, ApproxDP):
+            blocks = 2 if "decode" in name or "learn_axis" in name else 1  # each block of rows has all of the budget
+            assert Fraction(added) <= budget.delta
+            assert stated <= blocks * budget.delta
+            assert found.spent.amounts[0] <= budget.epsilon
+        elif isinstance(budget, PureDP) and call.options.get("noise") != "k_norm":
+            assert added <= 2.0**-100
+
+
+@light
+def test_large_and_small_budgets_are_kept_or_refused_at_the_door(name):
+    check_budgets(name, FEW_BUDGETS)
+
+
+@pytest.mark.audit
+@every
+def test_the_whole_range_of_budgets_is_kept_or_refused_at_the_door(name):
+    check_budgets(name, [budget for budget in SHARED["budget"] if isinstance(budget, ZCDP | PureDP | ApproxDP)])
+
+
+# ---- public arguments
+
+
+def drawn(name, seed):
+    """Arguments of a call, one to three of them hostile."""
+    call, rng = CALLS[name], random.Random(f"{name} {seed}")
+    names = inspect.signature(call.function).parameters
+    pools = {key: pool for key, pool in {**SHARED, **call.hostile}.items() if key in names}
+    given = {"budget": NOTIONS[rng.choice(call.notions)]}
+    for key in rng.sample(sorted(pools), rng.choice([1, 1, 2, 3])):
+        given[key] = rng.choice(pools[key])
+    return given
+
+
+@light
+def test_hostile_public_arguments(name):
+    for seed in range(4 if CALLS[name].slow else 8):
+        outcome(CALLS[name], drawn(name, seed))
+
+
+def test_hostile_arguments_are_neither_all_refused_nor_all_taken():
+    found = [outcome(CALLS["estimate_mean"], drawn("estimate_mean", seed)) for seed in range(60)]
+    refused = sum(isinstance(each, Exception) for each in found)
+    assert 10 < refused < 50
+
+
+@pytest.mark.audit
+@light
+def test_many_hostile_public_arguments(name):
+    for seed in range(1000):
+        given = drawn(name, seed)
+        outcome(CALLS[name], given)
+        outcome(CALLS[name], given, adversary=Adversary(PATTERNS[seed % len(PATTERNS)], seed, 300))
+
+
+# ---- released extremes
+
+
+@light
+def test_released_extremes_have_results(name):
+    call = CALLS[name]
+    for index, pattern in enumerate(PATTERNS[::4] if call.slow else PATTERNS):
+        given = {"budget": NOTIONS[call.notions[index % len(call.notions)]]}
+        found = outcome(call, given, adversary=Adversary(pattern, index, len(call.rows)))
+        assert not isinstance(found, Exception), found
+
+
+@pytest.mark.audit
+@every
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_many_released_extremes_have_results(name, pattern):
+    call = CALLS[name]
+    for seed in range(3 if call.heavy else 25):
+        for notion in call.notions:
+            outcome(call, {"budget": NOTIONS[notion]}, adversary=Adversary(pattern, seed, len(call.rows)))
+
+
+# ---- what was found
+
+
+def test_the_bound_of_a_choice_is_finite_for_any_failure_probability():
+    for probability in (5e-324, 1e-300, 0.5, 1.0 - 2.0**-53):
+        result = quiet(
+            select_hypothesis, LINE, hypotheses=listed(12, 1), budget=PureDP(1), accuracy=0.5, failure_prob=probability
+        )
+        assert 0.0 < result.slack < 100.0
+    plain = choosing.slack_at(10, 1000, 1.0, 0.05)
+    assert plain == pytest.approx(2.0 * np.sqrt(np.log(90 * 4 / 0.05) / 2000) + 2.0 * np.log(200 * 4) / 1000 + 0.001)
+
+
+def test_control_an_error_after_the_debit_is_caught(monkeypatch):
+    """The fault that was there: a division by a probability so small that a quarter of it is zero, after the debit."""
+    honest = choosing.slack_at
+    monkeypatch.setattr("fastpubpriv.mixtures.select._result", lambda *a, **k: 1.0 / (k["slack"] and 5e-324 / 4.0))
+    assert honest(10, 100, 1.0, 5e-324) > 0.0
+    with pytest.raises(AssertionError, match="ZeroDivisionError after the debit"):
+        outcome(CALLS["select_hypothesis, cells"], {"budget": PureDP(1)})
+
+
+def test_control_an_overflow_of_a_released_number_is_caught(monkeypatch):
+    from contextlib import contextmanager
+
+    @contextmanager
+    def careless(self, cost=None):
+        self.account.open(cost=cost)
+        yield
+
+    call, given = CALLS["decode_axis_aligned"], {"budget": NOTIONS["approx"]}
+    assert not isinstance(outcome(call, given, adversary=Adversary("top", 2, 300)), Exception)
+    monkeypatch.setattr(running.Run, "paid", careless)
+    with pytest.raises(AssertionError, match="FloatingPointError after the debit"):
+        outcome(call, given, adversary=Adversary("top", 2, 300))
+
+
+def test_a_number_of_scales_for_which_the_papers_noise_does_not_do(monkeypatch):
+    """The event is made after a released number; where there is none the exact accounting stands ready."""
+    honest = decoders.paper_event
+    monkeypatch.setattr(decoders, "paper_event", lambda *a, **k: honest(*a, **k) if k["histograms"] == 12 else None)
+    found = decode_gaussians(LINE * 1.0, budget=ApproxDP(8, 1e-6), accounting="paper", min_weight=0.9)
+    assert len(found.scales) == 1
+    monkeypatch.setattr(decoders, "paper_event", lambda *a, **k: None)
+    ledger = ample(ApproxDP(8, 1e-6))
+    with pytest.raises(BudgetError, match="paper's parameters"):
+        decode_gaussians(LINE, budget=ApproxDP(8, 1e-6), accounting="paper", ledger=ledger)
+    assert spent_nothing(ledger)
+
+
+@pytest.mark.parametrize("name", [name for name in CALLS if "univariate" in name or "anchors" in name])
+@pytest.mark.parametrize("budget", [ApproxDP(2.0**-30, 1e-9), ApproxDP(2.0**-30, 0.5), ApproxDP(1e-6, 1e-20)])
+def test_stages_without_integers_are_found_before_the_debit(name, budget):
+    outcome(CALLS[name], {"budget": budget})
+
+
+class Endless(RandomAccessRows):
+    """More rows than anybody has, which must not be read."""
+
+    def __init__(self, n, dim):
+        super().__init__(n, dim, "array", None)
+
+    def block(self, begin, end):
+        raise AssertionError("read")
+
+
+@pytest.mark.parametrize(("dim", "n"), [(1, 2**30 + 1), (2, 2**31)])
+def test_more_rows_than_a_choice_compares_are_refused_before_the_debit(dim, n):
+    ledger = ample(PureDP(1))
+    with pytest.raises(InputError, match="compares up to"):
+        quiet(
+            learn_axis_aligned_mixture,
+            Endless(n, dim),
+            n_components=2,
+            x_pub=PUBLIC if dim == 2 else PUBLIC_LINE,
+            method="public_list",
+            candidates=10,
+            budget=PureDP(1),
+            ledger=ledger,
+        )
+    assert spent_nothing(ledger)
+
+
+def test_a_seed_that_has_no_decimal_digits_is_refused_before_the_debit():
+    error = outcome(CALLS["coinpress_mean"], {"budget": ZCDP(1), "random_state": 10**5000})
+    assert isinstance(error, InputError)
+    assert isinstance(outcome(CALLS["coinpress_mean"], {"budget": ZCDP(1), "accuracy": 1}), TypeError)
+
+
+def test_the_caller_sees_a_typed_error_for_a_weight_of_nothing():
+    error = outcome(CALLS["decode_variances, theory"], {"budget": NOTIONS["approx"], "min_weight": 1e-300})
+    assert isinstance(error, FastPubPrivError)
+    assert ROWS.shape == (300, 2)

@@ -1,0 +1,393 @@
+"""Whatever is passed by mistake, the answer is an error of this library that says what to pass: never a raw one."""
+
+import builtins
+import contextlib
+import io
+import json
+import math
+import os
+import warnings
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet
+import pytest
+from case_names import shown
+from every_result import MADE, made
+from spies import seeded
+
+import fastpubpriv as fpp
+from fastpubpriv import ApproxDP, BinGrid, ClusterTree, DyadicBins, FastPubPrivError, InputError, ProductBins, Rows
+from fastpubpriv.privacy import Budget, Cost
+from fastpubpriv.sources import private_rows, public_rows
+
+RNG = np.random.default_rng(6)
+X = RNG.normal(size=(1500, 2))
+PUBLIC = RNG.normal(size=(60, 2))
+SECRET = "Alice-SSN-123"
+
+
+# ---- Paths and sources -----------------------------------------------------------------------------------------------
+
+WRONG = [
+    5, None, 1.5, math.nan, True, b"x.npy", [5], [None], [], (), {}, object(), lambda: 0, "a\0b", "\ud800.npy",
+    *("a\0b" + suffix for suffix in (".npy", ".parquet", ".csv", ".feather", ".arrow", ".csv.gz")),
+    *("x" * 5000 + suffix for suffix in (".npy", ".parquet", ".csv", ".feather")),
+    ["a\0.parquet"], [b"a.parquet"], [Path("a.parquet"), 5], np.array("x.npy"), Path("no.npy"), type("P", (), {}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=shown)
+@pytest.mark.parametrize("name", ["from_array", "from_npy", "from_parquet", "from_arrow", "from_frame", "from_csv"])
+def test_constructors_of_rows(name, wrong):
+    with pytest.raises(InputError):
+        getattr(Rows, name)(wrong)
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=shown)
+@pytest.mark.parametrize("read", [private_rows, public_rows])
+def test_rows_of_anything(read, wrong):
+    with pytest.raises(InputError):
+        read(wrong)
+
+
+@pytest.mark.parametrize("name", ["from_npy", "from_parquet", "from_arrow", "from_csv"])
+def test_a_directory_is_no_file(name, tmp_path):
+    for suffix in (".npy", ".parquet", ".arrow", ".csv"):
+        (tmp_path / f"d{suffix}").mkdir(exist_ok=True)
+        with pytest.raises(InputError, match="is a directory"):
+            getattr(Rows, name)(tmp_path / f"d{suffix}")
+
+
+@pytest.mark.parametrize(
+    "columns", [5, math.nan, True, "a", b"a", {"a"}, {"a": 1}, [["a"]], [{}], [math.nan], [None], lambda: 0, ["a", "a"]]
+)
+def test_columns_of_rows(columns):
+    frame = pd.DataFrame({"a": [1.0, 2.0]})
+    for source in (frame, private_rows(frame), X, [frame.to_dict()]):
+        with pytest.raises(InputError):
+            private_rows(source, columns=columns)
+
+
+@pytest.mark.parametrize("number", [-1, 2.0, math.nan, "5", [1], True])
+def test_ranges_of_rows(number):
+    rows = private_rows(X)
+    for call in (
+        lambda: list(rows.chunks(number, 9)),
+        lambda: list(rows.chunks(0, number)),
+        lambda: list(rows.chunks(0, 9, number)),
+        lambda: rows.slice(0, number),
+        lambda: Rows.from_chunks(lambda: [], n=number, dim=2),
+        lambda: Rows.from_chunks(lambda: [], n=2, dim=number),
+    ):
+        with pytest.raises(InputError):
+            call()
+
+
+def files(folder):
+    table = pa.table({"a": [1.0, 2.0]})
+    pa.feather.write_feather(table, str(folder / "t.feather"))
+    pa.parquet.write_table(table, folder / "t.parquet")
+    np.save(folder / "t.npy", X)
+    return [folder / "t.feather", folder / "t.parquet", folder / "t.npy"]
+
+
+def test_files_without_permission(tmp_path, monkeypatch):
+    """As far as Python opens them, since a test may run as the one user whom nothing is forbidden."""
+    paths = files(tmp_path)
+    real = builtins.open
+
+    def forbidden(name, *args, **options):
+        if str(name).startswith(str(tmp_path)):
+            raise PermissionError(13, "Permission denied", SECRET)
+        return real(name, *args, **options)
+
+    monkeypatch.setattr(builtins, "open", forbidden)
+    monkeypatch.setattr(io, "open", forbidden)
+    for path in paths:
+        if os.geteuid() != 0:
+            path.chmod(0)
+        elif path.suffix == ".parquet":
+            continue  # opened by Arrow itself
+        for read in (private_rows, public_rows):
+            with pytest.raises(InputError, match="cannot be read") as caught:
+                read(path)
+            assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize("suffix", ["arrow", "feather", "parquet"])
+def test_column_names_that_are_not_utf8(suffix, tmp_path):
+    name = "Alice_SSN"
+    table, path = pa.table({name: [1.0, 2.0], "b": [3.0, 4.0]}), tmp_path / f"t.{suffix}"
+    if suffix == "parquet":
+        pa.parquet.write_table(table, path, store_schema=False)
+    else:
+        with pa.ipc.new_file(str(path), table.schema) as writer:
+            writer.write_table(table)
+    content = path.read_bytes()
+    assert name.encode() in content
+    path.write_bytes(content.replace(name.encode(), b"Alice\xff\xfeSN"))
+    for read in (private_rows, public_rows, Rows.from_parquet if suffix == "parquet" else Rows.from_arrow):
+        with pytest.raises(InputError, match="cannot be read") as caught:
+            read(path)
+        assert "Alice" not in str(caught.value)
+        assert caught.value.__context__ is None
+
+
+# ---- What results are asked for --------------------------------------------------------------------------------------
+
+
+def gaussian():
+    return seeded(fpp.estimate_gaussian, X, x_pub=PUBLIC, budget=fpp.ZCDP(2))
+
+
+def mixture():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return seeded(fpp.learn_separated_mixture, X, x_pub=PUBLIC, n_components=1, min_weight=0.9, budget=fpp.ZCDP(2))
+
+
+def histogram():
+    bins = [BinGrid(width=1.0), DyadicBins()]
+    return seeded(fpp.stable_histogram, X, bins=bins, budget=ApproxDP(2, 1e-6))
+
+
+def pca():
+    return seeded(fpp.private_pca, X, center=[0.0, 0.0], radius=5.0, n_components=1, budget=fpp.ZCDP(2))
+
+
+NOT_ROWS = [
+    None, 5, "x", SECRET, [[SECRET, 1.0]], [["1", "2"]], {"a": 1}, [[1.0], [1.0, 2.0]], X.astype(complex), X[:, :1], X[None],
+    np.array([[SECRET, "b"]]), pd.DataFrame({"a": [SECRET], "b": [1.0]}), object(), private_rows(X), [[None, {}]], lambda: 0,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("rows", NOT_ROWS, ids=shown)
+def test_results_at_what_are_no_rows(rows):
+    found = mixture()
+    for method in (
+        gaussian().log_prob, found.predict, found.predict_proba, found.log_prob, pca().transform, found.tree.assign,
+        lambda x: found.tree.members(x, 0),
+    ):  # fmt: skip
+        with pytest.raises(InputError) as caught:
+            method(rows)
+        assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, None])
+def test_rows_that_are_not_finite(bad):
+    found = mixture()
+    rows = [[1.0, 2.0], [bad, 3.0]]
+    for method in (gaussian().log_prob, found.predict, found.predict_proba, found.log_prob):
+        with pytest.raises(InputError, match="must be finite"):
+            method(rows)
+    assert found.tree.assign(rows)[1] == -1
+    assert not np.isfinite(pca().transform(rows)[1]).any()
+
+
+@pytest.mark.parametrize(
+    "columns", [math.nan, 5, "ab", {}, object(), [math.nan], [None], [1.5], [True], [-1], [0, 1], [[0]]]
+)
+def test_columns_of_product_bins(columns):
+    with pytest.raises(InputError, match="columns"):
+        ProductBins(grids=[DyadicBins()], columns=columns)
+
+
+# ---- JSON ------------------------------------------------------------------------------------------------------------
+
+READERS = {name: partial(made, name) for name in MADE if name != "ClusterTree"}  # trees have a test of their own
+USES = {
+    "GaussianResult": [
+        lambda r: r.log_prob(X[:3]),
+        lambda r: r.sample(2),
+        lambda r: r.confidence_ellipse(),
+        lambda r: r.correlation,
+    ],
+    "MixtureResult": [
+        lambda r: r.predict(X[:3]),
+        lambda r: r.log_prob(X[:3]),
+        lambda r: r.sample(2),
+        lambda r: r.variances,
+    ],
+    "HistogramResult": [lambda r: r.count_error(), lambda r: len(r[0].keys), lambda r: r[0].log_prob(X[:3, :1])],
+}
+SHOWN = [repr, lambda r: r.summary(), lambda r: r._repr_html_(), lambda r: r.to_frame()]
+JUNK = [
+    None, True, 0, -1, 7, 1.5, 1e300, 10**400, "", SECRET, [], [[]], [1.0], ["a"], [None], [[1.0, 2.0], [3.0]], {}, {"a": 1},
+    [{}], [[True, False], [False, True]],
+]  # fmt: skip
+
+
+def places(value, path=()):
+    yield path
+    for key, item in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        yield from places(item, (*path, key))
+
+
+def changed(value, path, new):
+    if not path:
+        return new
+    copy = dict(value) if isinstance(value, dict) else list(value)
+    copy[path[0]] = changed(copy[path[0]], path[1:], new)
+    return copy
+
+
+def without(value, path):
+    copy = dict(value) if isinstance(value, dict) else list(value)
+    if len(path) == 1:
+        del copy[path[0]]
+    else:
+        copy[path[0]] = without(copy[path[0]], path[1:])
+    return copy
+
+
+def read_and_used(kind, text, uses):
+    """True if the text is read; then its uses are answers or errors of this library."""
+    try:
+        found = kind.from_json(text)
+    except FastPubPrivError:
+        return False
+    for use in uses:
+        with contextlib.suppress(FastPubPrivError):
+            use(found)
+    assert kind.from_json(found.to_json()).to_json() == found.to_json()
+    return True
+
+
+def small(name):
+    """The dictionary of a result without most of what was noted about its releases: the fuzz repeats itself there."""
+    data = json.loads(READERS[name]().to_json())
+    if "releases" in data:
+        data["releases"] = data["releases"][:1]
+    for field in data.keys() & {"diagnostics", "numerics"}:
+        data[field] = {"a": 1.0}
+    return data
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_json_with_one_field_changed(name):
+    data, rng = small(name), np.random.default_rng(1)
+    kind, uses = type(READERS[name]()), [*USES.get(name, ()), *SHOWN]
+    assert read_and_used(kind, json.dumps(data), uses)
+    read = 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for place in places(data):
+            some = range(len(JUNK)) if len(place) < 2 else rng.choice(len(JUNK), 2, replace=False)
+            for index in some:
+                read += read_and_used(kind, json.dumps(changed(data, place, JUNK[index])), uses)
+            if place:
+                read += read_and_used(kind, json.dumps(without(data, place)), uses)
+        for extra in ("more", "kind ", SECRET * 99):
+            assert not read_and_used(kind, json.dumps(data | {extra: 1}), uses)
+    assert read > 0  # another price, say
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_json_texts_that_are_damaged(name):
+    result = READERS[name]()
+    text = result.to_json()
+    rng = np.random.default_rng(2)
+    kind, uses = type(result), [*USES.get(name, ()), *SHOWN]
+    for wrong in (
+        5,
+        None,
+        1.5,
+        [],
+        {},
+        Path("x.json"),
+        object(),
+        result,
+        bytearray(b"{}"),
+        b"\xff\xfe",
+        "",
+        "null",
+        "[]",
+        "5",
+    ):
+        with pytest.raises(InputError):
+            kind.from_json(wrong)
+    for wrong in (
+        "[" * 100_000,
+        '{"a":' * 50_000,
+        "1" * 10_000,
+        "NaN",
+        '{"kind": NaN}',
+        '{"kind": ["a"]}',
+        '{"kind": {}}',
+    ):
+        with pytest.raises(InputError):
+            kind.from_json(wrong)
+    for _ in range(60):
+        cut = int(rng.integers(len(text)))
+        with pytest.raises(InputError):
+            kind.from_json(text[:cut])
+        damaged = bytearray(text.encode())
+        for place in rng.integers(len(damaged), size=3):
+            damaged[place] = int(rng.integers(256))
+        read_and_used(kind, bytes(damaged), uses)
+    for other in READERS.values():
+        if other is not READERS[name]:
+            with pytest.raises(InputError, match="is not a"):
+                kind.from_json(other().to_json())
+
+
+def test_dictionaries_of_trees_and_budgets():
+    tree = mixture().tree.split_ball(0, origin=[0.0, 0.0], projection=None, center=[1.0, 1.0], radius=2.0)
+    readers = [(ClusterTree.from_dict, tree.to_dict())]
+    for budget in (fpp.ZCDP(0.5), ApproxDP(1, 1e-6), fpp.PureDP(1)):
+        readers += [(Budget.from_dict, budget.to_dict()), (Cost.from_dict, budget.cost.to_dict())]
+    for read, good in readers:
+        data = json.loads(json.dumps(good))
+        read(data)
+        for place in places(data):
+            for junk in JUNK:
+                wrong = [changed(data, place, junk)] + ([without(data, place)] if place else [])
+                for item in wrong:
+                    with contextlib.suppress(FastPubPrivError):
+                        read(item)
+
+
+# ---- Numbers of rows -------------------------------------------------------------------------------------------------
+
+STREAM = RNG.normal(size=(4001, 2)) + np.where(RNG.random((4001, 1)) < 0.5, -9.0, 9.0)
+HINTS = STREAM[:60] + 0.01
+LISTED = (np.ones((3, 1)), np.arange(3.0).reshape(3, 1, 1) * np.ones((3, 1, 2)), np.ones((3, 1, 2)))
+BOTH = {"n_components": 2, "budget": ApproxDP(5, 1e-6)}
+LEARNERS = {
+    "estimate_mean": lambda x: fpp.estimate_mean(x, x_pub=HINTS, budget=fpp.ZCDP(1)),
+    "weighted_mean": lambda x: fpp.weighted_mean(x, x_pub=HINTS, norm_bound=20.0, budget=fpp.ZCDP(1)),
+    "coinpress_mean": lambda x: fpp.coinpress_mean(x, center=0.0, radius=20.0, budget=fpp.ZCDP(1)),
+    "coinpress_covariance": lambda x: fpp.coinpress_covariance(x, scale=20.0, budget=fpp.ZCDP(1)),
+    "estimate_gaussian": lambda x: fpp.estimate_gaussian(x, x_pub=HINTS, budget=fpp.ZCDP(1)),
+    "private_pca": lambda x: fpp.private_pca(x, center=np.zeros(2), radius=20.0, n_components=1, budget=fpp.ZCDP(1)),
+    "separated": lambda x: fpp.learn_separated_mixture(
+        x, x_pub=HINTS, n_components=2, min_weight=0.4, budget=fpp.ZCDP(5)
+    ),
+    "no_public_baseline": lambda x: fpp.no_public_baseline(x, n_components=2, radius=30.0, budget=fpp.ZCDP(1)),
+    "select_hypothesis": lambda x: fpp.select_hypothesis(x, hypotheses=LISTED, budget=fpp.PureDP(1)),
+    "stable_histogram": lambda x: fpp.stable_histogram(x, bins=[BinGrid(width=1.0), None], budget=ApproxDP(1, 1e-6)),
+    "anchors": lambda x: fpp.learn_axis_aligned_mixture(x, method="anchors", **BOTH),
+    "dp_em": lambda x: fpp.learn_axis_aligned_mixture(x, x_pub=HINTS, method="dp_em", **BOTH),
+    "univariate": lambda x: fpp.learn_axis_aligned_mixture(x, method="univariate", **BOTH),
+}
+
+SLOW = ("anchors", "univariate", "dp_em")
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_a_stream_with_other_rows_than_declared(name):
+    x = STREAM[:, :1] if name == "univariate" else STREAM
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for declared in (3000, 4002) if name in SLOW else (3000, 4000, 4001, 4002, 5000):
+            rows = Rows.from_chunks(lambda: [x[:1000], x[1000:]], n=declared, dim=x.shape[1])
+            if declared == len(x):
+                LEARNERS[name](rows)
+                continue
+            with pytest.raises(InputError, match=f"where {declared} were declared"):
+                LEARNERS[name](rows)
