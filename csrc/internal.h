@@ -11,8 +11,8 @@
 #define FPP_LIKELY(x) __builtin_expect(!!(x), 1)
 #define FPP_UNLIKELY(x) __builtin_expect(!!(x), 0)
 
-/* Lanes of two vectors, those of `b` counted on from those of `a`, in the order of the indices; MASK is an integer vector of the same
- * shape. clang and gcc 12 share a builtin, older gcc has its own. */
+/* Lanes of two vectors, those of `b` counted on from those of `a`, in the order of the indices; MASK is an integer vector of the
+ * same shape. clang and gcc 12 share a builtin, older gcc has its own. */
 #if defined(__has_builtin)
 #if __has_builtin(__builtin_shufflevector)
 #define FPP_SHUFFLE(MASK, a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)

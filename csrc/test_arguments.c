@@ -3,9 +3,6 @@
 
 #include <string.h>
 
-#define REFUSED(call) CHECK((call) == FPP_ERR_ARGUMENT)
-#define ACCEPTED(call) CHECK((call) == FPP_OK)
-
 /* `calls` for the functions that end in f64 and for those that end in f32, with rows `x` of that type. */
 #define FOR_BOTH(calls)                  \
     do {                                 \

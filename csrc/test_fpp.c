@@ -230,6 +230,7 @@ int main(void)
         test_pairs,
         test_bins,
         test_arguments,
+        test_arguments_of_searches,
         test_threads,
     };
     int failed = 0;

@@ -14,6 +14,7 @@ int test_tree(void);
 int test_pairs(void);
 int test_bins(void);
 int test_arguments(void);
+int test_arguments_of_searches(void);
 int test_threads(void);
 
 /* Counts a check; says where it failed. */
@@ -26,6 +27,9 @@ int test_threads(void);
             printf("%s:%d: failed: %s\n", __FILE__, __LINE__, #condition); \
         } \
     } while (0)
+
+#define REFUSED(call) CHECK((call) == FPP_ERR_ARGUMENT)
+#define ACCEPTED(call) CHECK((call) == FPP_OK)
 
 /* Exactly n elements of zeros on the heap, so that the sanitizer sees one element too many. */
 static inline void *block(int64_t n, size_t size)

@@ -59,8 +59,8 @@ static void *work_on(void *argument)
     double *density_work = room(fpp_density_workspace_size(&mix), 1);
     uint32_t *dense = block(CELLS + 1, sizeof *dense);
     int64_t *keys = block(SLOTS, sizeof *keys), *counts = block(SLOTS, sizeof *counts), done = 0;
-    fpp_bin_table table = {.base = -CELLS / 2, .window = CELLS, .lanes = 1, .dense = dense, .words = 1, .slots = SLOTS, .keys = keys,
-                           .counts = counts};
+    fpp_bin_table table = {.base = -CELLS / 2, .window = CELLS, .lanes = 1, .dense = dense, .words = 1, .slots = SLOTS,
+                           .keys = keys, .counts = counts};
     memset(to, 0, sizeof *to);
     task->failures = 0;
     fpp_isa_limit((level + 0) % 3);

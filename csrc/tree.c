@@ -7,6 +7,9 @@
 
 #include <math.h>
 #include <string.h>
+#if FPP_X86
+#include <immintrin.h>
+#endif
 
 #define FPP_TREE_ROWS 32   /* rows that a node takes at a time; a multiple of every vector */
 #define FPP_TREE_DEPTH 128 /* columns turned at a time: 32 KiB */

@@ -6,67 +6,8 @@
  * A lane holds one row from the first operation to the last, and every sum is taken term by term in ascending order: what a row
  * gets is what the same operations give one row at a time.
  */
-typedef double NAME(vec) __attribute__((vector_size(8 * W)));
-typedef double NAME(vec_u) __attribute__((vector_size(8 * W), aligned(8), may_alias));
-typedef float NAME(vecf_u) __attribute__((vector_size(4 * W), aligned(4), may_alias));
-typedef int64_t NAME(bits) __attribute__((vector_size(8 * W)));
-typedef int32_t NAME(half) __attribute__((vector_size(4 * W)));
-typedef int32_t NAME(half_u) __attribute__((vector_size(4 * W), aligned(4), may_alias));
-#define V NAME(vec)
-#define VI NAME(bits)
+#include "vector_simd.h"
 #define VECTORS (FPP_TREE_ROWS / W)
-
-TARGET FPP_INLINE V NAME(load)(const double *p)
-{
-    return *(const NAME(vec_u) *)p;
-}
-
-TARGET FPP_INLINE void NAME(store)(double *p, V v)
-{
-    *(NAME(vec_u) *)p = v;
-}
-
-TARGET FPP_INLINE V NAME(load_x)(const char *x, int64_t k, int is_f32)
-{
-    return is_f32 ? (V)__builtin_convertvector(*(const NAME(vecf_u) *)(const void *)(x + k * 4), V)
-                  : (V)*(const NAME(vec_u) *)(const void *)(x + k * 8);
-}
-
-/* W rows of W columns, turned. */
-TARGET FPP_INLINE void NAME(transpose)(V *m)
-{
-#if W == 2
-    const V a = m[0], b = m[1];
-    m[0] = FPP_SHUFFLE(VI, a, b, 0, 2);
-    m[1] = FPP_SHUFFLE(VI, a, b, 1, 3);
-#elif W == 4
-    V h[4];
-    for (int i = 0; i < 4; i += 2) {
-        h[i] = FPP_SHUFFLE(VI, m[i], m[i + 1], 0, 4, 2, 6);
-        h[i + 1] = FPP_SHUFFLE(VI, m[i], m[i + 1], 1, 5, 3, 7);
-    }
-    for (int i = 0; i < 2; i++) {
-        m[i] = FPP_SHUFFLE(VI, h[i], h[i + 2], 0, 1, 4, 5);
-        m[i + 2] = FPP_SHUFFLE(VI, h[i], h[i + 2], 2, 3, 6, 7);
-    }
-#else
-    V h[8], q[8];
-    for (int i = 0; i < 8; i += 2) {
-        h[i] = FPP_SHUFFLE(VI, m[i], m[i + 1], 0, 8, 2, 10, 4, 12, 6, 14);
-        h[i + 1] = FPP_SHUFFLE(VI, m[i], m[i + 1], 1, 9, 3, 11, 5, 13, 7, 15);
-    }
-    for (int i = 0; i < 8; i += 4) {
-        for (int j = 0; j < 2; j++) {
-            q[i + j] = FPP_SHUFFLE(VI, h[i + j], h[i + j + 2], 0, 1, 8, 9, 4, 5, 12, 13);
-            q[i + j + 2] = FPP_SHUFFLE(VI, h[i + j], h[i + j + 2], 2, 3, 10, 11, 6, 7, 14, 15);
-        }
-    }
-    for (int i = 0; i < 4; i++) {
-        m[i] = FPP_SHUFFLE(VI, q[i], q[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
-        m[i + 4] = FPP_SHUFFLE(VI, q[i], q[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
-    }
-#endif
-}
 
 /* All ones where a lane is NaN or infinite. */
 TARGET FPP_INLINE VI NAME(not_finite)(V v)

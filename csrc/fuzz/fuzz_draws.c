@@ -1,5 +1,5 @@
-/* Draws: the keystream is that of RFC 8439 block by block, words and uniforms are read off it, every range of draws is the same in one
- * piece or several and on every instruction set, and the slow comparison agrees with the quick one. */
+/* Draws: the keystream is that of RFC 8439 block by block, words and uniforms are read off it, every range of draws is the same in
+ * one piece or several and on every instruction set, and the slow comparison agrees with the quick one. */
 #include "fuzz.h"
 
 enum { DRAWS = 3 * FPP_DRAW_BLOCK };

@@ -1,5 +1,5 @@
-/* Pairs of hypotheses: counts and scores are those of two plain loops, codes are those of log densities in long doubles and the same
- * alone and in company, roots are ascending and inside the grid. */
+/* Pairs of hypotheses: counts and scores are those of two plain loops, codes are those of log densities in long doubles and the
+ * same alone and in company, roots are ascending and inside the grid. */
 #include "fuzz.h"
 
 enum { PANELS = 3, CAPACITY = 40 };

@@ -1,5 +1,5 @@
-/* Rows to integers: any map and any rows give what the definition in fpp.h gives, the same alone and in company, on every instruction
- * set, inside the bound that privacy rests on. */
+/* Rows to integers: any map and any rows give what the definition in fpp.h gives, the same alone and in company, on every
+ * instruction set, inside the bound that privacy rests on. */
 #include "fuzz.h"
 
 typedef struct {

@@ -1,4 +1,5 @@
-/* Cluster trees: any array of nodes is refused or sends every row where a walk of one row ends, and rows are put together by label. */
+/* Cluster trees: any array of nodes is refused or sends every row where a walk of one row ends, and rows are put together by
+ * label. */
 #include "fuzz.h"
 
 enum { NODES = 12 };

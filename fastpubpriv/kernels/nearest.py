@@ -9,8 +9,8 @@ error. What the bound leaves open is decided by the distance of `reference.neare
 too much (clusters 1e6 times as far apart as they are wide) the panels hold the rows in double precision as they are, added up
 in the order of that function, which leaves nothing open.
 
-Tried and not kept: panels of 32 or 128 rows (slower), loops over the lanes left to Numba (between half and a thirtieth of the
-speed of `_lanes`, by length and type), two rows at a time (a row mostly leaves after one panel).
+Tried and not kept: panels of 32 or 128 rows (slower), two rows at a time (a row mostly leaves after one panel), and the race in
+Numba with lanes written as LLVM code: as fast, but 5 s to compile.
 """
 
 from __future__ import annotations
@@ -26,196 +26,46 @@ import numpy.typing as npt
 
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.kernels._jit import kernel, read_only
-from fastpubpriv.kernels._lanes import LANES, TURNED, add_columns, lowest, turn, within
+from fastpubpriv.kernels import _cbuf
+from fastpubpriv.kernels._cbuf import read_only
+from fastpubpriv.kernels._cext import ffi, lib
 from fastpubpriv.kernels._parallel import count_threads
 from fastpubpriv.threads.steps import run_steps
 
+LANES: int = lib.FPP_ROW_LANES
 _GOLDEN = 0.6180339887498949  # multiples of it, without their whole part, fall evenly into the unit interval
-_COLUMNS = 32  # columns between two looks at whether a panel may be left
 _FIRST = 16  # rows that run before all others
 _STEP_WORK = 1 << 28  # coordinates, of which 1e10 or more fit into a second
-_DOUBTS = 4  # exact distances that a panel may cost on average before double precision is cheaper
+_ROWS = 4096  # whose differences stay in the cache
 
 
-@kernel(fastmath=False)
-def _exact(points, i, j):  # type: ignore[no-untyped-def]
-    """Squared distance of two rows of points (m, dim) that decides."""
-    total = 0.0
-    for k in range(points.shape[1]):
-        difference = np.float64(points[i, k]) - np.float64(points[j, k])
-        total += difference * difference
-    return total
-
-
-@kernel
-def _narrow(points, center, begin, end, rows):  # type: ignore[no-untyped-def]
-    """rows[i] = points[i] - center (dim,) in single precision; returns the largest squared norm, inf if one is not finite."""
-    largest = np.float32(0.0)
-    for i in range(begin, end):
-        norm = np.float32(0.0)
-        for k in range(points.shape[1]):
-            x = np.float32(points[i, k] - center[k])
-            rows[i, k] = x
-            norm += x * x
-        if not norm <= largest:
-            largest = norm if norm > largest else np.float32(np.inf)
+def _narrow(points: npt.NDArray[Any], center: FloatArray, rows: npt.NDArray[np.float32]) -> float:
+    """rows (n, dim) = points less center (dim,), in single precision; their largest squared norm, inf if one is not finite."""
+    largest = 0.0
+    with np.errstate(all="ignore"):
+        for first in range(0, len(points), _ROWS):
+            part = rows[first : first + _ROWS]
+            np.subtract(points[first : first + _ROWS], center, out=part, casting="same_kind")
+            norm_sq = float(np.einsum("ij,ij->i", part, part).max())
+            largest = max(largest, norm_sq if norm_sq < math.inf else math.inf)
     return largest
 
 
-@kernel(fastmath=False)
-def _nearest_pivot(rows, pivots, begin, end, group, sums):  # type: ignore[no-untyped-def]
-    """group[i] = nearest of pivots (dim, 64) to rows[i] (dim,); sums (64, dim) += rows by group."""
-    out = np.empty(LANES, rows.dtype)
-    for i in range(begin, end):
-        add_columns(pivots, rows[i], 0, rows.shape[1], out)
-        g = 0
-        for v in range(1, LANES):
-            if out[v] < out[g]:
-                g = v
-        group[i] = g
-        for k in range(rows.shape[1]):
-            sums[g, k] += rows[i, k]
-
-
-@kernel
-def _spread(rows, group, middles, begin, end, distance):  # type: ignore[no-untyped-def]
-    """distance[i] = of rows[i] (dim,) from its group's row of middles (64, dim)."""
-    for i in range(begin, end):
-        total = rows[i, 0] * 0
-        for k in range(rows.shape[1]):
-            difference = rows[i, k] - middles[group[i], k]
-            total += difference * difference
-        distance[i] = np.sqrt(total)
-
-
-@kernel(fastmath=False)
-def _fill(rows, order, begin, end, panels):  # type: ignore[no-untyped-def]
-    """panels (p, dim, 64) from begin to end = the rows (m, dim) that order (p, 64) names; infinity where it says -1."""
-    dim = rows.shape[1]
-    for p in range(begin, end):
-        if order[p, LANES - 1] >= 0 and dim >= TURNED:
-            for lane in range(0, LANES, TURNED):
-                for k in range(0, dim, TURNED):
-                    turn(rows, order[p], lane, min(k, dim - TURNED), panels[p])
-            continue
-        for v in range(LANES):
-            i = order[p, v]
-            if i >= 0:
-                for k in range(rows.shape[1]):
-                    panels[p, k, v] = rows[i, k]
-            else:
-                panels[p, :, v] = np.inf
-
-
-@kernel(fastmath=False)
-def _bounds(limit, drift, kappa, bounds):  # type: ignore[no-untyped-def]
-    """bounds[0], [1]: a computed square below [0] means an exact one below limit, and one above [1] means one above limit."""
-    bounds[0] = limit
-    bounds[1] = limit
-    if drift > 0.0:
-        root = np.sqrt(limit)
-        low = (root - drift) * (1.0 - kappa)
-        high = (root + drift) * (1.0 + kappa)
-        # A smaller one is no larger than what squares lose.
-        bounds[0] = low * low * (1.0 - 1e-6) if low > drift else 0.0
-        bounds[1] = high * high * (1.0 + 1e-6)
-
-
-@kernel(fastmath=False)
-def _scan(points, table, row, i, g, limit, tie, shrink, counts):  # type: ignore[no-untyped-def]
-    """Look at the neighbours of i, whose copy is row (dim,) and group g, group by group.
-
-    With shrink, the exact squared distance of the nearest. Without, -1 if one is below limit, or equal to it when tie, else
-    limit. counts[0] += coordinates looked at, counts[1] += exact distances.
-    """
-    panels, order, starts, near, far, middles, drift, kappa = table
-    dim = row.shape[0]
-    bounds = np.empty(2, panels.dtype)
-    out = np.empty(LANES, panels.dtype)
-    away = np.zeros(LANES, panels.dtype)
-    seen = np.zeros(LANES, np.bool_)
-    _bounds(limit, drift, kappa, bounds)
-    groups = starts.shape[0] - 1
-    for visit in range(groups):
-        if visit == 1:
-            add_columns(middles, row, 0, dim, away)
-            counts[0] += dim * LANES
-        if visit > 0:
-            g = -1
-            for v in range(groups):
-                if not seen[v] and (g < 0 or away[v] < away[g]):
-                    g = v
-        seen[g] = True
-        center = np.sqrt(np.float64(away[g]))
-        for p in range(starts[g], starts[g + 1]):
-            if visit > 0 and center < np.inf and far[p] < np.inf:
-                # Triangle inequality, with room for the rounding of all three sides and for squares that underflow.
-                reach = np.sqrt(limit) + drift + 4.0 * kappa * (center + far[p]) + 1e-150
-                if center - far[p] > reach or near[p] - center > reach:
-                    continue
-            begin, found = 0, np.uint64(1)
-            while begin < dim and found != 0:
-                end = min(begin + _COLUMNS, dim)
-                add_columns(panels[p], row, begin, end, out)
-                found = within(out, bounds[1])
-                begin = end
-            counts[0] += begin * LANES
-            while found != 0:
-                v = lowest(found)
-                found &= found - np.uint64(1)
-                j = order[p, v]
-                if not out[v] <= bounds[1] or j == i or j < 0:
-                    continue
-                if not shrink and out[v] < bounds[0]:
-                    return -1.0
-                total = _exact(points, i, j)
-                counts[1] += 1
-                if shrink:
-                    if total < limit:
-                        limit = total
-                        _bounds(limit, drift, kappa, bounds)
-                elif total < limit or (tie and total == limit):
-                    return -1.0
-    return limit
-
-
-@kernel(fastmath=False)
-def _race(points, table, queue, begin, end, best, farthest, counts):  # type: ignore[no-untyped-def]
-    """Run the places queue[begin:end] of the panels; returns where it stopped, and the winner so far with its distance.
-
-    Stops early when enough work is done, or when single precision leaves too much open.
-    """
-    panels, order, starts = table[0], table[1], table[2]
-    row = np.empty(panels.shape[1], panels.dtype)
-    counts[:] = 0
-    while begin < end and counts[0] < _STEP_WORK and counts[1] * LANES * row.shape[0] <= 1e6 + _DOUBTS * counts[0]:
-        p, v = queue[begin] // LANES, queue[begin] % LANES
-        begin += 1
-        i = order[p, v]
-        if i < 0 or i == best:
-            continue
-        for k in range(row.shape[0]):
-            row[k] = panels[p, k, v]
-        g = np.searchsorted(starts, p, side="right") - 1
-        nearest = -1.0
-        # First against the bar, which most rows miss; then for the neighbour of those that do not.
-        for shrink in (False, True):
-            if shrink or farthest >= 0.0:
-                limit = np.inf if shrink else farthest
-                nearest = _scan(points, table, row, i, g, limit, i > best, shrink, counts)
-                if nearest < 0.0:
-                    break
-        if nearest > farthest or (nearest == farthest and i < best):
-            best, farthest = i, nearest
-    return begin, best, farthest
+def _spread(rows: npt.NDArray[Any], group: IntArray, middles: npt.NDArray[Any], distance: npt.NDArray[Any]) -> None:
+    """distance (n,) = of rows (n, dim) from their group's row of middles (64, dim)."""
+    with np.errstate(all="ignore"):
+        for first in range(0, len(rows), _ROWS):
+            apart = rows[first : first + _ROWS] - middles[group[first : first + _ROWS]]
+            distance[first : first + _ROWS] = np.sqrt(np.einsum("ij,ij->i", apart, apart))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Table:
     """The rows in panels, and what is known of them: read by every thread of a race."""
 
-    arrays: tuple[Any, ...]  # panels, order, starts, near, far, middles, drift, kappa: as in _scan
+    race: Any  # what C reads, of arrays that it does not keep alive
+    arrays: tuple[npt.NDArray[Any], ...]
+    places: int  # lanes of all panels
     first: IntArray  # places of the rows that lie farthest out
 
 
@@ -241,12 +91,12 @@ def most_isolated(points: npt.NDArray[Any], *, threads: int | None = None) -> tu
     state = (m, -1.0)
     if single:
         drift, kappa = 2.1 * 2.0**-24 * math.sqrt(norm_sq), (dim + 8) * 2.0**-24
-        state, settled = _run(points, _table(read_only(rows), drift, kappa, workers), state, workers)
+        state, settled = _run(_table(points, rows, drift, kappa, workers), state, workers)
         if settled:
             return state
     del rows
-    table = _table(read_only(points.astype(np.float64, copy=False)), 0.0, (dim + 8) * 2.0**-53, workers)
-    return _run(points, table, state, workers)[0]
+    table = _table(points, points.astype(np.float64, copy=False), 0.0, (dim + 8) * 2.0**-53, workers)
+    return _run(table, state, workers)[0]
 
 
 def _single(points: npt.NDArray[Any], workers: int) -> tuple[npt.NDArray[np.float32], float]:
@@ -256,12 +106,12 @@ def _single(points: npt.NDArray[Any], workers: int) -> tuple[npt.NDArray[np.floa
         center = points[:: max(1, m // 1000)].mean(axis=0, dtype=np.float64)
     rows = np.empty((m, dim), dtype=np.float32)
     norms: list[float] = []
-    _by_rows(m, dim, workers, lambda begin, end: norms.append(_narrow(points, center, begin, end, rows)))
+    _by_rows(m, dim, workers, lambda a, b: norms.append(_narrow(points[a:b], center, rows[a:b])))
     return rows, max(norms)
 
 
-def _table(rows: npt.NDArray[Any], drift: float, kappa: float, workers: int) -> _Table:
-    """Group rows (m, dim) around pivots, sort each group by distance from its middle, and copy them into panels."""
+def _table(points: npt.NDArray[Any], rows: npt.NDArray[Any], drift: float, kappa: float, workers: int) -> _Table:
+    """Rows (m, dim), copies of points, grouped around pivots, each group in panels by distance from its middle."""
     m, dim = rows.shape
     groups = max(1, min(LANES, m // LANES))
     pivots = np.full((dim, LANES), np.inf, dtype=rows.dtype)
@@ -272,14 +122,16 @@ def _table(rows: npt.NDArray[Any], drift: float, kappa: float, workers: int) -> 
 
     def join(begin: int, end: int) -> None:
         sums = np.zeros((LANES, dim))
-        _nearest_pivot(rows, pivots, begin, end, group, sums)
+        x, is_f32, n, _ = _cbuf.plain_rows(rows[begin:end])
+        goal = _cbuf.out(group[begin:end]), _cbuf.out(sums.reshape(-1))
+        _cbuf.check(lib.fpp_race_join(x, is_f32, n, dim, _cbuf.inp(pivots.reshape(-1)), *goal))
         parts.append(sums)
 
     _by_rows(m, dim * LANES, workers, join)
     sizes = np.bincount(group, minlength=LANES)
     with np.errstate(all="ignore"):
         middles = (sum(parts) / np.maximum(sizes, 1)[:, None]).astype(rows.dtype)
-    _by_rows(m, dim, workers, lambda begin, end: _spread(rows, group, middles, begin, end, distance))
+    _by_rows(m, dim, workers, lambda a, b: _spread(rows[a:b], group[a:b], middles, distance[a:b]))
 
     finite = np.isfinite(distance)
     top = distance.max(where=finite, initial=0.0) or 1.0
@@ -290,17 +142,26 @@ def _table(rows: npt.NDArray[Any], drift: float, kappa: float, workers: int) -> 
     order = np.full((starts[-1], LANES), -1, dtype=np.int64)
     order.ravel()[place] = in_order
     panels = np.empty((order.shape[0], dim, LANES), dtype=rows.dtype)
-    _by_rows(order.shape[0], dim * LANES, workers, lambda begin, end: _fill(rows, order, begin, end, panels))
+
+    def fill(begin: int, end: int) -> None:
+        goal = _cbuf.out(panels[begin:end].reshape(-1))
+        _cbuf.check(
+            lib.fpp_panels_fill(*_cbuf.plain_rows(rows), _cbuf.inp(order[begin:end].reshape(-1)), end - begin, goal)
+        )
+
+    _by_rows(order.shape[0], dim * LANES, workers, fill)
     last = (order >= 0).sum(axis=1) - 1
     near, far = distance[order[:, 0]], distance[order[np.arange(last.size), last]]
     outermost = np.argsort(-distance[in_order], kind="stable")[:_FIRST]
     middles = np.ascontiguousarray(middles.T)
-    return _Table((panels, order, starts, near, far, middles, drift, kappa), place[outermost])
+    arrays = points, panels, order, starts, near, far, middles
+    pointers = [_cbuf.inp(array.reshape(-1)) for array in arrays]
+    singles = [int(array.dtype == np.float32) for array in (points, panels)]
+    race = ffi.new("fpp_race *", (m, dim, groups, *singles, *pointers, drift, kappa))
+    return _Table(race, arrays, order.size, place[outermost])
 
 
-def _run(
-    points: npt.NDArray[Any], table: _Table, state: tuple[int, float], workers: int
-) -> tuple[tuple[int, float], bool]:
+def _run(table: _Table, state: tuple[int, float], workers: int) -> tuple[tuple[int, float], bool]:
     """The winner of all rows, starting from a known state, and whether the distances of the table were good enough."""
     lock = threading.Lock()
     settled = True
@@ -309,19 +170,26 @@ def _run(
         def step(number: int) -> None:
             nonlocal state, settled
             begin, end = number * size, min(queue.size, (number + 1) * size)
-            counts = np.empty(2, dtype=np.int64)
+            work = np.empty(table.race.dim)
+            done, enough = ffi.new("int64_t *"), ffi.new("int32_t *")
             while begin < end and settled:
-                begin, best, farthest = _race(points, table.arrays, queue, begin, end, *state, counts)
+                best, farthest = ffi.new("int64_t *", state[0]), ffi.new("double *", state[1])
+                left = _cbuf.inp(queue[begin:end])
+                room = ffi.cast("void *", _cbuf.out(work))
+                _cbuf.check(
+                    lib.fpp_race_run(table.race, left, end - begin, _STEP_WORK, room, best, farthest, done, enough)
+                )
+                begin += done[0]
                 with lock:
-                    if (farthest, -best) > (state[1], -state[0]):
-                        state = best, farthest
-                    settled &= begin == end or counts[0] >= _STEP_WORK
+                    if (farthest[0], -best[0]) > (state[1], -state[0]):
+                        state = best[0], farthest[0]
+                    settled = settled and enough[0] == 1
 
         run_steps(step, -(-queue.size // size), workers)
 
     race(table.first, 4)
-    race(np.arange(table.arrays[1].size), 1024)
-    return (int(state[0]), float(state[1])), settled
+    race(np.arange(table.places), 1024)
+    return state, settled
 
 
 def _by_rows(count: int, cost: int, workers: int, work: Callable[[int, int], object]) -> None:

@@ -10,11 +10,10 @@ import pytest
 from clocks import ctrl_c
 from helpers import points
 from helpers.points import lattice
+from row_cases import LEVELS, instruction_set
 
 from fastpubpriv.errors import InputError
-from fastpubpriv.kernels import _blocks, balls
-from fastpubpriv.kernels._jit import kernel
-from fastpubpriv.kernels._reach import count_lanes, extent, measure, reach
+from fastpubpriv.kernels import _blocks, _cbuf, balls
 from fastpubpriv.reference import balls as reference
 from fastpubpriv.reference.nearest import squared_distances
 
@@ -213,6 +212,11 @@ def test_ball_counts_refuse(points, centers, radii_sq, message):
         balls.ball_counts(points, centers, np.array(radii_sq))
 
 
+def box_tile(*arrays):
+    *given, near, far = (_cbuf.out(np.ascontiguousarray(array).reshape(-1)) for array in arrays)
+    _cbuf.check(_cbuf.lib.fpp_test_box_tile(*given, len(arrays[2]), near, far))
+
+
 def test_boxes_bound_computed_distances():
     """Least and largest distances of a box hold for the computed squares without any allowance."""
     rng = np.random.default_rng(0)
@@ -221,7 +225,7 @@ def test_boxes_bound_computed_distances():
         x = mixture(640, dim) * 10.0 ** rng.uniform(-8, 8)
         blocks = _blocks.make_blocks(x)
         for row in np.vstack([x[:50], x[:50] * (1 + 1e-15), rng.standard_normal((20, dim)) * 1e3]):
-            _blocks.box_tile(blocks.lower[0], blocks.upper[0], row, near, far)
+            box_tile(blocks.lower[0], blocks.upper[0], row, near, far)
             for p, order in enumerate(blocks.order):
                 distances = squared_distances(x[order], row)
                 assert near[p] <= distances.min()
@@ -238,79 +242,22 @@ def test_blocks_hold_each_row_once(m):
     assert (blocks.sizes[: blocks.order.shape[0] - 1] == 64).all()
 
 
-@kernel(fastmath=False)
-def _measure(rows, first, centers, c, out):  # type: ignore[no-untyped-def]
-    measure(rows, first, centers, c, out)
-
-
-@kernel(fastmath=False)
-def _extent(panel, row, out):  # type: ignore[no-untyped-def]
-    extent(panel, row, out)
-
-
-@kernel(fastmath=False)
-def _count_lanes(panels, p, centers, slack, bounds, g, begin, end, out, counts, c):  # type: ignore[no-untyped-def]
-    return count_lanes(panels, p, centers, slack, bounds, g, begin, end, out, counts, c)
-
-
-@kernel(fastmath=False)
-def _reached(lower, upper, tile, centers, slack, bounds, g, begin, end, none, full, counts, c):  # type: ignore[no-untyped-def]
-    return reach(lower, upper, tile, centers, slack, bounds, g, begin, end, none, full, counts, c)
-
-
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("dim", [1, 2, 4, 8, 24])
-def test_rows_are_measured_as_they_come(dim, dtype):
-    x, centers = spread_rows(400, dim, dtype=dtype), mixture(2, dim)
-    out, twin = np.empty(64), np.empty(64)
-    with np.errstate(all="ignore"):
-        for first in (0, 3, 400 - 64):
-            _measure(x, first, centers, 1, out)
-            measure(x, first, centers, 1, twin)
-            np.testing.assert_array_equal(np.sort(twin), np.sort(squared_distances(x[first : first + 64], centers[1])))
-            np.testing.assert_array_equal(np.sort(out), np.sort(twin))
-
-
-@pytest.mark.parametrize("dim", [1, 3, 16])
-def test_panels_and_boxes_meet_radii_as_their_twins_say(dim):
-    rng = np.random.default_rng(dim)
-    panels, centers = (
-        rng.integers(-3, 4, (3, dim, 64)).astype(np.float32),
-        rng.integers(-3, 4, (2, dim)).astype(np.float32),
-    )
-    panels[2, :, 60:] = np.nan
-    bounds, slack = np.arange(0.0, 8.0 * dim, 1.5, dtype=np.float32), np.array([0.0, 0.5], dtype=np.float32)
-    upper = panels + rng.integers(0, 2, panels.shape).astype(np.float32)
-    many = bounds.size
-    for tile, g in ((0, 0), (1, 1), (2, 1)):
-        results = []
-        for one, other in ((_count_lanes, _reached), (count_lanes, reach)):
-            out, none, full = np.empty(64, np.float32), np.zeros((2, 64), np.int32), np.zeros((2, 64), np.int32)
-            counts = np.zeros((4, many), np.int64)
-            bits = int(one(panels, tile, centers, slack, bounds, g, 1, many, out, counts, 2))
-            boxes = int(other(panels, upper, tile, centers, slack, bounds, g, 1, many, none, full, counts, 3))
-            results.append(
-                (bits, boxes, counts.tolist(), none.tolist(), full.tolist(), np.nan_to_num(out, nan=-1).tolist())
-            )
-        assert results[0] == results[1]
-        bits, boxes, counts, *_ = results[0]
-        assert boxes > 0
-        assert 0 < sum(counts[2]) < 64 * many
-        assert counts[0] == counts[1] == [0] * many
-        assert counts[2][0] == counts[3][0] == 0
-        assert g == 0 or bits > 0
-        assert not (tile == 2 and bits >> 60)
-
-
-def test_extents_of_lanes_leave_out_what_is_not_there():
-    panel = mixture(64, 3).T.copy()
-    panel[1, 37:], panel[2] = np.nan, np.nan
-    out, twin = np.empty(2), np.empty(2)
-    for row in range(3):
-        _extent(panel, row, out)
-        extent(panel, row, twin)
-        np.testing.assert_array_equal(out, twin)
-    assert np.isnan(out).all()
+@pytest.mark.parametrize("level", LEVELS)
+def test_every_instruction_set_finds_the_same(level, monkeypatch):
+    monkeypatch.setattr(balls, "_SORTED_COST", 1)
+    with instruction_set(level):
+        for dim, dtype in ((1, np.float64), (2, np.float32), (4, np.float64), (9, np.float32), (16, np.float32)):
+            x = spread_rows(5000, dim, dtype=dtype)
+            radii_sq = radii_for(x, mixture(9, dim))
+            for some in (1, 9):
+                expected = reference.ball_counts(x, mixture(9, dim)[:some], radii_sq)
+                np.testing.assert_array_equal(balls.ball_counts(x, mixture(9, dim)[:some], radii_sq), expected)
+                few = balls.ball_counts(x[:500], mixture(9, dim)[:some], radii_sq)
+                np.testing.assert_array_equal(few, reference.ball_counts(x[:500], mixture(9, dim)[:some], radii_sq))
+        for name in CASES:
+            x = CASES[name]()
+            assert balls.first_terrific(x, widest(x), 9, 3) == reference.first_terrific(x, widest(x), 9, 3)
+            assert balls.widest_gap(x, 3) == reference.widest_gap(x, 3)
 
 
 def test_a_row_far_out_leaves_the_others_of_its_tile_exact(monkeypatch):
