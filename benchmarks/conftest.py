@@ -13,8 +13,11 @@ from fastpubpriv.kernels._cext import lib
 
 # GUARDS_ISA=baseline|avx2 holds our code to narrower instructions than the machine has; the peers keep theirs.
 _NAMES = ["baseline", "avx2", "avx512"]
+_CPUS = {"baseline": "generic", "avx2": "haswell"}
 _ASKED = os.environ.get("GUARDS_ISA") or _NAMES[lib.fpp_isa_detect()]
 LEVEL = lib.fpp_isa_limit(_NAMES.index(_ASKED))
+if _ASKED in _CPUS and lib.fpp_isa_detect() > LEVEL:
+    os.environ |= {"NUMBA_CPU_NAME": _CPUS[_ASKED], "NUMBA_CPU_FEATURES": ""}  # read when Numba is first imported
 
 
 @pytest.fixture(autouse=True)

@@ -104,13 +104,45 @@ def no_pickle(source: Source) -> list[str]:
     return bad
 
 
-def no_second_compiler(source: Source) -> list[str]:
-    """Loops are NumPy or C: a compiler at run time costs seconds in every first call."""
+def no_unsafe_numba(source: Source) -> list[str]:
+    """fastmath=True removes NaN checks; prange and parallel=True make sums depend on the number of threads."""
+    bad = []
+    for node in source.nodes:
+        if isinstance(node, ast.keyword) and node.arg in {"fastmath", "parallel"} and ast.unparse(node.value) == "True":
+            bad.append(source.complaint(node, f"{node.arg}=True"))
+        if isinstance(node, ast.Name | ast.Attribute) and ast.unparse(node).split(".")[-1] == "prange":
+            bad.append(source.complaint(node, "prange"))
+    return bad
+
+
+def numba_in_one_place(source: Source) -> list[str]:
+    """All decorator options live in kernels/_jit.py, and vector code for LLVM in kernels/_lanes.py and _reach.py."""
+    if source.path == "fastpubpriv/kernels/_jit.py":
+        return []
+    lanes = source.path in {"fastpubpriv/kernels/_lanes.py", "fastpubpriv/kernels/_reach.py"}
     return [
-        source.complaint(node, "a compiler at run time")
+        source.complaint(node, "numba outside kernels/_jit.py")
         for node in source.nodes
-        if any(within(name, "numba", "llvmlite") for name in imported(node))
+        if any(within(name, "numba") or (within(name, "llvmlite") and not lanes) for name in imported(node))
     ]
+
+
+def kernels_stay_behind_checks(source: Source) -> list[str]:
+    """Compiled loops believe what they are told: they live in kernels/, under names or in modules that start with _."""
+    bad = []
+    for node in source.nodes:
+        if not isinstance(node, ast.FunctionDef):
+            continue
+        for decorator in node.decorator_list:
+            called = decorator.func if isinstance(decorator, ast.Call) else decorator
+            if ast.unparse(called).split(".")[-1] not in {"kernel", "instruction"}:
+                continue
+            private = Path(source.path).name.startswith("_") or node.name.startswith("_")
+            if not source.path.startswith("fastpubpriv/kernels/") or not private:
+                bad.append(source.complaint(node, f"{node.name} is compiled and open to unchecked arguments"))
+            if not ast.get_docstring(node):
+                bad.append(source.complaint(node, f"{node.name} does not say what its arguments are"))
+    return bad
 
 
 def compiled_code_stays_in_kernels(source: Source) -> list[str]:
@@ -190,8 +222,20 @@ FILE_RULES: list[tuple[Callable[[Source], list[str]], list[str]]] = [
         ],
     ),
     (
-        no_second_compiler,
+        no_unsafe_numba,
+        ["@kernel(fastmath=True)\ndef f(): ...", "f = jit(parallel=True)", "for i in numba.prange(3): ..."],
+    ),
+    (
+        numba_in_one_place,
         ["from numba import njit", "import numba", "def f():\n    import numba.core", "from llvmlite import ir"],
+    ),
+    (
+        kernels_stay_behind_checks,
+        [
+            '@kernel\ndef count(points):\n    """Counts."""',
+            '@kernel(fastmath=False)\ndef _count(points):\n    """In the wrong place."""',
+            "@_jit.kernel\ndef _undocumented(points): ...",
+        ],
     ),
     (
         compiled_code_stays_in_kernels,

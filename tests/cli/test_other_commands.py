@@ -32,7 +32,7 @@ def test_help_needs_no_numpy():
         "from fastpubpriv.cli import main\n"
         "for words in (['--help'], ['mean', '--help'], ['--version'], ['plan', '--help'], ['demo', '-h']):\n"
         "    try:\n        main(words)\n    except SystemExit as end:\n        assert end.code == 0\n"
-        "heavy = {'numpy', 'scipy', 'rich', 'matplotlib', 'pyarrow'} & set(sys.modules)\n"
+        "heavy = {'numpy', 'scipy', 'numba', 'rich', 'matplotlib', 'pyarrow'} & set(sys.modules)\n"
         "assert not heavy, heavy\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, timeout=PATIENCE)
