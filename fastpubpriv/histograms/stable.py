@@ -14,10 +14,10 @@ from fastpubpriv.histograms.bins import BinGrid, Bins, DyadicBins, ProductBins
 from fastpubpriv.mechanisms.histograms import (
     NoisyBins,
     Partition,
+    StableHistograms,
     check_memory,
-    release_histograms,
 )
-from fastpubpriv.privacy import ApproxDP, Budget, Ledger
+from fastpubpriv.privacy import ApproxDP, Budget, Ledger, stable_event
 from fastpubpriv.privacy.stable import HISTOGRAMS_MAX
 from fastpubpriv.privacy.stable_profile import Law
 from fastpubpriv.results.histogram import Histogram, HistogramResult
@@ -132,8 +132,9 @@ def stable_histogram(
     check_event(run, partitions, law)
     check_memory(partitions, rows.n, run.executor)
     with run.paid():
-        released = release_histograms(run.account, rows, partitions, name="histogram", executor=run.executor, law=law)
-        run.note("histogram", released)
+        released = run.release(
+            StableHistograms(partitions=partitions, law=law), name="histogram", cost=run.account.approx_left
+        )
         return HistogramResult(
             histograms=tuple(_public(item, *grids[item.partition], rows.n) for item in released.histograms),
             noise_law=released.event.law,
@@ -148,8 +149,6 @@ def stable_histogram(
 
 def check_event(run: running.Run, partitions: Sequence[Partition], law: Any) -> None:
     """Raise now, before the debit, if the budget has no grid for these histograms."""
-    from fastpubpriv.privacy import stable_event
-
     slots = [partition.slots(run.rows.n) for partition in partitions for _ in partition.levels]
     stable_event(*run.account.approx_left, histograms=len(slots), n=run.rows.n, draws=sum(slots), law=law)
 

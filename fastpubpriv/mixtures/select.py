@@ -18,10 +18,10 @@ from fastpubpriv.mechanisms.selection.hypotheses import (
     MECHANISMS,
     METHODS,
     SCORES,
+    HypothesisChoice,
     epsilon_of,
     law_for,
     prepare,
-    release_hypothesis,
     required_rows,
     slack_at,
 )
@@ -30,9 +30,9 @@ from fastpubpriv.mechanisms.selection.scheffe import CELLS
 from fastpubpriv.privacy import ApproxDP, Budget, Ledger, PureDP
 from fastpubpriv.release.choice_weights import MAX_CANDIDATES
 from fastpubpriv.results.selection import SelectionResult
+from fastpubpriv.sources import Rows
 
 __all__ = ["Hypotheses", "required_n", "select_hypothesis"]
-
 
 MOST_CELLS = 4096
 MOST_DRAWS = 2**15 - 1
@@ -193,17 +193,7 @@ def select_hypothesis(
     ([[3.0]], 'permute_and_flip')
     """
     rows, _ = running.open_rows(x_priv, columns=columns)
-    shown = rows.kind != "csv"  # as in `open_rows`
-    listed = Hypotheses.of(hypotheses).ordered(rows.columns, show=shown)
-    if listed.dim != rows.dim:
-        raise InputError(f"the hypotheses describe {listed.dim} columns, the rows have {rows.dim}")
-    spare = None if fallback is None else Hypotheses.of(fallback).ordered(rows.columns, show=shown)
-    if spare is not None and (spare.size != 1 or spare.dim != rows.dim):
-        raise InputError(f"fallback must be a list of one usable mixture of {rows.dim} columns")
-    if listed.size > MAX_CANDIDATES:
-        raise InputError(
-            f"a choice is made among up to {MAX_CANDIDATES} hypotheses, got {listed.size}: pass a shorter list"
-        )
+    listed, spare = _lists(hypotheses, fallback, rows)
     if accuracy is not None:
         accuracy = validation.probability("accuracy", accuracy)
     score = validation.choice("score", score, SCORES)
@@ -211,13 +201,8 @@ def select_hypothesis(
         raise InputError(
             'score="log_ratio" guarantees no accuracy: leave accuracy out, or pass score="minimum_distance"'
         )
-    method = validation.choice("method", method, METHODS)
     law = validation.choice("law", law, MECHANISMS)
-    cells = validation.integer("cells", cells, minimum=2, maximum=MOST_CELLS)
-    if draws is not None:
-        draws = validation.integer("draws", draws, minimum=16, maximum=MOST_DRAWS)
-    public_seed = validation.integer("public_seed", public_seed, minimum=0)
-    clip = checked_clip(validation.positive("clip", clip))
+    compared = _compared_by(method, cells=cells, draws=draws, public_seed=public_seed, clip=clip)
     failure_prob = validation.probability("failure_prob", failure_prob)
     run = running.start(
         "select_hypothesis",
@@ -243,39 +228,13 @@ def select_hypothesis(
     law = law_for(run.account, law)
     epsilon = epsilon_of(Fraction(run.account.allowance), law, pure=run.account.pure)
     if accuracy is not None:
-        needed = required_rows(listed.size, accuracy, float(epsilon), failure_prob)
-        if rows.n < needed:
-            warnings.warn(
-                f"select_hypothesis: {rows.n} rows do not guarantee accuracy {accuracy:.3g} over {listed.size} hypotheses, "
-                f"{needed} would; pass more rows, a larger budget or accuracy, or a shorter list",
-                AccuracyWarning,
-                stacklevel=2,
-            )
-    method, evaluation = prepare(
-        listed,
-        rows.n,
-        method=method,
-        score=score,
-        cells=cells,
-        draws=draws,
-        public_seed=public_seed,
-        clip=clip,
-        threads=run.executor.threads,
-    )
+        _warn_few(rows.n, listed.size, accuracy, float(epsilon), failure_prob)
+    method, evaluation = prepare(listed, rows.n, score=score, **compared, threads=run.executor.threads)
     slack = math.inf if score == "log_ratio" else slack_at(listed.size, rows.n, float(epsilon), failure_prob)
-    used = {"clip": evaluation.clip} if isinstance(evaluation, LogRatios) else {}
+    used: dict[str, Any] = {"clip": evaluation.clip} if isinstance(evaluation, LogRatios) else {}
+    choice = HypothesisChoice(evaluation=evaluation, size=listed.size, law=law)
     with run.paid():
-        chosen, event = release_hypothesis(
-            run.account,
-            rows,
-            evaluation,
-            name="hypothesis",
-            size=listed.size,
-            epsilon=epsilon,
-            law=law,
-            executor=run.executor,
-        )
-        run.log.append({"name": "hypothesis", "score": score, **used, **event.record()})
+        chosen = run.release(choice, name="hypothesis", cost=epsilon, score=score, **used).index
         return _result(
             run,
             listed,
@@ -288,6 +247,45 @@ def select_hypothesis(
             mechanism=law,
             epsilon=float(epsilon),
             slack=slack,
+        )
+
+
+def _lists(hypotheses: Any, fallback: Any, rows: Rows) -> tuple[Hypotheses, Hypotheses | None]:
+    """The list and the fallback, with the columns of the rows."""
+    shown = rows.kind != "csv"  # as in `open_rows`
+    listed = Hypotheses.of(hypotheses).ordered(rows.columns, show=shown)
+    if listed.dim != rows.dim:
+        raise InputError(f"the hypotheses describe {listed.dim} columns, the rows have {rows.dim}")
+    spare = None if fallback is None else Hypotheses.of(fallback).ordered(rows.columns, show=shown)
+    if spare is not None and (spare.size != 1 or spare.dim != rows.dim):
+        raise InputError(f"fallback must be a list of one usable mixture of {rows.dim} columns")
+    if listed.size > MAX_CANDIDATES:
+        raise InputError(
+            f"a choice is made among up to {MAX_CANDIDATES} hypotheses, got {listed.size}: pass a shorter list"
+        )
+    return listed, spare
+
+
+def _compared_by(method: Any, *, cells: Any, draws: Any, public_seed: Any, clip: Any) -> dict[str, Any]:
+    """How sets are evaluated, checked: for `prepare`."""
+    return {
+        "method": validation.choice("method", method, METHODS),
+        "cells": validation.integer("cells", cells, minimum=2, maximum=MOST_CELLS),
+        "draws": None if draws is None else validation.integer("draws", draws, minimum=16, maximum=MOST_DRAWS),
+        "public_seed": validation.integer("public_seed", public_seed, minimum=0),
+        "clip": checked_clip(validation.positive("clip", clip)),
+    }
+
+
+def _warn_few(n: int, size: int, accuracy: float, epsilon: float, failure_prob: float) -> None:
+    """Say, from public numbers, that the choice cannot guarantee the wanted accuracy."""
+    needed = required_rows(size, accuracy, epsilon, failure_prob)
+    if n < needed:
+        warnings.warn(
+            f"select_hypothesis: {n} rows do not guarantee accuracy {accuracy:.3g} over {size} hypotheses, "
+            f"{needed} would; pass more rows, a larger budget or accuracy, or a shorter list",
+            AccuracyWarning,
+            stacklevel=3,
         )
 
 

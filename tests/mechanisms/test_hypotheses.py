@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from helpers import accounts
 from hypothesis_cases import cdf, random_list
+from releases import release_choice_of
 from scipy import stats
 
 from fastpubpriv.errors import InputError, KernelError
@@ -243,9 +244,9 @@ def test_scores_that_are_not_whole_are_refused():
             return EVALUATIONS["cells"].scores(rows, passes) + 0.25
 
     with pytest.raises(KernelError, match="int64"):
-        mechanism.release_hypothesis(
+        release_choice_of(
             opened(PureDP(1)), private_rows(np.zeros((4, 1))), Unrounded(),
-            name="x", size=3, epsilon=Fraction(1, 2), law="exponential", executor=ONE,
+            name="x", size=3, cost=Fraction(1, 2), law="exponential", executor=ONE,
         )  # fmt: skip
 
 

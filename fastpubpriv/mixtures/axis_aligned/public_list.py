@@ -113,7 +113,7 @@ def learn(task: Task) -> Learned:
     listed = hypotheses_of(found.weights, found.means, found.stds)
     check_rows(task.run.rows.n, task.run.rows.dim)
     task.run.account.open()
-    return choose(task, task.run.account, task.run.rows, listed, status="ok", diagnostics={})
+    return choose(task, task.run, listed, status="ok", diagnostics={})
 
 
 METHOD = AxisMethod(

@@ -103,8 +103,7 @@ def decode_variances(
         needed = theory_sizes.variance_rows(thresholds.min_weight, budget, beta, dim=rows.dim)
         warn_few("decode_variances", thresholds, needed, rows.n)
     with run.paid():
-        found, released = release_scales(run.account, rows, thresholds, executor=run.executor)
-        run.note("scales", released)
+        found = release_scales(run, thresholds)
         return ScaleLists(
             scales=tuple(item.scales for item in found),
             counts=tuple(item.counts for item in found),
@@ -206,10 +205,7 @@ def decode_means(
         needed = theory_sizes.mean_rows(thresholds.min_weight, budget, beta, histograms=rows.dim)
         warn_few("decode_means", thresholds, needed, rows.n)
     with run.paid():
-        found, released = release_means(run.account, rows, scales, thresholds, executor=run.executor)
-        assert released is not None
-        run.note("means", released)
-        lists = [column[0] for column in found]
+        lists = [column[0] for column in release_means(run, scales, thresholds)]
         return MeanLists(
             scale=widths,
             means=tuple(item.means for item in lists),

@@ -187,10 +187,7 @@ def decode_axis_aligned(
         needed = theory_sizes.mean_rows(thresholds.min_weight, budget, beta, histograms=rows.dim)
         warn_few("decode_axis_aligned", thresholds, needed, rows.n)
     with run.paid():
-        found, released = release_means(run.account, white, scales, thresholds, executor=run.executor)
-        assert released is not None
-        run.note("means", released)
-        return _lists(run, found, thresholds, rows.columns, factor)
+        return _lists(run, release_means(run, scales, thresholds), thresholds, rows.columns, factor)
 
 
 def _decode(
@@ -212,27 +209,23 @@ def _decode(
         )
         warn_few(name, thresholds, needed, rows.n)
     epsilon, delta = run.account.approx_left
-    noise: dict[str, Any] = {}
+    scale_cost = epsilon, delta
     if paper:
-        noise["cost"] = epsilon / 2, delta / (2 * (thresholds.scale_bound + 1))
-        stable_event(*noise["cost"], histograms=rows.dim, n=first.n // 2, draws=first.n)
+        scale_cost = epsilon / 2, delta / (2 * (thresholds.scale_bound + 1))
+        stable_event(*scale_cost, histograms=rows.dim, n=first.n // 2, draws=first.n)
         if paper_event(epsilon, delta, histograms=most, n=second.n, draws=most * second.n) is None:
             raise BudgetError(
                 f"with up to {most} histograms the paper's parameters cost more than the budget: pass accounting='exact', a "
                 "smaller epsilon, or fewer scales (max_scales)"
             )
     with run.paid():
-        scales, released = release_scales(run.account.block(), first, thresholds, executor=run.executor, **noise)
-        run.note("scales", released)
+        scales = release_scales(run.block(first), thresholds, cost=scale_cost)
         listed = [column.scales.tolist() for column in scales]
-        count, extra = sum(len(column) for column in listed), {}
+        count, event = sum(len(column) for column in listed), None
         if paper and count:
             # Fewer histograms than were checked cost less, though nothing is proved of the paper's noise: "exact" stands ready.
             event = paper_event(epsilon, delta, histograms=count, n=second.n, draws=count * second.n)
-            extra = {} if event is None else {"event": event}
-        means, found = release_means(run.account.block(), second, listed, thresholds, executor=run.executor, **extra)
-        if found is not None:
-            run.note("means", found)
+        means = release_means(run.block(second), listed, thresholds, event=event)
         return _lists(run, means, thresholds, rows.columns, None)
 
 

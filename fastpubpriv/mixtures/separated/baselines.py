@@ -142,11 +142,9 @@ def private_lloyd(
             tree = tree.split_nearest(0, origin=origin, projection=projection, centers=centers)
         routes = tree.routes()
         turn = f"iteration {index + 1}"
-        counted = LeafCounts(routes=routes).release(
-            run.account, run.rows, run.executor, name=f"{turn}: counts", cost=share / 2
-        )
+        counted = run.release(LeafCounts(routes=routes), name=f"{turn}: counts", cost=share / 2)
         sums = LeafSums(routes=routes, affines=[affine] * count, radii=[radius] * count)
-        summed = sums.release(run.account, run.rows, run.executor, name=f"{turn}: sums", cost=share)
+        summed = run.release(sums, name=f"{turn}: sums", cost=share, clip_radius=radius)
         floor = max(FLOOR_ROWS * (len(projection) + 1), FLOOR_DEVIATIONS * float(counted.noise_std[0]))
         moved = summed.value / np.maximum(counted.value, floor)[:, None]
         length = np.linalg.norm(moved, axis=1, keepdims=True)
