@@ -109,6 +109,10 @@ class Rows(ABC):
     def _chunks(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
         """Chunks of a range that has been checked."""
 
+    def block(self, begin: int, end: int) -> Chunk:
+        """Rows begin to end as one array, in the form that `chunks` promises; the range is not checked. For random access only."""
+        raise NotImplementedError(f"rows of kind {self._kind!r} are read in order")
+
     def slice(self, begin: int, end: int) -> Rows:
         """Rows `begin` to `end` of this source, by position, as rows of their own: one block of a public split.
 
@@ -348,7 +352,7 @@ class Rows(ABC):
 
 
 class RandomAccessRows(Rows):
-    """Rows of which any range can be read at once, from any thread."""
+    """Rows of which any range can be read at once, from any thread: a source says how in `block`."""
 
     __slots__ = ()
 
@@ -356,11 +360,33 @@ class RandomAccessRows(Rows):
 
     @abstractmethod
     def block(self, begin: int, end: int) -> Chunk:
-        """Rows begin to end as one array, in the form that `chunks` promises; the range is not checked."""
+        """See `Rows.block`."""
 
     def _chunks(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
-        for first in range(begin, end, chunk_rows):
-            yield self.block(first, min(first + chunk_rows, end))
+        return _blocks(self, begin, end, chunk_rows)
+
+
+class View(Rows):
+    """Rows made from those of another source: with random access if that has it, else read in order by `_streamed`."""
+
+    __slots__ = ("_rows", "random_access")
+
+    def __init__(self, rows: Rows, n: int, dim: int, kind: str, columns: tuple[str, ...] | None) -> None:
+        super().__init__(n, dim, kind, columns)
+        self._rows = rows
+        self.random_access = rows.random_access
+
+    @abstractmethod
+    def _streamed(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
+        """As `_chunks`, from a source that is read in order."""
+
+    def _chunks(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
+        return _blocks(self, begin, end, chunk_rows) if self.random_access else self._streamed(begin, end, chunk_rows)
+
+
+def _blocks(rows: Rows, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
+    for first in range(begin, end, chunk_rows):
+        yield rows.block(first, min(first + chunk_rows, end))
 
 
 # How each kind of rows is made. Readers and views are made of the classes above, so `open.py` fills this in from a higher floor.
