@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 from numpy.typing import NDArray
 
-from fastpubpriv.errors import InputError
+from fastpubpriv.errors import InputError, KernelError
 from fastpubpriv.threads.guard import guarded, guarded_iterator
 from fastpubpriv.validation import integer
 
@@ -111,7 +111,7 @@ class Rows(ABC):
 
     def block(self, begin: int, end: int) -> Chunk:
         """Rows begin to end as one array, in the form that `chunks` promises; the range is not checked. For random access only."""
-        raise NotImplementedError(f"rows of kind {self._kind!r} are read in order")
+        raise KernelError(f"rows of kind {self._kind!r} have no blocks: they are read in order")
 
     def slice(self, begin: int, end: int) -> Rows:
         """Rows `begin` to `end` of this source, by position, as rows of their own: one block of a public split.
@@ -363,28 +363,11 @@ class RandomAccessRows(Rows):
         """See `Rows.block`."""
 
     def _chunks(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
-        return _blocks(self, begin, end, chunk_rows)
+        return in_blocks(self, begin, end, chunk_rows)
 
 
-class View(Rows):
-    """Rows made from those of another source: with random access if that has it, else read in order by `_streamed`."""
-
-    __slots__ = ("_rows", "random_access")
-
-    def __init__(self, rows: Rows, n: int, dim: int, kind: str, columns: tuple[str, ...] | None) -> None:
-        super().__init__(n, dim, kind, columns)
-        self._rows = rows
-        self.random_access = rows.random_access
-
-    @abstractmethod
-    def _streamed(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
-        """As `_chunks`, from a source that is read in order."""
-
-    def _chunks(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
-        return _blocks(self, begin, end, chunk_rows) if self.random_access else self._streamed(begin, end, chunk_rows)
-
-
-def _blocks(rows: Rows, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
+def in_blocks(rows: Rows, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
+    """Rows with random access, block by block."""
     for first in range(begin, end, chunk_rows):
         yield rows.block(first, min(first + chunk_rows, end))
 

@@ -11,7 +11,8 @@ import numpy as np
 
 from fastpubpriv._types import BoolArray, IntArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.sources.base import Chunk, Rows, View
+from fastpubpriv.sources.base import Chunk, Rows
+from fastpubpriv.sources.views.view import View
 
 # Row i has the mark i g mod 2^64, g / 2^64 the golden ratio's fraction: whole numbers, so the same everywhere, and spread so evenly
 # that every stretch of rows has its share of each block, to within a few.

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from fastpubpriv._types import FloatArray
-from fastpubpriv.sources.base import Chunk, Rows, View
+from fastpubpriv.sources.base import Chunk, Rows
+from fastpubpriv.sources.views.view import View
 
 
 def linear_rows(rows: Rows, matrix: FloatArray) -> Rows:

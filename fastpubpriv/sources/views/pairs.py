@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from fastpubpriv.errors import InputError
-from fastpubpriv.sources.base import Chunk, Rows, View
+from fastpubpriv.sources.base import Chunk, Rows
+from fastpubpriv.sources.views.view import View
 
 _ROOT = math.sqrt(0.5)
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 from fastpubpriv.errors import InputError
-from fastpubpriv.sources.base import Chunk, Rows, View
+from fastpubpriv.sources.base import Chunk, Rows
+from fastpubpriv.sources.views.view import View
 from fastpubpriv.validation import integer
 
 
