@@ -236,7 +236,7 @@ class Start:
         return self.halves[j] if j in self.halves else column.modes(self.labels.get(j), least)
 
 
-def match_modes(
+def find_matching_modes(
     task: Task, rows: Rows, columns: list[Column], chosen: list[int], heavy: list[int], starts: list[Start]
 ) -> None:
     """Find which modes of the columns that are no anchors go with each combination, and narrow the starts to them."""
@@ -252,7 +252,7 @@ def match_modes(
             cells=sizes,
             row_cost=30 * (len(chosen) + len(others)),
         ),
-        name="matching modes",
+        name="matching_modes",
         cost=task.run.account.approx_left[0],
         cells=sum(sizes),
     )
@@ -335,11 +335,11 @@ def around(at: Parameters, noise: FloatArray, size: int, *, known_std: bool) -> 
 def learn(task: Task) -> Learned:
     """All seven stages."""
     run = task.run
-    *before, place_rows, cell_rows, code_rows, match_rows, em_rows, choice_rows = interleave_rows(
+    *before, place_rows, cell_rows, code_rows, matching_rows, em_rows, choice_rows = interleave_rows(
         run.rows, *(SHARES[1:] if task.known_std else SHARES)
     )
     pairs = distant_pairs(before[0]) if before else None
-    check(task, pairs, place_rows, cell_rows, (code_rows, match_rows), em_rows, choice_rows)
+    check(task, pairs, place_rows, cell_rows, (code_rows, matching_rows), em_rows, choice_rows)
     run.account.open()
     columns = marginals(task, pairs, place_rows, cell_rows)
     chosen = anchor_columns(columns)
@@ -364,7 +364,7 @@ def learn(task: Task) -> Learned:
                 Start(float(released.value[code]) / total, labels_of(code, chosen, columns), {})
                 for code in heavy[: task.n_components]
             ]
-            match_modes(task, match_rows, columns, chosen, heavy[: task.n_components], found)
+            find_matching_modes(task, matching_rows, columns, chosen, heavy[: task.n_components], found)
     starts = split(found, columns, task.n_components, least_mode)
     at = started(columns, starts, least_mode, known_std=task.known_std)
     floor = np.array([max(column.moments(None, least_mode)[1], 1e-300) for column in columns]) * STD_FLOOR
