@@ -158,7 +158,7 @@ GROUP_B = {
     "22 complex": lambda: np.full((5, DIM), MARKER + 1j),
     "25 longdouble": lambda: np.full((5, DIM), MARKER, dtype=np.longdouble),
     "27 0-d": lambda: np.array(MARKER),
-    "28 1-d": lambda: np.full(DIM, MARKER),
+    "28 0-d": lambda: np.array(MARKER),
     "29 3-d": lambda: np.full((2, 2, DIM), MARKER),
     "31 n = 0": lambda: np.empty((0, DIM)),
     "33 d = 0": lambda: np.empty((5, 0)),

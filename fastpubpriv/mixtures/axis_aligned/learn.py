@@ -13,7 +13,6 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import AccuracyWarning, BudgetError, InputError
 from fastpubpriv.estimators.whitening import known_root
-from fastpubpriv.histograms.stable import as_rows
 from fastpubpriv.mechanisms.selection.hypotheses import required_rows
 from fastpubpriv.methods import Registry
 from fastpubpriv.mixtures.axis_aligned import anchors, decoded_lists, dp_em, public_list, univariate
@@ -176,7 +175,7 @@ def learn_axis_aligned_mixture(
     >>> bool(np.all(abs(result.means[order, 0] - [-2e6, 500.0]) < [1.0, 10.0])), result.weights[order].round(1).tolist()
     (True, [0.3, 0.7])
     """
-    rows, public = running.open_rows(as_rows(x_priv), as_rows(x_pub), columns=columns, min_pub=2)
+    rows, public = running.open_rows(x_priv, x_pub, columns=columns, min_pub=2)
     n_components = validation.integer("n_components", n_components, minimum=1, maximum=MOST_COMPONENTS)
     method = METHODS.choose(method)
     failure_prob = validation.probability("failure_prob", failure_prob)
