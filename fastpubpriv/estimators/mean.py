@@ -23,13 +23,13 @@ from fastpubpriv.estimators.coinpress import (
 )
 from fastpubpriv.estimators.preconditioner import precondition
 from fastpubpriv.estimators.radii import Mode, failure_probability, gap_radius, gap_shift
-from fastpubpriv.estimators.whitening import Whitening, known_covariance
+from fastpubpriv.estimators.whitening import Whitening, known_root
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.estimates import MeanResult
 
 
 def public_ball(
-    x_pub: FloatArray, *, covariance: Any, failure_prob: float, pub_priv_gap: float
+    x_pub: FloatArray, *, covariance: Any, variance: Any, failure_prob: float, pub_priv_gap: float
 ) -> tuple[Ball, Whitening, FloatArray]:
     """Ball around the mean, whitening map and standard deviation of a row per column, all from public rows and arguments.
 
@@ -38,7 +38,9 @@ def public_ball(
     n_pub, dim = x_pub.shape
     if isinstance(covariance, str):
         if covariance != "public":
-            raise InputError(f"covariance must be None, a number, a vector, a matrix or 'public'; got {covariance!r}")
+            raise InputError(f"covariance must be None, a matrix or 'public'; got {covariance!r}")
+        if variance is not None:
+            raise InputError("covariance='public' estimates the variances too: leave out variance, or covariance")
         if n_pub < dim + 1:
             raise InputError(
                 f"covariance='public' needs at least {dim + 1} public rows for {dim} columns, got {n_pub}; "
@@ -47,7 +49,7 @@ def public_ball(
         guarantee = precondition(x_pub, pub_priv_gap=pub_priv_gap, failure_prob=failure_prob / 2.0)
         row_std = np.sqrt(np.einsum("ij,ij->i", guarantee.factor, guarantee.factor))
         return Ball(guarantee.center, guarantee.mean_radius), Whitening(dim, guarantee.scale), row_std
-    whitening = known_covariance(covariance, dim)
+    whitening = Whitening(dim, known_root(covariance, variance, dim))
     radius = gap_radius(dim, n_pub, failure_prob / 2.0, pub_priv_gap)
     return Ball(x_pub.mean(axis=0), radius), whitening, whitening.row_std()
 
@@ -58,6 +60,7 @@ def estimate_mean(
     x_pub: Any,
     budget: Budget,
     covariance: Any = None,
+    variance: Any = None,
     pub_priv_gap: float = 0.0,
     failure_prob: float = 0.01,
     steps: int | str = 2,
@@ -78,9 +81,11 @@ def estimate_mean(
         Public rows, at least one, finite.
     budget : ZCDP, ApproxDP or PureDP
         Spent whole, and debited before `x_priv` is read.
-    covariance : None, float, (dim,), (dim, dim) or "public"
-        Covariance of a private row: identity, one variance, variances, a matrix; or "public": estimated from at least dim + 1
-        public rows, with the clip radius widened for what they leave uncertain.
+    covariance : (dim, dim) array-like or "public", optional
+        Covariance of a private row: a public matrix; or "public": estimated from at least dim + 1 public rows, with the clip
+        radius widened for what they leave uncertain. By default the identity.
+    variance : float or (dim,), optional
+        Instead of `covariance`, for columns taken as independent: one public variance, or one for each column.
     pub_priv_gap : float in [0, 1)
         Total-variation distance allowed between the Gaussians of public and private rows. Understating it costs accuracy (rows are
         clipped), never privacy.
@@ -144,7 +149,9 @@ def estimate_mean(
     mode = validation.choice("mode", mode, ("practical", "theory"))
     failure_prob = failure_probability(failure_prob)
     gap = validation.fraction("pub_priv_gap", pub_priv_gap)
-    ball, whitening, row_std = public_ball(public, covariance=covariance, failure_prob=failure_prob, pub_priv_gap=gap)
+    ball, whitening, row_std = public_ball(
+        public, covariance=covariance, variance=variance, failure_prob=failure_prob, pub_priv_gap=gap
+    )
     # All columns share one factor between the whitened unit and a row's standard deviation: sqrt(eig_upper), or one.
     row_unit = float(whitening.row_std()[0] / row_std[0])
     run = running.start(

@@ -55,7 +55,7 @@ def commands() -> Iterator[Case]:
     groups = ("--private", "{blobs}", "--public", "{blobs_public}", "--components", "3")
     calls = {
         "mean": ("mean", *two, *RHO, *SEEDED),
-        "mean, (epsilon, delta)": ("mean", *two, *BOTH, "--covariance", "2", "--steps", "auto", *SEEDED),
+        "mean, (epsilon, delta)": ("mean", *two, *BOTH, "--variance", "2", "--steps", "auto", *SEEDED),
         "gaussian": ("gaussian", *two, *RHO, *SEEDED),
         "gaussian, pairs": (
             "gaussian",

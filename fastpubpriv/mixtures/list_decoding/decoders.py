@@ -11,7 +11,6 @@ from fastpubpriv import run as running
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import BudgetError, InputError
-from fastpubpriv.histograms.stable import as_rows
 from fastpubpriv.mixtures.list_decoding import sizes
 from fastpubpriv.mixtures.list_decoding.results import AxisAlignedLists
 from fastpubpriv.mixtures.list_decoding.setup import MAX_SCALES, common_fields, start, thresholds_of, warn_few
@@ -91,7 +90,7 @@ def decode_gaussians(
     >>> bool(((abs(means - 1e5) < 3.0) & (scales == 4.0)).any() and ((abs(means + 20.0) < 0.5) & (scales == 0.5)).any())
     True
     """
-    rows, _ = running.open_rows(as_rows(x_priv), columns=columns)
+    rows, _ = running.open_rows(x_priv, columns=columns)
     if rows.dim != 1:
         raise InputError(f"decode_gaussians takes one column, got {rows.dim}; use decode_axis_aligned")
     thresholds = thresholds_of(min_weight, constants, max_scales)
@@ -167,7 +166,7 @@ def decode_axis_aligned(
     >>> [len(lists.coarse(column)[0]) > 0 for column in range(2)], lists.list_size(0.5) > 100
     ([True, True], True)
     """
-    rows, _ = running.open_rows(as_rows(x_priv), columns=columns)
+    rows, _ = running.open_rows(x_priv, columns=columns)
     thresholds = thresholds_of(min_weight, constants, max_scales)
     options: dict[str, Any] = {
         "ledger": ledger,
