@@ -362,7 +362,7 @@ def test_confidence_ellipse_holds_its_share(released):
         released.confidence_ellipse(1, 1)
 
 
-def test_correlation(released):
+def test_correlation_is_that_of_the_covariance(released):
     matrix = released.correlation
     assert np.array_equal(np.diag(matrix), np.ones(4))
     assert np.abs(matrix).max() <= 1.0

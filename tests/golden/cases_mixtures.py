@@ -28,14 +28,12 @@ import fastpubpriv as fpp
 from fastpubpriv import ZCDP, ApproxDP, PureDP
 from fastpubpriv.mixtures import list_decoding as decoders
 from fastpubpriv.mixtures.select import required_n
+from fastpubpriv.mixtures.separated.searches import METHODS
 
-SEARCHES = (
-    ("tree", "practical"),
-    ("one_shot", "practical"),
-    ("public_pca", "practical"),
-    ("tree", "theory"),
-    ("public_pca", "theory"),
-)
+SEARCHES = [
+    *((name, "practical") for name in METHODS),
+    *((name, "theory") for name, method in METHODS.items() if method.theory is not None),
+]
 LARGE_BLOBS = blobs(31, 300_000, CENTERS)
 LARGE_PLANE = blobs(32, 400_000, [[0.0, 5.0], [30.0, 5.0]], [1.0, 3.0])
 EVEN_LINE = blobs(36, 4000, [[0.0], [1000.0]], 2.0)
@@ -109,7 +107,7 @@ def separated() -> Iterator[Case]:
         weight_floor=0.1,
         failure_prob=0.2,
     )
-    for method, _ in SEARCHES[:3]:
+    for method in METHODS:
         yield private(
             f"learn_separated_mixture, {method}, large",
             fpp.learn_separated_mixture,

@@ -337,7 +337,7 @@ def pairs(rng, count):
 
 @pytest.mark.parametrize("mode", ["practical", "theory"])
 @pytest.mark.parametrize("notion", BUDGETS)
-def test_replay(notion, mode):
+def test_a_neighbour_moves_no_release_beyond_its_promise(notion, mode):
     run = replayable(BUDGETS[notion], mode=mode, rounds=None if mode == "practical" else 2)
     for x, y in pairs(np.random.default_rng(17), 20):
         report = record_replay(run, x, y, budget=BUDGETS[notion])

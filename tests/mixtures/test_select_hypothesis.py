@@ -71,7 +71,7 @@ def test_finds_the_mixture_that_the_rows_come_from(method, dim, size, budget):
 
 @pytest.mark.parametrize("score", ["yatracos", "log_ratio"])
 @pytest.mark.parametrize("dim", [1, 4])
-def test_other_scores_find_it_too(score, dim):
+def test_each_score_finds_the_true_hypothesis(score, dim):
     rng = np.random.default_rng(dim)
     arrays = random_arrays(rng, 60, 2, dim)
     rows = draw(rng, arrays, 17, 20_000)

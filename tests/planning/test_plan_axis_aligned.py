@@ -89,7 +89,7 @@ def test_dp_em_prediction_is_near_what_happens():
         ({"accuracy": 2.0}, InputError),
     ],
 )
-def test_refusals(options, kind):
+def test_what_cannot_be_planned_is_refused(options, kind):
     with pytest.raises(kind):
         plan(TASK, **{"dim": 1, "n_components": 2, "n_priv": 1000, "budget": APPROX, **options})
 

@@ -30,6 +30,7 @@ from fastpubpriv.mechanisms.histograms import Partition
 from fastpubpriv.mechanisms.selection.cover import BelowQuery, Cover
 from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.mixtures.axis_aligned import anchors, binned_em
+from fastpubpriv.mixtures.separated import searches
 from fastpubpriv.release.account import Account
 from fastpubpriv.sources import Query, Rows, private_rows
 from fastpubpriv.sources.views import mapped
@@ -70,7 +71,7 @@ def estimators_of(dim):
     yield "private_pca", one, {"budget": AMPLE, "center": np.zeros(dim), "radius": 30.0, "n_components": 1}
     for method in ("lifted_coinpress", "pairs"):
         yield "estimate_gaussian", one, {"x_pub": one_public, "budget": AMPLE, "method": method}
-    for method in ("tree", "public_pca"):
+    for method in searches.METHODS:
         yield "learn_separated_mixture", private, {**whole, "method": method}
     yield "no_public_baseline", private, {"n_components": K, "radius": 600.0, "budget": AMPLE}
     yield "stable_histogram", private, {"bins": [*grids, *products], "budget": AMPLE_DELTA}
