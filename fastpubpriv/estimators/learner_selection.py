@@ -139,7 +139,7 @@ def prepare(run: Run, problem: Problem, rounds: int | None) -> Prepared:
     # A resolution of alpha, not the (3 + SLACK) alpha of the guarantee, which no data set was seen to come near.
     return Prepared(
         rounds=choices(problem.dim),
-        under_resolved=False,
+        status="ok",
         covariance_error=2.0 * accuracy / SCALE_SLOPE,
         mean_error=accuracy / MEAN_SLOPE,
     )

@@ -24,6 +24,7 @@ from fastpubpriv.estimators.coinpress import (
 from fastpubpriv.estimators.preconditioner import precondition
 from fastpubpriv.estimators.radii import Mode, failure_probability, gap_radius, gap_shift
 from fastpubpriv.estimators.whitening import Whitening, known_root
+from fastpubpriv.parameters import FAILURE_PROB, shared_docs
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.estimates import MeanResult
 
@@ -54,6 +55,7 @@ def public_ball(
     return Ball(x_pub.mean(axis=0), radius), whitening, whitening.row_std()
 
 
+@shared_docs
 def estimate_mean(
     x_priv: Any,
     *,
@@ -62,7 +64,7 @@ def estimate_mean(
     covariance: Any = None,
     variance: Any = None,
     pub_priv_gap: float = 0.0,
-    failure_prob: float = 0.01,
+    failure_prob: float = FAILURE_PROB,
     steps: int | str = 2,
     mode: Mode = "practical",
     columns: Any = None,
@@ -75,36 +77,24 @@ def estimate_mean(
 
     Parameters
     ----------
-    x_priv : (n_priv, dim) array-like, path, frame, table or Rows
-        Private rows. A row with a missing or infinite entry counts as a row at the public centre.
+    {x_priv}
+        A row with a missing or infinite entry counts as a row at the public centre.
     x_pub : (n_pub, dim) or (dim,) array-like, path, frame or table
         Public rows, at least one, finite.
-    budget : ZCDP, ApproxDP or PureDP
-        Spent whole, and debited before `x_priv` is read.
+    {budget}
     covariance : (dim, dim) array-like or "public", optional
         Covariance of a private row: a public matrix; or "public": estimated from at least dim + 1 public rows, with the clip
         radius widened for what they leave uncertain. By default the identity.
     variance : float or (dim,), optional
         Instead of `covariance`, for columns taken as independent: one public variance, or one for each column.
-    pub_priv_gap : float in [0, 1)
-        Total-variation distance allowed between the Gaussians of public and private rows. Understating it costs accuracy (rows are
-        clipped), never privacy.
-    failure_prob : float in (0, 1)
-        Probability that the radius derived from the public rows is too small.
+    {pub_priv_gap, failure_prob}
+        The bound is the radius derived from the public rows.
     steps : int or "auto"
         1 is clip-and-noise; t > 1 refines the ball t - 1 times before the last release, which spends 3/4 of the budget.
         "auto" takes the least predicted error.
-    mode : "practical" or "theory"
-        Clip radii with CoinPress's constants, or those of the proofs (Lemma 2.2 for one step). Same privacy.
-    columns : sequence of str, optional
-        Numeric columns of a frame, file or table, the same for both data sets; by default all of `x_priv`, in their order.
-        Where both data sets have names for their columns, these are matched by name.
-    ledger : Ledger, optional
-        Debited by `budget` before the first read.
-    random_state : None or int
-        None: fresh operating-system keys. int: repeatable, warned about, `private=False`.
-    threads, progress
-        Number of threads (None: all cores) and progress bar (None: on a terminal, for long work). Never change the answer.
+    {mode}
+        Theory has Lemma 2.2 for one step.
+    {matched_columns, ledger, random_state, threads, progress}
 
     Returns
     -------
@@ -113,8 +103,7 @@ def estimate_mean(
 
     Raises
     ------
-    InputError, BudgetError, LedgerError
-        For public data and arguments, the form of the private data, and the budget. Never for the content of `x_priv`.
+    {raises}
 
     Privacy
     -------

@@ -14,6 +14,7 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.radii import size
 from fastpubpriv.mechanisms.sums import AffineMap, VectorSum, check_sum_grids
+from fastpubpriv.parameters import shared_docs
 from fastpubpriv.privacy import ApproxDP, Budget, Ledger, PureDP, knorm_sum_grid
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.estimates import MeanResult
@@ -159,6 +160,7 @@ class Average:
         )
 
 
+@shared_docs
 def weighted_mean(
     x_priv: Any,
     *,
@@ -180,8 +182,8 @@ def weighted_mean(
 
     Parameters
     ----------
-    x_priv : (n_priv, dim) array-like, path, frame, table or Rows
-        Private rows. A row with a missing or infinite entry counts as a row at `center`.
+    {x_priv}
+        A row with a missing or infinite entry counts as a row at `center`.
     budget : ZCDP, ApproxDP or PureDP
         Spent whole and debited before `x_priv` is read; nothing is spent, and nothing read, when the weight is zero (`spent` is
         then an exact zero).
@@ -201,15 +203,7 @@ def weighted_mean(
         floating point: the result then reports the (epsilon, delta) that really holds.
     project : bool
         Project the answer back onto the ball (post-processing; never hurts if the mean lies in it).
-    columns : sequence of str, optional
-        Numeric columns of a frame, file or table, the same for both data sets; by default all of `x_priv`, in their order.
-        Where both data sets have names for their columns, these are matched by name.
-    ledger : Ledger, optional
-        Debited before the first read.
-    random_state : None or int
-        None: fresh operating-system keys. int: repeatable, warned about, `private=False`.
-    threads, progress
-        Number of threads (None: all cores) and progress bar (None: on a terminal, for long work). Never change the answer.
+    {matched_columns, ledger, random_state, threads, progress}
 
     Returns
     -------
@@ -217,8 +211,7 @@ def weighted_mean(
 
     Raises
     ------
-    InputError, BudgetError, LedgerError
-        For public data and arguments, the form of the private data, and the budget. Never for the content of `x_priv`.
+    {raises}
 
     Privacy
     -------

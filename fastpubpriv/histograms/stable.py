@@ -17,6 +17,7 @@ from fastpubpriv.mechanisms.histograms import (
     StableHistograms,
     check_memory,
 )
+from fastpubpriv.parameters import shared_docs
 from fastpubpriv.privacy import ApproxDP, Budget, Ledger, stable_event
 from fastpubpriv.privacy.stable import HISTOGRAMS_MAX
 from fastpubpriv.privacy.stable_profile import Law
@@ -27,6 +28,7 @@ MAX_MEMORY = 8e9  # bytes; what 200 million rows in bins of their own take
 _LAWS: dict[str, Law | None] = {"auto": None, "laplace": "laplace", "gaussian": "gaussian"}
 
 
+@shared_docs
 def stable_histogram(
     x_priv: Any,
     *,
@@ -44,27 +46,17 @@ def stable_histogram(
 
     Parameters
     ----------
-    x_priv : (n_priv,) or (n_priv, dim) array-like, path, frame, table or Rows
-        Private values. A value that is not finite, or further than 2^53 bins from the offset, is in no bin.
+    {values}
+        A value that is not finite, or further than 2^53 bins from the offset, is in no bin.
     bins : BinGrid, DyadicBins, ProductBins, or a list of these
         One object: a histogram of each column (ProductBins: one over its columns). A list: one object for each column, None for
         none, and any ProductBins after that. Fixed in public, before the rows are read.
-    budget : ApproxDP
-        Spent whole, and debited before `x_priv` is read.
+    {approx_budget}
     noise : "auto", "laplace" or "gaussian"
         Noise on the counts. "auto" takes the law with the smaller threshold plus two standard deviations.
-    columns : sequence of str, optional
-        Numeric columns of a frame, Parquet file or table.
-    ledger : Ledger, optional
-        Debited by `budget` before the first read.
-    random_state : None or int
-        None: fresh operating-system keys. int: repeatable, warned about, `private=False`.
-    threads, progress
-        Number of threads (None: all cores) and progress bar (None: on a terminal, for long work). Never change the answer.
-    max_memory : float or None
-        Most bytes that counting may take, were every row in a bin of its own: 34 n_priv for one histogram of one column, 16 n_priv
-        for each further one, and about 10 MB for each thread and histogram. A call that may need more is refused before it pays,
-        by public numbers alone; few occupied bins take little, whatever the limit. None: no limit. Never changes the answer.
+    {columns, ledger, random_state, threads, progress, max_memory}
+        That is 34 n_priv bytes for one histogram of one column, 16 n_priv for each further one, and about 10 MB for each thread
+        and histogram; few occupied bins take little, whatever the limit.
 
     Returns
     -------
@@ -73,8 +65,7 @@ def stable_histogram(
 
     Raises
     ------
-    InputError, BudgetError, LedgerError
-        For public arguments, the form of the data, and the budget. Never for the content of `x_priv`.
+    {raises}
 
     Privacy
     -------

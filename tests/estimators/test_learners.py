@@ -87,7 +87,7 @@ def test_recursive_preconditioner_recovers(dim, n_priv, n_pub, budget, limit):
         covariance, mean = errors(result, root)
         assert covariance < min(limit, 3.0 * result.predicted_covariance_error)
         assert mean < 3.0 * result.predicted_mean_error
-    assert result.learner == "recursive_preconditioner"
+    assert result.method == "recursive_preconditioner"
     assert sum("second moment" in release["name"] for release in result.releases) == result.rounds
     assert all(release["clip_radius"] > 0 for release in result.releases)
 

@@ -64,7 +64,7 @@ def test_finds_the_mixture_that_the_rows_come_from(method, dim, size, budget):
     assert (result.index, result.status, result.method) == (17, "ok", method)
     np.testing.assert_allclose(result.means, arrays[1][17])
     np.testing.assert_allclose(result.variances, arrays[2][17])
-    assert result.mechanism == ("exponential" if isinstance(budget, ZCDP) else "permute_and_flip")
+    assert result.law == ("exponential" if isinstance(budget, ZCDP) else "permute_and_flip")
     assert result.epsilon == pytest.approx(1.0)
     assert result.private
 

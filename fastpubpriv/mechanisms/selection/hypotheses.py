@@ -32,7 +32,7 @@ MOST_COMPARED = 2**15  # hypotheses in pairs; log ratios go as far as a choice d
 CLIP = 8.0
 LEAST_ACCURACY = 1e-9  # of a wish for rows: a smaller one asks for more than anybody has, and its square is no double
 SHORT_LIST = 100  # roots of all pairs then take a tenth of a second
-MECHANISMS = ("auto", *CHOICE_LAWS)
+LAWS = ("auto", *CHOICE_LAWS)
 
 
 def pays_epsilon(account: Account) -> bool:
@@ -40,10 +40,10 @@ def pays_epsilon(account: Account) -> bool:
     return not isinstance(account.budget, ZCDP)
 
 
-def law_for(account: Account, mechanism: str = "auto") -> str:
+def law_for(account: Account, law: str = "auto") -> str:
     """The cheaper law under a budget: permute-and-flip where the price is epsilon, the exponential mechanism where it is rho."""
-    if mechanism != "auto":
-        return mechanism
+    if law != "auto":
+        return law
     return "permute_and_flip" if pays_epsilon(account) else "exponential"
 
 

@@ -159,7 +159,7 @@ def public_start(public: FloatArray, components: int, *, known_std: bool) -> tup
         prior=0.3,
         fixed_std=known_std,
     )
-    best = int(np.argmax(public_em.log_likelihood(found, rows)))
+    best = int(public_em.likeliest(found, rows)[0])
     return Parameters(
         found.weights[best], center + scale * found.means[best], scale * found.stds[best]
     ), STD_FLOOR * scale
