@@ -204,6 +204,21 @@ def no_private_names_in_text(source: Source) -> list[str]:
     return bad
 
 
+def releases_go_through_the_run(source: Source) -> list[str]:
+    """`run.release(measurement, ...)` is the one way to release and to write it down."""
+    if source.path.startswith(("fastpubpriv/mechanisms/", "fastpubpriv/run.py")):
+        return []
+    bad = []
+    for node in source.nodes:
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            continue
+        if node.func.attr == "release" and len(node.args) > 1:
+            bad.append(source.complaint(node, "a release that no run writes down"))
+        if node.func.attr in {"append", "extend"} and ast.unparse(node.func.value).endswith(".log"):
+            bad.append(source.complaint(node, "a record that no run has written"))
+    return bad
+
+
 MOST_BODY_LINES, MOST_POSITIONAL = 60, 8
 LONGER = {"estimate_gaussian"}  # being cut up
 
@@ -276,6 +291,13 @@ FILE_RULES: list[tuple[Callable[[Source], list[str]], list[str]]] = [
             'text = "%s" % rows.first',
             'log.info("{}".format(exact.sum()))',
             'f"{chunk.max():.3g}"',
+        ],
+    ),
+    (
+        releases_go_through_the_run,
+        [
+            "LeafCounts(routes=routes).release(run.account, run.rows, run.executor, name='x', cost=cost)",
+            "task.run.log.append({'name': 'choice', **event.record()})",
         ],
     ),
     (
