@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.accuracy import gaussians
+
 Cells = list[dict[str, Any]]
 # Against the best radius in hindsight: median, ninth decile, and worst without a status, for n >= 2,000; the median at n = 300.
 MEDIAN, DECILE, WORST, SMALL_MEDIAN = 1.1, 1.5, 3.0, 1.3
@@ -152,3 +154,17 @@ def mean_report(cells: Cells) -> str:
     parts += [table(settings(cells)), "", "By column, n >= 2,000:", "", table(by_column(cells))]
     parts += ["", "All contestants:", "", table(peers(cells))]
     return "\n".join(parts) + "\n"
+
+
+def gaussian_report(lines: list[dict[str, Any]]) -> str:
+    """The Markdown page of the Gaussians."""
+    told = "\n".join(f"- {sentence}" for sentence in gaussians.targets(lines))
+    return f"## Gaussians\n\n{told}\n\nMedians of relative covariance and Mahalanobis mean errors:\n\n{table(lines)}\n"
+
+
+def mixture_report(found: dict[str, list[dict[str, Any]]]) -> str:
+    """The Markdown page of the mixtures."""
+    return (
+        "## Mixtures\n\nMedian l2 error of a component's mean, in standard deviations of a column:\n\n"
+        f"{table(found['separated'])}\n\nAxis-aligned mixtures of columns that are counts:\n\n{table(found['counts'])}\n"
+    )
