@@ -72,6 +72,13 @@ def normal_covariance(dim: int, condition: float) -> tuple[np.ndarray, np.ndarra
     return np.full(dim, 7.0), covariance
 
 
+def normal_problem(dim: int, n: int, n_pub: int, condition: float) -> Problem:
+    """One case of the synthetic grid."""
+    mean, covariance = normal_covariance(dim, condition)
+    name = f"Gaussian ({n:,} x {dim}, {n_pub} public, condition {condition:g})"
+    return Problem(name, Normal(mean, np.linalg.cholesky(covariance)), mean, covariance, n, n_pub)
+
+
 def problems(quick: bool) -> list[Problem]:
     """Tables with few and with many public rows, then the synthetic grid."""
     found = []
@@ -82,11 +89,7 @@ def problems(quick: bool) -> list[Problem]:
             for n_pub in (max(2, dim // 2), 20, 4 * dim):
                 name = f"{table} ({n:,} x {dim}, {n_pub} public)"
                 found.append(Problem(name, Table(rows), rows.mean(axis=0), np.cov(rows.T, ddof=0), n, n_pub))
-    for dim, n, n_pub, condition in GRID[:3] if quick else GRID:
-        mean, covariance = normal_covariance(dim, condition)
-        name = f"Gaussian ({n:,} x {dim}, {n_pub} public, condition {condition:g})"
-        found.append(Problem(name, Normal(mean, np.linalg.cholesky(covariance)), mean, covariance, n, n_pub))
-    return found
+    return found + [normal_problem(*case) for case in (GRID[:3] if quick else GRID)]
 
 
 def public_alone(public: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
