@@ -65,6 +65,24 @@ def settings(cells: Cells, name: str = "estimate_mean") -> list[dict[str, Any]]:
     return lines
 
 
+def by_status(cells: Cells, name: str = "estimate_mean") -> list[dict[str, Any]]:
+    """One line for each n and status: how often it was given, and whether the interval and the error were in need of it."""
+    lines = []
+    for (n,), group in grouped(cells, "n").items():
+        scores = [(cell, cell["contestants"][name]) for cell in group if name in cell["contestants"]]
+        total = sum(score["answers"] for _, score in scores)
+        for word in sorted({word for _, score in scores for word in score["statuses"]}):
+            mine = [(cell, score["statuses"][word]) for cell, score in scores if word in score["statuses"]]
+            count = sum(part["answers"] for _, part in mine)
+            found = [part["rmse"] / cell["best_radius"] for cell, part in mine if cell["best_radius"] > 0.0]
+            lines.append({
+                "n": n, "status": word or "none", "share": count / total,
+                "coverage": sum(part["covered"] for _, part in mine) / count,
+                "median": float(np.median(found)), "most": float(max(found)),
+            })  # fmt: skip
+    return lines
+
+
 def by_column(cells: Cells, name: str = "estimate_mean", *, least: int = LARGE) -> list[dict[str, Any]]:
     """One line for each column over the settings with at least `least` rows, worst coverage first."""
     lines = []
@@ -152,6 +170,7 @@ def mean_report(cells: Cells) -> str:
     parts += [f"- {sentence}" for sentence in targets(cells)]
     parts += ["", "RMSE over that of the best radius in hindsight, over the columns (estimate_mean):", ""]
     parts += [table(settings(cells)), "", "By column, n >= 2,000:", "", table(by_column(cells))]
+    parts += ["", "By status (ratio of the answers that have it):", "", table(by_status(cells))]
     parts += ["", "All contestants:", "", table(peers(cells))]
     return "\n".join(parts) + "\n"
 
