@@ -17,6 +17,7 @@ from fastpubpriv.cli.app import main
 from fastpubpriv.parameters import FAILURE_PROB, shared_docs
 from fastpubpriv.planning.solve import TASKS, task_arguments
 
+PARTS = ["auditing", "experiments", "mixtures", "planning", "privacy", "sources"]
 HOMES = [
     "fastpubpriv",
     *(f"fastpubpriv.{part}" for part in ("auditing", "mixtures.list_decoding", "planning", "privacy")),
@@ -136,3 +137,12 @@ def test_failure_prob_has_the_same_default_in_plan_and_on_the_command_line():
     options = [option for command in commands for option in command.params if option.name == "failure_prob"]
     assert len(options) >= 5
     assert {option.default for option in options if isinstance(option.default, float)} == {FAILURE_PROB}
+
+
+@pytest.mark.parametrize("part", ["", *PARTS, "mixtures.list_decoding"])
+def test_dir_shows_what_is_public(part):
+    module = import_module(f"fastpubpriv.{part}".rstrip("."))
+    own = {*PARTS, "__version__"} if not part else set()
+    assert set(dir(module)) == {*module.__all__, *own}
+    for name in dir(module):
+        assert getattr(module, name) is not None
