@@ -114,7 +114,7 @@ def valleys(fit: Mixtures, least_weight: float) -> tuple[FloatArray, float]:
 def check(
     task: Task, pairs: Rows | None, places: Rows, cells: Rows, coded: tuple[Rows, Rows], em: Rows, choice: Rows
 ) -> None:
-    """Raise now, before the debit, if a stage has no integers or no memory for its rows; fewer histograms or columns ask for less."""
+    """Raise now, before the debit, if a stage has no integers or memory for its rows; fewer histograms or columns ask for less."""
     account, dim, executor = task.run.account, task.run.rows.dim, task.run.executor
     epsilon, delta = account.approx_left
     if pairs is not None:
