@@ -44,8 +44,8 @@ class MixtureNeeds(Value):
     label: str = WORST_CASE
 
     def __repr__(self) -> str:
-        rows = f"{self.rows_per_component:.3g} private rows per component, {self.public_rows:.3g} public"
-        return f"MixtureNeeds({rows}; {self.label})"
+        needs = f"{self.rows_per_component:.3g} private rows per component, {self.public_rows:.3g} public"
+        return f"MixtureNeeds({needs}; {self.label})"
 
     def _table(self) -> Table:
         names = ("rows_per_component", "public_rows", "count_noise", "dim")
