@@ -95,7 +95,7 @@ def mixture_needs(
     >>> from fastpubpriv.planning import mixture_needs
     >>> needs = mixture_needs(n_priv=100_000, n_components=4, min_weight=0.25, failure_prob=0.1)
     >>> f"{needs.rows_per_component:.3g} rows, {needs.dim:.0f} columns ({needs.label})"
-    '1.42e+06 rows, 1849 columns (worst case)'
+    '1.64e+06 rows, 2021 columns (worst case)'
     """
     n = validation.integer("n_priv", n_priv, minimum=1)
     k = validation.integer("n_components", n_components, minimum=1)
