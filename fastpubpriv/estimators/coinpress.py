@@ -144,12 +144,36 @@ def mean_result(
     )
 
 
+def starting_ball(
+    center: Any, radius: Any, bounds: Any, covariance: Any, dim: int
+) -> tuple[Ball, Whitening, tuple[FloatArray, FloatArray] | None]:
+    """Ball and whitening from the arguments, or from what the columns can hold: then also the box."""
+    box = validation.column_bounds(bounds, dim)
+    if box is None:
+        if center is None or radius is None:
+            raise InputError("pass center= and radius=, a ball that holds the mean, or bounds=(lowest, highest)")
+        ball = Ball(running.vector_or_number("center", center, dim), size("radius", radius))
+        return ball, known_covariance(covariance, dim), None
+    if center is not None or radius is not None:
+        raise InputError("bounds= replaces center= and radius=: leave them out")
+    half = box[1] / 2.0 - box[0] / 2.0
+    for value in half:
+        size("half of the range of bounds", value)
+    whitening = Whitening(dim, half) if covariance is None else known_covariance(covariance, dim)
+    inverse = whitening.inverse
+    assert inverse is not None
+    # The farthest corner; for a full matrix no corner is farther than this.
+    farthest = np.abs(inverse) @ half if inverse.ndim == 2 else np.abs(inverse) * half
+    return Ball(box[0] + half, size("radius from bounds", float(np.linalg.norm(farthest)))), whitening, box
+
+
 def coinpress_mean(
     x_priv: Any,
     *,
     budget: Budget,
-    center: Any,
-    radius: float,
+    center: Any = None,
+    radius: float | None = None,
+    bounds: Any = None,
     covariance: Any = None,
     steps: int | str = 2,
     mode: Mode = "practical",
@@ -173,8 +197,11 @@ def coinpress_mean(
     radius : float > 0
         Radius of the ball, in standard deviations (that is, after whitening by `covariance`). Too small a radius costs accuracy,
         never privacy.
+    bounds : (lowest, highest), numbers or (dim,) each
+        What each column can hold, instead of `center` and `radius`; the answer lies within. Without a `covariance`, that of a row
+        is taken to be the largest that the bounds allow: half the range, squared.
     covariance : None, float, (dim,) or (dim, dim)
-        Covariance of a row: identity, one variance, variances, or a matrix.
+        Covariance of a row: identity (or from `bounds`), one variance, variances, or a matrix.
     steps : int or "auto"
         Refinements. The last spends 3/4 of the budget. "auto" takes the least predicted error.
     mode : "practical" or "theory"
@@ -220,10 +247,9 @@ def coinpress_mean(
     True
     """
     rows, _ = running.open_rows(x_priv, columns=columns)
-    ball = Ball(running.vector_or_number("center", center, rows.dim), size("radius", radius))
+    ball, whitening, box = starting_ball(center, radius, bounds, covariance, rows.dim)
     mode = validation.choice("mode", mode, ("practical", "theory"))
     failure_prob = failure_probability(failure_prob)
-    whitening = known_covariance(covariance, rows.dim)
     run = running.start(
         "coinpress_mean",
         rows,
@@ -241,7 +267,7 @@ def coinpress_mean(
         estimate, noise_std = refine(run, ball, whitening, inverse, steps=count, mode=mode, failure_prob=failure_prob)
         return mean_result(
             run,
-            estimate,
+            estimate if box is None else np.clip(estimate, *box),
             noise_std,
             whitening,
             whitening.row_std(),

@@ -246,7 +246,7 @@ class GaussianResult(Result):
         level = validation.confidence_level(level)
         if self.dim <= plotting.MAX_PAIRED:
             rows = None if x_pub is None else self._public(x_pub)
-            box = plotting.box_of(bounds, self.dim)
+            box = validation.column_bounds(bounds, self.dim, endless=True)
             return plotting.plot_ellipses(
                 self.mean, self.covariance, self.labels, path=path, level=level, points=rows, box=box
             )
