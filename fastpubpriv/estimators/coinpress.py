@@ -26,8 +26,9 @@ from fastpubpriv.estimators.radii import (
     size,
     step_count,
 )
-from fastpubpriv.estimators.whitening import Whitening, known_covariance
+from fastpubpriv.estimators.whitening import Whitening, known_root
 from fastpubpriv.mechanisms.sums import AffineMap, VectorSum, check_sum_grids
+from fastpubpriv.parameters import FAILURE_PROB, shared_docs
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.estimates import MeanResult
@@ -145,7 +146,7 @@ def mean_result(
 
 
 def starting_ball(
-    center: Any, radius: Any, bounds: Any, covariance: Any, dim: int
+    center: Any, radius: Any, bounds: Any, root: FloatArray | None, dim: int
 ) -> tuple[Ball, Whitening, tuple[FloatArray, FloatArray] | None]:
     """Ball and whitening from the arguments, or from what the columns can hold: then also the box."""
     box = validation.column_bounds(bounds, dim)
@@ -153,13 +154,13 @@ def starting_ball(
         if center is None or radius is None:
             raise InputError("pass center= and radius=, a ball that holds the mean, or bounds=(lowest, highest)")
         ball = Ball(running.vector_or_number("center", center, dim), size("radius", radius))
-        return ball, known_covariance(covariance, dim), None
+        return ball, Whitening(dim, root), None
     if center is not None or radius is not None:
         raise InputError("bounds= replaces center= and radius=: leave them out")
     half = box[1] / 2.0 - box[0] / 2.0
     for value in half:
         size("half of the range of bounds", value)
-    whitening = Whitening(dim, half) if covariance is None else known_covariance(covariance, dim)
+    whitening = Whitening(dim, half if root is None else root)
     inverse = whitening.inverse
     assert inverse is not None
     # The farthest corner; for a full matrix no corner is farther than this.
@@ -167,6 +168,7 @@ def starting_ball(
     return Ball(box[0] + half, size("radius from bounds", float(np.linalg.norm(farthest)))), whitening, box
 
 
+@shared_docs
 def coinpress_mean(
     x_priv: Any,
     *,
@@ -175,9 +177,10 @@ def coinpress_mean(
     radius: float | None = None,
     bounds: Any = None,
     covariance: Any = None,
+    variance: Any = None,
     steps: int | str = 2,
     mode: Mode = "practical",
-    failure_prob: float = 0.01,
+    failure_prob: float = FAILURE_PROB,
     columns: Any = None,
     ledger: Ledger | None = None,
     random_state: int | None = None,
@@ -188,34 +191,28 @@ def coinpress_mean(
 
     Parameters
     ----------
-    x_priv : (n_priv, dim) array-like, path, frame, table or Rows
-        Private rows. A row with a missing or infinite entry counts as a row at the current centre.
-    budget : ZCDP, ApproxDP or PureDP
-        Spent whole, and debited before `x_priv` is read.
+    {x_priv}
+        A row with a missing or infinite entry counts as a row at the current centre.
+    {budget}
     center : (dim,) array-like, or a number for all columns
         Centre of the ball, in data units. Must not come from the private rows.
     radius : float > 0
-        Radius of the ball, in standard deviations (that is, after whitening by `covariance`). Too small a radius costs accuracy,
-        never privacy.
+        Radius of the ball, in standard deviations (that is, after whitening by `variance` or `covariance`). Too small a radius
+        costs accuracy, never privacy.
     bounds : (lowest, highest), numbers or (dim,) each
-        What each column can hold, instead of `center` and `radius`; the answer lies within. Without a `covariance`, that of a row
-        is taken to be the largest that the bounds allow: half the range, squared.
-    covariance : None, float, (dim,) or (dim, dim)
-        Covariance of a row: identity (or from `bounds`), one variance, variances, or a matrix.
+        What each column can hold, instead of `center` and `radius`; the answer lies within. Without a variance or covariance, the
+        standard deviations are taken to be the largest that the bounds allow: half the range.
+    covariance : (dim, dim) array-like, optional
+        Covariance of a row, a public matrix. By default the identity.
+    variance : float or (dim,), optional
+        Instead of `covariance`, for columns taken as independent: one public variance, or one for each column.
     steps : int or "auto"
         Refinements. The last spends 3/4 of the budget. "auto" takes the least predicted error.
-    mode : "practical" or "theory"
-        CoinPress's constants, or those of its proof (union bounds over rows and steps). Same privacy.
-    failure_prob : float in (0, 1)
-        Used in theory mode.
-    columns : sequence of str, optional
-        Numeric columns of a frame, Parquet file or table.
-    ledger : Ledger, optional
-        Debited by `budget` before the first read.
-    random_state : None or int
-        None: fresh operating-system keys. int: repeatable, warned about, `private=False`.
-    threads, progress
-        Number of threads (None: all cores) and progress bar (None: on a terminal, for long work). Never change the answer.
+    {mode}
+        Those of the proof have union bounds over rows and steps.
+    {failure_prob}
+        Used in mode="theory" only.
+    {columns, ledger, random_state, threads, progress}
 
     Returns
     -------
@@ -223,8 +220,7 @@ def coinpress_mean(
 
     Raises
     ------
-    InputError, BudgetError, LedgerError
-        For public arguments, the form of the data, and the budget. Never for the content of `x_priv`.
+    {raises}
 
     Privacy
     -------
@@ -247,7 +243,8 @@ def coinpress_mean(
     True
     """
     rows, _ = running.open_rows(x_priv, columns=columns)
-    ball, whitening, box = starting_ball(center, radius, bounds, covariance, rows.dim)
+    root = known_root(covariance, variance, rows.dim)
+    ball, whitening, box = starting_ball(center, radius, bounds, root, rows.dim)
     mode = validation.choice("mode", mode, ("practical", "theory"))
     failure_prob = failure_probability(failure_prob)
     run = running.start(

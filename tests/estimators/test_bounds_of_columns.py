@@ -58,7 +58,7 @@ def test_one_column_is_the_ball_of_half_the_range():
 
 def test_the_ball_of_coinpress_reaches_the_corners():
     box, ball = {"bounds": ([0.0, 0.0], [1.0, 4.0])}, {"center": [0.5, 2.0], "radius": float(np.hypot(0.5, 1.0))}
-    found = [CALLS["coinpress_mean"](ROWS[:, :2], covariance=[1.0, 4.0], steps=1, **given) for given in (box, ball)]
+    found = [CALLS["coinpress_mean"](ROWS[:, :2], variance=[1.0, 4.0], steps=1, **given) for given in (box, ball)]
     assert found[0].releases[0]["clip_radius"] == found[1].releases[0]["clip_radius"]
     full = CALLS["coinpress_mean"](ROWS[:, :2], bounds=(0.0, 1.0), covariance=[[1.0, 0.5], [0.5, 1.0]])
     assert np.isfinite(full.mean).all()
