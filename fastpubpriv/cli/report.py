@@ -19,6 +19,7 @@ from fastpubpriv.errors import AccuracyWarning, ExperimentalWarning, PrivacyWarn
 from fastpubpriv.results.estimates import GaussianResult, MeanResult
 from fastpubpriv.results.histogram import Histogram, HistogramResult
 from fastpubpriv.results.mixture import MixtureResult
+from fastpubpriv.results.base import plain
 from fastpubpriv.results.words import explain, number, short
 
 Shown = MeanResult | GaussianResult | MixtureResult | HistogramResult
@@ -43,6 +44,8 @@ def mean_table(result: MeanResult, *, level: float, title: str, names: tuple[str
     table.add_column("estimate", justify="right", style="bold")
     table.add_column(f"{level:.4g} interval" if level > 0.9999 else f"{100 * level:.4g} % interval", justify="right")
     table.add_column("noise std", justify="right")
+    if result.status:
+        table.add_column("status")
     lower, upper = result.confidence_interval(level)
     errors = result.standard_error
     for j, name in enumerate((names or result.labels)[:MOST_ROWS]):
@@ -52,6 +55,7 @@ def mean_table(result: MeanResult, *, level: float, title: str, names: tuple[str
             number(result.mean[j], scale),
             f"{number(lower[j], scale)} to {number(upper[j], scale)}",
             number(result.noise_std[j], result.noise_std[j]),
+            *result.status[j : j + 1],
         )
     return table
 
@@ -243,6 +247,6 @@ def result_dict(result: Shown, *, level: float, warned: list[str]) -> dict[str, 
     return {
         **result.to_dict(),
         "standard_error": result.standard_error.tolist(),
-        "confidence_interval": {"level": level, "lower": lower.tolist(), "upper": upper.tolist()},
+        "confidence_interval": {"level": level, "lower": plain(lower), "upper": plain(upper)},
         "warnings": warned,
     }
