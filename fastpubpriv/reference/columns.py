@@ -22,11 +22,11 @@ def columns_count(
     chunk: npt.NDArray[Any], center: FloatArray, log2_parts: int, neutral: bool, counts: IntArray
 ) -> None:
     """counts (dim, cells_of_column(log2_parts)) += numbers of chunk (n, dim), float64 or float32, by cell."""
-    x = chunk.astype(np.float64)
-    missing = ~np.isfinite(x)
-    if neutral:
-        missing |= np.logical_or.reduce(missing, axis=1).reshape(-1, 1)
     with np.errstate(all="ignore"):
+        x = chunk.astype(np.float64)
+        missing = ~np.isfinite(x)
+        if neutral:
+            missing |= np.logical_or.reduce(missing, axis=1).reshape(-1, 1)
         bits = np.ascontiguousarray(x - center).view(np.uint64)
     size = bits & _SIZE
     side = 2047 << log2_parts
@@ -39,8 +39,8 @@ def columns_count(
 
 def columns_box(chunk: npt.NDArray[Any], box: ColumnBox) -> FloatArray:
     """Numbers of chunk (n, dim), float64 or float32, less a centre, clipped, less a middle, over a width: (n, dim) float64."""
-    x = chunk.astype(np.float64)
     with np.errstate(all="ignore"):
+        x = chunk.astype(np.float64)
         v = x - box.center
         v = np.where(v < box.lower, box.lower, v)
         v = np.where(v > box.upper, box.upper, v)

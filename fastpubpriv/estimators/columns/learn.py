@@ -18,6 +18,7 @@ from fastpubpriv.estimators.columns.clips import Map, map_of
 from fastpubpriv.estimators.columns.report import Found, report_of, say
 from fastpubpriv.estimators.columns.scales import Column, Scale, column_of, lower_medians, scale_of
 from fastpubpriv.estimators.columns.shares import Shares, divide, draws
+from fastpubpriv.estimators.radii import expected_normal_norm
 from fastpubpriv.maps import ColumnBox
 from fastpubpriv.mechanisms.cells import SignedCells
 from fastpubpriv.mechanisms.sums import AffineMap, ShellCounts, VectorSum
@@ -54,7 +55,8 @@ def warn_before(name: str, shares: Shares, n_pub: int) -> None:
             stacklevel=3,
         )
         return
-    running.warn_if_useless(name, shares.predicted_error(), 1.0 / math.sqrt(n_pub))
+    predicted = expected_normal_norm(shares.dim) * shares.predicted_error()
+    running.warn_if_useless(name, predicted, math.sqrt(shares.dim / n_pub))
 
 
 def warn_about(name: str, result: MeanResult) -> None:
