@@ -82,10 +82,11 @@ Examples:
 )
 @click.option(
     "--covariance",
-    metavar="public|identity|V|FILE.npy",
-    help="For gaussian: how the rows spread, estimated from the public rows; 1 in every column; variances V; or a vector of "
-    "variances or a covariance matrix in a file. Default: public, if there are more public rows than columns, else identity.",
+    metavar="public|FILE.npy",
+    help="For gaussian: how the rows spread, estimated from the public rows, or a covariance matrix in a file. Default: public, "
+    "if there are more public rows than columns, else a variance of 1 in every column.",
 )
+@options.variance_option
 @click.option(
     "--bounds",
     metavar="LOW,HIGH",
@@ -123,7 +124,7 @@ def mean(**settings: Any) -> None:
     are counted, and the mean of a column is that of the values it has.
     """
     opened = prepare(settings)
-    known = covariance_of(opened, settings)
+    spread = spread_of(opened, settings)
     bounds = options.two_numbers(settings["bounds"], "--bounds")
 
     def call(ledger: Any) -> fpp.MeanResult:
@@ -131,7 +132,7 @@ def mean(**settings: Any) -> None:
             opened.private,
             x_pub=opened.public,
             clipping=settings["clipping"],
-            covariance=known,
+            **spread,
             bounds=bounds,
             missing=settings["missing"],
             public_only=settings["public_only"],
@@ -144,32 +145,31 @@ def mean(**settings: Any) -> None:
     run(call, f"Private mean of {opened.private.n:,} rows", settings)
 
 
-def covariance_of(opened: Any, settings: dict[str, Any]) -> Any:
-    """The covariance that `--covariance` names or that stands in for it where clipping is "gaussian"; None for counts."""
+def spread_of(opened: Any, settings: dict[str, Any]) -> dict[str, Any]:
+    """The arguments `covariance` and `variance`, as given or, where clipping is "gaussian", what stands in for them."""
     from fastpubpriv.cli import inputs, report
 
     n_pub, dim = opened.public.shape
-    covariance = settings["covariance"]
-    if covariance is None:
-        if settings["clipping"] == "auto":
-            return None
-        covariance = "public" if n_pub > dim else "identity"
-        if covariance == "identity":
+    covariance, variance = inputs.read_spread(settings["covariance"], settings["variance"], dim)
+    if settings["clipping"] == "gaussian" and covariance is None and variance is None:
+        if n_pub > dim:
+            covariance = "public"
+        else:
             few = "1 public row is" if n_pub == 1 else f"{n_pub} public rows are"
             text = (
                 f"{few} too few to learn how {dim} {'column spreads' if dim == 1 else 'columns spread'} (that takes "
                 f"{dim + 1}), so a standard deviation of 1 in every column is assumed. If that is far off, so is the "
-                "answer: pass --covariance with variances, or more public rows"
+                "answer: pass --variance, --covariance or more public rows"
             )
             # Not silenced by --quiet, and part of the JSON: the answer depends on it.
             report.note(text)
             settings["caveats"] = [text]
-    return covariance if covariance == "public" else inputs.read_covariance(covariance, dim)
+    return {"covariance": covariance, "variance": variance}
 
 
 COINPRESS_EPILOG = """\b
 Example:
-  fastpubpriv coinpress-mean --private p.parquet --center 0 --radius 100 --covariance 25 --rho 0.5
+  fastpubpriv coinpress-mean --private p.parquet --center 0 --radius 100 --variance 25 --rho 0.5
 """
 
 
@@ -185,7 +185,8 @@ Example:
 @click.option("--radius", required=True, type=float, help="Radius of the ball, in standard deviations of a row.")
 @options.budget_options()
 @options.columns_option
-@click.option("--covariance", metavar="identity|V|FILE.npy", help="Variance(s) of a row, or a matrix. Default: 1 each.")
+@click.option("--covariance", metavar="FILE.npy", help="Covariance matrix of a row. Default: the identity.")
+@options.variance_option
 @options.refine_options
 @options.ledger_options
 @options.run_options
@@ -200,7 +201,7 @@ def coinpress_mean(**settings: Any) -> None:
 
     dim = opened.private.dim
     center = inputs.read_vector(settings["center"], dim, "--center")
-    covariance = inputs.read_covariance(settings["covariance"], dim)
+    covariance, variance = inputs.read_spread(settings["covariance"], settings["variance"], dim)
 
     def call(ledger: Any) -> fpp.MeanResult:
         return fpp.coinpress_mean(
@@ -208,6 +209,7 @@ def coinpress_mean(**settings: Any) -> None:
             center=center,
             radius=settings["radius"],
             covariance=covariance,
+            variance=variance,
             ledger=ledger,
             **refine(settings),
             **common(settings),

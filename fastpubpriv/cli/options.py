@@ -291,6 +291,9 @@ mode_option = click.option(
 )
 _FAILURE = "Chance that the range derived from public numbers is too small (costs accuracy, not privacy)."
 
+variance_option = click.option(
+    "--variance", metavar="V", help="Variance of a row in every column: a number, one for each column, or a .npy file."
+)
 refine_options = stack(
     click.option("--steps", type=Steps(), default="2", show_default=True, help="Times the range is narrowed, or auto."),
     mode_option,

@@ -26,7 +26,7 @@ from fastpubpriv.estimators.radii import (
     size,
     step_count,
 )
-from fastpubpriv.estimators.whitening import Whitening, known_covariance
+from fastpubpriv.estimators.whitening import Whitening, known_root
 from fastpubpriv.mechanisms.sums import AffineMap, VectorSum, check_sum_grids
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.base import frozen
@@ -151,6 +151,7 @@ def coinpress_mean(
     center: Any,
     radius: float,
     covariance: Any = None,
+    variance: Any = None,
     steps: int | str = 2,
     mode: Mode = "practical",
     failure_prob: float = 0.01,
@@ -171,10 +172,12 @@ def coinpress_mean(
     center : (dim,) array-like, or a number for all columns
         Centre of the ball, in data units. Must not come from the private rows.
     radius : float > 0
-        Radius of the ball, in standard deviations (that is, after whitening by `covariance`). Too small a radius costs accuracy,
-        never privacy.
-    covariance : None, float, (dim,) or (dim, dim)
-        Covariance of a row: identity, one variance, variances, or a matrix.
+        Radius of the ball, in standard deviations (that is, after whitening by `variance` or `covariance`). Too small a radius
+        costs accuracy, never privacy.
+    covariance : (dim, dim) array-like, optional
+        Covariance of a row, a public matrix. By default the identity.
+    variance : float or (dim,), optional
+        Instead of `covariance`, for columns taken as independent: one public variance, or one for each column.
     steps : int or "auto"
         Refinements. The last spends 3/4 of the budget. "auto" takes the least predicted error.
     mode : "practical" or "theory"
@@ -223,7 +226,7 @@ def coinpress_mean(
     ball = Ball(running.vector_or_number("center", center, rows.dim), size("radius", radius))
     mode = validation.choice("mode", mode, ("practical", "theory"))
     failure_prob = failure_probability(failure_prob)
-    whitening = known_covariance(covariance, rows.dim)
+    whitening = Whitening(rows.dim, known_root(covariance, variance, rows.dim))
     run = running.start(
         "coinpress_mean",
         rows,

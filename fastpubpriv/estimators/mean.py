@@ -26,13 +26,13 @@ from fastpubpriv.estimators.coinpress import (
 from fastpubpriv.estimators.columns.learn import checked_bounds, mean_of_columns
 from fastpubpriv.estimators.preconditioner import precondition
 from fastpubpriv.estimators.radii import Mode, failure_probability, gap_radius, gap_shift, step_count
-from fastpubpriv.estimators.whitening import Whitening, known_covariance
+from fastpubpriv.estimators.whitening import Whitening, known_root
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.estimates import MeanResult
 
 
 def public_ball(
-    x_pub: FloatArray, *, covariance: Any, failure_prob: float, pub_priv_gap: float
+    x_pub: FloatArray, *, covariance: Any, variance: Any, failure_prob: float, pub_priv_gap: float
 ) -> tuple[Ball, Whitening, FloatArray]:
     """Ball around the mean, whitening map and standard deviation of a row per column, all from public rows and arguments.
 
@@ -41,7 +41,9 @@ def public_ball(
     n_pub, dim = x_pub.shape
     if isinstance(covariance, str):
         if covariance != "public":
-            raise InputError(f"covariance must be None, a number, a vector, a matrix or 'public'; got {covariance!r}")
+            raise InputError(f"covariance must be None, a matrix or 'public'; got {covariance!r}")
+        if variance is not None:
+            raise InputError("covariance='public' estimates the variances too: leave out variance, or covariance")
         if n_pub < dim + 1:
             raise InputError(
                 f"covariance='public' needs at least {dim + 1} public rows for {dim} columns, got {n_pub}; "
@@ -50,7 +52,7 @@ def public_ball(
         guarantee = precondition(x_pub, pub_priv_gap=pub_priv_gap, failure_prob=failure_prob / 2.0)
         row_std = np.sqrt(np.einsum("ij,ij->i", guarantee.factor, guarantee.factor))
         return Ball(guarantee.center, guarantee.mean_radius), Whitening(dim, guarantee.scale), row_std
-    whitening = known_covariance(covariance, dim)
+    whitening = Whitening(dim, known_root(covariance, variance, dim))
     radius = gap_radius(dim, n_pub, failure_prob / 2.0, pub_priv_gap)
     return Ball(x_pub.mean(axis=0), radius), whitening, whitening.row_std()
 
@@ -62,6 +64,7 @@ def estimate_mean(
     budget: Budget,
     clipping: str = "auto",
     covariance: Any = None,
+    variance: Any = None,
     bounds: Any = None,
     missing: str = "observed",
     public_only: str = "never",
@@ -87,10 +90,12 @@ def estimate_mean(
         Spent whole, and debited before `x_priv` is read.
     clipping : "auto" or "gaussian"
         "auto": private counts show where each column's numbers lie and end, and the rest of the budget goes into one clipped sum;
-        with a `covariance` it is "gaussian": the ball of paper A, for rows like those of a Gaussian with this covariance.
-    covariance : None, float, (dim,), (dim, dim) or "public"
-        For "gaussian": covariance of a private row: identity, one variance, variances, a matrix; or "public": estimated from at
-        least dim + 1 public rows, with the clip radius widened for what they leave uncertain.
+        with a `covariance` or `variance` it is "gaussian": the ball of paper A, for rows like those of a Gaussian that has it.
+    covariance : (dim, dim) array-like or "public", optional
+        For "gaussian": covariance of a private row: a public matrix; or "public": estimated from at least dim + 1 public rows, with
+        the clip radius widened for what they leave uncertain. By default the identity.
+    variance : float or (dim,), optional
+        Instead of `covariance`, for columns taken as independent: one public variance, or one for each column.
     bounds : None or (lowest, highest)
         For counts: numbers or vectors (dim,) between which every value is known to lie. They make intervals finite and sharper.
     missing : "observed" or "neutral"
@@ -171,7 +176,8 @@ def estimate_mean(
         threads=threads,
         progress=progress,
     )
-    gaussian = validation.choice("clipping", clipping, ("auto", "gaussian")) == "gaussian" or covariance is not None
+    gaussian = validation.choice("clipping", clipping, ("auto", "gaussian")) == "gaussian"
+    gaussian = gaussian or covariance is not None or variance is not None
     mode = validation.choice("mode", mode, ("practical", "theory"))
     failure_prob = failure_probability(failure_prob)
     gap = validation.fraction("pub_priv_gap", pub_priv_gap)
@@ -180,8 +186,9 @@ def estimate_mean(
     skip = validation.choice("public_only", public_only, ("never", "auto")) == "auto"
     limits = checked_bounds(bounds, rows.dim)
     if gaussian:
-        _only_for("clipping='auto' without a covariance", bounds=limits, missing=neutral, public_only=skip)
-        return _within_ball(start, public, covariance, steps=steps, mode=mode, failure_prob=failure_prob, gap=gap)
+        _only_for("clipping='auto' without covariance= or variance=", bounds=limits, missing=neutral, public_only=skip)
+        spread = {"covariance": covariance, "variance": variance}
+        return _within_ball(start, public, spread, steps=steps, mode=mode, failure_prob=failure_prob, gap=gap)
     _only_for(
         "clipping='gaussian'",
         pub_priv_gap=gap > 0.0,
@@ -202,7 +209,7 @@ def _only_for(case: str, **given: Any) -> None:
 def _within_ball(
     start: Callable[..., running.Run],
     public: FloatArray,
-    covariance: Any,
+    spread: dict[str, Any],
     *,
     steps: int | str,
     mode: Mode,
@@ -210,7 +217,7 @@ def _within_ball(
     gap: float,
 ) -> MeanResult:
     """The mean from a ball around the public rows that is narrowed step by step."""
-    ball, whitening, row_std = public_ball(public, covariance=covariance, failure_prob=failure_prob, pub_priv_gap=gap)
+    ball, whitening, row_std = public_ball(public, **spread, failure_prob=failure_prob, pub_priv_gap=gap)
     # All columns share one factor between the whitened unit and a row's standard deviation: sqrt(eig_upper), or one.
     row_unit = float(whitening.row_std()[0] / row_std[0])
     run = start(draws=most_steps(steps) * public.shape[1])
@@ -223,7 +230,7 @@ def _within_ball(
     )
     check_path(run, path)
     inverse = whitening.inverse
-    from_public = isinstance(covariance, str)
+    from_public = isinstance(spread["covariance"], str)
     with run.paid():
         estimate, noise_std = refine(run, ball, whitening, inverse, steps=count, mode=mode, failure_prob=failure_prob)
         return mean_result(

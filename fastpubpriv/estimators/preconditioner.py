@@ -189,7 +189,9 @@ def precondition(x_pub: Any, *, pub_priv_gap: float = 0.0, failure_prob: float =
     failure = failure_probability(failure_prob)
     n_pub, dim = rows.shape
     if n_pub < dim + 1:
-        raise InputError(f"preconditioning {dim} columns needs at least {dim + 1} public rows, got {n_pub}")
+        raise InputError(
+            f"preconditioning {dim} columns needs at least {dim + 1} public rows, got {n_pub}: pass more of them or fewer columns"
+        )
     center = rows.mean(axis=0)
     degrees = n_pub - 1
     upper = np.linalg.qr((rows - center) / math.sqrt(degrees), mode="r")

@@ -27,13 +27,6 @@ MAX_MEMORY = 8e9  # bytes; what 200 million rows in bins of their own take
 _LAWS: dict[str, Law | None] = {"auto": None, "laplace": "laplace", "gaussian": "gaussian"}
 
 
-def as_rows(x_priv: Any) -> Any:
-    """A one-dimensional array as one column; everything else as it is."""
-    if isinstance(x_priv, np.ndarray) and x_priv.ndim == 1:
-        return x_priv.reshape(-1, 1)
-    return x_priv
-
-
 def stable_histogram(
     x_priv: Any,
     *,
@@ -104,7 +97,7 @@ def stable_histogram(
     >>> [(float(end), float(round(count, -2))) for end, count in zip(result[0].upper[:, 0], result[0].counts)]
     [(-7.25, 1000.0), (1000000000.25, 3000.0)]
     """
-    rows, _ = running.open_rows(as_rows(x_priv), columns=columns)
+    rows, _ = running.open_rows(x_priv, columns=columns)
     law = _LAWS[validation.choice("noise", noise, tuple(_LAWS))]
     grids = _grids(bins, rows.dim)
     partitions = [

@@ -20,6 +20,7 @@ from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.privacy import Budget, Cost
 from fastpubpriv.reading import Form, read_field, read_json, shortened
 from fastpubpriv.results import words
+from fastpubpriv.sources import Rows, public_rows
 
 # Numbers of an estimate that a repr shows one by one.
 MOST_IN_REPR = 6
@@ -208,6 +209,13 @@ class Result(Value):
     def labels(self) -> tuple[str, ...]:
         """Names of the columns, or x0, x1 and so on."""
         return self.columns or tuple(f"x{j}" for j in range(self.dim))
+
+    def _public(self, x_pub: Any) -> FloatArray:
+        """Public rows for a picture; of a file or table, which may have more columns than the result, those of the result."""
+        plain = isinstance(x_pub, np.ndarray | list | tuple | Rows)
+        plain = plain or (isinstance(x_pub, str | Path) and str(x_pub).lower().endswith(".npy"))
+        columns = None if plain or self.columns == tuple(map(str, range(self.dim))) else self.columns
+        return public_rows(x_pub, columns=columns, dim=self.dim, names=self.columns)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result as plain lists, numbers and strings, ready for JSON."""

@@ -80,12 +80,17 @@ class MeanResult(Result):
         width = (normal if self.noise_law == "gaussian" else max(normal, laplace)) * self.standard_error
         return (self.mean - width, self.mean + width) if self.report is None else self.report.interval(self.mean, width)
 
-    def plot(self, path: str | Path | None = None, *, level: float = 0.95) -> Any:
-        """Draw the estimate with its interval, one panel for each coordinate (needs matplotlib); returns the figure."""
+    def plot(self, path: str | Path | None = None, *, level: float = 0.95, x_pub: Any = None) -> Any:
+        """Draw the estimate with its interval, one panel for each coordinate (needs matplotlib); returns the figure.
+
+        Beside it, if given, the mean of the public rows `x_pub` with Student's interval: what they say by themselves.
+        """
         from fastpubpriv.results import plots as plotting
 
         lower, upper = self.confidence_interval(level)
         estimates = [plotting.Estimate("private", self.mean, lower, upper)]
+        if x_pub is not None:
+            estimates.append(plotting.public_estimate(self._public(x_pub), level))
         return plotting.plot_means(estimates, columns=self.columns, path=path, level=level)
 
     def _estimate(self) -> tuple[str, Any]:
@@ -252,13 +257,23 @@ class GaussianResult(Result):
         density: FloatArray = -half - constant
         return density
 
-    def plot(self, path: str | Path | None = None, *, level: float = 0.95) -> Any:
-        """Draw ellipses of all pairs (up to five columns) or a correlation heat map; returns the figure (needs matplotlib)."""
+    def plot(
+        self, path: str | Path | None = None, *, level: float = 0.95, x_pub: Any = None, bounds: Any = None
+    ) -> Any:
+        """Draw ellipses of all pairs (up to five columns) or a correlation heat map; returns the figure (needs matplotlib).
+
+        Behind the ellipses, if given, the public rows `x_pub`. `bounds`, a pair (lowest, highest) of numbers or vectors, cuts the
+        ellipses to what the columns can hold.
+        """
         from fastpubpriv.results import plots as plotting
 
         level = validation.confidence_level(level)
         if self.dim <= plotting.MAX_PAIRED:
-            return plotting.plot_ellipses(self.mean, self.covariance, self.labels, path=path, level=level)
+            rows = None if x_pub is None else self._public(x_pub)
+            box = plotting.box_of(bounds, self.dim)
+            return plotting.plot_ellipses(
+                self.mean, self.covariance, self.labels, path=path, level=level, points=rows, box=box
+            )
         # One correlation's share of the Frobenius error, which has dim (dim + 1) / 2 free entries, two of them alike.
         noise = self.predicted_covariance_error / math.sqrt(self.dim * (self.dim + 1.0))
         note = f"predicted noise of one entry, sampling included: about ±{noise:.2g}"

@@ -289,7 +289,7 @@ def test_a_report_comes_back_from_json():
         ({"mode": "theory"}, "mode= belongs"),
         ({"failure_prob": 0.1}, "failure_prob= belongs"),
         ({"pub_priv_gap": 0.1}, "pub_priv_gap= belongs"),
-        ({"covariance": 1.0, "bounds": (0, 1)}, "bounds= belongs"),
+        ({"variance": 1.0, "bounds": (0, 1)}, "bounds= belongs"),
         ({"clipping": "gaussian", "missing": "neutral"}, "missing= belongs"),
         ({"clipping": "gaussian", "public_only": "auto"}, "public_only= belongs"),
     ],

@@ -56,7 +56,7 @@ def commands() -> Iterator[Case]:
     calls = {
         "mean": ("mean", *two, *RHO, "--clipping", "gaussian", *SEEDED),
         "mean, counts": ("mean", *two, *RHO, *SEEDED),
-        "mean, (epsilon, delta)": ("mean", *two, *BOTH, "--covariance", "2", "--steps", "auto", *SEEDED),
+        "mean, (epsilon, delta)": ("mean", *two, *BOTH, "--variance", "2", "--steps", "auto", *SEEDED),
         "gaussian": ("gaussian", *two, *RHO, *SEEDED),
         "gaussian, pairs": (
             "gaussian",

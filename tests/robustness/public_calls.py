@@ -165,14 +165,22 @@ SHARED = {
     ],
 }
 MODES = ["practical", "theory", "x"]
-PRIVATE_MEAN = {"center": CENTERS, "radius": LENGTHS, "covariance": MATRICES, "steps": COUNTS, "mode": MODES}
+PRIVATE_MEAN = {
+    "center": CENTERS,
+    "radius": LENGTHS,
+    "covariance": MATRICES,
+    "variance": MATRICES,
+    "steps": COUNTS,
+    "mode": MODES,
+}
 
 CALLS = {
     "estimate_mean": Call(
         estimate_mean,
         options={"x_pub": PUBLIC},
         hostile={
-            "x_pub": PUBLICS, "covariance": MATRICES, "pub_priv_gap": PROBABILITIES, "steps": COUNTS, "mode": MODES
+            "x_pub": PUBLICS, "covariance": MATRICES, "variance": MATRICES, "pub_priv_gap": PROBABILITIES,
+            "steps": COUNTS, "mode": MODES
         },
     ),
     "estimate_mean, public covariance": Call(

@@ -25,7 +25,7 @@ CALLS = {
         x, x_pub=PUBLIC, covariance="public", budget=PureDP(1), steps=1, **o
     ),
     "coinpress, diagonal": lambda x, **o: coinpress_mean(
-        x, center=0, radius=20, covariance=np.arange(1.0, DIM + 1), budget=ZCDP(1), **o
+        x, center=0, radius=20, variance=np.arange(1.0, DIM + 1), budget=ZCDP(1), **o
     ),
     "weighted": lambda x, **o: weighted_mean(x, x_pub=PUBLIC, norm_bound=4, center="public", budget=PureDP(1), **o),
     "weighted, k-norm": lambda x, **o: weighted_mean(x, norm_bound=4, noise="k_norm", budget=PureDP(1), **o),

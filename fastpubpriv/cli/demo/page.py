@@ -75,7 +75,7 @@ def compare(weather: Weather, budget: Any, seed: int | None) -> Comparison:
         fpp.Rows.from_array(weather.private),
         center=0.0,
         radius=WEAK_BOUND * math.sqrt(dim) / WEAK_STD,
-        covariance=WEAK_STD**2,
+        variance=WEAK_STD**2,
         budget=budget,
         random_state=None if seed is None else seed + 1,
     )

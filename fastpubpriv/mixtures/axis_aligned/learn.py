@@ -12,7 +12,7 @@ from fastpubpriv import run as running
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import AccuracyWarning, BudgetError, InputError
-from fastpubpriv.histograms.stable import as_rows
+from fastpubpriv.estimators.whitening import known_root
 from fastpubpriv.mechanisms.selection.hypotheses import required_rows
 from fastpubpriv.methods import Registry
 from fastpubpriv.mixtures.axis_aligned import anchors, decoded_lists, dp_em, public_list, univariate
@@ -56,20 +56,6 @@ def chosen_method(method: str, *, dim: int, n_priv: int, has_public: bool, budge
         raise InputError(f"method={method!r} is for {most}, got {dim}: pass columns=, or method='anchors'")
     chosen.check(has_public=has_public, budget=budget, n_priv=n_priv)
     return method
-
-
-def known_factor(variance: Any, covariance: Any, dim: int) -> FloatArray | None:
-    """Lower factor of a covariance given as a number, a vector of variances, or a matrix; None where there is none."""
-    if covariance is not None:
-        if variance is not None:
-            raise InputError("pass variance (a number, or one for each column) or covariance (a matrix), not both")
-        return validation.symmetric_positive_definite("covariance", covariance, dim)
-    if variance is None:
-        return None
-    vector = running.vector_or_number("variance", variance, dim)
-    if not (vector > 0.0).all():
-        raise InputError("variance must be positive: a number, or one for each column; a matrix is covariance=")
-    return np.diag(np.sqrt(vector))
 
 
 def held_out_of(share: Any, method: str) -> int:
@@ -195,7 +181,7 @@ def learn_axis_aligned_mixture(
     >>> bool(np.all(abs(result.means[order, 0] - [-2e6, 500.0]) < [1.0, 10.0])), result.weights[order].round(1).tolist()
     (True, [0.3, 0.7])
     """
-    rows, public = running.open_rows(as_rows(x_priv), as_rows(x_pub), columns=columns, min_pub=2)
+    rows, public = running.open_rows(x_priv, x_pub, columns=columns, min_pub=2)
     n_components = validation.integer("n_components", n_components, minimum=1, maximum=MOST_COMPONENTS)
     method = METHODS.choose(method)
     failure_prob = validation.probability("failure_prob", failure_prob)
@@ -204,7 +190,9 @@ def learn_axis_aligned_mixture(
         raise InputError(f"min_weight must be at most 1 / n_components = {1.0 / n_components:.3g}, got {min_weight!r}")
     if accuracy is not None:
         accuracy = wanted_accuracy(accuracy)
-    factor = known_factor(variance, covariance, rows.dim)
+    factor = known_root(covariance, variance, rows.dim)
+    if factor is not None and factor.ndim == 1:
+        factor = np.diag(factor)
     if not isinstance(budget, Budget):
         raise BudgetError(f"budget must be ApproxDP, ZCDP or PureDP, got {type(budget).__name__}")
     method = chosen_method(method, dim=rows.dim, n_priv=rows.n, has_public=public is not None, budget=budget)

@@ -7,8 +7,7 @@ from typing import Any
 from fastpubpriv import run as running
 from fastpubpriv import validation
 from fastpubpriv.errors import InputError
-from fastpubpriv.histograms.stable import as_rows
-from fastpubpriv.mixtures.list_decoding import sizes as theory_sizes
+from fastpubpriv.mixtures.list_decoding import sizes
 from fastpubpriv.mixtures.list_decoding.results import MeanLists, ScaleLists
 from fastpubpriv.mixtures.list_decoding.setup import MAX_SCALES, common_fields, start, thresholds_of, warn_few
 from fastpubpriv.mixtures.list_decoding.stages import mean_partitions, release_means, release_scales, scale_partitions
@@ -84,7 +83,7 @@ def decode_variances(
     >>> 4.0 in lists.scales[0]
     True
     """
-    rows, _ = running.open_rows(as_rows(x_priv), columns=columns)
+    rows, _ = running.open_rows(x_priv, columns=columns)
     thresholds = thresholds_of(min_weight, constants, max_scales)
     beta = validation.probability("failure_prob", failure_prob)
     if rows.n < 2:
@@ -100,7 +99,7 @@ def decode_variances(
         progress=progress,
     )
     if thresholds.theory:
-        needed = theory_sizes.variance_rows(thresholds.min_weight, budget, beta, dim=rows.dim)
+        needed = sizes.variance_rows(thresholds.min_weight, budget, beta, dim=rows.dim)
         warn_few("decode_variances", thresholds, needed, rows.n)
     with run.paid():
         found, released = release_scales(run.account, rows, thresholds, executor=run.executor)
@@ -184,7 +183,7 @@ def decode_means(
     >>> bool(abs(lists.means[0] - 3.0).min() < 1.0 and abs(lists.means[0] + 7e5).min() < 1.0)
     True
     """
-    rows, _ = running.open_rows(as_rows(x_priv), columns=columns)
+    rows, _ = running.open_rows(x_priv, columns=columns)
     thresholds = thresholds_of(min_weight, constants, 1)
     beta = validation.probability("failure_prob", failure_prob)
     widths = running.vector_or_number("std", std, rows.dim)
@@ -203,7 +202,7 @@ def decode_means(
         max_memory=max_memory,
     )
     if thresholds.theory:
-        needed = theory_sizes.mean_rows(thresholds.min_weight, budget, beta, histograms=rows.dim)
+        needed = sizes.mean_rows(thresholds.min_weight, budget, beta, histograms=rows.dim)
         warn_few("decode_means", thresholds, needed, rows.n)
     with run.paid():
         found, released = release_means(run.account, rows, scales, thresholds, executor=run.executor)

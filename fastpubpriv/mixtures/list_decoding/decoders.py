@@ -11,8 +11,7 @@ from fastpubpriv import run as running
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import BudgetError, InputError
-from fastpubpriv.histograms.stable import as_rows
-from fastpubpriv.mixtures.list_decoding import sizes as theory_sizes
+from fastpubpriv.mixtures.list_decoding import sizes
 from fastpubpriv.mixtures.list_decoding.results import AxisAlignedLists
 from fastpubpriv.mixtures.list_decoding.setup import MAX_SCALES, common_fields, start, thresholds_of, warn_few
 from fastpubpriv.mixtures.list_decoding.stages import (
@@ -91,7 +90,7 @@ def decode_gaussians(
     >>> bool(((abs(means - 1e5) < 3.0) & (scales == 4.0)).any() and ((abs(means + 20.0) < 0.5) & (scales == 0.5)).any())
     True
     """
-    rows, _ = running.open_rows(as_rows(x_priv), columns=columns)
+    rows, _ = running.open_rows(x_priv, columns=columns)
     if rows.dim != 1:
         raise InputError(f"decode_gaussians takes one column, got {rows.dim}; use decode_axis_aligned")
     thresholds = thresholds_of(min_weight, constants, max_scales)
@@ -167,7 +166,7 @@ def decode_axis_aligned(
     >>> [len(lists.coarse(column)[0]) > 0 for column in range(2)], lists.list_size(0.5) > 100
     ([True, True], True)
     """
-    rows, _ = running.open_rows(as_rows(x_priv), columns=columns)
+    rows, _ = running.open_rows(x_priv, columns=columns)
     thresholds = thresholds_of(min_weight, constants, max_scales)
     options: dict[str, Any] = {
         "ledger": ledger,
@@ -184,7 +183,7 @@ def decode_axis_aligned(
     scales = [[1.0]] * rows.dim
     run = start("decode_axis_aligned", white, budget, [(mean_partitions(scales), rows.n)], **options)
     if thresholds.theory:
-        needed = theory_sizes.mean_rows(thresholds.min_weight, budget, beta, histograms=rows.dim)
+        needed = sizes.mean_rows(thresholds.min_weight, budget, beta, histograms=rows.dim)
         warn_few("decode_axis_aligned", thresholds, needed, rows.n)
     with run.paid():
         found, released = release_means(run.account, white, scales, thresholds, executor=run.executor)
@@ -201,14 +200,14 @@ def _decode(
     if rows.n < 4:
         raise InputError(f"two halves with a pair of rows each need at least four rows, got {rows.n}")
     first, second = split_rows(rows, 1, 1)
-    most = rows.dim * min(thresholds.scale_bound, theory_sizes.DYADIC_SCALES)
+    most = rows.dim * min(thresholds.scale_bound, sizes.DYADIC_SCALES)
     # As many histograms of means as there may be scales; the real number is known after the first release.
     stages = [(scale_partitions(rows.dim), first.n // 2), (mean_partitions([[1.0] * most]), second.n)]
     run = start(name, rows, budget, stages, **options)
     if thresholds.theory:
         needed = 2 * max(
-            theory_sizes.variance_rows(thresholds.min_weight, budget, beta / 2.0, dim=rows.dim),
-            theory_sizes.mean_rows(thresholds.min_weight, budget, beta / 2.0, histograms=most),
+            sizes.variance_rows(thresholds.min_weight, budget, beta / 2.0, dim=rows.dim),
+            sizes.mean_rows(thresholds.min_weight, budget, beta / 2.0, histograms=most),
         )
         warn_few(name, thresholds, needed, rows.n)
     epsilon, delta = run.account.approx_left
