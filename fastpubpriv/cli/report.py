@@ -16,10 +16,10 @@ from rich.table import Table
 
 from fastpubpriv.cli import streams
 from fastpubpriv.errors import AccuracyWarning, ExperimentalWarning, PrivacyWarning, SeededNoiseWarning
+from fastpubpriv.results.base import plain
 from fastpubpriv.results.estimates import GaussianResult, MeanResult
 from fastpubpriv.results.histogram import Histogram, HistogramResult
 from fastpubpriv.results.mixture import MixtureResult
-from fastpubpriv.results.base import plain
 from fastpubpriv.results.words import explain, number, short
 
 Shown = MeanResult | GaussianResult | MixtureResult | HistogramResult

@@ -1,4 +1,4 @@
-"""`estimate_mean` with clipping="gaussian": equivariance, coverage of what the public rows promise, both modes, noise laws, intervals."""
+"""`estimate_mean` within a ball: equivariance, coverage of what the public rows promise, both modes, noise laws, intervals."""
 
 import math
 import warnings

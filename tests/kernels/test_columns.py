@@ -150,7 +150,7 @@ def test_what_is_no_kernel_argument_is_refused():
     rows, center = np.ones((3, 2)), np.zeros(2)
     with pytest.raises(KernelError, match="shape"):
         kernels.columns_count(rows, center, 0, False, np.zeros((2, 5), dtype=np.int64))
-    with pytest.raises(KernelError, match="out of range|shape"):
+    with pytest.raises(KernelError, match=r"out of range|shape"):
         counted(kernels, rows, center, 3)
     with pytest.raises(KernelError, match="float64 or float32"):
         counted(kernels, rows.astype(int), center, 0)
