@@ -46,8 +46,6 @@ def runs(budget):
     for steps in (1, 2, 3, "auto"):
         ball = {**common, "clipping": "gaussian", "steps": steps}
         yield f"estimate_mean {steps}", lambda x, ball=ball: estimate_mean(x, x_pub=PUBLIC[:1], **ball)
-    yield "counts", lambda x: estimate_mean(x, x_pub=PUBLIC[:1], **common)
-    yield "counts, neutral", lambda x: estimate_mean(x, x_pub=PUBLIC, missing="neutral", bounds=(-20.0, 30.0), **common)
     yield "public covariance", lambda x: estimate_mean(x, x_pub=PUBLIC, covariance="public", **common)
     gap = {**common, "clipping": "gaussian", "pub_priv_gap": 0.1, "mode": "theory"}
     yield "gap", lambda x: estimate_mean(x, x_pub=PUBLIC, **gap)
