@@ -8,7 +8,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from benchmarks.accuracy import means, report, tables
+from benchmarks.accuracy import gaussians, means, mixtures, report, tables
 from benchmarks.accuracy.contestants import OURS, PEERS
 
 
@@ -23,6 +23,17 @@ def run_means(options: argparse.Namespace) -> list[dict[str, Any]]:
     return means.run(chosen, grid, resamples=resamples, names=names, processes=options.processes)
 
 
+def run_gaussians(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """The problems of several columns."""
+    resamples = options.resamples or (3 if options.quick else 20)
+    return gaussians.run(options.quick, resamples=resamples, processes=options.processes)
+
+
+def run_mixtures(options: argparse.Namespace) -> dict[str, list[dict[str, Any]]]:
+    """Separated mixtures, and columns of counts."""
+    return mixtures.run(options.quick, resamples=options.resamples or (2 if options.quick else 10))
+
+
 def strict(value: Any) -> Any:
     """JSON has no infinities: null stands for what is not finite."""
     if isinstance(value, dict):
@@ -32,7 +43,11 @@ def strict(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-ESTIMATORS = {"mean": (run_means, report.mean_report)}
+ESTIMATORS = {
+    "mean": (run_means, report.mean_report),
+    "gaussian": (run_gaussians, report.gaussian_report),
+    "mixture": (run_mixtures, report.mixture_report),
+}
 
 
 def main() -> None:

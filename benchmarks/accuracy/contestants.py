@@ -58,7 +58,7 @@ def statuses(result: Any) -> tuple[str, ...]:
     found = getattr(result, "status", None)
     if found is None:
         return ("",) * result.dim
-    return (found,) * result.dim if isinstance(found, str) else tuple(found)
+    return (found,) * result.dim if isinstance(found, str) else tuple(found) or ("",) * result.dim
 
 
 def from_result(result: Any) -> Answer:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import warnings
 import zlib
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -107,7 +106,11 @@ def score(answers: list[Answer], truth: float, best: float) -> dict[str, Any]:
         "ratio": _rms(errors) / best if best > 0.0 else None,
         "median_error": float(np.median(np.abs(errors))),
         "bias": float(errors.mean()),
-        "statuses": dict(Counter(answer.status for answer in answers)),
+        "statuses": {
+            word: {"answers": int(mine.sum()), "covered": int(inside[mine].sum()), "rmse": _rms(errors[mine])}
+            for word in dict.fromkeys(answer.status for answer in answers)
+            if (mine := np.array([answer.status == word for answer in answers])).any()
+        },
         "plain": int(plain.sum()),
     }
     if said.any():

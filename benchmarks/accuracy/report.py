@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.accuracy import gaussians
+
 Cells = list[dict[str, Any]]
 # Against the best radius in hindsight: median, ninth decile, and worst without a status, for n >= 2,000; the median at n = 300.
 MEDIAN, DECILE, WORST, SMALL_MEDIAN = 1.1, 1.5, 3.0, 1.3
@@ -60,6 +62,24 @@ def settings(cells: Cells, name: str = "estimate_mean") -> list[dict[str, Any]]:
             "worst_plain": worst, "coverage": coverage(group, name), "flagged": flagged(group, name),
             "student": float(np.mean([cell["student_coverage"] for cell in group])), "met": bool(met),
         })  # fmt: skip
+    return lines
+
+
+def by_status(cells: Cells, name: str = "estimate_mean") -> list[dict[str, Any]]:
+    """One line for each n and status: how often it was given, and whether the interval and the error were in need of it."""
+    lines = []
+    for (n,), group in grouped(cells, "n").items():
+        scores = [(cell, cell["contestants"][name]) for cell in group if name in cell["contestants"]]
+        total = sum(score["answers"] for _, score in scores)
+        for word in sorted({word for _, score in scores for word in score["statuses"]}):
+            mine = [(cell, score["statuses"][word]) for cell, score in scores if word in score["statuses"]]
+            count = sum(part["answers"] for _, part in mine)
+            found = [part["rmse"] / cell["best_radius"] for cell, part in mine if cell["best_radius"] > 0.0]
+            lines.append({
+                "n": n, "status": word or "none", "share": count / total,
+                "coverage": sum(part["covered"] for _, part in mine) / count,
+                "median": float(np.median(found)), "most": float(max(found)),
+            })  # fmt: skip
     return lines
 
 
@@ -150,5 +170,20 @@ def mean_report(cells: Cells) -> str:
     parts += [f"- {sentence}" for sentence in targets(cells)]
     parts += ["", "RMSE over that of the best radius in hindsight, over the columns (estimate_mean):", ""]
     parts += [table(settings(cells)), "", "By column, n >= 2,000:", "", table(by_column(cells))]
+    parts += ["", "By status (ratio of the answers that have it):", "", table(by_status(cells))]
     parts += ["", "All contestants:", "", table(peers(cells))]
     return "\n".join(parts) + "\n"
+
+
+def gaussian_report(lines: list[dict[str, Any]]) -> str:
+    """The Markdown page of the Gaussians."""
+    told = "\n".join(f"- {sentence}" for sentence in gaussians.targets(lines))
+    return f"## Gaussians\n\n{told}\n\nMedians of relative covariance and Mahalanobis mean errors:\n\n{table(lines)}\n"
+
+
+def mixture_report(found: dict[str, list[dict[str, Any]]]) -> str:
+    """The Markdown page of the mixtures."""
+    return (
+        "## Mixtures\n\nMedian l2 error of a component's mean, in standard deviations of a column:\n\n"
+        f"{table(found['separated'])}\n\nAxis-aligned mixtures of columns that are counts:\n\n{table(found['counts'])}\n"
+    )

@@ -27,6 +27,7 @@ from fastpubpriv.estimators.columns.learn import checked_bounds, mean_of_columns
 from fastpubpriv.estimators.preconditioner import precondition
 from fastpubpriv.estimators.radii import Mode, failure_probability, gap_radius, gap_shift, step_count
 from fastpubpriv.estimators.whitening import Whitening, known_root
+from fastpubpriv.parameters import FAILURE_PROB, shared_docs
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.estimates import MeanResult
 
@@ -57,6 +58,7 @@ def public_ball(
     return Ball(x_pub.mean(axis=0), radius), whitening, whitening.row_std()
 
 
+@shared_docs
 def estimate_mean(
     x_priv: Any,
     *,
@@ -69,7 +71,7 @@ def estimate_mean(
     missing: str = "observed",
     public_only: str = "never",
     pub_priv_gap: float = 0.0,
-    failure_prob: float = 0.01,
+    failure_prob: float = FAILURE_PROB,
     steps: int | str = 2,
     mode: Mode = "practical",
     columns: Any = None,
@@ -82,12 +84,10 @@ def estimate_mean(
 
     Parameters
     ----------
-    x_priv : (n_priv, dim) array-like, path, frame, table or Rows
-        Private rows.
+    {x_priv}
     x_pub : (n_pub, dim) or (dim,) array-like, path, frame or table
         Public rows, at least one, finite.
-    budget : ZCDP, ApproxDP or PureDP
-        Spent whole, and debited before `x_priv` is read.
+    {budget}
     clipping : "auto" or "gaussian"
         "auto": private counts show where each column's numbers lie and end, and the rest of the budget goes into one clipped sum;
         with a `covariance` or `variance` it is "gaussian": the ball of paper A, for rows like those of a Gaussian that has it.
@@ -104,25 +104,14 @@ def estimate_mean(
     public_only : "never" or "auto"
         For counts. "auto": where at least 30 public rows alone are predicted to be closer, return their mean; nothing is then
         spent or read.
-    pub_priv_gap : float in [0, 1)
-        For "gaussian": total-variation distance allowed between the Gaussians of public and private rows. Understating it costs
-        accuracy (rows are clipped), never privacy.
-    failure_prob : float in (0, 1)
-        For "gaussian": probability that the radius derived from the public rows is too small.
+    {pub_priv_gap, failure_prob}
+        For "gaussian", as what follows; the bound is the radius derived from the public rows.
     steps : int or "auto"
-        For "gaussian": 1 is clip-and-noise; t > 1 refines the ball t - 1 times before the last release, which spends 3/4 of the
-        budget. "auto" takes the least predicted error.
-    mode : "practical" or "theory"
-        For "gaussian": clip radii with CoinPress's constants, or those of the proofs (Lemma 2.2 for one step). Same privacy.
-    columns : sequence of str, optional
-        Numeric columns of a frame, file or table, the same for both data sets; by default all of `x_priv`, in their order.
-        Where both data sets have names for their columns, these are matched by name.
-    ledger : Ledger, optional
-        Debited by `budget` before the first read.
-    random_state : None or int
-        None: fresh operating-system keys. int: repeatable, warned about, `private=False`.
-    threads, progress
-        Number of threads (None: all cores) and progress bar (None: on a terminal, for long work). Never change the answer.
+        1 is clip-and-noise; t > 1 refines the ball t - 1 times before the last release, which spends 3/4 of the budget.
+        "auto" takes the least predicted error.
+    {mode}
+        Theory has Lemma 2.2 for one step.
+    {matched_columns, ledger, random_state, threads, progress}
 
     Returns
     -------
@@ -132,8 +121,7 @@ def estimate_mean(
 
     Raises
     ------
-    InputError, BudgetError, LedgerError
-        For public data and arguments, the form of the private data, and the budget. Never for the content of `x_priv`.
+    {raises}
 
     Privacy
     -------
@@ -192,7 +180,7 @@ def estimate_mean(
     _only_for(
         "clipping='gaussian'",
         pub_priv_gap=gap > 0.0,
-        failure_prob=failure_prob != 0.01,
+        failure_prob=failure_prob != FAILURE_PROB,
         steps=steps != 2,
         mode=mode != "practical",
     )

@@ -21,6 +21,7 @@ from fastpubpriv.estimators.radii import (
 )
 from fastpubpriv.estimators.weighted_mean import ErrorModel, checked_weight, noise_energy
 from fastpubpriv.methods import allowance_of
+from fastpubpriv.parameters import FAILURE_PROB
 from fastpubpriv.planning.forecast import Forecast, count
 from fastpubpriv.privacy import Budget, PureDP
 from fastpubpriv.run import noise_per_radius
@@ -34,14 +35,14 @@ def plan_mean(
     pub_priv_gap: float = 0.0,
     steps: int | str = 2,
     mode: Mode = "practical",
-    failure_prob: float = 0.01,
+    failure_prob: float = FAILURE_PROB,
 ) -> Forecast:
     """Expected l2 error of `estimate_mean`, in standard deviations of a row; for "gaussian" clipping with known covariance."""
     dim, n_pub = count("dim", dim, minimum=1), count("n_pub", n_pub)
     if n_pub < 1:
         raise InputError("plan('mean') needs n_pub of at least 1; without public rows plan 'coinpress_mean'")
     if validation.choice("clipping", clipping, ("auto", "gaussian")) == "auto":
-        if (pub_priv_gap, steps, mode, failure_prob) != (0.0, 2, "practical", 0.01):
+        if (pub_priv_gap, steps, mode, failure_prob) != (0.0, 2, "practical", FAILURE_PROB):
             raise InputError("pub_priv_gap, steps, mode and failure_prob belong to clipping='gaussian': leave them out")
         return _from_counts(dim, n_pub)
     gap = validation.fraction("pub_priv_gap", pub_priv_gap)
@@ -73,7 +74,7 @@ def plan_coinpress_mean(
     radius: float | None = None,
     steps: int | str = 2,
     mode: Mode = "practical",
-    failure_prob: float = 0.01,
+    failure_prob: float = FAILURE_PROB,
 ) -> Forecast:
     """Expected l2 error of `coinpress_mean` from a ball of this radius, in standard deviations."""
     if radius is None:

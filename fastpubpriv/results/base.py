@@ -24,6 +24,8 @@ from fastpubpriv.sources import Rows, public_rows
 
 # Numbers of an estimate that a repr shows one by one.
 MOST_IN_REPR = 6
+# Of the intervals that a text shows.
+LEVEL = 0.95
 
 
 def frozen(array: Any) -> FloatArray:
@@ -86,6 +88,11 @@ def read_price(value: Any) -> Budget | Cost:
         return Budget.from_dict(value)
     except BudgetError:
         return Cost.from_dict(value)  # nothing was spent, or so little that no budget is as small
+
+
+def shown(value: Value, level: float = LEVEL) -> tuple[words.Table, list[tuple[str, str]]]:
+    """The one table of a value and the facts under it, for texts, pages and terminals alike."""
+    return value._shown(level)
 
 
 def _rebuilt(kind: type[Value], fields: dict[str, Any]) -> Value:
@@ -157,16 +164,20 @@ class Value:
         """What a reader must know besides the estimate: a word and a sentence for each fact."""
         return []
 
+    def _shown(self, level: float) -> tuple[words.Table, list[tuple[str, str]]]:
+        """The table and the facts that a text shows, with intervals at this level where there are any."""
+        return self._table(), self._facts()
+
     def summary(self) -> str:
         """The estimate as a table, and under it what a reader must know: a text for people."""
-        return words.as_text(type(self).__name__, self._table(), self._facts())
+        return words.as_text(type(self).__name__, *self._shown(LEVEL))
 
     def to_frame(self) -> Any:
         """The table of the summary as a pandas data frame, unrounded (needs pandas)."""
         return words.as_frame(self._table())
 
     def _repr_html_(self) -> str:
-        return words.as_html(type(self).__name__, self._table(), self._facts())
+        return words.as_html(type(self).__name__, *self._shown(LEVEL))
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)

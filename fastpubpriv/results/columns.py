@@ -13,7 +13,7 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.reading import Form, read_array
 from fastpubpriv.results.base import Value
-from fastpubpriv.results.words import Table
+from fastpubpriv.results.words import Column, Table
 
 STATUSES = {
     "resolved": "the counts show its scale and where it ends",
@@ -100,7 +100,7 @@ class ColumnReport(Value):
 
     def _table(self) -> Table:
         names = ("status", "missing", "resolved_from", "resolved_to", "undetected_rows")
-        numbers = [(name, getattr(self, name)) for name in names]
+        numbers = [Column(name, getattr(self, name)) for name in names]
         return Table("column", [str(place) for place in range(len(self.status))], numbers)
 
 

@@ -16,10 +16,10 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.columns import points
 from fastpubpriv.errors import InputError
 from fastpubpriv.reading import Form, refuse_no_covariances
-from fastpubpriv.results.base import Result
+from fastpubpriv.results.base import LEVEL, Result
 from fastpubpriv.results.columns import STATUSES, ColumnReport, read_report
 from fastpubpriv.results.gaussians import correlation_of, ellipse, factor_of, log_density
-from fastpubpriv.results.words import Table
+from fastpubpriv.results.words import Column, Table
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -96,20 +96,22 @@ class MeanResult(Result):
     def _estimate(self) -> tuple[str, Any]:
         return "mean", self.mean
 
-    def _table(self) -> Table:
-        lower, upper = self.confidence_interval()
-        numbers: list[tuple[str, Any]] = [
-            ("mean", self.mean), ("lower", lower), ("upper", upper), ("noise_std", self.noise_std),
-        ]  # fmt: skip
-        if self.report is not None:
-            numbers += [("missing", self.report.missing.round()), ("status", self.report.status)]
-        return Table("column", self.labels, numbers)
-
-    def _details(self) -> list[tuple[str, str]]:
+    def _table(self, level: float = LEVEL) -> Table:
+        lower, upper = self.confidence_interval(level)
+        error = self.standard_error
+        ends = [Column("mean", self.mean, error), Column("lower", lower, error), Column("upper", upper, error)]
+        noise = Column("noise_std", self.noise_std, self.noise_std)
         if self.report is None:
-            return [("Interval", f"95 %, from {self.noise_law} noise and sampling")]
-        found = [("Interval", f"95 %, from {self.noise_law} noise, sampling and clipping")]
-        return found + [(status, STATUSES[status]) for status in dict.fromkeys(self.status) if status != "resolved"]
+            return Table("column", self.labels, [*ends, noise])
+        said = [Column("missing", self.report.missing.round()), Column("status", self.report.status)]
+        return Table("column", self.labels, [*ends, noise, *said])
+
+    def _shown(self, level: float) -> tuple[Table, list[tuple[str, str]]]:
+        percent = f"{level:.4g}" if level > 0.9999 else f"{100 * level:.4g} %"
+        parts = "noise and sampling" if self.report is None else "noise, sampling and clipping"
+        flagged = [(status, STATUSES[status]) for status in dict.fromkeys(self.status) if status != "resolved"]
+        rows, *facts = self._facts()
+        return self._table(level), [rows, ("Interval", f"{percent}, from {self.noise_law} {parts}"), *flagged, *facts]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -205,21 +207,24 @@ class GaussianResult(Result):
         Standard deviation of the privacy noise in each coordinate of the mean.
     rounds : int
         Rounds of the covariance recursion.
-    under_resolved : bool
-        The rounds are too few, by the public rule, to reach the smallest eigenvalues, which may be far off.
+    status : str
+        "ok"; "under_resolved" when the rounds are too few, by the public rule, to reach the smallest eigenvalues, which may be far
+        off.
     predicted_covariance_error, predicted_mean_error : float
         Relative Frobenius error of the covariance, and l2 error of the mean in standard deviations, from public numbers; infinite
-        (null in JSON) when `under_resolved`.
+        (null in JSON) when `status` is "under_resolved".
+    method : str
+        The algorithm that ran.
     """
 
     mean: FloatArray
     covariance: FloatArray
     mean_noise_std: FloatArray
     rounds: int
-    under_resolved: bool
+    status: str
     predicted_covariance_error: float
     predicted_mean_error: float
-    learner: str
+    method: str
 
     _forms: ClassVar[Mapping[str, Form]] = {"mean": ("dim",), "covariance": ("dim", "dim"), "mean_noise_std": ("dim",)}
 
@@ -277,7 +282,7 @@ class GaussianResult(Result):
         # One correlation's share of the Frobenius error, which has dim (dim + 1) / 2 free entries, two of them alike.
         noise = self.predicted_covariance_error / math.sqrt(self.dim * (self.dim + 1.0))
         note = f"predicted noise of one entry, sampling included: about ±{noise:.2g}"
-        if self.under_resolved:
+        if self.status != "ok":
             note = "too few rows or too small a budget to resolve the small eigenvalues: entries may be far off"
         return plotting.plot_correlations(self.correlation, self.labels, note, path=path)
 
@@ -289,13 +294,15 @@ class GaussianResult(Result):
 
     def _table(self) -> Table:
         deviations = np.sqrt(np.diag(self.covariance))
-        numbers = [("mean", self.mean), ("mean_noise_std", self.mean_noise_std), ("standard_deviation", deviations)]
-        return Table("column", self.labels, numbers)
+        error = np.hypot(self.mean_noise_std, deviations / math.sqrt(max(1, self.n_priv)))
+        noise = Column("mean_noise_std", self.mean_noise_std, self.mean_noise_std)
+        return Table(
+            "column", self.labels, [Column("mean", self.mean, error), noise, ("standard_deviation", deviations)]
+        )
 
     def _details(self) -> list[tuple[str, str]]:
         text = (
             f"covariance {self.predicted_covariance_error:.1%} (relative Frobenius), mean "
             f"{self.predicted_mean_error:.3g} standard deviations; {self.rounds} rounds"
         )
-        status = "under_resolved" if self.under_resolved else "ok"
-        return [("Predicted error", text), ("Status", status), ("Method", self.learner)]
+        return [("Predicted error", text), ("Status", self.status), ("Method", self.method)]

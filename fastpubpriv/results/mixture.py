@@ -20,7 +20,7 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.reading import Form, refuse_no_covariances
 from fastpubpriv.results.base import Result
 from fastpubpriv.results.gaussians import factor_of, log_density
-from fastpubpriv.results.words import Table, tally
+from fastpubpriv.results.words import Column, Table, tally
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -114,11 +114,14 @@ class Mixture(Result):
     def _table(self) -> Table:
         spreads = np.sqrt(self.variances)
         numbers = [
-            pair
+            Column(f"mean {name}", self.means[:, j], spreads[:, j] / 10.0, (f"std {name}", spreads[:, j]))
             for j, name in enumerate(self.labels)
-            for pair in ((f"mean {name}", self.means[:, j]), (f"std {name}", spreads[:, j]))
         ]
-        heads = [("weight", self.weights), ("status", self._status_of_components())]
+        sampling = np.sqrt(self.weights * (1.0 - self.weights) / max(1, self.n_priv + self.n_pub))
+        heads: list[Column | tuple[str, Any]] = [
+            Column("weight", self.weights, sampling),
+            ("status", self._status_of_components()),
+        ]
         return Table("component", range(self.n_components), [*heads, *numbers])
 
 

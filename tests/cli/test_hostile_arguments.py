@@ -175,4 +175,4 @@ def test_a_list_of_millions_of_digits_is_not_computed():
     made = fpp.plan(
         "axis_aligned_mixture", dim=2**50, n_components=2, n_priv=1000, budget=fpp.ApproxDP(1, 1e-6), n_pub=9
     )
-    assert "theory_rows" not in made.details
+    assert "list_decoding_rows" not in made.details

@@ -392,7 +392,7 @@ def test_wide_results_are_cut_on_screen_only(tmp_path, monkeypatch):
     ],
 )
 def test_digits_follow_the_uncertainty(value, scale, text):
-    from fastpubpriv.cli.report import number
+    from fastpubpriv.results.words import number
 
     assert float(number(value, scale).replace(",", "")) == pytest.approx(value, abs=max(scale, 1e-300))
     assert number(value, scale) == text

@@ -53,7 +53,7 @@ def test_every_step_clips_the_original_rows():
 
 
 @pytest.mark.parametrize("budget", [ZCDP(0.5), ApproxDP(1, 1e-6), PureDP(1)])
-def test_translation(budget):
+def test_shifted_rows_shift_the_mean(budget):
     private = gaussian()
     for shift in (1e3, 1e8):
         here, there = mean_of(private, budget), mean_of(private + shift, budget, center=shift)

@@ -257,8 +257,6 @@ def reproductions() -> Iterator[Case]:
             call=experiment,
             args=(name, 1 if name == "c-univariate" else 2),
             releases=False,
-            # Fits of a few public rows, some of which stop at another place when a last bit is another.
-            machine=name == "c-public",
             slow=True,
         )
 

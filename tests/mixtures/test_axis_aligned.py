@@ -172,7 +172,7 @@ def test_an_order_of_magnitude_without_scales():
         ((3, 100, True, ZCDP(1)), "dp_em"),
     ],
 )
-def test_auto(facts, method):
+def test_auto_decides_by_public_facts(facts, method):
     dim, n, public, budget = facts
     assert chosen_method("auto", dim=dim, n_priv=n, has_public=public, budget=budget) == method
 

@@ -51,7 +51,7 @@ def answer(call, source, *, seed=7, **options):
     return result.mean.tobytes() + repr(result.releases).encode()
 
 
-def test_threads(call, data):
+def test_threads_change_no_byte(call, data):
     expected = answer(call, data, threads=1)
     assert answer(call, data, threads=2) == expected
     assert answer(call, data, threads=4) == expected
@@ -101,7 +101,7 @@ def test_order_of_rows(call, data):
     assert answer(call, shuffled) == answer(call, data)
 
 
-def test_instruction_sets(call, data):
+def test_instruction_sets_change_no_byte(call, data):
     expected = answer(call, data[:20_000], threads=1)
     try:
         for level in range(lib.FPP_ISA_AVX512 + 1):

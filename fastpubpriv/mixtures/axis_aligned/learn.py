@@ -18,6 +18,7 @@ from fastpubpriv.methods import Registry
 from fastpubpriv.mixtures.axis_aligned import anchors, decoded_lists, dp_em, public_list, univariate
 from fastpubpriv.mixtures.axis_aligned.learned import AxisMethod, Learned, Task
 from fastpubpriv.mixtures.list_decoding.sizes import wanted_accuracy
+from fastpubpriv.parameters import FAILURE_PROB, shared_docs
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.mixture import MixtureResult
@@ -72,6 +73,7 @@ def held_out_of(share: Any, method: str) -> int:
     return held
 
 
+@shared_docs
 def learn_axis_aligned_mixture(
     x_priv: Any,
     *,
@@ -85,7 +87,7 @@ def learn_axis_aligned_mixture(
     min_weight: float | None = None,
     candidates: int | None = None,
     held_out: float = 0.0,
-    failure_prob: float = 0.05,
+    failure_prob: float = FAILURE_PROB,
     columns: Any = None,
     ledger: Ledger | None = None,
     random_state: int | None = None,
@@ -96,8 +98,8 @@ def learn_axis_aligned_mixture(
 
     Parameters
     ----------
-    x_priv : (n_priv,) or (n_priv, dim) array-like, path, frame, table or Rows
-        Private rows. A row with a missing or infinite entry tells nothing, but counts in n_priv.
+    {values}
+        A row with a missing or infinite entry tells nothing, but counts in n_priv.
     n_components : int
         Most components, 1 to 64. Fewer are returned where fewer explain the rows.
     budget : ApproxDP, ZCDP or PureDP
@@ -120,17 +122,9 @@ def learn_axis_aligned_mixture(
     held_out : float in [0, 0.5]
         Share of the private rows, in whole hundredths, that "dp_em" keeps out of its iterations, so that they choose privately
         between the public fit and each iteration. Of use where public rows may mislead; it costs the iterations those rows.
-    failure_prob : float in (0, 1)
+    {failure_prob}
         For `accuracy` and for the sizes of method="list_decoding".
-    columns : sequence of str, optional
-        Numeric columns of a frame, file or table, the same for both data sets; by default all of `x_priv`, in their order.
-        Where both data sets have names for their columns, these are matched by name.
-    ledger : Ledger, optional
-        Debited before the first read.
-    random_state : None or int
-        None: fresh operating-system keys. int: repeatable, warned about, `private=False`.
-    threads, progress
-        Number of threads (None: all cores) and progress bar (None: on a terminal, for long work). Never change the answer.
+    {matched_columns, ledger, random_state, threads, progress}
 
     Returns
     -------
