@@ -17,6 +17,7 @@ MANY_ZEROS, MOST_ZEROS = 0.4, 0.8
 FAINT = 8.0
 NORMAL = 1.959964  # quantile of the interval that a hidden tail is compared with
 TAIL = 1.5
+HIDDEN = 8.0  # times the rest of the interval that a hidden tail may ask for before the status says so
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -61,7 +62,7 @@ def say(found: Found, shares: Shares, n_pub: int, *, neutral: bool) -> Said:
     tails = [unit(TAIL * hidden / n * stretch) for hidden in (clip.hidden_below, clip.hidden_above)]
     half = NORMAL * math.hypot(noise, sampling, clipping)
     status = status_of(
-        found, shares, heavy=max(tails) > 4.0 * half, wide=noise > sampling_of(clip.std, n_pub, unit) / 2.0
+        found, shares, heavy=max(tails) > HIDDEN * half, wide=noise > sampling_of(clip.std, n_pub, unit) / 2.0
     )
     if status == "unresolved" and not found.scale.referenced and not shares.blind:
         mean = found.public_mean

@@ -126,11 +126,12 @@ def side_of(counts: FloatArray, variances: FloatArray, edges: FloatArray, last: 
     most[seen:] = np.repeat(hidden, parts) * shares
     variance[seen:] = 0.0
     one, two, gap = octaves[0], octaves[1], octaves[1] + octaves[2]
-    falling = one < two and one > 4.0 * stds[0] and two > 3.0 * stds[1]
+    clear = one > 4.0 * stds[0] and two > 3.0 * stds[1] and octaves[2] > 3.0 * stds[2]
+    slow = clear and HEAVY * two <= one < two and HEAVY * octaves[2] <= two < octaves[2]
     noise = math.sqrt(float(variance[:seen].max(initial=0.0)))
     return Side(
         lower=scaled[:-1], upper=scaled[1:], mass=mass, variance=variance, spread=spread, hidden=most, seen=seen,
-        parts=parts, heavy=bool(falling and one >= HEAVY * two),
+        parts=parts, heavy=bool(slow),
         faint=bool(gap < 3.0 * math.hypot(stds[1], stds[2]) and one < GAP_ROWS * noise),
     )  # fmt: skip
 
@@ -154,11 +155,14 @@ def tail(
     numbers, spreads, hidden = np.zeros(OUTER), np.zeros(OUTER), np.zeros(OUTER)
     shares = np.zeros(OUTER * parts)
     before, most, step = one, one + float(stds[0]), ratio
+    growth = HIDDEN_GROWTH * ratio
     for j in range(OUTER):
         std = max(float(beyond_std[j]), tiny)
         numbers[j], spreads[j] = posterior(before * step, factor, float(beyond[j]), std)
-        most = min(HIDDEN_GROWTH * ratio * most, max(float(beyond[j]), 0.0) + 2.0 * std)
-        hidden[j] = most
+        # Octaves that fall off like a cliff are not believed to fall off more slowly further out.
+        hidden[j] = min(growth * most, max(float(beyond[j]), 0.0) + 2.0 * std)
+        growth = min(growth, HIDDEN_GROWTH * hidden[j] / max(most, tiny))
+        most = float(hidden[j])
         fall = min(LARGEST_RATIO, max(numbers[j] / max(before, tiny), tiny))
         shares[j * parts : (j + 1) * parts] = power_law(
             edges[j * parts : (j + 1) * parts + 1], max(LEAST_INDEX, -math.log2(fall))
