@@ -78,9 +78,15 @@ def test_an_unresolved_covariance_says_so():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = estimate_gaussian(
+            np.zeros((500, 30)), x_pub=np.random.default_rng(0).standard_normal((31, 30)), budget=ZCDP(rho=0.1),
+            method="lifted_coinpress",
+        )  # fmt: skip
+        public = estimate_gaussian(
             np.zeros((500, 30)), x_pub=np.random.default_rng(0).standard_normal((31, 30)), budget=ZCDP(rho=0.1)
         )
     assert "far off" in found.plot().axes[0].get_title()
+    assert public.structure == "mean"
+    assert "of the public rows" in public.plot().axes[0].get_title()
 
 
 @pytest.mark.parametrize("level", [0.0, 1.0, float("nan"), True, "0.9"])

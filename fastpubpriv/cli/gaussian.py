@@ -31,6 +31,11 @@ Examples:
 )
 @options.method_option("fastpubpriv.estimators.learners", "See the README.")
 @click.option(
+    "--structure",
+    type=click.Choice(["auto", "public", "mean", "diagonal", "full"]),
+    help="What is learnt privately: nothing, the mean, variances too, or all. Default: what is predicted to be best.",
+)
+@click.option(
     "--rounds", type=click.IntRange(min=1), help="Rounds of the covariance; default: chosen from public numbers."
 )
 @options.mode_option
@@ -47,8 +52,8 @@ Examples:
 def gaussian(**settings: Any) -> None:
     """Mean and covariance of private rows, with ranges taken from public rows.
 
-    Two distinct public rows are enough to begin; with more of them than columns, the answer does not depend on units. A
-    private row with a missing value adds nothing, but counts.
+    Two distinct public rows are enough to begin. What is learnt privately is decided before anything is spent, by what public
+    numbers predict to be best. A private row with a missing value adds nothing, but counts.
     """
     opened = prepare(settings)
 
@@ -61,7 +66,7 @@ def gaussian(**settings: Any) -> None:
             mode=settings["mode"],
             failure_prob=settings["failure_prob"],
             ledger=ledger,
-            **options.given(settings, "method"),
+            **options.given(settings, "method", "structure"),
             **common(settings),
         )
 

@@ -290,6 +290,7 @@ plan_options = stack(
     click.option("--steps", type=Steps(), help="Times the range is narrowed, or auto."),
     click.option("--mode", type=click.Choice(["practical", "theory"]), help="As in the estimator."),
     click.option("--method", help="As in the estimator."),
+    click.option("--structure", help="gaussian: as in the estimator."),
     click.option("--failure-prob", type=float, help=_FAILURE),
 )
 

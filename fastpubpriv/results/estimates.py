@@ -180,7 +180,15 @@ class GaussianResult(Result):
         The rounds are too few, by the public rule, to reach the smallest eigenvalues, which may be far off.
     predicted_covariance_error, predicted_mean_error : float
         Relative Frobenius error of the covariance, and l2 error of the mean in standard deviations, from public numbers; infinite
-        (null in JSON) when `under_resolved`.
+        (null in JSON) when `under_resolved`, unless the method shrinks what it cannot resolve.
+    learner : str
+        The method that ran.
+    structure : str
+        "full"; of the ladder also "public" (nothing private was read), "mean" (a private mean with the public covariance) and
+        "diagonal" (private variances along the axes of the public covariance).
+    diagnostics : mapping
+        Released or public numbers about the run; of the ladder the errors predicted for all rungs, the columns that borrowed a
+        scale because their public values are all equal, the target of the shrinkage, and the weight of the private mean.
     """
 
     mean: FloatArray
@@ -191,8 +199,17 @@ class GaussianResult(Result):
     predicted_covariance_error: float
     predicted_mean_error: float
     learner: str
+    structure: str = "full"
+    diagnostics: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     _forms: ClassVar[Mapping[str, Form]] = {"mean": ("dim",), "covariance": ("dim", "dim"), "mean_noise_std": ("dim",)}
+
+    @property
+    def status(self) -> str:
+        """The structure; for a full one "ok" or, where noise could have made the least eigenvalues, "under_resolved"."""
+        if self.structure != "full":
+            return self.structure
+        return "under_resolved" if self.under_resolved else "ok"
 
     @property
     def correlation(self) -> FloatArray:
@@ -238,7 +255,9 @@ class GaussianResult(Result):
         # One correlation's share of the Frobenius error, which has dim (dim + 1) / 2 free entries, two of them alike.
         noise = self.predicted_covariance_error / math.sqrt(self.dim * (self.dim + 1.0))
         note = f"predicted noise of one entry, sampling included: about ±{noise:.2g}"
-        if self.under_resolved:
+        if self.structure in ("public", "mean"):
+            note = f"the covariance of the public rows; predicted error of one entry: about ±{noise:.2g}"
+        elif self.under_resolved:
             note = "too few rows or too small a budget to resolve the small eigenvalues: entries may be far off"
         return plotting.plot_correlations(self.correlation, self.labels, note, path=path)
 
@@ -258,5 +277,8 @@ class GaussianResult(Result):
             f"covariance {self.predicted_covariance_error:.1%} (relative Frobenius), mean "
             f"{self.predicted_mean_error:.3g} standard deviations; {self.rounds} rounds"
         )
-        status = "under_resolved" if self.under_resolved else "ok"
-        return [("Predicted error", text), ("Status", status), ("Method", self.learner)]
+        found = [("Predicted error", text), ("Status", self.status), ("Method", self.learner)]
+        fallback = self.diagnostics.get("fallback_columns", ())
+        if fallback:
+            found.append(("Scale borrowed by", ", ".join(fallback)))
+        return found

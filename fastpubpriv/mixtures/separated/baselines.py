@@ -12,7 +12,7 @@ from fastpubpriv import run as running
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import BudgetError, InputError
-from fastpubpriv.estimators.gaussian import Frame
+from fastpubpriv.estimators.preconditioned import Frame
 from fastpubpriv.estimators.radii import failure_probability, size
 from fastpubpriv.mechanisms.leaves import LeafCounts, LeafSums
 from fastpubpriv.mechanisms.sums import AffineMap, SecondMoment

@@ -18,8 +18,8 @@ from scipy import stats
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators import lifted
-from fastpubpriv.estimators.gaussian import LARGEST_CONDITION, Frame, public_frame, trace_frame
 from fastpubpriv.estimators.lifted import MEAN_SHARE, GramNoise, Problem, Recursion
+from fastpubpriv.estimators.preconditioned import LARGEST_CONDITION, Frame, public_frame, trace_frame
 from fastpubpriv.estimators.radii import Mode
 from fastpubpriv.maps import RowTree
 from fastpubpriv.mechanisms.leaves import (
