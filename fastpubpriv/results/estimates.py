@@ -20,6 +20,9 @@ from fastpubpriv.results.base import Result
 from fastpubpriv.results.gaussians import correlation_of, ellipse, factor_of, log_density
 from fastpubpriv.results.words import Table
 
+# A released mean so far out in the ball that its rows were clipped to was held back by it.
+AT_THE_EDGE = 0.7
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class MeanResult(Result):
@@ -206,7 +209,13 @@ class GaussianResult(Result):
 
     @property
     def status(self) -> str:
-        """The structure; for a full one "ok" or, where noise could have made the least eigenvalues, "under_resolved"."""
+        """The structure; for a full one "ok" or, where noise could have made the least eigenvalues, "under_resolved".
+
+        "clipped" of any structure: the private mean was seen at the edge of the ball around the public rows that rows are clipped
+        to. The rows are elsewhere, and the estimate is held back.
+        """
+        if self.diagnostics.get("edge", 0.0) > AT_THE_EDGE:
+            return "clipped"
         if self.structure != "full":
             return self.structure
         return "under_resolved" if self.under_resolved else "ok"

@@ -10,6 +10,7 @@ from test_gaussian_replay import BUDGETS, COMMON, DIM, HOSTILE, PUBLIC, hostile_
 from fastpubpriv import ReplayError, estimate_gaussian
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.estimators.ladder import full, learn
+from fastpubpriv.estimators.ladder.schedule import EARLY_SHARES
 from fastpubpriv.mechanisms import axis_features
 from fastpubpriv.release.transcript import recording
 
@@ -77,14 +78,15 @@ def test_the_number_of_rounds_follows_the_releases():
 
 
 def test_catches_rounds_that_follow_private_rows(monkeypatch):
-    original = learn._second_moments
+    original, step = learn._second_moments, full.FullRung.step
+
+    def longer(rung):
+        return replace(step(rung), share=None if rung.made == 8 else EARLY_SHARES[0])
 
     def adaptive(run, base, view):
         largest = max(float(np.abs(chunk).max()) for chunk in run.rows.chunks())
         if largest > 100.0:
-            monkeypatch.setattr(
-                full.FullRung, "step", lambda rung: rung.plan.step(np.ones(DIM), rung.left, 3, excess=0.0)
-            )
+            monkeypatch.setattr(full.FullRung, "step", longer)
         return original(run, base, view)
 
     monkeypatch.setattr(learn, "_second_moments", adaptive)

@@ -43,14 +43,30 @@ TABLE = [
 ]
 
 
-@pytest.mark.parametrize(("dim", "n", "n_pub", "condition", "rung", "covariance", "mean"), TABLE)
-def test_the_table_of_the_specification(dim, n, n_pub, condition, rung, covariance, mean):
-    found = [cell(dim, n, n_pub, condition, seed) for seed in range(5)]
+# Cheap and telling: few rows, hardly more public rows than columns, an ill-conditioned covariance.
+CHEAP = [TABLE[0], TABLE[1], TABLE[2], TABLE[7]]
+
+
+def check_row(row, seeds):
+    dim, n, n_pub, condition, rung, covariance, mean = row
+    found = [cell(dim, n, n_pub, condition, seed) for seed in range(seeds)]
     assert {result.structure for result, *_ in found} == {rung}
     errors = np.median([numbers for _, *numbers in found], axis=0)
-    assert errors[0] <= 1.3 * covariance
+    if rung == "full":
+        assert errors[0] <= 1.3 * covariance
     assert errors[1] <= 1.3 * mean
     assert errors[1] <= 1.1 * errors[2]
+
+
+@pytest.mark.parametrize("row", CHEAP)
+def test_cheap_rows_of_the_specification(row):
+    check_row(row, 9)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("row", TABLE)
+def test_the_table_of_the_specification(row):
+    check_row(row, 15)
 
 
 @pytest.mark.parametrize("notion", BUDGETS)
@@ -63,7 +79,7 @@ def test_every_rung_and_notion(notion, rung):
     assert result.status == ("ok" if rung == "full" else rung)
     assert np.isfinite(errors).all()
     if rung == "public":
-        assert ledger.spent().is_zero
+        assert ledger.spent.is_zero
         assert result.releases == ()
         assert "nothing" in result.summary()
     else:
@@ -140,13 +156,19 @@ def test_rows_a_thousand_deviations_away():
     public = rng.normal(size=(12, 4))
     result = estimate_gaussian(rng.normal(size=(20_000, 4)) + 1e3, x_pub=public, budget=RHO_HALF)
     assert np.isfinite(result.mean).all()
-    assert result.diagnostics["clip_factor"] > 1.5  # every row on the sphere: it shows
+    assert result.rounds == 9  # every row on the sphere: more rounds
+    assert result.status == "clipped"
+    near = estimate_gaussian(rng.normal(size=(20_000, 4)), x_pub=public, budget=RHO_HALF)
+    assert near.status == "ok"
+    for rung in ("mean", "diagonal"):
+        far = estimate_gaussian(rng.normal(size=(5000, 4)) + 1e3, x_pub=public, budget=RHO_HALF, structure=rung)
+        assert far.status == "clipped"
 
 
 def test_constant_columns_are_named():
     rng = np.random.default_rng(3)
     public = np.column_stack([rng.normal(size=12), np.full(12, 7.0), rng.normal(size=12)])
-    private = rng.normal(size=(20_000, 3)) + [0.0, 7.0, 0.0]
+    private = rng.normal(size=(20_000, 3)) + np.array([0.0, 7.0, 0.0])
     with pytest.warns(AccuracyWarning, match="constant in 1"):
         result = estimate_gaussian(private, x_pub=public, budget=RHO_HALF)
     assert result.diagnostics["fallback_columns"] == ("1",)

@@ -83,7 +83,7 @@ def mean_rung(base: PublicBase, view: Outlook, released: Released, n: float) -> 
         status="mean",
         covariance_error=predicted.covariance,
         mean_error=predicted.mean,
-        details={"mean_weight": weight},
+        details={"mean_weight": weight, "edge": edge(released.value / n, std, mean_radius(base.strength))},
     )
 
 
@@ -104,7 +104,12 @@ def diagonal_rung(base: PublicBase, view: Outlook, released: Released, n: float)
         status="diagonal",
         covariance_error=predicted.covariance,
         mean_error=predicted.mean,
-        details={"mean_weight": weight, "axis_variances": scales.variances, "common_scale": scales.common},
+        details={
+            "mean_weight": weight,
+            "edge": edge(average, std, diagonal_radius(base.strength)),
+            "axis_variances": scales.variances,
+            "common_scale": scales.common,
+        },
     )
 
 
@@ -129,6 +134,7 @@ def full_rung(
         rounds=rounds,
         details={
             "mean_weight": weight,
+            "edge": edge(released.value / n, std, mean_clip(dim)),
             "target": resolved.target,
             "target_strength": resolved.strengths,
             "clip_factor": resolved.clip_factor,
@@ -136,6 +142,15 @@ def full_rung(
             "public_covariance_error": view.rungs["public"].covariance,
         },
     )
+
+
+def edge(average: FloatArray, std: float, radius: float) -> float:
+    """How far out a released average lies in the ball that its rows were clipped to, less two deviations of the noise.
+
+    Near 1 the rows are elsewhere than the public ones, and the mean is held back by the ball.
+    """
+    length = math.sqrt(float(np.sum(np.square(average))))
+    return min(max(length - 2.0 * std * math.sqrt(len(average)), 0.0) / radius, 1.0)
 
 
 def climb(run: Run, base: PublicBase, view: Outlook, structure: str) -> Climbed:
