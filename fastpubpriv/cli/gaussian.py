@@ -30,11 +30,7 @@ Examples:
     help="How far public and private rows may differ: total variation, 0 to 1. Too low costs accuracy, never privacy.",
 )
 @options.method_option("fastpubpriv.estimators.learners", "See the README.")
-@click.option(
-    "--structure",
-    type=click.Choice(["auto", "public", "mean", "diagonal", "full"]),
-    help="What is learnt privately: nothing, the mean, variances too, or all. Default: what is predicted to be best.",
-)
+@options.structure_option
 @click.option(
     "--rounds", type=click.IntRange(min=1), help="Rounds of the covariance; default: chosen from public numbers."
 )

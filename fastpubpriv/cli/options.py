@@ -286,6 +286,12 @@ refine_options = stack(
     mode_option,
     click.option("--failure-prob", type=float, default=0.01, show_default=True, help=_FAILURE),
 )
+structure_option = click.option(
+    "--structure",
+    type=click.Choice(["auto", "public", "mean", "diagonal", "full"]),
+    help="What is learnt privately: nothing, the mean, variances too, or all. Default: what is predicted to be best.",
+)
+
 plan_options = stack(
     click.option("--steps", type=Steps(), help="Times the range is narrowed, or auto."),
     click.option("--mode", type=click.Choice(["practical", "theory"]), help="As in the estimator."),

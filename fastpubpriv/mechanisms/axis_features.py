@@ -23,6 +23,11 @@ class AxisFeatures:
     center: FloatArray
     matrix: FloatArray
 
+    @property
+    def out_dim(self) -> int:
+        """Features of a row."""
+        return 2 * len(self.center)
+
     def __call__(self, chunk: Any) -> FloatArray:
         """Map a chunk, in blocks that stay in the cache."""
         n, dim = len(chunk), len(self.center)

@@ -9,7 +9,7 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.estimators import lifted
 from fastpubpriv.estimators.gaussian import choose_method
 from fastpubpriv.estimators.ladder.estimate import METHOD as LADDER
-from fastpubpriv.estimators.ladder.public_base import Strength
+from fastpubpriv.estimators.ladder.public_base import plain_strength
 from fastpubpriv.estimators.ladder.rungs import outlook
 from fastpubpriv.estimators.ladder.schedule import Noise
 from fastpubpriv.estimators.learners import METHODS
@@ -54,8 +54,7 @@ def _ladder(dim: int, n_pub: int, structure: str) -> Forecast:
 
     What the rows look like may say more: columns of one scale, or a covariance near a multiple of the identity.
     """
-    degrees = float(n_pub - 1)
-    strength = Strength(dim=dim, n_pub=n_pub, low=degrees, likely=degrees, scales=degrees)
+    strength = plain_strength(dim, n_pub)
 
     def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
         pure, allowance = allowance_of(budget, LADDER.draws(dim))

@@ -61,12 +61,19 @@ class Strength:
         return 1.0 / marchenko_pastur(self.dim, self.dim / max(self.low, 1.02 * self.dim))
 
 
+def plain_strength(dim: int, n_pub: int) -> Strength:
+    """What n_pub public rows of no structure of their own are worth: what can be said before they are seen."""
+    degrees = float(max(n_pub - 1, 1))
+    return Strength(dim=dim, n_pub=n_pub, low=degrees, likely=degrees, scales=degrees)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PublicBase:
     """Mean and covariance of the public rows, always positive definite: coordinates v = inverse (x - center).
 
     `root` root^T is the covariance. `ridge` is the number of pseudo-rows in it. `fallback` lists the columns whose public values
-    are all equal: they borrow the scale of the others. `source` says where the numbers come from.
+    are all equal: they borrow the scale of the others. `source` says where the numbers come from, `rough` that they are no more
+    than a radius.
     """
 
     center: FloatArray
@@ -76,6 +83,7 @@ class PublicBase:
     ridge: float
     fallback: tuple[int, ...] = ()
     source: str = "public rows"
+    rough: bool = False
 
     @property
     def affine(self) -> AffineMap:
@@ -181,11 +189,11 @@ def public_base(x_pub: FloatArray) -> PublicBase:
     )
 
 
-def ball_base(center: FloatArray, radius: float) -> PublicBase:
-    """The base of rows of which only a centre, itself one public row, and a radius that holds them are known."""
+def ball_base(center: FloatArray, radius: float, *, n_pub: int) -> PublicBase:
+    """The base of rows of which only a centre, the mean of n_pub public rows, and a radius that holds them are known."""
     dim = len(center)
-    spread = radius / math.sqrt(dim)
-    strength = Strength(dim=dim, n_pub=1, low=1.0, likely=1.0, scales=1.0, quartile=4.0 * dim)
+    spread = (radius if 0.0 < radius < math.inf else 1.0) / math.sqrt(dim)
+    strength = Strength(dim=dim, n_pub=n_pub, low=1.0, likely=1.0, scales=1.0, quartile=4.0 * dim)
     return PublicBase(
         center=frozen(center),
         root=frozen(np.eye(dim) * spread),
@@ -193,4 +201,5 @@ def ball_base(center: FloatArray, radius: float) -> PublicBase:
         strength=strength,
         ridge=0.0,
         source="radius of the node",
+        rough=True,
     )

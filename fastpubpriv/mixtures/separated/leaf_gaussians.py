@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -80,6 +81,8 @@ class LeafEstimates:
         Standard deviation of the privacy noise in each coordinate of the means; 0 where the public mean stands in.
     predicted_covariance_errors, predicted_mean_errors : (k,) float64
         Relative Frobenius error and l2 error in standard deviations; infinite unless the status is "ok".
+    details : tuple of dict
+        What the ladder tells about each leaf.
     """
 
     means: FloatArray
@@ -91,6 +94,7 @@ class LeafEstimates:
     mean_noise_std: FloatArray
     predicted_covariance_errors: FloatArray
     predicted_mean_errors: FloatArray
+    details: tuple[dict[str, Any], ...] = ()
 
     def weights(self, n_priv: int, *, accuracy: float = 0.01) -> FloatArray:
         """Shares of the leaves, (k,): max(count / n_priv, accuracy / (2 k)), made to add up to one."""
