@@ -45,7 +45,7 @@ serial-test: $(STAMP)-test $(STAMP)-extension  ## Tests that watch the clock or 
 
 # With GUARDS_ISA=baseline or avx2 our code keeps to these instructions; make hands the variable on.
 guards: $(STAMP)-test $(STAMP)-extension  ## Speed, as ratios within one run
-	$(PYTEST) -q benchmarks/test_guards.py
+	$(PYTEST) -q benchmarks/bench_guards.py
 
 audit: $(STAMP)-test $(STAMP)-extension  ## Long runs: distribution tests, black-box privacy audits, large fuzzing, C sanitizers that need clang
 	$(MAKE) -C csrc tsan msan fuzz

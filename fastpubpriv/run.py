@@ -81,7 +81,7 @@ class Run:
         payer: Any = None,
         **public: Any,
     ) -> Any:
-        """Charge, run the pass, add noise and record: the released answer. `payer` is a node's purse, else the account pays.
+        """Charge, run the pass, add noise and record: the released answer. `payer` is a node or a block, else the account pays.
 
         `public` numbers go into the record, beside the noise and its cost.
         """

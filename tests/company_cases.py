@@ -24,7 +24,6 @@ from fastpubpriv.mechanisms import histograms as stable
 from fastpubpriv.mechanisms.selection import densities
 from fastpubpriv.mechanisms.statistics import StatisticQuery
 from fastpubpriv.sources import Rows, private_rows
-from fastpubpriv.sources.base import RandomAccessRows
 from fastpubpriv.sources.fold import Executor, Query
 
 PACKAGE = Path(fastpubpriv.__file__).parent
@@ -230,7 +229,7 @@ def missing(rng, rows, value):
 
 def read_alike(rows):
     """Whether the rows that a view of a source gives have the same bits in blocks of any size."""
-    if not isinstance(rows, RandomAccessRows):
+    if not rows.random_access:
         return True
     count = min(rows.n, 7)
     whole = rows.block(0, count).tobytes()

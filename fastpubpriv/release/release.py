@@ -18,12 +18,12 @@ from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import KernelError
 from fastpubpriv.kernels import noise
 from fastpubpriv.privacy import Event, SelectionEvent, StableHistogramEvent
-from fastpubpriv.release import choice_weights as exponential
+from fastpubpriv.release import choice_weights
 from fastpubpriv.release.payer import Payer, check_known
 from fastpubpriv.release.transcript import Call, Transcript, current
 from fastpubpriv.threads.steps import share_out
 
-_COIN_WORDS = exponential.BITS // 32
+_COIN_WORDS = choice_weights.BITS // 32
 _PIECE = 1 << 16  # draws at a time: they stay in the second-level cache
 
 # The laws of noise that an event may name. K-norm noise is one joint draw.
@@ -124,8 +124,8 @@ def release_choice(account: Payer, *, name: str, query: Callable[[], IntArray], 
     if answer is None:
         key = account.fresh_key()  # after the query, as in `release`
         if event.law == "exponential":
-            levels = exponential.levels(exact, event.rate)
-            chosen = exponential.candidate(levels, _below(key, exponential.total(levels)))
+            levels = choice_weights.levels(exact, event.rate)
+            chosen = choice_weights.candidate(levels, _below(key, choice_weights.total(levels)))
         else:
             chosen = _permute_and_flip(key, exact, event.rate)
         answer = np.array([float(chosen)])
@@ -250,8 +250,8 @@ def _below(key: bytes, bound: int) -> int:
 
 def _permute_and_flip(key: bytes, scores: IntArray, rate: Fraction) -> int:
     """The first candidate, in random order, whose coin e^(-rate (best - score)) comes up heads. The best one's always does."""
-    if not 1 <= len(scores) <= exponential.MAX_CANDIDATES:
-        raise KernelError(f"a choice needs 1 to {exponential.MAX_CANDIDATES} candidates")
+    if not 1 <= len(scores) <= choice_weights.MAX_CANDIDATES:
+        raise KernelError(f"a choice needs 1 to {choice_weights.MAX_CANDIDATES} candidates")
     gaps = int(scores.max()) - scores
     coins: dict[int, int] = {}
     together = noise.DRAW_BLOCK // _COIN_WORDS
@@ -261,7 +261,7 @@ def _permute_and_flip(key: bytes, scores: IntArray, rate: Fraction) -> int:
             drawn = noise.below(key, noise.DRAW_BLOCK, 2**32, begin=begin).astype("<u4").reshape(together, _COIN_WORDS)
         gap = int(gaps[candidate])
         if gap not in coins:
-            coins[gap] = exponential.coin(gap, rate)
+            coins[gap] = choice_weights.coin(gap, rate)
         if int.from_bytes(drawn[turn % together].tobytes(), "little") < coins[gap]:
             return int(candidate)
     raise KernelError("no candidate of a choice came up heads")

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv.errors import KernelError
-from fastpubpriv.sources.base import Chunk, RandomAccessRows, Rows, default_chunk_rows
+from fastpubpriv.sources.base import Chunk, Rows, default_chunk_rows
 from fastpubpriv.threads.guard import reraise
 from fastpubpriv.threads.pool import available_cpus, in_worker, max_threads
 from fastpubpriv.threads.progress import Progress
@@ -189,7 +189,7 @@ def _pass(
                 shown += done.popleft()
             bar.at(shown)
 
-    if isinstance(rows, RandomAccessRows):
+    if rows.random_access:
         block = rows.block
         run_steps(lambda k: add(block(k * size, min((k + 1) * size, n))), -(-n // size), workers, between=tell)
     else:

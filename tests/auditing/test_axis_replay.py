@@ -144,10 +144,10 @@ def test_catches_an_answer_that_bypasses_release(monkeypatch):
 def test_catches_cells_that_follow_the_rows(monkeypatch):
     original = univariate.CellCounts.release
 
-    def centred(self, purse, rows, executor, **options):
+    def centred(self, payer, rows, executor, **options):
         middle = float(np.mean(np.concatenate([chunk[:, 0] for chunk in rows.chunks()])))
         moved = dataclasses.replace(self, edges=[each + middle for each in self.edges])
-        return original(moved, purse, rows, executor, **options)
+        return original(moved, payer, rows, executor, **options)
 
     rows, other = pair()
     other[300] = 1e6

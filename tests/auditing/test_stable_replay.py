@@ -112,13 +112,13 @@ def test_catches_blocks_that_overlap(monkeypatch):
 
 
 def test_catches_blocks_that_follow_the_values(monkeypatch):
-    class Sorted(slices.RandomAccessSlice):
+    class Sorted(slices.Slice):
         def block(self, begin, end):
             whole = self._rows.block(0, self._rows.n)
             order = np.argsort(whole[:, 0])[self._begin + begin : self._begin + end]
             return np.ascontiguousarray(whole[order])
 
-    monkeypatch.setattr(slices, "RandomAccessSlice", Sorted)
+    monkeypatch.setattr(slices, "Slice", Sorted)
     # The smallest row becomes the largest: it changes halves, and so does the row in the middle.
     with pytest.raises(ReplayError):
         record_replay(RUNS["axis"], ROWS, neighbour(int(np.argmin(ROWS[:, 0])), [50.0, 50.0]), budget=BUDGET)

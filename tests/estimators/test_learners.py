@@ -22,7 +22,7 @@ from fastpubpriv.errors import ReplayError
 from fastpubpriv.estimators import learner_group_covariances, learner_recursive, learner_selection
 from fastpubpriv.estimators.learners import METHODS
 from fastpubpriv.estimators.lifted import Problem
-from fastpubpriv.mechanisms import group_covariances as populous
+from fastpubpriv.mechanisms import group_covariances
 from fastpubpriv.mechanisms.selection import cover as selection
 
 pytestmark = [
@@ -158,7 +158,7 @@ def test_cover_covers(condition, radius, accuracy):
         assert distance.min() <= accuracy * 1.001
 
 
-def test_populous_recovers_and_shrugs_off_a_wrong_scale():
+def test_group_covariances_recover_and_shrug_off_a_wrong_scale():
     x_priv, x_pub, root = gaussian(120_000, 2, 1, condition=1.0)
     budget = ApproxDP(4, 1e-6)
     for scale in (1.0, 1e6):
@@ -173,7 +173,7 @@ def test_populous_recovers_and_shrugs_off_a_wrong_scale():
     assert errors(default, 1e6 * root, 0.0)[0] > 0.3
 
 
-def test_populous_recovers_in_two_columns():
+def test_group_covariances_recover_in_two_columns():
     x_priv, x_pub, root = gaussian(330_000, 3, 2, condition=100.0)
     result = seeded(x_priv, x_pub=x_pub, budget=ApproxDP(4, 1e-6), method="group_covariances")
     covariance, mean = errors(result, root)
@@ -182,7 +182,7 @@ def test_populous_recovers_in_two_columns():
     assert result.rounds + 4 == len(result.releases)
 
 
-def test_populous_falls_back_when_rows_disagree():
+def test_group_covariances_fall_back_when_rows_disagree():
     rng = np.random.default_rng(3)
     x_priv = rng.normal(size=(120_000, 1))
     groups = learner_group_covariances.groups_for(
@@ -230,7 +230,7 @@ def test_wrong_notions_are_refused(method, budget):
         estimate_gaussian(x_priv, x_pub=x_pub, budget=budget, method=method)
 
 
-def test_populous_says_that_it_is_experimental():
+def test_group_covariances_say_that_they_are_experimental():
     x_priv, x_pub, _ = gaussian(120_000, 2, 1)
     with pytest.warns(ExperimentalWarning, match="experimental"):
         estimate_gaussian(x_priv, x_pub=x_pub, budget=ApproxDP(4, 1e-6), method="group_covariances")
@@ -315,9 +315,9 @@ def test_replay_catches_scores_counted_twice(monkeypatch):
 def test_replay_catches_a_centre_without_robust_weights(monkeypatch):
     x_priv, x_pub, _ = gaussian(90_000, 2, 1)
     monkeypatch.setattr(
-        populous.Population,
+        group_covariances.Population,
         "center",
-        lambda self: [[sum(map(populous.Fraction, self.covariance[:, 0, 0].tolist())) / len(self.close)]],
+        lambda self: [[sum(map(group_covariances.Fraction, self.covariance[:, 0, 0].tolist())) / len(self.close)]],
     )
     neighbour = x_priv.copy()
     neighbour[5] = 1e6

@@ -28,7 +28,7 @@ RENAMED = {
     "AxisAlignedLists.status": "statuses",
 }
 # A text as the package writes it now -> the text in results.json (names of methods, words for what happened).
-WORDS: dict[str, str] = {"list_decoding": "theory", "group_covariances": "populous"}
+WORDS: dict[str, str] = {"list_decoding": "theory"}
 # Fields that are not compared: texts that quote names of arguments, and what was added after the file was made.
 LEFT_OUT = {"warnings"}
 

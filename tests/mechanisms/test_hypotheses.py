@@ -21,7 +21,7 @@ from fastpubpriv.mechanisms.selection.roots import RootSets
 from fastpubpriv.mechanisms.selection.scheffe import CellSets, cell_edges
 from fastpubpriv.mechanisms.selection.yatracos import YatracosSets
 from fastpubpriv.privacy import ZCDP, PureDP, SelectionEvent
-from fastpubpriv.release import choice_weights as exponential
+from fastpubpriv.release import choice_weights
 from fastpubpriv.release.release import release_choice
 from fastpubpriv.sources import Rows, private_rows
 from fastpubpriv.sources.fold import Executor
@@ -48,7 +48,7 @@ def chosen(scores, law, seed, epsilon=2):
 
 def coins(scores, rate):
     best = max(scores)
-    return [Fraction(exponential.coin(best - s, rate), 1 << exponential.BITS) for s in scores]
+    return [Fraction(choice_weights.coin(best - s, rate), 1 << choice_weights.BITS) for s in scores]
 
 
 def permute_and_flip_law(scores, rate):
@@ -81,7 +81,7 @@ def permute_and_flip_by_orders(scores, rate):
 
 def exponential_law(scores, rate):
     weights = [0] * len(scores)
-    for level in exponential.levels(np.array(scores, dtype=np.int64), rate):
+    for level in choice_weights.levels(np.array(scores, dtype=np.int64), rate):
         for index in level.candidates:
             weights[index] = level.weight
     return [Fraction(w, sum(weights)) for w in weights]
@@ -106,19 +106,19 @@ def test_closed_form_of_permute_and_flip(scores, rate):
 @pytest.mark.parametrize("rate", [Fraction(1, 2**31), Fraction(1, 2), Fraction(5), Fraction(77, 1000)])
 @pytest.mark.parametrize("gap", [1, 2, 30])
 def test_coins_are_close_for_heads_and_for_tails(gap, rate):
-    coin = exponential.coin(gap, rate)
+    coin = choice_weights.coin(gap, rate)
     with mpmath.workprec(1400):
-        heads = mpmath.exp(-mpmath.mpf(gap * rate.numerator) / rate.denominator) * mpmath.mpf(2) ** exponential.BITS
-        tails = mpmath.mpf(2) ** exponential.BITS - heads
+        heads = mpmath.exp(-mpmath.mpf(gap * rate.numerator) / rate.denominator) * mpmath.mpf(2) ** choice_weights.BITS
+        tails = mpmath.mpf(2) ** choice_weights.BITS - heads
         error = heads - coin
         if coin:
             assert 0 <= error <= min(heads, tails) * mpmath.mpf(2) ** -120
         else:
-            assert heads < mpmath.mpf(2) ** (exponential.BITS - exponential.CUT)
+            assert heads < mpmath.mpf(2) ** (choice_weights.BITS - choice_weights.CUT)
         # Control: a coin from a double is not.
-        double = mpmath.mpf(np.exp(-float(gap * rate))) * mpmath.mpf(2) ** exponential.BITS
+        double = mpmath.mpf(np.exp(-float(gap * rate))) * mpmath.mpf(2) ** choice_weights.BITS
         assert abs(heads - double) > min(heads, tails) * mpmath.mpf(2) ** -120
-    assert exponential.coin(0, rate) == 1 << exponential.BITS
+    assert choice_weights.coin(0, rate) == 1 << choice_weights.BITS
 
 
 def frequencies(scores, law, draws):
@@ -156,7 +156,7 @@ def test_permute_and_flip_with_many_candidates():
     found = {chosen(scores, "permute_and_flip", seed) for seed in range(60)}
     assert found == {3, 700, 999}
     with pytest.raises(KernelError, match="candidates"):
-        chosen(np.zeros(exponential.MAX_CANDIDATES + 1), "permute_and_flip", 0)
+        chosen(np.zeros(choice_weights.MAX_CANDIDATES + 1), "permute_and_flip", 0)
 
 
 # ---- privacy by enumeration -----------------------------------------------------------------------------------------

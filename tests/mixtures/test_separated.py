@@ -240,9 +240,9 @@ def test_that_test_notices_positions(monkeypatch):
 
     original = search.ShellCounts.release
 
-    def half(self, purse, rows, executor, **options):
+    def half(self, payer, rows, executor, **options):
         first = next(iter(rows.chunks(0, rows.n // 2, rows.n)))
-        return original(self, purse, Rows.from_array(np.array(first)), executor, **options)
+        return original(self, payer, Rows.from_array(np.array(first)), executor, **options)
 
     monkeypatch.setattr(search.ShellCounts, "release", half)
     with pytest.raises(AssertionError):

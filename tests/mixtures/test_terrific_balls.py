@@ -190,7 +190,7 @@ class Answers:
 
     def __init__(self, monkeypatch, counts):
         self.counts = counts
-        monkeypatch.setattr(Search, "purse", lambda self, node: None)
+        monkeypatch.setattr(Search, "payer", lambda self, node: None)
         monkeypatch.setattr(Search, "directions", lambda *arguments, count, **options: np.eye(count, 2))
         monkeypatch.setattr(Search, "radial_counts", self.radial)
 

@@ -24,9 +24,8 @@ from spies import seeded
 
 from fastpubpriv import ZCDP, ApproxDP, BinGrid, DyadicBins, ProductBins, PureDP
 from fastpubpriv.kernels.bins import BinRule
-from fastpubpriv.mechanisms import group_covariances as populous
+from fastpubpriv.mechanisms import group_covariances, rowwise
 from fastpubpriv.mechanisms import histograms as stable
-from fastpubpriv.mechanisms import rowwise
 from fastpubpriv.mechanisms.histograms import Partition
 from fastpubpriv.mechanisms.selection.cover import BelowQuery, Cover
 from fastpubpriv.mechanisms.sums import AffineMap
@@ -184,15 +183,15 @@ def test_groups_by_position_do_not_see_each_other(dim):
     rows[::4] *= 1e9
     rows[5], rows[7, 0] = np.nan, np.inf
     base = AffineMap(dim=dim, center=rng.normal(size=dim), matrix=np.linalg.qr(rng.normal(size=(dim, dim)))[0])
-    whole, valid = populous.group_covariances(private_rows(rows), base, 11)
+    whole, valid = group_covariances.group_covariances(private_rows(rows), base, 11)
     for size in (1, 2, 3):
         parts = Rows.from_chunks(lambda size=size: (rows[k : k + size] for k in range(0, 33, size)), n=33, dim=dim)
-        found, usable = populous.group_covariances(parts, base, 11)
+        found, usable = group_covariances.group_covariances(parts, base, 11)
         assert found.tobytes() == whole.tobytes()
         assert usable.tolist() == valid.tolist()
     others = rng.normal(size=rows.shape)
     others[4::11] = rows[4::11]
-    assert populous.group_covariances(private_rows(others), base, 11)[0][4].tobytes() == whole[4].tobytes()
+    assert group_covariances.group_covariances(private_rows(others), base, 11)[0][4].tobytes() == whole[4].tobytes()
 
 
 # ---- planted faults: each is what NumPy code that looks innocent would do ---------------------------------------------

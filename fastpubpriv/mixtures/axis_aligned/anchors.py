@@ -38,7 +38,7 @@ from fastpubpriv.sources import Rows
 from fastpubpriv.sources.views.interleaved import interleave_rows
 from fastpubpriv.sources.views.pairs import distant_pairs
 
-SHARES = (14, 14, 18, 8, 8, 24, 14)  # of the rows: scales, places, cells, combinations, company, EM, choice
+SHARES = (14, 14, 18, 8, 8, 24, 14)  # of the rows: scales, places, cells, combinations, matching modes, EM, choice
 LEAST_ROWS = 32
 MOST_ANCHORS = 4
 MOST_COMBINATIONS = 256
@@ -47,15 +47,15 @@ _SCALES, _FEW_SCALES, _FEW_COLUMNS = 4, 6, 8  # of a column: in many columns, in
 _CELLS = 96  # of a column, about
 _LAPLACE_COLUMNS = 6  # up to so many, Laplace noise on joint counts is smaller than Gaussian noise
 _CONFUSED = 0.1  # of the lighter side may be on the wrong side of a cut
-_COMPANY = 0.15  # of the rows of a combination's main mode
+_MATCHING = 0.15  # of the rows of a combination's main mode
 _EVIDENCE = 6.0  # standard deviations of the noise above which a combination is believed
 
 
 def draws(n: int, dim: int, n_components: int, *, known_std: bool) -> int:
     """A bound on the noise draws of a run."""
     em = dp_em.draws(n_components, dim, known_std=known_std, steps=STEPS)
-    company = n_components * n_components  # of a column: combinations times modes
-    return (_FEW_SCALES + 1) * n * dim + (MOST_EDGES + company) * dim + MOST_COMBINATIONS + em + 2**16
+    matching = n_components * n_components  # of a column: combinations times modes
+    return (_FEW_SCALES + 1) * n * dim + (MOST_EDGES + matching) * dim + MOST_COMBINATIONS + em + 2**16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -156,9 +156,9 @@ def marginals(task: Task, pairs: Rows | None, place_rows: Rows, cell_rows: Rows)
         for (column, scale), histogram in zip(asked, released.histograms, strict=True):
             if len(histogram.keys):
                 places[column].append(Scale(CELLS_PER_SCALE * scale, histogram.keys[:, 0], histogram.counts))
-    purse = account.block()
+    payer = account.block()
     gaussian = dim > _LAPLACE_COLUMNS
-    cost = purse.allowance if gaussian else purse.approx_left[0]
+    cost = payer.allowance if gaussian else payer.approx_left[0]
     # Roughly what a count will carry; the release says exactly.
     noise = math.sqrt(dim / float(cost)) if gaussian else 2.0 * math.sqrt(2.0) * dim / float(cost)
     edges = [partition(each, seen=place_rows.n, total=cell_rows.n, least=4.0 * noise, most=_CELLS) for each in places]
@@ -166,7 +166,7 @@ def marginals(task: Task, pairs: Rows | None, place_rows: Rows, cell_rows: Rows)
         CellCounts(edges=[each[1:-1] for each in edges], gaussian=gaussian),
         name="cells",
         cost=cost,
-        payer=purse,
+        payer=payer,
         cells=sum(len(each) - 1 for each in edges),
     )
     ends = np.cumsum([len(each) - 1 for each in edges])[:-1]
@@ -238,7 +238,7 @@ class Start:
         return self.halves[j] if j in self.halves else column.modes(self.labels.get(j), least)
 
 
-def company(
+def find_matching_modes(
     task: Task, rows: Rows, columns: list[Column], chosen: list[int], heavy: list[int], starts: list[Start]
 ) -> None:
     """Find which modes of the columns that are no anchors go with each combination, and narrow the starts to them."""
@@ -248,7 +248,7 @@ def company(
     number = np.array(heavy, dtype=np.int64)
     order = np.argsort(number)
 
-    purse = task.run.account.block()
+    payer = task.run.account.block()
     sizes = [len(heavy) * (len(columns[j].cuts) + 1) for j in others]
     released = task.run.on(rows).release(
         CodeCounts(
@@ -256,9 +256,9 @@ def company(
             cells=sizes,
             row_cost=30 * (len(chosen) + len(others)),
         ),
-        name="company",
-        cost=purse.approx_left[0],
-        payer=purse,
+        name="matching_modes",
+        cost=payer.approx_left[0],
+        payer=payer,
         cells=sum(sizes),
     )
     place = 0
@@ -267,7 +267,7 @@ def company(
         for start in starts:
             counts = released.value[place : place + labels]
             place += labels
-            kept = counts >= max(_COMPANY * float(counts.max()), _EVIDENCE * released.noise_std)
+            kept = counts >= max(_MATCHING * float(counts.max()), _EVIDENCE * released.noise_std)
             modes = columns[j].modes(None, task.min_weight / 2.0)
             mine = modes[kept[np.searchsorted(columns[j].cuts, modes[:, 1], side="right")]]
             if len(mine):
@@ -340,11 +340,11 @@ def around(at: Parameters, noise: FloatArray, size: int, *, known_std: bool) -> 
 def learn(task: Task) -> Learned:
     """All seven stages."""
     run = task.run
-    *before, place_rows, cell_rows, code_rows, company_rows, em_rows, choice_rows = interleave_rows(
+    *before, place_rows, cell_rows, code_rows, matching_rows, em_rows, choice_rows = interleave_rows(
         run.rows, *(SHARES[1:] if task.known_std else SHARES)
     )
     pairs = distant_pairs(before[0]) if before else None
-    check(task, pairs, place_rows, cell_rows, (code_rows, company_rows), em_rows, choice_rows)
+    check(task, pairs, place_rows, cell_rows, (code_rows, matching_rows), em_rows, choice_rows)
     run.account.open()
     columns = marginals(task, pairs, place_rows, cell_rows)
     chosen = anchor_columns(columns)
@@ -353,14 +353,14 @@ def learn(task: Task) -> Learned:
     found = [Start(1.0, {}, {})]
     if chosen and task.n_components > 1:
         cells = math.prod(len(columns[j].cuts) + 1 for j in chosen)
-        purse = run.account.block()
+        payer = run.account.block()
         released = run.on(code_rows).release(
             CodeCounts(
                 codes=partial(only_codes, chosen=chosen, columns=columns), cells=[cells], row_cost=20 * len(chosen) + 8
             ),
             name="combinations",
-            cost=purse.approx_left[0],
-            payer=purse,
+            cost=payer.approx_left[0],
+            payer=payer,
             cells=cells,
         )
         least = max(task.min_weight / 2.0 * code_rows.n, _EVIDENCE * released.noise_std)
@@ -371,7 +371,7 @@ def learn(task: Task) -> Learned:
                 Start(float(released.value[code]) / total, labels_of(code, chosen, columns), {})
                 for code in heavy[: task.n_components]
             ]
-            company(task, company_rows, columns, chosen, heavy[: task.n_components], found)
+            find_matching_modes(task, matching_rows, columns, chosen, heavy[: task.n_components], found)
     starts = split(found, columns, task.n_components, least_mode)
     at = started(columns, starts, least_mode, known_std=task.known_std)
     floor = np.array([max(column.moments(None, least_mode)[1], 1e-300) for column in columns]) * STD_FLOOR

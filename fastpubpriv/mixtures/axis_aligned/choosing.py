@@ -30,9 +30,9 @@ def line(mixtures: Mixtures) -> Hypotheses:
 
 
 def choose(
-    task: Task, purse: Account, rows: Rows, listed: Mixtures | Hypotheses, *, status: str, diagnostics: dict[str, Any]
+    task: Task, payer: Account, rows: Rows, listed: Mixtures | Hypotheses, *, status: str, diagnostics: dict[str, Any]
 ) -> Learned:
-    """Select one candidate with all of a purse; a public stand-in when there is none."""
+    """Select one candidate with all that a payer may spend; a public stand-in when there is none."""
     hypotheses = line(listed) if isinstance(listed, Mixtures) else listed
     facts = {**diagnostics, "candidates": hypotheses.size}
     dim = task.run.rows.dim
@@ -42,14 +42,14 @@ def choose(
         )
     index = 0
     if hypotheses.size > 1:
-        if isinstance(purse.budget, ApproxDP):
-            law, epsilon = "permute_and_flip", purse.approx_left[0]
+        if isinstance(payer.budget, ApproxDP):
+            law, epsilon = "permute_and_flip", payer.approx_left[0]
         else:
-            law = law_for(purse)
-            epsilon = epsilon_of(purse.allowance, law, pure=purse.pure)
+            law = law_for(payer)
+            epsilon = epsilon_of(payer.allowance, law, pure=payer.pure)
         method, evaluation = prepare(hypotheses, rows.n, threads=task.run.executor.threads)
         index, event = release_hypothesis(
-            purse,
+            payer,
             rows,
             evaluation,
             name="choice",

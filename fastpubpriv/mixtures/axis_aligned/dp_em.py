@@ -173,12 +173,12 @@ def check(account: Account, rows: Rows, components: int, *, known_std: bool, ste
 
 
 def iterate(
-    task: Task, purse: Account, rows: Rows, at: Parameters, floor: FloatArray, *, steps: int
+    task: Task, payer: Account, rows: Rows, at: Parameters, floor: FloatArray, *, steps: int
 ) -> tuple[list[Parameters], list[float]]:
     """Parameters after each iteration on private rows (and the public ones, where there are any), and the private rows' share."""
     components, dim = at.means.shape
     radii = Radii.of(dim, known_std=task.known_std)
-    allowance = purse.allowance
+    allowance = payer.allowance
     path: list[Parameters] = []
     shares: list[float] = []
     for number, part in enumerate(iteration_shares(steps), start=1):
@@ -192,7 +192,7 @@ def iterate(
             ),
             name=name,
             cost=allowance * part,
-            payer=purse,
+            payer=payer,
             clip_radius=radii.total,
         )
         average, share = released.value / rows.n, 1.0

@@ -132,10 +132,10 @@ def learn(task: Task) -> Learned:
     )  # fmt: skip
 
 
-def counted(task: Task, purse: Any, rows: Any, edges: FloatArray) -> Cells:
+def counted(task: Task, payer: Any, rows: Any, edges: FloatArray) -> Cells:
     """Release the counts of the cells between edges (-inf and inf at the ends)."""
     released = task.run.on(rows).release(
-        CellCounts(edges=[edges[1:-1]]), name="cells", cost=purse.approx_left[0], payer=purse, cells=len(edges) - 1
+        CellCounts(edges=[edges[1:-1]]), name="cells", cost=payer.approx_left[0], payer=payer, cells=len(edges) - 1
     )
     return Cells(edges, released.value, released.noise_std, rows.n)
 

@@ -8,7 +8,7 @@ from fastpubpriv import run as running
 from fastpubpriv import validation
 from fastpubpriv.errors import InputError
 from fastpubpriv.histograms.stable import as_rows
-from fastpubpriv.mixtures.list_decoding import sizes as theory_sizes
+from fastpubpriv.mixtures.list_decoding import sizes
 from fastpubpriv.mixtures.list_decoding.results import MeanLists, ScaleLists
 from fastpubpriv.mixtures.list_decoding.setup import MAX_SCALES, common_fields, start, thresholds_of, warn_few
 from fastpubpriv.mixtures.list_decoding.stages import mean_partitions, release_means, release_scales, scale_partitions
@@ -100,7 +100,7 @@ def decode_variances(
         progress=progress,
     )
     if thresholds.theory:
-        needed = theory_sizes.variance_rows(thresholds.min_weight, budget, beta, dim=rows.dim)
+        needed = sizes.variance_rows(thresholds.min_weight, budget, beta, dim=rows.dim)
         warn_few("decode_variances", thresholds, needed, rows.n)
     with run.paid():
         found, released = release_scales(run.account, rows, thresholds, executor=run.executor)
@@ -203,7 +203,7 @@ def decode_means(
         max_memory=max_memory,
     )
     if thresholds.theory:
-        needed = theory_sizes.mean_rows(thresholds.min_weight, budget, beta, histograms=rows.dim)
+        needed = sizes.mean_rows(thresholds.min_weight, budget, beta, histograms=rows.dim)
         warn_few("decode_means", thresholds, needed, rows.n)
     with run.paid():
         found, released = release_means(run.account, rows, scales, thresholds, executor=run.executor)

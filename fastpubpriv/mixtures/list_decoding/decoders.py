@@ -12,7 +12,7 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.histograms.stable import as_rows
-from fastpubpriv.mixtures.list_decoding import sizes as theory_sizes
+from fastpubpriv.mixtures.list_decoding import sizes
 from fastpubpriv.mixtures.list_decoding.results import AxisAlignedLists
 from fastpubpriv.mixtures.list_decoding.setup import MAX_SCALES, common_fields, start, thresholds_of, warn_few
 from fastpubpriv.mixtures.list_decoding.stages import (
@@ -184,7 +184,7 @@ def decode_axis_aligned(
     scales = [[1.0]] * rows.dim
     run = start("decode_axis_aligned", white, budget, [(mean_partitions(scales), rows.n)], **options)
     if thresholds.theory:
-        needed = theory_sizes.mean_rows(thresholds.min_weight, budget, beta, histograms=rows.dim)
+        needed = sizes.mean_rows(thresholds.min_weight, budget, beta, histograms=rows.dim)
         warn_few("decode_axis_aligned", thresholds, needed, rows.n)
     with run.paid():
         found, released = release_means(run.account, white, scales, thresholds, executor=run.executor)
@@ -201,14 +201,14 @@ def _decode(
     if rows.n < 4:
         raise InputError(f"two halves with a pair of rows each need at least four rows, got {rows.n}")
     first, second = split_rows(rows, 1, 1)
-    most = rows.dim * min(thresholds.scale_bound, theory_sizes.DYADIC_SCALES)
+    most = rows.dim * min(thresholds.scale_bound, sizes.DYADIC_SCALES)
     # As many histograms of means as there may be scales; the real number is known after the first release.
     stages = [(scale_partitions(rows.dim), first.n // 2), (mean_partitions([[1.0] * most]), second.n)]
     run = start(name, rows, budget, stages, **options)
     if thresholds.theory:
         needed = 2 * max(
-            theory_sizes.variance_rows(thresholds.min_weight, budget, beta / 2.0, dim=rows.dim),
-            theory_sizes.mean_rows(thresholds.min_weight, budget, beta / 2.0, histograms=most),
+            sizes.variance_rows(thresholds.min_weight, budget, beta / 2.0, dim=rows.dim),
+            sizes.mean_rows(thresholds.min_weight, budget, beta / 2.0, histograms=most),
         )
         warn_few(name, thresholds, needed, rows.n)
     epsilon, delta = run.account.approx_left

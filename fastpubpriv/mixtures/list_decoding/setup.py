@@ -10,7 +10,7 @@ from fastpubpriv import run as running
 from fastpubpriv import validation
 from fastpubpriv.errors import AccuracyWarning, BudgetError, InputError
 from fastpubpriv.mechanisms.histograms import Partition, check_memory
-from fastpubpriv.mixtures.list_decoding import sizes as theory_sizes
+from fastpubpriv.mixtures.list_decoding import sizes
 from fastpubpriv.mixtures.list_decoding.stages import Thresholds
 from fastpubpriv.privacy import ApproxDP, Budget, stable_event
 from fastpubpriv.sources import Rows
@@ -25,7 +25,7 @@ def thresholds_of(min_weight: Any, constants: str, max_scales: Any) -> Threshold
     weight = validation.positive("min_weight", min_weight)
     if not LEAST_WEIGHT <= weight <= 1.0:
         raise InputError(f"min_weight must lie in [{LEAST_WEIGHT:g}, 1], got {min_weight!r}")
-    most = validation.integer("max_scales", max_scales, minimum=1, maximum=theory_sizes.DYADIC_SCALES)
+    most = validation.integer("max_scales", max_scales, minimum=1, maximum=sizes.DYADIC_SCALES)
     return Thresholds(min_weight=weight, theory=theory, max_scales=most)
 
 

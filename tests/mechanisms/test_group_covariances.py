@@ -1,4 +1,4 @@
-"""The populous centre: groups by position, agreement as exact counts, and the stability bound that pays for the centre."""
+"""The centre for many rows: groups by position, agreement as exact counts, and the stability bound that pays for the centre."""
 
 import math
 from fractions import Fraction
@@ -8,8 +8,7 @@ import pytest
 from scipy.linalg import logm
 
 from fastpubpriv.errors import BudgetError
-from fastpubpriv.mechanisms import group_covariances as populous
-from fastpubpriv.mechanisms import spectral
+from fastpubpriv.mechanisms import group_covariances, spectral
 from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.privacy import ZCDP, ApproxDP, GaussianEvent, LaplaceEvent
 from fastpubpriv.release.account import Account
@@ -25,11 +24,11 @@ def wishart(rng, groups, dim, rows, scale=None):
 
 def population(covariance):
     usable = np.ones(len(covariance), dtype=bool)
-    return populous.Population(covariance, populous.agreements(covariance, usable))
+    return group_covariances.Population(covariance, group_covariances.agreements(covariance, usable))
 
 
 def good(people):
-    return people.close.sum() >= populous.GOOD * len(people.close) ** 2
+    return people.close.sum() >= group_covariances.GOOD * len(people.close) ** 2
 
 
 def as_floats(matrix):
@@ -44,7 +43,7 @@ def test_groups_are_rows_by_position():
     data = rng.normal(size=(203, 2)) * [1.0, 5.0] + 3.0
     matrix = np.array([[2.0, 0.0], [0.5, 0.1]])
     base = AffineMap(dim=2, center=np.array([1.0, 2.0]), matrix=matrix)
-    covariance, valid = populous.group_covariances(private_rows(data), base, 10)
+    covariance, valid = group_covariances.group_covariances(private_rows(data), base, 10)
     mapped = (data - [1.0, 2.0]) @ matrix.T
     want = np.array([np.cov(mapped[g::10].T) for g in range(10)])
     assert valid.all()
@@ -54,10 +53,10 @@ def test_groups_are_rows_by_position():
 def test_groups_have_the_same_bits_for_any_chunks():
     data = np.random.default_rng(1).normal(size=(507, 3))
     base = AffineMap(dim=3, center=np.zeros(3), matrix=np.eye(3))
-    whole, _ = populous.group_covariances(private_rows(data), base, 11)
+    whole, _ = group_covariances.group_covariances(private_rows(data), base, 11)
     for size in (1, 7, 64):
         rows = Rows.from_chunks(lambda size=size: (data[k : k + size] for k in range(0, 507, size)), n=507, dim=3)
-        parts, _ = populous.group_covariances(rows, base, 11)
+        parts, _ = group_covariances.group_covariances(rows, base, 11)
         assert parts.tobytes() == whole.tobytes()
 
 
@@ -67,11 +66,11 @@ def test_a_replaced_row_changes_one_group_and_no_bit_of_another(row):
     other = data.copy()
     other[137] = row
     base = AffineMap(dim=2, center=np.zeros(2), matrix=np.array([[1.0, 0.0], [0.3, 2.0]]))
-    one, valid_one = populous.group_covariances(private_rows(data), base, 20)
-    two, valid_two = populous.group_covariances(private_rows(other), base, 20)
+    one, valid_one = group_covariances.group_covariances(private_rows(data), base, 20)
+    two, valid_two = group_covariances.group_covariances(private_rows(other), base, 20)
     changed = [g for g in range(20) if one[g].tobytes() != two[g].tobytes()]
     assert changed == [17]
-    close_one, close_two = populous.agreements(one, valid_one), populous.agreements(two, valid_two)
+    close_one, close_two = group_covariances.agreements(one, valid_one), group_covariances.agreements(two, valid_two)
     assert abs(int(close_one.sum() - close_two.sum())) <= 2 * 20 - 1
     assert np.abs(np.delete(close_one - close_two, 17)).max() <= 1
 
@@ -79,12 +78,12 @@ def test_a_replaced_row_changes_one_group_and_no_bit_of_another(row):
 def test_degenerate_groups_agree_with_none():
     data = np.ones((400, 2))
     data[:, 0] = np.arange(400)  # rank one in every group
-    covariance, valid = populous.group_covariances(private_rows(data), AffineMap(dim=2), 20)
+    covariance, valid = group_covariances.group_covariances(private_rows(data), AffineMap(dim=2), 20)
     assert not valid.any()
-    assert populous.agreements(covariance, valid).sum() == 0
-    people = populous.Population(covariance, np.zeros(20, dtype=np.int64))
+    assert group_covariances.agreements(covariance, valid).sum() == 0
+    people = group_covariances.Population(covariance, np.zeros(20, dtype=np.int64))
     assert as_floats(people.center()).tolist() == np.eye(2).tolist()
-    few, valid = populous.group_covariances(private_rows(data[:100]), AffineMap(dim=2), 20)
+    few, valid = group_covariances.group_covariances(private_rows(data[:100]), AffineMap(dim=2), 20)
     assert not valid.any()  # five rows in a group of two columns
     assert few.shape == (20, 2, 2)
 
@@ -92,7 +91,7 @@ def test_degenerate_groups_agree_with_none():
 def test_agreement_is_the_factor_both_ways():
     eye = np.eye(2)
     matrices = np.array([eye, 1.499 * eye, 1.501 * eye, np.diag([1.0, 1.0 / 1.501])])
-    close = populous.agreements(matrices, np.ones(4, dtype=bool))
+    close = group_covariances.agreements(matrices, np.ones(4, dtype=bool))
     # eye ~ 1.499, 1.499 ~ 1.501; the last agrees with itself only.
     assert close.tolist() == [2, 3, 2, 1]
     rng = np.random.default_rng(3)
@@ -103,7 +102,7 @@ def test_agreement_is_the_factor_both_ways():
         for j in range(60):
             factors = np.linalg.eigvals(np.linalg.solve(many[i], many[j])).real
             direct[i] += valid[i] and valid[j] and factors.max() < 1.5 and factors.min() > 1 / 1.5
-    assert populous.agreements(many, valid).tolist() == direct.tolist()
+    assert group_covariances.agreements(many, valid).tolist() == direct.tolist()
 
 
 # ---- the test -------------------------------------------------------------------------------------------------------
@@ -118,7 +117,7 @@ def account_of(budget=None, reserved=None):
 
 def ask_agreement(people, account, epsilon, delta):
     kept = []
-    return populous.release_agreement(
+    return group_covariances.release_agreement(
         account, kept, lambda: people, len(people.close), name="test", epsilon=epsilon, delta=delta
     )
 
@@ -144,7 +143,7 @@ def test_the_margin_pays_for_a_false_pass():
     scale = math.floor(epsilon * 2**40 / (2 * groups))
     event = LaplaceEvent(2 * groups * scale, 40, 1)
     assert event.epsilon <= epsilon
-    steps = populous.pass_margin(groups, epsilon, delta) * scale * groups**2
+    steps = group_covariances.pass_margin(groups, epsilon, delta) * scale * groups**2
     tail = math.exp(-steps / 2**40) / (1 + math.exp(-(2.0**-40)))
     assert math.exp(float(epsilon)) * tail <= float(delta) / 2
     assert math.exp(float(epsilon)) * tail > float(delta) / 8  # and does not waste rows
@@ -214,8 +213,8 @@ def test_the_centre_moves_by_no_more_than_its_sensitivity():
         tried += 1
         whitener = rng.normal(size=(dim, dim)) * 10.0 ** rng.uniform(-2, 2)
         gap = moved(one, two, whitener)
-        assert gap <= populous.log_sensitivity(dim, groups)
-        worst = max(worst, gap / populous.log_sensitivity(dim, groups))
+        assert gap <= group_covariances.log_sensitivity(dim, groups)
+        worst = max(worst, gap / group_covariances.log_sensitivity(dim, groups))
     assert tried > 100
     assert worst > 0.01  # the bound is for the worst case, which random populations are far from
     # Planted: without weights that vanish for outliers, one group moves the centre without bound.
@@ -223,7 +222,7 @@ def test_the_centre_moves_by_no_more_than_its_sensitivity():
     far = plain.copy()
     far[0] *= 1e6
     gap = np.linalg.norm(logm(plain.mean(axis=0)) - logm(far.mean(axis=0)))
-    assert gap > populous.log_sensitivity(2, groups)
+    assert gap > group_covariances.log_sensitivity(2, groups)
 
 
 def test_the_logarithm_does_not_expand_relative_distances():
@@ -244,7 +243,7 @@ def test_the_logarithm_does_not_expand_relative_distances():
 
 
 def test_mask_grid_is_within_its_cost():
-    event, unit = populous.mask_grid(3, 2000, Fraction(1, 100))
+    event, unit = group_covariances.mask_grid(3, 2000, Fraction(1, 100))
     assert event.rho <= Fraction(1, 100)
     assert event.rho > Fraction(99, 10000)
-    assert math.isqrt(event.squared_sensitivity) * unit >= populous.log_sensitivity(3, 2000) + 3 * unit
+    assert math.isqrt(event.squared_sensitivity) * unit >= group_covariances.log_sensitivity(3, 2000) + 3 * unit
