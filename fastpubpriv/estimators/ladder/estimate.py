@@ -90,7 +90,7 @@ def _advice(strength: Strength, n: int, noise: Noise, view: Outlook, taken: str)
     own = "nothing private was read" if taken == "public" else "the mean alone is private"
     found = f"the covariance is that of the public rows (predicted relative error {view.rungs[taken].covariance:.3g}); {own}"
     for doubling in range(1, MOST_DOUBLINGS + 1):
-        rows = n << doubling
-        if outlook(strength, rows, noise).best in ("diagonal", "full"):
-            return f"{found}. About {rows} private rows, or a larger budget, would buy a private covariance"
+        enough = n << doubling
+        if outlook(strength, enough, noise).best in ("diagonal", "full"):
+            return f"{found}. About {enough} private rows, or a larger budget, would buy a private covariance"
     return f"{found}; no reasonable number of rows at this budget would improve on it"

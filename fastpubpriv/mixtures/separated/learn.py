@@ -140,9 +140,9 @@ def warn_if_hopeless(run: Run, expected: float, predicted: Prediction) -> None:
     """Warn, from public numbers and before anything is paid, when the smallest component cannot be learnt."""
     if predicted.covariance > 1.0:
         warnings.warn(
-            f"{run.account.name}: predicted relative covariance error {predicted.covariance:.3g}, and {predicted.mean:.3g} standard "
-            f"deviations of the mean, for a component of {expected:.0f} rows; pass a larger budget, more private or public rows, "
-            "a larger min_weight, or fewer columns",
+            f"{run.account.name}: predicted relative covariance error {predicted.covariance:.3g}, and "
+            f"{predicted.mean:.3g} standard deviations of the mean, for a component of {expected:.0f} rows; pass a larger budget, "
+            "more private or public rows, a larger min_weight, or fewer columns",
             AccuracyWarning,
             stacklevel=3,
         )
