@@ -15,6 +15,7 @@ from fastpubpriv.estimators.learners import METHODS
 from fastpubpriv.estimators.preconditioned import DEFAULT_COND_MAX, Options, preconditioned
 from fastpubpriv.estimators.radii import Mode, failure_probability
 from fastpubpriv.methods import Method
+from fastpubpriv.parameters import FAILURE_PROB, shared_docs
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.estimates import GaussianResult
 
@@ -40,13 +41,14 @@ def choose_method(method: Any, structure: Any, options: Options) -> tuple[Method
     return METHODS[name], structure
 
 
+@shared_docs
 def estimate_gaussian(
     x_priv: Any,
     *,
     x_pub: Any,
     budget: Budget,
     pub_priv_gap: float = 0.0,
-    failure_prob: float = 0.05,
+    failure_prob: float = FAILURE_PROB,
     method: str = "auto",
     structure: str = "auto",
     mode: Mode = "practical",
@@ -63,17 +65,16 @@ def estimate_gaussian(
 
     Parameters
     ----------
-    x_priv : (n_priv, dim) array-like, path, frame, table or Rows
-        Private rows. A row with a missing or infinite entry adds nothing to any sum but counts in n_priv.
-    x_pub : (n_pub, dim) array-like, path, frame or table
-        Public rows, finite, at least two of them and not all equal. Columns may be constant, collinear or copies of each other.
-    budget : ZCDP, ApproxDP or PureDP
-        Spent whole, and debited before `x_priv` is read; untouched where the public rows alone are predicted to be best.
-    pub_priv_gap : float in [0, 1)
-        Total-variation distance allowed between the Gaussians of public and private rows. Understating it costs accuracy, never
-        privacy. Above 0 it calls for "lifted_coinpress".
-    failure_prob : float in (0, 1)
-        Probability that a bound derived from the public rows is wrong.
+    {x_priv}
+        A row with a missing or infinite entry adds nothing to any sum but counts in n_priv.
+    {x_pub}
+        At least two, not all equal. Columns may be constant, collinear or copies of each other.
+    {budget}
+        Untouched where the public rows alone are predicted to be best.
+    {pub_priv_gap}
+        Above 0 it calls for "lifted_coinpress".
+    {failure_prob}
+        The bounds are those that other methods than the ladder derive from the public rows.
     method : str
         "auto" takes "ladder", or "lifted_coinpress" if one of its own arguments is given. "ladder": public numbers predict the
         errors of four rungs, the best is taken before anything is spent, and private and public moments are combined by inverse
@@ -85,23 +86,15 @@ def estimate_gaussian(
     structure : "auto", "public", "mean", "diagonal" or "full"
         The rung of the ladder: public mean and covariance; public covariance with a private mean; private variances along the
         axes of the public covariance; a full private covariance, shrunk as far as noise and public rows tell. "auto" predicts.
-    mode : "practical" or "theory"
-        Constants of practice or of the proofs (union bounds, not for the ladder). Same privacy.
+    {mode}
+        Those of the proofs have union bounds; the ladder is for practice.
     rounds : int, optional
         Rounds of the covariance recursion of the other methods; None takes the public rule.
     cond_max : float
         The other methods' bound on the condition of the covariance, used without preconditioning.
     require_precondition : bool
         Of the other methods: refuse public rows that cannot precondition instead of falling back to the trace bound.
-    columns : sequence of str, optional
-        Numeric columns of a frame, file or table, the same for both data sets; by default all of `x_priv`, in their order.
-        Where both data sets have names for their columns, these are matched by name.
-    ledger : Ledger, optional
-        Debited by `budget` before the first read.
-    random_state : None or int
-        None: fresh operating-system keys. int: repeatable, warned about, `private=False`.
-    threads, progress
-        Number of threads (None: all cores) and progress bar (None: on a terminal, for long work). Never change the answer.
+    {matched_columns, ledger, random_state, threads, progress}
 
     Returns
     -------
@@ -111,8 +104,7 @@ def estimate_gaussian(
 
     Raises
     ------
-    InputError, BudgetError, LedgerError
-        For public data and arguments, the form of the private data, and the budget. Never for the content of `x_priv`.
+    {raises}
 
     Privacy
     -------

@@ -113,10 +113,10 @@ class Preconditioned:
     def prepare(self, run: Run, rounds: int | None) -> tuple[Prepared, str | None]:
         """Refuse or predict, before the debit; the prediction, and a warning if it is bad."""
         prepared: Prepared = self.method.prepare(run, self.problem, rounds)
-        if not (prepared.covariance_error > 1.0 or prepared.under_resolved):
+        if not (prepared.covariance_error > 1.0 or prepared.status != "ok"):
             return prepared, None
         trouble = f"predicted relative covariance error {prepared.covariance_error:.3g}"
-        if prepared.under_resolved:
+        if prepared.status != "ok":
             trouble = f"{prepared.rounds} rounds do not resolve the smallest eigenvalues, which may be far off,"
         return prepared, (
             f"estimate_gaussian: {trouble} for {run.rows.n} rows; pass method='ladder', a larger budget, more private rows, "
@@ -134,10 +134,10 @@ class Preconditioned:
             covariance=covariance,
             mean_noise_std=frozen(learned.mean_noise_std * np.sqrt(np.einsum("ij,ij->i", mean_map, mean_map))),
             rounds=prepared.rounds if learned.rounds is None else learned.rounds,
-            under_resolved=prepared.under_resolved,
+            status=prepared.status,
             predicted_covariance_error=prepared.covariance_error,
             predicted_mean_error=prepared.mean_error,
-            learner=self.method.name,
+            method=self.method.name,
             columns=run.rows.columns,
             provenance={"center": frame.source, "scale": frame.source, "radius": frame.source},
             **run.fields(self.n_pub),

@@ -55,7 +55,7 @@ class VectorsReleased:
     event: Event
 
     @property
-    def noise(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, Any]:
         """The noise, for the record."""
         stds = [answer.noise_std for answer in self.answers]
         return {"noise_std": max(stds), "leaf_noise_std": stds}
@@ -92,7 +92,7 @@ class LeafVectorsQuery(Query):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class LeafVectors(Measurement):
+class LeafVectors(Measurement[Fraction, VectorsReleased]):
     """Release for each leaf that takes part the sum of its rows under its own map, each clipped to the leaf's radius.
 
     All leaves share Q. A row that stays moves its leaf's vector by at most 2 Q; one that moves, two vectors by at most Q each.

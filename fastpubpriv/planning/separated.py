@@ -17,6 +17,7 @@ from fastpubpriv.mixtures.separated.learn import (
     component_errors,
 )
 from fastpubpriv.mixtures.separated.searches import METHODS, Shape, choose_method, search_draws, tree_depth
+from fastpubpriv.parameters import FAILURE_PROB
 from fastpubpriv.planning.forecast import Forecast, count
 from fastpubpriv.planning.mixtures import mixture_needs
 from fastpubpriv.privacy import Budget, PureDP
@@ -30,7 +31,7 @@ def plan_separated_mixture(
     min_weight: float | None = None,
     method: str = "auto",
     mode: Mode = "practical",
-    failure_prob: float = 0.1,
+    failure_prob: float = FAILURE_PROB,
 ) -> Forecast:
     """Relative Frobenius error of the covariance of the smallest component, once it has been found."""
     dim, n_pub = count("dim", dim, minimum=1), count("n_pub", n_pub)

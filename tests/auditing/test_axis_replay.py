@@ -99,7 +99,7 @@ def test_every_block_of_the_univariate_learner(place):
         record_replay(runner(1, APPROX), rows, other, budget=APPROX)
 
 
-def test_theory_mode():
+def test_list_decoding_keeps_its_promises():
     budget = ApproxDP(4, 1e-7)
     run = runner(1, budget, method="list_decoding", accuracy=0.9, variance=4.0)
     rows = np.random.default_rng(12).normal(size=(20_000, 1))

@@ -224,8 +224,8 @@ def test_arguments_of_the_other_methods_choose_them():
     public = np.random.default_rng(5).normal(size=(8, 3))
     for options in ({"rounds": 3}, {"mode": "theory"}, {"pub_priv_gap": 0.2}, {"cond_max": 10.0}):
         result = estimate_gaussian(np.zeros((500, 3)), x_pub=public, budget=RHO_HALF, **options)
-        assert result.learner == "lifted_coinpress"
-    assert estimate_gaussian(np.zeros((500, 3)), x_pub=public, budget=RHO_HALF).learner == "ladder"
+        assert result.method == "lifted_coinpress"
+    assert estimate_gaussian(np.zeros((500, 3)), x_pub=public, budget=RHO_HALF).method == "ladder"
 
 
 def test_the_answer_does_not_depend_on_threads():

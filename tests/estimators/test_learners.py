@@ -1,6 +1,7 @@
 """The learners in the roles of the black boxes that the paper names: accuracy in their regime, refusals, and replay."""
 
 import warnings
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -88,7 +89,7 @@ def test_recursive_preconditioner_recovers(dim, n_priv, n_pub, budget, limit):
         covariance, mean = errors(result, root)
         assert covariance < min(limit, 3.0 * result.predicted_covariance_error)
         assert mean < 3.0 * result.predicted_mean_error
-    assert result.learner == "recursive_preconditioner"
+    assert result.method == "recursive_preconditioner"
     assert sum("second moment" in release["name"] for release in result.releases) == result.rounds
     assert all(release["clip_radius"] > 0 for release in result.releases)
 
@@ -315,9 +316,9 @@ def test_replay_catches_scores_counted_twice(monkeypatch):
 def test_replay_catches_a_centre_without_robust_weights(monkeypatch):
     x_priv, x_pub, _ = gaussian(90_000, 2, 1)
     monkeypatch.setattr(
-        group_covariances.Population,
+        group_covariances,
         "center",
-        lambda self: [[sum(map(group_covariances.Fraction, self.covariance[:, 0, 0].tolist())) / len(self.close)]],
+        lambda covariance, close: [[sum(map(Fraction, covariance[:, 0, 0].tolist())) / len(close)]],
     )
     neighbour = x_priv.copy()
     neighbour[5] = 1e6

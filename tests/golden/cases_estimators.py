@@ -32,7 +32,7 @@ def means() -> Iterator[Case]:
         given = {"x_pub": PUBLIC, "budget": budget}
         yield private(f"estimate_mean, {name}", fpp.estimate_mean, ROWS, **given, blas=False)
         yield private(
-            f"estimate_mean, variances, {name}", fpp.estimate_mean, ROWS, **given, covariance=VARIANCES, **whole
+            f"estimate_mean, variances, {name}", fpp.estimate_mean, ROWS, **given, variance=VARIANCES, **whole
         )
         yield private(f"estimate_mean, matrix, {name}", fpp.estimate_mean, ROWS, **given, covariance=MATRIX)
         many = {**given, "x_pub": MANY_PUBLIC}

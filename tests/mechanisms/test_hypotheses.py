@@ -1,6 +1,7 @@
 """Private hypothesis selection: exact output laws over all neighbours, scores against direct counts, coins against closed forms."""
 
 import itertools
+import pickle
 from fractions import Fraction
 from functools import partial
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 from helpers import accounts
 from hypothesis_cases import cdf, random_list
+from releases import release_choice_of
 from scipy import stats
 
 from fastpubpriv.errors import InputError, KernelError
@@ -233,6 +235,14 @@ def test_privacy_over_all_neighbours(name):
                     assert exceeds(worst_ratio(scores, law, 2 * event.rate))
 
 
+@pytest.mark.parametrize("name", EVALUATIONS)
+def test_evaluations_are_data(name):
+    """They can be sent to where the rows are, and give the same scores there."""
+    rows = private_rows(np.array([[-1.0], [0.3], [2.0], [np.nan]]))
+    copy = pickle.loads(pickle.dumps(EVALUATIONS[name]))
+    assert copy.scores(rows, ONE).tolist() == EVALUATIONS[name].scores(rows, ONE).tolist()
+
+
 def test_scores_that_are_not_whole_are_refused():
     """Planted: masses that are not rounded before rows are counted, and scores in floating point."""
 
@@ -243,9 +253,9 @@ def test_scores_that_are_not_whole_are_refused():
             return EVALUATIONS["cells"].scores(rows, passes) + 0.25
 
     with pytest.raises(KernelError, match="int64"):
-        mechanism.release_hypothesis(
+        release_choice_of(
             opened(PureDP(1)), private_rows(np.zeros((4, 1))), Unrounded(),
-            name="x", size=3, epsilon=Fraction(1, 2), law="exponential", executor=ONE,
+            name="x", size=3, cost=Fraction(1, 2), law="exponential", executor=ONE,
         )  # fmt: skip
 
 

@@ -215,7 +215,7 @@ def test_a_scope_is_one_debit_by_depth():
     assert opened(ApproxDP(1, 1e-6)).tree(Fraction(1, 100), 3).share == Fraction(1, 300)
 
 
-def test_a_purse_pays_for_one_node():
+def test_a_payer_pays_for_one_node():
     rows, tree = private_rows(clustered(np.random.default_rng(0), 50)), deep_tree(3)
     account = opened(ZCDP(1))
     scope = account.tree(Fraction(1, 2), max_depth=3)

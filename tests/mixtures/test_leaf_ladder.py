@@ -72,7 +72,7 @@ def mixture():
 @pytest.mark.parametrize("notion", BUDGETS)
 def test_close_to_the_truth_and_to_the_prediction(mixture, notion):
     run, learned = fit(mixture, BUDGETS[notion], random_state=11)
-    assert learned.statuses == ("ok",) * 3
+    assert learned.status == ("ok",) * 3
     covariance, mean = mixture.errors(learned)
     assert np.all(covariance < 2.0 * learned.predicted_covariance_errors)
     assert np.all(mean < 2.5 * learned.predicted_mean_errors)
@@ -90,7 +90,7 @@ def test_means_are_learnt_where_covariances_cannot_be(columns):
     """The mixture in tens of columns that used to come back with its public means, thousands of rows in each cluster."""
     many = Mixture(12_000, columns, 4, n_pub=40, separation=30.0)
     _, learned = fit(many, ZCDP(0.02), random_state=3)
-    assert set(learned.statuses) <= {"mean", "diagonal"}
+    assert set(learned.status) <= {"mean", "diagonal"}
     _, mean = many.errors(learned)
     labels = np.arange(40) % 4
     public = [
@@ -104,7 +104,7 @@ def test_leaves_on_different_rungs_share_the_budget(mixture, mixed_rungs):
     mixed_rungs("full", "mean", "diagonal")
     for budget in BUDGETS.values():
         run, learned = fit(mixture, budget)
-        assert learned.statuses == ("ok", "mean", "diagonal")
+        assert learned.status == ("ok", "mean", "diagonal")
         assert run.account.charged <= run.account.allowance
         _, mean = mixture.errors(learned)
         assert np.all(mean < 0.2)
@@ -113,7 +113,7 @@ def test_leaves_on_different_rungs_share_the_budget(mixture, mixed_rungs):
 def test_without_a_full_leaf_the_vectors_get_everything(mixture, mixed_rungs):
     mixed_rungs("mean", "public", "mean")
     run, learned = fit(mixture, ZCDP(0.5))
-    assert learned.statuses == ("mean", "public", "mean")
+    assert learned.status == ("mean", "public", "mean")
     assert run.account.charged >= Fraction(99, 100) * run.account.allowance
     assert [record["name"] for record in run.log] == ["leaf counts", "leaf means"]
     np.testing.assert_array_equal(learned.means[1], bases_of(mixture)[1].center)
@@ -126,14 +126,14 @@ def test_without_a_full_leaf_the_vectors_get_everything(mixture, mixed_rungs):
 @pytest.mark.parametrize("rung", RUNGS)
 def test_forced(mixture, rung):
     _, learned = fit(mixture, ZCDP(0.5), structure=rung)
-    assert learned.statuses == ("ok" if rung == "full" else rung,) * 3
+    assert learned.status == ("ok" if rung == "full" else rung,) * 3
     assert {detail["structure"] for detail in learned.details} == {rung}
 
 
 def test_a_leaf_without_rows_is_the_public_one(mixture):
     x = mixture.private[mixture.tree.assign(mixture.private) != 2]
     _, learned = fit(mixture, ZCDP(0.5), x=x)
-    assert learned.statuses == ("ok", "low_count", "ok")
+    assert learned.status == ("ok", "low_count", "ok")
     base = bases_of(mixture)[1]
     np.testing.assert_array_equal(learned.means[1], base.center)
     np.testing.assert_allclose(learned.covariances[1], base.covariance)
@@ -148,7 +148,7 @@ def test_one_public_row_or_equal_ones_leave_the_radius_of_the_node(mixture):
     assert [base.rough for base in bases] == [False, True, True]
     assert bases[1].source == "radius of the node"
     _, learned = fit(mixture, ZCDP(0.5), bases=bases)
-    assert learned.statuses == ("ok", "mean", "mean")
+    assert learned.status == ("ok", "mean", "mean")
     _, mean = mixture.errors(learned)
     assert np.all(mean < 0.5)
     with pytest.raises(InputError, match="no public row reaches node"):
@@ -274,7 +274,7 @@ BASES = bases_of(SMALL)
 def replayable(budget, **options):
     def run(x):
         _, learned = fit(SMALL, budget, x=x, bases=BASES, **options)
-        return [learned.means, learned.covariances, learned.counts, learned.statuses, learned.weights(len(x))]
+        return [learned.means, learned.covariances, learned.counts, learned.status, learned.weights(len(x))]
 
     return run
 

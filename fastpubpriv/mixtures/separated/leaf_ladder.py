@@ -145,7 +145,7 @@ def learn_leaf_ladder(
         covariances=frozen([each.covariance for each in climbed]),
         counts=frozen(counted.value),
         count_noise_std=count_noise,
-        statuses=tuple(_status(leaf, each) for leaf, each in zip(grown, climbed, strict=True)),
+        status=tuple(_status(leaf, each) for leaf, each in zip(grown, climbed, strict=True)),
         rounds=max(each.rounds for each in climbed),
         mean_noise_std=frozen([each.mean_noise_std for each in climbed]),
         predicted_covariance_errors=frozen([each.covariance_error for each in climbed]),

@@ -126,7 +126,7 @@ class Search:
     ) -> Released:
         """Noisy numbers of private rows of a node by distance from a public centre in projected space: one joint histogram."""
         name = f"node {node.id}: radial counts" + (f", attempt {attempt}" if attempt > 1 else "")
-        released: Released = self.run.release(
+        return self.run.release(
             ShellCounts(
                 affine=AffineMap(dim=self.run.rows.dim, center=origin, matrix=projection, offset=-center),
                 edges=edges,
@@ -137,7 +137,6 @@ class Search:
             payer=payer,
             cells=float(len(edges) + 1),
         )
-        return released
 
     def split_ball(
         self,
