@@ -67,7 +67,8 @@ def test_the_stated_noise_is_that_of_a_correlation():
         rng = np.random.default_rng(seed)
         found = seeded(
             estimate_gaussian, rng.standard_normal((20_000, 8)), x_pub=rng.standard_normal((40, 8)),
-            budget=ZCDP(rho=0.1), random_state=seed,
+            budget=ZCDP(rho=0.1),
+            method="lifted_coinpress", random_state=seed,
         )  # fmt: skip
         errors.append(found.correlation[np.triu_indices(8, 1)])
     level = found.predicted_covariance_error / np.sqrt(72)

@@ -224,7 +224,7 @@ def put_together(
             "mean_noise_std": leaves.mean_noise_std.tolist(),
             "predicted_covariance_errors": leaves.predicted_covariance_errors.tolist(),
             "predicted_mean_errors": leaves.predicted_mean_errors.tolist(),
-            "components": list(leaves.details),
+            **({"components": list(leaves.details)} if leaves.details else {}),
             "balls": released_balls(clustering.tree),
             "cuts": list(clustering.cuts),
             "depth": clustering.depth,
