@@ -301,10 +301,17 @@ refine_options = stack(
     mode_option,
     failure_option,
 )
+structure_option = click.option(
+    "--structure",
+    type=click.Choice(["auto", "public", "mean", "diagonal", "full"]),
+    help="What is learnt privately: nothing, the mean, variances too, or all. Default: what is predicted to be best.",
+)
+
 plan_options = stack(
     click.option("--steps", type=Steps(), help="Times the range is narrowed, or auto."),
     click.option("--mode", type=click.Choice(["practical", "theory"]), help="As in the estimator."),
     click.option("--method", help="As in the estimator."),
+    click.option("--structure", help="gaussian: as in the estimator."),
     click.option("--failure-prob", type=float, help=_FAILURE),
 )
 

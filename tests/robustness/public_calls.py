@@ -242,6 +242,7 @@ CALLS = {
             heavy=heavy,
             hostile={
                 "x_pub": PUBLICS,
+                "structure": ["auto", "public", "full", "x", None],
                 "pub_priv_gap": PROBABILITIES,
                 "mode": MODES,
                 "rounds": COUNTS,
@@ -250,6 +251,11 @@ CALLS = {
             },
         )
         for name, method, rows, public, notions, heavy, more in (
+            ("auto", "auto", ROWS, PUBLIC, ALL, False, {}),
+            *(
+                (f"ladder, {structure}", "ladder", ROWS, PUBLIC, ALL, False, {"structure": structure})
+                for structure in ("public", "mean", "diagonal", "full")
+            ),
             ("lifted", "lifted_coinpress", ROWS, PUBLIC, ALL, False, {}),
             ("lifted from two public rows", "lifted_coinpress", ROWS, PUBLIC[:2], ALL, False, {"rounds": 5}),
             ("pairs", "pairs", ROWS, PUBLIC, ALL, False, {"rounds": 3}),
