@@ -259,13 +259,13 @@ def grid_width(rough: LossLaw, steps: int, epsilon: float, t: float) -> float:
     return short(max(min(math.sqrt(12 * allowed / (steps * (t + 1))), span / 64), span / _CELLS))
 
 
-def composed_epsilon(step: StepProfile, steps: int, delta: float) -> float:
+def composed_epsilon(step: StepProfile, steps: int, delta: float, *, fineness: float = 1.0) -> float:
     """The least found epsilon of `steps` steps at this delta."""
-    return solved(step, steps, delta)[1]
+    return solved(step, steps, delta, fineness=fineness)[1]
 
 
-def solved(step: StepProfile, steps: int, delta: float) -> tuple[Curve, float]:
-    """A curve that is sharp at delta, and its epsilon there.
+def solved(step: StepProfile, steps: int, delta: float, *, fineness: float = 1.0) -> tuple[Curve, float]:
+    """A curve that is sharp at delta, and its epsilon there; what the grid adds falls with the square of `fineness`.
 
     The Chernoff bound gives the first tilt. Where it is far above the answer (rare and large losses), what the FFT adds is not
     small against the answer; then the tilt is taken for the answer found, until it is.
@@ -275,7 +275,7 @@ def solved(step: StepProfile, steps: int, delta: float) -> tuple[Curve, float]:
     t = tilt_for_tail(rough.growth, steps, math.log(delta))
     found = level(rough.growth, steps, math.log(delta), t)
     for _ in range(8):
-        curve = summed(step, steps, outside, t, grid_width(rough, steps, found, t), rough)
+        curve = summed(step, steps, outside, t, short(grid_width(rough, steps, found, t) / fineness), rough)
         found = curve.epsilon(delta)
         bound = steps * rough.growth(t)[0] - t * found
         if found == 0.0 or (bound - math.log(delta) <= _LOG_SHARP and curve.transform(found) <= 1e-4 * delta):

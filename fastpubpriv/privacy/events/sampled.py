@@ -51,7 +51,7 @@ class SampledGaussianEvent(ExactNoise):
     >>> round(event.noise_multiplier, 6), event.later.price(ApproxDP)
     (4.096, Fraction(0, 1))
     >>> round(float(event.epsilon), 2), float(event.own_delta)
-    (0.34, 1e-06)
+    (0.36, 1e-06)
     """
 
     law: ClassVar[str] = "gaussian"
