@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from fastpubpriv import run as running
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
+from fastpubpriv.estimators.columns.norms import DRAWS, NormCount
 from fastpubpriv.estimators.radii import (
     LARGEST_SIZE,
     MAX_AUTO_STEPS,
@@ -32,6 +34,8 @@ from fastpubpriv.parameters import FAILURE_PROB, shared_docs
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.estimates import MeanResult
+
+FEW_STEPS = 2  # where "auto" would choose them before the radius is known
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -101,21 +105,23 @@ def refine(
     steps: int,
     mode: Mode,
     failure_prob: float,
+    allowance: Fraction | None = None,
 ) -> tuple[FloatArray, float]:
     """Shrink the ball `steps` times and return the last centre with its noise per whitened coordinate.
 
-    `inverse` is that of the whitening, worked out before the debit.
+    `inverse` is that of the whitening, worked out before the debit; `allowance` is what the steps may cost, by default everything.
     Every step clips the original rows, so the answer depends on the data through the last clip alone, given the ball.
     """
     n, dim = run.rows.n, run.rows.dim
+    allowance = run.account.allowance if allowance is None else allowance
     radii = StepRadii(dim, n, steps, mode, failure_prob)
     center, radius, noise_std = ball.center, ball.radius, 0.0
     for index, share in enumerate(budget_shares(steps)):
-        clip = radii.clip(radius)
+        clip = min(radii.clip(radius), LARGEST_SIZE)
         name = f"clipped sum, step {index + 1} of {steps}"
         affine = AffineMap(dim=dim, center=center, matrix=inverse, lower=True)
         released = run.release(
-            VectorSum(affine=affine, radius=clip), name=name, cost=run.account.allowance * share, clip_radius=clip
+            VectorSum(affine=affine, radius=clip), name=name, cost=allowance * share, clip_radius=clip
         )
         center = center + whitening.to_data(released.value / n)
         noise_std = released.noise_std / n
@@ -151,7 +157,7 @@ def coinpress_mean(
     *,
     budget: Budget,
     center: Any,
-    radius: float,
+    radius: float | str,
     covariance: Any = None,
     variance: Any = None,
     steps: int | str = 2,
@@ -172,9 +178,10 @@ def coinpress_mean(
     {budget}
     center : (dim,) array-like, or a number for all columns
         Centre of the ball, in data units. Must not come from the private rows.
-    radius : float > 0
+    radius : float > 0 or "auto"
         Radius of the ball, in standard deviations (that is, after whitening by `variance` or `covariance`). Too small a radius
-        costs accuracy, never privacy.
+        costs accuracy, never privacy. "auto": part of the budget, a quarter or more, buys a private count of the distances from
+        `center`, and the ball reaches as far as rows stand out of its noise.
     covariance : (dim, dim) array-like, optional
         Covariance of a row, a public matrix. By default the identity.
     variance : float or (dim,), optional
@@ -198,8 +205,8 @@ def coinpress_mean(
     Privacy
     -------
     Neighbours: replace one row. One Gaussian (zCDP, approximate DP) or discrete Laplace (pure DP) vector sum per step,
-    squared l2 sensitivity 4 Q^2 or l1 sensitivity isqrt(4 dim Q^2) in grid steps; the exact costs add up to at most the
-    budget. Public: n_priv, dim.
+    squared l2 sensitivity 4 Q^2 or l1 sensitivity isqrt(4 dim Q^2) in grid steps; with radius="auto" a joint count of norms before
+    them (2 S^2 or 2 S); the exact costs add up to at most the budget. Public: n_priv, dim.
 
     Notes
     -----
@@ -216,7 +223,8 @@ def coinpress_mean(
     True
     """
     rows, _ = running.open_rows(x_priv, columns=columns)
-    ball = Ball(running.vector_or_number("center", center, rows.dim), size("radius", radius))
+    middle = running.vector_or_number("center", center, rows.dim)
+    auto = isinstance(radius, str) and validation.choice("radius", radius, ("auto",)) == "auto"
     mode = validation.choice("mode", mode, ("practical", "theory"))
     failure_prob = failure_probability(failure_prob)
     whitening = Whitening(rows.dim, known_root(covariance, variance, rows.dim))
@@ -224,17 +232,30 @@ def coinpress_mean(
         "coinpress_mean",
         rows,
         budget,
-        draws=most_steps(steps) * rows.dim,
+        draws=most_steps(steps) * rows.dim + (DRAWS if auto else 0),
         ledger=ledger,
         random_state=random_state,
         threads=threads,
         progress=progress,
     )
-    count = choose_steps(run, ball, steps, mode=mode, failure_prob=failure_prob)
-    check_path(run, predicted_path(run, ball, count, mode=mode, failure_prob=failure_prob))
     inverse = whitening.inverse
+    settings: dict[str, Any] = {"mode": mode, "failure_prob": failure_prob}
+    if auto:
+        norms = NormCount.of(run.account, rows.n, rows.dim)
+        count = FEW_STEPS if step_count(steps) == "auto" else most_steps(steps)
+        norms.check_grids(run.account)
+        check_sum_grids(run.account, (norms.left * share for share in budget_shares(count)), rows.dim, rows.n)
+        allowance = norms.left
+    else:
+        ball = Ball(middle, size("radius", radius))
+        count = choose_steps(run, ball, steps, **settings)
+        check_path(run, predicted_path(run, ball, count, **settings))
+        allowance = run.account.allowance
     with run.paid():
-        estimate, noise_std = refine(run, ball, whitening, inverse, steps=count, mode=mode, failure_prob=failure_prob)
+        if auto:
+            affine = AffineMap(dim=rows.dim, center=middle, matrix=inverse, lower=True)
+            ball = Ball(middle, norms.release(run, affine, np.zeros(0))[1])
+        estimate, noise_std = refine(run, ball, whitening, inverse, steps=count, allowance=allowance, **settings)
         return mean_result(
             run,
             estimate,
@@ -242,5 +263,5 @@ def coinpress_mean(
             whitening,
             whitening.row_std(),
             n_pub=0,
-            provenance={"center": "argument", "radius": "argument", "covariance": "argument"},
+            provenance={"center": "argument", "radius": "released" if auto else "argument", "covariance": "argument"},
         )

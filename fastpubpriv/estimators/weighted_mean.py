@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -11,17 +13,20 @@ import numpy as np
 from fastpubpriv import run as running
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
-from fastpubpriv.errors import InputError
-from fastpubpriv.estimators.radii import size
+from fastpubpriv.errors import AccuracyWarning, InputError
+from fastpubpriv.estimators.columns.norms import DRAWS, NormCount
+from fastpubpriv.estimators.radii import LARGEST_SIZE, size
 from fastpubpriv.mechanisms.sums import AffineMap, VectorSum, check_sum_grids
 from fastpubpriv.parameters import shared_docs
-from fastpubpriv.privacy import ApproxDP, Budget, Ledger, PureDP, knorm_sum_grid
+from fastpubpriv.privacy import ApproxDP, Budget, KNormGrid, Ledger, PureDP, knorm_sum_grid
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.estimates import MeanResult
 
 # The most that floating point may add to delta when K-norm noise is asked for; the grid is made coarse enough for it.
 K_NORM_DELTA = 1e-6
 NAMED_WEIGHTS = ("optimal", "throw_away", "gaussian", "private")
+# Share of the public rows beyond a bound from which on the bound is called into question.
+MOST_BEYOND = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,12 +165,93 @@ class Average:
         )
 
 
+def checked_bound(norm_bound: Any, public: FloatArray | None, middle: FloatArray, *, k_norm: bool) -> float | None:
+    """The argument `norm_bound`, None for "auto"; warns where public rows contradict it."""
+    if isinstance(norm_bound, str):
+        validation.choice("norm_bound", norm_bound, ("auto",))
+        if public is None or k_norm:
+            raise InputError(
+                "norm_bound='auto' needs public rows, x_pub, and noise that is not 'k_norm'; or pass a number"
+            )
+        return None
+    bound = size("norm_bound", norm_bound)
+    if public is not None:
+        beyond = int(np.count_nonzero(np.linalg.norm(public - middle, axis=1) > bound * (1.0 + 1e-12)))
+        if beyond > MOST_BEYOND * len(public):
+            warnings.warn(
+                f"weighted_mean: {beyond} of {len(public)} public rows are further than norm_bound = {bound:.3g} from the centre, "
+                "and private rows like them would be clipped; pass a larger norm_bound, another center, or norm_bound='auto'",
+                AccuracyWarning,
+                stacklevel=3,
+            )
+    return bound
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class WeightedCall:
+    """One call, checked: what its average needs besides the bound."""
+
+    run: running.Run
+    middle: FloatArray
+    public: FloatArray | None
+    weight: str | float
+    variance: float | None
+    project: bool
+    k_norm: bool
+    sources: dict[str, str]
+
+    def average(self, bound: float, allowance: Fraction) -> Average:
+        """The best average for a bound, when a sum may cost `allowance`."""
+        rows, pure = self.run.rows, self.run.account.pure
+        energy, _ = row_variance(self.variance, self.public, bound)
+        model = ErrorModel(
+            n_priv=rows.n,
+            n_pub=0 if self.public is None else len(self.public),
+            variance=energy,
+            noise=noise_energy(rows.dim, bound, float(allowance), pure=pure, k_norm=self.k_norm),
+        )
+        return Average(
+            share=model.weight(self.weight),
+            middle=self.middle,
+            bound=bound,
+            project=self.project,
+            public=self.public,
+            variance=energy,
+        )
+
+    def facts(self, average: Average) -> dict[str, Any]:
+        """What the result says besides its numbers."""
+        _, variance_from = row_variance(self.variance, self.public, average.bound)
+        return {
+            "noise_law": "k_norm" if self.k_norm else "laplace" if self.run.account.pure else "gaussian",
+            "provenance": {**self.sources, "variance": variance_from},
+        }
+
+    def released(self, average: Average, allowance: Fraction, grid: KNormGrid | None = None) -> MeanResult:
+        """The result, from one clipped sum."""
+        run, bound = self.run, average.bound
+        asked = VectorSum(affine=AffineMap(dim=run.rows.dim, center=self.middle), radius=bound, k_norm=grid)
+        found = run.release(asked, name="clipped sum", cost=allowance, clip_radius=bound, private_weight=average.share)
+        return average.result(run, found.value, found.noise_std, **self.facts(average))
+
+    def counted(self) -> MeanResult:
+        """The result with the bound from a count of norms, which is paid for first."""
+        run, public = self.run, self.public
+        assert public is not None
+        norms = NormCount.of(run.account, run.rows.n, run.rows.dim)
+        norms.check_grids(run.account)
+        with run.paid():
+            affine = AffineMap(dim=run.rows.dim, center=self.middle)
+            bound, _ = norms.release(run, affine, np.linalg.norm(public - self.middle, axis=1))
+            return self.released(self.average(bound, norms.left), norms.left)
+
+
 @shared_docs
 def weighted_mean(
     x_priv: Any,
     *,
     budget: Budget,
-    norm_bound: float,
+    norm_bound: float | str,
     x_pub: Any = None,
     variance: float | None = None,
     row_weight: str | float = "optimal",
@@ -187,8 +273,9 @@ def weighted_mean(
     budget : ZCDP, ApproxDP or PureDP
         Spent whole and debited before `x_priv` is read; nothing is spent, and nothing read, when the weight is zero (`spent` is
         then an exact zero).
-    norm_bound : float > 0
-        B: rows are clipped to distance B from `center`, in data units.
+    norm_bound : float > 0 or "auto"
+        B: rows are clipped to distance B from `center`, in data units. "auto": part of the budget, a quarter or more, buys a
+        private count of the distances, helped by those of the public rows, and B is the radius of least predicted error.
     x_pub : (n_pub, dim) array-like, path, frame or table, optional
         Public rows from the same distribution.
     variance : float > 0, optional
@@ -216,8 +303,9 @@ def weighted_mean(
     Privacy
     -------
     Neighbours: replace one private row; holds for every public data set. One vector sum: squared l2 sensitivity 4 Q^2 (Gaussian),
-    l1 sensitivity isqrt(4 dim Q^2) (discrete Laplace), l2 sensitivity 2 Q (K-norm), in grid steps. The weight depends on public
-    numbers only. Public: n_priv, dim, x_pub.
+    l1 sensitivity isqrt(4 dim Q^2) (discrete Laplace), l2 sensitivity 2 Q (K-norm), in grid steps; with norm_bound="auto" a joint
+    count of norms before it (2 S^2; 2 S), and the costs add up to the budget. The weight depends on public and released numbers
+    only. Public: n_priv, dim, x_pub.
 
     Notes
     -----
@@ -235,54 +323,47 @@ def weighted_mean(
     True
     """
     rows, public = running.open_rows(x_priv, x_pub, columns=columns)
-    bound = size("norm_bound", norm_bound)
     k_norm = validation.choice("noise", noise, ("laplace", "k_norm")) == "k_norm"
     if k_norm and not isinstance(budget, PureDP):
         raise InputError("noise='k_norm' belongs to PureDP; ZCDP and ApproxDP budgets use Gaussian noise")
     middle, center_from = clip_center(center, public, rows.dim)
-    energy, variance_from = row_variance(variance, public, bound)
+    bound = checked_bound(norm_bound, public, middle, k_norm=k_norm)
     weight = checked_weight(row_weight, rows.n)
     if public is None and (weight == "throw_away" or (not isinstance(weight, str) and weight * rows.n < 1.0 - 1e-9)):
         raise InputError(
             "without public rows the private rows must carry the whole weight: pass x_pub, or row_weight='private'"
         )
-    if not isinstance(project, bool):
-        raise InputError(f"project must be True or False, got a value of type {type(project).__name__}")
     run = running.start(
         "weighted_mean",
         rows,
         budget,
-        draws=2 * rows.dim + 1,
+        draws=2 * rows.dim + 1 + (DRAWS if bound is None else 0),
         ledger=ledger,
         random_state=random_state,
         threads=threads,
         progress=progress,
     )
-    allowance, pure = run.account.allowance, run.account.pure
-    model = ErrorModel(
-        n_priv=rows.n,
-        n_pub=0 if public is None else len(public),
-        variance=energy,
-        noise=noise_energy(rows.dim, bound, float(allowance), pure=pure, k_norm=k_norm),
+    call = WeightedCall(
+        run=run,
+        middle=middle,
+        public=public,
+        weight=weight,
+        variance=None if variance is None else size("variance", variance),
+        project=validation.boolean("project", project),
+        k_norm=k_norm,
+        sources={"center": center_from, "norm_bound": "argument" if bound is not None else "released"},
     )
-    average = Average(
-        share=model.weight(weight), middle=middle, bound=bound, project=project, public=public, variance=energy
-    )
-    facts = {
-        "noise_law": "k_norm" if k_norm else "laplace" if pure else "gaussian",
-        "provenance": {"center": center_from, "norm_bound": "argument", "variance": variance_from},
-    }
-    if not average.share > 0.0:
-        return average.result(run, None, 0.0, **facts)
+    allowance = run.account.allowance
+    if bound is None and weight not in ("throw_away", 0.0):
+        return call.counted()
+    known = call.average(LARGEST_SIZE if bound is None else bound, allowance)
+    if not known.share > 0.0:
+        return known.result(run, None, 0.0, **call.facts(known))
     grid, price = None, None
     if k_norm:
         grid = knorm_sum_grid(allowance, rows.dim, rows.n, delta=K_NORM_DELTA)
         price = ApproxDP(epsilon=budget.amounts[0], delta=grid.event.delta)
     else:
         check_sum_grids(run.account, [allowance], rows.dim, rows.n)
-    asked = VectorSum(affine=AffineMap(dim=rows.dim, center=middle), radius=bound, k_norm=grid)
     with run.paid(price):
-        released = run.release(
-            asked, name="clipped sum", cost=allowance, clip_radius=bound, private_weight=average.share
-        )
-        return average.result(run, released.value, released.noise_std, **facts)
+        return call.released(known, allowance, grid)
