@@ -122,6 +122,16 @@ class Steps(Type):
         return int(value)
 
 
+class NumberOrAuto(Type):
+    """A number, or "auto"."""
+
+    name = "number|auto"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float | str:
+        """Check and convert one argument."""
+        return "auto" if value == "auto" else float(click.FLOAT.convert(value, param, ctx))
+
+
 class Methods(Type):
     """A method of a task, from the registry in the module `home`: read when it is needed, as the library takes long to load."""
 
@@ -301,12 +311,31 @@ refine_options = stack(
     mode_option,
     failure_option,
 )
+structure_option = click.option(
+    "--structure",
+    type=click.Choice(["auto", "public", "mean", "diagonal", "full"]),
+    help="What is learnt privately: nothing, the mean, variances too, or all. Default: what is predicted to be best.",
+)
+
 plan_options = stack(
     click.option("--steps", type=Steps(), help="Times the range is narrowed, or auto."),
     click.option("--mode", type=click.Choice(["practical", "theory"]), help="As in the estimator."),
     click.option("--method", help="As in the estimator."),
+    click.option("--structure", help="gaussian: as in the estimator."),
     click.option("--failure-prob", type=float, help=_FAILURE),
 )
+
+
+def memory_option(default: str | None) -> Decorator:
+    """--max-memory."""
+    return click.option(
+        "--max-memory",
+        type=Exact(),
+        default=default,
+        show_default=default is not None,
+        help="Most bytes that counting may take if every row is in a bin of its own; more is refused before anything is paid.",
+    )
+
 
 run_options = stack(
     click.option("--seed", type=int, help="Repeatable noise, for tests and papers: the answer is then NOT private."),

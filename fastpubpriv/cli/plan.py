@@ -47,6 +47,7 @@ NAMES = {
     "steps": "steps",
     "mode": "mode",
     "method": "method",
+    "structure": "structure",
     "failure_prob": "failure_prob",
 }
 

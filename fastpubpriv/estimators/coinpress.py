@@ -151,13 +151,41 @@ def mean_result(
     )
 
 
+def starting_ball(
+    center: Any, radius: Any, bounds: Any, root: FloatArray | None, dim: int
+) -> tuple[Ball, Whitening, tuple[FloatArray, FloatArray] | None]:
+    """Ball and whitening from the arguments, or from what the columns can hold: then also the box.
+
+    The radius is infinite where it is still to come, from a count of norms.
+    """
+    box = validation.column_bounds(bounds, dim)
+    if box is None:
+        if center is None or radius is None:
+            raise InputError("pass center= and radius=, a ball that holds the mean, or bounds=(lowest, highest)")
+        auto = isinstance(radius, str) and validation.choice("radius", radius, ("auto",)) == "auto"
+        middle = running.vector_or_number("center", center, dim)
+        return Ball(middle, math.inf if auto else size("radius", radius)), Whitening(dim, root), None
+    if center is not None or radius is not None:
+        raise InputError("bounds= replaces center= and radius=: leave them out")
+    half = box[1] / 2.0 - box[0] / 2.0
+    for value in half:
+        size("half of the range of bounds", value)
+    whitening = Whitening(dim, half if root is None else root)
+    inverse = whitening.inverse
+    assert inverse is not None
+    # The farthest corner; for a full matrix no corner is farther than this.
+    farthest = np.abs(inverse) @ half if inverse.ndim == 2 else np.abs(inverse) * half
+    return Ball(box[0] + half, size("radius from bounds", float(np.linalg.norm(farthest)))), whitening, box
+
+
 @shared_docs
 def coinpress_mean(
     x_priv: Any,
     *,
     budget: Budget,
-    center: Any,
-    radius: float | str,
+    center: Any = None,
+    radius: float | str | None = None,
+    bounds: Any = None,
     covariance: Any = None,
     variance: Any = None,
     steps: int | str = 2,
@@ -182,6 +210,9 @@ def coinpress_mean(
         Radius of the ball, in standard deviations (that is, after whitening by `variance` or `covariance`). Too small a radius
         costs accuracy, never privacy. "auto": part of the budget, a quarter or more, buys a private count of the distances from
         `center`, and the ball reaches as far as rows stand out of its noise.
+    bounds : (lowest, highest), numbers or (dim,) each
+        What each column can hold, instead of `center` and `radius`; the answer lies within. Without a variance or covariance, the
+        standard deviations are taken to be the largest that the bounds allow: half the range.
     covariance : (dim, dim) array-like, optional
         Covariance of a row, a public matrix. By default the identity.
     variance : float or (dim,), optional
@@ -223,45 +254,46 @@ def coinpress_mean(
     True
     """
     rows, _ = running.open_rows(x_priv, columns=columns)
-    middle = running.vector_or_number("center", center, rows.dim)
-    auto = isinstance(radius, str) and validation.choice("radius", radius, ("auto",)) == "auto"
+    root = known_root(covariance, variance, rows.dim)
+    ball, whitening, box = starting_ball(center, radius, bounds, root, rows.dim)
     mode = validation.choice("mode", mode, ("practical", "theory"))
     failure_prob = failure_probability(failure_prob)
-    whitening = Whitening(rows.dim, known_root(covariance, variance, rows.dim))
     run = running.start(
         "coinpress_mean",
         rows,
         budget,
-        draws=most_steps(steps) * rows.dim + (DRAWS if auto else 0),
+        draws=most_steps(steps) * rows.dim + (DRAWS if ball.radius == math.inf else 0),
         ledger=ledger,
         random_state=random_state,
         threads=threads,
         progress=progress,
     )
-    inverse = whitening.inverse
+    counted, inverse = ball.radius == math.inf, whitening.inverse
     settings: dict[str, Any] = {"mode": mode, "failure_prob": failure_prob}
-    if auto:
-        norms = NormCount.of(run.account, rows.n, rows.dim)
+    norms = NormCount.of(run.account, rows.n, rows.dim)
+    if counted:
         count = FEW_STEPS if step_count(steps) == "auto" else most_steps(steps)
         norms.check_grids(run.account)
         check_sum_grids(run.account, (norms.left * share for share in budget_shares(count)), rows.dim, rows.n)
-        allowance = norms.left
     else:
-        ball = Ball(middle, size("radius", radius))
         count = choose_steps(run, ball, steps, **settings)
         check_path(run, predicted_path(run, ball, count, **settings))
-        allowance = run.account.allowance
     with run.paid():
-        if auto:
-            affine = AffineMap(dim=rows.dim, center=middle, matrix=inverse, lower=True)
-            ball = Ball(middle, norms.release(run, affine, np.zeros(0))[1])
-        estimate, noise_std = refine(run, ball, whitening, inverse, steps=count, allowance=allowance, **settings)
+        if counted:
+            affine = AffineMap(dim=rows.dim, center=ball.center, matrix=inverse, lower=True)
+            ball = Ball(ball.center, norms.release(run, affine, np.zeros(0))[1])
+            settings["allowance"] = norms.left
+        estimate, noise_std = refine(run, ball, whitening, inverse, steps=count, **settings)
         return mean_result(
             run,
-            estimate,
+            estimate if box is None else np.clip(estimate, *box),
             noise_std,
             whitening,
             whitening.row_std(),
             n_pub=0,
-            provenance={"center": "argument", "radius": "released" if auto else "argument", "covariance": "argument"},
+            provenance={
+                "center": "argument",
+                "radius": "released" if counted else "argument",
+                "covariance": "argument",
+            },
         )

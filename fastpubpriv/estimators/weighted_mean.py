@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -113,6 +113,78 @@ def clip_center(center: Any, public: FloatArray | None, dim: int) -> tuple[Float
     return running.vector_or_number("center", 0.0 if center is None else center, dim), "argument"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Region:
+    """Where rows are clipped: a ball of `radius` about `center`, in units of each column; and the box that the answer lies in.
+
+    `counted`: the radius is still to come, from a count of norms.
+    """
+
+    center: FloatArray
+    unit: FloatArray
+    radius: float
+    box: tuple[FloatArray, FloatArray] | None
+    provenance: dict[str, str]
+    counted: bool = False
+
+    @property
+    def matrix(self) -> FloatArray | None:
+        """The diagonal of the map to these units, None where they are those of the data."""
+        return None if self.box is None else 1.0 / self.unit
+
+    def warn_if_contradicted(self, public: FloatArray) -> None:
+        """Warn where more public rows than a few would be clipped."""
+        beyond = int(
+            np.count_nonzero(np.linalg.norm((public - self.center) / self.unit, axis=1) > self.radius * (1 + 1e-12))
+        )
+        if beyond > MOST_BEYOND * len(public):
+            name = "norm_bound" if self.box is None else "bounds"
+            warnings.warn(
+                f"weighted_mean: {beyond} of {len(public)} public rows are beyond {name}, and private rows like them would be "
+                "clipped; pass larger ones, another center, or norm_bound='auto'",
+                AccuracyWarning,
+                stacklevel=3,
+            )
+
+    def within(self, mean: FloatArray) -> FloatArray:
+        """The answer, moved into the box if there is one."""
+        return mean if self.box is None else np.clip(mean, *self.box)
+
+
+def clip_region(
+    norm_bound: Any, bounds: Any, center: Any, variance: Any, public: FloatArray | None, dim: int
+) -> Region:
+    """The region from a radius and a centre, or from what the columns can hold."""
+    if (norm_bound is None) == (bounds is None):
+        raise InputError("pass either norm_bound=, the distance to which rows are clipped, or bounds=(lowest, highest)")
+    box = validation.column_bounds(bounds, dim)
+    if box is None:
+        middle, center_from = clip_center(center, public, dim)
+        auto = isinstance(norm_bound, str) and validation.choice("norm_bound", norm_bound, ("auto",)) == "auto"
+        if auto and public is None:
+            raise InputError("norm_bound='auto' needs public rows: pass x_pub=, or a number")
+        return Region(
+            center=middle,
+            unit=np.ones(dim),
+            radius=LARGEST_SIZE if auto else size("norm_bound", norm_bound),
+            box=None,
+            provenance={"center": center_from, "norm_bound": "released" if auto else "argument"},
+            counted=auto,
+        )
+    if center is not None or variance is not None:
+        raise InputError("bounds= replaces center= and variance=: leave them out")
+    half = box[1] / 2.0 - box[0] / 2.0
+    for value in half:
+        size("half of the range of bounds", value)
+    return Region(
+        center=box[0] + half,
+        unit=half,
+        radius=math.sqrt(dim),
+        box=box,
+        provenance={"center": "argument", "bounds": "argument"},
+    )
+
+
 def row_variance(variance: Any, public: FloatArray | None, norm_bound: float) -> tuple[float, str]:
     """V^2 = E |x - E x|^2, as given or from the public rows, never above the bound's square."""
     if variance is not None:
@@ -126,124 +198,100 @@ def row_variance(variance: Any, public: FloatArray | None, norm_bound: float) ->
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Average:
-    """The average of both means, as offsets from the centre of the clipping ball: public numbers only.
+    """The average of both means, as offsets from the centre of the clipping ball in its units: public numbers only.
 
     `share` is the weight of the private mean; `variance` is that of a whole row.
     """
 
     share: float
-    middle: FloatArray
-    bound: float
+    region: Region
     project: bool
     public: FloatArray | None
     variance: float
 
     def result(self, run: running.Run, total: FloatArray | None, noise_std: float, **facts: Any) -> MeanResult:
         """The result, from the released sum of the private offsets (None where the share is zero) and the noise on it."""
-        rows, share, public = run.rows, self.share, self.public
+        rows, share, public, middle, unit = run.rows, self.share, self.public, self.region.center, self.region.unit
         n_pub = 0 if public is None else len(public)
         mean = np.zeros(rows.dim)
         row_std = np.full(rows.dim, math.sqrt(self.variance / rows.dim))
         if public is not None:
             if share < 1.0:
-                mean += (1.0 - share) * (public.mean(axis=0) - self.middle)
+                mean += (1.0 - share) * ((public.mean(axis=0) - middle) / unit)
             if n_pub >= 2 and np.any(np.ptp(public, axis=0) > 0.0):
-                row_std = np.std(public, axis=0, ddof=1)
+                row_std = np.std(public, axis=0, ddof=1) / unit
         if total is not None:
             mean += share * total / rows.n
         length = float(np.linalg.norm(mean))
-        if self.project and length > self.bound:
-            mean *= self.bound / length
+        if self.project and length > self.region.radius:
+            mean *= self.region.radius / length
+        mean = middle + unit * mean
         sampling = math.sqrt(share**2 / rows.n + ((1.0 - share) ** 2 / n_pub if n_pub else 0.0))
         return MeanResult(
-            mean=frozen(self.middle + mean),
-            noise_std=frozen(np.full(rows.dim, share * noise_std / rows.n)),
-            sampling_std=frozen(sampling * row_std),
+            mean=frozen(self.region.within(mean) if self.project else mean),
+            noise_std=frozen(unit * (share * noise_std / rows.n)),
+            sampling_std=frozen(unit * (sampling * row_std)),
             columns=rows.columns,
             **facts,
             **run.fields(n_pub),
         )
 
 
-def checked_bound(norm_bound: Any, public: FloatArray | None, middle: FloatArray, *, k_norm: bool) -> float | None:
-    """The argument `norm_bound`, None for "auto"; warns where public rows contradict it."""
-    if isinstance(norm_bound, str):
-        validation.choice("norm_bound", norm_bound, ("auto",))
-        if public is None or k_norm:
-            raise InputError(
-                "norm_bound='auto' needs public rows, x_pub, and noise that is not 'k_norm'; or pass a number"
-            )
-        return None
-    bound = size("norm_bound", norm_bound)
-    if public is not None:
-        beyond = int(np.count_nonzero(np.linalg.norm(public - middle, axis=1) > bound * (1.0 + 1e-12)))
-        if beyond > MOST_BEYOND * len(public):
-            warnings.warn(
-                f"weighted_mean: {beyond} of {len(public)} public rows are further than norm_bound = {bound:.3g} from the centre, "
-                "and private rows like them would be clipped; pass a larger norm_bound, another center, or norm_bound='auto'",
-                AccuracyWarning,
-                stacklevel=3,
-            )
-    return bound
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class WeightedCall:
-    """One call, checked: what its average needs besides the bound."""
+    """One call, checked: what its average needs besides the region."""
 
     run: running.Run
-    middle: FloatArray
     public: FloatArray | None
     weight: str | float
     variance: float | None
     project: bool
     k_norm: bool
-    sources: dict[str, str]
 
-    def average(self, bound: float, allowance: Fraction) -> Average:
-        """The best average for a bound, when a sum may cost `allowance`."""
+    def energy(self, region: Region) -> tuple[float, str]:
+        """V^2 in the units of a region, and where it came from."""
+        return row_variance(self.variance, None if self.public is None else self.public / region.unit, region.radius)
+
+    def average(self, region: Region, allowance: Fraction) -> Average:
+        """The best average for a region, when a sum may cost `allowance`."""
         rows, pure = self.run.rows, self.run.account.pure
-        energy, _ = row_variance(self.variance, self.public, bound)
+        energy, _ = self.energy(region)
         model = ErrorModel(
             n_priv=rows.n,
             n_pub=0 if self.public is None else len(self.public),
             variance=energy,
-            noise=noise_energy(rows.dim, bound, float(allowance), pure=pure, k_norm=self.k_norm),
+            noise=noise_energy(rows.dim, region.radius, float(allowance), pure=pure, k_norm=self.k_norm),
         )
-        return Average(
-            share=model.weight(self.weight),
-            middle=self.middle,
-            bound=bound,
-            project=self.project,
-            public=self.public,
-            variance=energy,
-        )
+        share = model.weight(self.weight)
+        return Average(share=share, region=region, project=self.project, public=self.public, variance=energy)
 
     def facts(self, average: Average) -> dict[str, Any]:
         """What the result says besides its numbers."""
-        _, variance_from = row_variance(self.variance, self.public, average.bound)
         return {
             "noise_law": "k_norm" if self.k_norm else "laplace" if self.run.account.pure else "gaussian",
-            "provenance": {**self.sources, "variance": variance_from},
+            "provenance": average.region.provenance | {"variance": self.energy(average.region)[1]},
         }
 
     def released(self, average: Average, allowance: Fraction, grid: KNormGrid | None = None) -> MeanResult:
         """The result, from one clipped sum."""
-        run, bound = self.run, average.bound
-        asked = VectorSum(affine=AffineMap(dim=run.rows.dim, center=self.middle), radius=bound, k_norm=grid)
-        found = run.release(asked, name="clipped sum", cost=allowance, clip_radius=bound, private_weight=average.share)
+        run, region = self.run, average.region
+        affine = AffineMap(dim=run.rows.dim, center=region.center, matrix=region.matrix)
+        asked = VectorSum(affine=affine, radius=region.radius, k_norm=grid)
+        found = run.release(
+            asked, name="clipped sum", cost=allowance, clip_radius=region.radius, private_weight=average.share
+        )
         return average.result(run, found.value, found.noise_std, **self.facts(average))
 
-    def counted(self) -> MeanResult:
-        """The result with the bound from a count of norms, which is paid for first."""
+    def counted(self, region: Region) -> MeanResult:
+        """The result with the radius from a count of norms, which is paid for first."""
         run, public = self.run, self.public
         assert public is not None
         norms = NormCount.of(run.account, run.rows.n, run.rows.dim)
         norms.check_grids(run.account)
         with run.paid():
-            affine = AffineMap(dim=run.rows.dim, center=self.middle)
-            bound, _ = norms.release(run, affine, np.linalg.norm(public - self.middle, axis=1))
-            return self.released(self.average(bound, norms.left), norms.left)
+            affine = AffineMap(dim=run.rows.dim, center=region.center)
+            radius, _ = norms.release(run, affine, np.linalg.norm(public - region.center, axis=1))
+            return self.released(self.average(replace(region, radius=radius), norms.left), norms.left)
 
 
 @shared_docs
@@ -251,7 +299,8 @@ def weighted_mean(
     x_priv: Any,
     *,
     budget: Budget,
-    norm_bound: float | str,
+    norm_bound: float | str | None = None,
+    bounds: Any = None,
     x_pub: Any = None,
     variance: float | None = None,
     row_weight: str | float = "optimal",
@@ -274,8 +323,11 @@ def weighted_mean(
         Spent whole and debited before `x_priv` is read; nothing is spent, and nothing read, when the weight is zero (`spent` is
         then an exact zero).
     norm_bound : float > 0 or "auto"
-        B: rows are clipped to distance B from `center`, in data units. "auto": part of the budget, a quarter or more, buys a
-        private count of the distances, helped by those of the public rows, and B is the radius of least predicted error.
+        B: rows are clipped to distance B from `center`, in data units. Either this or `bounds`. "auto": part of the budget, a
+        quarter or more, buys a private count of the distances, helped by the public ones, for the radius of least predicted error.
+    bounds : (lowest, highest), numbers or (dim,) each
+        What each column can hold. Rows are clipped around the middle, in units of half the range of each column, so that columns of
+        very different scale do not share their noise. Replaces `norm_bound`, `center` and `variance`.
     x_pub : (n_pub, dim) array-like, path, frame or table, optional
         Public rows from the same distribution.
     variance : float > 0, optional
@@ -289,7 +341,7 @@ def weighted_mean(
         For pure budgets. "laplace" is exact epsilon-DP. "k_norm" has up to half its squared error but is computed in
         floating point: the result then reports the (epsilon, delta) that really holds.
     project : bool
-        Project the answer back onto the ball (post-processing; never hurts if the mean lies in it).
+        Project the answer back onto the ball, or into the bounds (post-processing; never hurts if the mean lies there).
     {matched_columns, ledger, random_state, threads, progress}
 
     Returns
@@ -323,11 +375,14 @@ def weighted_mean(
     True
     """
     rows, public = running.open_rows(x_priv, x_pub, columns=columns)
+    region = clip_region(norm_bound, bounds, center, variance, public, rows.dim)
+    if variance is not None:
+        variance = size("variance", variance)
     k_norm = validation.choice("noise", noise, ("laplace", "k_norm")) == "k_norm"
-    if k_norm and not isinstance(budget, PureDP):
-        raise InputError("noise='k_norm' belongs to PureDP; ZCDP and ApproxDP budgets use Gaussian noise")
-    middle, center_from = clip_center(center, public, rows.dim)
-    bound = checked_bound(norm_bound, public, middle, k_norm=k_norm)
+    if k_norm and (region.counted or not isinstance(budget, PureDP)):
+        raise InputError(
+            "noise='k_norm' belongs to PureDP and a norm_bound that is a number; others use noise='laplace'"
+        )
     weight = checked_weight(row_weight, rows.n)
     if public is None and (weight == "throw_away" or (not isinstance(weight, str) and weight * rows.n < 1.0 - 1e-9)):
         raise InputError(
@@ -337,28 +392,22 @@ def weighted_mean(
         "weighted_mean",
         rows,
         budget,
-        draws=2 * rows.dim + 1 + (DRAWS if bound is None else 0),
+        draws=2 * rows.dim + 1 + (DRAWS if region.counted else 0),
         ledger=ledger,
         random_state=random_state,
         threads=threads,
         progress=progress,
     )
-    call = WeightedCall(
-        run=run,
-        middle=middle,
-        public=public,
-        weight=weight,
-        variance=None if variance is None else size("variance", variance),
-        project=validation.boolean("project", project),
-        k_norm=k_norm,
-        sources={"center": center_from, "norm_bound": "argument" if bound is not None else "released"},
-    )
+    project = validation.boolean("project", project)
+    call = WeightedCall(run=run, public=public, weight=weight, variance=variance, project=project, k_norm=k_norm)
     allowance = run.account.allowance
-    if bound is None and weight not in ("throw_away", 0.0):
-        return call.counted()
-    known = call.average(LARGEST_SIZE if bound is None else bound, allowance)
-    if not known.share > 0.0:
-        return known.result(run, None, 0.0, **call.facts(known))
+    if region.counted and weight not in ("throw_away", 0.0):
+        return call.counted(region)
+    average = call.average(region, allowance)
+    if not average.share > 0.0:
+        return average.result(run, None, 0.0, **call.facts(average))
+    if public is not None:
+        region.warn_if_contradicted(public)
     grid, price = None, None
     if k_norm:
         grid = knorm_sum_grid(allowance, rows.dim, rows.n, delta=K_NORM_DELTA)
@@ -366,4 +415,4 @@ def weighted_mean(
     else:
         check_sum_grids(run.account, [allowance], rows.dim, rows.n)
     with run.paid(price):
-        return call.released(known, allowance, grid)
+        return call.released(average, allowance, grid)

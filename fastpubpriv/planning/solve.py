@@ -46,6 +46,18 @@ MEANINGS = {
     "gaussian": "error of one Gaussian on all rows",
     "rounds": "rounds of the covariance",
     "under_resolved": "rounds are too few (1: yes)",
+    "takes_public": "takes the public rows alone (1: yes)",
+    "takes_mean": "takes the public covariance and a private mean (1: yes)",
+    "takes_diagonal": "takes private variances along public axes (1: yes)",
+    "takes_full": "takes a full private covariance (1: yes)",
+    "public_covariance_error": "error of the covariance, public rows alone",
+    "mean_covariance_error": "error of the covariance, private mean",
+    "diagonal_covariance_error": "error of the covariance, private variances",
+    "full_covariance_error": "error of the covariance, full",
+    "public_mean_error": "error of the mean, public rows alone",
+    "mean_mean_error": "error of the mean, private mean",
+    "diagonal_mean_error": "error of the mean, private variances",
+    "full_mean_error": "error of the mean, full",
     "mean_error": "error of the mean, in standard deviations",
     "condition": "condition number allowed for",
     "mean_radius": "distance of the mean allowed for",
@@ -261,7 +273,7 @@ def plan(
     >>> plan("select_hypothesis", dim=1, candidates=1000, budget=PureDP(epsilon=1.0), error=0.1).n_priv
     4098
     >>> plan("gaussian", dim=10, n_pub=11, budget=ZCDP(rho=0.5), error=0.1).n_priv
-    12934
+    12838
     """
     if n_priv is not None:
         n_priv = count("n_priv", n_priv, minimum=1)

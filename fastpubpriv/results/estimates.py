@@ -21,6 +21,9 @@ from fastpubpriv.results.columns import STATUSES, ColumnReport, read_report
 from fastpubpriv.results.gaussians import correlation_of, ellipse, factor_of, log_density
 from fastpubpriv.results.words import Column, Table
 
+# A released mean so far out in the ball that its rows were clipped to was held back by it.
+AT_THE_EDGE = 0.7
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class MeanResult(Result):
@@ -209,12 +212,19 @@ class GaussianResult(Result):
         Rounds of the covariance recursion.
     status : str
         "ok"; "under_resolved" when the rounds are too few, by the public rule, to reach the smallest eigenvalues, which may be far
-        off.
+        off, or when (ladder) noise could have made them; "public", "mean" or "diagonal" for a simpler structure; "clipped" when the
+        private mean was seen at the edge of the ball around the public rows that rows are clipped to, which held it back.
     predicted_covariance_error, predicted_mean_error : float
         Relative Frobenius error of the covariance, and l2 error of the mean in standard deviations, from public numbers; infinite
-        (null in JSON) when `status` is "under_resolved".
+        (null in JSON) when `status` is "under_resolved", unless the method shrinks what it cannot resolve.
     method : str
         The algorithm that ran.
+    structure : str
+        "full"; of the ladder also "public" (nothing private was read), "mean" (a private mean with the public covariance) and
+        "diagonal" (private variances along the axes of the public covariance).
+    diagnostics : mapping
+        Released or public numbers about the run; of the ladder the errors predicted for all rungs, the columns that borrowed a
+        scale because their public values are all equal, the target of the shrinkage, and the weight of the private mean.
     """
 
     mean: FloatArray
@@ -225,6 +235,8 @@ class GaussianResult(Result):
     predicted_covariance_error: float
     predicted_mean_error: float
     method: str
+    structure: str = "full"
+    diagnostics: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     _forms: ClassVar[Mapping[str, Form]] = {"mean": ("dim",), "covariance": ("dim", "dim"), "mean_noise_std": ("dim",)}
 
@@ -275,14 +287,16 @@ class GaussianResult(Result):
         level = validation.confidence_level(level)
         if self.dim <= plotting.MAX_PAIRED:
             rows = None if x_pub is None else self._public(x_pub)
-            box = plotting.box_of(bounds, self.dim)
+            box = validation.column_bounds(bounds, self.dim, endless=True)
             return plotting.plot_ellipses(
                 self.mean, self.covariance, self.labels, path=path, level=level, points=rows, box=box
             )
         # One correlation's share of the Frobenius error, which has dim (dim + 1) / 2 free entries, two of them alike.
         noise = self.predicted_covariance_error / math.sqrt(self.dim * (self.dim + 1.0))
         note = f"predicted noise of one entry, sampling included: about ±{noise:.2g}"
-        if self.status != "ok":
+        if self.structure in ("public", "mean"):
+            note = f"the covariance of the public rows; predicted error of one entry: about ±{noise:.2g}"
+        elif self.status != "ok":
             note = "too few rows or too small a budget to resolve the small eigenvalues: entries may be far off"
         return plotting.plot_correlations(self.correlation, self.labels, note, path=path)
 
@@ -305,4 +319,8 @@ class GaussianResult(Result):
             f"covariance {self.predicted_covariance_error:.1%} (relative Frobenius), mean "
             f"{self.predicted_mean_error:.3g} standard deviations; {self.rounds} rounds"
         )
-        return [("Predicted error", text), ("Status", self.status), ("Method", self.method)]
+        found = [("Predicted error", text), ("Status", self.status), ("Method", self.method)]
+        fallback = self.diagnostics.get("fallback_columns", ())
+        if fallback:
+            found.append(("Scale borrowed by", ", ".join(fallback)))
+        return found

@@ -93,15 +93,20 @@ def gaussians() -> Iterator[Case]:
         for method in ("lifted_coinpress", "pairs", "recursive_preconditioner"):
             given = {"x_pub": MANY_PUBLIC, "budget": budget, "method": method}
             yield private(f"estimate_gaussian, {method}, {name}", fpp.estimate_gaussian, LONG, **given)
-        two = {"x_pub": PUBLIC[:2], "budget": budget}
+        two = {"x_pub": PUBLIC[:2], "budget": budget, "method": "lifted_coinpress"}
         yield private(f"estimate_gaussian, two public rows, {name}", fpp.estimate_gaussian, LONG, **two)
+        for structure in ("public", "mean", "diagonal", "full"):
+            rung = {"x_pub": MANY_PUBLIC, "budget": budget, "structure": structure}
+            yield private(f"estimate_gaussian, ladder, {structure}, {name}", fpp.estimate_gaussian, LONG, **rung)
+        few = {"x_pub": PUBLIC[:2], "budget": budget}
+        yield private(f"estimate_gaussian, ladder, two public rows, {name}", fpp.estimate_gaussian, LONG, **few)
         yield private(
             f"coinpress_covariance, {name}", fpp.coinpress_covariance, LONG - LONG[0], budget=budget, scale=200.0
         )
         yield private(
             f"private_pca, {name}", fpp.private_pca, LONG, budget=budget, center=0.0, radius=60.0, n_components=2
         )
-    given = {"x_pub": MANY_PUBLIC, "budget": ZCDP(1)}
+    given = {"x_pub": MANY_PUBLIC, "budget": ZCDP(1), "method": "lifted_coinpress"}
     changes = {
         "theory": {"mode": "theory"},
         "3 rounds": {"rounds": 3},
@@ -112,7 +117,7 @@ def gaussians() -> Iterator[Case]:
     yield private("estimate_gaussian, sources", fpp.estimate_gaussian, ROWS, **given, forms=FORMS)
     yield private("estimate_gaussian, large", fpp.estimate_gaussian, LARGE, **given, threads=(2,))
     yield private(
-        "estimate_gaussian, pairs, large", fpp.estimate_gaussian, LARGE, **given, method="pairs", threads=(2,)
+        "estimate_gaussian, pairs, large", fpp.estimate_gaussian, LARGE, **{**given, "method": "pairs"}, threads=(2,)
     )
     yield private(
         "estimate_gaussian, known condition",
