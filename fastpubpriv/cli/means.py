@@ -182,7 +182,12 @@ Example:
 @click.option(
     "--center", required=True, metavar="C", help="Centre of a ball that holds the mean: number(s), or a .npy."
 )
-@click.option("--radius", required=True, type=float, help="Radius of the ball, in standard deviations of a row.")
+@click.option(
+    "--radius",
+    required=True,
+    type=options.NumberOrAuto(),
+    help="Radius of the ball, in standard deviations of a row, or auto: from a private count.",
+)
 @options.budget_options()
 @options.columns_option
 @click.option("--covariance", metavar="FILE.npy", help="Covariance matrix of a row. Default: the identity.")
@@ -231,7 +236,12 @@ Example:
 )
 @options.private_option()
 @options.public_option(required=False)
-@click.option("--norm-bound", required=True, type=float, help="Rows are clipped to this distance from the centre.")
+@click.option(
+    "--norm-bound",
+    required=True,
+    type=options.NumberOrAuto(),
+    help="Rows are clipped to this distance from the centre; auto: from a private count, with public rows.",
+)
 @options.budget_options()
 @options.columns_option
 @click.option("--variance", type=float, help="Mean squared distance of a row from the mean. Default: from public rows.")
