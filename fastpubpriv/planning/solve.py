@@ -40,6 +40,8 @@ MEANINGS = {
     "private_weight": "weight of the private rows",
     "without_privacy": "error without privacy",
     "public_rows_alone": "error of the public rows alone",
+    "count_share": "share of the budget that counts",
+    "count_std": "noise of a count, in rows",
     "throw_away": "error of the public rows alone",
     "gaussian": "error of one Gaussian on all rows",
     "rounds": "rounds of the covariance",
@@ -212,7 +214,7 @@ def plan(
     Parameters
     ----------
     task : str
-        One of `fastpubpriv.planning.TASKS`: "mean" (`estimate_mean` with known covariance), "coinpress_mean", "weighted_mean",
+        One of `fastpubpriv.planning.TASKS`: "mean" (`estimate_mean`), "coinpress_mean", "weighted_mean",
         "gaussian" (`estimate_gaussian`), "separated_mixture" (`learn_separated_mixture`), "axis_aligned_mixture"
         (`learn_axis_aligned_mixture`), "select_hypothesis".
     n_priv, budget, error
@@ -229,7 +231,8 @@ def plan(
         nothing else is said:
 
         - all tasks: `dim`, the columns (always needed).
-        - "mean": `n_pub` (at least 1), `pub_priv_gap`, `steps`, `mode`, `failure_prob`.
+        - "mean": `n_pub` (at least 1), `clipping`; with clipping="gaussian", for a known covariance, also `pub_priv_gap`, `steps`,
+          `mode`, `failure_prob`.
         - "coinpress_mean": `radius` of the prior ball, in standard deviations (needed); `steps`, `mode`, `failure_prob`.
         - "weighted_mean": `norm_bound` (needed), `n_pub`, `variance` (default norm_bound^2), `row_weight`, `noise`.
         - "gaussian": `n_pub` (at least 2; from dim + 1 a Gaussian is preconditioned), `method`, `pub_priv_gap`, `mode`, `cond_max`,
@@ -263,9 +266,9 @@ def plan(
     Examples
     --------
     >>> from fastpubpriv import ZCDP, PureDP, plan
-    >>> plan("mean", dim=50, n_pub=1, n_priv=10_000, budget=ZCDP(rho=0.5))
+    >>> plan("mean", dim=50, n_pub=1, n_priv=10_000, budget=ZCDP(rho=0.5), clipping="gaussian")
     Plan(mean: n_priv=10000, budget=ZCDP(rho=0.5), error=0.07203; solved for error)
-    >>> plan("mean", dim=50, n_pub=1, budget=ZCDP(rho=0.5), error=0.1).n_priv
+    >>> plan("mean", dim=50, n_pub=1, budget=ZCDP(rho=0.5), error=0.1, clipping="gaussian").n_priv
     5394
     >>> plan("select_hypothesis", dim=1, candidates=1000, budget=PureDP(epsilon=1.0), error=0.1).n_priv
     4098

@@ -17,6 +17,7 @@ from fastpubpriv.columns import points
 from fastpubpriv.errors import InputError
 from fastpubpriv.reading import Form, refuse_no_covariances
 from fastpubpriv.results.base import LEVEL, Result
+from fastpubpriv.results.columns import STATUSES, ColumnReport, read_report
 from fastpubpriv.results.gaussians import correlation_of, ellipse, factor_of, log_density
 from fastpubpriv.results.words import Column, Table
 
@@ -38,33 +39,49 @@ class MeanResult(Result):
         Standard deviation of the mean of the rows themselves, from the assumed or public covariance.
     noise_law : str
         "gaussian", "laplace" or "k_norm".
+    report : ColumnReport or None
+        What released counts say about each column; None where the clip radius came from a covariance or the caller.
     """
 
     mean: FloatArray
     noise_std: FloatArray
     sampling_std: FloatArray
     noise_law: str
+    report: ColumnReport | None = None
 
-    _forms: ClassVar[Mapping[str, Form]] = {name: ("dim",) for name in ("mean", "noise_std", "sampling_std")}
+    _forms: ClassVar[Mapping[str, Form]] = {
+        **{name: ("dim",) for name in ("mean", "noise_std", "sampling_std")},
+        "report": read_report,
+    }
+
+    def _refuse_nonsense(self) -> None:
+        if self.report is not None and len(self.report.status) != self.dim:
+            raise InputError("this JSON text cannot be read: the report must say something of every column")
+
+    @property
+    def status(self) -> tuple[str, ...]:
+        """A word for each column, "resolved" where nothing is the matter; empty without a report."""
+        return () if self.report is None else self.report.status
 
     @property
     def standard_error(self) -> FloatArray:
-        """Standard deviation of the estimate: privacy noise and sampling together, (dim,)."""
+        """Standard deviation of the estimate: privacy noise, sampling and what was put back for clipped rows, (dim,)."""
         total: FloatArray = np.hypot(self.noise_std, self.sampling_std)
-        return total
+        return total if self.report is None else np.hypot(total, self.report.clipping_std)
 
     def confidence_interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
         """Lower and upper ends, (dim,) each, of an interval for the mean of each coordinate.
 
-        Counts privacy noise and sampling, under the covariance that the estimate was given; not the bias of clipping, nor of rows
-        with missing entries, which count as rows at the public centre. Under pure DP the quantile of a Laplace law is used, which
-        is on the safe side for levels of 0.9 and more.
+        Counts privacy noise and sampling; with a `report`, also the bias of clipping and what may lie where the counts show
+        nothing, so that the ends need not be equally far, and are infinite where nothing is known. Without a report it counts under
+        the covariance that the estimate was given, and neither the bias of clipping nor that of rows with missing entries. Under
+        pure DP the quantile of a Laplace law is used, which is on the safe side for levels of 0.9 and more.
         """
         level = validation.confidence_level(level)
         normal = float(stats.norm.ppf(0.5 + level / 2.0))
         laplace = -math.log1p(-level) / math.sqrt(2.0)
         width = (normal if self.noise_law == "gaussian" else max(normal, laplace)) * self.standard_error
-        return self.mean - width, self.mean + width
+        return (self.mean - width, self.mean + width) if self.report is None else self.report.interval(self.mean, width)
 
     def plot(self, path: str | Path | None = None, *, level: float = 0.95, x_pub: Any = None) -> Any:
         """Draw the estimate with its interval, one panel for each coordinate (needs matplotlib); returns the figure.
@@ -86,13 +103,18 @@ class MeanResult(Result):
         lower, upper = self.confidence_interval(level)
         error = self.standard_error
         ends = [Column("mean", self.mean, error), Column("lower", lower, error), Column("upper", upper, error)]
-        return Table("column", self.labels, [*ends, Column("noise_std", self.noise_std, self.noise_std)])
+        noise = Column("noise_std", self.noise_std, self.noise_std)
+        if self.report is None:
+            return Table("column", self.labels, [*ends, noise])
+        said = [Column("missing", self.report.missing.round()), Column("status", self.report.status)]
+        return Table("column", self.labels, [*ends, noise, *said])
 
     def _shown(self, level: float) -> tuple[Table, list[tuple[str, str]]]:
         percent = f"{level:.4g}" if level > 0.9999 else f"{100 * level:.4g} %"
-        interval = ("Interval", f"{percent}, from {self.noise_law} noise and sampling")
+        parts = "noise and sampling" if self.report is None else "noise, sampling and clipping"
+        flagged = [(status, STATUSES[status]) for status in dict.fromkeys(self.status) if status != "resolved"]
         rows, *facts = self._facts()
-        return self._table(level), [rows, interval, *facts]
+        return self._table(level), [rows, ("Interval", f"{percent}, from {self.noise_law} {parts}"), *flagged, *facts]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -265,7 +287,7 @@ class GaussianResult(Result):
         level = validation.confidence_level(level)
         if self.dim <= plotting.MAX_PAIRED:
             rows = None if x_pub is None else self._public(x_pub)
-            box = plotting.box_of(bounds, self.dim)
+            box = validation.column_bounds(bounds, self.dim, endless=True)
             return plotting.plot_ellipses(
                 self.mean, self.covariance, self.labels, path=path, level=level, points=rows, box=box
             )

@@ -30,7 +30,10 @@ def means() -> Iterator[Case]:
     whole = {"threads": (2,), "forms": FORMS, "blas": False}
     for name, budget in BUDGETS.items():
         given = {"x_pub": PUBLIC, "budget": budget}
-        yield private(f"estimate_mean, {name}", fpp.estimate_mean, ROWS, **given, blas=False)
+        yield private(f"estimate_mean, {name}", fpp.estimate_mean, ROWS, **given, clipping="gaussian", blas=False)
+        yield private(f"estimate_mean, counts, {name}", fpp.estimate_mean, ROWS, **given, **whole)
+        one = {**given, "bounds": (-1e3, 1e3), "missing": "neutral", "x_pub": PUBLIC[:, :1]}
+        yield private(f"estimate_mean, one column, {name}", fpp.estimate_mean, ROWS[:, :1], **one, blas=False)
         yield private(
             f"estimate_mean, variances, {name}", fpp.estimate_mean, ROWS, **given, variance=VARIANCES, **whole
         )
@@ -45,7 +48,7 @@ def means() -> Iterator[Case]:
             yield private(f"weighted_mean, {weight}, {name}", fpp.weighted_mean, ROWS, **call, blas=False)
         alone = {"norm_bound": 40.0, "variance": 300.0, "center": [0.0, 5.0, 9.0], "budget": budget}
         yield private(f"weighted_mean, no public rows, {name}", fpp.weighted_mean, ROWS, **alone, **whole)
-    given = {"x_pub": PUBLIC, "budget": ZCDP(1)}
+    given = {"x_pub": PUBLIC, "budget": ZCDP(1), "clipping": "gaussian"}
     for steps in (1, 4, "auto"):
         yield private(f"estimate_mean, {steps} steps", fpp.estimate_mean, ROWS, **given, steps=steps, blas=False)
     yield private(
@@ -53,7 +56,7 @@ def means() -> Iterator[Case]:
     )
     yield private("estimate_mean, gap", fpp.estimate_mean, ROWS, **given, pub_priv_gap=0.3, blas=False)
     yield private(
-        "estimate_mean, one public row", fpp.estimate_mean, ROWS, x_pub=PUBLIC[:1], budget=ZCDP(1), blas=False
+        "estimate_mean, one public row", fpp.estimate_mean, ROWS, **{**given, "x_pub": PUBLIC[:1]}, blas=False
     )
     # A matrix: the longest way of a row, in several chunks.
     yield private("estimate_mean, large", fpp.estimate_mean, LARGE, **given, covariance=MATRIX, threads=(2,))
@@ -78,7 +81,7 @@ def means() -> Iterator[Case]:
         "weighted_mean, public centre", fpp.weighted_mean, ROWS, **pure, x_pub=PUBLIC, center="public", blas=False
     )
     yield private(
-        "estimate_mean, a delta that protects nobody", fpp.estimate_mean, ROWS, x_pub=PUBLIC, budget=ApproxDP(1, 0.01)
+        "estimate_mean, a delta that protects nobody", fpp.estimate_mean, ROWS, **{**given, "budget": ApproxDP(1, 0.01)}
     )
     for name, rows in (("number of columns", ROWS[:, :2]), ("no rows", ROWS[:0]), ("text", [["a", "b", "c"]])):
         yield private(f"estimate_mean refuses {name}", fpp.estimate_mean, rows, **given)

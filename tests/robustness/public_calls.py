@@ -111,6 +111,11 @@ MATRICES = [
     "x",
 ]
 CENTERS = [None, 0.0, 1e300, HUGE, -HUGE, [HUGE, -HUGE], [1.0], math.nan, "public", "x"]
+BOX = ([-5.0, -4.0], [35.0, 9.0])
+BOUNDS = [
+    BOX, (0.0, 1.0), (-1e300, 1e300), (0.0, TINY), (1.0, 1.0 + 2.0**-52), ([0.0, -1e9], [1e-9, 1e9]), (1.0, 0.0),
+    (0.0, math.inf), (math.nan, 1.0), (0.0,), ([0.0] * 3, 1.0), "x", None,
+]  # fmt: skip
 PUBLICS = [
     PUBLIC,
     PUBLIC[:1],
@@ -201,6 +206,16 @@ CALLS = {
             "noise": ["laplace", "k_norm", "x"],
             "project": [True, False, 1],
         },
+    ),
+    "weighted_mean, bounds": Call(
+        weighted_mean,
+        options={"x_pub": PUBLIC, "bounds": BOX},
+        hostile={"x_pub": PUBLICS, "bounds": BOUNDS, "norm_bound": [None, 1.0], "project": [True, False, 1]},
+    ),
+    "coinpress_mean, bounds": Call(
+        coinpress_mean,
+        options={"bounds": BOX},
+        hostile={"bounds": BOUNDS, "center": [None, 0.0], "radius": [None, 1.0], "covariance": MATRICES},
     ),
     "weighted_mean, k_norm": Call(
         weighted_mean,

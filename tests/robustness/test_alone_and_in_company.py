@@ -65,6 +65,8 @@ def estimators_of(dim):
     products = [ProductBins(grids=[BinGrid(width=1.0), DyadicBins()], columns=(0, dim - 1))] if dim > 1 else []
 
     yield "estimate_mean", one, {"x_pub": one_public, "budget": AMPLE}
+    yield "estimate_mean", one, {"x_pub": one_public, "budget": AMPLE, "missing": "neutral"}
+    yield "estimate_mean", one, {"x_pub": one_public, "budget": AMPLE, "clipping": "gaussian"}
     yield "weighted_mean", one, {"budget": AMPLE, "norm_bound": 3.0, "x_pub": one_public}
     yield "coinpress_mean", one, {"budget": AMPLE, "center": np.zeros(dim), "radius": 30.0, "covariance": covariance}
     yield "coinpress_covariance", one, {"budget": AMPLE, "scale": 10.0}
