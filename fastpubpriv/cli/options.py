@@ -315,6 +315,18 @@ plan_options = stack(
     click.option("--failure-prob", type=float, help=_FAILURE),
 )
 
+
+def memory_option(default: str | None) -> Decorator:
+    """--max-memory."""
+    return click.option(
+        "--max-memory",
+        type=Exact(),
+        default=default,
+        show_default=default is not None,
+        help="Most bytes that counting may take if every row is in a bin of its own; more is refused before anything is paid.",
+    )
+
+
 run_options = stack(
     click.option("--seed", type=int, help="Repeatable noise, for tests and papers: the answer is then NOT private."),
     click.option("--threads", type=click.IntRange(min=1), help="Default: all cores. Never changes the answer."),

@@ -66,7 +66,8 @@ def tables_of(result: Shown, *, level: float, title: str) -> Iterator[tuple[str,
         arrays = ("keys", "counts", "lower", "upper", "frequency")
         short = replace(item, **{name: getattr(item, name)[largest] for name in arrays})
         note = f", the {len(largest)} largest of {len(item)} bins" if len(largest) < len(item) else ""
-        yield f"{title}, level {item.level}{note}", shown(replace(result, histograms=(short,)))[0]
+        level_note = f", level {item.level}" if item.level or len(result) > 1 else ""
+        yield f"{title}{level_note}{note}", shown(replace(result, histograms=(short,)))[0]
 
 
 def print_result(result: Shown, *, level: float, title: str, ledger: Any = None) -> None:
