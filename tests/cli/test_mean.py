@@ -371,6 +371,15 @@ def test_weighted_mean(files):
     assert "row_weight" in one_line(invoke(*arguments, "--row-weight", "0.5", code=2))
 
 
+def test_weighted_mean_within_bounds(files):
+    arguments = ["weighted-mean", *P, *Q, "--epsilon", "2", "--json", "-"]
+    data = json.loads(invoke(*arguments, "--bounds", "-5,15").stdout)
+    assert np.all(np.abs(np.array(data["mean"]) - 5.0) < 0.5)
+    assert data["provenance"]["bounds"] == "argument"
+    for wrong in ([], ["--bounds", "-5,15", "--norm-bound", "6"], ["--bounds", "5"], ["--bounds", "15,-5"]):
+        assert "bound" in one_line(invoke(*arguments, *wrong, code=2))
+
+
 def test_wide_results_are_cut_on_screen_only(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     np.save("p.npy", np.zeros((5000, 100)))
