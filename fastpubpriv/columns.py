@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
@@ -118,11 +119,13 @@ def points(rows: object, dim: int, columns: Sequence[str] | None = None, *, fini
     return array
 
 
-NUMBER, MISSING, LEVEL, OTHER = range(4)  # what a term of a model is: a number, whether it is missing, a category, none of them
+NUMBER, MISSING, LEVEL, OTHER = range(
+    4
+)  # what a term of a model is: a number, whether it is missing, a category, none of them
 
 
 def term_values(
-    rows: FloatArray, *, source: FloatArray, role: FloatArray, level: FloatArray, fill: FloatArray
+    rows: FloatArray, *, source: npt.NDArray[Any], role: npt.NDArray[Any], level: FloatArray, fill: FloatArray
 ) -> FloatArray:
     """The terms (n, p) that a model is linear in, from the cells of rows (n, dim), each by itself.
 

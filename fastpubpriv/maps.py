@@ -133,12 +133,12 @@ class ResidualMap(_Value):
 
     factor = min(1, radius / |spread z|) clip(residual(<slope, z>, label) / scale) / clip / step, 0 where that is not finite.
 
-    `residual` (prediction, label) -> float is minus the derivative of a loss in its prediction <slope, z>, and Numba can compile it.
+    `residual` (prediction, label) -> float is minus the derivative of a loss in the prediction <slope, z>; Numba can compile it.
     `clip` bounds residuals in units of `scale`, `radius` bounds |spread z|, `quant_bound` is Q with dim Q^2 <= 2^53.
 
     Guarantees
     ----------
-    Every integer row q satisfies sum q**2 <= quant_bound**2, whatever `residual` returns: replacing one row moves a sum by at most 2 Q.
+    Every integer row q satisfies sum q**2 <= quant_bound**2, whatever `residual` returns: a new row moves a sum by at most 2 Q.
     """
 
     slope: FloatArray

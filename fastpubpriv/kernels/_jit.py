@@ -15,8 +15,8 @@ from fastpubpriv.errors import InputError
 def compiled(function: Callable[..., Any]) -> Any:
     """The function as machine code, made for the types of its arguments when it is first called; it gives up the GIL.
 
-    IEEE arithmetic in the order of the code: a row must have the same bits wherever it stands. A division by zero gives an infinity or
-    a NaN and raises nothing. No threads of Numba's own: sums would depend on their number, and a forked child may hang.
+    IEEE arithmetic in the order of the code: a row must have the same bits wherever it stands. A division by zero gives an infinity
+    or a NaN and raises nothing. No threads of Numba's own: sums would depend on their number, and a forked child may hang.
     """
     import numba
 

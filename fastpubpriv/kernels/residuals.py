@@ -1,4 +1,4 @@
-"""Gradients of labelled rows as exact integers: a loop that Numba compiles together with the residual of a loss (one thread, no GIL).
+"""Gradients of labelled rows as exact integers: a loop that Numba compiles around the residual of a loss (one thread, no GIL).
 
 Numba, not C: the loop is made around a function that the user may bring. NumPy in blocks is no choice here: its matrix products add
 in an order that depends on the rows beside a row.

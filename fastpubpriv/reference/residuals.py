@@ -1,4 +1,4 @@
-"""Gradients of labelled rows as exact integers, in readable NumPy: equal integers to `kernels.residuals`, each sum in the same order."""
+"""Gradients of labelled rows as exact integers, in readable NumPy: equal to `kernels.residuals`, each sum in the same order."""
 
 from __future__ import annotations
 

@@ -89,7 +89,9 @@ class TrainingResult(Result):
             fine = fine and all(type(item) in (int, float) or item is None for item in given or ())
         fine = fine and all(type(j) is int and 0 <= j < self.dim for j in self.design["source"])
         if not fine:
-            raise InputError("this JSON text is not a TrainingResult: its coefficients, terms and design do not fit together")
+            raise InputError(
+                "this JSON text is not a TrainingResult: its coefficients, terms and design do not fit together"
+            )
 
     @property
     def standard_error(self) -> FloatArray:
@@ -122,7 +124,7 @@ class TrainingResult(Result):
         return term_values(np.atleast_2d(found), **plan)
 
     def decision_function(self, rows: Any) -> FloatArray:
-        """Intercept plus coefficients times terms of rows (n, dim), (n,): a label, or log-odds. NaN where a needed cell is missing."""
+        """Intercept plus coefficients times terms of rows (n, dim), (n,): a label, or log-odds. NaN where a cell is missing."""
         with np.errstate(all="ignore"):
             found: FloatArray = self.intercept + self._terms_of(rows) @ self.coefficients
         return found
@@ -168,7 +170,10 @@ class TrainingResult(Result):
         estimates = [
             plotting.Estimate("private", self.coefficients, lower, upper),
             plotting.Estimate(
-                "public only", self.public_coefficients, self.public_coefficients - public, self.public_coefficients + public
+                "public only",
+                self.public_coefficients,
+                self.public_coefficients - public,
+                self.public_coefficients + public,
             ),
         ]
         return plotting.plot_means(estimates, columns=self.terms, path=path, level=level)
@@ -192,11 +197,17 @@ class TrainingResult(Result):
         share = f"; noise for privacy is {self.privacy_share:.0%} of the variance" if self.privacy_share > 0.0 else ""
         found = [
             ("Method", f"{self.method}, {self.loss} loss"),
-            ("Predicted", f"{unit} {self.predicted_excess:.3g} above the best, public rows alone {self.public_excess:.3g}"),
+            (
+                "Predicted",
+                f"{unit} {self.predicted_excess:.3g} above the best, public rows alone {self.public_excess:.3g}",
+            ),
             ("Interval", f"95 %{share}"),
         ]
         if self.public_drift > 1.0:
             found.append(
-                ("Drift", f"public rows disagree with private ones; their variance counts {self.public_drift:.3g} times")
+                (
+                    "Drift",
+                    f"public rows disagree with private ones; their variance counts {self.public_drift:.3g} times",
+                )
             )
         return found

@@ -1,4 +1,4 @@
-"""Labelled rows: features and label of a row together, the label as the last column, so that a pass never sees one without the other.
+"""Labelled rows: features and label of a row together, the label as the last column, so that no pass sees one without the other.
 
 The two together are one row: replacing it replaces both.
 """
@@ -18,8 +18,10 @@ from fastpubpriv.sources.private import private_rows
 from fastpubpriv.sources.public import public_table_of, refuse_shared_memory
 from fastpubpriv.threads.guard import naming
 
+Label = str | int | None
 
-def labelled_rows(x: object, y: object, *, label: str | None, columns: Sequence[Any] | None) -> Rows:
+
+def labelled_rows(x: object, y: object, *, label: Label, columns: Sequence[Any] | None) -> Rows:
     """Private rows with their labels as the last column.
 
     Parameters
@@ -27,9 +29,9 @@ def labelled_rows(x: object, y: object, *, label: str | None, columns: Sequence[
     x : anything that `private_rows` takes
         The table of features; with `label`, the table of features and label.
     y : one number for each row, or None
-        Labels, where `x` does not hold them: an array (n,) or (n, 1), a list, a series, or what `private_rows` takes with one column.
-    label : str or None
-        Name of the column of `x` that holds the labels. Either this or `y`.
+        Labels, where `x` does not hold them: an array (n,) or (n, 1), a list, a series, or rows of one column.
+    label : str, -1 or None
+        Name of the column of `x` that holds the labels, or -1 for the last column of a source without names. Either this or `y`.
     columns : sequence of column names, optional
         The features; the default is all columns of `x` but the label.
 
@@ -52,7 +54,7 @@ def labelled_rows(x: object, y: object, *, label: str | None, columns: Sequence[
 
 
 def public_labelled(
-    x: object, y: object, *, label: str | None, columns: Sequence[Any] | None, private: Rows, x_priv: object
+    x: object, y: object, *, label: Label, columns: Sequence[Any] | None, private: Rows, x_priv: object
 ) -> FloatArray:
     """Public rows (m, dim + 1), the label last, in the order of the columns of the private rows; cells may be missing (NaN).
 
@@ -67,16 +69,13 @@ def public_labelled(
     """
     if (y is None) == (label is None):
         raise InputError("pass the public labels once: y_pub=, or label= with the name of a column of x_pub")
-    chosen = None if columns is None else [*columns, *([label] if label is not None else [])]
+    named = isinstance(label, str)
+    chosen = None if columns is None else [*columns, *([label] if named else [])]
     refuse_shared_memory(x_priv, x, columns=chosen)
     show = private.kind != "csv"
     names = private.columns
     if label is not None:
-        if names is None:
-            raise InputError("label= names a column, and x_priv has no column names: pass y_priv= and y_pub=")
-        table, _ = public_table_of(
-            x, columns=chosen or list(names), dim=private.dim, names=names, show=show, finite=False
-        )
+        table, _ = public_table_of(x, columns=chosen, dim=private.dim, names=names, show=show, finite=False)
         return table
     dim = private.dim - 1
     features, _ = public_table_of(
@@ -88,7 +87,14 @@ def public_labelled(
     return np.hstack([features, labels])
 
 
-def _of_table(x: object, label: str, columns: Sequence[Any] | None) -> Rows:
+def _of_table(x: object, label: Label, columns: Sequence[Any] | None) -> Rows:
+    if not isinstance(label, str):
+        rows = private_rows(x, columns=columns)
+        if label != -1 or rows.columns is not None:
+            raise InputError("label must be the name of a column, or -1 for the last column of a source without names")
+        if rows.dim < 2:
+            raise InputError("there is no column beside the label: at least one is needed")
+        return rows
     rows = private_rows(x, columns=columns if columns is None else [*columns, label])
     if rows.columns is None:
         raise InputError(f"label= names a column, and a source of kind {rows.kind!r} has no names: pass y_priv=")
@@ -107,7 +113,7 @@ def _as_column(y: object) -> object:
     for module in ("pandas", "polars"):
         series = getattr(sys.modules.get(module), "Series", None)
         if series is not None and isinstance(y, series):
-            return y.to_frame()  # type: ignore[attr-defined]
+            return y.to_frame()
     if isinstance(y, np.ndarray) and y.ndim == 1:
         return np.ndarray.view(y, np.ndarray).reshape(-1, 1)
     if isinstance(y, list | tuple) and y and all(np.isscalar(item) or item is None for item in y):

@@ -124,7 +124,7 @@ def make_design(table: FloatArray, columns: Sequence[str], categories: Any) -> t
         bound=np.full(p, np.inf),
     )
     expanded = plain.expand(table)
-    usable: BoolArray = np.isfinite(expanded).all(axis=1)
+    usable: BoolArray = np.logical_and.reduce(np.isfinite(expanded), axis=1)
     if usable.sum() < 2:
         raise InputError("at least 2 public rows without missing cells are needed to choose scales from")
     return _scaled(plain, expanded[usable]), usable

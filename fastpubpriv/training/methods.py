@@ -1,7 +1,7 @@
 """The methods of training, and the choice between them by errors that public numbers predict.
 
-`prepare(problem, account)` of a method returns its plan, which has a `predicted` error; `learn(run, problem, plan, threads)` releases,
-after the debit, and returns what was learnt; `draws(dim)` bounds the draws of noise.
+`prepare(problem, account)` of a method returns its plan, which has a `predicted` error; `learn(run, problem, plan, threads)`
+releases, after the debit, and returns what was learnt; `draws(dim)` bounds the draws of noise.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from fastpubpriv.training.public_linear import Posterior
 from fastpubpriv.training.residual_rows import residual_rows
 from fastpubpriv.training.rotated import rotated_rows
 
-_WORTH = 0.9  # a private method must be predicted to leave at most this part of the public rows' error
+WORTH = 0.9  # a private method must be predicted to leave at most this part of the public rows' error
 _TIE = 0.05
 _BOTH_GOOD = 0.02  # of a residual's variance: predicted errors below it are both about zero
 
@@ -176,7 +176,7 @@ def choose(problem: Problem, account: Account, names: list[str]) -> tuple[Method
     chosen = min(plans, key=lambda name: float(plans[name].predicted))
     if {"newton", "sufficient_statistics"} <= plans.keys() and chosen != "throw_away":
         chosen = _tied(problem, account, plans) or chosen
-    if "throw_away" in plans and not plans[chosen].predicted < _WORTH * plans["throw_away"].predicted:
+    if "throw_away" in plans and not plans[chosen].predicted < WORTH * plans["throw_away"].predicted:
         chosen = "throw_away"
     return METHODS[chosen], plans[chosen]
 

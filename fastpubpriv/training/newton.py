@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Protocol
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from fastpubpriv.training.whitening import Weighting, some, water_filled, weight
 STEPS = (1, 2, 4, 8, 16, 32)
 FLOOR = 0.05  # part of the precision of a step that goes to all directions alike, so that a drift is seen in each
 _CURVATURE = 1.5  # error of the public second moment, over m
+_FAR = 4.0  # a squared distance so many times as large as predicted is a surprise
 
 Noise = Callable[[Fraction], float]  # share of the allowance -> noise on a sum of rows clipped to radius 1
 
@@ -43,6 +45,36 @@ class NewtonPlan:
     predicted: float
 
 
+class Known(Protocol):
+    """What a posterior tells a state."""
+
+    @property
+    def mean(self) -> FloatArray:
+        """Coefficients."""
+
+    @property
+    def variance(self) -> FloatArray:
+        """Of the coefficients."""
+
+    @property
+    def scale(self) -> float:
+        """Size of a residual."""
+
+    @property
+    def spread(self) -> float:
+        """Sum of the variances."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Measured:
+    """A measurement of the coefficients, its variance, where it started and the squared error predicted there."""
+
+    value: FloatArray
+    variance: FloatArray
+    start: FloatArray
+    error: float
+
+
 class State:
     """What is known after some measurements: coefficients and their variances, in the coordinates of the posterior.
 
@@ -56,36 +88,33 @@ class State:
         Of the measurements alone; and their precision without the sampling of the private rows, which all have in common.
     """
 
-    def __init__(self, posterior: Posterior) -> None:
+    def __init__(self, posterior: Known) -> None:
         dim = len(posterior.mean)
         self._posterior = posterior
-        self.mean, self.variance = posterior.mean.copy(), posterior.variance.copy()
+        self._measured: list[Measured] = []
+        self.mean: FloatArray = posterior.mean.copy()
+        self.variance: FloatArray = posterior.variance.copy()
         self.drift = 1.0
-        self.noise_precision = np.zeros(dim)
-        self.private_precision = np.zeros(dim)
-        self._weighted = np.zeros(dim)
-
-    @property
-    def private_mean(self) -> FloatArray:
-        """The measurements, pooled."""
-        return self._weighted / np.maximum(self.noise_precision, 1e-300)
+        self.noise_precision: FloatArray = np.zeros(dim)
+        self.private_precision: FloatArray = np.zeros(dim)
+        self.private_mean: FloatArray = np.zeros(dim)
 
     @property
     def error(self) -> float:
         """Predicted excess; the disagreement with public rows counts."""
-        return float(self.variance.sum()) + (self.drift - 1.0) * self._posterior.excess
+        return float(self.variance.sum()) + (self.drift - 1.0) * self._posterior.spread
 
     @property
     def scale(self) -> float:
         """Predicted size of a residual at the present coefficients, from public numbers and `error`."""
-        start, scale_sq = self._posterior.excess, self._posterior.scale**2
+        start, scale_sq = self._posterior.spread, self._posterior.scale**2
         return math.sqrt(max(scale_sq - start, scale_sq / 4.0) + self.error)
 
     def add(self, measured: FloatArray, variance: FloatArray, sampling: float | FloatArray) -> None:
-        """Pool a measurement of the coefficients, and update everything."""
-        self.noise_precision += 1.0 / variance
-        self._weighted += measured / variance
-        self.private_precision = 1.0 / (1.0 / self.noise_precision + sampling)
+        """Pool a measurement of the coefficients made at the present ones, and update everything."""
+        self._measured.append(Measured(value=measured, variance=variance, start=self.mean, error=self.error))
+        self._pool(None, sampling)
+        self._pool(self.private_mean, sampling)
         public, dim = self._posterior, len(measured)
         disagreement = float(
             np.sum((self.private_mean - public.mean) ** 2 / (public.variance + 1.0 / self.private_precision))
@@ -94,6 +123,23 @@ class State:
         trusted = 1.0 / (self.drift * public.variance)
         self.variance = 1.0 / (trusted + self.private_precision)
         self.mean = self.variance * (trusted * public.mean + self.private_precision * self.private_mean)
+
+    def _pool(self, now: FloatArray | None, sampling: float | FloatArray) -> None:
+        """Pool the measurements by inverse variance.
+
+        An earlier one that started much farther from `now` than was predicted has that distance added to its variance: clipped
+        residuals then did little more than to point the right way.
+        """
+        precision, weighted = np.zeros_like(self.mean), np.zeros_like(self.mean)
+        for index, each in enumerate(self._measured):
+            variance = each.variance
+            if now is not None and index + 1 < len(self._measured):
+                variance = variance + max(0.0, float(np.sum((each.start - now) ** 2)) - _FAR * each.error)
+            precision += 1.0 / variance
+            weighted += each.value / variance
+        self.noise_precision = precision
+        self.private_precision = 1.0 / (1.0 / precision + sampling)
+        self.private_mean = weighted / precision
 
 
 def chosen_weighting(
@@ -124,9 +170,7 @@ def plan_newton(posterior: Posterior, n_priv: int, noise: Noise) -> NewtonPlan:
     return best
 
 
-def _simulated(
-    posterior: Posterior, public: FloatArray, n_priv: int, noise: float, steps: int, clip: Clip
-) -> float:
+def _simulated(posterior: Posterior, public: FloatArray, n_priv: int, noise: float, steps: int, clip: Clip) -> float:
     """Predicted excess after so many steps, radius and share of the first one kept."""
     m, start, scale_sq = len(posterior.labels), posterior.excess, posterior.scale**2
     variance, error = posterior.variance, start
@@ -174,9 +218,7 @@ def newton(posterior: Posterior, plan: NewtonPlan, n_priv: int, noise: Noise, as
             return float((radius * per_step * clip.bound * scale / (n_priv * clip.inside * share)) ** -2)
 
         weights = chosen_weighting(public, state.variance, precision)
-        request = Request(
-            slope=state.mean, spread=weights.spread, scale=scale, clip=clip.bound, radius=weights.radius
-        )
+        request = Request(slope=state.mean, spread=weights.spread, scale=scale, clip=clip.bound, radius=weights.radius)
         total, noise_std = ask(request, step)
         unit = clip.bound * scale / (n_priv * clip.inside * weights.shares * weights.spread)
         variance = (unit * noise_std) ** 2 + (_CURVATURE / m + 1.0 / n_priv) * error

@@ -85,11 +85,6 @@ class LogisticState(State):
         super().__init__(posterior)
         self._public = posterior
 
-    @property
-    def error(self) -> float:
-        """Predicted squared error of the coefficients; the disagreement with public rows counts."""
-        return float(self.variance.sum()) + (self.drift - 1.0) * self._public.spread
-
     def add(self, measured: FloatArray, variance: FloatArray, sampling: float | FloatArray) -> None:
         """See `State.add`."""
         super().add(measured, variance, sampling)
@@ -108,8 +103,9 @@ class LogisticState(State):
         public = self._public
         p = chances(public.rows @ self.mean)
         known = (public.rows.T * (p * (1.0 - p))) @ public.rows + public.ridge
-        found: FloatArray = np.linalg.inv(known / self.drift + np.diag(self.private_precision))
-        return (found + found.T) / 2.0
+        inverse = np.linalg.inv(known / self.drift + np.diag(self.private_precision))
+        found: FloatArray = (inverse + inverse.T) / 2.0
+        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

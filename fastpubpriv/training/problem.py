@@ -11,12 +11,13 @@ import numpy as np
 
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
+from fastpubpriv.columns import LEVEL
 from fastpubpriv.errors import InputError
 from fastpubpriv.training.design import Design, make_design
 from fastpubpriv.training.losses import Loss
 from fastpubpriv.training.newton_logistic import LogisticPosterior, logistic_posterior
 from fastpubpriv.training.public_linear import Posterior, linear_posterior
-from fastpubpriv.training.rotated import Rotation, rotation_map
+from fastpubpriv.training.rotated import Rotation, label_values, rotation_map
 from fastpubpriv.training.whitening import Whitener
 
 _FAR = 4.0  # rows so many times as long as the longest public one are shortened
@@ -65,6 +66,14 @@ class Problem:
         found[1:] = slopes / self.design.scale[:, None]
         moved = self.design.centre / self.design.scale + self.whitener.mean
         found[0] = self.posterior.turn[0] * self.rotation.label_scale - moved @ slopes
+        # Coefficients of categories could all be moved against the intercept: theirs are about the mean of the public rows.
+        shares = self.design.centre + self.design.scale * self.whitener.mean
+        of_category = self.design.role >= LEVEL
+        for column in np.unique(self.design.source[of_category]):
+            places = np.flatnonzero(of_category & (self.design.source == column))
+            average = shares[places] @ found[1 + places] / shares[places].sum()
+            found[1 + places] -= average
+            found[0] += average
         return found
 
     def in_units(self, mean: FloatArray) -> FloatArray:
@@ -116,7 +125,7 @@ def make_problem(
     classes: Any,
     y_scale: float | None,
 ) -> tuple[Problem, int]:
-    """The problem of public rows (m, dim + 1), the label last, and how many of them could be used; InputError where they do not do."""
+    """The problem of public rows (m, dim + 1), the label last, and how many of them could be used."""
     design, usable = make_design(table[:, :-1], names, categories)
     usable &= np.isfinite(table[:, -1])
     pair = _classes(table[usable, -1], classes) if loss.classes else None
@@ -130,10 +139,7 @@ def make_problem(
     centre, scale, resolution = (0.0, 1.0, 0.0) if loss.classes else _label_unit(used[:, -1], y_scale)
     terms = design.standardise(used[:, :-1])
     whitener = Whitener.of(terms)
-    unit = Rotation(
-        design=design, row_map=None, step=1.0, label_centre=centre, label_scale=scale, classes=pair  # type: ignore[arg-type]
-    )
-    labels = unit.labels(used[:, -1])
+    labels = label_values(used[:, -1], centre, scale, pair)
     posterior: Posterior | LogisticPosterior
     if loss.classes:
         posterior = logistic_posterior(terms, labels, whitener)
@@ -141,11 +147,12 @@ def make_problem(
         posterior = linear_posterior(terms, labels, whitener, label_resolution=resolution)
     longest = float(np.sqrt(np.max(np.sum(posterior.rows**2, axis=1))))
     row_map, step = rotation_map(
-        posterior.turn[1:].T @ whitener.root, whitener.mean, posterior.turn[0], _FAR * longest + np.sqrt(len(whitener.mean))
+        posterior.turn[1:].T @ whitener.root,
+        whitener.mean,
+        posterior.turn[0],
+        _FAR * longest + np.sqrt(len(whitener.mean)),
     )
-    rotation = Rotation(
-        design=design, row_map=row_map, step=step, label_centre=centre, label_scale=scale, classes=pair
-    )
+    rotation = Rotation(design=design, row_map=row_map, step=step, label_centre=centre, label_scale=scale, classes=pair)
     return Problem(loss, design, whitener, posterior, rotation, n_priv), len(used)
 
 
@@ -173,5 +180,3 @@ def _classes(labels: FloatArray, classes: Any) -> tuple[float, float]:
             f"the labels of the public rows have {len(found)} classes, and two are needed: pass classes=[a, b] with the two numbers"
         )
     return float(found[0]), float(found[1])
-
-

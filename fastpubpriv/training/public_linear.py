@@ -69,9 +69,14 @@ class Posterior:
     clips: tuple[Clip, ...]
 
     @property
-    def excess(self) -> float:
-        """Predicted excess of the squared error over that of the best coefficients."""
+    def spread(self) -> float:
+        """Predicted squared error of the coefficients."""
         return float(self.variance.sum())
+
+    @property
+    def excess(self) -> float:
+        """Predicted excess of the squared error over that of the best coefficients: whitened rows have unit moments."""
+        return self.spread
 
 
 def linear_posterior(
@@ -79,7 +84,6 @@ def linear_posterior(
 ) -> Posterior:
     """The posterior of public standardised terms (m, p) and labels (m,), which have about unit variance."""
     rows = whitener(terms)
-    m, dim = rows.shape
     noise, spread = _marginal_likelihood(terms - terms.mean(axis=0), labels - labels.mean())
     floor = max(1e-12 * float(np.abs(labels).max()), label_resolution)
     if noise <= 0.0 and floor <= 0.0:

@@ -63,12 +63,17 @@ class Rotation:
 
     def labels(self, found: FloatArray) -> FloatArray:
         """Labels in their unit."""
-        with np.errstate(all="ignore"):
-            if self.classes is not None:
-                low, high = self.classes
-                return np.where(found == high, 1.0, np.where(found == low, 0.0, np.nan))
-            # A residual is clipped, never lost, however long.
-            return np.clip((found - self.label_centre) / self.label_scale, -_LONGEST_LABEL, _LONGEST_LABEL)
+        return label_values(found, self.label_centre, self.label_scale, self.classes)
+
+
+def label_values(found: FloatArray, centre: float, scale: float, classes: tuple[float, float] | None) -> FloatArray:
+    """(label - centre) / scale; or 0 and 1 for two classes, NaN for any other label."""
+    with np.errstate(all="ignore"):
+        if classes is not None:
+            return np.where(found == classes[1], 1.0, np.where(found == classes[0], 0.0, np.nan))
+        # A residual is clipped, never lost, however long.
+        values: FloatArray = np.clip((found - centre) / scale, -_LONGEST_LABEL, _LONGEST_LABEL)
+        return values
 
 
 def rotation_map(matrix: FloatArray, centre: FloatArray, offset: FloatArray, radius: float) -> tuple[RowMap, float]:

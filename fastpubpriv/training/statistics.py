@@ -68,9 +68,7 @@ def _second_share(weights: Weighting, public: FloatArray) -> float:
     return float(weights.lever**2 @ norms / norms.sum())
 
 
-def _error(
-    posterior: Posterior, n_priv: int, clip: Clip, share: float, entry: float, residual_weight: float
-) -> float:
+def _error(posterior: Posterior, n_priv: int, clip: Clip, share: float, entry: float, residual_weight: float) -> float:
     """Variance of an entry of the measured gradient, noise, sampling and the error of the curvature together."""
     scale, m = posterior.scale, len(posterior.labels)
     noise = (entry * scale / (residual_weight * n_priv * clip.inside)) ** 2

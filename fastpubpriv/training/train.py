@@ -16,20 +16,20 @@ from fastpubpriv.results.base import frozen
 from fastpubpriv.results.training import TrainingResult
 from fastpubpriv.sources.labelled import labelled_rows, public_labelled
 from fastpubpriv.training.losses import LOSSES
-from fastpubpriv.training.methods import METHODS, candidates, choose, public_fit
+from fastpubpriv.training.methods import METHODS, WORTH, candidates, choose, public_fit
 from fastpubpriv.training.problem import Fitted, Problem, make_problem
 from fastpubpriv.training.public_linear import Posterior
 
 
 def train(
-    loss: str,
     x_priv: Any,
     y_priv: Any = None,
     *,
+    loss: str,
     budget: Budget,
     x_pub: Any,
     y_pub: Any = None,
-    label: str | None = None,
+    label: str | int | None = None,
     columns: Sequence[Any] | None = None,
     categories: Any = None,
     classes: Sequence[float] | None = None,
@@ -44,18 +44,18 @@ def train(
 
     Parameters
     ----------
-    loss : "squared" or "logistic"
-        The label itself, or the log-odds of the second of two classes, is linear in the columns.
     x_priv : (n_priv, dim) array-like, path, frame, table or Rows
         Private rows. One with a missing or infinite cell (see Notes) or label counts for nothing, but is counted.
     y_priv : (n_priv,) array-like, optional
         Their labels. Either this or `label`.
+    loss : "squared" or "logistic"
+        The label itself, or the log-odds of the second of two classes, is linear in the columns.
     budget : ZCDP, ApproxDP or PureDP
         Spent whole, and debited before `x_priv` is read, unless the public rows alone are predicted to be as good.
     x_pub, y_pub : (m, dim) and (m,) array-like, path, frame or table
         Public rows with their labels, at least two; scales, clips and the start come from them.
-    label : str, optional
-        Name of the column of both tables that holds the label.
+    label : str or -1, optional
+        Name of the column of both tables that holds the label, or -1 for the last column of arrays and sources without names.
     columns : sequence of str, optional
         The features, the same for both tables; by default all columns of `x_priv` but the label. Matched by name.
     categories : mapping, optional
@@ -87,9 +87,10 @@ def train(
 
     Privacy
     -------
-    Neighbours: replace one private row, features and label together; holds for every public data set. "newton": one vector sum per step,
-    squared l2 sensitivity 4 Q^2 (Gaussian) or l1 sensitivity isqrt(4 D Q^2) (discrete Laplace) in grid steps; the steps' exact costs add
-    up to at most the budget. "sufficient_statistics": one second moment, squared l2 sensitivity 2 Q^4. Public: n_priv, dim, x_pub, y_pub.
+    Neighbours: replace one private row, features and label together; holds for every public data set. "newton": one vector sum for
+    each step, squared l2 sensitivity 4 Q^2 (Gaussian) or l1 sensitivity isqrt(4 D Q^2) (discrete Laplace) in grid steps; the steps'
+    exact costs add up to at most the budget. "sufficient_statistics": one second moment, squared l2 sensitivity 2 Q^4 (l1 of a
+    triangle under pure DP). Public: n_priv, dim, x_pub, y_pub.
 
     Notes
     -----
@@ -105,7 +106,7 @@ def train(
     >>> x = rng.normal(size=(20_000, 3))
     >>> y = x @ [1.0, -2.0, 0.5] + 3.0 + rng.normal(size=20_000)
     >>> budget = ApproxDP(epsilon=1, delta=1e-6)
-    >>> result = train("squared", x[200:], y[200:], x_pub=x[:200], y_pub=y[:200], budget=budget)
+    >>> result = train(x[200:], y[200:], loss="squared", x_pub=x[:200], y_pub=y[:200], budget=budget)
     >>> bool(np.all(np.abs(result.coefficients - [1.0, -2.0, 0.5]) < 0.1))
     True
     """
@@ -123,7 +124,7 @@ def linear_regression(
     budget: Budget,
     x_pub: Any,
     y_pub: Any = None,
-    label: str | None = None,
+    label: str | int | None = None,
     columns: Sequence[Any] | None = None,
     categories: Any = None,
     y_scale: float | None = None,
@@ -155,7 +156,8 @@ def linear_regression(
 
     Notes
     -----
-    The target is the least-squares model. Residuals are clipped at a bound chosen from public rows, together with its bias, which
+    The target is the least-squares model. "sufficient_statistics" clips residuals about the public fit once and for all: where
+    `public_drift` is far above one, "newton" comes closer. Residuals are clipped at a bound chosen from public rows, together with its bias, which
     the intercept's error counts.
 
     Examples
@@ -184,7 +186,7 @@ def logistic_regression(
     budget: Budget,
     x_pub: Any,
     y_pub: Any = None,
-    label: str | None = None,
+    label: str | int | None = None,
     columns: Sequence[Any] | None = None,
     categories: Any = None,
     classes: Sequence[float] | None = None,
@@ -246,7 +248,7 @@ def _train(
     *,
     x_pub: Any,
     y_pub: Any,
-    label: str | None,
+    label: str | int | None,
     columns: Any,
     categories: Any,
     classes: Any,
@@ -267,9 +269,7 @@ def _train(
     table = public_labelled(x_pub, y_pub, label=label, columns=columns, private=rows, x_priv=x_priv)
     features = None if rows.columns is None else rows.columns[:-1]
     names = features or tuple(f"x{j}" for j in range(rows.dim - 1))
-    problem, n_pub = make_problem(
-        kind, table, names, rows.n, categories=categories, classes=classes, y_scale=y_scale
-    )
+    problem, n_pub = make_problem(kind, table, names, rows.n, categories=categories, classes=classes, y_scale=y_scale)
     options = candidates(problem, method)
     run = running.start(
         name,
@@ -284,10 +284,10 @@ def _train(
     chosen, plan = choose(problem, run.account, options)
     if chosen.name == "throw_away":
         return _result(run, problem, chosen.name, plan, chosen.learn(run, problem, plan, threads), n_pub, features)
-    if not plan.predicted < problem.posterior.excess:
+    if not plan.predicted < WORTH * problem.posterior.excess:
         warnings.warn(
-            f"{name}: the predicted error of method={chosen.name!r} exceeds that of the public rows alone; pass a larger budget, "
-            "more private rows, or method='auto'",
+            f"{name}: method={chosen.name!r} is predicted to gain little or nothing over the public rows alone; pass a larger "
+            "budget, more private rows, or method='auto', which then spends nothing",
             AccuracyWarning,
             stacklevel=3,
         )
@@ -338,5 +338,3 @@ def _residual_std(problem: Problem) -> float:
     if not isinstance(known, Posterior):
         return 0.0
     return float(np.sqrt(max(known.scale**2 - known.excess, known.scale**2 / 4.0))) * problem.rotation.label_scale
-
-

@@ -1,4 +1,4 @@
-"""Coordinates chosen by public rows: whitened by a covariance that holds for fresh rows, then turned to the directions that they know least and best."""
+"""Coordinates chosen by public rows: whitened by a covariance that holds for fresh rows too."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ QUANTILE = 0.9
 
 
 def principal_variances(centred: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Variances that fresh rows have along the principal directions of centred rows (m, p), ascending, and those directions, (p, p).
+    """Variances that fresh rows have along the principal directions of centred rows (m, p), ascending, and these, (p, p).
 
-    The variances along them of the rows themselves are too small or too large, the more so the fewer rows there are: directions of
-    a part of the rows are tried on the others, in the order of their variances (Bartz and Mueller 2014). Shrinking towards a multiple of the
-    identity would blow up directions in which columns nearly agree.
+    Those of the rows themselves are too small or too large, the more so the fewer rows there are: directions of a part of the rows
+    are tried on the others, in the order of their variances (Bartz and Mueller 2014). Shrinking towards a multiple of the identity
+    would blow up directions in which columns nearly agree.
     """
     m, p = centred.shape
     _, directions = np.linalg.eigh(centred.T @ centred)
@@ -100,8 +100,8 @@ def some(rows: FloatArray) -> FloatArray:
 def weighting(public: FloatArray, spread: FloatArray) -> Weighting:
     """The weighting of public rows (m, D) by `spread`.
 
-    Whitened rows have unit second moments. Public rows chose the coordinates, so that they have less in those that they know little of
-    (none at all, with fewer rows than coordinates); what is missing to one is counted as if all rows had it.
+    Whitened rows have unit second moments. Public rows chose the coordinates, so that they have less in those that they know
+    little of (none at all, with fewer rows than coordinates); what is missing to one is counted as if all rows had it.
     """
     squares = public**2
     moments = squares.mean(axis=0)
@@ -121,9 +121,9 @@ def weighting(public: FloatArray, spread: FloatArray) -> Weighting:
 
 
 def water_filled(variance: FloatArray, precision: float, floor: float) -> FloatArray:
-    """Precisions (D,) that add up to `precision` and leave the least sum of 1 / (1 / variance + precision), `floor` of it spread evenly.
+    """Precisions (D,) that add up to `precision` and leave the least sum of 1 / (1 / variance + precision).
 
-    What is least known gets most: precision_j = (level - 1 / variance_j)_+.
+    A part `floor` of it is spread evenly. What is least known gets most: precision_j = (level - 1 / variance_j)_+.
     """
     dim = len(variance)
     known = np.sort(1.0 / variance)
@@ -132,4 +132,5 @@ def water_filled(variance: FloatArray, precision: float, floor: float) -> FloatA
     used = int(np.flatnonzero(levels > known)[-1]) if np.any(levels > known) else 0
     filled = np.maximum(levels[used] - 1.0 / variance, 0.0)
     filled *= budget / max(float(filled.sum()), 1e-300)
-    return filled + floor * precision / dim
+    found: FloatArray = filled + floor * precision / dim
+    return found

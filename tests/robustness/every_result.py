@@ -31,6 +31,15 @@ MADE = {
     "MixtureResult": lambda: seeded(
         fpp.learn_separated_mixture, GROUPS, x_pub=FEW, n_components=2, min_weight=0.4, budget=ZCDP(4)
     ),
+    "TrainingResult": lambda: seeded(
+        fpp.linear_regression,
+        ROWS,
+        ROWS @ [1.0, 0.1],
+        x_pub=PUBLIC,
+        y_pub=PUBLIC @ [1.0, 0.1],
+        y_scale=0.1,
+        budget=ZCDP(1),
+    ),
     "SelectionResult": lambda: seeded(fpp.select_hypothesis, ROWS, hypotheses=LISTED, budget=PureDP(2)),
     "HistogramResult": lambda: seeded(
         fpp.stable_histogram, ROWS, bins=[fpp.BinGrid(width=1.0), fpp.DyadicBins()], budget=STRONG
