@@ -43,7 +43,7 @@ class ResidualQuery(Query):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ResidualSum(Measurement):
+class ResidualSum(Measurement[Fraction, Released]):
     """Release the sum over rows (z, label) of min(1, radius / |spread z|) clip(residual / scale) / clip (spread z), (D,).
 
     `cost` is a rho, or an epsilon when the account is pure. Replace-one sensitivity 2Q in l2, isqrt(4 D Q^2) in l1, in grid steps.

@@ -10,7 +10,7 @@ import numpy as np
 from fastpubpriv._types import FloatArray
 from fastpubpriv.training.newton import STEPS, Ask, Noise, Request, State
 from fastpubpriv.training.public_logistic import chances, fit, ridge_precision
-from fastpubpriv.training.whitening import Weighting, Whitener, some, water_filled, weighting
+from fastpubpriv.training.whitening import Weighting, Whitener, directions, some, water_filled, weighting
 
 FLOOR = 0.5  # more than for the squared loss: a Laplace approximation knows its directions roughly
 _LEAST_CURVATURE = 0.03
@@ -55,7 +55,7 @@ def logistic_posterior(terms: FloatArray, labels: FloatArray, whitener: Whitener
     ridge = ridge_precision(rows, labels, whitener)
     mean = fit(rows, labels, ridge, np.zeros(rows.shape[1]))
     p = chances(rows @ mean)
-    values, turn = np.linalg.eigh((rows.T * (p * (1.0 - p))) @ rows + ridge)
+    values, turn = directions((rows.T * (p * (1.0 - p))) @ rows + ridge)
     variance = 1.0 / np.maximum(values, 1e-12 * values[-1])
     rows = rows @ turn
     return LogisticPosterior(

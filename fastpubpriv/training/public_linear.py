@@ -8,7 +8,7 @@ import numpy as np
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.training.whitening import Whitener
+from fastpubpriv.training.whitening import Whitener, directions
 
 CLIPS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 9.0, 14.0)  # in units of the residual scale
 _LEAST_INSIDE = 0.05
@@ -91,7 +91,7 @@ def linear_posterior(
     noise = max(noise, floor**2)
     precision = (rows.T @ rows + noise / max(spread, 1e-12 * noise) * whitener.ridge(0.0)) / noise
     precision[0, 0] += _INTERCEPT
-    values, turn = np.linalg.eigh(precision)
+    values, turn = directions(precision)
     variance = 1.0 / np.maximum(values, 1e-12 * values[-1])
     rows = rows @ turn
     mean = variance * (rows.T @ labels) / noise

@@ -17,6 +17,7 @@ from fastpubpriv.training.whitening import Weighting, some, weighting
 
 _CURVATURE = 1.5  # error of the public second moment, over m
 _LEAST_CURVATURE = 0.05
+_LARGEST = 1e60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -102,6 +103,11 @@ class Pooled:
     drift: float
 
 
+def _bounded(released: FloatArray) -> FloatArray:
+    """Released numbers, which may be of any size, as ones that can be squared."""
+    return np.clip(np.nan_to_num(released), -_LARGEST, _LARGEST)
+
+
 def pooled(posterior: Posterior, plan: StatisticsPlan, n_priv: int, released: FloatArray, entry: float) -> Pooled:
     """The coefficients from the released matrix (D + 1, D + 1), the residual last; `entry` is the noise off its diagonal."""
     dim, m, clip, public = len(posterior.mean), len(posterior.labels), plan.clip, some(posterior.rows)
@@ -111,12 +117,14 @@ def pooled(posterior: Posterior, plan: StatisticsPlan, n_priv: int, released: Fl
     trust = public_error / (public_error + private_error)
     missing = np.diag(np.maximum(1.0 - (public**2).mean(axis=0), 0.0))
     near = (public * (lever**2)[:, None]).T @ public / len(public) + missing * float(np.mean(lever**2))
-    values, vectors = np.linalg.eigh(trust * released[:dim, :dim] / n_priv + (1.0 - trust) * near)
-    curvature = (vectors * np.maximum(values, _LEAST_CURVATURE)) @ vectors.T
+    moments = trust * _bounded(released[:dim, :dim]) / n_priv + (1.0 - trust) * near
+    values, vectors = np.linalg.eigh((moments + moments.T) / 2.0)
+    # No row is longer than the radius, so a second moment beyond its square is noise.
+    values = np.clip(values, _LEAST_CURVATURE, max(1.0, plan.weights.radius**2))
+    curvature, inverse = (vectors * values) @ vectors.T, (vectors / values) @ vectors.T
     unit = posterior.scale / (plan.residual_weight * clip.inside * n_priv)
-    gradient = released[:dim, dim] * unit
+    gradient = _bounded(released[:dim, dim]) * unit
     error = _error(posterior, n_priv, clip, share, entry, plan.residual_weight)
-    inverse = np.linalg.inv(curvature)
     apart = inverse @ gradient
     between = np.diag(posterior.variance) + error * inverse @ inverse
     disagreement = float(apart @ np.linalg.solve(between, apart))

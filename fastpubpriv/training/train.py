@@ -10,10 +10,13 @@ import numpy as np
 
 from fastpubpriv import run as running
 from fastpubpriv import validation
+from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import AccuracyWarning, InputError
+from fastpubpriv.parameters import shared_docs
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.training import TrainingResult
+from fastpubpriv.sources import Rows
 from fastpubpriv.sources.labelled import labelled_rows, public_labelled
 from fastpubpriv.training.losses import LOSSES
 from fastpubpriv.training.methods import METHODS, WORTH, candidates, choose, public_fit
@@ -21,6 +24,7 @@ from fastpubpriv.training.problem import Fitted, Problem, make_problem
 from fastpubpriv.training.public_linear import Posterior
 
 
+@shared_docs
 def train(
     x_priv: Any,
     y_priv: Any = None,
@@ -44,36 +48,14 @@ def train(
 
     Parameters
     ----------
-    x_priv : (n_priv, dim) array-like, path, frame, table or Rows
-        Private rows. One with a missing or infinite cell (see Notes) or label counts for nothing, but is counted.
-    y_priv : (n_priv,) array-like, optional
-        Their labels. Either this or `label`.
+    {x_labelled}
     loss : "squared" or "logistic"
-        The label itself, or the log-odds of the second of two classes, is linear in the columns.
-    budget : ZCDP, ApproxDP or PureDP
-        Spent whole, and debited before `x_priv` is read, unless the public rows alone are predicted to be as good.
-    x_pub, y_pub : (m, dim) and (m,) array-like, path, frame or table
-        Public rows with their labels, at least two; scales, clips and the start come from them.
-    label : str or -1, optional
-        Name of the column of both tables that holds the label, or -1 for the last column of arrays and sources without names.
-    columns : sequence of str, optional
-        The features, the same for both tables; by default all columns of `x_priv` but the label. Matched by name.
-    categories : mapping, optional
-        Column -> its list of numeric codes, or "public" for those of the public rows. Every code is a term of its own; any other
-        private cell is counted as "other".
-    classes : two numbers, optional
-        The labels of a logistic model; by default the two that the public rows have. Other private labels count for nothing.
-    y_scale : float > 0, optional
-        A difference between labels that matters, for public labels that are all equal or exactly linear.
+        The label itself, or the log-odds of the second of two classes, is linear in the terms.
+    {labelled_budget, pub_labelled, classes, y_scale}
     method : "auto", "newton", "sufficient_statistics" or "throw_away"
         Whitened Newton steps, one release of second moments (squared loss), public rows only (spends nothing), or the one of these
         with the least predicted error.
-    ledger : Ledger, optional
-        Debited before the first read.
-    random_state : None or int
-        None: fresh operating-system keys. int: repeatable, warned about, `private=False`.
-    threads, progress
-        Number of threads (None: all cores) and progress bar (None: on a terminal, for long work). Never change the answer.
+    {ledger, random_state, threads, progress}
 
     Returns
     -------
@@ -82,8 +64,7 @@ def train(
 
     Raises
     ------
-    InputError, BudgetError, LedgerError
-        For public data and arguments, the form of the private data, and the budget. Never for the content of `x_priv` or `y_priv`.
+    {raises}
 
     Privacy
     -------
@@ -110,13 +91,14 @@ def train(
     >>> bool(np.all(np.abs(result.coefficients - [1.0, -2.0, 0.5]) < 0.1))
     True
     """
-    return _train(
-        "train", loss, x_priv, y_priv, x_pub=x_pub, y_pub=y_pub, label=label, columns=columns, categories=categories,
-        classes=classes, y_scale=y_scale, method=method, budget=budget, ledger=ledger, random_state=random_state,
-        threads=threads, progress=progress,
-    )  # fmt: skip
+    kind = LOSSES[validation.choice("loss", loss, tuple(LOSSES))].name
+    model = {"categories": categories, "classes": classes, "y_scale": y_scale}
+    account = {"ledger": ledger, "random_state": random_state, "threads": threads, "progress": progress}
+    data = _opened("train", x_priv, y_priv, x_pub, y_pub, label=label, columns=columns)
+    return _train("train", kind, data, budget, method, model, account)
 
 
+@shared_docs
 def linear_regression(
     x_priv: Any,
     y_priv: Any = None,
@@ -138,17 +120,20 @@ def linear_regression(
 
     Parameters
     ----------
-    x_priv, y_priv, budget, x_pub, y_pub, label, columns, categories, y_scale, method, ledger, random_state, threads, progress
-        As for `train`, with the squared loss.
+    {x_labelled, labelled_budget, pub_labelled, y_scale}
+    method : "auto", "newton", "sufficient_statistics" or "throw_away"
+        Whitened Newton steps, one release of second moments, public rows only (spends nothing), or the one with the least predicted
+        error.
+    {ledger, random_state, threads, progress}
 
     Returns
     -------
     TrainingResult
+        Coefficients in the units of the columns, their covariance, the public fit beside them, and `predict`.
 
     Raises
     ------
-    InputError, BudgetError, LedgerError
-        As `train`.
+    {raises}
 
     Privacy
     -------
@@ -156,9 +141,9 @@ def linear_regression(
 
     Notes
     -----
-    The target is the least-squares model. "sufficient_statistics" clips residuals about the public fit once and for all: where
-    `public_drift` is far above one, "newton" comes closer. Residuals are clipped at a bound chosen from public rows, together with its bias, which
-    the intercept's error counts.
+    The target is the least-squares model. Residuals are clipped at a bound chosen from public rows, together with its bias, which
+    the intercept's error counts. "sufficient_statistics" clips them about the public fit once and for all: where `public_drift` is
+    far above one, "newton" comes closer. Terms and missing cells as for `train`.
 
     Examples
     --------
@@ -172,13 +157,13 @@ def linear_regression(
     >>> bool(np.all(np.abs(result.predict([[1.0, 100.0]]) - 6.0) < 0.3))
     True
     """
-    return _train(
-        "linear_regression", "squared", x_priv, y_priv, x_pub=x_pub, y_pub=y_pub, label=label, columns=columns,
-        categories=categories, classes=None, y_scale=y_scale, method=method, budget=budget, ledger=ledger,
-        random_state=random_state, threads=threads, progress=progress,
-    )  # fmt: skip
+    model = {"categories": categories, "classes": None, "y_scale": y_scale}
+    account = {"ledger": ledger, "random_state": random_state, "threads": threads, "progress": progress}
+    data = _opened("linear_regression", x_priv, y_priv, x_pub, y_pub, label=label, columns=columns)
+    return _train("linear_regression", "squared", data, budget, method, model, account)
 
 
+@shared_docs
 def logistic_regression(
     x_priv: Any,
     y_priv: Any = None,
@@ -200,18 +185,19 @@ def logistic_regression(
 
     Parameters
     ----------
-    x_priv, y_priv, budget, x_pub, y_pub, label, columns, categories, classes, method, ledger, random_state, threads, progress
-        As for `train`, with the logistic loss.
+    {x_labelled, labelled_budget, pub_labelled, classes}
+    method : "auto", "newton" or "throw_away"
+        Whitened Newton steps, public rows only (spends nothing), or the one with the least predicted error.
+    {ledger, random_state, threads, progress}
 
     Returns
     -------
     TrainingResult
-        With `predict_proba`.
+        Coefficients in log-odds per unit of the columns, their covariance, the public fit, `predict` and `predict_proba`.
 
     Raises
     ------
-    InputError, BudgetError, LedgerError
-        As `train`.
+    {raises}
 
     Privacy
     -------
@@ -219,7 +205,7 @@ def logistic_regression(
 
     Notes
     -----
-    Residuals of this loss lie in [-1, 1], so that no clip bends it.
+    Residuals of this loss lie in [-1, 1], so that no clip bends it. Terms and missing cells as for `train`.
 
     Examples
     --------
@@ -233,57 +219,43 @@ def logistic_regression(
     >>> result.predict([[2.0, -2.0], [-2.0, 2.0]]).tolist()
     [1.0, 0.0]
     """
-    return _train(
-        "logistic_regression", "logistic", x_priv, y_priv, x_pub=x_pub, y_pub=y_pub, label=label, columns=columns,
-        categories=categories, classes=classes, y_scale=None, method=method, budget=budget, ledger=ledger,
-        random_state=random_state, threads=threads, progress=progress,
-    )  # fmt: skip
+    model = {"categories": categories, "classes": classes, "y_scale": None}
+    account = {"ledger": ledger, "random_state": random_state, "threads": threads, "progress": progress}
+    data = _opened("logistic_regression", x_priv, y_priv, x_pub, y_pub, label=label, columns=columns)
+    return _train("logistic_regression", "logistic", data, budget, method, model, account)
+
+
+def _opened(
+    name: str, x_priv: Any, y_priv: Any, x_pub: Any, y_pub: Any, *, label: Any, columns: Any
+) -> tuple[Rows, FloatArray]:
+    """Private and public rows, labels last; nothing private is read."""
+    rows = labelled_rows(x_priv, y_priv, label=label, columns=columns)
+    if x_pub is None:
+        raise InputError(f"{name} starts from public rows with labels: pass x_pub= and y_pub=, or label=")
+    return rows, public_labelled(x_pub, y_pub, label=label, columns=columns, private=rows, x_priv=x_priv)
 
 
 def _train(
     name: str,
-    loss: Any,
-    x_priv: Any,
-    y_priv: Any,
-    *,
-    x_pub: Any,
-    y_pub: Any,
-    label: str | int | None,
-    columns: Any,
-    categories: Any,
-    classes: Any,
-    y_scale: float | None,
-    method: str,
+    loss: str,
+    data: tuple[Rows, FloatArray],
     budget: Budget,
-    ledger: Ledger | None,
-    random_state: int | None,
-    threads: int | None,
-    progress: bool | None,
+    method: str,
+    model: dict[str, Any],
+    account: dict[str, Any],
 ) -> TrainingResult:
     """Check, choose, pay, learn."""
-    kind = LOSSES[validation.choice("loss", loss, tuple(LOSSES))]
     METHODS.choose(method)
-    rows = labelled_rows(x_priv, y_priv, label=label, columns=columns)
-    if x_pub is None:
-        raise InputError(f"{name} starts from public rows with labels: pass x_pub= and y_pub=, or label=")
-    table = public_labelled(x_pub, y_pub, label=label, columns=columns, private=rows, x_priv=x_priv)
+    rows, table = data
     features = None if rows.columns is None else rows.columns[:-1]
     names = features or tuple(f"x{j}" for j in range(rows.dim - 1))
-    problem, n_pub = make_problem(kind, table, names, rows.n, categories=categories, classes=classes, y_scale=y_scale)
+    problem, n_pub = make_problem(LOSSES[loss], table, names, rows.n, **model)
     options = candidates(problem, method)
-    run = running.start(
-        name,
-        rows,
-        budget,
-        draws=max(1, *(METHODS[each].draws(problem.dim) for each in options)),
-        ledger=ledger,
-        random_state=random_state,
-        threads=threads,
-        progress=progress,
-    )
+    draws = max(1, *(METHODS[each].draws(problem.dim) for each in options))
+    run = running.start(name, rows, budget, draws=draws, **account)
     chosen, plan = choose(problem, run.account, options)
     if chosen.name == "throw_away":
-        return _result(run, problem, chosen.name, plan, chosen.learn(run, problem, plan, threads), n_pub, features)
+        return _result(run, problem, chosen.name, plan, public_fit(problem), n_pub, features)
     if not plan.predicted < WORTH * problem.posterior.excess:
         warnings.warn(
             f"{name}: method={chosen.name!r} is predicted to gain little or nothing over the public rows alone; pass a larger "
@@ -292,7 +264,7 @@ def _train(
             stacklevel=3,
         )
     with run.paid():
-        fitted = chosen.learn(run, problem, plan, threads)
+        fitted = chosen.learn(run, problem, plan, account["threads"])
         return _result(run, problem, chosen.name, plan, fitted, n_pub, features)
 
 

@@ -14,6 +14,16 @@ _MOST_PUBLIC = 1000  # public rows that quantiles and shares are computed from
 QUANTILE = 0.9
 
 
+def directions(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Eigenvalues (p,), ascending, and eigenvectors (p, p) of a symmetric matrix; the largest entry of each vector is positive.
+
+    LAPACK leaves signs open, and the noise of a coordinate would follow them.
+    """
+    values, vectors = np.linalg.eigh(matrix)
+    largest = np.argmax(np.abs(vectors), axis=0)
+    return values, vectors * np.where(vectors[largest, np.arange(len(values))] < 0.0, -1.0, 1.0)
+
+
 def principal_variances(centred: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Variances that fresh rows have along the principal directions of centred rows (m, p), ascending, and these, (p, p).
 
@@ -22,7 +32,7 @@ def principal_variances(centred: FloatArray) -> tuple[FloatArray, FloatArray]:
     would blow up directions in which columns nearly agree.
     """
     m, p = centred.shape
-    _, directions = np.linalg.eigh(centred.T @ centred)
+    _, along = directions(centred.T @ centred)
     folds = min(_FOLDS if p <= _SMALL else 2, m)
     fold = np.arange(m) % folds
     found = np.zeros(p)
@@ -30,7 +40,7 @@ def principal_variances(centred: FloatArray) -> tuple[FloatArray, FloatArray]:
         part, others = centred[fold != k], centred[fold == k]
         _, tried = np.linalg.eigh(part.T @ part)
         found += np.mean((others @ tried) ** 2, axis=0) / folds
-    return np.maximum.accumulate(found), directions
+    return np.maximum.accumulate(found), along
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
+import pandas as pd
 from spies import seeded
 
 import fastpubpriv as fpp
@@ -33,7 +34,7 @@ MADE = {
     ),
     "TrainingResult": lambda: seeded(
         fpp.linear_regression,
-        ROWS,
+        pd.DataFrame(ROWS, columns=["age", SECOND]),
         ROWS @ [1.0, 0.1],
         x_pub=PUBLIC,
         y_pub=PUBLIC @ [1.0, 0.1],

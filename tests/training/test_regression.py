@@ -123,6 +123,24 @@ def test_names_orders_and_a_label_column_change_nothing():
         np.testing.assert_array_equal(found.predict(private[["e", "d", "c", "b", "a"]]), wanted.predict(x[200:]))
 
 
+@pytest.mark.parametrize(
+    "names", [["a", "b", "c", "d", "z"], ["a", "b", "c", "d"], ["a", "b", "c", "d", "e", "f"]], ids=str
+)
+def test_other_names_are_refused_before_the_debit(names):
+    log = []
+    x, y = table(500, 5)
+    private = pd.DataFrame(x, columns=["a", "b", "c", "d", "e"]).assign(y=y)
+    public = pd.DataFrame(np.ones((50, len(names))), columns=names).assign(y=np.arange(50.0))
+    with pytest.raises(InputError, match=r"'z'|'e'|'f'"):
+        linear_regression(private, label="y", x_pub=public, budget=ZCDP(1), ledger=SpyLedger(ZCDP(5), log))
+    with pytest.raises(InputError, match=r"'z'|'e'|'f'"):
+        logistic_regression(
+            private.drop(columns="y"), y > 0, x_pub=public.drop(columns="y"), y_pub=np.arange(50) % 2,
+            budget=ZCDP(1), ledger=SpyLedger(ZCDP(5), log),
+        )  # fmt: skip
+    assert log == []
+
+
 def test_categories_and_other_levels():
     rng = np.random.default_rng(6)
     month = rng.integers(1, 5, 6000).astype(float)
