@@ -68,18 +68,23 @@ max_memory : float, optional
     before it pays, by public numbers alone. Never changes the answer.""",
     "x_labelled": """\
 x_priv : (n_priv, dim) array-like, path, frame, table or Rows
-    Private rows. One with a label or a cell that is missing or infinite counts for nothing, but is counted; see Notes for cells.
+    Private rows. One with a missing or infinite label or cell counts for nothing, but is counted; see Notes for cells.""",
+    "y_priv": """\
 y_priv : (n_priv,) array-like, optional
     Their labels. Either this or `label`.""",
-    "pub_labelled": """\
+    "x_pub_labelled": """\
 x_pub : (m, dim) array-like, path, frame or table
-    Public rows, at least two; scales, clips and the start come from them. A cell may be missing.
+    Public rows, at least two; scales, clips and the start come from them. A cell may be missing.""",
+    "y_pub": """\
 y_pub : (m,) array-like, optional
-    Their labels. Either this or `label`.
+    Their labels. Either this or `label`.""",
+    "label": """\
 label : str or -1, optional
-    Name of the column of both tables that holds the label, or -1 for the last column of arrays and sources without names.
+    Name of the column of both tables that holds the label, or -1 for the last column of arrays and sources without names.""",
+    "features": """\
 columns : sequence of str, optional
-    The features, the same for both tables and matched by name; by default all columns of `x_priv` but the label.
+    The features, the same for both tables and matched by name; by default all columns of `x_priv` but the label.""",
+    "categories": """\
 categories : mapping, optional
     Column -> its list of numeric codes, or "public" for those of the public rows. Every code is a term of its own; any other
     private cell counts as "other".""",

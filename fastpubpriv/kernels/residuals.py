@@ -1,7 +1,7 @@
 """Gradients of labelled rows as exact integers: a loop that Numba compiles around the residual of a loss (one thread, no GIL).
 
-Numba, not C: the loop is made around a function that the user may bring. NumPy in blocks is no choice here: its matrix products add
-in an order that depends on the rows beside a row.
+Numba, not C: the loop is made around a function of a caller. NumPy in blocks is no choice here: its matrix products add in an order
+that depends on the rows beside a row.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from fastpubpriv._types import IntArray
 from fastpubpriv.errors import KernelError
-from fastpubpriv.kernels._jit import check_scalar, compiled
+from fastpubpriv.kernels._jit import compiled
 from fastpubpriv.maps import ResidualMap
 
 _LANES = 16  # rows side by side in a tile: sums run over the rows' own columns, so lanes never mix
@@ -39,26 +39,23 @@ def residual_sum(chunk: npt.NDArray[Any], residual_map: ResidualMap, sums: IntAr
     _loop(m.residual)(rows, m.slope, m.spread, numbers, sums)
 
 
-def check_residual(residual: Residual) -> None:
-    """InputError where a residual cannot be compiled, or gives no number for zeros."""
-    check_scalar(residual, what="residual")
+def _guarded(residual: Any) -> Residual:
+    """The residual, NaN where it raises: an exception would tell of a row."""
+
+    def value(prediction, label):  # type: ignore[no-untyped-def]
+        try:
+            found = residual(prediction, label)
+        except Exception:
+            found = math.nan
+        return found
+
+    return value
 
 
 @functools.lru_cache(maxsize=_MOST_LOOPS)
 def _loop(residual: Residual) -> Any:
     """The loop around a residual, compiled: (rows, slope, spread, numbers, sums) as below."""
-    value = compiled(residual)
-    lanes, rounder = _LANES, _ROUNDER
-
-    def scaled(prediction, label):  # type: ignore[no-untyped-def]
-        # What a function of the user raises would tell of a row; it counts as a residual that is not finite.
-        try:
-            found = value(prediction, label)
-        except Exception:
-            found = math.nan
-        return found
-
-    guarded = compiled(scaled)
+    guarded, lanes, rounder = compiled(_guarded(compiled(residual))), _LANES, _ROUNDER
 
     def loop(rows, slope, spread, numbers, sums):  # type: ignore[no-untyped-def]
         inv_scale, clip, radius, inv_step, bound = numbers

@@ -15,7 +15,7 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.columns import points, term_values
 from fastpubpriv.errors import InputError
 from fastpubpriv.reading import Form
-from fastpubpriv.results.base import Result
+from fastpubpriv.results.base import LEVEL, Result
 from fastpubpriv.results.words import Table
 
 
@@ -181,9 +181,9 @@ class TrainingResult(Result):
     def _estimate(self) -> tuple[str, Any]:
         return "coefficients", self.coefficients
 
-    def _table(self) -> Table:
-        lower, upper = self.confidence_interval()
-        width = float(stats.norm.ppf(0.975))
+    def _table(self, level: float = LEVEL) -> Table:
+        lower, upper = self.confidence_interval(level)
+        width = float(stats.norm.ppf(0.5 + level / 2.0))
         numbers = [
             ("coefficient", [self.intercept, *self.coefficients]),
             ("lower", [self.intercept - width * self.intercept_error, *lower]),
@@ -191,6 +191,11 @@ class TrainingResult(Result):
             ("public only", [self.public_intercept, *self.public_coefficients]),
         ]
         return Table("term", ("intercept", *self.terms), numbers)
+
+    def _shown(self, level: float) -> tuple[Table, list[tuple[str, str]]]:
+        rows, *facts = self._facts()
+        interval = ("Interval", f"{100.0 * level:.4g} %: public and private sampling, noise, and the bias of clipping")
+        return self._table(level), [rows, interval, *facts]
 
     def _details(self) -> list[tuple[str, str]]:
         unit = "log-loss" if self.loss == "logistic" else "mean squared error"
@@ -201,7 +206,7 @@ class TrainingResult(Result):
                 "Predicted",
                 f"{unit} {self.predicted_excess:.3g} above the best, public rows alone {self.public_excess:.3g}",
             ),
-            ("Interval", f"95 %{share}"),
+            ("Coefficients", f"are private and public rows together{share}"),
         ]
         if self.public_drift > 1.0:
             found.append(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.sources.base import Chunk, RandomAccessRows, Rows
 from fastpubpriv.sources.private import private_rows
 from fastpubpriv.sources.public import public_table_of, refuse_shared_memory
+from fastpubpriv.sources.views.each import each_row
 from fastpubpriv.threads.guard import naming
 
 Label = str | int | None
@@ -98,14 +100,28 @@ def _of_table(x: object, label: Label, columns: Sequence[Any] | None) -> Rows:
     rows = private_rows(x, columns=columns if columns is None else [*columns, label])
     if rows.columns is None:
         raise InputError(f"label= names a column, and a source of kind {rows.kind!r} has no names: pass y_priv=")
-    if columns is not None:
-        return rows
     if label not in rows.columns:
         raise InputError(f"label={label!r} is not the name of a column")
-    features = [name for name in rows.columns if name != label]
-    if not features:
+    if rows.dim < 2:
         raise InputError(f"there is no column beside the label {label!r}: at least one is needed")
-    return private_rows(x, columns=[*features, label])
+    places = [place for place, name in enumerate(rows.columns) if name != label]
+    if len(places) != rows.dim - 1:
+        raise InputError(f"two columns are called {label!r}: rename one of them")
+    order = (*places, rows.columns.index(label))
+    if order == tuple(range(rows.dim)):
+        return rows
+    return each_row(rows, Taken(order), rows.dim, tuple(rows.columns[place] for place in order))
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Columns of a chunk in another order."""
+
+    order: tuple[int, ...]
+
+    def __call__(self, chunk: Chunk) -> Chunk:
+        """Copied, adjacent columns."""
+        return np.ascontiguousarray(chunk[:, self.order])
 
 
 def _as_column(y: object) -> object:

@@ -48,10 +48,10 @@ def train(
 
     Parameters
     ----------
-    {x_labelled}
+    {x_labelled, y_priv}
     loss : "squared" or "logistic"
         The label itself, or the log-odds of the second of two classes, is linear in the terms.
-    {labelled_budget, pub_labelled, classes, y_scale}
+    {labelled_budget, x_pub_labelled, y_pub, label, features, categories, classes, y_scale}
     method : "auto", "newton", "sufficient_statistics" or "throw_away"
         Whitened Newton steps, one release of second moments (squared loss), public rows only (spends nothing), or the one of these
         with the least predicted error.
@@ -120,7 +120,7 @@ def linear_regression(
 
     Parameters
     ----------
-    {x_labelled, labelled_budget, pub_labelled, y_scale}
+    {x_labelled, y_priv, labelled_budget, x_pub_labelled, y_pub, label, features, categories, y_scale}
     method : "auto", "newton", "sufficient_statistics" or "throw_away"
         Whitened Newton steps, one release of second moments, public rows only (spends nothing), or the one with the least predicted
         error.
@@ -185,7 +185,7 @@ def logistic_regression(
 
     Parameters
     ----------
-    {x_labelled, labelled_budget, pub_labelled, classes}
+    {x_labelled, y_priv, labelled_budget, x_pub_labelled, y_pub, label, features, categories, classes}
     method : "auto", "newton" or "throw_away"
         Whitened Newton steps, public rows only (spends nothing), or the one with the least predicted error.
     {ledger, random_state, threads, progress}

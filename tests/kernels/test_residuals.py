@@ -151,10 +151,3 @@ def test_wrong_arguments():
     for name, value in (("scale", 0.0), ("clip", math.nan), ("radius", math.inf), ("quant_bound", 2**27)):
         with pytest.raises(InputError, match=name):
             ResidualMap(**{each: getattr(chosen, each) for each in chosen.__slots__} | {name: value})
-
-
-def test_what_numba_cannot_compile_is_refused():
-    kernels.check_residual(squared_residual)
-    for wrong in (lambda a: a, lambda a, b: "text", lambda a, b: object(), lambda a, b: a > b, 5):
-        with pytest.raises(InputError, match="residual"):
-            kernels.check_residual(wrong)

@@ -9,11 +9,11 @@ from fastpubpriv.sources.base import Chunk, RandomAccessRows, Rows
 OfChunk = Callable[[Chunk], Chunk]
 
 
-def each_row(rows: Rows, function: OfChunk, dim: int) -> Rows:
+def each_row(rows: Rows, function: OfChunk, dim: int, columns: tuple[str, ...] | None = None) -> Rows:
     """Rows of `dim` columns, function(chunk) of a source; what becomes of a row must not depend on the rows beside it."""
     if isinstance(rows, RandomAccessRows):
-        return RandomAccessEach(rows, function, dim)
-    return StreamedEach(rows, function, dim)
+        return RandomAccessEach(rows, function, dim, columns)
+    return StreamedEach(rows, function, dim, columns)
 
 
 class RandomAccessEach(RandomAccessRows):
@@ -21,8 +21,8 @@ class RandomAccessEach(RandomAccessRows):
 
     __slots__ = ("_function", "_rows")
 
-    def __init__(self, rows: RandomAccessRows, function: OfChunk, dim: int) -> None:
-        super().__init__(rows.n, dim, rows.kind, None)
+    def __init__(self, rows: RandomAccessRows, function: OfChunk, dim: int, columns: tuple[str, ...] | None) -> None:
+        super().__init__(rows.n, dim, rows.kind, columns)
         self._rows, self._function = rows, function
 
     def block(self, begin: int, end: int) -> Chunk:
@@ -35,8 +35,8 @@ class StreamedEach(Rows):
 
     __slots__ = ("_function", "_rows")
 
-    def __init__(self, rows: Rows, function: OfChunk, dim: int) -> None:
-        super().__init__(rows.n, dim, rows.kind, None)
+    def __init__(self, rows: Rows, function: OfChunk, dim: int, columns: tuple[str, ...] | None) -> None:
+        super().__init__(rows.n, dim, rows.kind, columns)
         self._rows, self._function = rows, function
 
     def _chunks(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
