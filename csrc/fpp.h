@@ -187,6 +187,35 @@ int32_t fpp_bins_insert(const int64_t *keys, const int64_t *counts, int64_t n, f
 /* totals (window) += the dense counters, which become zero; nothing for a window of 0. */
 int32_t fpp_bins_flush(fpp_bin_table *table, int64_t *totals);
 
+/* ---- Cells and boxes of columns --------------------------------------------------------------------------------------
+ * A column's numbers x about its centre c, by v = x - c in doubles: 2047 << log2_parts cells for each sign, a zero cell, and one for
+ * what is missing (x not finite). An octave has 2^log2_parts cells of equal width; cell k of a sign holds the |v| whose bit patterns p
+ * have (p - 1) >> (52 - log2_parts) = k, an interval open below and closed above. A finite x whose v overflows is in the last cell.
+ */
+#define FPP_COLUMN_LOG2_PARTS_MAX 2
+
+/* counts (dim, 2 (2047 << log2_parts) + 2) += rows of n by dim numbers, each row in one cell of each column: those of v > 0, those of
+ * v < 0, zero, missing. If `neutral`, a row with a number that is not finite is missing in every column. */
+int32_t fpp_columns_count_f64(const double *x, int64_t n, int64_t row_stride, int64_t dim, const double *center, int32_t log2_parts,
+                              int32_t neutral, int64_t *counts);
+int32_t fpp_columns_count_f32(const float *x, int64_t n, int64_t row_stride, int64_t dim, const double *center, int32_t log2_parts,
+                              int32_t neutral, int64_t *counts);
+
+typedef struct {
+    int64_t dim;
+    int32_t neutral;      /* a row with a number that is not finite becomes NaN throughout */
+    const double *center; /* (dim,) each: y = ((x - center) clipped to lower ... upper, less middle) / width */
+    const double *lower;
+    const double *upper;
+    const double *middle;
+    const double *width;
+    const double *absent; /* y of a number that is not finite */
+} fpp_column_box;
+
+/* out (n, dim) = y of each number. */
+int32_t fpp_columns_box_f64(const double *x, int64_t n, int64_t row_stride, const fpp_column_box *box, double *out);
+int32_t fpp_columns_box_f32(const float *x, int64_t n, int64_t row_stride, const fpp_column_box *box, double *out);
+
 /* ---- Pairs of hypotheses ---------------------------------------------------------------------------------------------
  * Hypotheses stand in panels of FPP_PANEL: entry l of panel p is hypothesis p FPP_PANEL + l, and what is kept for each of them
  * has an innermost axis of FPP_PANEL. Codes have shape (panels, capacity, FPP_PANEL); the first n of the `capacity` rows count.

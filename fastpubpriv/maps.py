@@ -9,7 +9,7 @@ import enum
 import hashlib
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -128,41 +128,42 @@ class RowMap(_Value):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ResidualMap(_Value):
-    """What a labelled row (z, label) adds to a gradient: factor(row) (spread z), rounded to a grid and checked.
+class ColumnBox(_Value):
+    """What a row becomes before it is added up: y = ((x - center) clipped to lower ... upper, less middle) / width, by column.
 
-    factor = min(1, radius / |spread z|) clip(residual(<slope, z>, label) / scale) / clip / step, 0 where that is not finite.
-
-    `residual` (prediction, label) -> float is minus the derivative of a loss in the prediction <slope, z>; Numba can compile it.
-    `clip` bounds residuals in units of `scale`, `radius` bounds |spread z|, `quant_bound` is Q with dim Q^2 <= 2^53.
+    Parameters
+    ----------
+    center, lower, upper, middle, width, absent : (dim,) float64
+        Finite, with lower <= upper and width > 0; y of a number that is not finite is `absent`.
+    neutral : bool
+        A row with a number that is not finite becomes NaN throughout, which every kernel after it takes for no row.
 
     Guarantees
     ----------
-    Every integer row q satisfies sum q**2 <= quant_bound**2, whatever `residual` returns: a new row moves a sum by at most 2 Q.
+    What a row becomes depends on that row and these numbers alone. No bound is promised: a `RowMap` has to follow.
     """
 
-    slope: FloatArray
-    spread: FloatArray
-    residual: Callable[[float, float], float]
-    scale: float
-    clip: float
-    radius: float
-    inv_step: float
-    quant_bound: int
+    center: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    middle: FloatArray
+    width: FloatArray
+    absent: FloatArray
+    neutral: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "slope", _copied("slope", self.slope, 1))
-        object.__setattr__(self, "spread", _public("spread", self.spread, self.slope.shape, required=True))
-        for name in ("scale", "clip", "radius", "inv_step"):
-            if not 0.0 < getattr(self, name) < math.inf:
-                raise InputError(f"{name} must be positive and finite, got {getattr(self, name)}")
-        if not 1 <= self.quant_bound <= math.isqrt(_EXACT // self.dim):
-            raise InputError(f"dim * quant_bound**2 must be at most 2**53, got dim={self.dim}, Q={self.quant_bound}")
+        for each in ("center", "lower", "upper", "middle", "width", "absent"):
+            array = _copied(each, getattr(self, each), 1)
+            if array.shape != np.shape(self.center):
+                raise InputError(f"{each} must have shape {np.shape(self.center)}, got {array.shape}")
+            object.__setattr__(self, each, array)
+        if not (np.all(self.lower <= self.upper) and np.all(self.width > 0.0)):
+            raise InputError("a box has lower <= upper and width > 0")
 
     @property
     def dim(self) -> int:
-        """Coordinates of z."""
-        return len(self.slope)
+        """Columns of a row."""
+        return len(self.center)
 
 
 class Rule(enum.Enum):

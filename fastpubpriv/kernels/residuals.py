@@ -17,7 +17,7 @@ import numpy.typing as npt
 from fastpubpriv._types import IntArray
 from fastpubpriv.errors import KernelError
 from fastpubpriv.kernels._jit import compiled
-from fastpubpriv.maps import ResidualMap
+from fastpubpriv.residual_maps import ResidualMap
 
 _LANES = 16  # rows side by side in a tile: sums run over the rows' own columns, so lanes never mix
 _ROUNDER = 1.5 * 2.0**52  # adding it rounds a double below 2**51 in size to the nearest integer, ties to even

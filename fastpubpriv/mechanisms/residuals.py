@@ -14,10 +14,10 @@ import numpy as np
 
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.kernels import residuals as kernels
-from fastpubpriv.maps import ResidualMap
 from fastpubpriv.mechanisms.sums import Measurement, Released, sum_grid
 from fastpubpriv.release.payer import Payer
 from fastpubpriv.release.release import release
+from fastpubpriv.residual_maps import ResidualMap
 from fastpubpriv.sources import Executor, Query, Rows
 from fastpubpriv.sources.base import Chunk
 

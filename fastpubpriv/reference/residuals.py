@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastpubpriv._types import FloatArray, IntArray
-from fastpubpriv.maps import ResidualMap
+from fastpubpriv.residual_maps import ResidualMap
 
 _ROUNDER = 1.5 * 2.0**52  # adding it rounds a double below 2**51 in size to the nearest integer, ties to even
 

@@ -7,8 +7,8 @@ import pytest
 
 from fastpubpriv.errors import InputError, KernelError
 from fastpubpriv.kernels import residuals as kernels
-from fastpubpriv.maps import ResidualMap
 from fastpubpriv.reference import residuals as reference
+from fastpubpriv.residual_maps import ResidualMap
 from fastpubpriv.training.losses import logistic_residual, squared_residual
 
 DIMS = (1, 2, 7, 16, 33)
