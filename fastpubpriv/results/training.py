@@ -206,7 +206,7 @@ class TrainingResult(Result):
                 "Predicted",
                 f"{unit} {self.predicted_excess:.3g} above the best, public rows alone {self.public_excess:.3g}",
             ),
-            ("Coefficients", f"are private and public rows together{share}"),
+            ("Estimate", f"private and public rows together{share}"),
         ]
         if self.public_drift > 1.0:
             found.append(

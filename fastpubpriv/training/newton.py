@@ -19,6 +19,7 @@ from fastpubpriv.training.public_linear import Clip, Posterior
 from fastpubpriv.training.whitening import Weighting, some, water_filled, weighting
 
 STEPS = (1, 2, 4, 8, 16, 32)
+MORE_STEPS = 0.98  # twice the passes must be predicted to leave at most this part of the error
 FLOOR = 0.05  # part of the precision of a step that goes to all directions alike, so that a drift is seen in each
 _CURVATURE = 1.5  # error of the public second moment, over m
 _FAR = 4.0  # a squared distance so many times as large as predicted is a surprise
@@ -157,15 +158,22 @@ def chosen_weighting(
 
 
 def plan_newton(posterior: Posterior, n_priv: int, noise: Noise) -> NewtonPlan:
-    """The number of steps and the clip with the least predicted error."""
+    """The number of steps and the clip with the least predicted error; fewer steps where more gain next to nothing."""
     public = some(posterior.rows)
     best: NewtonPlan | None = None
     for steps in STEPS:
         per_step = noise(Fraction(1, steps))
-        for clip in posterior.clips:
-            predicted = _simulated(posterior, public, n_priv, per_step, steps, clip) + clip.bias_sq
-            if best is None or predicted < best.predicted:
-                best = NewtonPlan(steps=steps, clip=clip, predicted=predicted)
+        plans = [
+            NewtonPlan(
+                steps=steps,
+                clip=clip,
+                predicted=_simulated(posterior, public, n_priv, per_step, steps, clip) + clip.bias_sq,
+            )
+            for clip in posterior.clips
+        ]
+        found = min(plans, key=lambda plan: plan.predicted)
+        if best is None or found.predicted < MORE_STEPS * best.predicted:
+            best = found
     assert best is not None
     return best
 
