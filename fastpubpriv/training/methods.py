@@ -85,7 +85,7 @@ def _learn_newton(run: Run, problem: Problem, plan: Any, threads: int | None) ->
 
     if isinstance(problem.posterior, Posterior):
         state = steps.newton(problem.posterior, plan, problem.n_priv, noise, ask)
-        covariance, bias_sq = np.diag(state.variance), plan.clip.bias_sq
+        covariance, bias_sq = np.diag(state.variance), plan.clip.unseen_sq
     else:
         found = logistic.newton_logistic(problem.posterior, plan, problem.n_priv, noise, ask)
         state, covariance, bias_sq = found, found.covariance, 0.0
@@ -132,7 +132,7 @@ def _learn_statistics(run: Run, problem: Problem, plan: statistics.StatisticsPla
         mean=found.mean,
         covariance=found.covariance,
         noise=found.noise,
-        bias_sq=plan.clip.bias_sq,
+        bias_sq=plan.clip.unseen_sq,
         drift=found.drift,
         steps=1,
     )

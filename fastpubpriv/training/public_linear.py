@@ -28,13 +28,16 @@ class Clip:
     energy : float
         Mean square of a clipped residual in that unit.
     bias_sq : float
-        Squared bias of the clipped equation, for labels that are skewed.
+        Squared bias of the clipped equation, for labels that are skewed: what the choice of a bound counts.
+    unseen_sq : float
+        The same with what so few public rows cannot see: what an interval counts.
     """
 
     bound: float
     inside: float
     energy: float
     bias_sq: float
+    unseen_sq: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -136,11 +139,18 @@ def _clip(bound: float, residuals: FloatArray, fitted: FloatArray, scale: float)
     inside = max(float(np.mean(np.abs(residuals) < bound)), _LEAST_INSIDE)
     clipped = np.clip(residuals, -bound, bound)
     change = (clipped / inside - residuals) * scale
-    bias_sq = 0.0
+    bias_sq, doubt = 0.0, float(change.var()) / m
     deviation = fitted - fitted.mean()
     spread = float(deviation.std())
     for direction in (np.ones(m), deviation / spread if spread > 0.0 else np.zeros(m)):
         moved = change * direction
         mean_sq, error_sq = float(moved.mean()) ** 2, float(moved.var()) / m
         bias_sq += max(0.0, mean_sq - error_sq) + 0.5 * min(mean_sq, error_sq)
-    return Clip(bound=bound, inside=inside, energy=float(np.mean(clipped**2)), bias_sq=bias_sq)
+    # A bias that happens to look small is a reason to choose a bound, so that half of its error is added once it is chosen.
+    return Clip(
+        bound=bound,
+        inside=inside,
+        energy=float(np.mean(clipped**2)),
+        bias_sq=bias_sq,
+        unseen_sq=bias_sq + 0.5 * doubt,
+    )
