@@ -35,7 +35,11 @@ def prepare(settings: dict[str, Any]) -> Any:
     outputs.check_outputs(settings["json_path"], settings["plot_path"], files)
     outputs.check_reader(settings["json_path"], settings["plot_path"], settings["quiet"])
     opened = inputs.open_files(
-        settings["private_path"], settings.get("public_path"), settings["columns"], settings["join_quoted_lines"]
+        settings["private_path"],
+        settings.get("public_path"),
+        settings["columns"],
+        settings["join_quoted_lines"],
+        finite="label" not in settings,
     )
     if not settings["quiet"]:
         for text in opened.notes:

@@ -85,8 +85,9 @@ def public_table_of(
     names: Sequence[str] | None = None,
     show: bool = True,
     argument: str = "x_pub",
+    finite: bool = True,
 ) -> tuple[FloatArray, tuple[str, ...] | None]:
-    """`public_rows`, and the names of the columns if they have any."""
+    """`public_rows`, and the names of the columns if they have any; with finite=False, a cell may be missing (NaN)."""
     rows = naming(argument, lambda: guarded(lambda: _readable(obj, columns, dim)))
     order = column_order(names, rows.columns, of="x_priv", within=argument, show=show)
     if dim is not None and rows.dim != dim:
@@ -100,7 +101,7 @@ def public_table_of(
     for chunk in rows.chunks():
         matrix[filled : filled + chunk.shape[0]] = chunk
         filled += chunk.shape[0]
-    _check_values(matrix, rows.columns)
+    _check_values(matrix if finite else np.where(np.isnan(matrix), 0.0, matrix), rows.columns)
     found = rows.columns
     if order is not None:
         matrix = np.ascontiguousarray(matrix[:, order])
