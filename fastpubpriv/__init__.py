@@ -149,6 +149,7 @@ _PARTS = (
     "estimators",
     "experiments",
     "histograms",
+    "local",
     "mechanisms",
     "mixtures",
     "planning",
@@ -159,7 +160,7 @@ _PARTS = (
 )
 
 # Those that people call by hand; the others serve whoever reads or extends the package.
-_PUBLIC_PARTS = ("auditing", "experiments", "mixtures", "planning", "privacy", "sources")
+_PUBLIC_PARTS = ("auditing", "experiments", "local", "mixtures", "planning", "privacy", "sources")
 
 
 def __getattr__(name: str) -> object:

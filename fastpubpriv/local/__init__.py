@@ -1,0 +1,26 @@
+"""The local model: every user randomises a row before it leaves their hands, and a server learns from the reports.
+
+`PrivUnit` (the least error), `PrivUnitG` and `Duchi` draw reports, which travel as bytes. `Aggregator` sums up millions of them.
+`estimate_mean` combines them with public rows; `mean_error` predicts how well.
+"""
+
+from fastpubpriv.local.aggregate import Aggregator, ReportSum
+from fastpubpriv.local.families import Duchi, PrivUnit, PrivUnitG
+from fastpubpriv.local.means import LocalError, estimate_mean, mean_error
+from fastpubpriv.local.parameters import Cap
+from fastpubpriv.local.randomizers import Randomizer
+from fastpubpriv.local.reports import Reports
+
+__all__ = [
+    "Aggregator",
+    "Cap",
+    "Duchi",
+    "LocalError",
+    "PrivUnit",
+    "PrivUnitG",
+    "Randomizer",
+    "ReportSum",
+    "Reports",
+    "estimate_mean",
+    "mean_error",
+]
