@@ -20,7 +20,7 @@ demo: $(STAMP)-demo $(STAMP)-extension  ## Private means, covariances and mixtur
 	$(BIN)/fastpubpriv demo
 
 # Every step runs, whatever became of the ones before it; what failed stands in the last line.
-test:  ## Everything that must pass before a merge: lint, types, floors, C and Python tests, guards of speed
+test:  ## Everything that must pass before a merge: lint, types, floors, C and Python tests, guards of speed and accuracy
 	@failed=; for step in $(TEST_STEPS); do \
 	    echo "== make $$step"; \
 	    $(MAKE) --no-print-directory $$step || failed="$$failed $$step"; \
@@ -44,8 +44,8 @@ serial-test: $(STAMP)-test $(STAMP)-extension  ## Tests that watch the clock or 
 	$(PYTEST) -q -m "$(DESELECTED) and serial" tests
 
 # With GUARDS_ISA=baseline or avx2 our code keeps to these instructions; make hands the variable on.
-guards: $(STAMP)-test $(STAMP)-extension  ## Speed, as ratios within one run
-	$(PYTEST) -q benchmarks/test_guards.py
+guards: $(STAMP)-test $(STAMP)-extension  ## Speed, as ratios within one run, and accuracy on real columns
+	$(PYTEST) -q benchmarks/bench_guards.py benchmarks/bench_accuracy.py
 
 audit: $(STAMP)-test $(STAMP)-extension  ## Long runs: distribution tests, black-box privacy audits, large fuzzing, C sanitizers that need clang
 	$(MAKE) -C csrc tsan msan fuzz

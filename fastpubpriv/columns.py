@@ -79,7 +79,7 @@ def points(rows: object, dim: int, columns: Sequence[str] | None = None, *, fini
     Parameters
     ----------
     rows : array-like, frame or table, (n, dim) or (dim,)
-        May be private, so that no message quotes it.
+        May be private, so that no message quotes it. Where dim is 1, one dimension is rows of one number.
     dim : int
         Columns of what was released.
     columns : sequence of str, optional
@@ -90,7 +90,7 @@ def points(rows: object, dim: int, columns: Sequence[str] | None = None, *, fini
     Returns
     -------
     ndarray, float64
-        Of as many dimensions as `rows`.
+        Of as many dimensions as `rows`, but two where dim is 1.
 
     Raises
     ------
@@ -111,6 +111,8 @@ def points(rows: object, dim: int, columns: Sequence[str] | None = None, *, fini
         names = [str(label) for label in labels]
         order = column_order(columns, names, of="the result", within="the table of rows")
         array = array if order is None else array[:, order]
+    if array.ndim == 1 == dim:
+        array = array.reshape(-1, 1)
     if array.ndim not in (1, 2) or array.shape[-1] != dim:
         raise InputError(f"rows must have shape (n, {dim}), got {array.shape}")
     if finite and not np.isfinite(array).all():

@@ -138,6 +138,18 @@ def _texts(value: Any) -> Any:
     return value if type(value) is dict and all(type(item) is str for item in value.values()) else _WRONG
 
 
+def read_numbers(value: Any) -> dict[str, float]:
+    """An object of numbers by name, null for an infinite one."""
+    found: dict[str, Any] = (
+        {name: _number(each) for name, each in value.items()} if type(value) is dict else {"": _WRONG}
+    )
+    if any(each is _WRONG for each in found.values()):
+        raise InputError(
+            "this JSON text cannot be read: details and terms must be objects of numbers, null for infinite ones"
+        )
+    return found
+
+
 _READERS: dict[str, Callable[[Any], Any]] = {
     "int": _whole,
     "float": _number,

@@ -14,9 +14,10 @@ import numpy as np
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import AccuracyWarning, InputError
-from fastpubpriv.mechanisms.sums import Measurement
+from fastpubpriv.mechanisms.sums import Answer, Measurement, Price
 from fastpubpriv.privacy import ApproxDP, Budget, Ledger
 from fastpubpriv.release.account import Account
+from fastpubpriv.release.scope import NodePayer
 from fastpubpriv.sources import Executor, Rows, private_rows, public_rows, refuse_shared_memory
 from fastpubpriv.threads.guard import naming
 from fastpubpriv.threads.pool import max_threads
@@ -74,28 +75,24 @@ class Run:
 
     def release(
         self,
-        measurement: Measurement,
+        measurement: Measurement[Price, Answer],
         *,
         name: str,
-        cost: Fraction,
-        payer: Any = None,
+        cost: Price,
+        payer: NodePayer | None = None,
         **public: Any,
-    ) -> Any:
-        """Charge, run the pass, add noise and record: the released answer. `payer` is a node's purse, else the account pays.
+    ) -> Answer:
+        """Charge, run the pass, add noise and record: the released answer. The account pays, or the `payer` of a node of a tree.
 
-        `public` numbers go into the record, beside the noise and its cost.
+        `public` facts go into the record, beside the noise and its cost.
         """
-        payer = self.account if payer is None else payer
-        released = measurement.release(payer, self.rows, self.executor, name=name, cost=cost)
-        self.note(name, released, **public)
+        paying = self.account if payer is None else payer
+        released = measurement.release(paying, self.rows, self.executor, name=name, cost=cost)
+        self.log.append({"name": name, **released.facts, **released.event.record(), **public})
         return released
 
-    def note(self, name: str, released: Any, **public: Any) -> None:
-        """Write a release into the result's record, with its `noise` and its event."""
-        self.log.append({"name": name, **released.noise, **released.event.record(), **public})
-
     def block(self, rows: Rows) -> Run:
-        """The run of a block of rows, disjoint from all others: charged by itself, recorded together."""
+        """The run of a block of rows, disjoint from all others: charged by itself, recorded together. After the debit only."""
         return replace(self, account=self.account.block(), rows=rows)
 
     def on(self, rows: Rows) -> Run:

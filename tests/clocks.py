@@ -1,7 +1,7 @@
 """The only clock of the ordinary tests: whatever they time has ten times what it needs, because other people's machines are busy.
 
 A tighter limit fails a correct library on a loaded or an old machine. Speed is guarded by ratios within one run
-(`benchmarks/test_guards.py`), and `tests/test_rules.py` keeps clocks and short timeouts out of the other tests.
+(`benchmarks/bench_guards.py`), and `tests/test_rules.py` keeps clocks and short timeouts out of the other tests.
 """
 
 import contextlib

@@ -23,8 +23,8 @@ import fastpubpriv
 from fastpubpriv.mechanisms import histograms as stable
 from fastpubpriv.mechanisms.selection import densities
 from fastpubpriv.mechanisms.statistics import StatisticQuery
+from fastpubpriv.run import Run
 from fastpubpriv.sources import Rows, private_rows
-from fastpubpriv.sources.base import RandomAccessRows
 from fastpubpriv.sources.fold import Executor, Query
 
 PACKAGE = Path(fastpubpriv.__file__).parent
@@ -97,7 +97,7 @@ def found_by(query, rows, chunk_rows):
         return flat(honest_run(executor, query, private_rows(rows)))
 
 
-honest_run = Executor.run
+honest_run, honest_release = Executor.run, Run.release
 
 
 class Recorder:
@@ -106,6 +106,7 @@ class Recorder:
     def __init__(self):
         self.passes = []
         self.statistics = []
+        self.measurements = []
         self.case = ""
 
     def keep(self, query, rows):
@@ -120,14 +121,18 @@ class Recorder:
 
 @contextlib.contextmanager
 def recording():
-    """Passes made inside the block, in the `passes` of the recorder; its `case` names what runs."""
+    """Passes and releases made inside the block, in `passes` and `measurements` of the recorder; its `case` names what runs."""
     recorder = Recorder()
 
     def run(self, query, rows):
         recorder.keep(query, rows)
         return honest_run(self, query, rows)
 
-    with mock.patch.object(Executor, "run", run):
+    def release(self, measurement, **options):
+        recorder.measurements.append(measurement)
+        return honest_release(self, measurement, **options)
+
+    with mock.patch.object(Executor, "run", run), mock.patch.object(Run, "release", release):
         yield recorder
 
 
@@ -230,7 +235,7 @@ def missing(rng, rows, value):
 
 def read_alike(rows):
     """Whether the rows that a view of a source gives have the same bits in blocks of any size."""
-    if not isinstance(rows, RandomAccessRows):
+    if not rows.random_access:
         return True
     count = min(rows.n, 7)
     whole = rows.block(0, count).tobytes()

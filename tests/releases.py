@@ -1,6 +1,7 @@
 """One release by itself, without a run: the measurement of each mechanism, as a call."""
 
-from fastpubpriv.mechanisms import cells, leaves, statistics, sums
+from fastpubpriv.mechanisms import cells, group_covariances, histograms, leaves, statistics, sums
+from fastpubpriv.mechanisms.selection import hypotheses
 
 
 def released(kind, account, rows, *, name, cost, executor, **fields):
@@ -42,3 +43,17 @@ def release_code_counts(account, rows, codes, sizes, **options):
 
 def release_statistic_sum(account, rows, statistic, **options):
     return released(statistics.StatisticSum, account, rows, statistic=statistic, **options)
+
+
+def release_histograms(account, rows, partitions, **options):
+    """With all that the account has left, if nothing else is said."""
+    options.setdefault("cost", account.approx_left)
+    return released(histograms.StableHistograms, account, rows, partitions=partitions, **options)
+
+
+def release_choice_of(account, rows, evaluation, **options):
+    return released(hypotheses.HypothesisChoice, account, rows, evaluation=evaluation, **options)
+
+
+def release_agreement(account, rows, base, groups, **options):
+    return released(group_covariances.GroupAgreement, account, rows, base=base, groups=groups, **options)

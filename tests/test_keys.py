@@ -64,7 +64,7 @@ def test_large_seeds_are_not_truncated():
 @pytest.mark.parametrize(
     "bad", [True, False, 1.0, "1", b"1", -1, np.float64(2), np.bool_(True), [1], np.random.default_rng(0)]
 )
-def test_other_random_states_are_refused(bad):
+def test_unfit_random_states_are_refused(bad):
     with pytest.raises(InputError, match="random_state"):
         key_source(bad)
 

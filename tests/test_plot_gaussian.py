@@ -84,6 +84,6 @@ def test_an_unresolved_covariance_says_so():
 
 
 @pytest.mark.parametrize("level", [0.0, 1.0, float("nan"), True, "0.9"])
-def test_levels(level):
+def test_a_level_outside_of_zero_to_one_is_refused(level):
     with pytest.raises(InputError, match="level"):
         result(2).plot(level=level)

@@ -11,7 +11,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import grimp
+import numpy as np
 import pytest
+from scipy.sparse import csgraph
 
 import fastpubpriv
 
@@ -201,6 +204,41 @@ def no_private_names_in_text(source: Source) -> list[str]:
     return bad
 
 
+def releases_go_through_the_run(source: Source) -> list[str]:
+    """`run.release(measurement, ...)` is the one way to release and to write it down."""
+    if source.path.startswith(("fastpubpriv/mechanisms/", "fastpubpriv/run.py")):
+        return []
+    bad = []
+    for node in source.nodes:
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            continue
+        if node.func.attr == "release" and len(node.args) > 1:
+            bad.append(source.complaint(node, "a release that no run writes down"))
+        if node.func.attr in {"append", "extend"} and ast.unparse(node.func.value).endswith(".log"):
+            bad.append(source.complaint(node, "a record that no run has written"))
+    return bad
+
+
+MOST_BODY_LINES, MOST_POSITIONAL = 60, 8
+LONGER = {"estimate_gaussian"}  # being cut up
+
+
+def functions_can_be_read_at_once(source: Source) -> list[str]:
+    """A function has a body of up to 60 lines, its docstring apart, and up to 8 arguments by position."""
+    bad = []
+    for node in source.nodes:
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        body = node.body[1:] if ast.get_docstring(node, clean=False) is not None else node.body
+        lines = (body[-1].end_lineno or 0) - body[0].lineno + 1 if body else 0
+        if lines > MOST_BODY_LINES and node.name not in LONGER:
+            bad.append(source.complaint(node, f"{node.name} has {lines} lines, at most {MOST_BODY_LINES}"))
+        positional = len(node.args.posonlyargs) + len(node.args.args)
+        if positional > MOST_POSITIONAL:
+            bad.append(source.complaint(node, f"{node.name} takes {positional} arguments, at most {MOST_POSITIONAL}"))
+    return bad
+
+
 FILE_RULES: list[tuple[Callable[[Source], list[str]], list[str]]] = [
     (no_print, ["print(mean)"]),
     (
@@ -255,6 +293,23 @@ FILE_RULES: list[tuple[Callable[[Source], list[str]], list[str]]] = [
             'f"{chunk.max():.3g}"',
         ],
     ),
+    (
+        releases_go_through_the_run,
+        [
+            "LeafCounts(routes=routes).release(run.account, run.rows, run.executor, name='x', cost=cost)",
+            "task.run.log.append({'name': 'choice', **event.record()})",
+        ],
+    ),
+    (
+        functions_can_be_read_at_once,
+        [
+            "def long():\n" + "    x = 1\n" * 61,
+            'async def described():\n    """In short."""\n' + "    x = 1\n" * 61,
+            "class A:\n    def outer(self):\n        def inner():\n" + "            x = 1\n" * 61,
+            "def many(a, b, c, d, e, f, g, h, i): ...",
+            "def half(a, b, c, d, /, e, f, g, h, i): ...",
+        ],
+    ),
 ]
 
 
@@ -274,6 +329,49 @@ def test_rule_catches(rule, planted):
 def test_private_name_rule_lets_public_facts_through():
     fine = 'f"{rows.n} rows, {chunk.shape}, {type(x_priv).__name__}, {len(x_priv)}"'
     assert no_private_names_in_text(Source("fastpubpriv/fine.py", fine)) == []
+
+
+def test_function_rule_lets_docstrings_and_names_through():
+    long = '"""' + "Words.\n" * 99 + '"""'
+    fine = f"def f(a, b, c, d, e, f, g, h, *, i, j):\n    {long}\n" + "    x = 1\n" * 60
+    assert functions_can_be_read_at_once(Source("fastpubpriv/fine.py", fine)) == []
+
+
+# ---- Rules on imports ------------------------------------------------------------------------------------------------
+
+
+def circles(package: str) -> list[list[str]]:
+    """Modules that import each other in a circle, imports for type checkers and inside of functions included."""
+    graph = grimp.build_graph(package, exclude_type_checking_imports=False, cache_dir=None)
+    names = sorted(graph.modules)
+    place = {name: index for index, name in enumerate(names)}
+    table = np.zeros((len(names), len(names)), dtype=bool)
+    for name in names:
+        for used in graph.find_modules_directly_imported_by(name):
+            # The compiled module has no Python file, so its importers are seen as importing the package itself.
+            if not (name.startswith("fastpubpriv.kernels.") and used == "fastpubpriv"):
+                table[place[name], place[used]] = True
+    labels = csgraph.connected_components(table, connection="strong")[1]
+    groups = [[names[i] for i in np.flatnonzero(labels == label)] for label in range(labels.max() + 1)]
+    return [group for group in groups if len(group) > 1]
+
+
+def test_no_imports_in_a_circle():
+    assert circles("fastpubpriv") == []
+
+
+def test_import_rule_catches(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    folder = tmp_path / "planted_package"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("")
+    (folder / "low.py").write_text(
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from planted_package.high import A\n"
+    )
+    (folder / "middle.py").write_text("import planted_package.low\n")
+    (folder / "high.py").write_text("def f():\n    from planted_package import middle\n")
+    (folder / "apart.py").write_text("from planted_package import high, low\n")
+    assert circles("planted_package") == [[f"planted_package.{name}" for name in ("high", "low", "middle")]]
 
 
 # ---- Rules on the tests ---------------------------------------------------------------------------------------------

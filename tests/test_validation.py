@@ -51,7 +51,7 @@ def test_scalars_are_converted(check, half):
         ("fraction", [0, math.nextafter(1, 0)], [1, -5e-324, math.nextafter(1, 2)]),
     ],
 )
-def test_limits(check, inside, outside):
+def test_limits_are_where_they_are_said_to_be(check, inside, outside):
     for value in inside:
         assert getattr(validation, check)("x", value) == value
     for value in outside:
@@ -66,7 +66,7 @@ def test_fraction_may_include_one():
             validation.fraction("w", value, include_one=True)
 
 
-def test_integer():
+def test_integers_are_whole_numbers_within_limits():
     for value in (3, np.int8(3), np.uint64(3), np.array(3)):
         found = validation.integer("k", value, minimum=1, maximum=3)
         assert type(found) is int
@@ -164,7 +164,7 @@ def test_singular_up_to_rounding_is_refused_whichever_way_it_rounds():
             validation.symmetric_positive_definite("c", root @ root.T, 6)
 
 
-def test_choice():
+def test_a_choice_is_one_of_the_words():
     options = ("auto", "tree", "theory")
     assert validation.choice("mode", "tree", options) == "tree"
     for bad, words in (

@@ -3,3 +3,7 @@
 from fastpubpriv.auditing.replay import ReplayReport, record_replay
 
 __all__ = ["ReplayReport", "record_replay"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -39,13 +39,7 @@ Examples:
     show_default=True,
     help="Share of the private rows that choose among the iterations of --method dp_em.",
 )
-@click.option(
-    "--failure-prob",
-    type=float,
-    default=0.05,
-    show_default=True,
-    help="For --accuracy: chance that the bound fails (costs accuracy, not privacy).",
-)
+@options.failure_option
 @options.ledger_options
 @options.run_options
 @options.output_options

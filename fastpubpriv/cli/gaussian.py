@@ -34,13 +34,7 @@ Examples:
     "--rounds", type=click.IntRange(min=1), help="Rounds of the covariance; default: chosen from public numbers."
 )
 @options.mode_option
-@click.option(
-    "--failure-prob",
-    type=float,
-    default=0.05,
-    show_default=True,
-    help="Chance that a range derived from public rows is wrong (costs accuracy, not privacy).",
-)
+@options.failure_option
 @options.ledger_options
 @options.run_options
 @options.output_options

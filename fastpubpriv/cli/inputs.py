@@ -187,13 +187,10 @@ def read_array(path: str, what: str) -> FloatArray:
         raise InputError(f"{what}: {path!r} is not a .npy file of numbers (written by numpy.save)") from None
 
 
-def read_covariance(text: str | None, dim: int) -> Any:
-    """--covariance of the commands: None, a variance, or the content of a .npy file."""
-    if text is None or text == "identity":
-        return None
-    if text.lower().endswith(".npy"):
-        return read_array(text, "--covariance")
-    return _numbers(text, dim, "--covariance")
+def read_spread(covariance: str | None, variance: str | None, dim: int) -> tuple[Any, Any]:
+    """--covariance ("public" or a .npy file) and --variance (numbers or a .npy file), as the estimators take them."""
+    known = covariance if covariance in (None, "public") else read_array(str(covariance), "--covariance")
+    return known, None if variance is None else read_vector(variance, dim, "--variance")
 
 
 def read_vector(text: str, dim: int, what: str) -> Any:

@@ -74,10 +74,11 @@ Examples:
 @options.columns_option
 @click.option(
     "--covariance",
-    metavar="public|identity|V|FILE.npy",
-    help="How the rows spread: estimated from the public rows; 1 in every column; variances V; or a vector of variances "
-    "or a covariance matrix in a file. Default: public, if there are more public rows than columns, else identity.",
+    metavar="public|FILE.npy",
+    help="How the rows spread: estimated from the public rows, or a covariance matrix in a file. Default: public, if there "
+    "are more public rows than columns, else a variance of 1 in every column.",
 )
+@options.variance_option
 @click.option(
     "--gap",
     type=float,
@@ -99,26 +100,27 @@ def mean(**settings: Any) -> None:
     from fastpubpriv.cli import inputs, report
 
     n_pub, dim = opened.public.shape
-    covariance = settings["covariance"]
-    if covariance is None:
-        covariance = "public" if n_pub > dim else "identity"
-        if covariance == "identity":
+    covariance, variance = inputs.read_spread(settings["covariance"], settings["variance"], dim)
+    if covariance is None and variance is None:
+        if n_pub > dim:
+            covariance = "public"
+        else:
             few = "1 public row is" if n_pub == 1 else f"{n_pub} public rows are"
             text = (
                 f"{few} too few to learn how {dim} {'column spreads' if dim == 1 else 'columns spread'} (that takes "
                 f"{dim + 1}), so a standard deviation of 1 in every column is assumed. If that is far off, so is the "
-                "answer: pass --covariance with variances, or more public rows"
+                "answer: pass --variance, --covariance or more public rows"
             )
             # Not silenced by --quiet, and part of the JSON: the answer depends on it.
             report.note(text)
             settings["caveats"] = [text]
-    known = covariance if covariance == "public" else inputs.read_covariance(covariance, dim)
 
     def call(ledger: Any) -> fpp.MeanResult:
         return fpp.estimate_mean(
             opened.private,
             x_pub=opened.public,
-            covariance=known,
+            covariance=covariance,
+            variance=variance,
             pub_priv_gap=settings["gap"],
             ledger=ledger,
             **refine(settings),
@@ -130,7 +132,7 @@ def mean(**settings: Any) -> None:
 
 COINPRESS_EPILOG = """\b
 Example:
-  fastpubpriv coinpress-mean --private p.parquet --center 0 --radius 100 --covariance 25 --rho 0.5
+  fastpubpriv coinpress-mean --private p.parquet --center 0 --radius 100 --variance 25 --rho 0.5
 """
 
 
@@ -146,7 +148,8 @@ Example:
 @click.option("--radius", required=True, type=float, help="Radius of the ball, in standard deviations of a row.")
 @options.budget_options()
 @options.columns_option
-@click.option("--covariance", metavar="identity|V|FILE.npy", help="Variance(s) of a row, or a matrix. Default: 1 each.")
+@click.option("--covariance", metavar="FILE.npy", help="Covariance matrix of a row. Default: the identity.")
+@options.variance_option
 @options.refine_options
 @options.ledger_options
 @options.run_options
@@ -161,7 +164,7 @@ def coinpress_mean(**settings: Any) -> None:
 
     dim = opened.private.dim
     center = inputs.read_vector(settings["center"], dim, "--center")
-    covariance = inputs.read_covariance(settings["covariance"], dim)
+    covariance, variance = inputs.read_spread(settings["covariance"], settings["variance"], dim)
 
     def call(ledger: Any) -> fpp.MeanResult:
         return fpp.coinpress_mean(
@@ -169,6 +172,7 @@ def coinpress_mean(**settings: Any) -> None:
             center=center,
             radius=settings["radius"],
             covariance=covariance,
+            variance=variance,
             ledger=ledger,
             **refine(settings),
             **common(settings),

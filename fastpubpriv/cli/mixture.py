@@ -34,13 +34,7 @@ Examples:
     show_default=True,
     help="Searches that do well in practice, or those of the proofs, which need far more separation. Same privacy.",
 )
-@click.option(
-    "--failure-prob",
-    type=float,
-    default=0.1,
-    show_default=True,
-    help="Chance that a range derived from public rows is wrong (costs accuracy, not privacy).",
-)
+@options.failure_option
 @options.ledger_options
 @options.run_options
 @options.output_options

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import fastpubpriv as fpp
+from fastpubpriv.parameters import FAILURE_PROB
 
 if TYPE_CHECKING:
     from fastpubpriv.privacy import Budget
@@ -279,12 +280,16 @@ mode_option = click.option(
     show_default=True,
     help="Clip radii that do well in practice, or those of the proofs. Same privacy.",
 )
-_FAILURE = "Chance that the range derived from public numbers is too small (costs accuracy, not privacy)."
+_FAILURE = "Chance that a bound fails, as one derived from public rows (costs accuracy, not privacy)."
+failure_option = click.option("--failure-prob", type=float, default=FAILURE_PROB, show_default=True, help=_FAILURE)
 
+variance_option = click.option(
+    "--variance", metavar="V", help="Variance of a row in every column: a number, one for each column, or a .npy file."
+)
 refine_options = stack(
     click.option("--steps", type=Steps(), default="2", show_default=True, help="Times the range is narrowed, or auto."),
     mode_option,
-    click.option("--failure-prob", type=float, default=0.01, show_default=True, help=_FAILURE),
+    failure_option,
 )
 plan_options = stack(
     click.option("--steps", type=Steps(), help="Times the range is narrowed, or auto."),

@@ -9,43 +9,6 @@ import click
 import fastpubpriv as fpp
 from fastpubpriv.cli import options
 
-WORDS = {
-    "steps": "steps",
-    "radius": "radius of the prior ball",
-    "clip_radius": "clip radius of the last step",
-    "noise_std": "noise per column",
-    "private_weight": "weight of the private rows",
-    "without_privacy": "error without privacy",
-    "public_rows_alone": "error of the public rows alone",
-    "throw_away": "error of the public rows alone",
-    "gaussian": "error of one Gaussian on all rows",
-    "rounds": "rounds of the covariance",
-    "under_resolved": "rounds are too few (1: yes)",
-    "mean_error": "error of the mean, in standard deviations",
-    "condition": "condition number allowed for",
-    "mean_radius": "distance of the mean allowed for",
-    "total_variation": "total variation",
-    "weight_error": "error of the smallest weight",
-    "search_depth": "cuts on the way to a group",
-    "search_share": "share of the budget that finds the groups",
-    "public_rows_worst_case": "public rows, in the worst case",
-    "direction_noise": "noise on a group's directions",
-    "epsilon": "epsilon of the choice",
-    "choice": "error of the choice",
-    "comparisons": "comparisons",
-    "closed_form_rows": "rows, by the looser closed form",
-    "candidates": "candidates that are chosen from",
-    "distant_components_rows": "rows that components far apart need",
-    "choice_rows": "rows that choose",
-    "seconds": "seconds on one core, roughly",
-    "theory_accuracy": "the paper's proof, at accuracy",
-    "theory_log10_candidates": "its candidates, as a power of ten",
-    "theory_rows": "its rows",
-    "theory_scales": "its scales for a column",
-    "theory_means_per_scale": "its means for a scale",
-    "theory_weights": "its vectors of weights",
-}
-
 EPILOG = """\b
 Examples:
   fastpubpriv plan mean --dim 5 --n-pub 20 --n-priv 10000 --rho 0.5
@@ -145,7 +108,7 @@ def plan(task: str, **settings: Any) -> None:
     from rich.markup import escape
 
     from fastpubpriv.cli import outputs, report
-    from fastpubpriv.results.words import explain
+    from fastpubpriv.results.base import shown
 
     rho, epsilon, delta, error = (settings[name] for name in ("rho", "epsilon", "delta", "error"))
     solving = rho is None and epsilon is None and error is not None
@@ -167,14 +130,6 @@ def plan(task: str, **settings: Any) -> None:
         outputs.write_json(made.to_dict(), settings["json_path"])
         if str(settings["json_path"]) == "-":
             return
-    facts = {
-        "n_priv": ("private rows", f"{made.n_priv:,}"),
-        "budget": ("budget", explain(made.budget)),
-        "error": ("error", f"{made.error:.4g} ({made.unit})"),
-    }
-    lines = [
-        (name, f"[bold]{escape(text)}[/]  <- worked out" if key == made.solved_for else escape(text))
-        for key, (name, text) in facts.items()
-    ]
-    lines += [(WORDS.get(key, key), f"{value:.4g}") for key, value in made.details.items()]
-    report.print_facts(lines)
+    table, facts = shown(made)
+    report.print_table(table, title="Plan")
+    report.print_facts([(name, escape(text)) for name, text in facts])

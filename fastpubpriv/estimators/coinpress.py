@@ -26,8 +26,9 @@ from fastpubpriv.estimators.radii import (
     size,
     step_count,
 )
-from fastpubpriv.estimators.whitening import Whitening, known_covariance
+from fastpubpriv.estimators.whitening import Whitening, known_root
 from fastpubpriv.mechanisms.sums import AffineMap, VectorSum, check_sum_grids
+from fastpubpriv.parameters import FAILURE_PROB, shared_docs
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.estimates import MeanResult
@@ -144,6 +145,7 @@ def mean_result(
     )
 
 
+@shared_docs
 def coinpress_mean(
     x_priv: Any,
     *,
@@ -151,9 +153,10 @@ def coinpress_mean(
     center: Any,
     radius: float,
     covariance: Any = None,
+    variance: Any = None,
     steps: int | str = 2,
     mode: Mode = "practical",
-    failure_prob: float = 0.01,
+    failure_prob: float = FAILURE_PROB,
     columns: Any = None,
     ledger: Ledger | None = None,
     random_state: int | None = None,
@@ -164,31 +167,25 @@ def coinpress_mean(
 
     Parameters
     ----------
-    x_priv : (n_priv, dim) array-like, path, frame, table or Rows
-        Private rows. A row with a missing or infinite entry counts as a row at the current centre.
-    budget : ZCDP, ApproxDP or PureDP
-        Spent whole, and debited before `x_priv` is read.
+    {x_priv}
+        A row with a missing or infinite entry counts as a row at the current centre.
+    {budget}
     center : (dim,) array-like, or a number for all columns
         Centre of the ball, in data units. Must not come from the private rows.
     radius : float > 0
-        Radius of the ball, in standard deviations (that is, after whitening by `covariance`). Too small a radius costs accuracy,
-        never privacy.
-    covariance : None, float, (dim,) or (dim, dim)
-        Covariance of a row: identity, one variance, variances, or a matrix.
+        Radius of the ball, in standard deviations (that is, after whitening by `variance` or `covariance`). Too small a radius
+        costs accuracy, never privacy.
+    covariance : (dim, dim) array-like, optional
+        Covariance of a row, a public matrix. By default the identity.
+    variance : float or (dim,), optional
+        Instead of `covariance`, for columns taken as independent: one public variance, or one for each column.
     steps : int or "auto"
         Refinements. The last spends 3/4 of the budget. "auto" takes the least predicted error.
-    mode : "practical" or "theory"
-        CoinPress's constants, or those of its proof (union bounds over rows and steps). Same privacy.
-    failure_prob : float in (0, 1)
-        Used in theory mode.
-    columns : sequence of str, optional
-        Numeric columns of a frame, Parquet file or table.
-    ledger : Ledger, optional
-        Debited by `budget` before the first read.
-    random_state : None or int
-        None: fresh operating-system keys. int: repeatable, warned about, `private=False`.
-    threads, progress
-        Number of threads (None: all cores) and progress bar (None: on a terminal, for long work). Never change the answer.
+    {mode}
+        Those of the proof have union bounds over rows and steps.
+    {failure_prob}
+        Used in mode="theory" only.
+    {columns, ledger, random_state, threads, progress}
 
     Returns
     -------
@@ -196,8 +193,7 @@ def coinpress_mean(
 
     Raises
     ------
-    InputError, BudgetError, LedgerError
-        For public arguments, the form of the data, and the budget. Never for the content of `x_priv`.
+    {raises}
 
     Privacy
     -------
@@ -223,7 +219,7 @@ def coinpress_mean(
     ball = Ball(running.vector_or_number("center", center, rows.dim), size("radius", radius))
     mode = validation.choice("mode", mode, ("practical", "theory"))
     failure_prob = failure_probability(failure_prob)
-    whitening = known_covariance(covariance, rows.dim)
+    whitening = Whitening(rows.dim, known_root(covariance, variance, rows.dim))
     run = running.start(
         "coinpress_mean",
         rows,

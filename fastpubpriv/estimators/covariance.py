@@ -14,6 +14,7 @@ from fastpubpriv.estimators.learners import coinpress_rounds
 from fastpubpriv.estimators.matrices import spectrum
 from fastpubpriv.estimators.radii import Mode, budget_shares, failure_probability, size
 from fastpubpriv.mechanisms.sums import AffineMap, Released, SecondMoment, check_gram_grids
+from fastpubpriv.parameters import FAILURE_PROB, shared_docs
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.estimates import CovarianceResult, PCAResult
@@ -22,6 +23,7 @@ ROW_FAILURE = 0.1
 MAX_STEPS = 10
 
 
+@shared_docs
 def coinpress_covariance(
     x_priv: Any,
     *,
@@ -30,7 +32,7 @@ def coinpress_covariance(
     center: Any = None,
     steps: int = 2,
     mode: Mode = "practical",
-    failure_prob: float = 0.1,
+    failure_prob: float = FAILURE_PROB,
     columns: Any = None,
     ledger: Ledger | None = None,
     random_state: int | None = None,
@@ -41,28 +43,18 @@ def coinpress_covariance(
 
     Parameters
     ----------
-    x_priv : (n_priv, dim) array-like, path, frame, table or Rows
-        Private rows with mean `center`.
-    budget : ZCDP, ApproxDP or PureDP
-        Spent whole, and debited before `x_priv` is read.
+    {x_priv}
+        Their mean is `center`.
+    {budget}
     scale : float > 0
         Bound on the largest eigenvalue of the covariance, in squared data units. Too small a bound costs accuracy, never privacy.
     center : None, float or (dim,)
         Mean of the rows (zero by default), a public number.
     steps : int from 1 to 10
         Rounds. The last spends 3/4 of the budget.
-    mode : "practical" or "theory"
-        CoinPress's constants of practice or of its proof. Same privacy.
-    failure_prob : float in (0, 1)
-        Used in theory mode.
-    columns : sequence of str, optional
-        Numeric columns of a frame, Parquet file or table.
-    ledger : Ledger, optional
-        Debited by `budget` before the first read.
-    random_state : None or int
-        None: fresh operating-system keys. int: repeatable, warned about, `private=False`.
-    threads, progress
-        Number of threads (None: all cores) and progress bar (None: on a terminal, for long work). Never change the answer.
+    {mode, failure_prob}
+        Used in mode="theory" only.
+    {columns, ledger, random_state, threads, progress}
 
     Returns
     -------
@@ -71,8 +63,7 @@ def coinpress_covariance(
 
     Raises
     ------
-    InputError, BudgetError, LedgerError
-        For public arguments, the form of the data, and the budget. Never for the content of `x_priv`.
+    {raises}
 
     Privacy
     -------
@@ -142,6 +133,7 @@ def coinpress_covariance(
         )
 
 
+@shared_docs
 def private_pca(
     x_priv: Any,
     *,
@@ -159,24 +151,16 @@ def private_pca(
 
     Parameters
     ----------
-    x_priv : (n_priv, dim) array-like, path, frame, table or Rows
-        Private rows; those outside the ball are pulled to its surface.
-    budget : ZCDP, ApproxDP or PureDP
-        Spent whole, and debited before `x_priv` is read.
+    {x_priv}
+        Those outside the ball are pulled to its surface.
+    {budget}
     center : None, float or (dim,)
         Centre of the ball, a public number.
     radius : float > 0
         Radius of the ball, in data units.
     n_components : int from 1 to dim
         Number of directions.
-    columns : sequence of str, optional
-        Numeric columns of a frame, Parquet file or table.
-    ledger : Ledger, optional
-        Debited by `budget` before the first read.
-    random_state : None or int
-        None: fresh operating-system keys. int: repeatable, warned about, `private=False`.
-    threads, progress
-        Number of threads (None: all cores) and progress bar (None: on a terminal, for long work). Never change the answer.
+    {columns, ledger, random_state, threads, progress}
 
     Returns
     -------
@@ -186,8 +170,7 @@ def private_pca(
 
     Raises
     ------
-    InputError, BudgetError, LedgerError
-        For public arguments, the form of the data, and the budget. Never for the content of `x_priv`.
+    {raises}
 
     Privacy
     -------

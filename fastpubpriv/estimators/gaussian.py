@@ -19,6 +19,7 @@ from fastpubpriv.estimators.matrices import symmetric
 from fastpubpriv.estimators.preconditioner import Preconditioner, TraceBound, precondition, trace_bound
 from fastpubpriv.estimators.radii import Mode, failure_probability
 from fastpubpriv.mechanisms.sums import AffineMap
+from fastpubpriv.parameters import FAILURE_PROB, shared_docs
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.estimates import GaussianResult
@@ -92,13 +93,14 @@ def trace_frame(x_pub: FloatArray, *, failure_prob: float, pub_priv_gap: float, 
     )
 
 
+@shared_docs
 def estimate_gaussian(
     x_priv: Any,
     *,
     x_pub: Any,
     budget: Budget,
     pub_priv_gap: float = 0.0,
-    failure_prob: float = 0.05,
+    failure_prob: float = FAILURE_PROB,
     method: str = "lifted_coinpress",
     mode: Mode = "practical",
     rounds: int | None = None,
@@ -114,41 +116,27 @@ def estimate_gaussian(
 
     Parameters
     ----------
-    x_priv : (n_priv, dim) array-like, path, frame, table or Rows
-        Private rows. A row with a missing or infinite entry adds nothing to any sum but counts in n_priv.
-    x_pub : (n_pub, dim) array-like, path, frame or table
-        Public rows, finite. From dim + 1 rows in general position the result is independent of units and of the
-        condition of the covariance; with fewer (at least two distinct rows) only a bound on the largest eigenvalue is
-        used, and `cond_max` bounds the condition.
-    budget : ZCDP, ApproxDP or PureDP
-        Spent whole, and debited before `x_priv` is read.
-    pub_priv_gap : float in [0, 1)
-        Total-variation distance allowed between the Gaussians of public and private rows. Understating it costs accuracy, never
-        privacy.
-    failure_prob : float in (0, 1)
-        Probability that a bound derived from the public rows is wrong.
+    {x_priv}
+        A row with a missing or infinite entry adds nothing to any sum but counts in n_priv.
+    {x_pub}
+        From dim + 1 rows in general position the result is independent of units and of the condition of the covariance; with
+        fewer (at least two distinct rows) only a bound on the largest eigenvalue is used, and `cond_max` bounds the condition.
+    {budget, pub_priv_gap, failure_prob}
+        The bounds are those derived from the public rows.
     method : str
         "lifted_coinpress" (default) or "pairs" (CoinPress on differences of neighbouring rows, then CoinPress for the mean: the
         version that the literature proves, with twice the noise on the covariance). In the role of black boxes that the paper
         names, each with its regime in its module: "recursive_preconditioner" (of KLSU19; many rows), "group_covariances"
         (of AL21; ApproxDP, very many rows, experimental), "hypothesis_selection" (of BKSW19; PureDP or ZCDP, one or two columns).
-    mode : "practical" or "theory"
-        Constants of practice or of the proofs (union bounds). Same privacy.
+    {mode}
+        Those of the proofs have union bounds.
     rounds : int, optional
         Rounds of the covariance recursion; None takes the public rule.
     cond_max : float
         Bound on the condition of the covariance, used without preconditioning.
     require_precondition : bool
         Refuse public rows that cannot precondition instead of falling back to the trace bound.
-    columns : sequence of str, optional
-        Numeric columns of a frame, file or table, the same for both data sets; by default all of `x_priv`, in their order.
-        Where both data sets have names for their columns, these are matched by name.
-    ledger : Ledger, optional
-        Debited by `budget` before the first read.
-    random_state : None or int
-        None: fresh operating-system keys. int: repeatable, warned about, `private=False`.
-    threads, progress
-        Number of threads (None: all cores) and progress bar (None: on a terminal, for long work). Never change the answer.
+    {matched_columns, ledger, random_state, threads, progress}
 
     Returns
     -------
@@ -157,8 +145,7 @@ def estimate_gaussian(
 
     Raises
     ------
-    InputError, BudgetError, LedgerError
-        For public data and arguments, the form of the private data, and the budget. Never for the content of `x_priv`.
+    {raises}
 
     Privacy
     -------
@@ -228,9 +215,9 @@ def estimate_gaussian(
         failure_prob=failure_prob,
     )
     prepared = chosen.prepare(run, problem, rounds)
-    if prepared.covariance_error > 1.0 or prepared.under_resolved:
+    if prepared.covariance_error > 1.0 or prepared.status != "ok":
         trouble = f"predicted relative covariance error {prepared.covariance_error:.3g}"
-        if prepared.under_resolved:
+        if prepared.status != "ok":
             trouble = f"{prepared.rounds} rounds do not resolve the smallest eigenvalues, which may be far off,"
         warnings.warn(
             f"estimate_gaussian: {trouble} for {rows.n} rows; "
@@ -248,10 +235,10 @@ def estimate_gaussian(
             covariance=covariance,
             mean_noise_std=frozen(learned.mean_noise_std * np.sqrt(np.einsum("ij,ij->i", mean_map, mean_map))),
             rounds=prepared.rounds if learned.rounds is None else learned.rounds,
-            under_resolved=prepared.under_resolved,
+            status=prepared.status,
             predicted_covariance_error=prepared.covariance_error,
             predicted_mean_error=prepared.mean_error,
-            learner=chosen.name,
+            method=chosen.name,
             columns=rows.columns,
             provenance={"center": frame.source, "scale": frame.source, "radius": frame.source},
             **run.fields(n_pub),

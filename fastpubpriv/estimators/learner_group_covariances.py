@@ -125,26 +125,21 @@ def learn(run: Run, base: AffineMap, problem: Problem, *, rounds: int) -> Learne
     """Test, release the centre, and run the default learner in its coordinates; in the public frame if the test fails."""
     dim, groups = problem.dim, groups_for(problem)
     price, cost = reserved(run.account.budget), mask_cost(run)
-    private: list[mechanism.Population] = []
-    agreed, share, released = mechanism.release_agreement(
-        run.account,
-        private,
-        lambda: mechanism.take_population(run.rows, base, groups),
-        groups,
+    agreement = run.release(
+        mechanism.GroupAgreement(base=base, groups=groups),
         name="group agreement",
-        epsilon=price.epsilon,
-        delta=price.delta,
+        cost=(price.epsilon, price.delta),
+        groups=groups,
     )
-    run.note("group agreement", released, groups=groups, share=share, passed=float(agreed))
     noise = lifted.gram_noise(problem.lifted, pure=False, allowance=rest(run))
-    if not agreed:
+    if not agreement.passed:
         rounds, _ = lifted.choose_rounds(problem, noise)
         return replace(lifted.learn(run, base, problem, rounds=rounds, allowance=rest(run)), rounds=rounds)
     whitener, unwhitener = np.eye(dim), np.eye(dim)
     for index in range(MASK_ROUNDS):
         name = f"logarithm of the centre, round {index + 1} of {MASK_ROUNDS}"
-        released = mechanism.release_center(run.account, private[0], whitener, name=name, cost=cost)
-        run.note(name, released)
+        center = mechanism.GroupCenter(base=base, groups=groups, whitener=whitener)
+        released = run.release(center, name=name, cost=cost)
         values, vectors = spectrum(released.value)
         halves = np.exp(np.clip(values, -2.0 * LOG_CAP, 2.0 * LOG_CAP) / 2.0)
         whitener = (vectors / halves) @ vectors.T @ whitener

@@ -103,7 +103,7 @@ def prepare(run: Run, problem: Problem, rounds: int | None) -> Prepared:
     step = lifted.mean_clip(d) * per_row(lifted.MEAN_SHARE) / problem.n
     return Prepared(
         rounds=total,
-        under_resolved=False,
+        status="ok",
         covariance_error=math.sqrt(d * (d + 1) / n + last * last * d * (d + 1) / 2.0),
         mean_error=math.sqrt(d / problem.n + d * step * step),
     )

@@ -29,7 +29,7 @@ from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.estimators import lifted
 from fastpubpriv.estimators.lifted import Learned, Prepared, Problem
 from fastpubpriv.estimators.matrices import floored, lower_powers
-from fastpubpriv.mechanisms.selection.cover import Cover, release_selection
+from fastpubpriv.mechanisms.selection.cover import Cover, CoverChoice
 from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.methods import Method
 from fastpubpriv.privacy import ApproxDP
@@ -139,7 +139,7 @@ def prepare(run: Run, problem: Problem, rounds: int | None) -> Prepared:
     # A resolution of alpha, not the (3 + SLACK) alpha of the guarantee, which no data set was seen to come near.
     return Prepared(
         rounds=choices(problem.dim),
-        under_resolved=False,
+        status="ok",
         covariance_error=2.0 * accuracy / SCALE_SLOPE,
         mean_error=accuracy / MEAN_SLOPE,
     )
@@ -156,10 +156,8 @@ def learn(run: Run, base: AffineMap, problem: Problem, *, rounds: int) -> Learne
     for index, direction in enumerate(_DIRECTIONS[dim]):
         name = f"selection, marginal {index + 1} of {rounds}"
         affine = AffineMap(dim=dim, center=base.center, matrix=(direction @ matrix)[None, :])
-        chosen, event = release_selection(
-            run.account, run.rows, affine, cover, name=name, epsilon=epsilon, executor=run.executor
-        )
-        run.log.append({"name": name, **event.record(), "accuracy": accuracy})
+        choice = CoverChoice(affine=affine, cover=cover)
+        chosen = run.release(choice, name=name, cost=epsilon, accuracy=accuracy).index
         means.append(float(cover.mean[chosen]))
         variances.append(float(cover.std[chosen]) ** 2)
     if dim == 1:

@@ -256,7 +256,7 @@ class Prepared:
     """What a learner will do, decided from public numbers before anything is paid."""
 
     rounds: int
-    under_resolved: bool
+    status: str  # "ok" or "under_resolved"
     covariance_error: float
     mean_error: float
 
@@ -274,8 +274,8 @@ def prepare(run: Run, problem: Problem, rounds: int | None, *, allowance: Fracti
     covariance_error, mean_error = predicted_errors(problem, rounds, noise, per_row(MEAN_SHARE))
     if not resolves(problem, rounds, noise):
         # The noise of the last round may then exceed the smallest eigenvalues by any factor, and the mean is whitened by them.
-        return Prepared(rounds=rounds, under_resolved=True, covariance_error=math.inf, mean_error=math.inf)
-    return Prepared(rounds=rounds, under_resolved=False, covariance_error=covariance_error, mean_error=mean_error)
+        return Prepared(rounds=rounds, status="under_resolved", covariance_error=math.inf, mean_error=math.inf)
+    return Prepared(rounds=rounds, status="ok", covariance_error=covariance_error, mean_error=mean_error)
 
 
 def check_grids(run: Run, side: int, problem: Problem, costs: list[Fraction], allowance: Fraction) -> None:
@@ -365,10 +365,12 @@ def draws(dim: int) -> int:
 def predict(problem: Problem, *, pure: bool, allowance: Fraction) -> Prepared:
     """Rounds by the public rule, and what they leave, for `plan`."""
     noise = gram_noise(problem.lifted, pure=pure, allowance=allowance)
-    rounds, under_resolved = choose_rounds(problem, noise)
+    rounds, too_few = choose_rounds(problem, noise)
     per_row = noise_per_radius(problem.dim, pure=pure, allowance=allowance)
     covariance, mean = predicted_errors(problem, rounds, noise, per_row(MEAN_SHARE))
-    return Prepared(rounds=rounds, under_resolved=under_resolved, covariance_error=covariance, mean_error=mean)
+    return Prepared(
+        rounds=rounds, status="under_resolved" if too_few else "ok", covariance_error=covariance, mean_error=mean
+    )
 
 
 METHOD = Method(name="lifted_coinpress", learn=learn, draws=draws, prepare=prepare, predict=predict, needs_public=True)

@@ -23,13 +23,14 @@ from fastpubpriv.estimators.coinpress import (
 )
 from fastpubpriv.estimators.preconditioner import precondition
 from fastpubpriv.estimators.radii import Mode, failure_probability, gap_radius, gap_shift
-from fastpubpriv.estimators.whitening import Whitening, known_covariance
+from fastpubpriv.estimators.whitening import Whitening, known_root
+from fastpubpriv.parameters import FAILURE_PROB, shared_docs
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.estimates import MeanResult
 
 
 def public_ball(
-    x_pub: FloatArray, *, covariance: Any, failure_prob: float, pub_priv_gap: float
+    x_pub: FloatArray, *, covariance: Any, variance: Any, failure_prob: float, pub_priv_gap: float
 ) -> tuple[Ball, Whitening, FloatArray]:
     """Ball around the mean, whitening map and standard deviation of a row per column, all from public rows and arguments.
 
@@ -38,7 +39,9 @@ def public_ball(
     n_pub, dim = x_pub.shape
     if isinstance(covariance, str):
         if covariance != "public":
-            raise InputError(f"covariance must be None, a number, a vector, a matrix or 'public'; got {covariance!r}")
+            raise InputError(f"covariance must be None, a matrix or 'public'; got {covariance!r}")
+        if variance is not None:
+            raise InputError("covariance='public' estimates the variances too: leave out variance, or covariance")
         if n_pub < dim + 1:
             raise InputError(
                 f"covariance='public' needs at least {dim + 1} public rows for {dim} columns, got {n_pub}; "
@@ -47,19 +50,21 @@ def public_ball(
         guarantee = precondition(x_pub, pub_priv_gap=pub_priv_gap, failure_prob=failure_prob / 2.0)
         row_std = np.sqrt(np.einsum("ij,ij->i", guarantee.factor, guarantee.factor))
         return Ball(guarantee.center, guarantee.mean_radius), Whitening(dim, guarantee.scale), row_std
-    whitening = known_covariance(covariance, dim)
+    whitening = Whitening(dim, known_root(covariance, variance, dim))
     radius = gap_radius(dim, n_pub, failure_prob / 2.0, pub_priv_gap)
     return Ball(x_pub.mean(axis=0), radius), whitening, whitening.row_std()
 
 
+@shared_docs
 def estimate_mean(
     x_priv: Any,
     *,
     x_pub: Any,
     budget: Budget,
     covariance: Any = None,
+    variance: Any = None,
     pub_priv_gap: float = 0.0,
-    failure_prob: float = 0.01,
+    failure_prob: float = FAILURE_PROB,
     steps: int | str = 2,
     mode: Mode = "practical",
     columns: Any = None,
@@ -72,34 +77,24 @@ def estimate_mean(
 
     Parameters
     ----------
-    x_priv : (n_priv, dim) array-like, path, frame, table or Rows
-        Private rows. A row with a missing or infinite entry counts as a row at the public centre.
+    {x_priv}
+        A row with a missing or infinite entry counts as a row at the public centre.
     x_pub : (n_pub, dim) or (dim,) array-like, path, frame or table
         Public rows, at least one, finite.
-    budget : ZCDP, ApproxDP or PureDP
-        Spent whole, and debited before `x_priv` is read.
-    covariance : None, float, (dim,), (dim, dim) or "public"
-        Covariance of a private row: identity, one variance, variances, a matrix; or "public": estimated from at least dim + 1
-        public rows, with the clip radius widened for what they leave uncertain.
-    pub_priv_gap : float in [0, 1)
-        Total-variation distance allowed between the Gaussians of public and private rows. Understating it costs accuracy (rows are
-        clipped), never privacy.
-    failure_prob : float in (0, 1)
-        Probability that the radius derived from the public rows is too small.
+    {budget}
+    covariance : (dim, dim) array-like or "public", optional
+        Covariance of a private row: a public matrix; or "public": estimated from at least dim + 1 public rows, with the clip
+        radius widened for what they leave uncertain. By default the identity.
+    variance : float or (dim,), optional
+        Instead of `covariance`, for columns taken as independent: one public variance, or one for each column.
+    {pub_priv_gap, failure_prob}
+        The bound is the radius derived from the public rows.
     steps : int or "auto"
         1 is clip-and-noise; t > 1 refines the ball t - 1 times before the last release, which spends 3/4 of the budget.
         "auto" takes the least predicted error.
-    mode : "practical" or "theory"
-        Clip radii with CoinPress's constants, or those of the proofs (Lemma 2.2 for one step). Same privacy.
-    columns : sequence of str, optional
-        Numeric columns of a frame, file or table, the same for both data sets; by default all of `x_priv`, in their order.
-        Where both data sets have names for their columns, these are matched by name.
-    ledger : Ledger, optional
-        Debited by `budget` before the first read.
-    random_state : None or int
-        None: fresh operating-system keys. int: repeatable, warned about, `private=False`.
-    threads, progress
-        Number of threads (None: all cores) and progress bar (None: on a terminal, for long work). Never change the answer.
+    {mode}
+        Theory has Lemma 2.2 for one step.
+    {matched_columns, ledger, random_state, threads, progress}
 
     Returns
     -------
@@ -108,8 +103,7 @@ def estimate_mean(
 
     Raises
     ------
-    InputError, BudgetError, LedgerError
-        For public data and arguments, the form of the private data, and the budget. Never for the content of `x_priv`.
+    {raises}
 
     Privacy
     -------
@@ -144,7 +138,9 @@ def estimate_mean(
     mode = validation.choice("mode", mode, ("practical", "theory"))
     failure_prob = failure_probability(failure_prob)
     gap = validation.fraction("pub_priv_gap", pub_priv_gap)
-    ball, whitening, row_std = public_ball(public, covariance=covariance, failure_prob=failure_prob, pub_priv_gap=gap)
+    ball, whitening, row_std = public_ball(
+        public, covariance=covariance, variance=variance, failure_prob=failure_prob, pub_priv_gap=gap
+    )
     # All columns share one factor between the whitened unit and a row's standard deviation: sqrt(eig_upper), or one.
     row_unit = float(whitening.row_std()[0] / row_std[0])
     run = running.start(

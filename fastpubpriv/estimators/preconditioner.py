@@ -16,6 +16,7 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.radii import failure_probability, gap_ratio, gap_shift
+from fastpubpriv.parameters import FAILURE_PROB, shared_docs
 from fastpubpriv.reading import Form, refuse_no_covariances
 from fastpubpriv.results.base import Value, frozen
 from fastpubpriv.results.words import Table, explain
@@ -142,7 +143,8 @@ def precondition_bounds(dim: int, n_pub: int, pub_priv_gap: float, failure_prob:
     return eig_lower, eig_upper, mean_radius
 
 
-def precondition(x_pub: Any, *, pub_priv_gap: float = 0.0, failure_prob: float = 0.05) -> Preconditioner:
+@shared_docs
+def precondition(x_pub: Any, *, pub_priv_gap: float = 0.0, failure_prob: float = FAILURE_PROB) -> Preconditioner:
     """Bound the private mean and covariance by at least dim + 1 public rows. No private data, no privacy cost.
 
     Parameters
@@ -151,8 +153,8 @@ def precondition(x_pub: Any, *, pub_priv_gap: float = 0.0, failure_prob: float =
         Public rows, finite, in general position, in data units.
     pub_priv_gap : float in [0, 1)
         Total-variation distance that is allowed between the Gaussian of the public rows and that of the private ones.
-    failure_prob : float in (0, 1)
-        Probability, over the public rows, that a bound fails. A failure costs accuracy, never privacy.
+    {failure_prob}
+        The probability is over the public rows.
 
     Returns
     -------
@@ -189,7 +191,9 @@ def precondition(x_pub: Any, *, pub_priv_gap: float = 0.0, failure_prob: float =
     failure = failure_probability(failure_prob)
     n_pub, dim = rows.shape
     if n_pub < dim + 1:
-        raise InputError(f"preconditioning {dim} columns needs at least {dim + 1} public rows, got {n_pub}")
+        raise InputError(
+            f"preconditioning {dim} columns needs at least {dim + 1} public rows, got {n_pub}: pass more of them or fewer columns"
+        )
     center = rows.mean(axis=0)
     degrees = n_pub - 1
     upper = np.linalg.qr((rows - center) / math.sqrt(degrees), mode="r")

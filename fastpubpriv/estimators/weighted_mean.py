@@ -14,6 +14,7 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.radii import size
 from fastpubpriv.mechanisms.sums import AffineMap, VectorSum, check_sum_grids
+from fastpubpriv.parameters import shared_docs
 from fastpubpriv.privacy import ApproxDP, Budget, Ledger, PureDP, knorm_sum_grid
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.estimates import MeanResult
@@ -118,6 +119,48 @@ def row_variance(variance: Any, public: FloatArray | None, norm_bound: float) ->
     return norm_bound**2, "norm bound"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Average:
+    """The average of both means, as offsets from the centre of the clipping ball: public numbers only.
+
+    `share` is the weight of the private mean; `variance` is that of a whole row.
+    """
+
+    share: float
+    middle: FloatArray
+    bound: float
+    project: bool
+    public: FloatArray | None
+    variance: float
+
+    def result(self, run: running.Run, total: FloatArray | None, noise_std: float, **facts: Any) -> MeanResult:
+        """The result, from the released sum of the private offsets (None where the share is zero) and the noise on it."""
+        rows, share, public = run.rows, self.share, self.public
+        n_pub = 0 if public is None else len(public)
+        mean = np.zeros(rows.dim)
+        row_std = np.full(rows.dim, math.sqrt(self.variance / rows.dim))
+        if public is not None:
+            if share < 1.0:
+                mean += (1.0 - share) * (public.mean(axis=0) - self.middle)
+            if n_pub >= 2 and np.any(np.ptp(public, axis=0) > 0.0):
+                row_std = np.std(public, axis=0, ddof=1)
+        if total is not None:
+            mean += share * total / rows.n
+        length = float(np.linalg.norm(mean))
+        if self.project and length > self.bound:
+            mean *= self.bound / length
+        sampling = math.sqrt(share**2 / rows.n + ((1.0 - share) ** 2 / n_pub if n_pub else 0.0))
+        return MeanResult(
+            mean=frozen(self.middle + mean),
+            noise_std=frozen(np.full(rows.dim, share * noise_std / rows.n)),
+            sampling_std=frozen(sampling * row_std),
+            columns=rows.columns,
+            **facts,
+            **run.fields(n_pub),
+        )
+
+
+@shared_docs
 def weighted_mean(
     x_priv: Any,
     *,
@@ -139,8 +182,8 @@ def weighted_mean(
 
     Parameters
     ----------
-    x_priv : (n_priv, dim) array-like, path, frame, table or Rows
-        Private rows. A row with a missing or infinite entry counts as a row at `center`.
+    {x_priv}
+        A row with a missing or infinite entry counts as a row at `center`.
     budget : ZCDP, ApproxDP or PureDP
         Spent whole and debited before `x_priv` is read; nothing is spent, and nothing read, when the weight is zero (`spent` is
         then an exact zero).
@@ -160,15 +203,7 @@ def weighted_mean(
         floating point: the result then reports the (epsilon, delta) that really holds.
     project : bool
         Project the answer back onto the ball (post-processing; never hurts if the mean lies in it).
-    columns : sequence of str, optional
-        Numeric columns of a frame, file or table, the same for both data sets; by default all of `x_priv`, in their order.
-        Where both data sets have names for their columns, these are matched by name.
-    ledger : Ledger, optional
-        Debited before the first read.
-    random_state : None or int
-        None: fresh operating-system keys. int: repeatable, warned about, `private=False`.
-    threads, progress
-        Number of threads (None: all cores) and progress bar (None: on a terminal, for long work). Never change the answer.
+    {matched_columns, ledger, random_state, threads, progress}
 
     Returns
     -------
@@ -176,8 +211,7 @@ def weighted_mean(
 
     Raises
     ------
-    InputError, BudgetError, LedgerError
-        For public data and arguments, the form of the private data, and the budget. Never for the content of `x_priv`.
+    {raises}
 
     Privacy
     -------
@@ -224,56 +258,31 @@ def weighted_mean(
         threads=threads,
         progress=progress,
     )
-    n_pub = 0 if public is None else len(public)
+    allowance, pure = run.account.allowance, run.account.pure
     model = ErrorModel(
         n_priv=rows.n,
-        n_pub=n_pub,
+        n_pub=0 if public is None else len(public),
         variance=energy,
-        noise=noise_energy(rows.dim, bound, float(run.account.allowance), pure=run.account.pure, k_norm=k_norm),
+        noise=noise_energy(rows.dim, bound, float(allowance), pure=pure, k_norm=k_norm),
     )
-    share = model.weight(weight)
-    sampling = math.sqrt(share**2 / rows.n + ((1.0 - share) ** 2 / n_pub if n_pub else 0.0))
-    row_std = (
-        np.std(public, axis=0, ddof=1)
-        if public is not None and n_pub >= 2 and np.any(np.ptp(public, axis=0) > 0.0)
-        else np.full(rows.dim, math.sqrt(energy / rows.dim))
+    average = Average(
+        share=model.weight(weight), middle=middle, bound=bound, project=project, public=public, variance=energy
     )
-    # What the public rows say about the mean, which needs no budget.
-    mean = np.zeros(rows.dim)
-    if public is not None and share < 1.0:
-        mean += (1.0 - share) * (public.mean(axis=0) - middle)
-    provenance = {"center": center_from, "norm_bound": "argument", "variance": variance_from}
-    law = "k_norm" if k_norm else "laplace" if run.account.pure else "gaussian"
-
-    def result(noise_std: float) -> MeanResult:
-        length = float(np.linalg.norm(mean))
-        if project and length > bound:
-            np.multiply(mean, bound / length, out=mean)
-        return MeanResult(
-            mean=frozen(middle + mean),
-            noise_std=frozen(np.full(rows.dim, noise_std)),
-            sampling_std=frozen(sampling * row_std),
-            noise_law=law,
-            columns=rows.columns,
-            provenance=provenance,
-            **run.fields(n_pub),
-        )
-
-    if not share > 0.0:
-        return result(0.0)
+    facts = {
+        "noise_law": "k_norm" if k_norm else "laplace" if pure else "gaussian",
+        "provenance": {"center": center_from, "norm_bound": "argument", "variance": variance_from},
+    }
+    if not average.share > 0.0:
+        return average.result(run, None, 0.0, **facts)
     grid, price = None, None
     if k_norm:
-        grid = knorm_sum_grid(run.account.allowance, rows.dim, rows.n, delta=K_NORM_DELTA)
+        grid = knorm_sum_grid(allowance, rows.dim, rows.n, delta=K_NORM_DELTA)
         price = ApproxDP(epsilon=budget.amounts[0], delta=grid.event.delta)
     else:
-        check_sum_grids(run.account, [run.account.allowance], rows.dim, rows.n)
+        check_sum_grids(run.account, [allowance], rows.dim, rows.n)
+    asked = VectorSum(affine=AffineMap(dim=rows.dim, center=middle), radius=bound, k_norm=grid)
     with run.paid(price):
         released = run.release(
-            VectorSum(affine=AffineMap(dim=rows.dim, center=middle), radius=bound, k_norm=grid),
-            name="clipped sum",
-            cost=run.account.allowance,
-            clip_radius=bound,
-            private_weight=share,
+            asked, name="clipped sum", cost=allowance, clip_radius=bound, private_weight=average.share
         )
-        mean += share * released.value / rows.n
-        return result(share * released.noise_std / rows.n)
+        return average.result(run, released.value, released.noise_std, **facts)

@@ -48,21 +48,31 @@ class Whitening:
         return lengths
 
 
-def known_covariance(covariance: Any, dim: int) -> Whitening:
-    """Whitening for a covariance that the caller knows: None (identity), variance, vector of variances, or matrix."""
-    if covariance is None:
-        return Whitening(dim)
-    nested = isinstance(covariance, list | tuple) and any(
-        isinstance(item, list | tuple | np.ndarray) for item in covariance
-    )
-    axes = 2 if nested else 1 if isinstance(covariance, list | tuple) else getattr(covariance, "ndim", 0)
-    if axes == 0:
-        return Whitening(dim, np.full(dim, np.sqrt(validation.positive("covariance", covariance))))
-    if axes == 1:
-        variances = validation.finite_vector("covariance", covariance, dim)
-        if not np.all(variances > 0.0):
+def known_root(covariance: Any, variance: Any, dim: int) -> FloatArray | None:
+    """Root of what the caller knows: None, standard deviations (dim,), or the lower Cholesky factor of a matrix."""
+    if covariance is not None and variance is not None:
+        raise InputError("pass variance (a number, or one for each column) or covariance (a matrix), not both")
+    if covariance is not None:
+        if _axes(covariance) != 2:
             raise InputError(
-                "covariance: every variance must be > 0; drop constant columns or give them a small variance"
+                f"covariance must be a ({dim}, {dim}) matrix; a number, or one for each column, is variance="
             )
-        return Whitening(dim, np.sqrt(variances))
-    return Whitening(dim, validation.symmetric_positive_definite("covariance", covariance, dim))
+        return validation.symmetric_positive_definite("covariance", covariance, dim)
+    if variance is None:
+        return None
+    axes = _axes(variance)
+    if axes == 0:
+        return np.full(dim, np.sqrt(validation.positive("variance", variance)))
+    if axes > 1:
+        raise InputError("variance must be a number, or one for each column; a matrix is covariance=")
+    variances = validation.finite_vector("variance", variance, dim)
+    if not np.all(variances > 0.0):
+        raise InputError("every variance must be > 0; drop constant columns or give them a small variance")
+    return np.sqrt(variances)
+
+
+def _axes(value: Any) -> int:
+    """Number of axes of an array-like, without making an array of it."""
+    if isinstance(value, list | tuple):
+        return 2 if any(isinstance(item, list | tuple | np.ndarray) for item in value) else 1
+    return int(getattr(value, "ndim", 0))

@@ -14,10 +14,11 @@ from fastpubpriv.histograms.bins import BinGrid, Bins, DyadicBins, ProductBins
 from fastpubpriv.mechanisms.histograms import (
     NoisyBins,
     Partition,
+    StableHistograms,
     check_memory,
-    release_histograms,
 )
-from fastpubpriv.privacy import ApproxDP, Budget, Ledger
+from fastpubpriv.parameters import shared_docs
+from fastpubpriv.privacy import ApproxDP, Budget, Ledger, stable_event
 from fastpubpriv.privacy.stable import HISTOGRAMS_MAX
 from fastpubpriv.privacy.stable_profile import Law
 from fastpubpriv.results.histogram import Histogram, HistogramResult
@@ -27,13 +28,7 @@ MAX_MEMORY = 8e9  # bytes; what 200 million rows in bins of their own take
 _LAWS: dict[str, Law | None] = {"auto": None, "laplace": "laplace", "gaussian": "gaussian"}
 
 
-def as_rows(x_priv: Any) -> Any:
-    """A one-dimensional array as one column; everything else as it is."""
-    if isinstance(x_priv, np.ndarray) and x_priv.ndim == 1:
-        return x_priv.reshape(-1, 1)
-    return x_priv
-
-
+@shared_docs
 def stable_histogram(
     x_priv: Any,
     *,
@@ -51,27 +46,17 @@ def stable_histogram(
 
     Parameters
     ----------
-    x_priv : (n_priv,) or (n_priv, dim) array-like, path, frame, table or Rows
-        Private values. A value that is not finite, or further than 2^53 bins from the offset, is in no bin.
+    {values}
+        A value that is not finite, or further than 2^53 bins from the offset, is in no bin.
     bins : BinGrid, DyadicBins, ProductBins, or a list of these
         One object: a histogram of each column (ProductBins: one over its columns). A list: one object for each column, None for
         none, and any ProductBins after that. Fixed in public, before the rows are read.
-    budget : ApproxDP
-        Spent whole, and debited before `x_priv` is read.
+    {approx_budget}
     noise : "auto", "laplace" or "gaussian"
         Noise on the counts. "auto" takes the law with the smaller threshold plus two standard deviations.
-    columns : sequence of str, optional
-        Numeric columns of a frame, Parquet file or table.
-    ledger : Ledger, optional
-        Debited by `budget` before the first read.
-    random_state : None or int
-        None: fresh operating-system keys. int: repeatable, warned about, `private=False`.
-    threads, progress
-        Number of threads (None: all cores) and progress bar (None: on a terminal, for long work). Never change the answer.
-    max_memory : float or None
-        Most bytes that counting may take, were every row in a bin of its own: 34 n_priv for one histogram of one column, 16 n_priv
-        for each further one, and about 10 MB for each thread and histogram. A call that may need more is refused before it pays,
-        by public numbers alone; few occupied bins take little, whatever the limit. None: no limit. Never changes the answer.
+    {columns, ledger, random_state, threads, progress, max_memory}
+        That is 34 n_priv bytes for one histogram of one column, 16 n_priv for each further one, and about 10 MB for each thread
+        and histogram; few occupied bins take little, whatever the limit.
 
     Returns
     -------
@@ -80,8 +65,7 @@ def stable_histogram(
 
     Raises
     ------
-    InputError, BudgetError, LedgerError
-        For public arguments, the form of the data, and the budget. Never for the content of `x_priv`.
+    {raises}
 
     Privacy
     -------
@@ -104,7 +88,7 @@ def stable_histogram(
     >>> [(float(end), float(round(count, -2))) for end, count in zip(result[0].upper[:, 0], result[0].counts)]
     [(-7.25, 1000.0), (1000000000.25, 3000.0)]
     """
-    rows, _ = running.open_rows(as_rows(x_priv), columns=columns)
+    rows, _ = running.open_rows(x_priv, columns=columns)
     law = _LAWS[validation.choice("noise", noise, tuple(_LAWS))]
     grids = _grids(bins, rows.dim)
     partitions = [
@@ -132,8 +116,9 @@ def stable_histogram(
     check_event(run, partitions, law)
     check_memory(partitions, rows.n, run.executor)
     with run.paid():
-        released = release_histograms(run.account, rows, partitions, name="histogram", executor=run.executor, law=law)
-        run.note("histogram", released)
+        released = run.release(
+            StableHistograms(partitions=partitions, law=law), name="histogram", cost=run.account.approx_left
+        )
         return HistogramResult(
             histograms=tuple(_public(item, *grids[item.partition], rows.n) for item in released.histograms),
             noise_law=released.event.law,
@@ -148,8 +133,6 @@ def stable_histogram(
 
 def check_event(run: running.Run, partitions: Sequence[Partition], law: Any) -> None:
     """Raise now, before the debit, if the budget has no grid for these histograms."""
-    from fastpubpriv.privacy import stable_event
-
     slots = [partition.slots(run.rows.n) for partition in partitions for _ in partition.levels]
     stable_event(*run.account.approx_left, histograms=len(slots), n=run.rows.n, draws=sum(slots), law=law)
 

@@ -96,7 +96,7 @@ class CodeQuery(CountsQuery):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class CellCounts(Measurement):
+class CellCounts(Measurement[Fraction, Released]):
     """Release how many rows are in each cell between the ascending `edges` of each column, column after column.
 
     Discrete Laplace noise at `cost` epsilon for all columns together (l1 sensitivity 2 for each), or Gaussian noise at `cost` rho
@@ -124,7 +124,7 @@ class CellCounts(Measurement):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class CodeCounts(Measurement):
+class CodeCounts(Measurement[Fraction, Released]):
     """Release, for each of several codings, how many rows have each code 0 ... cells - 1; coding after coding.
 
     Discrete Laplace noise at `cost` epsilon for all codings together (l1 sensitivity 2 for each). `codes` maps a chunk to one int64

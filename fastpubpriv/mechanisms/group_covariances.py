@@ -13,13 +13,16 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
+from fastpubpriv.errors import KernelError
 from fastpubpriv.mechanisms import rowwise
 from fastpubpriv.mechanisms.spectral import SymmetricMatrix, congruence, logarithm
-from fastpubpriv.mechanisms.sums import AffineMap, Released
+from fastpubpriv.mechanisms.sums import AffineMap, Measurement, Released
 from fastpubpriv.privacy import GaussianEvent, LaplaceEvent
-from fastpubpriv.release.account import Account
+from fastpubpriv.release.payer import Payer
 from fastpubpriv.release.release import release
-from fastpubpriv.sources import Rows
+from fastpubpriv.sources import Executor, Query, Rows
+from fastpubpriv.sources.base import Chunk, default_chunk_rows
+from fastpubpriv.threads.steps import share_out
 
 TOLERANCE = 0.5
 # What rounding may add to the tolerance where two groups were found to agree (notes/center.md).
@@ -36,48 +39,73 @@ MIN_GROUPS = 10
 WEIGHT_CHANGE = 69
 _TEST_LOG2_SCALE = 40
 _MASK_LOG2_SCALE = 30
-_PAIRS = 1 << 19
+_PAIRS = 1 << 14  # looked at together: their matrices stay in the cache
 _ROUNDED_STEPS = 1 << 10
 
 
-def group_covariances(rows: Rows, base: AffineMap, groups: int) -> tuple[FloatArray, BoolArray]:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class GroupQuery(Query):
     """Sample covariance (groups, dim, dim) of the rows i, i + groups, ... of the source, mapped by `base`; and which are usable.
 
     Each number of a group comes from scalar operations on its own rows in the order of the source, so a replaced row changes one
-    group and no bit of the others, whatever the chunks. A row with a non-finite coordinate belongs to none.
+    group and no bit of the others, whatever the chunks. A row with a non-finite coordinate belongs to none. The order of the
+    source is why chunks come one after another: sums of doubles over two parts of the rows have no sum with the same bits.
     """
-    dim = base.dim
-    center = np.zeros(dim) if base.center is None else base.center
-    matrix = base.dense
-    count = np.zeros(groups)
-    first = np.zeros((dim, groups))
-    second = np.zeros((dim, dim, groups))
-    position = 0
-    with np.errstate(all="ignore"):
-        for chunk in rows.chunks():
-            mapped = np.zeros((dim, len(chunk)))
-            for column in range(dim):
-                shifted = chunk[:, column].astype(np.float64) - center[column]
-                for coordinate in range(dim):
-                    if matrix[coordinate, column] != 0.0:
-                        mapped[coordinate] += matrix[coordinate, column] * shifted
-            usable: BoolArray = np.logical_and.reduce(np.isfinite(mapped), axis=0)
-            mapped[:, ~usable] = 0.0
-            done = 0
-            while done < len(chunk):
-                slot = position % groups
-                taken = min(groups - slot, len(chunk) - done)
-                here, values = slice(slot, slot + taken), mapped[:, done : done + taken]
-                count[here] += usable[done : done + taken]
-                first[:, here] += values
-                for i in range(dim):
-                    second[i, :, here] += values[i] * values
-                done += taken
-                position += taken
+
+    base: AffineMap
+    groups: int
+
+    def zeros(self) -> tuple[IntArray, list[FloatArray]]:
+        """The position of the next row; count, sum and sum of products of the rows of each group."""
+        dim, groups = self.base.dim, self.groups
+        return np.zeros(1, dtype=np.int64), [np.zeros(groups), np.zeros((dim, groups)), np.zeros((dim, dim, groups))]
+
+    def add(self, chunk: Chunk, accumulators: Any) -> None:
+        """See `Query.add`."""
+        position, (count, first, second) = accumulators
+        dim, matrix = self.base.dim, self.base.dense
+        center = np.zeros(dim) if self.base.center is None else self.base.center
+        mapped = np.zeros((dim, len(chunk)))
+        for column in range(dim):
+            shifted = chunk[:, column].astype(np.float64) - center[column]
+            for coordinate in range(dim):
+                if matrix[coordinate, column] != 0.0:
+                    mapped[coordinate] += matrix[coordinate, column] * shifted
+        usable = rowwise.all_finite(mapped)
+        mapped[:, ~usable] = 0.0
+        done = 0
+        while done < len(chunk):
+            slot = int(position[0]) % self.groups
+            taken = min(self.groups - slot, len(chunk) - done)
+            here, values = slice(slot, slot + taken), mapped[:, done : done + taken]
+            count[here] += usable[done : done + taken]
+            first[:, here] += values
+            for i in range(dim):
+                second[i, :, here] += values[i] * values
+            done += taken
+            position[0] += taken
+
+    def merge(self, total: Any, part: Any) -> None:
+        """Refused: an executor that gives the chunks one after another has one part."""
+        raise KernelError("groups by position are summed in the order of the source, in one part")
+
+    def answer(self, accumulators: Any) -> tuple[FloatArray, BoolArray]:
+        """See `Query.answer`."""
+        _, (count, first, second) = accumulators
         means = first / count
         spread = (second - first[:, None, :] * means[None, :, :]) / (count - 1.0)
         covariance = np.ascontiguousarray(np.moveaxis((spread + spread.transpose(1, 0, 2)) / 2.0, 2, 0))
-    return covariance, usable_groups(covariance, count)
+        return covariance, usable_groups(covariance, count)
+
+    @property
+    def row_cost(self) -> int:
+        """See `Query.row_cost`."""
+        return 2 * self.base.dim**2
+
+    @property
+    def chunk_rows(self) -> int:
+        """See `Query.chunk_rows`."""
+        return default_chunk_rows(self.base.dim)
 
 
 def usable_groups(covariance: FloatArray, count: FloatArray) -> BoolArray:
@@ -94,70 +122,68 @@ def usable_groups(covariance: FloatArray, count: FloatArray) -> BoolArray:
 def positive(matrices: FloatArray) -> BoolArray:
     """Which symmetric matrices (..., dim, dim) have positive pivots: one fixed sequence of scalar operations, NaN counts as no."""
     dim = matrices.shape[-1]
-    entry = [[matrices[..., i, j].copy() for j in range(i + 1)] for i in range(dim)]
-    fine = np.ones(matrices.shape[:-2], dtype=np.bool_)
     with np.errstate(all="ignore"):
-        for k in range(dim):
-            fine &= entry[k][k] > 0.0
-            factor = [entry[i][k] / entry[k][k] for i in range(k + 1, dim)]
-            for i in range(k + 1, dim):
-                for j in range(k + 1, i + 1):
-                    entry[i][j] -= factor[i - k - 1] * entry[j][k]
+        return _positive([[matrices[..., i, j].copy() for j in range(i + 1)] for i in range(dim)])
+
+
+def _positive(entry: list[list[FloatArray]]) -> BoolArray:
+    """The same from the lower triangles of many matrices, entry by entry, which it overwrites."""
+    dim = len(entry)
+    fine: BoolArray = entry[0][0] > 0.0
+    for k in range(1, dim):
+        for i in range(k, dim):
+            factor = entry[i][k - 1] / entry[k - 1][k - 1]
+            for j in range(k, i + 1):
+                entry[i][j] -= factor * entry[j][k - 1]
+        fine &= entry[k][k] > 0.0
     return fine
 
 
-def agreements(covariance: FloatArray, valid: BoolArray) -> IntArray:
-    """For each group, how many groups (itself included) have a covariance within the factor 1 + TOLERANCE both ways; (groups,)."""
-    groups = len(covariance)
-    close = np.zeros(groups, dtype=np.int64)
-    block = max(1, _PAIRS // groups)
-    stretched = (1.0 + TOLERANCE) * covariance
+def agreements(covariance: FloatArray, valid: BoolArray, *, threads: int | None = None) -> IntArray:
+    """For each group, how many groups (itself included) have a covariance within the factor 1 + TOLERANCE both ways; (groups,).
+
+    A pair agrees or not whatever their order, so each is looked at once.
+    """
+    groups, dim = covariance.shape[:2]
     with np.errstate(all="ignore"):
-        for begin in range(0, groups, block):
-            mine = slice(begin, min(begin + block, groups))
-            below = positive(stretched[mine, None] - covariance[None, :])
-            above = positive(stretched[None, :] - covariance[mine, None])
-            both = below & above & valid[mine, None] & valid[None, :]
-            # A usable group agrees with itself by definition, not by the luck of rounding.
-            both[np.arange(both.shape[0]), np.arange(begin, begin + both.shape[0])] = valid[mine]
-            close[mine] = both.sum(axis=1)
+        plain = np.ascontiguousarray(np.moveaxis(covariance, 0, 2))
+        stretched = (1.0 + TOLERANCE) * plain
+    usable = np.flatnonzero(valid)
+    close = np.zeros(groups, dtype=np.int64)
+    close[usable] = 1  # a usable group agrees with itself by definition, not by the luck of rounding
+    step = max(1, _PAIRS // max(1, groups))
+    found = np.zeros((-(-groups // step), groups), dtype=np.int64)
+
+    def work(part: int) -> None:
+        begin, end = part * step, min((part + 1) * step, groups)
+        with np.errstate(all="ignore"):
+            both = valid[begin:end, None] & valid[None, begin:]
+            one, others = (..., slice(begin, end), None), (..., None, slice(begin, groups))
+            for large, small in ((stretched[one], plain[others]), (stretched[others], plain[one])):
+                both &= _positive([[large[i, j] - small[i, j] for j in range(i + 1)] for i in range(dim)])
+        both &= np.arange(begin, groups) > np.arange(begin, end)[:, None]
+        found[part, begin:] += both.sum(axis=0)
+        found[part, begin:end] += both.sum(axis=1)
+
+    share_out(work, len(found), threads=threads)
+    close += found.sum(axis=0)
     return close
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Population:
-    """Private: the covariances of the groups, and with how many each agrees."""
+def center(covariance: FloatArray, close: IntArray) -> SymmetricMatrix:
+    """Weighted mean of the covariances, exact: weight min(1, 10 max(0, share of agreements - 0.6)).
 
-    covariance: FloatArray
-    close: IntArray
-
-    def __repr__(self) -> str:
-        return f"Population(groups={len(self.close)})"
-
-    def __reduce__(self) -> Any:
-        raise TypeError("group covariances are private and cannot be pickled")
-
-    def center(self) -> SymmetricMatrix:
-        """Weighted mean of the covariances, exact: weight min(1, 10 max(0, share of agreements - 0.6)).
-
-        The identity if no group has a weight: that is the case of a population that the test is all but sure to fail.
-        """
-        groups, dim = len(self.close), self.covariance.shape[1]
-        weights = [min(groups, max(0, 10 * int(c) - 6 * groups)) for c in self.close]
-        whole = sum(weights)
-        if whole == 0:
-            return [[Fraction(int(i == j)) for j in range(dim)] for i in range(dim)]
-        chosen = [(w, y) for w, y in zip(weights, self.covariance.tolist(), strict=True) if w]
-        return [
-            [sum((w * Fraction(y[i][j]) for w, y in chosen), Fraction(0)) / whole for j in range(dim)]
-            for i in range(dim)
-        ]
-
-
-def take_population(rows: Rows, base: AffineMap, groups: int) -> Population:
-    """Read the rows once; the result is private."""
-    covariance, valid = group_covariances(rows, base, groups)
-    return Population(covariance, agreements(covariance, valid))
+    The identity if no group has a weight: that is the case of groups that the test is all but sure to fail.
+    """
+    groups, dim = covariance.shape[:2]
+    weights = [min(groups, max(0, 10 * int(c) - 6 * groups)) for c in close]
+    whole = sum(weights)
+    if whole == 0:
+        return [[Fraction(int(i == j)) for j in range(dim)] for i in range(dim)]
+    chosen = [(w, y) for w, y in zip(weights, covariance.tolist(), strict=True) if w]
+    return [
+        [sum((w * Fraction(y[i][j]) for w, y in chosen), Fraction(0)) / whole for j in range(dim)] for i in range(dim)
+    ]
 
 
 def pass_margin(groups: int, epsilon: Fraction, delta: Fraction) -> float:
@@ -176,33 +202,48 @@ def _margin_steps(epsilon: Fraction, delta: Fraction) -> int:
     return math.ceil(math.ldexp(tail * (1.0 + 1e-12), _TEST_LOG2_SCALE)) + _ROUNDED_STEPS
 
 
-def release_agreement(
-    account: Account,
-    population: list[Population],
-    read: Any,
-    groups: int,
-    *,
-    name: str,
-    epsilon: Fraction,
-    delta: Fraction,
-) -> tuple[bool, float, Released]:
-    """Whether the groups agree: the number of agreeing pairs, plus discrete Laplace noise, against 0.8 and a margin.
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Agreement:
+    """The verdict: whether the noisy share of agreeing pairs is large enough."""
 
-    `read` makes the population, which is left in `population` for the centre; it is called after the charge. A replaced row
-    changes at most 2 groups of the pairs.
+    passed: bool
+    share: float
+    noise_std: float
+    event: LaplaceEvent
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The noise and what came out, for the record."""
+        return {"noise_std": self.noise_std, "share": self.share, "passed": float(self.passed)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class GroupAgreement(Measurement[tuple[Fraction, Fraction], Agreement]):
+    """Release whether the groups agree: the number of agreeing pairs, plus discrete Laplace noise, against 0.8 and a margin.
+
+    The cost is an (epsilon, delta). A replaced row changes at most 2 groups of the pairs.
     """
-    scale = _pair_scale(groups, epsilon)
-    event = LaplaceEvent(2 * groups * scale, _TEST_LOG2_SCALE, 1, delta=delta)
 
-    def query() -> IntArray:
-        population.append(read())
-        return np.array([scale * int(population[0].close.sum())], dtype=np.int64)
+    base: AffineMap
+    groups: int
 
-    unit = 1.0 / (scale * groups**2)
-    value = release(account, name=name, query=query, shape=(1,), event=event, unit=unit)
-    share = float(value[0])
-    needed = float(GOOD) + pass_margin(groups, epsilon, delta)
-    return share >= needed, share, Released(value=value, noise_std=event.noise_std * unit, event=event)
+    def release(
+        self, account: Payer, rows: Rows, executor: Executor, *, name: str, cost: tuple[Fraction, Fraction]
+    ) -> Agreement:
+        """Charge, run the pass, add noise and compare."""
+        (epsilon, delta), groups = cost, self.groups
+        scale = _pair_scale(groups, epsilon)
+        event = LaplaceEvent(2 * groups * scale, _TEST_LOG2_SCALE, 1, delta=delta)
+
+        def query() -> IntArray:
+            covariance, valid = executor.run(GroupQuery(base=self.base, groups=groups), rows)
+            close = agreements(covariance, valid, threads=executor.threads)
+            return np.array([scale * int(close.sum())], dtype=np.int64)
+
+        unit = 1.0 / (scale * groups**2)
+        share = float(release(account, name=name, query=query, shape=(1,), event=event, unit=unit)[0])
+        needed = float(GOOD) + pass_margin(groups, epsilon, delta)
+        return Agreement(passed=share >= needed, share=share, noise_std=event.noise_std * unit, event=event)
 
 
 def log_sensitivity(dim: int, groups: int) -> float:
@@ -219,19 +260,27 @@ def mask_grid(dim: int, groups: int, cost: Fraction) -> tuple[GaussianEvent, flo
     return GaussianEvent(bound * bound, _MASK_LOG2_SCALE, dim * dim), log_sensitivity(dim, groups) / (bound - 2 * dim)
 
 
-def release_center(
-    account: Account, population: Population, whitener: FloatArray, *, name: str, cost: Fraction
-) -> Released:
-    """Release log(W Y W^T) for the centre Y of a population and a public or released W; symmetric (dim, dim).
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class GroupCenter(Measurement[Fraction, Released]):
+    """Release log(W Y W^T) for the centre Y of the groups' covariances and a public or released W; symmetric (dim, dim).
 
-    Only after `release_agreement` has passed: the sensitivity holds between good populations.
+    Only after a `GroupAgreement` over the same groups has passed: the sensitivity holds between good data sets.
     """
-    groups, dim = len(population.close), population.covariance.shape[1]
-    event, unit = mask_grid(dim, groups, cost)
 
-    def query() -> IntArray:
-        return np.array(logarithm(congruence(whitener, population.center()), unit), dtype=np.int64)
+    base: AffineMap
+    groups: int
+    whitener: FloatArray
 
-    value = release(account, name=name, query=query, shape=(dim, dim), event=event, unit=unit)
-    std = event.noise_std * unit
-    return Released(value=(value + value.T) / 2.0, noise_std=std, event=event, spectral_std=std)
+    def release(self, account: Payer, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Released:
+        """Charge `cost`, run the pass and add noise."""
+        dim = self.base.dim
+        event, unit = mask_grid(dim, self.groups, cost)
+
+        def query() -> IntArray:
+            covariance, valid = executor.run(GroupQuery(base=self.base, groups=self.groups), rows)
+            exact = center(covariance, agreements(covariance, valid, threads=executor.threads))
+            return np.array(logarithm(congruence(self.whitener, exact), unit), dtype=np.int64)
+
+        value = release(account, name=name, query=query, shape=(dim, dim), event=event, unit=unit)
+        std = event.noise_std * unit
+        return Released(value=(value + value.T) / 2.0, noise_std=std, event=event, spectral_std=std)

@@ -16,9 +16,10 @@ from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import bins
 from fastpubpriv.kernels.bins import BinRule, BinTable
+from fastpubpriv.mechanisms.sums import Measurement
 from fastpubpriv.privacy import StableHistogramEvent, stable_event
 from fastpubpriv.privacy.stable_profile import Law
-from fastpubpriv.release.account import Account
+from fastpubpriv.release.payer import Payer
 from fastpubpriv.release.release import release_stable
 from fastpubpriv.sources import Executor, Query, Rows
 from fastpubpriv.sources.base import Chunk
@@ -107,56 +108,55 @@ class StableRelease:
     event: StableHistogramEvent
 
     @property
-    def noise(self) -> dict[str, Any]:
-        """The noise, for the record."""
+    def facts(self) -> dict[str, Any]:
+        """The noise and the threshold, for the record."""
         return {"noise_std": self.noise_std, "threshold": self.threshold}
 
 
-def release_histograms(
-    account: Account,
-    rows: Rows,
-    partitions: Sequence[Partition],
-    *,
-    name: str,
-    executor: Executor,
-    cost: tuple[Fraction, Fraction] | None = None,
-    law: Law | None = None,
-    event: StableHistogramEvent | None = None,
-) -> StableRelease:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StableHistograms(Measurement[tuple[Fraction, Fraction], StableRelease]):
     """Release the occupied bins of all partitions and levels together, in one pass over the rows.
 
+    A row is in at most one bin of each histogram, so a replaced row moves two counts of each by one. The cost is an (epsilon,
+    delta). `law` None takes the better noise; `event` states noise and threshold outright, and then its own cost is charged.
     InputError, before the charge, when counting may take more than `executor.max_memory`; callers that have debited before have
     called `check_memory` before that.
-
-    `cost` is an (epsilon, delta) within what the account has left (None: all of it); `law` None takes the better noise; `event`
-    states the noise and threshold outright. A row is in at most one bin of each histogram, so a replaced row moves two counts of
-    each by one.
     """
-    for partition in partitions:
-        if any(not 0 <= column < rows.dim for column in partition.columns):
-            raise InputError(f"a partition names a column outside of the {rows.dim} columns")
-    histograms = [(index, level) for index, partition in enumerate(partitions) for level in partition.levels]
-    if not histograms:
-        raise InputError("a release needs at least one histogram")
-    slots = tuple(partitions[index].slots(rows.n) for index, _ in histograms)
-    if event is None:
-        epsilon, delta = account.approx_left if cost is None else cost
-        event = stable_event(epsilon, delta, histograms=len(histograms), n=rows.n, draws=sum(slots), law=law)
-    check_memory(partitions, rows.n, executor)
 
-    def query() -> Sequence[tuple[IntArray, IntArray]]:
-        return _Histograms(count_bins(rows, partitions, executor), histograms, partitions)
+    partitions: Sequence[Partition]
+    law: Law | None = None
+    event: StableHistogramEvent | None = None
 
-    released = release_stable(account, name=name, query=query, event=event, slots=slots, threads=executor.threads)
-    return StableRelease(
-        histograms=tuple(
-            NoisyBins(partition=index, level=level, keys=keys, counts=counts)
-            for (index, level), (keys, counts) in zip(histograms, released, strict=True)
-        ),
-        noise_std=event.count_noise_std,
-        threshold=event.count_threshold,
-        event=event,
-    )
+    def release(
+        self, account: Payer, rows: Rows, executor: Executor, *, name: str, cost: tuple[Fraction, Fraction]
+    ) -> StableRelease:
+        """Charge, run the pass, add noise and keep what reaches the threshold."""
+        partitions, n = self.partitions, rows.n
+        for partition in partitions:
+            if any(not 0 <= column < rows.dim for column in partition.columns):
+                raise InputError(f"a partition names a column outside of the {rows.dim} columns")
+        histograms = [(index, level) for index, partition in enumerate(partitions) for level in partition.levels]
+        if not histograms:
+            raise InputError("a release needs at least one histogram")
+        slots = tuple(partitions[index].slots(n) for index, _ in histograms)
+        event = self.event
+        if event is None:
+            event = stable_event(*cost, histograms=len(histograms), n=n, draws=sum(slots), law=self.law)
+        check_memory(partitions, n, executor)
+
+        def query() -> Sequence[tuple[IntArray, IntArray]]:
+            return _Histograms(count_bins(rows, partitions, executor), histograms, partitions)
+
+        released = release_stable(account, name=name, query=query, event=event, slots=slots, threads=executor.threads)
+        return StableRelease(
+            histograms=tuple(
+                NoisyBins(partition=index, level=level, keys=keys, counts=counts)
+                for (index, level), (keys, counts) in zip(histograms, released, strict=True)
+            ),
+            noise_std=event.count_noise_std,
+            threshold=event.count_threshold,
+            event=event,
+        )
 
 
 def _least_slots(n: int) -> int:

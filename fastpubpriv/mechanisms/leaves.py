@@ -45,7 +45,7 @@ class LeavesReleased:
     spectral_std: FloatArray
 
     @property
-    def noise(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, Any]:
         """The noise, for the record."""
         stds = self.noise_std.tolist()
         return {"noise_std": max(stds), "leaf_noise_std": stds}
@@ -137,7 +137,7 @@ class LeafGramQuery(LeafSumQuery):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class LeafCounts(Measurement):
+class LeafCounts(Measurement[Fraction, LeavesReleased]):
     """Release how many rows reach each target of `routes`, (k,).
 
     A row that stays in its leaf changes nothing: only a move costs, 2 S^2 in squared l2 or 2 S in l1.
@@ -158,7 +158,7 @@ class LeafCounts(Measurement):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class LeafSums(Measurement):
+class LeafSums(Measurement[Fraction, LeavesReleased]):
     """Release for each leaf the sum of its rows under the leaf's own map, each clipped to norm `radii[leaf]`, (k, D).
 
     A row that stays moves its leaf's sum by at most 2Q; one that moves, two sums by at most Q each: half the squared distance.
@@ -181,7 +181,7 @@ class LeafSums(Measurement):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class LeafSecondMoments(Measurement):
+class LeafSecondMoments(Measurement[Fraction, LeavesReleased]):
     """Release for each leaf the sum of y y^T over its rows, y the leaf's own map clipped to norm `radii[leaf]`, (k, D, D).
 
     Noise as in `SecondMoment`. Squared l2 sensitivity 2 Q^4, whether the replaced row stays or moves; of the triangles in

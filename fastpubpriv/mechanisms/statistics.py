@@ -43,7 +43,7 @@ class StatisticQuery(Query):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class StatisticSum(Measurement):
+class StatisticSum(Measurement[Fraction, Released]):
     """Release the sum over the rows of statistic(row), each clipped to norm `radius`.
 
     `statistic` maps a chunk (n, columns) to (n, dim) float64, every output row from its own input row and public numbers alone; a

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -117,19 +117,39 @@ class Released:
     spectral_std: float = 0.0
 
     @property
-    def noise(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, Any]:
         """The noise, for the record."""
         return {"noise_std": self.noise_std}
 
 
-class Measurement(abc.ABC):
-    """What is asked of the rows: knows its grid and event for a payer and a cost, its query, and what is made of the answer."""
+class Recorded(Protocol):
+    """A released answer that can be written down."""
+
+    @property
+    def event(self) -> Event:
+        """What was paid for."""
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Released numbers that belong into the record beside those of the event."""
+
+
+Price = TypeVar("Price", contravariant=True)
+Answer = TypeVar("Answer", bound=Recorded, covariant=True)
+
+
+class Measurement(abc.ABC, Generic[Price, Answer]):
+    """What is asked of the rows: knows its grid and event for a payer and a cost, its query, and what is made of the answer.
+
+    A frozen dataclass of public and released values. `Price` is the type of `cost`: for noise on sums and counts a rho or an
+    epsilon, as the payer counts; for a choice its epsilon; for occupied bins an (epsilon, delta).
+    """
 
     __slots__ = ()
 
     @abc.abstractmethod
-    def release(self, account: Any, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Any:
-        """Charge `cost`, run the pass and add noise; the answer says its `noise` and its `event`."""
+    def release(self, account: Any, rows: Rows, executor: Executor, *, name: str, cost: Price) -> Answer:
+        """Charge `cost`, run the pass and add noise."""
 
 
 def check_sum_grids(account: Account, costs: Iterable[Fraction], dim: int, n: int) -> None:
@@ -228,7 +248,7 @@ class ShellQuery(MembersQuery):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class VectorSum(Measurement):
+class VectorSum(Measurement[Fraction, Released]):
     """Release the sum of the mapped rows, each clipped to norm `radius`.
 
     `cost` is a rho when the account is Gaussian, an epsilon when it is pure; a `k_norm` grid then asks for l2 K-norm noise
@@ -267,7 +287,7 @@ def mirrored(lower: IntArray) -> IntArray:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class SecondMoment(Measurement):
+class SecondMoment(Measurement[Fraction, Released]):
     """Release the sum of y y^T over the mapped rows, each clipped to norm `radius`; symmetric (D, D).
 
     Gaussian accounts add D^2 independent noises to the full integer matrix and average the released matrix with its transpose:
@@ -307,7 +327,7 @@ class SecondMoment(Measurement):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ShellCounts(Measurement):
+class ShellCounts(Measurement[Fraction, Released]):
     """Release how many rows have norm of y in [0, e_1], (e_1, e_2], ..., (e_k, inf); rows with a non-finite entry are in none.
 
     One joint histogram: a replaced row moves between two cells, squared l2 sensitivity 2 S^2, l1 sensitivity 2 S. `only` keeps

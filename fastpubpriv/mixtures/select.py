@@ -15,30 +15,32 @@ from fastpubpriv.errors import AccuracyWarning, InputError
 from fastpubpriv.mechanisms.selection.candidates import Hypotheses
 from fastpubpriv.mechanisms.selection.hypotheses import (
     CLIP,
-    MECHANISMS,
+    LAWS,
     METHODS,
     SCORES,
+    HypothesisChoice,
     epsilon_of,
     law_for,
     prepare,
-    release_hypothesis,
     required_rows,
     slack_at,
 )
 from fastpubpriv.mechanisms.selection.log_ratio import LogRatios, checked_clip
 from fastpubpriv.mechanisms.selection.scheffe import CELLS
+from fastpubpriv.parameters import FAILURE_PROB, shared_docs
 from fastpubpriv.privacy import ApproxDP, Budget, Ledger, PureDP
 from fastpubpriv.release.choice_weights import MAX_CANDIDATES
 from fastpubpriv.results.selection import SelectionResult
+from fastpubpriv.sources import Rows
 
 __all__ = ["Hypotheses", "required_n", "select_hypothesis"]
-
 
 MOST_CELLS = 4096
 MOST_DRAWS = 2**15 - 1
 
 
-def required_n(candidates: int, accuracy: float, epsilon: float, failure_prob: float = 0.05) -> int:
+@shared_docs
+def required_n(candidates: int, accuracy: float, epsilon: float, failure_prob: float = FAILURE_PROB) -> int:
     """Rows from which the selected hypothesis is within 3 OPT + accuracy/2 of the law of the rows.
 
     Parameters
@@ -49,8 +51,7 @@ def required_n(candidates: int, accuracy: float, epsilon: float, failure_prob: f
         Twice the slack, in total variation.
     epsilon : float
         Of the choice. Under ZCDP(rho) the exponential mechanism runs at epsilon = sqrt(8 rho).
-    failure_prob : float in (0, 1)
-        Probability that the bound fails.
+    {failure_prob}
 
     Returns
     -------
@@ -84,6 +85,7 @@ def required_n(candidates: int, accuracy: float, epsilon: float, failure_prob: f
     return required_rows(candidates, accuracy, epsilon, validation.probability("failure_prob", failure_prob))
 
 
+@shared_docs
 def select_hypothesis(
     x_priv: Any,
     *,
@@ -98,7 +100,7 @@ def select_hypothesis(
     draws: int | None = None,
     public_seed: int = 0,
     clip: float = CLIP,
-    failure_prob: float = 0.05,
+    failure_prob: float = FAILURE_PROB,
     columns: Any = None,
     ledger: Ledger | None = None,
     random_state: int | None = None,
@@ -109,8 +111,8 @@ def select_hypothesis(
 
     Parameters
     ----------
-    x_priv : (n_priv, dim) array-like, path, frame, table or Rows
-        Private rows. A row with a missing or infinite entry lies in no set, but counts in n_priv.
+    {x_priv}
+        A row with a missing or infinite entry lies in no set, but counts in n_priv.
     hypotheses : list of MixtureResult, triple of arrays, or Hypotheses
         The list, fixed before these rows were looked at: weights (m, k), means (m, k, dim) and variances (m, k, dim) or covariances
         (m, k, dim, dim). It may come from public data or from private releases on other rows. Entries with non-finite parameters or
@@ -144,16 +146,9 @@ def select_hypothesis(
         Of "log_ratio", in nats, from 1/512 to 31 and rounded to 512ths: how far the log density of a hypothesis at a row may fall
         below the largest one of the list before it no longer matters how far. A smaller clip makes the choice sharper and more
         robust; hypotheses that are poor at most rows are then not told apart.
-    failure_prob : float in (0, 1)
-        Probability with which the bound of the result may fail.
-    columns : sequence of str, optional
-        Numeric columns of a frame, Parquet file or table.
-    ledger : Ledger, optional
-        Debited before the first read.
-    random_state : None or int
-        None: fresh operating-system keys. int: repeatable, warned about, `private=False`.
-    threads, progress
-        Number of threads (None: all cores) and progress bar (None: on a terminal, for long work). Never change the answer.
+    {failure_prob}
+        The bound is that of the result.
+    {columns, ledger, random_state, threads, progress}
 
     Returns
     -------
@@ -189,21 +184,11 @@ def select_hypothesis(
     >>> means = np.arange(-10.0, 11.0).reshape(-1, 1, 1)
     >>> listed = (np.ones((21, 1)), means, np.full((21, 1, 1), 4.0))
     >>> result = select_hypothesis(rows, hypotheses=listed, budget=PureDP(epsilon=1.0))
-    >>> result.means.tolist(), result.mechanism
+    >>> result.means.tolist(), result.law
     ([[3.0]], 'permute_and_flip')
     """
     rows, _ = running.open_rows(x_priv, columns=columns)
-    shown = rows.kind != "csv"  # as in `open_rows`
-    listed = Hypotheses.of(hypotheses).ordered(rows.columns, show=shown)
-    if listed.dim != rows.dim:
-        raise InputError(f"the hypotheses describe {listed.dim} columns, the rows have {rows.dim}")
-    spare = None if fallback is None else Hypotheses.of(fallback).ordered(rows.columns, show=shown)
-    if spare is not None and (spare.size != 1 or spare.dim != rows.dim):
-        raise InputError(f"fallback must be a list of one usable mixture of {rows.dim} columns")
-    if listed.size > MAX_CANDIDATES:
-        raise InputError(
-            f"a choice is made among up to {MAX_CANDIDATES} hypotheses, got {listed.size}: pass a shorter list"
-        )
+    listed, spare = _lists(hypotheses, fallback, rows)
     if accuracy is not None:
         accuracy = validation.probability("accuracy", accuracy)
     score = validation.choice("score", score, SCORES)
@@ -211,13 +196,8 @@ def select_hypothesis(
         raise InputError(
             'score="log_ratio" guarantees no accuracy: leave accuracy out, or pass score="minimum_distance"'
         )
-    method = validation.choice("method", method, METHODS)
-    law = validation.choice("law", law, MECHANISMS)
-    cells = validation.integer("cells", cells, minimum=2, maximum=MOST_CELLS)
-    if draws is not None:
-        draws = validation.integer("draws", draws, minimum=16, maximum=MOST_DRAWS)
-    public_seed = validation.integer("public_seed", public_seed, minimum=0)
-    clip = checked_clip(validation.positive("clip", clip))
+    law = validation.choice("law", law, LAWS)
+    compared = _compared_by(method, cells=cells, draws=draws, public_seed=public_seed, clip=clip)
     failure_prob = validation.probability("failure_prob", failure_prob)
     run = running.start(
         "select_hypothesis",
@@ -243,39 +223,13 @@ def select_hypothesis(
     law = law_for(run.account, law)
     epsilon = epsilon_of(Fraction(run.account.allowance), law, pure=run.account.pure)
     if accuracy is not None:
-        needed = required_rows(listed.size, accuracy, float(epsilon), failure_prob)
-        if rows.n < needed:
-            warnings.warn(
-                f"select_hypothesis: {rows.n} rows do not guarantee accuracy {accuracy:.3g} over {listed.size} hypotheses, "
-                f"{needed} would; pass more rows, a larger budget or accuracy, or a shorter list",
-                AccuracyWarning,
-                stacklevel=2,
-            )
-    method, evaluation = prepare(
-        listed,
-        rows.n,
-        method=method,
-        score=score,
-        cells=cells,
-        draws=draws,
-        public_seed=public_seed,
-        clip=clip,
-        threads=run.executor.threads,
-    )
+        _warn_few(rows.n, listed.size, accuracy, float(epsilon), failure_prob)
+    method, evaluation = prepare(listed, rows.n, score=score, **compared, threads=run.executor.threads)
     slack = math.inf if score == "log_ratio" else slack_at(listed.size, rows.n, float(epsilon), failure_prob)
-    used = {"clip": evaluation.clip} if isinstance(evaluation, LogRatios) else {}
+    used: dict[str, Any] = {"clip": evaluation.clip} if isinstance(evaluation, LogRatios) else {}
+    choice = HypothesisChoice(evaluation=evaluation, size=listed.size, law=law)
     with run.paid():
-        chosen, event = release_hypothesis(
-            run.account,
-            rows,
-            evaluation,
-            name="hypothesis",
-            size=listed.size,
-            epsilon=epsilon,
-            law=law,
-            executor=run.executor,
-        )
-        run.log.append({"name": "hypothesis", "score": score, **used, **event.record()})
+        chosen = run.release(choice, name="hypothesis", cost=epsilon, score=score, **used).index
         return _result(
             run,
             listed,
@@ -285,9 +239,48 @@ def select_hypothesis(
             left_out=left_out,
             score=score,
             method=method,
-            mechanism=law,
+            law=law,
             epsilon=float(epsilon),
             slack=slack,
+        )
+
+
+def _lists(hypotheses: Any, fallback: Any, rows: Rows) -> tuple[Hypotheses, Hypotheses | None]:
+    """The list and the fallback, with the columns of the rows."""
+    shown = rows.kind != "csv"  # as in `open_rows`
+    listed = Hypotheses.of(hypotheses).ordered(rows.columns, show=shown)
+    if listed.dim != rows.dim:
+        raise InputError(f"the hypotheses describe {listed.dim} columns, the rows have {rows.dim}")
+    spare = None if fallback is None else Hypotheses.of(fallback).ordered(rows.columns, show=shown)
+    if spare is not None and (spare.size != 1 or spare.dim != rows.dim):
+        raise InputError(f"fallback must be a list of one usable mixture of {rows.dim} columns")
+    if listed.size > MAX_CANDIDATES:
+        raise InputError(
+            f"a choice is made among up to {MAX_CANDIDATES} hypotheses, got {listed.size}: pass a shorter list"
+        )
+    return listed, spare
+
+
+def _compared_by(method: Any, *, cells: Any, draws: Any, public_seed: Any, clip: Any) -> dict[str, Any]:
+    """How sets are evaluated, checked: for `prepare`."""
+    return {
+        "method": validation.choice("method", method, METHODS),
+        "cells": validation.integer("cells", cells, minimum=2, maximum=MOST_CELLS),
+        "draws": None if draws is None else validation.integer("draws", draws, minimum=16, maximum=MOST_DRAWS),
+        "public_seed": validation.integer("public_seed", public_seed, minimum=0),
+        "clip": checked_clip(validation.positive("clip", clip)),
+    }
+
+
+def _warn_few(n: int, size: int, accuracy: float, epsilon: float, failure_prob: float) -> None:
+    """Say, from public numbers, that the choice cannot guarantee the wanted accuracy."""
+    needed = required_rows(size, accuracy, epsilon, failure_prob)
+    if n < needed:
+        warnings.warn(
+            f"select_hypothesis: {n} rows do not guarantee accuracy {accuracy:.3g} over {size} hypotheses, "
+            f"{needed} would; pass more rows, a larger budget or accuracy, or a shorter list",
+            AccuracyWarning,
+            stacklevel=3,
         )
 
 
@@ -301,7 +294,7 @@ def _result(
     left_out: int,
     score: str = "none",
     method: str = "none",
-    mechanism: str = "none",
+    law: str = "none",
     epsilon: float = 0.0,
     slack: float = 0.0,
 ) -> SelectionResult:
@@ -318,7 +311,7 @@ def _result(
         left_out=left_out,
         score=score,
         method=method,
-        mechanism=mechanism,
+        law=law,
         epsilon=epsilon,
         slack=slack,
         columns=run.rows.columns,

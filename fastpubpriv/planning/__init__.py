@@ -15,3 +15,7 @@ __all__ = [
     "plan",
     "task_arguments",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -10,6 +10,7 @@ from fastpubpriv.estimators.radii import failure_probability
 from fastpubpriv.mechanisms.selection.hypotheses import slack_at
 from fastpubpriv.mixtures.axis_aligned.learn import METHODS, MOST_CANDIDATES, MOST_COMPONENTS, chosen_method
 from fastpubpriv.mixtures.list_decoding.sizes import mixture_sizes, wanted_accuracy
+from fastpubpriv.parameters import FAILURE_PROB
 from fastpubpriv.planning.forecast import Forecast, count
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget
 
@@ -24,7 +25,7 @@ def plan_axis_aligned_mixture(
     candidates: int | None = None,
     method: str = "auto",
     accuracy: float | None = None,
-    failure_prob: float = 0.05,
+    failure_prob: float = FAILURE_PROB,
 ) -> Forecast:
     """Slack of the choice (or error of a mean, for "dp_em"), with the length of its list and a time in the details."""
     dim, n_pub = count("dim", dim, minimum=1), count("n_pub", n_pub)
@@ -61,12 +62,12 @@ def plan_axis_aligned_mixture(
         if not isinstance(budget, ApproxDP):
             return {}
         own = {} if chosen.details is None else chosen.details(components, budget)
-        return own | theory_details(components, dim, closeness, budget, failure)
+        return own | list_decoding_details(components, dim, closeness, budget, failure)
 
     return Forecast(predict=predict, unit=UNIT, more=more)
 
 
-def theory_details(
+def list_decoding_details(
     components: int, dim: int, accuracy: float, budget: ApproxDP, failure_prob: float
 ) -> dict[str, float]:
     """What the algorithm of paper C would need, where it is defined. Takes about a second."""
@@ -75,10 +76,10 @@ def theory_details(
     except (InfeasibleError, BudgetError, InputError):
         return {}
     return {
-        "theory_accuracy": accuracy,
-        "theory_log10_candidates": sizes.log10_candidates,
-        "theory_rows": float(sizes.rows),
-        "theory_scales": float(sizes.scales),
-        "theory_means_per_scale": float(sizes.means_per_scale),
-        "theory_weights": float(sizes.weights),
+        "list_decoding_accuracy": accuracy,
+        "list_decoding_log10_candidates": sizes.log10_candidates,
+        "list_decoding_rows": float(sizes.rows),
+        "list_decoding_scales": float(sizes.scales),
+        "list_decoding_means_per_scale": float(sizes.means_per_scale),
+        "list_decoding_weights": float(sizes.weights),
     }

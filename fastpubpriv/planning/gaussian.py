@@ -12,6 +12,7 @@ from fastpubpriv.estimators.learners import METHODS
 from fastpubpriv.estimators.preconditioner import precondition_bounds, trace_bounds
 from fastpubpriv.estimators.radii import Mode, failure_probability
 from fastpubpriv.methods import allowance_of
+from fastpubpriv.parameters import FAILURE_PROB
 from fastpubpriv.planning.forecast import Forecast, count
 from fastpubpriv.privacy import Budget
 
@@ -23,7 +24,7 @@ def plan_gaussian(
     method: str = "lifted_coinpress",
     pub_priv_gap: float = 0.0,
     mode: Mode = "practical",
-    failure_prob: float = 0.05,
+    failure_prob: float = FAILURE_PROB,
     cond_max: float = DEFAULT_COND_MAX,
 ) -> Forecast:
     """Relative Frobenius error of the covariance of `estimate_gaussian`; infinite when no number of rounds resolves it."""
@@ -56,7 +57,7 @@ def plan_gaussian(
         covariance, mean = found.covariance_error, found.mean_error
         details = {
             "rounds": float(found.rounds),
-            "under_resolved": float(found.under_resolved),
+            "under_resolved": float(found.status == "under_resolved"),
             "mean_error": mean,
             "condition": condition,
             "mean_radius": mean_radius,
@@ -66,6 +67,6 @@ def plan_gaussian(
             # Pinsker, with the divergence of two close Gaussians.
             "total_variation": min(1.0, 0.5 * math.sqrt(0.5 * covariance**2 + mean**2)),
         }
-        return math.inf if found.under_resolved else covariance, details
+        return math.inf if found.status == "under_resolved" else covariance, details
 
     return Forecast(predict=predict, unit="relative Frobenius error of the covariance")

@@ -20,6 +20,7 @@ from fastpubpriv.estimators.radii import (
 )
 from fastpubpriv.estimators.weighted_mean import ErrorModel, checked_weight, noise_energy
 from fastpubpriv.methods import allowance_of
+from fastpubpriv.parameters import FAILURE_PROB
 from fastpubpriv.planning.forecast import Forecast, count
 from fastpubpriv.privacy import Budget, PureDP
 from fastpubpriv.run import noise_per_radius
@@ -32,7 +33,7 @@ def plan_mean(
     pub_priv_gap: float = 0.0,
     steps: int | str = 2,
     mode: Mode = "practical",
-    failure_prob: float = 0.01,
+    failure_prob: float = FAILURE_PROB,
 ) -> Forecast:
     """Expected l2 error of `estimate_mean` with known covariance, in standard deviations."""
     dim, n_pub = count("dim", dim, minimum=1), count("n_pub", n_pub)
@@ -49,7 +50,7 @@ def plan_coinpress_mean(
     radius: float | None = None,
     steps: int | str = 2,
     mode: Mode = "practical",
-    failure_prob: float = 0.01,
+    failure_prob: float = FAILURE_PROB,
 ) -> Forecast:
     """Expected l2 error of `coinpress_mean` from a ball of this radius, in standard deviations."""
     if radius is None:

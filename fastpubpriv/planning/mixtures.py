@@ -12,12 +12,15 @@ import numpy as np
 from fastpubpriv import validation
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.radii import failure_probability
+from fastpubpriv.parameters import FAILURE_PROB, shared_docs
+from fastpubpriv.results.base import Value
+from fastpubpriv.results.words import Table
 
 WORST_CASE = "worst case"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MixtureNeeds:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class MixtureNeeds(Value):
     """Sample sizes from the proofs of paper A, each with its label; sufficient, and far above what practice needs.
 
     Attributes
@@ -40,13 +43,18 @@ class MixtureNeeds:
     dim: float
     label: str = WORST_CASE
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the numbers as plain values, ready for JSON."""
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+    def __repr__(self) -> str:
+        rows = f"{self.rows_per_component:.3g} private rows per component, {self.public_rows:.3g} public"
+        return f"MixtureNeeds({rows}; {self.label})"
+
+    def _table(self) -> Table:
+        names = ("rows_per_component", "public_rows", "count_noise", "dim")
+        return Table("number", names, [(self.label, [getattr(self, name) for name in names])])
 
 
+@shared_docs
 def mixture_needs(
-    *, n_priv: int, n_components: int, min_weight: float, accuracy: float = 0.1, failure_prob: float = 0.1
+    *, n_priv: int, n_components: int, min_weight: float, accuracy: float = 0.1, failure_prob: float = FAILURE_PROB
 ) -> MixtureNeeds:
     """Sample sizes and dimension that the proofs about separated mixtures ask for.
 
@@ -60,8 +68,8 @@ def mixture_needs(
         Least mixing weight.
     accuracy : float in (0, 1)
         Total-variation distance aimed at, alpha.
-    failure_prob : float in (0, 1)
-        Probability of missing it, beta.
+    {failure_prob}
+        beta in the paper.
 
     Returns
     -------
@@ -106,7 +114,8 @@ def mixture_needs(
     )
 
 
-def condition_two(covariances: Any, *, n_total: int, failure_prob: float = 0.1) -> list[bool]:
+@shared_docs
+def condition_two(covariances: Any, *, n_total: int, failure_prob: float = FAILURE_PROB) -> list[bool]:
     """Whether covariances meet paper A's Condition (2), one answer for each; for given or released covariances.
 
     Parameters
@@ -115,7 +124,7 @@ def condition_two(covariances: Any, *, n_total: int, failure_prob: float = 0.1) 
         Symmetric, positive semi-definite.
     n_total : int
         Rows, private and public.
-    failure_prob : float in (0, 1)
+    {failure_prob}
         The beta in its logarithms.
 
     Returns

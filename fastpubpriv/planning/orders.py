@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from fastpubpriv import validation
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.estimators.radii import failure_probability
+from fastpubpriv.parameters import FAILURE_PROB, shared_docs
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, PureDP
-from fastpubpriv.results.base import plain
+from fastpubpriv.reading import Form, read_numbers
+from fastpubpriv.results.base import Value
+from fastpubpriv.results.words import Table
 
 LABEL = "up to constants and logs"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OrderBounds:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class OrderBounds(Value):
     """The terms of a theorem's bound on the number of private rows.
 
     Attributes
     ----------
     theorem : str
         As numbered in paper A's appendix, with the black box that it calls.
-    terms : dict of str to float
+    terms : mapping of str to float
         Name of a term, as the theorem writes it, to its value with every constant set to `constant`.
     n_pub : float
         Public rows that the theorem asks for.
@@ -35,10 +38,12 @@ class OrderBounds:
     """
 
     theorem: str
-    terms: dict[str, float]
+    terms: Mapping[str, float]
     n_pub: float
     constant: float
     label: str = LABEL
+
+    _forms: ClassVar[Mapping[str, Form]] = {"terms": read_numbers}
 
     @property
     def n_priv(self) -> float:
@@ -46,12 +51,25 @@ class OrderBounds:
         return math.fsum(self.terms.values())
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the bounds as plain numbers and strings, ready for JSON."""
-        return {name: plain(getattr(self, name)) for name in self.__dataclass_fields__} | {"n_priv": self.n_priv}
+        """Return the bounds as plain numbers and strings, ready for JSON, with the sum of the terms."""
+        return {**Value.to_dict(self), "n_priv": self.n_priv}
+
+    @classmethod
+    def _fields_of(cls, data: dict[str, Any]) -> dict[str, Any]:
+        data.pop("n_priv", None)
+        return super(OrderBounds, cls)._fields_of(data)
 
     def __repr__(self) -> str:
         largest = max(self.terms, key=lambda name: self.terms[name])
         return f"OrderBounds({self.theorem}: n_priv ~ {self.n_priv:.3g}, mostly {largest}; {self.label})"
+
+    def _table(self) -> Table:
+        names = sorted(self.terms)
+        return Table("term", names, [("private rows", [self.terms[name] for name in names])])
+
+    def _facts(self) -> list[tuple[str, str]]:
+        rows = f"about {self.n_priv:.3g} private and {self.n_pub:.3g} public, {self.label}"
+        return [("Theorem", self.theorem), ("Rows", rows), ("Constant", f"{self.constant:g}")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,13 +230,14 @@ THEOREMS: dict[str, tuple[tuple[type[Budget], ...], Callable[[_Setting], Answer]
 }
 
 
+@shared_docs
 def order_bounds(
     theorem: str,
     *,
     dim: int,
     accuracy: float,
     budget: Budget,
-    failure_prob: float = 0.05,
+    failure_prob: float = FAILURE_PROB,
     pub_priv_gap: float = 0.0,
     mean_radius: float | None = None,
     cond_max: float | None = None,
@@ -242,8 +261,8 @@ def order_bounds(
         Total-variation distance aimed at, alpha.
     budget : ZCDP, ApproxDP or PureDP
         Of the notion that the theorem is about.
-    failure_prob : float in (0, 1)
-        Probability of missing the accuracy, beta.
+    {failure_prob}
+        beta in the paper.
     pub_priv_gap : float in [0, 1)
         Total-variation gap, gamma; "B.12" only.
     mean_radius, cond_max : float, optional

@@ -10,13 +10,14 @@ from fastpubpriv.estimators.radii import failure_probability
 from fastpubpriv.mechanisms.selection.densities import MOST_HYPOTHESES
 from fastpubpriv.mechanisms.selection.hypotheses import MOST_COMPARED, closed_form_rows, pairs_of, slack_at
 from fastpubpriv.mechanisms.selection.scheffe import CELLS
+from fastpubpriv.parameters import FAILURE_PROB
 from fastpubpriv.planning.forecast import Forecast, count
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, PureDP
 
 UNIT = "total variation beyond 3 times that of the best hypothesis, with probability 1 - failure_prob"
 
 
-def plan_select_hypothesis(*, dim: int, candidates: int | None = None, failure_prob: float = 0.05) -> Forecast:
+def plan_select_hypothesis(*, dim: int, candidates: int | None = None, failure_prob: float = FAILURE_PROB) -> Forecast:
     """Slack of `select_hypothesis` over a list of `candidates`."""
     dim, failure_prob = count("dim", dim, minimum=1), failure_probability(failure_prob)
     if candidates is None:

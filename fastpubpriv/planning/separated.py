@@ -11,6 +11,7 @@ from fastpubpriv.methods import allowance_of
 from fastpubpriv.mixtures.separated.leaf_gaussians import leaf_costs, leaf_draws
 from fastpubpriv.mixtures.separated.learn import SEARCH_SHARE, check_components, component_errors
 from fastpubpriv.mixtures.separated.searches import METHODS, Shape, choose_method, search_draws, tree_depth
+from fastpubpriv.parameters import FAILURE_PROB
 from fastpubpriv.planning.forecast import Forecast, count
 from fastpubpriv.planning.mixtures import mixture_needs
 from fastpubpriv.privacy import Budget, PureDP
@@ -24,7 +25,7 @@ def plan_separated_mixture(
     min_weight: float | None = None,
     method: str = "auto",
     mode: Mode = "practical",
-    failure_prob: float = 0.1,
+    failure_prob: float = FAILURE_PROB,
 ) -> Forecast:
     """Relative Frobenius error of the covariance of the smallest component, once it has been found."""
     dim, n_pub = count("dim", dim, minimum=1), count("n_pub", n_pub)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from fastpubpriv import validation
 from fastpubpriv.errors import InputError
@@ -17,7 +17,9 @@ from fastpubpriv.planning.mean import plan_coinpress_mean, plan_mean, plan_weigh
 from fastpubpriv.planning.selection import plan_select_hypothesis
 from fastpubpriv.planning.separated import plan_separated_mixture
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, PureDP
-from fastpubpriv.results.base import plain
+from fastpubpriv.reading import Form, read_numbers
+from fastpubpriv.results.base import Value
+from fastpubpriv.results.words import Table, explain
 
 # Each function checks the arguments of its task and says how its error depends on rows and budget.
 TASKS: dict[str, Callable[..., Forecast]] = {
@@ -29,14 +31,51 @@ TASKS: dict[str, Callable[..., Forecast]] = {
     "axis_aligned_mixture": plan_axis_aligned_mixture,
     "select_hypothesis": plan_select_hypothesis,
 }
+# What the numbers in `details` are.
+MEANINGS = {
+    "steps": "steps",
+    "radius": "radius of the prior ball",
+    "clip_radius": "clip radius of the last step",
+    "noise_std": "noise per column",
+    "private_weight": "weight of the private rows",
+    "without_privacy": "error without privacy",
+    "public_rows_alone": "error of the public rows alone",
+    "throw_away": "error of the public rows alone",
+    "gaussian": "error of one Gaussian on all rows",
+    "rounds": "rounds of the covariance",
+    "under_resolved": "rounds are too few (1: yes)",
+    "mean_error": "error of the mean, in standard deviations",
+    "condition": "condition number allowed for",
+    "mean_radius": "distance of the mean allowed for",
+    "total_variation": "total variation",
+    "weight_error": "error of the smallest weight",
+    "search_depth": "cuts on the way to a group",
+    "search_share": "share of the budget that finds the groups",
+    "public_rows_worst_case": "public rows, in the worst case",
+    "direction_noise": "noise on a group's directions",
+    "epsilon": "epsilon of the choice",
+    "choice": "error of the choice",
+    "comparisons": "comparisons",
+    "closed_form_rows": "rows, by the looser closed form",
+    "candidates": "candidates that are chosen from",
+    "distant_components_rows": "rows that components far apart need",
+    "choice_rows": "rows that choose",
+    "seconds": "seconds on one core, roughly",
+    "list_decoding_accuracy": "the paper's proof, at accuracy",
+    "list_decoding_log10_candidates": "its candidates, as a power of ten",
+    "list_decoding_rows": "its rows",
+    "list_decoding_scales": "its scales for a column",
+    "list_decoding_means_per_scale": "its means for a scale",
+    "list_decoding_weights": "its vectors of weights",
+}
 MOST_ROWS = 2**40
 # Search range of a budget, in rho or epsilon: what the budget types accept.
 LEAST_AMOUNT, MOST_AMOUNT = 2.0**-28, 2.0**9
 MOST_PURE = 32.0  # a larger epsilon is refused as pure where much noise is drawn
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Plan(Value):
     """A triple of rows, budget and predicted error that fit together.
 
     Attributes
@@ -53,7 +92,7 @@ class Plan:
         What the error is, and what it is measured in.
     solved_for : str
         "error", "n_priv" or "budget": the one that was not given.
-    details : dict
+    details : mapping of str to float
         Steps, radii, noise level and the error of the alternatives, all from public numbers.
     """
 
@@ -63,15 +102,23 @@ class Plan:
     error: float
     unit: str
     solved_for: str
-    details: dict[str, float] = field(default_factory=dict)
+    details: Mapping[str, float] = field(default_factory=dict)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the plan as plain numbers and strings, ready for JSON."""
-        return {name: plain(getattr(self, name)) for name in self.__dataclass_fields__}
+    _forms: ClassVar[Mapping[str, Form]] = {"budget": Budget.from_dict, "details": read_numbers}
 
     def __repr__(self) -> str:
         found = f"n_priv={self.n_priv}, budget={self.budget!r}, error={self.error:.4g}"
         return f"Plan({self.task}: {found}; solved for {self.solved_for})"
+
+    def _table(self) -> Table:
+        names = {"n_priv": self.n_priv, "error": self.error, **dict(sorted(self.details.items()))}
+        meanings = {"n_priv": "private rows", "error": self.unit, **MEANINGS}
+        told = [meanings.get(name, "") + (" <- worked out" if name == self.solved_for else "") for name in names]
+        return Table("number", list(names), [("value", list(names.values())), ("meaning", told)])
+
+    def _facts(self) -> list[tuple[str, str]]:
+        mark = " <- worked out" if self.solved_for == "budget" else ""
+        return [("Task", self.task), ("Budget", f"{explain(self.budget)}{mark}")]
 
 
 def _solve_rows(predict: Predictor, budget: Budget, error: float) -> int:

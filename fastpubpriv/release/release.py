@@ -10,6 +10,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,12 +19,13 @@ from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import KernelError
 from fastpubpriv.kernels import noise
 from fastpubpriv.privacy import Event, SelectionEvent, StableHistogramEvent
-from fastpubpriv.release import choice_weights as exponential
+from fastpubpriv.release import choice_weights
 from fastpubpriv.release.payer import Payer, check_known
 from fastpubpriv.release.transcript import Call, Transcript, current
+from fastpubpriv.threads.guard import guarded, guarded_iterator
 from fastpubpriv.threads.steps import share_out
 
-_COIN_WORDS = exponential.BITS // 32
+_COIN_WORDS = choice_weights.BITS // 32
 _PIECE = 1 << 16  # draws at a time: they stay in the second-level cache
 
 # The laws of noise that an event may name. K-norm noise is one joint draw.
@@ -71,7 +73,7 @@ def release(
     if event.draws != math.prod(shape):
         raise KernelError(f"release {name!r}: the event counts {event.draws} draws for an answer of shape {shape}")
     account.charge(event)
-    exact = query()
+    exact = guarded(query)
     # Never a cast: an answer that is not yet integer has no proven sensitivity.
     if not isinstance(exact, np.ndarray) or exact.dtype != np.int64 or exact.shape != shape:
         raise KernelError(f"release {name!r}: the query must return an int64 array of shape {shape}")
@@ -116,7 +118,7 @@ def release_choice(account: Payer, *, name: str, query: Callable[[], IntArray], 
     check_known(event)
     shape = (event.candidates,)
     account.charge(event)
-    exact = query()
+    exact = guarded(query)
     if not isinstance(exact, np.ndarray) or exact.dtype != np.int64 or exact.shape != shape:
         raise KernelError(f"release {name!r}: the query must return an int64 array of shape {shape}")
     transcript = current()
@@ -124,8 +126,8 @@ def release_choice(account: Payer, *, name: str, query: Callable[[], IntArray], 
     if answer is None:
         key = account.fresh_key()  # after the query, as in `release`
         if event.law == "exponential":
-            levels = exponential.levels(exact, event.rate)
-            chosen = exponential.candidate(levels, _below(key, exponential.total(levels)))
+            levels = choice_weights.levels(exact, event.rate)
+            chosen = choice_weights.candidate(levels, _below(key, choice_weights.total(levels)))
         else:
             chosen = _permute_and_flip(key, exact, event.rate)
         answer = np.array([float(chosen)])
@@ -169,8 +171,8 @@ def release_stable(
     if len(slots) != event.histograms or sum(slots) != event.draws:
         raise KernelError(f"release {name!r}: the slots do not add up to the histograms and draws of the event")
     account.charge(event)
-    exact = query()
-    for (keys, counts), bound in zip(exact, slots, strict=True):
+    exact = guarded(query)
+    for (keys, counts), bound in zip(guarded_iterator(iter(exact)), slots, strict=True):
         if keys.dtype != np.int64 or counts.dtype != np.int64 or not len(keys) == len(counts) <= bound:
             raise KernelError(
                 f"release {name!r}: the query must return int64 keys and counts, at most one for each slot"
@@ -179,9 +181,9 @@ def release_stable(
     answer = transcript.forced(name, shape, event, unit) if transcript is not None else None
     key = account.fresh_key() if answer is None else b""  # after the query, as in `release`
     begin, kept = 0, []
-    for index, ((keys, counts), bound) in enumerate(zip(exact, slots, strict=True)):
+    for index, ((keys, counts), bound) in enumerate(zip(guarded_iterator(iter(exact)), slots, strict=True)):
         if answer is None:
-            released = _above(key, begin, keys, counts, bound, event, threads)
+            released = guarded(partial(_above, key, begin, keys, counts, bound, event, threads))
         else:
             mine = answer[answer[:, 0] == index]
             released = mine[:, 2 : 2 + keys.shape[1]], mine[:, 1]
@@ -250,8 +252,8 @@ def _below(key: bytes, bound: int) -> int:
 
 def _permute_and_flip(key: bytes, scores: IntArray, rate: Fraction) -> int:
     """The first candidate, in random order, whose coin e^(-rate (best - score)) comes up heads. The best one's always does."""
-    if not 1 <= len(scores) <= exponential.MAX_CANDIDATES:
-        raise KernelError(f"a choice needs 1 to {exponential.MAX_CANDIDATES} candidates")
+    if not 1 <= len(scores) <= choice_weights.MAX_CANDIDATES:
+        raise KernelError(f"a choice needs 1 to {choice_weights.MAX_CANDIDATES} candidates")
     gaps = int(scores.max()) - scores
     coins: dict[int, int] = {}
     together = noise.DRAW_BLOCK // _COIN_WORDS
@@ -261,7 +263,7 @@ def _permute_and_flip(key: bytes, scores: IntArray, rate: Fraction) -> int:
             drawn = noise.below(key, noise.DRAW_BLOCK, 2**32, begin=begin).astype("<u4").reshape(together, _COIN_WORDS)
         gap = int(gaps[candidate])
         if gap not in coins:
-            coins[gap] = exponential.coin(gap, rate)
+            coins[gap] = choice_weights.coin(gap, rate)
         if int.from_bytes(drawn[turn % together].tobytes(), "little") < coins[gap]:
             return int(candidate)
     raise KernelError("no candidate of a choice came up heads")

@@ -20,9 +20,12 @@ from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.privacy import Budget, Cost
 from fastpubpriv.reading import Form, read_field, read_json, shortened
 from fastpubpriv.results import words
+from fastpubpriv.sources import Rows, public_rows
 
 # Numbers of an estimate that a repr shows one by one.
 MOST_IN_REPR = 6
+# Of the intervals that a text shows.
+LEVEL = 0.95
 
 
 def frozen(array: Any) -> FloatArray:
@@ -85,6 +88,11 @@ def read_price(value: Any) -> Budget | Cost:
         return Budget.from_dict(value)
     except BudgetError:
         return Cost.from_dict(value)  # nothing was spent, or so little that no budget is as small
+
+
+def shown(value: Value, level: float = LEVEL) -> tuple[words.Table, list[tuple[str, str]]]:
+    """The one table of a value and the facts under it, for texts, pages and terminals alike."""
+    return value._shown(level)
 
 
 def _rebuilt(kind: type[Value], fields: dict[str, Any]) -> Value:
@@ -156,16 +164,20 @@ class Value:
         """What a reader must know besides the estimate: a word and a sentence for each fact."""
         return []
 
+    def _shown(self, level: float) -> tuple[words.Table, list[tuple[str, str]]]:
+        """The table and the facts that a text shows, with intervals at this level where there are any."""
+        return self._table(), self._facts()
+
     def summary(self) -> str:
         """The estimate as a table, and under it what a reader must know: a text for people."""
-        return words.as_text(type(self).__name__, self._table(), self._facts())
+        return words.as_text(type(self).__name__, *self._shown(LEVEL))
 
     def to_frame(self) -> Any:
         """The table of the summary as a pandas data frame, unrounded (needs pandas)."""
         return words.as_frame(self._table())
 
     def _repr_html_(self) -> str:
-        return words.as_html(type(self).__name__, self._table(), self._facts())
+        return words.as_html(type(self).__name__, *self._shown(LEVEL))
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -208,6 +220,13 @@ class Result(Value):
     def labels(self) -> tuple[str, ...]:
         """Names of the columns, or x0, x1 and so on."""
         return self.columns or tuple(f"x{j}" for j in range(self.dim))
+
+    def _public(self, x_pub: Any) -> FloatArray:
+        """Public rows for a picture; of a file or table, which may have more columns than the result, those of the result."""
+        plain = isinstance(x_pub, np.ndarray | list | tuple | Rows)
+        plain = plain or (isinstance(x_pub, str | Path) and str(x_pub).lower().endswith(".npy"))
+        columns = None if plain or self.columns == tuple(map(str, range(self.dim))) else self.columns
+        return public_rows(x_pub, columns=columns, dim=self.dim, names=self.columns)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result as plain lists, numbers and strings, ready for JSON."""

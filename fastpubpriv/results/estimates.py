@@ -16,9 +16,9 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.columns import points
 from fastpubpriv.errors import InputError
 from fastpubpriv.reading import Form, refuse_no_covariances
-from fastpubpriv.results.base import Result
+from fastpubpriv.results.base import LEVEL, Result
 from fastpubpriv.results.gaussians import correlation_of, ellipse, factor_of, log_density
-from fastpubpriv.results.words import Table
+from fastpubpriv.results.words import Column, Table
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -63,24 +63,33 @@ class MeanResult(Result):
         width = (normal if self.noise_law == "gaussian" else max(normal, laplace)) * self.standard_error
         return self.mean - width, self.mean + width
 
-    def plot(self, path: str | Path | None = None, *, level: float = 0.95) -> Any:
-        """Draw the estimate with its interval, one panel for each coordinate (needs matplotlib); returns the figure."""
+    def plot(self, path: str | Path | None = None, *, level: float = 0.95, x_pub: Any = None) -> Any:
+        """Draw the estimate with its interval, one panel for each coordinate (needs matplotlib); returns the figure.
+
+        Beside it, if given, the mean of the public rows `x_pub` with Student's interval: what they say by themselves.
+        """
         from fastpubpriv.results import plots as plotting
 
         lower, upper = self.confidence_interval(level)
         estimates = [plotting.Estimate("private", self.mean, lower, upper)]
+        if x_pub is not None:
+            estimates.append(plotting.public_estimate(self._public(x_pub), level))
         return plotting.plot_means(estimates, columns=self.columns, path=path, level=level)
 
     def _estimate(self) -> tuple[str, Any]:
         return "mean", self.mean
 
-    def _table(self) -> Table:
-        lower, upper = self.confidence_interval()
-        numbers = [("mean", self.mean), ("lower", lower), ("upper", upper), ("noise_std", self.noise_std)]
-        return Table("column", self.labels, numbers)
+    def _table(self, level: float = LEVEL) -> Table:
+        lower, upper = self.confidence_interval(level)
+        error = self.standard_error
+        ends = [Column("mean", self.mean, error), Column("lower", lower, error), Column("upper", upper, error)]
+        return Table("column", self.labels, [*ends, Column("noise_std", self.noise_std, self.noise_std)])
 
-    def _details(self) -> list[tuple[str, str]]:
-        return [("Interval", f"95 %, from {self.noise_law} noise and sampling")]
+    def _shown(self, level: float) -> tuple[Table, list[tuple[str, str]]]:
+        percent = f"{level:.4g}" if level > 0.9999 else f"{100 * level:.4g} %"
+        interval = ("Interval", f"{percent}, from {self.noise_law} noise and sampling")
+        rows, *facts = self._facts()
+        return self._table(level), [rows, interval, *facts]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -176,21 +185,24 @@ class GaussianResult(Result):
         Standard deviation of the privacy noise in each coordinate of the mean.
     rounds : int
         Rounds of the covariance recursion.
-    under_resolved : bool
-        The rounds are too few, by the public rule, to reach the smallest eigenvalues, which may be far off.
+    status : str
+        "ok"; "under_resolved" when the rounds are too few, by the public rule, to reach the smallest eigenvalues, which may be far
+        off.
     predicted_covariance_error, predicted_mean_error : float
         Relative Frobenius error of the covariance, and l2 error of the mean in standard deviations, from public numbers; infinite
-        (null in JSON) when `under_resolved`.
+        (null in JSON) when `status` is "under_resolved".
+    method : str
+        The algorithm that ran.
     """
 
     mean: FloatArray
     covariance: FloatArray
     mean_noise_std: FloatArray
     rounds: int
-    under_resolved: bool
+    status: str
     predicted_covariance_error: float
     predicted_mean_error: float
-    learner: str
+    method: str
 
     _forms: ClassVar[Mapping[str, Form]] = {"mean": ("dim",), "covariance": ("dim", "dim"), "mean_noise_std": ("dim",)}
 
@@ -228,17 +240,27 @@ class GaussianResult(Result):
         density: FloatArray = -half - constant
         return density
 
-    def plot(self, path: str | Path | None = None, *, level: float = 0.95) -> Any:
-        """Draw ellipses of all pairs (up to five columns) or a correlation heat map; returns the figure (needs matplotlib)."""
+    def plot(
+        self, path: str | Path | None = None, *, level: float = 0.95, x_pub: Any = None, bounds: Any = None
+    ) -> Any:
+        """Draw ellipses of all pairs (up to five columns) or a correlation heat map; returns the figure (needs matplotlib).
+
+        Behind the ellipses, if given, the public rows `x_pub`. `bounds`, a pair (lowest, highest) of numbers or vectors, cuts the
+        ellipses to what the columns can hold.
+        """
         from fastpubpriv.results import plots as plotting
 
         level = validation.confidence_level(level)
         if self.dim <= plotting.MAX_PAIRED:
-            return plotting.plot_ellipses(self.mean, self.covariance, self.labels, path=path, level=level)
+            rows = None if x_pub is None else self._public(x_pub)
+            box = plotting.box_of(bounds, self.dim)
+            return plotting.plot_ellipses(
+                self.mean, self.covariance, self.labels, path=path, level=level, points=rows, box=box
+            )
         # One correlation's share of the Frobenius error, which has dim (dim + 1) / 2 free entries, two of them alike.
         noise = self.predicted_covariance_error / math.sqrt(self.dim * (self.dim + 1.0))
         note = f"predicted noise of one entry, sampling included: about ±{noise:.2g}"
-        if self.under_resolved:
+        if self.status != "ok":
             note = "too few rows or too small a budget to resolve the small eigenvalues: entries may be far off"
         return plotting.plot_correlations(self.correlation, self.labels, note, path=path)
 
@@ -250,13 +272,15 @@ class GaussianResult(Result):
 
     def _table(self) -> Table:
         deviations = np.sqrt(np.diag(self.covariance))
-        numbers = [("mean", self.mean), ("mean_noise_std", self.mean_noise_std), ("standard_deviation", deviations)]
-        return Table("column", self.labels, numbers)
+        error = np.hypot(self.mean_noise_std, deviations / math.sqrt(max(1, self.n_priv)))
+        noise = Column("mean_noise_std", self.mean_noise_std, self.mean_noise_std)
+        return Table(
+            "column", self.labels, [Column("mean", self.mean, error), noise, ("standard_deviation", deviations)]
+        )
 
     def _details(self) -> list[tuple[str, str]]:
         text = (
             f"covariance {self.predicted_covariance_error:.1%} (relative Frobenius), mean "
             f"{self.predicted_mean_error:.3g} standard deviations; {self.rounds} rounds"
         )
-        status = "under_resolved" if self.under_resolved else "ok"
-        return [("Predicted error", text), ("Status", status), ("Method", self.learner)]
+        return [("Predicted error", text), ("Status", self.status), ("Method", self.method)]

@@ -43,3 +43,25 @@ def ellipse(mean: FloatArray, covariance: FloatArray, level: float) -> FloatArra
     """Points (181, 2) of the ellipse that holds a share `level` of a Gaussian of two columns."""
     points: FloatArray = mean + circle(level) @ np.linalg.cholesky(covariance).T
     return points
+
+
+def clipped(points: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray:
+    """A convex outline (n, 2) cut to the box from `low` to `high`, (2,) each and perhaps infinite: (m, 2), closed, or empty."""
+    for axis in (0, 1):
+        for sign, end in ((1.0, high[axis]), (-1.0, -low[axis])):
+            if math.isfinite(end) and len(points):
+                points = _cut(points, sign * points[:, axis] - end)
+    inside: FloatArray = np.clip(np.vstack([points, points[:1]]), low, high)  # a crossing is off by rounding
+    return inside
+
+
+def _cut(points: FloatArray, outside: FloatArray) -> FloatArray:
+    """What a straight line leaves of an outline, with the two places where it crosses; `outside` is above 0 beyond the line."""
+    kept = []
+    for i in range(len(points)):
+        before, here = outside[i - 1], outside[i]
+        if (before > 0.0) != (here > 0.0):
+            kept.append(points[i] + (points[i - 1] - points[i]) * (here / (here - before)))
+        if here <= 0.0:
+            kept.append(points[i])
+    return np.array(kept).reshape(-1, 2)

@@ -14,9 +14,10 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.columns import points
 from fastpubpriv.errors import InputError
+from fastpubpriv.parameters import FAILURE_PROB
 from fastpubpriv.reading import Form, read_array, read_field
 from fastpubpriv.results.base import MOST_IN_REPR, Result, Value
-from fastpubpriv.results.words import Table
+from fastpubpriv.results.words import Column, Table
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -172,7 +173,7 @@ class HistogramResult(Result):
     def __len__(self) -> int:
         return len(self.histograms)
 
-    def count_error(self, failure_prob: float = 0.05) -> float:
+    def count_error(self, failure_prob: float = FAILURE_PROB) -> float:
         """Bound on the error of every count, suppressed bins included, that holds with probability 1 - failure_prob."""
         beta = validation.probability("failure_prob", failure_prob)
         return self.threshold + noise_quantile(self.noise_law, self.noise_std, beta / (2 * self.n_priv * len(self)))
@@ -211,14 +212,16 @@ class HistogramResult(Result):
         return "bins", [len(item) for item in self.histograms[:MOST_IN_REPR]] + [...] * (len(self) > MOST_IN_REPR)
 
     def _table(self) -> Table:
-        return _bins_of(self.histograms, self.labels, "histogram")
+        return _bins_of(self.histograms, self.labels, "histogram", self.noise_std)
 
     def _details(self) -> list[tuple[str, str]]:
         noise = f"{self.noise_law}, standard deviation {self.noise_std:.3g} rows"
         return [("Noise", noise), ("Hidden", f"bins with a noisy count below {self.threshold:.4g} rows")]
 
 
-def _bins_of(histograms: Sequence[Histogram], names: tuple[str, ...], index: str) -> Table:
+def _bins_of(
+    histograms: Sequence[Histogram], names: tuple[str, ...], index: str, noise_std: float | None = None
+) -> Table:
     """A row for each bin; ends of bins over several columns are tuples."""
     rows: list[tuple[Any, ...]] = []
     for place, item in enumerate(histograms):
@@ -233,6 +236,7 @@ def _bins_of(histograms: Sequence[Histogram], names: tuple[str, ...], index: str
             (place if index == "histogram" else i, ", ".join(own), item.level, *line) for i, line in enumerate(numbers)
         ]
     heads = ("column", "level", "above", "up_to", "count", "frequency")
-    return Table(
-        index, [row[0] for row in rows], [(name, [row[i + 1] for row in rows]) for i, name in enumerate(heads)]
-    )
+    columns = [Column(name, [row[i + 1] for row in rows]) for i, name in enumerate(heads)]
+    if noise_std is not None:
+        columns[4] = columns[4]._replace(scale=[noise_std] * len(rows))
+    return Table(index, [row[0] for row in rows], columns)

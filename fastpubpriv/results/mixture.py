@@ -20,8 +20,7 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.reading import Form, refuse_no_covariances
 from fastpubpriv.results.base import Result
 from fastpubpriv.results.gaussians import factor_of, log_density
-from fastpubpriv.results.words import Table, tally
-from fastpubpriv.sources import Rows, public_rows
+from fastpubpriv.results.words import Column, Table, tally
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -115,11 +114,14 @@ class Mixture(Result):
     def _table(self) -> Table:
         spreads = np.sqrt(self.variances)
         numbers = [
-            pair
+            Column(f"mean {name}", self.means[:, j], spreads[:, j] / 10.0, (f"std {name}", spreads[:, j]))
             for j, name in enumerate(self.labels)
-            for pair in ((f"mean {name}", self.means[:, j]), (f"std {name}", spreads[:, j]))
         ]
-        heads = [("weight", self.weights), ("status", self._status_of_components())]
+        sampling = np.sqrt(self.weights * (1.0 - self.weights) / max(1, self.n_priv + self.n_pub))
+        heads: list[Column | tuple[str, Any]] = [
+            Column("weight", self.weights, sampling),
+            ("status", self._status_of_components()),
+        ]
         return Table("component", range(self.n_components), [*heads, *numbers])
 
 
@@ -151,10 +153,13 @@ class MixtureResult(Mixture):
     tree: Any = None
     diagnostics: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
-    def plot(self, path: str | Path | None = None, *, level: float = 0.95, x_pub: Any = None) -> Any:
+    def plot(
+        self, path: str | Path | None = None, *, level: float = 0.95, x_pub: Any = None, bounds: Any = None
+    ) -> Any:
         """Draw the density (one column), or ellipses, released balls and the public rows `x_pub` in a plane; returns the figure.
 
-        Needs matplotlib. `level` is the share of a component that its ellipse holds.
+        Needs matplotlib. `level` is the share of a component that its ellipse holds. `bounds`, a pair (lowest, highest) of
+        numbers or vectors, cuts the picture of one or two columns to what they can hold.
         """
         from fastpubpriv.results import mixture_plots as plotting
 
@@ -164,14 +169,7 @@ class MixtureResult(Mixture):
         names = [f"{i}: {weight:.1%}{word}" for i, (weight, word) in enumerate(zip(self.weights, words, strict=True))]
         drawn = plotting.Drawn(self.weights, self.means, self.covariances, names, self.columns)
         balls = self.diagnostics.get("balls", ())
-        return plotting.plot_mixture(drawn, path=path, level=level, points=rows, balls=balls)
-
-    def _public(self, x_pub: Any) -> FloatArray:
-        """Public rows; of a file or table, which may have more columns than were learned, those that were."""
-        plain = isinstance(x_pub, np.ndarray | list | tuple | Rows)
-        plain = plain or (isinstance(x_pub, str | Path) and str(x_pub).lower().endswith(".npy"))
-        columns = None if plain or self.columns == tuple(map(str, range(self.dim))) else self.columns
-        return public_rows(x_pub, columns=columns, dim=self.dim, names=self.columns)
+        return plotting.plot_mixture(drawn, path=path, level=level, points=rows, balls=balls, bounds=bounds)
 
     def _status_of_components(self) -> tuple[str, ...]:
         return self.status

@@ -12,7 +12,8 @@ import numpy as np
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.results import plots as plotting
-from fastpubpriv.results.gaussians import circle
+from fastpubpriv.results.gaussians import circle, clipped
+from fastpubpriv.results.plots import Box
 
 # More public points only make the picture black.
 MOST_POINTS = 5000
@@ -61,26 +62,28 @@ def plot_mixture(
     level: float = 0.95,
     points: FloatArray | None = None,
     balls: Sequence[Any] = (),
+    bounds: Any = None,
 ) -> Any:
     """Draw a mixture; `path` is written when given. Returns the figure (needs matplotlib).
 
     One column: the density and its components. More: ellipses that hold a share `level` of each component, in the plane in which
     the means lie farthest apart, with the public rows `points` if they are given, and the released balls that were cut out in
-    that very space.
+    that very space. `bounds` cut the picture of one or two columns.
     """
+    box = plotting.box_of(bounds, result.dim) if result.dim <= 2 else None
     if points is not None and len(points) > MOST_POINTS:
         points = points[:: -(-len(points) // MOST_POINTS)]
     figure = plotting.new_figure(6.4, 4.6)
     axes = figure.subplots()
     if result.dim == 1:
-        _densities(axes, result, points)
+        _densities(axes, result, points, box)
     else:
-        _plane(axes, result, points, level, balls)
+        _plane(axes, result, points, level, balls, box)
     axes.tick_params(labelsize=8)
     return plotting.save(figure, path)
 
 
-def _densities(axes: Any, result: Drawn, points: FloatArray | None) -> None:
+def _densities(axes: Any, result: Drawn, points: FloatArray | None, box: Box | None) -> None:
     means, spreads = result.means[:, 0], np.sqrt(result.covariances[:, 0, 0])
     low, high = float((means - 4.0 * spreads).min()), float((means + 4.0 * spreads).max())
     # Fine enough for the narrowest component, wherever it is.
@@ -92,6 +95,8 @@ def _densities(axes: Any, result: Drawn, points: FloatArray | None) -> None:
             ]
         )
     )
+    if box is not None:
+        steps = np.unique(np.clip(steps, box[0][0], box[1][0]))
     total = np.zeros_like(steps)
     for index in range(len(result.weights)):
         z = (steps - means[index]) / spreads[index]
@@ -110,7 +115,9 @@ def _densities(axes: Any, result: Drawn, points: FloatArray | None) -> None:
     axes.set_title(f"Released mixture of {len(result.weights)}", fontsize=10)
 
 
-def _plane(axes: Any, result: Drawn, points: FloatArray | None, level: float, balls: Sequence[Any]) -> None:
+def _plane(
+    axes: Any, result: Drawn, points: FloatArray | None, level: float, balls: Sequence[Any], box: Box | None
+) -> None:
     middle, plane, labels = plane_of(result)
     if points is not None:
         seen = (points - middle) @ plane.T
@@ -121,6 +128,7 @@ def _plane(axes: Any, result: Drawn, points: FloatArray | None, level: float, ba
         center = plane @ (result.means[index] - middle)
         values, vectors = np.linalg.eigh(plane @ result.covariances[index] @ plane.T)
         ellipse = center + (around * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+        ellipse = ellipse if box is None else clipped(ellipse, *box)
         axes.fill(ellipse[:, 0], ellipse[:, 1], color=colour, alpha=0.14, lw=0, zorder=2)
         axes.plot(ellipse[:, 0], ellipse[:, 1], color=colour, lw=1.4, zorder=3, label=result.labels[index])
         axes.plot(*center, "+", color=colour, ms=9, mew=1.8, zorder=4)

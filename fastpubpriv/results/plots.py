@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy import stats
 
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.results.gaussians import correlation_of, ellipse
+from fastpubpriv.results.gaussians import clipped, correlation_of, ellipse
 
 # Colours that stay apart in grey and for colour-blind readers.
 PALETTE = ("#0b5fa5", "#d1690e", "#3b8f5a", "#8a5aa8", "#7a7a7a", "#b0304f")
@@ -22,6 +23,10 @@ MAX_PAIRED = 5
 MAX_PANELS = 12
 # Beyond so many columns names overlap, then numbers do.
 MAX_NAMED, MAX_NUMBERED = 40, 12
+
+
+# Lowest and highest values of the columns, (dim,) each.
+Box = tuple[FloatArray, FloatArray]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,6 +47,30 @@ class Bars:
     lower: FloatArray
     upper: FloatArray
     frequency: FloatArray
+
+
+def public_estimate(rows: FloatArray, level: float) -> Estimate:
+    """The mean of public rows (m, dim) with Student's interval; without one where a single row says nothing about the spread."""
+    mean = rows.mean(axis=0)
+    if len(rows) < 2:
+        return Estimate("public rows", mean)
+    reach = float(stats.t.ppf(0.5 + level / 2.0, len(rows) - 1)) * rows.std(axis=0, ddof=1) / math.sqrt(len(rows))
+    return Estimate("public rows", mean, mean - reach, mean + reach)
+
+
+def box_of(bounds: Any, dim: int) -> Box | None:
+    """What columns can hold: a pair (lowest, highest) of numbers or vectors, where an infinite one bounds nothing."""
+    if bounds is None:
+        return None
+    if not isinstance(bounds, tuple | list) or len(bounds) != 2:
+        raise InputError("bounds must be a pair (lowest, highest) of numbers or vectors, or None")
+    try:
+        low, high = (np.broadcast_to(np.asarray(end, dtype=np.float64), (dim,)) for end in bounds)
+    except (TypeError, ValueError):
+        raise InputError(f"bounds must hold numbers, or vectors with one for each of the {dim} columns") from None
+    if not np.all(low < high):
+        raise InputError("bounds must have each lowest value below the highest")
+    return low, high
 
 
 def new_figure(width: float, height: float) -> Any:
@@ -76,8 +105,12 @@ def draw_panel(axes: Any, estimates: list[Estimate], j: int, title: str, *, hidd
             continue
         colour = PALETTE[i % len(PALETTE)]
         if estimate.lower is not None and estimate.upper is not None:
-            span = [[estimate.mean[j] - estimate.lower[j]], [estimate.upper[j] - estimate.mean[j]]]
+            reach = np.array([estimate.mean[j] - estimate.lower[j], estimate.upper[j] - estimate.mean[j]])
+            span = np.where(np.isfinite(reach), reach, 0.0).reshape(2, 1)
             axes.errorbar(i, estimate.mean[j], yerr=span, fmt="o", ms=5, capsize=4, color=colour)
+            for infinite, marker in zip(~np.isfinite(reach), "v^", strict=True):
+                if infinite:  # an end that nothing bounds: an arrow
+                    axes.plot(i, estimate.mean[j], marker, ms=11, mfc="none", color=colour)
         else:
             axes.plot(i, estimate.mean[j], "D", ms=5, color=colour)
     axes.set_xlim(-0.6, len(estimates) - 0.4)
@@ -161,9 +194,19 @@ def plot_histograms(drawn: list[Bars], title: str, *, path: str | Path | None = 
 
 
 def plot_ellipses(
-    mean: FloatArray, covariance: FloatArray, names: tuple[str, ...], *, path: str | Path | None, level: float
+    mean: FloatArray,
+    covariance: FloatArray,
+    names: tuple[str, ...],
+    *,
+    path: str | Path | None,
+    level: float,
+    points: FloatArray | None = None,
+    box: Box | None = None,
 ) -> Any:
-    """Ellipses of all pairs of columns that hold a share `level` of a Gaussian each, and on the diagonal the single columns."""
+    """Ellipses of all pairs of columns that hold a share `level` of a Gaussian each, and on the diagonal the single columns.
+
+    With public rows `points` behind them, and cut to the `box` of what the columns can hold.
+    """
     dim = len(mean)
     side = 2.1 if dim > 2 else 2.9
     figure = new_figure(side * dim + 0.8, side * dim + 0.7)
@@ -177,18 +220,17 @@ def plot_ellipses(
             if column > row:
                 axes.set_axis_off()
                 continue
-            _limits(axes.set_xlim, mean[column], reach * spread[column])
+            chosen = [column, row]
+            ends = None if box is None else (box[0][chosen], box[1][chosen])
+            seen = None if points is None else points[:, chosen]
+            _limits(axes.set_xlim, mean[column], reach * spread[column], ends, 0)
             if row == column:
-                _density(axes, float(mean[row]), float(spread[row]), reach)
+                _density(axes, float(mean[row]), float(spread[row]), reach, ends, seen)
                 axes.set_title(names[row], fontsize=9)
             else:
-                chosen = [column, row]
-                points = ellipse(mean[chosen], covariance[np.ix_(chosen, chosen)], level)
-                axes.fill(points[:, 0], points[:, 1], color=PALETTE[0], alpha=0.14, lw=0)
-                axes.plot(points[:, 0], points[:, 1], color=PALETTE[0], lw=1.3)
-                axes.plot(mean[column], mean[row], "+", color=PALETTE[1], ms=8, mew=1.6)
-                axes.grid(alpha=0.3, lw=0.5)
-                _limits(axes.set_ylim, mean[row], reach * spread[row])
+                outline = ellipse(mean[chosen], covariance[np.ix_(chosen, chosen)], level)
+                _ellipse(axes, mean[chosen], outline, ends, seen)
+                _limits(axes.set_ylim, mean[row], reach * spread[row], ends, 1)
                 tilt = correlation[row, column]
                 # In the upper corner that the ellipse leans away from.
                 axes.text(
@@ -210,18 +252,39 @@ def plot_ellipses(
     return save(figure, path)
 
 
-def _limits(set_limits: Any, middle: float, reach: float) -> None:
+def _limits(set_limits: Any, middle: float, reach: float, ends: Box | None, place: int) -> None:
     # A column whose spread is below the resolution of its mean would get an empty axis.
     reach = max(float(reach), 1e-12 * abs(float(middle)), np.finfo(np.float64).tiny)
-    set_limits(float(middle) - reach, float(middle) + reach)
+    low, high = float(middle) - reach, float(middle) + reach
+    if ends is not None:  # a little of what the column cannot hold shows that the edge is one
+        low = min(max(low, float(ends[0][place]) - 0.1 * reach), float(middle))
+        high = max(min(high, float(ends[1][place]) + 0.1 * reach), float(middle))
+    set_limits(low, high)
 
 
-def _density(axes: Any, mean: float, spread: float, reach: float) -> None:
-    """The bell of one column; its height says nothing, so it has no scale."""
-    steps = np.linspace(-reach, reach, 121)
+def _ellipse(axes: Any, mean: FloatArray, outline: FloatArray, ends: Box | None, points: FloatArray | None) -> None:
+    """One ellipse with its centre, cut to what two columns can hold, over the public rows."""
+    if points is not None:
+        axes.plot(points[:, 0], points[:, 1], ".", color="#555555", ms=3, alpha=0.5, zorder=1)
+    if ends is not None:
+        outline = clipped(outline, *ends)
+    axes.fill(outline[:, 0], outline[:, 1], color=PALETTE[0], alpha=0.14, lw=0)
+    axes.plot(outline[:, 0], outline[:, 1], color=PALETTE[0], lw=1.3)
+    axes.plot(mean[0], mean[1], "+", color=PALETTE[1], ms=8, mew=1.6)
+    axes.grid(alpha=0.3, lw=0.5)
+
+
+def _density(axes: Any, mean: float, spread: float, reach: float, ends: Box | None, points: FloatArray | None) -> None:
+    """The bell of one column, cut to what it can hold; its height says nothing, so it has no scale."""
+    place = mean + np.linspace(-reach, reach, 121) * spread
+    if ends is not None:
+        place = np.clip(place, ends[0][0], ends[1][0])
+    steps = (place - mean) / spread if spread > 0.0 else np.zeros_like(place)
     height = np.exp(-steps * steps / 2.0)
-    axes.fill_between(mean + steps * spread, height, color=PALETTE[0], alpha=0.14, lw=0)
-    axes.plot(mean + steps * spread, height, color=PALETTE[0], lw=1.3)
+    axes.fill_between(place, height, color=PALETTE[0], alpha=0.14, lw=0)
+    axes.plot(place, height, color=PALETTE[0], lw=1.3)
+    if points is not None:
+        axes.plot(points[:, 0], np.zeros(len(points)), "|", color="#555555", ms=9, alpha=0.5)
     axes.axvline(mean, color=PALETTE[1], lw=1.2)
     axes.set_ylim(0.0, 1.12)
     axes.set_yticks([])

@@ -22,7 +22,7 @@ class SelectionResult(Mixture):
         "ok"; "only one" when one usable hypothesis was left and nothing was spent; "fallback" when none was.
     candidates, left_out : int
         Hypotheses chosen from, and those without finite parameters and positive variances.
-    score, method, mechanism : str
+    score, method, law : str
         What was compared, how it was evaluated, and how the choice was made.
     epsilon : float
         At which the choice was made; 0 when nothing was spent.
@@ -38,7 +38,7 @@ class SelectionResult(Mixture):
     left_out: int
     score: str
     method: str
-    mechanism: str
+    law: str
     epsilon: float
     slack: float
 
@@ -61,7 +61,7 @@ class SelectionResult(Mixture):
     def _details(self) -> list[tuple[str, str]]:
         place = "the fallback" if self.index is None else f"number {self.index}"
         return [
-            ("Chosen", f"{place} of {self.candidates} usable hypotheses, by {self.score} and {self.mechanism}"),
+            ("Chosen", f"{place} of {self.candidates} usable hypotheses, by {self.score} and {self.law}"),
             ("Status", self.status),
             ("Slack", f"{self.slack:.4g} in total variation, beyond 3 times the distance of the best hypothesis"),
         ]

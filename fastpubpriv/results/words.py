@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,13 +20,31 @@ READERS_DELTA = Fraction(1, 10**6)
 MOST_ROWS, MOST_COLUMNS = 60, 20
 
 
+class Column(NamedTuple):
+    """A column of a table. A terminal, which shows few digits, takes as many as `scale`, the uncertainty of each value, makes
+    meaningful, and shows the values of `spread`, a column of its own elsewhere, behind a ±.
+    """
+
+    name: str
+    values: Any
+    scale: Any = None
+    spread: tuple[str, Any] | None = None
+
+
 @dataclass(frozen=True)
 class Table:
-    """Rows with labels; `index` says what the labels are. Columns are (name, values); names need not differ."""
+    """Rows with labels; `index` says what the labels are. Columns are a Column or (name, values); names need not differ."""
 
     index: str
     labels: Sequence[Any]
-    columns: Sequence[tuple[str, Any]]
+    columns: Sequence[Column | tuple[str, Any]]
+
+    def parts(self, *, rounded: bool = False) -> list[Column]:
+        """The columns, each as a Column; spreads are columns too unless values are rounded to what is meaningful."""
+        given = [Column(*column) for column in self.columns]
+        if rounded:
+            return given
+        return [Column(*pair) for each in given for pair in ((each.name, each.values), each.spread) if pair is not None]
 
 
 def number(value: float, scale: float) -> str:
@@ -73,9 +91,9 @@ def explain(budget: Budget | Cost | None, releases: tuple[Mapping[str, Any], ...
     return f"{short(budget)} (pure DP)"
 
 
-def tally(statuses: Iterable[str]) -> str:
+def tally(status: Iterable[str]) -> str:
     """How many there are of each word: "2 ok, 1 low_count"."""
-    found = list(statuses)
+    found = list(status)
     return ", ".join(f"{found.count(word)} {word}" for word in dict.fromkeys(found)) or "none"
 
 
@@ -87,23 +105,28 @@ def _cell(value: Any) -> str:
     return " ".join(str(value).split())
 
 
-def _cells(table: Table) -> tuple[list[list[str]], list[str]]:
-    """The cells that are shown, first the line of names, and what was left out."""
-    shown = table.columns[:MOST_COLUMNS]
-    lines = [[table.index, *(_cell(name) for name, _ in shown)]]
+def _entry(column: Column, row: int) -> str:
+    """A cell of a column, with the digits that mean something and its spread."""
+    value = column.values[row]
+    text = _cell(value) if column.scale is None else number(float(value), float(column.scale[row]))
+    return text if column.spread is None else f"{text} ± {column.spread[1][row]:.3g}"
+
+
+def cells(table: Table, *, rounded: bool = False, where: str = "to_frame()") -> tuple[list[list[str]], list[str]]:
+    """The cells that are shown, first the line of names; and what was left out, with the place that has it."""
+    columns = table.parts(rounded=rounded)
+    shown = columns[:MOST_COLUMNS]
+    lines = [[table.index, *(_cell(column.name) + (" ± std" if column.spread else "") for column in shown)]]
     for row in range(min(len(table.labels), MOST_ROWS)):
-        lines.append([_cell(table.labels[row]), *(_cell(values[row]) for _, values in shown)])
-    more = []
-    if len(table.labels) > MOST_ROWS:
-        more.append(f"... and {len(table.labels) - MOST_ROWS} more rows; to_frame() has all of them.")
-    if len(table.columns) > MOST_COLUMNS:
-        more.append(f"... and {len(table.columns) - MOST_COLUMNS} more columns; to_frame() has all of them.")
-    return lines, more
+        lines.append([_cell(table.labels[row]), *(_entry(column, row) for column in shown)])
+    kind = "columns" if table.index == "column" else "rows"
+    left = [(len(table.labels) - MOST_ROWS, kind), (len(columns) - MOST_COLUMNS, "columns")]
+    return lines, [f"... and {count} more {what}; {where} has all of them." for count, what in left if count > 0]
 
 
 def as_text(title: str, table: Table, facts: list[tuple[str, str]]) -> str:
     """Title, table and facts in lines."""
-    lines, more = _cells(table)
+    lines, more = cells(table)
     widths = [max(len(line[j]) for line in lines) for j in range(len(lines[0]))]
     rows = [
         "  ".join(
@@ -118,7 +141,7 @@ def as_text(title: str, table: Table, facts: list[tuple[str, str]]) -> str:
 
 def as_html(title: str, table: Table, facts: list[tuple[str, str]]) -> str:
     """The same for a notebook. Names of columns come from data files, so that every text is escaped."""
-    (names, *rows), more = _cells(table)
+    (names, *rows), more = cells(table)
 
     def line(cells: Sequence[str], tag: str) -> str:
         return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
@@ -138,9 +161,10 @@ def as_frame(table: Table) -> Any:
         import pandas
     except ImportError:
         raise InputError("to_frame needs pandas: pip install pandas, or use to_dict()") from None
+    columns = table.parts()
     frame = pandas.DataFrame(
-        {place: list(values) for place, (_, values) in enumerate(table.columns)},
+        {place: list(column.values) for place, column in enumerate(columns)},
         index=pandas.Index(list(table.labels), name=table.index),
     )
-    frame.columns = pandas.Index([name for name, _ in table.columns])
+    frame.columns = pandas.Index([column.name for column in columns])
     return frame

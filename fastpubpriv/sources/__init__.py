@@ -7,3 +7,7 @@ from fastpubpriv.sources.private import private_rows
 from fastpubpriv.sources.public import public_rows, refuse_shared_memory
 
 __all__ = ["Executor", "Query", "Rows", "private_rows", "public_rows", "refuse_shared_memory"]
+
+
+def __dir__() -> list[str]:
+    return __all__

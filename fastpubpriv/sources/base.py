@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 from numpy.typing import NDArray
 
-from fastpubpriv.errors import InputError
+from fastpubpriv.errors import InputError, KernelError
 from fastpubpriv.threads.guard import guarded, guarded_iterator
 from fastpubpriv.validation import integer
 
@@ -108,6 +108,10 @@ class Rows(ABC):
     @abstractmethod
     def _chunks(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
         """Chunks of a range that has been checked."""
+
+    def block(self, begin: int, end: int) -> Chunk:
+        """Rows begin to end as one array, in the form that `chunks` promises; the range is not checked. For random access only."""
+        raise KernelError(f"rows of kind {self._kind!r} have no blocks: they are read in order")
 
     def slice(self, begin: int, end: int) -> Rows:
         """Rows `begin` to `end` of this source, by position, as rows of their own: one block of a public split.
@@ -348,7 +352,7 @@ class Rows(ABC):
 
 
 class RandomAccessRows(Rows):
-    """Rows of which any range can be read at once, from any thread."""
+    """Rows of which any range can be read at once, from any thread: a source says how in `block`."""
 
     __slots__ = ()
 
@@ -356,11 +360,16 @@ class RandomAccessRows(Rows):
 
     @abstractmethod
     def block(self, begin: int, end: int) -> Chunk:
-        """Rows begin to end as one array, in the form that `chunks` promises; the range is not checked."""
+        """See `Rows.block`."""
 
     def _chunks(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
-        for first in range(begin, end, chunk_rows):
-            yield self.block(first, min(first + chunk_rows, end))
+        return in_blocks(self, begin, end, chunk_rows)
+
+
+def in_blocks(rows: Rows, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
+    """Rows with random access, block by block."""
+    for first in range(begin, end, chunk_rows):
+        yield rows.block(first, min(first + chunk_rows, end))
 
 
 # How each kind of rows is made. Readers and views are made of the classes above, so `open.py` fills this in from a higher floor.

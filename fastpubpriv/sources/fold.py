@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv.errors import KernelError
-from fastpubpriv.sources.base import Chunk, RandomAccessRows, Rows, default_chunk_rows
-from fastpubpriv.threads.guard import reraise
+from fastpubpriv.sources.base import Chunk, Rows, default_chunk_rows
+from fastpubpriv.threads.guard import guarded
 from fastpubpriv.threads.pool import available_cpus, in_worker, max_threads
 from fastpubpriv.threads.progress import Progress
 from fastpubpriv.threads.steps import Lent, run_steps, run_stream
@@ -117,31 +117,25 @@ class Executor:
         The result is private: only `release` may make something public of it. No warning, log line or exception of a pass
         carries content; foreign exceptions are replaced, and the chain of causes is cut.
         """
+        return guarded(lambda: self._run(query, rows))
+
+    def _run(self, query: Query, rows: Rows) -> Any:
         cost = max(rows.dim, query.row_cost)
         workers, size = self._cut(query, rows, cost)
         first = query.zeros()
         _check_accumulators(first)
         quick = workers == 1 and self.progress is None and rows.n * cost <= _INLINE_WORK
         bar = None if quick else Progress(rows.n, self.progress)
-        failure: BaseException | None = None
-        parts: Iterator[Accumulators] = iter(())
-        try:
-            with np.errstate(all="ignore"):
-                parts = _pass(query, rows, first, workers, size, bar)
-        except BaseException as error:
-            failure = error
-        finally:
-            if bar is not None:
-                bar.close()
-        if failure is not None:
+        with np.errstate(all="ignore"):
             try:
-                reraise(failure)
+                parts = _pass(query, rows, first, workers, size, bar)
             finally:
-                del failure  # else the frame and the exception would keep each other, and the rows, alive
-        for part in parts:
-            if part is not first:
-                query.merge(first, part)
-        return query.answer(first)
+                if bar is not None:
+                    bar.close()
+            for part in parts:
+                if part is not first:
+                    query.merge(first, part)
+            return query.answer(first)
 
     def _cut(self, query: Query, rows: Rows, cost: int) -> tuple[int, int]:
         """Number of threads, and rows of a chunk."""
@@ -189,7 +183,7 @@ def _pass(
                 shown += done.popleft()
             bar.at(shown)
 
-    if isinstance(rows, RandomAccessRows):
+    if rows.random_access:
         block = rows.block
         run_steps(lambda k: add(block(k * size, min((k + 1) * size, n))), -(-n // size), workers, between=tell)
     else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from fastpubpriv.sources.readers.array import ArrayRows
 from fastpubpriv.sources.readers.arrow import arrow_rows
 from fastpubpriv.sources.readers.columns import ColumnRows
 from fastpubpriv.sources.readers.csv import public_table
+from fastpubpriv.sources.readers.frame import is_series, series_as_row
 from fastpubpriv.threads.guard import guarded, naming
 
 # Beyond these a square overflows or underflows, and a radius computed from the rows would be inf or 0.
@@ -40,8 +41,9 @@ def public_rows(
 
     Parameters
     ----------
-    obj : anything that `private_rows` takes, or a 1-D array of length `dim`
-        A one-dimensional array or list of length `dim` is one public row.
+    obj : anything that `private_rows` takes, or one row
+        One dimension (an array, a list, a Series) of length `dim` is one public row where `dim` is above 1, and rows of one
+        number otherwise. The index of a pandas Series names the columns of its row.
     columns : sequence of column names, optional
         Numeric columns to read, in this order. The types of a public CSV file are inferred from its content.
     dim : int, optional
@@ -109,7 +111,11 @@ def public_table_of(
 def _readable(obj: object, columns: Sequence[Any] | None, dim: int | None) -> Rows:
     if isinstance(obj, str | os.PathLike) and os.fspath(obj).lower().endswith((".csv", ".csv.gz", ".csv.bz2")):
         return arrow_rows(public_table(obj), columns)
-    if dim is not None and columns is None:
+    if dim == 1 and is_series(obj) and len(cast(Sequence[Any], obj)) == 1:
+        return private_rows(series_as_row(obj))  # a row of a frame, or one value of a column: the same number
+    if dim is not None and dim > 1 and is_series(obj):
+        return private_rows(series_as_row(obj), columns=columns)
+    if dim is not None and dim > 1 and columns is None:
         row = _one_row(obj)
         if row is not None:
             if row.size != dim:

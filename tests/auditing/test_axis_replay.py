@@ -99,7 +99,7 @@ def test_every_block_of_the_univariate_learner(place):
         record_replay(runner(1, APPROX), rows, other, budget=APPROX)
 
 
-def test_theory_mode():
+def test_list_decoding_keeps_its_promises():
     budget = ApproxDP(4, 1e-7)
     run = runner(1, budget, method="list_decoding", accuracy=0.9, variance=4.0)
     rows = np.random.default_rng(12).normal(size=(20_000, 1))
@@ -144,10 +144,10 @@ def test_catches_an_answer_that_bypasses_release(monkeypatch):
 def test_catches_cells_that_follow_the_rows(monkeypatch):
     original = univariate.CellCounts.release
 
-    def centred(self, purse, rows, executor, **options):
+    def centred(self, payer, rows, executor, **options):
         middle = float(np.mean(np.concatenate([chunk[:, 0] for chunk in rows.chunks()])))
         moved = dataclasses.replace(self, edges=[each + middle for each in self.edges])
-        return original(moved, purse, rows, executor, **options)
+        return original(moved, payer, rows, executor, **options)
 
     rows, other = pair()
     other[300] = 1e6

@@ -164,14 +164,14 @@ def test_catches_a_list_that_follows_the_rows(monkeypatch):
 
 
 def test_catches_a_score_in_the_result(monkeypatch):
-    original = public.release_hypothesis
+    original = public.HypothesisChoice.release
     leaked = []
 
-    def leaky(account, rows, evaluation, **options):
-        leaked.append(int(evaluation.scores(rows, options["executor"]).sum()))
-        return original(account, rows, evaluation, **options)
+    def leaky(self, account, rows, executor, **options):
+        leaked.append(int(self.evaluation.scores(rows, executor).sum()))
+        return original(self, account, rows, executor, **options)
 
-    monkeypatch.setattr(public, "release_hypothesis", leaky)
+    monkeypatch.setattr(public.HypothesisChoice, "release", leaky)
     result = public._result
     monkeypatch.setattr(public, "_result", lambda *arguments, **named: [result(*arguments, **named), leaked[-1]])
     with pytest.raises(ReplayError, match="leaked past release"):

@@ -215,10 +215,10 @@ def test_catches_a_cut_that_looks_at_private_rows(monkeypatch):
 def test_catches_directions_of_unclipped_rows(monkeypatch):
     original = search.SecondMoment.release
 
-    def farther(self, purse, rows, executor, **options):
+    def farther(self, payer, rows, executor, **options):
         largest = max(float(np.nanmax(np.abs(chunk), initial=0.0, where=np.isfinite(chunk))) for chunk in rows.chunks())
         far = dataclasses.replace(self, radius=max(self.radius, min(largest, 1e100)))
-        return original(far, purse, rows, executor, **options)
+        return original(far, payer, rows, executor, **options)
 
     caught(monkeypatch, search.SecondMoment, "release", farther, "depends on private rows")
 
@@ -240,6 +240,6 @@ def test_catches_a_tree_that_asks_too_often(monkeypatch):
     with pytest.raises(BudgetError, match="has no budget"):
         run()
     # Nor can it be talked into it by a wrong depth.
-    monkeypatch.setattr(search.Search, "purse", lambda self, node: self.scope.node(0))
+    monkeypatch.setattr(search.Search, "payer", lambda self, node: self.scope.node(0))
     with pytest.raises(BudgetError, match="nodes above this one have paid"):
         run()

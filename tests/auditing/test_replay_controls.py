@@ -4,13 +4,15 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from releases import release_statistic_sum, release_vector_sum
+from releases import release_agreement, release_choice_of, release_statistic_sum, release_vector_sum
 
 from fastpubpriv import ApproxDP, ReplayError
 from fastpubpriv.auditing import record_replay
-from fastpubpriv.mechanisms.group_covariances import release_agreement, take_population
+from fastpubpriv.errors import BudgetError
+from fastpubpriv.mechanisms.selection.candidates import Hypotheses
+from fastpubpriv.mechanisms.selection.hypotheses import prepare
 from fastpubpriv.mechanisms.sums import AffineMap
-from fastpubpriv.privacy import gaussian_rho, gaussian_rho_beside
+from fastpubpriv.privacy import SelectionEvent, gaussian_rho, gaussian_rho_beside
 from fastpubpriv.release import notions
 from fastpubpriv.release.account import Account
 from fastpubpriv.release.payer import Book
@@ -32,16 +34,34 @@ def checked_mean(x):
     account = Account("checked mean", BUDGET, draws=1 + DIM, reserved=ASIDE)
     account.open()
     release_agreement(
-        account,
-        [],
-        lambda: take_population(rows, base, GROUPS),
-        GROUPS,
-        name="agreement",
-        epsilon=ASIDE.epsilon,
-        delta=ASIDE.delta,
+        account, rows, base, GROUPS, name="agreement", cost=(ASIDE.epsilon, ASIDE.delta), executor=EXECUTOR
     )
     total = release_vector_sum(account, rows, base, name="sum", radius=3.0, cost=account.allowance, executor=EXECUTOR)
     return total.value
+
+
+LISTED = Hypotheses.from_arrays(
+    np.ones((3, 1)), np.array([[[-1.0, 0.0]], [[0.0, 0.0]], [[1.0, 0.0]]]), np.ones((3, 1, DIM))
+)
+
+
+def chosen_then_mean(x, choices=1):
+    """Choices among three Gaussians, paid from a part kept aside, then a mean with all that is left."""
+    rows = private_rows(x)
+    account = Account("choices and a mean", BUDGET, draws=choices + DIM, reserved=ASIDE)
+    account.open()
+    evaluation = prepare(LISTED, rows.n, draws=64, threads=1)[1]
+    chosen = [
+        release_choice_of(
+            account, rows, evaluation, size=3, law="permute_and_flip", name=f"choice {number}",
+            cost=ASIDE.epsilon / choices, executor=EXECUTOR,
+        ).index
+        for number in range(choices)
+    ]  # fmt: skip
+    total = release_vector_sum(
+        account, rows, AffineMap(dim=DIM), name="sum", radius=3.0, cost=account.allowance, executor=EXECUTOR
+    )
+    return chosen, total.value
 
 
 def mean_of(statistic, *, draws=DIM):
@@ -75,6 +95,34 @@ def test_the_honest_learner_passes():
     record_replay(mean_of(lambda chunk: np.array(chunk)), ROWS, OTHER, budget=BUDGET, pieces=7)
 
 
+@pytest.mark.parametrize("choices", [1, 2])
+def test_choices_paid_from_the_part_kept_aside_are_counted(choices):
+    report = record_replay(lambda x: chosen_then_mean(x, choices), ROWS, OTHER, budget=BUDGET, pieces=7)
+    assert report.calls == choices + 1
+    # Basic composition: the choices' epsilons, and for the sum a budget that is smaller by just as much.
+    assert report.epsilon == ASIDE.epsilon
+    rest = ApproxDP(BUDGET.epsilon - ASIDE.epsilon, BUDGET.delta - ASIDE.delta)
+    account = Account("", BUDGET, draws=choices + DIM, reserved=ASIDE)
+    assert account.allowance <= gaussian_rho(rest, choices + DIM)
+    assert Fraction(999, 1000) * account.allowance <= report.declared_cost <= account.allowance
+    # The choices state no delta, so replay allows the sum that part too, and not more.
+    assert report.allowance == gaussian_rho_beside(BUDGET, choices + DIM, ASIDE.epsilon, Fraction(0))
+    account.open()
+    for _ in range(choices):
+        account.charge(SelectionEvent(epsilon=ASIDE.epsilon / choices, sensitivity=1, candidates=3))
+    with pytest.raises(BudgetError, match="calibrated in epsilon"):
+        account.charge(SelectionEvent(epsilon=Fraction(1, 10**9), sensitivity=1, candidates=3))
+
+
+def test_choices_that_come_on_top_of_the_budget_are_rejected(monkeypatch):
+    def on_top(budget, draws, epsilon, delta):
+        return gaussian_rho(budget, draws)
+
+    monkeypatch.setattr(notions, "gaussian_rho_beside", on_top)
+    with pytest.raises(ReplayError, match="exceed the budget"):
+        record_replay(chosen_then_mean, ROWS, OTHER, budget=BUDGET)
+
+
 def test_a_learner_that_forgets_the_delta_kept_aside_is_rejected(monkeypatch):
     def forgetful(budget, draws, epsilon, delta):
         return gaussian_rho(ApproxDP(budget.epsilon - epsilon, budget.delta), draws)
@@ -93,10 +141,8 @@ def test_a_learner_that_states_no_delta_is_rejected(monkeypatch):
         rows, base = private_rows(x), AffineMap(dim=DIM)
         side = Account("side", ASIDE, draws=1)
         side.open()
-        population = lambda: take_population(rows, base, GROUPS)  # noqa: E731
-        release_agreement(
-            side, [], population, GROUPS, name="agreement", epsilon=side.approx_left[0], delta=ASIDE.delta / 2
-        )
+        cost = side.approx_left[0], ASIDE.delta / 2
+        release_agreement(side, rows, base, GROUPS, name="agreement", cost=cost, executor=EXECUTOR)
         account = Account("mean", less, draws=DIM)
         account.open()
         total = release_vector_sum(

@@ -93,14 +93,14 @@ def test_catches_a_row_that_counts_twice(monkeypatch):
 
 
 def test_catches_suppressed_bins_in_the_result(monkeypatch):
-    original = stable.release_histograms
+    original = stable.StableHistograms.release
 
-    def leaky(account, rows, partitions, **options):
-        released = original(account, rows, partitions, **options)
-        occupied = sum(len(keys) for keys, _ in stable.count_bins(rows, partitions, options["executor"]))
+    def leaky(self, account, rows, executor, **options):
+        released = original(self, account, rows, executor, **options)
+        occupied = sum(len(keys) for keys, _ in stable.count_bins(rows, self.partitions, executor))
         return dataclasses.replace(released, threshold=released.threshold + 1e-9 * occupied)
 
-    monkeypatch.setattr("fastpubpriv.histograms.stable.release_histograms", leaky)
+    monkeypatch.setattr(stable.StableHistograms, "release", leaky)
     with pytest.raises(ReplayError, match="leaked past release"):
         record_replay(RUNS["widths"], ROWS, neighbour(3, [1e4, 1e4]), budget=BUDGET)
 
@@ -112,13 +112,13 @@ def test_catches_blocks_that_overlap(monkeypatch):
 
 
 def test_catches_blocks_that_follow_the_values(monkeypatch):
-    class Sorted(slices.RandomAccessSlice):
+    class Sorted(slices.Slice):
         def block(self, begin, end):
             whole = self._rows.block(0, self._rows.n)
             order = np.argsort(whole[:, 0])[self._begin + begin : self._begin + end]
             return np.ascontiguousarray(whole[order])
 
-    monkeypatch.setattr(slices, "RandomAccessSlice", Sorted)
+    monkeypatch.setattr(slices, "Slice", Sorted)
     # The smallest row becomes the largest: it changes halves, and so does the row in the middle.
     with pytest.raises(ReplayError):
         record_replay(RUNS["axis"], ROWS, neighbour(int(np.argmin(ROWS[:, 0])), [50.0, 50.0]), budget=BUDGET)
@@ -139,9 +139,9 @@ def test_catches_pairs_that_follow_the_values(monkeypatch):
 def test_catches_scales_taken_from_the_data(monkeypatch):
     original = decoder_stages.release_means
 
-    def adaptive(account, rows, scales, thresholds, **options):
-        largest = max(float(np.abs(chunk).max()) for chunk in rows.chunks())
-        return original(account, rows, [[*column, largest] for column in scales], thresholds, **options)
+    def adaptive(run, scales, thresholds, **options):
+        largest = max(float(np.abs(chunk).max()) for chunk in run.rows.chunks())
+        return original(run, [[*column, largest] for column in scales], thresholds, **options)
 
     monkeypatch.setattr(decoders, "release_means", adaptive)
     with pytest.raises(ReplayError):

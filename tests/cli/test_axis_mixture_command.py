@@ -77,7 +77,7 @@ def test_plan_of_the_task():
     words = "plan axis-aligned-mixture --dim 1 --components 2 --n-priv 20000 --epsilon 1 --delta 1e-6 --json -"
     result = CliRunner().invoke(main, words.split())
     assert result.exit_code == 0, result.output
-    assert json.loads(result.stdout)["details"]["theory_log10_candidates"] > 40
+    assert json.loads(result.stdout)["details"]["list_decoding_log10_candidates"] > 40
 
 
 def test_the_page_of_the_demo_tells_the_truth(tmp_path, monkeypatch):

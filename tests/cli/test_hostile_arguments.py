@@ -85,7 +85,8 @@ REFUSED = [
     *(MEAN + f"--threads {threads}" for threads in ("0", "-1", "1e2", "99999", DIGITS, MORE_DIGITS)),
     *(MEAN + f"--seed {seed}" for seed in ("-1", "1e3", MORE_DIGITS)),
     *(MEAN + f"--level {level}" for level in ("nan", "0", "1", "-0.5", "1e400")),
-    *(MEAN + f"--covariance {v}" for v in ("1e400", "nan", "0", "-1", ",", "1,2", "nix.npy", "folder.npy", "object.npy")),
+    *(MEAN + f"--covariance {v}" for v in ("1", "identity", "nix.npy", "folder.npy", "object.npy")),
+    *(MEAN + f"--variance {v}" for v in ("1e400", "nan", "0", "-1", ",", "1,2", "nix.npy", "folder.npy", "object.npy")),
     *(MEAN + f"--ledger {path}" for path in ("nix", "text", "empty", "folder.npy", "p.npy", "loop.npy", "-q", "--json")),
     *(MEAN + f"--ledger new --ledger-total {total}" for total in ("1e400", "delta=1", "epsilon=1,rho=1", "rho=", DIGITS)),
     *(MEAN + f"--ledger {path} --ledger-total 1" for path in ("/proc/l", "/dev/null", "nowhere/l", "x" * 300)),
@@ -142,7 +143,7 @@ def test_refused_in_words(words):
         MEAN + "--failure-prob 0.9999999999999999",
         MEAN + "--level 0.9999999999999999",
         MEAN + "--level 1e-320",
-        MEAN + "--covariance 1e308",
+        MEAN + "--variance 1e308",
         MEAN + f"--seed {DIGITS}",
         "mean --private p.npy --public q.npy --rho 1/3",
         "coinpress-mean --private p.npy --center -1e3 --radius 1e2 --rho 5e-1",
@@ -174,4 +175,4 @@ def test_a_list_of_millions_of_digits_is_not_computed():
     made = fpp.plan(
         "axis_aligned_mixture", dim=2**50, n_components=2, n_priv=1000, budget=fpp.ApproxDP(1, 1e-6), n_pub=9
     )
-    assert "theory_rows" not in made.details
+    assert "list_decoding_rows" not in made.details

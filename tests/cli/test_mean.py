@@ -118,15 +118,18 @@ def test_one_public_row_says_what_it_assumes(files):
     data = json.loads(Path("out.json").read_text())
     assert any("standard deviation of 1" in text for text in data["warnings"])
     assert np.all(np.abs(np.array(data["mean"]) - 5.0) < 0.3)
-    asked = invoke("mean", "--private", "p.npy", "--public", "q.npy", "--rho", "1", "--covariance", "identity")
+    asked = invoke("mean", "--private", "p.npy", "--public", "q.npy", "--rho", "1", "--variance", "1")
     assert "too few" not in one_line(asked)
 
 
-def test_covariance_of_a_file(files):
+def test_spread_of_a_file(files):
     np.save("v.npy", np.array([1.0, 2.0, 3.0]))
     arguments = ["mean", "--private", "p.npy", "--public", "q.npy", "--rho", "1", "--quiet", "--json", "-"]
-    data = json.loads(invoke(*arguments, "--covariance", "v.npy").stdout)
+    data = json.loads(invoke(*arguments, "--variance", "v.npy").stdout)
     assert np.allclose(np.array(data["noise_std"]) ** 2 / data["noise_std"][0] ** 2, [1.0, 2.0, 3.0])
+    np.save("m.npy", np.diag([1.0, 2.0, 3.0]))
+    assert json.loads(invoke(*arguments, "--covariance", "m.npy").stdout)["provenance"]["covariance"] == "argument"
+    assert "matrix" in one_line(invoke(*arguments, "--covariance", "v.npy", code=2))
     np.save("bad.npy", np.array([{"a": SECRET}], dtype=object), allow_pickle=True)
     assert "not a .npy file of numbers" in one_line(invoke(*arguments, "--covariance", "bad.npy", code=2))
 
@@ -220,8 +223,9 @@ BAD = {
     "failure nan": ([*P, *Q, "--rho", "1", "--failure-prob", "nan"], "failure_prob"),
     "threads": ([*P, *Q, "--rho", "1", "--threads", "0"], "0 is not in the range"),
     "level": ([*P, *Q, "--rho", "1", "--level", "1"], "1.0 is not in the range"),
-    "covariance": ([*P, *Q, "--rho", "1", "--covariance", "round"], "must be a number"),
-    "covariance negative": ([*P, *Q, "--rho", "1", "--covariance", "-1"], "covariance"),
+    "covariance": ([*P, *Q, "--rho", "1", "--variance", "round"], "must be a number"),
+    "variance negative": ([*P, *Q, "--rho", "1", "--variance", "-1"], "variance"),
+    "variance and covariance": ([*P, *Q, "--rho", "1", "--variance", "1", "--covariance", "public"], "variance"),
     "public covariance": ([*P, *Q, "--rho", "1", "--covariance", "public"], "at least 4 public rows"),
     "ledger total alone": ([*P, *Q, "--rho", "1", "--ledger-total", "1"], "belongs to --ledger"),
     "ledger total": ([*P, *Q, "--rho", "1", "--ledger", "l", "--ledger-total", "much"], "--ledger-total must look like"),
@@ -388,7 +392,7 @@ def test_wide_results_are_cut_on_screen_only(tmp_path, monkeypatch):
     ],
 )
 def test_digits_follow_the_uncertainty(value, scale, text):
-    from fastpubpriv.cli.report import number
+    from fastpubpriv.results.words import number
 
     assert float(number(value, scale).replace(",", "")) == pytest.approx(value, abs=max(scale, 1e-300))
     assert number(value, scale) == text

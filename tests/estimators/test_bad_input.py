@@ -158,7 +158,7 @@ GROUP_B = {
     "22 complex": lambda: np.full((5, DIM), MARKER + 1j),
     "25 longdouble": lambda: np.full((5, DIM), MARKER, dtype=np.longdouble),
     "27 0-d": lambda: np.array(MARKER),
-    "28 1-d": lambda: np.full(DIM, MARKER),
+    "28 0-d": lambda: np.array(MARKER),
     "29 3-d": lambda: np.full((2, 2, DIM), MARKER),
     "31 n = 0": lambda: np.empty((0, DIM)),
     "33 d = 0": lambda: np.empty((5, 0)),
@@ -315,9 +315,19 @@ def test_group_c_public_rows_without_a_covariance(options, watch):
 
 
 @pytest.mark.parametrize("call", [call_estimate, call_coinpress])
-@pytest.mark.parametrize("covariance", BAD_KNOWN.values(), ids=BAD_KNOWN)
-def test_group_c_known_covariance(call, covariance, watch):
-    assert "covariance" in refused(call, {"covariance": covariance}, watch)
+@pytest.mark.parametrize("argument", ["covariance", "variance"])
+@pytest.mark.parametrize("spread", BAD_KNOWN.values(), ids=BAD_KNOWN)
+def test_group_c_known_spread(call, argument, spread, watch):
+    assert argument in refused(call, {argument: spread}, watch)
+
+
+@pytest.mark.parametrize("call", [call_estimate, call_coinpress])
+def test_a_number_is_a_variance_and_a_matrix_a_covariance(call, watch):
+    for spread in (4.0, np.array(4.0), np.full(DIM, 4.0), [4.0] * DIM, (4.0,) * DIM):
+        assert "variance=" in refused(call, {"covariance": spread}, watch)
+    for spread in (np.eye(DIM), np.eye(DIM).tolist()):
+        assert "covariance=" in refused(call, {"variance": spread}, watch)
+    assert "not both" in refused(call, {"variance": 1.0, "covariance": np.eye(DIM)}, watch)
 
 
 @every_with_public

@@ -53,7 +53,7 @@ def test_every_step_clips_the_original_rows():
 
 
 @pytest.mark.parametrize("budget", [ZCDP(0.5), ApproxDP(1, 1e-6), PureDP(1)])
-def test_translation(budget):
+def test_shifted_rows_shift_the_mean(budget):
     private = gaussian()
     for shift in (1e3, 1e8):
         here, there = mean_of(private, budget), mean_of(private + shift, budget, center=shift)
@@ -63,7 +63,7 @@ def test_translation(budget):
 def test_covariance_scales_ball_and_answer():
     private = gaussian()
     scale = np.array([1e-3, 1.0, 10.0, 1e4])
-    plain, mapped = mean_of(private), mean_of(private * scale, covariance=scale**2)
+    plain, mapped = mean_of(private), mean_of(private * scale, variance=scale**2)
     assert mapped.mean / scale == pytest.approx(plain.mean, abs=1e-7)
     assert mapped.noise_std / scale == pytest.approx(plain.noise_std)
 
@@ -116,6 +116,8 @@ def test_a_ball_that_misses_the_mean_costs_accuracy_only():
         ({"radius": 1e200}, "radius"),
         ({"radius": "10"}, "radius"),
         ({"covariance": "public"}, "covariance"),
+        ({"covariance": 4.0}, "is variance="),
+        ({"variance": [[1.0, 0.0], [0.0, 1.0]]}, "is covariance="),
         ({"covariance": [[1.0, 2.0], [2.0, 1.0]]}, "covariance"),
     ],
 )

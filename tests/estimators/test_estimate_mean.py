@@ -55,9 +55,13 @@ def test_known_covariance_is_equivariant(kind):
         "diagonal": np.diag([1e-3, 1.0, 20.0, 1e6]),
         "matrix": np.tril(np.random.default_rng(5).standard_normal((4, 4)), -1) + np.diag([0.1, 1.0, 5.0, 100.0]),
     }[kind]
-    covariance = {"scalar": 3.5**2, "diagonal": np.diag(factor) ** 2, "matrix": factor @ factor.T}[kind]
+    spread = {
+        "scalar": {"variance": 3.5**2},
+        "diagonal": {"variance": np.diag(factor) ** 2},
+        "matrix": {"covariance": factor @ factor.T},
+    }[kind]
     plain = mean_of(private, public)
-    mapped = mean_of(private @ factor.T, public @ factor.T, covariance=covariance)
+    mapped = mean_of(private @ factor.T, public @ factor.T, **spread)
     row_std = np.sqrt(np.diag(factor @ factor.T))
     # Rounding may move single grid steps of single rows: far below the noise.
     assert np.all(np.abs(mapped.mean - factor @ plain.mean) < 1e-7 * row_std)
@@ -106,12 +110,12 @@ def test_accuracy_warning_grants_the_public_rows_no_more_than_the_gap_allows():
 
 def test_public_ball_closed_form():
     _, public = sample(dim=6, m=9)
-    ball, whitening, row_std = public_ball(public, covariance=None, failure_prob=0.1, pub_priv_gap=0.0)
+    ball, whitening, row_std = public_ball(public, covariance=None, variance=None, failure_prob=0.1, pub_priv_gap=0.0)
     assert ball.radius == chi_radius(6, 0.05) / 3
     assert np.array_equal(ball.center, public.mean(axis=0))
     assert whitening.factor is None
     assert row_std.tolist() == [1.0] * 6
-    wide, _, _ = public_ball(public, covariance=None, failure_prob=0.1, pub_priv_gap=0.25)
+    wide, _, _ = public_ball(public, covariance=None, variance=None, failure_prob=0.1, pub_priv_gap=0.25)
     assert wide.radius == gap_radius(6, 9, 0.05, 0.25) > ball.radius
 
 
@@ -122,7 +126,7 @@ def ball_failures(draws, failure_prob, *, gap=0.0, shift=0.0, scale=1.0, shrink=
     for _ in range(draws):
         public = rng.standard_normal((2, 5)) * scale
         public[:, 0] += shift
-        ball, _, _ = public_ball(public, covariance=None, failure_prob=failure_prob, pub_priv_gap=gap)
+        ball, _, _ = public_ball(public, covariance=None, variance=None, failure_prob=failure_prob, pub_priv_gap=gap)
         count += float(np.linalg.norm(ball.center)) > shrink * ball.radius
     return count
 
@@ -175,7 +179,7 @@ def test_theory_mode_keeps_all_rows():
     failures = 0
     for _ in range(300):
         rows, public = rng.standard_normal((100, 3)), rng.standard_normal((1, 3))
-        ball, _, _ = public_ball(public, covariance=None, failure_prob=0.1, pub_priv_gap=0.0)
+        ball, _, _ = public_ball(public, covariance=None, variance=None, failure_prob=0.1, pub_priv_gap=0.0)
         clip = ball.radius + chi_radius(3, 0.1 / 200)
         failures += bool(np.any(np.linalg.norm(rows - ball.center, axis=1) > clip))
     assert failures <= stats.binom.isf(1e-9, 300, 0.1)

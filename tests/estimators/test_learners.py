@@ -1,6 +1,7 @@
 """The learners in the roles of the black boxes that the paper names: accuracy in their regime, refusals, and replay."""
 
 import warnings
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ from fastpubpriv.errors import ReplayError
 from fastpubpriv.estimators import learner_group_covariances, learner_recursive, learner_selection
 from fastpubpriv.estimators.learners import METHODS
 from fastpubpriv.estimators.lifted import Problem
-from fastpubpriv.mechanisms import group_covariances as populous
+from fastpubpriv.mechanisms import group_covariances
 from fastpubpriv.mechanisms.selection import cover as selection
 
 pytestmark = [
@@ -86,7 +87,7 @@ def test_recursive_preconditioner_recovers(dim, n_priv, n_pub, budget, limit):
         covariance, mean = errors(result, root)
         assert covariance < min(limit, 3.0 * result.predicted_covariance_error)
         assert mean < 3.0 * result.predicted_mean_error
-    assert result.learner == "recursive_preconditioner"
+    assert result.method == "recursive_preconditioner"
     assert sum("second moment" in release["name"] for release in result.releases) == result.rounds
     assert all(release["clip_radius"] > 0 for release in result.releases)
 
@@ -156,7 +157,7 @@ def test_cover_covers(condition, radius, accuracy):
         assert distance.min() <= accuracy * 1.001
 
 
-def test_populous_recovers_and_shrugs_off_a_wrong_scale():
+def test_group_covariances_recover_and_shrug_off_a_wrong_scale():
     x_priv, x_pub, root = gaussian(120_000, 2, 1, condition=1.0)
     budget = ApproxDP(4, 1e-6)
     for scale in (1.0, 1e6):
@@ -171,7 +172,7 @@ def test_populous_recovers_and_shrugs_off_a_wrong_scale():
     assert errors(default, 1e6 * root, 0.0)[0] > 0.3
 
 
-def test_populous_recovers_in_two_columns():
+def test_group_covariances_recover_in_two_columns():
     x_priv, x_pub, root = gaussian(330_000, 3, 2, condition=100.0)
     result = seeded(x_priv, x_pub=x_pub, budget=ApproxDP(4, 1e-6), method="group_covariances")
     covariance, mean = errors(result, root)
@@ -180,7 +181,7 @@ def test_populous_recovers_in_two_columns():
     assert result.rounds + 4 == len(result.releases)
 
 
-def test_populous_falls_back_when_rows_disagree():
+def test_group_covariances_fall_back_when_rows_disagree():
     rng = np.random.default_rng(3)
     x_priv = rng.normal(size=(120_000, 1))
     groups = learner_group_covariances.groups_for(
@@ -228,7 +229,7 @@ def test_wrong_notions_are_refused(method, budget):
         estimate_gaussian(x_priv, x_pub=x_pub, budget=budget, method=method)
 
 
-def test_populous_says_that_it_is_experimental():
+def test_group_covariances_say_that_they_are_experimental():
     x_priv, x_pub, _ = gaussian(120_000, 2, 1)
     with pytest.warns(ExperimentalWarning, match="experimental"):
         estimate_gaussian(x_priv, x_pub=x_pub, budget=ApproxDP(4, 1e-6), method="group_covariances")
@@ -313,9 +314,9 @@ def test_replay_catches_scores_counted_twice(monkeypatch):
 def test_replay_catches_a_centre_without_robust_weights(monkeypatch):
     x_priv, x_pub, _ = gaussian(90_000, 2, 1)
     monkeypatch.setattr(
-        populous.Population,
+        group_covariances,
         "center",
-        lambda self: [[sum(map(populous.Fraction, self.covariance[:, 0, 0].tolist())) / len(self.close)]],
+        lambda covariance, close: [[sum(map(Fraction, covariance[:, 0, 0].tolist())) / len(close)]],
     )
     neighbour = x_priv.copy()
     neighbour[5] = 1e6

@@ -11,7 +11,7 @@ from fastpubpriv.experiments.running import seeded_quietly
 BANDS = {(2, 3000): (0.33, 0.39), (2, 8000): (0.13, 0.15), (3, 3000): (0.19, 0.246), (3, 8000): (0.11, 0.129)}
 
 
-def test_curves(tmp_path, monkeypatch):
+def test_curves_are_written_for_every_size_and_step(tmp_path, monkeypatch):
     monkeypatch.setattr(experiment, "SIZES", (3000, 8000))
     report = EXPERIMENTS["coinpress-covariance"].run(tmp_path, runs=20, progress=False)
     rows = {(float(r["condition"]), int(r["steps"]), int(r["n"])): r for r in read(report.csv)}
@@ -32,7 +32,7 @@ def test_curves(tmp_path, monkeypatch):
     assert any("0.361" in line for line in report.lines)
 
 
-def test_repeats():
+def test_the_same_run_gives_the_same_numbers():
     with seeded_quietly():
         first, again, other = (experiment.errors_of_run(1.0, 3000, run) for run in (3, 3, 4))
     assert first == again

@@ -19,7 +19,7 @@ def workers():
     return [thread for thread in threading.enumerate() if thread.name.startswith("experiment")]
 
 
-def test_registry():
+def test_every_experiment_is_registered_under_its_name():
     assert list(EXPERIMENTS) == sorted(EXPERIMENTS)
     assert {"a-figure-1", "b-figures-12-14", "b-proposition-8"} <= set(EXPERIMENTS)
     for name, experiment in EXPERIMENTS.items():

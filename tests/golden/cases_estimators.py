@@ -32,7 +32,7 @@ def means() -> Iterator[Case]:
         given = {"x_pub": PUBLIC, "budget": budget}
         yield private(f"estimate_mean, {name}", fpp.estimate_mean, ROWS, **given, blas=False)
         yield private(
-            f"estimate_mean, variances, {name}", fpp.estimate_mean, ROWS, **given, covariance=VARIANCES, **whole
+            f"estimate_mean, variances, {name}", fpp.estimate_mean, ROWS, **given, variance=VARIANCES, **whole
         )
         yield private(f"estimate_mean, matrix, {name}", fpp.estimate_mean, ROWS, **given, covariance=MATRIX)
         many = {**given, "x_pub": MANY_PUBLIC}
@@ -139,11 +139,15 @@ def gaussians() -> Iterator[Case]:
                 slow=columns == 2,
             )
     few = {"x_pub": mixed(24, 2, 1), "budget": ApproxDP(4, 1e-6), "method": "group_covariances"}
-    yield private("estimate_gaussian, populous", fpp.estimate_gaussian, mixed(25, 120_000, 1), **few, threads=(2,))
+    yield private(
+        "estimate_gaussian, group_covariances", fpp.estimate_gaussian, mixed(25, 120_000, 1), **few, threads=(2,)
+    )
     apart = np.repeat(np.arange(120.0), 1000)[:, None] ** 5 + mixed(25, 120_000, 1)
-    yield private("estimate_gaussian, populous, rows disagree", fpp.estimate_gaussian, apart, **few)
+    yield private("estimate_gaussian, group_covariances, rows disagree", fpp.estimate_gaussian, apart, **few)
     plane = {"x_pub": mixed(24, 3, 2), "budget": ApproxDP(4, 1e-6), "method": "group_covariances"}
-    yield private("estimate_gaussian, populous, 2 columns", fpp.estimate_gaussian, mixed(26, 330_000, 2), **plane)
+    yield private(
+        "estimate_gaussian, group_covariances, 2 columns", fpp.estimate_gaussian, mixed(26, 330_000, 2), **plane
+    )
     yield private(
         "coinpress_covariance, theory",
         fpp.coinpress_covariance,

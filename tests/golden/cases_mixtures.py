@@ -28,14 +28,12 @@ import fastpubpriv as fpp
 from fastpubpriv import ZCDP, ApproxDP, PureDP
 from fastpubpriv.mixtures import list_decoding as decoders
 from fastpubpriv.mixtures.select import required_n
+from fastpubpriv.mixtures.separated.searches import METHODS
 
-SEARCHES = (
-    ("tree", "practical"),
-    ("one_shot", "practical"),
-    ("public_pca", "practical"),
-    ("tree", "theory"),
-    ("public_pca", "theory"),
-)
+SEARCHES = [
+    *((name, "practical") for name in METHODS),
+    *((name, "theory") for name, method in METHODS.items() if method.theory is not None),
+]
 LARGE_BLOBS = blobs(31, 300_000, CENTERS)
 LARGE_PLANE = blobs(32, 400_000, [[0.0, 5.0], [30.0, 5.0]], [1.0, 3.0])
 EVEN_LINE = blobs(36, 4000, [[0.0], [1000.0]], 2.0)
@@ -106,10 +104,10 @@ def separated() -> Iterator[Case]:
         n_components=1,
         min_weight=0.5,
         budget=ZCDP(1),
-        accuracy=0.2,
+        weight_floor=0.1,
         failure_prob=0.2,
     )
-    for method, _ in SEARCHES[:3]:
+    for method in METHODS:
         yield private(
             f"learn_separated_mixture, {method}, large",
             fpp.learn_separated_mixture,
@@ -161,9 +159,7 @@ def axis_aligned() -> Iterator[Case]:
         runs[f"dp_em, known variance, {name}"] = (LINE, budget, {**points, "method": "dp_em", "variance": 4.0})
         runs[f"auto, {name}"] = (LINE, budget, points)
     for name, (rows, budget, options) in runs.items():
-        # Many starts of this search end in nearly the same mixture: which of them is the k-th of the list is a matter of rounding.
-        tied = name == "univariate, known variance"
-        call = {"n_components": 2, "budget": budget, "machine": tied, **options}
+        call = {"n_components": 2, "budget": budget, **options}
         yield private(f"learn_axis_aligned_mixture, {name}", learn, rows, **call)
     for name, rows, points in (("univariate", LINE, LINE_PUBLIC), ("2 columns", PLANE, PLANE_PUBLIC)):
         call = {"n_components": 2, "budget": ApproxDP(4, 1e-6), "forms": FORMS}
@@ -207,16 +203,14 @@ def axis_aligned() -> Iterator[Case]:
 
 def lists() -> Iterator[Case]:
     strong = {"budget": ApproxDP(4, 1e-6), "blas": False}
-    for constants in ("practical", "theory"):
-        call = {**strong, "constants": constants}
-        yield private(f"decode_variances, {constants}", decoders.decode_variances, PLANE, **call)
-        yield private(f"decode_means, {constants}", decoders.decode_means, PLANE, **call, std=[2.0, 3.5])
-        yield private(f"decode_gaussians, {constants}", decoders.decode_gaussians, LINE, **call, min_weight=0.3)
-        yield private(f"decode_axis_aligned, {constants}", decoders.decode_axis_aligned, PLANE, **call)
+    for mode in ("practical", "theory"):
+        call = {**strong, "mode": mode}
+        yield private(f"decode_variances, {mode}", decoders.decode_variances, PLANE, **call)
+        yield private(f"decode_means, {mode}", decoders.decode_means, PLANE, **call, std=[2.0, 3.5])
+        yield private(f"decode_gaussians, {mode}", decoders.decode_gaussians, LINE, **call, min_weight=0.3)
+        yield private(f"decode_axis_aligned, {mode}", decoders.decode_axis_aligned, PLANE, **call)
         known = {**call, "covariance": [[4.0, 1.0], [1.0, 9.0]], "blas": True}
-        yield private(
-            f"decode_axis_aligned, known covariance, {constants}", decoders.decode_axis_aligned, PLANE, **known
-        )
+        yield private(f"decode_axis_aligned, known covariance, {mode}", decoders.decode_axis_aligned, PLANE, **known)
     yield private(
         "decode_gaussians, the paper's accounting",
         decoders.decode_gaussians,

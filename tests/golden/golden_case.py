@@ -28,8 +28,7 @@ class Case:
     `covers` are the public things that it runs besides `call`. With each of `threads`, and with the first argument as each of
     `forms` of source, it is tried again, and the answer must be the same. `blas` is True where arithmetic of BLAS or LAPACK comes
     before rows are turned into integers: these are then compared as numbers. `releases` is False where there are too many of them
-    to write down. `machine` is True where the answer hangs on the last bits of BLAS: only the machine that made the file compares
-    it. `slow` cases run with the marker `audit`.
+    to write down. `slow` cases run with the marker `audit`.
     """
 
     name: str
@@ -41,7 +40,6 @@ class Case:
     forms: tuple[str, ...] = ()
     blas: bool = False
     releases: bool = True
-    machine: bool = False
     slow: bool = False
 
 

@@ -20,15 +20,16 @@ from fastpubpriv.privacy import Budget, Cost
 
 # "Kind.field" or "field" as the package has it now -> the name of that value in results.json.
 RENAMED = {
-    "GaussianResult.learner": "method",
-    "SelectionResult.mechanism": "law",
     "MixtureResult.status": "statuses",
     "ScaleLists.status": "statuses",
     "MeanLists.status": "statuses",
     "AxisAlignedLists.status": "statuses",
+    "ScaleLists.mode": "constants",
+    "MeanLists.mode": "constants",
+    "AxisAlignedLists.mode": "constants",
 }
 # A text as the package writes it now -> the text in results.json (names of methods, words for what happened).
-WORDS: dict[str, str] = {"list_decoding": "theory", "group_covariances": "populous"}
+WORDS: dict[str, str] = {"list_decoding": "theory"}
 # Fields that are not compared: texts that quote names of arguments, and what was added after the file was made.
 LEFT_OUT = {"warnings"}
 

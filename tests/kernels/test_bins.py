@@ -140,7 +140,7 @@ def test_more_rows_than_a_counter_holds(monkeypatch):
         same(bins.bins_count(x, rule), reference.bins_count(x, rule))
 
 
-def test_refusals():
+def test_wrong_forms_are_refused():
     for width in (0.0, -1.0, np.nan, np.inf):
         with pytest.raises(InputError, match="width"):
             BinRule(width)

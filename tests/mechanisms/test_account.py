@@ -196,10 +196,10 @@ def test_blocks_and_nodes_share_the_declared_draws():
         two.charge(GaussianEvent(4, 20, 5))
     two.charge(GaussianEvent(4, 20, 4))
     account = opened(ZCDP(50), draws=10)
-    purse = account.tree(Fraction(1), 1).node(0)
+    payer = account.tree(Fraction(1), 1).node(0)
     with pytest.raises(BudgetError, match="more noise is drawn"):
-        purse.charge(GaussianEvent(2, 20, 11, clusters=Clusters(2, 1, ("0",))))
-    purse.charge(GaussianEvent(2, 20, 10, clusters=Clusters(2, 1, ("0",))))
+        payer.charge(GaussianEvent(2, 20, 11, clusters=Clusters(2, 1, ("0",))))
+    payer.charge(GaussianEvent(2, 20, 10, clusters=Clusters(2, 1, ("0",))))
 
 
 @pytest.mark.parametrize(("budget", "event"), EVENTS.values(), ids=EVENTS)

@@ -54,7 +54,7 @@ def test_edges_and_values_without_a_cell():
 
 
 @pytest.mark.parametrize("columns", [1, 2])
-def test_prices(columns):
+def test_cells_cost_what_was_asked_for(columns):
     rows = np.zeros((10, columns))
     _, call, released = exact(cells, rows, edges=EDGES[:columns])
     assert isinstance(call.event, LaplaceEvent)

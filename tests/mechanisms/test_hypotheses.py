@@ -1,6 +1,7 @@
 """Private hypothesis selection: exact output laws over all neighbours, scores against direct counts, coins against closed forms."""
 
 import itertools
+import pickle
 from fractions import Fraction
 from functools import partial
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 from helpers import accounts
 from hypothesis_cases import cdf, random_list
+from releases import release_choice_of
 from scipy import stats
 
 from fastpubpriv.errors import InputError, KernelError
@@ -21,7 +23,7 @@ from fastpubpriv.mechanisms.selection.roots import RootSets
 from fastpubpriv.mechanisms.selection.scheffe import CellSets, cell_edges
 from fastpubpriv.mechanisms.selection.yatracos import YatracosSets
 from fastpubpriv.privacy import ZCDP, PureDP, SelectionEvent
-from fastpubpriv.release import choice_weights as exponential
+from fastpubpriv.release import choice_weights
 from fastpubpriv.release.release import release_choice
 from fastpubpriv.sources import Rows, private_rows
 from fastpubpriv.sources.fold import Executor
@@ -48,7 +50,7 @@ def chosen(scores, law, seed, epsilon=2):
 
 def coins(scores, rate):
     best = max(scores)
-    return [Fraction(exponential.coin(best - s, rate), 1 << exponential.BITS) for s in scores]
+    return [Fraction(choice_weights.coin(best - s, rate), 1 << choice_weights.BITS) for s in scores]
 
 
 def permute_and_flip_law(scores, rate):
@@ -81,7 +83,7 @@ def permute_and_flip_by_orders(scores, rate):
 
 def exponential_law(scores, rate):
     weights = [0] * len(scores)
-    for level in exponential.levels(np.array(scores, dtype=np.int64), rate):
+    for level in choice_weights.levels(np.array(scores, dtype=np.int64), rate):
         for index in level.candidates:
             weights[index] = level.weight
     return [Fraction(w, sum(weights)) for w in weights]
@@ -106,19 +108,19 @@ def test_closed_form_of_permute_and_flip(scores, rate):
 @pytest.mark.parametrize("rate", [Fraction(1, 2**31), Fraction(1, 2), Fraction(5), Fraction(77, 1000)])
 @pytest.mark.parametrize("gap", [1, 2, 30])
 def test_coins_are_close_for_heads_and_for_tails(gap, rate):
-    coin = exponential.coin(gap, rate)
+    coin = choice_weights.coin(gap, rate)
     with mpmath.workprec(1400):
-        heads = mpmath.exp(-mpmath.mpf(gap * rate.numerator) / rate.denominator) * mpmath.mpf(2) ** exponential.BITS
-        tails = mpmath.mpf(2) ** exponential.BITS - heads
+        heads = mpmath.exp(-mpmath.mpf(gap * rate.numerator) / rate.denominator) * mpmath.mpf(2) ** choice_weights.BITS
+        tails = mpmath.mpf(2) ** choice_weights.BITS - heads
         error = heads - coin
         if coin:
             assert 0 <= error <= min(heads, tails) * mpmath.mpf(2) ** -120
         else:
-            assert heads < mpmath.mpf(2) ** (exponential.BITS - exponential.CUT)
+            assert heads < mpmath.mpf(2) ** (choice_weights.BITS - choice_weights.CUT)
         # Control: a coin from a double is not.
-        double = mpmath.mpf(np.exp(-float(gap * rate))) * mpmath.mpf(2) ** exponential.BITS
+        double = mpmath.mpf(np.exp(-float(gap * rate))) * mpmath.mpf(2) ** choice_weights.BITS
         assert abs(heads - double) > min(heads, tails) * mpmath.mpf(2) ** -120
-    assert exponential.coin(0, rate) == 1 << exponential.BITS
+    assert choice_weights.coin(0, rate) == 1 << choice_weights.BITS
 
 
 def frequencies(scores, law, draws):
@@ -156,7 +158,7 @@ def test_permute_and_flip_with_many_candidates():
     found = {chosen(scores, "permute_and_flip", seed) for seed in range(60)}
     assert found == {3, 700, 999}
     with pytest.raises(KernelError, match="candidates"):
-        chosen(np.zeros(exponential.MAX_CANDIDATES + 1), "permute_and_flip", 0)
+        chosen(np.zeros(choice_weights.MAX_CANDIDATES + 1), "permute_and_flip", 0)
 
 
 # ---- privacy by enumeration -----------------------------------------------------------------------------------------
@@ -233,6 +235,14 @@ def test_privacy_over_all_neighbours(name):
                     assert exceeds(worst_ratio(scores, law, 2 * event.rate))
 
 
+@pytest.mark.parametrize("name", EVALUATIONS)
+def test_evaluations_are_data(name):
+    """They can be sent to where the rows are, and give the same scores there."""
+    rows = private_rows(np.array([[-1.0], [0.3], [2.0], [np.nan]]))
+    copy = pickle.loads(pickle.dumps(EVALUATIONS[name]))
+    assert copy.scores(rows, ONE).tolist() == EVALUATIONS[name].scores(rows, ONE).tolist()
+
+
 def test_scores_that_are_not_whole_are_refused():
     """Planted: masses that are not rounded before rows are counted, and scores in floating point."""
 
@@ -243,9 +253,9 @@ def test_scores_that_are_not_whole_are_refused():
             return EVALUATIONS["cells"].scores(rows, passes) + 0.25
 
     with pytest.raises(KernelError, match="int64"):
-        mechanism.release_hypothesis(
+        release_choice_of(
             opened(PureDP(1)), private_rows(np.zeros((4, 1))), Unrounded(),
-            name="x", size=3, epsilon=Fraction(1, 2), law="exponential", executor=ONE,
+            name="x", size=3, cost=Fraction(1, 2), law="exponential", executor=ONE,
         )  # fmt: skip
 
 

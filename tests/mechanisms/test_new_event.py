@@ -11,7 +11,7 @@ from spies import SpyLedger
 from fastpubpriv import ZCDP, ApproxDP, PureDP, ReplayError
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.errors import BudgetError, KernelError
-from fastpubpriv.mechanisms.sums import Released
+from fastpubpriv.mechanisms.sums import Measurement, Released
 from fastpubpriv.privacy import ComposedEvent, Cost, Event, GaussianEvent, Ledger, Neighbors, cost_in
 from fastpubpriv.release.account import Account
 from fastpubpriv.release.release import release, release_choice, release_stable
@@ -95,10 +95,17 @@ def test_its_refusal_names_the_call_and_changes_nothing():
     assert account.events == []
 
 
+class Sample(Measurement):
+    """Releases by the event."""
+
+    def release(self, account, rows, executor, *, name, cost):
+        return Released(value=ask(account), noise_std=128.0, event=EVENT)
+
+
 def test_it_is_recorded_debited_and_composed():
     account = opened(ZCDP(1))
     run = Run(account, private_rows(np.zeros((3, 1))), Executor(threads=1, progress=False))
-    run.note("sample", Released(value=ask(account), noise_std=128.0, event=EVENT))
+    run.release(Sample(), name="sample", cost=EVENT.rho)
     expected = {
         "name": "sample",
         "noise_std": 128.0,

@@ -1,6 +1,7 @@
 """`release`: the order of events, the arithmetic of an answer, and the record that a transcript keeps."""
 
 import pickle
+from collections.abc import Sequence
 from fractions import Fraction
 from importlib import resources
 
@@ -8,15 +9,24 @@ import numpy as np
 import pytest
 from spies import SpyLedger
 
-from fastpubpriv.errors import BudgetError, KernelError, ReplayError
+from fastpubpriv.errors import BudgetError, InputError, KernelError, OutOfMemoryError, ReplayError
 from fastpubpriv.kernels import noise
 from fastpubpriv.keys import key_source
 from fastpubpriv.mechanisms import sums
-from fastpubpriv.privacy import ZCDP, GaussianEvent, KNormEvent, LaplaceEvent, PureDP
+from fastpubpriv.privacy import (
+    ZCDP,
+    ApproxDP,
+    GaussianEvent,
+    KNormEvent,
+    LaplaceEvent,
+    PureDP,
+    SelectionEvent,
+    StableHistogramEvent,
+)
 from fastpubpriv.release import release as release_module
 from fastpubpriv.release import transcript as transcripts
 from fastpubpriv.release.account import Account
-from fastpubpriv.release.release import release
+from fastpubpriv.release.release import release, release_choice, release_stable
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")
 
@@ -235,3 +245,65 @@ def test_privacy_notes_exist_beside_the_code(module, names):
     notes = " ".join((folder / entry.name).read_text(encoding="utf-8") for entry in folder.iterdir())
     assert releasing
     assert all(f"`{name}`" in notes for name in releasing)
+
+
+# ---- what a query may say when it fails -----------------------------------------------------------------------------
+
+SHAPE = "Unable to allocate 7.5 GiB for an array with shape (12345678, 81)"
+CHOICE = SelectionEvent(epsilon=Fraction(1, 2), sensitivity=1, candidates=3)
+STABLE = StableHistogramEvent("laplace", 1, 128, 10 * 128, 8, 1, 20)
+
+
+class Failing(Sequence):
+    """Histograms that fail when they are made."""
+
+    def __init__(self, error):
+        self.error = error
+
+    def __len__(self):
+        return 1
+
+    def __getitem__(self, number):
+        raise self.error
+
+
+def fail(error):
+    raise error
+
+
+ASKED = {
+    "noise": (RHO_1, lambda account, error: ask(account, lambda: fail(error))),
+    "choice": (
+        RHO_1,
+        lambda account, error: release_choice(account, name="x", query=lambda: fail(error), event=CHOICE),
+    ),
+    "bins": (
+        ApproxDP(1, Fraction(1, 100)),
+        lambda account, error: release_stable(
+            account, name="x", query=lambda: fail(error), event=STABLE, slots=(20,), threads=1
+        ),
+    ),
+    "bins, one by one": (
+        ApproxDP(1, Fraction(1, 100)),
+        lambda account, error: release_stable(
+            account, name="x", query=lambda: Failing(error), event=STABLE, slots=(20,), threads=1
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ASKED)
+@pytest.mark.parametrize(
+    "error", [MemoryError(SHAPE), ValueError(SHAPE), ZeroDivisionError(SHAPE), KernelError("status")]
+)
+def test_a_query_that_fails_outside_of_a_pass_says_nothing(name, error):
+    """What a query makes of a pass's answer, such as scores, has shapes and values that may be private."""
+    budget, asked = ASKED[name]
+    account = opened(budget)
+    kind = {MemoryError: OutOfMemoryError, KernelError: KernelError}.get(type(error), InputError)
+    with pytest.raises(kind) as caught:
+        asked(account, error)
+    assert type(caught.value) is kind
+    assert "12345678" not in repr(caught.value)
+    assert (caught.value.__cause__, caught.value.__context__) == (None, None)
+    assert len(account.events) == 1  # paid for, and not given back

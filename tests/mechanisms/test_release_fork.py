@@ -35,8 +35,8 @@ def numbers(account, event, query):
 
 
 def node(query):
-    purse = opened(ZCDP(1)).tree(Fraction(1, 2), 1).node(0)
-    return numbers(purse, GaussianEvent(2, 20, SIZE, clusters=Clusters(2, 1, ("0",))), query)
+    payer = opened(ZCDP(1)).tree(Fraction(1, 2), 1).node(0)
+    return numbers(payer, GaussianEvent(2, 20, SIZE, clusters=Clusters(2, 1, ("0",))), query)
 
 
 def choice(law, query):

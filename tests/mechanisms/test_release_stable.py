@@ -5,6 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from releases import release_histograms
 from scipy import stats
 from spies import SpyLedger
 
@@ -12,7 +13,7 @@ from fastpubpriv.errors import BudgetError, InputError, KernelError, ReplayError
 from fastpubpriv.kernels import noise
 from fastpubpriv.kernels.bins import BinRule
 from fastpubpriv.keys import key_source
-from fastpubpriv.mechanisms.histograms import Partition, coarsened, count_bins, release_histograms
+from fastpubpriv.mechanisms.histograms import Partition, coarsened, count_bins
 from fastpubpriv.privacy import (
     ZCDP,
     ApproxDP,

@@ -170,12 +170,12 @@ def chain(tree):
     return nodes
 
 
-def spend(purse, tree, node, rows, share=Fraction(1), center=None):
+def spend(payer, tree, node, rows, share=Fraction(1), center=None):
     """A second moment and a histogram of one node's rows, for its whole share."""
     affine = AffineMap(dim=DIM, center=np.zeros(DIM) if center is None else center)
-    only, cost = tree.only(node), purse.allowance * share
+    only, cost = tree.only(node), payer.allowance * share
     gram = release_second_moment(
-        purse,
+        payer,
         rows,
         affine,
         name=f"gram {node}",
@@ -185,7 +185,7 @@ def spend(purse, tree, node, rows, share=Fraction(1), center=None):
         only=only,
     )
     shells = release_shell_counts(
-        purse, rows, affine, name=f"shells {node}", edges=np.array([1.0, 50.0]), cost=cost * Fraction(3, 10),
+        payer, rows, affine, name=f"shells {node}", edges=np.array([1.0, 50.0]), cost=cost * Fraction(3, 10),
         executor=ONE_THREAD, only=only,
     )  # fmt: skip
     return gram.value, shells.value
@@ -198,9 +198,9 @@ def test_a_scope_is_one_debit_by_depth():
     scope = account.tree(Fraction(1, 2), max_depth=4)
     assert account.charged == Fraction(1, 2)
     for depth, node in enumerate(chain(tree)[:4]):
-        purse = scope.node(depth)
-        assert purse.allowance == Fraction(1, 8)
-        spend(purse, tree, node, rows)
+        payer = scope.node(depth)
+        assert payer.allowance == Fraction(1, 8)
+        spend(payer, tree, node, rows)
     for node in (2, 4):  # siblings of the nodes on the chain
         spend(scope.node(2), tree, node, rows)
     assert account.charged == Fraction(1, 2)
@@ -215,23 +215,23 @@ def test_a_scope_is_one_debit_by_depth():
     assert opened(ApproxDP(1, 1e-6)).tree(Fraction(1, 100), 3).share == Fraction(1, 300)
 
 
-def test_a_purse_pays_for_one_node():
+def test_a_payer_pays_for_one_node():
     rows, tree = private_rows(clustered(np.random.default_rng(0), 50)), deep_tree(3)
     account = opened(ZCDP(1))
     scope = account.tree(Fraction(1, 2), max_depth=3)
-    purse = scope.node(0)
+    payer = scope.node(0)
     with pytest.raises(BudgetError, match="over its own rows"):
         release_second_moment(
-            purse, rows, AffineMap(dim=DIM), name="all", radius=1.0, cost=purse.allowance, executor=ONE_THREAD
+            payer, rows, AffineMap(dim=DIM), name="all", radius=1.0, cost=payer.allowance, executor=ONE_THREAD
         )
     for event in (GaussianEvent(1, 8, 1), LaplaceEvent(1, 8, 1, clusters=Clusters(1, 1, HERE))):
         with pytest.raises(BudgetError, match="over its own rows"):
-            purse.charge(event)
-    spend(purse, tree, 0, rows)
+            payer.charge(event)
+    spend(payer, tree, 0, rows)
     with pytest.raises(BudgetError, match="another node"):
-        spend(purse, tree, 1, rows)
+        spend(payer, tree, 1, rows)
     with pytest.raises(BudgetError, match="exceed the budget of its node"):
-        purse.charge(GaussianEvent(2**17, 8, 1, clusters=Clusters(2**17, 0, tree.only(0).lineage)))
+        payer.charge(GaussianEvent(2**17, 8, 1, clusters=Clusters(2**17, 0, tree.only(0).lineage)))
     with pytest.raises(BudgetError, match="had its payer already"):
         spend(scope.node(0), tree, 0, rows)
 
@@ -239,13 +239,13 @@ def test_a_purse_pays_for_one_node():
 def test_entering_counts_as_much_as_half_of_a_stay():
     lineage = deep_tree(1).only(0).lineage
     scope = opened(ZCDP(1)).tree(unit(40), max_depth=2)
-    purse = scope.node(0)
-    purse.charge(GaussianEvent(10, 8, 1, clusters=Clusters(0, 10, lineage)))  # entering or leaving: 5
-    purse.charge(GaussianEvent(20, 8, 1, clusters=Clusters(20, 10, lineage)))
+    payer = scope.node(0)
+    payer.charge(GaussianEvent(10, 8, 1, clusters=Clusters(0, 10, lineage)))  # entering or leaving: 5
+    payer.charge(GaussianEvent(20, 8, 1, clusters=Clusters(20, 10, lineage)))
     with pytest.raises(BudgetError, match="budget of its node"):  # stay 20 of 20
-        purse.charge(GaussianEvent(1, 8, 1, clusters=Clusters(1, 0, lineage)))
+        payer.charge(GaussianEvent(1, 8, 1, clusters=Clusters(1, 0, lineage)))
     with pytest.raises(BudgetError, match="budget of its node"):  # crossing 10 of 10
-        purse.charge(GaussianEvent(1, 8, 1, clusters=Clusters(0, 1, lineage)))
+        payer.charge(GaussianEvent(1, 8, 1, clusters=Clusters(0, 1, lineage)))
 
 
 def test_scope_counts_the_paying_nodes_itself():
@@ -421,7 +421,7 @@ def test_a_crafted_walk_reaches_the_cost_of_a_scope():
             )
         return answers
 
-    # Orthogonal rows that walk down together to the last node: each purse is used up.
+    # Orthogonal rows that walk down together to the last node: each payer is used up.
     x, y = np.zeros((2, DIM)), np.zeros((2, DIM))
     x[0, 0] = y[0, 1] = 30.0
     report = record_replay(run, x, y, budget=ZCDP(1))

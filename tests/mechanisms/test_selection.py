@@ -13,7 +13,7 @@ from fastpubpriv.errors import BudgetError, KernelError, ReplayError
 from fastpubpriv.mechanisms.selection import cover as selection
 from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.privacy import ZCDP, ApproxDP, ComposedEvent, PureDP, SelectionEvent
-from fastpubpriv.release import choice_weights as exponential
+from fastpubpriv.release import choice_weights
 from fastpubpriv.release import transcript as transcripts
 from fastpubpriv.release.account import Account
 from fastpubpriv.release.release import release_choice
@@ -28,7 +28,7 @@ HALF = Fraction(1, 2)
 def weights(scores, rate):
     """The integer weight of every candidate."""
     out = [0] * len(scores)
-    for level in exponential.levels(np.array(scores, dtype=np.int64), rate):
+    for level in choice_weights.levels(np.array(scores, dtype=np.int64), rate):
         for index in level.candidates:
             out[index] = level.weight
     return out
@@ -46,19 +46,20 @@ def probabilities(scores, rate):
 @pytest.mark.parametrize("gap", [1, 2, 5, 77, 400])
 def test_exp_is_bracketed(gap, rate):
     with mpmath.workprec(1200):
-        exact = mpmath.exp(-mpmath.mpf(gap * rate.numerator) / rate.denominator) * mpmath.mpf(2) ** exponential.BITS
-        weight = exponential.weight(gap, rate)
+        exact = mpmath.exp(-mpmath.mpf(gap * rate.numerator) / rate.denominator) * mpmath.mpf(2) ** choice_weights.BITS
+        weight = choice_weights.weight(gap, rate)
         if gap * rate < 139:
-            low, high = exponential.exp_bounds(gap * rate)
+            low, high = choice_weights.exp_bounds(gap * rate)
             assert low <= exact <= high
-        if exact < mpmath.mpf(2) ** (exponential.BITS - exponential.CUT):
+        if exact < mpmath.mpf(2) ** (choice_weights.BITS - choice_weights.CUT):
             assert weight == 0
         else:
             assert weight <= exact
             assert exact - weight <= exact * mpmath.mpf(2) ** -101
             # Control: a weight from a double is not good enough.
             assert (
-                abs(mpmath.mpf(np.exp(-float(gap * rate))) * mpmath.mpf(2) ** exponential.BITS - exact) > exact / 2**101
+                abs(mpmath.mpf(np.exp(-float(gap * rate))) * mpmath.mpf(2) ** choice_weights.BITS - exact)
+                > exact / 2**101
             )
 
 
@@ -79,19 +80,19 @@ def test_five_candidates_have_the_exact_probabilities(scores, epsilon):
 
 
 def test_every_number_belongs_to_one_candidate():
-    found = exponential.levels(np.array([2, 0, 2, 1], dtype=np.int64), HALF)
-    total = exponential.total(found)
+    found = choice_weights.levels(np.array([2, 0, 2, 1], dtype=np.int64), HALF)
+    total = choice_weights.total(found)
     assert [level.candidates.tolist() for level in found] == [[0, 2], [3], [1]]
     best = found[0].weight
-    assert exponential.candidate(found, 0) == 0
-    assert exponential.candidate(found, best - 1) == 0
-    assert exponential.candidate(found, best) == 2
-    assert exponential.candidate(found, 2 * best) == 3
-    assert exponential.candidate(found, total - 1) == 1
+    assert choice_weights.candidate(found, 0) == 0
+    assert choice_weights.candidate(found, best - 1) == 0
+    assert choice_weights.candidate(found, best) == 2
+    assert choice_weights.candidate(found, 2 * best) == 3
+    assert choice_weights.candidate(found, total - 1) == 1
     with pytest.raises(KernelError):
-        exponential.candidate(found, total)
+        choice_weights.candidate(found, total)
     with pytest.raises(KernelError):
-        exponential.levels(np.empty(0, dtype=np.int64), HALF)
+        choice_weights.levels(np.empty(0, dtype=np.int64), HALF)
 
 
 def worst_ratio(rate, step):

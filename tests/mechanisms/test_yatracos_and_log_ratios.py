@@ -127,7 +127,7 @@ def test_scores_do_not_depend_on_chunks_and_threads(score, method, dim):
         assert np.array_equal(made.scores(pieces, Executor(threads=threads, progress=False)), wanted)
 
 
-def test_limits():
+def test_sizes_beyond_the_limits_are_refused():
     listed = random_list(np.random.default_rng(1), 300, 1, 1)
     for method in ("exact", "cells", "densities"):
         with pytest.raises(InputError, match="compares up to 256 hypotheses, got 300"):

@@ -101,13 +101,13 @@ def test_points_around_are_about_a_standard_error_away():
 # ---- the whole ------------------------------------------------------------------------------------------------------
 
 
-def test_company_of_columns_that_are_no_anchors():
+def test_columns_that_are_no_anchors_get_the_modes_that_match():
     # Five columns a million standard deviations wide, of which four are anchors: the fifth must not be left blurred.
     rng = np.random.default_rng(1)
     truth = Truth(np.array([0.5, 0.5]), np.array([[-1e6] * 5, [1e6] * 5]), np.ones((2, 5)))
     result = learn(truth.draw(rng, 40_000), 2)
     assert len(result.diagnostics["anchors"]) == 4
-    assert "company" in [release["name"] for release in result.releases]
+    assert "matching_modes" in [release["name"] for release in result.releases]
     assert (matched(result, truth) < [0.2, 0.3, 0.02]).all()
 
 

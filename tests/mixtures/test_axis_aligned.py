@@ -172,7 +172,7 @@ def test_an_order_of_magnitude_without_scales():
         ((3, 100, True, ZCDP(1)), "dp_em"),
     ],
 )
-def test_auto(facts, method):
+def test_auto_decides_by_public_facts(facts, method):
     dim, n, public, budget = facts
     assert chosen_method("auto", dim=dim, n_priv=n, has_public=public, budget=budget) == method
 
@@ -201,7 +201,7 @@ def test_auto(facts, method):
         ({"candidates": 1}, InputError, "candidates"),
         ({"candidates": 6000}, InputError, "candidates"),
         ({"failure_prob": 0.0}, InputError, "failure_prob"),
-        ({"variance": -1.0}, InputError, "positive"),
+        ({"variance": -1.0}, InputError, "variance must be above 0"),
         ({"variance": [1.0, 2.0]}, InputError, "variance"),
         ({"variance": np.eye(1)}, InputError, "variance"),
         ({"covariance": np.eye(2)}, InputError, "covariance"),

@@ -11,7 +11,9 @@ import pytest
 from fastpubpriv.experiments import public_mixtures, univariate_mixtures
 from fastpubpriv.experiments.mixture_cases import CASES, FIRST_VERSION, blobs, distance_by_draws, released
 from fastpubpriv.experiments.running import seeded_quietly
+from fastpubpriv.mechanisms.selection.candidates import Chosen
 from fastpubpriv.mixtures.axis_aligned import dp_em, univariate
+from fastpubpriv.privacy import SelectionEvent
 
 pytestmark = pytest.mark.statistical
 
@@ -85,8 +87,11 @@ def test_catches_a_missing_choice(monkeypatch):
     # The first candidate, whatever the rows say: one Gaussian where there are three.
     from fastpubpriv.mixtures.axis_aligned import choosing
 
-    monkeypatch.setattr(choosing, "release_hypothesis", lambda *a, **o: (0, None))
-    monkeypatch.setattr(choosing, "describe", lambda event: {})
+    def first(self, account, rows, executor, *, name, cost):
+        event = SelectionEvent(epsilon=cost, sensitivity=1, candidates=self.size)
+        return Chosen(index=0, event=event)
+
+    monkeypatch.setattr(choosing.HypothesisChoice, "release", first)
     assert median(univariate_mixtures.one_run, "three", 20_000, 1.0, runs=3) > 10 * UNIVARIATE["three"][20_000]
 
 

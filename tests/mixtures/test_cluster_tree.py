@@ -22,7 +22,7 @@ def grown():
 ROWS = np.array([[0.5, 0.5], [1.0, 2.0], [1.0, 2.1], [9.0, 1.0], [0.0, 9.0], [-9.0, 0.0], [np.nan, 0.0], [0.0, np.inf]])
 
 
-def test_shape():
+def test_a_tree_has_the_shape_of_its_splits():
     tree = grown()
     assert tree.leaves == (3, 4, 5, 6, 7)
     assert [tree.children(node) for node in range(8)] == [(1, 2), (6, 7), (3, 4, 5), (), (), (), (), ()]

@@ -12,8 +12,8 @@ from fastpubpriv.mixtures.list_decoding import (
     decode_gaussians,
     decode_means,
     decode_variances,
+    sizes,
 )
-from fastpubpriv.mixtures.list_decoding import sizes as theory_sizes
 
 BUDGET = ApproxDP(1, 1e-6)
 
@@ -49,22 +49,22 @@ def test_a_pair_is_close_to_every_component(parts, seed):
     assert len(lists.scales[0]) <= 12
     assert len(lists.net(0, 0.25)) == lists.net_size(0, 0.25) == lists.list_size(0.25)
     # The halves are 30,000 rows, so counts above the share of the weight.
-    assert counts.min() / 30_000 > 0.5 * theory_sizes.MEAN_MASS * 0.3
+    assert counts.min() / 30_000 > 0.5 * sizes.MEAN_MASS * 0.3
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_theory_constants_at_the_theorems_size(seed):
     w = 0.5
-    n = theory_sizes.variance_rows(w, BUDGET, 0.01)
+    n = sizes.variance_rows(w, BUDGET, 0.01)
     values = sample(np.random.default_rng(seed), n, [(0.5, 7e6, 2.5), (0.5, -7e6, 0.7)])
-    lists = seeded(decode_variances, values, budget=BUDGET, min_weight=w, constants="theory", random_state=seed)
-    assert len(lists.scales[0]) <= theory_sizes.scale_list_bound(w)
+    lists = seeded(decode_variances, values, budget=BUDGET, min_weight=w, mode="theory", random_state=seed)
+    assert len(lists.scales[0]) <= sizes.scale_list_bound(w)
     for sd in (2.5, 0.7):
         assert ((lists.scales[0] >= sd) & (lists.scales[0] < 2 * sd)).any()
-    n = theory_sizes.mean_rows(w, BUDGET, 0.01)
+    n = sizes.mean_rows(w, BUDGET, 0.01)
     values = sample(np.random.default_rng(seed), n, [(0.5, 7e6, 1.3), (0.5, -7e6, 0.9)])
-    lists = seeded(decode_means, values, std=1.6, budget=BUDGET, min_weight=w, constants="theory", random_state=seed)
-    assert len(lists.means[0]) <= theory_sizes.mean_list_bound(w)
+    lists = seeded(decode_means, values, std=1.6, budget=BUDGET, min_weight=w, mode="theory", random_state=seed)
+    assert len(lists.means[0]) <= sizes.mean_list_bound(w)
     for mean, sd in ((7e6, 1.3), (-7e6, 0.9)):
         assert np.abs(lists.means[0] - mean).min() <= sd
 
@@ -74,7 +74,7 @@ def test_theory_constants_give_nothing_where_the_premise_fails(monkeypatch):
 
     values = np.random.default_rng(0).normal(size=20_000)
     monkeypatch.setattr(decoder_stages, "scale_list_bound", lambda w: 1)
-    lists = seeded(decode_variances, values, budget=BUDGET, min_weight=1.0, constants="theory")
+    lists = seeded(decode_variances, values, budget=BUDGET, min_weight=1.0, mode="theory")
     assert lists.status == ("empty",)
     assert len(lists.scales[0]) == 0
 
@@ -82,9 +82,9 @@ def test_theory_constants_give_nothing_where_the_premise_fails(monkeypatch):
 def test_a_warning_where_the_theorem_asks_for_more():
     values = np.random.default_rng(0).normal(size=200)
     with pytest.warns(AccuracyWarning, match="asks for"):
-        decode_means(values, std=1.0, budget=BUDGET, min_weight=0.5, constants="theory")
+        decode_means(values, std=1.0, budget=BUDGET, min_weight=0.5, mode="theory")
     with pytest.warns(AccuracyWarning, match="asks for"):
-        decode_gaussians(values, budget=BUDGET, min_weight=0.5, constants="theory")
+        decode_gaussians(values, budget=BUDGET, min_weight=0.5, mode="theory")
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -188,7 +188,7 @@ REFUSED = [
     (lambda x: decode_gaussians(x, budget=BUDGET, min_weight=0.0), InputError),
     (lambda x: decode_gaussians(x, budget=BUDGET, min_weight=1.5), InputError),
     (lambda x: decode_gaussians(x, budget=BUDGET, min_weight=math.nan), InputError),
-    (lambda x: decode_gaussians(x, budget=BUDGET, constants="other"), InputError),
+    (lambda x: decode_gaussians(x, budget=BUDGET, mode="other"), InputError),
     (lambda x: decode_gaussians(x, budget=BUDGET, max_scales=0), InputError),
     (lambda x: decode_gaussians(x, budget=BUDGET, failure_prob=1.0), InputError),
     (lambda x: decode_gaussians(x, budget=BUDGET, accounting="advanced"), InputError),

@@ -86,7 +86,7 @@ def mixture():
 @pytest.mark.parametrize("notion", BUDGETS)
 def test_close_to_the_truth_and_to_the_prediction(mixture, notion):
     run, learned = seeded(mixture.fit, BUDGETS[notion], random_state=11)
-    assert learned.statuses == ("ok",) * 3
+    assert learned.status == ("ok",) * 3
     covariance, mean = mixture.errors(learned)
     # A fixed seed; the spec asks for a median within [.9, 1.15], single leaves stray more.
     assert np.all(covariance < 2.0 * learned.predicted_covariance_errors)
@@ -149,7 +149,7 @@ def test_a_leaf_without_rows_gets_the_public_summary(mixture):
     x = mixture.private[mixture.tree.assign(mixture.private) != 2]
     frames = mixture.frames()
     _, learned = seeded(mixture.fit, BUDGETS["zcdp"], x=x)
-    assert learned.statuses == ("ok", "low_count", "ok")
+    assert learned.status == ("ok", "low_count", "ok")
     np.testing.assert_array_equal(learned.means[1], frames[1].mean)
     np.testing.assert_array_equal(learned.covariances[1], frames[1].covariance)
     assert not learned.mean_noise_std[1].any()
@@ -176,7 +176,7 @@ def test_rows_in_a_subspace_are_said_to_be(mixture):
     flat = mixture.private.copy()
     flat[:, 3] = 0.0
     _, learned = seeded(mixture.fit, BUDGETS["zcdp"], x=flat)
-    assert learned.statuses == ("under_resolved",) * 3
+    assert learned.status == ("under_resolved",) * 3
     # Noise was small enough by the rule, so the other directions are kept.
     reduced = learned.covariances[:, :3, :3] / mixture.covariances[:, :3, :3].max()
     assert np.abs(reduced - mixture.covariances[:, :3, :3] / mixture.covariances[:, :3, :3].max()).max() < 0.2
@@ -187,7 +187,7 @@ def test_noise_beyond_the_data_falls_back_to_public_rows():
     small = Mixture(3_000, 4, 3, n_pub=60)
     _, learned = seeded(small.fit, ZCDP(0.002))
     frames = small.frames()
-    for status, mean, frame in zip(learned.statuses, learned.means, frames, strict=True):
+    for status, mean, frame in zip(learned.status, learned.means, frames, strict=True):
         assert status in ("under_resolved", "low_count")
         np.testing.assert_array_equal(mean, frame.mean)
     assert np.isinf(learned.predicted_covariance_errors).all()
@@ -211,7 +211,7 @@ def test_nodes_that_are_not_leaves_can_be_estimated(mixture):
     )  # fmt: skip
     run.account.open()
     learned = learn_leaves(run, tree, (1,), frames, allowance=run.account.allowance)
-    assert learned.statuses == ("ok",)
+    assert learned.status == ("ok",)
     # Forty thousand rows, mean half-way, variance 100 along the line between the two.
     np.testing.assert_allclose(learned.counts, 40_000, rtol=0.02)
     np.testing.assert_allclose(learned.means[0], [10.0, 0.0, 0.0, 0.0], atol=1.0)
@@ -319,7 +319,7 @@ HOSTILE = [
 def replayable(budget, **options):
     def run(x):
         _, learned = SMALL.fit(budget, x=x, frames=FRAMES, **options)
-        return [learned.means, learned.covariances, learned.counts, learned.statuses, learned.weights(len(x))]
+        return [learned.means, learned.covariances, learned.counts, learned.status, learned.weights(len(x))]
 
     return run
 
@@ -337,7 +337,7 @@ def pairs(rng, count):
 
 @pytest.mark.parametrize("mode", ["practical", "theory"])
 @pytest.mark.parametrize("notion", BUDGETS)
-def test_replay(notion, mode):
+def test_a_neighbour_moves_no_release_beyond_its_promise(notion, mode):
     run = replayable(BUDGETS[notion], mode=mode, rounds=None if mode == "practical" else 2)
     for x, y in pairs(np.random.default_rng(17), 20):
         report = record_replay(run, x, y, budget=BUDGETS[notion])

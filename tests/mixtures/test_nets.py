@@ -78,7 +78,7 @@ def test_gaussian_net_comes_close(accuracy):
     assert not (np.abs(nets.gaussian_net(0.0, 1.0, accuracy) - [1.7, 0.7]) <= accuracy * 0.2).all(axis=1).any()
 
 
-def test_refusals():
+def test_arguments_out_of_range_are_refused():
     for call in (
         lambda: nets.simplex_net_size(0, 5),
         lambda: nets.simplex_net_size(2, 0),

@@ -64,14 +64,14 @@ def test_finds_the_mixture_that_the_rows_come_from(method, dim, size, budget):
     assert (result.index, result.status, result.method) == (17, "ok", method)
     np.testing.assert_allclose(result.means, arrays[1][17])
     np.testing.assert_allclose(result.variances, arrays[2][17])
-    assert result.mechanism == ("exponential" if isinstance(budget, ZCDP) else "permute_and_flip")
+    assert result.law == ("exponential" if isinstance(budget, ZCDP) else "permute_and_flip")
     assert result.epsilon == pytest.approx(1.0)
     assert result.private
 
 
 @pytest.mark.parametrize("score", ["yatracos", "log_ratio"])
 @pytest.mark.parametrize("dim", [1, 4])
-def test_other_scores_find_it_too(score, dim):
+def test_each_score_finds_the_true_hypothesis(score, dim):
     rng = np.random.default_rng(dim)
     arrays = random_arrays(rng, 60, 2, dim)
     rows = draw(rng, arrays, 17, 20_000)

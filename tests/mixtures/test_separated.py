@@ -49,10 +49,7 @@ def seeded(rows, **options):
         return learn(rows, random_state=7, **options)
 
 
-SEARCHES = ["tree", "one_shot", "public_pca"]
-
-
-@pytest.mark.parametrize("method", SEARCHES)
+@pytest.mark.parametrize("method", METHODS)
 def test_finds_and_describes_the_components(method):
     result = learn(method=method)
     assert result.status == ("ok",) * K
@@ -82,7 +79,7 @@ def test_theory_far_apart(method):
 
 
 @pytest.mark.parametrize("budget", [ApproxDP(4, 1e-6), PureDP(8)])
-def test_other_budgets(budget):
+def test_each_notion_of_budget_finds_the_groups(budget):
     result = learn(budget=budget, method="public_pca")
     assert result.spent == budget
     assert np.abs(errors_of(result, MIXTURE)[2]).max() < 0.05
@@ -117,7 +114,7 @@ def test_auto_goes_by_public_shapes(n_pub, dim, k, mode, pure, expected):
     assert choose_method("tree", shape, pure=False).name == "tree"
 
 
-def test_depths():
+def test_depths_of_the_searches():
     shape = Shape(dim=5, n_pub=50, n_components=4, min_weight=0.2, mode="practical", failure_prob=0.1)
     assert [tree_depth(METHODS[name], shape) for name in ("tree", "one_shot", "public_pca")] == [3, 1, 0]
 
@@ -126,7 +123,7 @@ def test_depths():
 
 
 @pytest.mark.parametrize("mode", ["practical", "theory"])
-@pytest.mark.parametrize("method", SEARCHES)
+@pytest.mark.parametrize("method", METHODS)
 def test_releases_cost_what_the_formula_says(mode, method):
     """rho_clust, then rho_cov + max(rho_mean, rho_count + rho_mean / 2): the account's exact total, nearly all of the budget."""
     if (mode, method) == ("theory", "one_shot"):
@@ -179,7 +176,7 @@ def bits(result):
     return json.dumps(result.to_dict(), sort_keys=True)
 
 
-@pytest.mark.parametrize("method", ["tree", "one_shot", "public_pca"])
+@pytest.mark.parametrize("method", METHODS)
 def test_same_bits_from_memory_files_threads_and_chunks(method, tmp_path):
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -240,9 +237,9 @@ def test_that_test_notices_positions(monkeypatch):
 
     original = search.ShellCounts.release
 
-    def half(self, purse, rows, executor, **options):
+    def half(self, payer, rows, executor, **options):
         first = next(iter(rows.chunks(0, rows.n // 2, rows.n)))
-        return original(self, purse, Rows.from_array(np.array(first)), executor, **options)
+        return original(self, payer, Rows.from_array(np.array(first)), executor, **options)
 
     monkeypatch.setattr(search.ShellCounts, "release", half)
     with pytest.raises(AssertionError):

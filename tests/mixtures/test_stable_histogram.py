@@ -159,7 +159,7 @@ def test_a_result_is_frozen_and_travels(tmp_path):
     assert HistogramResult.from_json(edge.to_json())[0].upper[0, 0] == math.inf
 
 
-def test_plot(tmp_path):
+def test_a_plot_is_written(tmp_path):
     for x, bins in ((X, BinGrid(width=0.5)), (X, [DyadicBins(), None]), (np.full((9, 2), np.nan), DyadicBins())):
         path = tmp_path / "h.png"
         figure = stable_histogram(x, bins=bins, budget=BUDGET).plot(path)

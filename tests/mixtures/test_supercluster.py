@@ -110,7 +110,7 @@ def test_twin_test_notices_a_wrong_growth(monkeypatch):
         (np.zeros((3, 2)), {"step_factor": 0.0}, "step_factor"),
     ],
 )
-def test_refusals(points, options, message):
+def test_arguments_out_of_range_are_refused(points, options, message):
     with pytest.raises(InputError, match=message):
         supercluster(points, **{"n_components": 2, **options})
 

@@ -106,7 +106,7 @@ def test_balls_are_closed_and_silent():
         ({"x_pub": [[0.0, math.nan]]}, "nan"),
     ],
 )
-def test_refusals(options, message):
+def test_arguments_out_of_range_are_refused(options, message):
     arguments = {"x_pub": np.zeros((4, 2)), "min_count": 1, "radius_max": 2.0, **options}
     with pytest.raises(InputError, match=message):
         terrific_ball(arguments.pop("x_pub"), **arguments)
@@ -190,7 +190,7 @@ class Answers:
 
     def __init__(self, monkeypatch, counts):
         self.counts = counts
-        monkeypatch.setattr(Search, "purse", lambda self, node: None)
+        monkeypatch.setattr(Search, "payer", lambda self, node: None)
         monkeypatch.setattr(Search, "directions", lambda *arguments, count, **options: np.eye(count, 2))
         monkeypatch.setattr(Search, "radial_counts", self.radial)
 

@@ -103,7 +103,7 @@ def test_extreme_arguments_stay_finite():
         ("C.29", {"n_components": 4, "min_weight": 0.3}, "min_weight"),
     ],
 )
-def test_refusals(theorem, options, message):
+def test_arguments_outside_of_a_theorem_are_refused(theorem, options, message):
     with pytest.raises(InputError, match=message):
         order_bounds(theorem, **({"dim": 5, "accuracy": 0.1, "budget": ZCDP(rho=0.5)} | options))
 

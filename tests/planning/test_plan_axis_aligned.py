@@ -22,8 +22,8 @@ def test_slack_is_that_of_the_rows_that_choose():
     assert made.error == pytest.approx(slack_at(400, 6000, 1.0, 0.05))
     assert made.details["choice_rows"] == 6000
     sizes = mixture_sizes(3, 1, 0.1, APPROX, failure_prob=0.05)
-    assert made.details["theory_log10_candidates"] == pytest.approx(sizes.log10_candidates)
-    assert made.details["theory_rows"] == sizes.rows
+    assert made.details["list_decoding_log10_candidates"] == pytest.approx(sizes.log10_candidates)
+    assert made.details["list_decoding_rows"] == sizes.rows
     assert made.details["without_privacy"] < made.error
 
 
@@ -89,7 +89,7 @@ def test_dp_em_prediction_is_near_what_happens():
         ({"accuracy": 2.0}, InputError),
     ],
 )
-def test_refusals(options, kind):
+def test_what_cannot_be_planned_is_refused(options, kind):
     with pytest.raises(kind):
         plan(TASK, **{"dim": 1, "n_components": 2, "n_priv": 1000, "budget": APPROX, **options})
 

@@ -92,7 +92,7 @@ def test_the_last_round_sets_the_error(monkeypatch):
         ({"error": 0.1}, "exactly two"),
     ],
 )
-def test_refusals(options, message):
+def test_what_cannot_be_planned_is_refused(options, message):
     arguments = {"dim": 3, "n_pub": 4, "n_priv": 1000, "budget": ZCDP(rho=0.5)} | options
     with pytest.raises(InputError, match=message):
         plan("gaussian", **arguments)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from fastpubpriv import ZCDP, ApproxDP, BudgetError, InputError, PureDP, learn_separated_mixture, plan
+from fastpubpriv.mixtures.separated.searches import METHODS
 from fastpubpriv.planning import condition_two, mixture_needs
 
 TASK = {"dim": 4, "n_pub": 30, "n_components": 2, "min_weight": 0.5}
@@ -24,7 +25,7 @@ def test_the_three_solutions_agree():
     assert float(found.budget.rho) == pytest.approx(0.5, rel=1e-6)
 
 
-@pytest.mark.parametrize("method", ["tree", "one_shot", "public_pca"])
+@pytest.mark.parametrize("method", METHODS)
 def test_the_learner_comes_as_close_as_predicted(method):
     rng = np.random.default_rng(0)
     centers = np.array([[0.0] * 4, [40.0] * 4])
@@ -65,7 +66,7 @@ def test_a_search_costs_and_public_clustering_does_not():
         ({"method": "forest"}, "method"),
     ],
 )
-def test_refusals(changes, message):
+def test_what_cannot_be_planned_is_refused(changes, message):
     with pytest.raises(InputError, match=message):
         predicted(ZCDP(0.5), **changes)
 

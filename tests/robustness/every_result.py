@@ -41,6 +41,9 @@ MADE = {
     "AxisAlignedLists": lambda: seeded(list_decoding.decode_axis_aligned, ROWS, budget=STRONG, min_weight=0.9),
     "Preconditioner": lambda: fpp.precondition(PUBLIC),
     "ClusterTree": lambda: MADE["MixtureResult"]().tree,
+    "Plan": lambda: fpp.plan("mean", dim=3, n_pub=4, n_priv=1000, budget=ZCDP(1)),
+    "OrderBounds": lambda: fpp.order_bounds("B.2", dim=5, accuracy=0.1, budget=ZCDP(1)),
+    "MixtureNeeds": lambda: fpp.planning.mixture_needs(n_priv=1000, n_components=2, min_weight=0.3),
     "Ball": lambda: fpp.terrific_ball(FEW, min_count=5, radius_max=500.0),
 }
 FOUND = {}

@@ -165,14 +165,22 @@ SHARED = {
     ],
 }
 MODES = ["practical", "theory", "x"]
-PRIVATE_MEAN = {"center": CENTERS, "radius": LENGTHS, "covariance": MATRICES, "steps": COUNTS, "mode": MODES}
+PRIVATE_MEAN = {
+    "center": CENTERS,
+    "radius": LENGTHS,
+    "covariance": MATRICES,
+    "variance": MATRICES,
+    "steps": COUNTS,
+    "mode": MODES,
+}
 
 CALLS = {
     "estimate_mean": Call(
         estimate_mean,
         options={"x_pub": PUBLIC},
         hostile={
-            "x_pub": PUBLICS, "covariance": MATRICES, "pub_priv_gap": PROBABILITIES, "steps": COUNTS, "mode": MODES
+            "x_pub": PUBLICS, "covariance": MATRICES, "variance": MATRICES, "pub_priv_gap": PROBABILITIES,
+            "steps": COUNTS, "mode": MODES
         },
     ),
     "estimate_mean, public covariance": Call(
@@ -244,7 +252,7 @@ CALLS = {
                 "x_pub": PUBLICS,
                 "n_components": COUNTS,
                 "min_weight": PROBABILITIES,
-                "accuracy": PROBABILITIES,
+                "weight_floor": PROBABILITIES,
                 "method": ["auto", "tree", "one_shot", "public_pca", "x"],
                 "mode": MODES,
             },
@@ -262,7 +270,7 @@ CALLS = {
         no_public_baseline,
         options={"n_components": 3, "radius": 60.0},
         notions=GAUSSIAN,
-        hostile={"n_components": COUNTS, "radius": LENGTHS, "center": CENTERS, "accuracy": PROBABILITIES},
+        hostile={"n_components": COUNTS, "radius": LENGTHS, "center": CENTERS, "weight_floor": PROBABILITIES},
     ),
     **{
         f"select_hypothesis, {name}": Call(
@@ -323,11 +331,11 @@ CALLS = {
     "decode_variances": Call(
         decode_variances,
         notions=APPROX,
-        hostile={"min_weight": PROBABILITIES, "constants": MODES, "max_scales": COUNTS},
+        hostile={"min_weight": PROBABILITIES, "mode": MODES, "max_scales": COUNTS},
     ),
     "decode_variances, theory": Call(
         decode_variances,
-        options={"constants": "theory", "min_weight": 0.9},
+        options={"mode": "theory", "min_weight": 0.9},
         notions=APPROX,
         hostile={"min_weight": PROBABILITIES, "max_scales": COUNTS},
     ),
@@ -335,7 +343,7 @@ CALLS = {
         decode_means,
         options={"std": 1.5},
         notions=APPROX,
-        hostile={"std": [*LENGTHS, [1.0, 1e-300], [TINY, HUGE]], "min_weight": PROBABILITIES, "constants": MODES},
+        hostile={"std": [*LENGTHS, [1.0, 1e-300], [TINY, HUGE]], "min_weight": PROBABILITIES, "mode": MODES},
     ),
     **{
         f"decode_gaussians, {name}": Call(
@@ -345,7 +353,7 @@ CALLS = {
             notions=APPROX,
             hostile={
                 "min_weight": PROBABILITIES,
-                "constants": MODES,
+                "mode": MODES,
                 "max_scales": [1, 2, 12, 50, 0, 10**9],
                 "accounting": ["exact", "paper", "x"],
             },
@@ -353,19 +361,19 @@ CALLS = {
         for name, options in (
             ("exact", {}),
             ("paper", {"accounting": "paper"}),
-            ("theory", {"constants": "theory", "min_weight": 0.9}),
+            ("theory", {"mode": "theory", "min_weight": 0.9}),
         )
     },
     "decode_axis_aligned": Call(
         decode_axis_aligned,
         notions=APPROX,
-        hostile={"min_weight": PROBABILITIES, "covariance": MATRICES, "constants": MODES, "max_scales": [1, 12, 50, 0]},
+        hostile={"min_weight": PROBABILITIES, "covariance": MATRICES, "mode": MODES, "max_scales": [1, 12, 50, 0]},
     ),
     "decode_axis_aligned, known covariance": Call(
         decode_axis_aligned,
         options={"covariance": np.eye(2)},
         notions=APPROX,
-        hostile={"min_weight": PROBABILITIES, "covariance": MATRICES, "constants": MODES},
+        hostile={"min_weight": PROBABILITIES, "covariance": MATRICES, "mode": MODES},
     ),
     **{
         f"learn_axis_aligned_mixture, {name}": Call(

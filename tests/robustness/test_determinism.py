@@ -25,7 +25,7 @@ CALLS = {
         x, x_pub=PUBLIC, covariance="public", budget=PureDP(1), steps=1, **o
     ),
     "coinpress, diagonal": lambda x, **o: coinpress_mean(
-        x, center=0, radius=20, covariance=np.arange(1.0, DIM + 1), budget=ZCDP(1), **o
+        x, center=0, radius=20, variance=np.arange(1.0, DIM + 1), budget=ZCDP(1), **o
     ),
     "weighted": lambda x, **o: weighted_mean(x, x_pub=PUBLIC, norm_bound=4, center="public", budget=PureDP(1), **o),
     "weighted, k-norm": lambda x, **o: weighted_mean(x, norm_bound=4, noise="k_norm", budget=PureDP(1), **o),
@@ -51,7 +51,7 @@ def answer(call, source, *, seed=7, **options):
     return result.mean.tobytes() + repr(result.releases).encode()
 
 
-def test_threads(call, data):
+def test_threads_change_no_byte(call, data):
     expected = answer(call, data, threads=1)
     assert answer(call, data, threads=2) == expected
     assert answer(call, data, threads=4) == expected
@@ -101,7 +101,7 @@ def test_order_of_rows(call, data):
     assert answer(call, shuffled) == answer(call, data)
 
 
-def test_instruction_sets(call, data):
+def test_instruction_sets_change_no_byte(call, data):
     expected = answer(call, data[:20_000], threads=1)
     try:
         for level in range(lib.FPP_ISA_AVX512 + 1):

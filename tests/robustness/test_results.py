@@ -18,7 +18,7 @@ BUDGETS = [ZCDP(0.5), ApproxDP(1, 1e-6), PureDP(1)]
 
 
 def result_of(budget=BUDGETS[0], **options):
-    return estimate_mean(PRIVATE, x_pub=PUBLIC, covariance=49.0, budget=budget, **options)
+    return estimate_mean(PRIVATE, x_pub=PUBLIC, variance=49.0, budget=budget, **options)
 
 
 def test_frozen_and_read_only():
@@ -116,7 +116,7 @@ def test_repr_is_short():
     result = result_of()
     numbers = ", ".join(f"{value:.6g}" for value in result.mean)
     assert repr(result) == f"MeanResult(mean=[{numbers}], n_priv=2500, spent=ZCDP(rho=0.5))"
-    wide = estimate_mean(np.tile(PRIVATE, 2), x_pub=np.tile(PUBLIC, 2), covariance=49.0, budget=BUDGETS[0])
+    wide = estimate_mean(np.tile(PRIVATE, 2), x_pub=np.tile(PUBLIC, 2), variance=49.0, budget=BUDGETS[0])
     assert repr(wide) == "MeanResult(dim=8, n_priv=2500, spent=ZCDP(rho=0.5))"
 
 

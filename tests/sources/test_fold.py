@@ -9,6 +9,7 @@ import threading
 import time
 import timeit
 import warnings
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from clocks import PATIENCE, ctrl_c
 from helpers_sources import add_sums, column_sums, direct_sums, every_source, fold, make_sums
 
 from fastpubpriv.errors import InputError, KernelError, OutOfMemoryError
-from fastpubpriv.sources import Rows, private_rows
+from fastpubpriv.sources import Executor, Query, Rows, private_rows
 from fastpubpriv.threads import pool
 
 # What a Python of its own needs to import the helpers of these tests.
@@ -151,6 +152,44 @@ def test_errors_of_a_step(kind, threads):
         assert caught.value is ours
         assert caught.value.__context__ is None
     assert column_sums(rows, threads=threads) == direct_sums(X)
+
+
+@dataclass(frozen=True)
+class FailsIn(Query):
+    """Fails in one of its parts."""
+
+    part: str
+    error: Exception
+
+    def fail(self, part):
+        if self.part == part:
+            raise self.error
+
+    def zeros(self):
+        self.fail("zeros")
+        return (np.zeros(1, dtype=np.int64),)
+
+    def add(self, chunk, accumulators):
+        pass
+
+    def merge(self, total, part):
+        self.fail("merge")
+
+    def answer(self, accumulators):
+        self.fail("answer")
+        return accumulators[0]
+
+
+@pytest.mark.parametrize("part", ["zeros", "merge", "answer"])
+def test_errors_of_the_other_parts_of_a_query(part):
+    executor = Executor(threads=2, progress=False, chunk_rows=10)
+    for foreign, kind in ((ValueError("Alice"), InputError), (MemoryError("shape (12345678,)"), OutOfMemoryError)):
+        with pytest.raises(kind) as caught:
+            executor.run(FailsIn(part, foreign), private_rows(X))
+        assert type(caught.value) is kind
+        assert "Alice" not in repr(caught.value)
+        assert "1234" not in repr(caught.value)
+        assert (caught.value.__cause__, caught.value.__context__) == (None, None)
 
 
 def test_a_pass_within_a_pass_does_not_wait_for_itself():

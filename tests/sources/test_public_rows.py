@@ -47,10 +47,42 @@ def test_one_dimension_is_one_row(row):
 def test_one_dimension_of_another_length_is_refused():
     with pytest.raises(InputError, match=r"length 30: pass x\.reshape\(-1, 1\)"):
         public_rows(X[:, 0], dim=3)
-    with pytest.raises(InputError, match=r"reshape\(1, -1\) for one row"):
-        public_rows(X[0])
-    with pytest.raises(InputError, match="length 30"):
-        public_rows(X[:, 0], dim=1)
+    with pytest.raises(InputError, match="30"):
+        public_rows(pd.Series(X[:, 0]), dim=3)
+    with pytest.raises(InputError, match="30"):
+        public_rows(pl.Series(X[:, 0]), dim=3)
+
+
+@pytest.mark.parametrize("form", [np.asarray, list, tuple, pd.Series, pl.Series])
+def test_one_dimension_is_rows_of_one_number_where_there_is_one_column(form):
+    line = form(X[:, 0])
+    for dim in (None, 1):
+        np.testing.assert_array_equal(public_rows(line, dim=dim), X[:, :1])
+
+
+def test_a_row_of_a_frame_is_matched_by_its_index():
+    frame = pd.DataFrame(X, columns=list("abc"))
+    row = frame[["c", "a", "b"]].iloc[4]
+    np.testing.assert_array_equal(public_rows(row, dim=3, names=("a", "b", "c")), X[4:5])
+    np.testing.assert_array_equal(public_rows(row, columns=["b", "a"], dim=2), X[4:5, [1, 0]])
+    np.testing.assert_array_equal(public_rows(pd.Series(X[4]), dim=3, names=("a", "b", "c")), X[4:5])
+    np.testing.assert_array_equal(public_rows(pl.Series(X[4]), dim=3, names=("a", "b", "c")), X[4:5])
+    with pytest.raises(InputError, match="'z'"):
+        public_rows(row.rename({"a": "z"}), dim=3, names=("a", "b", "c"))
+    one = frame[["b"]].iloc[4]
+    for single in (one, frame["b"].iloc[4:5], pl.Series("b", [X[4, 1]])):
+        np.testing.assert_array_equal(public_rows(single, dim=1, names=("b",)), X[4:5, 1:2])
+
+
+def test_a_series_keeps_its_name():
+    series = pd.Series(X[:, 0], name="delay")
+    assert private_rows(series).columns == ("delay",)
+    assert private_rows(pl.Series("delay", X[:, 0])).columns == ("delay",)
+    assert private_rows(pd.Series(X[:, 0])).columns == private_rows(pl.Series(X[:, 0])).columns == ("0",)
+    with pytest.raises(InputError, match="matched by name"):
+        public_rows(series.rename("other"), dim=1, names=("delay",))
+    with pytest.raises(InputError, match="share memory"):
+        refuse_shared_memory(series, series[3:9])
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])

@@ -159,8 +159,8 @@ def test_repeated_and_odd_labels():
 def test_things_that_are_almost_tables():
     table = pa.table({"a": [1.0]})
     for source, words in (
-        (pd.Series([1.0]), "to_frame"),
-        (pl.Series([1.0]), "to_frame"),
+        (pd.Series(["x"]), "numeric"),
+        (pl.Series(["x"]), "numeric"),
         (pl.LazyFrame({"a": [1.0]}), "collect"),
         (table.to_reader(), "read_all"),
         (pd.DataFrame({"a": []}, dtype=float), "no rows"),

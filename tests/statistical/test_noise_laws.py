@@ -162,7 +162,7 @@ def tails_p(law, log2_scale, pieces, cuts=(4, 5)):
 @pytest.mark.parametrize("n", sizes(1_000_000, 20_000_000))
 @pytest.mark.parametrize("log2_scale", [8, 12, 20, 32, 40])
 @pytest.mark.parametrize("law", DRAW)
-def test_variance(law, log2_scale, n):
+def test_variance_is_that_of_the_law(law, log2_scale, n):
     assert variance_p(law, log2_scale, chunks(law, log2_scale, n)) > ALPHA
 
 
@@ -203,7 +203,7 @@ def test_no_correlation(law, n):
 
 @pytest.mark.parametrize("n", sizes(1_000_000, 1_000_000_000))
 @pytest.mark.parametrize("law", DRAW)
-def test_tails(law, n):
+def test_tails_have_the_mass_of_the_law(law, n):
     cuts = (4, 5) if n < 10**8 else (4, 5, 6) if law == "gaussian" else (4, 8, 14)
     assert tails_p(law, 16, chunks(law, 16, n), cuts) > ALPHA
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import fastpubpriv as fpp
-from fastpubpriv._types import FloatArray
 
 if TYPE_CHECKING:
-    FloatArray = FloatArray
-
+    from fastpubpriv._types import FloatArray
 COLUMN, UNIT = "arr_delay", "min"
 COMPONENTS = 5
 EPSILON, DELTA = 1, Fraction(1, 10**7)
@@ -133,7 +131,7 @@ def page(seed: int | None, out: Path) -> list[Path]:
         highlight=False,
     )
     name = f"{COLUMN} ({UNIT})"
-    report.print_result(result, level=0.95, title="The shape of a column", names=(name,))
+    report.print_result(replace(result, columns=(name,)), level=0.95, title="The shape of a column")
     table = Table(title="\nFor demonstration only: how far from the rows", title_justify="left", title_style="bold")
     table.add_column("density from")
     table.add_column("total variation", justify="right")

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import fastpubpriv as fpp
-from fastpubpriv._types import FloatArray
 
 if TYPE_CHECKING:
+    from fastpubpriv._types import FloatArray
     from fastpubpriv.experiments.weather import Weather
 
-    FloatArray = FloatArray
 
 # A generous bound for "another season": two Gaussians this far apart overlap in a tenth of their mass.
 SHIFT_GAP = 0.9
@@ -92,7 +91,9 @@ def page(weather: Weather, budget: Any, seed: int | None, out: Path) -> list[Pat
     screen = report.console()
     screen.print()
     names = tuple(f"{name} ({unit})" for name, unit in COLUMNS.items())
-    report.print_result(result, level=0.95, title="Mean and covariance of the same rows", names=names)
+    report.print_result(
+        dataclasses.replace(result, columns=names), level=0.95, title="Mean and covariance of the same rows"
+    )
     table = Table(title="\nFor demonstration only: how far from the truth", title_justify="left", title_style="bold")
     table.add_column("covariance and mean from")
     table.add_column("covariance\nerror *", justify="right")

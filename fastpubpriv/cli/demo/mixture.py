@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import fastpubpriv as fpp
-from fastpubpriv._types import FloatArray
 
 if TYPE_CHECKING:
+    from fastpubpriv._types import FloatArray
     from fastpubpriv.experiments.flights import Flights
 
-    FloatArray = FloatArray
 
 # Air time and distance; with the delays as well there are four columns.
 TRIP = 2
@@ -117,7 +116,7 @@ def page(budget: Any, seed: int | None, out: Path) -> list[Path]:
     )
     names = tuple(f"{name} ({unit})" for name, unit in COLUMNS.items())[:TRIP]
     shown = in_data_units(result, flights.scale, names)
-    report.print_result(shown, level=0.95, title="Groups of flights", names=names)
+    report.print_result(shown, level=0.95, title="Groups of flights")
     table = Table(title="\nFor demonstration only: the flights to the West", title_justify="left", title_style="bold")
     table.add_column("groups from")
     table.add_column("groups\nfound", justify="right")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -75,7 +75,7 @@ def compare(weather: Weather, budget: Any, seed: int | None) -> Comparison:
         fpp.Rows.from_array(weather.private),
         center=0.0,
         radius=WEAK_BOUND * math.sqrt(dim) / WEAK_STD,
-        covariance=WEAK_STD**2,
+        variance=WEAK_STD**2,
         budget=budget,
         random_state=None if seed is None else seed + 1,
     )
@@ -109,7 +109,7 @@ def show(comparison: Comparison, weather: Weather) -> None:
         "volunteered in public.\n",
         highlight=False,
     )
-    report.print_result(ours, level=LEVEL, title="The private answer", names=names)
+    report.print_result(replace(ours, columns=names), level=LEVEL, title="The private answer")
 
     table = Table(
         title="\nFor demonstration only: what else one could have done", title_justify="left", title_style="bold"

@@ -11,6 +11,7 @@ import numpy as np
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.columns import column_order
 from fastpubpriv.errors import InputError
+from fastpubpriv.privacy import SelectionEvent
 from fastpubpriv.results.base import frozen
 
 _SUM_ERROR = 1e-6
@@ -238,3 +239,16 @@ def _usable(means: FloatArray, spreads: FloatArray) -> BoolArray:
             symmetric = False
         fine[place] = symmetric
     return fine
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Chosen:
+    """The place of what was chosen in its list, and what the choice cost."""
+
+    index: int
+    event: SelectionEvent
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Nothing for the record: the event says all, and what was chosen is in the result."""
+        return {}

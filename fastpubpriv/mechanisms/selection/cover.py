@@ -13,9 +13,10 @@ import numpy as np
 from scipy.special import ndtr
 
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
-from fastpubpriv.mechanisms.sums import AffineMap
+from fastpubpriv.mechanisms.selection.candidates import Chosen
+from fastpubpriv.mechanisms.sums import AffineMap, Measurement
 from fastpubpriv.privacy import SelectionEvent
-from fastpubpriv.release.account import Account
+from fastpubpriv.release.payer import Payer
 from fastpubpriv.release.release import release_choice
 from fastpubpriv.sources import Executor, Query, Rows
 from fastpubpriv.sources.base import Chunk
@@ -142,16 +143,23 @@ class BelowQuery(Query):
         return 8 * self.affine.dim + 64
 
 
-def release_selection(
-    account: Account, rows: Rows, affine: AffineMap, cover: Cover, *, name: str, epsilon: Fraction, executor: Executor
-) -> tuple[int, SelectionEvent]:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CoverChoice(Measurement[Fraction, Chosen]):
     """Choose the Gaussian of the cover that fits the coordinate affine(x), with (1, dim) matrix, of the rows.
 
-    Exponential mechanism on integer scores of replace-one sensitivity one; exact but for 2^-100.
+    Exponential mechanism on integer scores of replace-one sensitivity one; exact but for 2^-100. The cost is its epsilon, in every
+    notion.
     """
-    event = SelectionEvent(epsilon=epsilon, sensitivity=1, candidates=cover.size)
 
-    def query() -> IntArray:
-        return scores(cover, executor.run(BelowQuery(cover=cover, affine=affine), rows), rows.n)
+    affine: AffineMap
+    cover: Cover
 
-    return release_choice(account, name=name, query=query, event=event), event
+    def release(self, account: Payer, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Chosen:
+        """Charge, run the pass, score and choose."""
+        event = SelectionEvent(epsilon=cost, sensitivity=1, candidates=self.cover.size)
+
+        def query() -> IntArray:
+            below = executor.run(BelowQuery(cover=self.cover, affine=self.affine), rows)
+            return scores(self.cover, below, rows.n)
+
+        return Chosen(index=release_choice(account, name=name, query=query, event=event), event=event)

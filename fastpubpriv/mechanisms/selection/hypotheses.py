@@ -6,20 +6,23 @@ Privacy note: `notes/hypotheses.md`.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from fractions import Fraction
 
 from fastpubpriv._types import IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels.hypotheses import LARGEST_COUNT
-from fastpubpriv.mechanisms.selection.candidates import Hypotheses
+from fastpubpriv.mechanisms.selection.candidates import Chosen, Hypotheses
 from fastpubpriv.mechanisms.selection.densities import DensitySets
 from fastpubpriv.mechanisms.selection.log_ratio import LogRatios
 from fastpubpriv.mechanisms.selection.roots import RootSets
 from fastpubpriv.mechanisms.selection.scheffe import CELLS, MOST_CELL_ROWS, CellSets, Evaluation
 from fastpubpriv.mechanisms.selection.yatracos import YatracosSets
+from fastpubpriv.mechanisms.sums import Measurement
 from fastpubpriv.privacy import ZCDP, SelectionEvent, laplace_epsilon
 from fastpubpriv.privacy.events import CHOICE_LAWS
 from fastpubpriv.release.account import Account
+from fastpubpriv.release.payer import Payer
 from fastpubpriv.release.release import release_choice
 from fastpubpriv.sources import Executor, Rows
 
@@ -29,7 +32,7 @@ MOST_COMPARED = 2**15  # hypotheses in pairs; log ratios go as far as a choice d
 CLIP = 8.0
 LEAST_ACCURACY = 1e-9  # of a wish for rows: a smaller one asks for more than anybody has, and its square is no double
 SHORT_LIST = 100  # roots of all pairs then take a tenth of a second
-MECHANISMS = ("auto", *CHOICE_LAWS)
+LAWS = ("auto", *CHOICE_LAWS)
 
 
 def pays_epsilon(account: Account) -> bool:
@@ -37,10 +40,10 @@ def pays_epsilon(account: Account) -> bool:
     return not isinstance(account.budget, ZCDP)
 
 
-def law_for(account: Account, mechanism: str = "auto") -> str:
+def law_for(account: Account, law: str = "auto") -> str:
     """The cheaper law under a budget: permute-and-flip where the price is epsilon, the exponential mechanism where it is rho."""
-    if mechanism != "auto":
-        return mechanism
+    if law != "auto":
+        return law
     return "permute_and_flip" if pays_epsilon(account) else "exponential"
 
 
@@ -100,24 +103,23 @@ def check_rows(n: int, dim: int) -> None:
         raise InputError(f"a choice compares up to {most} rows of {dim} columns, got {n}: pass a part of the rows")
 
 
-def release_hypothesis(
-    account: Account,
-    rows: Rows,
-    evaluation: Evaluation,
-    *,
-    name: str,
-    size: int,
-    epsilon: Fraction,
-    law: str,
-    executor: Executor,
-) -> tuple[int, SelectionEvent]:
-    """Choose one of `size` hypotheses by integer scores."""
-    event = SelectionEvent(epsilon=epsilon, sensitivity=evaluation.sensitivity, candidates=size, law=law)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class HypothesisChoice(Measurement[Fraction, Chosen]):
+    """Choose one of `size` hypotheses by integer scores. The cost is the epsilon of the choice, in every notion."""
 
-    def query() -> IntArray:
-        return -evaluation.scores(rows, executor)
+    evaluation: Evaluation
+    size: int
+    law: str
 
-    return release_choice(account, name=name, query=query, event=event), event
+    def release(self, account: Payer, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Chosen:
+        """Charge, score and choose."""
+        sensitivity = self.evaluation.sensitivity
+        event = SelectionEvent(epsilon=cost, sensitivity=sensitivity, candidates=self.size, law=self.law)
+
+        def query() -> IntArray:
+            return -self.evaluation.scores(rows, executor)
+
+        return Chosen(index=release_choice(account, name=name, query=query, event=event), event=event)
 
 
 def pairs_of(size: int) -> int:

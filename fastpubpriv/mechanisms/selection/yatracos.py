@@ -6,15 +6,15 @@ Privacy note: `notes/hypotheses.md`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from fastpubpriv._types import IntArray
+from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import hypotheses as kernels
+from fastpubpriv.maps import MixtureTable
 from fastpubpriv.mechanisms.cells import CellQuery
 from fastpubpriv.mechanisms.selection.candidates import Hypotheses
 from fastpubpriv.mechanisms.selection.densities import Codes, PairCounts, PublicDraws, count_pairs, empty_counts, shares
@@ -27,16 +27,57 @@ MOST_HYPOTHESES = 256  # 32,640 sets, and a mass of each hypothesis in each of t
 _BLOCK = 2048  # sets at once
 
 
+class Sets(Protocol):
+    """The Scheffe sets of all pairs, as public data."""
+
+    def held(self, rows: Rows, executor: Executor) -> IntArray:
+        """Rows in the set of each pair, (pairs,)."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CellUnions:
+    """Sets of public cells on the line: `edges` are the inner ends of the cells; `inside` (pairs, cells) says which are in one."""
+
+    edges: FloatArray
+    inside: BoolArray
+
+    def held(self, rows: Rows, executor: Executor) -> IntArray:
+        """See `Sets.held`."""
+        counts = executor.run(CellQuery.between([self.edges]), rows)
+        return self.total(counts[:, None])[:, 0]
+
+    def total(self, numbers: np.ndarray[Any, Any]) -> IntArray:
+        """Sums (pairs, k) over the cells of each set of whole numbers (cells, k) that add up to less than 2^53.
+
+        In double precision these are exact, so every order of addition gives the same sum.
+        """
+        blocks = range(0, len(self.inside), _BLOCK)
+        values = numbers.astype(np.float64)
+        return np.concatenate([self.inside[at : at + _BLOCK] @ values for at in blocks]).astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CodeSets:
+    """Sets of points at which the code of one hypothesis is above that of another."""
+
+    table: MixtureTable
+    size: int
+
+    def held(self, rows: Rows, executor: Executor) -> IntArray:
+        """See `Sets.held`."""
+        return _in_order(count_pairs(self.table, rows, executor), self.size)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class YatracosSets:
     """All Scheffe sets A_ij, i < j, in the order (0, 1), (0, 2), ..., (1, 2), ...
 
-    `expected` (size, sets) holds what each hypothesis expects of n rows in each set, rounded; `held` counts the rows in each.
+    `expected` (size, sets) holds what each hypothesis expects of n rows in each set, rounded; `sets` counts the rows in each.
     """
 
     sensitivity: ClassVar[int] = 1
     expected: IntArray
-    held: Callable[[Rows, Executor], IntArray]
+    sets: Sets
 
     @classmethod
     def of_intervals(cls, hypotheses: Hypotheses, n: int, *, threads: int | None = None) -> YatracosSets:
@@ -49,7 +90,7 @@ class YatracosSets:
             expected[index] = intervals.expected(hypotheses, index, n, slice(None))
 
         share_out(work, hypotheses.size, threads=threads)
-        return cls(expected, intervals.held)
+        return cls(expected, intervals)
 
     @classmethod
     def of_cells(cls, hypotheses: Hypotheses, n: int, *, cells: int) -> YatracosSets:
@@ -57,21 +98,14 @@ class YatracosSets:
         _check(hypotheses)
         cut = CellSets.prepare(hypotheses, n, cells=cells)
         first, second = np.triu_indices(hypotheses.size, 1)
-        blocks = [slice(begin, begin + _BLOCK) for begin in range(0, len(first), _BLOCK)]
         inside = np.empty((len(first), cut.masses.shape[1]), dtype=np.bool_)
-        for block in blocks:
+        for begin in range(0, len(first), _BLOCK):
+            block = slice(begin, begin + _BLOCK)
             np.greater(cut.masses[first[block]], cut.masses[second[block]], out=inside[block])
-        # Whole numbers up to 2^30 in double precision: every order of addition gives the same sum.
-        masses = cut.masses.T.astype(np.float64)
+        sets = CellUnions(cut.edges, inside)
         half = (1 << cut.shift) >> 1
-        sums = [(inside[block] @ masses).T.astype(np.int64) for block in blocks]
-        expected = (np.concatenate(sums, axis=1) + half) >> cut.shift
-
-        def held(rows: Rows, executor: Executor) -> IntArray:
-            counts = executor.run(CellQuery.between([cut.edges]), rows).astype(np.float64)
-            return np.concatenate([inside[block] @ counts for block in blocks]).astype(np.int64)
-
-        return cls(expected, held)
+        expected = np.ascontiguousarray((sets.total(cut.masses.T) + half).T >> cut.shift)
+        return cls(expected, sets)
 
     @classmethod
     def of_densities(
@@ -97,11 +131,11 @@ class YatracosSets:
             expected[own] = shares(_in_order(counts, size), public.draws, n)
 
         public.each(work, threads=threads)
-        return cls(expected, lambda rows, executor: _in_order(count_pairs(table, rows, executor), size))
+        return cls(expected, CodeSets(table, size))
 
     def scores(self, rows: Rows, executor: Executor) -> IntArray:
         """See `scheffe.Evaluation.scores`."""
-        held = self.held(rows, executor)
+        held = self.sets.held(rows, executor)
         return np.array([np.abs(masses - held).max() for masses in self.expected], dtype=np.int64)
 
 

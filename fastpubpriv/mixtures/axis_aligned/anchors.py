@@ -22,7 +22,7 @@ from scipy.special import ndtr
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.kernels.bins import BinRule
 from fastpubpriv.mechanisms.cells import CellCounts, CodeCounts
-from fastpubpriv.mechanisms.histograms import Partition, release_histograms
+from fastpubpriv.mechanisms.histograms import Partition, StableHistograms
 from fastpubpriv.mechanisms.selection.hypotheses import check_rows
 from fastpubpriv.mixtures.axis_aligned import dp_em
 from fastpubpriv.mixtures.axis_aligned.binned_em import Cells, Mixtures
@@ -38,7 +38,7 @@ from fastpubpriv.sources import Rows
 from fastpubpriv.sources.views.interleaved import interleave_rows
 from fastpubpriv.sources.views.pairs import distant_pairs
 
-SHARES = (14, 14, 18, 8, 8, 24, 14)  # of the rows: scales, places, cells, combinations, company, EM, choice
+SHARES = (14, 14, 18, 8, 8, 24, 14)  # of the rows: scales, places, cells, combinations, matching modes, EM, choice
 LEAST_ROWS = 32
 MOST_ANCHORS = 4
 MOST_COMBINATIONS = 256
@@ -47,15 +47,15 @@ _SCALES, _FEW_SCALES, _FEW_COLUMNS = 4, 6, 8  # of a column: in many columns, in
 _CELLS = 96  # of a column, about
 _LAPLACE_COLUMNS = 6  # up to so many, Laplace noise on joint counts is smaller than Gaussian noise
 _CONFUSED = 0.1  # of the lighter side may be on the wrong side of a cut
-_COMPANY = 0.15  # of the rows of a combination's main mode
+_MATCHING = 0.15  # of the rows of a combination's main mode
 _EVIDENCE = 6.0  # standard deviations of the noise above which a combination is believed
 
 
 def draws(n: int, dim: int, n_components: int, *, known_std: bool) -> int:
     """A bound on the noise draws of a run."""
     em = dp_em.draws(n_components, dim, known_std=known_std, steps=STEPS)
-    company = n_components * n_components  # of a column: combinations times modes
-    return (_FEW_SCALES + 1) * n * dim + (MOST_EDGES + company) * dim + MOST_COMBINATIONS + em + 2**16
+    matching = n_components * n_components  # of a column: combinations times modes
+    return (_FEW_SCALES + 1) * n * dim + (MOST_EDGES + matching) * dim + MOST_COMBINATIONS + em + 2**16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -144,29 +144,27 @@ def marginals(task: Task, pairs: Rows | None, place_rows: Rows, cell_rows: Rows)
     scales: list[list[float]] = [[1.0]] * dim
     if pairs is not None:
         dyadic = [Partition((column,), (BinRule(),)) for column in range(dim)]
-        found = release_histograms(account.block(), pairs, dyadic, name="scales", executor=run.executor)
-        run.note("scales", found)
+        found = run.block(pairs).release(StableHistograms(partitions=dyadic), name="scales", cost=account.approx_left)
         scales = [kept_scales(each.keys, each.counts, found.noise_std, most_scales(dim)) for each in found.histograms]
     places: list[list[Scale]] = [[] for _ in range(dim)]
     asked = [(column, scale) for column, listed in enumerate(scales) for scale in listed]
     if asked:
         partitions = [place_partition(column, scale) for column, scale in asked]
-        released = release_histograms(account.block(), place_rows, partitions, name="places", executor=run.executor)
-        run.note("places", released)
+        released = run.block(place_rows).release(
+            StableHistograms(partitions=partitions), name="places", cost=account.approx_left
+        )
         for (column, scale), histogram in zip(asked, released.histograms, strict=True):
             if len(histogram.keys):
                 places[column].append(Scale(CELLS_PER_SCALE * scale, histogram.keys[:, 0], histogram.counts))
-    purse = account.block()
     gaussian = dim > _LAPLACE_COLUMNS
-    cost = purse.allowance if gaussian else purse.approx_left[0]
+    cost = account.allowance if gaussian else account.approx_left[0]
     # Roughly what a count will carry; the release says exactly.
     noise = math.sqrt(dim / float(cost)) if gaussian else 2.0 * math.sqrt(2.0) * dim / float(cost)
     edges = [partition(each, seen=place_rows.n, total=cell_rows.n, least=4.0 * noise, most=_CELLS) for each in places]
-    counts = run.on(cell_rows).release(
+    counts = run.block(cell_rows).release(
         CellCounts(edges=[each[1:-1] for each in edges], gaussian=gaussian),
         name="cells",
         cost=cost,
-        payer=purse,
         cells=sum(len(each) - 1 for each in edges),
     )
     ends = np.cumsum([len(each) - 1 for each in edges])[:-1]
@@ -238,7 +236,7 @@ class Start:
         return self.halves[j] if j in self.halves else column.modes(self.labels.get(j), least)
 
 
-def company(
+def find_matching_modes(
     task: Task, rows: Rows, columns: list[Column], chosen: list[int], heavy: list[int], starts: list[Start]
 ) -> None:
     """Find which modes of the columns that are no anchors go with each combination, and narrow the starts to them."""
@@ -247,18 +245,15 @@ def company(
         return
     number = np.array(heavy, dtype=np.int64)
     order = np.argsort(number)
-
-    purse = task.run.account.block()
     sizes = [len(heavy) * (len(columns[j].cuts) + 1) for j in others]
-    released = task.run.on(rows).release(
+    released = task.run.block(rows).release(
         CodeCounts(
             codes=partial(paired_codes, chosen=chosen, others=others, columns=columns, number=number, order=order),
             cells=sizes,
             row_cost=30 * (len(chosen) + len(others)),
         ),
-        name="company",
-        cost=purse.approx_left[0],
-        payer=purse,
+        name="matching_modes",
+        cost=task.run.account.approx_left[0],
         cells=sum(sizes),
     )
     place = 0
@@ -267,7 +262,7 @@ def company(
         for start in starts:
             counts = released.value[place : place + labels]
             place += labels
-            kept = counts >= max(_COMPANY * float(counts.max()), _EVIDENCE * released.noise_std)
+            kept = counts >= max(_MATCHING * float(counts.max()), _EVIDENCE * released.noise_std)
             modes = columns[j].modes(None, task.min_weight / 2.0)
             mine = modes[kept[np.searchsorted(columns[j].cuts, modes[:, 1], side="right")]]
             if len(mine):
@@ -340,11 +335,11 @@ def around(at: Parameters, noise: FloatArray, size: int, *, known_std: bool) -> 
 def learn(task: Task) -> Learned:
     """All seven stages."""
     run = task.run
-    *before, place_rows, cell_rows, code_rows, company_rows, em_rows, choice_rows = interleave_rows(
+    *before, place_rows, cell_rows, code_rows, matching_rows, em_rows, choice_rows = interleave_rows(
         run.rows, *(SHARES[1:] if task.known_std else SHARES)
     )
     pairs = distant_pairs(before[0]) if before else None
-    check(task, pairs, place_rows, cell_rows, (code_rows, company_rows), em_rows, choice_rows)
+    check(task, pairs, place_rows, cell_rows, (code_rows, matching_rows), em_rows, choice_rows)
     run.account.open()
     columns = marginals(task, pairs, place_rows, cell_rows)
     chosen = anchor_columns(columns)
@@ -353,14 +348,12 @@ def learn(task: Task) -> Learned:
     found = [Start(1.0, {}, {})]
     if chosen and task.n_components > 1:
         cells = math.prod(len(columns[j].cuts) + 1 for j in chosen)
-        purse = run.account.block()
-        released = run.on(code_rows).release(
+        released = run.block(code_rows).release(
             CodeCounts(
                 codes=partial(only_codes, chosen=chosen, columns=columns), cells=[cells], row_cost=20 * len(chosen) + 8
             ),
             name="combinations",
-            cost=purse.approx_left[0],
-            payer=purse,
+            cost=run.account.approx_left[0],
             cells=cells,
         )
         least = max(task.min_weight / 2.0 * code_rows.n, _EVIDENCE * released.noise_std)
@@ -371,14 +364,15 @@ def learn(task: Task) -> Learned:
                 Start(float(released.value[code]) / total, labels_of(code, chosen, columns), {})
                 for code in heavy[: task.n_components]
             ]
-            company(task, company_rows, columns, chosen, heavy[: task.n_components], found)
+            find_matching_modes(task, matching_rows, columns, chosen, heavy[: task.n_components], found)
     starts = split(found, columns, task.n_components, least_mode)
     at = started(columns, starts, least_mode, known_std=task.known_std)
     floor = np.array([max(column.moments(None, least_mode)[1], 1e-300) for column in columns]) * STD_FLOOR
     with np.errstate(all="ignore"):
-        path, _ = dp_em.iterate(task, run.account.block(), em_rows, at, floor, steps=STEPS)
+        steps = dp_em.iterate(task, run.block(em_rows), at, floor, steps=STEPS)
+        path = [step.parameters for step in steps]
         # Noise of a mean in standard deviations, and sampling.
-        per_row = float(run.log[-1]["noise_std"]) / em_rows.n
+        per_row = steps[-1].noise_std / em_rows.n
         noise = np.hypot(per_row / path[-1].weights, 1.0 / np.sqrt(em_rows.n * path[-1].weights))
         more = max(task.candidates - len(path) - 1, 0)
         listed = [*path[::-1], at, *around(path[-1], noise, more, known_std=task.known_std)]
@@ -389,7 +383,7 @@ def learn(task: Task) -> Learned:
     )
     facts = {"anchors": chosen, "combinations": len(found), "starts": len(starts)}
     facts["cuts"] = [len(column.cuts) for column in columns]
-    return choose(task, run.account.block(), choice_rows, hypotheses, status=status, diagnostics=facts)
+    return choose(task, run.block(choice_rows), hypotheses, status=status, diagnostics=facts)
 
 
 METHOD = AxisMethod(

@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr
 
-from fastpubpriv._types import FloatArray
+from fastpubpriv._types import FloatArray, IntArray
 
 _ROOT = 1.0 / math.sqrt(2.0 * math.pi)
 # Components below this share cannot be told from noise; letting them go to zero would make the normal equations singular.
 LEAST_WEIGHT = 1e-3
+_SAME_SCORE = 2.0**-10
 _BATCH = 1 << 21  # entries of one (starts, components, edges) array
 
 
@@ -45,6 +46,14 @@ class Mixtures:
         return Mixtures(
             np.pad(self.weights, missing), np.pad(self.means, missing), np.pad(self.stds, missing, constant_values=1.0)
         )
+
+
+def by_score(score: FloatArray) -> IntArray:
+    """Indices of scores (twice a negative log likelihood, say), least first; those that are nearly the same stay in order.
+
+    Many searches end in one place, and which of them is the least is then a matter of rounding, which differs between processors.
+    """
+    return np.argsort(np.rint(score / _SAME_SCORE), kind="stable")
 
 
 def joined(batches: list[Mixtures]) -> Mixtures:
@@ -216,7 +225,9 @@ def refine(cells: Cells, mixtures: Mixtures, *, steps: int, fixed_std: bool = Fa
         values, vectors = np.linalg.eigh(curvature / np.sqrt(diagonal[:, :, None] * diagonal[:, None, :] + 1e-300))
         # A direction that the counts say nothing about gets a spread of one, not of infinity.
         roots = 1.0 / np.sqrt(np.maximum(values, 1e-3))
-        spread = vectors * roots[:, None, :] / np.sqrt(np.maximum(diagonal, 1.0))[:, :, None]
+        # The symmetric root: eigenvectors have signs, and order where values are equal, that differ from processor to processor.
+        root = np.matmul(vectors * roots[:, None, :], vectors.transpose(0, 2, 1))
+        spread = root / np.sqrt(np.maximum(diagonal, 1.0))[:, :, None]
         scores.append(score)
         spreads.append(spread)
         parts.append(part)

@@ -18,6 +18,7 @@ from fastpubpriv.mixtures.axis_aligned.binned_em import (
     Cells,
     Fit,
     Mixtures,
+    by_score,
     cell_parts,
     em,
     joined,
@@ -307,7 +308,7 @@ def best_fit(cells: Cells, components: int, *, std: float | None = None) -> Mixt
         return _nothing()
     extra = (math.log(max(cells.total, 8)) - 2.0) * (3 if std is None else 2)
     best = min(heads, key=lambda head: float(head.score.min()) + extra * head.mixtures.weights.shape[1])
-    one = best.mixtures[[int(np.argmin(best.score))]]
+    one = best.mixtures[by_score(best.score)[:1]]
     return Mixtures(one.weights, one.means * unit, one.stds * unit)
 
 
@@ -333,9 +334,9 @@ def _searched(cells: Cells, components: int, std: float | None) -> list[Fit]:
     for level in beam(cells, found, components):
         started = em(cells, level, steps=4, fixed_std=fixed)
         starts = joined([level, started])
-        starts = starts[np.argsort(misfit(cells, starts))[:_REFINED]]
+        starts = starts[by_score(misfit(cells, starts))[:_REFINED]]
         fit = refine(cells, starts, steps=40, fixed_std=fixed)
-        order = np.argsort(fit.score)
+        order = by_score(fit.score)
         kept = distinct(fit.mixtures, order[np.isfinite(fit.score[order])], limit=6)
         if len(kept):
             parameters = level.weights.shape[1] * (2 if fixed else 3) - 1

@@ -8,12 +8,11 @@ import numpy as np
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.mechanisms.selection.candidates import Hypotheses
-from fastpubpriv.mechanisms.selection.hypotheses import epsilon_of, law_for, prepare, release_hypothesis
+from fastpubpriv.mechanisms.selection.hypotheses import HypothesisChoice, epsilon_of, law_for, prepare
 from fastpubpriv.mixtures.axis_aligned.binned_em import Mixtures
 from fastpubpriv.mixtures.axis_aligned.learned import Learned, Task
 from fastpubpriv.privacy import ApproxDP
-from fastpubpriv.release.account import Account
-from fastpubpriv.sources import Rows
+from fastpubpriv.run import Run
 
 
 def hypotheses_of(weights: FloatArray, means: FloatArray, stds: FloatArray) -> Hypotheses:
@@ -29,36 +28,26 @@ def line(mixtures: Mixtures) -> Hypotheses:
     return hypotheses_of(mixtures.weights, mixtures.means[:, :, None], mixtures.stds[:, :, None])
 
 
-def choose(
-    task: Task, purse: Account, rows: Rows, listed: Mixtures | Hypotheses, *, status: str, diagnostics: dict[str, Any]
-) -> Learned:
-    """Select one candidate with all of a purse; a public stand-in when there is none."""
+def choose(task: Task, run: Run, listed: Mixtures | Hypotheses, *, status: str, diagnostics: dict[str, Any]) -> Learned:
+    """Select one candidate by the rows of a run, with all of its account's budget; a public stand-in when there is none."""
     hypotheses = line(listed) if isinstance(listed, Mixtures) else listed
     facts = {**diagnostics, "candidates": hypotheses.size}
-    dim = task.run.rows.dim
+    dim = run.rows.dim
     if hypotheses.size == 0:
         return Learned(
             weights=np.ones(1), means=np.zeros((1, dim)), stds=np.ones((1, dim)), status="fallback", diagnostics=facts
         )
     index = 0
     if hypotheses.size > 1:
-        if isinstance(purse.budget, ApproxDP):
-            law, epsilon = "permute_and_flip", purse.approx_left[0]
+        account = run.account
+        if isinstance(account.budget, ApproxDP):
+            law, epsilon = "permute_and_flip", account.approx_left[0]
         else:
-            law = law_for(purse)
-            epsilon = epsilon_of(purse.allowance, law, pure=purse.pure)
-        method, evaluation = prepare(hypotheses, rows.n, threads=task.run.executor.threads)
-        index, event = release_hypothesis(
-            purse,
-            rows,
-            evaluation,
-            name="choice",
-            size=hypotheses.size,
-            epsilon=epsilon,
-            law=law,
-            executor=task.run.executor,
-        )
-        task.run.log.append({"name": "choice", "method": method, **event.record()})
+            law = law_for(account)
+            epsilon = epsilon_of(account.allowance, law, pure=account.pure)
+        method, evaluation = prepare(hypotheses, run.rows.n, threads=run.executor.threads)
+        choice = HypothesisChoice(evaluation=evaluation, size=hypotheses.size, law=law)
+        index = run.release(choice, name="choice", cost=epsilon, method=method).index
     facts["chosen"] = int(hypotheses.positions[index])
     present = hypotheses.weights[index] > 0.0
     return Learned(

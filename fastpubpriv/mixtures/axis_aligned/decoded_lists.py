@@ -120,12 +120,8 @@ def learn(task: Task) -> Learned:
     run.account.open()
     scales = [[1.0]] * dim
     if before:
-        lists, released = release_scales(run.account.block(), before[0], thresholds, executor=run.executor)
-        run.note("scales", released)
-        scales = [found.scales.tolist() for found in lists]
-    means, second = release_means(run.account.block(), mean_block, scales, thresholds, executor=run.executor)
-    if second is not None:
-        run.note("means", second)
+        scales = [found.scales.tolist() for found in release_scales(run.block(before[0]), thresholds)]
+    means = release_means(run.block(mean_block), scales, thresholds)
     # Heaviest first: (negative count, mean, scale).
     coarse = [
         sorted(
@@ -156,7 +152,7 @@ def learn(task: Task) -> Learned:
         "corruption_weight": blocks.corruption_weight,
     }
     status = "ok" if all(kept) and facts["coarse"] == facts["coarse_kept"] else "empty"
-    return choose(task, run.account.block(), choice_block, candidates, status=status, diagnostics=facts)
+    return choose(task, run.block(choice_block), candidates, status=status, diagnostics=facts)
 
 
 def _fitting(coarse: list[list[Any]], k: int, resolution: int, net: int) -> list[list[Any]]:

@@ -26,6 +26,7 @@ from fastpubpriv.mixtures.axis_aligned.public_list import standardised
 from fastpubpriv.mixtures.axis_aligned.run_time import iterating
 from fastpubpriv.privacy import Budget, PureDP
 from fastpubpriv.release.account import Account
+from fastpubpriv.run import Run
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.views.interleaved import interleave_rows
 
@@ -44,6 +45,15 @@ class Parameters:
     weights: FloatArray
     means: FloatArray
     stds: FloatArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Iteration:
+    """What one iteration ended with: the share of the private rows in its average, and the noise on their sum."""
+
+    parameters: Parameters
+    share: float
+    noise_std: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +159,7 @@ def public_start(public: FloatArray, components: int, *, known_std: bool) -> tup
         prior=0.3,
         fixed_std=known_std,
     )
-    best = int(np.argmax(public_em.log_likelihood(found, rows)))
+    best = int(public_em.likeliest(found, rows)[0])
     return Parameters(
         found.weights[best], center + scale * found.means[best], scale * found.stds[best]
     ), STD_FLOOR * scale
@@ -172,18 +182,15 @@ def check(account: Account, rows: Rows, components: int, *, known_std: bool, ste
     check_sum_grids(account, costs, statistic_dim(components, rows.dim, known_std=known_std), rows.n)
 
 
-def iterate(
-    task: Task, purse: Account, rows: Rows, at: Parameters, floor: FloatArray, *, steps: int
-) -> tuple[list[Parameters], list[float]]:
-    """Parameters after each iteration on private rows (and the public ones, where there are any), and the private rows' share."""
+def iterate(task: Task, run: Run, at: Parameters, floor: FloatArray, *, steps: int) -> list[Iteration]:
+    """Iterations on the private rows of a run (and the public ones, where there are any), with all of its account's budget."""
     components, dim = at.means.shape
     radii = Radii.of(dim, known_std=task.known_std)
-    allowance = purse.allowance
-    path: list[Parameters] = []
-    shares: list[float] = []
+    n, allowance = run.rows.n, run.account.allowance
+    path: list[Iteration] = []
     for number, part in enumerate(iteration_shares(steps), start=1):
         name = f"responsibilities {number}"
-        released = task.run.on(rows).release(
+        released = run.release(
             StatisticSum(
                 statistic=partial(row_statistic, at=at, radii=radii),
                 dim=statistic_dim(components, dim, known_std=task.known_std),
@@ -192,21 +199,17 @@ def iterate(
             ),
             name=name,
             cost=allowance * part,
-            payer=purse,
             clip_radius=radii.total,
         )
-        average, share = released.value / rows.n, 1.0
+        average, share = released.value / n, 1.0
         if task.public is not None:
             # Inverse-variance weighting of the two averages; the statistic has a variance of about the average share.
-            model = ErrorModel(
-                n_priv=rows.n, n_pub=len(task.public), variance=1.0 / components, noise=released.noise_std**2
-            )
+            model = ErrorModel(n_priv=n, n_pub=len(task.public), variance=1.0 / components, noise=released.noise_std**2)
             share = model.weight("optimal")
             average = share * average + (1.0 - share) * row_statistic(task.public, at, radii).mean(axis=0)
         at = maximised(at, average, radii, floor)
-        path.append(at)
-        shares.append(share)
-    return path, shares
+        path.append(Iteration(at, share, released.noise_std))
+    return path
 
 
 def learn(task: Task, *, steps: int = STEPS) -> Learned:
@@ -220,13 +223,15 @@ def learn(task: Task, *, steps: int = STEPS) -> Learned:
     if task.held_out:
         check_rows(blocks[1].n, rows.dim)
     account.open()
-    path, shares = iterate(task, account.block() if task.held_out else account, blocks[0], at, floor, steps=steps)
-    facts = {"steps": steps, "private_weight": shares}
+    run = task.run.block(blocks[0]) if task.held_out else task.run
+    path = iterate(task, run, at, floor, steps=steps)
+    facts = {"steps": steps, "private_weight": [step.share for step in path]}
     if task.held_out:
-        listed = [at, *path]
+        listed = [at, *(step.parameters for step in path)]
         arrays = (np.stack([getattr(each, name) for each in listed]) for name in ("weights", "means", "stds"))
-        return choose(task, account.block(), blocks[1], hypotheses_of(*arrays), status="ok", diagnostics=facts)
-    return Learned(weights=path[-1].weights, means=path[-1].means, stds=path[-1].stds, diagnostics=facts)
+        return choose(task, task.run.block(blocks[1]), hypotheses_of(*arrays), status="ok", diagnostics=facts)
+    last = path[-1].parameters
+    return Learned(weights=last.weights, means=last.means, stds=last.stds, diagnostics=facts)
 
 
 def em_error(dim: int, components: int, n: int, n_pub: int, budget: Budget) -> float:

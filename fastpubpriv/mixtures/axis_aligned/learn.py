@@ -12,12 +12,13 @@ from fastpubpriv import run as running
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import AccuracyWarning, BudgetError, InputError
-from fastpubpriv.histograms.stable import as_rows
+from fastpubpriv.estimators.whitening import known_root
 from fastpubpriv.mechanisms.selection.hypotheses import required_rows
 from fastpubpriv.methods import Registry
 from fastpubpriv.mixtures.axis_aligned import anchors, decoded_lists, dp_em, public_list, univariate
 from fastpubpriv.mixtures.axis_aligned.learned import AxisMethod, Learned, Task
 from fastpubpriv.mixtures.list_decoding.sizes import wanted_accuracy
+from fastpubpriv.parameters import FAILURE_PROB, shared_docs
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.mixture import MixtureResult
@@ -58,20 +59,6 @@ def chosen_method(method: str, *, dim: int, n_priv: int, has_public: bool, budge
     return method
 
 
-def known_factor(variance: Any, covariance: Any, dim: int) -> FloatArray | None:
-    """Lower factor of a covariance given as a number, a vector of variances, or a matrix; None where there is none."""
-    if covariance is not None:
-        if variance is not None:
-            raise InputError("pass variance (a number, or one for each column) or covariance (a matrix), not both")
-        return validation.symmetric_positive_definite("covariance", covariance, dim)
-    if variance is None:
-        return None
-    vector = running.vector_or_number("variance", variance, dim)
-    if not (vector > 0.0).all():
-        raise InputError("variance must be positive: a number, or one for each column; a matrix is covariance=")
-    return np.diag(np.sqrt(vector))
-
-
 def held_out_of(share: Any, method: str) -> int:
     """Rows in a hundred that are held out."""
     share = validation.nonnegative("held_out", share)
@@ -86,6 +73,7 @@ def held_out_of(share: Any, method: str) -> int:
     return held
 
 
+@shared_docs
 def learn_axis_aligned_mixture(
     x_priv: Any,
     *,
@@ -99,7 +87,7 @@ def learn_axis_aligned_mixture(
     min_weight: float | None = None,
     candidates: int | None = None,
     held_out: float = 0.0,
-    failure_prob: float = 0.05,
+    failure_prob: float = FAILURE_PROB,
     columns: Any = None,
     ledger: Ledger | None = None,
     random_state: int | None = None,
@@ -110,8 +98,8 @@ def learn_axis_aligned_mixture(
 
     Parameters
     ----------
-    x_priv : (n_priv,) or (n_priv, dim) array-like, path, frame, table or Rows
-        Private rows. A row with a missing or infinite entry tells nothing, but counts in n_priv.
+    {values}
+        A row with a missing or infinite entry tells nothing, but counts in n_priv.
     n_components : int
         Most components, 1 to 64. Fewer are returned where fewer explain the rows.
     budget : ApproxDP, ZCDP or PureDP
@@ -134,17 +122,9 @@ def learn_axis_aligned_mixture(
     held_out : float in [0, 0.5]
         Share of the private rows, in whole hundredths, that "dp_em" keeps out of its iterations, so that they choose privately
         between the public fit and each iteration. Of use where public rows may mislead; it costs the iterations those rows.
-    failure_prob : float in (0, 1)
+    {failure_prob}
         For `accuracy` and for the sizes of method="list_decoding".
-    columns : sequence of str, optional
-        Numeric columns of a frame, file or table, the same for both data sets; by default all of `x_priv`, in their order.
-        Where both data sets have names for their columns, these are matched by name.
-    ledger : Ledger, optional
-        Debited before the first read.
-    random_state : None or int
-        None: fresh operating-system keys. int: repeatable, warned about, `private=False`.
-    threads, progress
-        Number of threads (None: all cores) and progress bar (None: on a terminal, for long work). Never change the answer.
+    {matched_columns, ledger, random_state, threads, progress}
 
     Returns
     -------
@@ -195,7 +175,7 @@ def learn_axis_aligned_mixture(
     >>> bool(np.all(abs(result.means[order, 0] - [-2e6, 500.0]) < [1.0, 10.0])), result.weights[order].round(1).tolist()
     (True, [0.3, 0.7])
     """
-    rows, public = running.open_rows(as_rows(x_priv), as_rows(x_pub), columns=columns, min_pub=2)
+    rows, public = running.open_rows(x_priv, x_pub, columns=columns, min_pub=2)
     n_components = validation.integer("n_components", n_components, minimum=1, maximum=MOST_COMPONENTS)
     method = METHODS.choose(method)
     failure_prob = validation.probability("failure_prob", failure_prob)
@@ -204,7 +184,9 @@ def learn_axis_aligned_mixture(
         raise InputError(f"min_weight must be at most 1 / n_components = {1.0 / n_components:.3g}, got {min_weight!r}")
     if accuracy is not None:
         accuracy = wanted_accuracy(accuracy)
-    factor = known_factor(variance, covariance, rows.dim)
+    factor = known_root(covariance, variance, rows.dim)
+    if factor is not None and factor.ndim == 1:
+        factor = np.diag(factor)
     if not isinstance(budget, Budget):
         raise BudgetError(f"budget must be ApproxDP, ZCDP or PureDP, got {type(budget).__name__}")
     method = chosen_method(method, dim=rows.dim, n_priv=rows.n, has_public=public is not None, budget=budget)

@@ -10,7 +10,8 @@ import numpy as np
 from scipy import stats
 from scipy.special import logsumexp
 
-from fastpubpriv._types import FloatArray
+from fastpubpriv._types import FloatArray, IntArray
+from fastpubpriv.mixtures.axis_aligned.binned_em import by_score
 
 STD_FLOOR = 1e-12  # of a column's standard deviation: differences of doubles still have three digits there
 _NARROW = 1e-4  # below it squares of rows and means cancel, and differences are taken first
@@ -83,6 +84,11 @@ def log_likelihood(batch: Batch, rows: FloatArray) -> FloatArray:
     for part in parts(batch, len(rows)):
         found[part] = logsumexp(log_joint(batch[part], rows), axis=2).mean(axis=1)
     return found
+
+
+def likeliest(batch: Batch, rows: FloatArray) -> IntArray:
+    """Indices, likeliest first; those that are nearly as likely stay in order (`by_score`)."""
+    return by_score(-2.0 * len(rows) * log_likelihood(batch, rows))
 
 
 def parts(batch: Batch, n: int) -> list[slice]:

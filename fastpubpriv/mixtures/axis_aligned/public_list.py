@@ -46,7 +46,7 @@ def fits(rows: FloatArray, components: int, *, known_std: bool) -> Batch:
     counts = np.concatenate([np.ones((PLAIN_STARTS, len(rows))), drawn])
     centres = public_em.starts(rows, components, size, seed=PUBLIC_SEED)
     found = public_em.fit(rows, centres, counts=counts, steps=_STEPS, prior=_PRIOR, fixed_std=known_std)
-    return found[np.argsort(-public_em.log_likelihood(found, rows), kind="stable")]
+    return found[public_em.likeliest(found, rows)]
 
 
 def scattered(heads: Batch, score: FloatArray, n_pub: int, size: int, *, known_std: bool) -> Batch:
@@ -86,7 +86,7 @@ def from_pairs(rows: FloatArray, components: int, size: int, *, known_std: bool)
     batch = Batch(np.full((_PAIR_STARTS, components), 1.0 / components), centres, np.maximum(stds, 20.0 * STD_FLOOR))
     held = public_em.step(batch, rows, None, prior=_PRIOR, spread=1.0, fixed_std=known_std)
     batch = Batch(held.weights, batch.means, batch.stds)
-    return batch[np.argsort(-public_em.log_likelihood(batch, rows), kind="stable")[:size]]
+    return batch[public_em.likeliest(batch, rows)[:size]]
 
 
 def public_candidates(public: FloatArray, components: int, size: int, *, known_std: bool = False) -> Batch:
@@ -113,7 +113,7 @@ def learn(task: Task) -> Learned:
     listed = hypotheses_of(found.weights, found.means, found.stds)
     check_rows(task.run.rows.n, task.run.rows.dim)
     task.run.account.open()
-    return choose(task, task.run.account, task.run.rows, listed, status="ok", diagnostics={})
+    return choose(task, task.run, listed, status="ok", diagnostics={})
 
 
 METHOD = AxisMethod(

@@ -9,12 +9,11 @@ some thirty rows.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.kernels.bins import BinRule
 from fastpubpriv.mechanisms.cells import CellCounts
-from fastpubpriv.mechanisms.histograms import Partition, release_histograms
+from fastpubpriv.mechanisms.histograms import Partition, StableHistograms
 from fastpubpriv.mechanisms.selection.hypotheses import check_rows
 from fastpubpriv.mixtures.axis_aligned.binned_em import Cells
 from fastpubpriv.mixtures.axis_aligned.candidates import Scale, candidates, partition
@@ -24,6 +23,7 @@ from fastpubpriv.mixtures.axis_aligned.run_time import on_the_line
 from fastpubpriv.privacy import ApproxDP, laplace_count_grid
 from fastpubpriv.privacy.stable import stable_event
 from fastpubpriv.release.account import Account
+from fastpubpriv.run import Run
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.views.interleaved import interleave_rows
 from fastpubpriv.sources.views.pairs import distant_pairs
@@ -102,21 +102,17 @@ def learn(task: Task) -> Learned:
     account.open()
     scales = [1.0]
     if pairs is not None:
-        found = release_histograms(
-            account.block(),
-            pairs,
-            [Partition((0,), (BinRule(),))],
-            name="scales",
-            executor=run.executor,
+        found = run.block(pairs).release(
+            StableHistograms(partitions=[Partition((0,), (BinRule(),))]), name="scales", cost=account.approx_left
         )
-        run.note("scales", found)
         scales = kept_scales(found.histograms[0].keys, found.histograms[0].counts, found.noise_std, MOST_SCALES)
     status = "ok"
     places: list[Scale] = []
     if scales:
         partitions = [place_partition(0, scale) for scale in scales]
-        released = release_histograms(account.block(), place_rows, partitions, name="places", executor=run.executor)
-        run.note("places", released)
+        released = run.block(place_rows).release(
+            StableHistograms(partitions=partitions), name="places", cost=account.approx_left
+        )
         places = [
             Scale(CELLS_PER_SCALE * scale, histogram.keys[:, 0], histogram.counts)
             for scale, histogram in zip(scales, released.histograms, strict=True)
@@ -124,20 +120,20 @@ def learn(task: Task) -> Learned:
         ]
     if not places:
         status = "empty"
-    cells = counted(task, account.block(), cell_rows, partition(places, seen=place_rows.n, total=cell_rows.n))
+    cells = counted(run.block(cell_rows), partition(places, seen=place_rows.n, total=cell_rows.n))
     listed, facts = candidates(cells, task.n_components, size=task.candidates, std=1.0 if task.known_std else None)
     return choose(
-        task, account.block(), choice_rows, listed, status=status,
+        task, run.block(choice_rows), listed, status=status,
         diagnostics={"scales": scales, "places": sum(len(place.index) for place in places), **facts},
     )  # fmt: skip
 
 
-def counted(task: Task, purse: Any, rows: Any, edges: FloatArray) -> Cells:
+def counted(run: Run, edges: FloatArray) -> Cells:
     """Release the counts of the cells between edges (-inf and inf at the ends)."""
-    released = task.run.on(rows).release(
-        CellCounts(edges=[edges[1:-1]]), name="cells", cost=purse.approx_left[0], payer=purse, cells=len(edges) - 1
+    released = run.release(
+        CellCounts(edges=[edges[1:-1]]), name="cells", cost=run.account.approx_left[0], cells=len(edges) - 1
     )
-    return Cells(edges, released.value, released.noise_std, rows.n)
+    return Cells(edges, released.value, released.noise_std, run.rows.n)
 
 
 METHOD = AxisMethod(

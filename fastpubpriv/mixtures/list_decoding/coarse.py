@@ -7,22 +7,24 @@ from typing import Any
 from fastpubpriv import run as running
 from fastpubpriv import validation
 from fastpubpriv.errors import InputError
-from fastpubpriv.histograms.stable import as_rows
-from fastpubpriv.mixtures.list_decoding import sizes as theory_sizes
+from fastpubpriv.estimators.radii import Mode
+from fastpubpriv.mixtures.list_decoding import sizes
 from fastpubpriv.mixtures.list_decoding.results import MeanLists, ScaleLists
 from fastpubpriv.mixtures.list_decoding.setup import MAX_SCALES, common_fields, start, thresholds_of, warn_few
 from fastpubpriv.mixtures.list_decoding.stages import mean_partitions, release_means, release_scales, scale_partitions
+from fastpubpriv.parameters import FAILURE_PROB, shared_docs
 from fastpubpriv.privacy import Budget, Ledger
 
 
+@shared_docs
 def decode_variances(
     x_priv: Any,
     *,
     budget: Budget,
     min_weight: float = 0.1,
-    constants: str = "practical",
+    mode: Mode = "practical",
     max_scales: int = MAX_SCALES,
-    failure_prob: float = 0.05,
+    failure_prob: float = FAILURE_PROB,
     columns: Any = None,
     ledger: Ledger | None = None,
     random_state: int | None = None,
@@ -33,27 +35,17 @@ def decode_variances(
 
     Parameters
     ----------
-    x_priv : (n_priv,) or (n_priv, dim) array-like, path, frame, table or Rows
-        Private values; rows of neighbouring positions are paired, an odd last one is dropped.
-    budget : ApproxDP
-        Spent whole, for all columns together, and debited before `x_priv` is read.
-    min_weight : float in (0, 1]
-        Gaussians of at least this weight are to be found: 1 - gamma in the paper.
-    constants : "practical" or "theory"
-        Keep bins with half the mass that the best bin of such a Gaussian has, at most `max_scales` of them; or the paper's
-        constants, and nothing when there are more than 12 / min_weight^2. Same privacy.
+    {values}
+        Rows of neighbouring positions are paired, an odd last one is dropped.
+    {approx_budget, min_weight}
+    {mode}
+        "practical" keeps bins with half the mass that the best bin of such a Gaussian has, at most `max_scales` of them; "theory"
+        gives nothing when there are more than 12 / min_weight^2.
     max_scales : int
-        Practical constants: length of the list of a column.
-    failure_prob : float in (0, 1)
-        Theory constants: a warning, from public numbers, when the theorem asks for more rows.
-    columns : sequence of str, optional
-        Numeric columns of a frame, Parquet file or table.
-    ledger : Ledger, optional
-        Debited by `budget` before the first read.
-    random_state : None or int
-        None: fresh operating-system keys. int: repeatable, warned about, `private=False`.
-    threads, progress
-        Number of threads (None: all cores) and progress bar (None: on a terminal, for long work). Never change the answer.
+        Of mode="practical": length of the list of a column.
+    {failure_prob}
+        Of mode="theory": a warning, from public numbers, when the theorem asks for more rows.
+    {columns, ledger, random_state, threads, progress}
 
     Returns
     -------
@@ -62,8 +54,7 @@ def decode_variances(
 
     Raises
     ------
-    InputError, BudgetError, LedgerError
-        For public arguments, the form of the data, and the budget. Never for the content of `x_priv`.
+    {raises}
 
     Privacy
     -------
@@ -84,8 +75,8 @@ def decode_variances(
     >>> 4.0 in lists.scales[0]
     True
     """
-    rows, _ = running.open_rows(as_rows(x_priv), columns=columns)
-    thresholds = thresholds_of(min_weight, constants, max_scales)
+    rows, _ = running.open_rows(x_priv, columns=columns)
+    thresholds = thresholds_of(min_weight, mode, max_scales)
     beta = validation.probability("failure_prob", failure_prob)
     if rows.n < 2:
         raise InputError("differences of rows need at least two rows, got 1")
@@ -100,11 +91,10 @@ def decode_variances(
         progress=progress,
     )
     if thresholds.theory:
-        needed = theory_sizes.variance_rows(thresholds.min_weight, budget, beta, dim=rows.dim)
+        needed = sizes.variance_rows(thresholds.min_weight, budget, beta, dim=rows.dim)
         warn_few("decode_variances", thresholds, needed, rows.n)
     with run.paid():
-        found, released = release_scales(run.account, rows, thresholds, executor=run.executor)
-        run.note("scales", released)
+        found = release_scales(run, thresholds)
         return ScaleLists(
             scales=tuple(item.scales for item in found),
             counts=tuple(item.counts for item in found),
@@ -113,14 +103,15 @@ def decode_variances(
         )
 
 
+@shared_docs
 def decode_means(
     x_priv: Any,
     *,
     std: Any,
     budget: Budget,
     min_weight: float = 0.1,
-    constants: str = "practical",
-    failure_prob: float = 0.05,
+    mode: Mode = "practical",
+    failure_prob: float = FAILURE_PROB,
     columns: Any = None,
     ledger: Ledger | None = None,
     random_state: int | None = None,
@@ -132,29 +123,16 @@ def decode_means(
 
     Parameters
     ----------
-    x_priv : (n_priv,) or (n_priv, dim) array-like, path, frame, table or Rows
-        Private values.
+    {values}
     std : float or (dim,)
         A public scale for each column: at least the standard deviation of the Gaussians to be found, and less than twice that.
-    budget : ApproxDP
-        Spent whole, for all columns together, and debited before `x_priv` is read.
-    min_weight : float in (0, 1]
-        Gaussians of at least this weight are to be found: 1 - gamma in the paper.
-    constants : "practical" or "theory"
-        Keep bins with half the mass that the best bin of such a Gaussian has; or the paper's constants, and nothing when there are
-        more than 12 / min_weight. Same privacy.
-    failure_prob : float in (0, 1)
-        Theory constants: a warning, from public numbers, when the theorem asks for more rows.
-    columns : sequence of str, optional
-        Numeric columns of a frame, Parquet file or table.
-    ledger : Ledger, optional
-        Debited by `budget` before the first read.
-    random_state : None or int
-        None: fresh operating-system keys. int: repeatable, warned about, `private=False`.
-    threads, progress
-        Number of threads (None: all cores) and progress bar (None: on a terminal, for long work). Never change the answer.
-    max_memory : float or None
-        Most bytes that counting may take, as in `stable_histogram`; None: no limit. Refused, if need be, before the debit.
+    {approx_budget, min_weight}
+    {mode}
+        "practical" keeps bins with half the mass that the best bin of such a Gaussian has; "theory" gives nothing when there are
+        more than 12 / min_weight.
+    {failure_prob}
+        Of mode="theory": a warning, from public numbers, when the theorem asks for more rows.
+    {columns, ledger, random_state, threads, progress, max_memory}
 
     Returns
     -------
@@ -163,8 +141,7 @@ def decode_means(
 
     Raises
     ------
-    InputError, BudgetError, LedgerError
-        For public arguments, the form of the data, and the budget. Never for the content of `x_priv`.
+    {raises}
 
     Privacy
     -------
@@ -184,8 +161,8 @@ def decode_means(
     >>> bool(abs(lists.means[0] - 3.0).min() < 1.0 and abs(lists.means[0] + 7e5).min() < 1.0)
     True
     """
-    rows, _ = running.open_rows(as_rows(x_priv), columns=columns)
-    thresholds = thresholds_of(min_weight, constants, 1)
+    rows, _ = running.open_rows(x_priv, columns=columns)
+    thresholds = thresholds_of(min_weight, mode, 1)
     beta = validation.probability("failure_prob", failure_prob)
     widths = running.vector_or_number("std", std, rows.dim)
     if not (widths > 0.0).all():
@@ -203,13 +180,10 @@ def decode_means(
         max_memory=max_memory,
     )
     if thresholds.theory:
-        needed = theory_sizes.mean_rows(thresholds.min_weight, budget, beta, histograms=rows.dim)
+        needed = sizes.mean_rows(thresholds.min_weight, budget, beta, histograms=rows.dim)
         warn_few("decode_means", thresholds, needed, rows.n)
     with run.paid():
-        found, released = release_means(run.account, rows, scales, thresholds, executor=run.executor)
-        assert released is not None
-        run.note("means", released)
-        lists = [column[0] for column in found]
+        lists = [column[0] for column in release_means(run, scales, thresholds)]
         return MeanLists(
             scale=widths,
             means=tuple(item.means for item in lists),

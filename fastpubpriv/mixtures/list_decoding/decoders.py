@@ -11,8 +11,8 @@ from fastpubpriv import run as running
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import BudgetError, InputError
-from fastpubpriv.histograms.stable import as_rows
-from fastpubpriv.mixtures.list_decoding import sizes as theory_sizes
+from fastpubpriv.estimators.radii import Mode
+from fastpubpriv.mixtures.list_decoding import sizes
 from fastpubpriv.mixtures.list_decoding.results import AxisAlignedLists
 from fastpubpriv.mixtures.list_decoding.setup import MAX_SCALES, common_fields, start, thresholds_of, warn_few
 from fastpubpriv.mixtures.list_decoding.stages import (
@@ -24,20 +24,22 @@ from fastpubpriv.mixtures.list_decoding.stages import (
     release_scales,
     scale_partitions,
 )
+from fastpubpriv.parameters import FAILURE_PROB, shared_docs
 from fastpubpriv.privacy import Budget, Ledger, stable_event
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.views.mapped import linear_rows
 from fastpubpriv.sources.views.slices import split_rows
 
 
+@shared_docs
 def decode_gaussians(
     x_priv: Any,
     *,
     budget: Budget,
     min_weight: float = 0.1,
-    constants: str = "practical",
+    mode: Mode = "practical",
     max_scales: int = MAX_SCALES,
-    failure_prob: float = 0.05,
+    failure_prob: float = FAILURE_PROB,
     accounting: str = "exact",
     columns: Any = None,
     ledger: Ledger | None = None,
@@ -50,16 +52,19 @@ def decode_gaussians(
 
     Parameters
     ----------
-    x_priv : (n_priv,) or (n_priv, 1) array-like, path, frame, table or Rows
-        Private values. The first half finds scales, the second half means.
-    budget, min_weight, constants, max_scales, failure_prob
-        As in `decode_variances`.
+    {values}
+        Here of one column, so dim is 1. The first half finds scales, the second half means.
+    {approx_budget, min_weight, mode}
+        See `decode_variances`.
+    max_scales : int
+        Of mode="practical": most scales that are kept.
+    {failure_prob}
+        Of mode="theory": a warning, from public numbers, when the theorem asks for more rows.
     accounting : "exact" or "paper"
         "exact": each half has the whole budget, as the halves are disjoint. "paper": the noise that the paper's composition
         prescribes, half of the budget for scales and far less for each histogram of means; what it really costs is less, and where
         that is not so for the most scales that may be found, it is refused.
-    columns, ledger, random_state, threads, progress, max_memory
-        As in `decode_means`.
+    {columns, ledger, random_state, threads, progress, max_memory}
 
     Returns
     -------
@@ -68,8 +73,7 @@ def decode_gaussians(
 
     Raises
     ------
-    InputError, BudgetError, LedgerError
-        For public arguments, the form of the data, and the budget. Never for the content of `x_priv`.
+    {raises}
 
     Privacy
     -------
@@ -91,10 +95,10 @@ def decode_gaussians(
     >>> bool(((abs(means - 1e5) < 3.0) & (scales == 4.0)).any() and ((abs(means + 20.0) < 0.5) & (scales == 0.5)).any())
     True
     """
-    rows, _ = running.open_rows(as_rows(x_priv), columns=columns)
+    rows, _ = running.open_rows(x_priv, columns=columns)
     if rows.dim != 1:
         raise InputError(f"decode_gaussians takes one column, got {rows.dim}; use decode_axis_aligned")
-    thresholds = thresholds_of(min_weight, constants, max_scales)
+    thresholds = thresholds_of(min_weight, mode, max_scales)
     paper = validation.choice("accounting", accounting, ("exact", "paper")) == "paper"
     options: dict[str, Any] = {
         "ledger": ledger,
@@ -106,15 +110,16 @@ def decode_gaussians(
     return _decode("decode_gaussians", rows, budget, thresholds, failure_prob, paper=paper, **options)
 
 
+@shared_docs
 def decode_axis_aligned(
     x_priv: Any,
     *,
     budget: Budget,
     min_weight: float = 0.1,
     covariance: Any = None,
-    constants: str = "practical",
+    mode: Mode = "practical",
     max_scales: int = MAX_SCALES,
-    failure_prob: float = 0.05,
+    failure_prob: float = FAILURE_PROB,
     columns: Any = None,
     ledger: Ledger | None = None,
     random_state: int | None = None,
@@ -126,15 +131,19 @@ def decode_axis_aligned(
 
     Parameters
     ----------
-    x_priv : (n_priv, dim) array-like, path, frame, table or Rows
-        Private rows. With no covariance given the first half finds scales, the second half means.
-    budget, min_weight, constants, max_scales, failure_prob
-        As in `decode_variances`; the budget is for all columns together.
+    {x_priv}
+        With no covariance given the first half finds scales, the second half means.
+    {approx_budget, min_weight}
     covariance : (dim, dim), optional
         Public covariance that all components share. Rows are multiplied by the inverse of its Cholesky factor, and only means are
         looked for, in those coordinates.
-    columns, ledger, random_state, threads, progress, max_memory
-        As in `decode_means`.
+    {mode}
+        See `decode_variances`.
+    max_scales : int
+        Of mode="practical": most scales that are kept for each column.
+    {failure_prob}
+        Of mode="theory": a warning, from public numbers, when the theorem asks for more rows.
+    {columns, ledger, random_state, threads, progress, max_memory}
 
     Returns
     -------
@@ -144,8 +153,7 @@ def decode_axis_aligned(
 
     Raises
     ------
-    InputError, BudgetError, LedgerError
-        For public arguments, the form of the data, and the budget. Never for the content of `x_priv`.
+    {raises}
 
     Privacy
     -------
@@ -167,8 +175,8 @@ def decode_axis_aligned(
     >>> [len(lists.coarse(column)[0]) > 0 for column in range(2)], lists.list_size(0.5) > 100
     ([True, True], True)
     """
-    rows, _ = running.open_rows(as_rows(x_priv), columns=columns)
-    thresholds = thresholds_of(min_weight, constants, max_scales)
+    rows, _ = running.open_rows(x_priv, columns=columns)
+    thresholds = thresholds_of(min_weight, mode, max_scales)
     options: dict[str, Any] = {
         "ledger": ledger,
         "random_state": random_state,
@@ -184,13 +192,10 @@ def decode_axis_aligned(
     scales = [[1.0]] * rows.dim
     run = start("decode_axis_aligned", white, budget, [(mean_partitions(scales), rows.n)], **options)
     if thresholds.theory:
-        needed = theory_sizes.mean_rows(thresholds.min_weight, budget, beta, histograms=rows.dim)
+        needed = sizes.mean_rows(thresholds.min_weight, budget, beta, histograms=rows.dim)
         warn_few("decode_axis_aligned", thresholds, needed, rows.n)
     with run.paid():
-        found, released = release_means(run.account, white, scales, thresholds, executor=run.executor)
-        assert released is not None
-        run.note("means", released)
-        return _lists(run, found, thresholds, rows.columns, factor)
+        return _lists(run, release_means(run, scales, thresholds), thresholds, rows.columns, factor)
 
 
 def _decode(
@@ -201,38 +206,34 @@ def _decode(
     if rows.n < 4:
         raise InputError(f"two halves with a pair of rows each need at least four rows, got {rows.n}")
     first, second = split_rows(rows, 1, 1)
-    most = rows.dim * min(thresholds.scale_bound, theory_sizes.DYADIC_SCALES)
+    most = rows.dim * min(thresholds.scale_bound, sizes.DYADIC_SCALES)
     # As many histograms of means as there may be scales; the real number is known after the first release.
     stages = [(scale_partitions(rows.dim), first.n // 2), (mean_partitions([[1.0] * most]), second.n)]
     run = start(name, rows, budget, stages, **options)
     if thresholds.theory:
         needed = 2 * max(
-            theory_sizes.variance_rows(thresholds.min_weight, budget, beta / 2.0, dim=rows.dim),
-            theory_sizes.mean_rows(thresholds.min_weight, budget, beta / 2.0, histograms=most),
+            sizes.variance_rows(thresholds.min_weight, budget, beta / 2.0, dim=rows.dim),
+            sizes.mean_rows(thresholds.min_weight, budget, beta / 2.0, histograms=most),
         )
         warn_few(name, thresholds, needed, rows.n)
     epsilon, delta = run.account.approx_left
-    noise: dict[str, Any] = {}
+    scale_cost = epsilon, delta
     if paper:
-        noise["cost"] = epsilon / 2, delta / (2 * (thresholds.scale_bound + 1))
-        stable_event(*noise["cost"], histograms=rows.dim, n=first.n // 2, draws=first.n)
+        scale_cost = epsilon / 2, delta / (2 * (thresholds.scale_bound + 1))
+        stable_event(*scale_cost, histograms=rows.dim, n=first.n // 2, draws=first.n)
         if paper_event(epsilon, delta, histograms=most, n=second.n, draws=most * second.n) is None:
             raise BudgetError(
                 f"with up to {most} histograms the paper's parameters cost more than the budget: pass accounting='exact', a "
                 "smaller epsilon, or fewer scales (max_scales)"
             )
     with run.paid():
-        scales, released = release_scales(run.account.block(), first, thresholds, executor=run.executor, **noise)
-        run.note("scales", released)
+        scales = release_scales(run.block(first), thresholds, cost=scale_cost)
         listed = [column.scales.tolist() for column in scales]
-        count, extra = sum(len(column) for column in listed), {}
+        count, event = sum(len(column) for column in listed), None
         if paper and count:
             # Fewer histograms than were checked cost less, though nothing is proved of the paper's noise: "exact" stands ready.
             event = paper_event(epsilon, delta, histograms=count, n=second.n, draws=count * second.n)
-            extra = {} if event is None else {"event": event}
-        means, found = release_means(run.account.block(), second, listed, thresholds, executor=run.executor, **extra)
-        if found is not None:
-            run.note("means", found)
+        means = release_means(run.block(second), listed, thresholds, event=event)
         return _lists(run, means, thresholds, rows.columns, None)
 
 

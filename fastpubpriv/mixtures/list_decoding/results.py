@@ -43,15 +43,15 @@ class _Lists(Result):
     Attributes
     ----------
     status : tuple of str
-        For each column "ok", or "empty" where nothing was found (or, with theory constants, too much).
-    constants : str
-        "practical" or "theory".
+        For each column "ok", or "empty" where nothing was found (or, in mode "theory", too much).
+    mode : str
+        "practical" or "theory": which constants were used.
     min_weight : float
         Weight from which on Gaussians are looked for.
     """
 
     status: tuple[str, ...]
-    constants: str
+    mode: str
     min_weight: float
 
     @abstractmethod
@@ -73,7 +73,7 @@ class _Lists(Result):
         return Table("column", labels, [(name, np.concatenate(arrays)) for name, arrays in parts.items()])
 
     def _details(self) -> list[tuple[str, str]]:
-        looked = f"Gaussians of weight {self.min_weight:g} and more, with {self.constants} constants"
+        looked = f"Gaussians of weight {self.min_weight:g} and more, with the constants of mode {self.mode}"
         return [("Looked for", looked), ("Status", tally(self.status))]
 
     def _estimate(self) -> tuple[str, Any]:

@@ -9,8 +9,9 @@ from typing import Any
 from fastpubpriv import run as running
 from fastpubpriv import validation
 from fastpubpriv.errors import AccuracyWarning, BudgetError, InputError
+from fastpubpriv.estimators.radii import Mode
 from fastpubpriv.mechanisms.histograms import Partition, check_memory
-from fastpubpriv.mixtures.list_decoding import sizes as theory_sizes
+from fastpubpriv.mixtures.list_decoding import sizes
 from fastpubpriv.mixtures.list_decoding.stages import Thresholds
 from fastpubpriv.privacy import ApproxDP, Budget, stable_event
 from fastpubpriv.sources import Rows
@@ -19,13 +20,13 @@ MAX_SCALES = 12
 LEAST_WEIGHT = 1e-9  # of a component; fewer rows than one in a billion are none that a count with noise would show
 
 
-def thresholds_of(min_weight: Any, constants: str, max_scales: Any) -> Thresholds:
+def thresholds_of(min_weight: Any, mode: Mode, max_scales: Any) -> Thresholds:
     """The constants that the arguments ask for, checked."""
-    theory = validation.choice("constants", constants, ("practical", "theory")) == "theory"
+    theory = validation.choice("mode", mode, ("practical", "theory")) == "theory"
     weight = validation.positive("min_weight", min_weight)
     if not LEAST_WEIGHT <= weight <= 1.0:
         raise InputError(f"min_weight must lie in [{LEAST_WEIGHT:g}, 1], got {min_weight!r}")
-    most = validation.integer("max_scales", max_scales, minimum=1, maximum=theory_sizes.DYADIC_SCALES)
+    most = validation.integer("max_scales", max_scales, minimum=1, maximum=sizes.DYADIC_SCALES)
     return Thresholds(min_weight=weight, theory=theory, max_scales=most)
 
 
@@ -48,7 +49,7 @@ def warn_few(name: str, thresholds: Thresholds, needed: int, n: int) -> None:
     if thresholds.theory and n < needed:
         warnings.warn(
             f"{name}: the theorem asks for {needed} rows at this weight and budget, and there are {n}; pass more rows, a larger "
-            "budget, or constants='practical'",
+            "budget, or mode='practical'",
             AccuracyWarning,
             stacklevel=3,
         )
@@ -57,7 +58,7 @@ def warn_few(name: str, thresholds: Thresholds, needed: int, n: int) -> None:
 def common_fields(run: running.Run, thresholds: Thresholds, columns: Any) -> dict[str, Any]:
     """The fields that the results of all decoders share."""
     return {
-        "constants": "theory" if thresholds.theory else "practical",
+        "mode": "theory" if thresholds.theory else "practical",
         "min_weight": thresholds.min_weight,
         "columns": columns,
         **run.fields(0),

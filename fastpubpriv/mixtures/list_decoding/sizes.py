@@ -9,6 +9,7 @@ from fractions import Fraction
 
 from fastpubpriv import validation
 from fastpubpriv.errors import BudgetError, InfeasibleError, InputError
+from fastpubpriv.parameters import FAILURE_PROB
 from fastpubpriv.privacy import ApproxDP, Budget, StableHistogramEvent, stable_event
 from fastpubpriv.results.histogram import noise_quantile
 
@@ -209,7 +210,7 @@ def _net_sizes(accuracy: float) -> tuple[int, int]:
 
 
 def mixture_sizes(
-    n_components: int, dim: int, accuracy: float, budget: Budget, *, failure_prob: float = 0.05
+    n_components: int, dim: int, accuracy: float, budget: Budget, *, failure_prob: float = FAILURE_PROB
 ) -> MixtureSizes:
     """List sizes and rows of Algorithm 1 (Theorem 5.1 of the paper) for total variation `accuracy`.
 

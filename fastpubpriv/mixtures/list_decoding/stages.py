@@ -6,14 +6,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels.bins import BinRule
-from fastpubpriv.mechanisms.histograms import Partition, StableRelease, release_histograms
+from fastpubpriv.mechanisms.histograms import Partition, StableHistograms
 from fastpubpriv.mixtures.list_decoding.sizes import (
     DYADIC_SCALES,
     MEAN_MASS,
@@ -22,8 +21,7 @@ from fastpubpriv.mixtures.list_decoding.sizes import (
     scale_list_bound,
 )
 from fastpubpriv.privacy import StableHistogramEvent, stable_event
-from fastpubpriv.release.account import Account
-from fastpubpriv.sources import Executor, Rows
+from fastpubpriv.run import Run
 from fastpubpriv.sources.views.pairs import pair_rows
 
 
@@ -98,15 +96,15 @@ def mean_partitions(scales: Sequence[Sequence[float]]) -> list[Partition]:
 
 
 def release_scales(
-    account: Account, rows: Rows, thresholds: Thresholds, *, executor: Executor, **options: Any
-) -> tuple[list[ScaleList], StableRelease]:
+    run: Run, thresholds: Thresholds, *, cost: tuple[Fraction, Fraction] | None = None
+) -> list[ScaleList]:
     """Algorithm 3 on every column at once: dyadic bins of |x - x'| / sqrt(2) over pairs of neighbouring positions.
 
-    One row is in one pair, so replacing it replaces a pair. `options` (cost, law, event) go to `release_histograms`.
+    One row is in one pair, so replacing it replaces a pair. `cost` None is all that the account of the run has left.
     """
-    pairs = pair_rows(rows)
-    released = release_histograms(
-        account, pairs, scale_partitions(rows.dim), name="scales", executor=executor, **options
+    pairs = pair_rows(run.rows)
+    released = run.on(pairs).release(
+        StableHistograms(partitions=scale_partitions(pairs.dim)), name="scales", cost=cost or run.account.approx_left
     )
     found = []
     for histogram in released.histograms:
@@ -126,23 +124,26 @@ def release_scales(
                 status="ok" if usable.any() else "empty",
             )
         )
-    return found, released
+    return found
 
 
 def release_means(
-    account: Account,
-    rows: Rows,
+    run: Run,
     scales: Sequence[Sequence[float]],
     thresholds: Thresholds,
     *,
-    executor: Executor,
-    **options: Any,
-) -> tuple[list[list[MeanList]], StableRelease | None]:
-    """Algorithm 2 on every column and each of its scales at once; nothing is released if there is no scale."""
+    event: StableHistogramEvent | None = None,
+) -> list[list[MeanList]]:
+    """Algorithm 2 on every column and each of its scales at once; nothing is released if there is no scale.
+
+    All that the account of the run has left, or what `event` costs.
+    """
     partitions = mean_partitions(scales)
     if not partitions:
-        return [[] for _ in scales], None
-    released = release_histograms(account, rows, partitions, name="means", executor=executor, **options)
+        return [[] for _ in scales]
+    released = run.release(
+        StableHistograms(partitions=partitions, event=event), name="means", cost=run.account.approx_left
+    )
     histograms = iter(released.histograms)
     bound = mean_list_bound(thresholds.min_weight)
     found: list[list[MeanList]] = []
@@ -150,7 +151,7 @@ def release_means(
         column = []
         for scale in listed:
             histogram = next(histograms)
-            kept = np.flatnonzero(histogram.counts / rows.n > thresholds.mean_share)
+            kept = np.flatnonzero(histogram.counts / run.rows.n > thresholds.mean_share)
             if thresholds.theory and len(kept) > bound:
                 kept = kept[:0]
             column.append(
@@ -162,7 +163,7 @@ def release_means(
                 )
             )
         found.append(column)
-    return found, released
+    return found
 
 
 def paper_event(

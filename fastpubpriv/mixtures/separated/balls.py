@@ -14,6 +14,7 @@ from fastpubpriv._types import BoolArray, FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.radii import size
 from fastpubpriv.kernels import balls as kernels
+from fastpubpriv.parameters import shared_docs
 from fastpubpriv.reading import Form
 from fastpubpriv.results.base import MOST_IN_REPR, Value
 from fastpubpriv.results.words import Table, bracketed, explain
@@ -127,6 +128,7 @@ def widest_gap(points: FloatArray, *, min_count: int) -> Gap | None:
     return gap if gap.outer > gap.inner else None
 
 
+@shared_docs
 def terrific_ball(x_pub: Any, *, min_count: int, radius_max: float, radius_min: float | None = None) -> Ball | None:
     """Find a ball of many public rows with a wide empty shell around it and many public rows beyond.
 
@@ -136,8 +138,7 @@ def terrific_ball(x_pub: Any, *, min_count: int, radius_max: float, radius_min: 
 
     Parameters
     ----------
-    x_pub : (n_pub, dim) array-like, path, frame or table
-        Public rows, finite, in data units.
+    {x_pub}
     min_count : int of at least 1
         Rows that must lie within r, and again beyond 11 r.
     radius_max : float > 0

@@ -29,6 +29,7 @@ from fastpubpriv.mixtures.separated.learn import MOST_COMPONENTS, estimate, warn
 from fastpubpriv.mixtures.separated.public_fit import cluster_public, overall_variance, shrunken
 from fastpubpriv.mixtures.separated.search import Clustering, leading
 from fastpubpriv.mixtures.separated.tree import ClusterTree
+from fastpubpriv.parameters import FAILURE_PROB, shared_docs
 from fastpubpriv.privacy import (
     ZCDP,
     Budget,
@@ -48,17 +49,17 @@ THIRD = Fraction(1, 3)
 ITERATIONS = 5
 
 
+@shared_docs
 def public_only(x_pub: Any, *, n_components: int, columns: Any = None) -> MixtureResult:
     """Fit a mixture to public rows alone: k-means along their principal directions, then a Gaussian for each cluster.
 
     Parameters
     ----------
-    x_pub : (n_pub, dim) array-like, path, frame or table
-        Public rows, finite, not all equal, at least n_components of them.
+    {x_pub}
+        Not all equal, at least n_components of them.
     n_components : int
         Clusters to look for; fewer are returned if fewer rows are distinct.
-    columns : sequence of str, optional
-        Numeric columns of a frame, Parquet file or table.
+    {columns}
 
     Returns
     -------
@@ -142,11 +143,9 @@ def private_lloyd(
             tree = tree.split_nearest(0, origin=origin, projection=projection, centers=centers)
         routes = tree.routes()
         turn = f"iteration {index + 1}"
-        counted = LeafCounts(routes=routes).release(
-            run.account, run.rows, run.executor, name=f"{turn}: counts", cost=share / 2
-        )
+        counted = run.release(LeafCounts(routes=routes), name=f"{turn}: counts", cost=share / 2)
         sums = LeafSums(routes=routes, affines=[affine] * count, radii=[radius] * count)
-        summed = sums.release(run.account, run.rows, run.executor, name=f"{turn}: sums", cost=share)
+        summed = run.release(sums, name=f"{turn}: sums", cost=share, clip_radius=radius)
         floor = max(FLOOR_ROWS * (len(projection) + 1), FLOOR_DEVIATIONS * float(counted.noise_std[0]))
         moved = summed.value / np.maximum(counted.value, floor)[:, None]
         length = np.linalg.norm(moved, axis=1, keepdims=True)
@@ -167,6 +166,7 @@ def ball_frame(center: FloatArray, radius: float, failure_prob: float) -> LeafFr
     return LeafFrame(frame, frozen(np.eye(dim) * (radius**2 / dim)))
 
 
+@shared_docs
 def no_public_baseline(
     x_priv: Any,
     *,
@@ -174,8 +174,8 @@ def no_public_baseline(
     radius: float,
     budget: Budget,
     center: Any = None,
-    failure_prob: float = 0.1,
-    accuracy: float = 0.1,
+    failure_prob: float = FAILURE_PROB,
+    weight_floor: float = 0.05,
     columns: Any = None,
     ledger: Ledger | None = None,
     random_state: int | None = None,
@@ -186,8 +186,8 @@ def no_public_baseline(
 
     Parameters
     ----------
-    x_priv : (n_priv, dim) array-like, path, frame, table or Rows
-        Private rows. A row with a missing or infinite entry belongs to no component but counts in n_priv.
+    {x_priv}
+        A row with a missing or infinite entry belongs to no component but counts in n_priv.
     n_components : int
         Components to look for.
     radius : float > 0
@@ -196,18 +196,11 @@ def no_public_baseline(
         Spent whole, and debited before `x_priv` is read.
     center : None, float or (dim,)
         Centre of the ball, a public number or vector (zero by default).
-    failure_prob : float in (0, 1)
-        Probability that a constant of the learner is too small. Costs accuracy, never privacy.
-    accuracy : float in (0, 1)
-        No weight is reported below accuracy / (2 n_components).
-    columns : sequence of str, optional
-        Numeric columns of a frame, Parquet file or table.
-    ledger : Ledger, optional
-        Debited by `budget` before the first read.
-    random_state : None or int
-        None: fresh operating-system keys. int: repeatable, warned about, `private=False`.
-    threads, progress
-        Number of threads (None: all cores) and progress bar (None: on a terminal, for long work). Never change the answer.
+    {failure_prob}
+        The bounds are constants of the learner.
+    weight_floor : float in (0, 1)
+        No weight is reported below weight_floor / n_components: this share of an equal weight.
+    {columns, ledger, random_state, threads, progress}
 
     Returns
     -------
@@ -216,8 +209,7 @@ def no_public_baseline(
 
     Raises
     ------
-    InputError, BudgetError, LedgerError
-        For arguments, the form of the private data, and the budget. Never for the content of `x_priv`.
+    {raises}
 
     Privacy
     -------
@@ -243,7 +235,7 @@ def no_public_baseline(
     ball = size("radius", radius)
     middle = running.vector_or_number("center", 0.0 if center is None else center, rows.dim)
     failure_prob = failure_probability(failure_prob)
-    accuracy = validation.probability("accuracy", accuracy)
+    weight_floor = validation.probability("weight_floor", weight_floor)
     if isinstance(budget, PureDP):
         raise BudgetError("no_public_baseline uses Gaussian noise, which cannot meet PureDP; pass ZCDP or ApproxDP")
     count = min(k, rows.dim)
@@ -285,7 +277,7 @@ def no_public_baseline(
             frames,
             method="no_public_baseline",
             allowance=share,
-            accuracy=accuracy,
+            weight_floor=weight_floor,
             mode="practical",
             failure_prob=failure_prob,
             n_pub=0,

@@ -30,6 +30,7 @@ from fastpubpriv.mechanisms.leaves import (
 )
 from fastpubpriv.mechanisms.sums import Released
 from fastpubpriv.mixtures.separated.tree import ClusterTree
+from fastpubpriv.parameters import FAILURE_PROB
 from fastpubpriv.privacy import cluster_count_grid, cluster_gram_grid, cluster_sum_grid
 from fastpubpriv.results.base import frozen
 from fastpubpriv.run import Run, noise_per_radius
@@ -70,7 +71,7 @@ class LeafEstimates:
     counts : (k,) float64
         Noisy numbers of rows; may be negative.
     count_noise_std : float
-    statuses : tuple of str
+    status : tuple of str
         "ok"; "low_count" (too few rows: mean and covariance are those of the public rows); "under_resolved" (the smallest
         eigenvalues were not told from noise; the public rows stand in again, unless noise was predicted to be small enough:
         then the rows lie near a subspace). Functions of released and public numbers.
@@ -86,15 +87,15 @@ class LeafEstimates:
     covariances: FloatArray
     counts: FloatArray
     count_noise_std: float
-    statuses: tuple[str, ...]
+    status: tuple[str, ...]
     rounds: int
     mean_noise_std: FloatArray
     predicted_covariance_errors: FloatArray
     predicted_mean_errors: FloatArray
 
-    def weights(self, n_priv: int, *, accuracy: float = 0.01) -> FloatArray:
-        """Shares of the leaves, (k,): max(count / n_priv, accuracy / (2 k)), made to add up to one."""
-        raised = np.maximum(self.counts / n_priv, accuracy / (2.0 * len(self.counts)))
+    def weights(self, n_priv: int, *, weight_floor: float = 0.005) -> FloatArray:
+        """Shares of the leaves, (k,): max(count / n_priv, weight_floor / k), made to add up to one."""
+        raised = np.maximum(self.counts / n_priv, weight_floor / len(self.counts))
         shares: FloatArray = raised / raised.sum()
         return shares
 
@@ -154,7 +155,7 @@ def leaf_frames(
     x_pub: FloatArray,
     *,
     radii: Sequence[float],
-    failure_prob: float = 0.05,
+    failure_prob: float = FAILURE_PROB,
     cond_max: float = LEAF_COND_MAX,
 ) -> list[LeafFrame]:
     """Public bounds for each leaf from the public rows that reach it: preconditioner, else trace bound, else the node's radius.
@@ -218,7 +219,7 @@ def learn_leaves(
     allowance: Fraction,
     count_cost: Fraction | None = None,
     mode: Mode = "practical",
-    failure_prob: float = 0.05,
+    failure_prob: float = FAILURE_PROB,
     rounds: int | None = None,
 ) -> LeafEstimates:
     """Release counts, then means and covariances of the rows that reach each leaf.
@@ -287,14 +288,14 @@ def learn_leaves(
     _second_moments(run, routes, states, problems, rounds, costs.learning)
     means, mean_noise = _means(run, routes, states, sizes, costs.learning * MEAN_SHARE)
 
-    statuses, errors = [], np.full((2, k), math.inf)
+    status, errors = [], np.full((2, k), math.inf)
     per_row = noise_per_radius(dim, pure=account.pure, allowance=costs.learning)(MEAN_SHARE)
     out_means, out_noise, covariances = np.zeros((k, dim)), np.zeros((k, dim)), np.zeros((k, dim, dim))
     for i, (leaf, problem, state) in enumerate(zip(frames, problems, states, strict=True)):
         # What the last round saw counts for more than the rule, which allows for the least favourable public rows.
         predicted = lifted.resolves(problem, rounds, noise)
         seen = state.least > (state.slack / 2.0 if predicted else state.slack)
-        statuses.append("low_count" if low[i] else "ok" if seen else "under_resolved")
+        status.append("low_count" if low[i] else "ok" if seen else "under_resolved")
         if low[i] or not (seen or predicted):
             out_means[i], covariances[i] = leaf.mean, leaf.covariance
             continue
@@ -310,7 +311,7 @@ def learn_leaves(
         covariances=frozen(covariances),
         counts=frozen(counted.value),
         count_noise_std=count_noise,
-        statuses=tuple(statuses),
+        status=tuple(status),
         rounds=rounds,
         mean_noise_std=frozen(out_noise),
         predicted_covariance_errors=frozen(errors[0]),

@@ -35,6 +35,7 @@ from fastpubpriv.mixtures.separated.searches import (
     tree_depth,
 )
 from fastpubpriv.mixtures.separated.tree import ClusterTree
+from fastpubpriv.parameters import FAILURE_PROB, shared_docs
 from fastpubpriv.privacy import Budget, Ledger, PureDP, gaussian_count_grid, gaussian_gram_grid
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.mixture import MixtureResult
@@ -132,7 +133,7 @@ def estimate(
     *,
     method: str,
     allowance: Fraction,
-    accuracy: float,
+    weight_floor: float,
     mode: Mode,
     failure_prob: float,
     n_pub: int,
@@ -143,10 +144,10 @@ def estimate(
         run, clustering.tree, clustering.leaves, frames, allowance=allowance, mode=mode, failure_prob=failure_prob
     )
     return MixtureResult(
-        weights=frozen(leaves.weights(run.rows.n, accuracy=accuracy)),
+        weights=frozen(leaves.weights(run.rows.n, weight_floor=weight_floor)),
         means=leaves.means,
         covariances=leaves.covariances,
-        status=leaves.statuses,
+        status=leaves.status,
         method=method,
         tree=clustering.tree,
         columns=run.rows.columns,
@@ -169,6 +170,7 @@ def estimate(
     )
 
 
+@shared_docs
 def learn_separated_mixture(
     x_priv: Any,
     *,
@@ -178,8 +180,8 @@ def learn_separated_mixture(
     budget: Budget,
     method: str = "auto",
     mode: Mode = "practical",
-    failure_prob: float = 0.1,
-    accuracy: float = 0.1,
+    failure_prob: float = FAILURE_PROB,
+    weight_floor: float = 0.05,
     columns: Any = None,
     ledger: Ledger | None = None,
     random_state: int | None = None,
@@ -190,16 +192,16 @@ def learn_separated_mixture(
 
     Parameters
     ----------
-    x_priv : (n_priv, dim) array-like, path, frame, table or Rows
-        Private rows. A row with a missing or infinite entry belongs to no component but counts in n_priv.
-    x_pub : (n_pub, dim) array-like, path, frame or table
-        Public rows of the same mixture, finite, not all equal, at least n_components of them; some of each component.
+    {x_priv}
+        A row with a missing or infinite entry belongs to no component but counts in n_priv.
+    {x_pub}
+        Of the same mixture, not all equal, at least n_components of them; some of each component.
     n_components : int
         Most components to look for. Fewer are returned if the rest cannot be told apart.
     min_weight : float in (0, 1 / n_components]
         Share of the rows in the smallest component. Nothing smaller is split off.
-    budget : ZCDP, ApproxDP or PureDP
-        Spent whole, and debited before `x_priv` is read. PureDP pays for methods that read public rows only.
+    {budget}
+        PureDP pays for methods that read public rows only.
     method : "auto", "tree", "one_shot" or "public_pca"
         How components are found. "tree": private principal directions, then a ball along a valley of a released histogram, again
         and again; for components of any scale and 10, better 20 public rows each. "one_shot": private principal directions
@@ -208,19 +210,13 @@ def learn_separated_mixture(
     mode : "practical" or "theory"
         The searches above, or paper A's Algorithms 6 and 7 ("tree") and 9 and 10 ("public_pca"), which need separations of about
         a hundred standard deviations. Same privacy.
-    failure_prob : float in (0, 1)
-        Probability that a bound derived from the public rows is wrong. Costs accuracy, never privacy.
-    accuracy : float in (0, 1)
-        No weight is reported below accuracy / (2 n_components).
-    columns : sequence of str, optional
-        Numeric columns of a frame, file or table, the same for both data sets; by default all of `x_priv`, in their order.
-        Where both data sets have names for their columns, these are matched by name. They should have comparable scales.
-    ledger : Ledger, optional
-        Debited by `budget` before the first read.
-    random_state : None or int
-        None: fresh operating-system keys. int: repeatable, warned about, `private=False`.
-    threads, progress
-        Number of threads (None: all cores) and progress bar (None: on a terminal, for long work). Never change the answer.
+    {failure_prob}
+        The bounds are those derived from the public rows.
+    weight_floor : float in (0, 1)
+        No weight is reported below weight_floor / n_components: this share of an equal weight.
+    {matched_columns}
+        They should have comparable scales.
+    {ledger, random_state, threads, progress}
 
     Returns
     -------
@@ -230,8 +226,7 @@ def learn_separated_mixture(
 
     Raises
     ------
-    InputError, BudgetError, LedgerError
-        For public data and arguments, the form of the private data, and the budget. Never for the content of `x_priv`.
+    {raises}
 
     Privacy
     -------
@@ -266,7 +261,7 @@ def learn_separated_mixture(
     method = METHODS.choose(method)
     mode = validation.choice("mode", mode, ("practical", "theory"))
     failure_prob = failure_probability(failure_prob)
-    accuracy = validation.probability("accuracy", accuracy)
+    weight_floor = validation.probability("weight_floor", weight_floor)
     overall_variance(public)
     shape = Shape(
         dim=rows.dim, n_pub=len(public), n_components=k, min_weight=weight, mode=mode, failure_prob=failure_prob
@@ -308,7 +303,7 @@ def learn_separated_mixture(
             frames,
             method=chosen.name if mode == "practical" else f"{chosen.name}, theory",
             allowance=allowance - search_cost,
-            accuracy=accuracy,
+            weight_floor=weight_floor,
             mode=mode,
             failure_prob=failure_prob,
             n_pub=len(public),

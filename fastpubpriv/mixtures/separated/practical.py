@@ -90,14 +90,14 @@ def try_cut(search: Search, node: Node, wanted: int) -> tuple[Node, Node] | None
     center, radius = points.mean(axis=0), CLIP_MARGIN * widest(points)
     if not usable_radius(radius, points):
         return None
-    purse = search.purse(node)
-    projection = search.directions(node, purse, center=center, radius=radius, count=min(wanted, points.shape[1]))
+    payer = search.payer(node)
+    projection = search.directions(node, payer, center=center, radius=radius, count=min(wanted, points.shape[1]))
     seen = (points - center) @ projection.T
     for attempt, (gap, middle) in enumerate(gaps(search, seen, wanted), start=1):
         edges = histogram_edges(gap)
         counts = search.radial_counts(
             node,
-            purse,
+            payer,
             origin=center,
             projection=projection,
             center=middle,
@@ -169,9 +169,9 @@ def one_shot(search: Search) -> Clustering:
     root = search.root()
     if not usable_radius(radius, points):
         return search.finish([root])
-    purse = search.purse(root)
+    payer = search.payer(root)
     count = min(search.n_components, points.shape[1])
-    projection = search.directions(root, purse, center=center, radius=radius, count=count, share=Fraction(1))
+    projection = search.directions(root, payer, center=center, radius=radius, count=count, share=Fraction(1))
     return nearest_split(search, projection, center, depth=1)
 
 

@@ -83,7 +83,7 @@ class Search:
         """All rows."""
         return Node(id=0, rows=np.arange(len(self.public)), depth=0, radius=widest(self.public))
 
-    def purse(self, node: Node) -> NodePayer:
+    def payer(self, node: Node) -> NodePayer:
         """What a node may spend; its depth is checked against the promise of the scope."""
         assert self.scope is not None, "this search asks nothing of private rows"
         self.deepest = max(self.deepest, node.depth + 1)
@@ -92,7 +92,7 @@ class Search:
     def directions(
         self,
         node: Node,
-        purse: NodePayer,
+        payer: NodePayer,
         *,
         center: FloatArray,
         radius: float,
@@ -106,8 +106,8 @@ class Search:
                 affine=AffineMap(dim=self.run.rows.dim, center=center), radius=radius, only=self.tree.only(node.id)
             ),
             name=name,
-            cost=purse.allowance * share,
-            payer=purse,
+            cost=payer.allowance * share,
+            payer=payer,
             clip_radius=radius,
         )
         return leading(released.value, count)
@@ -115,7 +115,7 @@ class Search:
     def radial_counts(
         self,
         node: Node,
-        purse: NodePayer,
+        payer: NodePayer,
         *,
         origin: FloatArray,
         projection: FloatArray,
@@ -126,18 +126,17 @@ class Search:
     ) -> Released:
         """Noisy numbers of private rows of a node by distance from a public centre in projected space: one joint histogram."""
         name = f"node {node.id}: radial counts" + (f", attempt {attempt}" if attempt > 1 else "")
-        released: Released = self.run.release(
+        return self.run.release(
             ShellCounts(
                 affine=AffineMap(dim=self.run.rows.dim, center=origin, matrix=projection, offset=-center),
                 edges=edges,
                 only=self.tree.only(node.id),
             ),
             name=name,
-            cost=purse.allowance * share,
-            payer=purse,
+            cost=payer.allowance * share,
+            payer=payer,
             cells=float(len(edges) + 1),
         )
-        return released
 
     def split_ball(
         self,

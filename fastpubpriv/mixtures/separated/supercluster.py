@@ -11,6 +11,7 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.kernels import nearest
 from fastpubpriv.mixtures.separated.balls import Ball, distances, refuse_too_much
+from fastpubpriv.parameters import shared_docs
 from fastpubpriv.sources import public_rows
 
 # The proof's constant: that many times the largest distance from a row to its nearest neighbour is one step of the radius.
@@ -44,13 +45,14 @@ def find_supercluster(points: FloatArray, n_components: int, *, step_factor: flo
     return Ball(center=points[index], radius=radius * step, index=index)
 
 
+@shared_docs
 def supercluster(x_pub: Any, *, n_components: int, step_factor: float = STEP_FACTOR) -> Ball:
     """Find a ball around the most isolated public row that cuts no component.
 
     Parameters
     ----------
-    x_pub : (n_pub, dim) array-like, path, frame or table
-        At least two public rows, finite, in data units.
+    {x_pub}
+        At least two.
     n_components : int
         Number of components; the radius is at most 3 n_components + 1 steps.
     step_factor : float > 0

@@ -45,14 +45,14 @@ def partition(
     """Algorithm 5 on the rows of a supercluster: one private histogram if a public ball qualifies, else none."""
     points = search.public[node.rows]
     dim = points.shape[1]
-    purse = search.purse(node)
-    projection = search.directions(node, purse, center=center, radius=radius, count=min(search.n_components, dim))
+    payer = search.payer(node)
+    projection = search.directions(node, payer, center=center, radius=radius, count=min(search.n_components, dim))
     seen = (points - center) @ projection.T
     ball = first_terrific(seen, min_count=search.least_public, radius_max=radius, radius_min=least_radius(radius, dim))
     if ball is None:
         return None
     edges = np.array([ball.radius, PRIVATE_SHELL * ball.radius])
-    counts = search.radial_counts(node, purse, origin=center, projection=projection, center=ball.center, edges=edges)
+    counts = search.radial_counts(node, payer, origin=center, projection=projection, center=ball.center, edges=edges)
     if not accepted(counts.value, search.least_private):
         return None
     return _split(search, node, center, projection, ball, counts.value)

@@ -46,8 +46,8 @@ class ArrayRows(RandomAccessRows):
 
     @classmethod
     def from_object(cls, obj: object) -> ArrayRows:
-        """Rows of an array-like in memory, after the form checks."""
-        return cls(plain_matrix(obj), "array")
+        """Rows of an array-like in memory, after the form checks; one dimension is rows of one number."""
+        return cls(plain_matrix(obj, line=True), "array")
 
     @classmethod
     def from_file(cls, path: PathLike, memory_map: bool) -> ArrayRows:
@@ -59,7 +59,7 @@ class ArrayRows(RandomAccessRows):
         array = guarded(lambda: np.load(name, mmap_mode="r" if mapped else None, allow_pickle=False), message)
         if not isinstance(array, np.ndarray):  # an archive of several arrays
             raise InputError(message)
-        return cls(plain_matrix(array), "npy")
+        return cls(plain_matrix(array, line=True), "npy")
 
     def block(self, begin: int, end: int) -> Chunk:
         """Rows begin to end, a view where the layout allows."""
@@ -71,8 +71,11 @@ class ArrayRows(RandomAccessRows):
         return [self._array]
 
 
-def plain_matrix(obj: object) -> NDArray[Any]:
-    """A plain ndarray view (n, dim) of an array-like; InputError, about form only, for anything that is not one."""
+def plain_matrix(obj: object, *, line: bool = False) -> NDArray[Any]:
+    """A plain ndarray view (n, dim) of an array-like; InputError, about form only, for anything that is not one.
+
+    With `line`, (n,) numbers are n rows of one number. A piece of a stream may not be one: it could as well be one row.
+    """
     if type(obj) is np.ndarray:
         array: NDArray[Any] = obj
     elif isinstance(obj, np.ma.MaskedArray):
@@ -86,6 +89,8 @@ def plain_matrix(obj: object) -> NDArray[Any]:
         array = foreign(lambda: np.asarray(obj), "the memoryview does not hold numbers: pass a 2-D float array")
     else:
         _refuse(obj)
+    if line and array.ndim == 1:
+        array = array.reshape(-1, 1)
     _check_form(array)
     return array
 

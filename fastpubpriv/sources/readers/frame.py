@@ -23,19 +23,35 @@ def is_frame(obj: object) -> bool:
     return _is(obj, "pandas", "DataFrame") or _is(obj, "polars", "DataFrame")
 
 
+def is_series(obj: object) -> bool:
+    """True for a pandas or polars Series."""
+    return _is(obj, "pandas", "Series") or _is(obj, "polars", "Series")
+
+
+def series_as_column(series: Any) -> Any:
+    """A Series as a frame of one column, which keeps its name; without one it is called 0, as in a frame made of an array."""
+    if _is(series, "polars", "Series") and not series.name:
+        series = series.alias("0")
+    return series.to_frame()
+
+
+def series_as_row(series: Any) -> Any:
+    """A Series as one row; the index of one from pandas names the columns, where there is more than one to tell apart."""
+    if len(series) == 1 or _is(series, "polars", "Series"):
+        return np.ndarray.view(series.to_numpy(), np.ndarray).reshape(1, -1)
+    return series.to_frame().T.infer_objects()
+
+
 def refuse_near_frame(obj: object) -> None:
-    """InputError with advice for a Series or a LazyFrame, which are almost frames."""
-    for module, name, advice in (
-        ("pandas", "Series", "pass series.to_frame() for rows of one number"),
-        ("polars", "Series", "pass series.to_frame() for rows of one number"),
-        ("polars", "LazyFrame", "pass frame.collect()"),
-    ):
-        if _is(obj, module, name):
-            raise InputError(f"a {module} {name} is not a table of rows: {advice}")
+    """InputError with advice for a LazyFrame, which is almost a frame."""
+    if _is(obj, "polars", "LazyFrame"):
+        raise InputError("a polars LazyFrame is not a table of rows: pass frame.collect()")
 
 
 def frame_rows(frame: object, columns: Sequence[Any] | None) -> Rows:
-    """Rows of a pandas or polars DataFrame."""
+    """Rows of a pandas or polars DataFrame, or of a Series: rows of one number."""
+    if is_series(frame):
+        frame = series_as_column(frame)
     if _is(frame, "pandas", "DataFrame"):
         return _pandas_rows(frame, columns)
     if _is(frame, "polars", "DataFrame"):

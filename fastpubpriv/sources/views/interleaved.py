@@ -11,7 +11,8 @@ import numpy as np
 
 from fastpubpriv._types import BoolArray, IntArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.sources.base import Chunk, RandomAccessRows, Rows
+from fastpubpriv.sources.base import Chunk, Rows
+from fastpubpriv.sources.views.view import View
 
 # Row i has the mark i g mod 2^64, g / 2^64 the golden ratio's fraction: whole numbers, so the same everywhere, and spread so evenly
 # that every stretch of rows has its share of each block, to within a few.
@@ -32,8 +33,7 @@ def interleave_rows(rows: Rows, *shares: int) -> tuple[Rows, ...]:
         block = _Members(rows.n, low, high)
         if block.size < 1:
             raise InputError(f"{rows.n} rows are too few for {len(shares)} blocks: each needs at least one row")
-        wrapped = RandomAccessInterleaved if isinstance(rows, RandomAccessRows) else StreamedInterleaved
-        found.append(wrapped(rows, block))  # type: ignore[arg-type]
+        found.append(Interleaved(rows, block))
     return tuple(found)
 
 
@@ -68,14 +68,14 @@ class _Members:
         return found[skipped : skipped + end - begin].astype(np.int64)
 
 
-class RandomAccessInterleaved(RandomAccessRows):
-    """A block of a source of which any range can be read."""
+class Interleaved(View):
+    """A block that is spread over a source."""
 
-    __slots__ = ("_members", "_rows")
+    __slots__ = ("_members",)
 
-    def __init__(self, rows: RandomAccessRows, members: _Members) -> None:
-        super().__init__(members.size, rows.dim, rows.kind, rows.columns)
-        self._rows, self._members = rows, members
+    def __init__(self, rows: Rows, members: _Members) -> None:
+        super().__init__(rows, members.size, rows.dim, rows.kind, rows.columns)
+        self._members = members
 
     def block(self, begin: int, end: int) -> Chunk:
         """Rows begin to end of the block, copied."""
@@ -86,17 +86,7 @@ class RandomAccessInterleaved(RandomAccessRows):
         taken: Chunk = self._rows.block(first, int(places[-1]) + 1)[places - first]
         return taken
 
-
-class StreamedInterleaved(Rows):
-    """A block of a source that is read in order, from its beginning."""
-
-    __slots__ = ("_members", "_rows")
-
-    def __init__(self, rows: Rows, members: _Members) -> None:
-        super().__init__(members.size, rows.dim, rows.kind, rows.columns)
-        self._rows, self._members = rows, members
-
-    def _chunks(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
+    def _streamed(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
         if begin == end:
             return
         at = int(self._members.positions(begin, begin + 1)[0])

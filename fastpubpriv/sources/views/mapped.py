@@ -7,38 +7,29 @@ from collections.abc import Iterator
 import numpy as np
 
 from fastpubpriv._types import FloatArray
-from fastpubpriv.sources.base import Chunk, RandomAccessRows, Rows
+from fastpubpriv.sources.base import Chunk, Rows
+from fastpubpriv.sources.views.view import View
 
 
 def linear_rows(rows: Rows, matrix: FloatArray) -> Rows:
     """Rows matrix x, (n, len(matrix)) float64, of a source; no BLAS, so a row has the same bits in every chunk."""
-    return RandomAccessMapped(rows, matrix) if isinstance(rows, RandomAccessRows) else StreamedMapped(rows, matrix)
+    return Mapped(rows, matrix)
 
 
-class RandomAccessMapped(RandomAccessRows):
-    """A mapped source of which any range can be read."""
+class Mapped(View):
+    """A mapped source."""
 
-    __slots__ = ("_matrix", "_rows")
+    __slots__ = ("_matrix",)
 
-    def __init__(self, rows: RandomAccessRows, matrix: FloatArray) -> None:
-        super().__init__(rows.n, len(matrix), rows.kind, None)
-        self._rows, self._matrix = rows, matrix
+    def __init__(self, rows: Rows, matrix: FloatArray) -> None:
+        super().__init__(rows, rows.n, len(matrix), rows.kind, None)
+        self._matrix = matrix
 
     def block(self, begin: int, end: int) -> Chunk:
         """Rows begin to end, mapped."""
         return mapped(self._rows.block(begin, end), self._matrix)
 
-
-class StreamedMapped(Rows):
-    """A mapped source that is read in order."""
-
-    __slots__ = ("_matrix", "_rows")
-
-    def __init__(self, rows: Rows, matrix: FloatArray) -> None:
-        super().__init__(rows.n, len(matrix), rows.kind, None)
-        self._rows, self._matrix = rows, matrix
-
-    def _chunks(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
+    def _streamed(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
         for chunk in self._rows.chunks(begin, end, chunk_rows):
             yield mapped(chunk, self._matrix)
 

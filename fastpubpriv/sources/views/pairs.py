@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from fastpubpriv.errors import InputError
-from fastpubpriv.sources.base import Chunk, RandomAccessRows, Rows
+from fastpubpriv.sources.base import Chunk, Rows
+from fastpubpriv.sources.views.view import View
 
 _ROOT = math.sqrt(0.5)
 
@@ -17,44 +18,35 @@ def pair_rows(rows: Rows) -> Rows:
     """Rows (x_2i - x_2i+1) / sqrt(2) of a source; an odd last row is dropped.
 
     A pair is fixed by its position in the source, so a replaced row changes one pair. A difference that is not finite makes its
-    pair neutral, as any row.
+    pair neutral, as any row. InputError for a single row.
     """
-    check_pairs(rows)
-    return RandomAccessPairs(rows) if isinstance(rows, RandomAccessRows) else StreamedPairs(rows)
+    return Pairs(rows)
 
 
-def check_pairs(rows: Rows) -> None:
-    """InputError for a single row."""
-    if rows.n < 2:
-        raise InputError("differences of rows need at least two rows, got 1")
+def distant_pairs(rows: Rows) -> Rows:
+    """Rows (x_i - x_(i + h)) / sqrt(2) for i below h = n // 2; an odd last row is dropped.
+
+    As `pair_rows`, a pair is fixed by its positions, so a replaced row changes one pair; but neighbours in sorted data are far too
+    alike to show how wide the data are.
+    """
+    return DistantPairs(rows)
 
 
-class RandomAccessPairs(RandomAccessRows):
-    """Pairs of a source of which any range can be read."""
+class Pairs(View):
+    """Differences of neighbours."""
 
-    __slots__ = ("_rows",)
+    __slots__ = ()
 
-    def __init__(self, rows: RandomAccessRows) -> None:
-        super().__init__(rows.n // 2, rows.dim, f"pairs of {rows.kind}", rows.columns)
-        self._rows = rows
+    def __init__(self, rows: Rows) -> None:
+        if rows.n < 2:
+            raise InputError("differences of rows need at least two rows, got 1")
+        super().__init__(rows, rows.n // 2, rows.dim, f"pairs of {rows.kind}", rows.columns)
 
     def block(self, begin: int, end: int) -> Chunk:
         """Pairs begin to end."""
         return differences(self._rows.block(2 * begin, 2 * end))
 
-
-class StreamedPairs(Rows):
-    """Pairs of a source that is read in order."""
-
-    __slots__ = ("_rows",)
-
-    random_access = False
-
-    def __init__(self, rows: Rows) -> None:
-        super().__init__(rows.n // 2, rows.dim, f"pairs of {rows.kind}", rows.columns)
-        self._rows = rows
-
-    def _chunks(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
+    def _streamed(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
         held: Chunk | None = None
         # A pass to the last pair reads an odd last row too, so that the source knows whether it has the rows it declared.
         stop = self._rows.n if end == self.n else 2 * end
@@ -66,23 +58,8 @@ class StreamedPairs(Rows):
                 yield differences(rows[:even])
 
 
-def differences(rows: Chunk) -> Chunk:
-    """(k, dim) float64 from (2k, dim)."""
-    return halved(rows[0::2], rows[1::2])
-
-
-def distant_pairs(rows: Rows) -> Rows:
-    """Rows (x_i - x_(i + h)) / sqrt(2) for i below h = n // 2; an odd last row is dropped.
-
-    As `pair_rows`, a pair is fixed by its positions, so a replaced row changes one pair; but neighbours in sorted data are far too
-    alike to show how wide the data are.
-    """
-    check_pairs(rows)
-    return RandomAccessDistant(rows) if isinstance(rows, RandomAccessRows) else StreamedDistant(rows)
-
-
-class RandomAccessDistant(RandomAccessPairs):
-    """Pairs half of the rows apart."""
+class DistantPairs(Pairs):
+    """Differences of rows that are half of the source apart."""
 
     __slots__ = ()
 
@@ -90,13 +67,8 @@ class RandomAccessDistant(RandomAccessPairs):
         """Pairs begin to end."""
         return halved(self._rows.block(begin, end), self._rows.block(begin + self.n, end + self.n))
 
-
-class StreamedDistant(StreamedPairs):
-    """Pairs half of the rows apart: two readers."""
-
-    __slots__ = ()
-
-    def _chunks(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
+    def _streamed(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
+        # Two readers, one for each row of a pair.
         stop = self._rows.n if end == self.n else self.n + end  # as above
         far = self._rows.chunks(self.n + begin, stop, chunk_rows)
         held: Chunk = np.empty((0, self.dim))
@@ -108,6 +80,11 @@ class StreamedDistant(StreamedPairs):
             held = held[len(kept) :]
         for _ in far:
             pass
+
+
+def differences(rows: Chunk) -> Chunk:
+    """(k, dim) float64 from (2k, dim)."""
+    return halved(rows[0::2], rows[1::2])
 
 
 def halved(near: Chunk, far: Chunk) -> Chunk:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 from fastpubpriv.errors import InputError
-from fastpubpriv.sources.base import Chunk, RandomAccessRows, Rows
+from fastpubpriv.sources.base import Chunk, Rows
+from fastpubpriv.sources.views.view import View
 from fastpubpriv.validation import integer
 
 
@@ -15,9 +16,7 @@ def slice_rows(rows: Rows, begin: int, end: int) -> Rows:
     begin, end = integer("begin", begin, minimum=0), integer("end", end, minimum=0)
     if not begin < end <= rows.n:
         raise InputError(f"rows {begin} to {end} are not a block within the {rows.n} rows of this source")
-    return (
-        RandomAccessSlice(rows, begin, end) if isinstance(rows, RandomAccessRows) else StreamedSlice(rows, begin, end)
-    )
+    return Slice(rows, begin, end)
 
 
 def split_rows(rows: Rows, *shares: int) -> tuple[Rows, ...]:
@@ -34,28 +33,18 @@ def split_rows(rows: Rows, *shares: int) -> tuple[Rows, ...]:
     return tuple(rows.slice(begin, end) for begin, end in zip(starts, ends, strict=True))
 
 
-class RandomAccessSlice(RandomAccessRows):
-    """A block of a source of which any range can be read."""
+class Slice(View):
+    """A block of a source."""
 
-    __slots__ = ("_begin", "_rows")
+    __slots__ = ("_begin",)
 
-    def __init__(self, rows: RandomAccessRows, begin: int, end: int) -> None:
-        super().__init__(end - begin, rows.dim, rows.kind, rows.columns)
-        self._rows, self._begin = rows, begin
+    def __init__(self, rows: Rows, begin: int, end: int) -> None:
+        super().__init__(rows, end - begin, rows.dim, rows.kind, rows.columns)
+        self._begin = begin
 
     def block(self, begin: int, end: int) -> Chunk:
         """Rows begin to end of the block."""
         return self._rows.block(self._begin + begin, self._begin + end)
 
-
-class StreamedSlice(Rows):
-    """A block of a source that is read in order, from its beginning."""
-
-    __slots__ = ("_begin", "_rows")
-
-    def __init__(self, rows: Rows, begin: int, end: int) -> None:
-        super().__init__(end - begin, rows.dim, rows.kind, rows.columns)
-        self._rows, self._begin = rows, begin
-
-    def _chunks(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
+    def _streamed(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
         return self._rows.chunks(self._begin + begin, self._begin + end, chunk_rows)

@@ -6,7 +6,7 @@ import pytest
 
 from fastpubpriv import ApproxDP, PureDP
 from fastpubpriv.errors import BudgetError, InfeasibleError, InputError
-from fastpubpriv.mixtures.list_decoding import sizes as theory_sizes
+from fastpubpriv.mixtures.list_decoding import sizes
 from fastpubpriv.mixtures.list_decoding.sizes import mixture_sizes
 
 BUDGET = ApproxDP(1, 1e-6)
@@ -28,17 +28,17 @@ def test_sizes_of_the_paper(k, dim, log10, pairs):
 
 
 def test_list_bounds_of_the_lemmas():
-    assert theory_sizes.mean_list_bound(0.1) == 119  # 0.1 as a double is a little more than a tenth
-    assert theory_sizes.mean_list_bound(0.25) == 48
-    assert theory_sizes.scale_list_bound(0.25) == 192
+    assert sizes.mean_list_bound(0.1) == 119  # 0.1 as a double is a little more than a tenth
+    assert sizes.mean_list_bound(0.25) == 48
+    assert sizes.scale_list_bound(0.25) == 192
 
 
 def test_row_numbers_are_the_least_that_satisfy_the_lemma():
     w, beta = 0.3, 0.1
-    n = theory_sizes.mean_rows(w, BUDGET, beta)
+    n = sizes.mean_rows(w, BUDGET, beta)
 
     def enough(rows):
-        error = theory_sizes.histogram_error(BUDGET, rows, beta / 2)
+        error = sizes.histogram_error(BUDGET, rows, beta / 2)
         return rows >= 24 * math.log(2 / beta) / w and rows >= error * 24 / w
 
     assert enough(n)
@@ -46,13 +46,13 @@ def test_row_numbers_are_the_least_that_satisfy_the_lemma():
     # The lemma as it is printed, n >= [tau + (2 / epsilon) ln(4 n / beta)] 24 / (1 - gamma), allows each tail half of what it may.
     printed = (27.2447 + 2.0 * math.log(4 * n / beta)) * 24 / w
     assert n <= printed <= 1.04 * n
-    pairs = theory_sizes.variance_rows(w, BUDGET, beta) // 2
+    pairs = sizes.variance_rows(w, BUDGET, beta) // 2
     printed = (27.2447 + 2.0 * math.log(4 * pairs / beta)) * 24 / w**2
     assert pairs <= printed <= 1.04 * pairs
 
 
 def test_more_budget_or_weight_needs_fewer_rows():
-    for function in (theory_sizes.mean_rows, theory_sizes.variance_rows):
+    for function in (sizes.mean_rows, sizes.variance_rows):
         assert function(0.2, BUDGET, 0.05) > function(0.4, BUDGET, 0.05) > function(0.4, ApproxDP(2, 1e-6), 0.05)
         assert function(0.2, BUDGET, 0.05) < function(0.2, BUDGET, 0.001)
 
@@ -61,31 +61,31 @@ def test_selection_rows_of_the_spec():
     m, alpha, epsilon, beta = 1000, 0.1, 0.5, 0.04
     sets = m * m
     expected = max(32 * math.log(2 * sets / (beta / 4)) / alpha**2, 8 * math.log(m / (beta / 4)) / (alpha * epsilon))
-    assert theory_sizes.selection_rows(math.log(m), alpha, epsilon, beta) == math.ceil(expected)
+    assert sizes.selection_rows(math.log(m), alpha, epsilon, beta) == math.ceil(expected)
 
 
 def test_a_refusal_has_numbers_and_advice():
-    sizes = mixture_sizes(2, 1, 0.1, BUDGET)
+    found = mixture_sizes(2, 1, 0.1, BUDGET)
     with pytest.raises(InfeasibleError, match=r"10\^\d+\.\d members.*2 components.*public rows"):
-        sizes.check(10**12)
+        found.check(10**12)
     with pytest.raises(InfeasibleError, match=r"asks for \d.*there are 1000"):
-        sizes.check(1000, max_candidates=10**300)
-    sizes.check(sizes.rows, max_candidates=10**300)
+        found.check(1000, max_candidates=10**300)
+    found.check(found.rows, max_candidates=10**300)
     with pytest.raises(InfeasibleError, match="no number of rows"):
-        theory_sizes.mean_rows(1e-19, BUDGET, 0.05)
+        sizes.mean_rows(1e-19, BUDGET, 0.05)
 
 
-def test_refusals():
+def test_arguments_out_of_range_are_refused():
     for call in (
         lambda: mixture_sizes(0, 1, 0.1, BUDGET),
         lambda: mixture_sizes(1, 0, 0.1, BUDGET),
         lambda: mixture_sizes(1, 1, 1.0, BUDGET),
         lambda: mixture_sizes(1, 1, 0.1, BUDGET, failure_prob=0.0),
-        lambda: theory_sizes.mean_rows(0.0, BUDGET, 0.05),
-        lambda: theory_sizes.mean_rows(1.5, BUDGET, 0.05),
-        lambda: theory_sizes.selection_rows(5.0, 0.1, 0.0, 0.05),
+        lambda: sizes.mean_rows(0.0, BUDGET, 0.05),
+        lambda: sizes.mean_rows(1.5, BUDGET, 0.05),
+        lambda: sizes.selection_rows(5.0, 0.1, 0.0, 0.05),
     ):
         with pytest.raises(InputError):
             call()
     with pytest.raises(BudgetError, match="needs a delta"):
-        theory_sizes.mean_rows(0.5, PureDP(1), 0.05)
+        sizes.mean_rows(0.5, PureDP(1), 0.05)

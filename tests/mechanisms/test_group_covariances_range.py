@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from fastpubpriv.mechanisms import group_covariances as populous
+from fastpubpriv.mechanisms import group_covariances as mechanism
 
 SIZES = [
     5e-324,
@@ -73,7 +73,7 @@ def symmetric(matrix):
 
 def usable(covariance, count):
     with np.errstate(all="ignore"):
-        return populous.usable_groups(covariance, np.full(len(covariance), count))
+        return mechanism.usable_groups(covariance, np.full(len(covariance), count))
 
 
 @pytest.mark.parametrize("dim", [1, 2, 3, 6])
@@ -92,7 +92,7 @@ def test_what_agrees_does_so_exactly(dim):
             for matrix, fine in zip((a, b), valid, strict=True):
                 share = Fraction(9, 10) * Fraction(1, 10**8) * sum(matrix[i][i] for i in range(dim))
                 assert not fine or definite(combined(matrix, 1, identity, share)), size
-            if populous.agreements(both, valid).sum() == 4:
+            if mechanism.agreements(both, valid).sum() == 4:
                 agreed += 1
                 assert definite(combined(a, reach, b, 1)), size
                 assert definite(combined(b, reach, a, 1)), size
@@ -110,6 +110,6 @@ def test_ordinary_groups_of_ordinary_sizes_are_usable():
 
 def test_the_bound_is_what_makes_it_so(monkeypatch):
     """Planted fault: without the least trace the exact check finds groups that agree in rounding only."""
-    monkeypatch.setattr(populous, "LEAST_TRACE", 0.0)
+    monkeypatch.setattr(mechanism, "LEAST_TRACE", 0.0)
     with pytest.raises(AssertionError):
         test_what_agrees_does_so_exactly(3)

@@ -1,4 +1,4 @@
-"""The populous centre: groups by position, agreement as exact counts, and the stability bound that pays for the centre."""
+"""Groups by position, agreement as exact counts, and the stability bound that pays for the private centre."""
 
 import math
 from fractions import Fraction
@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from scipy.linalg import logm
 
-from fastpubpriv.errors import BudgetError
-from fastpubpriv.mechanisms import group_covariances as populous
+from fastpubpriv.errors import BudgetError, KernelError
+from fastpubpriv.mechanisms import group_covariances as mechanism
 from fastpubpriv.mechanisms import spectral
 from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.privacy import ZCDP, ApproxDP, GaussianEvent, LaplaceEvent
 from fastpubpriv.release.account import Account
-from fastpubpriv.sources import Rows, private_rows
+from fastpubpriv.sources import Executor, Rows, private_rows
 
 
 def wishart(rng, groups, dim, rows, scale=None):
@@ -23,13 +23,24 @@ def wishart(rng, groups, dim, rows, scale=None):
     return np.einsum("gri,grj->gij", data, data) / (rows - 1)
 
 
-def population(covariance):
-    usable = np.ones(len(covariance), dtype=bool)
-    return populous.Population(covariance, populous.agreements(covariance, usable))
+ONE = Executor(threads=1, progress=False)
 
 
-def good(people):
-    return people.close.sum() >= populous.GOOD * len(people.close) ** 2
+def taken(rows, base, groups):
+    """Covariances of groups by position, and which are usable."""
+    return ONE.run(mechanism.GroupQuery(base=base, groups=groups), rows)
+
+
+def agreeing(covariance):
+    return mechanism.agreements(covariance, np.ones(len(covariance), dtype=bool))
+
+
+def good(covariance):
+    return agreeing(covariance).sum() >= mechanism.GOOD * len(covariance) ** 2
+
+
+def center_of(covariance):
+    return mechanism.center(covariance, agreeing(covariance))
 
 
 def as_floats(matrix):
@@ -44,7 +55,7 @@ def test_groups_are_rows_by_position():
     data = rng.normal(size=(203, 2)) * [1.0, 5.0] + 3.0
     matrix = np.array([[2.0, 0.0], [0.5, 0.1]])
     base = AffineMap(dim=2, center=np.array([1.0, 2.0]), matrix=matrix)
-    covariance, valid = populous.group_covariances(private_rows(data), base, 10)
+    covariance, valid = taken(private_rows(data), base, 10)
     mapped = (data - [1.0, 2.0]) @ matrix.T
     want = np.array([np.cov(mapped[g::10].T) for g in range(10)])
     assert valid.all()
@@ -54,11 +65,21 @@ def test_groups_are_rows_by_position():
 def test_groups_have_the_same_bits_for_any_chunks():
     data = np.random.default_rng(1).normal(size=(507, 3))
     base = AffineMap(dim=3, center=np.zeros(3), matrix=np.eye(3))
-    whole, _ = populous.group_covariances(private_rows(data), base, 11)
+    whole, _ = taken(private_rows(data), base, 11)
     for size in (1, 7, 64):
         rows = Rows.from_chunks(lambda size=size: (data[k : k + size] for k in range(0, 507, size)), n=507, dim=3)
-        parts, _ = populous.group_covariances(rows, base, 11)
+        parts, _ = taken(rows, base, 11)
         assert parts.tobytes() == whole.tobytes()
+
+
+def test_parts_of_the_rows_are_never_put_together():
+    query = mechanism.GroupQuery(base=AffineMap(dim=2), groups=3)
+    with pytest.raises(KernelError, match="in the order of the source"):
+        query.merge(query.zeros(), query.zeros())
+    # Nor does an executor with many threads try to: it has one part.
+    data = np.random.default_rng(7).normal(size=(400_000, 2))
+    found = Executor(threads=4, progress=False).run(query, private_rows(data))
+    assert found[0].tobytes() == taken(private_rows(data), AffineMap(dim=2), 3)[0].tobytes()
 
 
 @pytest.mark.parametrize("row", [[np.nan, 0.0], [1e308, -1e308], [np.inf, 1.0], [5.0, 5.0], [1e200, 0.0]])
@@ -67,11 +88,11 @@ def test_a_replaced_row_changes_one_group_and_no_bit_of_another(row):
     other = data.copy()
     other[137] = row
     base = AffineMap(dim=2, center=np.zeros(2), matrix=np.array([[1.0, 0.0], [0.3, 2.0]]))
-    one, valid_one = populous.group_covariances(private_rows(data), base, 20)
-    two, valid_two = populous.group_covariances(private_rows(other), base, 20)
+    one, valid_one = taken(private_rows(data), base, 20)
+    two, valid_two = taken(private_rows(other), base, 20)
     changed = [g for g in range(20) if one[g].tobytes() != two[g].tobytes()]
     assert changed == [17]
-    close_one, close_two = populous.agreements(one, valid_one), populous.agreements(two, valid_two)
+    close_one, close_two = mechanism.agreements(one, valid_one), mechanism.agreements(two, valid_two)
     assert abs(int(close_one.sum() - close_two.sum())) <= 2 * 20 - 1
     assert np.abs(np.delete(close_one - close_two, 17)).max() <= 1
 
@@ -79,20 +100,19 @@ def test_a_replaced_row_changes_one_group_and_no_bit_of_another(row):
 def test_degenerate_groups_agree_with_none():
     data = np.ones((400, 2))
     data[:, 0] = np.arange(400)  # rank one in every group
-    covariance, valid = populous.group_covariances(private_rows(data), AffineMap(dim=2), 20)
+    covariance, valid = taken(private_rows(data), AffineMap(dim=2), 20)
     assert not valid.any()
-    assert populous.agreements(covariance, valid).sum() == 0
-    people = populous.Population(covariance, np.zeros(20, dtype=np.int64))
-    assert as_floats(people.center()).tolist() == np.eye(2).tolist()
-    few, valid = populous.group_covariances(private_rows(data[:100]), AffineMap(dim=2), 20)
+    assert mechanism.agreements(covariance, valid).sum() == 0
+    assert as_floats(mechanism.center(covariance, np.zeros(20, dtype=np.int64))).tolist() == np.eye(2).tolist()
+    few, valid = taken(private_rows(data[:100]), AffineMap(dim=2), 20)
     assert not valid.any()  # five rows in a group of two columns
     assert few.shape == (20, 2, 2)
 
 
-def test_agreement_is_the_factor_both_ways():
+def test_agreement_is_the_factor_both_ways(monkeypatch):
     eye = np.eye(2)
     matrices = np.array([eye, 1.499 * eye, 1.501 * eye, np.diag([1.0, 1.0 / 1.501])])
-    close = populous.agreements(matrices, np.ones(4, dtype=bool))
+    close = mechanism.agreements(matrices, np.ones(4, dtype=bool))
     # eye ~ 1.499, 1.499 ~ 1.501; the last agrees with itself only.
     assert close.tolist() == [2, 3, 2, 1]
     rng = np.random.default_rng(3)
@@ -103,7 +123,11 @@ def test_agreement_is_the_factor_both_ways():
         for j in range(60):
             factors = np.linalg.eigvals(np.linalg.solve(many[i], many[j])).real
             direct[i] += valid[i] and valid[j] and factors.max() < 1.5 and factors.min() > 1 / 1.5
-    assert populous.agreements(many, valid).tolist() == direct.tolist()
+    assert mechanism.agreements(many, valid).tolist() == direct.tolist()
+    # Any number of pairs at a time, in any number of threads.
+    for pairs in (1, 60, 600):
+        monkeypatch.setattr(mechanism, "_PAIRS", pairs)
+        assert mechanism.agreements(many, valid, threads=2).tolist() == direct.tolist()
 
 
 # ---- the test -------------------------------------------------------------------------------------------------------
@@ -116,26 +140,26 @@ def account_of(budget=None, reserved=None):
     return account
 
 
-def ask_agreement(people, account, epsilon, delta):
-    kept = []
-    return populous.release_agreement(
-        account, kept, lambda: people, len(people.close), name="test", epsilon=epsilon, delta=delta
-    )
+def ask_agreement(data, account, price):
+    asked = mechanism.GroupAgreement(base=AffineMap(dim=2), groups=2400)
+    return asked.release(account, private_rows(data), ONE, name="test", cost=(price.epsilon, price.delta))
 
 
 def test_gaussian_groups_pass_and_two_clusters_fail():
     rng = np.random.default_rng(4)
     price = ApproxDP(Fraction(1, 4), 1e-6)
-    covariances = wishart(rng, 2400, 2, 220)
-    same = population(covariances)
-    covariances[::2] *= 9.0
-    apart = population(covariances)
+    same = rng.normal(size=(2400 * 220, 2))
+    apart = same.copy()
+    apart[::2] *= 3.0  # every other group
     # The test passes from a share of agreements of .85 on; its noise has scale 1 / 300, so both gaps are over 40 scales wide.
-    assert same.close.mean() > 0.98 * 2400
-    assert apart.close.mean() < 0.51 * 2400
-    for _ in range(5):
-        assert ask_agreement(same, account_of(reserved=price), price.epsilon, price.delta)[0]
-        assert not ask_agreement(apart, account_of(reserved=price), price.epsilon, price.delta)[0]
+    assert mechanism.agreements(*taken(private_rows(same), AffineMap(dim=2), 2400)).mean() > 0.98 * 2400
+    assert mechanism.agreements(*taken(private_rows(apart), AffineMap(dim=2), 2400)).mean() < 0.51 * 2400
+    for _ in range(3):
+        released = ask_agreement(same, account_of(reserved=price), price)
+        assert released.passed
+        assert released.facts["passed"] == 1.0
+        assert released.facts["share"] > 0.98 - 40 / 300
+        assert not ask_agreement(apart, account_of(reserved=price), price).passed
 
 
 def test_the_margin_pays_for_a_false_pass():
@@ -144,7 +168,7 @@ def test_the_margin_pays_for_a_false_pass():
     scale = math.floor(epsilon * 2**40 / (2 * groups))
     event = LaplaceEvent(2 * groups * scale, 40, 1)
     assert event.epsilon <= epsilon
-    steps = populous.pass_margin(groups, epsilon, delta) * scale * groups**2
+    steps = mechanism.pass_margin(groups, epsilon, delta) * scale * groups**2
     tail = math.exp(-steps / 2**40) / (1 + math.exp(-(2.0**-40)))
     assert math.exp(float(epsilon)) * tail <= float(delta) / 2
     assert math.exp(float(epsilon)) * tail > float(delta) / 8  # and does not waste rows
@@ -193,7 +217,7 @@ def test_logarithm_to_all_digits(dim):
 def moved(one, other, whitener):
     """Frobenius distance of the released logarithms, in data units."""
     unit = 2.0**-36
-    logs = [np.array(spectral.logarithm(spectral.congruence(whitener, p.center()), unit)) for p in (one, other)]
+    logs = [np.array(spectral.logarithm(spectral.congruence(whitener, center_of(p)), unit)) for p in (one, other)]
     return float(np.linalg.norm((logs[0] - logs[1]) * unit))
 
 
@@ -208,14 +232,13 @@ def test_the_centre_moves_by_no_more_than_its_sensitivity():
         covariance = wishart(rng, groups, dim, 400, skew) * factor[:, None, None]
         other = covariance.copy()
         other[0] *= rng.choice([1e6, 1.6, 0.5, 1e-6])
-        one, two = population(covariance), population(other)
-        if not (good(one) and good(two)):
+        if not (good(covariance) and good(other)):
             continue
         tried += 1
         whitener = rng.normal(size=(dim, dim)) * 10.0 ** rng.uniform(-2, 2)
-        gap = moved(one, two, whitener)
-        assert gap <= populous.log_sensitivity(dim, groups)
-        worst = max(worst, gap / populous.log_sensitivity(dim, groups))
+        gap = moved(covariance, other, whitener)
+        assert gap <= mechanism.log_sensitivity(dim, groups)
+        worst = max(worst, gap / mechanism.log_sensitivity(dim, groups))
     assert tried > 100
     assert worst > 0.01  # the bound is for the worst case, which random populations are far from
     # Planted: without weights that vanish for outliers, one group moves the centre without bound.
@@ -223,7 +246,7 @@ def test_the_centre_moves_by_no_more_than_its_sensitivity():
     far = plain.copy()
     far[0] *= 1e6
     gap = np.linalg.norm(logm(plain.mean(axis=0)) - logm(far.mean(axis=0)))
-    assert gap > populous.log_sensitivity(2, groups)
+    assert gap > mechanism.log_sensitivity(2, groups)
 
 
 def test_the_logarithm_does_not_expand_relative_distances():
@@ -244,7 +267,7 @@ def test_the_logarithm_does_not_expand_relative_distances():
 
 
 def test_mask_grid_is_within_its_cost():
-    event, unit = populous.mask_grid(3, 2000, Fraction(1, 100))
+    event, unit = mechanism.mask_grid(3, 2000, Fraction(1, 100))
     assert event.rho <= Fraction(1, 100)
     assert event.rho > Fraction(99, 10000)
-    assert math.isqrt(event.squared_sensitivity) * unit >= populous.log_sensitivity(3, 2000) + 3 * unit
+    assert math.isqrt(event.squared_sensitivity) * unit >= mechanism.log_sensitivity(3, 2000) + 3 * unit

