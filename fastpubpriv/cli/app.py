@@ -27,6 +27,7 @@ COMMANDS = {
     "coinpress-mean": ("means:coinpress_mean", "Mean of private rows without public rows: give a centre and radius."),
     "histogram": ("histogram:histogram", "Histograms of private columns, with no range given."),
     "plan": ("plan:plan", "What error a budget buys, or what rows or budget an error needs. Reads no data."),
+    "audit": ("audit:audit", "Try to refute the privacy of a mechanism, on made-up rows."),
     "demo": ("demo.page:demo", "The main job on a real weather table, beside what else one could have done."),
     "reproduce": ("reproduce:reproduce", "Re-create a published figure or table; lists them without a name."),
     "bench": ("bench:bench", "How fast this machine releases private means, beside NumPy."),

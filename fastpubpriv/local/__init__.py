@@ -24,3 +24,7 @@ __all__ = [
     "estimate_mean",
     "mean_error",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__
