@@ -75,7 +75,7 @@ def epsilon_lower_bound(
     --------
     >>> from fastpubpriv.auditing import epsilon_lower_bound
     >>> print(f"{epsilon_lower_bound(9000, 10_000, 1000, 10_000):.3f}")
-    2.109
+    2.112
     """
     level = validation.confidence_level(confidence)
     delta = validation.fraction("delta", delta)

@@ -238,7 +238,7 @@ def _summed(reports: Any) -> Aggregator:
     if isinstance(reports, Aggregator):
         total = reports
     else:
-        batches = [reports] if isinstance(reports, Reports) else list(reports)
+        batches: list[Any] = [reports] if isinstance(reports, Reports) else list(reports)
         if not batches or not all(isinstance(batch, Reports) for batch in batches):
             raise InputError("reports must be Reports, several of them, or an Aggregator")
         total = Aggregator(batches[0].randomizer)

@@ -19,7 +19,7 @@ from fastpubpriv.maps import ReportLaw
 from fastpubpriv.privacy import ApproxDP, PureDP
 from fastpubpriv.privacy.budgets import DELTA_MIN
 from fastpubpriv.privacy.sampler_error import pure_slack
-from fastpubpriv.release.reports import release_reports
+from fastpubpriv.release.reports import release_reports, report_keys
 from fastpubpriv.sources import private_rows
 from fastpubpriv.threads.guard import naming
 from fastpubpriv.threads.pool import max_threads
@@ -230,10 +230,13 @@ class Randomizer:
         opened = naming("rows", lambda: private_rows(_as_matrix(rows)))
         if opened.dim != self.dim:
             raise InputError(f"rows have {opened.dim} columns, the randomizer is for {self.dim}")
-        made, private = release_reports(
-            opened, self.law, seeds=self.form == "selection", random_state=random_state, threads=threads
-        )
-        return Reports.fitted(self, made, private=private)
+        return self._reported(opened, report_keys(random_state), threads=threads)
+
+    def _reported(self, rows: Any, keys: Any, *, threads: int | None = 1) -> Reports:
+        """Reports of rows that have been checked, with keys of a run."""
+        opened = private_rows(rows)
+        made = release_reports(opened, self.law, seeds=self.form == "selection", keys=keys, threads=threads)
+        return Reports.fitted(self, made, private=keys.private)
 
 
 def _as_matrix(rows: Any) -> Any:

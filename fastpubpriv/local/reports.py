@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -12,10 +12,38 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import wire
 from fastpubpriv.kernels.seeds import seed_integers
+from fastpubpriv.local.parameters import Cap
+from fastpubpriv.maps import ReportLaw
 from fastpubpriv.results.base import read_only
 
-if TYPE_CHECKING:
-    from fastpubpriv.local.randomizers import Randomizer
+
+class Randomizer(Protocol):
+    """What reports need to know of the randomizer that drew them; `randomizers.py` says what each of it means."""
+
+    @property
+    def dim(self) -> int: ...  # noqa: D102
+    @property
+    def epsilon(self) -> float: ...  # noqa: D102
+    @property
+    def norm_bound(self) -> float | None: ...  # noqa: D102
+    @property
+    def form(self) -> str: ...  # noqa: D102
+    @property
+    def gaussian(self) -> bool: ...  # noqa: D102
+    @property
+    def cap(self) -> Cap: ...  # noqa: D102
+    @property
+    def log2_grid(self) -> int: ...  # noqa: D102
+    @property
+    def entry_bytes(self) -> int: ...  # noqa: D102
+    @property
+    def radius(self) -> float: ...  # noqa: D102
+    @property
+    def scale(self) -> float: ...  # noqa: D102
+    @property
+    def cost(self) -> Any: ...  # noqa: D102
+    @property
+    def law(self) -> ReportLaw: ...  # noqa: D102
 
 
 class Reports:

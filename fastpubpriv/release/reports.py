@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from fastpubpriv.kernels import reports as kernels
 from fastpubpriv.kernels.seeds import SEED_BYTES
-from fastpubpriv.keys import key_source
+from fastpubpriv.keys import KeySource, key_source
 from fastpubpriv.maps import ReportLaw
 from fastpubpriv.sources.base import Rows
 from fastpubpriv.threads.steps import share_out
@@ -23,9 +23,16 @@ _ROW_NANOSECONDS = 2_000  # for a report, besides about 15 for each of its colum
 _THREADS_PAY = 2_000_000
 
 
+def report_keys(random_state: int | None) -> KeySource:
+    """Where the keys of reports come from; asks for entropy once, so that a run does not end without it half way."""
+    source = key_source(random_state)
+    source.check()
+    return source
+
+
 def release_reports(
-    rows: Rows, law: ReportLaw, *, seeds: bool, random_state: int | None, threads: int | None
-) -> tuple[npt.NDArray[Any], bool]:
+    rows: Rows, law: ReportLaw, *, seeds: bool, keys: KeySource, threads: int | None
+) -> npt.NDArray[Any]:
     """Draw one report for each row.
 
     Parameters
@@ -36,27 +43,23 @@ def release_reports(
         Public; the same for all rows.
     seeds : bool
         True: reports are seeds of 32 bytes; False: integer vectors.
-    random_state : int or None
-        None: operating-system keys. An int repeats the run, warns, and marks it as not private.
+    keys : KeySource
+        From `report_keys`: one for a run, which takes a key for each chunk of rows.
     threads : int or None
         Threads that draw (None: one for each CPU). Reports do not depend on them.
 
     Returns
     -------
-    reports : (n, 32) uint8 or (n, dim) int32
+    (n, 32) uint8 or (n, dim) int32
         What each user may send.
-    private : bool
-        False if the coins came from a seed.
     """
-    source = key_source(random_state)
-    source.check()
     width, dtype = (SEED_BYTES, np.uint8) if seeds else (law.dim, np.int32)
     made = np.empty((rows.n, width), dtype=dtype)
     begin = 0
     for chunk in rows.chunks(chunk_rows=max(1, _CHUNK_BYTES // (8 * law.dim))):
         n = chunk.shape[0]
         # Only now, as in `release`: a process forked while rows are read must not share the key.
-        key = source.fresh()
+        key = keys.fresh()
         size = -(-n // _PIECES)
         work = n * (_ROW_NANOSECONDS + 15 * law.dim)
         out = made[begin : begin + n]
@@ -75,4 +78,4 @@ def release_reports(
         with np.errstate(all="ignore"):
             share_out(draw, -(-n // size), threads=threads if work > _THREADS_PAY else 1)
         begin += n
-    return made, source.private
+    return made
