@@ -189,6 +189,35 @@ int32_t fpp_bins_insert(const int64_t *keys, const int64_t *counts, int64_t n, f
 /* totals (window) += the dense counters, which become zero; nothing for a window of 0. */
 int32_t fpp_bins_flush(fpp_bin_table *table, int64_t *totals);
 
+/* ---- Cells and boxes of columns --------------------------------------------------------------------------------------
+ * A column's numbers x about its centre c, by v = x - c in doubles: 2047 << log2_parts cells for each sign, a zero cell, and one for
+ * what is missing (x not finite). An octave has 2^log2_parts cells of equal width; cell k of a sign holds the |v| whose bit patterns p
+ * have (p - 1) >> (52 - log2_parts) = k, an interval open below and closed above. A finite x whose v overflows is in the last cell.
+ */
+#define FPP_COLUMN_LOG2_PARTS_MAX 2
+
+/* counts (dim, 2 (2047 << log2_parts) + 2) += rows of n by dim numbers, each row in one cell of each column: those of v > 0, those of
+ * v < 0, zero, missing. If `neutral`, a row with a number that is not finite is missing in every column. */
+int32_t fpp_columns_count_f64(const double *x, int64_t n, int64_t row_stride, int64_t dim, const double *center, int32_t log2_parts,
+                              int32_t neutral, int64_t *counts);
+int32_t fpp_columns_count_f32(const float *x, int64_t n, int64_t row_stride, int64_t dim, const double *center, int32_t log2_parts,
+                              int32_t neutral, int64_t *counts);
+
+typedef struct {
+    int64_t dim;
+    int32_t neutral;      /* a row with a number that is not finite becomes NaN throughout */
+    const double *center; /* (dim,) each: y = ((x - center) clipped to lower ... upper, less middle) / width */
+    const double *lower;
+    const double *upper;
+    const double *middle;
+    const double *width;
+    const double *absent; /* y of a number that is not finite */
+} fpp_column_box;
+
+/* out (n, dim) = y of each number. */
+int32_t fpp_columns_box_f64(const double *x, int64_t n, int64_t row_stride, const fpp_column_box *box, double *out);
+int32_t fpp_columns_box_f32(const float *x, int64_t n, int64_t row_stride, const fpp_column_box *box, double *out);
+
 /* ---- Pairs of hypotheses ---------------------------------------------------------------------------------------------
  * Hypotheses stand in panels of FPP_PANEL: entry l of panel p is hypothesis p FPP_PANEL + l, and what is kept for each of them
  * has an innermost axis of FPP_PANEL. Codes have shape (panels, capacity, FPP_PANEL); the first n of the `capacity` rows count.
@@ -317,60 +346,42 @@ int32_t fpp_blocks_terrific(const fpp_blocks *blocks, const double *spread, int6
                             void *workspace, int64_t *best);
 
 /* ---- Reports of the local model -------------------------------------------------------------------------------------
- * A row of one user becomes a unit vector v: x / |x| (the first axis if x is zero or not finite), for `ball` with a sign that keeps
- * E v = x / radius. Its report is round(2^log2_grid X), X a vector whose density relative to dim standard normals is p / q inside of a
- * cap of mass q around v and (1 - p) / (1 - q) outside. SPHERE: the cap is <X, v> >= threshold |X|, and a reader uses X / |X|;
- * GAUSSIAN: <X, v> >= threshold. A seed is a report in FPP_SEED_BYTES: of independent ones, each is sent if its X lies in the cap, else
- * with probability `tail`. Report i of a key is the same in whichever call it is made; a key serves one batch.
- */
+ * The row of a user becomes a unit vector v: x / |x| (the first axis if x is zero or not finite), for `ball` with a sign that keeps
+ * E v = x / radius. Its report is round(2^log2_grid X); relative to dim standard normals, X has density p / q in a cap of mass q, else
+ * (1 - p) / (1 - q). SPHERE: the cap is <X, v> >= threshold |X|, and a reader uses X / |X|; GAUSSIAN: <X, v> >= threshold. A seed is a
+ * report in FPP_SEED_BYTES: of independent ones the first is sent whose X lies in the cap, or that a coin of probability `tail` lets
+ * pass. Rows get numbers first ... first + n - 1 of a key, which serves one batch; out is (n, dim). Bytes of batches: see wire.c. */
 #define FPP_REPORT_SPHERE 0
 #define FPP_REPORT_GAUSSIAN 1
-#define FPP_REPORT_GRID_MAX 30
-#define FPP_REPORT_MOST 2147483647 /* largest size of an entry */
-#define FPP_REPORTS_MAX 8589934592   /* reports of a key: 2^33, or 2^53 / dim if that is less */
-#define FPP_SEED_BYTES 32
-
-typedef struct {
-    int64_t dim;
-    int32_t kind;      /* FPP_REPORT_... */
-    int32_t log2_grid; /* 0 ... FPP_REPORT_GRID_MAX */
-    int32_t ball;      /* 1: rows lie in the ball of `radius`; 0: only their direction counts */
-    double threshold;  /* SPHERE: in [0, 1), 0 for dim = 1; GAUSSIAN: at least 0, below 1000 */
-    double miss;       /* 1 - p, strictly between 0 and 1 */
-    double radius;     /* positive and finite; longer rows count as rows on the sphere */
-} fpp_report_law;
-
-int64_t fpp_report_workspace_size(const fpp_report_law *law); /* bytes, any alignment; -1 if invalid */
-/* out (n, dim): the reports of n rows, as numbers first ... first + n - 1 of a key. */
-int32_t fpp_reports_f64(const double *x, int64_t n, int64_t row_stride, const fpp_report_law *law, const uint8_t *key, int64_t first,
-                        void *workspace, int32_t *out);
-/* seeds (n, FPP_SEED_BYTES): the same as seeds, each the first of at most most_trials (1 ... 2^24) that is taken, else
- * FPP_ERR_EXHAUSTED; `miss` is not used, and tail lies strictly between 0 and 1. */
-int32_t fpp_report_seeds_f64(const double *x, int64_t n, int64_t row_stride, const fpp_report_law *law, double tail,
-                             int64_t most_trials, const uint8_t *key, int64_t first, void *workspace, uint8_t *seeds);
-/* out (n, dim): the reports that seeds stand for; only the dim and the grid of the law count. */
-int32_t fpp_report_of_seeds_i32(const uint8_t *seeds, int64_t n, const fpp_report_law *law, void *workspace, int32_t *out);
-
-/* Batches of reports as bytes; wire.c says which. */
-#define FPP_REPORT_VERSION 1
-#define FPP_REPORT_HEADER_BYTES 64
 #define FPP_REPORT_DIRECT 0
 #define FPP_REPORT_SEEDS 1
-
+#define FPP_REPORT_GRID_MAX 30
+#define FPP_REPORT_MOST 2147483647 /* largest size of an entry */
+#define FPP_REPORTS_MAX 8589934592 /* reports of a key: 2^33, or 2^53 / dim if that is less */
+#define FPP_REPORT_HEADER_BYTES 64
+#define FPP_SEED_BYTES 32
+typedef struct {
+    int64_t dim;
+    int32_t kind, log2_grid, ball;  /* FPP_REPORT_SPHERE or _GAUSSIAN; 0 ... FPP_REPORT_GRID_MAX; 1: rows lie in the ball of `radius` */
+    double threshold, miss, radius; /* in [0, 1), 0 for dim = 1, or GAUSSIAN in [0, 1000); 1 - p in (0, 1); positive and finite */
+} fpp_report_law;
 typedef struct {
     int64_t dim, count;
-    int32_t kind, form, ball, log2_grid;
-    int32_t entry_bytes; /* 2 or 4; 0 for seeds */
+    int32_t kind, form, ball, log2_grid, entry_bytes; /* form FPP_REPORT_DIRECT or _SEEDS; entry_bytes 2 or 4, 0 for seeds */
     double threshold, logit, radius, epsilon;
 } fpp_report_header;
-
+int64_t fpp_report_workspace_size(const fpp_report_law *law); /* bytes, any alignment; -1 if invalid */
+int32_t fpp_reports_f64(const double *x, int64_t n, int64_t row_stride, const fpp_report_law *law, const uint8_t *key, int64_t first,
+                        void *workspace, int32_t *out);
+/* seeds (n, FPP_SEED_BYTES), each of at most most_trials (1 ... 2^24), else FPP_ERR_EXHAUSTED; 0 < tail < 1; `miss` is not used. */
+int32_t fpp_report_seeds_f64(const double *x, int64_t n, int64_t row_stride, const fpp_report_law *law, double tail,
+                             int64_t most_trials, const uint8_t *key, int64_t first, void *workspace, uint8_t *seeds);
+int32_t fpp_report_of_seeds_i32(const uint8_t *seeds, int64_t n, const fpp_report_law *law, void *workspace, int32_t *out);
 int64_t fpp_report_batch_size(const fpp_report_header *header); /* bytes of the whole batch; -1 if invalid */
-/* Entries (count, dim), cut off at the largest that entry_bytes hold, or seeds (count, FPP_SEED_BYTES); the other one may be NULL. */
+/* Entries (count, dim), cut off at the largest that entry_bytes hold, or seeds; the other one may be NULL. Bytes may follow what is read. */
 int32_t fpp_report_batch_write(const fpp_report_header *header, const int32_t *entries, const uint8_t *seeds, uint8_t *bytes);
-/* The header of the batch that n_bytes begin with, after all checks; more bytes may follow it. */
 int32_t fpp_report_batch_read(const uint8_t *bytes, int64_t n_bytes, fpp_report_header *header);
 int32_t fpp_report_batch_entries(const uint8_t *bytes, int64_t n_bytes, int32_t *entries, uint8_t *seeds);
-
 /* ---- Test hooks: not part of the stable interface ------------------------------------------------------------------- */
 /* As the samplers (law 0 Gaussian, 1 Laplace) with the undecided window of the quick tests widened to 2^window_log2, so that the
  * slow exact comparison runs often. window_log2 = 0 means the window of production. */

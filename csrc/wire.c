@@ -12,6 +12,8 @@
 #include <math.h>
 #include <string.h>
 
+#define FPP_REPORT_VERSION 1
+
 static void put(uint8_t *at, uint64_t value, int bytes)
 {
     for (int i = 0; i < bytes; i++) {

@@ -127,6 +127,45 @@ class RowMap(_Value):
         object.__setattr__(self, "offset", _public("offset", self.offset, (self.out_dim,)))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ColumnBox(_Value):
+    """What a row becomes before it is added up: y = ((x - center) clipped to lower ... upper, less middle) / width, by column.
+
+    Parameters
+    ----------
+    center, lower, upper, middle, width, absent : (dim,) float64
+        Finite, with lower <= upper and width > 0; y of a number that is not finite is `absent`.
+    neutral : bool
+        A row with a number that is not finite becomes NaN throughout, which every kernel after it takes for no row.
+
+    Guarantees
+    ----------
+    What a row becomes depends on that row and these numbers alone. No bound is promised: a `RowMap` has to follow.
+    """
+
+    center: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    middle: FloatArray
+    width: FloatArray
+    absent: FloatArray
+    neutral: bool = False
+
+    def __post_init__(self) -> None:
+        for each in ("center", "lower", "upper", "middle", "width", "absent"):
+            array = _copied(each, getattr(self, each), 1)
+            if array.shape != np.shape(self.center):
+                raise InputError(f"{each} must have shape {np.shape(self.center)}, got {array.shape}")
+            object.__setattr__(self, each, array)
+        if not (np.all(self.lower <= self.upper) and np.all(self.width > 0.0)):
+            raise InputError("a box has lower <= upper and width > 0")
+
+    @property
+    def dim(self) -> int:
+        """Columns of a row."""
+        return len(self.center)
+
+
 class Rule(enum.Enum):
     """How a node chooses among its children; the numbers are those of `fpp.h`."""
 
@@ -358,37 +397,3 @@ def _copied(name: str, value: npt.ArrayLike, ndim: int) -> FloatArray:
         raise InputError(f"{name} must be finite")
     array.flags.writeable = False
     return array
-
-
-@dataclass(frozen=True, slots=True)
-class ReportLaw:
-    """How the report of one user is drawn (`fpp_report_law` in fpp.h).
-
-    Attributes
-    ----------
-    dim : int
-        Columns of a row and of a report.
-    gaussian : bool
-        False: a cap of the sphere; True: a tail of a normal law.
-    log2_grid : int
-        Reports are integers, in steps of 2^-log2_grid of the root mean square of a coordinate.
-    ball : bool
-        True: rows lie in the ball of `radius`; False: only their direction counts.
-    threshold : float
-        Least cosine, or least value, inside of the cap.
-    miss : float
-        Probability of a draw from outside of the cap.
-    radius : float
-        Of the ball.
-    tail : float
-        For seeds: probability of taking one outside of the cap.
-    """
-
-    dim: int
-    gaussian: bool
-    log2_grid: int
-    ball: bool
-    threshold: float
-    miss: float
-    radius: float
-    tail: float = 0.5

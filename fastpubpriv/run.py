@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -51,6 +52,12 @@ def warn_if_useless(name: str, predicted: float, public_only: float) -> None:
             AccuracyWarning,
             stacklevel=3,
         )
+
+
+def warn_after(text: str) -> None:
+    """Warn about released numbers. Their price is paid: where warnings are errors, the answer is not lost for one."""
+    with contextlib.suppress(Warning):
+        warnings.warn(text, AccuracyWarning, stacklevel=3)
 
 
 @dataclass(slots=True, eq=False)

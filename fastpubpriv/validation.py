@@ -160,6 +160,42 @@ def finite_vector(name: str, value: object, dim: int) -> FloatArray:
     return vector
 
 
+def column_bounds(value: object, dim: int, *, endless: bool = False) -> tuple[FloatArray, FloatArray] | None:
+    """The argument `bounds`: what the columns can hold, as a pair (lowest, highest) of numbers or vectors.
+
+    Parameters
+    ----------
+    value : None or pair
+        Each end a number for all columns, or `dim` of them.
+    dim : int
+        Number of columns.
+    endless : bool
+        Whether an end may be infinite: one that bounds nothing.
+
+    Returns
+    -------
+    pair of ndarray, (dim,) each, or None
+        Lower and upper ends, each below the other; None if `value` is None.
+
+    Raises
+    ------
+    InputError
+        Another form, not numbers, not finite, or ends in the wrong order.
+    """
+    if value is None:
+        return None
+    if not isinstance(value, list | tuple) or len(value) != 2:
+        raise InputError("bounds must be a pair (lowest, highest) of numbers or vectors, or None")
+    low, high = (_real_array("bounds", end, f"numbers, or vectors with {dim} of them") for end in value)
+    if not all(end.shape in ((), (dim,)) for end in (low, high)):
+        raise InputError(f"bounds must be a pair of numbers, or of vectors with one for each of the {dim} columns")
+    if not np.all(low < high):
+        raise InputError("bounds must have each lowest value below the highest")
+    if not endless and not (np.isfinite(low).all() and np.isfinite(high).all()):
+        raise InputError("bounds must be finite: pass the least and the greatest value that a column can hold")
+    return np.broadcast_to(low, (dim,)).copy(), np.broadcast_to(high, (dim,)).copy()
+
+
 def symmetric_positive_definite(name: str, matrix: object, dim: int) -> FloatArray:
     """The Cholesky factor of a symmetric positive definite matrix.
 

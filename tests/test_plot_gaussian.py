@@ -67,7 +67,8 @@ def test_the_stated_noise_is_that_of_a_correlation():
         rng = np.random.default_rng(seed)
         found = seeded(
             estimate_gaussian, rng.standard_normal((20_000, 8)), x_pub=rng.standard_normal((40, 8)),
-            budget=ZCDP(rho=0.1), random_state=seed,
+            budget=ZCDP(rho=0.1),
+            method="lifted_coinpress", random_state=seed,
         )  # fmt: skip
         errors.append(found.correlation[np.triu_indices(8, 1)])
     level = found.predicted_covariance_error / np.sqrt(72)
@@ -78,9 +79,15 @@ def test_an_unresolved_covariance_says_so():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = estimate_gaussian(
+            np.zeros((500, 30)), x_pub=np.random.default_rng(0).standard_normal((31, 30)), budget=ZCDP(rho=0.1),
+            method="lifted_coinpress",
+        )  # fmt: skip
+        public = estimate_gaussian(
             np.zeros((500, 30)), x_pub=np.random.default_rng(0).standard_normal((31, 30)), budget=ZCDP(rho=0.1)
         )
     assert "far off" in found.plot().axes[0].get_title()
+    assert public.structure == "mean"
+    assert "of the public rows" in public.plot().axes[0].get_title()
 
 
 @pytest.mark.parametrize("level", [0.0, 1.0, float("nan"), True, "0.9"])

@@ -84,7 +84,7 @@ def public_covariance(sample: Sample) -> Answer | None:
 
 def told_variance(sample: Sample) -> Answer:
     variance = float(sample.population.var())
-    return from_result(fpp.estimate_mean(sample.private, x_pub=sample.public, covariance=variance, **options(sample)))
+    return from_result(fpp.estimate_mean(sample.private, x_pub=sample.public, variance=variance, **options(sample)))
 
 
 def public_range(sample: Sample) -> tuple[float, float] | None:
@@ -121,7 +121,7 @@ def coinpress_loose(sample: Sample) -> Answer:
     variance = LOOSE_VARIANCE * float(sample.population.var())
     radius = LOOSE_CENTRE * float(np.abs(sample.population).max()) / math.sqrt(variance)
     return from_result(
-        fpp.coinpress_mean(sample.private, center=0.0, radius=radius, covariance=variance, **options(sample))
+        fpp.coinpress_mean(sample.private, center=0.0, radius=radius, variance=variance, **options(sample))
     )
 
 

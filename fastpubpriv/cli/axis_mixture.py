@@ -40,6 +40,7 @@ Examples:
     help="Share of the private rows that choose among the iterations of --method dp_em.",
 )
 @options.failure_option
+@options.memory_option(None)
 @options.ledger_options
 @options.run_options
 @options.output_options
@@ -61,6 +62,7 @@ def axis_mixture(**settings: Any) -> None:
             candidates=settings["candidates"],
             held_out=settings["held_out"],
             failure_prob=settings["failure_prob"],
+            max_memory=settings["max_memory"],
             ledger=ledger,
             **options.given(settings, "method"),
             **common(settings),

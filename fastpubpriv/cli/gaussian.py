@@ -30,6 +30,7 @@ Examples:
     help="How far public and private rows may differ: total variation, 0 to 1. Too low costs accuracy, never privacy.",
 )
 @options.method_option("fastpubpriv.estimators.learners", "See the README.")
+@options.structure_option
 @click.option(
     "--rounds", type=click.IntRange(min=1), help="Rounds of the covariance; default: chosen from public numbers."
 )
@@ -41,8 +42,8 @@ Examples:
 def gaussian(**settings: Any) -> None:
     """Mean and covariance of private rows, with ranges taken from public rows.
 
-    Two distinct public rows are enough to begin; with more of them than columns, the answer does not depend on units. A
-    private row with a missing value adds nothing, but counts.
+    Two distinct public rows are enough to begin. What is learnt privately is decided before anything is spent, by what public
+    numbers predict to be best. A private row with a missing value adds nothing, but counts.
     """
     opened = prepare(settings)
 
@@ -55,7 +56,7 @@ def gaussian(**settings: Any) -> None:
             mode=settings["mode"],
             failure_prob=settings["failure_prob"],
             ledger=ledger,
-            **options.given(settings, "method"),
+            **options.given(settings, "method", "structure"),
             **common(settings),
         )
 

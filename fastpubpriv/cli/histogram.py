@@ -40,13 +40,7 @@ Examples:
     show_default=True,
     help="Noise on the counts; auto takes what hides fewer bins.",
 )
-@click.option(
-    "--max-memory",
-    type=options.Exact(),
-    default="8e9",
-    show_default=True,
-    help="Most bytes that counting may take if every row is in a bin of its own; more is refused before anything is paid.",
-)
+@options.memory_option("8e9")
 @options.ledger_options
 @options.run_options
 @options.output_options

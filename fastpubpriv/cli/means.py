@@ -73,12 +73,39 @@ Examples:
 @options.budget_options()
 @options.columns_option
 @click.option(
+    "--clipping",
+    type=click.Choice(["auto", "gaussian"]),
+    default="auto",
+    show_default=True,
+    help="auto: private counts show where each column lies and ends, in any unit and of any shape. gaussian: a ball for rows "
+    "like those of a Gaussian; also with --covariance, and what --gap, --steps, --mode and --failure-prob belong to.",
+)
+@click.option(
     "--covariance",
     metavar="public|FILE.npy",
-    help="How the rows spread: estimated from the public rows, or a covariance matrix in a file. Default: public, if there "
-    "are more public rows than columns, else a variance of 1 in every column.",
+    help="For gaussian: how the rows spread, estimated from the public rows, or a covariance matrix in a file. Default: public, "
+    "if there are more public rows than columns, else a variance of 1 in every column.",
 )
 @options.variance_option
+@click.option(
+    "--bounds",
+    metavar="LOW,HIGH",
+    help="Two numbers between which all values of all columns are known to lie: intervals become finite and sharper.",
+)
+@click.option(
+    "--missing",
+    type=click.Choice(["observed", "neutral"]),
+    default="observed",
+    show_default=True,
+    help="observed: the mean of a column is that of its numbers. neutral: a row with a missing value is left out everywhere.",
+)
+@click.option(
+    "--public-only",
+    type=click.Choice(["never", "auto"]),
+    default="never",
+    show_default=True,
+    help="auto: where 30 or more public rows are predicted to be closer by themselves, spend nothing and show their mean.",
+)
 @click.option(
     "--gap",
     type=float,
@@ -91,17 +118,40 @@ Examples:
 @options.run_options
 @options.output_options
 def mean(**settings: Any) -> None:
-    """Mean of private rows, with the range taken from public rows.
+    """Mean of private rows in any unit and of any shape, from one public row or more.
 
-    One public row is enough to begin; with more of them than columns, nothing else need be known. A private row with a
-    missing value counts as a row at the centre of the public rows.
+    Part of the budget counts where the values of each column lie and end, the rest goes into one clipped sum. Missing values
+    are counted, and the mean of a column is that of the values it has.
     """
     opened = prepare(settings)
+    spread = spread_of(opened, settings)
+    bounds = options.two_numbers(settings["bounds"], "--bounds")
+
+    def call(ledger: Any) -> fpp.MeanResult:
+        return fpp.estimate_mean(
+            opened.private,
+            x_pub=opened.public,
+            clipping=settings["clipping"],
+            **spread,
+            bounds=bounds,
+            missing=settings["missing"],
+            public_only=settings["public_only"],
+            pub_priv_gap=settings["gap"],
+            ledger=ledger,
+            **refine(settings),
+            **common(settings),
+        )
+
+    run(call, f"Private mean of {opened.private.n:,} rows", settings)
+
+
+def spread_of(opened: Any, settings: dict[str, Any]) -> dict[str, Any]:
+    """The arguments `covariance` and `variance`, as given or, where clipping is "gaussian", what stands in for them."""
     from fastpubpriv.cli import inputs, report
 
     n_pub, dim = opened.public.shape
     covariance, variance = inputs.read_spread(settings["covariance"], settings["variance"], dim)
-    if covariance is None and variance is None:
+    if settings["clipping"] == "gaussian" and covariance is None and variance is None:
         if n_pub > dim:
             covariance = "public"
         else:
@@ -114,20 +164,7 @@ def mean(**settings: Any) -> None:
             # Not silenced by --quiet, and part of the JSON: the answer depends on it.
             report.note(text)
             settings["caveats"] = [text]
-
-    def call(ledger: Any) -> fpp.MeanResult:
-        return fpp.estimate_mean(
-            opened.private,
-            x_pub=opened.public,
-            covariance=covariance,
-            variance=variance,
-            pub_priv_gap=settings["gap"],
-            ledger=ledger,
-            **refine(settings),
-            **common(settings),
-        )
-
-    run(call, f"Private mean of {opened.private.n:,} rows", settings)
+    return {"covariance": covariance, "variance": variance}
 
 
 COINPRESS_EPILOG = """\b

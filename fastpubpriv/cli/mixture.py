@@ -27,6 +27,7 @@ Examples:
 @options.method_option(
     "fastpubpriv.mixtures.separated.searches", "How groups are found; auto decides by the number of public rows."
 )
+@options.structure_option
 @click.option(
     "--mode",
     type=click.Choice(["practical", "theory"]),
@@ -57,7 +58,7 @@ def mixture(**settings: Any) -> None:
             mode=settings["mode"],
             failure_prob=settings["failure_prob"],
             ledger=ledger,
-            **options.given(settings, "method"),
+            **options.given(settings, "method", "structure"),
             **common(settings),
         )
 

@@ -43,6 +43,16 @@ def real(number: Fraction, option: str) -> float:
         raise click.UsageError(f"{option} must stay below 1.8e308, the largest number of a computer") from None
 
 
+def two_numbers(text: str | None, option: str) -> tuple[float, float] | None:
+    """Two numbers with a comma between them; a usage error for anything else."""
+    if text is None:
+        return None
+    found = [exact_number(part.strip()) for part in text.split(",")]
+    if len(found) != 2 or found[0] is None or found[1] is None:
+        raise click.UsageError(f"{option} takes two numbers with a comma between them, such as 0,100")
+    return real(found[0], option), real(found[1], option)
+
+
 class Exact(Type):
     """A decimal or a fraction, kept exactly: 0.1 is one tenth."""
 
@@ -291,12 +301,31 @@ refine_options = stack(
     mode_option,
     failure_option,
 )
+structure_option = click.option(
+    "--structure",
+    type=click.Choice(["auto", "public", "mean", "diagonal", "full"]),
+    help="What is learnt privately: nothing, the mean, variances too, or all. Default: what is predicted to be best.",
+)
+
 plan_options = stack(
     click.option("--steps", type=Steps(), help="Times the range is narrowed, or auto."),
     click.option("--mode", type=click.Choice(["practical", "theory"]), help="As in the estimator."),
     click.option("--method", help="As in the estimator."),
+    click.option("--structure", help="gaussian: as in the estimator."),
     click.option("--failure-prob", type=float, help=_FAILURE),
 )
+
+
+def memory_option(default: str | None) -> Decorator:
+    """--max-memory."""
+    return click.option(
+        "--max-memory",
+        type=Exact(),
+        default=default,
+        show_default=default is not None,
+        help="Most bytes that counting may take if every row is in a bin of its own; more is refused before anything is paid.",
+    )
+
 
 run_options = stack(
     click.option("--seed", type=int, help="Repeatable noise, for tests and papers: the answer is then NOT private."),

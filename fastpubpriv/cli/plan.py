@@ -35,6 +35,7 @@ CHOICES = (
 NAMES = {
     "dim": "dim",
     "n_pub": "n_pub",
+    "clipping": "clipping",
     "gap": "pub_priv_gap",
     "radius": "radius",
     "norm_bound": "norm_bound",
@@ -46,6 +47,7 @@ NAMES = {
     "steps": "steps",
     "mode": "mode",
     "method": "method",
+    "structure": "structure",
     "failure_prob": "failure_prob",
 }
 
@@ -84,6 +86,7 @@ def own_arguments(task: str, settings: dict[str, Any]) -> dict[str, Any]:
     type=click.Choice(["zcdp", "approx", "pure"]),
     help="Notion of a budget that is solved for. Default: approx with --delta, else zcdp.",
 )
+@click.option("--clipping", type=click.Choice(["auto", "gaussian"]), help="mean: as in the estimator. Default: auto.")
 @click.option("--gap", type=float, help="Total variation between public and private rows. Default: 0.")
 @click.option("--radius", type=float, help="coinpress-mean: radius of the prior ball, in standard deviations.")
 @click.option("--norm-bound", type=float, help="weighted-mean: rows are clipped to this distance.")

@@ -17,7 +17,7 @@ from rich.table import Table as Framed
 from fastpubpriv.cli import streams
 from fastpubpriv.errors import AccuracyWarning, ExperimentalWarning, PrivacyWarning, SeededNoiseWarning
 from fastpubpriv.results import words
-from fastpubpriv.results.base import shown
+from fastpubpriv.results.base import plain, shown
 from fastpubpriv.results.estimates import GaussianResult, MeanResult
 from fastpubpriv.results.histogram import HistogramResult
 from fastpubpriv.results.mixture import MixtureResult
@@ -44,7 +44,7 @@ def print_table(table: Table, *, title: str) -> None:
         framed.add_column(escape(name), justify="left" if name in ("column", "meaning", "status") else "right")
     for line in lines:
         marked = [
-            f"[bold yellow]{escape(cell)}[/]" if name == "status" and cell != "ok" else escape(cell)
+            f"[bold yellow]{escape(cell)}[/]" if name == "status" and cell not in ("ok", "resolved") else escape(cell)
             for name, cell in zip(names, line, strict=True)
         ]
         framed.add_row(*marked)
@@ -66,7 +66,8 @@ def tables_of(result: Shown, *, level: float, title: str) -> Iterator[tuple[str,
         arrays = ("keys", "counts", "lower", "upper", "frequency")
         short = replace(item, **{name: getattr(item, name)[largest] for name in arrays})
         note = f", the {len(largest)} largest of {len(item)} bins" if len(largest) < len(item) else ""
-        yield f"{title}, level {item.level}{note}", shown(replace(result, histograms=(short,)))[0]
+        level_note = f", level {item.level}" if item.level or len(result) > 1 else ""
+        yield f"{title}{level_note}{note}", shown(replace(result, histograms=(short,)))[0]
 
 
 def print_result(result: Shown, *, level: float, title: str, ledger: Any = None) -> None:
@@ -135,6 +136,6 @@ def result_dict(result: Shown, *, level: float, warned: list[str]) -> dict[str, 
     return {
         **result.to_dict(),
         "standard_error": result.standard_error.tolist(),
-        "confidence_interval": {"level": level, "lower": lower.tolist(), "upper": upper.tolist()},
+        "confidence_interval": {"level": level, "lower": plain(lower), "upper": plain(upper)},
         "warnings": warned,
     }

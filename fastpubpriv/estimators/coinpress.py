@@ -145,13 +145,37 @@ def mean_result(
     )
 
 
+def starting_ball(
+    center: Any, radius: Any, bounds: Any, root: FloatArray | None, dim: int
+) -> tuple[Ball, Whitening, tuple[FloatArray, FloatArray] | None]:
+    """Ball and whitening from the arguments, or from what the columns can hold: then also the box."""
+    box = validation.column_bounds(bounds, dim)
+    if box is None:
+        if center is None or radius is None:
+            raise InputError("pass center= and radius=, a ball that holds the mean, or bounds=(lowest, highest)")
+        ball = Ball(running.vector_or_number("center", center, dim), size("radius", radius))
+        return ball, Whitening(dim, root), None
+    if center is not None or radius is not None:
+        raise InputError("bounds= replaces center= and radius=: leave them out")
+    half = box[1] / 2.0 - box[0] / 2.0
+    for value in half:
+        size("half of the range of bounds", value)
+    whitening = Whitening(dim, half if root is None else root)
+    inverse = whitening.inverse
+    assert inverse is not None
+    # The farthest corner; for a full matrix no corner is farther than this.
+    farthest = np.abs(inverse) @ half if inverse.ndim == 2 else np.abs(inverse) * half
+    return Ball(box[0] + half, size("radius from bounds", float(np.linalg.norm(farthest)))), whitening, box
+
+
 @shared_docs
 def coinpress_mean(
     x_priv: Any,
     *,
     budget: Budget,
-    center: Any,
-    radius: float,
+    center: Any = None,
+    radius: float | None = None,
+    bounds: Any = None,
     covariance: Any = None,
     variance: Any = None,
     steps: int | str = 2,
@@ -175,6 +199,9 @@ def coinpress_mean(
     radius : float > 0
         Radius of the ball, in standard deviations (that is, after whitening by `variance` or `covariance`). Too small a radius
         costs accuracy, never privacy.
+    bounds : (lowest, highest), numbers or (dim,) each
+        What each column can hold, instead of `center` and `radius`; the answer lies within. Without a variance or covariance, the
+        standard deviations are taken to be the largest that the bounds allow: half the range.
     covariance : (dim, dim) array-like, optional
         Covariance of a row, a public matrix. By default the identity.
     variance : float or (dim,), optional
@@ -216,10 +243,10 @@ def coinpress_mean(
     True
     """
     rows, _ = running.open_rows(x_priv, columns=columns)
-    ball = Ball(running.vector_or_number("center", center, rows.dim), size("radius", radius))
+    root = known_root(covariance, variance, rows.dim)
+    ball, whitening, box = starting_ball(center, radius, bounds, root, rows.dim)
     mode = validation.choice("mode", mode, ("practical", "theory"))
     failure_prob = failure_probability(failure_prob)
-    whitening = Whitening(rows.dim, known_root(covariance, variance, rows.dim))
     run = running.start(
         "coinpress_mean",
         rows,
@@ -237,7 +264,7 @@ def coinpress_mean(
         estimate, noise_std = refine(run, ball, whitening, inverse, steps=count, mode=mode, failure_prob=failure_prob)
         return mean_result(
             run,
-            estimate,
+            estimate if box is None else np.clip(estimate, *box),
             noise_std,
             whitening,
             whitening.row_std(),

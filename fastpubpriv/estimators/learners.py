@@ -11,6 +11,7 @@ import numpy as np
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.estimators import learner_group_covariances, learner_recursive, learner_selection, lifted
+from fastpubpriv.estimators.ladder import estimate as ladder
 from fastpubpriv.estimators.lifted import Learned, Prepared, Problem
 from fastpubpriv.estimators.matrices import floored, lower_powers, spectrum, symmetric
 from fastpubpriv.estimators.radii import chi_radius
@@ -108,7 +109,14 @@ PAIRS = Method(
     least_rows=2,
 )
 # draws(dim); prepare(run, problem, rounds) refuses and predicts; learn(run, base, problem, *, rounds) releases;
-# predict(problem, *, pure, allowance) is what `prepare` would predict, without an account.
+# predict(problem, *, pure, allowance) is what `prepare` would predict, without an account. The ladder has coordinates of its own:
+# its learn(run, base, outlook, structure) is called by `ladder.estimate`.
 METHODS: Registry[Method] = Registry(
-    lifted.METHOD, PAIRS, learner_recursive.METHOD, learner_group_covariances.METHOD, learner_selection.METHOD
+    ladder.METHOD,
+    lifted.METHOD,
+    PAIRS,
+    learner_recursive.METHOD,
+    learner_group_covariances.METHOD,
+    learner_selection.METHOD,
+    auto=True,
 )

@@ -1,8 +1,10 @@
-"""The private mean from one or more public rows (paper A, section 2.1)."""
+"""The private mean from one or more public rows: clipped by what private counts show, or by a ball (paper A, section 2.1)."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,8 +23,9 @@ from fastpubpriv.estimators.coinpress import (
     predicted_path,
     refine,
 )
+from fastpubpriv.estimators.columns.learn import checked_bounds, mean_of_columns
 from fastpubpriv.estimators.preconditioner import precondition
-from fastpubpriv.estimators.radii import Mode, failure_probability, gap_radius, gap_shift
+from fastpubpriv.estimators.radii import Mode, failure_probability, gap_radius, gap_shift, step_count
 from fastpubpriv.estimators.whitening import Whitening, known_root
 from fastpubpriv.parameters import FAILURE_PROB, shared_docs
 from fastpubpriv.privacy import Budget, Ledger
@@ -61,8 +64,12 @@ def estimate_mean(
     *,
     x_pub: Any,
     budget: Budget,
+    clipping: str = "auto",
     covariance: Any = None,
     variance: Any = None,
+    bounds: Any = None,
+    missing: str = "observed",
+    public_only: str = "never",
     pub_priv_gap: float = 0.0,
     failure_prob: float = FAILURE_PROB,
     steps: int | str = 2,
@@ -73,22 +80,32 @@ def estimate_mean(
     threads: int | None = None,
     progress: bool | None = None,
 ) -> MeanResult:
-    """Mean of private rows, with the range taken from as little as one public row instead of a guess.
+    """Mean of private rows in any unit and of any shape, with as little as one public row instead of a range.
 
     Parameters
     ----------
     {x_priv}
-        A row with a missing or infinite entry counts as a row at the public centre.
     x_pub : (n_pub, dim) or (dim,) array-like, path, frame or table
         Public rows, at least one, finite.
     {budget}
+    clipping : "auto" or "gaussian"
+        "auto": private counts show where each column's numbers lie and end, and the rest of the budget goes into one clipped sum;
+        with a `covariance` or `variance` it is "gaussian": the ball of paper A, for rows like those of a Gaussian that has it.
     covariance : (dim, dim) array-like or "public", optional
-        Covariance of a private row: a public matrix; or "public": estimated from at least dim + 1 public rows, with the clip
-        radius widened for what they leave uncertain. By default the identity.
+        For "gaussian": covariance of a private row: a public matrix; or "public": estimated from at least dim + 1 public rows, with
+        the clip radius widened for what they leave uncertain. By default the identity.
     variance : float or (dim,), optional
         Instead of `covariance`, for columns taken as independent: one public variance, or one for each column.
+    bounds : None or (lowest, highest)
+        For counts: numbers or vectors (dim,) between which every value is known to lie. They make intervals finite and sharper.
+    missing : "observed" or "neutral"
+        For counts: what an entry that is not a finite number does. "observed": the mean of a column is that of its numbers.
+        "neutral": a row with such an entry is left out in every column.
+    public_only : "never" or "auto"
+        For counts. "auto": where at least 30 public rows alone are predicted to be closer, return their mean; nothing is then
+        spent or read.
     {pub_priv_gap, failure_prob}
-        The bound is the radius derived from the public rows.
+        For "gaussian", as what follows; the bound is the radius derived from the public rows.
     steps : int or "auto"
         1 is clip-and-noise; t > 1 refines the ball t - 1 times before the last release, which spends 3/4 of the budget.
         "auto" takes the least predicted error.
@@ -99,7 +116,8 @@ def estimate_mean(
     Returns
     -------
     MeanResult
-        `mean` (dim,), noise level and intervals in data units, the releases with their radii, and where each came from.
+        `mean` (dim,), noise level and intervals in data units, the releases with their radii, and where each came from; from
+        counts also `report`: a status for each column, rows that are missing, and how many rows may lie where nothing can be seen.
 
     Raises
     ------
@@ -107,27 +125,28 @@ def estimate_mean(
 
     Privacy
     -------
-    Neighbours: replace one private row; holds for every public data set. One Gaussian (zCDP, approximate DP) or discrete Laplace
-    (pure DP) vector sum per step, squared l2 sensitivity 4 Q^2 or l1 sensitivity isqrt(4 dim Q^2) in grid steps; the exact costs
-    add up to at most the budget. Public: n_priv, dim, x_pub.
+    Neighbours: replace one private row; holds for every public data set. From counts: one joint count of all columns (squared l2
+    sensitivity 2 dim S^2, l1 sensitivity 2 dim S in steps of S for a row), with several columns one of norms (2 S^2; 2 S), and one
+    vector sum (4 Q^2; isqrt(4 dim Q^2)). "gaussian": one vector sum per step. Gaussian noise (zCDP, approximate DP) or discrete
+    Laplace noise (pure DP); the exact costs add up to at most the budget. Public: n_priv, dim, x_pub.
 
     Notes
     -----
-    Paper A, Claim 2.1 and Lemmas 2.2 and 2.3. Departs from it: several public rows are averaged; for a gap above zero
-    the radius uses the exact inequalities behind Lemma B.9; pure DP uses discrete Laplace noise in place of the
-    inefficient cover.
+    "gaussian" is paper A, Claim 2.1 and Lemmas 2.2 and 2.3. Departs from it: several public rows are averaged; for a gap above zero
+    the radius uses the exact inequalities behind Lemma B.9; pure DP uses discrete Laplace noise in place of the inefficient
+    cover.
+    The counts are our own: numbers about a public one fall into signed dyadic cells, so that no unit is needed; tails beyond what
+    can be seen follow a power law that bends, and the interval allows for what they may hide.
 
     Examples
     --------
     >>> import numpy as np
     >>> from fastpubpriv import ZCDP, estimate_mean
     >>> rng = np.random.default_rng(0)
-    >>> private = rng.normal(1e6, 1.0, size=(20_000, 10))
-    >>> public = rng.normal(1e6, 1.0, size=(1, 10))
+    >>> private = np.column_stack([rng.normal(1e6, 1.0, 20_000), rng.lognormal(3.0, 1.0, 20_000)])
+    >>> public = np.array([[1e6 + 0.7, 15.0]])
     >>> result = estimate_mean(private, x_pub=public, budget=ZCDP(rho=0.5))
-    >>> result
-    MeanResult(dim=10, n_priv=20000, spent=ZCDP(rho=0.5))
-    >>> bool(np.all(np.abs(result.mean - 1e6) < 0.1))
+    >>> bool(np.all(np.abs(result.mean - private.mean(axis=0)) < [0.05, 2.0]))
     True
     """
     rows, public = running.open_rows(x_priv, x_pub, columns=columns)
@@ -135,34 +154,71 @@ def estimate_mean(
         raise InputError(
             "estimate_mean needs at least one public row: pass x_pub=, or use coinpress_mean with a centre and radius"
         )
-    mode = validation.choice("mode", mode, ("practical", "theory"))
-    failure_prob = failure_probability(failure_prob)
-    gap = validation.fraction("pub_priv_gap", pub_priv_gap)
-    ball, whitening, row_std = public_ball(
-        public, covariance=covariance, variance=variance, failure_prob=failure_prob, pub_priv_gap=gap
-    )
-    # All columns share one factor between the whitened unit and a row's standard deviation: sqrt(eig_upper), or one.
-    row_unit = float(whitening.row_std()[0] / row_std[0])
-    run = running.start(
+    start = partial(
+        running.start,
         "estimate_mean",
         rows,
         budget,
-        draws=most_steps(steps) * rows.dim,
         ledger=ledger,
         random_state=random_state,
         threads=threads,
         progress=progress,
     )
+    gaussian = validation.choice("clipping", clipping, ("auto", "gaussian")) == "gaussian"
+    gaussian = gaussian or covariance is not None or variance is not None
+    mode = validation.choice("mode", mode, ("practical", "theory"))
+    failure_prob = failure_probability(failure_prob)
+    gap = validation.fraction("pub_priv_gap", pub_priv_gap)
+    steps = step_count(steps)
+    neutral = validation.choice("missing", missing, ("observed", "neutral")) == "neutral"
+    skip = validation.choice("public_only", public_only, ("never", "auto")) == "auto"
+    limits = checked_bounds(bounds, rows.dim)
+    if gaussian:
+        _only_for("clipping='auto' without covariance= or variance=", bounds=limits, missing=neutral, public_only=skip)
+        spread = {"covariance": covariance, "variance": variance}
+        return _within_ball(start, public, spread, steps=steps, mode=mode, failure_prob=failure_prob, gap=gap)
+    _only_for(
+        "clipping='gaussian'",
+        pub_priv_gap=gap > 0.0,
+        failure_prob=failure_prob != FAILURE_PROB,
+        steps=steps != 2,
+        mode=mode != "practical",
+    )
+    return mean_of_columns("estimate_mean", start, public, bounds=limits, neutral=neutral, skip=skip)
+
+
+def _only_for(case: str, **given: Any) -> None:
+    """Refuse arguments that the way of clipping does not read."""
+    for name, value in given.items():
+        if value is not None and value is not False:
+            raise InputError(f"{name}= belongs to {case}: leave it out, or pass another clipping=")
+
+
+def _within_ball(
+    start: Callable[..., running.Run],
+    public: FloatArray,
+    spread: dict[str, Any],
+    *,
+    steps: int | str,
+    mode: Mode,
+    failure_prob: float,
+    gap: float,
+) -> MeanResult:
+    """The mean from a ball around the public rows that is narrowed step by step."""
+    ball, whitening, row_std = public_ball(public, **spread, failure_prob=failure_prob, pub_priv_gap=gap)
+    # All columns share one factor between the whitened unit and a row's standard deviation: sqrt(eig_upper), or one.
+    row_unit = float(whitening.row_std()[0] / row_std[0])
+    run = start(draws=most_steps(steps) * public.shape[1])
     count = choose_steps(run, ball, steps, mode=mode, failure_prob=failure_prob)
     path = predicted_path(run, ball, count, mode=mode, failure_prob=failure_prob)
     running.warn_if_useless(
         "estimate_mean",
         predicted_error(run, path, row_unit),
-        math.hypot(math.sqrt(rows.dim / len(public)), gap_shift(gap)),
+        math.hypot(math.sqrt(public.shape[1] / len(public)), gap_shift(gap)),
     )
     check_path(run, path)
     inverse = whitening.inverse
-    from_public = isinstance(covariance, str)
+    from_public = isinstance(spread["covariance"], str)
     with run.paid():
         estimate, noise_std = refine(run, ball, whitening, inverse, steps=count, mode=mode, failure_prob=failure_prob)
         return mean_result(

@@ -108,6 +108,53 @@ def clip_center(center: Any, public: FloatArray | None, dim: int) -> tuple[Float
     return running.vector_or_number("center", 0.0 if center is None else center, dim), "argument"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Region:
+    """Where rows are clipped: a ball of `radius` about `center`, in units of each column; and the box that the answer lies in."""
+
+    center: FloatArray
+    unit: FloatArray
+    radius: float
+    box: tuple[FloatArray, FloatArray] | None
+    provenance: dict[str, str]
+
+    @property
+    def matrix(self) -> FloatArray | None:
+        """The diagonal of the map to these units, None where they are those of the data."""
+        return None if self.box is None else 1.0 / self.unit
+
+    def within(self, mean: FloatArray) -> FloatArray:
+        """The answer, moved into the box if there is one."""
+        return mean if self.box is None else np.clip(mean, *self.box)
+
+
+def clip_region(
+    norm_bound: Any, bounds: Any, center: Any, variance: Any, public: FloatArray | None, dim: int
+) -> Region:
+    """The region from a radius and a centre, or from what the columns can hold."""
+    if (norm_bound is None) == (bounds is None):
+        raise InputError("pass either norm_bound=, the distance to which rows are clipped, or bounds=(lowest, highest)")
+    box = validation.column_bounds(bounds, dim)
+    if box is None:
+        middle, center_from = clip_center(center, public, dim)
+        provenance = {"center": center_from, "norm_bound": "argument"}
+        return Region(
+            center=middle, unit=np.ones(dim), radius=size("norm_bound", norm_bound), box=None, provenance=provenance
+        )
+    if center is not None or variance is not None:
+        raise InputError("bounds= replaces center= and variance=: leave them out")
+    half = box[1] / 2.0 - box[0] / 2.0
+    for value in half:
+        size("half of the range of bounds", value)
+    return Region(
+        center=box[0] + half,
+        unit=half,
+        radius=math.sqrt(dim),
+        box=box,
+        provenance={"center": "argument", "bounds": "argument"},
+    )
+
+
 def row_variance(variance: Any, public: FloatArray | None, norm_bound: float) -> tuple[float, str]:
     """V^2 = E |x - E x|^2, as given or from the public rows, never above the bound's square."""
     if variance is not None:
@@ -121,39 +168,39 @@ def row_variance(variance: Any, public: FloatArray | None, norm_bound: float) ->
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Average:
-    """The average of both means, as offsets from the centre of the clipping ball: public numbers only.
+    """The average of both means, as offsets from the centre of the clipping ball in its units: public numbers only.
 
     `share` is the weight of the private mean; `variance` is that of a whole row.
     """
 
     share: float
-    middle: FloatArray
-    bound: float
+    region: Region
     project: bool
     public: FloatArray | None
     variance: float
 
     def result(self, run: running.Run, total: FloatArray | None, noise_std: float, **facts: Any) -> MeanResult:
         """The result, from the released sum of the private offsets (None where the share is zero) and the noise on it."""
-        rows, share, public = run.rows, self.share, self.public
+        rows, share, public, middle, unit = run.rows, self.share, self.public, self.region.center, self.region.unit
         n_pub = 0 if public is None else len(public)
         mean = np.zeros(rows.dim)
         row_std = np.full(rows.dim, math.sqrt(self.variance / rows.dim))
         if public is not None:
             if share < 1.0:
-                mean += (1.0 - share) * (public.mean(axis=0) - self.middle)
+                mean += (1.0 - share) * ((public.mean(axis=0) - middle) / unit)
             if n_pub >= 2 and np.any(np.ptp(public, axis=0) > 0.0):
-                row_std = np.std(public, axis=0, ddof=1)
+                row_std = np.std(public, axis=0, ddof=1) / unit
         if total is not None:
             mean += share * total / rows.n
         length = float(np.linalg.norm(mean))
-        if self.project and length > self.bound:
-            mean *= self.bound / length
+        if self.project and length > self.region.radius:
+            mean *= self.region.radius / length
+        mean = middle + unit * mean
         sampling = math.sqrt(share**2 / rows.n + ((1.0 - share) ** 2 / n_pub if n_pub else 0.0))
         return MeanResult(
-            mean=frozen(self.middle + mean),
-            noise_std=frozen(np.full(rows.dim, share * noise_std / rows.n)),
-            sampling_std=frozen(sampling * row_std),
+            mean=frozen(self.region.within(mean) if self.project else mean),
+            noise_std=frozen(unit * (share * noise_std / rows.n)),
+            sampling_std=frozen(unit * (sampling * row_std)),
             columns=rows.columns,
             **facts,
             **run.fields(n_pub),
@@ -165,7 +212,8 @@ def weighted_mean(
     x_priv: Any,
     *,
     budget: Budget,
-    norm_bound: float,
+    norm_bound: float | None = None,
+    bounds: Any = None,
     x_pub: Any = None,
     variance: float | None = None,
     row_weight: str | float = "optimal",
@@ -188,7 +236,10 @@ def weighted_mean(
         Spent whole and debited before `x_priv` is read; nothing is spent, and nothing read, when the weight is zero (`spent` is
         then an exact zero).
     norm_bound : float > 0
-        B: rows are clipped to distance B from `center`, in data units.
+        B: rows are clipped to distance B from `center`, in data units. Either this or `bounds`.
+    bounds : (lowest, highest), numbers or (dim,) each
+        What each column can hold. Rows are clipped around the middle, in units of half the range of each column, so that columns of
+        very different scale do not share their noise. Replaces `norm_bound`, `center` and `variance`.
     x_pub : (n_pub, dim) array-like, path, frame or table, optional
         Public rows from the same distribution.
     variance : float > 0, optional
@@ -202,7 +253,7 @@ def weighted_mean(
         For pure budgets. "laplace" is exact epsilon-DP. "k_norm" has up to half its squared error but is computed in
         floating point: the result then reports the (epsilon, delta) that really holds.
     project : bool
-        Project the answer back onto the ball (post-processing; never hurts if the mean lies in it).
+        Project the answer back onto the ball, or into the bounds (post-processing; never hurts if the mean lies there).
     {matched_columns, ledger, random_state, threads, progress}
 
     Returns
@@ -235,12 +286,12 @@ def weighted_mean(
     True
     """
     rows, public = running.open_rows(x_priv, x_pub, columns=columns)
-    bound = size("norm_bound", norm_bound)
+    region = clip_region(norm_bound, bounds, center, variance, public, rows.dim)
+    bound = region.radius
     k_norm = validation.choice("noise", noise, ("laplace", "k_norm")) == "k_norm"
     if k_norm and not isinstance(budget, PureDP):
         raise InputError("noise='k_norm' belongs to PureDP; ZCDP and ApproxDP budgets use Gaussian noise")
-    middle, center_from = clip_center(center, public, rows.dim)
-    energy, variance_from = row_variance(variance, public, bound)
+    energy, variance_from = row_variance(variance, None if public is None else public / region.unit, bound)
     weight = checked_weight(row_weight, rows.n)
     if public is None and (weight == "throw_away" or (not isinstance(weight, str) and weight * rows.n < 1.0 - 1e-9)):
         raise InputError(
@@ -265,12 +316,10 @@ def weighted_mean(
         variance=energy,
         noise=noise_energy(rows.dim, bound, float(allowance), pure=pure, k_norm=k_norm),
     )
-    average = Average(
-        share=model.weight(weight), middle=middle, bound=bound, project=project, public=public, variance=energy
-    )
+    average = Average(share=model.weight(weight), region=region, project=project, public=public, variance=energy)
     facts = {
         "noise_law": "k_norm" if k_norm else "laplace" if pure else "gaussian",
-        "provenance": {"center": center_from, "norm_bound": "argument", "variance": variance_from},
+        "provenance": region.provenance | {"variance": variance_from},
     }
     if not average.share > 0.0:
         return average.result(run, None, 0.0, **facts)
@@ -280,7 +329,8 @@ def weighted_mean(
         price = ApproxDP(epsilon=budget.amounts[0], delta=grid.event.delta)
     else:
         check_sum_grids(run.account, [allowance], rows.dim, rows.n)
-    asked = VectorSum(affine=AffineMap(dim=rows.dim, center=middle), radius=bound, k_norm=grid)
+    affine = AffineMap(dim=rows.dim, center=region.center, matrix=region.matrix)
+    asked = VectorSum(affine=affine, radius=bound, k_norm=grid)
     with run.paid(price):
         released = run.release(
             asked, name="clipped sum", cost=allowance, clip_radius=bound, private_weight=average.share

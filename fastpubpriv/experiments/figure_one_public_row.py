@@ -134,7 +134,9 @@ def errors_of_run(run: int, sizes: tuple[int, ...]) -> dict[tuple[str, int], flo
                 continue
             # Half of the failure probability is the public row's, so that R = tb(d, 0.01) as in the paper.
             errors[ONE_PUBLIC, n] = distance(
-                estimate_mean(rows, x_pub=public, failure_prob=2 * FAILURE, random_state=seed + 1, **common)
+                estimate_mean(
+                    rows, x_pub=public, clipping="gaussian", failure_prob=2 * FAILURE, random_state=seed + 1, **common
+                )
             )
             errors[AS_PUBLISHED, n] = distance(
                 coinpress_mean(rows, center=public, radius=chi_radius(n, FAILURE), random_state=seed + 2, **common)

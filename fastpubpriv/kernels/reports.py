@@ -11,7 +11,7 @@ from fastpubpriv.errors import KernelError
 from fastpubpriv.kernels import _cbuf
 from fastpubpriv.kernels._cext import ffi, lib
 from fastpubpriv.kernels.seeds import SEED_BYTES, workspace
-from fastpubpriv.maps import ReportLaw
+from fastpubpriv.laws import ReportLaw
 
 
 def report_integers(

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from fastpubpriv.errors import KernelError
 from fastpubpriv.kernels import _cbuf
 from fastpubpriv.kernels._cext import ffi, lib
-from fastpubpriv.maps import ReportLaw
+from fastpubpriv.laws import ReportLaw
 
 SEED_BYTES: int = lib.FPP_SEED_BYTES
 

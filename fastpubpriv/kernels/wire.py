@@ -12,7 +12,7 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import _cbuf
 from fastpubpriv.kernels._cext import ffi, lib
 
-VERSION: int = lib.FPP_REPORT_VERSION
+VERSION = 1
 HEADER_BYTES: int = lib.FPP_REPORT_HEADER_BYTES
 
 

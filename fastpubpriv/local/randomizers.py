@@ -11,11 +11,11 @@ from scipy import special
 
 from fastpubpriv import validation
 from fastpubpriv.errors import InputError
+from fastpubpriv.laws import ReportLaw
 from fastpubpriv.local import parameters as caps
 from fastpubpriv.local.floating import direct_error, expected_proposals, seed_error
 from fastpubpriv.local.parameters import Cap
 from fastpubpriv.local.reports import Reports
-from fastpubpriv.maps import ReportLaw
 from fastpubpriv.privacy import ApproxDP, PureDP
 from fastpubpriv.privacy.budgets import DELTA_MIN
 from fastpubpriv.privacy.sampler_error import pure_slack

@@ -12,8 +12,8 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import wire
 from fastpubpriv.kernels.seeds import seed_integers
+from fastpubpriv.laws import ReportLaw
 from fastpubpriv.local.parameters import Cap
-from fastpubpriv.maps import ReportLaw
 from fastpubpriv.results.base import read_only
 
 

@@ -1,6 +1,6 @@
 """Noisy counts of public cells: of the line for each column, or of rows by a public code.
 
-Privacy notes: `notes/cell_counts.md`, `notes/code_counts.md`.
+Privacy notes: `notes/cell_counts.md`, `notes/code_counts.md`, `notes/real_columns.md`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv._types import FloatArray, IntArray
+from fastpubpriv.kernels.columns import cells_of_column, columns_count
 from fastpubpriv.mechanisms.sums import Measurement, Released
 from fastpubpriv.privacy import GaussianEvent, LaplaceEvent, gaussian_count_grid, laplace_count_grid
 from fastpubpriv.release.account import Account
@@ -121,6 +122,77 @@ class CellCounts(Measurement[Fraction, Released]):
         unit = 1.0 / grid.quant_bound
         value = release(account, name=name, query=query, shape=(cells,), event=event, unit=unit)
         return Released(value=value, noise_std=event.noise_std * unit, event=event)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SignedCellQuery(Query):
+    """Rows by the signed dyadic cell of each column about `center`, (dim, cells), times `scale`; see `kernels.columns`."""
+
+    center: FloatArray
+    log2_parts: int
+    neutral: bool
+    scale: int
+
+    def zeros(self) -> tuple[IntArray]:
+        """See `Query.zeros`."""
+        return (np.zeros((len(self.center), cells_of_column(self.log2_parts)), dtype=np.int64),)
+
+    def add(self, chunk: Chunk, accumulators: Any) -> None:
+        """See `Query.add`."""
+        columns_count(chunk, self.center, self.log2_parts, self.neutral, accumulators[0])
+
+    def answer(self, accumulators: tuple[IntArray]) -> IntArray:
+        """A count is scaled up to the noise grid, never the noise down."""
+        counts = accumulators[0]
+        counts *= self.scale
+        return counts
+
+    @property
+    def row_cost(self) -> int:
+        """See `Query.row_cost`."""
+        return 4 * len(self.center)
+
+
+def signed_cell_event(
+    cost: Fraction, columns: int, log2_parts: int, n: int, *, pure: bool
+) -> tuple[int, GaussianEvent | LaplaceEvent]:
+    """Grid steps of one count, and the event of a joint release of the signed cells of some columns at this cost.
+
+    Examples
+    --------
+    >>> steps, event = signed_cell_event(Fraction(1, 4), 2, 0, 1000, pure=False)
+    >>> event.rho <= Fraction(1, 4), event.draws
+    (True, 8192)
+    """
+    cells = columns * cells_of_column(log2_parts)
+    # A replaced row moves two counts of each column by one: the columns' shares of the cost add up.
+    grid = (laplace_count_grid if pure else gaussian_count_grid)(cost / columns, cells, n)
+    steps = grid.quant_bound
+    if pure:
+        return steps, LaplaceEvent(2 * columns * steps, grid.log2_scale, cells)
+    return steps, GaussianEvent(2 * columns * steps**2, grid.log2_scale, cells)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SignedCells(Measurement[Fraction, Released]):
+    """Release, for each column, how many rows are in each signed dyadic cell about `center`, at zero and missing: (dim, cells).
+
+    Each row is in one cell of each column. If `neutral`, a row with a number that is not finite is missing in every column.
+    """
+
+    center: FloatArray
+    log2_parts: int
+    neutral: bool = False
+
+    def release(self, account: Account, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Released:
+        """Charge `cost`, run the pass and add noise."""
+        dim = len(self.center)
+        steps, event = signed_cell_event(cost, dim, self.log2_parts, rows.n, pure=account.pure)
+        counts = SignedCellQuery(center=self.center, log2_parts=self.log2_parts, neutral=self.neutral, scale=steps)
+        query = partial(executor.run, counts, rows)
+        shape = dim, cells_of_column(self.log2_parts)
+        value = release(account, name=name, query=query, shape=shape, event=event, unit=1.0 / steps)
+        return Released(value=value, noise_std=event.noise_std / steps, event=event)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

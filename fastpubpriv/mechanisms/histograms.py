@@ -184,8 +184,10 @@ def memory_for(partitions: Sequence[Partition], n: int, executor: Executor, *, t
 
 def check_memory(partitions: Sequence[Partition], n: int, executor: Executor) -> None:
     """Raise now, before the debit, if counting n rows might take more than `executor.max_memory`."""
+    if executor.max_memory is None:
+        return
     needed = memory_for(partitions, n, executor)
-    if executor.max_memory is not None and needed > executor.max_memory:
+    if needed > executor.max_memory:
         raise InputError(
             f"counting the bins of {n} rows may take {needed / 1e9:.3g} GB, if every row is in a bin of its own, and max_memory is "
             f"{executor.max_memory / 1e9:.3g} GB; pass max_memory={needed} or None (no more is taken than the occupied bins need), "

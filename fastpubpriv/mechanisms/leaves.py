@@ -78,10 +78,14 @@ class LeafCountQuery(Query):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LeafSumQuery(Query):
-    """For each leaf the sum of its integer rows under the leaf's own map, (k, D)."""
+    """For each leaf that takes part the sum of its integer rows under the leaf's own map, (k, D).
+
+    `targets` are the places of these leaves among the targets of `routes`.
+    """
 
     routes: RowTree
     maps: tuple[RowMap, ...]
+    targets: tuple[int, ...]
 
     def zeros(self) -> tuple[IntArray]:
         """See `Query.zeros`."""
@@ -90,9 +94,9 @@ class LeafSumQuery(Query):
     def add(self, chunk: Chunk, accumulators: Any) -> None:
         """Give each leaf's rows, under its map, to the kernel and the leaf's accumulator."""
         grouped, begins = grouped_rows(chunk, self.routes)
-        for leaf, row_map in enumerate(self.maps):
+        for place, (leaf, row_map) in enumerate(zip(self.targets, self.maps, strict=True)):
             if begins[leaf] < begins[leaf + 1]:
-                self.count(grouped[begins[leaf] : begins[leaf + 1]], row_map, accumulators[0][leaf])
+                self.count(grouped[begins[leaf] : begins[leaf + 1]], row_map, accumulators[0][place])
 
     def count(self, chunk: Chunk, row_map: RowMap, found: IntArray) -> None:
         """Add the rows of one leaf."""
@@ -170,10 +174,11 @@ class LeafSums(Measurement[Fraction, LeavesReleased]):
 
     def release(self, account: Payer, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> LeavesReleased:
         """Charge `cost`, run the pass and add noise."""
-        k, dim = _check(self.routes, self.affines, self.radii)
+        targets = tuple(range(self.routes.n_labels))
+        k, dim = _check(targets, self.routes, self.affines, self.radii)
         grid = cluster_sum_grid(cost, dim, rows.n, pure=account.pure, clusters=k, lineage=self.routes.lineage)
         maps = tuple(affine.on_grid(grid, radius) for affine, radius in zip(self.affines, self.radii, strict=True))
-        query = partial(executor.run, LeafSumQuery(routes=self.routes, maps=maps), rows)
+        query = partial(executor.run, LeafSumQuery(routes=self.routes, maps=maps, targets=targets), rows)
         value = release(account, name=name, query=query, shape=(k, dim), event=grid.event, unit=1.0)
         units = _units(grid, self.radii)
         std = grid.event.noise_std * units
@@ -184,6 +189,8 @@ class LeafSums(Measurement[Fraction, LeavesReleased]):
 class LeafSecondMoments(Measurement[Fraction, LeavesReleased]):
     """Release for each leaf the sum of y y^T over its rows, y the leaf's own map clipped to norm `radii[leaf]`, (k, D, D).
 
+    `targets` are the places among the targets of `routes` of the leaves that take part, None for all; maps and radii are theirs.
+
     Noise as in `SecondMoment`. Squared l2 sensitivity 2 Q^4, whether the replaced row stays or moves; of the triangles in
     l1 isqrt(D (D + 3) / 2 Q^4) for a row that stays and 2 floor((D + 1) Q^2 / 2) for one that moves.
     """
@@ -191,14 +198,18 @@ class LeafSecondMoments(Measurement[Fraction, LeavesReleased]):
     routes: RowTree
     affines: Sequence[AffineMap]
     radii: Sequence[float]
+    targets: tuple[int, ...] | None = None
 
     def release(self, account: Payer, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> LeavesReleased:
         """Charge `cost`, run the pass and add noise."""
-        k, dim = _check(self.routes, self.affines, self.radii)
+        targets = tuple(range(self.routes.n_labels)) if self.targets is None else self.targets
+        k, dim = _check(targets, self.routes, self.affines, self.radii)
         grid = cluster_gram_grid(cost, dim, rows.n, pure=account.pure, clusters=k, lineage=self.routes.lineage)
         maps = tuple(affine.on_grid(grid, radius) for affine, radius in zip(self.affines, self.radii, strict=True))
         triangle = isinstance(grid.event, LaplaceEvent)
-        query = partial(executor.run, LeafGramQuery(routes=self.routes, maps=maps, triangle=triangle), rows)
+        query = partial(
+            executor.run, LeafGramQuery(routes=self.routes, maps=maps, targets=targets, triangle=triangle), rows
+        )
         units = _units(grid, self.radii) ** 2
         std = grid.event.noise_std * units
         if not triangle:
@@ -228,10 +239,14 @@ def _units(grid: Grid, radii: Sequence[float]) -> FloatArray:
     return np.array([grid.step(radius) for radius in radii])
 
 
-def _check(routes: RowTree, affines: Sequence[AffineMap], radii: Sequence[float]) -> tuple[int, int]:
-    """Number of leaves and columns of their maps."""
-    k = routes.n_labels
+def _check(
+    targets: tuple[int, ...], routes: RowTree, affines: Sequence[AffineMap], radii: Sequence[float]
+) -> tuple[int, int]:
+    """Number of leaves that take part and columns of their maps."""
+    k = len(targets)
     sizes = {affine.out_dim for affine in affines}
-    if len(affines) != k or len(radii) != k or len(sizes) != 1:
+    # Ascending, so that no leaf takes part twice.
+    known = list(targets) == sorted(set(targets)) and all(0 <= target < routes.n_labels for target in targets)
+    if not known or len(affines) != k or len(radii) != k or len(sizes) != 1:
         raise InputError(f"{k} leaves need one map and one radius each, and maps with the same number of columns")
     return k, sizes.pop()

@@ -1,6 +1,6 @@
 """Noisy sums, second moments and counts of affinely mapped, clipped private rows.
 
-Privacy notes: `notes/vector_sum.md`, `notes/gram.md`, `notes/shell_counts.md`.
+Privacy notes: `notes/vector_sum.md`, `notes/gram.md`, `notes/shell_counts.md`; what a box is for: `notes/real_columns.md`.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ import numpy as np
 
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
+from fastpubpriv.kernels import columns as boxes
 from fastpubpriv.kernels import rows as kernels
 from fastpubpriv.kernels.tree import Members
-from fastpubpriv.maps import MatrixKind, RowMap
+from fastpubpriv.maps import ColumnBox, MatrixKind, RowMap
 from fastpubpriv.privacy import (
     Event,
     Grid,
@@ -175,14 +176,16 @@ def sum_grid(account: Payer, cost: Fraction, dim: int, n: int) -> Grid:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MembersQuery(Query):
-    """A pass over all rows, or over those of one node of a cluster tree: the kernel's integers of `row_map`."""
+    """A pass over all rows, or over those of one node of a cluster tree, after a box if there is one: the integers of `row_map`."""
 
     row_map: RowMap
     only: Members | None = None
+    box: ColumnBox | None = None
 
     def add(self, chunk: Chunk, accumulators: Any) -> None:
         """See `Query.add`."""
-        self.count(chunk if self.only is None else self.only(chunk), accumulators[0])
+        members = chunk if self.only is None else self.only(chunk)
+        self.count(members if self.box is None else boxes.columns_box(members, self.box), accumulators[0])
 
     @abc.abstractmethod
     def count(self, chunk: Chunk, found: IntArray) -> None:
@@ -253,13 +256,15 @@ class VectorSum(Measurement[Fraction, Released]):
 
     `cost` is a rho when the account is Gaussian, an epsilon when it is pure; a `k_norm` grid then asks for l2 K-norm noise
     instead of the discrete Laplace. Replace-one sensitivity 2Q in l2, isqrt(4 D Q^2) in l1, in grid steps. `only` keeps the rows
-    of one node of a cluster tree; the event then says what entering or leaving it costs.
+    of one node of a cluster tree; the event then says what entering or leaving it costs. `box` comes before the map; the bounds do
+    not rest on it.
     """
 
     affine: AffineMap
     radius: float
     k_norm: KNormGrid | None = None
     only: Members | None = None
+    box: ColumnBox | None = None
 
     def release(self, account: Payer, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Released:
         """Charge `cost`, run the pass and add noise."""
@@ -269,7 +274,8 @@ class VectorSum(Measurement[Fraction, Released]):
             if self.k_norm is not None:
                 raise InputError("K-norm noise has no proof for the rows of a node; leave k_norm out")
             grid = cluster_sum_grid(cost, dim, rows.n, pure=account.pure, clusters=1, lineage=self.only.lineage)
-        query = partial(executor.run, SumQuery(row_map=self.affine.on_grid(grid, self.radius), only=self.only), rows)
+        row_map = self.affine.on_grid(grid, self.radius)
+        query = partial(executor.run, SumQuery(row_map=row_map, only=self.only, box=self.box), rows)
         unit = grid.step(self.radius)
         value = release(account, name=name, query=query, shape=(dim,), event=grid.event, unit=unit)
         return Released(value=value, noise_std=grid.event.noise_std * unit, event=grid.event)
@@ -331,12 +337,13 @@ class ShellCounts(Measurement[Fraction, Released]):
     """Release how many rows have norm of y in [0, e_1], (e_1, e_2], ..., (e_k, inf); rows with a non-finite entry are in none.
 
     One joint histogram: a replaced row moves between two cells, squared l2 sensitivity 2 S^2, l1 sensitivity 2 S. `only` keeps
-    the rows of one node of a cluster tree; the event then says what entering or leaving it costs.
+    the rows of one node of a cluster tree; the event then says what entering or leaving it costs. `box` comes before the map.
     """
 
     affine: AffineMap
     edges: FloatArray
     only: Members | None = None
+    box: ColumnBox | None = None
 
     def release(self, account: Payer, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Released:
         """Charge `cost`, run the pass and add noise."""
@@ -351,8 +358,10 @@ class ShellCounts(Measurement[Fraction, Released]):
             grid = (laplace_count_grid if account.pure else gaussian_count_grid)(cost, cells, rows.n)
         else:
             grid = cluster_shell_grid(cost, cells, rows.n, pure=account.pure, lineage=self.only.lineage)
-        shells = ShellQuery(row_map=self.affine.row_map(), only=self.only, edges_sq=edges_sq, scale=grid.quant_bound)
+        scale = grid.quant_bound
+        row_map = self.affine.row_map()
+        shells = ShellQuery(row_map=row_map, only=self.only, box=self.box, edges_sq=edges_sq, scale=scale)
         query = partial(executor.run, shells, rows)
-        unit = 1.0 / grid.quant_bound
+        unit = 1.0 / scale
         value = release(account, name=name, query=query, shape=(cells,), event=grid.event, unit=unit)
         return Released(value=value, noise_std=grid.event.noise_std * unit, event=grid.event)

@@ -7,11 +7,16 @@ import math
 from fastpubpriv import validation
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators import lifted
-from fastpubpriv.estimators.gaussian import DEFAULT_COND_MAX
+from fastpubpriv.estimators.gaussian import choose_method
+from fastpubpriv.estimators.ladder.estimate import METHOD as LADDER
+from fastpubpriv.estimators.ladder.public_base import plain_strength
+from fastpubpriv.estimators.ladder.rungs import outlook
+from fastpubpriv.estimators.ladder.schedule import Noise
 from fastpubpriv.estimators.learners import METHODS
+from fastpubpriv.estimators.preconditioned import DEFAULT_COND_MAX, Options
 from fastpubpriv.estimators.preconditioner import precondition_bounds, trace_bounds
 from fastpubpriv.estimators.radii import Mode, failure_probability
-from fastpubpriv.methods import allowance_of
+from fastpubpriv.methods import Method, allowance_of
 from fastpubpriv.parameters import FAILURE_PROB
 from fastpubpriv.planning.forecast import Forecast, count
 from fastpubpriv.privacy import Budget
@@ -21,7 +26,8 @@ def plan_gaussian(
     *,
     dim: int,
     n_pub: int = 0,
-    method: str = "lifted_coinpress",
+    method: str = "auto",
+    structure: str = "auto",
     pub_priv_gap: float = 0.0,
     mode: Mode = "practical",
     failure_prob: float = FAILURE_PROB,
@@ -31,27 +37,59 @@ def plan_gaussian(
     dim, n_pub = count("dim", dim, minimum=1), count("n_pub", n_pub)
     if n_pub < 2:
         raise InputError("plan('gaussian') needs n_pub of at least 2, better dim + 1")
-    chosen = METHODS[METHODS.choose(method)]
-    predict_errors = chosen.predict
-    if predict_errors is None:
-        able = ", ".join(repr(name) for name, each in METHODS.items() if each.predict is not None)
+    options = Options(
+        mode=validation.choice("mode", mode, ("practical", "theory")),
+        failure_prob=failure_probability(failure_prob),
+        pub_priv_gap=validation.fraction("pub_priv_gap", pub_priv_gap),
+        cond_max=max(validation.positive("cond_max", cond_max), 1.0),
+    )
+    chosen, structure = choose_method(method, structure, options)
+    if chosen.predict is None and chosen is not LADDER:
+        able = ", ".join(repr(name) for name, each in METHODS.items() if each.predict is not None or each is LADDER)
         raise InputError(f"plan('gaussian') has no prediction for method={method!r}; it has one for {able}")
-    gap = validation.fraction("pub_priv_gap", pub_priv_gap)
-    checked_mode: Mode = validation.choice("mode", mode, ("practical", "theory"))
-    failure = failure_probability(failure_prob)
-    widest = max(validation.positive("cond_max", cond_max), 1.0)
+    return _ladder(dim, n_pub, structure) if chosen is LADDER else _preconditioned(dim, n_pub, chosen, options)
+
+
+def _ladder(dim: int, n_pub: int, structure: str) -> Forecast:
+    """The rung that public rows of no structure of their own would lead to, and the errors predicted for all of them.
+
+    What the rows look like may say more: columns of one scale, or a covariance near a multiple of the identity.
+    """
+    strength = plain_strength(dim, n_pub)
+
+    def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
+        pure, allowance = allowance_of(budget, LADDER.draws(dim))
+        view = outlook(strength, n_priv, Noise(pure, allowance))
+        taken = view.best if structure == "auto" else structure
+        details = {"mean_error": view.rungs[taken].mean}
+        for name, each in view.rungs.items():
+            details[f"takes_{name}"] = float(name == taken)
+            details[f"{name}_covariance_error"] = each.covariance
+            details[f"{name}_mean_error"] = each.mean
+        details["without_privacy"] = math.sqrt(dim * (dim + 1) / n_priv)
+        found = view.rungs[taken]
+        details["total_variation"] = min(1.0, 0.5 * math.sqrt(0.5 * found.covariance**2 + found.mean**2))
+        return found.covariance, details
+
+    return Forecast(predict=predict, unit="relative Frobenius error of the covariance")
+
+
+def _preconditioned(dim: int, n_pub: int, chosen: Method, options: Options) -> Forecast:
+    """The error of a method that starts from bounds which hold for the least favourable public rows."""
+    predict_errors, failure, gap = chosen.predict, options.failure_prob, options.pub_priv_gap
+    assert predict_errors is not None
     # Half of the failure probability belongs to the public rows, as in the estimator.
     if n_pub > dim:
         lower, upper, mean_radius = precondition_bounds(dim, n_pub, gap, failure / 2.0)
         condition = upper / lower
     else:
         _, mean_radius, slack = trace_bounds(dim, n_pub, gap, failure / 2.0)
-        condition = widest * slack
+        condition = options.cond_max * slack
 
     def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
         pure, allowance = allowance_of(budget, chosen.draws(dim))
         problem = lifted.Problem(
-            dim=dim, n=n_priv, mean_radius=mean_radius, condition=condition, mode=checked_mode, failure_prob=failure
+            dim=dim, n=n_priv, mean_radius=mean_radius, condition=condition, mode=options.mode, failure_prob=failure
         )
         found: lifted.Prepared = predict_errors(problem, pure=pure, allowance=allowance)
         covariance, mean = found.covariance_error, found.mean_error

@@ -7,6 +7,7 @@ from typing import Any
 
 from fastpubpriv import validation
 from fastpubpriv.errors import InputError
+from fastpubpriv.estimators.columns.shares import divide, draws
 from fastpubpriv.estimators.radii import (
     MAX_AUTO_STEPS,
     Mode,
@@ -30,18 +31,41 @@ def plan_mean(
     *,
     dim: int,
     n_pub: int = 0,
+    clipping: str = "auto",
     pub_priv_gap: float = 0.0,
     steps: int | str = 2,
     mode: Mode = "practical",
     failure_prob: float = FAILURE_PROB,
 ) -> Forecast:
-    """Expected l2 error of `estimate_mean` with known covariance, in standard deviations."""
+    """Expected l2 error of `estimate_mean`, in standard deviations of a row; for "gaussian" clipping with known covariance."""
     dim, n_pub = count("dim", dim, minimum=1), count("n_pub", n_pub)
     if n_pub < 1:
         raise InputError("plan('mean') needs n_pub of at least 1; without public rows plan 'coinpress_mean'")
+    if validation.choice("clipping", clipping, ("auto", "gaussian")) == "auto":
+        if (pub_priv_gap, steps, mode, failure_prob) != (0.0, 2, "practical", FAILURE_PROB):
+            raise InputError("pub_priv_gap, steps, mode and failure_prob belong to clipping='gaussian': leave them out")
+        return _from_counts(dim, n_pub)
     gap = validation.fraction("pub_priv_gap", pub_priv_gap)
     failure = failure_probability(failure_prob)
     return _from_ball(dim, gap_radius(dim, n_pub, failure / 2.0, gap), steps, mode, failure, n_pub)
+
+
+def _from_counts(dim: int, n_pub: int) -> Forecast:
+    def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
+        pure, allowance = allowance_of(budget, draws(dim))
+        shares = divide(dim, n_priv, allowance, pure=pure)
+        root = math.sqrt(dim)
+        error = shares.predicted_error()
+        details = {
+            "count_share": float(shares.cells / allowance),
+            "count_std": shares.count_std,
+            "noise_std": math.sqrt(max(0.0, error**2 - 1.0 / n_priv)),
+            "without_privacy": root / math.sqrt(n_priv),
+            "public_rows_alone": root / math.sqrt(n_pub),
+        }
+        return root * error, details
+
+    return Forecast(predict=predict, unit="standard deviations, root mean squared l2 distance")
 
 
 def plan_coinpress_mean(

@@ -44,8 +44,8 @@ class MixtureNeeds(Value):
     label: str = WORST_CASE
 
     def __repr__(self) -> str:
-        rows = f"{self.rows_per_component:.3g} private rows per component, {self.public_rows:.3g} public"
-        return f"MixtureNeeds({rows}; {self.label})"
+        needs = f"{self.rows_per_component:.3g} private rows per component, {self.public_rows:.3g} public"
+        return f"MixtureNeeds({needs}; {self.label})"
 
     def _table(self) -> Table:
         names = ("rows_per_component", "public_rows", "count_noise", "dim")
@@ -93,9 +93,9 @@ def mixture_needs(
     Examples
     --------
     >>> from fastpubpriv.planning import mixture_needs
-    >>> needs = mixture_needs(n_priv=100_000, n_components=4, min_weight=0.25)
+    >>> needs = mixture_needs(n_priv=100_000, n_components=4, min_weight=0.25, failure_prob=0.1)
     >>> f"{needs.rows_per_component:.3g} rows, {needs.dim:.0f} columns ({needs.label})"
-    '1.42e+06 rows, 1849 columns (worst case)'
+    '1.64e+06 rows, 2021 columns (worst case)'
     """
     n = validation.integer("n_priv", n_priv, minimum=1)
     k = validation.integer("n_components", n_components, minimum=1)

@@ -8,8 +8,14 @@ from fastpubpriv import validation
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.estimators.radii import Mode, failure_probability
 from fastpubpriv.methods import allowance_of
-from fastpubpriv.mixtures.separated.leaf_gaussians import leaf_costs, leaf_draws
-from fastpubpriv.mixtures.separated.learn import SEARCH_SHARE, check_components, component_errors
+from fastpubpriv.mixtures.separated.leaf_gaussians import leaf_costs
+from fastpubpriv.mixtures.separated.learn import (
+    LADDER_STAGE,
+    LIFTED_STAGE,
+    SEARCH_SHARE,
+    check_components,
+    component_errors,
+)
 from fastpubpriv.mixtures.separated.searches import METHODS, Shape, choose_method, search_draws, tree_depth
 from fastpubpriv.parameters import FAILURE_PROB
 from fastpubpriv.planning.forecast import Forecast, count
@@ -46,16 +52,15 @@ def plan_separated_mixture(
         depth = tree_depth(chosen, shape)
         if pure and depth:
             raise BudgetError("PureDP cannot pay for a search that reads private rows; pass method='public_pca'")
-        _, allowance = allowance_of(budget, search_draws(chosen, shape) + leaf_draws(dim, k))
+        stage = LADDER_STAGE if checked_mode == "practical" else LIFTED_STAGE
+        _, allowance = allowance_of(budget, search_draws(chosen, shape) + stage.draws(dim, k))
         search = allowance * SEARCH_SHARE if depth else 0 * allowance
         rows = n_priv * weight
-        covariance, mean = component_errors(
-            dim, rows, pure=pure, allowance=allowance - search, mode=checked_mode, failure_prob=failure
-        )
+        found = component_errors(shape, n_priv, pure=pure, allowance=allowance - search)
         counts = float(leaf_costs(allowance - search, pure=pure).counts)
         noise = math.sqrt(8.0) / counts if pure else 1.0 / math.sqrt(counts)
         details = {
-            "mean_error": mean,
+            "mean_error": found.mean,
             "weight_error": math.hypot(math.sqrt(weight * (1.0 - weight) / n_priv), noise / n_priv),
             "search_depth": float(depth),
             "search_share": float(search / allowance),
@@ -68,6 +73,6 @@ def plan_separated_mixture(
             # Spectral norm of the noise on the second moment of unit rows, for each row of the smallest component.
             share = float(search / depth * chosen.directions_share)
             details["direction_noise"] = math.sqrt(2.0 * dim / share) / rows
-        return covariance, details
+        return found.covariance, details
 
     return Forecast(predict=predict, unit="relative Frobenius error of the smallest component's covariance")

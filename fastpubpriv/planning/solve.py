@@ -40,10 +40,24 @@ MEANINGS = {
     "private_weight": "weight of the private rows",
     "without_privacy": "error without privacy",
     "public_rows_alone": "error of the public rows alone",
+    "count_share": "share of the budget that counts",
+    "count_std": "noise of a count, in rows",
     "throw_away": "error of the public rows alone",
     "gaussian": "error of one Gaussian on all rows",
     "rounds": "rounds of the covariance",
     "under_resolved": "rounds are too few (1: yes)",
+    "takes_public": "takes the public rows alone (1: yes)",
+    "takes_mean": "takes the public covariance and a private mean (1: yes)",
+    "takes_diagonal": "takes private variances along public axes (1: yes)",
+    "takes_full": "takes a full private covariance (1: yes)",
+    "public_covariance_error": "error of the covariance, public rows alone",
+    "mean_covariance_error": "error of the covariance, private mean",
+    "diagonal_covariance_error": "error of the covariance, private variances",
+    "full_covariance_error": "error of the covariance, full",
+    "public_mean_error": "error of the mean, public rows alone",
+    "mean_mean_error": "error of the mean, private mean",
+    "diagonal_mean_error": "error of the mean, private variances",
+    "full_mean_error": "error of the mean, full",
     "mean_error": "error of the mean, in standard deviations",
     "condition": "condition number allowed for",
     "mean_radius": "distance of the mean allowed for",
@@ -200,7 +214,7 @@ def plan(
     Parameters
     ----------
     task : str
-        One of `fastpubpriv.planning.TASKS`: "mean" (`estimate_mean` with known covariance), "coinpress_mean", "weighted_mean",
+        One of `fastpubpriv.planning.TASKS`: "mean" (`estimate_mean`), "coinpress_mean", "weighted_mean",
         "gaussian" (`estimate_gaussian`), "separated_mixture" (`learn_separated_mixture`), "axis_aligned_mixture"
         (`learn_axis_aligned_mixture`), "select_hypothesis".
     n_priv, budget, error
@@ -217,7 +231,8 @@ def plan(
         nothing else is said:
 
         - all tasks: `dim`, the columns (always needed).
-        - "mean": `n_pub` (at least 1), `pub_priv_gap`, `steps`, `mode`, `failure_prob`.
+        - "mean": `n_pub` (at least 1), `clipping`; with clipping="gaussian", for a known covariance, also `pub_priv_gap`, `steps`,
+          `mode`, `failure_prob`.
         - "coinpress_mean": `radius` of the prior ball, in standard deviations (needed); `steps`, `mode`, `failure_prob`.
         - "weighted_mean": `norm_bound` (needed), `n_pub`, `variance` (default norm_bound^2), `row_weight`, `noise`.
         - "gaussian": `n_pub` (at least 2; from dim + 1 a Gaussian is preconditioned), `method`, `pub_priv_gap`, `mode`, `cond_max`,
@@ -251,14 +266,14 @@ def plan(
     Examples
     --------
     >>> from fastpubpriv import ZCDP, PureDP, plan
-    >>> plan("mean", dim=50, n_pub=1, n_priv=10_000, budget=ZCDP(rho=0.5))
+    >>> plan("mean", dim=50, n_pub=1, n_priv=10_000, budget=ZCDP(rho=0.5), clipping="gaussian")
     Plan(mean: n_priv=10000, budget=ZCDP(rho=0.5), error=0.07203; solved for error)
-    >>> plan("mean", dim=50, n_pub=1, budget=ZCDP(rho=0.5), error=0.1).n_priv
+    >>> plan("mean", dim=50, n_pub=1, budget=ZCDP(rho=0.5), error=0.1, clipping="gaussian").n_priv
     5394
     >>> plan("select_hypothesis", dim=1, candidates=1000, budget=PureDP(epsilon=1.0), error=0.1).n_priv
     4098
     >>> plan("gaussian", dim=10, n_pub=11, budget=ZCDP(rho=0.5), error=0.1).n_priv
-    12934
+    12838
     """
     if n_priv is not None:
         n_priv = count("n_priv", n_priv, minimum=1)

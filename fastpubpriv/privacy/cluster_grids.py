@@ -52,8 +52,12 @@ def _priced(grid: Grid, stay: int, move: int, draws: int, lineage: Lineage) -> G
 
 
 @lru_cache(maxsize=256)
-def cluster_sum_grid(cost: Number, dim: int, n: int, *, pure: bool, clusters: int, lineage: Lineage) -> Grid:
+def cluster_sum_grid(
+    cost: Number, dim: int, n: int, *, pure: bool, clusters: int, lineage: Lineage, draws: int | None = None
+) -> Grid:
     """The finest grid for sums of rows of `dim` columns, one for each of `clusters` clusters.
+
+    `draws` counts the integers where some clusters have fewer columns, or take no part.
 
     Examples
     --------
@@ -64,7 +68,7 @@ def cluster_sum_grid(cost: Number, dim: int, n: int, *, pure: bool, clusters: in
     grid = (laplace_sum_grid if pure else gaussian_sum_grid)(cost, dim, n)
     q = grid.quant_bound
     stay, move = (math.isqrt(4 * dim * q * q), 2 * math.isqrt(dim * q * q)) if pure else (4 * q * q, 2 * q * q)
-    return _priced(grid, stay, move, clusters * dim, lineage)
+    return _priced(grid, stay, move, clusters * dim if draws is None else draws, lineage)
 
 
 @lru_cache(maxsize=256)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastpubpriv._types import FloatArray
-from fastpubpriv.maps import ReportLaw
+from fastpubpriv.laws import ReportLaw
 from fastpubpriv.reference.chacha import DRAW_BLOCK, nonce_of, words
 from fastpubpriv.reference.sampler import report_gaussians
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from fastpubpriv.kernels import reports as kernels
 from fastpubpriv.kernels.seeds import SEED_BYTES
 from fastpubpriv.keys import KeySource, key_source
-from fastpubpriv.maps import ReportLaw
+from fastpubpriv.laws import ReportLaw
 from fastpubpriv.sources.base import Rows
 from fastpubpriv.threads.steps import share_out
 

@@ -17,8 +17,12 @@ from fastpubpriv.columns import points
 from fastpubpriv.errors import InputError
 from fastpubpriv.reading import Form, refuse_no_covariances
 from fastpubpriv.results.base import LEVEL, Result
+from fastpubpriv.results.columns import STATUSES, ColumnReport, read_report
 from fastpubpriv.results.gaussians import correlation_of, ellipse, factor_of, log_density
 from fastpubpriv.results.words import Column, Table
+
+# A released mean so far out in the ball that its rows were clipped to was held back by it.
+AT_THE_EDGE = 0.7
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -35,33 +39,49 @@ class MeanResult(Result):
         Standard deviation of the mean of the rows themselves, from the assumed or public covariance.
     noise_law : str
         "gaussian", "laplace" or "k_norm".
+    report : ColumnReport or None
+        What released counts say about each column; None where the clip radius came from a covariance or the caller.
     """
 
     mean: FloatArray
     noise_std: FloatArray
     sampling_std: FloatArray
     noise_law: str
+    report: ColumnReport | None = None
 
-    _forms: ClassVar[Mapping[str, Form]] = {name: ("dim",) for name in ("mean", "noise_std", "sampling_std")}
+    _forms: ClassVar[Mapping[str, Form]] = {
+        **{name: ("dim",) for name in ("mean", "noise_std", "sampling_std")},
+        "report": read_report,
+    }
+
+    def _refuse_nonsense(self) -> None:
+        if self.report is not None and len(self.report.status) != self.dim:
+            raise InputError("this JSON text cannot be read: the report must say something of every column")
+
+    @property
+    def status(self) -> tuple[str, ...]:
+        """A word for each column, "resolved" where nothing is the matter; empty without a report."""
+        return () if self.report is None else self.report.status
 
     @property
     def standard_error(self) -> FloatArray:
-        """Standard deviation of the estimate: privacy noise and sampling together, (dim,)."""
+        """Standard deviation of the estimate: privacy noise, sampling and what was put back for clipped rows, (dim,)."""
         total: FloatArray = np.hypot(self.noise_std, self.sampling_std)
-        return total
+        return total if self.report is None else np.hypot(total, self.report.clipping_std)
 
     def confidence_interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
         """Lower and upper ends, (dim,) each, of an interval for the mean of each coordinate.
 
-        Counts privacy noise and sampling, under the covariance that the estimate was given; not the bias of clipping, nor of rows
-        with missing entries, which count as rows at the public centre. Under pure DP the quantile of a Laplace law is used, which
-        is on the safe side for levels of 0.9 and more.
+        Counts privacy noise and sampling; with a `report`, also the bias of clipping and what may lie where the counts show
+        nothing, so that the ends need not be equally far, and are infinite where nothing is known. Without a report it counts under
+        the covariance that the estimate was given, and neither the bias of clipping nor that of rows with missing entries. Under
+        pure DP the quantile of a Laplace law is used, which is on the safe side for levels of 0.9 and more.
         """
         level = validation.confidence_level(level)
         normal = float(stats.norm.ppf(0.5 + level / 2.0))
         laplace = -math.log1p(-level) / math.sqrt(2.0)
         width = (normal if self.noise_law == "gaussian" else max(normal, laplace)) * self.standard_error
-        return self.mean - width, self.mean + width
+        return (self.mean - width, self.mean + width) if self.report is None else self.report.interval(self.mean, width)
 
     def plot(self, path: str | Path | None = None, *, level: float = 0.95, x_pub: Any = None) -> Any:
         """Draw the estimate with its interval, one panel for each coordinate (needs matplotlib); returns the figure.
@@ -83,13 +103,18 @@ class MeanResult(Result):
         lower, upper = self.confidence_interval(level)
         error = self.standard_error
         ends = [Column("mean", self.mean, error), Column("lower", lower, error), Column("upper", upper, error)]
-        return Table("column", self.labels, [*ends, Column("noise_std", self.noise_std, self.noise_std)])
+        noise = Column("noise_std", self.noise_std, self.noise_std)
+        if self.report is None:
+            return Table("column", self.labels, [*ends, noise])
+        said = [Column("missing", self.report.missing.round()), Column("status", self.report.status)]
+        return Table("column", self.labels, [*ends, noise, *said])
 
     def _shown(self, level: float) -> tuple[Table, list[tuple[str, str]]]:
         percent = f"{level:.4g}" if level > 0.9999 else f"{100 * level:.4g} %"
-        interval = ("Interval", f"{percent}, from {self.noise_law} noise and sampling")
+        parts = "noise and sampling" if self.report is None else "noise, sampling and clipping"
+        flagged = [(status, STATUSES[status]) for status in dict.fromkeys(self.status) if status != "resolved"]
         rows, *facts = self._facts()
-        return self._table(level), [rows, interval, *facts]
+        return self._table(level), [rows, ("Interval", f"{percent}, from {self.noise_law} {parts}"), *flagged, *facts]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -187,12 +212,19 @@ class GaussianResult(Result):
         Rounds of the covariance recursion.
     status : str
         "ok"; "under_resolved" when the rounds are too few, by the public rule, to reach the smallest eigenvalues, which may be far
-        off.
+        off, or when (ladder) noise could have made them; "public", "mean" or "diagonal" for a simpler structure; "clipped" when the
+        private mean was seen at the edge of the ball around the public rows that rows are clipped to, which held it back.
     predicted_covariance_error, predicted_mean_error : float
         Relative Frobenius error of the covariance, and l2 error of the mean in standard deviations, from public numbers; infinite
-        (null in JSON) when `status` is "under_resolved".
+        (null in JSON) when `status` is "under_resolved", unless the method shrinks what it cannot resolve.
     method : str
         The algorithm that ran.
+    structure : str
+        "full"; of the ladder also "public" (nothing private was read), "mean" (a private mean with the public covariance) and
+        "diagonal" (private variances along the axes of the public covariance).
+    diagnostics : mapping
+        Released or public numbers about the run; of the ladder the errors predicted for all rungs, the columns that borrowed a
+        scale because their public values are all equal, the target of the shrinkage, and the weight of the private mean.
     """
 
     mean: FloatArray
@@ -203,6 +235,8 @@ class GaussianResult(Result):
     predicted_covariance_error: float
     predicted_mean_error: float
     method: str
+    structure: str = "full"
+    diagnostics: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     _forms: ClassVar[Mapping[str, Form]] = {"mean": ("dim",), "covariance": ("dim", "dim"), "mean_noise_std": ("dim",)}
 
@@ -253,14 +287,16 @@ class GaussianResult(Result):
         level = validation.confidence_level(level)
         if self.dim <= plotting.MAX_PAIRED:
             rows = None if x_pub is None else self._public(x_pub)
-            box = plotting.box_of(bounds, self.dim)
+            box = validation.column_bounds(bounds, self.dim, endless=True)
             return plotting.plot_ellipses(
                 self.mean, self.covariance, self.labels, path=path, level=level, points=rows, box=box
             )
         # One correlation's share of the Frobenius error, which has dim (dim + 1) / 2 free entries, two of them alike.
         noise = self.predicted_covariance_error / math.sqrt(self.dim * (self.dim + 1.0))
         note = f"predicted noise of one entry, sampling included: about ±{noise:.2g}"
-        if self.status != "ok":
+        if self.structure in ("public", "mean"):
+            note = f"the covariance of the public rows; predicted error of one entry: about ±{noise:.2g}"
+        elif self.status != "ok":
             note = "too few rows or too small a budget to resolve the small eigenvalues: entries may be far off"
         return plotting.plot_correlations(self.correlation, self.labels, note, path=path)
 
@@ -283,4 +319,8 @@ class GaussianResult(Result):
             f"covariance {self.predicted_covariance_error:.1%} (relative Frobenius), mean "
             f"{self.predicted_mean_error:.3g} standard deviations; {self.rounds} rounds"
         )
-        return [("Predicted error", text), ("Status", self.status), ("Method", self.method)]
+        found = [("Predicted error", text), ("Status", self.status), ("Method", self.method)]
+        fallback = self.diagnostics.get("fallback_columns", ())
+        if fallback:
+            found.append(("Scale borrowed by", ", ".join(fallback)))
+        return found

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.results import plots as plotting
 from fastpubpriv.results.gaussians import circle, clipped
@@ -70,7 +71,7 @@ def plot_mixture(
     the means lie farthest apart, with the public rows `points` if they are given, and the released balls that were cut out in
     that very space. `bounds` cut the picture of one or two columns.
     """
-    box = plotting.box_of(bounds, result.dim) if result.dim <= 2 else None
+    box = validation.column_bounds(bounds, result.dim, endless=True) if result.dim <= 2 else None
     if points is not None and len(points) > MOST_POINTS:
         points = points[:: -(-len(points) // MOST_POINTS)]
     figure = plotting.new_figure(6.4, 4.6)

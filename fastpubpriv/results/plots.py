@@ -58,21 +58,6 @@ def public_estimate(rows: FloatArray, level: float) -> Estimate:
     return Estimate("public rows", mean, mean - reach, mean + reach)
 
 
-def box_of(bounds: Any, dim: int) -> Box | None:
-    """What columns can hold: a pair (lowest, highest) of numbers or vectors, where an infinite one bounds nothing."""
-    if bounds is None:
-        return None
-    if not isinstance(bounds, tuple | list) or len(bounds) != 2:
-        raise InputError("bounds must be a pair (lowest, highest) of numbers or vectors, or None")
-    try:
-        low, high = (np.broadcast_to(np.asarray(end, dtype=np.float64), (dim,)) for end in bounds)
-    except (TypeError, ValueError):
-        raise InputError(f"bounds must hold numbers, or vectors with one for each of the {dim} columns") from None
-    if not np.all(low < high):
-        raise InputError("bounds must have each lowest value below the highest")
-    return low, high
-
-
 def new_figure(width: float, height: float) -> Any:
     """Return a figure that needs no screen and no global state."""
     try:

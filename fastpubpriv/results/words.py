@@ -18,6 +18,7 @@ from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, Cost, PureDP, best_epsil
 READERS_DELTA = Fraction(1, 10**6)
 # Rows and columns of a table that a text or page shows; a data frame has all of them.
 MOST_ROWS, MOST_COLUMNS = 60, 20
+ROUNDED_COLUMNS = 10  # of a table for a terminal
 
 
 class Column(NamedTuple):
@@ -115,12 +116,13 @@ def _entry(column: Column, row: int) -> str:
 def cells(table: Table, *, rounded: bool = False, where: str = "to_frame()") -> tuple[list[list[str]], list[str]]:
     """The cells that are shown, first the line of names; and what was left out, with the place that has it."""
     columns = table.parts(rounded=rounded)
-    shown = columns[:MOST_COLUMNS]
+    most = ROUNDED_COLUMNS if rounded else MOST_COLUMNS
+    shown = columns[:most]
     lines = [[table.index, *(_cell(column.name) + (" ± std" if column.spread else "") for column in shown)]]
     for row in range(min(len(table.labels), MOST_ROWS)):
         lines.append([_cell(table.labels[row]), *(_entry(column, row) for column in shown)])
     kind = "columns" if table.index == "column" else "rows"
-    left = [(len(table.labels) - MOST_ROWS, kind), (len(columns) - MOST_COLUMNS, "columns")]
+    left = [(len(table.labels) - MOST_ROWS, kind), (len(columns) - most, "columns")]
     return lines, [f"... and {count} more {what}; {where} has all of them." for count, what in left if count > 0]
 
 

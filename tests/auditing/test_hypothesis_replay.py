@@ -82,7 +82,7 @@ def test_replay_passes(budget, dim, options):
     assert moved > 3
 
 
-def test_a_pair_may_reach_the_whole_cost():
+def test_a_pair_reaches_the_whole_cost():
     """A row that leaves the set of one hypothesis for that of another moves scores both ways."""
     arrays = (np.ones((2, 1)), np.array([[[-3.0]], [[3.0]]]), np.ones((2, 1, 1)))
     rows, other = np.full((10, 1), -3.0), np.full((10, 1), -3.0)
@@ -95,7 +95,7 @@ def test_a_pair_may_reach_the_whole_cost():
             ),
             rows, other, budget=PureDP(1),
         )  # fmt: skip
-        assert report.tightness in (0.5, 1.0)
+        assert report.pair_cost == report.declared_cost > 0
 
 
 def hostile_pair(dim=1):

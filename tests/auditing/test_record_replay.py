@@ -44,9 +44,11 @@ def runs(budget):
     """Name and run(x) of each estimator with each choice of steps."""
     common = {"budget": budget, "threads": 1, "progress": False}
     for steps in (1, 2, 3, "auto"):
-        yield f"estimate_mean {steps}", lambda x, s=steps: estimate_mean(x, x_pub=PUBLIC[:1], steps=s, **common)
+        ball = {**common, "clipping": "gaussian", "steps": steps}
+        yield f"estimate_mean {steps}", lambda x, ball=ball: estimate_mean(x, x_pub=PUBLIC[:1], **ball)
     yield "public covariance", lambda x: estimate_mean(x, x_pub=PUBLIC, covariance="public", **common)
-    yield "gap", lambda x: estimate_mean(x, x_pub=PUBLIC, pub_priv_gap=0.1, mode="theory", **common)
+    gap = {**common, "clipping": "gaussian", "pub_priv_gap": 0.1, "mode": "theory"}
+    yield "gap", lambda x: estimate_mean(x, x_pub=PUBLIC, **gap)
     for steps in (1, 2):
         yield f"coinpress_mean {steps}", lambda x, s=steps: coinpress_mean(x, center=0, radius=9, steps=s, **common)
     yield "weighted_mean", lambda x: weighted_mean(x, x_pub=PUBLIC, norm_bound=3, **common)

@@ -85,6 +85,8 @@ REFUSED = [
     *(MEAN + f"--threads {threads}" for threads in ("0", "-1", "1e2", "99999", DIGITS, MORE_DIGITS)),
     *(MEAN + f"--seed {seed}" for seed in ("-1", "1e3", MORE_DIGITS)),
     *(MEAN + f"--level {level}" for level in ("nan", "0", "1", "-0.5", "1e400")),
+    *(MEAN + f"--bounds {ends}" for ends in ("1", "2,1", "1,1", "a,b", "1,2,3", "1e400,1", "nan,1", ",")),
+    *(MEAN + words for words in ("--clipping box", "--missing drop", "--public-only yes", "--variance 1 --bounds 0,1")),
     *(MEAN + f"--covariance {v}" for v in ("1", "identity", "nix.npy", "folder.npy", "object.npy")),
     *(MEAN + f"--variance {v}" for v in ("1e400", "nan", "0", "-1", ",", "1,2", "nix.npy", "folder.npy", "object.npy")),
     *(MEAN + f"--ledger {path}" for path in ("nix", "text", "empty", "folder.npy", "p.npy", "loop.npy", "-q", "--json")),
@@ -140,7 +142,8 @@ def test_refused_in_words(words):
     "words",
     [
         MEAN + "--gap 1e-400",
-        MEAN + "--failure-prob 0.9999999999999999",
+        MEAN + "--bounds -1e9,1e-320",
+        MEAN + "--clipping gaussian --failure-prob 0.9999999999999999",
         MEAN + "--level 0.9999999999999999",
         MEAN + "--level 1e-320",
         MEAN + "--variance 1e308",

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 import fastpubpriv as fpp
 from fastpubpriv.cli import main
+from fastpubpriv.results.columns import STATUSES
 
 SECRET = "Alice-SSN-123"
 
@@ -65,7 +66,8 @@ def test_two_files_and_a_budget_are_enough(files, private, public, budget):
     assert data["columns"] == ["age", "income"]
     assert data["n_priv"] == 4000
     assert data["n_pub"] == 40
-    assert data["provenance"]["covariance"] == "public rows"
+    assert data["provenance"] == {"center": "public rows", "clipping": "released"}
+    assert set(data["report"]["status"]) <= STATUSES.keys()
     assert np.all(np.abs(np.array(data["mean"]) - [40.0, 3e4]) < [3.0, 3e3])
     notion = {"--rho": "ZCDP", "--epsilon": "PureDP", "--delta": "ApproxDP"}[budget[-2]]
     assert data["spent"]["notion"] == notion
@@ -94,7 +96,6 @@ def test_json_holds_all_of_the_result(files):
             "p.parquet",
             x_pub="q.csv",
             columns=["income"],
-            covariance="public",
             budget=fpp.ZCDP(0.5),
             random_state=7,
         )
@@ -112,7 +113,8 @@ def test_rho_is_read_exactly(files):
 
 
 def test_one_public_row_says_what_it_assumes(files):
-    quiet = invoke("mean", "--private", "p.npy", "--public", "q.npy", "--rho", "1", "--json", "out.json", "--quiet")
+    ball = ["mean", "--private", "p.npy", "--public", "q.npy", "--rho", "1", "--clipping", "gaussian"]
+    quiet = invoke(*ball, "--json", "out.json", "--quiet")
     assert quiet.stdout == ""
     assert "1 public row is too few" in one_line(quiet)
     data = json.loads(Path("out.json").read_text())

@@ -8,6 +8,11 @@ from fastpubpriv import ZCDP, estimate_gaussian
 RHO_HALF = ZCDP(rho=0.5)
 
 
+def lifted_coinpress(x_priv, **options):
+    """`estimate_gaussian` by the method that starts from public bounds, unless told otherwise."""
+    return estimate_gaussian(x_priv, **({"method": "lifted_coinpress"} | options))
+
+
 def gaussian(dim, condition, rng, *, spread=3.0):
     """Mean (dim,) and factor (dim, dim) of a Gaussian in general position with eigenvalues from 1 to `condition`."""
     turn = np.linalg.qr(rng.standard_normal((dim, dim)))[0]
@@ -34,7 +39,7 @@ def fit(dim, n, condition, seed, *, n_pub=None, budget=RHO_HALF, **options):
     mean, factor = gaussian(dim, condition, rng)
     private = draw(n, mean, factor, rng)
     public = draw(n_pub or dim + 1, mean, factor, rng)
-    result = seeded(estimate_gaussian, private, x_pub=public, budget=budget, random_state=seed, **options)
+    result = seeded(lifted_coinpress, private, x_pub=public, budget=budget, random_state=seed, **options)
     return result, covariance_error(result.covariance, factor), mean_error(result.mean, mean, factor)
 
 

@@ -3,6 +3,7 @@
 import inspect
 import itertools
 import warnings
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -273,10 +274,11 @@ def test_order_of_columns():
 
 def test_planted_columns_that_are_matched_by_position(monkeypatch):
     monkeypatch.setattr(public, "column_order", lambda *names, **options: None)
-    found = mean_of(frame(PRIVATE, NAMES), frame(PUBLIC, NAMES)[NAMES[::-1]])
+    within_ball = partial(mean_of, clipping="gaussian")  # counts find columns that are far from their centre
+    found = within_ball(frame(PRIVATE, NAMES), frame(PUBLIC, NAMES)[NAMES[::-1]])
     assert not np.allclose(found.mean, SHIFTS, atol=5.0)
     with pytest.raises(AssertionError):
-        test_every_function_matches_names(mean_of)
+        test_every_function_matches_names(within_ball)
 
 
 @pytest.mark.parametrize(

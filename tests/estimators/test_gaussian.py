@@ -2,7 +2,7 @@ import math
 
 import numpy as np
 import pytest
-from gaussian_cases import RHO_HALF, covariance_error, draw, fit, gaussian, ratios
+from gaussian_cases import RHO_HALF, covariance_error, draw, fit, gaussian, lifted_coinpress, ratios
 from scipy import stats
 from spies import SpyLedger, SpyRows, seeded
 
@@ -14,9 +14,7 @@ from fastpubpriv import (
     GaussianResult,
     InputError,
     PureDP,
-    estimate_gaussian,
 )
-from fastpubpriv.estimators import gaussian as module
 from fastpubpriv.estimators import lifted
 
 
@@ -129,15 +127,15 @@ def test_equivariant_under_lower_triangular_maps():
     assert np.linalg.cond(below) <= 1e4
     for method in ("lifted_coinpress", "pairs"):
         run = {"budget": RHO_HALF, "method": method, "rounds": 12}
-        plain = seeded(estimate_gaussian, private, x_pub=public, **run)
-        moved = seeded(estimate_gaussian, private @ below.T + shift, x_pub=public @ below.T + shift, **run)
+        plain = seeded(lifted_coinpress, private, x_pub=public, **run)
+        moved = seeded(lifted_coinpress, private @ below.T + shift, x_pub=public @ below.T + shift, **run)
         inverse = np.linalg.inv(below)
         assert np.allclose(inverse @ (moved.mean - shift), plain.mean, rtol=0, atol=1e-7)
         back = inverse @ moved.covariance @ inverse.T
         assert np.linalg.norm(back - plain.covariance) <= 1e-7 * np.linalg.norm(plain.covariance)
         # Control: a rotation is not lower triangular, so equality is in law only.
         turn = np.linalg.qr(rng.standard_normal((6, 6)))[0]
-        turned = seeded(estimate_gaussian, private @ turn.T, x_pub=public @ turn.T, **run)
+        turned = seeded(lifted_coinpress, private @ turn.T, x_pub=public @ turn.T, **run)
         assert np.linalg.norm(turn.T @ turned.covariance @ turn - plain.covariance) > 1e-3
 
 
@@ -150,7 +148,7 @@ def test_equivariant_in_law_under_any_map():
         private, public = rng.standard_normal((8000, 4)), rng.standard_normal((5, 4))
         for index, map_ in enumerate([np.eye(4), mix]):
             result = seeded(
-                estimate_gaussian, private @ map_.T, x_pub=public @ map_.T, budget=RHO_HALF, rounds=12,
+                lifted_coinpress, private @ map_.T, x_pub=public @ map_.T, budget=RHO_HALF, rounds=12,
                 random_state=2 * run + index,
             )  # fmt: skip
             errors[index, run] = covariance_error(result.covariance, map_)
@@ -163,9 +161,9 @@ def test_equivariant_in_law_under_any_map():
 def test_units_and_origin_do_not_matter(scale, shift, n_pub):
     rng = np.random.default_rng(8)
     private, public = rng.standard_normal((5000, 6)), rng.standard_normal((n_pub, 6))
-    plain = seeded(estimate_gaussian, private, x_pub=public, budget=RHO_HALF, cond_max=100.0)
+    plain = seeded(lifted_coinpress, private, x_pub=public, budget=RHO_HALF, cond_max=100.0)
     moved = seeded(
-        estimate_gaussian, scale * private + shift, x_pub=scale * public + shift, budget=RHO_HALF, cond_max=100.0
+        lifted_coinpress, scale * private + shift, x_pub=scale * public + shift, budget=RHO_HALF, cond_max=100.0
     )
     # A shift of 1e8 leaves eight digits of the rows.
     tolerance = 1e-5 if shift else 1e-7
@@ -177,7 +175,7 @@ def test_columns_in_very_different_units():
     rng = np.random.default_rng(9)
     private, public = rng.standard_normal((20_000, 3)), rng.standard_normal((4, 3))
     units = np.array([1e-9, 1.0, 1e9])
-    result = seeded(estimate_gaussian, private * units, x_pub=public * units, budget=RHO_HALF)
+    result = seeded(lifted_coinpress, private * units, x_pub=public * units, budget=RHO_HALF)
     assert result.provenance["scale"] == "public rows (preconditioner)"
     assert covariance_error(result.covariance, np.diag(units)) < 0.1
     # Sampling and densities work in those units too.
@@ -210,7 +208,7 @@ def test_private_rows_of_any_content_give_a_finite_positive_definite_answer(host
     copy = hostile.copy()
     for method in ("lifted_coinpress", "pairs")[: len(hostile)]:
         with pytest.warns(AccuracyWarning):
-            result = estimate_gaussian(hostile, x_pub=public, budget=RHO_HALF, method=method)
+            result = lifted_coinpress(hostile, x_pub=public, budget=RHO_HALF, method=method)
         assert np.isfinite(result.mean).all()
         assert np.linalg.eigvalsh(result.covariance)[0] > 0
     assert np.array_equal(hostile, copy, equal_nan=True)
@@ -222,7 +220,7 @@ def test_a_few_hostile_rows_change_little():
     mean, factor = gaussian(4, 10.0, rng)
     private, public = draw(20_000, mean, factor, rng), draw(5, mean, factor, rng)
     private[:3] = [[np.nan] * 4, [1e308, -1e308, 0, 0], [np.inf, 0, 0, 0]]
-    result = seeded(estimate_gaussian, private, x_pub=public, budget=RHO_HALF, random_state=3)
+    result = seeded(lifted_coinpress, private, x_pub=public, budget=RHO_HALF, random_state=3)
     assert covariance_error(result.covariance, factor) < error + 0.05
     assert result.releases == clean.releases  # everything public is the same
 
@@ -261,7 +259,7 @@ def test_refusals_come_before_the_debit_and_before_any_read(options, message):
     public = np.random.default_rng(2).standard_normal((8, 3))
     arguments = {"x_priv": SpyRows(np.zeros((50, 3)), log), "x_pub": public, "budget": RHO_HALF} | options
     with pytest.raises((InputError, BudgetError), match=message):
-        estimate_gaussian(**arguments, ledger=ledger)
+        lifted_coinpress(**arguments, ledger=ledger)
     assert log == []
 
 
@@ -269,7 +267,7 @@ def test_the_debit_comes_before_the_first_read():
     log = []
     public = np.random.default_rng(2).standard_normal((8, 3))
     rows = SpyRows(np.random.default_rng(3).standard_normal((5000, 3)), log)
-    estimate_gaussian(rows, x_pub=public, budget=RHO_HALF, ledger=SpyLedger(RHO_HALF, log))
+    lifted_coinpress(rows, x_pub=public, budget=RHO_HALF, ledger=SpyLedger(RHO_HALF, log))
     assert log[0] == "debit"
     assert log.count("debit") == 1
     assert "read" in log
@@ -280,27 +278,25 @@ def test_wide_gap_and_shifted_public_rows():
     rng = np.random.default_rng(4)
     private = rng.standard_normal((40_000, 5))
     public = 2.0 * rng.standard_normal((30, 5)) + 1.0
-    told = seeded(estimate_gaussian, private, x_pub=public, budget=RHO_HALF, pub_priv_gap=0.9)
+    told = seeded(lifted_coinpress, private, x_pub=public, budget=RHO_HALF, pub_priv_gap=0.9)
     assert covariance_error(told.covariance, np.eye(5)) < 0.1
     # Understated by far: private rows lie outside the ball that 200 public rows promise, and get clipped.
     far = rng.standard_normal((200, 5)) * 0.02 + 3.0
-    untold = seeded(estimate_gaussian, private, x_pub=far, budget=RHO_HALF, pub_priv_gap=0.0)
+    untold = seeded(lifted_coinpress, private, x_pub=far, budget=RHO_HALF, pub_priv_gap=0.0)
     assert covariance_error(untold.covariance, np.eye(5)) > 0.5
 
 
 def test_the_answer_does_not_depend_on_threads():
     rng = np.random.default_rng(7)
     private, public = rng.standard_normal((30_000, 4)), rng.standard_normal((5, 4))
-    one, two = (
-        seeded(estimate_gaussian, private, x_pub=public, budget=RHO_HALF, threads=threads) for threads in (1, 2)
-    )
+    one, two = (seeded(lifted_coinpress, private, x_pub=public, budget=RHO_HALF, threads=threads) for threads in (1, 2))
     assert one.to_dict() == two.to_dict()
 
 
 def test_warns_when_nothing_resolves_the_small_eigenvalues():
     public = np.random.default_rng(2).standard_normal((31, 30))
     with pytest.warns(AccuracyWarning, match="rounds do not resolve"):
-        result = estimate_gaussian(np.zeros((3000, 30)), x_pub=public, budget=RHO_HALF)
+        result = lifted_coinpress(np.zeros((3000, 30)), x_pub=public, budget=RHO_HALF)
     assert result.status == "under_resolved"
 
 
@@ -382,12 +378,8 @@ def test_mean_noise_std_is_that_of_the_mean(released):
     rng = np.random.default_rng(12)
     private, public = rng.standard_normal((3000, 3)) * [1.0, 5.0, 20.0], rng.standard_normal((60, 3)) * [1.0, 5.0, 20.0]
     runs = [
-        seeded(estimate_gaussian, private, x_pub=public, budget=ZCDP(rho=0.1), random_state=seed) for seed in range(60)
+        seeded(lifted_coinpress, private, x_pub=public, budget=ZCDP(rho=0.1), random_state=seed) for seed in range(60)
     ]
     spread = np.std([run.mean for run in runs], axis=0)
     stated = np.mean([run.mean_noise_std for run in runs], axis=0)
     assert np.all(np.abs(np.log(spread / stated)) < 0.35)
-
-
-def test_module_names_the_learners():
-    assert set(module.METHODS) >= {"lifted_coinpress", "pairs"}

@@ -14,12 +14,13 @@ PUBLIC = np.random.default_rng(1).standard_normal((101, 100))
 @pytest.mark.parametrize(
     ("call", "options"),
     [
-        (estimate_gaussian, {"x_pub": PUBLIC}),
+        (estimate_gaussian, {"x_pub": PUBLIC, "structure": "full"}),
+        (estimate_gaussian, {"x_pub": PUBLIC, "method": "lifted_coinpress"}),
         (estimate_gaussian, {"x_pub": PUBLIC, "method": "pairs"}),
         (coinpress_covariance, {"scale": 9.0, "steps": 10}),
         (private_pca, {"center": 0.0, "radius": 4.0, "n_components": 2}),
     ],
-    ids=["gaussian", "pairs", "covariance", "pca"],
+    ids=["ladder", "lifted", "pairs", "covariance", "pca"],
 )
 def test_refused_before_debit_and_reading(call, options):
     log = []

@@ -55,7 +55,9 @@ def seeded(x_priv, random_state=7, **options):
 
 
 def test_registry_is_complete():
+    assert METHODS.choices[0] == "auto"
     assert list(METHODS) == [
+        "ladder",
         "lifted_coinpress",
         "pairs",
         "recursive_preconditioner",

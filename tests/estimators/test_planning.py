@@ -8,7 +8,8 @@ import pytest
 from fastpubpriv import ZCDP, ApproxDP, BudgetError, InputError, PureDP, plan
 
 TASKS = {
-    "mean": {"n_pub": 2, "dim": 20},
+    "mean": {"n_pub": 2, "dim": 20, "clipping": "gaussian"},
+    "mean by counts": {"n_pub": 2, "dim": 20},
     "coinpress_mean": {"radius": 100.0, "dim": 20},
     "weighted_mean": {"n_pub": 50, "dim": 20, "norm_bound": 4.0},
     "select_hypothesis": {"dim": 1, "candidates": 500},
@@ -21,6 +22,7 @@ BUDGETS = {"zcdp": ZCDP(0.5), "approx": ApproxDP(1, 1e-6), "pure": PureDP(1)}
 @pytest.mark.parametrize("steps", [2, "auto"])
 def test_three_ways_agree(task, notion, steps):
     options = {**TASKS[task], **({"steps": steps} if task in ("mean", "coinpress_mean") else {})}
+    task = task.removesuffix(" by counts")
     forwards = plan(task, n_priv=5000, budget=BUDGETS[notion], **options)
     assert forwards.solved_for == "error"
     rows = plan(task, budget=BUDGETS[notion], error=forwards.error, **options)
@@ -35,9 +37,11 @@ def test_three_ways_agree(task, notion, steps):
 
 @pytest.mark.parametrize("task", TASKS)
 def test_more_rows_and_more_budget_never_hurt(task):
-    errors = [plan(task, n_priv=n, budget=ZCDP(0.5), **TASKS[task]).error for n in (100, 1000, 10_000, 10**6)]
+    options = TASKS[task]
+    task = task.removesuffix(" by counts")
+    errors = [plan(task, n_priv=n, budget=ZCDP(0.5), **options).error for n in (100, 1000, 10_000, 10**6)]
     assert errors == sorted(errors, reverse=True)
-    errors = [plan(task, n_priv=1000, budget=ZCDP(rho), **TASKS[task]).error for rho in (1e-3, 0.1, 1, 100)]
+    errors = [plan(task, n_priv=1000, budget=ZCDP(rho), **options).error for rho in (1e-3, 0.1, 1, 100)]
     assert errors == sorted(errors, reverse=True)
 
 

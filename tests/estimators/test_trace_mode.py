@@ -4,12 +4,12 @@ import math
 
 import numpy as np
 import pytest
-from gaussian_cases import RHO_HALF, covariance_error, draw, fit, gaussian, mean_error
+from gaussian_cases import RHO_HALF, covariance_error, draw, fit, gaussian, lifted_coinpress, mean_error
 from scipy import stats
 from spies import seeded
 
-from fastpubpriv import InputError, estimate_gaussian
-from fastpubpriv.estimators.gaussian import public_frame
+from fastpubpriv import InputError
+from fastpubpriv.estimators.preconditioned import public_frame
 from fastpubpriv.estimators.preconditioner import precondition, trace_bound
 
 
@@ -126,7 +126,7 @@ def test_collinear_private_and_public_columns_give_an_answer():
     rng = np.random.default_rng(4)
     mix = np.array([[1.0, 0.0, 1.0], [0.0, 1.0, 1.0]])
     private, public = rng.standard_normal((40_000, 2)) @ mix, rng.standard_normal((9, 2)) @ mix
-    result = seeded(estimate_gaussian, private, x_pub=public, budget=RHO_HALF)
+    result = seeded(lifted_coinpress, private, x_pub=public, budget=RHO_HALF)
     assert result.provenance["scale"] == "public rows (trace bound)"
     assert np.linalg.eigvalsh(result.covariance)[0] > 0
     assert np.allclose(result.covariance, mix.T @ mix, atol=0.1)
@@ -146,7 +146,7 @@ def test_understated_condition_loses_the_small_directions():
     mean, factor = gaussian(6, 1e6, rng)
     private, public = draw(20_000, mean, factor, rng), draw(2, mean, factor, rng)
     told, lied = (
-        seeded(estimate_gaussian, private, x_pub=public, budget=RHO_HALF, cond_max=cond_max) for cond_max in (1e6, 1.0)
+        seeded(lifted_coinpress, private, x_pub=public, budget=RHO_HALF, cond_max=cond_max) for cond_max in (1e6, 1.0)
     )
     assert covariance_error(told.covariance, factor) < 0.1
     assert covariance_error(lied.covariance, factor) > 10.0

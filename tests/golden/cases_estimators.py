@@ -30,7 +30,10 @@ def means() -> Iterator[Case]:
     whole = {"threads": (2,), "forms": FORMS, "blas": False}
     for name, budget in BUDGETS.items():
         given = {"x_pub": PUBLIC, "budget": budget}
-        yield private(f"estimate_mean, {name}", fpp.estimate_mean, ROWS, **given, blas=False)
+        yield private(f"estimate_mean, {name}", fpp.estimate_mean, ROWS, **given, clipping="gaussian", blas=False)
+        yield private(f"estimate_mean, counts, {name}", fpp.estimate_mean, ROWS, **given, **whole)
+        one = {**given, "bounds": (-1e3, 1e3), "missing": "neutral", "x_pub": PUBLIC[:, :1]}
+        yield private(f"estimate_mean, one column, {name}", fpp.estimate_mean, ROWS[:, :1], **one, blas=False)
         yield private(
             f"estimate_mean, variances, {name}", fpp.estimate_mean, ROWS, **given, variance=VARIANCES, **whole
         )
@@ -45,7 +48,7 @@ def means() -> Iterator[Case]:
             yield private(f"weighted_mean, {weight}, {name}", fpp.weighted_mean, ROWS, **call, blas=False)
         alone = {"norm_bound": 40.0, "variance": 300.0, "center": [0.0, 5.0, 9.0], "budget": budget}
         yield private(f"weighted_mean, no public rows, {name}", fpp.weighted_mean, ROWS, **alone, **whole)
-    given = {"x_pub": PUBLIC, "budget": ZCDP(1)}
+    given = {"x_pub": PUBLIC, "budget": ZCDP(1), "clipping": "gaussian"}
     for steps in (1, 4, "auto"):
         yield private(f"estimate_mean, {steps} steps", fpp.estimate_mean, ROWS, **given, steps=steps, blas=False)
     yield private(
@@ -53,7 +56,7 @@ def means() -> Iterator[Case]:
     )
     yield private("estimate_mean, gap", fpp.estimate_mean, ROWS, **given, pub_priv_gap=0.3, blas=False)
     yield private(
-        "estimate_mean, one public row", fpp.estimate_mean, ROWS, x_pub=PUBLIC[:1], budget=ZCDP(1), blas=False
+        "estimate_mean, one public row", fpp.estimate_mean, ROWS, **{**given, "x_pub": PUBLIC[:1]}, blas=False
     )
     # A matrix: the longest way of a row, in several chunks.
     yield private("estimate_mean, large", fpp.estimate_mean, LARGE, **given, covariance=MATRIX, threads=(2,))
@@ -78,7 +81,7 @@ def means() -> Iterator[Case]:
         "weighted_mean, public centre", fpp.weighted_mean, ROWS, **pure, x_pub=PUBLIC, center="public", blas=False
     )
     yield private(
-        "estimate_mean, a delta that protects nobody", fpp.estimate_mean, ROWS, x_pub=PUBLIC, budget=ApproxDP(1, 0.01)
+        "estimate_mean, a delta that protects nobody", fpp.estimate_mean, ROWS, **{**given, "budget": ApproxDP(1, 0.01)}
     )
     for name, rows in (("number of columns", ROWS[:, :2]), ("no rows", ROWS[:0]), ("text", [["a", "b", "c"]])):
         yield private(f"estimate_mean refuses {name}", fpp.estimate_mean, rows, **given)
@@ -90,15 +93,20 @@ def gaussians() -> Iterator[Case]:
         for method in ("lifted_coinpress", "pairs", "recursive_preconditioner"):
             given = {"x_pub": MANY_PUBLIC, "budget": budget, "method": method}
             yield private(f"estimate_gaussian, {method}, {name}", fpp.estimate_gaussian, LONG, **given)
-        two = {"x_pub": PUBLIC[:2], "budget": budget}
+        two = {"x_pub": PUBLIC[:2], "budget": budget, "method": "lifted_coinpress"}
         yield private(f"estimate_gaussian, two public rows, {name}", fpp.estimate_gaussian, LONG, **two)
+        for structure in ("public", "mean", "diagonal", "full"):
+            rung = {"x_pub": MANY_PUBLIC, "budget": budget, "structure": structure}
+            yield private(f"estimate_gaussian, ladder, {structure}, {name}", fpp.estimate_gaussian, LONG, **rung)
+        few = {"x_pub": PUBLIC[:2], "budget": budget}
+        yield private(f"estimate_gaussian, ladder, two public rows, {name}", fpp.estimate_gaussian, LONG, **few)
         yield private(
             f"coinpress_covariance, {name}", fpp.coinpress_covariance, LONG - LONG[0], budget=budget, scale=200.0
         )
         yield private(
             f"private_pca, {name}", fpp.private_pca, LONG, budget=budget, center=0.0, radius=60.0, n_components=2
         )
-    given = {"x_pub": MANY_PUBLIC, "budget": ZCDP(1)}
+    given = {"x_pub": MANY_PUBLIC, "budget": ZCDP(1), "method": "lifted_coinpress"}
     changes = {
         "theory": {"mode": "theory"},
         "3 rounds": {"rounds": 3},
@@ -109,7 +117,7 @@ def gaussians() -> Iterator[Case]:
     yield private("estimate_gaussian, sources", fpp.estimate_gaussian, ROWS, **given, forms=FORMS)
     yield private("estimate_gaussian, large", fpp.estimate_gaussian, LARGE, **given, threads=(2,))
     yield private(
-        "estimate_gaussian, pairs, large", fpp.estimate_gaussian, LARGE, **given, method="pairs", threads=(2,)
+        "estimate_gaussian, pairs, large", fpp.estimate_gaussian, LARGE, **{**given, "method": "pairs"}, threads=(2,)
     )
     yield private(
         "estimate_gaussian, known condition",

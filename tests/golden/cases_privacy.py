@@ -227,7 +227,7 @@ def ledger_in_a_file() -> dict[str, Any]:
 
 def plans() -> Iterator[Case]:
     tasks: dict[str, dict[str, Any]] = {
-        "mean": {"dim": 5, "n_pub": 4},
+        "mean": {"dim": 5, "n_pub": 4, "clipping": "gaussian"},
         "coinpress_mean": {"dim": 5, "radius": 30.0},
         "weighted_mean": {"dim": 5, "n_pub": 100, "norm_bound": 2.0},
         "gaussian": {"dim": 4, "n_pub": 12},
@@ -235,6 +235,9 @@ def plans() -> Iterator[Case]:
         "select_hypothesis": {"dim": 1, "candidates": 500},
         "axis_aligned_mixture": {"dim": 2, "n_pub": 50, "n_components": 2},
     }
+    for name, budget in BUDGETS.items():
+        call = {"dim": 5, "n_pub": 4, "n_priv": 20_000, "budget": budget}
+        yield public(f"plan, mean by counts, {name}", fpp.plan, "mean", **call)
     errors = {"weighted_mean": 0.02, "gaussian": 0.3, "separated_mixture": 0.5, "select_hypothesis": 0.2}
     for task, options in tasks.items():
         error = {"error": errors.get(task, 0.1)}

@@ -54,7 +54,8 @@ def commands() -> Iterator[Case]:
     alone = ("--private", "{rows}")
     groups = ("--private", "{blobs}", "--public", "{blobs_public}", "--components", "3")
     calls = {
-        "mean": ("mean", *two, *RHO, *SEEDED),
+        "mean": ("mean", *two, *RHO, "--clipping", "gaussian", *SEEDED),
+        "mean, counts": ("mean", *two, *RHO, *SEEDED),
         "mean, (epsilon, delta)": ("mean", *two, *BOTH, "--variance", "2", "--steps", "auto", *SEEDED),
         "gaussian": ("gaussian", *two, *RHO, *SEEDED),
         "gaussian, pairs": (
@@ -85,7 +86,8 @@ def commands() -> Iterator[Case]:
         "coinpress-mean": ("coinpress-mean", *alone, "--center", "1", "--radius", "40", *RHO, *SEEDED),
         "histogram": ("histogram", *alone, "--width", "2.5", "--levels", "2", *BOTH, *SEEDED),
         "histogram, dyadic": ("histogram", *alone, "--columns", "age,height", "--dyadic", "--joint", *BOTH, *SEEDED),
-        "plan": ("plan", "mean", "--dim", "5", "--n-pub", "20", "--n-priv", "10000", *RHO),
+        "plan": ("plan", "mean", "--dim", "5", "--n-pub", "20", "--n-priv", "10000", "--clipping", "gaussian", *RHO),
+        "plan, counts": ("plan", "mean", "--dim", "5", "--n-pub", "20", "--n-priv", "10000", *RHO),
         "plan, budget": ("plan", "gaussian", "--dim", "5", "--n-pub", "20", "--n-priv", "10000", "--error", "0.3"),
         "mean refuses": ("mean", *two),
     }
@@ -141,7 +143,7 @@ def plots() -> Iterator[Case]:
     budget = ZCDP(1)
     results: dict[str, tuple[Callable[[], Any], tuple[Any, ...]]] = {
         "mean": (
-            lambda: fpp.estimate_mean(ROWS, x_pub=PUBLIC, budget=budget, **given).plot(),
+            lambda: fpp.estimate_mean(ROWS, x_pub=PUBLIC, budget=budget, clipping="gaussian", **given).plot(),
             (plotting.plot_means, plotting.draw_panel, plotting.Estimate, plotting.new_figure),
         ),
         "Gaussian": (
@@ -185,6 +187,12 @@ def replays() -> Iterator[Case]:
     given: dict[str, Any] = {"random_state": 7, "threads": 1, "progress": False}
     runs = {
         "estimate_mean": (
+            lambda x: fpp.estimate_mean(x, x_pub=PUBLIC, budget=ZCDP(1), clipping="gaussian", **given),
+            ROWS,
+            changed,
+            ZCDP(1),
+        ),
+        "estimate_mean, counts": (
             lambda x: fpp.estimate_mean(x, x_pub=PUBLIC, budget=ZCDP(1), **given),
             ROWS,
             changed,

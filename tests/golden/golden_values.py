@@ -32,6 +32,8 @@ RENAMED = {
 WORDS: dict[str, str] = {"list_decoding": "theory"}
 # Fields that are not compared: texts that quote names of arguments, and what was added after the file was made.
 LEFT_OUT = {"warnings"}
+# Fields that were added after most of the file was made: compared where they say something.
+ADDED = {"report"}
 
 CLOSE = 2e-6  # of the scale of an array, or of a number that stands alone
 INLINE = 8  # numbers of an array that are kept one by one; of longer ones a few weighted sums are
@@ -113,7 +115,8 @@ def _leaves(value: Any, name: str) -> Iterator[tuple[str, Leaf]]:
         yield from _sequence(list(value), name)
     else:
         kind, parts = _parts(value)
-        named = {_name(kind, key): part for key, part in parts.items() if key not in LEFT_OUT}
+        kept = {key: part for key, part in parts.items() if part is not None or key not in ADDED}
+        named = {_name(kind, key): part for key, part in kept.items() if key not in LEFT_OUT}
         yield from _mapping({"kind": kind, **named} if kind else named, name)
 
 

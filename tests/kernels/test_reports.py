@@ -11,7 +11,7 @@ import pytest
 from fastpubpriv.errors import InputError, KernelError
 from fastpubpriv.kernels import reports, seeds, wire
 from fastpubpriv.kernels._cext import lib
-from fastpubpriv.maps import ReportLaw
+from fastpubpriv.laws import ReportLaw
 from fastpubpriv.reference import local as slow
 from fastpubpriv.reference import wire as slow_wire
 

@@ -241,7 +241,8 @@ def test_privacy_notes_exist_beside_the_code(module, names):
         assert f"notes/{name}" in module.__doc__
         text = (folder / name).read_text(encoding="utf-8")
         assert "Sensitivity" in text or "Claim" in text
-    releasing = [kind.__name__ for kind in sums.Measurement.__subclasses__()]
+    kinds = sums.Measurement.__subclasses__()
+    releasing = [kind.__name__ for kind in kinds if kind.__module__.startswith("fastpubpriv.")]
     notes = " ".join((folder / entry.name).read_text(encoding="utf-8") for entry in folder.iterdir())
     assert releasing
     assert all(f"`{name}`" in notes for name in releasing)

@@ -345,3 +345,22 @@ def test_hostile_values_are_silent(name, make):
     assert np.isfinite(result.covariances).all()
     assert (result.variances > 0.0).all()
     assert abs(result.weights.sum() - 1.0) < 1e-9
+
+
+@pytest.mark.parametrize(
+    ("method", "dim", "options"),
+    [
+        ("univariate", 1, {}),
+        ("univariate", 1, {"variance": 1.0}),
+        ("anchors", 2, {}),
+        ("list_decoding", 1, {"accuracy": 0.9, "variance": 4.0}),
+    ],
+)
+def test_bins_that_may_not_fit_into_memory_are_refused_before_the_debit(method, dim, options):
+    rows = np.zeros((20_000, dim))
+    ledger = Ledger(ApproxDP(4, 1e-6))
+    with pytest.raises(InputError, match=r"counting the bins of .* may take"):
+        learn_axis_aligned_mixture(
+            rows, n_components=1, budget=ApproxDP(4, 1e-7), method=method, max_memory=1e5, ledger=ledger, **options
+        )
+    assert ledger.spent.amounts == (0, 0)

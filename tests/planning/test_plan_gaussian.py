@@ -26,7 +26,7 @@ def test_the_plan_is_what_the_estimator_predicts(n_pub, budget):
 
 
 def test_closed_forms():
-    planned = plan("gaussian", dim=10, n_pub=11, n_priv=20_000, budget=ZCDP(rho=0.5))
+    planned = plan("gaussian", method="lifted_coinpress", dim=10, n_pub=11, n_priv=20_000, budget=ZCDP(rho=0.5))
     clip = 1 + math.sqrt(10 + 2 * math.sqrt(10 * math.log(10)) + 2 * math.log(10))
     noise = clip**2 / (20_000 * math.sqrt(0.6 * 0.9 * 0.5))
     assert planned.error == pytest.approx(math.sqrt(110 / 20_000 + noise**2 * 55), rel=1e-6)
@@ -34,32 +34,34 @@ def test_closed_forms():
     assert planned.details["without_privacy"] == pytest.approx(math.sqrt(110 / 20_000))
     assert planned.details["total_variation"] < planned.error
     # The figures of the specification.
-    fifty = plan("gaussian", dim=50, n_pub=51, n_priv=200_000, budget=ZCDP(rho=0.5))
+    fifty = plan("gaussian", method="lifted_coinpress", dim=50, n_pub=51, n_priv=200_000, budget=ZCDP(rho=0.5))
     assert fifty.error <= 0.125
     assert fifty.details["without_privacy"] == pytest.approx(0.113, abs=1e-3)
     assert fifty.details["rounds"] in (7, 8)
 
 
 def test_solves_for_rows():
-    found = plan("gaussian", dim=10, n_pub=11, budget=ZCDP(rho=0.5), error=0.1)
+    found = plan("gaussian", method="lifted_coinpress", dim=10, n_pub=11, budget=ZCDP(rho=0.5), error=0.1)
     assert (found.solved_for, found.error <= 0.1) == ("n_priv", True)
-    fewer = plan("gaussian", dim=10, n_pub=11, n_priv=found.n_priv - 1, budget=ZCDP(rho=0.5))
+    fewer = plan("gaussian", method="lifted_coinpress", dim=10, n_pub=11, n_priv=found.n_priv - 1, budget=ZCDP(rho=0.5))
     assert fewer.error > 0.1
 
 
 @pytest.mark.parametrize(("notion", "delta"), [("zcdp", None), ("approx", 1e-6), ("pure", None)])
 def test_solves_for_the_budget(notion, delta):
-    found = plan("gaussian", dim=3, n_pub=4, n_priv=200_000, error=0.05, notion=notion, delta=delta)
+    found = plan(
+        "gaussian", method="lifted_coinpress", dim=3, n_pub=4, n_priv=200_000, error=0.05, notion=notion, delta=delta
+    )
     assert found.solved_for == "budget"
     assert found.error <= 0.05
     amount = float(getattr(found.budget, "rho", None) or found.budget.epsilon)
     less = type(found.budget)(*([amount * 0.98] + ([delta] if delta else [])))
-    assert plan("gaussian", dim=3, n_pub=4, n_priv=200_000, budget=less).error > 0.05
+    assert plan("gaussian", method="lifted_coinpress", dim=3, n_pub=4, n_priv=200_000, budget=less).error > 0.05
 
 
 def test_an_unresolvable_covariance_has_no_finite_error():
     # Too few rounds would be catastrophic, so the closed form must not be quoted.
-    planned = plan("gaussian", dim=100, n_pub=101, n_priv=30_000, budget=ZCDP(rho=0.5))
+    planned = plan("gaussian", method="lifted_coinpress", dim=100, n_pub=101, n_priv=30_000, budget=ZCDP(rho=0.5))
     assert planned.error == math.inf
     assert planned.details["under_resolved"] == 1.0
     json.dumps(planned.to_dict(), allow_nan=False)
@@ -67,18 +69,26 @@ def test_an_unresolvable_covariance_has_no_finite_error():
 
 def test_more_public_rows_save_rounds_and_a_gap_costs_some():
     def rounds(n_pub, gap=0.0):
-        return plan("gaussian", dim=10, n_pub=n_pub, n_priv=50_000, budget=ZCDP(rho=0.5), pub_priv_gap=gap).details[
-            "rounds"
-        ]
+        return plan(
+            "gaussian",
+            method="lifted_coinpress",
+            dim=10,
+            n_pub=n_pub,
+            n_priv=50_000,
+            budget=ZCDP(rho=0.5),
+            pub_priv_gap=gap,
+        ).details["rounds"]
 
     assert rounds(11) > rounds(30) >= rounds(1000)
     assert rounds(30, gap=0.9) > rounds(30)
 
 
 def test_the_last_round_sets_the_error(monkeypatch):
-    before = plan("gaussian", dim=5, n_pub=6, n_priv=50_000, budget=ZCDP(rho=0.5)).error
+    before = plan("gaussian", method="lifted_coinpress", dim=5, n_pub=6, n_priv=50_000, budget=ZCDP(rho=0.5)).error
     monkeypatch.setattr(lifted, "LAST_SHARE", lifted.LAST_SHARE / 4)
-    assert plan("gaussian", dim=5, n_pub=6, n_priv=50_000, budget=ZCDP(rho=0.5)).error > before
+    assert (
+        plan("gaussian", method="lifted_coinpress", dim=5, n_pub=6, n_priv=50_000, budget=ZCDP(rho=0.5)).error > before
+    )
 
 
 @pytest.mark.parametrize(
@@ -100,5 +110,5 @@ def test_what_cannot_be_planned_is_refused(options, message):
 
 def test_nothing_reaches_an_error_of_zero():
     with pytest.raises(InputError, match="no budget reaches"):
-        plan("gaussian", dim=3, n_pub=4, n_priv=1000, error=0.01)
-    assert isinstance(plan("gaussian", dim=3, n_pub=4, n_priv=1000, error=1.0), Plan)
+        plan("gaussian", method="lifted_coinpress", dim=3, n_pub=4, n_priv=1000, error=0.01)
+    assert isinstance(plan("gaussian", method="lifted_coinpress", dim=3, n_pub=4, n_priv=1000, error=1.0), Plan)

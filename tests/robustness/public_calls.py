@@ -111,6 +111,11 @@ MATRICES = [
     "x",
 ]
 CENTERS = [None, 0.0, 1e300, HUGE, -HUGE, [HUGE, -HUGE], [1.0], math.nan, "public", "x"]
+BOX = ([-5.0, -4.0], [35.0, 9.0])
+BOUNDS = [
+    BOX, (0.0, 1.0), (-1e300, 1e300), (0.0, TINY), (1.0, 1.0 + 2.0**-52), ([0.0, -1e9], [1e-9, 1e9]), (1.0, 0.0),
+    (0.0, math.inf), (math.nan, 1.0), (0.0,), ([0.0] * 3, 1.0), "x", None,
+]  # fmt: skip
 PUBLICS = [
     PUBLIC,
     PUBLIC[:1],
@@ -202,6 +207,16 @@ CALLS = {
             "project": [True, False, 1],
         },
     ),
+    "weighted_mean, bounds": Call(
+        weighted_mean,
+        options={"x_pub": PUBLIC, "bounds": BOX},
+        hostile={"x_pub": PUBLICS, "bounds": BOUNDS, "norm_bound": [None, 1.0], "project": [True, False, 1]},
+    ),
+    "coinpress_mean, bounds": Call(
+        coinpress_mean,
+        options={"bounds": BOX},
+        hostile={"bounds": BOUNDS, "center": [None, 0.0], "radius": [None, 1.0], "covariance": MATRICES},
+    ),
     "weighted_mean, k_norm": Call(
         weighted_mean,
         options={"norm_bound": 50.0, "noise": "k_norm"},
@@ -227,6 +242,7 @@ CALLS = {
             heavy=heavy,
             hostile={
                 "x_pub": PUBLICS,
+                "structure": ["auto", "public", "full", "x", None],
                 "pub_priv_gap": PROBABILITIES,
                 "mode": MODES,
                 "rounds": COUNTS,
@@ -235,6 +251,11 @@ CALLS = {
             },
         )
         for name, method, rows, public, notions, heavy, more in (
+            ("auto", "auto", ROWS, PUBLIC, ALL, False, {}),
+            *(
+                (f"ladder, {structure}", "ladder", ROWS, PUBLIC, ALL, False, {"structure": structure})
+                for structure in ("public", "mean", "diagonal", "full")
+            ),
             ("lifted", "lifted_coinpress", ROWS, PUBLIC, ALL, False, {}),
             ("lifted from two public rows", "lifted_coinpress", ROWS, PUBLIC[:2], ALL, False, {"rounds": 5}),
             ("pairs", "pairs", ROWS, PUBLIC, ALL, False, {"rounds": 3}),

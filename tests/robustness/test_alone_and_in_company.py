@@ -65,12 +65,17 @@ def estimators_of(dim):
     products = [ProductBins(grids=[BinGrid(width=1.0), DyadicBins()], columns=(0, dim - 1))] if dim > 1 else []
 
     yield "estimate_mean", one, {"x_pub": one_public, "budget": AMPLE}
+    yield "estimate_mean", one, {"x_pub": one_public, "budget": AMPLE, "missing": "neutral"}
+    yield "estimate_mean", one, {"x_pub": one_public, "budget": AMPLE, "clipping": "gaussian"}
     yield "weighted_mean", one, {"budget": AMPLE, "norm_bound": 3.0, "x_pub": one_public}
     yield "coinpress_mean", one, {"budget": AMPLE, "center": np.zeros(dim), "radius": 30.0, "covariance": covariance}
     yield "coinpress_covariance", one, {"budget": AMPLE, "scale": 10.0}
     yield "private_pca", one, {"budget": AMPLE, "center": np.zeros(dim), "radius": 30.0, "n_components": 1}
     for method in ("lifted_coinpress", "pairs"):
         yield "estimate_gaussian", one, {"x_pub": one_public, "budget": AMPLE, "method": method}
+    for structure in ("mean", "diagonal", "full"):
+        yield "estimate_gaussian", one, {"x_pub": one_public, "budget": AMPLE, "structure": structure}
+        yield "learn_separated_mixture", private, {**whole, "method": "public_pca", "structure": structure}
     for method in searches.METHODS:
         yield "learn_separated_mixture", private, {**whole, "method": method}
     yield "no_public_baseline", private, {"n_components": K, "radius": 600.0, "budget": AMPLE}

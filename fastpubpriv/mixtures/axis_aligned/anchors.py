@@ -22,7 +22,7 @@ from scipy.special import ndtr
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.kernels.bins import BinRule
 from fastpubpriv.mechanisms.cells import CellCounts, CodeCounts
-from fastpubpriv.mechanisms.histograms import Partition, StableHistograms
+from fastpubpriv.mechanisms.histograms import Partition, StableHistograms, check_memory
 from fastpubpriv.mechanisms.selection.hypotheses import check_rows
 from fastpubpriv.mixtures.axis_aligned import dp_em
 from fastpubpriv.mixtures.axis_aligned.binned_em import Cells, Mixtures
@@ -32,7 +32,7 @@ from fastpubpriv.mixtures.axis_aligned.dp_em import Parameters
 from fastpubpriv.mixtures.axis_aligned.learned import AxisMethod, Learned, Task
 from fastpubpriv.mixtures.axis_aligned.public_em import PUBLIC_SEED, STD_FLOOR
 from fastpubpriv.mixtures.axis_aligned.run_time import column_by_column
-from fastpubpriv.mixtures.axis_aligned.univariate import CELLS_PER_SCALE, kept_scales, place_partition
+from fastpubpriv.mixtures.axis_aligned.univariate import CELLS_PER_SCALE, SCALE_PARTITION, kept_scales, place_partition
 from fastpubpriv.privacy import gaussian_count_grid, laplace_count_grid, stable_event
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.views.interleaved import interleave_rows
@@ -114,12 +114,14 @@ def valleys(fit: Mixtures, least_weight: float) -> tuple[FloatArray, float]:
 def check(
     task: Task, pairs: Rows | None, places: Rows, cells: Rows, coded: tuple[Rows, Rows], em: Rows, choice: Rows
 ) -> None:
-    """Raise now, before the debit, if a stage has no integers for its rows; fewer histograms or columns ask for less."""
-    account, dim = task.run.account, task.run.rows.dim
+    """Raise now, before the debit, if a stage has no integers or memory for its rows; fewer histograms or columns ask for less."""
+    account, dim, executor = task.run.account, task.run.rows.dim, task.run.executor
     epsilon, delta = account.approx_left
     if pairs is not None:
+        check_memory([SCALE_PARTITION] * dim, pairs.n, executor)
         stable_event(epsilon, delta, histograms=dim, n=pairs.n, draws=dim * pairs.n)
     most = dim * most_scales(dim)
+    check_memory([place_partition(0, 1.0)] * most, places.n, executor)
     stable_event(epsilon, delta, histograms=most, n=places.n, draws=most * places.n)
     if dim > _LAPLACE_COLUMNS:
         gaussian_count_grid(account.allowance / dim, 1, cells.n)

@@ -12,6 +12,7 @@ import numpy as np
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InfeasibleError, InputError
+from fastpubpriv.mechanisms.histograms import check_memory
 from fastpubpriv.mechanisms.selection.hypotheses import check_rows
 from fastpubpriv.mixtures.axis_aligned.choosing import choose, hypotheses_of
 from fastpubpriv.mixtures.axis_aligned.learned import AxisMethod, Learned, Task
@@ -24,7 +25,13 @@ from fastpubpriv.mixtures.list_decoding.nets import (
     mixture_net_size,
 )
 from fastpubpriv.mixtures.list_decoding.sizes import DYADIC_SCALES, mean_rows, mixture_sizes, selection_rows
-from fastpubpriv.mixtures.list_decoding.stages import Thresholds, release_means, release_scales
+from fastpubpriv.mixtures.list_decoding.stages import (
+    Thresholds,
+    mean_partitions,
+    release_means,
+    release_scales,
+    scale_partitions,
+)
 from fastpubpriv.privacy import Budget, stable_event
 from fastpubpriv.sources.views.slices import split_rows
 
@@ -112,9 +119,11 @@ def learn(task: Task) -> Learned:
     *before, mean_block, choice_block = split_rows(run.rows, *sizes)
     epsilon, delta = run.account.approx_left
     if before:
+        check_memory(scale_partitions(dim), before[0].n // 2, run.executor)
         stable_event(epsilon, delta, histograms=dim, n=before[0].n // 2, draws=dim * before[0].n)
     # As many histograms as there may be scales: fewer ask for less.
     most = dim if known else dim * thresholds.scale_bound
+    check_memory(mean_partitions([[1.0] * min(most, dim * DYADIC_SCALES)]), mean_block.n, run.executor)
     stable_event(epsilon, delta, histograms=most, n=mean_block.n, draws=most * mean_block.n)
     check_rows(choice_block.n, dim)
     run.account.open()

@@ -93,6 +93,7 @@ def learn_axis_aligned_mixture(
     random_state: int | None = None,
     threads: int | None = None,
     progress: bool | None = None,
+    max_memory: float | None = None,
 ) -> MixtureResult:
     """Mixture of axis-aligned Gaussians from private rows whose range nobody knows, with or without public rows.
 
@@ -124,7 +125,7 @@ def learn_axis_aligned_mixture(
         between the public fit and each iteration. Of use where public rows may mislead; it costs the iterations those rows.
     {failure_prob}
         For `accuracy` and for the sizes of method="list_decoding".
-    {matched_columns, ledger, random_state, threads, progress}
+    {matched_columns, ledger, random_state, threads, progress, max_memory}
 
     Returns
     -------
@@ -217,6 +218,7 @@ def learn_axis_aligned_mixture(
         random_state=random_state,
         threads=threads,
         progress=progress,
+        max_memory=max_memory,
     )
     task = Task(
         run=run,

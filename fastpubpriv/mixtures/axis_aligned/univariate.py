@@ -13,7 +13,7 @@ import math
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.kernels.bins import BinRule
 from fastpubpriv.mechanisms.cells import CellCounts
-from fastpubpriv.mechanisms.histograms import Partition, StableHistograms
+from fastpubpriv.mechanisms.histograms import Partition, StableHistograms, check_memory
 from fastpubpriv.mechanisms.selection.hypotheses import check_rows
 from fastpubpriv.mixtures.axis_aligned.binned_em import Cells
 from fastpubpriv.mixtures.axis_aligned.candidates import Scale, candidates, partition
@@ -22,7 +22,6 @@ from fastpubpriv.mixtures.axis_aligned.learned import AxisMethod, Learned, Task
 from fastpubpriv.mixtures.axis_aligned.run_time import on_the_line
 from fastpubpriv.privacy import ApproxDP, laplace_count_grid
 from fastpubpriv.privacy.stable import stable_event
-from fastpubpriv.release.account import Account
 from fastpubpriv.run import Run
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.views.interleaved import interleave_rows
@@ -34,6 +33,7 @@ MOST_SCALES = 6
 CELLS_PER_SCALE = 4.0  # width of a place in scales: nearly all of a component of that scale fits into one or two
 LEAST_ROWS = 16
 LEAST_MASS = 0.2718  # of the differences within a Gaussian, in the fullest dyadic bin, wherever the bins lie
+SCALE_PARTITION = Partition((0,), (BinRule(),))
 _EXCESS = 2.5  # standard deviations, of noise and sampling
 _EXPONENTS = 500  # scales from 2^-500 to 2^500: squares are doubles, too
 
@@ -80,11 +80,13 @@ def place_partition(column: int, scale: float) -> Partition:
     return Partition((column,), (BinRule(width, width / 2.0),))
 
 
-def check(account: Account, pairs: Rows | None, places: Rows, cells: Rows, choice: Rows) -> None:
-    """Raise now, before the debit, if a stage has no integers for its rows; fewer histograms than the most ask for less."""
-    epsilon, delta = account.approx_left
+def check(run: Run, pairs: Rows | None, places: Rows, cells: Rows, choice: Rows) -> None:
+    """Raise now, before the debit, if a stage has no integers for its rows, or no memory; fewer histograms ask for less."""
+    epsilon, delta = run.account.approx_left
     if pairs is not None:
+        check_memory([SCALE_PARTITION], pairs.n, run.executor)
         stable_event(epsilon, delta, histograms=1, n=pairs.n, draws=pairs.n)
+    check_memory([place_partition(0, 1.0)] * MOST_SCALES, places.n, run.executor)
     stable_event(epsilon, delta, histograms=MOST_SCALES, n=places.n, draws=MOST_SCALES * places.n)
     laplace_count_grid(epsilon, 1, cells.n)
     check_rows(choice.n, 1)
@@ -98,12 +100,12 @@ def learn(task: Task) -> Learned:
         run.rows, *(KNOWN_SHARES if task.known_std else SHARES)
     )
     pairs = distant_pairs(before[0]) if before else None
-    check(account, pairs, place_rows, cell_rows, choice_rows)
+    check(run, pairs, place_rows, cell_rows, choice_rows)
     account.open()
     scales = [1.0]
     if pairs is not None:
         found = run.block(pairs).release(
-            StableHistograms(partitions=[Partition((0,), (BinRule(),))]), name="scales", cost=account.approx_left
+            StableHistograms(partitions=[SCALE_PARTITION]), name="scales", cost=account.approx_left
         )
         scales = kept_scales(found.histograms[0].keys, found.histograms[0].counts, found.noise_std, MOST_SCALES)
     status = "ok"

@@ -12,7 +12,7 @@ from fastpubpriv import run as running
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import BudgetError, InputError
-from fastpubpriv.estimators.gaussian import Frame
+from fastpubpriv.estimators.preconditioned import Frame
 from fastpubpriv.estimators.radii import failure_probability, size
 from fastpubpriv.mechanisms.leaves import LeafCounts, LeafSums
 from fastpubpriv.mechanisms.sums import AffineMap, SecondMoment
@@ -24,8 +24,9 @@ from fastpubpriv.mixtures.separated.leaf_gaussians import (
     LeafFrame,
     check_leaf_grids,
     leaf_draws,
+    learn_leaves,
 )
-from fastpubpriv.mixtures.separated.learn import MOST_COMPONENTS, estimate, warn_if_hopeless
+from fastpubpriv.mixtures.separated.learn import MOST_COMPONENTS, lifted_errors, put_together, warn_if_hopeless
 from fastpubpriv.mixtures.separated.public_fit import cluster_public, overall_variance, shrunken
 from fastpubpriv.mixtures.separated.search import Clustering, leading
 from fastpubpriv.mixtures.separated.tree import ClusterTree
@@ -254,7 +255,11 @@ def no_public_baseline(
     gaussian_sum_grid(share / ITERATIONS, count, rows.n)
     gaussian_count_grid(share / ITERATIONS / 2, k, rows.n)
     check_leaf_grids(rows.dim, rows.n, k, share, pure=False)
-    warn_if_hopeless(run, rows.n / k, share, "practical", failure_prob)
+    expected = rows.n / k
+    predicted = lifted_errors(
+        rows.dim, expected, pure=False, allowance=share, mode="practical", failure_prob=failure_prob
+    )
+    warn_if_hopeless(run, expected, predicted)
     with run.paid():
         released = run.release(
             SecondMoment(affine=AffineMap(dim=rows.dim, center=middle), radius=ball),
@@ -271,15 +276,14 @@ def no_public_baseline(
             tree = tree.split_nearest(0, origin=middle, projection=projection, centers=centers)
         frames = [ball_frame(middle + projection.T @ at, ball, failure_prob) for at in centers]
         found = Clustering(tree=tree, leaves=tree.leaves, scales=(ball,) * len(centers), depth=0)
-        return estimate(
+        leaves = learn_leaves(run, tree, found.leaves, frames, allowance=share, failure_prob=failure_prob)
+        return put_together(
             run,
             found,
-            frames,
+            leaves,
             method="no_public_baseline",
-            allowance=share,
+            source=frames[0].frame.source,
             weight_floor=weight_floor,
-            mode="practical",
-            failure_prob=failure_prob,
             n_pub=0,
             diagnostics={"n_components_asked": k, "clustering_share": float(2 * THIRD)},
         )

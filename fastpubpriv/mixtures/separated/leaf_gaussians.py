@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -18,8 +19,8 @@ from scipy import stats
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators import lifted
-from fastpubpriv.estimators.gaussian import LARGEST_CONDITION, Frame, public_frame, trace_frame
 from fastpubpriv.estimators.lifted import MEAN_SHARE, GramNoise, Problem, Recursion
+from fastpubpriv.estimators.preconditioned import LARGEST_CONDITION, Frame, public_frame, trace_frame
 from fastpubpriv.estimators.radii import Mode
 from fastpubpriv.maps import RowTree
 from fastpubpriv.mechanisms.leaves import (
@@ -81,6 +82,8 @@ class LeafEstimates:
         Standard deviation of the privacy noise in each coordinate of the means; 0 where the public mean stands in.
     predicted_covariance_errors, predicted_mean_errors : (k,) float64
         Relative Frobenius error and l2 error in standard deviations; infinite unless the status is "ok".
+    details : tuple of dict
+        What the ladder tells about each leaf.
     """
 
     means: FloatArray
@@ -92,6 +95,7 @@ class LeafEstimates:
     mean_noise_std: FloatArray
     predicted_covariance_errors: FloatArray
     predicted_mean_errors: FloatArray
+    details: tuple[dict[str, Any], ...] = ()
 
     def weights(self, n_priv: int, *, weight_floor: float = 0.005) -> FloatArray:
         """Shares of the leaves, (k,): max(count / n_priv, weight_floor / k), made to add up to one."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -12,17 +14,26 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import AccuracyWarning, BudgetError, InputError
 from fastpubpriv.estimators import lifted
+from fastpubpriv.estimators.ladder.public_base import plain_strength
+from fastpubpriv.estimators.ladder.rungs import STRUCTURES, Prediction, outlook
+from fastpubpriv.estimators.ladder.schedule import Noise
 from fastpubpriv.estimators.radii import Mode, failure_probability
 from fastpubpriv.maps import Rule
 from fastpubpriv.mixtures.separated import practical
 from fastpubpriv.mixtures.separated.balls import refuse_too_much
 from fastpubpriv.mixtures.separated.leaf_gaussians import (
-    LeafFrame,
+    LeafEstimates,
     check_leaf_grids,
     leaf_draws,
     leaf_frames,
     leaf_gram_noise,
     learn_leaves,
+)
+from fastpubpriv.mixtures.separated.leaf_ladder import (
+    check_leaf_ladder_grids,
+    leaf_bases,
+    leaf_ladder_draws,
+    learn_leaf_ladder,
 )
 from fastpubpriv.mixtures.separated.public_fit import overall_variance
 from fastpubpriv.mixtures.separated.search import Clustering, Search
@@ -71,6 +82,24 @@ def find_components(run: Run, public: FloatArray, shape: Shape, method: SearchMe
     return found
 
 
+def checked_search(method: str, shape: Shape, structure: str, public: FloatArray, *, pure: bool) -> SearchMethod:
+    """The search to run, if mode, structure and budget allow it."""
+    chosen = choose_method(method, shape, pure=pure)
+    if shape.mode == "theory" and chosen.theory is None:
+        proved = " and ".join(repr(name) for name, each in METHODS.items() if each.theory is not None)
+        raise InputError(f"method={method!r} belongs to mode='practical'; mode='theory' has {proved}")
+    if shape.mode == "theory" and structure not in ("auto", "full"):
+        raise InputError(f"structure={structure!r} belongs to mode='practical'; mode='theory' has structure='full'")
+    if tree_depth(chosen, shape) and pure:
+        raise BudgetError(
+            f"method={method!r} reads private rows with Gaussian noise, which cannot meet PureDP; "
+            "pass ZCDP or ApproxDP, or method='public_pca'"
+        )
+    if shape.mode == "theory" and shape.n_components > 1:
+        refuse_too_much(public)
+    return chosen
+
+
 def check_components(n_components: Any, min_weight: Any, n_pub: int, n_priv: int) -> tuple[int, float]:
     """The number of components and the least weight, checked against each other and the public sizes."""
     k = validation.integer("n_components", n_components, minimum=1, maximum=MOST_COMPONENTS)
@@ -84,31 +113,71 @@ def check_components(n_components: Any, min_weight: Any, n_pub: int, n_priv: int
     return k, min(weight, 1.0 / k)
 
 
-def component_errors(
+def component_errors(shape: Shape, n_priv: int, *, pure: bool, allowance: Fraction) -> Prediction:
+    """Predicted errors of the smallest component, once found: of its rung, or in mode "theory" of the full covariance."""
+    expected = n_priv * shape.min_weight
+    if shape.mode == "practical":
+        strength = plain_strength(shape.dim, max(1, round(shape.n_pub * shape.min_weight)))
+        view = outlook(strength, max(1.0, expected), Noise(pure, allowance, moving=True))
+        return view.rungs[view.best]
+    return lifted_errors(
+        shape.dim, expected, pure=pure, allowance=allowance, mode="theory", failure_prob=shape.failure_prob
+    )
+
+
+def lifted_errors(
     dim: int, expected: float, *, pure: bool, allowance: Fraction, mode: Mode, failure_prob: float
-) -> tuple[float, float]:
-    """Predicted errors of a component with so many rows, once found: relative Frobenius, and in standard deviations."""
+) -> Prediction:
+    """Predicted errors of a component with so many rows when it is learnt by the lifted CoinPress."""
     problem = lifted.Problem(
         dim=dim, n=max(1, int(expected)), mean_radius=1.0, condition=1.0, mode=mode, failure_prob=failure_prob
     )
     noise = leaf_gram_noise(dim + 1, pure=pure, cost=allowance)
     per_row = noise_per_radius(dim, pure=pure, allowance=allowance)(lifted.MEAN_SHARE)
-    return lifted.predicted_errors(problem, TYPICAL_ROUNDS, noise, per_row)
+    return Prediction(*lifted.predicted_errors(problem, TYPICAL_ROUNDS, noise, per_row))
 
 
-def warn_if_hopeless(run: Run, expected: float, allowance: Fraction, mode: Mode, failure_prob: float) -> None:
+def warn_if_hopeless(run: Run, expected: float, predicted: Prediction) -> None:
     """Warn, from public numbers and before anything is paid, when the smallest component cannot be learnt."""
-    dim = run.rows.dim
-    error, _ = component_errors(
-        dim, expected, pure=run.account.pure, allowance=allowance, mode=mode, failure_prob=failure_prob
-    )
-    if error > 1.0:
+    if predicted.covariance > 1.0:
         warnings.warn(
-            f"{run.account.name}: predicted relative covariance error {error:.3g} for a component of {expected:.0f} rows; pass a "
-            "larger budget, more private rows, a larger min_weight, or fewer columns",
+            f"{run.account.name}: predicted relative covariance error {predicted.covariance:.3g}, and "
+            f"{predicted.mean:.3g} standard deviations of the mean, for a component of {expected:.0f} rows; pass a larger budget, "
+            "more private or public rows, a larger min_weight, or fewer columns",
             AccuracyWarning,
             stacklevel=3,
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeafStage:
+    """How the components are learnt once they have been found: draws and grids before the debit, releases after it."""
+
+    draws: Callable[[int, int], int]
+    check: Callable[..., None]
+    learn: Callable[..., tuple[LeafEstimates, str]]
+
+
+def _by_ladder(
+    run: Run, found: Clustering, public: FloatArray, *, allowance: Fraction, structure: str, failure_prob: float
+) -> tuple[LeafEstimates, str]:
+    bases = leaf_bases(found.tree, found.leaves, public, radii=found.scales)
+    leaves = learn_leaf_ladder(run, found.tree, found.leaves, bases, allowance=allowance, structure=structure)
+    return leaves, bases[0].source
+
+
+def _lifted(
+    run: Run, found: Clustering, public: FloatArray, *, allowance: Fraction, structure: str, failure_prob: float
+) -> tuple[LeafEstimates, str]:
+    frames = leaf_frames(found.tree, found.leaves, public, radii=found.scales, failure_prob=failure_prob)
+    leaves = learn_leaves(
+        run, found.tree, found.leaves, frames, allowance=allowance, mode="theory", failure_prob=failure_prob
+    )
+    return leaves, frames[0].frame.source
+
+
+LADDER_STAGE = LeafStage(draws=leaf_ladder_draws, check=check_leaf_ladder_grids, learn=_by_ladder)
+LIFTED_STAGE = LeafStage(draws=leaf_draws, check=check_leaf_grids, learn=_lifted)
 
 
 def released_balls(tree: ClusterTree) -> list[dict[str, Any]]:
@@ -126,23 +195,18 @@ def released_balls(tree: ClusterTree) -> list[dict[str, Any]]:
     ]
 
 
-def estimate(
+def put_together(
     run: Run,
     clustering: Clustering,
-    frames: list[LeafFrame],
+    leaves: LeafEstimates,
     *,
     method: str,
-    allowance: Fraction,
+    source: str,
     weight_floor: float,
-    mode: Mode,
-    failure_prob: float,
     n_pub: int,
     diagnostics: dict[str, Any],
 ) -> MixtureResult:
-    """Learn the leaves and put the result together."""
-    leaves = learn_leaves(
-        run, clustering.tree, clustering.leaves, frames, allowance=allowance, mode=mode, failure_prob=failure_prob
-    )
+    """The result of leaves that have been learnt; `source` says where their ranges come from."""
     return MixtureResult(
         weights=frozen(leaves.weights(run.rows.n, weight_floor=weight_floor)),
         means=leaves.means,
@@ -160,12 +224,13 @@ def estimate(
             "mean_noise_std": leaves.mean_noise_std.tolist(),
             "predicted_covariance_errors": leaves.predicted_covariance_errors.tolist(),
             "predicted_mean_errors": leaves.predicted_mean_errors.tolist(),
+            **({"components": list(leaves.details)} if leaves.details else {}),
             "balls": released_balls(clustering.tree),
             "cuts": list(clustering.cuts),
             "depth": clustering.depth,
             **diagnostics,
         },
-        provenance={"center": "public rows", "scale": frames[0].frame.source, "radius": "public rows"},
+        provenance={"center": "public rows", "scale": source, "radius": "public rows"},
         **run.fields(n_pub),
     )
 
@@ -179,6 +244,7 @@ def learn_separated_mixture(
     min_weight: float,
     budget: Budget,
     method: str = "auto",
+    structure: str = "auto",
     mode: Mode = "practical",
     failure_prob: float = FAILURE_PROB,
     weight_floor: float = 0.05,
@@ -207,6 +273,9 @@ def learn_separated_mixture(
         and again; for components of any scale and 10, better 20 public rows each. "one_shot": private principal directions
         once, then the nearest of the centres of the public rows; for components of comparable scale and 2 to 10 public rows each.
         "public_pca": public rows alone find the components. "auto" decides by n_pub, dim, n_components and min_weight.
+    structure : "auto", "public", "mean", "diagonal" or "full"
+        What is learnt privately of each component, as in `estimate_gaussian`: "auto" predicts what is best for each by its
+        released count and its public rows. Mode "theory" learns full covariances.
     mode : "practical" or "theory"
         The searches above, or paper A's Algorithms 6 and 7 ("tree") and 9 and 10 ("public_pca"), which need separations of about
         a hundred standard deviations. Same privacy.
@@ -222,7 +291,7 @@ def learn_separated_mixture(
     -------
     MixtureResult
         `weights`, `means`, `covariances` and `status` of the components found, the released `tree` that sends a row to its
-        component, and `diagnostics` (noisy counts, balls, cuts, depth, shares of the cost).
+        component, and `diagnostics` (noisy counts, what each component's rung and its predictions are, balls, cuts, depth, shares).
 
     Raises
     ------
@@ -240,7 +309,8 @@ def learn_separated_mixture(
     -----
     Paper A, Algorithms 3 to 10. Departs from it: the accounting, which has to pay for the two clusters that a replaced row
     changes and for the three counts of a ball query; the least radius of the partitioner, at which the printed search stops
-    too early; in practical mode the search. The learner of a leaf is the lifted CoinPress of `estimate_gaussian`.
+    too early; in practical mode the search, and the learner of a leaf, which is the ladder of `estimate_gaussian`; in mode
+    "theory" it is its lifted CoinPress.
 
     Examples
     --------
@@ -262,50 +332,41 @@ def learn_separated_mixture(
     mode = validation.choice("mode", mode, ("practical", "theory"))
     failure_prob = failure_probability(failure_prob)
     weight_floor = validation.probability("weight_floor", weight_floor)
+    structure = validation.choice("structure", structure, ("auto", *STRUCTURES))
     overall_variance(public)
     shape = Shape(
         dim=rows.dim, n_pub=len(public), n_components=k, min_weight=weight, mode=mode, failure_prob=failure_prob
     )
-    chosen = choose_method(method, shape, pure=isinstance(budget, PureDP))
-    if mode == "theory" and chosen.theory is None:
-        proved = " and ".join(repr(name) for name, each in METHODS.items() if each.theory is not None)
-        raise InputError(f"method={method!r} belongs to mode='practical'; mode='theory' has {proved}")
+    chosen = checked_search(method, shape, structure, public, pure=isinstance(budget, PureDP))
     depth = tree_depth(chosen, shape)
-    if depth and isinstance(budget, PureDP):
-        raise BudgetError(
-            f"method={method!r} reads private rows with Gaussian noise, which cannot meet PureDP; "
-            "pass ZCDP or ApproxDP, or method='public_pca'"
-        )
-    if mode == "theory" and k > 1:
-        refuse_too_much(public)
+    stage = LADDER_STAGE if mode == "practical" else LIFTED_STAGE
     run = running.start(
         "learn_separated_mixture",
         rows,
         budget,
-        draws=search_draws(chosen, shape) + leaf_draws(rows.dim, k),
+        draws=search_draws(chosen, shape) + stage.draws(rows.dim, k),
         ledger=ledger,
         random_state=random_state,
         threads=threads,
         progress=progress,
     )
-    allowance = run.account.allowance
+    allowance, pure = run.account.allowance, run.account.pure
     search_cost = allowance * SEARCH_SHARE if depth else Fraction(0)
+    left = allowance - search_cost
     if depth:
         check_search_grids(search_cost, depth, chosen, rows.dim, rows.n)
-    check_leaf_grids(rows.dim, rows.n, k, allowance - search_cost, pure=run.account.pure)
-    warn_if_hopeless(run, rows.n * weight, allowance - search_cost, mode, failure_prob)
+    stage.check(rows.dim, rows.n, k, left, pure=pure)
+    warn_if_hopeless(run, rows.n * weight, component_errors(shape, rows.n, pure=pure, allowance=left))
     with run.paid():
         found = find_components(run, public, shape, chosen, search_cost)
-        frames = leaf_frames(found.tree, found.leaves, public, radii=found.scales, failure_prob=failure_prob)
-        return estimate(
+        leaves, source = stage.learn(run, found, public, allowance=left, structure=structure, failure_prob=failure_prob)
+        return put_together(
             run,
             found,
-            frames,
+            leaves,
             method=chosen.name if mode == "practical" else f"{chosen.name}, theory",
-            allowance=allowance - search_cost,
+            source=source,
             weight_floor=weight_floor,
-            mode=mode,
-            failure_prob=failure_prob,
             n_pub=len(public),
             diagnostics={
                 "n_components_asked": k,

@@ -1,0 +1,242 @@
+"""From released counts of signed dyadic cells to what can be told apart from noise: where a column's numbers end on each side.
+
+Post-processing of released and public numbers. Everything here is unchanged when a column and its counts move by whole octaves.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from scipy import special
+
+from fastpubpriv._types import BoolArray, FloatArray, IntArray
+from fastpubpriv.estimators.columns.shares import Shares
+from fastpubpriv.kernels.columns import EXPONENTS
+
+WIDTHS = (1, 2, 4, 8)
+ANCHOR, ANCHOR_PURE = 5.2, 9.8
+WEAK = 3.5
+FALSE_ALARM = 0.01
+GUESSED = 16  # times rarer beside a place that only the size of the centre suggests
+MOST_FALSE_ALARM_COLUMNS = 10
+# A cell found by mistake g octaves out costs 4^g in squared error: mistakes must become rare faster than that.
+DECAY = 3.0
+OUTER_HALF = 1.5
+PASSES = 6
+MANY_ZEROS = 0.4
+NEAR_CENTER = 12, 2  # octaves below and above the size of the centre
+
+
+def edges_of(log2_parts: int) -> FloatArray:
+    """Edges of the cells of one sign, ascending: cell k is (edges[k], edges[k + 1]]; the last one ends at the largest double."""
+    side = EXPONENTS << log2_parts
+    edges = (np.arange(side + 1, dtype=np.int64) << (52 - log2_parts)).view(np.float64)
+    edges[-1] = np.finfo(np.float64).max
+    return edges
+
+
+def key_of(size: float, log2_parts: int) -> int:
+    """Cell of a positive number."""
+    return (int(np.float64(size).view(np.int64)) - 1) >> (52 - log2_parts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Column:
+    """Counts of one column: `above` and `below` the centre, (cells,) each, with their variances; at zero; missing.
+
+    `outer_above` and `outer_below` are the outermost cells that hold a public row, -1 for none.
+    """
+
+    center: float
+    above: FloatArray
+    below: FloatArray
+    above_var: FloatArray
+    below_var: FloatArray
+    zero: float
+    missing: float
+    outer_above: int
+    outer_below: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Scale:
+    """What stands out of the noise: the outermost cell on each side, None for none.
+
+    `anchored`: some cells surely hold rows; `referenced`: there was a place to start from.
+    """
+
+    above: int | None
+    below: int | None
+    anchored: bool
+    referenced: bool
+
+
+def lower_medians(public: FloatArray) -> FloatArray:
+    """An actual number of each public column (m, dim), the lower one of two in the middle: (dim,)."""
+    return np.asarray(np.sort(public, axis=0)[(len(public) - 1) // 2])
+
+
+def pooled(counts: FloatArray, seen: IntArray, others: int, shares: Shares) -> tuple[FloatArray, FloatArray]:
+    """Counts (cells,) and their variances, private ones and those of the other public rows weighted by inverse variance."""
+    variance = np.full(len(counts), shares.count_std**2)
+    if others == 0:
+        return counts, variance
+    around = np.zeros(len(seen) + 2)
+    around[1:-1] = seen
+    mean = (around[:-2] + around[1:-1] + around[2:]) / 3.0
+    factor = shares.n / others
+    public_variance = factor**2 * (mean + 0.5)
+    weight = variance / (variance + public_variance)
+    return counts + weight * (factor * seen - counts), variance * (1.0 - weight)
+
+
+def column_of(counts: FloatArray, public: FloatArray, center: float, shares: Shares) -> Column:
+    """One column from its released counts (2 cells + 2,) and its public numbers (m,)."""
+    side = EXPONENTS << shares.log2_parts
+    distances = np.delete(public, int(np.flatnonzero(public == center)[0])) - center
+    parts = []
+    for sign, begin in ((1.0, 0), (-1.0, side)):
+        sizes = distances[sign * distances > 0.0] * sign
+        keys = (sizes.view(np.int64) - 1) >> (52 - shares.log2_parts)
+        pool = pooled(counts[begin : begin + side], np.bincount(keys, minlength=side), len(public) - 1, shares)
+        parts.append((*pool, int(keys.max()) if len(keys) else -1))
+    (above, above_var, outer_above), (below, below_var, outer_below) = parts
+    return Column(
+        center=center, above=above, below=below, above_var=above_var, below_var=below_var, zero=float(counts[2 * side]),
+        missing=float(counts[2 * side + 1]), outer_above=outer_above, outer_below=outer_below,
+    )  # fmt: skip
+
+
+def windows(values: FloatArray, parts: int) -> list[tuple[int, FloatArray]]:
+    """(width, sums of so many neighbours) for widths up to two octaves; sum k begins at cell k."""
+    found = [(1, values)]
+    for width in WIDTHS[1:]:
+        if width <= 2 * parts:
+            last = found[-1][1]
+            found.append((width, last[: -(width // 2)] + last[width // 2 :]))
+    return found
+
+
+@lru_cache(maxsize=32)
+def thresholds(log2_parts: int, chance: float, width: int, pure: bool) -> FloatArray:
+    """How many deviations a window must stand out, by its distance in cells from what is known to hold rows."""
+    octaves = np.arange((EXPONENTS << log2_parts) + 1) / 2**log2_parts
+    log_chance = math.log(chance) - DECAY * math.log(2.0) * octaves
+    gaussian = -special.ndtri_exp(log_chance)
+    if pure:  # noise of a cell is Laplace; that of several comes near a Gaussian
+        laplace = -(math.log(2.0) + log_chance) / math.sqrt(2.0)
+        gaussian = gaussian + (laplace - gaussian) / math.sqrt(width)
+    gaussian.flags.writeable = False
+    return np.asarray(gaussian)
+
+
+def chance_of(shares: Shares) -> float:
+    """Chance of a false alarm beside what is known, for one column."""
+    return FALSE_ALARM / min(shares.dim, MOST_FALSE_ALARM_COLUMNS)
+
+
+def undetected_rows(shares: Shares) -> float:
+    """Rows that two octaves beside what is known may hold without standing out."""
+    width = 2 * shares.parts
+    limit = thresholds(shares.log2_parts, chance_of(shares), width, shares.pure)[0]
+    return float(limit) * shares.count_std * math.sqrt(width)
+
+
+def _distances(size: int, width: int, references: IntArray) -> IntArray:
+    """Cells between each window and the nearest of ascending `references`; 0 where one is inside."""
+    begin = np.arange(size)
+    place = np.searchsorted(references, begin)
+    far = 4 * EXPONENTS * WIDTHS[-1]
+    padded = np.concatenate([[-far], references, [far]])
+    left = begin - padded[place]
+    right = np.maximum(0, padded[place + 1] - (begin + width - 1))
+    return np.asarray(np.minimum(left, right))
+
+
+def _ends(counts: FloatArray, variances: FloatArray, references: IntArray, chance: float, shares: Shares) -> set[int]:
+    """Outer ends of the windows of one side that stand out."""
+    ends: set[int] = set()
+    sums, var_sums = windows(counts, shares.parts), windows(variances, shares.parts)
+    most = EXPONENTS << shares.log2_parts
+    for place, ((width, total), (_, variance)) in enumerate(zip(sums, var_sums, strict=True)):
+        limit = thresholds(shares.log2_parts, chance, width, shares.pure)
+        apart = np.minimum(_distances(len(total), width, references), most)
+        stands: BoolArray = total > limit[apart] * np.sqrt(variance)
+        if width > 1:
+            half, half_variance = sums[place - 1][1], var_sums[place - 1][1]
+            shift = width // 2
+            stands &= half[shift:] > OUTER_HALF * np.sqrt(half_variance[shift:])
+        ends.update((np.flatnonzero(stands) + width - 1).tolist())
+    return ends
+
+
+def _anchor(column: Column, shares: Shares, low: int, high: int) -> tuple[float, int]:
+    """Score and outer end of the window, of one side or both together within cells low ... high, that stands out most."""
+    best = -math.inf, -1
+    sides = (column.above, column.above_var), (column.below, column.below_var)
+    both = column.above + column.below, column.above_var + column.below_var
+    for counts, variances in (both, *sides):
+        pairs = zip(windows(counts, shares.parts), windows(variances, shares.parts), strict=True)
+        for (width, total), (_, variance) in pairs:
+            begin, end = max(0, low), min(len(total), high + 1)
+            if begin < end:
+                score = total[begin:end] / np.sqrt(variance[begin:end])
+                place = int(np.argmax(score))
+                best = max(best, (float(score[place]), begin + place + width - 1))
+    return best
+
+
+def _is_anchor(score: float, end: int, near: int, shares: Shares) -> bool:
+    """Whether a window surely holds rows: one far above the size of the centre has to stand out more than one near it."""
+    if shares.blind:
+        return False
+    far = max(0, end - near - NEAR_CENTER[1] * shares.parts) / shares.parts
+    least = ANCHOR_PURE if shares.pure else ANCHOR
+    log_chance = special.log_ndtr(-ANCHOR) - DECAY * math.log(2.0) * far
+    gaussian = -float(special.ndtri_exp(log_chance))
+    growth = (log_chance - special.log_ndtr(-ANCHOR)) / -math.sqrt(2.0) if shares.pure else gaussian - ANCHOR
+    return bool(score > least + growth)
+
+
+def outer_set(key: int) -> set[int]:
+    """The outermost public cell of a side, if there is one."""
+    return {key} if key >= 0 else set()
+
+
+def scale_of(column: Column, shares: Shares) -> Scale:
+    """Where the column's numbers end on each side, as far as the counts can tell."""
+    one = key_of(1.0, shares.log2_parts)
+    near = key_of(abs(column.center), shares.log2_parts) if column.center else one
+    outer = outer_set(column.outer_above) | outer_set(column.outer_below)
+    score, end = _anchor(column, shares, 0, len(column.above) - 1)
+    anchored = _is_anchor(score, end, max(near, one, *outer), shares)
+    known = outer | {end} if anchored else outer
+    chance = chance_of(shares)
+    if not known:
+        chance /= GUESSED
+        if column.zero > MANY_ZEROS * shares.n:
+            known = {near, one}
+        else:
+            down, up = (octaves * shares.parts for octaves in NEAR_CENTER)
+            score, end = _anchor(column, shares, near - down, near + up)
+            known = {end} if score > WEAK else set()
+    if not known:
+        return Scale(above=None, below=None, anchored=False, referenced=False)
+    ends_above, ends_below = outer_set(column.outer_above), outer_set(column.outer_below)
+    for _ in range(PASSES):
+        references = np.array(sorted(known))
+        ends_above |= _ends(column.above, column.above_var, references, chance, shares)
+        ends_below |= _ends(column.below, column.below_var, references, chance, shares)
+        found = known | ends_above | ends_below
+        if found == known:
+            break
+        known = found
+    return Scale(
+        above=max(ends_above, default=None),
+        below=max(ends_below, default=None),
+        anchored=anchored,
+        referenced=True,
+    )

@@ -1,0 +1,128 @@
+"""What the mean of real columns asks and what each question costs, from public numbers alone."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+from fastpubpriv.kernels.columns import LOG2_PARTS_MAX, cells_of_column
+from fastpubpriv.mechanisms.cells import signed_cell_event
+from fastpubpriv.mechanisms.sums import check_sum_grids
+from fastpubpriv.privacy import gaussian_count_grid, laplace_count_grid
+from fastpubpriv.release.account import Account
+
+# The signal of a cell, in rows over noise, that the counts are given while their share allows it.
+SIGNAL = 90.0
+LEAST_SHARE, LEAST_SHARE_MANY = Fraction(1, 4), Fraction(3, 20)
+MOST_SHARE = Fraction(9, 20)
+SHELL_SHARE = Fraction(1, 20)
+FEW_COLUMNS = 3
+SHELLS = 48  # edges, eight to an octave
+# Rows over noise below which an octave is left whole, or halved.
+WHOLE, HALVED = 200.0, 800.0
+UNSEEN = 8.0  # rows over noise below which no scale can be read off the counts
+
+
+def draws(dim: int) -> int:
+    """Most draws of noise that a call can make: cells of the finest kind, shells, and the sum."""
+    return dim * cells_of_column(LOG2_PARTS_MAX) + SHELLS + 1 + dim
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shares:
+    """How the allowance of a call is divided among cells, shells and the sum.
+
+    Attributes
+    ----------
+    n, dim : int
+        Private rows and columns.
+    pure : bool
+        Laplace noise.
+    cells, shells, total : Fraction
+        Costs of the three releases: they add up to the allowance.
+    log2_parts : int
+        An octave has 2^log2_parts cells.
+    count_std : float
+        Noise of one cell, in rows.
+    capped : bool
+        The cells would need more than their largest share.
+    """
+
+    n: int
+    dim: int
+    pure: bool
+    cells: Fraction
+    shells: Fraction
+    total: Fraction
+    log2_parts: int
+    count_std: float
+    capped: bool
+
+    @property
+    def parts(self) -> int:
+        """Cells of an octave."""
+        return 1 << self.log2_parts
+
+    @property
+    def blind(self) -> bool:
+        """True where the counts cannot show any scale."""
+        return self.count_std > self.n / UNSEEN
+
+    @property
+    def noise_per_radius(self) -> float:
+        """Noise of one coordinate of a sum clipped to radius 1."""
+        if self.pure:
+            return math.sqrt(8.0 * self.dim) / float(self.total)
+        return math.sqrt(2.0 / float(self.total))
+
+    @property
+    def noise_per_clip(self) -> float:
+        """Noise expected of a column's sum for each unit of its own clip radius: the ball cuts less than the box."""
+        if self.dim == 1:
+            return self.noise_per_radius
+        return (0.75 if self.dim <= FEW_COLUMNS else 0.5) * math.sqrt(self.dim) * self.noise_per_radius
+
+    def predicted_error(self) -> float:
+        """Expected error of one coordinate in standard deviations of a row, for columns like Gaussians."""
+        radius_sq = max(9.0, self.dim + 2.0 * math.sqrt(self.dim))
+        return math.sqrt(1.0 / self.n + radius_sq * (self.noise_per_radius / self.n) ** 2)
+
+    def check_grids(self, account: Account) -> None:
+        """Raise now, before the debit, unless every release has a grid."""
+        for log2_parts in range(LOG2_PARTS_MAX + 1):
+            signed_cell_event(self.cells, self.dim, log2_parts, self.n, pure=self.pure)
+        if self.shells:
+            (laplace_count_grid if self.pure else gaussian_count_grid)(self.shells, SHELLS + 1, self.n)
+        check_sum_grids(account, [self.total], self.dim, self.n)
+
+
+def divide(dim: int, n: int, allowance: Fraction, *, pure: bool) -> Shares:
+    """Divide an allowance (a rho, or an epsilon when pure).
+
+    Examples
+    --------
+    >>> shares = divide(1, 20_000, Fraction(1, 20), pure=False)
+    >>> str(shares.cells / Fraction(1, 20)), shares.log2_parts, round(shares.count_std, 1)
+    ('1/4', 2, 8.9)
+    """
+    amount = float(allowance)
+    need = math.sqrt(8.0) * dim * SIGNAL / (amount * n) if pure else dim * SIGNAL**2 / (amount * n * n)
+    least = LEAST_SHARE if dim <= FEW_COLUMNS else LEAST_SHARE_MANY
+    wanted = Fraction(math.ceil(64.0 * min(need, 1.0)), 64)
+    share = min(MOST_SHARE, max(least, wanted))
+    shells = SHELL_SHARE if dim > 1 else Fraction(0)
+    cells = share * allowance
+    std = math.sqrt(8.0) * dim / float(cells) if pure else math.sqrt(dim / float(cells))
+    signal = n / std
+    return Shares(
+        n=n,
+        dim=dim,
+        pure=pure,
+        cells=cells,
+        shells=shells * allowance,
+        total=(1 - share - shells) * allowance,
+        log2_parts=0 if signal < WHOLE else 1 if signal < HALVED else 2,
+        count_std=std,
+        capped=wanted > MOST_SHARE,
+    )

@@ -1,0 +1,46 @@
+"""How much a prior covariance is worth beside a few public rows: the evidence of an inverse-Wishart prior."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import multigammaln
+
+from fastpubpriv._types import FloatArray
+
+# Pseudo-rows that are tried, from none to so many that the public rows do not count.
+GRID = np.exp(np.linspace(np.log(1e-4), np.log(1e5), 91))
+# Numbers of pseudo-rows within so many nats of the best are all believable.
+BELIEVABLE = 2.0
+
+
+def log_evidence(pseudo_rows: FloatArray, scatter: FloatArray, degrees: int) -> FloatArray:
+    """Log density of public rows with scatter eigenvalues `scatter` (dim,), for each number of pseudo-rows, up to a constant.
+
+    The covariance has an inverse-Wishart law with mean I that is worth that many rows; the rows have `degrees` degrees of freedom.
+    """
+    dim = len(scatter)
+    prior = pseudo_rows + dim + 1.0
+    gammas = multigammaln((prior + degrees) / 2.0, dim) - multigammaln(prior / 2.0, dim)
+    logs = np.array([np.sum(np.log(each + scatter)) for each in pseudo_rows])
+    found: FloatArray = gammas + prior / 2.0 * dim * np.log(pseudo_rows) - (prior + degrees) / 2.0 * logs
+    return found
+
+
+def pseudo_rows(scatter: FloatArray, degrees: int) -> tuple[float, float]:
+    """Number of pseudo-rows that the evidence likes best, and the least that it believes.
+
+    With enough rows for a covariance of their own, the ridge may lift the least eigenvalue towards its expectation and no further:
+    the evidence alone would lift eigenvalues that are truly small.
+    """
+    dim = len(scatter)
+    if dim == 1:
+        return float(GRID[0]), float(GRID[0])
+    levels = log_evidence(GRID, np.maximum(scatter, 0.0), degrees)
+    best = int(np.argmax(levels))
+    likely, least = float(GRID[best]), float(GRID[np.flatnonzero(levels >= levels[best] - BELIEVABLE)[0]])
+    if degrees >= dim:
+        typical = max(0.3 / dim, (np.sqrt(degrees) - np.sqrt(dim)) ** 2)
+        allowed = 0.15 * max(float(np.min(scatter)), 0.0) * (degrees / typical - 1.0)
+        likely = min(likely, max(allowed, float(GRID[0])))
+        least = min(least, likely)
+    return likely, least

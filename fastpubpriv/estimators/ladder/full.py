@@ -1,0 +1,162 @@
+"""The full rung for one Gaussian, fed with released second moments: post-processing, nothing private is seen.
+
+Ask `step` what to release, give the released second moment of the rows under `affine` to `absorb`, and the last one to `finish`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from fastpubpriv._types import FloatArray
+from fastpubpriv.estimators.ladder import targets
+from fastpubpriv.estimators.ladder.clipping import clip_factor
+from fastpubpriv.estimators.ladder.public_base import PublicBase
+from fastpubpriv.estimators.ladder.schedule import Plan, Step, excess_of
+from fastpubpriv.estimators.ladder.vectors import mean_weight
+from fastpubpriv.estimators.lifted import lift, mean_map
+from fastpubpriv.estimators.matrices import divided, lower_powers, lower_root, spectrum, symmetric
+from fastpubpriv.mechanisms.sums import AffineMap, Released
+
+# The share of the rows that a last round shows: noise may take it anywhere, clipping takes less than this.
+LEAST_MASS = 0.25
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Resolved:
+    """What the second moments gave, in the coordinates v of the public base.
+
+    `start` is the mean before its own release, `start_error_sq` its squared error in standard deviations; `powers` are the lower
+    root of the covariance and its inverse; `least` the least eigenvalue of the last round and `slack` what noise and sampling may
+    have moved it by.
+    """
+
+    covariance: FloatArray
+    start: FloatArray
+    powers: tuple[FloatArray, FloatArray]
+    target: str
+    strengths: tuple[float, float]
+    clip_factor: float
+    floored: int
+    error: float
+    least: float
+    slack: float
+
+    @property
+    def under_resolved(self) -> bool:
+        """Whether noise could have made the least eigenvalue."""
+        return self.least <= self.slack
+
+
+class FullRung:
+    """The rounds of one population or leaf."""
+
+    __slots__ = ("_contraction", "_excess", "_spectrum", "base", "left", "made", "plan")
+
+    def __init__(self, base: PublicBase, plan: Plan) -> None:
+        self.base, self.plan = base, plan
+        self.left, self.made = Fraction(1), 0
+        self._spectrum: FloatArray = base.strength.spectrum()
+        self._excess: float | None = None
+        self._contraction: FloatArray = np.eye(plan.dim + 1)
+
+    @property
+    def affine(self) -> AffineMap:
+        """The map x -> preconditioned (v, 1) of the next round."""
+        return lift(self.base.affine, self._contraction)
+
+    def step(self) -> Step:
+        """The next round, from public and released numbers."""
+        return self.plan.step(self._spectrum, self.left, self.made, excess=self._excess)
+
+    def radius(self, share: Fraction | None) -> float:
+        """Where the next round clips, if it gets this share or (None) is the last."""
+        plan = self.plan
+        if self.made == 0:
+            return math.sqrt(plan.first_radius_sq)
+        return math.sqrt(plan.white_radius_sq if share is not None else plan.last_radius_sq(self.made, self.left))
+
+    def absorb(self, released: Released, radius: float, share: Fraction) -> None:
+        """Precondition by what an early round released."""
+        dim, n = self.plan.dim, self.plan.n
+        std = released.spectral_std / n
+        second = released.value / n
+        factor = clip_factor(second[:dim, :dim], radius * radius, std=std, n=n)
+        values, vectors = spectrum(second, overwrite=True)
+        slack = self.plan.slack(std)
+        values = np.where(values > slack, factor * values, values)
+        roots = np.sqrt(np.maximum(values, 0.0) + slack)
+        likely = np.where(values > slack, values - slack / 2.0, np.maximum(values, 0.0) / 4.0 + slack / 8.0)
+        likely = np.where(values > 1.5 * slack, values, likely) / np.square(roots)
+        self._spectrum = np.sort(np.minimum(likely, 1.0))[1:]  # the least may be that of the lifted coordinate
+        self._excess = excess_of(factor, dim, radius * radius)
+        self._contraction = divided(lower_root(vectors, roots), self._contraction)
+        self.left -= share
+        self.made += 1
+
+    def finish(self, released: Released, radius: float) -> Resolved:
+        """Mean and covariance of v from the last round, shrunk as far as noise and targets tell."""
+        dim, n = self.plan.dim, self.plan.n
+        std = released.spectral_std / n
+        second = released.value / n
+        self.made += 1
+        least = float(spectrum(second)[0][0])
+        factor = clip_factor(second[:dim, :dim], radius * radius, std=std, n=n)
+        # Back to rows (v, 1) for the mean, in the last coordinates for the covariance.
+        half = divided(self._contraction, np.array(second, order="F"))
+        moment = divided(self._contraction, np.array(half.T, order="F"))
+        mass = max(float(moment[dim, dim]), LEAST_MASS)
+        first = moment[:dim, dim]
+        inner = np.ascontiguousarray(self._contraction[:dim, :dim])
+        moved = inner @ first
+        noisy = targets.Noisy(symmetric(factor * (second[:dim, :dim] - np.outer(moved, moved) / mass)), std, n)
+        best = targets.chosen(self._targets(noisy, inner, first, mass, factor, moment), noisy, self.base.strength.low)
+        repaired, floored = targets.repaired(best)
+        start, covariance = self._back(repaired, inner, first / mass, std)
+        return Resolved(
+            covariance=covariance,
+            start=start,
+            powers=lower_powers(covariance),
+            target=best.turned.name,
+            strengths=(best.diagonal, best.off),
+            clip_factor=factor,
+            floored=floored,
+            error=math.sqrt(best.reported_error_sq),
+            least=least,
+            slack=self.plan.slack(std),
+        )
+
+    def _targets(
+        self, noisy: targets.Noisy, inner: FloatArray, first: FloatArray, mass: float, factor: float, moment: FloatArray
+    ) -> dict[str, FloatArray]:
+        """The public covariance, the same with one scale or with axis variances that were released, and the rounds before."""
+        dim = self.plan.dim
+        axes = factor * (np.diag(moment)[:dim] - np.square(first) / mass)
+        scale = max(float(np.mean(axes)), 0.05)
+        public = symmetric(inner @ inner.T)
+        found = {
+            "public": public,
+            "scale": scale * public,
+            "diagonal": symmetric((inner * np.maximum(axes, 0.1 * scale)) @ inner.T),
+        }
+        if self.made > 1:
+            found[targets.PREVIOUS] = np.eye(dim) * max(float(np.trace(noisy.value)) / dim, 0.05)
+        return found
+
+    def _back(
+        self, covariance: FloatArray, inner: FloatArray, mean: FloatArray, std: float
+    ) -> tuple[FloatArray, FloatArray]:
+        """Start of the mean step and covariance in the coordinates v, from the covariance in those of the last round."""
+        dim, n = self.plan.dim, self.plan.n
+        values, _ = spectrum(covariance)
+        error_sq = dim / n + std * std / 2.0 * float(np.sum(1.0 / np.maximum(values, np.finfo(np.float64).tiny)))
+        half = divided(inner, np.array(covariance, order="F"))
+        return mean_weight(self.base.strength, error_sq) * mean, symmetric(divided(inner, np.array(half.T, order="F")))
+
+
+def mean_step_map(base: PublicBase, resolved: Resolved) -> AffineMap:
+    """The map x -> whitened v - start of the full rung's mean release."""
+    return mean_map(base.affine, resolved.start, resolved.powers[1])

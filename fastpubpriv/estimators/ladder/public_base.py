@@ -1,0 +1,205 @@
+"""What the public rows say about mean and covariance, for any number of them from two on. No private data, no privacy cost."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+from scipy.special import polygamma, psi
+
+from fastpubpriv._types import FloatArray
+from fastpubpriv.errors import InputError
+from fastpubpriv.estimators.ladder.evidence import pseudo_rows
+from fastpubpriv.estimators.matrices import spectrum, symmetric
+from fastpubpriv.mechanisms.sums import AffineMap
+from fastpubpriv.results.base import frozen
+
+# A column whose public values differ by no more than their own rounding says nothing about its scale.
+CONSTANT = 64.0 * float(np.finfo(np.float64).eps)
+MOST_PRIOR_ROWS = 1e4
+# Public rows of a leave-one-out distance: fewer have no quartile.
+LEAST_DISTANCES = 4
+QUARTILE = 0.75
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strength:
+    """How far the public covariance can be trusted, in numbers that predictions need.
+
+    `low` and `likely` are pessimistic and likely degrees of freedom of the covariance, `scales` those of the standard deviations of
+    the axes, `quartile` the upper quartile of the squared distances of public rows from the others (nan with too few).
+    """
+
+    dim: int
+    n_pub: int
+    low: float
+    likely: float
+    scales: float
+    quartile: float = math.nan
+
+    @property
+    def typical(self) -> float:
+        """Degrees of freedom between the pessimistic and the likely."""
+        return math.sqrt(self.low * min(self.likely, self.n_pub + 999.0))
+
+    def radius_sq(self, probability: float) -> float:
+        """A squared radius, in units of the public covariance, that holds this share of the rows."""
+        dim, free = self.dim, self.low + 2.0
+        quantile = float(stats.f.ppf(probability, dim, free))
+        found = (1.0 + 1.0 / self.n_pub) * (self.low / free) * dim * quantile
+        if math.isfinite(self.quartile):
+            # The public rows themselves carry heavy tails and skewness into the radius.
+            found = max(found, self.quartile * min(quantile / float(stats.f.ppf(QUARTILE, dim, free)), 2.0))
+        return found
+
+    def spectrum(self) -> FloatArray:
+        """Eigenvalues (dim,) that the private covariance is expected to have in units of the public one."""
+        if self.low > 50.0 * self.dim:
+            return np.ones(self.dim)
+        return 1.0 / marchenko_pastur(self.dim, self.dim / max(self.low, 1.02 * self.dim))
+
+
+def plain_strength(dim: int, n_pub: int) -> Strength:
+    """What n_pub public rows of no structure of their own are worth: what can be said before they are seen."""
+    degrees = float(max(n_pub - 1, 1))
+    return Strength(dim=dim, n_pub=n_pub, low=degrees, likely=degrees, scales=degrees)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PublicBase:
+    """Mean and covariance of the public rows, always positive definite: coordinates v = inverse (x - center).
+
+    `root` root^T is the covariance. `ridge` is the number of pseudo-rows in it. `fallback` lists the columns whose public values
+    are all equal: they borrow the scale of the others. `source` says where the numbers come from, `rough` that they are no more
+    than a radius.
+    """
+
+    center: FloatArray
+    root: FloatArray
+    inverse: FloatArray
+    strength: Strength
+    ridge: float
+    fallback: tuple[int, ...] = ()
+    source: str = "public rows"
+    rough: bool = False
+
+    @property
+    def affine(self) -> AffineMap:
+        """The map x -> v as the kernels take it."""
+        return AffineMap(dim=len(self.center), center=self.center, matrix=self.inverse)
+
+    @property
+    def covariance(self) -> FloatArray:
+        """The public covariance, in squared data units."""
+        return symmetric(self.root @ self.root.T)
+
+
+def marchenko_pastur(dim: int, ratio: float) -> FloatArray:
+    """The `dim` mid-quantiles of the eigenvalues of a Wishart matrix over its degrees of freedom, ratio = dim / degrees < 1."""
+    # x = 1 + ratio - 2 sqrt(ratio) cos(angle) takes the square-root ends out of the density.
+    angle = np.linspace(0.0, math.pi, 4001)
+    place = 1.0 + ratio - 2.0 * math.sqrt(ratio) * np.cos(angle)
+    density = np.square(np.sin(angle)) / np.maximum(place, 1e-300)
+    density[[0, -1]] = 0.0
+    mass = np.concatenate([[0.0], np.cumsum((density[1:] + density[:-1]) / 2.0)])
+    found: FloatArray = np.interp((np.arange(dim) + 0.5) / dim, mass / mass[-1], place)
+    return found
+
+
+def moderated(logs: FloatArray, degrees: int) -> tuple[FloatArray, float, float]:
+    """Log variances (k,) of columns drawn together as far as they look alike, a typical one, and their degrees of freedom then.
+
+    The spread of log variances beyond what `degrees` degrees of freedom leave by chance is that of the columns themselves; one
+    standard error more of it is allowed for. In logarithms, so that columns in very different units are left alone.
+    """
+    chance = float(polygamma(1, degrees / 2.0))
+    centred = logs - float(psi(degrees / 2.0)) + math.log(degrees / 2.0)
+    middle = float(np.mean(centred))
+    share = 1.0
+    if len(logs) > 1:
+        spread = float(np.var(centred, ddof=1)) * (1.0 + math.sqrt(2.0 / (len(logs) - 1.0)))
+        least = degrees / (degrees + MOST_PRIOR_ROWS)
+        share = max(least, (spread - chance) / spread if spread > 0.0 else 0.0)
+    return share * logs + (1.0 - share) * middle, middle, degrees / share
+
+
+def _root(spreads: FloatArray, values: FloatArray, vectors: FloatArray, *, axes: bool) -> tuple[FloatArray, FloatArray]:
+    """Root of the covariance and its inverse: along the axes of the public rows, or near the columns."""
+    roots = np.sqrt(values)
+    if axes:
+        return spreads[:, None] * vectors * roots, (vectors / roots).T / spreads
+    return spreads[:, None] * symmetric((vectors * roots) @ vectors.T), symmetric(
+        (vectors / roots) @ vectors.T
+    ) / spreads
+
+
+def _distances(gaps: FloatArray, scatter: FloatArray, vectors: FloatArray, ridge: float) -> FloatArray:
+    """Squared distance of each public row from the mean and covariance of the others, without a second factorisation."""
+    n_pub = len(gaps)
+    degrees, grown = n_pub - 1, n_pub / (n_pub - 1)
+    leverage = np.sum(np.square(gaps @ vectors) / (ridge + scatter), axis=1)
+    found: FloatArray = grown**2 * leverage / np.maximum(1.0 - grown * leverage, 1e-9) * (ridge + degrees - 1.0)
+    return found
+
+
+def public_base(x_pub: FloatArray) -> PublicBase:
+    """Mean and ridged covariance of at least two public rows (n_pub, dim), not all equal, and how far they can be trusted."""
+    n_pub, dim = x_pub.shape
+    degrees = n_pub - 1
+    largest = np.max(np.abs(x_pub), axis=0)
+    unit = np.where(largest > 0.0, largest, 1.0)
+    # In units of the column's largest value nothing over- or underflows.
+    inner = x_pub / unit
+    center = inner.mean(axis=0)
+    gaps = inner - center
+    variances = np.sum(np.square(gaps), axis=0) / max(degrees, 1)
+    known = variances > CONSTANT**2
+    if n_pub < 2 or not known.any():
+        raise InputError("all public rows are equal, so they say nothing about scale; pass distinct public rows")
+    logs, typical, scales = moderated(np.log(variances[known]) + 2.0 * np.log(unit[known]), degrees)
+    spreads = np.full(dim, math.exp(typical / 2.0))
+    spreads[known] = np.exp(logs / 2.0)
+    gaps *= np.where(known, unit / spreads, 0.0)
+    scatter, vectors = spectrum(gaps.T @ gaps)
+    scatter = np.maximum(scatter, 0.0)
+    ridge, ridge_low = pseudo_rows(scatter, degrees)
+    axes = ridge <= degrees
+    root, inverse = _root(spreads, (ridge + scatter) / (ridge + degrees), vectors, axes=axes)
+    quartile = math.nan
+    if n_pub >= LEAST_DISTANCES:
+        quartile = float(np.quantile(_distances(gaps, scatter, vectors, ridge), QUARTILE))
+    low = ridge_low + degrees
+    strength = Strength(
+        dim=dim,
+        n_pub=n_pub,
+        low=low,
+        likely=ridge + degrees,
+        scales=low if axes else scales,
+        quartile=quartile,
+    )
+    return PublicBase(
+        center=frozen(center * unit),
+        root=frozen(root),
+        inverse=frozen(inverse),
+        strength=strength,
+        ridge=ridge,
+        fallback=tuple(np.flatnonzero(~known).tolist()),
+    )
+
+
+def ball_base(center: FloatArray, radius: float, *, n_pub: int) -> PublicBase:
+    """The base of rows of which only a centre, the mean of n_pub public rows, and a radius that holds them are known."""
+    dim = len(center)
+    spread = (radius if 0.0 < radius < math.inf else 1.0) / math.sqrt(dim)
+    strength = Strength(dim=dim, n_pub=n_pub, low=1.0, likely=1.0, scales=1.0, quartile=4.0 * dim)
+    return PublicBase(
+        center=frozen(center),
+        root=frozen(np.eye(dim) * spread),
+        inverse=frozen(np.eye(dim) / spread),
+        strength=strength,
+        ridge=0.0,
+        source="radius of the node",
+        rough=True,
+    )

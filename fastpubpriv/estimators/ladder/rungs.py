@@ -1,0 +1,110 @@
+"""Which rung of the ladder to take: errors predicted from public numbers (the spec's section 3)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from scipy import stats
+
+from fastpubpriv.estimators.ladder.public_base import Strength
+from fastpubpriv.estimators.ladder.schedule import Noise, Plan
+from fastpubpriv.estimators.ladder.vectors import combined
+
+STRUCTURES = ("public", "mean", "diagonal", "full")
+MEAN_SHARES = (Fraction(1, 10), Fraction(1, 4), Fraction(2, 5))
+MEAN_RADIUS, DIAGONAL_RADIUS = 0.95, 0.9
+# A dearer rung must promise so much: the prediction of its gain is uncertain.
+DIAGONAL_GAIN, FULL_GAIN, SHARE_GAIN = 0.8, 0.7, 0.97
+# Residual distance of the mean after whitening by a released covariance.
+RESIDUAL_SQ = 7.0
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """Predicted relative Frobenius error of the covariance and error of the mean in standard deviations."""
+
+    covariance: float
+    mean: float
+
+    @property
+    def divergence(self) -> float:
+        """What ranks the rungs: about twice the divergence of the estimate from the truth, where it is near."""
+        return self.covariance**2 / 2.0 + self.mean**2
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """Predictions for all rungs and the one that `auto` takes; `mean_share` is what the mean gets of the full rung's allowance.
+
+    `own_error_sq` is the squared error of the full rung's covariance by itself, without the public rows.
+    """
+
+    rungs: dict[str, Prediction]
+    best: str
+    mean_share: Fraction
+    own_error_sq: float
+
+    def resolved(self, dim: int) -> bool:
+        """Whether the noise of the full rung stays below the eigenvalues."""
+        return self.own_error_sq <= dim / 2.0
+
+
+def mean_clip(dim: int) -> float:
+    """Clip radius of the full rung's mean step, in whitened coordinates."""
+    return math.sqrt(RESIDUAL_SQ + float(stats.chi2.ppf(0.99, dim)))
+
+
+def mean_radius(strength: Strength) -> float:
+    """Clip radius of the mean rung."""
+    return math.sqrt(strength.radius_sq(MEAN_RADIUS))
+
+
+def diagonal_radius(strength: Strength) -> float:
+    """Clip radius of the diagonal rung's 2 dim features."""
+    dim = strength.dim
+    wide = strength.radius_sq(DIAGONAL_RADIUS) / float(stats.chi2.ppf(DIAGONAL_RADIUS, dim))
+    return math.sqrt(dim * wide + (dim + 2.0 * math.sqrt(24.0 * dim)) * wide * wide)
+
+
+def full_plan(strength: Strength, n: float, noise: Noise) -> Plan:
+    """The plan of the full rung for an allowance of its covariance."""
+    return Plan(strength.dim, n, noise, 1.0 + strength.radius_sq(MEAN_RADIUS))
+
+
+def outlook(strength: Strength, n: float, noise: Noise) -> Outlook:
+    """Predict every rung for n private rows and choose."""
+    dim, spectrum = strength.dim, strength.spectrum()
+    inverse = float(np.mean(1.0 / spectrum))
+    off = dim * (dim - 1) / strength.typical
+    own = 2.0 * dim / strength.scales
+    public_mean = dim / strength.n_pub
+
+    def mean_error(added: float) -> float:
+        return math.sqrt(combined(public_mean, dim / n + added))
+
+    std = mean_radius(strength) * noise.vector(dim) / n
+    rungs = {
+        "public": Prediction(math.sqrt(off + own), math.sqrt(public_mean)),
+        "mean": Prediction(math.sqrt(off + own), mean_error(dim * std * std * inverse)),
+    }
+    std = diagonal_radius(strength) * noise.vector(2 * dim) / n
+    scales = combined(own, 2.0 * dim / n + 2.0 * dim * (std * inverse) ** 2)
+    rungs["diagonal"] = Prediction(math.sqrt(off + scales), mean_error(dim * std * std * inverse))
+    mean_share, own_error_sq = MEAN_SHARES[0], math.inf
+    for share in MEAN_SHARES:
+        error_sq = full_plan(strength, n, noise.part(1 - share)).step(spectrum, Fraction(1), 0).error_sq
+        std = mean_clip(dim) * noise.vector(dim, share) / n
+        found = Prediction(
+            math.sqrt(combined(off + own, error_sq)), mean_error(1.2 * dim * std * std * min(inverse, 1.5))
+        )
+        if "full" not in rungs or found.divergence < SHARE_GAIN * rungs["full"].divergence:
+            rungs["full"], mean_share, own_error_sq = found, share, error_sq
+    best = min(("public", "mean"), key=lambda name: rungs[name].divergence)
+    if rungs["diagonal"].divergence <= DIAGONAL_GAIN * rungs[best].divergence:
+        best = "diagonal"
+    if own_error_sq <= dim / 2.0 and rungs["full"].divergence <= FULL_GAIN * rungs[best].divergence:
+        best = "full"
+    return Outlook(rungs, best, mean_share, own_error_sq)

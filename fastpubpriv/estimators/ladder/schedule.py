@@ -1,0 +1,137 @@
+"""The plan of the full rung: how many second moments, and what share each gets, from public and released numbers."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from scipy import stats
+
+from fastpubpriv._types import FloatArray
+from fastpubpriv.estimators.ladder.clipping import clip_factor
+from fastpubpriv.estimators.radii import chi_radius
+
+EARLY_SHARES = (Fraction(3, 100), Fraction(8, 100), Fraction(1, 5))
+MOST_ROUNDS = 9
+# An early round is made only while more than this is left.
+LEAST_LEFT = Fraction(3, 10)
+# The smallest share that a last round may be left with, for the check of its grid.
+LEAST_LAST = LEAST_LEFT - EARLY_SHARES[-1]
+WORTH_A_ROUND = 0.97
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """Noise on the sum of rows of norm 1 on a fine grid, for a share of an allowance that is a rho or (`pure`) an epsilon.
+
+    `moving`: the rows of leaves, where a pure allowance pays for a row that moves from one to another.
+    """
+
+    pure: bool
+    allowance: Fraction
+    moving: bool = False
+
+    def part(self, share: Fraction) -> Noise:
+        """The noise for a part of the allowance."""
+        return Noise(self.pure, self.allowance * share, self.moving)
+
+    def vector(self, dim: int, share: Fraction = Fraction(1)) -> float:
+        """Standard deviation in each of `dim` coordinates."""
+        cost = max(float(self.allowance * share), 1e-300)
+        return math.sqrt(8.0 * dim) / cost if self.pure else 2.0 / math.sqrt(2.0 * cost)
+
+    def gram(self, side: int, share: Fraction = Fraction(1)) -> float:
+        """Diagonal standard deviation of the equivalent Gaussian orthogonal ensemble on a second moment."""
+        cost = max(float(self.allowance * share), 1e-300)
+        if not self.pure:
+            return 1.0 / math.sqrt(cost)
+        return 2.0 * (side + 1.0 if self.moving else math.sqrt(side * (side + 3.0) / 2.0)) / cost
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What to do next: an early round with this share of the covariance's allowance, or the last one (None) with all that is left.
+
+    `error_sq` is the squared relative Frobenius error predicted for the end, `radius_sq` where this round clips.
+    """
+
+    share: Fraction | None
+    error_sq: float
+    radius_sq: float
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Rounds for `dim` columns and n rows; `first_radius_sq` is that of the first round, from the public rows."""
+
+    dim: int
+    n: float
+    noise: Noise
+    first_radius_sq: float
+
+    @property
+    def sampling(self) -> float:
+        """How far the second moment of the rows strays from its mean, in spectral norm."""
+        ratio = (self.dim + 1) / self.n
+        return math.sqrt(ratio) + ratio / 2.0
+
+    def slack(self, std: float) -> float:
+        """How far noise of this diagonal standard deviation and sampling move eigenvalues."""
+        return self.sampling + math.sqrt(2.0 * (self.dim + 1)) * std
+
+    @property
+    def white_radius_sq(self) -> float:
+        """Where rounds after the first clip: rows that are white but for a tenth of them."""
+        return 1.0 + float(stats.chi2.ppf(0.9, self.dim))
+
+    def std(self, radius_sq: float, share: Fraction) -> float:
+        """Noise of a round on the mean second moment."""
+        return radius_sq * self.noise.gram(self.dim + 1, share) / self.n
+
+    def last_radius_sq(self, made: int, left: Fraction) -> float:
+        """Where the last round clips after `made` others: wider where noise does not matter and the bias of clipping does."""
+        if made == 0:
+            return self.first_radius_sq
+        wide = (1.0 + chi_radius(self.dim, 0.1)) ** 2
+        std = self.std(wide, left)
+        quiet = std * std / 2.0 <= 0.25 / self.n or std * std * (self.dim + 1) / 2.0 <= 3e-4
+        return wide if quiet else self.white_radius_sq
+
+    def step(self, spectrum: FloatArray, left: Fraction, made: int, *, excess: float | None = None) -> Step:
+        """The next round for rows whose covariance has these eigenvalues (dim,), with this share of the allowance left.
+
+        `excess` is how far the rows were seen to fill the ball they are clipped to, beyond what white rows do; None before the
+        first round.
+        """
+        best: Step | None = None
+        for share in EARLY_SHARES:
+            values, rest = np.maximum(spectrum, 1e-300), left
+            for early in range(MOST_ROUNDS - made):
+                bias = (0.01 * self.dim if excess is None else self.dim * excess**2) if early == 0 else 0.0
+                error_sq = self._error_sq(values, self.last_radius_sq(made + early, rest), rest) + bias
+                if best is None or error_sq < WORTH_A_ROUND * best.error_sq:
+                    first = self.first_radius_sq if made == 0 else self.white_radius_sq
+                    own = self.last_radius_sq(made, left) if early == 0 else first
+                    best = Step(share if early else None, error_sq, own)
+                if rest <= LEAST_LEFT:
+                    break
+                radius_sq = self.first_radius_sq if made + early == 0 else self.white_radius_sq
+                values = values / (values + self.slack(self.std(radius_sq, share)))
+                rest -= share
+        assert best is not None
+        return best
+
+    def _error_sq(self, values: FloatArray, radius_sq: float, share: Fraction) -> float:
+        std = self.std(radius_sq, share)
+        with np.errstate(all="ignore"):
+            noise = std * std / 2.0 * (np.sum(1.0 / values) ** 2 + np.sum(1.0 / values**2))
+            found = self.dim * (self.dim + 1) / self.n + noise + 0.01 * np.sum(np.square(1.0 - values))
+        return float(found) if math.isfinite(found) else math.inf
+
+
+def excess_of(factor: float, dim: int, radius_sq: float) -> float:
+    """How far a clip factor is above that of white rows in the same ball."""
+    white = clip_factor(np.eye(dim), radius_sq, std=0.0, n=math.inf)
+    return 0.3 * max(factor - 1.03 * white, 0.0)

@@ -1,0 +1,44 @@
+"""Columns of private rows: signed dyadic cells about a centre, counted, and rows clipped to a box (C, one thread, no GIL)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastpubpriv._types import FloatArray, IntArray
+from fastpubpriv.kernels import _cbuf
+from fastpubpriv.kernels._cext import ffi, lib
+from fastpubpriv.maps import ColumnBox
+
+EXPONENTS = 2047  # of finite doubles, the subnormal ones first
+LOG2_PARTS_MAX: int = lib.FPP_COLUMN_LOG2_PARTS_MAX
+
+
+def cells_of_column(log2_parts: int) -> int:
+    """Cells of one column: those of each sign, zero, missing."""
+    return 2 * (EXPONENTS << log2_parts) + 2
+
+
+def columns_count(
+    chunk: npt.NDArray[Any], center: FloatArray, log2_parts: int, neutral: bool, counts: IntArray
+) -> None:
+    """counts (dim, cells_of_column(log2_parts)) += numbers of chunk (n, dim), float64 or float32, by cell."""
+    _cbuf.expect("center", center, np.float64, (center.size,))
+    _cbuf.expect("counts", counts, np.int64, (center.size, cells_of_column(log2_parts)))
+    x, stride = _cbuf.rows(chunk, center.size)
+    call = lib.fpp_columns_count_f64 if chunk.itemsize == 8 else lib.fpp_columns_count_f32
+    given = _cbuf.inp(center), log2_parts, int(neutral)
+    _cbuf.check(call(x, chunk.shape[0], stride, center.size, *given, _cbuf.out(counts.reshape(-1))))
+
+
+def columns_box(chunk: npt.NDArray[Any], box: ColumnBox) -> FloatArray:
+    """Numbers of chunk (n, dim), float64 or float32, less a centre, clipped, less a middle, over a width: (n, dim) float64."""
+    out = np.empty((chunk.shape[0], box.dim))
+    x, stride = _cbuf.rows(chunk, box.dim)
+    keep = [_cbuf.inp(each) for each in (box.center, box.lower, box.upper, box.middle, box.width, box.absent)]
+    table = ffi.new("fpp_column_box *", (box.dim, int(box.neutral), *keep))
+    call = lib.fpp_columns_box_f64 if chunk.itemsize == 8 else lib.fpp_columns_box_f32
+    _cbuf.check(call(x, chunk.shape[0], stride, table, _cbuf.out(out.reshape(-1))))
+    return out

@@ -1,0 +1,131 @@
+"""One vector for each leaf of a cluster tree, of its own length: the mean rungs and the diagonal rungs of a ladder together.
+
+Privacy note: `notes/leaf_vectors.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from fastpubpriv._types import IntArray
+from fastpubpriv.errors import InputError
+from fastpubpriv.kernels import rows as kernels
+from fastpubpriv.kernels.tree import grouped_rows
+from fastpubpriv.maps import RowMap, RowTree
+from fastpubpriv.mechanisms.axis_features import AxisFeatures
+from fastpubpriv.mechanisms.leaves import routing_cost
+from fastpubpriv.mechanisms.sums import AffineMap, Measurement, Released
+from fastpubpriv.privacy import Event, cluster_sum_grid
+from fastpubpriv.release.payer import Payer
+from fastpubpriv.release.release import release
+from fastpubpriv.sources import Executor, Query, Rows
+from fastpubpriv.sources.base import Chunk
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LeafVector:
+    """What a leaf asks for: its place among the targets, its map (or features with squares), and where rows are clipped."""
+
+    target: int
+    rule: AffineMap | AxisFeatures
+    radius: float
+
+    @property
+    def length(self) -> int:
+        """Entries of its vector."""
+        return self.rule.out_dim
+
+    @property
+    def affine(self) -> AffineMap:
+        """What is left to be mapped once features have been made."""
+        return AffineMap(dim=self.length) if isinstance(self.rule, AxisFeatures) else self.rule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class VectorsReleased:
+    """The answers of the leaves that took part, in their order."""
+
+    answers: list[Released]
+    event: Event
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The noise, for the record."""
+        stds = [answer.noise_std for answer in self.answers]
+        return {"noise_std": max(stds), "leaf_noise_std": stds}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LeafVectorsQuery(Query):
+    """The integer vectors of the leaves, one after another."""
+
+    routes: RowTree
+    vectors: tuple[LeafVector, ...]
+    maps: tuple[RowMap, ...]
+
+    def zeros(self) -> tuple[IntArray]:
+        """See `Query.zeros`."""
+        return (np.zeros(sum(vector.length for vector in self.vectors), dtype=np.int64),)
+
+    def add(self, chunk: Chunk, accumulators: Any) -> None:
+        """Give each leaf's rows, under its map, to the kernel and the leaf's part of the accumulator."""
+        grouped, begins = grouped_rows(chunk, self.routes)
+        place = 0
+        for vector, row_map in zip(self.vectors, self.maps, strict=True):
+            own = grouped[begins[vector.target] : begins[vector.target + 1]]
+            if len(own):
+                if isinstance(vector.rule, AxisFeatures):
+                    own = vector.rule(own)
+                kernels.rows_sum(own, row_map, accumulators[0][place : place + vector.length])
+            place += vector.length
+
+    @property
+    def row_cost(self) -> int:
+        """See `Query.row_cost`."""
+        return max(self.routes.dim, *(vector.length for vector in self.vectors)) + routing_cost(self.routes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LeafVectors(Measurement[Fraction, VectorsReleased]):
+    """Release for each leaf that takes part the sum of its rows under its own map, each clipped to the leaf's radius.
+
+    All leaves share Q. A row that stays moves its leaf's vector by at most 2 Q; one that moves, two vectors by at most Q each.
+    """
+
+    routes: RowTree
+    vectors: Sequence[LeafVector]
+
+    def release(self, account: Payer, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> VectorsReleased:
+        """Charge `cost`, run the pass and add noise."""
+        targets = [vector.target for vector in self.vectors]
+        if not targets or targets != sorted(set(targets)) or not 0 <= targets[0] <= targets[-1] < self.routes.n_labels:
+            raise InputError(
+                f"leaves {targets} are not {self.routes.n_labels} targets or fewer, each once, in their order"
+            )
+        lengths = [vector.length for vector in self.vectors]
+        grid = cluster_sum_grid(
+            cost,
+            max(lengths),
+            rows.n,
+            pure=account.pure,
+            clusters=len(lengths),
+            lineage=self.routes.lineage,
+            draws=sum(lengths),
+        )
+        maps = tuple(vector.affine.on_grid(grid, vector.radius) for vector in self.vectors)
+        query = partial(
+            executor.run, LeafVectorsQuery(routes=self.routes, vectors=tuple(self.vectors), maps=maps), rows
+        )
+        value = release(account, name=name, query=query, shape=(sum(lengths),), event=grid.event, unit=1.0)
+        pieces = np.split(value, np.cumsum(lengths)[:-1])
+        answers = []
+        for vector, piece in zip(self.vectors, pieces, strict=True):
+            unit = grid.step(vector.radius)
+            answers.append(Released(value=piece * unit, noise_std=grid.event.noise_std * unit, event=grid.event))
+        return VectorsReleased(answers=answers, event=grid.event)

@@ -1,0 +1,145 @@
+"""Record and replay of the ladder: every rung's releases promise what they cost, on every path, and nothing passes them by."""
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from test_gaussian_replay import BUDGETS, COMMON, DIM, HOSTILE, PUBLIC, hostile_pair, neighbours
+
+from fastpubpriv import ReplayError, estimate_gaussian
+from fastpubpriv.auditing import record_replay
+from fastpubpriv.estimators.ladder import full, learn
+from fastpubpriv.estimators.ladder.schedule import EARLY_SHARES
+from fastpubpriv.mechanisms import axis_features
+from fastpubpriv.release.transcript import recording
+
+pytestmark = [pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")]
+
+
+def ladder(budget, structure, public=PUBLIC):
+    return lambda x: estimate_gaussian(x, x_pub=public, budget=budget, structure=structure, **COMMON)
+
+
+CASES = [
+    pytest.param(budget, ladder(budget, structure, public), id=f"{notion}: {structure}, {len(public)} public rows")
+    for notion, budget in BUDGETS.items()
+    for structure in ("mean", "diagonal", "full")
+    for public in (PUBLIC, PUBLIC[:2])
+]
+
+
+@pytest.mark.parametrize(("budget", "run"), CASES)
+def test_random_neighbours(budget, run):
+    for rows, other in neighbours(np.random.default_rng(70), 20):
+        report = record_replay(run, rows, other, budget=budget)
+        assert report.pair_cost <= report.declared_cost <= report.allowance * (1 + Fraction(1, 10**9))
+        # The shares of the rounds add up to one, whatever was released.
+        assert report.declared_cost >= Fraction(97, 100) * report.allowance
+
+
+@pytest.mark.audit
+@pytest.mark.parametrize(("budget", "run"), CASES)
+def test_many_random_neighbours(budget, run):
+    for rows, other in neighbours(np.random.default_rng(71), 300):
+        record_replay(run, rows, other, budget=budget)
+
+
+@pytest.mark.parametrize(("budget", "run"), CASES)
+def test_hostile_neighbours(budget, run):
+    plain = np.random.default_rng(5).standard_normal((8, DIM)) + 5.0
+    for one in range(len(HOSTILE)):
+        rows, other = plain.copy(), plain.copy()
+        rows[3], other[3] = HOSTILE[one], HOSTILE[(one * 7 + 3) % len(HOSTILE)]
+        record_replay(run, rows, other, budget=budget)
+
+
+@pytest.mark.parametrize("structure", ["mean", "diagonal", "full"])
+def test_opposite_extremes_nearly_reach_the_cost(structure):
+    budget = BUDGETS["zcdp"]
+    rows = np.tile(PUBLIC.mean(axis=0), (20, 1))
+    other = rows.copy()
+    rows[0, 0], other[0, 0] = 1e12, -1e12
+    if structure == "diagonal":
+        # Far rows have the same squares, so the way to the cost is by a moderate one.
+        rows[0, 0], other[0, 0] = PUBLIC[:, 0].mean(), 1e12
+    report = record_replay(ladder(budget, structure), rows, other, budget=budget)
+    assert report.tightness >= (0.95 if structure == "mean" else 0.05)
+
+
+def test_the_number_of_rounds_follows_the_releases():
+    # The same rows take different numbers of rounds with different noise: the path is a function of what was released.
+    rows = np.random.default_rng(6).standard_normal((300, DIM)) * 30.0
+    run = ladder(BUDGETS["zcdp"], "full", PUBLIC[:2])
+    assert len({run(rows).rounds for _ in range(40)}) > 1
+
+
+# Planted faults: each must be caught.
+
+
+def test_catches_rounds_that_follow_private_rows(monkeypatch):
+    original, step = learn._second_moments, full.FullRung.step
+
+    def longer(rung):
+        return replace(step(rung), share=None if rung.made == 8 else EARLY_SHARES[0])
+
+    def adaptive(run, base, view):
+        largest = max(float(np.abs(chunk).max()) for chunk in run.rows.chunks())
+        if largest > 100.0:
+            monkeypatch.setattr(full.FullRung, "step", longer)
+        return original(run, base, view)
+
+    monkeypatch.setattr(learn, "_second_moments", adaptive)
+    with pytest.raises(ReplayError):
+        record_replay(ladder(BUDGETS["zcdp"], "full"), *hostile_pair(), budget=BUDGETS["zcdp"])
+
+
+def test_catches_a_mean_that_bypasses_release(monkeypatch):
+    original = learn.climb
+
+    def leaky(run, base, view, structure):
+        found = original(run, base, view, structure)
+        private = next(iter(run.rows.chunks()))
+        return replace(found, mean=found.mean + 1e-9 * private[4, 0])
+
+    monkeypatch.setattr(learn, "climb", leaky)
+    with pytest.raises(ReplayError, match="leaked past release"):
+        record_replay(ladder(BUDGETS["zcdp"], "mean"), *hostile_pair(), budget=BUDGETS["zcdp"])
+
+
+def test_catches_features_that_depend_on_the_company(monkeypatch):
+    # Centred by the mean of the block: every row moves when one is replaced.
+    original = axis_features.AxisFeatures._block
+
+    def centred(self, rows, out):
+        original(self, rows - rows.mean(axis=0), out)
+
+    monkeypatch.setattr(axis_features.AxisFeatures, "_block", centred)
+    rows = np.random.default_rng(3).standard_normal((40, DIM)) + 5.0
+    other = rows.copy()
+    other[4] = 1e3
+    with pytest.raises(ReplayError):
+        record_replay(ladder(BUDGETS["zcdp"], "diagonal"), rows, other, budget=BUDGETS["zcdp"])
+
+
+def test_catches_clipping_to_a_private_radius(monkeypatch):
+    original = learn.StatisticSum.release
+
+    def data_dependent(self, account, rows, executor, **options):
+        largest = max(float(np.abs(chunk).max()) for chunk in rows.chunks())
+        return original(replace(self, radius=min(self.radius, largest)), account, rows, executor, **options)
+
+    monkeypatch.setattr(learn.StatisticSum, "release", data_dependent)
+    rows = np.full((10, DIM), 1e-3)
+    other = rows.copy()
+    other[4] = 2e-3
+    with pytest.raises(ReplayError, match="depends on private rows"):
+        record_replay(ladder(BUDGETS["zcdp"], "diagonal"), rows, other, budget=BUDGETS["zcdp"])
+
+
+def test_the_public_rung_makes_no_call():
+    with recording() as recorded:
+        estimate_gaussian(
+            np.full((10, DIM), np.nan), x_pub=PUBLIC, budget=BUDGETS["zcdp"], structure="public", **COMMON
+        )
+    assert not recorded.calls

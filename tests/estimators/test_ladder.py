@@ -1,0 +1,258 @@
+"""`estimate_gaussian` up the ladder: never worse than the public rows, and what it says about itself."""
+
+import json
+import warnings
+
+import numpy as np
+import pytest
+from gaussian_cases import RHO_HALF, covariance_error, draw, gaussian, mean_error
+from spies import SpyLedger, SpyRows, seeded
+
+from fastpubpriv import ZCDP, AccuracyWarning, ApproxDP, GaussianResult, InputError, Ledger, PureDP, estimate_gaussian
+
+RUNGS = ("public", "mean", "diagonal", "full")
+BUDGETS = {"zcdp": ZCDP(0.5), "approx": ApproxDP(2, 1e-6), "pure": PureDP(2)}
+pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
+
+
+def cell(dim, n, n_pub, condition, seed, *, budget=RHO_HALF, **options):
+    """Result, errors of covariance and mean, and the mean error of the public rows."""
+    rng = np.random.default_rng([seed, dim, n, n_pub])
+    mean, factor = gaussian(dim, condition, rng)
+    private, public = draw(n, mean, factor, rng), draw(n_pub, mean, factor, rng)
+    result = seeded(estimate_gaussian, private, x_pub=public, budget=budget, random_state=seed, **options)
+    return (
+        result,
+        covariance_error(result.covariance, factor),
+        mean_error(result.mean, mean, factor),
+        mean_error(public.mean(axis=0), mean, factor),
+    )
+
+
+# dim, n_priv, n_pub, condition, then rung and errors of the specification's table
+TABLE = [
+    (8, 400, 24, 100, "full", 0.86, 0.21),
+    (8, 10_000, 9, 100, "full", 0.089, 0.023),
+    (5, 1000, 6, 1e4, "full", 0.195, 0.084),
+    (20, 1000, 60, 100, "full", 1.21, 0.22),
+    (20, 10_000, 10, 1e4, "full", 0.225, 0.050),
+    (20, 10_000, 10, 1, "full", 0.107, 0.047),
+    (20, 50_000, 2, 100, "full", 0.096, 0.020),
+    (20, 150, 60, 1e4, "mean", 2.75, 0.38),
+    (60, 1000, 61, 1e4, "mean", 8.0, 0.45),
+]
+
+
+# Cheap and telling: few rows, hardly more public rows than columns, an ill-conditioned covariance.
+CHEAP = [TABLE[0], TABLE[1], TABLE[2], TABLE[7]]
+
+
+def check_row(row, seeds):
+    dim, n, n_pub, condition, rung, covariance, mean = row
+    found = [cell(dim, n, n_pub, condition, seed) for seed in range(seeds)]
+    assert {result.structure for result, *_ in found} == {rung}
+    errors = np.median([numbers for _, *numbers in found], axis=0)
+    if rung == "full":
+        assert errors[0] <= 1.3 * covariance
+    assert errors[1] <= 1.3 * mean
+    assert errors[1] <= 1.1 * errors[2]
+
+
+@pytest.mark.parametrize("row", CHEAP)
+def test_cheap_rows_of_the_specification(row):
+    check_row(row, 9)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("row", TABLE)
+def test_the_table_of_the_specification(row):
+    check_row(row, 15)
+
+
+@pytest.mark.parametrize("notion", BUDGETS)
+@pytest.mark.parametrize("rung", RUNGS)
+def test_every_rung_and_notion(notion, rung):
+    budget = BUDGETS[notion]
+    ledger = Ledger(budget)
+    result, *errors = cell(3, 20_000, 8, 10.0, 0, budget=budget, structure=rung, ledger=ledger)
+    assert result.structure == rung
+    assert result.status == ("ok" if rung == "full" else rung)
+    assert np.isfinite(errors).all()
+    if rung == "public":
+        assert ledger.spent.is_zero
+        assert result.releases == ()
+        assert "nothing" in result.summary()
+    else:
+        assert result.spent == budget
+        assert len(ledger.entries) == 1
+    assert set(result.diagnostics["rungs"]) == set(RUNGS)
+    json.loads(result.to_json())
+    assert GaussianResult.from_json(result.to_json()).structure == rung
+    assert "predicted" in result.summary().lower()
+
+
+def test_the_public_rung_reads_and_pays_nothing():
+    log = []
+    rows = SpyRows(np.zeros((30, 4)), log)
+    public = np.random.default_rng(0).normal(size=(9, 4))
+    result = estimate_gaussian(rows, x_pub=public, budget=RHO_HALF, ledger=SpyLedger(RHO_HALF, log), structure="public")
+    assert log == []
+    assert np.allclose(result.mean, public.mean(axis=0))
+
+
+@pytest.mark.parametrize("rung", RUNGS[1:])
+def test_the_debit_comes_before_the_first_read(rung):
+    log = []
+    rows = SpyRows(np.zeros((500, 4)), log)
+    public = np.random.default_rng(0).normal(size=(9, 4))
+    estimate_gaussian(rows, x_pub=public, budget=RHO_HALF, ledger=SpyLedger(RHO_HALF, log), structure=rung)
+    assert log[0] == "debit"
+    assert log.count("debit") == 1
+    assert "read" in log
+
+
+def test_the_rung_does_not_depend_on_private_rows():
+    public = np.random.default_rng(1).normal(size=(9, 4))
+    rows = [np.zeros((3000, 4)), np.full((3000, 4), np.nan), 1e300 * np.ones((3000, 4))]
+    found = [estimate_gaussian(x, x_pub=public, budget=RHO_HALF) for x in rows]
+    assert len({result.structure for result in found}) == 1
+    assert len({str(result.diagnostics["rungs"]) for result in found}) == 1
+
+
+@pytest.mark.parametrize("rung", ["auto", *RUNGS])
+@pytest.mark.parametrize("notion", BUDGETS)
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        np.full((40, 3), np.nan),
+        np.full((40, 3), np.inf),
+        np.full((40, 3), 1e300),
+        np.tile([[1e308, -1e308, 1e308], [-1e308, 1e308, -1e308]], (20, 1)),
+        np.full((40, 3), 5e-324),
+        np.zeros((40, 3)),
+        np.full((40, 3), 1e3),
+        np.ones((1, 3)),
+        np.arange(120).reshape(40, 3),
+        np.asfortranarray(np.arange(120.0).reshape(40, 3)),
+        np.arange(120, dtype=np.float32).reshape(40, 3),
+    ],
+)
+def test_private_rows_of_any_content_give_a_finite_positive_definite_answer(hostile, notion, rung):
+    for public in (
+        np.random.default_rng(1).standard_normal((2, 3)),
+        np.random.default_rng(1).standard_normal((8, 3)) * [1e-12, 1.0, 1e12],
+        np.array([[1.0, 1.0, 0.0], [1.0, 1.0, 2.0], [1.0, 1.0, 3.0]]),
+    ):
+        result = estimate_gaussian(hostile, x_pub=public, budget=BUDGETS[notion], structure=rung)
+        assert np.isfinite(result.mean).all()
+        assert np.isfinite(result.mean_noise_std).all()
+        scales = np.sqrt(np.diag(result.covariance))
+        assert np.linalg.eigvalsh(result.covariance / np.outer(scales, scales))[0] > 0
+        np.isfinite(result.log_prob(public)).all()
+
+
+def test_rows_a_thousand_deviations_away():
+    rng = np.random.default_rng(2)
+    public = rng.normal(size=(12, 4))
+    result = estimate_gaussian(rng.normal(size=(20_000, 4)) + 1e3, x_pub=public, budget=RHO_HALF)
+    assert np.isfinite(result.mean).all()
+    assert result.rounds == 9  # every row on the sphere: more rounds
+    assert result.status == "clipped"
+    near = estimate_gaussian(rng.normal(size=(20_000, 4)), x_pub=public, budget=RHO_HALF)
+    assert near.status == "ok"
+    for rung in ("mean", "diagonal"):
+        far = estimate_gaussian(rng.normal(size=(5000, 4)) + 1e3, x_pub=public, budget=RHO_HALF, structure=rung)
+        assert far.status == "clipped"
+
+
+def test_constant_columns_are_named():
+    rng = np.random.default_rng(3)
+    public = np.column_stack([rng.normal(size=12), np.full(12, 7.0), rng.normal(size=12)])
+    private = rng.normal(size=(20_000, 3)) + np.array([0.0, 7.0, 0.0])
+    with pytest.warns(AccuracyWarning, match="constant in 1"):
+        result = estimate_gaussian(private, x_pub=public, budget=RHO_HALF)
+    assert result.diagnostics["fallback_columns"] == ("1",)
+    assert "Scale borrowed by" in result.summary()
+    assert covariance_error(result.covariance, np.eye(3)) < 0.2
+
+
+def test_warnings_say_what_would_buy_more():
+    public = np.random.default_rng(4).normal(size=(20, 10))
+    with pytest.warns(AccuracyWarning, match=r"mean alone is private.*About \d+ private rows"):
+        found = estimate_gaussian(np.zeros((150, 10)), x_pub=public, budget=RHO_HALF)
+    assert found.structure == "mean"
+    with pytest.warns(AccuracyWarning, match="structure='auto' would take 'mean'"):
+        estimate_gaussian(np.zeros((150, 10)), x_pub=public, budget=RHO_HALF, structure="full")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", AccuracyWarning)
+        estimate_gaussian(np.zeros((100_000, 3)), x_pub=public[:, :3], budget=RHO_HALF)
+
+
+def test_forced_and_hopeless():
+    with pytest.warns(AccuracyWarning, match="structure='full'"):
+        result, *errors = cell(8, 150, 9, 10.0, 1, budget=ZCDP(0.05), structure="full")
+    assert np.isfinite(errors).all()
+    assert result.status in ("ok", "under_resolved")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"structure": "low_rank"}, "structure"),
+        ({"structure": "mean", "method": "pairs"}, "belongs to method='ladder'"),
+        ({"structure": "mean", "rounds": 3}, "no use for rounds"),
+        ({"method": "ladder", "mode": "theory"}, "no use for mode"),
+        ({"method": "ladder", "pub_priv_gap": 0.1}, "no use for pub_priv_gap"),
+        ({"x_pub": np.ones((5, 3))}, "all public rows are equal"),
+        ({"x_pub": np.ones((1, 3))}, "all public rows are equal"),
+        ({"budget": PureDP(2.0**-27), "structure": "full"}, "no integer grid"),
+    ],
+)
+def test_refusals_come_before_the_debit_and_before_any_read(options, message):
+    log = []
+    arguments = {
+        "x_priv": SpyRows(np.zeros((50, 3)), log),
+        "x_pub": np.random.default_rng(2).standard_normal((8, 3)),
+        "budget": RHO_HALF,
+    } | options
+    with pytest.raises(InputError, match=message):
+        estimate_gaussian(**arguments, ledger=None)
+    assert log == []
+
+
+def test_arguments_of_the_other_methods_choose_them():
+    public = np.random.default_rng(5).normal(size=(8, 3))
+    for options in ({"rounds": 3}, {"mode": "theory"}, {"pub_priv_gap": 0.2}, {"cond_max": 10.0}):
+        result = estimate_gaussian(np.zeros((500, 3)), x_pub=public, budget=RHO_HALF, **options)
+        assert result.method == "lifted_coinpress"
+    assert estimate_gaussian(np.zeros((500, 3)), x_pub=public, budget=RHO_HALF).method == "ladder"
+
+
+def test_the_answer_does_not_depend_on_threads():
+    rng = np.random.default_rng(7)
+    private, public = rng.standard_normal((30_000, 4)), rng.standard_normal((5, 4))
+    for rung in RUNGS[1:]:
+        one, two = (
+            seeded(estimate_gaussian, private, x_pub=public, budget=RHO_HALF, threads=threads, structure=rung)
+            for threads in (1, 2)
+        )
+        assert one.to_dict() == two.to_dict()
+
+
+def test_never_worse_than_the_public_rows_where_these_suffice():
+    # The 158 rows of 8 columns whose relative error was 6e14, where the public rows alone give less than one.
+    found = [cell(8, 158, 80, 10.0, seed, budget=ZCDP(0.1)) for seed in range(5)]
+    assert np.median([covariance for _, covariance, *_ in found]) < 1.1
+    assert np.median([mean for *_, mean, _ in found]) <= 1.1 * np.median([public for *_, public in found])
+
+
+def test_predictions_are_met():
+    for dim, n, n_pub in ((5, 5000, 6), (10, 20_000, 11), (20, 20_000, 40)):
+        found = [cell(dim, n, n_pub, 100.0, seed) for seed in range(9)]
+        ratios = [
+            (covariance / result.predicted_covariance_error, mean / result.predicted_mean_error)
+            for result, covariance, mean, _ in found
+        ]
+        covariance, mean = np.median(ratios, axis=0)
+        assert 0.7 <= covariance <= 1.4
+        assert 0.6 <= mean <= 1.3

@@ -1,0 +1,339 @@
+"""`estimate_mean` by counts: what must hold exactly, what a column of each shape must give, and what must be said of it."""
+
+import warnings
+
+import numpy as np
+import pytest
+from spies import seeded
+
+from fastpubpriv import ZCDP, AccuracyWarning, ApproxDP, InputError, Ledger, MeanResult, PureDP, estimate_mean
+from fastpubpriv.estimators.columns import scales, tails
+from fastpubpriv.estimators.columns.shares import divide
+from fastpubpriv.release import transcript as transcripts
+
+pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
+
+BUDGETS = [ZCDP(0.05), ApproxDP(0.5, 1e-6), PureDP(1)]
+EXACT = ZCDP(1e6)  # as good as no noise
+
+
+def mean_of(private, public, budget=BUDGETS[0], **options):
+    return seeded(estimate_mean, private, x_pub=public, budget=budget, threads=1, progress=False, **options)
+
+
+def column(rng, kind, n):
+    return {
+        "Gaussian": lambda: rng.normal(1e6, 1.0, n),
+        "lognormal": lambda: rng.lognormal(0.0, 1.0, n),
+        "counts": lambda: rng.poisson(3.0, n).astype(float),
+        "share": lambda: rng.random(n),
+        "tiny": lambda: -1e-12 * rng.gamma(2.0, size=n),
+        "mostly zero": lambda: rng.gamma(1.0, 40.0, n) * (rng.random(n) < 0.2),
+    }[kind]()
+
+
+KINDS = ["Gaussian", "lognormal", "counts", "share", "tiny", "mostly zero"]
+
+
+# ---- what holds exactly ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_without_noise_the_mean_is_that_of_the_rows(kind):
+    rng = np.random.default_rng(1)
+    rows = column(rng, kind, 3000)[:, None]
+    result = mean_of(rows, rows[:1].copy(), EXACT)
+    # What is left is the width of the outermost cells, which a clip point cuts off.
+    assert abs(result.mean[0] - rows.mean()) < 0.03 * rows.std()
+
+
+def test_without_noise_several_columns_and_missing_entries():
+    rng = np.random.default_rng(2)
+    rows = np.stack([column(rng, kind, 4000) for kind in KINDS], axis=1)
+    rows[rng.random(rows.shape) < 0.1] = np.nan
+    public = np.stack([column(rng, kind, 5) for kind in KINDS], axis=1)
+    result = mean_of(rows, public, EXACT)
+    assert np.all(np.abs(result.mean - np.nanmean(rows, axis=0)) < 0.05 * np.nanstd(rows, axis=0))
+    assert result.report.missing == pytest.approx(np.isnan(rows).sum(axis=0), abs=1.0)
+    whole = rows[np.isfinite(rows).all(axis=1)]
+    neutral = mean_of(rows, public, EXACT, missing="neutral")
+    assert np.all(np.abs(neutral.mean - whole.mean(axis=0)) < 0.05 * np.nanstd(rows, axis=0))
+    assert neutral.report.missing == pytest.approx(len(rows) - len(whole), abs=1.0)
+
+
+class Shifted(transcripts.Transcript):
+    """Answers with what another run was told, its cells moved by whole octaves or its sides exchanged."""
+
+    __slots__ = ("calls_there", "change")
+
+    def __init__(self, calls_there, change):
+        super().__init__()
+        self.calls_there, self.change = calls_there, change
+
+    def forced(self, name, shape, event, unit):
+        return self.change(name, self.calls_there[len(self.calls)].answer.copy())
+
+
+def with_answers(calls, change, call):
+    token = transcripts._CURRENT.set(Shifted(calls, change))
+    try:
+        return call()
+    finally:
+        transcripts._CURRENT.reset(token)
+
+
+def recorded(call):
+    with transcripts.recording() as transcript:
+        result = call()
+    return result, transcript.calls
+
+
+@pytest.mark.parametrize("budget", BUDGETS)
+def test_a_power_of_two_scales_every_output_exactly(budget):
+    rng = np.random.default_rng(3)
+    rows, public = rng.lognormal(size=(3000, 2)), rng.lognormal(size=(1, 2))
+    here, calls = recorded(lambda: mean_of(rows, public, budget))
+    octaves = 37
+    parts = divide(2, 3000, here_allowance(budget), pure=isinstance(budget, PureDP)).parts
+    side = 2047 * parts
+
+    def change(name, answer):
+        if name == "signed dyadic cells":
+            for begin in (0, side):
+                answer[:, begin : begin + side] = np.roll(answer[:, begin : begin + side], octaves * parts, axis=1)
+        return answer
+
+    factor = 2.0**octaves
+    there = with_answers(calls, change, lambda: mean_of(rows * factor, public * factor, budget))
+    for name in ("mean", "noise_std", "sampling_std"):
+        assert np.array_equal(getattr(there, name), getattr(here, name) * factor), name
+    for name in ("resolved_from", "resolved_to", "clipping_std", "tail_below", "tail_above"):
+        assert np.array_equal(getattr(there.report, name), getattr(here.report, name) * factor), name
+    assert there.status == here.status
+
+
+def here_allowance(budget):
+    from fastpubpriv.estimators.columns.shares import draws
+    from fastpubpriv.methods import allowance_of
+
+    return allowance_of(budget, draws(2))[1]
+
+
+@pytest.mark.parametrize("budget", BUDGETS)
+def test_a_negated_column_mirrors(budget):
+    rng = np.random.default_rng(4)
+    rows, public = rng.lognormal(size=(3000, 1)), rng.lognormal(size=(5, 1))
+    here, calls = recorded(lambda: mean_of(rows, public, budget))
+
+    def change(name, answer):
+        if name != "signed dyadic cells":
+            return -answer
+        side = (answer.shape[1] - 2) // 2
+        return np.concatenate([answer[:, side : 2 * side], answer[:, :side], answer[:, 2 * side :]], axis=1)
+
+    there = with_answers(calls, change, lambda: mean_of(-rows, -public, budget))
+    assert np.allclose(there.mean, -here.mean, rtol=1e-12)
+    assert np.array_equal(there.noise_std, here.noise_std)
+    assert np.array_equal(there.report.tail_below, here.report.tail_above)
+    assert there.status == here.status
+
+
+@pytest.mark.parametrize("budget", BUDGETS)
+@pytest.mark.parametrize("dim", [1, 2, 7])
+def test_costs_add_up_to_the_budget_and_are_fixed_in_advance(budget, dim):
+    rng = np.random.default_rng(5)
+    rows = rng.normal(size=(20_000, dim))
+    ledger = Ledger(budget)
+    result = mean_of(rows, rows[:1].copy(), budget, ledger=ledger)
+    assert result.spent == budget
+    names = [release["name"] for release in result.releases]
+    assert names == ["signed dyadic cells", *["shells of rows"] * (dim > 1), "clipped sum"]
+    costs = [release["epsilon" if isinstance(budget, PureDP) else "rho"] for release in result.releases]
+    allowance = float(sum(costs))
+    shares = divide(dim, 20_000, sum(costs), pure=isinstance(budget, PureDP))
+    assert [float(cost) / allowance for cost in costs] == pytest.approx(
+        [float(each / sum(costs)) for each in (shares.cells, shares.shells, shares.total) if each], rel=1e-3
+    )
+
+
+# ---- columns of each shape ------------------------------------------------------------------------------------------
+
+
+def test_a_constant_column_is_a_point_mass_at_its_value():
+    result = mean_of(np.full((5000, 1), 3.7), np.full((3, 1), 3.7))
+    assert result.mean[0] == 3.7
+    assert result.status == ("point_mass",)
+    assert [end[0] for end in result.confidence_interval()] == [-np.inf, np.inf]
+    bounded = mean_of(np.full((5000, 1), 3.7), np.full((3, 1), 3.7), bounds=(0.0, 10.0))
+    lower, upper = bounded.confidence_interval()
+    unseen = bounded.report.undetected_rows[0] / 5000
+    assert lower[0] == pytest.approx(3.7 - 3.7 * unseen)
+    assert upper[0] == pytest.approx(3.7 + 6.3 * unseen)
+
+
+def test_a_rare_yes_is_clipped_near_one():
+    shares = divide(1, 20_000, BUDGETS[0].rho, pure=False)
+    rate = 8.0 * shares.count_std / 20_000
+    rng = np.random.default_rng(6)
+    errors, clips = [], []
+    for seed in range(40):
+        rows = (rng.random((20_000, 1)) < rate).astype(float)
+        result = mean_of(rows, np.zeros((1, 1)), random_state=seed)
+        errors.append(result.mean[0] - rate)
+        clips.append(result.releases[-1]["noise_std"] and result.report.resolved_to[0])
+    assert np.median(clips) <= 2.0
+    # Clipped to [0, 1] with the whole budget, the noise would be sqrt(2 / rho) / 2 rows.
+    best = np.sqrt(rate / 20_000 + (np.sqrt(2 / 0.05) / 2 / 20_000) ** 2)
+    assert np.sqrt(np.mean(np.square(errors))) < 1.6 * best  # 1.25, and what 40 runs leave open at a rate of 1e-6
+
+
+@pytest.mark.parametrize("budget", BUDGETS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_intervals_hold_and_are_of_a_sensible_width(kind, budget):
+    rng = np.random.default_rng(7)
+    rows = column(rng, kind, 20_000)[:, None]
+    truth = column(np.random.default_rng(8), kind, 10**6)
+    misses = 0
+    for seed in range(12):
+        rows = column(rng, kind, 20_000)[:, None]
+        result = mean_of(rows, rng.permutation(truth)[:5, None], budget, random_state=seed)
+        lower, upper = result.confidence_interval()
+        misses += not lower[0] <= truth.mean() <= upper[0]
+        assert result.noise_std[0] < 0.05 * truth.std()
+    assert misses <= 5  # of 12 at 5 % each: by chance with probability 2e-5, six of them 1e-6
+
+
+def test_one_row_far_away_costs_little():
+    rng = np.random.default_rng(9)
+    rows = rng.normal(50.0, 2.0, size=(10_000, 1))
+    rows[0] = 1e300
+    result = mean_of(rows, np.array([[49.0]]))
+    assert abs(result.mean[0] - 50.0) < 0.3
+    assert result.report.resolved_to[0] < 1e3
+
+
+def test_a_public_row_far_away_is_found_out():
+    rng = np.random.default_rng(10)
+    result = mean_of(rng.normal(0.0, 1.0, size=(20_000, 2)), np.array([[1e4, -1e4]]), ZCDP(0.5))
+    assert np.all(np.abs(result.mean) < 500.0)  # noise grows with the distance, the answer does not follow it
+
+
+def test_all_rows_missing():
+    result = mean_of(np.full((1000, 2), np.nan), np.array([[5.0, 6.0]]))
+    assert set(result.status) <= {"unresolved", "point_mass", "faint"}
+    assert np.isfinite(result.mean).all()
+
+
+# ---- what is said ---------------------------------------------------------------------------------------------------
+
+
+def test_one_warning_names_the_columns():
+    rng = np.random.default_rng(11)
+    rows = np.column_stack([rng.normal(size=20_000), np.full(20_000, 4.0)])
+    with pytest.warns(AccuracyWarning, match="point_mass.*: x1") as caught:
+        result = mean_of(rows, np.array([[0.1, 4.0]]), ZCDP(0.5))
+    assert len([each for each in caught if each.category is AccuracyWarning]) == 1
+    assert result.status[1] == "point_mass"
+    assert "point_mass" in result.summary()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", AccuracyWarning)
+        assert mean_of(rows, np.array([[0.1, 4.0]]), ZCDP(0.5)).status[1] == "point_mass"  # paid for, so not lost
+
+
+def test_too_little_of_everything_is_said_before_it_is_spent():
+    rows = np.random.default_rng(12).normal(size=(60, 3))
+    with pytest.warns(AccuracyWarning, match="too few to see any scale"):
+        result = mean_of(rows, rows[:5] + 0.25, ZCDP(0.01))
+    assert set(result.status) == {"unresolved"}
+    assert np.isfinite(result.mean).all()
+    assert np.isinf(result.confidence_interval()[0]).all()
+    assert np.array_equal(mean_of(rows, rows[:5] + 0.25, ZCDP(0.01), bounds=(-9, 9)).confidence_interval()[0], [-9] * 3)
+
+
+def test_public_rows_may_stand_in_for_a_hopeless_budget():
+    rng = np.random.default_rng(13)
+    rows, public = rng.normal(size=(300, 2)), rng.normal(size=(200, 2))
+    ledger = Ledger(ZCDP(1))
+    result = mean_of(rows, public, ZCDP(0.001), public_only="auto", ledger=ledger)
+    assert np.array_equal(result.mean, public.mean(axis=0))
+    assert result.spent.is_zero
+    assert ledger.remaining.amounts == (1,)
+    assert mean_of(rows, public[:20], ZCDP(0.001), public_only="auto").spent == ZCDP(0.001)
+    assert mean_of(rows, public, ZCDP(5), public_only="auto").spent == ZCDP(5)
+
+
+def test_a_report_comes_back_from_json():
+    rng = np.random.default_rng(14)
+    rows = np.column_stack([rng.lognormal(size=5000), np.zeros(5000)])
+    for bounds in (None, (0.0, 1e4)):
+        result = mean_of(rows, rows[:3].copy(), bounds=bounds)
+        again = MeanResult.from_json(result.to_json())
+        assert again.to_json() == result.to_json()
+        for one, other in zip(result.confidence_interval(), again.confidence_interval(), strict=True):
+            assert np.array_equal(one, other)
+    with pytest.raises(InputError, match="status"):
+        MeanResult.from_json(result.to_json().replace('"point_mass"', '"fine"'))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"clipping": "box"}, "clipping"),
+        ({"missing": "drop"}, "missing"),
+        ({"public_only": True}, "public_only"),
+        ({"bounds": 3.0}, "bounds"),
+        ({"bounds": (1.0, 1.0)}, "lowest"),
+        ({"bounds": (0.0, np.nan)}, "bounds"),
+        ({"bounds": ([0.0], [1.0, 2.0, 3.0])}, "bounds"),
+        ({"steps": 3}, "steps= belongs to clipping='gaussian'"),
+        ({"mode": "theory"}, "mode= belongs"),
+        ({"failure_prob": 0.1}, "failure_prob= belongs"),
+        ({"pub_priv_gap": 0.1}, "pub_priv_gap= belongs"),
+        ({"variance": 1.0, "bounds": (0, 1)}, "bounds= belongs"),
+        ({"clipping": "gaussian", "missing": "neutral"}, "missing= belongs"),
+        ({"clipping": "gaussian", "public_only": "auto"}, "public_only= belongs"),
+    ],
+)
+def test_arguments_are_checked(options, message):
+    ledger = Ledger(ZCDP(1))
+    with pytest.raises(InputError, match=message):
+        mean_of(np.zeros((10, 2)), np.zeros((1, 2)), ledger=ledger, **options)
+    assert ledger.remaining.amounts == (1,)
+
+
+# ---- pieces ---------------------------------------------------------------------------------------------------------
+
+
+def test_edges_and_keys_belong_together():
+    rng = np.random.default_rng(15)
+    for log2_parts in range(3):
+        edges = scales.edges_of(log2_parts)
+        assert np.all(np.diff(edges) > 0.0)
+        for size in [5e-324, 1.0, 1.25, 3.0, *np.exp(rng.normal(scale=200.0, size=50))]:
+            key = scales.key_of(size, log2_parts)
+            assert edges[key] < size <= edges[key + 1]
+
+
+def test_thresholds_fall_faster_than_a_mistake_costs():
+    from scipy import stats
+
+    for pure in (False, True):
+        limits = scales.thresholds(2, 0.01, 1, pure)
+        law = stats.laplace(scale=np.sqrt(0.5)) if pure else stats.norm
+        for octaves in (0, 1, 5, 30):
+            assert law.sf(limits[4 * octaves]) == pytest.approx(0.01 * 2.0 ** (-3 * octaves), rel=1e-6)
+        assert np.isfinite(limits).all()
+
+
+def test_a_tail_model_is_total():
+    rng = np.random.default_rng(16)
+    for scale in (0.0, 1.0, 1e6, 1e18):
+        for _ in range(50):
+            numbers, spreads, hidden, shares = tails.tail(
+                rng.normal(size=4) * scale, np.full(4, 3.0), rng.normal(size=5) * scale, np.full(5, 3.0),
+                np.cumsum(rng.random(11)), 2,
+            )  # fmt: skip
+            for found in (numbers, spreads, hidden, shares):
+                assert np.isfinite(found).all()
+                assert (found >= 0.0).all()
+            assert shares.reshape(5, 2).sum(axis=1) == pytest.approx(1.0)

@@ -1,0 +1,370 @@
+"""Leaves on rungs of their own: means are learnt wherever that helps, and every mixture of rungs costs what it may."""
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from spies import seeded
+from test_leaf_gaussians import BUDGETS, DIM, HOSTILE, SMALL, Mixture, pairs
+
+from fastpubpriv import ZCDP, ReplayError
+from fastpubpriv import run as running
+from fastpubpriv.auditing import record_replay
+from fastpubpriv.errors import BudgetError, InputError
+from fastpubpriv.estimators.ladder.rungs import outlook
+from fastpubpriv.estimators.ladder.schedule import Noise
+from fastpubpriv.mechanisms.axis_features import AxisFeatures
+from fastpubpriv.mechanisms.leaf_vectors import LeafVector, LeafVectors
+from fastpubpriv.mechanisms.leaves import LeafSecondMoments
+from fastpubpriv.mechanisms.sums import AffineMap
+from fastpubpriv.mixtures.separated import leaf_ladder
+from fastpubpriv.mixtures.separated.leaf_ladder import (
+    check_leaf_ladder_grids,
+    leaf_bases,
+    leaf_ladder_draws,
+    learn_leaf_ladder,
+)
+from fastpubpriv.mixtures.separated.tree import ClusterTree
+from fastpubpriv.release.transcript import recording
+from fastpubpriv.sources import private_rows
+
+RUNGS = ("public", "mean", "diagonal", "full")
+pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")
+
+
+def bases_of(mixture, radius=30.0):
+    return leaf_bases(mixture.tree, mixture.tree.leaves, mixture.public, radii=[radius] * mixture.k)
+
+
+def fit(mixture, budget, *, x=None, random_state=None, threads=1, bases=None, **options):
+    rows = private_rows(mixture.private if x is None else x)
+    run = running.start(
+        "leaves", rows, budget, draws=leaf_ladder_draws(mixture.dim, mixture.k), ledger=None, random_state=random_state,
+        threads=threads, progress=False,
+    )  # fmt: skip
+    run.account.open()
+    bases = bases_of(mixture) if bases is None else bases
+    allowance = run.account.allowance
+    return run, learn_leaf_ladder(run, mixture.tree, mixture.tree.leaves, bases, allowance=allowance, **options)
+
+
+@pytest.fixture
+def mixed_rungs(monkeypatch):
+    """Puts the leaves on rungs of one's choice, by their place."""
+
+    def put(*rungs):
+        original = leaf_ladder._leaf
+        monkeypatch.setattr(
+            leaf_ladder,
+            "_leaf",
+            lambda place, *rest: replace(original(place, *rest), structure=rungs[place], low=False),
+        )
+
+    return put
+
+
+@pytest.fixture(scope="module")
+def mixture():
+    return Mixture(60_000, 4, 3, n_pub=60)
+
+
+@pytest.mark.parametrize("notion", BUDGETS)
+def test_close_to_the_truth_and_to_the_prediction(mixture, notion):
+    run, learned = fit(mixture, BUDGETS[notion], random_state=11)
+    assert learned.status == ("ok",) * 3
+    covariance, mean = mixture.errors(learned)
+    assert np.all(covariance < 2.0 * learned.predicted_covariance_errors)
+    assert np.all(mean < 2.5 * learned.predicted_mean_errors)
+    assert np.all(learned.predicted_covariance_errors < 0.2)
+    assert run.account.charged <= run.account.allowance
+    assert run.account.charged >= Fraction(97, 100) * run.account.allowance
+    names = [record["name"] for record in run.log]
+    assert names[0] == "leaf counts"
+    assert names[-2:] == ["leaf second moments, last", "leaf means"]
+    assert len(names) == learned.rounds + 2
+
+
+@pytest.mark.parametrize("columns", [40])
+def test_means_are_learnt_where_covariances_cannot_be(columns):
+    """The mixture in tens of columns that used to come back with its public means, thousands of rows in each cluster."""
+    many = Mixture(12_000, columns, 4, n_pub=40, separation=30.0)
+    _, learned = fit(many, ZCDP(0.02), random_state=3)
+    assert set(learned.status) <= {"mean", "diagonal"}
+    _, mean = many.errors(learned)
+    labels = np.arange(40) % 4
+    public = [
+        np.linalg.norm(np.linalg.solve(np.linalg.cholesky(c), many.public[labels == leaf].mean(axis=0) - m))
+        for leaf, (m, c) in enumerate(zip(many.means, many.covariances, strict=True))
+    ]
+    assert np.all(mean < 0.6 * np.array(public))
+
+
+def test_leaves_on_different_rungs_share_the_budget(mixture, mixed_rungs):
+    mixed_rungs("full", "mean", "diagonal")
+    for budget in BUDGETS.values():
+        run, learned = fit(mixture, budget)
+        assert learned.status == ("ok", "mean", "diagonal")
+        assert run.account.charged <= run.account.allowance
+        _, mean = mixture.errors(learned)
+        assert np.all(mean < 0.2)
+
+
+def test_without_a_full_leaf_the_vectors_get_everything(mixture, mixed_rungs):
+    mixed_rungs("mean", "public", "mean")
+    run, learned = fit(mixture, ZCDP(0.5))
+    assert learned.status == ("mean", "public", "mean")
+    assert run.account.charged >= Fraction(99, 100) * run.account.allowance
+    assert [record["name"] for record in run.log] == ["leaf counts", "leaf means"]
+    np.testing.assert_array_equal(learned.means[1], bases_of(mixture)[1].center)
+    mixed_rungs("public", "public", "public")
+    run, learned = fit(mixture, ZCDP(0.5))
+    assert [record["name"] for record in run.log] == ["leaf counts"]
+    assert learned.rounds == 0
+
+
+@pytest.mark.parametrize("rung", RUNGS)
+def test_forced(mixture, rung):
+    _, learned = fit(mixture, ZCDP(0.5), structure=rung)
+    assert learned.status == ("ok" if rung == "full" else rung,) * 3
+    assert {detail["structure"] for detail in learned.details} == {rung}
+
+
+def test_a_leaf_without_rows_is_the_public_one(mixture):
+    x = mixture.private[mixture.tree.assign(mixture.private) != 2]
+    _, learned = fit(mixture, ZCDP(0.5), x=x)
+    assert learned.status == ("ok", "low_count", "ok")
+    base = bases_of(mixture)[1]
+    np.testing.assert_array_equal(learned.means[1], base.center)
+    np.testing.assert_allclose(learned.covariances[1], base.covariance)
+    assert not learned.mean_noise_std[1].any()
+
+
+def test_one_public_row_or_equal_ones_leave_the_radius_of_the_node(mixture):
+    public = mixture.public.copy()
+    public[np.arange(60) % 3 == 1] = mixture.means[1]
+    few = np.delete(public, np.flatnonzero(np.arange(60) % 3 == 2)[1:], axis=0)
+    bases = leaf_bases(mixture.tree, mixture.tree.leaves, few, radii=[7.0] * 3)
+    assert [base.rough for base in bases] == [False, True, True]
+    assert bases[1].source == "radius of the node"
+    _, learned = fit(mixture, ZCDP(0.5), bases=bases)
+    assert learned.status == ("ok", "mean", "mean")
+    _, mean = mixture.errors(learned)
+    assert np.all(mean < 0.5)
+    with pytest.raises(InputError, match="no public row reaches node"):
+        leaf_bases(mixture.tree, mixture.tree.leaves, public[np.arange(60) % 3 > 0], radii=[7.0] * 3)
+
+
+def test_rows_of_any_content(mixture):
+    for x in (np.full((3000, 4), np.nan), np.full((3000, 4), 1e308), np.zeros((3000, 4)), mixture.private[:1]):
+        for rung in ("auto", *RUNGS):
+            _, learned = fit(mixture, ZCDP(0.5), x=x, structure=rung)
+            assert np.isfinite(learned.means).all()
+            assert np.all(np.linalg.eigvalsh(learned.covariances) > 0.0)
+
+
+def test_same_bits_for_threads_chunks_and_sources(mixture, mixed_rungs):
+    mixed_rungs("diagonal", "full", "mean")
+    x = mixture.private[:9_000]
+    one, two = (fit(mixture, ZCDP(0.5), x=x, random_state=5, threads=threads)[1] for threads in (1, 4))
+    assert one.means.tobytes() == two.means.tobytes()
+    assert one.covariances.tobytes() == two.covariances.tobytes()
+
+
+@pytest.mark.parametrize("pure", [False, True])
+def test_grids_are_checked_beforehand(pure):
+    check_leaf_ladder_grids(20, 10**6, 8, Fraction(2), pure=pure)
+    with pytest.raises(InputError, match="no integer grid"):
+        check_leaf_ladder_grids(200, 10**6, 8, Fraction(1, 10**20), pure=pure)
+
+
+def test_wrong_number_of_bases(mixture):
+    with pytest.raises(InputError, match="3 leaves need as many bases"):
+        fit(mixture, ZCDP(1), bases=bases_of(mixture)[:2])
+
+
+def test_draws_are_an_upper_bound(mixture):
+    for budget in BUDGETS.values():
+        run, _ = fit(mixture, budget, x=mixture.private[:3000], structure="full")
+        assert sum(event.draws for event in run.account.events) <= leaf_ladder_draws(4, 3)
+
+
+# The mechanism.
+
+
+def test_a_vector_is_that_of_the_rows_of_its_leaf(mixture):
+    routes = mixture.tree.routes(mixture.tree.leaves)
+    features = AxisFeatures(center=np.zeros(4), matrix=np.eye(4) + 0.1)
+    vectors = [
+        LeafVector(target=0, rule=features, radius=9.0),
+        LeafVector(target=2, rule=AffineMap(dim=4, center=mixture.means[2]), radius=4.0),
+    ]
+    run, _ = fit(mixture, ZCDP(0.5))
+    account = running.start(
+        "x", run.rows, ZCDP(1), draws=100, ledger=None, random_state=1, threads=1, progress=False
+    ).account
+    account.open()
+    x = mixture.private[:999]
+    with recording() as transcript:
+        found = LeafVectors(routes=routes, vectors=vectors).release(
+            account, private_rows(x), run.executor, name="v", cost=Fraction(1, 2)
+        )
+    assert [answer.value.shape for answer in found.answers] == [(8,), (4,)]
+    labels = mixture.tree.assign(x)
+    query = transcript.calls[0].query
+    assert query.shape == (12,)
+    mine = np.clip(features(x[labels == mixture.tree.leaves[0]]), -1e9, 1e9)
+    norms = np.linalg.norm(mine, axis=1, keepdims=True)
+    expected = (mine * np.minimum(1.0, 9.0 / norms)).sum(axis=0)
+    unit = found.answers[0].noise_std / found.event.noise_std
+    np.testing.assert_allclose(query[:8] * unit, expected, atol=1e-3)
+    for targets in ([], [0, 0], [2, 0], [3]):
+        wrong = [replace(vectors[0], target=target) for target in targets]
+        with pytest.raises(InputError, match="targets"):
+            LeafVectors(routes=routes, vectors=wrong).release(
+                account, private_rows(x), run.executor, name="v", cost=Fraction(1, 10)
+            )
+        with pytest.raises(InputError, match="one map"):
+            LeafSecondMoments(
+                routes=routes,
+                affines=[AffineMap(dim=4)] * len(targets),
+                radii=[1.0] * len(targets),
+                targets=tuple(targets),
+            ).release(account, private_rows(x), run.executor, name="v", cost=Fraction(1, 10))
+
+
+@pytest.mark.parametrize("rung", ["mean", "diagonal", "full"])
+def test_a_row_has_the_same_integers_in_every_place_of_its_group(rung):
+    rng = np.random.default_rng(8)
+    center, matrix = rng.normal(size=5), rng.normal(size=(5, 5))
+    routes = ClusterTree.root(5).routes((0,))
+    rule = (
+        AxisFeatures(center=center, matrix=matrix)
+        if rung == "diagonal"
+        else AffineMap(dim=5, center=center, matrix=matrix)
+    )
+    measurement = (
+        LeafSecondMoments(routes=routes, affines=[rule], radii=[4.0])
+        if rung == "full"
+        else LeafVectors(routes=routes, vectors=[LeafVector(target=0, rule=rule, radius=4.0)])
+    )
+
+    def integers(x):
+        run = running.start(
+            "x", private_rows(x), ZCDP(1), draws=100, ledger=None, random_state=1, threads=1, progress=False
+        )
+        run.account.open()
+        with recording() as transcript:
+            measurement.release(run.account, run.rows, run.executor, name="v", cost=Fraction(1, 2))
+        return transcript.calls[0].query
+
+    rows = rng.normal(size=(9, 5))
+    alone = [integers(row[None, :]) for row in rows]
+    for size in range(1, 10):
+        for begin in range(10 - size):
+            group = slice(begin, begin + size)
+            np.testing.assert_array_equal(integers(rows[group]), sum(alone[group]))
+
+
+# Replay.
+
+BASES = bases_of(SMALL)
+
+
+def replayable(budget, **options):
+    def run(x):
+        _, learned = fit(SMALL, budget, x=x, bases=BASES, **options)
+        return [learned.means, learned.covariances, learned.counts, learned.status, learned.weights(len(x))]
+
+    return run
+
+
+@pytest.mark.parametrize("notion", BUDGETS)
+@pytest.mark.parametrize("rungs", [None, ("full", "mean", "diagonal"), ("diagonal", "public", "mean")])
+def test_replay(notion, rungs, mixed_rungs):
+    if rungs is not None:
+        mixed_rungs(*rungs)
+    run = replayable(BUDGETS[notion])
+    for x, y in pairs(np.random.default_rng(19), 15):
+        report = record_replay(run, x, y, budget=BUDGETS[notion])
+        assert report.pair_cost <= report.declared_cost <= report.allowance * (1 + Fraction(1, 10**9))
+
+
+@pytest.mark.parametrize("structure", ["mean", "diagonal", "full"])
+def test_replay_of_hostile_rows(structure):
+    run = replayable(ZCDP(0.5), structure=structure)
+    plain = np.tile(SMALL.means, (4, 1))
+    for one in range(len(HOSTILE)):
+        rows, other = plain.copy(), plain.copy()
+        rows[3], other[3] = HOSTILE[one], HOSTILE[(one * 7 + 3) % len(HOSTILE)]
+        record_replay(run, rows, other, budget=ZCDP(0.5))
+
+
+def crowd():
+    """Enough rows for every leaf to be learnt."""
+    return np.tile(SMALL.means, (200, 1)) + np.random.default_rng(3).standard_normal((600, DIM))
+
+
+def test_catches_rungs_that_private_rows_chose():
+    x = crowd()
+    y = x.copy()
+    y[0, 2] = 1e9
+
+    def adaptive(data):
+        _, learned = fit(SMALL, ZCDP(0.5), x=data, bases=BASES, structure="mean" if data[0, 2] > 100.0 else "full")
+        return [learned.means]
+
+    with pytest.raises(ReplayError):
+        record_replay(adaptive, x, y, budget=ZCDP(0.5))
+
+
+def test_catches_routes_that_differ_between_releases(monkeypatch):
+    original = LeafVectors.release
+    other = ClusterTree.root(DIM).split_nearest(0, origin=np.ones(DIM), projection=None, centers=SMALL.means)
+
+    def elsewhere(self, account, rows, executor, **options):
+        return original(replace(self, routes=other.routes()), account, rows, executor, **options)
+
+    monkeypatch.setattr(leaf_ladder.LeafVectors, "release", elsewhere)
+    with pytest.raises(BudgetError, match="exceed the budget"):
+        fit(SMALL, ZCDP(0.5), x=crowd(), bases=BASES, structure="full")
+    monkeypatch.undo()
+    fit(SMALL, ZCDP(0.5), x=crowd(), bases=BASES, structure="full")
+
+
+def test_catches_features_that_depend_on_the_company(monkeypatch):
+    original = AxisFeatures._block
+    monkeypatch.setattr(AxisFeatures, "_block", lambda self, rows, out: original(self, rows - rows.mean(axis=0), out))
+    rows = crowd()
+    other = rows.copy()
+    other[4, 1] += 1e3
+    with pytest.raises(ReplayError):
+        record_replay(replayable(ZCDP(0.5), structure="diagonal"), rows, other, budget=ZCDP(0.5))
+
+
+def test_the_cost_of_a_move_is_that_of_the_stage():
+    """Brute force on tiny integers: over rungs and stages, no stay and no move costs more than the allowance."""
+    for mean_share in (Fraction(1, 10), Fraction(1, 4), Fraction(2, 5), Fraction(1)):
+        grams, vectors, counts = 1 - mean_share, mean_share, Fraction(1, 20)
+        for one in RUNGS[1:]:
+            for two in RUNGS[1:]:
+                if mean_share == 1 and "full" in (one, two):
+                    continue
+                stay = (grams if one == "full" else 0) + vectors
+                move = sum(((grams / 2 if rung == "full" else 0) + vectors / 4) for rung in (one, two)) + counts
+                assert max(stay, move) <= 1
+
+
+def test_rungs_follow_the_released_count(mixture):
+    base = bases_of(mixture)[0]
+    noise = Noise(False, Fraction(1, 2), moving=True)
+    for count in (-50.0, 3.0, 500.0, 20_000.0, 1e9):
+        leaf = leaf_ladder._leaf(0, base, count, 70, 60_000, noise, "auto")
+        assert leaf.n == min(max(70, round(count)), 60_000)
+        assert leaf.structure == ("public" if leaf.low else outlook(base.strength, leaf.n, noise).best)
+        assert leaf.low == (count < 70)
+
+
+def test_seeded_runs_repeat(mixture):
+    one, two = (seeded(lambda random_state: fit(mixture, ZCDP(1), random_state=random_state)[1]) for _ in range(2))
+    assert one.means.tobytes() == two.means.tobytes()
