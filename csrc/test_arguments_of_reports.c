@@ -65,6 +65,7 @@ static void check_draws_of_reports(void)
     REFUSED(fpp_reports_f64(rows, 2, 2, &law, NULL, 0, work, out));
 #define TRIALS 0.5, 1000,
     REPORTS(fpp_report_seeds_f64, seeds, TRIALS)
+    REFUSED(fpp_report_seeds_f64(rows, 2, 2, &law, 0.5, 1000, NULL, 0, work, seeds));
     REFUSED(fpp_report_seeds_f64(rows, 2, 2, &law, 0.0, 1000, key, 0, work, seeds));
     REFUSED(fpp_report_seeds_f64(rows, 2, 2, &law, 1.0, 1000, key, 0, work, seeds));
     REFUSED(fpp_report_seeds_f64(rows, 2, 2, &law, 0.5, 0, key, 0, work, seeds));
