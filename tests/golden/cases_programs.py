@@ -90,6 +90,7 @@ def commands() -> Iterator[Case]:
         "plan": ("plan", "mean", "--dim", "5", "--n-pub", "20", "--n-priv", "10000", "--clipping", "gaussian", *RHO),
         "plan, counts": ("plan", "mean", "--dim", "5", "--n-pub", "20", "--n-priv", "10000", *RHO),
         "plan, budget": ("plan", "gaussian", "--dim", "5", "--n-pub", "20", "--n-priv", "10000", "--error", "0.3"),
+        "train": ("train", *two, "--label", "age", "--columns", "weight,height", *RHO, *SEEDED),
         "mean refuses": ("mean", *two),
     }
     for name, arguments in calls.items():
