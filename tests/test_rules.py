@@ -638,7 +638,7 @@ def without_twin(fast: set[str], slow: set[str]) -> set[str]:
 def test_every_kernel_has_a_twin():
     fast = {
         name
-        for topic in ("rows", "noise", "bins", "tree", "hypotheses", "nearest", "balls", "columns")
+        for topic in ("rows", "residuals", "noise", "bins", "tree", "hypotheses", "nearest", "balls", "columns")
         for name in functions(importlib.import_module(f"fastpubpriv.kernels.{topic}"))
     }
     topics = [Path(s.path).stem for s in sources("fastpubpriv/reference/*.py") if not s.path.endswith("__init__.py")]

@@ -35,7 +35,11 @@ def prepare(settings: dict[str, Any]) -> Any:
     outputs.check_outputs(settings["json_path"], settings["plot_path"], files)
     outputs.check_reader(settings["json_path"], settings["plot_path"], settings["quiet"])
     opened = inputs.open_files(
-        settings["private_path"], settings.get("public_path"), settings["columns"], settings["join_quoted_lines"]
+        settings["private_path"],
+        settings.get("public_path"),
+        settings["columns"],
+        settings["join_quoted_lines"],
+        finite="label" not in settings,
     )
     if not settings["quiet"]:
         for text in opened.notes:
@@ -182,7 +186,12 @@ Example:
 @click.option(
     "--center", required=True, metavar="C", help="Centre of a ball that holds the mean: number(s), or a .npy."
 )
-@click.option("--radius", required=True, type=float, help="Radius of the ball, in standard deviations of a row.")
+@click.option(
+    "--radius",
+    required=True,
+    type=options.NumberOrAuto(),
+    help="Radius of the ball, in standard deviations of a row, or auto: from a private count.",
+)
 @options.budget_options()
 @options.columns_option
 @click.option("--covariance", metavar="FILE.npy", help="Covariance matrix of a row. Default: the identity.")
@@ -231,7 +240,11 @@ Example:
 )
 @options.private_option()
 @options.public_option(required=False)
-@click.option("--norm-bound", type=float, help="Rows are clipped to this distance from the centre.")
+@click.option(
+    "--norm-bound",
+    type=options.NumberOrAuto(),
+    help="Rows are clipped to this distance from the centre; auto: from a private count, with public rows.",
+)
 @click.option(
     "--bounds",
     metavar="LOW,HIGH",

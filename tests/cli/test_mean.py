@@ -323,7 +323,7 @@ def test_accidents_do_not_quote_rows(files, monkeypatch):
     assert SECRET in str(loud.exception)
 
 
-def test_foreign_warnings_are_dropped_and_ours_kept(files, monkeypatch):
+def test_foreign_warnings_are_dropped_and_ours_kept(files):
     import warnings
 
     from fastpubpriv.cli import report
