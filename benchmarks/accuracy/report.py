@@ -175,6 +175,29 @@ def mean_report(cells: Cells) -> str:
     return "\n".join(parts) + "\n"
 
 
+def readme_table(cells: Cells) -> str:
+    """All contestants in a few columns: median and ninth decile of the error over that of the best radius, and coverage."""
+    sizes = sorted({cell["n"] for cell in cells})
+    found = {(line["contestant"], line["n"]): line for line in peers(cells)}
+    lines = []
+    for name in dict.fromkeys(name for name, _ in found):
+        line: dict[str, Any] = {"": name}
+        for n in sizes:
+            part = found[name, n]
+            line[f"n = {n:,}"] = f"{part['median']:.2f} / {_shown(float(part['decile']))}"
+        many = [cell for cell in cells if cell["n"] >= LARGE]
+        covered = coverage(many, name)
+        line["coverage"] = "-" if math.isnan(covered) else f"{covered:.1%}"
+        lines.append(line)
+    columns, settings_ = len(grouped(cells, "column")), len(grouped(cells, "n", "n_pub", "budget"))
+    return (
+        f"Root mean squared error over that of the best clip radius in hindsight: median / ninth decile over {columns} columns and "
+        f"{settings_}\nsettings (rho 0.05 and 0.5, epsilon 1; 1, 5, 50 and 200 public rows). Coverage of the 95 % interval at "
+        f"n >= 2,000, where no status\nsays otherwise. Peers that take a range get the true one, or that of the public rows.\n\n"
+        f"{table(lines)}"
+    )
+
+
 def gaussian_report(lines: list[dict[str, Any]]) -> str:
     """The Markdown page of the Gaussians."""
     told = "\n".join(f"- {sentence}" for sentence in gaussians.targets(lines))

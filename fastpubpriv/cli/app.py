@@ -26,6 +26,8 @@ COMMANDS = {
     "weighted-mean": ("means:weighted_mean", "Mean of bounded rows, private and public ones weighted for least error."),
     "coinpress-mean": ("means:coinpress_mean", "Mean of private rows without public rows: give a centre and radius."),
     "histogram": ("histogram:histogram", "Histograms of private columns, with no range given."),
+    "train": ("train:train", "Linear or logistic regression of a label on the other columns."),
+    "predict": ("train:predict", "Labels of rows by a model that `train` wrote."),
     "plan": ("plan:plan", "What error a budget buys, or what rows or budget an error needs. Reads no data."),
     "audit": ("audit:audit", "Try to refute the privacy of a mechanism, on made-up rows."),
     "demo": ("demo.page:demo", "The main job on a real weather table, beside what else one could have done."),

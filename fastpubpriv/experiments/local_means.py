@@ -97,7 +97,9 @@ def run(out: Path, *, runs: int | None = None, threads: int | None = None, progr
 
     def work(task: Any) -> Any:
         if task[0] == "report":
-            return np.concatenate([report_errors(task[1], task[2], task[3], each) for each in range(max(1, count // 5))])
+            return np.concatenate(
+                [report_errors(task[1], task[2], task[3], each) for each in range(max(1, count // 5))]
+            )
         return np.array([mean_errors(task[1], each, truth) for each in range(count)])
 
     answers = side_by_side(work, tasks, threads=threads, progress=progress, label=NAME)

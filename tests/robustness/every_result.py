@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
+import pandas as pd
 from spies import seeded
 
 import fastpubpriv as fpp
@@ -30,6 +31,15 @@ MADE = {
     "GaussianResult": lambda: seeded(fpp.estimate_gaussian, ROWS, x_pub=PUBLIC, budget=ZCDP(1)),
     "MixtureResult": lambda: seeded(
         fpp.learn_separated_mixture, GROUPS, x_pub=FEW, n_components=2, min_weight=0.4, budget=ZCDP(4)
+    ),
+    "TrainingResult": lambda: seeded(
+        fpp.linear_regression,
+        pd.DataFrame(ROWS, columns=["age", SECOND]),
+        ROWS @ [1.0, 0.1],
+        x_pub=PUBLIC,
+        y_pub=PUBLIC @ [1.0, 0.1],
+        y_scale=0.1,
+        budget=ZCDP(1),
     ),
     "SelectionResult": lambda: seeded(fpp.select_hypothesis, ROWS, hypotheses=LISTED, budget=PureDP(2)),
     "HistogramResult": lambda: seeded(
