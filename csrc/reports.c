@@ -366,7 +366,9 @@ static int32_t draw_normals(fpp_report_room *room, const fpp_report_law *law, co
         const uint64_t together = (uint64_t)(FPP_DRAW_BLOCK / law->dim), number = report / together;
         if (room->held != (int64_t)number) {
             room->held = (int64_t)number;
-            const int32_t status = fpp_normal_block(FPP_NORMALS_REPORT, key, number, (int64_t)together * law->dim, &room->stream,
+            /* The first draws of a block do not depend on the others: a client draws those of its one report alone. */
+            const uint64_t wanted = room->end - number * together < together ? room->end - number * together : together;
+            const int32_t status = fpp_normal_block(FPP_NORMALS_REPORT, key, number, (int64_t)wanted * law->dim, &room->stream,
                                                     room->shared);
             if (status != FPP_OK) {
                 return status;
@@ -443,6 +445,7 @@ FPP_API int32_t fpp_reports_f64(const double *x, int64_t n, int64_t row_stride, 
     }
     fpp_report_room *const room = (void *)(((uintptr_t)workspace + 63) & ~(uintptr_t)63);
     room->held = -1;
+    room->end = (uint64_t)(first + n);
     int32_t status = FPP_OK;
     for (int64_t i = 0; i < n && status == FPP_OK; i++) {
         const double *const row = (const double *)(const void *)((const char *)x + i * stride);

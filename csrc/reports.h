@@ -18,6 +18,7 @@ typedef struct {
     fpp_coins coins, seeds;
     double spare[64]; /* normals for the angle */
     int64_t spare_at, spare_end, refills;
+    uint64_t end; /* number after that of the last report of the call */
     int64_t held; /* number of the block of normals in `shared`, which serves several reports of few columns; -1 for none */
     double shared[FPP_DRAW_BLOCK];
 } fpp_report_room;

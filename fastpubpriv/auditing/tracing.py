@@ -13,6 +13,7 @@ from fastpubpriv import validation
 from fastpubpriv._types import BoolArray, FloatArray
 from fastpubpriv.auditing.bounds import AuditReport, checked_claim, epsilon_lower_bound
 from fastpubpriv.errors import InputError
+from fastpubpriv.parameters import FAILURE_PROB
 from fastpubpriv.privacy import Budget
 
 
@@ -36,7 +37,7 @@ class TracingResult:
 
 
 def tracing_attack(
-    rows: Any, *, released: Any, theta: Any, error: float, failure_prob: float = 1e-2, printed: bool = False
+    rows: Any, *, released: Any, theta: Any, error: float, failure_prob: float = FAILURE_PROB, printed: bool = False
 ) -> TracingResult:
     """Tell from a released mean whether rows were among those that it was made of.
 
@@ -80,7 +81,7 @@ def tracing_attack(
     >>> from fastpubpriv.auditing import tracing_attack
     >>> rng = np.random.default_rng(0)
     >>> rows = np.sign(rng.uniform(-1, 1, (60, 4000)))
-    >>> found = tracing_attack(rows, released=rows[:30].mean(axis=0), theta=np.zeros(4000), error=12.0)
+    >>> found = tracing_attack(rows, released=rows[:30].mean(axis=0), theta=np.zeros(4000), error=12.0, failure_prob=1e-6)
     >>> bool(found.member[:30].all()), int(found.member[30:].sum())
     (True, 0)
     """
@@ -113,7 +114,7 @@ def audit_by_tracing(
     rng: Any,
     runs: int = 500,
     spread: float = 0.5,
-    failure_prob: float = 1e-2,
+    failure_prob: float = FAILURE_PROB,
     confidence: float = 0.99,
 ) -> AuditReport:
     """Audit a mean estimator with the tracing attack, at one threshold that is fixed before the runs.

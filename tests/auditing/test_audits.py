@@ -91,7 +91,9 @@ def members(noise, seed, printed, runs=60):
         rows = np.where(rng.random((51, 4000)) < 0.5 * (1.0 + theta), 1.0, -1.0)
         released = rows[:50].mean(axis=0) + noise * rng.standard_normal(4000)
         error = math.sqrt(4000 * (1 / 50 + noise**2))
-        found = tracing_attack(rows[49:], released=released, theta=theta, error=error, printed=printed)
+        found = tracing_attack(
+            rows[49:], released=released, theta=theta, error=error, failure_prob=0.01, printed=printed
+        )
         inside, outside = inside + int(found.member[0]), outside + int(found.member[1])
     return inside / runs, outside / runs
 
