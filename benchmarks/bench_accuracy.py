@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.accuracy import gaussians, means, report, tables
+from benchmarks.accuracy import contestants, gaussians, hindsight, means, report, tables
 
 # Skewed with a long tail, heavy on both sides, bounded, a year, counts with one far value, nearly all zeros.
 COLUMNS = (
@@ -17,6 +17,34 @@ COLUMNS = (
     "planes.seats", "planes.engines", "airports.alt", "airports.lon",
 )  # fmt: skip
 RESAMPLES = 12
+
+
+def test_the_list_of_columns():
+    names = [f"{table}.{name}" for table, found in tables.COLUMNS.items() for name in found]
+    assert len(names) == len(set(names)) >= 60
+    assert len(tables.COLUMNS) >= 20
+    halves = [tables.half_of(name) for name in names]
+    assert 25 <= halves.count("tuning") <= len(names) - 25
+
+
+def test_best_radius_in_hindsight_of_columns_that_can_be_worked_by_hand():
+    cell = means.Cell(100, 1, "rho", 0.5)
+    coin = hindsight.best_radius_error(np.array([0.0, 1.0]), cell)  # radius 1/2 about the median: no bias
+    assert coin == pytest.approx(np.sqrt(0.25 / 100 + (0.5 * 2.0 / 100) ** 2))
+    assert hindsight.best_radius_error(np.full(9, 3.0), cell) == 0.0
+    # One value in a thousand at 1000: leaving it out costs a bias of 1, keeping it noise of 20.
+    rare = np.zeros(1000)
+    rare[-1] = 1000.0
+    assert hindsight.best_radius_error(rare, cell) == pytest.approx(1.0)
+    assert hindsight.equivalent_pure(cell).amounts[0] == 1
+
+
+def test_scores_of_answers():
+    answers = [contestants.Answer(1.0, 0.0, 2.0, "resolved"), contestants.Answer(5.0, 4.5, 5.5, "faint")]
+    found = means.score(answers, truth=0.5, best=1.0)
+    assert found["rmse"] == pytest.approx(np.sqrt((0.25 + 20.25) / 2.0))
+    assert (found["plain"], found["covered_plain"], found["coverage"]) == (1, 1, 0.5)
+    assert found["statuses"]["faint"] == {"answers": 1, "covered": 0, "rmse": 4.5}
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +69,7 @@ def test_a_large_error_has_a_status(cells):
 
 def test_intervals_hold_the_truth(cells):
     assert report.coverage(cells, "estimate_mean") >= 0.9
-    assert report.flagged(cells, "estimate_mean") <= 0.4
+    assert report.flagged(cells, "estimate_mean") <= 0.5
 
 
 @pytest.mark.parametrize("place", range(3))

@@ -306,6 +306,50 @@ static void check_roots(void)
     ACCEPTED(fpp_pair_roots_f64(d, d, d, d, 2, 1, 2, 1, 2, NULL, NULL)); /* none is later than the last */
 }
 
+static void check_columns(void)
+{
+    const double ones[2] = {1.0, 1.0}, zeros[2] = {0.0, 0.0};
+    const fpp_column_box box = {.dim = 2, .center = zeros, .lower = zeros, .upper = ones, .middle = zeros, .width = ones,
+                                .absent = zeros};
+    fpp_column_box bad[8] = {box, box, box, box, box, box, box, box};
+    int64_t *counts = room(2 * (2 * 2047 + 2), sizeof *counts);
+    double out[4];
+    bad[0].dim = 0;
+    bad[1].dim = FPP_DIM_MAX + 1;
+    bad[2].center = bad[3].lower = bad[4].upper = bad[5].middle = bad[6].width = bad[7].absent = NULL;
+    memset(counts, 0, 2 * (2 * 2047 + 2) * sizeof *counts);
+#define CELLS(type)                                                              \
+    REFUSED(fpp_columns_count_##type(NULL, 2, 2, 2, zeros, 0, 0, counts));       \
+    REFUSED(fpp_columns_count_##type(x, -1, 2, 2, zeros, 0, 0, counts));         \
+    REFUSED(fpp_columns_count_##type(x, huge, 2, 2, zeros, 0, 0, counts));       \
+    REFUSED(fpp_columns_count_##type(x, 3, huge, 2, zeros, 0, 0, counts));       \
+    REFUSED(fpp_columns_count_##type(x, 2, 2, 0, zeros, 0, 0, counts));          \
+    REFUSED(fpp_columns_count_##type(x, 2, 2, huge, zeros, 0, 0, counts));       \
+    REFUSED(fpp_columns_count_##type(x, 2, 2, 2, NULL, 0, 0, counts));           \
+    REFUSED(fpp_columns_count_##type(x, 2, 2, 2, zeros, -1, 0, counts));         \
+    REFUSED(fpp_columns_count_##type(x, 2, 2, 2, zeros, 3, 0, counts));          \
+    REFUSED(fpp_columns_count_##type(x, 2, 2, 2, zeros, 0, 0, NULL));            \
+    ACCEPTED(fpp_columns_count_##type(NULL, 0, 2, 2, zeros, 0, 0, counts));      \
+    ACCEPTED(fpp_columns_count_##type(x, 2, 2, 2, zeros, 0, 1, counts));
+    FOR_BOTH(CELLS);
+    CHECK(counts[1022] == 2); /* 1.0 in either type */
+#define BOXES(type)                                              \
+    REFUSED(fpp_columns_box_##type(NULL, 2, 2, &box, out));      \
+    REFUSED(fpp_columns_box_##type(x, 2, 2, NULL, out));         \
+    REFUSED(fpp_columns_box_##type(x, -1, 2, &box, out));        \
+    REFUSED(fpp_columns_box_##type(x, huge, 2, &box, out));      \
+    REFUSED(fpp_columns_box_##type(x, 3, -huge, &box, out));     \
+    REFUSED(fpp_columns_box_##type(x, 2, 2, &box, NULL));        \
+    for (int i = 0; i < 8; i++) {                                \
+        REFUSED(fpp_columns_box_##type(x, 2, 2, &bad[i], out));  \
+    }                                                            \
+    ACCEPTED(fpp_columns_box_##type(NULL, 0, 2, &box, NULL));    \
+    ACCEPTED(fpp_columns_box_##type(x, 2, 2, &box, out));
+    FOR_BOTH(BOXES);
+    CHECK(out[0] == 1.0 && out[3] == 1.0);
+    free(counts);
+}
+
 int test_arguments(void)
 {
     const int before = n_failed;
@@ -316,5 +360,6 @@ int test_arguments(void)
     check_sums_of_counts();
     check_pairs();
     check_roots();
+    check_columns();
     return n_failed - before;
 }

@@ -45,7 +45,9 @@ if _TYPE_CHECKING:
     from fastpubpriv.results.histogram import HistogramResult
     from fastpubpriv.results.mixture import MixtureResult
     from fastpubpriv.results.selection import SelectionResult
+    from fastpubpriv.results.training import TrainingResult
     from fastpubpriv.sources import Rows
+    from fastpubpriv.training.train import linear_regression, logistic_regression, train
 
 __version__ = "0.1.0"
 
@@ -84,12 +86,15 @@ __all__ = [
     "Rows",
     "SeededNoiseWarning",
     "SelectionResult",
+    "TrainingResult",
     "coinpress_covariance",
     "coinpress_mean",
     "estimate_gaussian",
     "estimate_mean",
     "learn_axis_aligned_mixture",
     "learn_separated_mixture",
+    "linear_regression",
+    "logistic_regression",
     "no_public_baseline",
     "order_bounds",
     "plan",
@@ -100,6 +105,7 @@ __all__ = [
     "stable_histogram",
     "supercluster",
     "terrific_ball",
+    "train",
     "weighted_mean",
 ]
 
@@ -143,12 +149,17 @@ _HOMES = {
     "MeanResult": "fastpubpriv.results.estimates",
     "PCAResult": "fastpubpriv.results.estimates",
     "Rows": "fastpubpriv.sources",
+    "TrainingResult": "fastpubpriv.results.training",
+    "linear_regression": "fastpubpriv.training.train",
+    "logistic_regression": "fastpubpriv.training.train",
+    "train": "fastpubpriv.training.train",
 }
 _PARTS = (
     "auditing",
     "estimators",
     "experiments",
     "histograms",
+    "local",
     "mechanisms",
     "mixtures",
     "planning",
@@ -156,10 +167,11 @@ _PARTS = (
     "release",
     "results",
     "sources",
+    "training",
 )
 
 # Those that people call by hand; the others serve whoever reads or extends the package.
-_PUBLIC_PARTS = ("auditing", "experiments", "mixtures", "planning", "privacy", "sources")
+_PUBLIC_PARTS = ("auditing", "experiments", "local", "mixtures", "planning", "privacy", "sources")
 
 
 def __getattr__(name: str) -> object:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
@@ -118,3 +119,40 @@ def points(rows: object, dim: int, columns: Sequence[str] | None = None, *, fini
     if finite and not np.isfinite(array).all():
         raise InputError("rows must be finite: leave out those with missing or infinite entries, or fill them in")
     return array
+
+
+NUMBER, MISSING, LEVEL, OTHER = range(
+    4
+)  # what a term of a model is: a number, whether it is missing, a category, none of them
+
+
+def term_values(
+    rows: FloatArray, *, source: npt.NDArray[Any], role: npt.NDArray[Any], level: FloatArray, fill: FloatArray
+) -> FloatArray:
+    """The terms (n, p) that a model is linear in, from the cells of rows (n, dim), each by itself.
+
+    Parameters
+    ----------
+    rows : (n, dim) float
+        Cells; a missing one is NaN or infinite.
+    source : (p,) whole numbers
+        The column of each term.
+    role : (p,) whole numbers
+        NUMBER, MISSING, LEVEL or OTHER.
+    level : (p,) float64
+        The category of a term with role LEVEL.
+    fill : (dim,) float64
+        What stands for a missing number; NaN for nothing, the term is then not finite.
+    """
+    where, kind = np.asarray(source, dtype=np.int64), np.asarray(role, dtype=np.int64)
+    with np.errstate(all="ignore"):
+        cells: FloatArray = rows[:, where].astype(np.float64)
+        if not kind.any() and not np.isfinite(fill).any():
+            return cells
+        missing = ~np.isfinite(cells)
+        filled = np.where(missing & np.isfinite(fill[where]), fill[where], cells)
+        cells = np.where(kind == NUMBER, filled, np.where(kind == MISSING, missing, cells == level))
+        for place in np.flatnonzero(kind == OTHER):
+            known = level[(kind == LEVEL) & (where == where[place])]
+            cells[:, place] = ~np.isin(rows[:, where[place]], known)
+    return cells

@@ -66,6 +66,37 @@ progress : bool, optional
 max_memory : float, optional
     Most bytes that counting may take, were every row in a bin of its own; by default no limit. A call that may need more is refused
     before it pays, by public numbers alone. Never changes the answer.""",
+    "x_labelled": """\
+x_priv : (n_priv, dim) array-like, path, frame, table or Rows
+    Private rows. One with a missing or infinite label or cell counts for nothing, but is counted; see Notes for cells.""",
+    "y_priv": """\
+y_priv : (n_priv,) array-like, optional
+    Their labels. Either this or `label`.""",
+    "x_pub_labelled": """\
+x_pub : (m, dim) array-like, path, frame or table
+    Public rows, at least two; scales, clips and the start come from them. A cell may be missing.""",
+    "y_pub": """\
+y_pub : (m,) array-like, optional
+    Their labels. Either this or `label`.""",
+    "label": """\
+label : str or -1, optional
+    Name of the column of both tables that holds the label, or -1 for the last column of arrays and sources without names.""",
+    "features": """\
+columns : sequence of str, optional
+    The features, the same for both tables and matched by name; by default all columns of `x_priv` but the label.""",
+    "categories": """\
+categories : mapping, optional
+    Column -> its list of numeric codes, or "public" for those of the public rows. Every code is a term of its own; any other
+    private cell counts as "other".""",
+    "y_scale": """\
+y_scale : float > 0, optional
+    A difference between labels that matters, for public labels that are all equal or exactly linear.""",
+    "classes": """\
+classes : two numbers, optional
+    The labels of the two classes; by default the two that the public rows have. Other private labels count for nothing.""",
+    "labelled_budget": """\
+budget : ZCDP, ApproxDP or PureDP
+    Spent whole, and debited before `x_priv` is read, unless the public rows alone are predicted to do as well.""",
     "raises": """\
 InputError, BudgetError, LedgerError
     For public data and arguments, the form of the private data, and the budget. Never for the content of `x_priv`.""",

@@ -32,7 +32,7 @@ def open_rows(
     if x_pub is None:
         return rows, None
     refuse_shared_memory(x_priv, x_pub, columns=columns)
-    # The private side decides the order of the columns. The first line of a private CSV file may be a row, so it is not told.
+    # The private side decides the order of the columns. The first line of a private CSV file may be a row, so no error quotes it.
     show = rows.kind != "csv"
     return rows, public_rows(x_pub, columns=columns, dim=rows.dim, min_rows=min_pub, names=rows.columns, show=show)
 
@@ -55,7 +55,7 @@ def warn_if_useless(name: str, predicted: float, public_only: float) -> None:
 
 
 def warn_after(text: str) -> None:
-    """Warn about released numbers. Their price is paid: where warnings are errors, the answer is not lost for one."""
+    """Warn about released numbers. They are paid for, so the result must not be lost where the user turns warnings into errors."""
     with contextlib.suppress(Warning):
         warnings.warn(text, AccuracyWarning, stacklevel=3)
 
@@ -89,9 +89,9 @@ class Run:
         payer: NodePayer | None = None,
         **public: Any,
     ) -> Answer:
-        """Charge, run the pass, add noise and record: the released answer. The account pays, or the `payer` of a node of a tree.
+        """Charge, run the pass, add noise and record; return the released answer.
 
-        `public` facts go into the record, beside the noise and its cost.
+        The account pays, or the `payer` of a node of a tree. `public` facts go into the record, beside the noise and its cost.
         """
         paying = self.account if payer is None else payer
         released = measurement.release(paying, self.rows, self.executor, name=name, cost=cost)
@@ -99,7 +99,7 @@ class Run:
         return released
 
     def block(self, rows: Rows) -> Run:
-        """The run of a block of rows, disjoint from all others: charged by itself, recorded together. After the debit only."""
+        """The run of a block of rows that is disjoint from all other blocks: separate costs, one record. Only after the debit."""
         return replace(self, account=self.account.block(), rows=rows)
 
     def on(self, rows: Rows) -> Run:

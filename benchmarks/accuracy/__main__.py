@@ -63,16 +63,28 @@ def main() -> None:
     parser.add_argument("--resamples", type=int, help="samples for each cell (200; 20 with --quick)")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--json", type=Path, help="write every cell to this file")
+    parser.add_argument("--write", type=Path, help="Markdown file with <!-- accuracy --> and <!-- /accuracy --> marks")
+    parser.add_argument("--read", type=Path, help="report on the cells of this file of --json instead of measuring")
     parser.add_argument("--markdown", type=Path, help="write the page to this file as well")
     options = parser.parse_args()
-    found, pages = {}, []
+    found: dict[str, Any] = {}
+    pages = []
+    given = None if options.read is None else json.loads(options.read.read_text(encoding="utf-8"))
     for name, (run, page) in ESTIMATORS.items():
-        if options.estimator in (name, "all"):
-            found[name] = run(options)
+        if options.estimator in (name, "all") and (given is None or name in given):
+            found[name] = run(options) if given is None else given[name]
             pages.append(page(found[name]))
     print("\n".join(pages))
     if options.json is not None:
         options.json.write_text(json.dumps(strict(found), indent=1) + "\n", encoding="utf-8")
+    if options.write is not None and "mean" in found:
+        text = options.write.read_text(encoding="utf-8")
+        before, rest = text.split("<!-- accuracy -->", 1)
+        after = rest.split("<!-- /accuracy -->", 1)[1]
+        options.write.write_text(
+            f"{before}<!-- accuracy -->\n{report.readme_table(found['mean'])}\n<!-- /accuracy -->{after}",
+            encoding="utf-8",
+        )
     if options.markdown is not None:
         options.markdown.write_text("\n".join(pages), encoding="utf-8")
 

@@ -175,6 +175,32 @@ def mean_report(cells: Cells) -> str:
     return "\n".join(parts) + "\n"
 
 
+def readme_table(cells: Cells) -> str:
+    """All contestants in a few columns: median and ninth decile of the error over that of the best radius, and coverage."""
+    sizes = sorted({cell["n"] for cell in cells})
+    found = {(line["contestant"], line["n"]): line for line in peers(cells)}
+    lines = []
+    for name in dict.fromkeys(name for name, _ in found):
+        line: dict[str, Any] = {"": name}
+        for n in sizes:
+            part = found[name, n]
+            line[f"n = {n:,}"] = f"{part['median']:.2f} / {_shown(float(part['decile']))}"
+        many = [cell for cell in cells if cell["n"] >= LARGE]
+        covered = coverage(many, name)
+        line["coverage"] = "-" if math.isnan(covered) else f"{covered:.1%}"
+        lines.append(line)
+    columns, asked = len(grouped(cells, "column")), len(grouped(cells, "n", "n_pub", "budget"))
+    budgets = " and ".join(dict.fromkeys(str(cell["budget"]) for cell in cells))
+    public = ", ".join(dict.fromkeys(str(cell["n_pub"]) for cell in cells))
+    most = max(score["answers"] for cell in cells for score in cell["contestants"].values())
+    return (
+        f"Root mean squared error over that of the best clip radius in hindsight: median / ninth decile over {columns} columns and "
+        f"{asked}\nsettings ({budgets}; {public} public rows), {most} samples each. Coverage of the 95 % interval at n >= "
+        f"{LARGE:,}, where no\nstatus says otherwise. Peers that take a range get the true one, or that of the public rows.\n\n"
+        f"{table(lines)}"
+    )
+
+
 def gaussian_report(lines: list[dict[str, Any]]) -> str:
     """The Markdown page of the Gaussians."""
     told = "\n".join(f"- {sentence}" for sentence in gaussians.targets(lines))

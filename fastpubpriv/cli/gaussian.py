@@ -60,4 +60,4 @@ def gaussian(**settings: Any) -> None:
             **common(settings),
         )
 
-    run(call, f"Private mean and covariance of {opened.private.n:,} rows", settings)
+    run(call, f"Private mean and covariance of {opened.private.n:,} rows", settings, x_pub=opened.public)

@@ -11,7 +11,8 @@ import numpy as np
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.sources import Rows, private_rows, public_rows
+from fastpubpriv.sources import Rows, private_rows
+from fastpubpriv.sources.public import public_table_of
 from fastpubpriv.sources.readers.arrow import float_dtype, load_pyarrow
 from fastpubpriv.sources.readers.csv import public_table
 
@@ -126,9 +127,17 @@ def common_columns(
 
 
 def open_files(
-    private_path: Path, public_path: Path | None, columns: str | None, join_quoted_lines: bool = False
+    private_path: Path,
+    public_path: Path | None,
+    columns: str | None,
+    join_quoted_lines: bool = False,
+    *,
+    finite: bool = True,
 ) -> Opened:
-    """Open both files on the same columns; names apply to tables, and `.npy` files are matched by position."""
+    """Open both files on the same columns; names apply to tables, and `.npy` files are matched by position.
+
+    Public cells may be missing if not `finite`.
+    """
     names = split_names(columns)
     if join_quoted_lines and _suffix(private_path) != ".csv":
         raise click.UsageError("--join-quoted-lines is about the lines of a private .csv file, and --private is none")
@@ -152,7 +161,8 @@ def open_files(
     else:
         rows = _private_rows(private_path, names if tables[0] else None, join_quoted_lines)
     chosen = names if tables[1] else None
-    return Opened(rows, public_rows(public_path, columns=chosen, dim=rows.dim, argument="--public"), notes)
+    found, _ = public_table_of(public_path, columns=chosen, dim=rows.dim, argument="--public", finite=finite)
+    return Opened(rows, found, notes)
 
 
 def _open_private(path: Path, names: list[str] | None, join_quoted_lines: bool) -> Opened:

@@ -35,7 +35,11 @@ def prepare(settings: dict[str, Any]) -> Any:
     outputs.check_outputs(settings["json_path"], settings["plot_path"], files)
     outputs.check_reader(settings["json_path"], settings["plot_path"], settings["quiet"])
     opened = inputs.open_files(
-        settings["private_path"], settings.get("public_path"), settings["columns"], settings["join_quoted_lines"]
+        settings["private_path"],
+        settings.get("public_path"),
+        settings["columns"],
+        settings["join_quoted_lines"],
+        finite="label" not in settings,
     )
     if not settings["quiet"]:
         for text in opened.notes:
@@ -142,7 +146,7 @@ def mean(**settings: Any) -> None:
             **common(settings),
         )
 
-    run(call, f"Private mean of {opened.private.n:,} rows", settings)
+    run(call, f"Private mean of {opened.private.n:,} rows", settings, x_pub=opened.public)
 
 
 def spread_of(opened: Any, settings: dict[str, Any]) -> dict[str, Any]:
@@ -182,7 +186,12 @@ Example:
 @click.option(
     "--center", required=True, metavar="C", help="Centre of a ball that holds the mean: number(s), or a .npy."
 )
-@click.option("--radius", required=True, type=float, help="Radius of the ball, in standard deviations of a row.")
+@click.option(
+    "--radius",
+    required=True,
+    type=options.NumberOrAuto(),
+    help="Radius of the ball, in standard deviations of a row, or auto: from a private count.",
+)
 @options.budget_options()
 @options.columns_option
 @click.option("--covariance", metavar="FILE.npy", help="Covariance matrix of a row. Default: the identity.")
@@ -231,7 +240,16 @@ Example:
 )
 @options.private_option()
 @options.public_option(required=False)
-@click.option("--norm-bound", required=True, type=float, help="Rows are clipped to this distance from the centre.")
+@click.option(
+    "--norm-bound",
+    type=options.NumberOrAuto(),
+    help="Rows are clipped to this distance from the centre; auto: from a private count, with public rows.",
+)
+@click.option(
+    "--bounds",
+    metavar="LOW,HIGH",
+    help="Instead of --norm-bound: two numbers between which all values of all columns are known to lie.",
+)
 @options.budget_options()
 @options.columns_option
 @click.option("--variance", type=float, help="Mean squared distance of a row from the mean. Default: from public rows.")
@@ -264,12 +282,16 @@ def weighted_mean(**settings: Any) -> None:
     if center is not None and center != "public":
         center = inputs.read_vector(center, opened.private.dim, "--center")
     number = options.exact_number(weight)
+    bounds = options.two_numbers(settings["bounds"], "--bounds")
+    if (settings["norm_bound"] is None) == (bounds is None):
+        raise click.UsageError("pass either --norm-bound, the distance to which rows are clipped, or --bounds LOW,HIGH")
 
     def call(ledger: Any) -> fpp.MeanResult:
         return fpp.weighted_mean(
             opened.private,
             x_pub=opened.public,
             norm_bound=settings["norm_bound"],
+            bounds=bounds,
             variance=settings["variance"],
             row_weight=weight if number is None else options.real(number, "--row-weight"),
             center=center,
@@ -278,4 +300,4 @@ def weighted_mean(**settings: Any) -> None:
             **common(settings),
         )
 
-    run(call, f"Weighted mean of {opened.private.n:,} private rows and the public ones", settings)
+    run(call, f"Weighted mean of {opened.private.n:,} private rows and the public ones", settings, x_pub=opened.public)

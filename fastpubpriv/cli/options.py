@@ -122,6 +122,16 @@ class Steps(Type):
         return int(value)
 
 
+class NumberOrAuto(Type):
+    """A number, or "auto"."""
+
+    name = "number|auto"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float | str:
+        """Check and convert one argument."""
+        return "auto" if value == "auto" else float(click.FLOAT.convert(value, param, ctx))
+
+
 class Methods(Type):
     """A method of a task, from the registry in the module `home`: read when it is needed, as the library takes long to load."""
 

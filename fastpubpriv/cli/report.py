@@ -21,9 +21,10 @@ from fastpubpriv.results.base import plain, shown
 from fastpubpriv.results.estimates import GaussianResult, MeanResult
 from fastpubpriv.results.histogram import HistogramResult
 from fastpubpriv.results.mixture import MixtureResult
+from fastpubpriv.results.training import TrainingResult
 from fastpubpriv.results.words import Table
 
-Shown = MeanResult | GaussianResult | MixtureResult | HistogramResult
+Shown = MeanResult | GaussianResult | MixtureResult | HistogramResult | TrainingResult
 OURS = (AccuracyWarning, ExperimentalWarning, PrivacyWarning, SeededNoiseWarning)
 MOST_CORRELATIONS = 10
 MOST_HISTOGRAMS = 6

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from fastpubpriv import run as running
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
+from fastpubpriv.estimators.columns.norms import DRAWS, NormCount
 from fastpubpriv.estimators.radii import (
     LARGEST_SIZE,
     MAX_AUTO_STEPS,
@@ -32,6 +34,8 @@ from fastpubpriv.parameters import FAILURE_PROB, shared_docs
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.estimates import MeanResult
+
+FEW_STEPS = 2  # where "auto" would choose them before the radius is known
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -101,21 +105,23 @@ def refine(
     steps: int,
     mode: Mode,
     failure_prob: float,
+    allowance: Fraction | None = None,
 ) -> tuple[FloatArray, float]:
     """Shrink the ball `steps` times and return the last centre with its noise per whitened coordinate.
 
-    `inverse` is that of the whitening, worked out before the debit.
+    `inverse` is that of the whitening, worked out before the debit; `allowance` is what the steps may cost, by default everything.
     Every step clips the original rows, so the answer depends on the data through the last clip alone, given the ball.
     """
     n, dim = run.rows.n, run.rows.dim
+    allowance = run.account.allowance if allowance is None else allowance
     radii = StepRadii(dim, n, steps, mode, failure_prob)
     center, radius, noise_std = ball.center, ball.radius, 0.0
     for index, share in enumerate(budget_shares(steps)):
-        clip = radii.clip(radius)
+        clip = min(radii.clip(radius), LARGEST_SIZE)
         name = f"clipped sum, step {index + 1} of {steps}"
         affine = AffineMap(dim=dim, center=center, matrix=inverse, lower=True)
         released = run.release(
-            VectorSum(affine=affine, radius=clip), name=name, cost=run.account.allowance * share, clip_radius=clip
+            VectorSum(affine=affine, radius=clip), name=name, cost=allowance * share, clip_radius=clip
         )
         center = center + whitening.to_data(released.value / n)
         noise_std = released.noise_std / n
@@ -148,13 +154,17 @@ def mean_result(
 def starting_ball(
     center: Any, radius: Any, bounds: Any, root: FloatArray | None, dim: int
 ) -> tuple[Ball, Whitening, tuple[FloatArray, FloatArray] | None]:
-    """Ball and whitening from the arguments, or from what the columns can hold: then also the box."""
+    """Ball and whitening from the arguments, or from what the columns can hold: then also the box.
+
+    The radius is infinite where it is still to come, from a count of norms.
+    """
     box = validation.column_bounds(bounds, dim)
     if box is None:
         if center is None or radius is None:
             raise InputError("pass center= and radius=, a ball that holds the mean, or bounds=(lowest, highest)")
-        ball = Ball(running.vector_or_number("center", center, dim), size("radius", radius))
-        return ball, Whitening(dim, root), None
+        auto = isinstance(radius, str) and validation.choice("radius", radius, ("auto",)) == "auto"
+        middle = running.vector_or_number("center", center, dim)
+        return Ball(middle, math.inf if auto else size("radius", radius)), Whitening(dim, root), None
     if center is not None or radius is not None:
         raise InputError("bounds= replaces center= and radius=: leave them out")
     half = box[1] / 2.0 - box[0] / 2.0
@@ -174,7 +184,7 @@ def coinpress_mean(
     *,
     budget: Budget,
     center: Any = None,
-    radius: float | None = None,
+    radius: float | str | None = None,
     bounds: Any = None,
     covariance: Any = None,
     variance: Any = None,
@@ -196,9 +206,10 @@ def coinpress_mean(
     {budget}
     center : (dim,) array-like, or a number for all columns
         Centre of the ball, in data units. Must not come from the private rows.
-    radius : float > 0
+    radius : float > 0 or "auto"
         Radius of the ball, in standard deviations (that is, after whitening by `variance` or `covariance`). Too small a radius
-        costs accuracy, never privacy.
+        costs accuracy, never privacy. "auto": part of the budget, a quarter or more, buys a private count of the distances from
+        `center`, and the ball reaches as far as rows stand out of its noise.
     bounds : (lowest, highest), numbers or (dim,) each
         What each column can hold, instead of `center` and `radius`; the answer lies within. Without a variance or covariance, the
         standard deviations are taken to be the largest that the bounds allow: half the range.
@@ -225,8 +236,8 @@ def coinpress_mean(
     Privacy
     -------
     Neighbours: replace one row. One Gaussian (zCDP, approximate DP) or discrete Laplace (pure DP) vector sum per step,
-    squared l2 sensitivity 4 Q^2 or l1 sensitivity isqrt(4 dim Q^2) in grid steps; the exact costs add up to at most the
-    budget. Public: n_priv, dim.
+    squared l2 sensitivity 4 Q^2 or l1 sensitivity isqrt(4 dim Q^2) in grid steps; with radius="auto" a joint count of norms before
+    them (2 S^2 or 2 S); the exact costs add up to at most the budget. Public: n_priv, dim.
 
     Notes
     -----
@@ -251,17 +262,28 @@ def coinpress_mean(
         "coinpress_mean",
         rows,
         budget,
-        draws=most_steps(steps) * rows.dim,
+        draws=most_steps(steps) * rows.dim + (DRAWS if ball.radius == math.inf else 0),
         ledger=ledger,
         random_state=random_state,
         threads=threads,
         progress=progress,
     )
-    count = choose_steps(run, ball, steps, mode=mode, failure_prob=failure_prob)
-    check_path(run, predicted_path(run, ball, count, mode=mode, failure_prob=failure_prob))
-    inverse = whitening.inverse
+    counted, inverse = ball.radius == math.inf, whitening.inverse
+    settings: dict[str, Any] = {"mode": mode, "failure_prob": failure_prob}
+    norms = NormCount.of(run.account, rows.n, rows.dim)
+    if counted:
+        count = FEW_STEPS if step_count(steps) == "auto" else most_steps(steps)
+        norms.check_grids(run.account)
+        check_sum_grids(run.account, (norms.left * share for share in budget_shares(count)), rows.dim, rows.n)
+    else:
+        count = choose_steps(run, ball, steps, **settings)
+        check_path(run, predicted_path(run, ball, count, **settings))
     with run.paid():
-        estimate, noise_std = refine(run, ball, whitening, inverse, steps=count, mode=mode, failure_prob=failure_prob)
+        if counted:
+            affine = AffineMap(dim=rows.dim, center=ball.center, matrix=inverse, lower=True)
+            ball = Ball(ball.center, norms.radii(run, affine, np.zeros(0))[1])
+            settings["allowance"] = norms.left
+        estimate, noise_std = refine(run, ball, whitening, inverse, steps=count, **settings)
         return mean_result(
             run,
             estimate if box is None else np.clip(estimate, *box),
@@ -269,5 +291,9 @@ def coinpress_mean(
             whitening,
             whitening.row_std(),
             n_pub=0,
-            provenance={"center": "argument", "radius": "argument", "covariance": "argument"},
+            provenance={
+                "center": "argument",
+                "radius": "released" if counted else "argument",
+                "covariance": "argument",
+            },
         )

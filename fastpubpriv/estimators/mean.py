@@ -23,7 +23,7 @@ from fastpubpriv.estimators.coinpress import (
     predicted_path,
     refine,
 )
-from fastpubpriv.estimators.columns.learn import checked_bounds, mean_of_columns
+from fastpubpriv.estimators.columns.learn import mean_of_columns
 from fastpubpriv.estimators.preconditioner import precondition
 from fastpubpriv.estimators.radii import Mode, failure_probability, gap_radius, gap_shift, step_count
 from fastpubpriv.estimators.whitening import Whitening, known_root
@@ -172,7 +172,7 @@ def estimate_mean(
     steps = step_count(steps)
     neutral = validation.choice("missing", missing, ("observed", "neutral")) == "neutral"
     skip = validation.choice("public_only", public_only, ("never", "auto")) == "auto"
-    limits = checked_bounds(bounds, rows.dim)
+    limits = validation.column_bounds(bounds, rows.dim)
     if gaussian:
         _only_for("clipping='auto' without covariance= or variance=", bounds=limits, missing=neutral, public_only=skip)
         spread = {"covariance": covariance, "variance": variance}

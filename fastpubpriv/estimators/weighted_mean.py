@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,12 @@ from fastpubpriv import run as running
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
+from fastpubpriv.estimators.columns.norms import DRAWS, NormCount
 from fastpubpriv.estimators.radii import size
+from fastpubpriv.estimators.regions import Region, clip_region
 from fastpubpriv.mechanisms.sums import AffineMap, VectorSum, check_sum_grids
 from fastpubpriv.parameters import shared_docs
-from fastpubpriv.privacy import ApproxDP, Budget, Ledger, PureDP, knorm_sum_grid
+from fastpubpriv.privacy import ApproxDP, Budget, KNormGrid, Ledger, PureDP, knorm_sum_grid
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.estimates import MeanResult
 
@@ -99,62 +102,6 @@ def checked_weight(row_weight: Any, n_priv: int) -> str | float:
     return min(value, 1.0 / n_priv)
 
 
-def clip_center(center: Any, public: FloatArray | None, dim: int) -> tuple[FloatArray, str]:
-    """Centre of the clipping ball and where it came from."""
-    if isinstance(center, str):
-        if center != "public" or public is None:
-            raise InputError("center must be None, a number, a vector, or 'public' together with x_pub")
-        return public.mean(axis=0), "public rows"
-    return running.vector_or_number("center", 0.0 if center is None else center, dim), "argument"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Region:
-    """Where rows are clipped: a ball of `radius` about `center`, in units of each column; and the box that the answer lies in."""
-
-    center: FloatArray
-    unit: FloatArray
-    radius: float
-    box: tuple[FloatArray, FloatArray] | None
-    provenance: dict[str, str]
-
-    @property
-    def matrix(self) -> FloatArray | None:
-        """The diagonal of the map to these units, None where they are those of the data."""
-        return None if self.box is None else 1.0 / self.unit
-
-    def within(self, mean: FloatArray) -> FloatArray:
-        """The answer, moved into the box if there is one."""
-        return mean if self.box is None else np.clip(mean, *self.box)
-
-
-def clip_region(
-    norm_bound: Any, bounds: Any, center: Any, variance: Any, public: FloatArray | None, dim: int
-) -> Region:
-    """The region from a radius and a centre, or from what the columns can hold."""
-    if (norm_bound is None) == (bounds is None):
-        raise InputError("pass either norm_bound=, the distance to which rows are clipped, or bounds=(lowest, highest)")
-    box = validation.column_bounds(bounds, dim)
-    if box is None:
-        middle, center_from = clip_center(center, public, dim)
-        provenance = {"center": center_from, "norm_bound": "argument"}
-        return Region(
-            center=middle, unit=np.ones(dim), radius=size("norm_bound", norm_bound), box=None, provenance=provenance
-        )
-    if center is not None or variance is not None:
-        raise InputError("bounds= replaces center= and variance=: leave them out")
-    half = box[1] / 2.0 - box[0] / 2.0
-    for value in half:
-        size("half of the range of bounds", value)
-    return Region(
-        center=box[0] + half,
-        unit=half,
-        radius=math.sqrt(dim),
-        box=box,
-        provenance={"center": "argument", "bounds": "argument"},
-    )
-
-
 def row_variance(variance: Any, public: FloatArray | None, norm_bound: float) -> tuple[float, str]:
     """V^2 = E |x - E x|^2, as given or from the public rows, never above the bound's square."""
     if variance is not None:
@@ -207,12 +154,69 @@ class Average:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class WeightedCall:
+    """One call, checked: what its average needs besides the region."""
+
+    run: running.Run
+    public: FloatArray | None
+    weight: str | float
+    variance: float | None
+    project: bool
+    k_norm: bool
+
+    def energy(self, region: Region) -> tuple[float, str]:
+        """V^2 in the units of a region, and where it came from."""
+        return row_variance(self.variance, None if self.public is None else self.public / region.unit, region.radius)
+
+    def average(self, region: Region, allowance: Fraction) -> Average:
+        """The best average for a region, when a sum may cost `allowance`."""
+        rows, pure = self.run.rows, self.run.account.pure
+        energy, _ = self.energy(region)
+        model = ErrorModel(
+            n_priv=rows.n,
+            n_pub=0 if self.public is None else len(self.public),
+            variance=energy,
+            noise=noise_energy(rows.dim, region.radius, float(allowance), pure=pure, k_norm=self.k_norm),
+        )
+        share = model.weight(self.weight)
+        return Average(share=share, region=region, project=self.project, public=self.public, variance=energy)
+
+    def facts(self, average: Average) -> dict[str, Any]:
+        """What the result says besides its numbers."""
+        return {
+            "noise_law": "k_norm" if self.k_norm else "laplace" if self.run.account.pure else "gaussian",
+            "provenance": average.region.provenance | {"variance": self.energy(average.region)[1]},
+        }
+
+    def released(self, average: Average, allowance: Fraction, grid: KNormGrid | None = None) -> MeanResult:
+        """The result, from one clipped sum."""
+        run, region = self.run, average.region
+        affine = AffineMap(dim=run.rows.dim, center=region.center, matrix=region.matrix)
+        asked = VectorSum(affine=affine, radius=region.radius, k_norm=grid)
+        found = run.release(
+            asked, name="clipped sum", cost=allowance, clip_radius=region.radius, private_weight=average.share
+        )
+        return average.result(run, found.value, found.noise_std, **self.facts(average))
+
+    def counted(self, region: Region) -> MeanResult:
+        """The result with the radius from a count of norms, which is paid for first."""
+        run, public = self.run, self.public
+        assert public is not None
+        norms = NormCount.of(run.account, run.rows.n, run.rows.dim)
+        norms.check_grids(run.account)
+        with run.paid():
+            affine = AffineMap(dim=run.rows.dim, center=region.center)
+            radius, _ = norms.radii(run, affine, np.linalg.norm(public - region.center, axis=1))
+            return self.released(self.average(replace(region, radius=radius), norms.left), norms.left)
+
+
 @shared_docs
 def weighted_mean(
     x_priv: Any,
     *,
     budget: Budget,
-    norm_bound: float | None = None,
+    norm_bound: float | str | None = None,
     bounds: Any = None,
     x_pub: Any = None,
     variance: float | None = None,
@@ -235,8 +239,9 @@ def weighted_mean(
     budget : ZCDP, ApproxDP or PureDP
         Spent whole and debited before `x_priv` is read; nothing is spent, and nothing read, when the weight is zero (`spent` is
         then an exact zero).
-    norm_bound : float > 0
-        B: rows are clipped to distance B from `center`, in data units. Either this or `bounds`.
+    norm_bound : float > 0 or "auto"
+        B: rows are clipped to distance B from `center`, in data units. Either this or `bounds`. "auto": part of the budget, a
+        quarter or more, buys a private count of the distances, helped by the public ones, for the radius of least predicted error.
     bounds : (lowest, highest), numbers or (dim,) each
         What each column can hold. Rows are clipped around the middle, in units of half the range of each column, so that columns of
         very different scale do not share their noise. Replaces `norm_bound`, `center` and `variance`.
@@ -267,8 +272,9 @@ def weighted_mean(
     Privacy
     -------
     Neighbours: replace one private row; holds for every public data set. One vector sum: squared l2 sensitivity 4 Q^2 (Gaussian),
-    l1 sensitivity isqrt(4 dim Q^2) (discrete Laplace), l2 sensitivity 2 Q (K-norm), in grid steps. The weight depends on public
-    numbers only. Public: n_priv, dim, x_pub.
+    l1 sensitivity isqrt(4 dim Q^2) (discrete Laplace), l2 sensitivity 2 Q (K-norm), in grid steps; with norm_bound="auto" a joint
+    count of norms before it (2 S^2; 2 S), and the costs add up to the budget. The weight depends on public and released numbers
+    only. Public: n_priv, dim, x_pub.
 
     Notes
     -----
@@ -287,52 +293,43 @@ def weighted_mean(
     """
     rows, public = running.open_rows(x_priv, x_pub, columns=columns)
     region = clip_region(norm_bound, bounds, center, variance, public, rows.dim)
-    bound = region.radius
+    if variance is not None:
+        variance = size("variance", variance)
     k_norm = validation.choice("noise", noise, ("laplace", "k_norm")) == "k_norm"
-    if k_norm and not isinstance(budget, PureDP):
-        raise InputError("noise='k_norm' belongs to PureDP; ZCDP and ApproxDP budgets use Gaussian noise")
-    energy, variance_from = row_variance(variance, None if public is None else public / region.unit, bound)
+    if k_norm and (region.counted or not isinstance(budget, PureDP)):
+        raise InputError(
+            "noise='k_norm' belongs to PureDP and a norm_bound that is a number; others use noise='laplace'"
+        )
     weight = checked_weight(row_weight, rows.n)
     if public is None and (weight == "throw_away" or (not isinstance(weight, str) and weight * rows.n < 1.0 - 1e-9)):
         raise InputError(
             "without public rows the private rows must carry the whole weight: pass x_pub, or row_weight='private'"
         )
-    if not isinstance(project, bool):
-        raise InputError(f"project must be True or False, got a value of type {type(project).__name__}")
     run = running.start(
         "weighted_mean",
         rows,
         budget,
-        draws=2 * rows.dim + 1,
+        draws=2 * rows.dim + 1 + (DRAWS if region.counted else 0),
         ledger=ledger,
         random_state=random_state,
         threads=threads,
         progress=progress,
     )
-    allowance, pure = run.account.allowance, run.account.pure
-    model = ErrorModel(
-        n_priv=rows.n,
-        n_pub=0 if public is None else len(public),
-        variance=energy,
-        noise=noise_energy(rows.dim, bound, float(allowance), pure=pure, k_norm=k_norm),
-    )
-    average = Average(share=model.weight(weight), region=region, project=project, public=public, variance=energy)
-    facts = {
-        "noise_law": "k_norm" if k_norm else "laplace" if pure else "gaussian",
-        "provenance": region.provenance | {"variance": variance_from},
-    }
+    project = validation.boolean("project", project)
+    call = WeightedCall(run=run, public=public, weight=weight, variance=variance, project=project, k_norm=k_norm)
+    allowance = run.account.allowance
+    if region.counted and weight not in ("throw_away", 0.0):
+        return call.counted(region)
+    average = call.average(region, allowance)
     if not average.share > 0.0:
-        return average.result(run, None, 0.0, **facts)
+        return average.result(run, None, 0.0, **call.facts(average))
+    if public is not None:
+        region.warn_if_contradicted(public)
     grid, price = None, None
     if k_norm:
         grid = knorm_sum_grid(allowance, rows.dim, rows.n, delta=K_NORM_DELTA)
         price = ApproxDP(epsilon=budget.amounts[0], delta=grid.event.delta)
     else:
         check_sum_grids(run.account, [allowance], rows.dim, rows.n)
-    affine = AffineMap(dim=rows.dim, center=region.center, matrix=region.matrix)
-    asked = VectorSum(affine=affine, radius=bound, k_norm=grid)
     with run.paid(price):
-        released = run.release(
-            asked, name="clipped sum", cost=allowance, clip_radius=bound, private_weight=average.share
-        )
-        return average.result(run, released.value, released.noise_std, **facts)
+        return call.released(average, allowance, grid)

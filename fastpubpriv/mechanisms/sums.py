@@ -162,10 +162,11 @@ def check_sum_grids(account: Account, costs: Iterable[Fraction], dim: int, n: in
 def check_gram_grids(account: Account, costs: Iterable[Fraction], dim: int, n: int) -> None:
     """Raise now, before the debit, if one of these costs has no grid for second moments of n rows of `dim` coordinates."""
     for cost in costs:
-        _gram_grid(account, cost, dim, n)
+        gram_grid(account, cost, dim, n)
 
 
-def _gram_grid(account: Payer, cost: Fraction, dim: int, n: int) -> Grid:
+def gram_grid(account: Payer, cost: Fraction, dim: int, n: int) -> Grid:
+    """The grid for second moments of n rows of `dim` coordinates at this cost, for the noise of the account."""
     return (laplace_gram_grid if account.pure else gaussian_gram_grid)(cost, dim, n)
 
 
@@ -310,7 +311,7 @@ class SecondMoment(Measurement[Fraction, Released]):
         """Charge `cost`, run the pass and add noise."""
         dim = self.affine.out_dim
         if self.only is None:
-            grid = _gram_grid(account, cost, dim, rows.n)
+            grid = gram_grid(account, cost, dim, rows.n)
         else:
             grid = cluster_gram_grid(cost, dim, rows.n, pure=account.pure, clusters=1, lineage=self.only.lineage)
         row_map = self.affine.on_grid(grid, self.radius)

@@ -1,4 +1,4 @@
-"""One call's money and coins: what it may spend, what each release costs, and where its keys come from."""
+"""The account of one call: what the call may spend, what each release costs, and where its keys come from."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class Account:
 
     The whole budget is debited from the ledger by `open`, before any private row is read, and never refunded. Each release
     charges its exact cost here first; charging more than the allowance, or drawing more noise than declared, raises before the rows
-    are read. Releases over the same disjoint clusters cost the larger of two totals: of what they cost for a row that stays in its
-    cluster, and for one that moves. `notions.py` has the rules of each notion.
+    are read. Releases over the same disjoint clusters have two totals, one for a row that stays in its cluster and one for a row
+    that moves; together they cost the larger total. `notions.py` has the rules of each notion.
 
-    Paying and drawing are apart: `charge` takes the price before a query runs, `fresh_key` gives a key after it. A process that is
-    forked while a query runs so takes a key of its own.
+    `charge` takes the price before a query runs, and `fresh_key` gives the key after it. A process that is forked while a query
+    runs therefore takes a key of its own.
 
     Parameters
     ----------
@@ -35,10 +35,10 @@ class Account:
     budget : ZCDP, ApproxDP or PureDP
         Exactly one notion; see `noise`.
     draws : int
-        An upper bound on the number of noise draws of the call (public); pays for the samplers' 2^-100.
+        An upper bound on the number of noise draws of the call (public). The budget is corrected for an error of 2^-100 in each.
     reserved : ApproxDP or None
-        Part of an ApproxDP budget kept for Laplace releases and choices: they may add up to its epsilon, and what they say about
-        their delta to its delta. The Gaussian releases share the rest, by basic composition.
+        Part of an ApproxDP budget kept for Laplace releases and choices: their epsilons may add up to its epsilon and their deltas
+        to its delta. The Gaussian releases share the rest, by basic composition.
     ledger : Ledger or None
         Where the budget is debited; it must count under replace-one.
     random_state : None or int
@@ -81,7 +81,7 @@ class Account:
 
     @contextmanager
     def _named(self) -> Iterator[None]:
-        """Put the name of the call before what is refused."""
+        """Put the name of the call before the text of a refusal."""
         try:
             yield
         except BudgetError as error:
@@ -133,18 +133,18 @@ class Account:
         if self.book.price is not None:
             raise BudgetError(f"{self.name}: the budget of this call has been debited already")
         price = self.budget if cost is None else cost
-        self.book.keys.check()  # a machine without randomness is found out before anything is paid
+        self.book.keys.check()  # a machine without randomness must fail before anything is paid
         if self._ledger is not None:
             self._ledger.debit(price, name=self.name, relation=RELATION)
         self.book.price = price
         self.book.number = opened(self.name, price, self.book.declared)
 
     def block(self) -> Account:
-        """A payer for one block of rows, in place of this account, which pays for the dearest of its blocks only.
+        """A payer for one block of rows. The account as a whole costs what its most expensive block costs.
 
-        The caller answers for it that the blocks are disjoint sets of positions, fixed by public numbers (`Rows.slice`): a
-        replaced row is then in one block, and what later blocks are asked may depend on earlier answers. Budget and keys are
-        shared, totals are not.
+        The caller guarantees that the blocks are disjoint sets of positions, fixed by public numbers (`Rows.slice`). A replaced
+        row is then in one block only, and a query of a later block may depend on earlier answers. All blocks share the budget and
+        the source of keys; each has its own total.
         """
         if self.book.price is None:
             raise BudgetError(f"{self.name}: a block was asked for before the budget was debited")
@@ -165,7 +165,7 @@ class Account:
         self.book.events.append(event)
 
     def fresh_key(self) -> bytes:
-        """A key for the noise of one release. Take it after the query: a process forked within shares what was taken before."""
+        """A key for the noise of one release. Take it after the query: a process forked during the query would share the key."""
         return self.book.keys.fresh()
 
     def tree(self, cost: Fraction, max_depth: int) -> TreeScope:
@@ -213,7 +213,7 @@ class Account:
 
 
 class Block(Account):
-    """The payer of releases on one block of an account's rows: the account's book, and a tally of its own."""
+    """The payer of releases on one block of an account's rows. It shares the account's book and counts its own costs."""
 
     def __init__(self, parent: Account, index: int) -> None:
         self.budget, self.book = parent.budget, parent.book

@@ -1,6 +1,6 @@
-"""Integer weights and coins of private choices: e^(-rate gap) in fixed point with proven bounds, one for each score level.
+"""Integer weights and coin probabilities of private choices: e^(-rate gap) in fixed point with proven bounds, by score level.
 
-All whole numbers and Python's own integers, so the same weights come out on every machine. Privacy notes: `notes/selection.md`,
+All arithmetic is on Python integers, so every machine computes the same weights. Privacy notes: `notes/selection.md`,
 `notes/hypotheses.md`.
 """
 
@@ -26,7 +26,7 @@ _FIRST = 8  # the series runs at arguments up to 2^-_FIRST
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Level:
-    """The candidates of one score, in ascending order, and the weight of each."""
+    """The candidates with one score, in ascending order, and the weight that each of them has."""
 
     weight: int
     candidates: IntArray
@@ -44,7 +44,7 @@ def exp_bounds(x: Fraction) -> tuple[int, int]:
 
 
 def _series(y: int) -> tuple[int, int]:
-    """Bounds of 2^BITS e^-(y / 2^BITS): each term rounded both ways, and one unit for the alternating rest."""
+    """Bounds of 2^BITS e^-(y / 2^BITS): each term of the series is rounded down and up; one unit covers the remainder."""
     term_low = term_high = low = high = 1 << BITS
     order = 0
     while term_high > 1:
@@ -56,7 +56,7 @@ def _series(y: int) -> tuple[int, int]:
 
 
 def weight(gap: int, rate: Fraction) -> int:
-    """2^BITS e^(-rate gap) from below, within a factor 1 - 2^-ACCURACY; zero if it is less than 2^(BITS - CUT)."""
+    """Lower bound of 2^BITS e^(-rate gap), within a factor 1 - 2^-ACCURACY of it; zero if that is less than 2^(BITS - CUT)."""
     if gap == 0:
         return 1 << BITS
     if rate * gap > CUT:  # e^-x < 2^-x
@@ -70,9 +70,9 @@ def weight(gap: int, rate: Fraction) -> int:
 
 
 def coin(gap: int, rate: Fraction) -> int:
-    """2^BITS e^(-rate gap) from below, so close that heads and tails are each within a factor e^(2^-129) of their probability.
+    """Lower bound of 2^BITS e^(-rate gap), so close that heads and tails are each within a factor e^(2^-129) of their probability.
 
-    Zero where heads have probability below 2^-CUT.
+    Zero where the probability of heads is below 2^-CUT.
     """
     one = weight(gap, rate)
     if 0 < one < 1 << BITS:
@@ -83,7 +83,7 @@ def coin(gap: int, rate: Fraction) -> int:
 
 
 def levels(scores: IntArray, rate: Fraction) -> list[Level]:
-    """Score levels from the best down, those of weight zero left out."""
+    """Score levels, the best first, without those of weight zero."""
     if not 1 <= len(scores) <= MAX_CANDIDATES:
         raise KernelError(f"a choice needs 1 to {MAX_CANDIDATES} candidates")
     values, inverse = np.unique(scores, return_inverse=True)
@@ -105,7 +105,7 @@ def total(found: list[Level]) -> int:
 
 
 def candidate(found: list[Level], number: int) -> int:
-    """The candidate that a number below `total` falls on; each owns as many numbers as its weight."""
+    """The candidate that owns this number, 0 <= number < `total`; each candidate owns as many numbers as its weight."""
     for level in found:
         own = level.weight * len(level.candidates)
         if number < own:

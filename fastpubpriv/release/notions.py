@@ -1,6 +1,6 @@
 """What releases on the same rows may cost together, and what they have cost: one class for each way to spend a budget.
 
-Each starts from the allowance in its own exact currency, less what the samplers' 2^-100 for each of the declared draws take.
+Each class starts from the allowance in its own exact currency, already reduced by the samplers' error of 2^-100 per declared draw.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Spending(ABC):
 
     @abstractmethod
     def implementation(self, draws: int) -> dict[str, Any]:
-        """What `draws` draws from samplers that are close to their laws add to the statement, for the record."""
+        """What the sampler error of `draws` draws adds to the privacy statement, for the record."""
 
     @property
     def charged(self) -> Fraction:
@@ -68,7 +68,7 @@ class Spending(ABC):
         self._tally = tally
 
     def for_block(self) -> Spending:
-        """The same left to spend, to be spent apart: a replaced row is in one block only."""
+        """The same amount for a block of rows to spend separately: a replaced row is in one block only."""
         return copy.copy(self)  # no method changes a value in place
 
 
@@ -87,7 +87,7 @@ class PureSpending(Spending):
         self.take(event.price(PureDP), event)
 
     def implementation(self, draws: int) -> dict[str, Any]:
-        """A part of epsilon, taken off the allowance, and a delta below 2^-100, which is not."""
+        """A part of epsilon, which has been subtracted from the allowance, and a delta below 2^-100, which has not."""
         epsilon, delta = pure_slack(self._epsilon, draws)
         return {
             "implementation_epsilon": float_up(epsilon),
@@ -118,7 +118,7 @@ class ApproxSpending(Spending):
 
     def __init__(self, budget: ApproxDP, draws: int) -> None:
         super().__init__()
-        # The epsilon in use: less than the budget's where the samplers' error, which grows with it, would eat up delta.
+        # The epsilon in use. The samplers' error grows with it; where that would use up delta, a smaller epsilon is taken.
         self._epsilon = laplace_epsilon(budget, draws)
         self.allowance = self._gaussian_allowance(budget, draws)
         self._left = self._epsilon, budget.delta - approx_slack(self._epsilon, draws)
@@ -132,7 +132,7 @@ class ApproxSpending(Spending):
         return self._left
 
     def charge(self, event: Event) -> None:
-        """Add its rho, or its epsilon and delta; never both kinds to one allowance."""
+        """Add the event's rho, or its epsilon and delta; one allowance never pays for both kinds."""
         price = event.price(ApproxDP)
         if event.gdp:
             if self.composed:
@@ -150,7 +150,7 @@ class ApproxSpending(Spending):
         return self._left[0] - epsilon, self._left[1] - delta
 
     def implementation(self, draws: int) -> dict[str, Any]:
-        """A part of delta, taken off the budget beforehand."""
+        """A part of delta, which has been subtracted from the budget."""
         return {
             "implementation_delta": float_up(approx_slack(self._epsilon, draws)),
             "implementation_delta_included": True,
@@ -158,7 +158,7 @@ class ApproxSpending(Spending):
 
 
 class ReservedSpending(ApproxSpending):
-    """The rhos of Gaussian releases add up beside a reserved part, from which Laplace releases and choices are paid."""
+    """A reserved part pays for Laplace releases and choices; in the rest, the rhos of Gaussian releases add up."""
 
     def __init__(self, budget: ApproxDP, draws: int, reserved: ApproxDP) -> None:
         self._reserved = reserved
@@ -174,7 +174,7 @@ class ReservedSpending(ApproxSpending):
         raise BudgetError(NEEDS_APPROX)
 
     def charge(self, event: Event) -> None:
-        """Add its rho, or take its epsilon and delta off the reserved part."""
+        """Add the event's rho, or subtract its epsilon and delta from the reserved part."""
         price = event.price(ApproxDP)
         if event.gdp:
             self.take(price, event)

@@ -25,14 +25,14 @@ class Payer(Protocol):
 
     @property
     def reserve(self) -> Reserve | None:
-        """The debit of the tree scope that pays for it, None where it pays by itself."""
+        """The debit of the tree scope that pays for this payer, None where it pays by itself."""
 
     @property
     def number(self) -> int | None:
         """The account's place in the transcript of an audit, None where none is kept."""
 
     def charge(self, event: Event) -> None:
-        """Take the price of an event before its query runs; raises, and changes nothing, where it is not covered."""
+        """Take the price of an event before its query runs; where it is not covered, raise and change nothing."""
 
     def fresh_key(self) -> bytes:
         """A key that no release has used; taken once the query has answered."""
@@ -68,7 +68,7 @@ class Book:
 
 
 def check_known(event: object) -> None:
-    """Refuse what is not an event: nothing is known of its cost."""
+    """Refuse what is not an event: its cost would be unknown."""
     if not isinstance(event, Event):
         raise BudgetError(
             f"a release needs an event of fastpubpriv.privacy or a subclass of Event, got {type(event).__name__}"

@@ -45,7 +45,7 @@ def release(
     event: Event,
     unit: float,
 ) -> FloatArray:
-    """Charge, ask, take a key, add noise, convert.
+    """Charge the event, call the query, take a key, add noise and convert the answer to data units.
 
     Parameters
     ----------
@@ -74,14 +74,14 @@ def release(
         raise KernelError(f"release {name!r}: the event counts {event.draws} draws for an answer of shape {shape}")
     account.charge(event)
     exact = guarded(query)
-    # Never a cast: an answer that is not yet integer has no proven sensitivity.
+    # The answer is never cast: if it is not integer already, its sensitivity is not proven.
     if not isinstance(exact, np.ndarray) or exact.dtype != np.int64 or exact.shape != shape:
         raise KernelError(f"release {name!r}: the query must return an int64 array of shape {shape}")
     exact = np.ascontiguousarray(exact)
     transcript = current()
     answer = transcript.forced(name, shape, event, unit) if transcript is not None else None
     if answer is None:
-        # Only now: a key that exists while the query runs would be shared by a process forked within it.
+        # Only now: a key that exists while the query runs would be shared with a process that is forked during the query.
         noisy = _SAMPLERS[event.law](account.fresh_key(), exact.size, event, 0).reshape(shape)
         # Wrap-around addition: reduction modulo 2^64 commutes with adding noise, so even an overflow would cost no privacy.
         with np.errstate(over="ignore"):
@@ -97,7 +97,7 @@ def release(
 
 
 def release_choice(account: Payer, *, name: str, query: Callable[[], IntArray], event: SelectionEvent) -> int:
-    """Charge, ask for integer scores, take a key, choose one by the exponential mechanism or by permute-and-flip.
+    """Charge the event, call the query for scores, take a key, choose by the exponential mechanism or by permute-and-flip.
 
     Parameters
     ----------
@@ -145,7 +145,7 @@ def release_stable(
     slots: tuple[int, ...],
     threads: int | None = None,
 ) -> list[tuple[IntArray, FloatArray]]:
-    """Charge, ask for occupied bins, take a key, add noise to every count, and keep what reaches the threshold.
+    """Charge the event, call the query for occupied bins, take a key, add noise to all counts, keep those that reach the threshold.
 
     Parameters
     ----------
@@ -158,9 +158,9 @@ def release_stable(
     event : StableHistogramEvent
         Noise law, scale, grid steps per row and threshold.
     slots : tuple of int
-        A public bound on the occupied bins of each histogram. So many values of noise are drawn, however few bins there are.
+        A public bound on the occupied bins of each histogram. This many values of noise are drawn, however few bins there are.
     threads : int or None
-        That draw them (None: one for each CPU). The noise of a slot is the same in any of them.
+        Number of threads that draw the noise (None: one for each CPU). The noise of a slot does not depend on the thread.
 
     Returns
     -------
@@ -213,7 +213,7 @@ def _above(
         drawn = _SAMPLERS[event.law](key, min(_PIECE, bound - at), event, begin + at)
         part = counts[at : at + _PIECE]
         noisy = part * event.step + drawn[: len(part)]
-        # An integer comparison before any conversion, as the cost was computed for.
+        # Integers are compared, before any conversion: the cost was computed for this comparison.
         high = noisy >= event.threshold
         found[piece], values[piece] = keys[at : at + _PIECE][high], noisy[high]
 
@@ -227,7 +227,7 @@ def _write_down(transcript: Transcript, payer: Payer, call: Call) -> None:
 
 
 def _table(parts: Sequence[tuple[IntArray, IntArray]]) -> IntArray:
-    """Rows (histogram, count, key ...) of all histograms, short keys padded, for the transcript."""
+    """One row (histogram, count, key ...) for each bin of all histograms, short keys padded, for the transcript."""
     words = max((keys.shape[1] for keys, _ in parts), default=1)
     rows = []
     for index, (keys, counts) in enumerate(parts):
@@ -238,7 +238,7 @@ def _table(parts: Sequence[tuple[IntArray, IntArray]]) -> IntArray:
 
 
 def _below(key: bytes, bound: int) -> int:
-    """Uniform on 0 ... bound - 1 for a bound of any size, exact: bits are thrown again until they fit."""
+    """Draw exactly uniformly from 0 ... bound - 1, for a bound of any size: bits are drawn again until they are below it."""
     bits = bound.bit_length()
     words = -(-bits // 32)
     attempt = 0
@@ -251,7 +251,7 @@ def _below(key: bytes, bound: int) -> int:
 
 
 def _permute_and_flip(key: bytes, scores: IntArray, rate: Fraction) -> int:
-    """The first candidate, in random order, whose coin e^(-rate (best - score)) comes up heads. The best one's always does."""
+    """The first candidate, in random order, whose coin e^(-rate (best - score)) shows heads; the best one's always does."""
     if not 1 <= len(scores) <= choice_weights.MAX_CANDIDATES:
         raise KernelError(f"a choice needs 1 to {choice_weights.MAX_CANDIDATES} candidates")
     gaps = int(scores.max()) - scores

@@ -14,17 +14,18 @@ from fastpubpriv.release.transcript import Reserve
 
 
 class TreeScope:
-    """`cost`, taken from an account at once, for the nodes of a cluster tree of which at most `max_depth` lie above each other.
+    """One `cost`, taken from an account at once, for all nodes of a cluster tree with at most `max_depth` paying nodes on a path.
 
-    Made by `Account.tree`. A payer of it pays cost / max_depth for a row replaced inside its node, and half of that for a row that
-    enters or leaves. Two rows share a path and then part: each node of the common path costs the whole share, each node below half
-    of it for one of the rows. With at most `max_depth` paying nodes on every path from the root, that is at most `cost`.
+    Made by `Account.tree`. Each of its payers pays cost / max_depth for a row replaced inside its node, and half of that for a row
+    that enters or leaves. The old row and the new row go down the same path at first and then separate: each node of the common
+    path costs the whole share, each node after it costs half the share for one of the two rows. With at most `max_depth` paying
+    nodes on every path from the root, that is at most `cost`.
 
     Privacy
     -------
     The bound needs that nodes on different branches have no row in common, and that no path has more than `max_depth` payers.
-    Both are checked here, from the names of the nodes above: a payer belongs to the node of its first release, all nodes are of
-    one tree, none has two payers, and none may be above one that has paid already.
+    Both are checked here, by the names of the nodes on the path from the root: a payer belongs to the node of its first release,
+    all nodes are of one tree, no node has two payers, and no node may be above another that has paid already.
     """
 
     __slots__ = ("_paid", "book", "cost", "max_depth", "path", "reserve")
@@ -69,9 +70,9 @@ class TreeScope:
 
 
 class NodePayer:
-    """What one node of a tree may spend: pass it in the place of an account, with `only=` for the rows of the node.
+    """The payer of one node of a tree: pass it in place of an account, with `only=` for the rows of the node.
 
-    Only Gaussian releases that state what entering or leaving the node costs are taken, all of them over the same rows.
+    It pays only for Gaussian releases that state what entering or leaving the node costs, all of them over the same rows.
     """
 
     __slots__ = ("_depth", "_lineage", "_move", "_stay", "scope")
@@ -119,7 +120,7 @@ class NodePayer:
         if self._lineage is not None and clusters.lineage != self._lineage:
             raise BudgetError(f"{book.name}: this payer belongs to another node; take one for each node")
         unit = event.price(ZCDP) / clusters.worst if clusters.worst else Fraction(0)
-        # `move` is one node left and one entered, so entering or leaving costs half of it.
+        # A move leaves one node and enters another, so entering or leaving costs half as much.
         stay, move = self._stay + unit * clusters.stay, self._move + unit * clusters.move
         if max(stay, move) > self.scope.share:
             raise BudgetError(f"{book.name}: a release would exceed the budget of its node")

@@ -38,7 +38,7 @@ class Opened:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Call:
-    """One release: its name, the exact integers asked about, the price, the public unit, the released answer and the block of rows.
+    """One release: its name, the exact integers of the query, the price, the public unit, the released answer, the block of rows.
 
     `shape` is the public shape of a query whose own shape is private (occupied bins). `reserve` is None where the price is paid by
     the account, else the debit of the tree scope that pays it. `account` is the place of the account in the transcript.
@@ -77,7 +77,7 @@ class Transcript:
     def forced(self, name: str, shape: tuple[int, ...], event: Event, unit: float) -> np.ndarray[Any, Any] | None:
         """Return the recorded answer that stands in for the next release, or None while recording.
 
-        `event` and `unit` say what answers are possible, for audits that make up their own.
+        `event` and `unit` say which answers are possible, for audits that invent answers.
         """
         if self.script is None:
             return None
@@ -99,7 +99,7 @@ def current() -> Transcript | None:
 
 
 def opened(name: str, price: Budget | Cost, draws: int) -> int | None:
-    """Write down an account that has been opened; its place in the transcript, None where none is kept."""
+    """Record that an account has been opened; return its place in the transcript, None where none is kept."""
     transcript = current()
     if transcript is None:
         return None

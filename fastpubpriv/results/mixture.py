@@ -140,8 +140,8 @@ class MixtureResult(Mixture):
         For each component "ok", or what else it is: "diagonal", "mean" or "public" (that structure was predicted to be best:
         private variances along the axes of the public covariance, a private mean only, the public rows alone), "clipped" (its mean
         was held back by the ball around its public rows), or why it is a substitute ("low_count": too few rows, a public summary
-        stands in; "under_resolved"; "empty": a stage found nothing and a coarser answer stands in; "fallback"). Decided from
-        released values only.
+        stands in; "under_resolved"; "atoms": many rows share a value; "narrow": it may stand for one value; "empty": a stage
+        found nothing and a coarser answer stands in; "fallback"). Decided from released and public values only.
     method : str
         The algorithm that ran.
     tree : ClusterTree or None

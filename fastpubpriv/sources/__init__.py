@@ -1,4 +1,4 @@
-"""Where rows come from: `Rows` of arrays, files, frames and chunk streams, and `Query` and `Executor`, passes over them."""
+"""Where rows come from: `Rows` of arrays, files, frames and chunk streams; `Query` and `Executor` make passes over them."""
 
 from fastpubpriv.sources import open  # noqa: F401  (fills in the constructors of Rows)
 from fastpubpriv.sources.base import Rows

@@ -16,7 +16,9 @@ from fastpubpriv.validation import integer
 Chunk = NDArray[Any]  # (k, dim), float32 or float64, native byte order, adjacent columns
 PathLike = str | os.PathLike[str]
 
-CHUNK_BYTES = 1 << 22  # about 1 ms of work for a sum: a pass is interrupted at once, and threads share it evenly
+CHUNK_BYTES = (
+    1 << 22
+)  # about 1 ms of work for a sum: short enough to interrupt a pass at once and to share it evenly among threads
 
 
 def default_chunk_rows(dim: int) -> int:
@@ -25,7 +27,7 @@ def default_chunk_rows(dim: int) -> int:
 
 
 class Rows(ABC):
-    """Private rows that can be passed over in chunks, as often as wanted, and looked at in no other way.
+    """Private rows. They can be read in chunks, as often as wanted, and in no other way.
 
     Make one with a constructor below or with `private_rows`. Shape, kind and column names are public; `repr` shows the
     first two. Pickling, copying, iterating, comparing, converting to an array and using as a truth value raise
@@ -40,7 +42,7 @@ class Rows(ABC):
     columns : tuple of str, or None
         Column names, where the source has names.
     kind : str
-        What is behind it: "array", "npy", "parquet", "arrow", "csv", "frame" or "chunks".
+        What kind of source the rows come from: "array", "npy", "parquet", "arrow", "csv", "frame" or "chunks".
     random_access : bool
         True if any range of rows can be read without reading those before it, from several threads at once.
     """
@@ -92,12 +94,12 @@ class Rows(ABC):
         Yields
         ------
         ndarray, (k, dim), float32 or float64
-            Native byte order, columns adjacent, rows at a positive stride. May be a view of the caller's data: do not write.
+            Native byte order, columns adjacent, rows at a positive stride. It may be a view of the caller's data: do not change it.
 
         Raises
         ------
         InputError
-            A range outside the rows, a source that cannot be read or has not as many rows as it declared. Never for values.
+            The range is outside the rows, or the source cannot be read or has not as many rows as it declared. Never for values.
         """
         begin, end = integer("begin", begin), integer("end", self._n if end is None else end)
         if not 0 <= begin <= end <= self._n:
@@ -114,7 +116,7 @@ class Rows(ABC):
         raise KernelError(f"rows of kind {self._kind!r} have no blocks: they are read in order")
 
     def slice(self, begin: int, end: int) -> Rows:
-        """Rows `begin` to `end` of this source, by position, as rows of their own: one block of a public split.
+        """Rows `begin` to `end` of this source, by position, as a source of its own: one block of a public split.
 
         Blocks cut at public positions are disjoint and do not depend on content, so a replaced row is in one of them only.
 
@@ -177,8 +179,8 @@ class Rows(ABC):
         Parameters
         ----------
         array : ndarray, memoryview, or list of lists of numbers
-            float32 and float64 are read where they are; bool, integers, float16 and foreign byte order become float64
-            chunk by chunk (integers beyond 2**53 are rounded). Any strides and read-only memory will do. None in a list
+            float32 and float64 are read in place; bool, integers, float16 and foreign byte order are converted to float64
+            chunk by chunk (integers beyond 2**53 are rounded). Any strides and read-only memory are allowed. None in a list
             is NaN.
 
         Returns
@@ -202,7 +204,7 @@ class Rows(ABC):
         path : path
             A file written by `numpy.save`, two-dimensional and numeric.
         memory_map : bool
-            True reads chunk by chunk, and a file that becomes shorter meanwhile ends this process; False reads it at once.
+            True reads chunk by chunk; if the file becomes shorter meanwhile, the process is killed. False reads the whole file now.
 
         Returns
         -------
@@ -229,12 +231,12 @@ class Rows(ABC):
         columns : sequence of str, optional
             Numeric columns to read, in this order; the default is all columns, which must then all be numeric.
         memory_map : bool
-            As in `from_npy`, but without it too, files are read piece by piece.
+            As in `from_npy`, but False too reads the files piece by piece.
 
         Returns
         -------
         Rows
-            Numeric are bool, integers, floats, decimals, and dictionary-encoded columns of these. A null is NaN.
+            Numeric columns are those of bool, integers, floats, decimals, and dictionary-encoded ones of these. A null is NaN.
 
         Raises
         ------
@@ -282,8 +284,8 @@ class Rows(ABC):
         Returns
         -------
         Rows
-            With random access. Numeric are bool, integers, floats, their nullable and Arrow-backed forms, and decimals
-            of polars and Arrow. A null is NaN. Categories, objects, text, dates and sparse columns are not numeric.
+            With random access. Numeric columns are those of bool, integers, floats, their nullable and Arrow-backed forms, and
+            decimals of polars and Arrow. A null is NaN. Categories, objects, text, dates and sparse columns are not numeric.
 
         Raises
         ------
@@ -296,8 +298,8 @@ class Rows(ABC):
     def from_csv(path: PathLike, columns: Sequence[str] | None = None, *, join_quoted_lines: bool = False) -> Rows:
         """Rows of a CSV file with a header line. Each further line is one row, whatever it holds.
 
-        Types are not looked for, since that would be to look at private values: a cell is a decimal number, perhaps in
-        quotes, or NaN, and a column of text makes rows that count for nothing. Name the columns.
+        Types are not inferred, since that would need a look at private values. A cell is a decimal number, perhaps in quotes;
+        anything else is NaN. With a column of text, every row is thus missing and counts for nothing: name the columns to read.
 
         Parameters
         ----------
@@ -307,15 +309,16 @@ class Rows(ABC):
             Columns to read, in this order; the default is all columns of the header.
         join_quoted_lines : bool
             True takes a line feed between quotes as part of a cell. **The guarantee then needs balanced quotes in every
-            record**: one with an odd number of quotes moves the ends of all records after it, hence other people's
-            rows and n, and no noise hides that. Only for files whose writer doubles the quotes within cells.
+            record**: one record with an odd number of quotes shifts the ends of all records after it, and so changes other
+            people's rows and n, which no noise hides. Only for files whose writer doubles the quotes within cells.
 
         Returns
         -------
         Rows
-            Read in pieces; making it counts the lines. A line, less one carriage return at its end, is a row of NaN if
-            it is empty, longer than 2**24 bytes, has an odd number of quotes, or not as many cells as the header. A
-            comma after an odd number of quotes separates nothing. A last line without a line feed is one if not empty.
+            Read in pieces; the lines are counted when the object is made. One carriage return at the end of a line is dropped.
+            A line is a row of NaN if it is empty, longer than 2**24 bytes, has an odd number of quotes, or has not as many cells
+            as the header. A comma after an odd number of quotes separates nothing. A last line without a line feed counts if it
+            is not empty.
 
         Raises
         ------
@@ -332,7 +335,7 @@ class Rows(ABC):
         ----------
         factory : callable without arguments
             Returns a fresh iterable of (k, dim) arrays for each pass, the same rows in the same order each time. An array is
-            copied before the next is asked for, so a buffer may be reused. What the factory raises is replaced.
+            copied before the next is asked for, so a buffer may be reused. Any exception of the factory is replaced.
         n : int
             Number of rows in one pass, public. A pass that yields another number raises InputError.
         dim : int
@@ -352,7 +355,7 @@ class Rows(ABC):
 
 
 class RandomAccessRows(Rows):
-    """Rows of which any range can be read at once, from any thread: a source says how in `block`."""
+    """Rows of which any range can be read directly, from any thread; a subclass says how in `block`."""
 
     __slots__ = ()
 
@@ -372,7 +375,7 @@ def in_blocks(rows: Rows, begin: int, end: int, chunk_rows: int) -> Iterator[Chu
         yield rows.block(first, min(first + chunk_rows, end))
 
 
-# How each kind of rows is made. Readers and views are made of the classes above, so `open.py` fills this in from a higher floor.
+# The constructor of each kind of rows. Readers and views import the classes above, so `open.py`, which imports them, fills this in.
 OPENERS: dict[str, Callable[..., Rows]] = {}
 
 

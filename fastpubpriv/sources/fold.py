@@ -1,5 +1,5 @@
-"""A pass over rows is a value, a `Query`, and an `Executor` runs it over a source: into integers that do not depend on how the pass
-was cut.
+"""A pass over rows is a value, a `Query`. An `Executor` runs it over a source; the resulting integers do not depend on how the rows
+were cut into chunks.
 """
 
 from __future__ import annotations
@@ -27,29 +27,29 @@ Accumulators = tuple[Any, ...]
 # A unit of work is what a row sum does with one number, about 1 ns.
 _INLINE_WORK = 1_000_000  # below this, waking a thread costs more than it saves
 _CHUNK_WORK = 20_000_000  # an interrupt waits for at most one chunk
-_CHUNKS_PER_THREAD = 4  # so that a thread that was held up can leave its share to the others
-_IN_FLIGHT_BYTES = 1 << 26  # chunks of a sequential source that have been read and not yet used
+_CHUNKS_PER_THREAD = 4  # so that the other threads can take over the work of one that was held up
+_IN_FLIGHT_BYTES = 1 << 26  # limit on the chunks of a sequential source that have been read and not yet used
 
 
 class Query(abc.ABC):
-    """What a pass computes from the rows: how to start, to add a chunk, to put two parts together, and what to answer.
+    """What a pass computes from the rows: how to start, to add a chunk, to merge two partial results, and what to answer.
 
     A query is a frozen dataclass of public and released numbers that can be pickled, so that it may run anywhere. What a row adds
-    depends on that row and the fields of the query alone, whatever rows are in the chunk with it.
+    depends on that row and the fields of the query alone, never on the other rows of the chunk.
     """
 
     __slots__ = ()
 
     @abc.abstractmethod
     def zeros(self) -> Accumulators:
-        """New accumulators: a tuple of integer arrays at zero, or of lists of a query's own. Called once for each thread."""
+        """New accumulators: a tuple of integer arrays at zero, or of lists that only the query uses. Called once per thread."""
 
     @abc.abstractmethod
     def add(self, chunk: Chunk, accumulators: Any) -> None:
-        """Add what the rows of `chunk` (k, dim) contribute; has to release the GIL for threads to pay."""
+        """Add what the rows of `chunk` (k, dim) contribute. Threads save time only where this releases the GIL."""
 
     def merge(self, total: Any, part: Any) -> None:
-        """Add one part of the rows to another, in place."""
+        """Add the accumulators of one part of the rows to those of another, in place."""
         for sums, addend in zip(total, part, strict=True):
             np.add(sums, addend, out=sums)  # int64 arrays wrap around silently: addition modulo 2**64
 
@@ -59,12 +59,12 @@ class Query(abc.ABC):
 
     @property
     def row_cost(self) -> int:
-        """Work for one row in units of about a nanosecond; it counts for `rows.dim` of them at least."""
+        """Work for one row, in units of about a nanosecond; at least `rows.dim` units are counted."""
         return 1
 
     @property
     def chunk_rows(self) -> int | None:
-        """Rows of a chunk where the query asks for so many, one chunk after another: its threads then share each chunk."""
+        """Rows of a chunk, or None. With a number, chunks come one after another, and the query shares out each among threads."""
         return None
 
 
@@ -75,8 +75,7 @@ class Executor:
     Parameters
     ----------
     threads : int, optional
-        Threads to use. The default is one for each CPU, or none at all (the calling thread does the work) for a small
-        pass.
+        Threads to use. The default is one for each CPU; a small pass starts none, and the calling thread does the work.
     progress : bool, optional
         True shows a progress bar, False does not; the default shows one on a terminal when the pass takes more than 2
         s.
@@ -93,7 +92,7 @@ class Executor:
 
     @property
     def workers(self) -> int:
-        """Threads for work that is worth them."""
+        """Number of threads for a pass that is large enough to need them."""
         return available_cpus() if self.threads is None else self.threads
 
     def run(self, query: Query, rows: Rows) -> Any:
@@ -107,8 +106,8 @@ class Executor:
         Raises
         ------
         InputError
-            The rows could not be read, or the query failed; the text says nothing about the content. Nothing is returned
-            half done.
+            The rows could not be read, or the query failed; the text says nothing about the content. A partial result is
+            never returned.
         KeyboardInterrupt
             The pass was interrupted: within 0.2 s the caller has control again, and no thread starts another chunk.
 
@@ -146,7 +145,7 @@ class Executor:
             workers = available_cpus()
         if query.chunk_rows is not None:
             return 1, query.chunk_rows
-        # Inside of another pass, or while Python shuts down, nobody waits for threads.
+        # Inside another pass, or while Python shuts down, no threads are used.
         if in_worker() or not threading.main_thread().is_alive():
             workers = 1
         if self.chunk_rows is not None:
@@ -167,7 +166,7 @@ def _pass(
     ready = _made(first, query, workers)
     workers = len(ready)
     lent = Lent(query.zeros, ready)
-    done: deque[int] = deque()  # rows added since the bar was last told; its ends are atomic
+    done: deque[int] = deque()  # rows added since the bar was last updated; adding and removing at its ends is atomic
     shown = 0
 
     def add(chunk: Chunk) -> None:
@@ -187,16 +186,17 @@ def _pass(
         block = rows.block
         run_steps(lambda k: add(block(k * size, min((k + 1) * size, n))), -(-n // size), workers, between=tell)
     else:
-        # A chunk is a copy of its own here, so only so many may wait.
+        # Every chunk is a copy here, so the number of waiting chunks is limited.
         limit = max(1, min(workers, _IN_FLIGHT_BYTES // (8 * rows.dim * size)))
         run_stream(add, rows.chunks(chunk_rows=size), limit if workers > 1 else 0, between=tell)
     return lent.given_back()
 
 
 def _made(first: Accumulators, query: Query, workers: int) -> deque[Accumulators]:
-    """`first` and others of this thread, one for each worker, or for fewer of them where memory is short.
+    """`first` and further accumulators, one for each worker, or fewer where memory is short; all are made by this thread.
 
-    They may be large matrices, and what a worker allocates its own heap keeps for good. Zeros that nobody takes cost nothing.
+    They may be large matrices, and the heap of a worker thread would never return what the worker allocates. Untouched zeros need
+    no memory.
     """
     ready = deque([first])
     with contextlib.suppress(MemoryError):

@@ -1,4 +1,4 @@
-"""Which reader or view makes which kind of rows: what is behind the constructors of `Rows`."""
+"""Tells the constructors of `Rows` which reader or view makes which kind of rows."""
 
 from fastpubpriv.sources.base import OPENERS
 from fastpubpriv.sources.readers.array import ArrayRows

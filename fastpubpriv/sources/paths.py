@@ -9,7 +9,7 @@ from fastpubpriv.validation import path_name
 
 
 def existing_file(path: object) -> str:
-    """The text of a path to a file that is there; InputError else."""
+    """The path as text; InputError if there is no such file."""
     name = path_name(path)
     if os.path.isdir(name):
         raise InputError(f"{name!r} is a directory: pass the name of a file in it")

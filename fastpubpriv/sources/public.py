@@ -1,4 +1,4 @@
-"""`public_rows`: the same readers for public data, then checks that are loud and may quote values."""
+"""`public_rows`: the same readers for public data, then checks of every value, whose errors may quote values."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def public_rows(
         Names of the columns of the private rows, in their order. A source whose columns have names is brought into this order;
         another source is taken as it is.
     show : bool
-        Whether a message may tell those of the names that the public source has not.
+        Whether a message may quote those of the `names` that the public source does not have.
     argument : str
         What the caller calls these rows, for messages.
 
@@ -85,8 +85,9 @@ def public_table_of(
     names: Sequence[str] | None = None,
     show: bool = True,
     argument: str = "x_pub",
+    finite: bool = True,
 ) -> tuple[FloatArray, tuple[str, ...] | None]:
-    """`public_rows`, and the names of the columns if they have any."""
+    """`public_rows`, and the names of the columns if they have any; with finite=False, a cell may be missing (NaN)."""
     rows = naming(argument, lambda: guarded(lambda: _readable(obj, columns, dim)))
     order = column_order(names, rows.columns, of="x_priv", within=argument, show=show)
     if dim is not None and rows.dim != dim:
@@ -100,7 +101,7 @@ def public_table_of(
     for chunk in rows.chunks():
         matrix[filled : filled + chunk.shape[0]] = chunk
         filled += chunk.shape[0]
-    _check_values(matrix, rows.columns)
+    _check_values(matrix if finite else np.where(np.isnan(matrix), 0.0, matrix), rows.columns)
     found = rows.columns
     if order is not None:
         matrix = np.ascontiguousarray(matrix[:, order])
@@ -128,7 +129,7 @@ def _readable(obj: object, columns: Sequence[Any] | None, dim: int | None) -> Ro
 
 
 def _one_row(obj: object) -> NDArray[Any] | None:
-    """obj as a one-dimensional array, if it is one."""
+    """`obj` as a one-dimensional array, or None if it is not one-dimensional."""
     if isinstance(obj, np.ndarray) and not isinstance(obj, np.ma.MaskedArray):
         return np.ndarray.view(obj, np.ndarray) if obj.ndim == 1 else None
     if (
@@ -173,9 +174,9 @@ def refuse_shared_memory(x_priv: object, x_pub: object, *, columns: Sequence[Any
     Parameters
     ----------
     x_priv, x_pub : the two data arguments, as the caller gave them
-        The same object, the same file, or arrays, frames and tables over the same memory are refused. Equal content is
-        not looked at: that would read private rows. Only memory that NumPy can address is seen (a polars column with
-        nulls is not).
+        The same object, the same file, or arrays, frames and tables over the same memory are refused. Contents are not
+        compared: that would read private rows. Only memory that NumPy can address is checked (a polars column with nulls
+        is not).
     columns : sequence of column names, optional
         The columns that will be read, as for `private_rows`.
 
@@ -205,12 +206,12 @@ def _memory(obj: object, columns: Sequence[Any] | None) -> list[NDArray[Any]]:
     try:
         rows = private_rows(obj, columns=columns)
     except InputError:
-        return []  # whoever reads it next says what is wrong with it
+        return []  # the reader that opens it next says what is wrong with it
     return rows.memory() if isinstance(rows, ArrayRows | ColumnRows) else []
 
 
 def _shares(one: NDArray[Any], other: NDArray[Any]) -> bool:
     try:
         return np.shares_memory(one, other, max_work=_OVERLAP_WORK)  # type: ignore[arg-type]
-    except np.exceptions.TooHardError:  # odd strides within one buffer: when in doubt, they share
+    except np.exceptions.TooHardError:  # unusual strides within one buffer: when in doubt, treat them as shared
         return np.may_share_memory(one, other)

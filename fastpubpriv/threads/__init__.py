@@ -1,1 +1,1 @@
-"""Standing threads, numbered steps of work, progress bars, and the guard that keeps private content out of errors."""
+"""The thread pool, numbered steps of work, progress bars, and the guard that keeps private content out of errors."""

@@ -1,8 +1,8 @@
-"""Keeping private content out of exceptions: run code that meets private rows, and let nothing it says about values escape.
+"""Keep private content out of exceptions: run code that reads private rows, and replace every error whose text may hold values.
 
-One exception goes through as it is, KeyboardInterrupt. Errors of this library go through where this library alone could have raised
-them; where code of others runs (a factory, a list of one's own class, a column of a table) they are replaced like all the rest,
-SystemExit and MemoryError included, since whoever raises them chooses their text.
+KeyboardInterrupt always passes. An error of this library passes where only code of this library can have raised it. Where other
+code runs (a factory, a subclass of list, a column of a table), every other exception is replaced, also errors of this library,
+SystemExit and MemoryError: the code that raises an exception chooses its text.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ NO_MEMORY = "memory ran out while the rows were read: use fewer threads, or a ma
 
 
 def passes(error: BaseException) -> bool:
-    """True for an interrupt, and for an error whose class is ours: its text holds no content if our code raised it."""
+    """True for an interrupt, and for an error of this library: if our code raised it, its text holds no private content."""
     return isinstance(error, KeyboardInterrupt) or (
         isinstance(error, FastPubPrivError) and type(error).__module__ == errors.__name__
     )
 
 
 def stand_in(error: BaseException, message: str = READING_FAILED) -> BaseException:
-    """What to raise in place of an error that others may have raised: another one, which says nothing of it."""
+    """Return the error to raise in place of one that other code may have raised; nothing of the original is in it."""
     if isinstance(error, KeyboardInterrupt):
         return KeyboardInterrupt()
     return OutOfMemoryError(NO_MEMORY) if isinstance(error, MemoryError) else InputError(message)
 
 
 def reraise(error: BaseException) -> NoReturn:
-    """Raise `error` if its text is safe, else its stand-in; without chained exceptions or foreign frames."""
+    """Raise `error` if its text is safe, else its stand-in; without chained exceptions and without frames of other code."""
     if not passes(error):
         error = stand_in(error)
     error.__cause__ = None
@@ -50,7 +50,7 @@ def reraise(error: BaseException) -> NoReturn:
 
 
 def guarded(call: Callable[[], T], message: str = READING_FAILED) -> T:
-    """call() of our code, with any foreign exception replaced by InputError(message) that remembers nothing of it."""
+    """Return call(), for code of this library; any other exception becomes InputError(message) and leaves no trace."""
     try:
         return call()
     except BaseException as error:
@@ -62,7 +62,7 @@ def guarded(call: Callable[[], T], message: str = READING_FAILED) -> T:
 
 
 def foreign(call: Callable[[], T], message: str = READING_FAILED) -> T:
-    """call() of code that is not ours, with any exception replaced: one of our classes says what it was given there."""
+    """Return call(), for code that is not ours; every exception is replaced, also one of our classes: that code chose its text."""
     try:
         return call()
     except BaseException as error:
@@ -74,7 +74,7 @@ def foreign(call: Callable[[], T], message: str = READING_FAILED) -> T:
 
 
 def naming(argument: str, call: Callable[[], T]) -> T:
-    """call(), with the name of an argument in front of what an InputError of ours says."""
+    """Return call(); an InputError of this library gets the name of the argument in front of its text."""
     try:
         return call()
     except InputError as error:
@@ -86,12 +86,12 @@ def naming(argument: str, call: Callable[[], T]) -> T:
 
 
 def guarded_iterator(iterator: Iterator[Any]) -> Iterator[Any]:
-    """The items of an iterator of ours; a foreign exception is replaced."""
+    """Yield the items of an iterator of this library; any other exception than ours is replaced."""
     return _items(iterator, lambda error: error if passes(error) else stand_in(error))
 
 
 def foreign_iterator(iterator: Iterator[Any]) -> Iterator[Any]:
-    """The items of an iterator that is not ours; any exception is replaced."""
+    """Yield the items of an iterator that is not ours; every exception is replaced."""
     return _items(iterator, stand_in)
 
 

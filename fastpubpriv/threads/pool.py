@@ -1,8 +1,8 @@
-"""The standing threads: started when there is work for them, and started anew in a forked child.
+"""The thread pool: its threads are started when there is work for them, and started again in a forked child process.
 
-No pass depends on them. Where threads cannot be started (a limit on threads or on memory), die at birth or are kept busy by others,
-the calling thread does the work: a pass that has been paid for is finished by whoever is there. This is why it is not
-`concurrent.futures`, where starting a thread raises, or waits forever for one that has no memory to say that it runs.
+No pass depends on the pool. Where threads cannot be started (a limit on threads or on memory), end at once or are busy with other
+passes, the calling thread does the work, so a pass that has been paid for is always finished. `concurrent.futures` does not promise
+this: to start a thread there may raise, or wait forever for a thread that lacks the memory to report that it runs.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
 
-POLL_SECONDS = 0.05  # a signal may have been given to another thread, which leaves the waiting one asleep in its lock
-PATIENCE_SECONDS = 1.0  # with nothing begun for so long, the calling thread does the work
-_BARREN_SECONDS = 60.0  # no thread is started for so long after one that was started has not come
-# Room that must be there before a thread is started: for its stack, and for what it and the others will work with.
+POLL_SECONDS = (
+    0.05  # wake up this often: a signal may go to another thread, and then a waiting thread does not notice it
+)
+PATIENCE_SECONDS = 1.0  # if no thread has begun a call for so long, the calling thread does the work
+_BARREN_SECONDS = 60.0  # after a thread was started and did not run, no other is started for so long
+# Memory that must be free before a thread is started: its stack, and what it and the other threads will work with.
 _THREAD_BYTES = 64 << 20
 _EXIT_SECONDS = 1.0
 _MAX_THREADS = max(64, os.cpu_count() or 1)  # asking the system takes microseconds, and a pass asks often
@@ -37,29 +39,29 @@ class _Pool:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.queue: SimpleQueue[Crew | None] = SimpleQueue()
-        self.started = self.alive = 0  # threads that were asked for, and those that have said that they run
+        self.started = self.alive = 0  # threads that were started, and those that have reported that they run
         self.wanted = 0  # calls that wait or run
         self.barren_until = 0.0
 
     def offer(self, crew: Crew) -> None:
-        """Let a thread take a call of this crew, a new one if there are fewer than there are calls."""
+        """Queue the crew, for a thread to take one of its calls; start a thread if there are fewer threads than calls."""
         with self.lock:
             few = self.started < min(self.wanted, max_threads()) and time.monotonic() >= self.barren_until
             self.started += few
         if few and not _start_thread(self):
             with self.lock:
                 self.started -= 1
-        with contextlib.suppress(MemoryError):  # the call is left to the calling thread
+        with contextlib.suppress(MemoryError):  # then the calling thread makes the call
             self.queue.put(crew)
 
     def give_up(self) -> None:
-        """Count no longer on threads that were started and have not come. The lock is held."""
+        """Stop counting threads that were started and did not run. The caller holds the lock."""
         if self.started > self.alive:
             self.started = self.alive
             self.barren_until = time.monotonic() + _BARREN_SECONDS
 
     def serve(self) -> None:
-        """The life of a thread."""
+        """Make calls from the queue: what a thread of the pool does as long as it lives."""
         _state.worker = True
         with self.lock:
             self.alive += 1
@@ -75,7 +77,7 @@ class _Pool:
                 self.started -= 1
 
     def end(self) -> None:
-        """At exit: send the threads home, and wait a moment, so that none is in the middle of compiled code."""
+        """At exit: stop the threads, and wait a moment, so that none is still running compiled code."""
         for _ in range(self.started):
             self.queue.put(None)
         last = time.monotonic() + _EXIT_SECONDS
@@ -84,7 +86,7 @@ class _Pool:
 
 
 class Crew:
-    """Calls given to the standing threads by one calling thread, which waits for them, or makes them itself."""
+    """Calls that one calling thread gives to the pool; it waits for them, or makes them itself."""
 
     __slots__ = ("_change", "_ended", "_last", "_pool", "_running", "_seen", "_waiting")
 
@@ -104,7 +106,7 @@ class Crew:
         self._pool.offer(self)
 
     def begin_one(self) -> None:
-        """Make one of the calls that nobody has begun, here and now."""
+        """Make, in this thread, one of the calls that no thread has begun."""
         with self._change:
             if not self._waiting:
                 return
@@ -123,7 +125,7 @@ class Crew:
                 self._change.notify_all()
 
     def cancel(self) -> None:
-        """Forget the calls that nobody has begun."""
+        """Drop the calls that no thread has begun."""
         with self._change:
             self._pool.wanted -= len(self._waiting)
             self._waiting.clear()
@@ -134,7 +136,7 @@ class Crew:
         return len(self._waiting) + self._running
 
     def wait(self, seconds: float = POLL_SECONDS) -> bool:
-        """Until another call has ended, or for so long; True if one has ended since the last look."""
+        """Wait until another call has ended, at most `seconds`; True if one has ended since the last wait."""
         with self._change:
             if self._ended == self._seen and self.busy:
                 self._change.wait(seconds)
@@ -143,7 +145,7 @@ class Crew:
         return heard
 
     def settle(self, seconds: float) -> None:
-        """Until no call runs, for so long at most."""
+        """Wait until no call runs, at most `seconds`."""
         last = time.monotonic() + seconds
         while self._running and (rest := last - time.monotonic()) > 0.0:
             self.wait(rest)
@@ -177,7 +179,7 @@ def in_worker() -> bool:
 def _start_thread(pool: _Pool) -> bool:
     """Start a thread, and do not wait for it; False if there is no room for one."""
     try:
-        mmap.mmap(-1, _THREAD_BYTES).close()  # never touched, so this asks for addresses only
+        mmap.mmap(-1, _THREAD_BYTES).close()  # the memory is never written, so only addresses are reserved
         _thread.start_new_thread(_life, (pool,))
     except (RuntimeError, OSError, ValueError, MemoryError):
         return False
@@ -187,7 +189,7 @@ def _start_thread(pool: _Pool) -> bool:
 def _life(pool: _Pool) -> None:
     with contextlib.suppress(
         BaseException
-    ):  # else Python prints it: a thread that has no memory for its first steps, say
+    ):  # otherwise Python prints the error, for example of a thread that lacks the memory to begin
         pool.serve()
 
 

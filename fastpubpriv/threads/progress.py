@@ -22,7 +22,7 @@ class Progress:
         self._bar: Any = None
 
     def at(self, done: int) -> None:
-        """Say how many rows are done."""
+        """Show how many rows are done."""
         if not self.wanted:
             return
         if self._bar is None and time.monotonic() < self._show_at:
@@ -33,11 +33,11 @@ class Progress:
             self._bar.update(done - self._bar.n)
         except (
             Exception
-        ):  # a closed terminal, say: a pass that has been paid for does not fail for the sake of a picture
+        ):  # for example a closed terminal: a pass that has been paid for must not fail because of its bar
             self.wanted = False
 
     def close(self) -> None:
-        """Take the bar away."""
+        """Remove the bar."""
         if self._bar is not None:
             with contextlib.suppress(Exception):
                 self._bar.close()
@@ -47,7 +47,7 @@ def _bar(total: int) -> Any:
     from tqdm import tqdm
 
     class Bar(tqdm):  # type: ignore[misc]
-        """A bar without a thread that watches it: to start one may fail, or wait forever where memory is short."""
+        """A bar without the monitor thread of tqdm: to start that may fail, or wait forever where memory is short."""
 
         monitor_interval = 0
 

@@ -1,5 +1,5 @@
-"""Pieces of work in the standing threads: `run_steps` for numbered ones, `run_stream` for those that come one after another, and
-`share_out` for numbered ones that see private rows; `Lent`, buffers for pieces that need one each.
+"""Pieces of work in the thread pool: `run_steps` for numbered pieces, `run_stream` for pieces that arrive one after another, and
+`share_out` for numbered pieces that read private rows. `Lent` lends a buffer to each piece that needs one.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ T = TypeVar("T")
 
 
 class Lent(Generic[T]):
-    """Buffers lent to pieces of work, each to one at a time: those that are `ready`, and no more than pieces run at once."""
+    """Buffers lent to pieces of work, each to one piece at a time: first those that are `ready`, then new ones from `make`."""
 
     __slots__ = ("_idle", "_make")
 
     def __init__(self, make: Callable[[], T], ready: Iterable[T] = ()) -> None:
         self._make = make
-        self._idle: deque[T] = deque(ready)  # its ends are atomic
+        self._idle: deque[T] = deque(ready)  # adding and removing at its ends is atomic
 
     @contextmanager
     def one(self) -> Iterator[T]:
-        """A buffer that nobody else has, until the block ends."""
+        """Lend a buffer to one piece of work until the block ends."""
         try:
             lent = self._idle.pop()
         except IndexError:
@@ -41,7 +41,7 @@ class Lent(Generic[T]):
             self._idle.append(lent)
 
     def given_back(self) -> Iterator[T]:
-        """All buffers, once no piece is at work."""
+        """Return all buffers; to be called when no piece is at work."""
         return iter(self._idle)
 
 
@@ -52,10 +52,10 @@ def _nothing() -> None:
 def run_steps(
     step: Callable[[int], object], count: int, workers: int, *, between: Callable[[], object] = _nothing
 ) -> None:
-    """step(0), ..., step(count - 1), each once, in any order and in `workers` threads; the first error is raised.
+    """Call step(0), ..., step(count - 1), each once, in any order and in `workers` threads; the first error is raised.
 
-    The calling thread works where no thread of the pool does, and calls `between` every now and then. An interrupt reaches the
-    caller between two steps, or at once when others do the work; no further step starts after it.
+    Steps that no thread of the pool takes are done by the calling thread, which also calls `between` from time to time. An
+    interrupt reaches the caller between two steps, or at once when other threads do the work; no further step starts after it.
     """
     if workers <= 1 or count <= 1:
         for number in range(count):
@@ -81,9 +81,9 @@ def run_steps(
             crew.add(work)
         while crew.busy:
             if crew.left_alone() or crew.wait():
-                crew.cancel()  # there is nothing left to take, or nobody to take it
+                crew.cancel()  # no step is left, or no thread that would take one
             between()
-        work(between)  # what is left, if no thread could be had
+        work(between)  # the steps that are left, if no thread could be started
     finally:
         stopped.set()
         crew.cancel()
@@ -95,9 +95,9 @@ def run_steps(
 def run_stream(
     step: Callable[[T], object], items: Iterable[T], workers: int, *, between: Callable[[], object] = _nothing
 ) -> None:
-    """step(item) for each item, in `workers` threads while the calling thread fetches the next one (0: all in the calling thread).
+    """Call step(item) for each item, in `workers` threads while the calling thread fetches the next item (0: it does both).
 
-    At most `workers` items are between the two. Errors, interrupts and missing threads as in `run_steps`.
+    At most `workers` items have been fetched and are not finished. Errors, interrupts and missing threads: as in `run_steps`.
     """
     if workers < 1:
         for item in items:
@@ -132,7 +132,7 @@ def run_stream(
 
 
 def _wait(crew: Crew, most: int) -> None:
-    """Until at most so many calls wait or run; the calling thread works where no other does."""
+    """Wait until at most `most` calls wait or run; the calling thread makes calls where no other thread does."""
     while crew.busy > most:
         if crew.left_alone():
             crew.begin_one()

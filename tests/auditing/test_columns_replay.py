@@ -167,9 +167,10 @@ def test_the_guarantee_does_not_rest_on_the_box():
             return 1.0 / (open_box(chunk, box) + 1e-300)
 
     for fault in (open_box, wild_box):
-        with mock.patch.object(sums.boxes, "columns_box", fault):
+        with mock.patch.object(sums.boxes, "columns_box", side_effect=fault) as planted:
             for rows, other in pairs_of(np.random.default_rng(62), 8):
                 replay((rows, other))
+        assert planted.called
 
 
 def test_a_box_of_the_neighbours_is_caught():

@@ -133,7 +133,7 @@ def test_a_learner_that_forgets_the_delta_kept_aside_is_rejected(monkeypatch):
         record_replay(checked_mean, ROWS, OTHER, budget=BUDGET)
 
 
-def test_a_learner_that_states_no_delta_is_rejected(monkeypatch):
+def test_a_learner_that_states_no_delta_is_rejected():
     # The other way to forget it: nothing is kept aside, and the test is paid with a part of epsilon alone.
     less = ApproxDP(Fraction(7, 8), BUDGET.delta)
 

@@ -323,7 +323,7 @@ def test_accidents_do_not_quote_rows(files, monkeypatch):
     assert SECRET in str(loud.exception)
 
 
-def test_foreign_warnings_are_dropped_and_ours_kept(files, monkeypatch):
+def test_foreign_warnings_are_dropped_and_ours_kept(files):
     import warnings
 
     from fastpubpriv.cli import report
@@ -369,6 +369,15 @@ def test_weighted_mean(files):
     assert "only public rows" in invoke(*arguments[:-2], "--row-weight", "throw_away").stdout
     assert "row_weight" in one_line(invoke(*arguments, "--row-weight", "heavy", code=2))
     assert "row_weight" in one_line(invoke(*arguments, "--row-weight", "0.5", code=2))
+
+
+def test_weighted_mean_within_bounds(files):
+    arguments = ["weighted-mean", *P, *Q, "--epsilon", "2", "--json", "-"]
+    data = json.loads(invoke(*arguments, "--bounds", "-5,15").stdout)
+    assert np.all(np.abs(np.array(data["mean"]) - 5.0) < 0.5)
+    assert data["provenance"]["bounds"] == "argument"
+    for wrong in ([], ["--bounds", "-5,15", "--norm-bound", "6"], ["--bounds", "5"], ["--bounds", "15,-5"]):
+        assert "bound" in one_line(invoke(*arguments, *wrong, code=2))
 
 
 def test_wide_results_are_cut_on_screen_only(tmp_path, monkeypatch):

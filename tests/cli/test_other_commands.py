@@ -235,7 +235,10 @@ def test_plan_offers_every_task():
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["gaussian", "--dim", "10", "--n-pub", "11", "--n-priv", "20000", "--rho", "0.5"], "rounds of the covariance"),
+        (
+            ["gaussian", "--dim", "10", "--n-pub", "11", "--n-priv", "20000", "--rho", "0.5"],
+            "takes a full private covariance",
+        ),
         (
             [
                 "separated-mixture",

@@ -8,6 +8,7 @@ from spies import seeded
 
 from fastpubpriv import ZCDP, ApproxDP, InputError, PureDP, coinpress_mean, estimate_mean, plan
 from fastpubpriv.estimators.radii import chi_radius, gap_radius
+from fastpubpriv.parameters import FAILURE_PROB
 from fastpubpriv.release import transcript as transcripts
 
 
@@ -81,7 +82,7 @@ def test_center_is_a_number_or_a_vector():
 def test_one_public_row_is_a_ball_of_its_own():
     private, public = gaussian(), gaussian(1, 4, seed=1)
     from_public = seeded(estimate_mean, private, x_pub=public, budget=ZCDP(0.5), clipping="gaussian")
-    ball = gap_radius(4, 1, 0.005, 0.0)
+    ball = gap_radius(4, 1, FAILURE_PROB / 2.0, 0.0)
     by_hand = mean_of(private, center=public[0], radius=ball)
     assert np.array_equal(from_public.mean, by_hand.mean)
     assert from_public.n_pub == 1

@@ -204,7 +204,7 @@ def test_forced_and_hopeless():
         ({"method": "ladder", "mode": "theory"}, "no use for mode"),
         ({"method": "ladder", "pub_priv_gap": 0.1}, "no use for pub_priv_gap"),
         ({"x_pub": np.ones((5, 3))}, "all public rows are equal"),
-        ({"x_pub": np.ones((1, 3))}, "all public rows are equal"),
+        ({"x_pub": np.ones((1, 3))}, "at least two public rows"),
         ({"budget": PureDP(2.0**-27), "structure": "full"}, "no integer grid"),
     ],
 )

@@ -197,7 +197,13 @@ def ledger_in_memory() -> dict[str, Any]:
         numbers = [ledger.debit(cost, name="one") for cost in (ZCDP(HALF), PureDP(HALF), some_events()[0])]
         refused = answers(lambda cost: ledger.debit(cost, name="too much"), [(ZCDP(2),), (APPROX,)], {})
         fpp.estimate_mean(
-            np.arange(20.0)[:, None], x_pub=[[3.0]], budget=ZCDP(HALF), ledger=ledger, random_state=1, progress=False
+            np.arange(20.0)[:, None],
+            x_pub=[[3.0]],
+            budget=ZCDP(HALF),
+            clipping="gaussian",
+            ledger=ledger,
+            random_state=1,
+            progress=False,
         )
         return {
             "numbers": numbers,

@@ -40,8 +40,9 @@ def command(*arguments: str) -> Any:
         paths = {}
         for name, rows in FILES.items():
             if any(f"{{{name}}}" in argument for argument in arguments):
-                path = in_form("parquet", rows, Path(folder))
-                paths[name] = path.rename(path.with_name(f"{name}.parquet"))
+                place = Path(folder) / name  # a folder for each: all files have one name
+                place.mkdir()
+                paths[name] = in_form("parquet", rows, place)
         filled = [argument.format(**paths) for argument in arguments]
         result = CliRunner().invoke(main, [*filled, "--json", "-"])
         if result.exit_code:
@@ -89,6 +90,7 @@ def commands() -> Iterator[Case]:
         "plan": ("plan", "mean", "--dim", "5", "--n-pub", "20", "--n-priv", "10000", "--clipping", "gaussian", *RHO),
         "plan, counts": ("plan", "mean", "--dim", "5", "--n-pub", "20", "--n-priv", "10000", *RHO),
         "plan, budget": ("plan", "gaussian", "--dim", "5", "--n-pub", "20", "--n-priv", "10000", "--error", "0.3"),
+        "train": ("train", *two, "--label", "age", "--columns", "weight,height", *RHO, *SEEDED),
         "mean refuses": ("mean", *two),
     }
     for name, arguments in calls.items():

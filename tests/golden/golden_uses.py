@@ -69,6 +69,20 @@ USES: dict[str, dict[str, Use]] = {
         "count_error": lambda result: result.count_error(0.1),
         "from_json": lambda result: result.to_dict() == type(result).from_json(result.to_json()).to_dict(),
     },
+    "TrainingResult": {
+        "standard_error": lambda result: result.standard_error,
+        "intercept_error": lambda result: result.intercept_error,
+        "privacy_share": lambda result: result.privacy_share,
+        "confidence_interval": lambda result: list(result.confidence_interval(0.9)),
+        "decision_function": lambda result: result.decision_function(points(np.zeros(result.dim))),
+        "predict": lambda result: result.predict(points(np.zeros(result.dim))),
+        "predict_proba": lambda result: (
+            result.predict_proba(points(np.zeros(result.dim))) if len(result.classes) else []
+        ),
+        "prediction_interval": lambda result: (
+            [] if len(result.classes) else list(result.prediction_interval(points(np.zeros(result.dim)), 0.9))
+        ),
+    },
     "ScaleLists": LISTS,
     "MeanLists": LISTS,
     "AxisAlignedLists": {

@@ -183,7 +183,7 @@ def test_sorted_rows_without_a_finite_one(monkeypatch):
     assert balls.ball_counts(x, np.zeros((1, 2)), np.array([1e300])).tolist() == [[1]]
 
 
-def test_a_count_does_not_depend_on_the_other_rows(monkeypatch):
+def test_a_count_does_not_depend_on_the_other_rows():
     """Which ball a row is in is a matter of the row alone: the whole is the sum of its parts, in any order."""
     x = spread_rows(20_000, 4)
     centers = mixture(30, 4)

@@ -377,7 +377,7 @@ def test_catches_division_by_private_counts(monkeypatch):
         record_replay(replayable(ZCDP(0.5), rounds=2), *moved(), budget=ZCDP(0.5))
 
 
-def test_catches_rounds_that_private_rows_chose(monkeypatch):
+def test_catches_rounds_that_private_rows_chose():
     x, y = moved()
 
     def adaptive(data):

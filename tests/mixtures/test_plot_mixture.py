@@ -43,7 +43,7 @@ def test_one_column_shows_densities(tmp_path):
     assert np.trapezoid(height, steps) == pytest.approx(1.0, abs=2e-3)
 
 
-def test_two_columns_are_drawn_as_they_are(tmp_path):
+def test_two_columns_are_drawn_as_they_are():
     ball = {"origin": [1.0, 2.0], "projection": None, "center": [3.0, 4.0], "radius": 5.0}
     figure = mixture(2, [ball, ball], columns=("a", "b")).plot(x_pub=np.ones((30, 2)))
     axes = figure.axes[0]

@@ -166,7 +166,7 @@ def test_two_objects_see_each_other(path):
     assert one.remaining.is_zero
 
 
-def test_sixteen_threads(place, tmp_path):
+def test_sixteen_threads(place):
     per_thread = 200 if not place else 25  # each debit in a file waits for the disk
     ledger = Ledger(ZCDP(1), **place)
     part = ZCDP(1) / (16 * per_thread + 1)

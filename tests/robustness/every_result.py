@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
+import pandas as pd
 from spies import seeded
 
 import fastpubpriv as fpp
@@ -31,6 +32,15 @@ MADE = {
     "MixtureResult": lambda: seeded(
         fpp.learn_separated_mixture, GROUPS, x_pub=FEW, n_components=2, min_weight=0.4, budget=ZCDP(4)
     ),
+    "TrainingResult": lambda: seeded(
+        fpp.linear_regression,
+        pd.DataFrame(ROWS, columns=["age", SECOND]),
+        ROWS @ [1.0, 0.1],
+        x_pub=PUBLIC,
+        y_pub=PUBLIC @ [1.0, 0.1],
+        y_scale=0.1,
+        budget=ZCDP(1),
+    ),
     "SelectionResult": lambda: seeded(fpp.select_hypothesis, ROWS, hypotheses=LISTED, budget=PureDP(2)),
     "HistogramResult": lambda: seeded(
         fpp.stable_histogram, ROWS, bins=[fpp.BinGrid(width=1.0), fpp.DyadicBins()], budget=STRONG
@@ -44,6 +54,10 @@ MADE = {
     "Plan": lambda: fpp.plan("mean", dim=3, n_pub=4, n_priv=1000, budget=ZCDP(1)),
     "OrderBounds": lambda: fpp.order_bounds("B.2", dim=5, accuracy=0.1, budget=ZCDP(1)),
     "MixtureNeeds": lambda: fpp.planning.mixture_needs(n_priv=1000, n_components=2, min_weight=0.3),
+    "AuditReport": lambda: fpp.auditing.audit_randomizer(fpp.local.PrivUnit(2, 1.0), runs=50),
+    "LocalTrainingResult": lambda: seeded(
+        fpp.local.train, ROWS[:200], ROWS[:200, 0], epsilon=1.0, clip_norm=5.0, radius=1.0
+    ),
     "Ball": lambda: fpp.terrific_ball(FEW, min_count=5, radius_max=500.0),
 }
 FOUND = {}

@@ -29,10 +29,13 @@ from fastpubpriv import (
     estimate_mean,
     learn_axis_aligned_mixture,
     learn_separated_mixture,
+    linear_regression,
+    logistic_regression,
     no_public_baseline,
     private_pca,
     select_hypothesis,
     stable_histogram,
+    train,
     weighted_mean,
 )
 from fastpubpriv.mixtures.list_decoding import (
@@ -51,6 +54,7 @@ ROWS = np.concatenate([RNG.normal(size=(150, DIM)), RNG.normal(size=(150, DIM)) 
 PUBLIC = np.concatenate([RNG.normal(size=(12, DIM)), RNG.normal(size=(12, DIM)) + np.array([30.0, 5.0])])
 LINE, PUBLIC_LINE = ROWS[:, :1], PUBLIC[:, :1]
 MANY, SAME = RNG.normal(size=(100_000, 1)), RNG.normal(size=(50, 1))
+CLASSES, PUBLIC_CLASSES = (np.column_stack([x[:, 0], x[:, 1] > 2.0]) for x in (ROWS, PUBLIC))
 NOTIONS = {"zcdp": ZCDP(0.5), "approx": ApproxDP(1, 1e-6), "pure": PureDP(1)}
 ALL, GAUSSIAN, APPROX = tuple(NOTIONS), ("zcdp", "approx"), ("approx",)
 
@@ -348,6 +352,30 @@ CALLS = {
             ("dyadic", DyadicBins(), {"noise": "gaussian"}),
             ("product", ProductBins(grids=[BinGrid(width=1.0), BinGrid(width=2.0)]), {"noise": "laplace"}),
         )
+    },
+    **{
+        f"{name}, {method}": Call(
+            function,
+            rows=rows,
+            options={"x_pub": public, "label": -1, "method": method, **more},
+            hostile={
+                "x_pub": [*PUBLICS, PUBLIC_CLASSES, np.where(PUBLIC > 30.0, math.nan, PUBLIC)],
+                "label": [-1, 0, None, "y", True, math.nan],
+                "y_priv": [None, ROWS[:, 0], [1.0], "x"],
+                "y_pub": [None, PUBLIC[:, 0], [1.0], "x"],
+                "columns": [None, ["a"], 3],
+                "categories": [None, {}, {"x0": "public"}, {"x0": [1.0, 2.0]}, {"z": "public"}, {"x0": []}, "public"],
+                **({"classes": [None, [0, 1], [1, 0], [1, 1], [1, 2], [0, math.nan], 5]} if rows is CLASSES else {}),
+                **({"y_scale": LENGTHS} if rows is ROWS else {}),
+                "method": ["auto", "newton", "sufficient_statistics", "throw_away", "x"],
+            },
+        )
+        for name, function, rows, public, more, methods in (
+            ("linear_regression", linear_regression, ROWS, PUBLIC, {}, ("newton", "sufficient_statistics", "auto")),
+            ("logistic_regression", logistic_regression, CLASSES, PUBLIC_CLASSES, {}, ("newton", "auto")),
+            ("train", train, ROWS, PUBLIC, {"loss": "squared"}, ("newton",)),
+        )
+        for method in methods
     },
     "decode_variances": Call(
         decode_variances,

@@ -1,6 +1,7 @@
 """Public rows as people have them, given to every function that takes some: a finite answer, or advice before anything is spent."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from public_calls import quiet
 
@@ -131,3 +132,54 @@ def test_fewer_public_rows_than_columns(name):
         return
     for field in ("mean", "covariance", "means", "covariances", "weights"):
         assert np.isfinite(getattr(result, field, 0.0)).all(), field
+
+
+def estimated(function, situation):
+    private, public = (pd.DataFrame(rows, columns=NAMES) for rows in SITUATIONS[situation])
+    given = {"budget": ZCDP(0.5), "random_state": 3, "threads": 1, "progress": False}
+    return quiet(function, private, x_pub=public, **given), private.to_numpy()
+
+
+@pytest.mark.parametrize(
+    ("situation", "name"),
+    [
+        ("a constant column", "angle"),
+        ("a constant column on both sides", "angle"),
+        ("a rare event that no public row saw", "share"),
+    ],
+)
+def test_a_gaussian_names_the_columns_that_borrow_a_scale(situation, name):
+    result, _ = estimated(fpp.estimate_gaussian, situation)
+    assert list(result.diagnostics["fallback_columns"]) == [name]
+    assert name in result.summary().split("Scale borrowed by")[1].splitlines()[0]
+
+
+def test_a_mean_says_which_columns_it_cannot_see():
+    result, _ = estimated(fpp.estimate_mean, "a constant column on both sides")
+    assert result.status[1] == "point_mass"
+    assert result.mean[1] == 7.0
+    assert result.to_frame()["status"].to_dict() == dict(zip(NAMES, result.status, strict=True))
+    result, _ = estimated(fpp.estimate_mean, "a rare event that no public row saw")
+    assert result.status[3] != "resolved"
+
+
+# Where the public rows say nothing true about place or scale, the counts find both.
+@pytest.mark.parametrize(
+    "situation",
+    [
+        "ordinary",
+        "a constant column",
+        "all columns constant",
+        "collinear",
+        "a column twice",
+        "one-hot columns",
+        "one row",
+        "two equal rows",
+        "shifted",
+        "far too narrow",
+        "columns of very different scale",
+    ],
+)
+def test_a_mean_needs_little_of_the_public_rows(situation):
+    result, private = estimated(fpp.estimate_mean, situation)
+    assert np.all(np.abs(result.mean - private.mean(axis=0)) <= 0.2 * private.std(axis=0))

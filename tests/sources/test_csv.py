@@ -40,7 +40,7 @@ def numbers(texts):
     return cells._numbers(np.frombuffer(data, np.uint8), begin, end)
 
 
-def test_both_ways_of_reading_a_cell_take_the_same_texts_for_numbers(monkeypatch):
+def test_both_ways_of_reading_a_cell_take_the_same_texts_for_numbers():
     """All texts of up to six of the characters that the quick way is used for; a digit stands for all ten."""
     for size in range(1, 7):
         texts = [bytes(codes) for codes in itertools.product(b"0+-.e", repeat=size)]

@@ -182,7 +182,7 @@ def test_an_exception_raised_within_a_handler_keeps_no_chain():
     assert "failing_factory" not in frames
 
 
-def test_the_scrape_sees_planted_leaks(monkeypatch, tmp_path):
+def test_the_scrape_sees_planted_leaks(monkeypatch):
     """Planted bugs, one for each door that the scrape watches: each must be seen."""
 
     def chained():

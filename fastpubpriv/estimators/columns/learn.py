@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from fastpubpriv import run as running
 from fastpubpriv._types import FloatArray
-from fastpubpriv.errors import AccuracyWarning, InputError
+from fastpubpriv.errors import AccuracyWarning
 from fastpubpriv.estimators.columns import clips
 from fastpubpriv.estimators.columns.balls import RowBall, choose_ball, shell_edges
 from fastpubpriv.estimators.columns.clips import Map, map_of
@@ -30,18 +29,6 @@ from fastpubpriv.run import Run
 Bounds = tuple[FloatArray, FloatArray] | None
 ENOUGH_PUBLIC = 30  # rows whose own deviation can be trusted
 MOST_NAMED = 10
-
-
-def checked_bounds(bounds: Any, dim: int) -> Bounds:
-    """The argument `bounds`: a pair of numbers or vectors, the lower ones first."""
-    if bounds is None:
-        return None
-    if not isinstance(bounds, tuple | list) or len(bounds) != 2:
-        raise InputError("bounds must be a pair (lowest, highest) of numbers or vectors, or None")
-    low, high = (running.vector_or_number("bounds", each, dim) for each in bounds)
-    if not np.all(low < high):
-        raise InputError("bounds must have each lowest value below the highest")
-    return low, high
 
 
 def warn_before(name: str, shares: Shares, n_pub: int) -> None:

@@ -147,6 +147,10 @@ def _distances(gaps: FloatArray, scatter: FloatArray, vectors: FloatArray, ridge
 def public_base(x_pub: FloatArray) -> PublicBase:
     """Mean and ridged covariance of at least two public rows (n_pub, dim), not all equal, and how far they can be trusted."""
     n_pub, dim = x_pub.shape
+    if n_pub < 2:
+        raise InputError(
+            "a covariance needs at least two public rows; pass more, or use coinpress_covariance with a scale"
+        )
     degrees = n_pub - 1
     largest = np.max(np.abs(x_pub), axis=0)
     unit = np.where(largest > 0.0, largest, 1.0)
@@ -154,9 +158,9 @@ def public_base(x_pub: FloatArray) -> PublicBase:
     inner = x_pub / unit
     center = inner.mean(axis=0)
     gaps = inner - center
-    variances = np.sum(np.square(gaps), axis=0) / max(degrees, 1)
+    variances = np.sum(np.square(gaps), axis=0) / degrees
     known = variances > CONSTANT**2
-    if n_pub < 2 or not known.any():
+    if not known.any():
         raise InputError("all public rows are equal, so they say nothing about scale; pass distinct public rows")
     logs, typical, scales = moderated(np.log(variances[known]) + 2.0 * np.log(unit[known]), degrees)
     spreads = np.full(dim, math.exp(typical / 2.0))

@@ -32,6 +32,7 @@ from fastpubpriv.mixtures.axis_aligned.dp_em import Parameters
 from fastpubpriv.mixtures.axis_aligned.learned import AxisMethod, Learned, Task
 from fastpubpriv.mixtures.axis_aligned.public_em import PUBLIC_SEED, STD_FLOOR
 from fastpubpriv.mixtures.axis_aligned.run_time import column_by_column
+from fastpubpriv.mixtures.axis_aligned.ties import tied_shares
 from fastpubpriv.mixtures.axis_aligned.univariate import CELLS_PER_SCALE, SCALE_PARTITION, kept_scales, place_partition
 from fastpubpriv.privacy import gaussian_count_grid, laplace_count_grid, stable_event
 from fastpubpriv.sources import Rows
@@ -60,11 +61,13 @@ def draws(n: int, dim: int, n_components: int, *, known_std: bool) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Column:
-    """What the first three stages found about a column: a mixture on the line, and cuts in valleys between its modes."""
+    """What the first three stages found about a column: a mixture on the line, cuts in valleys between its modes, ties of pairs."""
 
     fit: Mixtures
     cuts: FloatArray
     confused: float
+    seen: bool = True  # whether its rows showed places
+    tied: float = 0.0
 
     def modes(self, label: int | None, least: float) -> FloatArray:
         """Weights, means and standard deviations (modes, 3) of the fit's components between two cuts, light ones left out."""
@@ -144,10 +147,12 @@ def marginals(task: Task, pairs: Rows | None, place_rows: Rows, cell_rows: Rows)
     run, dim = task.run, task.run.rows.dim
     account = run.account
     scales: list[list[float]] = [[1.0]] * dim
+    tied = [0.0] * dim
     if pairs is not None:
         dyadic = [Partition((column,), (BinRule(),)) for column in range(dim)]
         found = run.block(pairs).release(StableHistograms(partitions=dyadic), name="scales", cost=account.approx_left)
         scales = [kept_scales(each.keys, each.counts, found.noise_std, most_scales(dim)) for each in found.histograms]
+        tied = tied_shares(found, pairs.n, task.n_components)
     places: list[list[Scale]] = [[] for _ in range(dim)]
     asked = [(column, scale) for column, listed in enumerate(scales) for scale in listed]
     if asked:
@@ -171,11 +176,11 @@ def marginals(task: Task, pairs: Rows | None, place_rows: Rows, cell_rows: Rows)
     )
     ends = np.cumsum([len(each) - 1 for each in edges])[:-1]
     columns = []
-    for each, value in zip(edges, np.split(counts.value, ends), strict=True):
+    for j, (each, value) in enumerate(zip(edges, np.split(counts.value, ends), strict=True)):
         cells = Cells(each, value, counts.noise_std, cell_rows.n)
         fit = best_fit(cells, task.n_components, std=1.0 if task.known_std else None)
         cuts, confused = valleys(fit, task.min_weight / 2.0) if fit.size else (np.zeros(0), 0.0)
-        columns.append(Column(fit, cuts, confused))
+        columns.append(Column(fit, cuts, confused, bool(places[j]), tied[j]))
     return columns
 
 
@@ -345,7 +350,7 @@ def learn(task: Task) -> Learned:
     run.account.open()
     columns = marginals(task, pairs, place_rows, cell_rows)
     chosen = anchor_columns(columns)
-    status = "ok" if all(column.fit.size for column in columns) else "empty"
+    status = "ok" if all(column.seen and column.fit.size for column in columns) else "empty"
     least_mode = task.min_weight / 2.0
     found = [Start(1.0, {}, {})]
     if chosen and task.n_components > 1:
@@ -384,6 +389,7 @@ def learn(task: Task) -> Learned:
         np.array([each.stds for each in listed]),
     )
     facts = {"anchors": chosen, "combinations": len(found), "starts": len(starts)}
+    facts["tied_share"] = [column.tied for column in columns]
     facts["cuts"] = [len(column.cuts) for column in columns]
     return choose(task, run.block(choice_rows), hypotheses, status=status, diagnostics=facts)
 

@@ -17,6 +17,7 @@ from fastpubpriv.mechanisms.selection.hypotheses import required_rows
 from fastpubpriv.methods import Registry
 from fastpubpriv.mixtures.axis_aligned import anchors, decoded_lists, dp_em, public_list, univariate
 from fastpubpriv.mixtures.axis_aligned.learned import AxisMethod, Learned, Task
+from fastpubpriv.mixtures.axis_aligned.ties import component_status, public_ties
 from fastpubpriv.mixtures.list_decoding.sizes import wanted_accuracy
 from fastpubpriv.parameters import FAILURE_PROB, shared_docs
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
@@ -130,7 +131,9 @@ def learn_axis_aligned_mixture(
     Returns
     -------
     MixtureResult
-        `status` is the same for all components: "ok"; "empty" when a stage found nothing and a coarser answer stands in;
+        `status` of a component: "ok"; "atoms" where many rows share a value of a column (counts, answers, a constant), so that no
+        density fits and components stand for values or groups of them; "narrow" where a component is so much narrower than another
+        that it may stand for one value; and for all of them "empty" when a stage found nothing and a coarser answer stands in;
         "fallback" when nothing at all was found and the answer is the public N(0, 1). `diagnostics` tells what each stage found;
         `chosen` is the place in the list of candidates (for "dp_em" with rows held out: 0 the public fit, i the i-th iteration).
 
@@ -234,7 +237,7 @@ def learn_axis_aligned_mixture(
     # Released numbers may be of any size, and whether one under- or overflows must not show in the caller's error state.
     with np.errstate(all="ignore"):
         learned = chosen.learn(task)
-        return _result(run, learned, chosen, factor, rows, 0 if public is None else len(public), n_components)
+        return _result(run, learned, chosen, factor, rows, public, n_components)
 
 
 def _warn_few(
@@ -262,10 +265,14 @@ def _result(
     method: AxisMethod,
     factor: FloatArray | None,
     rows: Rows,
-    n_pub: int,
+    public: FloatArray | None,
     asked: int,
 ) -> MixtureResult:
-    """Back to data units."""
+    """Back to data units, each component with a status."""
+    n_pub = 0 if public is None else len(public)
+    tied = list(learned.diagnostics.get("tied_share", []))
+    if public is not None and factor is None:
+        tied = [max(pair) for pair in zip(public_ties(public), tied or [0.0] * rows.dim, strict=True)]
     components = len(learned.weights)
     if factor is None:
         means = learned.means
@@ -278,9 +285,9 @@ def _result(
         weights=frozen(learned.weights[order] / learned.weights.sum()),
         means=frozen(means[order]),
         covariances=frozen(covariances[order]),
-        status=(learned.status,) * components,
+        status=tuple(np.array(component_status(learned.status, learned.means, learned.stds, tied))[order].tolist()),
         method=method.name,
-        diagnostics={**learned.diagnostics, "n_components_asked": asked},
+        diagnostics={**learned.diagnostics, **({"tied_share": tied} if tied else {}), "n_components_asked": asked},
         columns=rows.columns,
         provenance={
             "range": "public rows" if n_pub and method.needs_public else "released",

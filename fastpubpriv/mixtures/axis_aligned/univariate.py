@@ -20,6 +20,7 @@ from fastpubpriv.mixtures.axis_aligned.candidates import Scale, candidates, part
 from fastpubpriv.mixtures.axis_aligned.choosing import choose
 from fastpubpriv.mixtures.axis_aligned.learned import AxisMethod, Learned, Task
 from fastpubpriv.mixtures.axis_aligned.run_time import on_the_line
+from fastpubpriv.mixtures.axis_aligned.ties import tied_shares
 from fastpubpriv.privacy import ApproxDP, laplace_count_grid
 from fastpubpriv.privacy.stable import stable_event
 from fastpubpriv.run import Run
@@ -102,12 +103,13 @@ def learn(task: Task) -> Learned:
     pairs = distant_pairs(before[0]) if before else None
     check(run, pairs, place_rows, cell_rows, choice_rows)
     account.open()
-    scales = [1.0]
+    scales, tied = [1.0], [0.0]
     if pairs is not None:
         found = run.block(pairs).release(
             StableHistograms(partitions=[SCALE_PARTITION]), name="scales", cost=account.approx_left
         )
         scales = kept_scales(found.histograms[0].keys, found.histograms[0].counts, found.noise_std, MOST_SCALES)
+        tied = tied_shares(found, pairs.n, task.n_components)
     status = "ok"
     places: list[Scale] = []
     if scales:
@@ -126,7 +128,7 @@ def learn(task: Task) -> Learned:
     listed, facts = candidates(cells, task.n_components, size=task.candidates, std=1.0 if task.known_std else None)
     return choose(
         task, run.block(choice_rows), listed, status=status,
-        diagnostics={"scales": scales, "places": sum(len(place.index) for place in places), **facts},
+        diagnostics={"tied_share": tied, "scales": scales, "places": sum(len(place.index) for place in places), **facts},
     )  # fmt: skip
 
 

@@ -25,7 +25,7 @@ RAGGED = "the list could not be made into a two-dimensional array: pass rows of 
 
 
 class ArrayRows(RandomAccessRows):
-    """Rows of a plain ndarray; native float32/float64 with adjacent columns is served without a copy."""
+    """Rows of a plain ndarray; native float32 and float64 with adjacent columns are read without a copy."""
 
     __slots__ = ("_array", "_direct", "_dtype")
 
@@ -55,7 +55,7 @@ class ArrayRows(RandomAccessRows):
         name = existing_file(path)
         mapped = boolean("memory_map", memory_map)
         message = f"{name!r} cannot be read as a .npy file of numbers with at least one row: write it with numpy.save"
-        # mode "c" (copy on write) would let a stray write go unnoticed; "r" makes it an error.
+        # Mode "c" (copy on write) would hide a write by mistake; "r" makes it an error.
         array = guarded(lambda: np.load(name, mmap_mode="r" if mapped else None, allow_pickle=False), message)
         if not isinstance(array, np.ndarray):  # an archive of several arrays
             raise InputError(message)
@@ -74,14 +74,14 @@ class ArrayRows(RandomAccessRows):
 def plain_matrix(obj: object, *, line: bool = False) -> NDArray[Any]:
     """A plain ndarray view (n, dim) of an array-like; InputError, about form only, for anything that is not one.
 
-    With `line`, (n,) numbers are n rows of one number. A piece of a stream may not be one: it could as well be one row.
+    With `line`, (n,) numbers are n rows of one number. A piece of a stream may not be one-dimensional: it could also be one row.
     """
     if type(obj) is np.ndarray:
         array: NDArray[Any] = obj
     elif isinstance(obj, np.ma.MaskedArray):
         raise InputError("masked arrays are not accepted: pass array.filled(numpy.nan), NaN rows are neutral")
     elif isinstance(obj, np.ndarray):
-        # The method of the base class, so that a subclass cannot answer in its place.
+        # The method of the base class is called, so that a subclass cannot replace it.
         array = np.ndarray.view(obj, np.ndarray)
     elif isinstance(obj, list | tuple):
         array = _from_lists(obj)
@@ -124,17 +124,17 @@ def _advice(dtype: np.dtype[Any]) -> str:
 
 
 def plain_list(obj: list[Any] | tuple[Any, ...]) -> list[Any] | tuple[Any, ...]:
-    """A list or tuple as it is, and one of another class as what iterating over it gives."""
+    """A plain list or tuple unchanged; of a subclass, a plain list of the items that iterating over it gives."""
     return obj if type(obj) in (list, tuple) else foreign(lambda: list(obj), RAGGED)
 
 
 def _from_lists(rows: list[Any] | tuple[Any, ...]) -> NDArray[Any]:
     with np.errstate(all="ignore"):
-        # Lists of a class of one's own, and what is in them, may run code of their own.
+        # Subclasses of list, and the items of a list, may run code that is not ours.
         array = foreign(lambda: np.array(plain_list(rows)), RAGGED)
         if array.dtype.kind != "O":
             return array
-        # None, Fraction, Decimal and integers beyond 64 bits come here. Types are form; the values may not matter.
+        # None, Fraction, Decimal and integers beyond 64 bits come here. Types are form and may be refused; values may not.
         return foreign(lambda: _numbers(array), RAGGED)
 
 
@@ -155,7 +155,7 @@ def _number(item: object) -> float:
 
 
 def _refuse(obj: object) -> NoReturn:
-    """Say what to pass instead of `obj`, which is nothing that holds rows."""
+    """Raise InputError: `obj` does not hold rows; say what to pass instead."""
     kind = type(obj).__name__
     sparse = sys.modules.get("scipy.sparse")
     if sparse is not None and sparse.issparse(obj):

@@ -43,8 +43,8 @@ def is_arrow(obj: object) -> bool:
 def float_dtype(arrow_type: Any) -> np.dtype[Any] | None:
     """The dtype that rows of a column of this Arrow type are read as, or None if it does not hold numbers.
 
-    Dictionary encoding of numbers is a way of storing numbers, so it is read. A column of type null has no type:
-    refused.
+    Dictionary encoding of numbers is a way of storing numbers, so it is read. A column of Arrow's type null is refused: nothing
+    says that it would hold numbers.
     """
     types = load_pyarrow().types
     if types.is_dictionary(arrow_type):
@@ -64,7 +64,7 @@ def to_numpy(column: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
     if column.type != target:
         column = column.cast(
             target, safe=False
-        )  # the safe cast refuses integers beyond 2**53: an error that depends on values
+        )  # a safe cast would refuse integers beyond 2**53, and errors must not depend on values
     if isinstance(column, pa.ChunkedArray):
         values = column.to_numpy()
     else:
@@ -104,7 +104,7 @@ def _checked_schema(schema: Any, columns: Sequence[str] | None, what: str) -> tu
 
 
 def _data_columns(schema: Any) -> list[str]:
-    """All columns but those in which pandas keeps the index of a frame."""
+    """All columns except those in which pandas stores the index of a frame."""
     metadata = guarded(lambda: schema.pandas_metadata) or {}
     index = {name for name in metadata.get("index_columns", ()) if isinstance(name, str)}
     return [name for name in schema.names if name not in index]

@@ -1,4 +1,4 @@
-"""Cells of lines of text and the numbers in them: functions of a line, and of a cell, alone.
+"""Cells of lines of text, and the numbers in them. The cells depend on their line alone, and a number on its cell alone.
 
 A line has the cells that a reader of its columns expects, or it is a row of missing values. A comma separates two cells
 unless an odd number of quotes stands before it on its line, and a line with an odd number of quotes has no cells. A
@@ -25,7 +25,7 @@ _COMMA = ord(",")
 _BLANKS = " \t\r\v\f"
 _NUMERAL = r"\A[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|(?i:nan|inf|infinity))\z"
 
-# Of texts made of these characters, Arrow parses just those that are numerals (a test tries all short ones).
+# Of the texts made of these characters, Arrow parses exactly those that are decimal numerals (a test tries all short texts).
 _SIMPLE = b"0123456789+-.eE"
 
 
@@ -38,7 +38,7 @@ def read_columns(lines: Lines, width: int, chosen: Sequence[int]) -> list[FloatA
     if len(quotes):
         first, last = np.searchsorted(quotes, lines.begin), np.searchsorted(quotes, lines.end)
         whole = (last - first) % 2 == 0
-        # Only quotes that have their partner on the same line are left, so pairs are found without asking for the line.
+        # The only quotes left are those in pairs on one line, so pairs are found without looking at the lines.
         quotes = quotes[_covered(len(quotes), first[whole], last[whole])]
         commas = commas[~_covered(len(commas), *np.searchsorted(commas, quotes.reshape(-1, 2)).T)]
     first = np.searchsorted(commas, lines.begin)
@@ -46,7 +46,10 @@ def read_columns(lines: Lines, width: int, chosen: Sequence[int]) -> list[FloatA
     first = first[whole]
     columns = []
     for index in chosen:
-        begin, end = lines.begin.copy(), lines.begin.copy()  # without cells: empty, so missing
+        begin, end = (
+            lines.begin.copy(),
+            lines.begin.copy(),
+        )  # a line without cells: all its cells are empty, hence missing
         begin[whole] = lines.begin[whole] if index == 0 else commas[first + index - 1] + 1
         end[whole] = lines.end[whole] if index == width - 1 else commas[first + index]
         if len(quotes):
@@ -58,7 +61,7 @@ def read_columns(lines: Lines, width: int, chosen: Sequence[int]) -> list[FloatA
 def names_of(lines: Lines) -> list[str] | None:
     """The cells of the first line as column names; None if they cannot be. Raises if it is not UTF-8."""
     text = lines.text[lines.begin[0] : lines.end[0]].tobytes().decode("utf-8")
-    # A carriage return within the line: lines that end in nothing else, all of which would be taken for the header.
+    # A carriage return within the line: a file whose lines end in carriage returns alone would be read as one long header.
     if not text or "\r" in text or text.count('"') % 2:
         return None
     cells: list[str] = []
@@ -83,7 +86,7 @@ def _covered(n: int, begin: Positions, end: Positions) -> BoolArray:
 
 
 def _unquote(codes: NDArray[np.uint8], begin: Positions, end: Positions) -> None:
-    """Moves both ends of each cell that is in quotes inwards."""
+    """Move both ends of each quoted cell inwards, so that the quotes are left out."""
     at = np.flatnonzero(end - begin >= 2)
     at = at[(codes[begin[at]] == QUOTE) & (codes[end[at] - 1] == QUOTE)]
     begin[at] += 1
@@ -108,7 +111,7 @@ def _numbers(codes: NDArray[np.uint8], begin: Positions, end: Positions) -> Floa
         texts = _numerals(pa, texts)
         parsed = _parsed(pa, texts)
     if parsed is None:
-        # Both parsers round to the nearest double, so that it does not matter which of them a numeral meets.
+        # Both parsers round to the nearest double, so it does not matter which of them reads a numeral.
         parsed = pa.array([None if text is None else float(text) for text in texts.to_pylist()], pa.float64())
     return parsed.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
 
@@ -120,17 +123,17 @@ def _is_simple(texts: Any) -> bool:
 
 
 def _numerals(pa: Any, texts: Any) -> Any:
-    """The texts without the blanks around them, missing where this is no numeral."""
+    """The texts without the blanks around them; missing where what is left is not a numeral."""
     import pyarrow.compute
 
     texts = pyarrow.compute.ascii_trim(texts, characters=_BLANKS)
-    # As bytes: what is not UTF-8 then fails to match like any other text.
+    # Matched as bytes: text that is not UTF-8 then simply does not match.
     kept = pyarrow.compute.match_substring_regex(texts.cast(pa.binary()), _NUMERAL)
     return pyarrow.compute.if_else(kept, texts, pa.scalar(None, pa.string()))
 
 
 def _parsed(pa: Any, texts: Any) -> Any:
-    """The texts as doubles, or None if Arrow takes one of them for no number."""
+    """The texts as doubles, or None if Arrow cannot parse one of them as a number."""
     with contextlib.suppress(pa.ArrowInvalid):
         return texts.cast(pa.float64())
     return None

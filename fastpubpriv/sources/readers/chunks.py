@@ -34,7 +34,7 @@ class ChunkRows(Rows):
         self._factory = factory
 
     def _chunks(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
-        # Counting goes to the end of the pass when the range does; a range that stops early sees the rows up to there.
+        # If the range ends where the rows end, all rows are counted; a range that ends earlier reads no further.
         last = self._n if end == self._n else end
         position = 0
         for piece in check_count(self._pieces(last), last, _HINT):
@@ -50,7 +50,7 @@ class ChunkRows(Rows):
                 )
 
     def _pieces(self, last: int) -> Iterator[Chunk]:
-        """The factory's arrays, form-checked, and cut off at row `last` when rows beyond it are nobody's business."""
+        """The arrays of the factory, after checks of their form, up to row `last` if no later row is wanted."""
         seen = 0
         items = foreign(lambda: iter(self._factory()))
         try:
@@ -65,7 +65,7 @@ class ChunkRows(Rows):
                 if last < self._n and seen >= last:
                     return
         finally:
-            # Else a generator that was not read to its end is closed by the interpreter, which prints what is raised then.
+            # A generator that is not closed here is closed by the interpreter, which prints what it raises then.
             if isinstance(items, GeneratorType):
                 with contextlib.suppress(InputError):
                     foreign(items.close)

@@ -30,7 +30,7 @@ def asked_columns(columns: object) -> list[Any]:
 def choose(
     available: Sequence[Hashable], columns: Sequence[Any] | None, what: str, list_names: bool = True
 ) -> list[Any]:
-    """The labels to read, checked against those that there are."""
+    """The labels to read; InputError if one of them does not exist."""
     chosen = list(available) if columns is None else asked_columns(columns)
     if not chosen:
         raise InputError(f"no columns of {what} were chosen: at least one is needed")
@@ -68,7 +68,7 @@ def assemble(readers: Sequence[ColumnReader], begin: int, end: int, dtype: np.dt
             for index, read in enumerate(readers):
                 out[:, index] = read(begin, end)
 
-    foreign(fill)  # a column of a frame may be of anyone's class
+    foreign(fill)  # the columns of a frame may be objects of other code
     return out
 
 

@@ -1,7 +1,7 @@
 """Rows of a CSV file, and public tables of one.
 
-Private cells are never given a type by looking at them: every line is a row by itself, and every cell of a chosen column
-is a number or NaN by itself, so that nothing in one row can change how another is read, raise an error, or be quoted.
+Types are never inferred from private cells. Every line is one row, read without regard to other lines, and every cell of a chosen
+column is a number or NaN, so the content of one row cannot change how another is read, raise an error, or be quoted in one.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class CsvRows(Rows):
         if any(_looks_like_a_number(cell) for cell in header):
             # The line may be a private row, so it is not quoted.
             raise InputError(f"the first line of {name!r} holds numbers: add a header line with the column names")
-        # A file without a header would show a private row here: names that the caller did not say are not listed.
+        # In a file without a header the first line is a private row, so only names that the caller gave are quoted.
         labels = choose(header, columns, f"the header of {name!r}", list_names=False)
         n = guarded(lambda: count_lines(name, join_quoted), message) - 1
         return cls(name, len(header), {label: header.index(label) for label in labels}, n, join_quoted)
@@ -65,7 +65,7 @@ class CsvRows(Rows):
     def _pieces(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
         if begin == end:
             return
-        stop = end if end < self.n else sys.maxsize  # at the end of the file, a line too many is found
+        stop = end if end < self.n else sys.maxsize  # a pass to the last row reads on, to notice an extra line
         position = -1  # of the header
         for lines in read_lines(self._path, self._join_quoted):
             first, last = max(begin - position, 0), min(stop - position, len(lines))
@@ -83,7 +83,7 @@ class CsvRows(Rows):
 
 
 def _header(name: str, join_quoted: bool) -> list[str] | None:
-    """The column names, from the first line; None if they are not there."""
+    """The column names, from the first line; None if it is not a header."""
     for lines in read_lines(name, join_quoted):
         return names_of(lines)
     return None
@@ -94,7 +94,7 @@ def _looks_like_a_number(cell: str) -> bool:
         float(cell)
     except ValueError:
         return False
-    return cell.lower().lstrip("+-") not in {"nan", "inf", "infinity"}  # a column may well be called "inf"
+    return cell.lower().lstrip("+-") not in {"nan", "inf", "infinity"}  # a column may be called "inf"
 
 
 def public_table(path: PathLike) -> Any:

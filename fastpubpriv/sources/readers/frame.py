@@ -1,4 +1,4 @@
-"""Rows of pandas and polars frames. Neither is imported here: an object of theirs means that it already has been."""
+"""Rows of pandas and polars frames. Neither library is imported here: whoever has a frame has already imported its library."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def is_series(obj: object) -> bool:
 
 
 def series_as_column(series: Any) -> Any:
-    """A Series as a frame of one column, which keeps its name; without one it is called 0, as in a frame made of an array."""
+    """A Series as a frame of one column of the same name; without a name it is called 0, as in a frame made of an array."""
     if _is(series, "polars", "Series") and not series.name:
         series = series.alias("0")
     return series.to_frame()
 
 
 def series_as_row(series: Any) -> Any:
-    """A Series as one row; the index of one from pandas names the columns, where there is more than one to tell apart."""
+    """A Series as one row; the index of a pandas Series names the columns if there are several."""
     if len(series) == 1 or _is(series, "polars", "Series"):
         return np.ndarray.view(series.to_numpy(), np.ndarray).reshape(1, -1)
     return series.to_frame().T.infer_objects()
@@ -93,7 +93,7 @@ def _pandas_rows(frame: Any, columns: Sequence[Any] | None) -> Rows:
 
 
 def _kind(dtype: object) -> str:
-    """The type of a column, without the parameters, which may hold a value (the fill of a sparse column)."""
+    """The type of a column, without its parameters: they may hold a value (the fill value of a sparse column)."""
     return str(dtype).split("[")[0].split("(")[0][:40]
 
 

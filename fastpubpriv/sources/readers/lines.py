@@ -1,8 +1,8 @@
 """The lines of a private text file: the one place where bytes become records, for every reader of text.
 
 A record is a physical line: the bytes between two line feeds, without one carriage return at their end. Whatever a line
-holds, it moves no other line and cannot make reading fail, so a replaced line changes one row and never n. A parser
-gets lines and judges each by itself; one that it cannot use is a row of missing values, which counts for nothing.
+holds, it does not change where other lines begin and end and cannot make reading fail, so a replaced line changes one row and
+never n. A parser gets lines and reads each by itself; a line that it cannot use is a row of missing values and counts for nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LINE_FEED, CARRIAGE_RETURN, QUOTE = b'\n\r"'
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lines:
-    """Lines in a row: line i is `text[begin[i]:end[i]]`, ends of lines excluded; a line that is too long is empty."""
+    """Consecutive lines of a text: line i is `text[begin[i]:end[i]]`, without its line feed; a line that is too long is empty."""
 
     text: NDArray[np.uint8]
     begin: IntArray
@@ -42,7 +42,7 @@ class Lines:
 
 
 def read_lines(path: str, join_quoted: bool = False) -> Iterator[Lines]:
-    """All lines of a file (plain, `.gz` or `.bz2`), in order; what follows the last line feed is a line if it is not empty.
+    """Yield all lines of a file (plain, `.gz` or `.bz2`), in order; what follows the last line feed is a line if it is not empty.
 
     With `join_quoted` a line feed ends a line only after an even number of quotes since the beginning of the file.
     """
@@ -68,7 +68,7 @@ def read_lines(path: str, join_quoted: bool = False) -> Iterator[Lines]:
 
 
 def count_lines(path: str, join_quoted: bool = False) -> int:
-    """The number of lines that `read_lines` gives."""
+    """The number of lines that `read_lines` yields."""
     if join_quoted:
         return sum(len(lines) for lines in read_lines(path, join_quoted))
     count, last = 0, b"\n"
@@ -83,7 +83,8 @@ def _lines(text: bytes, feeds: IntArray, at_start: bool) -> Lines:
     """The lines that end at these positions, the first of which begins at 0."""
     codes = np.frombuffer(text, np.uint8)
     begin = np.concatenate(([0], feeds[:-1] + 1))
-    too_long = feeds - begin > MAX_LINE_BYTES  # before anything is taken off, since a cut line has lost its end
+    # Lengths are compared first: a line that was cut has lost its end, and with it the carriage return.
+    too_long = feeds - begin > MAX_LINE_BYTES
     if at_start and text.startswith(_BYTE_ORDER_MARK):
         begin[0] = len(_BYTE_ORDER_MARK)
     end = feeds - ((feeds > begin) & (codes[feeds - 1] == CARRIAGE_RETURN))

@@ -12,7 +12,7 @@ from fastpubpriv.sources.base import Chunk
 
 
 def check_count(chunks: Iterator[Chunk], expected: int, hint: str) -> Iterator[Chunk]:
-    """The chunks, with an InputError as soon as their rows are known to be more or fewer than `expected`."""
+    """Yield the chunks; InputError as soon as they are known to have more or fewer rows than `expected`."""
     seen = 0
     for chunk in chunks:
         seen += chunk.shape[0]
@@ -25,6 +25,6 @@ def check_count(chunks: Iterator[Chunk], expected: int, hint: str) -> Iterator[C
 
 
 def as_chunk(array: Chunk, dtype: np.dtype[Any]) -> Chunk:
-    """A fresh C-contiguous copy of a (k, dim) array as `dtype`, without a warning whatever the values."""
+    """A fresh C-contiguous copy of a (k, dim) array as `dtype`; no value causes a warning."""
     with np.errstate(all="ignore"):
         return np.array(array, dtype=dtype, order="C", copy=True, subok=False)

@@ -1,1 +1,1 @@
-"""Rows seen otherwise: ranges, pairs, interleaved blocks, mapped columns."""
+"""Rows made from those of another source: ranges, pairs, interleaved blocks, mapped columns."""

@@ -14,14 +14,14 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.sources.base import Chunk, Rows
 from fastpubpriv.sources.views.view import View
 
-# Row i has the mark i g mod 2^64, g / 2^64 the golden ratio's fraction: whole numbers, so the same everywhere, and spread so evenly
-# that every stretch of rows has its share of each block, to within a few.
+# Row i has the mark i g mod 2^64, where g / 2^64 is near the fraction of the golden ratio. Marks are integers, so they are the same
+# on every machine, and they are spread so evenly that any range of rows has its share of each block, to within a few rows.
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _SEGMENT = 1 << 15
 
 
 def interleave_rows(rows: Rows, *shares: int) -> tuple[Rows, ...]:
-    """Disjoint blocks with sizes in proportion to `shares`, each spread over all rows; decided by the number of rows alone.
+    """Disjoint blocks with sizes in proportion to `shares`, each spread over all rows; the number of rows alone decides them.
 
     A row keeps its order within its block. InputError when a block would have no row.
     """
@@ -90,7 +90,7 @@ class Interleaved(View):
         if begin == end:
             return
         at = int(self._members.positions(begin, begin + 1)[0])
-        # A pass to the end of the block goes on to the end of the source, which then knows whether it has the rows it declared.
+        # A pass to the end of the block reads the source to its end, so that the source can check its number of rows.
         stop = self._rows.n if end == self.n else int(self._members.positions(end - 1, end)[0]) + 1
         for chunk in self._rows.chunks(at, stop, chunk_rows):
             taken = chunk[self._members.mask(at, at + len(chunk))]

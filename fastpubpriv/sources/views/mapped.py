@@ -1,4 +1,4 @@
-"""Rows under a public linear map, each by itself and in one order of operations."""
+"""Rows under a public linear map. Each row is mapped by itself, by operations in a fixed order."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fastpubpriv.sources.views.view import View
 
 
 def linear_rows(rows: Rows, matrix: FloatArray) -> Rows:
-    """Rows matrix x, (n, len(matrix)) float64, of a source; no BLAS, so a row has the same bits in every chunk."""
+    """The rows `matrix @ x` of the rows x of a source, (n, len(matrix)) float64; without BLAS, so that the chunk changes no bit."""
     return Mapped(rows, matrix)
 
 
@@ -35,7 +35,7 @@ class Mapped(View):
 
 
 def mapped(chunk: Chunk, matrix: FloatArray) -> Chunk:
-    """(k, len(matrix)) float64, column by column; zero entries of the matrix are skipped."""
+    """Map the rows of a chunk, (k, len(matrix)) float64, column by column; zero entries of the matrix are skipped."""
     out: Chunk = np.zeros((len(chunk), len(matrix)))
     with np.errstate(all="ignore"):
         for j, row in enumerate(matrix):

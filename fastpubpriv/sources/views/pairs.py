@@ -1,4 +1,4 @@
-"""Differences of rows, neighbours or half the rows apart, for learners that need centred rows without knowing the mean."""
+"""Differences of rows, of adjacent ones or of those n / 2 apart, for learners that need centred rows without knowing the mean."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _ROOT = math.sqrt(0.5)
 def pair_rows(rows: Rows) -> Rows:
     """Rows (x_2i - x_2i+1) / sqrt(2) of a source; an odd last row is dropped.
 
-    A pair is fixed by its position in the source, so a replaced row changes one pair. A difference that is not finite makes its
-    pair neutral, as any row. InputError for a single row.
+    A pair is fixed by its position in the source, so a replaced row changes one pair. A pair whose difference is not finite counts
+    for nothing, as any such row. InputError for a single row.
     """
     return Pairs(rows)
 
@@ -26,14 +26,14 @@ def pair_rows(rows: Rows) -> Rows:
 def distant_pairs(rows: Rows) -> Rows:
     """Rows (x_i - x_(i + h)) / sqrt(2) for i below h = n // 2; an odd last row is dropped.
 
-    As `pair_rows`, a pair is fixed by its positions, so a replaced row changes one pair; but neighbours in sorted data are far too
-    alike to show how wide the data are.
+    As in `pair_rows`, a pair is fixed by its positions, so a replaced row changes one pair. In sorted data, adjacent rows are too
+    similar to show how wide the data are; rows that are h apart are not.
     """
     return DistantPairs(rows)
 
 
 class Pairs(View):
-    """Differences of neighbours."""
+    """Differences of adjacent rows."""
 
     __slots__ = ()
 
@@ -48,7 +48,7 @@ class Pairs(View):
 
     def _streamed(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
         held: Chunk | None = None
-        # A pass to the last pair reads an odd last row too, so that the source knows whether it has the rows it declared.
+        # A pass to the last pair also reads an odd last row, so that the source can check its number of rows.
         stop = self._rows.n if end == self.n else 2 * end
         for chunk in self._rows.chunks(2 * begin, stop, 2 * chunk_rows):
             rows = chunk if held is None else np.concatenate([held, chunk])
@@ -83,12 +83,12 @@ class DistantPairs(Pairs):
 
 
 def differences(rows: Chunk) -> Chunk:
-    """(k, dim) float64 from (2k, dim)."""
+    """Differences of adjacent rows: (k, dim) float64 from (2k, dim)."""
     return halved(rows[0::2], rows[1::2])
 
 
 def halved(near: Chunk, far: Chunk) -> Chunk:
-    """(k, dim) float64 differences over the root of two."""
+    """The differences near - far, divided by the square root of two, (k, dim) float64."""
     with np.errstate(all="ignore"):
         gaps: Chunk = (near.astype(np.float64) - far.astype(np.float64)) * _ROOT
     return gaps

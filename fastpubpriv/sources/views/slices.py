@@ -1,4 +1,4 @@
-"""A range of the rows of a source, as rows of its own."""
+"""A range of the rows of a source, as a source of its own."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def slice_rows(rows: Rows, begin: int, end: int) -> Rows:
 
 
 def split_rows(rows: Rows, *shares: int) -> tuple[Rows, ...]:
-    """Contiguous blocks with sizes in proportion to `shares`, decided by the number of rows alone; the last takes what is left
-    over.
+    """Contiguous blocks with sizes in proportion to `shares`; the number of rows alone decides them. The last block takes the
+    remainder.
 
     InputError when a block would have no row.
     """

@@ -9,7 +9,7 @@ from fastpubpriv.sources.base import Chunk, Rows, in_blocks
 
 
 class View(Rows):
-    """Rows made from those of another source: with random access if that has it, else read in order by `_streamed`."""
+    """Rows made from those of another source: with random access if the source has it, otherwise read in order by `_streamed`."""
 
     __slots__ = ("_rows", "random_access")
 

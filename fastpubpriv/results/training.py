@@ -1,0 +1,218 @@
+"""Released linear and logistic models."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy import stats
+
+from fastpubpriv import validation
+from fastpubpriv._types import FloatArray
+from fastpubpriv.columns import points, term_values
+from fastpubpriv.errors import InputError
+from fastpubpriv.reading import Form
+from fastpubpriv.results.base import LEVEL, Result
+from fastpubpriv.results.words import Table
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class TrainingResult(Result):
+    """A released linear model: of a label, or of the log-odds of the second of two classes.
+
+    Attributes
+    ----------
+    coefficients : (terms,) float64
+        One for each of `terms`, in units of the label (or of log-odds) per unit of the column.
+    intercept : float
+        The prediction at zero.
+    covariance, noise_covariance : (1 + terms, 1 + terms) float64
+        Of [intercept, coefficients]: public and private sampling, noise for privacy, the bias of clipping; and the noise alone.
+    public_coefficients, public_intercept, public_covariance
+        The same from the public rows alone, which cost nothing.
+    public_drift : float
+        How many times the variance of the public rows had to be enlarged to agree with the private ones: 1 where they agree.
+    method : str
+        The method that was used.
+    loss : str
+        "squared" or "logistic".
+    terms : tuple of str
+        What the model is linear in: columns, indicators of missing cells, and of categories ("month=2"). A column without spread in
+        the public rows has none.
+    predicted_excess, public_excess : float
+        Excess of the mean squared error (or log-loss) over that of the best coefficients, predicted before anything was spent, for
+        the method and for the public rows alone.
+    residual_std : float
+        Of a new label about its prediction; zero for classes.
+    classes : (k,) float64
+        The two labels of a logistic model, else empty.
+    design : mapping
+        How the terms are made of the columns.
+    """
+
+    coefficients: FloatArray
+    intercept: float
+    covariance: FloatArray
+    noise_covariance: FloatArray
+    public_coefficients: FloatArray
+    public_intercept: float
+    public_covariance: FloatArray
+    public_drift: float
+    method: str
+    loss: str
+    terms: tuple[str, ...]
+    predicted_excess: float
+    public_excess: float
+    residual_std: float
+    classes: FloatArray
+    design: Mapping[str, Any]
+
+    _forms: ClassVar[Mapping[str, Form]] = {
+        "coefficients": ("terms",),
+        "public_coefficients": ("terms",),
+        "covariance": ("all", "all"),
+        "noise_covariance": ("all", "all"),
+        "public_covariance": ("all", "all"),
+        "classes": ("classes",),
+    }
+
+    def _refuse_nonsense(self) -> None:
+        p = len(self.terms)
+        wanted = {"source": p, "role": p, "level": p, "fill": self.dim}
+        fine = len(self.coefficients) == p and len(self.covariance) == p + 1 and len(self.classes) in (0, 2)
+        for name, length in wanted.items():
+            given = self.design.get(name)
+            fine = fine and isinstance(given, tuple) and len(given) == length
+            fine = fine and all(type(item) in (int, float) or item is None for item in given or ())
+        fine = fine and all(type(j) is int and 0 <= j < self.dim for j in self.design["source"])
+        if not fine:
+            raise InputError(
+                "this JSON text is not a TrainingResult: its coefficients, terms and design do not fit together"
+            )
+
+    @property
+    def standard_error(self) -> FloatArray:
+        """Standard deviation of each coefficient, (terms,)."""
+        found: FloatArray = np.sqrt(np.diag(self.covariance)[1:])
+        return found
+
+    @property
+    def intercept_error(self) -> float:
+        """Standard deviation of the intercept, the bias of clipping included."""
+        return float(np.sqrt(self.covariance[0, 0]))
+
+    @property
+    def privacy_share(self) -> float:
+        """Share of the coefficients' variance that is noise for privacy, averaged over the coefficients."""
+        return float(np.mean(np.diag(self.noise_covariance)[1:] / np.diag(self.covariance)[1:]))
+
+    def confidence_interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
+        """Lower and upper ends, (terms,) each, of an interval for every coefficient.
+
+        Counts what public and private rows leave open and the known noise, under a normal law; labels that are skewed move the
+        intercept most, which `intercept_error` counts.
+        """
+        width = float(stats.norm.ppf(0.5 + validation.confidence_level(level) / 2.0)) * self.standard_error
+        return self.coefficients - width, self.coefficients + width
+
+    def _terms_of(self, rows: Any) -> FloatArray:
+        found = points(rows, self.dim, self.columns, finite=False)
+        plan = {name: np.array(self.design[name], dtype=np.float64) for name in ("source", "role", "level", "fill")}
+        return term_values(np.atleast_2d(found), **plan)
+
+    def decision_function(self, rows: Any) -> FloatArray:
+        """Intercept plus coefficients times terms of rows (n, dim), (n,): a label, or log-odds. NaN where a cell is missing."""
+        with np.errstate(all="ignore"):
+            found: FloatArray = self.intercept + self._terms_of(rows) @ self.coefficients
+        return found
+
+    def predict(self, rows: Any) -> FloatArray:
+        """The label of each of rows (n, dim), (n,): its mean, or the likelier class. NaN where a needed cell is missing."""
+        found = self.decision_function(rows)
+        if self.loss != "logistic":
+            return found
+        return np.where(np.isnan(found), np.nan, np.where(found > 0.0, self.classes[1], self.classes[0]))
+
+    def predict_proba(self, rows: Any) -> FloatArray:
+        """Probabilities of the two classes for rows (n, dim), (n, 2)."""
+        if self.loss != "logistic":
+            raise InputError("predict_proba is for classes, and this model is of a number: use predict")
+        scores = self.decision_function(rows)
+        with np.errstate(over="ignore"):
+            second = np.where(scores >= 0.0, 1.0 / (1.0 + np.exp(-scores)), np.exp(scores) / (1.0 + np.exp(scores)))
+        return np.column_stack([1.0 - second, second])
+
+    def prediction_interval(self, rows: Any, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
+        """Lower and upper ends, (n,) each, of an interval for the label of a new row.
+
+        The coefficients' covariance and the spread of labels about them, under a normal law: labels with heavy tails fall outside
+        more often than `level` says.
+        """
+        if self.loss == "logistic":
+            raise InputError("prediction_interval is for labels that are numbers: use predict_proba")
+        terms = self._terms_of(rows)
+        with_one = np.hstack([np.ones((len(terms), 1)), terms])
+        variance = np.einsum("ij,jk,ik->i", with_one, self.covariance, with_one) + self.residual_std**2
+        width = float(stats.norm.ppf(0.5 + validation.confidence_level(level) / 2.0)) * np.sqrt(variance)
+        middle = self.predict(rows)
+        return middle - width, middle + width
+
+    def plot(self, path: str | Path | None = None, *, level: float = 0.95) -> Any:
+        """Draw private and public coefficients with their intervals (needs matplotlib); returns the figure."""
+        from fastpubpriv.results import plots as plotting
+
+        width = float(stats.norm.ppf(0.5 + validation.confidence_level(level) / 2.0))
+        public = width * np.sqrt(np.diag(self.public_covariance)[1:])
+        lower, upper = self.confidence_interval(level)
+        estimates = [
+            plotting.Estimate("private", self.coefficients, lower, upper),
+            plotting.Estimate(
+                "public only",
+                self.public_coefficients,
+                self.public_coefficients - public,
+                self.public_coefficients + public,
+            ),
+        ]
+        return plotting.plot_means(estimates, columns=self.terms, path=path, level=level)
+
+    def _estimate(self) -> tuple[str, Any]:
+        return "coefficients", self.coefficients
+
+    def _table(self, level: float = LEVEL) -> Table:
+        lower, upper = self.confidence_interval(level)
+        width = float(stats.norm.ppf(0.5 + level / 2.0))
+        numbers = [
+            ("coefficient", [self.intercept, *self.coefficients]),
+            ("lower", [self.intercept - width * self.intercept_error, *lower]),
+            ("upper", [self.intercept + width * self.intercept_error, *upper]),
+            ("public only", [self.public_intercept, *self.public_coefficients]),
+        ]
+        return Table("term", ("intercept", *self.terms), numbers)
+
+    def _shown(self, level: float) -> tuple[Table, list[tuple[str, str]]]:
+        rows, *facts = self._facts()
+        interval = ("Interval", f"{100.0 * level:.4g} %: public and private sampling, noise, and the bias of clipping")
+        return self._table(level), [rows, interval, *facts]
+
+    def _details(self) -> list[tuple[str, str]]:
+        unit = "log-loss" if self.loss == "logistic" else "mean squared error"
+        share = f"; noise for privacy is {self.privacy_share:.0%} of the variance" if self.privacy_share > 0.0 else ""
+        found = [
+            ("Method", f"{self.method}, {self.loss} loss"),
+            (
+                "Predicted",
+                f"{unit} {self.predicted_excess:.3g} above the best, public rows alone {self.public_excess:.3g}",
+            ),
+            ("Estimate", f"private and public rows together{share}"),
+        ]
+        if self.public_drift > 1.0:
+            found.append(
+                (
+                    "Drift",
+                    f"public rows disagree with private ones; their variance counts {self.public_drift:.3g} times",
+                )
+            )
+        return found

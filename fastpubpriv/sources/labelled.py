@@ -1,0 +1,194 @@
+"""Labelled rows: features and label of a row together, the label as the last column, so that no pass sees one without the other.
+
+The two together are one row: replacing it replaces both.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fastpubpriv._types import FloatArray
+from fastpubpriv.errors import InputError
+from fastpubpriv.sources.base import Chunk, RandomAccessRows, Rows
+from fastpubpriv.sources.private import private_rows
+from fastpubpriv.sources.public import public_table_of, refuse_shared_memory
+from fastpubpriv.sources.views.each import each_row
+from fastpubpriv.threads.guard import naming
+
+Label = str | int | None
+
+
+def labelled_rows(x: object, y: object, *, label: Label, columns: Sequence[Any] | None) -> Rows:
+    """Private rows with their labels as the last column.
+
+    Parameters
+    ----------
+    x : anything that `private_rows` takes
+        The table of features; with `label`, the table of features and label.
+    y : one number for each row, or None
+        Labels, where `x` does not hold them: an array (n,) or (n, 1), a list, a series, or rows of one column.
+    label : str, -1 or None
+        Name of the column of `x` that holds the labels, or -1 for the last column of a source without names. Either this or `y`.
+    columns : sequence of column names, optional
+        The features; the default is all columns of `x` but the label.
+
+    Returns
+    -------
+    Rows
+        Of dim + 1 columns. Nothing has been read but the form.
+
+    Raises
+    ------
+    InputError
+        As `private_rows`; no label or two of them; labels of another number than rows. Never for values.
+    """
+    if (y is None) == (label is None):
+        raise InputError("pass the labels once: y_priv=, or label= with the name of a column of x_priv")
+    if label is not None:
+        return naming("x_priv", lambda: _of_table(x, label, columns))
+    features = naming("x_priv", lambda: private_rows(x, columns=columns))
+    return beside(features, naming("y_priv", lambda: private_rows(_as_column(y))))
+
+
+def public_labelled(
+    x: object, y: object, *, label: Label, columns: Sequence[Any] | None, private: Rows, x_priv: object
+) -> FloatArray:
+    """Public rows (m, dim + 1), the label last, in the order of the columns of the private rows; cells may be missing (NaN).
+
+    Parameters
+    ----------
+    x, y, label, columns
+        As for `labelled_rows`.
+    private : Rows
+        The private rows, labels with them.
+    x_priv : object
+        What they were made of, for the test that private and public rows are not the same data.
+    """
+    if (y is None) == (label is None):
+        raise InputError("pass the public labels once: y_pub=, or label= with the name of a column of x_pub")
+    named = isinstance(label, str)
+    chosen = None if columns is None else [*columns, *([label] if named else [])]
+    refuse_shared_memory(x_priv, x, columns=chosen)
+    show = private.kind != "csv"
+    names = private.columns
+    if label is not None:
+        table, _ = public_table_of(x, columns=chosen, dim=private.dim, names=names, show=show, finite=False)
+        return table
+    dim = private.dim - 1
+    features, _ = public_table_of(
+        x, columns=columns, dim=dim, names=None if names is None else names[:-1], show=show, finite=False
+    )
+    labels, _ = public_table_of(_as_column(y), dim=1, argument="y_pub", finite=False)
+    if len(labels) != len(features):
+        raise InputError(f"x_pub has {len(features)} rows and y_pub has {len(labels)}: one label for each row")
+    return np.hstack([features, labels])
+
+
+def _of_table(x: object, label: Label, columns: Sequence[Any] | None) -> Rows:
+    if not isinstance(label, str):
+        rows = private_rows(x, columns=columns)
+        if label != -1 or rows.columns is not None:
+            raise InputError("label must be the name of a column, or -1 for the last column of a source without names")
+        if rows.dim < 2:
+            raise InputError("there is no column beside the label: at least one is needed")
+        return rows
+    rows = private_rows(x, columns=columns if columns is None else [*columns, label])
+    if rows.columns is None:
+        raise InputError(f"label= names a column, and a source of kind {rows.kind!r} has no names: pass y_priv=")
+    if label not in rows.columns:
+        raise InputError(f"label={label!r} is not the name of a column")
+    if rows.dim < 2:
+        raise InputError(f"there is no column beside the label {label!r}: at least one is needed")
+    places = [place for place, name in enumerate(rows.columns) if name != label]
+    if len(places) != rows.dim - 1:
+        raise InputError(f"two columns are called {label!r}: rename one of them")
+    order = (*places, rows.columns.index(label))
+    if order == tuple(range(rows.dim)):
+        return rows
+    return each_row(rows, Taken(order), rows.dim, tuple(rows.columns[place] for place in order))
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Columns of a chunk in another order."""
+
+    order: tuple[int, ...]
+
+    def __call__(self, chunk: Chunk) -> Chunk:
+        """Copied, adjacent columns."""
+        return np.ascontiguousarray(chunk[:, self.order])
+
+
+def _as_column(y: object) -> object:
+    """One-dimensional labels as a table of one column."""
+    for module in ("pandas", "polars"):
+        series = getattr(sys.modules.get(module), "Series", None)
+        if series is not None and isinstance(y, series):
+            return y.to_frame()
+    if isinstance(y, np.ndarray) and y.ndim == 1:
+        return np.ndarray.view(y, np.ndarray).reshape(-1, 1)
+    if isinstance(y, list | tuple) and y and all(np.isscalar(item) or item is None for item in y):
+        return [[item] for item in y]
+    return y
+
+
+def beside(features: Rows, labels: Rows) -> Rows:
+    """Features and labels of two sources with as many rows, side by side."""
+    if labels.dim != 1:
+        raise InputError(f"labels must be one number for each row, got {labels.dim} columns")
+    if labels.n != features.n:
+        raise InputError(f"x_priv has {features.n} rows and y_priv has {labels.n}: one label for each row")
+    if isinstance(features, RandomAccessRows) and isinstance(labels, RandomAccessRows):
+        return RandomAccessLabelled(features, labels)
+    return StreamedLabelled(features, labels)
+
+
+def _names(features: Rows, labels: Rows) -> tuple[str, ...] | None:
+    if features.columns is None:
+        return None
+    name = labels.columns[0] if labels.columns else "label"
+    while name in features.columns:
+        name = f"{name}_"
+    return (*features.columns, name)
+
+
+class RandomAccessLabelled(RandomAccessRows):
+    """Two sources of which any range can be read."""
+
+    __slots__ = ("_features", "_labels")
+
+    def __init__(self, features: RandomAccessRows, labels: RandomAccessRows) -> None:
+        super().__init__(features.n, features.dim + 1, features.kind, _names(features, labels))
+        self._features, self._labels = features, labels
+
+    def block(self, begin: int, end: int) -> Chunk:
+        """Rows begin to end, copied."""
+        return _joined(self._features.block(begin, end), self._labels.block(begin, end))
+
+
+class StreamedLabelled(Rows):
+    """Two sources that are read in order, in chunks of the same rows."""
+
+    __slots__ = ("_features", "_labels")
+
+    def __init__(self, features: Rows, labels: Rows) -> None:
+        super().__init__(features.n, features.dim + 1, features.kind, _names(features, labels))
+        self._features, self._labels = features, labels
+
+    def _chunks(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
+        labels = self._labels.chunks(begin, end, chunk_rows)
+        held: Chunk = np.empty((0, 1))
+        for chunk in self._features.chunks(begin, end, chunk_rows):
+            while len(held) < len(chunk):
+                held = np.concatenate([held, next(labels)])
+            yield _joined(chunk, held[: len(chunk)])
+            held = held[len(chunk) :]
+
+
+def _joined(features: Chunk, labels: Chunk) -> Chunk:
+    return np.concatenate([features.astype(np.float64, copy=False), labels.astype(np.float64, copy=False)], axis=1)

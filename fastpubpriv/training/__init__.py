@@ -1,0 +1,1 @@
+"""Linear and logistic models from private labelled rows and some public ones."""

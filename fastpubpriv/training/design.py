@@ -1,0 +1,183 @@
+"""From the columns of a table to the numbers that a model is linear in: public choices, applied to each row by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fastpubpriv import validation
+from fastpubpriv._types import BoolArray, FloatArray, IntArray
+from fastpubpriv.columns import LEVEL, MISSING, NUMBER, OTHER, term_values
+from fastpubpriv.errors import InputError
+
+CLIP = 6.0  # standardised numbers are clipped to this
+INDICATOR_SHARE = 0.01  # public share of missing cells from which a column gets an indicator
+MOST_LEVELS = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Design:
+    """What becomes of the columns of a row: numbers as they are, indicators of missing cells, one indicator for each category.
+
+    Attributes
+    ----------
+    columns : tuple of str
+        Names of the columns of the table.
+    terms : tuple of str
+        Names of the numbers that the model is linear in.
+    source : (p,) int
+        The column that each term comes from.
+    role : (p,) int
+        NUMBER, MISSING, LEVEL or OTHER, see `term_values`.
+    level : (p,) float64
+        The category of a term with role 2.
+    fill : (dim,) float64
+        What stands for a missing number, NaN where a row with one counts for nothing.
+    centre, scale, bound : (p,) float64
+        A term is standardised to (term - centre) / scale, and clipped to `bound`.
+    """
+
+    columns: tuple[str, ...]
+    terms: tuple[str, ...]
+    source: IntArray
+    role: IntArray
+    level: FloatArray
+    fill: FloatArray
+    centre: FloatArray
+    scale: FloatArray
+    bound: FloatArray
+
+    def expand(self, rows: FloatArray) -> FloatArray:
+        """Rows (k, dim) as terms (k, p), entry by entry; not finite where a missing cell has nothing to stand for it."""
+        return term_values(rows, source=self.source, role=self.role, level=self.level, fill=self.fill)
+
+    def standardise(self, rows: FloatArray) -> FloatArray:
+        """Terms of rows (k, dim) in standard units, clipped, (k, p)."""
+        with np.errstate(all="ignore"):
+            found = self.expand(rows)
+            found -= self.centre
+            found /= self.scale
+            np.clip(found, -self.bound, self.bound, out=found)
+        return found
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain lists, ready for JSON."""
+        return {
+            "columns": list(self.columns),
+            "terms": list(self.terms),
+            "source": self.source.tolist(),
+            "role": self.role.tolist(),
+            "level": self.level.tolist(),
+            "fill": [None if np.isnan(value) else float(value) for value in self.fill],
+        }
+
+
+def make_design(table: FloatArray, columns: Sequence[str], categories: Any) -> tuple[Design, BoolArray]:
+    """The design of public rows (m, dim) with NaN where a cell is missing, and which of the rows can be used.
+
+    Parameters
+    ----------
+    table : (m, dim) float64
+        Public rows.
+    columns : sequence of str
+        Names, or x0, x1 and so on.
+    categories : None or mapping
+        Column name -> list of numeric levels, or "public" for the levels that the public rows have.
+    """
+    levels = _levels(table, columns, categories)
+    names: list[str] = []
+    source: list[int] = []
+    role: list[int] = []
+    level: list[float] = []
+    fill = np.full(len(columns), np.nan)
+
+    def term(name: str, column: int, kind: int, value: float = 0.0) -> None:
+        names.append(name)
+        source.append(column)
+        role.append(kind)
+        level.append(value)
+
+    for j, name in enumerate(columns):
+        if name in levels:
+            for value in levels[name]:
+                term(f"{name}={value:g}", j, LEVEL, value)
+            term(f"{name}=other", j, OTHER)
+            continue
+        missing = np.isnan(table[:, j])
+        term(name, j, NUMBER)
+        if missing.mean() > INDICATOR_SHARE:
+            fill[j] = float(np.median(table[~missing, j])) if not missing.all() else 0.0
+            term(f"{name} missing", j, MISSING)
+    p = len(names)
+    plain = Design(
+        columns=tuple(columns),
+        terms=tuple(names),
+        source=np.array(source, dtype=np.int64),
+        role=np.array(role, dtype=np.int64),
+        level=np.array(level),
+        fill=fill,
+        centre=np.zeros(p),
+        scale=np.ones(p),
+        bound=np.full(p, np.inf),
+    )
+    expanded = plain.expand(table)
+    usable: BoolArray = np.logical_and.reduce(np.isfinite(expanded), axis=1)
+    if usable.sum() < 2:
+        raise InputError("at least 2 public rows without missing cells are needed to choose scales from")
+    return _scaled(plain, expanded[usable]), usable
+
+
+def _scaled(plain: Design, terms: FloatArray) -> Design:
+    """The design in standard units; terms without spread in the public rows are dropped."""
+    centre = np.median(terms, axis=0)
+    scale = 1.4826 * np.median(np.abs(terms - centre), axis=0)
+    std = terms.std(axis=0)
+    sparse = scale < 0.2 * std
+    scale[sparse] = std[sparse]
+    kept = (np.ptp(terms, axis=0) > 0.0) & (scale > 0.0)
+    if not kept.any():
+        raise InputError("no column varies in the public rows: there is nothing to learn from them")
+    largest = np.max(np.abs(terms - centre), axis=0) / np.where(kept, scale, 1.0)
+    # An indicator is bounded by itself: clipping would only bend it.
+    bound = np.where(plain.role != NUMBER, np.inf, np.where(sparse, np.maximum(CLIP, largest), CLIP))
+    return Design(
+        columns=plain.columns,
+        terms=tuple(name for name, keep in zip(plain.terms, kept, strict=True) if keep),
+        source=plain.source[kept],
+        role=plain.role[kept],
+        level=plain.level[kept],
+        fill=plain.fill,
+        centre=centre[kept],
+        scale=scale[kept],
+        bound=bound[kept],
+    )
+
+
+def _levels(table: FloatArray, columns: Sequence[str], categories: Any) -> dict[str, list[float]]:
+    """The levels of each categorical column, in ascending order."""
+    if categories is None:
+        return {}
+    if not isinstance(categories, Mapping):
+        raise InputError(
+            "categories must map a column name to its levels or to 'public', for example {'month': 'public'}, "
+            f"got {type(categories).__name__}"
+        )
+    found = {}
+    for name, given in categories.items():
+        if name not in columns:
+            raise InputError(f"categories names a column {name!r} that there is not")
+        if isinstance(given, str):
+            if given != "public":
+                raise InputError(f"the categories of {name!r} must be a list of numbers or 'public', got {given!r}")
+            cells = table[:, list(columns).index(name)]
+            values = np.unique(cells[np.isfinite(cells)])
+        else:
+            listed = list(given)
+            values = np.unique(validation.finite_vector(f"categories[{name!r}]", listed, len(listed)))
+        if not 1 <= len(values) <= MOST_LEVELS:
+            raise InputError(f"column {name!r} must have 1 to {MOST_LEVELS} categories, got {len(values)}")
+        found[name] = [float(value) for value in values]
+    return found

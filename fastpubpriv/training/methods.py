@@ -1,0 +1,194 @@
+"""The methods of training, and the choice between them by errors that public numbers predict.
+
+`prepare(problem, account)` of a method returns its plan, which has a `predicted` error; `learn(run, problem, plan, threads)`
+releases, after the debit, and returns what was learnt; `draws(dim)` bounds the draws of noise.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from fastpubpriv.errors import InputError
+from fastpubpriv.mechanisms.residuals import ResidualSum
+from fastpubpriv.mechanisms.sums import AffineMap, SecondMoment, check_gram_grids, check_sum_grids, gram_grid
+from fastpubpriv.methods import Method, Registry
+from fastpubpriv.release.account import Account
+from fastpubpriv.run import Run, noise_per_radius
+from fastpubpriv.training import newton as steps
+from fastpubpriv.training import newton_logistic as logistic
+from fastpubpriv.training import statistics
+from fastpubpriv.training.problem import Fitted, Problem
+from fastpubpriv.training.public_linear import Posterior
+from fastpubpriv.training.residual_rows import residual_rows
+from fastpubpriv.training.rotated import rotated_rows
+
+WORTH = 0.9  # a private method must be predicted to leave at most this part of the public rows' error
+_TIE = 0.05
+_BOTH_GOOD = 0.02  # of a residual's variance: predicted errors below it are both about zero
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublicOnly:
+    """The plan of the method that reads no private row."""
+
+    predicted: float
+
+
+def _learn_public(run: Run, problem: Problem, plan: PublicOnly, threads: int | None) -> Fitted:
+    return public_fit(problem)
+
+
+def public_fit(problem: Problem) -> Fitted:
+    """What the public rows say by themselves."""
+    variance = problem.posterior.variance
+    return Fitted(mean=problem.posterior.mean, covariance=np.diag(variance), noise=np.zeros((len(variance),) * 2))
+
+
+def _plan_newton(problem: Problem, account: Account) -> Any:
+    noise = noise_per_radius(problem.dim, pure=account.pure, allowance=account.allowance)
+    plan: Any
+    if isinstance(problem.posterior, Posterior):
+        plan = steps.plan_newton(problem.posterior, problem.n_priv, noise)
+    else:
+        plan = logistic.plan_logistic(problem.posterior, problem.n_priv, noise)
+    check_sum_grids(account, [account.allowance / plan.steps], problem.dim, problem.n_priv)
+    return plan
+
+
+def _learn_newton(run: Run, problem: Problem, plan: Any, threads: int | None) -> Fitted:
+    account = run.account
+    noise = noise_per_radius(problem.dim, pure=account.pure, allowance=account.allowance)
+    on_rows = run.on(rotated_rows(run.rows, problem.rotation, threads=threads))
+
+    def ask(request: steps.Request, step: int) -> steps.Answer:
+        released = on_rows.release(
+            ResidualSum(
+                slope=request.slope,
+                spread=request.spread,
+                residual=problem.loss.residual,
+                scale=request.scale,
+                clip=request.clip,
+                radius=request.radius,
+                row_step=problem.rotation.step,
+            ),
+            name=f"gradient, step {step + 1}",
+            cost=account.allowance / plan.steps,
+            residual_clip=request.clip * request.scale * problem.rotation.label_scale,
+            clip_radius=request.radius,
+        )
+        return released.value, released.noise_std
+
+    if isinstance(problem.posterior, Posterior):
+        state = steps.newton(problem.posterior, plan, problem.n_priv, noise, ask)
+        covariance, bias_sq = np.diag(state.variance), plan.clip.unseen_sq
+    else:
+        found = logistic.newton_logistic(problem.posterior, plan, problem.n_priv, noise, ask)
+        state, covariance, bias_sq = found, found.covariance, 0.0
+    gain = covariance * state.private_precision
+    return Fitted(
+        mean=state.mean,
+        covariance=covariance,
+        noise=(gain / state.noise_precision) @ gain.T,
+        bias_sq=bias_sq,
+        drift=state.drift,
+        steps=plan.steps,
+    )
+
+
+def _entry(account: Account, cost: Fraction, dim: int, n_priv: int) -> float:
+    """Noise off the diagonal of a second moment of rows clipped to norm 1."""
+    grid = gram_grid(account, cost, dim, n_priv)
+    std = grid.event.noise_std * grid.step(1.0) ** 2
+    return std if account.pure else std / math.sqrt(2.0)
+
+
+def _plan_statistics(problem: Problem, account: Account) -> statistics.StatisticsPlan:
+    if not isinstance(problem.posterior, Posterior):
+        raise InputError("method='sufficient_statistics' is for the squared loss: pass method='newton'")
+    check_gram_grids(account, [account.allowance], problem.dim + 1, problem.n_priv)
+    entry = _entry(account, account.allowance, problem.dim + 1, problem.n_priv)
+    return statistics.plan_statistics(problem.posterior, problem.n_priv, entry)
+
+
+def _learn_statistics(run: Run, problem: Problem, plan: statistics.StatisticsPlan, threads: int | None) -> Fitted:
+    assert isinstance(problem.posterior, Posterior)
+    account, dim = run.account, problem.dim
+    rows = residual_rows(run.rows, problem, plan)
+    released = run.on(rows).release(
+        SecondMoment(affine=AffineMap(dim=dim + 1), radius=plan.radius),
+        name="second moments of rows and residuals",
+        cost=account.allowance,
+        residual_clip=plan.clip.bound * problem.posterior.scale * problem.rotation.label_scale,
+        clip_radius=plan.radius,
+    )
+    entry = released.noise_std if account.pure else released.noise_std / math.sqrt(2.0)
+    found = statistics.pooled(problem.posterior, plan, problem.n_priv, released.value, entry)
+    return Fitted(
+        mean=found.mean,
+        covariance=found.covariance,
+        noise=found.noise,
+        bias_sq=plan.clip.unseen_sq,
+        drift=found.drift,
+        steps=1,
+    )
+
+
+METHODS: Registry[Method] = Registry(
+    Method(name="newton", prepare=_plan_newton, learn=_learn_newton, draws=lambda dim: steps.STEPS[-1] * dim),
+    Method(
+        name="sufficient_statistics",
+        prepare=_plan_statistics,
+        learn=_learn_statistics,
+        draws=lambda dim: (dim + 1) ** 2,
+    ),
+    Method(
+        name="throw_away",
+        prepare=lambda problem, account: PublicOnly(predicted=problem.posterior.excess),
+        learn=_learn_public,
+        draws=lambda dim: 0,
+    ),
+    auto=True,
+)
+
+
+def candidates(problem: Problem, method: str) -> list[str]:
+    """The methods that `method` may stand for: itself, or all that the loss has."""
+    if method != "auto":
+        return [method]
+    linear = isinstance(problem.posterior, Posterior)
+    return [name for name in METHODS if linear or name != "sufficient_statistics"]
+
+
+def choose(problem: Problem, account: Account, names: list[str]) -> tuple[Method, Any]:
+    """The method with the least predicted error, and its plan; public rows alone unless a private one is clearly better."""
+    plans: dict[str, Any] = {}
+    for name in names:
+        try:
+            plans[name] = METHODS[name].prepare(problem, account)
+        except InputError:
+            if len(names) == 1:
+                raise  # "auto" takes a method that can be done
+    chosen = min(plans, key=lambda name: float(plans[name].predicted))
+    if {"newton", "sufficient_statistics"} <= plans.keys() and chosen != "throw_away":
+        chosen = _tied(problem, account, plans) or chosen
+    if "throw_away" in plans and not plans[chosen].predicted < WORTH * plans["throw_away"].predicted:
+        chosen = "throw_away"
+    return METHODS[chosen], plans[chosen]
+
+
+def _tied(problem: Problem, account: Account, plans: dict[str, Any]) -> str | None:
+    """The choice between two methods whose predicted errors are about the same: by what the public curvature is worth."""
+    assert isinstance(problem.posterior, Posterior)
+    one, other = plans["newton"].predicted, plans["sufficient_statistics"].predicted
+    small = max(one, other) < _BOTH_GOOD * problem.posterior.scale**2
+    if not small and abs(one - other) > _TIE * max(one, other):
+        return None
+    dim, m = problem.dim, len(problem.posterior.labels)
+    noise = noise_per_radius(dim, pure=account.pure, allowance=account.allowance)(Fraction(1))
+    many = problem.n_priv >= 8.0 * dim**1.5 * noise / 2.0
+    return "sufficient_statistics" if m < 10 * dim and many else "newton"

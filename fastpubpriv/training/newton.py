@@ -1,0 +1,237 @@
+"""Noisy Newton steps in coordinates whitened by public rows, each spending its noise where the public rows know least.
+
+Every step measures the coefficients; all measurements are pooled with the public posterior by inverse variance. How many steps, how
+residuals are clipped and how rows are weighted is chosen from public and released numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Protocol
+
+import numpy as np
+
+from fastpubpriv._types import FloatArray
+from fastpubpriv.training.public_linear import Clip, Posterior
+from fastpubpriv.training.whitening import Weighting, some, water_filled, weighting
+
+STEPS = (1, 2, 4, 8, 16, 32)
+FLOOR = 0.05  # part of the precision of a step that goes to all directions alike, so that a drift is seen in each
+_CURVATURE = 1.5  # error of the public second moment, over m
+_FAR = 4.0  # a squared distance so many times as large as predicted is a surprise
+
+Noise = Callable[[Fraction], float]  # share of the allowance -> noise on a sum of rows clipped to radius 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class NewtonPlan:
+    """Steps and clip with the least predicted error, from public numbers.
+
+    Attributes
+    ----------
+    steps : int
+        Passes, each with the same share of the budget.
+    clip : Clip
+        Bound on residuals.
+    predicted : float
+        Excess of the squared error, clipping bias included, in the unit of the labels.
+    """
+
+    steps: int
+    clip: Clip
+    predicted: float
+
+
+class Known(Protocol):
+    """What a posterior tells a state."""
+
+    @property
+    def mean(self) -> FloatArray:
+        """Coefficients."""
+
+    @property
+    def variance(self) -> FloatArray:
+        """Of the coefficients."""
+
+    @property
+    def scale(self) -> float:
+        """Size of a residual."""
+
+    @property
+    def spread(self) -> float:
+        """Sum of the variances."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Measured:
+    """A measurement of the coefficients, its variance, where it started and the squared error predicted there."""
+
+    value: FloatArray
+    variance: FloatArray
+    start: FloatArray
+    error: float
+
+
+class State:
+    """What is known after some measurements: coefficients and their variances, in the coordinates of the posterior.
+
+    Attributes
+    ----------
+    mean, variance : (D,) float64
+        Of the coefficients, public rows and measurements together.
+    drift : float
+        Factor by which the public rows' variance was enlarged, 1 where they agree with the measurements.
+    private_mean, private_precision, noise_precision : (D,) float64
+        Of the measurements alone; and their precision without the sampling of the private rows, which all have in common.
+    """
+
+    def __init__(self, posterior: Known) -> None:
+        dim = len(posterior.mean)
+        self._posterior = posterior
+        self._measured: list[Measured] = []
+        self.mean: FloatArray = posterior.mean.copy()
+        self.variance: FloatArray = posterior.variance.copy()
+        self.drift = 1.0
+        self.noise_precision: FloatArray = np.zeros(dim)
+        self.private_precision: FloatArray = np.zeros(dim)
+        self.private_mean: FloatArray = np.zeros(dim)
+
+    @property
+    def error(self) -> float:
+        """Predicted excess; the disagreement with public rows counts."""
+        return float(self.variance.sum()) + (self.drift - 1.0) * self._posterior.spread
+
+    @property
+    def scale(self) -> float:
+        """Predicted size of a residual at the present coefficients, from public numbers and `error`."""
+        start, scale_sq = self._posterior.spread, self._posterior.scale**2
+        return math.sqrt(max(scale_sq - start, scale_sq / 4.0) + self.error)
+
+    def add(self, measured: FloatArray, variance: FloatArray, sampling: float | FloatArray) -> None:
+        """Pool a measurement of the coefficients made at the present ones, and update everything."""
+        self._measured.append(Measured(value=measured, variance=variance, start=self.mean, error=self.error))
+        self._pool(None, sampling)
+        self._pool(self.private_mean, sampling)
+        public, dim = self._posterior, len(measured)
+        disagreement = float(
+            np.sum((self.private_mean - public.mean) ** 2 / (public.variance + 1.0 / self.private_precision))
+        )
+        self.drift = disagreement / dim if disagreement > dim + 3.0 * math.sqrt(2.0 * dim) else 1.0
+        trusted = 1.0 / (self.drift * public.variance)
+        self.variance = 1.0 / (trusted + self.private_precision)
+        self.mean = self.variance * (trusted * public.mean + self.private_precision * self.private_mean)
+
+    def _pool(self, now: FloatArray | None, sampling: float | FloatArray) -> None:
+        """Pool the measurements by inverse variance.
+
+        An earlier one that started much farther from `now` than was predicted has that distance added to its variance: clipped
+        residuals then did little more than to point the right way.
+        """
+        precision, weighted = np.zeros_like(self.mean), np.zeros_like(self.mean)
+        for index, each in enumerate(self._measured):
+            variance = each.variance
+            if now is not None and index + 1 < len(self._measured):
+                variance = variance + max(0.0, float(np.sum((each.start - now) ** 2)) - _FAR * each.error)
+            precision += 1.0 / variance
+            weighted += each.value / variance
+        self.noise_precision = precision
+        self.private_precision = 1.0 / (1.0 / precision + sampling)
+        self.private_mean = weighted / precision
+
+
+def chosen_weighting(
+    public: FloatArray, variance: FloatArray, precision: Callable[[float, float], float], floor: float = FLOOR
+) -> Weighting:
+    """Water-filled weights; the precision of a release depends on the radius and share of the weighting, so it is chosen twice."""
+    found = None
+    radius, share = 1.0, 1.0
+    for _ in range(2):
+        total = precision(radius, share)
+        found = weighting(public, np.sqrt(water_filled(variance, total, floor) / total))
+        radius, share = found.radius, found.share
+    assert found is not None
+    return found
+
+
+def plan_newton(posterior: Posterior, n_priv: int, noise: Noise) -> NewtonPlan:
+    """The number of steps and the clip with the least predicted error.
+
+    Tried and lost: fewer steps where more are predicted to gain under 2 %. Later steps also undo errors in `inside` that no
+    prediction sees; with exponential labels, 9 columns and 500 public rows the error rose by 15 % and coverage fell to .91.
+    """
+    public = some(posterior.rows)
+    best: NewtonPlan | None = None
+    for steps in STEPS:
+        per_step = noise(Fraction(1, steps))
+        plans = [
+            NewtonPlan(
+                steps=steps,
+                clip=clip,
+                predicted=_simulated(posterior, public, n_priv, per_step, steps, clip) + clip.bias_sq,
+            )
+            for clip in posterior.clips
+        ]
+        found = min(plans, key=lambda plan: plan.predicted)
+        if best is None or found.predicted < best.predicted:
+            best = found
+    assert best is not None
+    return best
+
+
+def _simulated(posterior: Posterior, public: FloatArray, n_priv: int, noise: float, steps: int, clip: Clip) -> float:
+    """Predicted excess after so many steps, radius and share of the first one kept."""
+    m, start, scale_sq = len(posterior.labels), posterior.excess, posterior.scale**2
+    variance, error = posterior.variance, start
+    pooled = np.zeros_like(variance)
+    unit = max(scale_sq - start, scale_sq / 4.0)
+
+    def precision(radius: float, share: float) -> float:
+        size = math.sqrt(unit + error)
+        return (radius * noise * clip.bound * size / (n_priv * clip.inside * share)) ** -2
+
+    first = chosen_weighting(public, variance, precision)
+    relative = (first.shares / first.share) ** 2
+    for _ in range(steps):
+        filled = water_filled(variance, precision(first.radius, first.share), FLOOR)
+        pooled = pooled + 1.0 / (1.0 / (filled * relative) + (_CURVATURE / m + 1.0 / n_priv) * error)
+        sampling = clip.energy * (unit + error) / (n_priv * clip.inside**2)
+        variance = 1.0 / (1.0 / posterior.variance + 1.0 / (1.0 / pooled + sampling))
+        error = float(variance.sum())
+    return error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Request:
+    """What one step asks of the rows: see `ResidualSum`."""
+
+    slope: FloatArray
+    spread: FloatArray
+    scale: float
+    clip: float
+    radius: float
+
+
+Answer = tuple[FloatArray, float]  # the released sum, and the standard deviation of its noise
+Ask = Callable[[Request, int], Answer]
+
+
+def newton(posterior: Posterior, plan: NewtonPlan, n_priv: int, noise: Noise, ask: Ask) -> State:
+    """Run the steps; `ask` releases the answer to a request."""
+    state, public = State(posterior), some(posterior.rows)
+    m, clip, per_step = len(posterior.labels), plan.clip, noise(Fraction(1, plan.steps))
+    for step in range(plan.steps):
+        scale, error = state.scale, state.error
+
+        def precision(radius: float, share: float, scale: float = scale) -> float:
+            return float((radius * per_step * clip.bound * scale / (n_priv * clip.inside * share)) ** -2)
+
+        weights = chosen_weighting(public, state.variance, precision)
+        request = Request(slope=state.mean, spread=weights.spread, scale=scale, clip=clip.bound, radius=weights.radius)
+        total, noise_std = ask(request, step)
+        unit = clip.bound * scale / (n_priv * clip.inside * weights.shares * weights.spread)
+        variance = (unit * noise_std) ** 2 + (_CURVATURE / m + 1.0 / n_priv) * error
+        state.add(state.mean + unit * total, variance, clip.energy * scale**2 / (n_priv * clip.inside**2))
+    return state

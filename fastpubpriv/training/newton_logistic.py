@@ -1,0 +1,166 @@
+"""Noisy Newton steps for the logistic loss: as `newton`, with the curvature of the loss at the present coefficients."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from fastpubpriv._types import FloatArray
+from fastpubpriv.training.newton import STEPS, Ask, Noise, Request, State
+from fastpubpriv.training.public_logistic import chances, fit, ridge_precision
+from fastpubpriv.training.whitening import Weighting, Whitener, directions, some, water_filled, weighting
+
+FLOOR = 0.5  # more than for the squared loss: a Laplace approximation knows its directions roughly
+_LEAST_CURVATURE = 0.03
+_CURVATURE = 1.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LogisticPosterior:
+    """A normal approximation of the coefficients given public rows; attributes as in `Posterior`.
+
+    `ridge` (D, D) is the precision of the prior; `curvature` (D,) that of the loss of one row at `mean`.
+    """
+
+    turn: FloatArray
+    mean: FloatArray
+    variance: FloatArray
+    rows: FloatArray
+    labels: FloatArray
+    ridge: FloatArray
+    curvature: FloatArray
+
+    @property
+    def scale(self) -> float:
+        """A residual is bounded by one."""
+        return 1.0
+
+    @property
+    def spread(self) -> float:
+        """Predicted squared error of the coefficients."""
+        return float(self.variance.sum())
+
+    @property
+    def excess(self) -> float:
+        """Predicted excess of the log-loss over that of the best coefficients."""
+        return 0.5 * float(self.curvature @ self.variance)
+
+
+def logistic_posterior(terms: FloatArray, labels: FloatArray, whitener: Whitener) -> LogisticPosterior:
+    """The posterior of public standardised terms (m, p) and labels (m,) of 0 and 1."""
+    rows = whitener(terms)
+    m = len(rows)
+    ridge = ridge_precision(rows, labels, whitener)
+    mean = fit(rows, labels, ridge, np.zeros(rows.shape[1]))
+    p = chances(rows @ mean)
+    values, turn = directions((rows.T * (p * (1.0 - p))) @ rows + ridge)
+    variance = 1.0 / np.maximum(values, 1e-12 * values[-1])
+    rows = rows @ turn
+    return LogisticPosterior(
+        turn=turn,
+        mean=turn.T @ mean,
+        variance=variance,
+        rows=rows,
+        labels=labels,
+        ridge=turn.T @ ridge @ turn,
+        curvature=_curvature(rows, turn.T @ mean, np.ones(m), m),
+    )
+
+
+def _curvature(rows: FloatArray, w: FloatArray, lever: FloatArray, m: int) -> FloatArray:
+    """Mean curvature of the loss of a row along each coordinate, drawn to an average where m public rows are few, (D,)."""
+    p = chances(rows @ w)
+    weights = lever * p * (1.0 - p)
+    share = min(1.0, (len(w) + 1.0) / m)
+    found = (1.0 - share) * (weights @ rows**2) / len(rows)
+    return found + share * max(float(weights.mean()), _LEAST_CURVATURE)
+
+
+class LogisticState(State):
+    """As `State`, with the minimum of the public loss and the measurements together."""
+
+    def __init__(self, posterior: LogisticPosterior) -> None:
+        super().__init__(posterior)
+        self._public = posterior
+
+    def add(self, measured: FloatArray, variance: FloatArray, sampling: float | FloatArray) -> None:
+        """See `State.add`."""
+        super().add(measured, variance, sampling)
+        public, precision = self._public, self.private_precision
+        self.mean = fit(
+            public.rows,
+            public.labels,
+            public.ridge / self.drift + np.diag(precision),
+            precision * self.private_mean,
+            weight=1.0 / self.drift,
+        )
+
+    @property
+    def covariance(self) -> FloatArray:
+        """Of the coefficients, by the curvature at them, (D, D)."""
+        public = self._public
+        p = chances(public.rows @ self.mean)
+        known = (public.rows.T * (p * (1.0 - p))) @ public.rows + public.ridge
+        inverse = np.linalg.inv(known / self.drift + np.diag(self.private_precision))
+        found: FloatArray = (inverse + inverse.T) / 2.0
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LogisticPlan:
+    """Number of steps with the least predicted excess of the log-loss."""
+
+    steps: int
+    predicted: float
+
+
+def plan_logistic(posterior: LogisticPosterior, n_priv: int, noise: Noise) -> LogisticPlan:
+    """The number of steps with the least predicted error, from public numbers."""
+    m, h = len(posterior.labels), posterior.curvature
+    public, best = some(posterior.rows), None
+    for steps in STEPS:
+        per_step = noise(Fraction(1, steps))
+        variance, pooled = posterior.variance, np.zeros_like(h)
+        weights = _weights(public, variance, h, n_priv, per_step)
+        total = (weights.radius * per_step / n_priv) ** -2
+        for _ in range(steps):
+            spread_sq = water_filled(variance, total * float(h.mean()) ** 2, FLOOR)
+            spread_sq /= spread_sq.sum()
+            error = (_CURVATURE / m + 1.0 / n_priv) * float(variance.sum())
+            pooled = pooled + 1.0 / (1.0 / (total * spread_sq * h**2) + error)
+            variance = 1.0 / (1.0 / posterior.variance + 1.0 / (1.0 / pooled + 1.0 / (n_priv * h)))
+        predicted = 0.5 * float(h @ variance)
+        if best is None or predicted < best.predicted:
+            best = LogisticPlan(steps=steps, predicted=predicted)
+    assert best is not None
+    return best
+
+
+def _weights(public: FloatArray, variance: FloatArray, h: FloatArray, n_priv: int, noise: float) -> Weighting:
+    """Water-filled weights for the precision that a step has."""
+    radius = 1.0
+    for _ in range(2):
+        total = (radius * noise / (n_priv * float(h.mean()))) ** -2
+        found = weighting(public, np.sqrt(water_filled(variance, total, FLOOR) / total))
+        radius = found.radius
+    return found
+
+
+def newton_logistic(
+    posterior: LogisticPosterior, plan: LogisticPlan, n_priv: int, noise: Noise, ask: Ask
+) -> LogisticState:
+    """Run the steps; `ask` releases the answer to a request."""
+    state, public = LogisticState(posterior), some(posterior.rows)
+    m, per_step = len(posterior.labels), noise(Fraction(1, plan.steps))
+    h = posterior.curvature
+    for step in range(plan.steps):
+        weights = _weights(public, state.variance, h, n_priv, per_step)
+        h = _curvature(public, state.mean, weights.lever, m)
+        request = Request(slope=state.mean, spread=weights.spread, scale=1.0, clip=1.0, radius=weights.radius)
+        total, noise_std = ask(request, step)
+        unit = 1.0 / (n_priv * h * weights.spread)
+        variance = (unit * noise_std) ** 2 + (_CURVATURE / m + 1.0 / n_priv) * state.error
+        state.add(state.mean + unit * total, variance, 1.0 / (n_priv * h))
+    return state

@@ -1,0 +1,182 @@
+"""What every method of training starts from and what it returns, in the coordinates that public rows chose."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from fastpubpriv import validation
+from fastpubpriv._types import FloatArray
+from fastpubpriv.columns import LEVEL
+from fastpubpriv.errors import InputError
+from fastpubpriv.training.design import Design, make_design
+from fastpubpriv.training.losses import Loss
+from fastpubpriv.training.newton_logistic import LogisticPosterior, logistic_posterior
+from fastpubpriv.training.public_linear import Posterior, linear_posterior
+from fastpubpriv.training.rotated import Rotation, label_values, rotation_map
+from fastpubpriv.training.whitening import Whitener
+
+_FAR = 4.0  # rows so many times as long as the longest public one are shortened
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """A loss, what public rows say about its coefficients, and the map of private rows into the same coordinates.
+
+    Attributes
+    ----------
+    loss : Loss
+        What is minimised.
+    design, whitener : Design, Whitener
+        Columns to terms to whitened coordinates.
+    posterior : Posterior or LogisticPosterior
+        What the public rows say.
+    rotation : Rotation
+        The map of a private row.
+    n_priv : int
+        Private rows.
+    """
+
+    loss: Loss
+    design: Design
+    whitener: Whitener
+    posterior: Posterior | LogisticPosterior
+    rotation: Rotation
+    n_priv: int
+
+    @property
+    def dim(self) -> int:
+        """Coordinates, the intercept among them."""
+        return len(self.posterior.mean)
+
+    @property
+    def unit(self) -> float:
+        """Unit of the predicted excess: that of squared labels, or log-loss."""
+        return 1.0 if self.loss.classes else self.rotation.label_scale**2
+
+    @cached_property
+    def _to_user(self) -> FloatArray:
+        """Coordinates to [intercept, coefficients of the terms], in the units of the table, (p + 1, D)."""
+        slopes = (self.whitener.root @ self.posterior.turn[1:]) * self.rotation.label_scale
+        found = np.empty_like(self.posterior.turn)
+        found[1:] = slopes / self.design.scale[:, None]
+        moved = self.design.centre / self.design.scale + self.whitener.mean
+        found[0] = self.posterior.turn[0] * self.rotation.label_scale - moved @ slopes
+        # Coefficients of categories could all be moved against the intercept: theirs are about the mean of the public rows.
+        shares = self.design.centre + self.design.scale * self.whitener.mean
+        of_category = self.design.role >= LEVEL
+        for column in np.unique(self.design.source[of_category]):
+            places = np.flatnonzero(of_category & (self.design.source == column))
+            average = shares[places] @ found[1 + places] / shares[places].sum()
+            found[1 + places] -= average
+            found[0] += average
+        return found
+
+    def in_units(self, mean: FloatArray) -> FloatArray:
+        """[intercept, coefficients] of the terms, in the units of the table, (p + 1,)."""
+        found = self._to_user @ mean
+        found[0] += self.rotation.label_centre
+        return found
+
+    def covariance_in_units(self, covariance: FloatArray, bias_sq: float = 0.0) -> FloatArray:
+        """The covariance of `in_units`, (p + 1, p + 1); the squared bias of a clip is counted with the intercept."""
+        found: FloatArray = self._to_user @ covariance @ self._to_user.T
+        found[0, 0] += bias_sq * self.unit
+        return (found + found.T) / 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Fitted:
+    """What a method learnt, in the coordinates of the problem.
+
+    Attributes
+    ----------
+    mean : (D,) float64
+        Coefficients.
+    covariance, noise : (D, D) float64
+        Of the coefficients; and the part of it that is noise for privacy.
+    bias_sq : float
+        Squared bias of the clip on residuals.
+    drift : float
+        See `TrainingResult.public_drift`.
+    steps : int
+        Passes over the private rows.
+    """
+
+    mean: FloatArray
+    covariance: FloatArray
+    noise: FloatArray
+    bias_sq: float = 0.0
+    drift: float = 1.0
+    steps: int = 0
+
+
+def make_problem(
+    loss: Loss,
+    table: FloatArray,
+    names: Sequence[str],
+    n_priv: int,
+    *,
+    categories: Any,
+    classes: Any,
+    y_scale: float | None,
+) -> tuple[Problem, int]:
+    """The problem of public rows (m, dim + 1), the label last, and how many of them could be used."""
+    design, usable = make_design(table[:, :-1], names, categories)
+    usable &= np.isfinite(table[:, -1])
+    pair = _classes(table[usable, -1], classes) if loss.classes else None
+    if pair is not None:
+        usable &= np.isin(table[:, -1], pair)
+    elif classes is not None:
+        raise InputError("classes= belongs to a loss of classes, such as the logistic one: leave it out")
+    used = table[usable]
+    if len(used) < 2:
+        raise InputError("at least 2 public rows with a label and without missing cells are needed to start from")
+    centre, scale, resolution = (0.0, 1.0, 0.0) if loss.classes else _label_unit(used[:, -1], y_scale)
+    terms = design.standardise(used[:, :-1])
+    whitener = Whitener.of(terms)
+    labels = label_values(used[:, -1], centre, scale, pair)
+    posterior: Posterior | LogisticPosterior
+    if loss.classes:
+        posterior = logistic_posterior(terms, labels, whitener)
+    else:
+        posterior = linear_posterior(terms, labels, whitener, label_resolution=resolution)
+    longest = float(np.sqrt(np.max(np.sum(posterior.rows**2, axis=1))))
+    row_map, step = rotation_map(
+        posterior.turn[1:].T @ whitener.root,
+        whitener.mean,
+        posterior.turn[0],
+        _FAR * longest + np.sqrt(len(whitener.mean)),
+    )
+    rotation = Rotation(design=design, row_map=row_map, step=step, label_centre=centre, label_scale=scale, classes=pair)
+    return Problem(loss, design, whitener, posterior, rotation, n_priv), len(used)
+
+
+def _label_unit(labels: FloatArray, y_scale: float | None) -> tuple[float, float, float]:
+    """Centre and unit of labels, and the least residual that matters in that unit."""
+    wanted = None if y_scale is None else validation.positive("y_scale", y_scale)
+    centre, scale = float(labels.mean()), float(labels.std())
+    if not scale > 1e-12 * abs(centre):
+        if wanted is None:
+            raise InputError("all public labels are equal: pass y_scale=, the size of a difference between labels")
+        scale = wanted
+    return centre, scale, 0.0 if wanted is None else min(1.0, wanted / scale)
+
+
+def _classes(labels: FloatArray, classes: Any) -> tuple[float, float]:
+    """The two classes, in ascending order or as given."""
+    if classes is not None:
+        given = validation.finite_vector("classes", list(classes), 2)
+        if given[0] == given[1]:
+            raise InputError("classes must be two different numbers")
+        return float(given[0]), float(given[1])
+    found = np.unique(labels)
+    if len(found) != 2:
+        raise InputError(
+            f"the labels of the public rows have {len(found)} classes, and two are needed: pass classes=[a, b] with the two numbers"
+        )
+    return float(found[0]), float(found[1])

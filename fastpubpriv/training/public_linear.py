@@ -1,0 +1,158 @@
+"""What public rows say about a linear regression: a ridge posterior with its strength chosen by marginal likelihood."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from fastpubpriv._types import FloatArray
+from fastpubpriv.errors import InputError
+from fastpubpriv.training.whitening import Whitener, directions
+
+CLIPS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 9.0, 14.0)  # in units of the residual scale
+_LEAST_INSIDE = 0.05
+_INTERCEPT = 1e-8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Clip:
+    """A bound on residuals, and what it does to them, by public rows.
+
+    Attributes
+    ----------
+    bound : float
+        In units of the residual scale.
+    inside : float
+        Share of residuals that are not clipped: the slope of the clipped equation.
+    energy : float
+        Mean square of a clipped residual in that unit, enlarged by the standard error of `inside`: the best of many bounds looks
+        better than it is.
+    bias_sq : float
+        Squared bias of the clipped equation, for labels that are skewed: what the choice of a bound counts.
+    unseen_sq : float
+        The same with what so few public rows cannot see: what an interval counts.
+    """
+
+    bound: float
+    inside: float
+    energy: float
+    bias_sq: float
+    unseen_sq: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Posterior:
+    """A normal law of the coefficients given public rows, in coordinates in which its covariance is diagonal.
+
+    Attributes
+    ----------
+    turn : (D, D) float64
+        Its columns are the coordinates' axes in whitened space.
+    mean, variance : (D,) float64
+        Of the coefficients.
+    rows : (m, D) float64
+        The public rows.
+    labels : (m,) float64
+        Their labels, in the unit of the fit.
+    residuals : (m,) float64
+        Each with the row itself left out.
+    scale : float
+        Of a residual.
+    clips : tuple of Clip
+        The choices of a bound.
+    """
+
+    turn: FloatArray
+    mean: FloatArray
+    variance: FloatArray
+    rows: FloatArray
+    labels: FloatArray
+    residuals: FloatArray
+    scale: float
+    clips: tuple[Clip, ...]
+
+    @property
+    def spread(self) -> float:
+        """Predicted squared error of the coefficients."""
+        return float(self.variance.sum())
+
+    @property
+    def excess(self) -> float:
+        """Predicted excess of the squared error over that of the best coefficients: whitened rows have unit moments."""
+        return self.spread
+
+
+def linear_posterior(
+    terms: FloatArray, labels: FloatArray, whitener: Whitener, *, label_resolution: float = 0.0
+) -> Posterior:
+    """The posterior of public standardised terms (m, p) and labels (m,), which have about unit variance."""
+    rows = whitener(terms)
+    noise, spread = _marginal_likelihood(terms - terms.mean(axis=0), labels - labels.mean())
+    floor = max(1e-12 * float(np.abs(labels).max()), label_resolution)
+    if noise <= 0.0 and floor <= 0.0:
+        raise InputError("the public labels are all zero: pass y_scale=, the size of a label that matters")
+    noise = max(noise, floor**2)
+    precision = (rows.T @ rows + noise / max(spread, 1e-12 * noise) * whitener.ridge(0.0)) / noise
+    precision[0, 0] += _INTERCEPT
+    values, turn = directions(precision)
+    variance = 1.0 / np.maximum(values, 1e-12 * values[-1])
+    rows = rows @ turn
+    mean = variance * (rows.T @ labels) / noise
+    leverage = np.minimum(np.einsum("ij,ij,j->i", rows, rows, variance) / noise, 1.0 - 1e-3)
+    residuals = (labels - rows @ mean) / (1.0 - leverage)
+    middle = 1.4826 * float(np.median(np.abs(residuals - np.median(residuals))))
+    scale = max(middle, 0.2 * float(np.sqrt(np.mean(residuals**2))), floor)
+    fitted = rows @ mean
+    clips = tuple(_clip(bound, residuals / scale, fitted, scale) for bound in CLIPS)
+    return Posterior(
+        turn=turn, mean=mean, variance=variance, rows=rows, labels=labels, residuals=residuals, scale=scale, clips=clips
+    )
+
+
+def _marginal_likelihood(terms: FloatArray, labels: FloatArray) -> tuple[float, float]:
+    """Variance of the noise and of a coefficient, by the likelihood of the labels over a grid of their ratio."""
+    m, p = terms.shape
+    # The smaller of the two Gram matrices has the same eigenvalues.
+    gram = terms @ terms.T if m <= p else terms.T @ terms
+    values, vectors = np.linalg.eigh(gram)
+    values = np.maximum(values, 0.0)
+    if m <= p:
+        along = vectors.T @ labels
+    else:
+        along = (vectors.T @ (terms.T @ labels)) / np.sqrt(np.maximum(values, 1e-300))
+        along[values <= 1e-12 * values[-1]] = 0.0
+    rest = max(float(labels @ labels - along @ along), 0.0)
+    best = (-np.inf, 0.0, 0.0)
+    for ratio in np.logspace(-4.0, 2.0, 37) * 10.0 / p:
+        grown = 1.0 + ratio * values
+        noise = (float(np.sum(along**2 / grown)) + rest) / m
+        if noise <= 0.0:
+            return 0.0, 0.0
+        score = -0.5 * (m * np.log(noise) + float(np.sum(np.log(grown))))
+        best = max(best, (score, noise, ratio * noise))
+    return best[1], best[2]
+
+
+def _clip(bound: float, residuals: FloatArray, fitted: FloatArray, scale: float) -> Clip:
+    """A bound on residuals (in units of their scale) and its effects."""
+    m = len(residuals)
+    inside = max(float(np.mean(np.abs(residuals) < bound)), _LEAST_INSIDE)
+    clipped = np.clip(residuals, -bound, bound)
+    change = (clipped / inside - residuals) * scale
+    bias_sq, doubt = 0.0, float(change.var()) / m
+    deviation = fitted - fitted.mean()
+    spread = float(deviation.std())
+    for direction in (np.ones(m), deviation / spread if spread > 0.0 else np.zeros(m)):
+        moved = change * direction
+        mean_sq, error_sq = float(moved.mean()) ** 2, float(moved.var()) / m
+        bias_sq += max(0.0, mean_sq - error_sq) + 0.5 * min(mean_sq, error_sq)
+    # A bias that happens to look small is a reason to choose a bound, so that half of its error is added once it is chosen.
+    return Clip(
+        bound=bound,
+        inside=inside,
+        energy=float(np.mean(clipped**2)) * (1.0 + 2.0 * math.sqrt((1.0 - inside) / (inside * m))),
+        bias_sq=bias_sq,
+        unseen_sq=bias_sq + 0.5 * doubt,
+    )

@@ -1,0 +1,115 @@
+"""Labelled rows in the coordinates of a model: standardised, whitened and turned by public numbers, as whole numbers of grid steps.
+
+A row has the same bits whatever lies beside it: entry by entry up to the standard units, then by the C library's fixed order.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from fastpubpriv._types import FloatArray
+from fastpubpriv.kernels.rows import rows_quantise
+from fastpubpriv.maps import MatrixKind, RowMap
+from fastpubpriv.sources import Rows
+from fastpubpriv.sources.base import Chunk, RandomAccessRows
+from fastpubpriv.sources.readers.array import ArrayRows
+from fastpubpriv.sources.views.each import each_row
+from fastpubpriv.threads.steps import share_out
+from fastpubpriv.training.design import Design
+
+MOST_BYTES = 1 << 30  # rotated rows are kept in memory up to this, else made again in each pass
+_ROWS = 1024
+_FLOAT32_WHOLE = 2**24  # whole numbers up to this are exact in single precision
+_LONGEST_LABEL = 1e30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Rotation:
+    """The public map of a labelled row (dim + 1) to (D + 1): z in grid steps and the label in its unit.
+
+    Attributes
+    ----------
+    design : Design
+        Columns to standardised terms, (p,).
+    row_map : RowMap
+        Terms to z, (D,), on a grid.
+    step : float
+        Length of a grid step of z.
+    label_centre, label_scale : float
+        The label becomes (label - centre) / scale.
+    classes : tuple of float or None
+        Two labels that become 0 and 1; any other becomes NaN.
+    """
+
+    design: Design
+    row_map: RowMap
+    step: float
+    label_centre: float = 0.0
+    label_scale: float = 1.0
+    classes: tuple[float, float] | None = None
+
+    def __call__(self, chunk: Chunk) -> Chunk:
+        """Rows (k, dim + 1) as (k, D + 1) float32; a row that counts for nothing has z = 0 or no label."""
+        terms = np.ascontiguousarray(self.design.standardise(chunk[:, :-1]))
+        whole = np.empty((len(chunk), self.row_map.out_dim), dtype=np.int32)
+        rows_quantise(terms, self.row_map, whole)
+        out = np.empty((len(chunk), whole.shape[1] + 1), dtype=np.float32)
+        out[:, :-1] = whole
+        out[:, -1] = self.labels(chunk[:, -1].astype(np.float64))
+        return out
+
+    def labels(self, found: FloatArray) -> FloatArray:
+        """Labels in their unit."""
+        return label_values(found, self.label_centre, self.label_scale, self.classes)
+
+
+def label_values(found: FloatArray, centre: float, scale: float, classes: tuple[float, float] | None) -> FloatArray:
+    """(label - centre) / scale; or 0 and 1 for two classes, NaN for any other label."""
+    with np.errstate(all="ignore"):
+        if classes is not None:
+            return np.where(found == classes[1], 1.0, np.where(found == classes[0], 0.0, np.nan))
+        # A residual is clipped, never lost, however long.
+        values: FloatArray = np.clip((found - centre) / scale, -_LONGEST_LABEL, _LONGEST_LABEL)
+        return values
+
+
+def rotation_map(matrix: FloatArray, centre: FloatArray, offset: FloatArray, radius: float) -> tuple[RowMap, float]:
+    """z = offset + matrix (terms - centre) on the finest grid of exact single-precision numbers, and the length of its steps.
+
+    Rows longer than `radius`, a public number far above what public rows have, are shortened to it.
+    """
+    dim = len(matrix)
+    bound = min(math.isqrt(2**53 // dim), _FLOAT32_WHOLE)
+    limit = bound - math.isqrt(dim) // 2 - 2
+    step = radius / limit
+    row_map = RowMap(
+        dim=matrix.shape[1], out_dim=dim, kind=MatrixKind.FULL, matrix=matrix, center=centre, offset=offset,
+        quant_bound=bound, inv_step=1.0 / step, limit=float(limit),
+    )  # fmt: skip
+    return row_map, step
+
+
+def rotated_rows(rows: Rows, rotation: Rotation, *, threads: int | None) -> Rows:
+    """The rows under the rotation: in memory where they fit, so that further passes only read them."""
+    width = rotation.row_map.out_dim + 1
+    view = each_row(rows, rotation, width)
+    if 4 * rows.n * width > MOST_BYTES:
+        return view
+    kept = np.empty((rows.n, width), dtype=np.float32)
+    if isinstance(view, RandomAccessRows):
+
+        def work(piece: int) -> None:
+            begin = piece * _ROWS
+            end = min(begin + _ROWS, rows.n)
+            kept[begin:end] = view.block(begin, end)
+
+        share_out(work, -(-rows.n // _ROWS), threads=threads)
+    else:
+        at = 0
+        for chunk in view.chunks(chunk_rows=_ROWS):
+            kept[at : at + len(chunk)] = chunk
+            at += len(chunk)
+    return ArrayRows(kept, "array")

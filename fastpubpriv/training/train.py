@@ -1,0 +1,312 @@
+"""`train` and what it is called by for people: `linear_regression` and `logistic_regression`."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fastpubpriv import run as running
+from fastpubpriv import validation
+from fastpubpriv._types import FloatArray
+from fastpubpriv.errors import AccuracyWarning, InputError
+from fastpubpriv.parameters import shared_docs
+from fastpubpriv.privacy import Budget, Ledger
+from fastpubpriv.results.base import frozen
+from fastpubpriv.results.training import TrainingResult
+from fastpubpriv.sources import Rows
+from fastpubpriv.sources.labelled import labelled_rows, public_labelled
+from fastpubpriv.training.losses import LOSSES
+from fastpubpriv.training.methods import METHODS, WORTH, candidates, choose, public_fit
+from fastpubpriv.training.problem import Fitted, Problem, make_problem
+from fastpubpriv.training.public_linear import Posterior
+
+
+@shared_docs
+def train(
+    x_priv: Any,
+    y_priv: Any = None,
+    *,
+    loss: str,
+    budget: Budget,
+    x_pub: Any,
+    y_pub: Any = None,
+    label: str | int | None = None,
+    columns: Sequence[Any] | None = None,
+    categories: Any = None,
+    classes: Sequence[float] | None = None,
+    y_scale: float | None = None,
+    method: str = "auto",
+    ledger: Ledger | None = None,
+    random_state: int | None = None,
+    threads: int | None = None,
+    progress: bool | None = None,
+) -> TrainingResult:
+    """Coefficients of a linear model that minimise a loss over private rows, starting from what public rows say.
+
+    Parameters
+    ----------
+    {x_labelled, y_priv}
+    loss : "squared" or "logistic"
+        The label itself, or the log-odds of the second of two classes, is linear in the terms.
+    {labelled_budget, x_pub_labelled, y_pub, label, features, categories, classes, y_scale}
+    method : "auto", "newton", "sufficient_statistics" or "throw_away"
+        Whitened Newton steps, one release of second moments (squared loss), public rows only (spends nothing), or the one of these
+        with the least predicted error.
+    {ledger, random_state, threads, progress}
+
+    Returns
+    -------
+    TrainingResult
+        Coefficients in the units of the columns, their covariance, the public fit beside them, and `predict`.
+
+    Raises
+    ------
+    {raises}
+
+    Privacy
+    -------
+    Neighbours: replace one private row, features and label together; holds for every public data set. "newton": one vector sum for
+    each step, squared l2 sensitivity 4 Q^2 (Gaussian) or l1 sensitivity isqrt(4 D Q^2) (discrete Laplace) in grid steps; the steps'
+    exact costs add up to at most the budget. "sufficient_statistics": one second moment, squared l2 sensitivity 2 Q^4 (l1 of a
+    triangle under pure DP). Public: n_priv, dim, x_pub, y_pub.
+
+    Notes
+    -----
+    Full-batch steps have the noise of paper B's sampled ones at the same budget, and need a few passes. A term is in standard units
+    clipped to six of them, by public rows. A private cell that is missing becomes the public median, with an indicator term, where
+    more than 1 % of the public cells of its column are missing too; else its row counts for nothing.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastpubpriv import ApproxDP, train
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.normal(size=(20_000, 3))
+    >>> y = x @ [1.0, -2.0, 0.5] + 3.0 + rng.normal(size=20_000)
+    >>> budget = ApproxDP(epsilon=1, delta=1e-6)
+    >>> result = train(x[200:], y[200:], loss="squared", x_pub=x[:200], y_pub=y[:200], budget=budget)
+    >>> bool(np.all(np.abs(result.coefficients - [1.0, -2.0, 0.5]) < 0.1))
+    True
+    """
+    kind = LOSSES[validation.choice("loss", loss, tuple(LOSSES))].name
+    model = {"categories": categories, "classes": classes, "y_scale": y_scale}
+    account = {"ledger": ledger, "random_state": random_state, "threads": threads, "progress": progress}
+    data = _opened("train", x_priv, y_priv, x_pub, y_pub, label=label, columns=columns)
+    return _train("train", kind, data, budget, method, model, account)
+
+
+@shared_docs
+def linear_regression(
+    x_priv: Any,
+    y_priv: Any = None,
+    *,
+    budget: Budget,
+    x_pub: Any,
+    y_pub: Any = None,
+    label: str | int | None = None,
+    columns: Sequence[Any] | None = None,
+    categories: Any = None,
+    y_scale: float | None = None,
+    method: str = "auto",
+    ledger: Ledger | None = None,
+    random_state: int | None = None,
+    threads: int | None = None,
+    progress: bool | None = None,
+) -> TrainingResult:
+    """Linear regression on private rows, starting from what public rows say: coefficients, intervals, predictions.
+
+    Parameters
+    ----------
+    {x_labelled, y_priv, labelled_budget, x_pub_labelled, y_pub, label, features, categories, y_scale}
+    method : "auto", "newton", "sufficient_statistics" or "throw_away"
+        Whitened Newton steps, one release of second moments, public rows only (spends nothing), or the one with the least predicted
+        error.
+    {ledger, random_state, threads, progress}
+
+    Returns
+    -------
+    TrainingResult
+        Coefficients in the units of the columns, their covariance, the public fit beside them, and `predict`.
+
+    Raises
+    ------
+    {raises}
+
+    Privacy
+    -------
+    As `train`: replace one private row, features and label together; the budget is spent whole, or not at all.
+
+    Notes
+    -----
+    The target is the least-squares model. Residuals are clipped at a bound chosen from public rows, together with its bias, which
+    the intercept's error counts. "sufficient_statistics" clips them about the public fit once and for all: where `public_drift` is
+    far above one, "newton" comes closer. Terms and missing cells as for `train`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastpubpriv import ApproxDP, linear_regression
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.normal(size=(20_000, 2)) * [1.0, 100.0]
+    >>> y = x @ [1.0, 0.05] + rng.normal(size=20_000)
+    >>> budget = ApproxDP(epsilon=1, delta=1e-6)
+    >>> result = linear_regression(x[100:], y[100:], x_pub=x[:100], y_pub=y[:100], budget=budget)
+    >>> bool(np.all(np.abs(result.predict([[1.0, 100.0]]) - 6.0) < 0.3))
+    True
+    """
+    model = {"categories": categories, "classes": None, "y_scale": y_scale}
+    account = {"ledger": ledger, "random_state": random_state, "threads": threads, "progress": progress}
+    data = _opened("linear_regression", x_priv, y_priv, x_pub, y_pub, label=label, columns=columns)
+    return _train("linear_regression", "squared", data, budget, method, model, account)
+
+
+@shared_docs
+def logistic_regression(
+    x_priv: Any,
+    y_priv: Any = None,
+    *,
+    budget: Budget,
+    x_pub: Any,
+    y_pub: Any = None,
+    label: str | int | None = None,
+    columns: Sequence[Any] | None = None,
+    categories: Any = None,
+    classes: Sequence[float] | None = None,
+    method: str = "auto",
+    ledger: Ledger | None = None,
+    random_state: int | None = None,
+    threads: int | None = None,
+    progress: bool | None = None,
+) -> TrainingResult:
+    """Logistic regression on private rows of two classes, starting from what public rows say.
+
+    Parameters
+    ----------
+    {x_labelled, y_priv, labelled_budget, x_pub_labelled, y_pub, label, features, categories, classes}
+    method : "auto", "newton" or "throw_away"
+        Whitened Newton steps, public rows only (spends nothing), or the one with the least predicted error.
+    {ledger, random_state, threads, progress}
+
+    Returns
+    -------
+    TrainingResult
+        Coefficients in log-odds per unit of the columns, their covariance, the public fit, `predict` and `predict_proba`.
+
+    Raises
+    ------
+    {raises}
+
+    Privacy
+    -------
+    As `train`: replace one private row, features and label together; the budget is spent whole, or not at all.
+
+    Notes
+    -----
+    Residuals of this loss lie in [-1, 1], so that no clip bends it. Terms and missing cells as for `train`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastpubpriv import ApproxDP, logistic_regression
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.normal(size=(20_000, 2))
+    >>> y = rng.random(20_000) < 1.0 / (1.0 + np.exp(-x @ [1.0, -1.0]))
+    >>> budget = ApproxDP(epsilon=1, delta=1e-6)
+    >>> result = logistic_regression(x[200:], y[200:], x_pub=x[:200], y_pub=y[:200], budget=budget)
+    >>> result.predict([[2.0, -2.0], [-2.0, 2.0]]).tolist()
+    [1.0, 0.0]
+    """
+    model = {"categories": categories, "classes": classes, "y_scale": None}
+    account = {"ledger": ledger, "random_state": random_state, "threads": threads, "progress": progress}
+    data = _opened("logistic_regression", x_priv, y_priv, x_pub, y_pub, label=label, columns=columns)
+    return _train("logistic_regression", "logistic", data, budget, method, model, account)
+
+
+def _opened(
+    name: str, x_priv: Any, y_priv: Any, x_pub: Any, y_pub: Any, *, label: Any, columns: Any
+) -> tuple[Rows, FloatArray]:
+    """Private and public rows, labels last; nothing private is read."""
+    rows = labelled_rows(x_priv, y_priv, label=label, columns=columns)
+    if x_pub is None:
+        raise InputError(f"{name} starts from public rows with labels: pass x_pub= and y_pub=, or label=")
+    return rows, public_labelled(x_pub, y_pub, label=label, columns=columns, private=rows, x_priv=x_priv)
+
+
+def _train(
+    name: str,
+    loss: str,
+    data: tuple[Rows, FloatArray],
+    budget: Budget,
+    method: str,
+    model: dict[str, Any],
+    account: dict[str, Any],
+) -> TrainingResult:
+    """Check, choose, pay, learn."""
+    METHODS.choose(method)
+    rows, table = data
+    features = None if rows.columns is None else rows.columns[:-1]
+    names = features or tuple(f"x{j}" for j in range(rows.dim - 1))
+    problem, n_pub = make_problem(LOSSES[loss], table, names, rows.n, **model)
+    options = candidates(problem, method)
+    draws = max(1, *(METHODS[each].draws(problem.dim) for each in options))
+    run = running.start(name, rows, budget, draws=draws, **account)
+    chosen, plan = choose(problem, run.account, options)
+    if chosen.name == "throw_away":
+        return _result(run, problem, chosen.name, plan, public_fit(problem), n_pub, features)
+    if not plan.predicted < WORTH * problem.posterior.excess:
+        warnings.warn(
+            f"{name}: method={chosen.name!r} is predicted to gain little or nothing over the public rows alone; pass a larger "
+            "budget, more private rows, or method='auto', which then spends nothing",
+            AccuracyWarning,
+            stacklevel=3,
+        )
+    with run.paid():
+        fitted = chosen.learn(run, problem, plan, account["threads"])
+        return _result(run, problem, chosen.name, plan, fitted, n_pub, features)
+
+
+def _result(
+    run: running.Run,
+    problem: Problem,
+    method: str,
+    plan: Any,
+    fitted: Fitted,
+    n_pub: int,
+    features: tuple[str, ...] | None,
+) -> TrainingResult:
+    public = public_fit(problem)
+    found, alone = problem.in_units(fitted.mean), problem.in_units(public.mean)
+    shared = run.fields(n_pub)
+    shared["dim"] = run.rows.dim - 1
+    return TrainingResult(
+        coefficients=frozen(found[1:]),
+        intercept=float(found[0]),
+        covariance=frozen(problem.covariance_in_units(fitted.covariance, fitted.bias_sq)),
+        noise_covariance=frozen(problem.covariance_in_units(fitted.noise)),
+        public_coefficients=frozen(alone[1:]),
+        public_intercept=float(alone[0]),
+        public_covariance=frozen(problem.covariance_in_units(public.covariance)),
+        public_drift=fitted.drift,
+        method=method,
+        loss=problem.loss.name,
+        terms=problem.design.terms,
+        predicted_excess=float(plan.predicted) * problem.unit,
+        public_excess=problem.posterior.excess * problem.unit,
+        residual_std=_residual_std(problem),
+        classes=frozen(problem.rotation.classes or ()),
+        design=problem.design.to_dict(),
+        columns=features,
+        provenance={"scales": "public rows", "residual clip": "public rows", "start": "public rows"},
+        **shared,
+    )
+
+
+def _residual_std(problem: Problem) -> float:
+    """Of a label about the best prediction, from public numbers."""
+    known = problem.posterior
+    if not isinstance(known, Posterior):
+        return 0.0
+    return float(np.sqrt(max(known.scale**2 - known.excess, known.scale**2 / 4.0))) * problem.rotation.label_scale

@@ -1,0 +1,146 @@
+"""Coordinates chosen by public rows: whitened by a covariance that holds for fresh rows too."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fastpubpriv._types import FloatArray
+
+_FLOOR = 1e-6  # of the largest eigenvalue of the covariance
+_FOLDS, _SMALL = 5, 200  # folds, and columns up to which so many are affordable
+_MOST_PUBLIC = 1000  # public rows that quantiles and shares are computed from
+QUANTILE = 0.9
+
+
+def directions(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Eigenvalues (p,), ascending, and eigenvectors (p, p) of a symmetric matrix; the largest entry of each vector is positive.
+
+    LAPACK leaves signs open, and the noise of a coordinate would follow them.
+    """
+    values, vectors = np.linalg.eigh(matrix)
+    largest = np.argmax(np.abs(vectors), axis=0)
+    return values, vectors * np.where(vectors[largest, np.arange(len(values))] < 0.0, -1.0, 1.0)
+
+
+def principal_variances(centred: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Variances that fresh rows have along the principal directions of centred rows (m, p), ascending, and these, (p, p).
+
+    Those of the rows themselves are too small or too large, the more so the fewer rows there are: directions of a part of the rows
+    are tried on the others, in the order of their variances (Bartz and Mueller 2014). Shrinking towards a multiple of the identity
+    would blow up directions in which columns nearly agree.
+    """
+    m, p = centred.shape
+    _, along = directions(centred.T @ centred)
+    folds = min(_FOLDS if p <= _SMALL else 2, m)
+    fold = np.arange(m) % folds
+    found = np.zeros(p)
+    for k in range(folds):
+        part, others = centred[fold != k], centred[fold == k]
+        _, tried = np.linalg.eigh(part.T @ part)
+        found += np.mean((others @ tried) ** 2, axis=0) / folds
+    return np.maximum.accumulate(found), along
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Whitener:
+    """x = [1, root (terms - mean)]: about uncorrelated coordinates of unit variance after an intercept.
+
+    Attributes
+    ----------
+    mean : (p,) float64
+        Of the standardised public terms.
+    root, inverse : (p, p) float64
+        The inverse square root of their covariance, and its inverse covariance.
+    """
+
+    mean: FloatArray
+    root: FloatArray
+    inverse: FloatArray
+
+    @classmethod
+    def of(cls, terms: FloatArray) -> Whitener:
+        """The whitener of public terms (m, p)."""
+        mean = terms.mean(axis=0)
+        values, vectors = principal_variances(terms - mean)
+        values = np.maximum(values, _FLOOR * values[-1])
+        return cls(mean=mean, root=(vectors / np.sqrt(values)) @ vectors.T, inverse=(vectors / values) @ vectors.T)
+
+    def __call__(self, terms: FloatArray) -> FloatArray:
+        """Public terms (m, p) as (m, p + 1)."""
+        return np.hstack([np.ones((len(terms), 1)), (terms - self.mean) @ self.root])
+
+    def ridge(self, intercept: float) -> FloatArray:
+        """The precision, in these coordinates, of independent coefficients of unit variance of the terms, (p + 1, p + 1)."""
+        found = np.zeros((len(self.mean) + 1,) * 2)
+        found[0, 0] = intercept
+        found[1:, 1:] = self.inverse
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Weighting:
+    """How a row is weighted before it is added up, and what the weighting does to a gradient, by public rows.
+
+    Attributes
+    ----------
+    spread : (D,) float64
+        Weights of the coordinates, of unit norm where chosen by `water_filled`.
+    radius : float
+        Longer weighted rows are shortened to it.
+    share, shares : float and (D,) float64
+        Part of the second moment that is left, in all and per coordinate.
+    lever : (m,) float64
+        Factor of each of the public rows it was computed from.
+    """
+
+    spread: FloatArray
+    radius: float
+    share: float
+    shares: FloatArray
+    lever: FloatArray
+
+
+def some(rows: FloatArray) -> FloatArray:
+    """Up to 1,000 of the public rows, spread over all of them."""
+    return rows[:: max(1, -(-len(rows) // _MOST_PUBLIC))]
+
+
+def weighting(public: FloatArray, spread: FloatArray) -> Weighting:
+    """The weighting of public rows (m, D) by `spread`.
+
+    Whitened rows have unit second moments. Public rows chose the coordinates, so that they have less in those that they know
+    little of (none at all, with fewer rows than coordinates); what is missing to one is counted as if all rows had it.
+    """
+    squares = public**2
+    moments = squares.mean(axis=0)
+    missing = np.maximum(1.0 - moments, 0.0)
+    norms = np.sqrt(squares @ spread**2 + float(missing @ spread**2))
+    radius = float(np.quantile(norms, QUANTILE))
+    lever = np.minimum(1.0, radius / np.maximum(norms, 1e-300))
+    average = float(lever.mean())
+    shares = ((lever @ squares) / len(public) + missing * average) / (moments + missing)
+    return Weighting(
+        spread=spread,
+        radius=radius,
+        share=float(np.sum(lever * norms**2) / np.sum(norms**2)),
+        shares=np.maximum(shares, 1e-3),
+        lever=lever,
+    )
+
+
+def water_filled(variance: FloatArray, precision: float, floor: float) -> FloatArray:
+    """Precisions (D,) that add up to `precision` and leave the least sum of 1 / (1 / variance + precision).
+
+    A part `floor` of it is spread evenly. What is least known gets most: precision_j = (level - 1 / variance_j)_+.
+    """
+    dim = len(variance)
+    known = np.sort(1.0 / variance)
+    budget = (1.0 - floor) * precision
+    levels = (budget + np.cumsum(known)) / np.arange(1, dim + 1)
+    used = int(np.flatnonzero(levels > known)[-1]) if np.any(levels > known) else 0
+    filled = np.maximum(levels[used] - 1.0 / variance, 0.0)
+    filled *= budget / max(float(filled.sum()), 1e-300)
+    found: FloatArray = filled + floor * precision / dim
+    return found

@@ -1,0 +1,139 @@
+"""Record and replay of regressions on neighbours, how near the worst pair comes, and the planted faults that it must catch."""
+
+import dataclasses
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from fastpubpriv import ZCDP, ApproxDP, PureDP, ReplayError, linear_regression, logistic_regression
+from fastpubpriv.auditing import record_replay
+from fastpubpriv.kernels import residuals as kernels
+from fastpubpriv.mechanisms.residuals import ResidualQuery, ResidualSum
+from fastpubpriv.training.residual_rows import ResidualRow
+from fastpubpriv.training.rotated import Rotation
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning"),
+    pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning"),
+]
+DIM = 3
+BUDGETS = {"zcdp": ZCDP(0.5), "approx": ApproxDP(1, 1e-6), "pure": PureDP(1)}
+RNG = np.random.default_rng(3)
+X = RNG.normal(size=(60, DIM)) * [1.0, 10.0, 0.1]
+PUBLIC = np.column_stack([X, X @ [1.0, 0.2, -3.0] + RNG.normal(size=60)])
+CLASSES = np.column_stack([X, X[:, 0] > 0.3])
+HOSTILE = np.array(
+    [
+        [np.nan] * 4, [np.inf, 0, 0, 0], [0, 0, 0, np.nan], [0, 0, 0, -np.inf], [1e308] * 4, [-1e308, 1e308, 0, 1e308],
+        [5e-324] * 4, [0.0] * 4, [1e30, 0, 0, 1], [0, 0, 1e9, -1e9], [0, 0, 0, 7], [1, 10, 0.1, 1e300],
+    ]
+)  # fmt: skip
+
+
+def runs(budget):
+    common = {"label": -1, "budget": budget, "threads": 1, "progress": False}
+    for method in ("newton", "sufficient_statistics"):
+        yield method, lambda x, m=method: linear_regression(x, x_pub=PUBLIC, method=m, **common)
+    yield "logistic", lambda x: logistic_regression(x, x_pub=CLASSES, method="newton", **common)
+
+
+CASES = [
+    pytest.param(budget, run, id=f"{notion}: {name}")
+    for notion, budget in BUDGETS.items()
+    for name, run in runs(budget)
+]
+
+
+@pytest.mark.parametrize(("budget", "run"), CASES)
+def test_neighbours(budget, run):
+    rng = np.random.default_rng(4)
+    for trial in range(12):
+        rows = np.column_stack([rng.normal(size=(30, DIM)) * [1.0, 10.0, 0.1], rng.integers(0, 2, 30)])
+        other = rows.copy()
+        rows[3], other[3] = HOSTILE[trial % len(HOSTILE)], HOSTILE[(5 * trial + 1) % len(HOSTILE)]
+        report = record_replay(run, rows, other, budget=budget)
+        assert report.pair_cost <= report.declared_cost <= report.allowance * (1 + Fraction(1, 10**9))
+
+
+@pytest.mark.parametrize("method", ["newton", "sufficient_statistics"])
+def test_opposite_labels_come_near_the_declared_cost(method):
+    """A label far up and the same far down: residuals at their clip, or [x, r] and [x, -r] at a right angle."""
+    tightness = []
+    for length in (*np.linspace(0.5, 3.0, 8), 20.0):  # the second moment is worst for rows just as long as its radius
+        rows = np.column_stack([np.repeat([[length, 0.0, 0.0]], 40, axis=0), np.zeros(40)])
+        other = rows.copy()
+        rows[0, -1], other[0, -1] = 1e9, -1e9
+        report = record_replay(
+            lambda x: linear_regression(x, label=-1, x_pub=PUBLIC, budget=ZCDP(0.5), method=method),
+            rows, other, budget=ZCDP(0.5),
+        )  # fmt: skip
+        tightness.append(report.tightness)
+    assert 0.9 < max(tightness) <= 1.0
+
+
+def caught(words, *, run=None):
+    rows = np.column_stack([X[:30], PUBLIC[:30, -1]])
+    other = rows.copy()
+    rows[0], other[0] = [9.0, 90.0, 0.9, 1e6], [-9.0, -90.0, -0.9, 1e6]
+    given = run or (lambda x: linear_regression(x, label=-1, x_pub=PUBLIC, budget=ZCDP(0.5), method="newton"))
+    with pytest.raises(ReplayError, match=words):
+        record_replay(given, rows, other, budget=ZCDP(0.5))
+
+
+def test_a_term_that_is_not_clipped_is_caught(monkeypatch):
+    def loose(chunk, residual_map, sums):
+        kernels_sum(chunk, residual_map, sums)
+        sums += (chunk[:, :-1] > 0.0).sum(axis=0) << 40
+
+    kernels_sum = kernels.residual_sum
+    monkeypatch.setattr(kernels, "residual_sum", loose)
+    caught("moved by|sensitivity")
+
+
+def test_a_row_in_two_sums_is_caught(monkeypatch):
+    plain = ResidualQuery.add
+    monkeypatch.setattr(
+        ResidualQuery, "add", lambda self, chunk, sums: (plain(self, chunk, sums), plain(self, chunk, sums))
+    )
+    caught("moved by|sensitivity")
+
+
+def test_a_scale_from_private_rows_is_caught(monkeypatch):
+    plain = ResidualSum.release
+
+    def release(self, account, rows, executor, *, name, cost):
+        spread = float(np.concatenate(list(rows.chunks()))[:, 0].max())
+        return plain(
+            dataclasses.replace(self, radius=self.radius * (1.0 + abs(spread))),
+            account,
+            rows,
+            executor,
+            name=name,
+            cost=cost,
+        )
+
+    monkeypatch.setattr(ResidualSum, "release", release)
+    caught("unit")
+
+
+def test_a_centre_from_the_chunk_is_caught(monkeypatch):
+    plain = Rotation.__call__
+    monkeypatch.setattr(Rotation, "__call__", lambda self, chunk: plain(self, chunk - np.nanmean(chunk, axis=0)))
+    caught("moved by|sensitivity|differ")
+
+
+def test_residuals_beyond_their_clip_are_held_by_the_norm(monkeypatch):
+    """The norm of [x, r] is clipped once more as the matrix is added up, so that privacy does not hang on the clip of r."""
+    plain = ResidualRow.__call__
+    monkeypatch.setattr(
+        ResidualRow, "__call__", lambda self, chunk: plain(dataclasses.replace(self, clip=self.clip * 50), chunk)
+    )
+    rows = np.column_stack([X[:30], PUBLIC[:30, -1]])
+    other = rows.copy()
+    rows[0, -1], other[0, -1] = 1e6, -1e6
+    report = record_replay(
+        lambda x: linear_regression(x, label=-1, x_pub=PUBLIC, budget=ZCDP(0.5), method="sufficient_statistics"),
+        rows, other, budget=ZCDP(0.5),
+    )  # fmt: skip
+    assert report.pair_cost <= report.declared_cost

@@ -1,0 +1,107 @@
+"""`fastpubpriv train` and `predict`."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from command_cases import runner
+
+train, predict = runner("train"), runner("predict")
+
+
+@pytest.fixture
+def files(tmp_path):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(8200, 2)) * [1.0, 20.0]
+    month = rng.integers(1, 4, 8200)
+    table = pd.DataFrame({"cost": x @ [2.0, 0.1] + month + rng.normal(size=8200), "age": x[:, 0], "dose": x[:, 1]})
+    table["month"], table["ill"], table["name"] = month, (table.cost > 2).astype(int), "Alice-SSN-123"
+    table.iloc[200:].to_parquet(tmp_path / "private.parquet")
+    table.iloc[200:].to_csv(tmp_path / "private.csv", index=False)
+    table.iloc[:200].to_csv(tmp_path / "public.csv", index=False)
+    np.save(tmp_path / "private.npy", table[["age", "dose", "cost"]].to_numpy()[200:])
+    np.save(tmp_path / "public.npy", table[["age", "dose", "cost"]].to_numpy()[:200])
+    table[["dose", "age", "month"]].iloc[:5].to_csv(tmp_path / "new.csv", index=False)
+    return tmp_path, table
+
+
+def arguments(folder, suffix, *more, public="public.csv"):
+    return "--private", folder / f"private.{suffix}", "--public", folder / public, *more
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv"])
+def test_a_model_of_a_number_and_its_predictions(files, suffix):
+    folder, table = files
+    result = train(
+        *arguments(folder, suffix, "--label", "cost", "--columns", "age,dose,month", "--categories", "month"),
+        *("--epsilon", "2", "--delta", "1e-6", "--json", folder / "model.json", "--plot", folder / "model.png"),
+    )
+    assert "month=2" in result.stdout
+    assert "Alice" not in result.output
+    model = json.loads((folder / "model.json").read_text())
+    assert model["coefficients"][:2] == pytest.approx([2.0, 0.1], abs=0.1)
+    assert model["columns"] == ["age", "dose", "month"]
+    assert model["private"] is True
+    assert (folder / "model.png").read_bytes().startswith(b"\x89PNG")
+    predict("--model", folder / "model.json", "--rows", folder / "new.csv", "--out", folder / "out.csv")
+    found = pd.read_csv(folder / "out.csv").label
+    wanted = table.age * 2 + table.dose * 0.1 + table.month
+    assert found.to_numpy() == pytest.approx(wanted[:5], abs=0.5)
+
+
+def test_a_model_of_classes(files):
+    folder, _ = files
+    given = (
+        "--label",
+        "ill",
+        "--columns",
+        "age,dose,month",
+        "--loss",
+        "logistic",
+        "--rho",
+        "0.5",
+        "--method",
+        "newton",
+    )
+    train(*arguments(folder, "parquet", *given, "--json", folder / "model.json", "-q"))
+    result = predict("--model", folder / "model.json", "--rows", folder / "new.csv", "--out", "-")
+    head, *lines = result.stdout.split()
+    assert head == "label,probability"
+    for line in lines:
+        label, chance = map(float, line.split(","))
+        assert (label == 1.0) == (chance > 0.5)
+
+
+def test_npy_files_have_the_label_last(files):
+    folder, _ = files
+    result = train(*arguments(folder, "npy", "--rho", "0.5", public="public.npy"))
+    assert "newton" in result.stdout
+    assert "x1" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("extra", "message"),
+    [
+        (("--rho", "0.5"), "--label"),
+        (("--rho", "0.5", "--label", "name"), "'name'"),
+        (("--label", "cost"), "no privacy budget"),
+        (("--label", "cost", "--rho", "0.5", "--method", "x"), "sufficient_statistics"),
+        (("--label", "cost", "--rho", "0.5", "--loss", "logistic"), "two are needed"),
+        (("--label", "cost", "--rho", "0.5", "--categories", "zebra"), "zebra"),
+    ],
+)
+def test_refusals(files, extra, message):
+    folder, _ = files
+    result = train(*arguments(folder, "parquet", *extra), code=2)
+    assert message in " ".join(result.stderr.split())
+
+
+def test_predict_refuses_what_is_no_model(files):
+    folder, _ = files
+    (folder / "wrong.json").write_text("[1]")
+    for model, words in (("wrong.json", "not a model"), ("nothing.json", "not a model"), ("public.csv", "not a model")):
+        result = predict("--model", folder / model, "--rows", folder / "new.csv", "--out", folder / "o.csv", code=2)
+        assert words in " ".join(result.stderr.split())
+    result = predict("--model", folder / "m.json", "--rows", folder / "new.csv", "--out", folder / "new.csv", code=2)
+    assert "also one of the files" in " ".join(result.stderr.split())
