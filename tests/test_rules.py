@@ -632,7 +632,20 @@ NO_TWIN = {
 }
 
 
-KERNELS = ["rows", "noise", "bins", "tree", "hypotheses", "nearest", "balls", "columns", "reports", "seeds", "wire"]
+KERNELS = [
+    "rows",
+    "residuals",
+    "noise",
+    "bins",
+    "tree",
+    "hypotheses",
+    "nearest",
+    "balls",
+    "columns",
+    "reports",
+    "seeds",
+    "wire",
+]
 
 
 def without_twin(fast: set[str], slow: set[str]) -> set[str]:
