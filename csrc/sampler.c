@@ -35,6 +35,9 @@ typedef struct {
 
 static const noise_law gaussian_law = GAUSSIAN_LAW(FPP_KIND_GAUSSIAN, FPP_KIND_GAUSSIAN_LAZY);
 static const noise_law normal_law = GAUSSIAN_LAW(FPP_KIND_NORMAL, FPP_KIND_NORMAL_LAZY);
+static const noise_law report_law = GAUSSIAN_LAW(FPP_KIND_REPORT, FPP_KIND_REPORT_LAZY);
+static const noise_law report_scalar_law = GAUSSIAN_LAW(FPP_KIND_REPORT_SCALAR, FPP_KIND_REPORT_SCALAR_LAZY);
+static const noise_law seed_law = GAUSSIAN_LAW(FPP_KIND_SEED, FPP_KIND_SEED_LAZY);
 static const noise_law laplace_law = {laplace_first, laplace_alias, laplace_weight, laplace_quick, laplace_ratio,
                                       FPP_LAPLACE_SCALE, FPP_KIND_LAPLACE, FPP_KIND_LAPLACE_LAZY, 1};
 
@@ -213,31 +216,37 @@ static int64_t finish_draw(const noise_context *context, uint64_t w, word_stream
     return 0;
 }
 
-static int32_t noise_range(const noise_law *law, const uint8_t *key, int64_t begin, int64_t end, int32_t log2_scale,
-                           int32_t window_log2, int64_t *out)
+/* Draws of one block, its stream left open: the caller wipes it. */
+static int32_t noise_block(const noise_law *law, const uint8_t *key, uint64_t block, int64_t n, int32_t log2_scale,
+                           int32_t window_log2, word_stream *stream, int64_t *out)
 {
-    if (range_error(key, begin, end, out) != FPP_OK || log2_scale < FPP_LOG2_SCALE_MIN || log2_scale > FPP_LOG2_SCALE_MAX) {
-        return FPP_ERR_ARGUMENT;
-    }
     int64_t (*first)(const noise_law *, int32_t, const uint64_t *, int64_t, int64_t *, uint16_t *) = first_baseline;
 #if FPP_X86
     const int32_t level = fpp_isa_level();
     first = level >= FPP_ISA_AVX512 ? first_avx512 : level >= FPP_ISA_AVX2 ? first_avx2 : first_baseline;
 #endif
     const noise_context context = {law, key, log2_scale, 1.0 / (double)((uint64_t)1 << -window_log2)};
-    int32_t status = FPP_OK;
     uint16_t open[FPP_DRAW_BLOCK];
+    stream_open(stream, key, law->kind, block, n);
+    const int64_t n_open = first(law, log2_scale, stream->first, n, out, open);
+    for (int64_t i = 0; i < n_open; i++) {
+        const int64_t draw = open[i];
+        out[draw] = finish_draw(&context, stream->first[draw], stream, block * FPP_DRAW_BLOCK + (uint64_t)draw);
+    }
+    return stream->exhausted ? FPP_ERR_EXHAUSTED : FPP_OK;
+}
+
+static int32_t noise_range(const noise_law *law, const uint8_t *key, int64_t begin, int64_t end, int32_t log2_scale,
+                           int32_t window_log2, int64_t *out)
+{
+    if (range_error(key, begin, end, out) != FPP_OK || log2_scale < FPP_LOG2_SCALE_MIN || log2_scale > FPP_LOG2_SCALE_MAX) {
+        return FPP_ERR_ARGUMENT;
+    }
+    int32_t status = FPP_OK;
     word_stream stream;
     for (int64_t at = begin; at < end && status == FPP_OK; at += FPP_DRAW_BLOCK) {
-        const int64_t n = block_size(at, end);
-        int64_t *const block_out = out + (at - begin);
-        stream_open(&stream, key, law->kind, (uint64_t)at / FPP_DRAW_BLOCK, n);
-        const int64_t n_open = first(law, log2_scale, stream.first, n, block_out, open);
-        for (int64_t i = 0; i < n_open; i++) {
-            const int64_t draw = open[i];
-            block_out[draw] = finish_draw(&context, stream.first[draw], &stream, (uint64_t)(at + draw));
-        }
-        status = stream.exhausted ? FPP_ERR_EXHAUSTED : FPP_OK;
+        status = noise_block(law, key, (uint64_t)at / FPP_DRAW_BLOCK, block_size(at, end), log2_scale, window_log2, &stream,
+                             out + (at - begin));
     }
     fpp_wipe(&stream, (int64_t)sizeof stream);
     return status;
@@ -284,5 +293,22 @@ FPP_API int32_t fpp_normal_f64(const uint8_t *key, int64_t begin, int64_t end, d
     }
     fpp_wipe(&stream, (int64_t)sizeof stream);
     fpp_wipe(whole, (int64_t)sizeof whole);
+    return status;
+}
+
+/* (g + f) / 2^40 as above, f the middle of one of 2^16 equal parts of [0, 1): a fourth of a word for each. */
+FPP_LOCAL int32_t fpp_normal_block(enum fpp_normals kind, const uint8_t *key, uint64_t block, int64_t n, word_stream *stream,
+                                   double *out)
+{
+    const noise_law *const law = kind == FPP_NORMALS_REPORT ? &report_law
+                                 : kind == FPP_NORMALS_SCALAR ? &report_scalar_law : &seed_law;
+    int64_t whole[FPP_DRAW_BLOCK];
+    const int32_t status = noise_block(law, key, block, n, FPP_LOG2_SCALE_MAX, WINDOW_LOG2, stream, whole);
+    stream_open(stream, key, law->kind ^ FPP_KIND_FRACTION_BIT, block, (n + 3) / 4);
+    for (int64_t i = 0; i < n; i++) {
+        const uint64_t part = stream->first[i >> 2] >> (16 * (i & 3)) & 65535u;
+        out[i] = ((double)whole[i] + ((double)(int64_t)part + 0.5) * 0x1p-16) * 0x1p-40;
+    }
+    fpp_wipe(whole, n * (int64_t)sizeof *whole);
     return status;
 }

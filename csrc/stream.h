@@ -9,7 +9,7 @@
 
 typedef struct {
     fpp_chacha_state chacha;
-    int64_t pool_at;
+    int64_t pool_at, pool_end; /* a fetch brings all it has room for, or 16 blocks for a short range of draws: the same words */
     int32_t exhausted;
     uint64_t first[FPP_DRAW_BLOCK];
     uint64_t pool[FPP_POOL_WORDS];
@@ -20,22 +20,28 @@ static inline void stream_open(word_stream *stream, const uint8_t *key, uint32_t
     fpp_chacha_init(&stream->chacha, key, kind, block);
     fpp_chacha_words(&stream->chacha, (n_draws + FPP_CHACHA_BLOCK_WORDS - 1) / FPP_CHACHA_BLOCK_WORDS, stream->first);
     stream->chacha.word[12] = FPP_DRAW_BLOCK / FPP_CHACHA_BLOCK_WORDS;
-    stream->pool_at = FPP_POOL_WORDS;
+    stream->pool_end = n_draws < FPP_DRAW_BLOCK / 2 ? FPP_POOL_WORDS / 2 : FPP_POOL_WORDS;
+    stream->pool_at = stream->pool_end;
     stream->exhausted = 0;
 }
 
 static inline uint64_t stream_next(word_stream *stream)
 {
-    if (stream->pool_at == FPP_POOL_WORDS) {
+    if (stream->pool_at == stream->pool_end) {
         if (stream->chacha.word[12] > UINT32_MAX - FPP_POOL_CHACHA_BLOCKS) {
             stream->exhausted = 1;
             return 0;
         }
-        fpp_chacha_words(&stream->chacha, FPP_POOL_CHACHA_BLOCKS, stream->pool);
+        fpp_chacha_words(&stream->chacha, stream->pool_end / FPP_CHACHA_BLOCK_WORDS, stream->pool);
         stream->pool_at = 0;
     }
     return stream->pool[stream->pool_at++];
 }
+
+/* Up to a block of normals of a report or of a seed (sampler.c), by way of a stream that the caller wipes. */
+enum fpp_normals { FPP_NORMALS_REPORT, FPP_NORMALS_SCALAR, FPP_NORMALS_SEED };
+FPP_LOCAL int32_t fpp_normal_block(enum fpp_normals kind, const uint8_t *key, uint64_t block, int64_t n, word_stream *stream,
+                                   double *out);
 
 /* Ranges begin on a block, and no block ends beyond the integers. */
 static inline int32_t range_error(const uint8_t *key, int64_t begin, int64_t end, const void *out)

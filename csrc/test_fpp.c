@@ -231,6 +231,8 @@ int main(void)
         test_bins,
         test_arguments,
         test_arguments_of_searches,
+        test_arguments_of_reports,
+        test_reports,
         test_threads,
     };
     int failed = 0;

@@ -15,6 +15,8 @@ int test_pairs(void);
 int test_bins(void);
 int test_arguments(void);
 int test_arguments_of_searches(void);
+int test_arguments_of_reports(void);
+int test_reports(void);
 int test_threads(void);
 
 /* Counts a check; says where it failed. */

@@ -159,6 +159,7 @@ _PARTS = (
     "estimators",
     "experiments",
     "histograms",
+    "local",
     "mechanisms",
     "mixtures",
     "planning",
@@ -170,7 +171,7 @@ _PARTS = (
 )
 
 # Those that people call by hand; the others serve whoever reads or extends the package.
-_PUBLIC_PARTS = ("auditing", "experiments", "mixtures", "planning", "privacy", "sources")
+_PUBLIC_PARTS = ("auditing", "experiments", "local", "mixtures", "planning", "privacy", "sources")
 
 
 def __getattr__(name: str) -> object:

@@ -589,7 +589,7 @@ def unexplained(modules: list[Source], notes: dict[str, str]) -> list[str]:
             calls = {ast.unparse(node.func) for node in ast.walk(function) if isinstance(node, ast.Call)}
             # `run.release(...)` and `measurement.release(...)` release by way of a measurement, which has its note.
             if calls & {"release", "release.release"} or any(
-                name.split(".")[-1] in {"release_choice", "release_stable"} for name in calls
+                name.split(".")[-1] in {"release_choice", "release_stable", "release_reports"} for name in calls
             ):
                 callers.add(methods.get(function, function.name))
     titles = {match[1] for text in notes.values() if (match := re.match(r"# Privacy note: `(\w+)`", text))}
@@ -626,6 +626,7 @@ NO_TWIN = {
     "key_bytes": "a bound on memory; measured instead",
     "merge_bytes": "a bound on memory; measured instead",
     "density_room": "empty memory",
+    "workspace": "memory, and a law as C reads it",
     "directions": "standard_normal divided by its norm; its law is tested instead",
 }
 

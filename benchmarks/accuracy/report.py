@@ -189,11 +189,14 @@ def readme_table(cells: Cells) -> str:
         covered = coverage(many, name)
         line["coverage"] = "-" if math.isnan(covered) else f"{covered:.1%}"
         lines.append(line)
-    columns, settings_ = len(grouped(cells, "column")), len(grouped(cells, "n", "n_pub", "budget"))
+    columns, asked = len(grouped(cells, "column")), len(grouped(cells, "n", "n_pub", "budget"))
+    budgets = " and ".join(dict.fromkeys(str(cell["budget"]) for cell in cells))
+    public = ", ".join(dict.fromkeys(str(cell["n_pub"]) for cell in cells))
+    most = max(score["answers"] for cell in cells for score in cell["contestants"].values())
     return (
         f"Root mean squared error over that of the best clip radius in hindsight: median / ninth decile over {columns} columns and "
-        f"{settings_}\nsettings (rho 0.05 and 0.5, epsilon 1; 1, 5, 50 and 200 public rows). Coverage of the 95 % interval at "
-        f"n >= 2,000, where no status\nsays otherwise. Peers that take a range get the true one, or that of the public rows.\n\n"
+        f"{asked}\nsettings ({budgets}; {public} public rows), {most} samples each. Coverage of the 95 % interval at n >= "
+        f"{LARGE:,}, where no\nstatus says otherwise. Peers that take a range get the true one, or that of the public rows.\n\n"
         f"{table(lines)}"
     )
 

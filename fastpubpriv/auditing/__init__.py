@@ -1,8 +1,25 @@
-"""Checks that an estimator keeps its privacy promise: record and replay on neighbouring data sets."""
+"""Checks that a mechanism keeps its privacy promise: record and replay on neighbouring data sets, black-box audits, and the tracing
+attack.
+"""
 
+from fastpubpriv.auditing.black_box import audit, audit_randomizer, audit_weighted_mean
+from fastpubpriv.auditing.bounds import AuditReport, clopper_pearson, epsilon_lower_bound
 from fastpubpriv.auditing.replay import ReplayReport, record_replay
+from fastpubpriv.auditing.tracing import TracingResult, audit_by_tracing, tracing_attack
 
-__all__ = ["ReplayReport", "record_replay"]
+__all__ = [
+    "AuditReport",
+    "ReplayReport",
+    "TracingResult",
+    "audit",
+    "audit_by_tracing",
+    "audit_randomizer",
+    "audit_weighted_mean",
+    "clopper_pearson",
+    "epsilon_lower_bound",
+    "record_replay",
+    "tracing_attack",
+]
 
 
 def __dir__() -> list[str]:

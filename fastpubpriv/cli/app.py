@@ -29,6 +29,7 @@ COMMANDS = {
     "train": ("train:train", "Linear or logistic regression of a label on the other columns."),
     "predict": ("train:predict", "Labels of rows by a model that `train` wrote."),
     "plan": ("plan:plan", "What error a budget buys, or what rows or budget an error needs. Reads no data."),
+    "audit": ("audit:audit", "Try to refute the privacy of a mechanism, on made-up rows."),
     "demo": ("demo.page:demo", "The main job on a real weather table, beside what else one could have done."),
     "reproduce": ("reproduce:reproduce", "Re-create a published figure or table; lists them without a name."),
     "bench": ("bench:bench", "How fast this machine releases private means, beside NumPy."),

@@ -281,7 +281,7 @@ def coinpress_mean(
     with run.paid():
         if counted:
             affine = AffineMap(dim=rows.dim, center=ball.center, matrix=inverse, lower=True)
-            ball = Ball(ball.center, norms.release(run, affine, np.zeros(0))[1])
+            ball = Ball(ball.center, norms.radii(run, affine, np.zeros(0))[1])
             settings["allowance"] = norms.left
         estimate, noise_std = refine(run, ball, whitening, inverse, steps=count, **settings)
         return mean_result(

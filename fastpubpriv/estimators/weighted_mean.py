@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -13,9 +12,10 @@ import numpy as np
 from fastpubpriv import run as running
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
-from fastpubpriv.errors import AccuracyWarning, InputError
+from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.columns.norms import DRAWS, NormCount
-from fastpubpriv.estimators.radii import LARGEST_SIZE, size
+from fastpubpriv.estimators.radii import size
+from fastpubpriv.estimators.regions import Region, clip_region
 from fastpubpriv.mechanisms.sums import AffineMap, VectorSum, check_sum_grids
 from fastpubpriv.parameters import shared_docs
 from fastpubpriv.privacy import ApproxDP, Budget, KNormGrid, Ledger, PureDP, knorm_sum_grid
@@ -25,8 +25,6 @@ from fastpubpriv.results.estimates import MeanResult
 # The most that floating point may add to delta when K-norm noise is asked for; the grid is made coarse enough for it.
 K_NORM_DELTA = 1e-6
 NAMED_WEIGHTS = ("optimal", "throw_away", "gaussian", "private")
-# Share of the public rows beyond a bound from which on the bound is called into question.
-MOST_BEYOND = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,87 +100,6 @@ def checked_weight(row_weight: Any, n_priv: int) -> str | float:
     if not 0.0 <= value <= 1.0 / n_priv * (1.0 + 1e-12):
         raise InputError(f"row_weight must be one of {NAMED_WEIGHTS} or lie in [0, 1 / n_priv = {1.0 / n_priv:.3g}]")
     return min(value, 1.0 / n_priv)
-
-
-def clip_center(center: Any, public: FloatArray | None, dim: int) -> tuple[FloatArray, str]:
-    """Centre of the clipping ball and where it came from."""
-    if isinstance(center, str):
-        if center != "public" or public is None:
-            raise InputError("center must be None, a number, a vector, or 'public' together with x_pub")
-        return public.mean(axis=0), "public rows"
-    return running.vector_or_number("center", 0.0 if center is None else center, dim), "argument"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Region:
-    """Where rows are clipped: a ball of `radius` about `center`, in units of each column; and the box that the answer lies in.
-
-    `counted`: the radius is still to come, from a count of norms.
-    """
-
-    center: FloatArray
-    unit: FloatArray
-    radius: float
-    box: tuple[FloatArray, FloatArray] | None
-    provenance: dict[str, str]
-    counted: bool = False
-
-    @property
-    def matrix(self) -> FloatArray | None:
-        """The diagonal of the map to these units, None where they are those of the data."""
-        return None if self.box is None else 1.0 / self.unit
-
-    def warn_if_contradicted(self, public: FloatArray) -> None:
-        """Warn where more public rows than a few would be clipped."""
-        beyond = int(
-            np.count_nonzero(np.linalg.norm((public - self.center) / self.unit, axis=1) > self.radius * (1 + 1e-12))
-        )
-        if beyond > MOST_BEYOND * len(public):
-            name = "norm_bound" if self.box is None else "bounds"
-            warnings.warn(
-                f"weighted_mean: {beyond} of {len(public)} public rows are beyond {name}, and private rows like them would be "
-                "clipped; pass larger ones, another center, or norm_bound='auto'",
-                AccuracyWarning,
-                stacklevel=3,
-            )
-
-    def within(self, mean: FloatArray) -> FloatArray:
-        """The answer, moved into the box if there is one."""
-        return mean if self.box is None else np.clip(mean, *self.box)
-
-
-def clip_region(
-    norm_bound: Any, bounds: Any, center: Any, variance: Any, public: FloatArray | None, dim: int
-) -> Region:
-    """The region from a radius and a centre, or from what the columns can hold."""
-    if (norm_bound is None) == (bounds is None):
-        raise InputError("pass either norm_bound=, the distance to which rows are clipped, or bounds=(lowest, highest)")
-    box = validation.column_bounds(bounds, dim)
-    if box is None:
-        middle, center_from = clip_center(center, public, dim)
-        auto = isinstance(norm_bound, str) and validation.choice("norm_bound", norm_bound, ("auto",)) == "auto"
-        if auto and public is None:
-            raise InputError("norm_bound='auto' needs public rows: pass x_pub=, or a number")
-        return Region(
-            center=middle,
-            unit=np.ones(dim),
-            radius=LARGEST_SIZE if auto else size("norm_bound", norm_bound),
-            box=None,
-            provenance={"center": center_from, "norm_bound": "released" if auto else "argument"},
-            counted=auto,
-        )
-    if center is not None or variance is not None:
-        raise InputError("bounds= replaces center= and variance=: leave them out")
-    half = box[1] / 2.0 - box[0] / 2.0
-    for value in half:
-        size("half of the range of bounds", value)
-    return Region(
-        center=box[0] + half,
-        unit=half,
-        radius=math.sqrt(dim),
-        box=box,
-        provenance={"center": "argument", "bounds": "argument"},
-    )
 
 
 def row_variance(variance: Any, public: FloatArray | None, norm_bound: float) -> tuple[float, str]:
@@ -290,7 +207,7 @@ class WeightedCall:
         norms.check_grids(run.account)
         with run.paid():
             affine = AffineMap(dim=run.rows.dim, center=region.center)
-            radius, _ = norms.release(run, affine, np.linalg.norm(public - region.center, axis=1))
+            radius, _ = norms.radii(run, affine, np.linalg.norm(public - region.center, axis=1))
             return self.released(self.average(replace(region, radius=radius), norms.left), norms.left)
 
 

@@ -89,6 +89,12 @@ _ALL = (
         run=_later("figure_public_ratio"),
     ),
     Experiment(
+        name="b-local",
+        summary="The local model: PrivUnit, PrivUnitG and Duchi by dimension and epsilon; semi-local means by public share",
+        source="Lowy, Li, Huang, Razaviyayn, Optimal DP Model Training with Public Data (2024), section 3 and Appendix F",
+        run=_later("local_means"),
+    ),
+    Experiment(
         name="b-proposition-8",
         summary="The worked example of the weighted mean: 1.98 times less squared error than both baselines",
         source="Lowy, Li, Huang, Razaviyayn, Optimal DP Model Training with Public Data (2024), after Proposition 8",

@@ -225,3 +225,15 @@ def standard_normal(key: bytes, count: int, *, begin: int = 0) -> FloatArray:
     fraction = _draws(key, "nfra", begin, count, lambda w, i: (w.first[i % DRAW_BLOCK] >> 11) * 2.0**-53, np.float64)
     out: FloatArray = (whole.astype(np.float64) + fraction) * 2.0**-40
     return out
+
+
+# Normals of reports and seeds: the kind of their slow comparisons.
+_REPORT_KINDS = {"repo": "rlaz", "rsca": "rslz", "seed": "slaz"}
+
+
+def report_gaussians(key: bytes, kind: str, block: int, count: int) -> IntArray:
+    """floor(N(0, 4^40)): the first draws of a block, of the kind of reports, their angles or seeds; (count,) int64."""
+    lazy = _REPORT_KINDS[kind]
+    return _draws(
+        key, kind, block * DRAW_BLOCK, count, lambda w, i: _noise_draw(GAUSSIAN, key, lazy, w, i, 40), np.int64
+    )

@@ -19,7 +19,6 @@ from fastpubpriv.training.public_linear import Clip, Posterior
 from fastpubpriv.training.whitening import Weighting, some, water_filled, weighting
 
 STEPS = (1, 2, 4, 8, 16, 32)
-MORE_STEPS = 0.98  # twice the passes must be predicted to leave at most this part of the error
 FLOOR = 0.05  # part of the precision of a step that goes to all directions alike, so that a drift is seen in each
 _CURVATURE = 1.5  # error of the public second moment, over m
 _FAR = 4.0  # a squared distance so many times as large as predicted is a surprise
@@ -158,7 +157,11 @@ def chosen_weighting(
 
 
 def plan_newton(posterior: Posterior, n_priv: int, noise: Noise) -> NewtonPlan:
-    """The number of steps and the clip with the least predicted error; fewer steps where more gain next to nothing."""
+    """The number of steps and the clip with the least predicted error.
+
+    Tried and lost: fewer steps where more are predicted to gain under 2 %. Later steps also undo errors in `inside` that no
+    prediction sees; with exponential labels, 9 columns and 500 public rows the error rose by 15 % and coverage fell to .91.
+    """
     public = some(posterior.rows)
     best: NewtonPlan | None = None
     for steps in STEPS:
@@ -172,7 +175,7 @@ def plan_newton(posterior: Posterior, n_priv: int, noise: Noise) -> NewtonPlan:
             for clip in posterior.clips
         ]
         found = min(plans, key=lambda plan: plan.predicted)
-        if best is None or found.predicted < MORE_STEPS * best.predicted:
+        if best is None or found.predicted < best.predicted:
             best = found
     assert best is not None
     return best

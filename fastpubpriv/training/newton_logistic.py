@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 
 from fastpubpriv._types import FloatArray
-from fastpubpriv.training.newton import MORE_STEPS, STEPS, Ask, Noise, Request, State
+from fastpubpriv.training.newton import STEPS, Ask, Noise, Request, State
 from fastpubpriv.training.public_logistic import chances, fit, ridge_precision
 from fastpubpriv.training.whitening import Weighting, Whitener, directions, some, water_filled, weighting
 
@@ -132,7 +132,7 @@ def plan_logistic(posterior: LogisticPosterior, n_priv: int, noise: Noise) -> Lo
             pooled = pooled + 1.0 / (1.0 / (total * spread_sq * h**2) + error)
             variance = 1.0 / (1.0 / posterior.variance + 1.0 / (1.0 / pooled + 1.0 / (n_priv * h)))
         predicted = 0.5 * float(h @ variance)
-        if best is None or predicted < MORE_STEPS * best.predicted:
+        if best is None or predicted < best.predicted:
             best = LogisticPlan(steps=steps, predicted=predicted)
     assert best is not None
     return best

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,7 +27,8 @@ class Clip:
     inside : float
         Share of residuals that are not clipped: the slope of the clipped equation.
     energy : float
-        Mean square of a clipped residual in that unit.
+        Mean square of a clipped residual in that unit, enlarged by the standard error of `inside`: the best of many bounds looks
+        better than it is.
     bias_sq : float
         Squared bias of the clipped equation, for labels that are skewed: what the choice of a bound counts.
     unseen_sq : float
@@ -150,7 +152,7 @@ def _clip(bound: float, residuals: FloatArray, fitted: FloatArray, scale: float)
     return Clip(
         bound=bound,
         inside=inside,
-        energy=float(np.mean(clipped**2)),
+        energy=float(np.mean(clipped**2)) * (1.0 + 2.0 * math.sqrt((1.0 - inside) / (inside * m))),
         bias_sq=bias_sq,
         unseen_sq=bias_sq + 0.5 * doubt,
     )

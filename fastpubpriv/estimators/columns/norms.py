@@ -48,7 +48,7 @@ class NormCount:
         (laplace_count_grid if self.shares.pure else gaussian_count_grid)(self.shares.cells, DRAWS, self.shares.n)
         check_sum_grids(account, [self.left], self.dim, self.shares.n)
 
-    def release(self, run: Run, affine: AffineMap, public: FloatArray) -> tuple[float, float]:
+    def radii(self, run: Run, affine: AffineMap, public: FloatArray) -> tuple[float, float]:
         """Release the count; the clip radius of least predicted error, and the norm where rows end. `public` norms (m,) help."""
         found = run.release(ShellCounts(affine=affine, edges=EDGES), name="norms of rows", cost=self.shares.cells)
         column = column_of(found.value, public, self.shares)

@@ -1,0 +1,192 @@
+"""The tracing attack on a released mean (paper B, Algorithm 2), and an audit made of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fastpubpriv import validation
+from fastpubpriv._types import BoolArray, FloatArray
+from fastpubpriv.auditing.bounds import AuditReport, checked_claim, epsilon_lower_bound
+from fastpubpriv.errors import InputError
+from fastpubpriv.parameters import FAILURE_PROB
+from fastpubpriv.privacy import Budget
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TracingResult:
+    """What the attack says of rows.
+
+    Attributes
+    ----------
+    score : (k,) float64
+        <y - theta, [released - theta] cut at eta>.
+    threshold : float
+        A row with a larger score is called a member.
+    member : (k,) bool
+        The verdicts.
+    """
+
+    score: FloatArray
+    threshold: float
+    member: BoolArray
+
+
+def tracing_attack(
+    rows: Any, *, released: Any, theta: Any, error: float, failure_prob: float = FAILURE_PROB, printed: bool = False
+) -> TracingResult:
+    """Tell from a released mean whether rows were among those that it was made of.
+
+    Parameters
+    ----------
+    rows : (k, dim) array-like
+        Rows with entries +1 and -1, of mean theta.
+    released : (dim,) array-like
+        The released mean.
+    theta : (dim,) array-like
+        The true mean.
+    error : float > 0
+        alpha: the l2 error that the mechanism is expected to make; entries of released - theta are cut at 2 alpha / sqrt(dim).
+    failure_prob : float
+        The most that a row that was not among them may be called a member.
+    printed : bool
+        True: the threshold of the paper, which keeps `failure_prob` squared. False: one that depends on the released mean and
+        keeps `failure_prob`, and finds many more.
+
+    Returns
+    -------
+    TracingResult
+
+    Raises
+    ------
+    InputError
+        Shapes that do not fit, or numbers out of range.
+
+    Privacy
+    -------
+    An attack: it shows what a mean without noise gives away.
+
+    Notes
+    -----
+    LLHR (paper B), Algorithm 2. Hoeffding's inequality, given the released mean, for the sharper threshold
+    sqrt(2 ln(1 / failure_prob) sum of the squares of the cut entries).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastpubpriv.auditing import tracing_attack
+    >>> rng = np.random.default_rng(0)
+    >>> rows = np.sign(rng.uniform(-1, 1, (60, 4000)))
+    >>> found = tracing_attack(rows, released=rows[:30].mean(axis=0), theta=np.zeros(4000), error=12.0, failure_prob=1e-6)
+    >>> bool(found.member[:30].all()), int(found.member[30:].sum())
+    (True, 0)
+    """
+    centre = np.asarray(theta, dtype=np.float64)
+    if centre.ndim != 1:
+        raise InputError(f"theta must be a vector, got shape {centre.shape}")
+    centre = validation.finite_vector("theta", centre, len(centre))
+    answer = validation.finite_vector("released", released, len(centre))
+    targets = np.atleast_2d(np.asarray(rows, dtype=np.float64))
+    if targets.ndim != 2 or targets.shape[1] != len(centre) or not np.isfinite(targets).all():
+        raise InputError(f"rows must be a finite matrix of {len(centre)} columns, got shape {targets.shape}")
+    chance = validation.probability("failure_prob", failure_prob)
+    eta = 2.0 * validation.positive("error", error) / math.sqrt(len(centre))
+    cut = np.clip(answer - centre, -eta, eta)
+    score = np.sum((targets - centre) * cut, axis=1)
+    if printed:
+        threshold = 2.0 * eta * math.sqrt(len(centre) * math.log(1.0 / chance))
+    else:
+        threshold = math.sqrt(2.0 * math.log(1.0 / chance) * float(np.sum(cut * cut)))
+    return TracingResult(score=score, threshold=threshold, member=score > threshold)
+
+
+def audit_by_tracing(
+    mechanism: Callable[[FloatArray], Any],
+    *,
+    claim: Budget,
+    n_priv: int,
+    dim: int,
+    error: float,
+    rng: Any,
+    runs: int = 500,
+    spread: float = 0.5,
+    failure_prob: float = FAILURE_PROB,
+    confidence: float = 0.99,
+) -> AuditReport:
+    """Audit a mean estimator with the tracing attack, at one threshold that is fixed before the runs.
+
+    Parameters
+    ----------
+    mechanism : callable (n_priv, dim) -> (dim,)
+        Releases the mean of rows with entries +1 and -1.
+    claim : PureDP or ApproxDP
+        What it says it costs.
+    n_priv, dim : int
+        Of the made-up rows.
+    error : float > 0
+        The l2 error that the mechanism is expected to make.
+    rng : numpy.random.Generator
+        Makes the rows; the auditor's, not the mechanism's.
+    runs : int
+        Independent runs, each with a mean of its own, rows of its own, and one row scored of those within and one of the others.
+    spread : float
+        Entries of the true mean are uniform in [-spread, spread].
+    failure_prob, confidence : float
+        Of the attack, and of the report.
+
+    Returns
+    -------
+    AuditReport
+
+    Raises
+    ------
+    InputError
+        Arguments out of range, or an answer of another shape.
+
+    Privacy
+    -------
+    The rows are made up.
+
+    Notes
+    -----
+    Scores of several rows of a run depend on each other, so a run gives one of each kind. A row within and a row of the same law
+    that is not, in its place, are replace-one neighbours with the same n.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastpubpriv import PureDP
+    >>> from fastpubpriv.auditing import audit_by_tracing
+    >>> settings = {"claim": PureDP(1.0), "n_priv": 20, "dim": 1000, "error": 7.0, "runs": 100}
+    >>> found = audit_by_tracing(lambda rows: rows.mean(axis=0), rng=np.random.default_rng(0), **settings)
+    >>> found.passed  # a mean without noise
+    False
+    """
+    _, delta = checked_claim(claim)
+    n_priv = validation.integer("n_priv", n_priv, minimum=1)
+    dim = validation.integer("dim", dim, minimum=1)
+    runs = validation.integer("runs", runs, minimum=10)
+    half = validation.fraction("spread", spread, include_one=True)
+    level = validation.confidence_level(confidence)
+    hits = false_hits = 0
+    for _ in range(runs):
+        theta = rng.uniform(-half, half, dim)
+        rows = np.where(rng.random((n_priv + 1, dim)) < 0.5 * (1.0 + theta), 1.0, -1.0)
+        answer = mechanism(rows[:n_priv])
+        found = tracing_attack(rows[n_priv - 1 :], released=answer, theta=theta, error=error, failure_prob=failure_prob)
+        hits += int(found.member[0])
+        false_hits += int(found.member[1])
+    return AuditReport(
+        name="mean, by tracing",
+        claim=claim,
+        epsilon_lower=epsilon_lower_bound(hits, runs, false_hits, runs, delta=delta, confidence=level),
+        confidence=level,
+        hits=hits,
+        false_hits=false_hits,
+        runs=runs,
+        event=f"score beyond the threshold that keeps {failure_prob:g}",
+    )

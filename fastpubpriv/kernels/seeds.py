@@ -1,0 +1,37 @@
+"""What a report that is a seed stands for: public, and the same integers on every machine (C, one thread, no GIL)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastpubpriv.errors import KernelError
+from fastpubpriv.kernels import _cbuf
+from fastpubpriv.kernels._cext import ffi, lib
+from fastpubpriv.laws import ReportLaw
+
+SEED_BYTES: int = lib.FPP_SEED_BYTES
+
+
+def seed_integers(seeds: npt.NDArray[np.uint8], law: ReportLaw, out: npt.NDArray[np.int32]) -> None:
+    """out (n, dim) int32 = the reports of seeds (n, 32) uint8."""
+    _cbuf.expect("seeds", seeds, np.uint8, (len(seeds), SEED_BYTES))
+    _cbuf.expect("out", out, np.int32, (len(seeds), law.dim))
+    claw, work = workspace(law)
+    _cbuf.check(
+        lib.fpp_report_of_seeds_i32(_cbuf.inp(seeds.reshape(-1)), len(seeds), claw, work, _cbuf.out(out.reshape(-1)))
+    )
+
+
+def workspace(law: ReportLaw) -> tuple[Any, Any]:
+    """The law as C sees it, and memory for a call."""
+    claw = ffi.new(
+        "fpp_report_law *",
+        (law.dim, int(law.gaussian), law.log2_grid, int(law.ball), law.threshold, law.miss, law.radius),
+    )
+    size = lib.fpp_report_workspace_size(claw)
+    if size < 0:
+        raise KernelError("the law of a report is out of range")
+    return claw, ffi.from_buffer(_cbuf.scratch(size))

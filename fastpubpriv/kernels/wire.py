@@ -1,0 +1,82 @@
+"""Batches of reports as bytes (C); `csrc/wire.c` says which bytes."""
+
+from __future__ import annotations
+
+from dataclasses import astuple, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastpubpriv.errors import InputError
+from fastpubpriv.kernels import _cbuf
+from fastpubpriv.kernels._cext import ffi, lib
+
+VERSION = 1
+HEADER_BYTES: int = lib.FPP_REPORT_HEADER_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class BatchHeader:
+    """What the bytes of a batch say before its reports, in the order of fpp_report_header; all of it public."""
+
+    dim: int
+    count: int
+    gaussian: int
+    seeds: int
+    ball: int
+    log2_grid: int
+    entry_bytes: int
+    threshold: float
+    logit: float
+    radius: float
+    epsilon: float
+
+
+def batch_write(header: BatchHeader, payload: npt.NDArray[Any]) -> bytes:
+    """Bytes of a batch; payload (count, dim) int32 or, of seeds, (count, 32) uint8."""
+    shape = (header.count, 32 if header.seeds else header.dim)
+    _cbuf.expect("payload", payload, np.uint8 if header.seeds else np.int32, shape)
+    cheader = ffi.new("fpp_report_header *", astuple(header))
+    size = lib.fpp_report_batch_size(cheader)
+    if size < 0:
+        _cbuf.check(lib.FPP_ERR_ARGUMENT)
+    data = np.empty(size, dtype=np.uint8)
+    body = _cbuf.inp(payload.reshape(-1))
+    entries, seeds = (ffi.NULL, body) if header.seeds else (body, ffi.NULL)
+    _cbuf.check(lib.fpp_report_batch_write(cheader, entries, seeds, _cbuf.out(data)))
+    return data.tobytes()
+
+
+def batch_size(header: BatchHeader) -> int:
+    """Bytes of the whole batch."""
+    return int(lib.fpp_report_batch_size(ffi.new("fpp_report_header *", astuple(header))))
+
+
+def batch_header(data: bytes) -> BatchHeader:
+    """The header of the batch that `data` begins with; InputError if it does not begin with a whole one."""
+    cheader = ffi.new("fpp_report_header *")
+    _read(lib.fpp_report_batch_read(ffi.from_buffer("uint8_t[]", data), len(data), cheader))
+    return BatchHeader(
+        cheader.dim, cheader.count, cheader.kind, cheader.form, cheader.ball, cheader.log2_grid, cheader.entry_bytes,
+        cheader.threshold, cheader.logit, cheader.radius, cheader.epsilon,
+    )  # fmt: skip
+
+
+def batch_payload(data: bytes) -> npt.NDArray[Any]:
+    """The reports of the batch that `data` begins with: (count, dim) int32 or (count, 32) uint8."""
+    header = batch_header(data)
+    shape = (header.count, 32 if header.seeds else header.dim)
+    payload: npt.NDArray[Any] = np.empty(shape, dtype=np.uint8 if header.seeds else np.int32)
+    body = _cbuf.out(payload.reshape(-1))
+    entries, seeds = (ffi.NULL, body) if header.seeds else (body, ffi.NULL)
+    _read(lib.fpp_report_batch_entries(ffi.from_buffer("uint8_t[]", data), len(data), entries, seeds))
+    return payload
+
+
+def _read(code: int) -> None:
+    if code == lib.FPP_ERR_VERSION:
+        raise InputError(f"these reports have another version than {VERSION}: update whichever side is older")
+    if code == lib.FPP_ERR_FOREIGN:
+        raise InputError("these bytes are not a whole batch of local reports: they are cut short, changed or foreign")
+    _cbuf.check(code)

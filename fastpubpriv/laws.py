@@ -1,0 +1,39 @@
+"""How local reports are drawn, as `kernels` and `reference` read it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ReportLaw:
+    """How the report of one user is drawn (`fpp_report_law` in fpp.h).
+
+    Attributes
+    ----------
+    dim : int
+        Columns of a row and of a report.
+    gaussian : bool
+        False: a cap of the sphere; True: a tail of a normal law.
+    log2_grid : int
+        Reports are integers, in steps of 2^-log2_grid of the root mean square of a coordinate.
+    ball : bool
+        True: rows lie in the ball of `radius`; False: only their direction counts.
+    threshold : float
+        Least cosine, or least value, inside of the cap.
+    miss : float
+        Probability of a draw from outside of the cap.
+    radius : float
+        Of the ball.
+    tail : float
+        For seeds: probability of taking one outside of the cap.
+    """
+
+    dim: int
+    gaussian: bool
+    log2_grid: int
+    ball: bool
+    threshold: float
+    miss: float
+    radius: float
+    tail: float = 0.5

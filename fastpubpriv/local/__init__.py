@@ -1,0 +1,38 @@
+"""The local model: every user randomises a row before it leaves their hands, and a server learns from the reports.
+
+`PrivUnit` (the least error), `PrivUnitG` and `Duchi` draw reports, which travel as bytes. `Aggregator` sums up millions of them.
+`estimate_mean` combines them with public rows, `mean_error` predicts how well, `train` learns from gradients that users report.
+"""
+
+from fastpubpriv.local.aggregate import Aggregator, ReportSum
+from fastpubpriv.local.families import Duchi, PrivUnit, PrivUnitG
+from fastpubpriv.local.losses import LogisticLoss, RowLoss, SquaredLoss
+from fastpubpriv.local.means import LocalError, estimate_mean, mean_error
+from fastpubpriv.local.parameters import Cap
+from fastpubpriv.local.randomizers import Randomizer
+from fastpubpriv.local.reports import Reports
+from fastpubpriv.local.training import LocalTrainingResult, train, training_bound
+
+__all__ = [
+    "Aggregator",
+    "Cap",
+    "Duchi",
+    "LocalError",
+    "LocalTrainingResult",
+    "LogisticLoss",
+    "PrivUnit",
+    "PrivUnitG",
+    "Randomizer",
+    "ReportSum",
+    "Reports",
+    "RowLoss",
+    "SquaredLoss",
+    "estimate_mean",
+    "mean_error",
+    "train",
+    "training_bound",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,272 @@
+"""Means from reports and public rows (paper B, section 3 and Appendix F): the best weights, their error, and intervals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fastpubpriv import validation
+from fastpubpriv._types import FloatArray
+from fastpubpriv.errors import InputError
+from fastpubpriv.local.aggregate import Aggregator
+from fastpubpriv.local.randomizers import Randomizer
+from fastpubpriv.local.reports import Reports
+from fastpubpriv.results.base import frozen
+from fastpubpriv.results.estimates import MeanResult
+from fastpubpriv.sources import public_rows
+
+TARGETS = ("population", "empirical")
+RELATION = "any two rows of one user, whoever receives the report; the number of reports is public"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalError:
+    """Mean squared error of a semi-local mean, in closed form.
+
+    Attributes
+    ----------
+    private_error : float
+        A: of the mean of the reports alone, infinite without reports.
+    public_error : float
+        P: of the mean of the public rows alone, infinite without any.
+    weight : float
+        Share of the reports in the estimate.
+    mean_squared_error : float
+        Of the estimate; A P / (A + P) with the best weight.
+    """
+
+    private_error: float
+    public_error: float
+    weight: float
+    mean_squared_error: float
+
+
+def mean_error(
+    randomizer: Randomizer,
+    *,
+    n_reports: int,
+    n_pub: int = 0,
+    variance: float | None = None,
+    target: str = "population",
+) -> LocalError:
+    """Predict the error of `estimate_mean`, before anybody sends a report.
+
+    Parameters
+    ----------
+    randomizer : PrivUnit, PrivUnitG or Duchi
+        Of the reports.
+    n_reports, n_pub : int
+        Reports and public rows, at least one of them.
+    variance : float, optional
+        V^2 = E |x - E x|^2 of one row; None: radius^2, the largest.
+    target : "population" or "empirical"
+        The mean of the law of the rows, or of the rows themselves.
+
+    Returns
+    -------
+    LocalError
+
+    Raises
+    ------
+    InputError
+        Neither reports nor public rows, or a variance above radius^2.
+
+    Privacy
+    -------
+    Public numbers only.
+
+    Notes
+    -----
+    Paper B, Proposition 17 and equation 11. For the population, departs from it: weights by inverse variance instead of one weight
+    for every row, which is never worse; LLHR's per-report error already holds V^2.
+
+    Examples
+    --------
+    >>> from fastpubpriv.local import PrivUnit, mean_error
+    >>> found = mean_error(PrivUnit(100, 4.0), n_reports=10_000, n_pub=200)
+    >>> bool(found.mean_squared_error < min(found.private_error, found.public_error))
+    True
+    """
+    n_reports = validation.integer("n_reports", n_reports, minimum=0)
+    n_pub = validation.integer("n_pub", n_pub, minimum=0)
+    validation.choice("target", target, TARGETS)
+    if n_reports + n_pub == 0:
+        raise InputError("a mean needs reports, public rows, or both: n_reports + n_pub is 0")
+    largest = randomizer.radius**2
+    spread = largest if variance is None else validation.nonnegative("variance", variance)
+    if spread > largest * (1.0 + 1e-9):
+        raise InputError(f"variance must be at most radius^2 = {largest:.6g}, got {spread:.6g}")
+    return _error(randomizer, n_reports, n_pub, min(spread, largest), target)
+
+
+def _error(randomizer: Randomizer, n_reports: int, n_pub: int, spread: float, target: str) -> LocalError:
+    second = randomizer.second_moment
+    if target == "empirical":
+        # The rows of users have the public rows' second moment at best; radius^2 - spread is the square of the mean's length.
+        n = n_reports + n_pub
+        noise = (second - min(randomizer.radius**2, second)) if randomizer.norm_bound is None else second
+        share = n_reports / n
+        return LocalError(
+            private_error=noise / n_reports if n_reports else math.inf,
+            public_error=0.0 if n_pub else math.inf,
+            weight=share,
+            mean_squared_error=noise * n_reports / n**2,
+        )
+    from_reports = (second - (randomizer.radius**2 - spread)) / n_reports if n_reports else math.inf
+    public = spread / n_pub if n_pub else math.inf
+    if not n_reports or not n_pub:
+        return LocalError(
+            private_error=from_reports,
+            public_error=public,
+            weight=1.0 if n_reports else 0.0,
+            mean_squared_error=min(from_reports, public),
+        )
+    total = from_reports + public
+    return LocalError(
+        private_error=from_reports,
+        public_error=public,
+        weight=public / total,
+        mean_squared_error=from_reports * (public / total),
+    )
+
+
+def estimate_mean(
+    reports: Reports | Aggregator | Iterable[Reports],
+    *,
+    x_pub: Any = None,
+    target: str = "population",
+    reports_per_user: int = 1,
+    columns: Any = None,
+) -> MeanResult:
+    """Mean of the rows of users, from their reports and from public rows, with the least error that public numbers allow.
+
+    Parameters
+    ----------
+    reports : Reports, Aggregator, or several Reports
+        Of one randomizer.
+    x_pub : (n_pub, dim) array-like, path, frame or table, optional
+        Public rows. They are prepared as the users prepare theirs: shortened to `norm_bound`, or without one to length one.
+    target : "population" or "empirical"
+        The mean of the law of all rows, or of the very rows that were sent and are public.
+    reports_per_user : int
+        The most reports that the server has taken of one user: what a user pays is that many times the cost of one.
+    columns : sequence of str, optional
+        Columns of a public table or file.
+
+    Returns
+    -------
+    MeanResult
+        `noise_std` is the standard deviation of what the reports add, as seen in them (it holds the spread of the users' rows
+        too); `sampling_std` that of the public part; `spent` is the price of one user.
+
+    Raises
+    ------
+    InputError
+        No reports, reports of several randomizers, or public rows that do not fit.
+
+    Privacy
+    -------
+    Local: paid when the reports were drawn; this is post-processing. The public rows have no protection.
+
+    Notes
+    -----
+    Paper B, Proposition 17 (empirical) and Appendix F (population, where the reports and the public rows are weighted by their
+    inverse variances; the length of the mean that they depend on is estimated from the public rows, unbiased and cut to its range).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastpubpriv.local import PrivUnit, estimate_mean
+    >>> rng = np.random.default_rng(0)
+    >>> rows = rng.normal(0.5, 0.2, size=(20_000, 3))
+    >>> reports = PrivUnit(3, 4.0, norm_bound=2.0).privatize(rows)
+    >>> result = estimate_mean(reports, x_pub=rng.normal(0.5, 0.2, size=(50, 3)))
+    >>> bool(np.all(np.abs(result.mean - 0.5) < 0.2))
+    True
+    """
+    validation.choice("target", target, TARGETS)
+    per_user = validation.integer("reports_per_user", reports_per_user, minimum=1)
+    total = _summed(reports)
+    randomizer = total.randomizer
+    public = None
+    if x_pub is not None:
+        public = prepared(randomizer, public_rows(x_pub, columns=columns, dim=randomizer.dim))
+    n_pub = 0 if public is None else len(public)
+    spread = randomizer.radius**2 if public is None else _spread(randomizer, public)
+    error = _error(randomizer, total.count, n_pub, spread, target)
+    mean = error.weight * total.mean()
+    sampling = np.zeros(randomizer.dim)
+    if public is not None:
+        mean += (1.0 - error.weight) * public.mean(axis=0)
+        if target == "population":
+            deviations = np.std(public, axis=0, ddof=1) if n_pub > 1 else np.zeros(randomizer.dim)
+            if not deviations.any():
+                deviations = np.full(randomizer.dim, math.sqrt(spread / randomizer.dim))
+            sampling = (1.0 - error.weight) * deviations / math.sqrt(n_pub)
+    variance = (
+        total.variance() if total.count > 1 else np.full(randomizer.dim, randomizer.second_moment / randomizer.dim)
+    )
+    return MeanResult(
+        mean=frozen(mean),
+        noise_std=frozen(error.weight * np.sqrt(variance / total.count)),
+        sampling_std=frozen(sampling),
+        noise_law="gaussian",
+        n_priv=total.count,
+        n_pub=n_pub,
+        dim=randomizer.dim,
+        spent=randomizer.cost * per_user,
+        private=total.private,
+        relation=RELATION,
+        releases=(
+            {
+                "name": "local reports",
+                "randomizer": type(randomizer).__name__,
+                "form": randomizer.form,
+                "private_weight": error.weight,
+                "predicted_error": error.mean_squared_error,
+            },
+        ),
+        provenance={"variance": "radius" if public is None else "public rows"},
+    )
+
+
+def _summed(reports: Any) -> Aggregator:
+    if isinstance(reports, Aggregator):
+        total = reports
+    else:
+        batches: list[Any] = [reports] if isinstance(reports, Reports) else list(reports)
+        if not batches or not all(isinstance(batch, Reports) for batch in batches):
+            raise InputError("reports must be Reports, several of them, or an Aggregator")
+        total = Aggregator(batches[0].randomizer)
+        for batch in batches:
+            total.add(batch)
+    if not total.count:
+        raise InputError("no reports: at least one is needed")
+    return total
+
+
+def prepared(randomizer: Randomizer, rows: FloatArray) -> FloatArray:
+    """Public rows as a user prepares a row: shortened to the radius, or without a bound to length one."""
+    longest = np.max(np.abs(rows), axis=1, keepdims=True)
+    scaled = rows / np.where(longest > 0.0, longest, 1.0)
+    norms = np.sqrt(np.einsum("ij,ij->i", scaled, scaled))[:, None]
+    if randomizer.norm_bound is None:
+        unit: FloatArray = scaled / np.where(norms > 0.0, norms, 1.0)
+        unit[norms[:, 0] == 0.0, 0] = 1.0
+        return unit
+    shortened: FloatArray = rows * np.minimum(1.0, randomizer.radius / np.maximum(norms * longest, 1e-300))
+    return shortened
+
+
+def _spread(randomizer: Randomizer, public: FloatArray) -> float:
+    """V^2 from the public rows, unbiased, between a small part of radius^2 and all of it."""
+    largest = randomizer.radius**2
+    if len(public) < 2:
+        return largest
+    found = float(np.sum(np.var(public, axis=0, ddof=1)))
+    # Never zero: rows that happen to agree do not prove that all of them do.
+    return min(max(found, largest / (4.0 * len(public))), largest)

@@ -1,0 +1,248 @@
+"""Local randomizers: what a user sends instead of a vector. PrivUnit, PrivUnitG and Duchi's, for the sphere and for balls."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import KW_ONLY, dataclass, field
+from fractions import Fraction
+from typing import Any, ClassVar
+
+from scipy import special
+
+from fastpubpriv import validation
+from fastpubpriv.errors import InputError
+from fastpubpriv.laws import ReportLaw
+from fastpubpriv.local import parameters as caps
+from fastpubpriv.local.floating import direct_error, expected_proposals, seed_error
+from fastpubpriv.local.parameters import Cap
+from fastpubpriv.local.reports import Reports
+from fastpubpriv.privacy import ApproxDP, PureDP
+from fastpubpriv.privacy.budgets import DELTA_MIN
+from fastpubpriv.privacy.sampler_error import pure_slack
+from fastpubpriv.release.reports import release_reports, report_keys
+from fastpubpriv.sources import private_rows
+from fastpubpriv.threads.guard import naming
+from fastpubpriv.threads.pool import max_threads
+
+DIM_MAX = 1 << 20
+GRID = 8  # steps of 2^-8 of the root mean square of a coordinate, finer ones for thin caps
+MOST_PROPOSALS = 4096.0
+FORMS = ("direct", "selection")
+_SPARE_DRAWS = 4096  # normals of a report besides one for each column: more are drawn with probability below 2^-200
+
+
+@dataclass(frozen=True, slots=True)
+class Randomizer:
+    """What the randomizers share; make a `PrivUnit`, a `PrivUnitG` or a `Duchi`.
+
+    Attributes
+    ----------
+    dim : int
+        Columns of a row.
+    epsilon : float
+        Privacy of one report, as asked: never exceeded, floating point included.
+    norm_bound : float or None
+        Rows lie in the ball of this radius, longer ones count as rows on its sphere. None: only the direction of a row counts,
+        and what is estimated is the mean of the unit vectors.
+    form : "direct" or "selection"
+        Reports are vectors on a grid, or seeds of 32 bytes.
+    cap : Cap
+        The exact threshold and probability in use.
+    log2_grid : int
+        Direct reports are integers, in steps of 2^-log2_grid of the root mean square of a coordinate.
+    """
+
+    dim: int
+    epsilon: float
+    _: KW_ONLY
+    norm_bound: float | None = None
+    form: str = "direct"
+    cap: Cap = field(init=False)
+    log2_grid: int = field(init=False)
+
+    gaussian: ClassVar[bool] = False
+    needs_bound: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        settle = object.__setattr__
+        settle(self, "dim", validation.integer("dim", self.dim, minimum=1, maximum=DIM_MAX))
+        epsilon = validation.positive("epsilon", self.epsilon)
+        if not caps.EPSILON_MIN <= epsilon <= caps.EPSILON_MAX:
+            raise InputError(f"epsilon must lie in [2^-20, {caps.EPSILON_MAX:g}], got {epsilon:g}")
+        settle(self, "epsilon", epsilon)
+        if self.norm_bound is not None:
+            settle(self, "norm_bound", validation.positive("norm_bound", self.norm_bound))
+            if not 1e-150 <= self.radius <= 1e150:
+                raise InputError(f"norm_bound must lie in [1e-150, 1e150], got {self.radius:g}: rescale the columns")
+        validation.choice("form", self.form, FORMS)
+        draft = self._cap(epsilon)
+        opening = 1.0 if self.gaussian else 1.0 - draft.threshold**2
+        settle(self, "log2_grid", GRID + max(0, math.floor(-0.5 * math.log2(opening))))
+        lost = caps.SAFETY * max(1.0, epsilon) + self._floating(draft)
+        if not lost <= 0.5 * epsilon:
+            raise InputError(
+                f"epsilon = {epsilon:g} is too small for {self.dim} columns: floating point alone may cost {lost:.2g}; "
+                f"pass at least {2.0 * lost:.2g}"
+            )
+        design = min(epsilon, draft.epsilon) - lost
+        settle(self, "cap", self._made(draft.threshold, caps.logit_for(design, draft.log_mass)))
+        if self.form == "selection" and not self.proposals <= MOST_PROPOSALS:
+            raise InputError(
+                f"form='selection' at epsilon = {epsilon:g} would try {self.proposals:.2g} seeds for each report, at most "
+                f"{MOST_PROPOSALS:g} are allowed: pass form='direct', or a smaller epsilon"
+            )
+
+    def _cap(self, epsilon: float) -> Cap:
+        """The cap for a privacy of epsilon in real arithmetic."""
+        raise InputError("a Randomizer is made as a PrivUnit, a PrivUnitG or a Duchi")
+
+    def _made(self, threshold: float, logit: float) -> Cap:
+        return caps.tail_of(threshold, logit) if self.gaussian else caps.cap_of(self.dim, threshold, logit)
+
+    def _floating(self, cap: Cap) -> float:
+        """What floating point may add to epsilon."""
+        if self.form == "selection":
+            return seed_error(self.dim, cap, gaussian=self.gaussian)
+        return direct_error(self.dim, self.log2_grid, cap, gaussian=self.gaussian)
+
+    # ---- Facts -------------------------------------------------------------------------------------------------------
+
+    @property
+    def radius(self) -> float:
+        """Length of the longest row: `norm_bound`, or 1."""
+        return 1.0 if self.norm_bound is None else self.norm_bound
+
+    @property
+    def cost(self) -> PureDP | ApproxDP:
+        """What one report costs its user: PureDP(epsilon), or ApproxDP where the cut tails of the normals weigh 2^-100 or more."""
+        if self.form == "selection":
+            return PureDP(self.epsilon)
+        delta = pure_slack(self.epsilon, self.dim + _SPARE_DRAWS)[1]
+        if delta < DELTA_MIN:
+            return PureDP(self.epsilon)
+        if delta >= Fraction(1, 10**3):
+            raise InputError(
+                f"at epsilon = {self.epsilon:g} the cut tails of the normals leave no privacy that could be stated; "
+                "pass an epsilon of at most 100"
+            )
+        return ApproxDP(epsilon=self.epsilon, delta=delta)
+
+    @property
+    def scale(self) -> float:
+        """m: the mean of a report of a unit vector, before it is divided by m, along that vector."""
+        return self.cap.scale
+
+    @property
+    def second_moment(self) -> float:
+        """E |Z|^2 of the vector Z that a report stands for (rounding to the grid adds less than 1e-5 of it)."""
+        if not self.gaussian:
+            return (self.radius / self.scale) ** 2
+        return self.radius**2 * (self.dim + self.cap.threshold * self.scale) / self.scale**2
+
+    def mean_squared_error(self, norm: float | None = None) -> float:
+        """E |Z - x|^2 of one report of a row of this length (None: `radius`), in closed form."""
+        length = self.radius if norm is None else validation.nonnegative("norm", norm)
+        return self.second_moment - min(length, self.radius) ** 2
+
+    @property
+    def proposals(self) -> float:
+        """Seeds that form="selection" tries for a report, on average."""
+        return expected_proposals(self.cap)
+
+    @property
+    def report_bytes(self) -> int:
+        """Bytes of one report, without the header of its batch."""
+        return 32 if self.form == "selection" else self.dim * self.entry_bytes
+
+    @property
+    def entry_bytes(self) -> int:
+        """Bytes of one entry of a direct report: 2 where no entry that matters is larger, else 4."""
+        root = math.sqrt(self.dim)
+        along = min(1.0, self.cap.threshold + 12.0 / root) if not self.gaussian else 0.0
+        largest = 9.0 + (root + 9.0) * along + (self.cap.threshold + 12.0 if self.gaussian else 0.0)
+        return 2 if math.ldexp(largest, self.log2_grid) <= 32767.0 else 4
+
+    @property
+    def law(self) -> ReportLaw:
+        """What the kernels read."""
+        miss = float(special.expit(-self.cap.logit))
+        tail = 0.5
+        if self.form == "selection":
+            # Rounded up: fewer seeds are then refused, never more.
+            log_ratio = self.cap.logit + caps.log_rest(self.cap.log_mass) - self.cap.log_mass
+            tail = min(math.exp(-log_ratio) * (1.0 + 1e-12), math.nextafter(1.0, 0.0))
+        return ReportLaw(
+            dim=self.dim,
+            gaussian=self.gaussian,
+            log2_grid=self.log2_grid,
+            ball=self.norm_bound is not None,
+            threshold=self.cap.threshold,
+            miss=max(miss, 2.0**-1000),
+            radius=self.radius,
+            tail=tail,
+        )
+
+    # ---- Reports -----------------------------------------------------------------------------------------------------
+
+    def privatize(self, rows: Any, *, random_state: int | None = None, threads: int | None = None) -> Reports:
+        """Draw one report for each row: what its user may send.
+
+        Parameters
+        ----------
+        rows : (n, dim) array-like, path, frame, table or Rows, or one row (dim,)
+            One row for each user. A row with a missing or infinite entry, and without `norm_bound` a row of zeros, counts as the
+            first unit vector; with `norm_bound`, zeros count as zeros, and the others as that vector times the bound.
+        random_state : None or int
+            None: keys from the operating system. int: repeatable, warned about, not private.
+        threads : int, optional
+            Threads that draw. Never changes a report.
+
+        Returns
+        -------
+        Reports
+            As many as rows, in their order.
+
+        Raises
+        ------
+        InputError
+            The form of the rows. Never for their content.
+
+        Privacy
+        -------
+        Local: each report, by itself, is `cost`-private for any two rows of its user, without trust in whoever receives it.
+        A second report of a user, of the same row or of another, costs as much again.
+
+        Notes
+        -----
+        The law of a report and its proof are in `mechanisms/notes/local_reports.md`. How long a report takes depends a little on
+        its coins, which the row shifts: do not let a stranger time a client.
+
+        Examples
+        --------
+        >>> from fastpubpriv.local import PrivUnit
+        >>> reports = PrivUnit(3, 2.0).privatize([[1.0, 0.0, 0.0], [0.0, 0.6, 0.8]])
+        >>> len(reports), reports.vectors().shape
+        (2, (2, 3))
+        """
+        if threads is not None:
+            threads = validation.integer("threads", threads, minimum=1, maximum=max_threads())
+        _ = self.cost  # refuses an epsilon that has none
+        opened = naming("rows", lambda: private_rows(_as_matrix(rows)))
+        if opened.dim != self.dim:
+            raise InputError(f"rows have {opened.dim} columns, the randomizer is for {self.dim}")
+        return self._reported(opened, report_keys(random_state), threads=threads)
+
+    def _reported(self, rows: Any, keys: Any, *, threads: int | None = 1) -> Reports:
+        """Reports of rows that have been checked, with keys of a run."""
+        opened = private_rows(rows)
+        made = release_reports(opened, self.law, seeds=self.form == "selection", keys=keys, threads=threads)
+        return Reports.fitted(self, made, private=keys.private)
+
+
+def _as_matrix(rows: Any) -> Any:
+    """One row as a matrix of one row."""
+    if getattr(rows, "ndim", None) == 1 and hasattr(rows, "reshape"):
+        return rows.reshape(1, -1)
+    if isinstance(rows, list | tuple) and rows and all(isinstance(value, int | float) for value in rows):
+        return [list(rows)]
+    return rows

@@ -1,0 +1,266 @@
+"""Semi-local training (paper B, Algorithm 4): one pass of stochastic gradient descent in which every user reports once."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fastpubpriv import validation
+from fastpubpriv._types import FloatArray
+from fastpubpriv.errors import InputError
+from fastpubpriv.local.families import PrivUnit
+from fastpubpriv.local.losses import LOSSES, RowLoss
+from fastpubpriv.local.means import RELATION
+from fastpubpriv.local.randomizers import Randomizer
+from fastpubpriv.reading import Form
+from fastpubpriv.release.reports import report_keys
+from fastpubpriv.results.base import Result, frozen
+from fastpubpriv.results.words import Table
+from fastpubpriv.sources import Rows, private_rows, public_rows, refuse_shared_memory
+from fastpubpriv.threads.guard import naming
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class LocalTrainingResult(Result):
+    """Weights learned from reports.
+
+    Attributes
+    ----------
+    coefficients : (dim,) float64
+        The weighted average of all steps.
+    loss : str
+        "squared", "logistic", or the class of a loss that was passed.
+    start : (dim,) float64
+        Where training began.
+    radius : float
+        Weights stay within this distance of `start`.
+    excess_bound : float
+        Bound on the expected loss above that of the best weights in the ball, for rows in random order whose gradients are no
+        longer than the clip norm.
+    """
+
+    coefficients: FloatArray
+    loss: str
+    start: FloatArray
+    radius: float
+    excess_bound: float
+
+    _forms: ClassVar[Mapping[str, Form]] = {"coefficients": ("dim",), "start": ("dim",)}
+
+    def _estimate(self) -> tuple[str, Any]:
+        return "coefficients", self.coefficients
+
+    def _table(self) -> Table:
+        return Table("column", self.labels, [("coefficient", self.coefficients)])
+
+    def _details(self) -> list[tuple[str, str]]:
+        return [
+            (
+                "Loss",
+                f"{self.loss}, at most {self.excess_bound:.4g} above the best within {self.radius:.4g}, on average",
+            )
+        ]
+
+
+def train(
+    x_priv: Any,
+    y_priv: Any,
+    *,
+    epsilon: float,
+    clip_norm: float,
+    radius: float,
+    x_pub: Any = None,
+    y_pub: Any = None,
+    loss: str | RowLoss = "squared",
+    start: Any = None,
+    batch_rows: int | None = None,
+    form: str = "direct",
+    random_state: int | None = None,
+) -> LocalTrainingResult:
+    """Learn weights from one report of each user, and from public rows.
+
+    Parameters
+    ----------
+    x_priv : (n_priv, dim) array-like, or a file of which any row can be read
+        Rows of users, in an order that does not depend on what is in them; shuffle them before if in doubt.
+    y_priv : (n_priv,) array-like
+        Their labels.
+    epsilon : float
+        What one report costs its user.
+    clip_norm : float > 0
+        C: longer gradients are shortened to it. Below the length that gradients have, the answer is biased.
+    radius : float > 0
+        D: weights stay within this distance of `start`.
+    x_pub, y_pub : (n_pub, dim) and (n_pub,) array-like, optional
+        Public rows and labels, used between the reports.
+    loss : "squared", "logistic" or RowLoss
+        (label - prediction)^2 / 2; the log-loss of labels 0 and 1; or an object with `value` and `gradient` for each row.
+    start : (dim,) array-like, optional
+        First weights, public: those of a public fit, say. By default zero.
+    batch_rows : int, optional
+        Rows that see the same weights. 1 is the paper's algorithm; more are faster, and cost little where reports are noisy. None:
+        a quarter of E |Z|^2 / C^2, Z a report, which adds at most an eighth to the bound.
+    form : "direct" or "selection"
+        Of the reports.
+    random_state : None or int
+        None: keys from the operating system. int: repeatable, warned about, not private.
+
+    Returns
+    -------
+    LocalTrainingResult
+
+    Raises
+    ------
+    InputError
+        Arguments out of range, and data of the wrong form. Never for the content of private rows.
+
+    Privacy
+    -------
+    Local, sequentially interactive: each user sends one report, PrivUnit of their clipped gradient at weights that are public by
+    then, and pays `epsilon`. Users who appear in two rows pay twice. Public: everything else.
+
+    Notes
+    -----
+    LLHR (paper B), Algorithm 4. Departs from it: a step for a row has length lambda / G^2, with G the root mean square of what
+    the row sends (C / m for a report, C for a public row), and weights are averaged by the length of the steps: the bound is then
+    D / sqrt(n_priv / G_a^2 + n_pub / G_b^2) for batch_rows = 1, never worse than the paper's and never worse than the public
+    rows alone. Public gradients are shortened like those of users, so that both mean the same loss.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastpubpriv import local
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.uniform(-1.0, 1.0, size=(2000, 2))
+    >>> y = x @ [0.5, -0.5] + 0.1 * rng.normal(size=2000)
+    >>> result = local.train(x, y, x_pub=x[:50] + 0.0, y_pub=y[:50], epsilon=4.0, clip_norm=2.0, radius=1.0)
+    >>> bool(np.linalg.norm(result.coefficients - [0.5, -0.5]) < 0.3)
+    True
+    """
+    rows = naming("x_priv", lambda: private_rows(x_priv))
+    labels = naming("y_priv", lambda: private_rows(y_priv))
+    _check_pair(rows, labels)
+    dim = rows.dim
+    name, chosen = _loss(loss)
+    clip = validation.positive("clip_norm", clip_norm)
+    bound = validation.positive("radius", radius)
+    weights = np.zeros(dim) if start is None else validation.finite_vector("start", start, dim)
+    public, public_labels = _public(x_priv, x_pub, y_pub, dim)
+    randomizer = PrivUnit(dim, epsilon, norm_bound=clip, form=form)
+    if batch_rows is None:
+        size = max(1, int(0.25 * min(randomizer.second_moment / clip**2, 1e6)))
+    else:
+        size = validation.integer("batch_rows", batch_rows, minimum=1)
+    keys = report_keys(random_state)
+    plan = list(_plan(rows.n, len(public), size))
+    inverse = (1.0 / randomizer.second_moment, 1.0 / clip**2)
+    # A batch with steps a_i: E |sum a_i g_i|^2 is at most sum a_i^2 G_i^2 + (sum a_i C)^2, the second term only for several rows.
+    spread = 0.0
+    for (begin, end), (first, last) in plan:
+        total = (end - begin) * inverse[0] + (last - first) * inverse[1]
+        spread += total + (total * clip) ** 2 * (end - begin + last - first > 1)
+    weight = rows.n * inverse[0] + len(public) * inverse[1]
+    step = bound / math.sqrt(spread)
+    centre, average, done = weights.copy(), np.zeros(dim), 0.0
+    with np.errstate(all="ignore"):
+        for (begin, end), (first, last) in plan:
+            total = (end - begin) * inverse[0] + (last - first) * inverse[1]
+            done += total
+            average += (total / done) * (weights - average)
+            move = np.zeros(dim)
+            if last > first:
+                shown = _shortened(chosen.gradient(weights, public[first:last], public_labels[first:last]), clip)
+                move += inverse[1] * shown.sum(axis=0)
+            if end > begin:
+                x, y = rows.block(begin, end), labels.block(begin, end)
+                gradients = chosen.gradient(weights, x.astype(np.float64), y[:, 0].astype(np.float64))
+                move += inverse[0] * randomizer._reported(gradients, keys).vectors().sum(axis=0)
+            moved = weights - step * move - centre
+            length = float(np.sqrt(np.sum(moved * moved)))
+            weights = centre + moved * min(1.0, bound / length if length > 0.0 else 1.0)
+    return LocalTrainingResult(
+        coefficients=frozen(average),
+        loss=name,
+        start=frozen(centre),
+        radius=bound,
+        excess_bound=bound * math.sqrt(spread) / weight,
+        n_priv=rows.n,
+        n_pub=len(public),
+        dim=dim,
+        spent=randomizer.cost,
+        private=keys.private,
+        relation=RELATION,
+        releases=({"name": "local gradients", "randomizer": "PrivUnit", "form": form, "clip_norm": clip},),
+        provenance={"clip_norm": "argument", "radius": "argument"},
+        columns=rows.columns,
+    )
+
+
+def training_bound(randomizer: Randomizer, *, n_priv: int, n_pub: int, radius: float) -> tuple[float, float]:
+    """Bounds on the excess loss of `train` with batch_rows = 1: with steps by type, and with the paper's one step for all.
+
+    The first, D / sqrt(n_priv / G_a^2 + n_pub / G_b^2), is never above the second, D sqrt(n_priv G_a^2 + n_pub G_b^2) / n.
+    """
+    n_priv = validation.integer("n_priv", n_priv, minimum=0)
+    n_pub = validation.integer("n_pub", n_pub, minimum=0 if n_priv else 1)
+    distance = validation.positive("radius", radius)
+    second, shown = randomizer.second_moment, randomizer.radius**2
+    return (
+        distance / math.sqrt(n_priv / second + n_pub / shown),
+        distance * math.sqrt(n_priv * second + n_pub * shown) / (n_priv + n_pub),
+    )
+
+
+def _loss(loss: Any) -> tuple[str, RowLoss]:
+    if isinstance(loss, str):
+        name = validation.choice("loss", loss, LOSSES)
+        return name, LOSSES[name]
+    if not callable(getattr(loss, "gradient", None)):
+        raise InputError("loss must be 'squared', 'logistic', or an object with value() and gradient() for each row")
+    return type(loss).__name__, loss
+
+
+def _check_pair(rows: Rows, labels: Rows) -> None:
+    if labels.dim != 1 or labels.n != rows.n:
+        raise InputError(
+            f"y_priv must hold one label for each of the {rows.n} rows of x_priv, got shape ({labels.n}, {labels.dim})"
+        )
+    if not (rows.random_access and labels.random_access):
+        raise InputError(
+            "x_priv and y_priv must be arrays, tables or .npy files: local training reads rows a few at a time"
+        )
+
+
+def _public(x_priv: Any, x_pub: Any, y_pub: Any, dim: int) -> tuple[FloatArray, FloatArray]:
+    if x_pub is None:
+        if y_pub is not None:
+            raise InputError("y_pub without x_pub: pass both, or neither")
+        return np.zeros((0, dim)), np.zeros(0)
+    if y_pub is None:
+        raise InputError("x_pub without y_pub: pass both, or neither")
+    refuse_shared_memory(x_priv, x_pub)
+    public = public_rows(x_pub, dim=dim)
+    labels = validation.finite_vector("y_pub", y_pub, len(public))
+    return public, labels
+
+
+def _plan(n_priv: int, n_pub: int, size: int) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
+    """Batches of `size` rows, private and public ones spread evenly: ranges of each."""
+    n = n_priv + n_pub
+    for first in range(0, n, size):
+        last = min(first + size, n)
+        begin, end = first * n_priv // n, last * n_priv // n
+        yield (begin, end), (first - begin, last - end)
+
+
+def _shortened(gradients: FloatArray, clip: float) -> FloatArray:
+    """Public gradients, each at most as long as `clip`; zeros for one that is not finite."""
+    finite = np.isfinite(gradients).all(axis=1, keepdims=True)
+    kept = np.where(finite, gradients, 0.0)
+    norms = np.sqrt(np.sum(kept * kept, axis=1))[:, None]
+    shortened: FloatArray = kept * np.minimum(1.0, clip / np.maximum(norms, 1e-300))
+    return shortened

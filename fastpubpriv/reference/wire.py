@@ -1,0 +1,57 @@
+"""Batches of reports as bytes, by `struct` and `zlib`: the bytes of csrc/wire.c."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from dataclasses import astuple
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+# Magic, version, kind, form, ball, grid, entry bytes, zero, dim, count, threshold, logit, radius, epsilon; then CRC-32 and zero.
+_FIELDS = struct.Struct("<4sH6BIQ4d")
+_TAIL = struct.Struct("<II")
+
+
+def batch_size(header: Any) -> int:
+    """Bytes of the whole batch."""
+    return 64 + int(header.count) * (32 if header.seeds else int(header.dim) * int(header.entry_bytes))
+
+
+def batch_write(header: Any, payload: npt.NDArray[Any]) -> bytes:
+    """Bytes of a batch; payload (count, dim) int32 or, of seeds, (count, 32) uint8."""
+    dim, count, *kinds, entry_bytes, threshold, logit, radius, epsilon = astuple(header)
+    start = _FIELDS.pack(b"FPPL", 1, *kinds, entry_bytes, 0, dim, count, threshold, logit, radius, epsilon)
+    if header.seeds:
+        body = payload.tobytes()
+    else:
+        most = 2 ** (8 * entry_bytes - 1) - 1
+        body = np.clip(payload.astype(np.int64), -most, most).astype(f"<i{entry_bytes}").tobytes()
+    check = zlib.crc32(b"\0\0\0\0" + body, zlib.crc32(start))
+    return start + _TAIL.pack(check, 0) + body
+
+
+def batch_header(data: bytes) -> tuple[Any, ...] | None:
+    """The fields of a header in the order of BatchHeader; None for bytes that are not a whole batch."""
+    if len(data) < 64 or data[:6] != b"FPPL\1\0":
+        return None
+    _, _, *kinds, entry_bytes, zero, dim, count, threshold, logit, radius, epsilon = _FIELDS.unpack_from(data)
+    check, more = _TAIL.unpack_from(data, 56)
+    size = 64 + count * (32 if kinds[1] else dim * entry_bytes)
+    sound = zero == more == 0 and size <= len(data) and check == zlib.crc32(data[60:size], zlib.crc32(data[:56]))
+    sound = sound and kinds[1] in (0, 1) and entry_bytes in ((0,) if kinds[1] else (2, 4))
+    return (dim, count, *kinds, entry_bytes, threshold, logit, radius, epsilon) if sound else None
+
+
+def batch_payload(data: bytes) -> npt.NDArray[Any]:
+    """The reports of a whole batch."""
+    fields = batch_header(data)
+    if fields is None:
+        raise ValueError("not a batch of reports")
+    dim, count, _, seeds, _, _, entry_bytes, *_ = fields
+    if seeds:
+        return np.frombuffer(data, dtype=np.uint8, count=32 * count, offset=64).reshape(count, 32)
+    found = np.frombuffer(data, dtype=f"<i{entry_bytes}", count=dim * count, offset=64)
+    return found.reshape(count, dim).astype(np.int32)

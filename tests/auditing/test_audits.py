@@ -1,0 +1,153 @@
+"""Black-box audits and the tracing attack: sound mechanisms pass, broken ones are caught, and the bounds are exact."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from scipy import stats
+
+from fastpubpriv import ZCDP, ApproxDP, InputError, PureDP
+from fastpubpriv.auditing import (
+    AuditReport,
+    audit,
+    audit_by_tracing,
+    audit_randomizer,
+    audit_weighted_mean,
+    clopper_pearson,
+    epsilon_lower_bound,
+    tracing_attack,
+)
+from fastpubpriv.auditing import black_box as module
+from fastpubpriv.cli import main
+from fastpubpriv.local import Duchi, PrivUnit, PrivUnitG
+
+
+@pytest.mark.parametrize(("successes", "trials"), [(0, 10), (1, 10), (7, 10), (10, 10), (300, 1000)])
+def test_bounds_are_those_of_the_binomial_law(successes, trials):
+    lower, upper = clopper_pearson(successes, trials, confidence=0.975)
+    if successes:
+        assert stats.binom.sf(successes - 1, trials, lower) == pytest.approx(0.025)
+    if successes < trials:
+        assert stats.binom.cdf(successes, trials, upper) == pytest.approx(0.025)
+    assert lower <= successes / trials <= upper
+
+
+def test_the_bound_on_epsilon():
+    assert epsilon_lower_bound(0, 100, 100, 100) == 0.0
+    assert epsilon_lower_bound(50, 100, 0, 100, delta=0.9) == 0.0
+    assert 1.9 < epsilon_lower_bound(880_000, 10**6, 119_000, 10**6) < 2.0
+    assert epsilon_lower_bound(500, 1000, 100, 1000, confidence=0.999) < epsilon_lower_bound(500, 1000, 100, 1000)
+
+
+@pytest.mark.parametrize(
+    "randomizer", [PrivUnit(6, 1.0), PrivUnitG(6, 2.0), Duchi(3, 1.0, 5.0), PrivUnit(4, 1.0, form="selection")]
+)
+def test_sound_randomizers_pass_and_the_bound_is_close(randomizer):
+    """Confidence 1 - 1e-9 each: a sound one fails once in 10^9 runs."""
+    report = audit_randomizer(randomizer, runs=60_000, confidence=1 - 1e-9)
+    assert report.passed
+    assert report.epsilon_lower > 0.8 * randomizer.epsilon
+    assert not audit_randomizer(randomizer, claim=PureDP(0.75 * randomizer.epsilon), runs=60_000).passed
+
+
+def test_a_tenth_of_the_noise_is_flagged(monkeypatch):
+    """Ten times the epsilon is a tenth of the noise."""
+    assert audit_weighted_mean(PureDP(1.0), runs=400, confidence=1 - 1e-9).passed
+    assert not audit_weighted_mean(PureDP(10.0), claim=PureDP(1.0), runs=400).passed
+    assert audit_weighted_mean(ApproxDP(1.0, 1e-3), runs=400, confidence=1 - 1e-9).passed
+    assert not audit_weighted_mean(ApproxDP(10.0, 1e-3), claim=ApproxDP(1.0, 1e-3), runs=400).passed
+    honest = module.weighted_mean
+
+    def without_noise(data, *, budget, **more):
+        return honest(data, budget=PureDP(50.0), **more)
+
+    monkeypatch.setattr(module, "weighted_mean", without_noise)
+    assert not audit_weighted_mean(PureDP(1.0), runs=100).passed
+
+
+def test_the_threshold_may_be_chosen_by_other_runs():
+    coins = np.random.default_rng(0)
+    found = audit(lambda at, runs: at + coins.normal(size=runs), 1.0, 0.0, claim=PureDP(0.1), runs=4000)
+    assert not found.passed
+    assert "other runs" in found.event
+
+
+def test_a_report_comes_back_from_json():
+    found = audit_randomizer(PrivUnit(3, 1.0), runs=200)
+    again = AuditReport.from_json(found.to_json())
+    assert again.to_dict() == found.to_dict()
+    assert "not refuted" in found.summary()
+
+
+def members(noise, seed, printed, runs=60):
+    """Rates of the attack of the specification: 50 rows, 4000 columns."""
+    rng = np.random.default_rng(seed)
+    inside = outside = 0
+    for _ in range(runs):
+        theta = rng.uniform(-0.5, 0.5, 4000)
+        rows = np.where(rng.random((51, 4000)) < 0.5 * (1.0 + theta), 1.0, -1.0)
+        released = rows[:50].mean(axis=0) + noise * rng.standard_normal(4000)
+        error = math.sqrt(4000 * (1 / 50 + noise**2))
+        found = tracing_attack(
+            rows[49:], released=released, theta=theta, error=error, failure_prob=0.01, printed=printed
+        )
+        inside, outside = inside + int(found.member[0]), outside + int(found.member[1])
+    return inside / runs, outside / runs
+
+
+def test_the_sharper_threshold_finds_more():
+    assert members(0.1, 0, printed=True)[0] < 0.6
+    found, false = members(0.1, 0, printed=False)
+    assert found > 0.95
+    assert false <= 0.1
+
+
+def test_tracing_audits_a_mean():
+    def noisy(epsilon):
+        coins = np.random.default_rng(1)
+        return lambda rows: (
+            rows.mean(axis=0) + coins.laplace(scale=2.0 * rows.shape[1] / (len(rows) * epsilon), size=rows.shape[1])
+        )
+
+    settings = {"claim": PureDP(1.0), "n_priv": 20, "dim": 600, "runs": 150}
+    assert audit_by_tracing(noisy(1.0), error=800.0, rng=np.random.default_rng(2), **settings).passed
+    assert not audit_by_tracing(
+        lambda rows: rows.mean(axis=0), error=6.0, rng=np.random.default_rng(2), **settings
+    ).passed
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: clopper_pearson(3, 2), lambda: clopper_pearson(0, 0), lambda: epsilon_lower_bound(1, 2, 1, 2, delta=1.0),
+        lambda: audit(lambda at, runs: np.zeros(3), 0, 1, claim=PureDP(1.0), runs=20, threshold=0.0),
+        lambda: audit(lambda at, runs: np.zeros(runs), 0, 1, claim=ZCDP(1.0), runs=20),
+        lambda: audit_randomizer(PrivUnit(3, 1.0), runs=2),
+        lambda: tracing_attack(np.ones(3), released=np.ones(2), theta=np.zeros(3), error=1.0),
+        lambda: tracing_attack(np.ones(3), released=np.ones(3), theta=np.zeros((3, 1)), error=1.0),
+        lambda: tracing_attack(np.ones(4), released=np.ones(3), theta=np.zeros(3), error=1.0),
+        lambda: tracing_attack(np.ones(3), released=np.ones(3), theta=np.zeros(3), error=0.0),
+    ],
+)  # fmt: skip
+def test_bad_arguments_are_refused(call):
+    with pytest.raises(InputError):
+        call()
+
+
+def test_the_command(tmp_path):
+    runner = CliRunner()
+    passed = runner.invoke(
+        main, ["audit", "privunit", "--epsilon", "1", "--runs", "2000", "--json", str(tmp_path / "a.json")]
+    )
+    assert passed.exit_code == 0
+    assert "not refuted" in passed.output
+    assert '"passed": true' in (tmp_path / "a.json").read_text()
+    refuted = runner.invoke(main, ["audit", "duchi", "--epsilon", "3", "--claim", "1", "--runs", "5000"])
+    assert refuted.exit_code == 1
+    assert "REFUTED" in refuted.output
+    wrong = runner.invoke(main, ["audit", "privunit-g", "--epsilon", "-1"])
+    assert wrong.exit_code == 2
+    assert "epsilon" in wrong.output

@@ -1,0 +1,206 @@
+"""Local reports: C against its twin, rows that are odd, batches as bytes."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+
+from fastpubpriv.errors import InputError, KernelError
+from fastpubpriv.kernels import reports, seeds, wire
+from fastpubpriv.kernels._cext import lib
+from fastpubpriv.laws import ReportLaw
+from fastpubpriv.reference import local as slow
+from fastpubpriv.reference import wire as slow_wire
+
+KEY = bytes(range(32))
+
+
+def law(dim, threshold=0.3, *, gaussian=False, ball=False, miss=0.3, radius=1.0, tail=0.5, log2_grid=8):
+    return ReportLaw(
+        dim=dim,
+        gaussian=gaussian,
+        log2_grid=log2_grid,
+        ball=ball,
+        threshold=threshold,
+        miss=miss,
+        radius=radius,
+        tail=tail,
+    )
+
+
+CASES = [
+    law(1, 0.0),
+    law(2, 0.9),
+    law(2, 0.1, ball=True, radius=3.0),
+    law(5, 0.0, ball=True, radius=1.5),
+    law(17, 0.05),
+    law(63, 0.02, log2_grid=12),
+    law(64, 0.02),
+    law(100, 0.3),
+    law(513, 0.01),
+    law(1030, 0.2),
+    law(7, 1.5, gaussian=True),
+    law(7, 0.2, gaussian=True, ball=True, radius=2.0),
+    law(1, 1.5, gaussian=True),
+]
+
+
+def odd_rows(dim, n=9):
+    rows = np.random.default_rng(dim).standard_normal((n, dim))
+    rows[1] = 0.0
+    rows[2, dim - 1] = np.nan
+    rows[3, 0] = np.inf
+    rows[4] *= 1e300
+    rows[5] *= 5e-310
+    rows[6] = 0.0
+    rows[6, dim // 2] = -1.0
+    return rows
+
+
+def near(fast, exact):
+    """Equal but for what rounds the other way: at most one step, in few entries."""
+    gap = np.abs(fast.astype(np.int64) - exact)
+    return gap.max() <= 1 and np.count_nonzero(gap) <= 1 + gap.size // 10_000
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.dim}-{case.threshold}-{case.gaussian}-{case.ball}")
+def test_reports_agree_with_their_twin(case):
+    n = 3 if case.dim > 300 else 7
+    rows = odd_rows(case.dim)[:n]
+    fast, exact = np.empty(rows.shape, np.int32), np.empty(rows.shape, np.int32)
+    reports.report_integers(rows, case, KEY, fast, first=5)
+    slow.report_integers(rows, case, KEY, exact, first=5)
+    assert near(fast, exact)
+
+
+@pytest.mark.parametrize("case", [law(1, 0.0, tail=0.4), law(3, 0.4, tail=0.2), law(20, 1.0, gaussian=True, tail=0.3)])
+def test_seeds_agree_with_their_twin(case):
+    rows = odd_rows(case.dim)[:4]
+    fast, exact = np.empty((4, 32), np.uint8), np.empty((4, 32), np.uint8)
+    reports.report_seeds(rows, case, KEY, fast, first=2)
+    slow.report_seeds(rows, case, KEY, exact, first=2)
+    assert np.array_equal(fast, exact)
+    mine, theirs = np.empty((4, case.dim), np.int32), np.empty((4, case.dim), np.int32)
+    seeds.seed_integers(fast, case, mine)
+    slow.seed_integers(fast, case, theirs)
+    assert np.array_equal(mine, theirs)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.dim}-{case.threshold}-{case.gaussian}-{case.ball}")
+def test_a_report_depends_on_its_number_and_its_row_alone(case):
+    rows = odd_rows(case.dim, 40)
+    whole = np.empty(rows.shape, np.int32)
+    reports.report_integers(rows, case, KEY, whole, first=100)
+    for begin, end in ((0, 1), (7, 9), (13, 40)):
+        part = np.empty((end - begin, case.dim), np.int32)
+        reports.report_integers(np.array(rows[begin:end]), case, KEY, part, first=100 + begin)
+        assert np.array_equal(part, whole[begin:end])
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.dim}-{case.threshold}-{case.gaussian}-{case.ball}")
+def test_instruction_sets_give_the_same_bits(case):
+    rows = odd_rows(case.dim)
+    found = []
+    try:
+        for level in range(lib.fpp_isa_detect() + 1):
+            lib.fpp_isa_limit(level)
+            found.append(np.empty(rows.shape, np.int32))
+            reports.report_integers(rows, case, KEY, found[-1])
+    finally:
+        lib.fpp_isa_limit(lib.FPP_ISA_AVX512)
+    assert all(np.array_equal(other, found[0]) for other in found)
+
+
+def test_rows_without_direction_are_the_first_axis():
+    case = law(4, 0.99, miss=1e-9)
+    out = np.empty((9, 4), np.int32)
+    reports.report_integers(odd_rows(4), case, KEY, out)
+    unit = out / np.linalg.norm(out, axis=1, keepdims=True)
+    assert (unit[[1, 2, 3], 0] > 0.98).all()
+    assert unit[6, 2] < -0.98
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"dim": 0}, {"dim": 2**25}, {"threshold": 1.0}, {"threshold": -0.1}, {"threshold": math.nan}, {"miss": 0.0},
+        {"miss": 1.0}, {"radius": 0.0}, {"radius": math.inf}, {"log2_grid": 31}, {"log2_grid": -1},
+    ],
+)  # fmt: skip
+def test_laws_out_of_range_are_refused(changes):
+    case = dataclasses.replace(law(3), **changes)
+    with pytest.raises(KernelError):
+        reports.report_integers(np.zeros((1, case.dim if case.dim < 100 else 3)), case, KEY, np.empty((1, 3), np.int32))
+
+
+def test_numbers_of_reports_end():
+    out = np.empty((1, 3), np.int32)
+    reports.report_integers(np.ones((1, 3)), law(3), KEY, out, first=lib.FPP_REPORTS_MAX - 1)
+    with pytest.raises(KernelError):
+        reports.report_integers(np.ones((1, 3)), law(3), KEY, out, first=lib.FPP_REPORTS_MAX)
+    with pytest.raises(KernelError):
+        reports.report_integers(np.ones((1, 3)), law(3), KEY[:31], out)
+    with pytest.raises(KernelError):
+        reports.report_integers(np.ones((1, 3), np.float32), law(3), KEY, out)
+
+
+def test_a_seed_that_is_never_taken_is_an_error():
+    with pytest.raises(KernelError):
+        reports.report_seeds(
+            np.ones((1, 50)), law(50, 0.99, tail=1e-9), KEY, np.empty((1, 32), np.uint8), most_trials=3
+        )
+
+
+# ---- Bytes ----------------------------------------------------------------------------------------------------------
+
+
+def batch(n=5, dim=3, entry_bytes=2, form=0):
+    header = wire.BatchHeader(dim, n, 0, form, 1, 8, 0 if form else entry_bytes, 0.25, -1.5, 2.0, 1.0)
+    rng = np.random.default_rng(0)
+    if form:
+        return header, rng.integers(0, 256, (n, 32)).astype(np.uint8)
+    payload = rng.integers(-(2**31) + 1, 2**31, (n, dim)).astype(np.int32)
+    return header, payload >> (16 if entry_bytes == 2 else 0)
+
+
+@pytest.mark.parametrize(("entry_bytes", "form"), [(2, 0), (4, 0), (0, 1)])
+def test_batches_are_the_bytes_of_the_twin(entry_bytes, form):
+    header, payload = batch(entry_bytes=entry_bytes, form=form)
+    data = wire.batch_write(header, payload)
+    assert data == slow_wire.batch_write(header, payload)
+    assert len(data) == wire.batch_size(header) == slow_wire.batch_size(header)
+    assert wire.batch_header(data) == header
+    assert slow_wire.batch_header(data) == dataclasses.astuple(header)
+    assert np.array_equal(wire.batch_payload(data), payload)
+    assert np.array_equal(slow_wire.batch_payload(data), payload)
+
+
+def test_entries_are_cut_off():
+    header, _ = batch(n=1)
+    data = wire.batch_write(header, np.array([[40000, -40000, 7]], dtype=np.int32))
+    assert wire.batch_payload(data).tolist() == [[32767, -32767, 7]]
+
+
+def test_an_empty_batch_is_a_batch():
+    header, payload = batch(n=0)
+    assert wire.batch_payload(wire.batch_write(header, payload)).shape == (0, 3)
+
+
+def test_every_changed_byte_is_seen():
+    header, payload = batch()
+    data = wire.batch_write(header, payload)
+    for at in range(len(data)):
+        with pytest.raises(InputError):
+            wire.batch_header(data[:at] + bytes([data[at] ^ 16]) + data[at + 1 :])
+        with pytest.raises(InputError):
+            wire.batch_header(data[:at])
+
+
+def test_another_version_is_named():
+    header, payload = batch()
+    data = wire.batch_write(header, payload)
+    with pytest.raises(InputError, match="version"):
+        wire.batch_header(data[:4] + b"\2" + data[5:])

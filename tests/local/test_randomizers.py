@@ -1,0 +1,224 @@
+"""Local randomizers: their privacy, their mean and error, and what they do with odd rows and arguments."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from fastpubpriv import ApproxDP, InputError, PureDP, SeededNoiseWarning
+from fastpubpriv.local import Duchi, PrivUnit, PrivUnitG, Reports
+from fastpubpriv.local import parameters as caps
+from fastpubpriv.local.reports import directions, integers
+from fastpubpriv.release import reports as door
+
+pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")
+
+FAMILIES = [PrivUnit, PrivUnitG, lambda dim, epsilon, **more: Duchi(dim, epsilon, 1.0, **more)]
+
+
+def make(family, dim, epsilon, **more):
+    return FAMILIES[family](dim, epsilon, **more)
+
+
+@pytest.mark.parametrize("form", ["direct", "selection"])
+@pytest.mark.parametrize("family", [0, 1, 2])
+@pytest.mark.parametrize(("dim", "epsilon"), [(1, 0.5), (2, 3.0), (10, 1.0), (300, 4.0), (10**5, 2.0)])
+def test_the_density_ratio_is_within_epsilon(family, dim, epsilon, form):
+    randomizer = make(family, dim, epsilon, form=form)
+    cap = randomizer.cap
+    inside = cap.probability / math.exp(cap.log_mass)
+    outside = (1.0 - cap.probability) / (1.0 - math.exp(cap.log_mass))
+    assert math.log(inside / outside) == pytest.approx(cap.epsilon, rel=1e-9)
+    # What floating point may add is taken off beforehand, and is small.
+    added = randomizer._floating(cap)
+    assert epsilon * 0.99 < cap.epsilon <= epsilon - added
+    assert randomizer.cost == PureDP(epsilon)
+    if form == "selection":
+        assert -math.log(randomizer.law.tail) <= cap.epsilon * (1.0 + 1e-12)
+
+
+def test_the_cost_names_the_tails_of_the_normals():
+    assert isinstance(PrivUnit(1000, 64.0).cost, ApproxDP)
+    assert float(PrivUnit(1000, 64.0).cost.amounts[1]) < 1e-20
+    with pytest.raises(InputError, match="tails"):
+        PrivUnit(1000, 200.0).privatize(np.ones(1000))
+
+
+def hits(randomizer, row, n=4000):
+    reports = randomizer.privatize(np.tile(row, (n, 1)), random_state=1)
+    unit = directions(randomizer, integers(randomizer, reports.payload))
+    along = unit @ (row / np.linalg.norm(row))
+    return int(np.count_nonzero(along >= randomizer.cap.threshold - 1e-3 * (randomizer.dim < 3)))
+
+
+def off(randomizer, row, n=4000):
+    """Standard deviations between how often a report lies in the cap and how often it should; 6: false alarms 2e-9."""
+    p = randomizer.cap.probability
+    return abs(hits(randomizer, row, n) - n * p) / math.sqrt(n * p * (1.0 - p))
+
+
+@pytest.mark.parametrize("form", ["direct", "selection"])
+@pytest.mark.parametrize("family", [0, 1, 2])
+@pytest.mark.parametrize(("dim", "epsilon"), [(3, 1.0), (10, 2.5), (70, 1.0), (200, 3.0)])
+def test_the_cap_is_hit_as_often_as_it_should(family, dim, epsilon, form):
+    row = np.random.default_rng(dim).standard_normal(dim)
+    randomizer = make(family, dim, epsilon, form=form)
+    if family == 2:
+        row /= np.linalg.norm(row)
+    assert off(randomizer, row) < 6.0
+
+
+def test_a_planted_fault_is_caught(monkeypatch):
+    """A door that draws from the cap a little more often than the randomizer says."""
+    row, randomizer = np.ones(10), PrivUnit(10, 2.5)
+    honest = door.kernels.report_integers
+
+    def greedy(rows, law, key, out, *, first=0):
+        honest(
+            rows,
+            type(law)(**{**{name: getattr(law, name) for name in law.__slots__}, "miss": law.miss * 0.7}),
+            key,
+            out,
+            first=first,
+        )
+
+    monkeypatch.setattr(door.kernels, "report_integers", greedy)
+    assert off(randomizer, row) > 6.0
+
+
+@pytest.mark.parametrize("form", ["direct", "selection"])
+@pytest.mark.parametrize("family", [0, 1, 2])
+@pytest.mark.parametrize(("dim", "epsilon"), [(1, 1.0), (2, 1.0), (5, 3.0), (64, 2.0), (150, 4.0)])
+def test_mean_and_error_are_those_of_the_closed_forms(family, dim, epsilon, form):
+    n = 4000
+    row = np.random.default_rng(dim).standard_normal(dim)
+    row /= np.linalg.norm(row)
+    randomizer = make(family, dim, epsilon, form=form)
+    found = randomizer.privatize(np.tile(row, (n, 1)), random_state=2).vectors()
+    along = found @ row
+    assert abs(along.mean() - 1.0) < 6.0 * along.std() / math.sqrt(n) + 1e-4
+    errors = np.sum((found - row) ** 2, axis=1)
+    assert (
+        abs(errors.mean() - randomizer.mean_squared_error()) < 6.0 * errors.std() / math.sqrt(n) + 1e-3 * errors.mean()
+    )
+
+
+@pytest.mark.parametrize("norm", [0.0, 0.7, 2.0, 50.0])
+def test_rows_of_a_ball_keep_their_length(norm):
+    n, row = 20_000, norm * np.array([0.6, 0.0, 0.8])
+    randomizer = PrivUnit(3, 4.0, norm_bound=2.0)
+    found = randomizer.privatize(np.tile(row, (n, 1)), random_state=3).vectors()
+    expected = row * min(1.0, 2.0 / norm if norm else 1.0)
+    assert np.all(np.abs(found.mean(axis=0) - expected) < 6.0 * found.std(axis=0) / math.sqrt(n))
+    error = np.mean(np.sum((found - expected) ** 2, axis=1))
+    assert error == pytest.approx(randomizer.mean_squared_error(min(norm, 2.0)), rel=0.05)
+
+
+@pytest.mark.parametrize("dim", [2, 3, 10, 100, 1000])
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0, 10.0])
+def test_privunit_is_the_best(dim, epsilon):
+    best = PrivUnit(dim, epsilon, norm_bound=1.0).mean_squared_error()
+    assert best < Duchi(dim, epsilon, 1.0).mean_squared_error()
+    assert best < PrivUnitG(dim, epsilon, norm_bound=1.0).mean_squared_error()
+    if dim > 2:
+        assert best < PrivUnit.bhowmick(dim, epsilon).mean_squared_error()
+
+
+def test_privunit_is_the_best_for_many_columns():
+    """Real numbers: at 10^5 columns what is taken off for floating point exceeds the gap to PrivUnitG, one part in 10^5."""
+    for epsilon in (0.1, 1.0, 4.0, 10.0):
+        sphere, tail = caps.best_cap(10**5, epsilon), caps.best_tail(epsilon)
+        assert 1.0 / sphere.scale**2 - 1.0 < (10**5 + tail.threshold * tail.scale) / tail.scale**2 - 1.0
+
+
+def test_given_parameters_are_kept():
+    randomizer = PrivUnit.from_probability(20, 0.8, 0.25)
+    assert randomizer.cap.threshold == 0.25
+    assert randomizer.cap.probability == pytest.approx(0.8, abs=1e-6)
+    assert randomizer.epsilon == pytest.approx(caps.cap_of(20, 0.25, math.log(4.0)).epsilon)
+    assert PrivUnit.bhowmick(1000, 4.0).epsilon < 4.0
+
+
+def test_reports_do_not_depend_on_threads_or_on_company():
+    rows = np.random.default_rng(0).standard_normal((5000, 40))
+    one = PrivUnit(40, 2.0).privatize(rows, random_state=4, threads=1)
+    two = PrivUnit(40, 2.0).privatize(rows, random_state=4, threads=2)
+    assert np.array_equal(one.payload, two.payload)
+    rows[1:] = np.nan
+    alone = PrivUnit(40, 2.0).privatize(rows, random_state=4)
+    assert np.array_equal(alone.payload[0], one.payload[0])
+
+
+def test_no_row_raises():
+    rows = np.full((6, 4), 1.0)
+    rows[0], rows[1, 2], rows[2, 0], rows[3], rows[4] = 0.0, np.nan, np.inf, 1e308, 1e-320
+    for form in ("direct", "selection"):
+        for norm_bound in (None, 3.0):
+            reports = PrivUnit(4, 1.0, norm_bound=norm_bound, form=form).privatize(rows)
+            assert np.isfinite(reports.vectors()).all()
+
+
+def test_fresh_keys_give_fresh_reports():
+    randomizer = PrivUnit(50, 1.0)
+    row = np.ones(50)
+    first, second = randomizer.privatize(row), randomizer.privatize(row)
+    assert first.private
+    assert not np.array_equal(first.payload, second.payload)
+    with pytest.warns(SeededNoiseWarning):
+        assert not randomizer.privatize(row, random_state=0).private
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: PrivUnit(0, 1.0), lambda: PrivUnit(2**21, 1.0), lambda: PrivUnit(3, 0.0), lambda: PrivUnit(3, -1.0),
+        lambda: PrivUnit(3, math.nan), lambda: PrivUnit(3, 501.0), lambda: PrivUnit(3, 1e-9), lambda: PrivUnit(2.5, 1.0),
+        lambda: PrivUnit(True, 1.0), lambda: PrivUnit(3, 1.0, norm_bound=0.0), lambda: PrivUnit(3, 1.0, norm_bound=1e200),
+        lambda: PrivUnit(3, 1.0, form="seeds"), lambda: PrivUnit(3, 1.0, threshold=1.0), lambda: PrivUnit(1, 1.0, threshold=0.5),
+        lambda: PrivUnit(1000, 12.0, form="selection"), lambda: Duchi(3, 1.0), lambda: PrivUnit.bhowmick(2, 1.0),
+        lambda: PrivUnit.from_probability(5, 0.1, 0.1), lambda: PrivUnit.from_probability(5, 1.0, 0.1),
+        lambda: PrivUnit(2**20, 1e-4), lambda: PrivUnit(3, 1.0).privatize(np.ones((2, 4))),
+        lambda: PrivUnit(3, 1.0).privatize(np.ones((2, 3)), threads=0), lambda: PrivUnit(3, 1.0).privatize("nothing.npy"),
+        lambda: PrivUnit(3, 1.0).privatize([["a", "b", "c"]]), lambda: PrivUnit(3, 1.0).privatize(np.ones((0, 3))),
+    ],
+)  # fmt: skip
+def test_public_arguments_are_checked(call):
+    with pytest.raises(InputError):
+        call()
+
+
+@pytest.mark.parametrize("form", ["direct", "selection"])
+@pytest.mark.parametrize("family", [0, 1, 2])
+def test_bytes_come_back(family, form):
+    randomizer = make(family, 12, 2.0, form=form)
+    reports = randomizer.privatize(np.random.default_rng(0).standard_normal((7, 12)))
+    data = reports.to_bytes()
+    assert len(data) == 64 + 7 * randomizer.report_bytes
+    again = Reports.from_bytes(data, randomizer=randomizer)
+    assert np.array_equal(again.vectors(), reports.vectors())
+    assert np.array_equal(reports[2:4].vectors(), reports.vectors()[2:4])
+    assert len(reports[3]) == 1
+    for other in (
+        make(family, 12, 2.5, form=form),
+        make(family, 13, 2.0, form=form),
+        PrivUnit(12, 2.0, norm_bound=3.0),
+    ):
+        with pytest.raises(InputError, match="another randomizer"):
+            Reports.from_bytes(data, randomizer=other)
+    for bad in (data[:-1], data + b"x", b"", data[:64], data[:33] + bytes([data[33] ^ 1]) + data[34:], "text"):
+        with pytest.raises(InputError):
+            Reports.from_bytes(bad, randomizer=randomizer)
+
+
+@pytest.mark.parametrize("family", [0, 1, 2])
+def test_no_report_is_longer_than_an_honest_one(family):
+    """Entries that no client would send, with a checksum that is right."""
+    randomizer = make(family, 5, 1.0)
+    hostile = np.array([[32767] * 5, [-32768, 0, 0, 0, 0], [0] * 5, [1, 0, 0, 0, 0]], dtype=np.int32)
+    data = Reports(randomizer, hostile).to_bytes()
+    found = Reports.from_bytes(data, randomizer=randomizer).vectors()
+    assert np.isfinite(found).all()
+    longest = (math.sqrt(5.0) + 13.0 + randomizer.cap.threshold if randomizer.gaussian else 1.0) / randomizer.scale
+    assert np.linalg.norm(found, axis=1).max() <= longest * (1.0 + 1e-12)
