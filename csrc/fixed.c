@@ -1,4 +1,5 @@
-/* Reached about once in 2^34 draws: written to be checked, not to be fast. Every step rounds down by less than one unit of 2^-384. */
+/* This code runs about once in 2^34 draws, so it is written to be checked, not to be fast. Every step rounds down by less than one unit
+ * of 2^-384. */
 #include "fixed.h"
 
 #include "sampler_tables.h"

@@ -5,11 +5,11 @@
  * owns every byte; a function returns FPP_OK or one of the FPP_ERR codes, never prints and never aborts. Every function is a
  * pure function of its arguments and may run in any number of threads at once (fpp_isa_limit excepted).
  *
- * Pointers: an array without entries (n = 0, say) may be NULL. Any other NULL is FPP_ERR_ARGUMENT, except where a comment says "or
- * NULL"; so are sizes below their least value or above FPP_DIM_MAX, for the kinds it lists, and sizes of arrays that no address space
- * could hold. A function that returns FPP_ERR_ARGUMENT has written nothing, save in its workspace; a function that returns a size
- * returns -1 instead. That arrays are as long as their sizes say, and that structures hold what their comments say, is for the
- * caller to see to.
+ * Pointers: an array without entries (for example n = 0) may be NULL. Any other NULL gives FPP_ERR_ARGUMENT, except where a comment
+ * says "or NULL". So does a size below its least value, a size above FPP_DIM_MAX of a kind listed there, and an array larger than an
+ * address space. A function that returns FPP_ERR_ARGUMENT has written nothing except in its workspace; a function that returns a
+ * size returns -1 instead. The caller guarantees that arrays are as long as their sizes say, and that structures hold what their
+ * comments say.
  */
 #ifndef FPP_H
 #define FPP_H
@@ -184,7 +184,7 @@ int32_t fpp_bins_keys_f32(const float *x, int64_t n, int64_t row_stride, const f
                           int64_t *keys);
 /* Add n keys (n, words) with their counts (or NULL: one each) to the hash table until it is three quarters full. Skipped, and
  * counted as done: keys with a FPP_BIN_NONE in them, and counts below one, so that the slots of one table may go into a larger one.
- * A sum of counts ends at 2^63 - 1. */
+ * A sum of counts stops at 2^63 - 1. */
 int32_t fpp_bins_insert(const int64_t *keys, const int64_t *counts, int64_t n, fpp_bin_table *table, int64_t *done);
 /* totals (window) += the dense counters, which become zero; nothing for a window of 0. */
 int32_t fpp_bins_flush(fpp_bin_table *table, int64_t *totals);
@@ -282,9 +282,10 @@ typedef struct {
     double drift, kappa;           /* absolute error of a distance between rows of panels, and relative error of computing it */
 } fpp_race;
 
-/* The points at places queue (n) of the panels, in turn, until `most_work` coordinates are looked at or exact distances cost more than
- * they should: best and farthest, -1.0 at first, become the point whose nearest other point is farthest, lowest number on ties, and that
- * squared distance. done: how many were run; settled: 0 if it stopped for exact distances. workspace: dim doubles, aligned. */
+/* Goes through the points at places queue (n) of the panels, in order, until `most_work` coordinates have been looked at or exact
+ * distances have cost too much. best and farthest, -1.0 at first, become the point whose nearest other point is farthest (the lowest
+ * number on ties) and that squared distance. done: how many points were gone through; settled: 0 if exact distances stopped it.
+ * workspace: dim doubles, aligned. */
 int32_t fpp_race_run(const fpp_race *race, const int64_t *queue, int64_t n, int64_t most_work, void *workspace, int64_t *best,
                      double *farthest, int64_t *done, int32_t *settled);
 /* group (n) = the nearest of pivots (dim, 64), in the type of x, the first of equals; sums (64, dim) += rows by group. */
@@ -383,8 +384,8 @@ int32_t fpp_report_batch_write(const fpp_report_header *header, const int32_t *e
 int32_t fpp_report_batch_read(const uint8_t *bytes, int64_t n_bytes, fpp_report_header *header);
 int32_t fpp_report_batch_entries(const uint8_t *bytes, int64_t n_bytes, int32_t *entries, uint8_t *seeds);
 /* ---- Test hooks: not part of the stable interface ------------------------------------------------------------------- */
-/* As the samplers (law 0 Gaussian, 1 Laplace) with the undecided window of the quick tests widened to 2^window_log2, so that the
- * slow exact comparison runs often. window_log2 = 0 means the window of production. */
+/* As the samplers (law 0 Gaussian, 1 Laplace), but the quick tests leave a window of 2^window_log2 undecided, so that the slow exact
+ * comparison runs often. window_log2 = 0 means the window of ordinary draws. */
 int32_t fpp_test_noise_i64(const uint8_t *key, int64_t begin, int64_t end, int32_t law, int32_t log2_scale, int32_t window_log2,
                            int64_t *out);
 /* exp(-s) of the slow comparison: s (7 limbs of 64 bits, least first, 384 fraction bits, s < 129) gives e_and_n (6 limbs, then n):

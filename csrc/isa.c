@@ -3,7 +3,7 @@
 
 #include <stdatomic.h>
 
-/* The only mutable state of the library. It decides speed, never a result, so relaxed order is enough. */
+/* The only mutable state of the library. It decides the speed and never a result, so relaxed memory order is enough. */
 static _Atomic int32_t allowed_level = FPP_ISA_AVX512;
 
 FPP_API int32_t fpp_isa_detect(void)

@@ -204,7 +204,7 @@ FPP_LOCAL int32_t fpp_row_is_finite(const char *x, int64_t dim, int32_t is_f32)
     return finite;
 }
 
-/* z of one scaled row, in the order of the fast path, without vectors. */
+/* z of one scaled row, by the same operations in the same order as the fast path, without vectors. */
 static double scaled_row(const fpp_plan *plan, const char *x, double scale, double *z)
 {
     const int64_t dim = plan->dim, out_dim = plan->out_dim;
@@ -240,7 +240,7 @@ static double scaled_row(const fpp_plan *plan, const char *x, double scale, doub
     return fpp_fold(lanes);
 }
 
-/* A row whose squared norm is not finite. If the row is finite it is clipped all the same: its direction is found from the row
+/* For a row whose squared norm is not finite. If the row itself is finite, it is still clipped: its direction is found from the row
  * times a small power of two, the first of four that gives a finite positive norm. Otherwise it is neutral: zero. */
 static void rescue(const fpp_plan *plan, const char *x, double *z, double *factor)
 {

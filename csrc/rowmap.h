@@ -2,7 +2,7 @@
  *
  * A plan is the map with its vectors padded, its matrix repacked and its scratch laid out in the caller's workspace. Rows go
  * through it in tiles: `tile` leaves z (rows of `ld` doubles, zero beyond out_dim up to the next multiple of 8) and the eight-lane
- * squared norms, `fpp_row_factors` the clip factors. What a row becomes depends on that row and the map alone: no step mixes
+ * squared norms, `factors` makes the clip factors. What a row becomes depends on that row and the map alone: no step mixes
  * rows, and the order of every floating-point sum is fixed, so tiles, chunks, threads and instruction sets all give the same bits.
  */
 #ifndef FPP_ROWMAP_H
@@ -60,7 +60,7 @@ typedef struct {
 FPP_LOCAL const fpp_row_kernels *fpp_row_kernels_now(void);
 FPP_LOCAL int32_t fpp_plan_make(const fpp_row_map *map, int32_t is_f32, const fpp_row_kernels *kernels, void *workspace,
                                 fpp_plan *plan);
-/* Checks and takes over quant_bound, inv_step and limit. */
+/* Checks quant_bound, inv_step and limit, and copies them into the plan. */
 FPP_LOCAL int32_t fpp_plan_scale(fpp_plan *plan);
 /* z and clip factors of up to tile_rows rows. */
 FPP_LOCAL void fpp_row_tile(const fpp_plan *plan, const fpp_row_kernels *kernels, const char *x, int64_t stride_bytes,

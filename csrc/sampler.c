@@ -67,10 +67,10 @@ FPP_INLINE int64_t signed_value(int laplace, uint64_t magnitude, uint64_t sign)
 {
     return (int64_t)(laplace ? (magnitude ^ sign) - sign : magnitude ^ sign);
 }
-/* The second zero of the Laplace law: dropped whatever U says. */
+/* The Laplace law would have two zeros, +0 and -0: the second is dropped, whatever U is. */
 FPP_INLINE int void_zero(int laplace, uint64_t magnitude, uint64_t sign) { return laplace && (magnitude | ~sign) == 0; }
 
-/* The part of every draw that integers decide; the indices of the other draws, ascending, to `open`; returns how many.
+/* Decides the draws that integers can decide, and writes the indices of the others, ascending, to `open`; returns their number.
  * `split` keeps the serial list out of the first loop, so that it vectorises: 0.8 ns a draw less with AVX2, 1 ns more with SSE2. */
 FPP_INLINE int64_t first_attempts(const uint64_t *restrict first, int laplace, int split, int32_t log2_scale,
                                   const uint64_t *restrict words, int64_t n, int64_t *restrict out, uint16_t *restrict open)
@@ -189,7 +189,7 @@ static int accepts(const noise_context *context, attempt a, word_stream *stream,
     return accepts_fixed(context, a, u_more, f_first, draw, trial);
 }
 
-/* One draw from its first word to its end; `trial` counts the attempts of this draw. */
+/* One whole draw, from its first word to the decision; `trial` counts the attempts of this draw. */
 static int64_t finish_draw(const noise_context *context, uint64_t w, word_stream *stream, uint64_t draw)
 {
     const noise_law *law = context->law;

@@ -1,4 +1,5 @@
-/* The words of one block of draws: one for each draw, then a pool for whoever needs more, taken in the order of the draws. */
+/* The random words of one block of draws: first one word for each draw, then further words for the draws that need more than one, which
+ * take them in the order of the draws. */
 #ifndef FPP_STREAM_H
 #define FPP_STREAM_H
 #include "chacha.h"

@@ -93,7 +93,7 @@ def mixture_needs(
     Examples
     --------
     >>> from fastpubpriv.planning import mixture_needs
-    >>> needs = mixture_needs(n_priv=100_000, n_components=4, min_weight=0.25, failure_prob=0.1)
+    >>> needs = mixture_needs(n_priv=100_000, n_components=4, min_weight=0.25)
     >>> f"{needs.rows_per_component:.3g} rows, {needs.dim:.0f} columns ({needs.label})"
     '1.64e+06 rows, 2021 columns (worst case)'
     """
