@@ -256,7 +256,9 @@ def grid_width(rough: LossLaw, steps: int, epsilon: float, t: float) -> float:
     """The width at which the grid adds about _EXCESS epsilon; no finer than the memory allows, which only adds."""
     span = float(rough.losses[-1])
     allowed = min(_EXCESS * max(epsilon, 1e-9), _EXCESS_MAX)
-    return short(max(min(math.sqrt(12 * allowed / (steps * (t + 1))), span / 64), span / _CELLS))
+    # A cell is also short against epsilon, or the profile bends within it.
+    wanted = min(math.sqrt(12 * allowed / (steps * (t + 1))), span / 64, max(epsilon / 32, 1e-4))
+    return short(max(wanted, span / _CELLS))
 
 
 def composed_epsilon(step: StepProfile, steps: int, delta: float, *, fineness: float = 1.0) -> float:
@@ -278,7 +280,9 @@ def solved(step: StepProfile, steps: int, delta: float, *, fineness: float = 1.0
         curve = summed(step, steps, outside, t, short(grid_width(rough, steps, found, t) / fineness), rough)
         found = curve.epsilon(delta)
         bound = steps * rough.growth(t)[0] - t * found
-        if found == 0.0 or (bound - math.log(delta) <= _LOG_SHARP and curve.transform(found) <= 1e-4 * delta):
+        narrow = curve.step <= max(found / 16, 2e-4, 2 * float(rough.losses[-1]) / _CELLS)
+        sharp = bound - math.log(delta) <= _LOG_SHARP and curve.transform(found) <= 1e-4 * delta
+        if found == 0.0 or (narrow and sharp):
             break
         t = tilt_for(rough.growth, steps, found)
     return curve, found

@@ -148,7 +148,7 @@ def test_the_event_under_add_remove_has_the_same_noise_over_half_the_sensitivity
 
 
 def test_the_event_is_charged_and_released():
-    account = Account("train", ApproxDP(2, 1e-5), draws=60)
+    account = Account("train", ApproxDP(2, 1e-5), draws=100)
     account.open()
     query = lambda: np.array([5, 7], dtype=np.int64)  # noqa: E731
     for step in (event(), *[event().later] * 29):
@@ -158,7 +158,7 @@ def test_the_event_is_charged_and_released():
     assert epsilon <= 2 - event().epsilon
     assert delta <= account.budget.delta - event().delta
     with pytest.raises(BudgetError, match="exceed"):
-        account.charge(event(log2_scale=8))
+        account.charge(event(log2_scale=8, steps=3000))
 
 
 def test_the_event_checks_its_promise():
