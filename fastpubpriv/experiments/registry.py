@@ -101,6 +101,12 @@ _ALL = (
         run=_later("example_weighted_mean"),
     ),
     Experiment(
+        name="b-tables-11-12",
+        summary="Noise of sampled gradient steps: the printed multipliers, and what replace-one really needs",
+        source="Lowy, Li, Huang, Razaviyayn, Optimal DP Model Training with Public Data (2024), Tables 11 and 12",
+        run=_later("noise_tables"),
+    ),
+    Experiment(
         name="c-univariate",
         summary="Mixtures on the line with no range given: total variation against rows, epsilon and components",
         source="Aden-Ali, Ashtiani, Liaw, Privately Learning Mixtures of Axis-Aligned Gaussians (2021), made practical",

@@ -53,14 +53,17 @@ from fastpubpriv.privacy.events import (
     GaussianEvent,
     KNormEvent,
     LaplaceEvent,
+    SampledGaussianEvent,
     SelectionEvent,
     StableHistogramEvent,
 )
 from fastpubpriv.privacy.ledger import Ledger, LedgerEntry, cost_in
 from fastpubpriv.privacy.relations import Neighbors
 from fastpubpriv.privacy.sampler_error import approx_slack, pure_slack, total_variation
+from fastpubpriv.privacy.sampling import FullBatch, OnePass, Poisson, Sampling, WithoutReplacement
 from fastpubpriv.privacy.stable import stable_event
 from fastpubpriv.privacy.stable_profile import stable_delta
+from fastpubpriv.privacy.subsampled import delta_of, epsilon_of, noise_multiplier_for
 
 __all__ = [
     "ZCDP",
@@ -71,6 +74,7 @@ __all__ = [
     "Cost",
     "CostTally",
     "Event",
+    "FullBatch",
     "GaussianEvent",
     "Grid",
     "KNormEvent",
@@ -79,9 +83,14 @@ __all__ = [
     "Ledger",
     "LedgerEntry",
     "Neighbors",
+    "OnePass",
+    "Poisson",
     "PureDP",
+    "SampledGaussianEvent",
+    "Sampling",
     "SelectionEvent",
     "StableHistogramEvent",
+    "WithoutReplacement",
     "advanced_composition",
     "approx_slack",
     "basic_composition",
@@ -94,6 +103,8 @@ __all__ = [
     "cluster_shell_grid",
     "cluster_sum_grid",
     "cost_in",
+    "delta_of",
+    "epsilon_of",
     "exponential_mechanism_rho",
     "gaussian_count_grid",
     "gaussian_gram_grid",
@@ -113,6 +124,7 @@ __all__ = [
     "laplace_epsilon",
     "laplace_gram_grid",
     "laplace_sum_grid",
+    "noise_multiplier_for",
     "optimal_composition_delta",
     "optimal_composition_epsilon",
     "pure_slack",

@@ -13,7 +13,7 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.reading import Form, read_array
 from fastpubpriv.results.base import Value
-from fastpubpriv.results.words import Column, Table
+from fastpubpriv.results.words import Column, Table, tally
 
 STATUSES = {
     "resolved": "the counts show its scale and where it ends",
@@ -97,6 +97,9 @@ class ColumnReport(Value):
             if status != "resolved":
                 found.setdefault(status, []).append(label)
         return found
+
+    def __repr__(self) -> str:
+        return f"ColumnReport(status={self.status})" if len(self.status) <= 6 else f"ColumnReport({tally(self.status)})"
 
     def _table(self) -> Table:
         names = ("status", "missing", "resolved_from", "resolved_to", "undetected_rows")

@@ -43,8 +43,9 @@ def test_units_change_nothing(name):
 
 @pytest.mark.parametrize("name", CALLS)
 def test_the_answer_lies_within(name):
+    given = {"x_pub": np.full((20, 3), 0.9)} if "public" in name else {}
     for budget in (ZCDP(1e-6), ZCDP(0.5)):
-        result = CALLS[name](np.full((50, 3), 1e3), bounds=(0.0, 1.0), budget=budget)
+        result = CALLS[name](np.full((50, 3), 1e3), bounds=(0.0, 1.0), budget=budget, **given)
         assert np.all((result.mean >= 0.0) & (result.mean <= 1.0))
 
 

@@ -26,6 +26,7 @@ SECOND = "<script>alert('&')</script>"
 
 MADE = {
     "MeanResult": lambda: seeded(fpp.estimate_mean, ROWS, x_pub=PUBLIC, budget=ZCDP(1)),
+    "ColumnReport": lambda: MADE["MeanResult"]().report,
     "CovarianceResult": lambda: seeded(fpp.coinpress_covariance, ROWS, budget=ZCDP(1), scale=400.0),
     "PCAResult": lambda: seeded(fpp.private_pca, ROWS, budget=ZCDP(1), center=[5.0, -7.0], radius=60.0, n_components=1),
     "GaussianResult": lambda: seeded(fpp.estimate_gaussian, ROWS, x_pub=PUBLIC, budget=ZCDP(1)),

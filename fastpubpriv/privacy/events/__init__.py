@@ -8,6 +8,7 @@ from fastpubpriv.privacy.events.base import LOG2_SCALE_MAX, LOG2_SCALE_MIN, Even
 from fastpubpriv.privacy.events.bins import StableHistogramEvent
 from fastpubpriv.privacy.events.choices import CHOICE_LAWS, SelectionEvent
 from fastpubpriv.privacy.events.noise import GaussianEvent, KNormEvent, LaplaceEvent
+from fastpubpriv.privacy.events.sampled import SampledGaussianEvent
 
 __all__ = [
     "CHOICE_LAWS",
@@ -17,6 +18,7 @@ __all__ = [
     "GaussianEvent",
     "KNormEvent",
     "LaplaceEvent",
+    "SampledGaussianEvent",
     "SelectionEvent",
     "StableHistogramEvent",
 ]

@@ -1,0 +1,383 @@
+"""Composition of many equal steps by the law of the privacy loss: a grid of losses, one tilted FFT, all rounding on the safe side.
+
+The profile of one step is replaced by the chords between grid points (connect the dots), which lie above it; the T-fold sum of
+losses is taken by one FFT. The result is high by about T (t + 1) step^2 / 12, t = -d log(delta) / d epsilon; the grid is chosen
+so that this is about 2.5e-4 epsilon and at most 0.001 (`Curve.excess` states it). What lies outside the windows counts as a
+loss of infinity, at most delta / 1000 in total.
+
+Derivations: `mechanisms/notes/subsampled_gaussian.md`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from scipy import fft
+
+from fastpubpriv._types import FloatArray
+from fastpubpriv.errors import BudgetError
+from fastpubpriv.privacy.profiles import ULP, Profile, StepProfile
+
+_TAIL = 1 / 40000  # of delta, for each of the tails that count as a loss of infinity
+_EXCESS, _EXCESS_MAX = 2.5e-4, 1e-3  # how much the grid may add to epsilon, as a share and absolutely
+_CELLS = 2**21  # of one half of the grid of one step
+_WINDOW = 2**23  # of the sum
+_LOG_WRAPPED = math.log(1e-9)  # of the share of the tilted law outside the window
+_LOG_SHARP = math.log(1e4)  # of how far the Chernoff bound of a tilt may be above the delta that it is used for
+_LOG_RANGE = 600.0  # e^_LOG_RANGE is a float with room for sums
+
+# Value and derivative at t of a logarithm of a moment generating function.
+Growth: TypeAlias = Callable[[float], tuple[float, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class LossLaw:
+    """Losses of one step on a grid: masses at `losses`, and `infinite` at plus infinity. The masses may add up to slightly above 1.
+
+    Attributes
+    ----------
+    losses, masses : ndarray (cells,)
+        In increasing order.
+    infinite : float
+        Probability of a loss beyond the grid.
+    """
+
+    losses: FloatArray
+    masses: FloatArray
+    infinite: float
+
+    def growth(self, t: float) -> tuple[float, float]:
+        """log E e^(t loss) over the grid, and its derivative in t."""
+        with np.errstate(divide="ignore", under="ignore"):
+            exponents = np.log(self.masses) + t * self.losses
+        top = float(exponents.max())
+        weights = np.exp(exponents - top)
+        total = float(weights.sum())
+        return top + math.log(total), float(np.dot(weights, self.losses)) / total
+
+
+def half_masses(losses: FloatArray, deltas: FloatArray) -> FloatArray:
+    """Masses at losses[1:] of the chords through (e^loss, delta), for losses[0] = 0 < losses[1] < ...; beyond the last, a constant.
+
+    Rounded up: the two slopes of a mass nearly cancel, so a bound on their own rounding is added.
+    """
+    gaps = np.diff(losses)
+    drops = -np.diff(deltas)
+    left = drops / -np.expm1(-gaps)
+    right = np.append(drops[1:] / np.expm1(gaps[1:]), 0.0)
+    result: FloatArray = np.maximum(left - right + 8 * ULP * (left + right), 0.0)
+    return result
+
+
+def falling(deltas: FloatArray) -> FloatArray:
+    """The least values above `deltas` that never rise. From the right: a dip by rounding must not be spread."""
+    result: FloatArray = np.maximum.accumulate(deltas[::-1])[::-1]
+    return result
+
+
+def loss_law(step: StepProfile, above: FloatArray, below: FloatArray) -> LossLaw:
+    """The losses of one step, pessimistically, on the grid of `above` (0 = above[0] < ...) and of `below` (the same, negated).
+
+    The chords of the profile for epsilon < 0 are the mirror image of those of the swapped pair: a mass r at the loss e of (Q, P) is
+    a mass e^-e r at the loss -e of (P, Q). Both halves therefore keep relative accuracy in their tails.
+    """
+    up, down = step.above(above), step.below(below)
+    # Total variation, seen from both sides.
+    up[0] = down[0] = max(up[0], down[0])
+    up, down = falling(up), falling(down)
+    positive = half_masses(above, up)
+    negative = half_masses(below, down) * np.exp(-below[1:])
+    left = (down[0] - math.exp(-below[1]) * down[1]) / -math.expm1(-below[1])
+    right = (up[0] - up[1]) / math.expm1(above[1])
+    middle = max(1.0 - left - right + 16 * ULP * (1.0 + left + right), 0.0)
+    return LossLaw(
+        np.concatenate([-below[:0:-1], above]),
+        np.concatenate([negative[::-1], [middle], positive]),
+        float(up[-1]),
+    )
+
+
+def reach(profile: Profile, tail: float) -> float:
+    """A loss at which the profile is at most `tail`."""
+    losses = np.geomspace(1e-9, 1e7, 700)
+    rare = np.flatnonzero(falling(profile(losses)) <= tail)
+    if not rare.size:
+        raise BudgetError("the noise is too small for an accountant: a loss of 1e7 is not rare; pass more noise")
+    return float(losses[rare[0]])
+
+
+# ---- Chernoff
+
+
+def least(rises: Callable[[float], bool]) -> float:
+    """The t in [1e-10, 1e6] at which a convex function is least, where `rises(t)` tells that it grows. Need not be exact."""
+    low, high = math.log(1e-10), math.log(1e6)
+    while high - low > 1e-3:
+        middle = (low + high) / 2
+        low, high = (low, middle) if rises(math.exp(middle)) else (middle, high)
+    return math.exp((low + high) / 2)
+
+
+def tilt_for_tail(growth: Growth, steps: int, log_share: float) -> float:
+    """The t > 0 for which `level` is least."""
+
+    def rises(t: float) -> bool:
+        value, slope = growth(t)
+        return steps * (t * slope - value) + log_share > 0
+
+    return least(rises)
+
+
+def level(growth: Growth, steps: int, log_share: float, t: float) -> float:
+    """What the sum of `steps` losses exceeds with probability at most e^log_share, by Chernoff: valid for every t > 0."""
+    return (steps * growth(t)[0] - log_share) / t
+
+
+def tilt_for(growth: Growth, steps: int, epsilon: float) -> float:
+    """The t >= 0 at which steps growth(t) - t epsilon is least: the tilted sum then has mean epsilon."""
+    return least(lambda t: steps * growth(t)[1] > epsilon)
+
+
+def tilted_growth(growth: Growth, t: float, sign: float) -> Growth:
+    """The growth of sign * loss after a tilt by t."""
+    centre = growth(t)[0]
+
+    def result(s: float) -> tuple[float, float]:
+        value, slope = growth(t + sign * s)
+        return value - centre, sign * slope
+
+    return result
+
+
+# ---- the curve of many steps
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """delta as a function of epsilon for many steps, near one delta; every value is an upper bound.
+
+    Attributes
+    ----------
+    first : int
+        losses are (first + k) step.
+    step : float
+        Grid step; its products with whole numbers below 2^40 are exact.
+    reference : float
+        Loss to which the discounts refer.
+    mass, discounted : ndarray (cells,)
+        Sums over the losses l after the k-th of P(l), and of P(l) e^(reference - l).
+    infinite : float
+        Added to delta: losses of infinity.
+    errors : ndarray (cells,)
+        Added to delta at k: the error of the FFT.
+    inflation : float
+        Relative bound on all other rounding.
+    excess : float
+        About how much the grid adds to epsilon (stated, not subtracted).
+    """
+
+    first: int
+    step: float
+    reference: float
+    mass: FloatArray
+    discounted: FloatArray
+    infinite: float
+    errors: FloatArray
+    inflation: float
+    excess: float
+
+    def _cell(self, epsilon: float) -> int:
+        """The last cell whose loss is at most epsilon; -1 below the window."""
+        k = min(math.floor(epsilon / self.step) - self.first, self.mass.size - 1)
+        while k >= 0 and (self.first + k) * self.step > epsilon:
+            k -= 1
+        return max(k, -1)
+
+    def transform(self, epsilon: float) -> float:
+        """What the error of the FFT adds to delta at epsilon."""
+        k = self._cell(epsilon)
+        return float(self.errors[k]) if k >= 0 else 0.0
+
+    def delta(self, epsilon: float) -> float:
+        """delta at epsilon; 1 below the window."""
+        k = self._cell(epsilon)
+        if k < 0:
+            return 1.0
+        discount = self.discounted[k] * math.exp(min(epsilon - self.reference, _LOG_RANGE))
+        cancelled = 4 * ULP * (8.0 + abs(epsilon - self.reference)) * (self.mass[k] + discount)
+        value = (self.mass[k] - discount + cancelled) * self.inflation + self.errors[k] + self.infinite
+        return min(1.0, max(float(value), 0.0))
+
+    def epsilon(self, delta: float) -> float:
+        """The least found epsilon >= 0 whose delta is at most `delta`."""
+        if self.delta(0.0) <= delta:
+            return 0.0
+        low, high = max(self.first, 0) - 1, self.first + self.mass.size - 1
+        if self.delta(high * self.step) > delta:
+            raise BudgetError(f"delta = {delta:.3g} is below what the floating-point accountant can show")
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self.delta(middle * self.step) <= delta else (middle, high)
+        bottom, found = max(low * self.step, 0.0), high * self.step
+        for _ in range(30):  # between two grid points
+            between = (bottom + found) / 2
+            bottom, found = (bottom, between) if self.delta(between) <= delta else (between, found)
+        return found
+
+
+def grid_halves(step: StepProfile, width: float, tail: float) -> tuple[FloatArray, FloatArray]:
+    """Grids of the given width for the two halves of `loss_law`, as far as the profiles exceed `tail`."""
+
+    def half(profile: Profile) -> FloatArray:
+        return width * np.arange(max(math.ceil(reach(profile, tail) / width), 2) + 1, dtype=np.float64)
+
+    return half(step.above), half(step.below)
+
+
+def short(value: float) -> float:
+    """`value` rounded down to 12 bits, so that its multiples are exact."""
+    mantissa, exponent = math.frexp(value)
+    return math.ldexp(math.floor(math.ldexp(mantissa, 12)), exponent - 12)
+
+
+def rough_law(step: StepProfile, tail: float) -> LossLaw:
+    """Losses in steps of 5 percent, good enough to choose tilts, windows and the width of the grid, and used for nothing else."""
+    span = max(reach(step.above, tail), reach(step.below, tail))
+    losses = np.concatenate([[0.0], np.geomspace(1e-7 * span, span, 340)])
+    law = loss_law(step, losses, losses)
+    return LossLaw(law.losses, law.masses / law.masses.sum(), law.infinite)
+
+
+def grid_width(rough: LossLaw, steps: int, epsilon: float, t: float) -> float:
+    """The width at which the grid adds about _EXCESS epsilon; no finer than the memory allows, which only adds."""
+    span = float(rough.losses[-1])
+    allowed = min(_EXCESS * max(epsilon, 1e-9), _EXCESS_MAX)
+    return short(max(min(math.sqrt(12 * allowed / (steps * (t + 1))), span / 64), span / _CELLS))
+
+
+def composed_epsilon(step: StepProfile, steps: int, delta: float, *, fineness: float = 1.0) -> float:
+    """The least found epsilon of `steps` steps at this delta."""
+    return solved(step, steps, delta, fineness=fineness)[1]
+
+
+def solved(step: StepProfile, steps: int, delta: float, *, fineness: float = 1.0) -> tuple[Curve, float]:
+    """A curve that is sharp at delta, and its epsilon there; what the grid adds falls with the square of `fineness`.
+
+    The Chernoff bound gives the first tilt. Where it is far above the answer (rare and large losses), what the FFT adds is not
+    small against the answer; then the tilt is taken for the answer found, until it is.
+    """
+    outside = delta * _TAIL
+    rough = rough_law(step, outside / steps)
+    t = tilt_for_tail(rough.growth, steps, math.log(delta))
+    found = level(rough.growth, steps, math.log(delta), t)
+    for _ in range(8):
+        curve = summed(step, steps, outside, t, short(grid_width(rough, steps, found, t) / fineness), rough)
+        found = curve.epsilon(delta)
+        bound = steps * rough.growth(t)[0] - t * found
+        if found == 0.0 or (bound - math.log(delta) <= _LOG_SHARP and curve.transform(found) <= 1e-4 * delta):
+            break
+        t = tilt_for(rough.growth, steps, found)
+    return curve, found
+
+
+def composed_delta(step: StepProfile, steps: int, epsilon: float) -> float:
+    """The least found delta of `steps` steps at this epsilon."""
+    found, outside = 1.0, 1e-9
+    for _ in range(6):  # until the tails left out are small against delta
+        rough = rough_law(step, outside / steps)
+        t = tilt_for(rough.growth, steps, epsilon)
+        curve = summed(step, steps, outside, t, grid_width(rough, steps, max(epsilon, 0.01), t), rough)
+        found = min(found, curve.delta(epsilon))
+        if outside <= 4 * _TAIL * found or found <= 1e-60:
+            break
+        outside = max(_TAIL * found, 1e-90)
+    return found
+
+
+def summed(step: StepProfile, steps: int, outside: float, t: float, width: float, rough: LossLaw) -> Curve:
+    """The curve of `steps` steps from the tilt t; `outside` is the probability of each tail that counts as infinite."""
+    top_tilt = tilt_for_tail(rough.growth, steps, math.log(outside))
+    # Tilted losses beyond the window come back at its other end, where they only add; this keeps what they add small.
+    high, low = (tilt_for_tail(tilted_growth(rough.growth, t, sign), steps, _LOG_WRAPPED) for sign in (1.0, -1.0))
+    while True:
+        law = loss_law(step, *grid_halves(step, width, outside / steps))
+        top = level(law.growth, steps, math.log(outside), top_tilt)
+        top = max(top, level(tilted_growth(law.growth, t, 1.0), steps, _LOG_WRAPPED, high))
+        bottom = -level(tilted_growth(law.growth, t, -1.0), steps, _LOG_WRAPPED, low)
+        centre, mean = law.growth(t)
+        if top - bottom <= _WINDOW * width:
+            break
+        width = short(2 * width)  # coarser, hence higher: never lower
+    length = fft.next_fast_len(math.ceil((top - bottom) / width) + 4, real=True)
+    first, middle = math.floor(bottom / width), round(mean / width)
+    with np.errstate(divide="ignore", under="ignore"):
+        tilted = np.exp(np.log(law.masses) + (t * law.losses - centre))
+    sums = power(np.rint(law.losses / width).astype(np.int64), tilted, middle, steps, length)
+    sums = np.roll(sums, -((first - steps * middle) % length))
+    return untilted(
+        law, Tilt(steps, t, centre, steps * mean, outside, width), (first + np.arange(length)) * width, sums, tilted
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Tilt:
+    """How a law was tilted before its FFT: by e^(t loss) / e^growth; `mean` is that of the tilted sum."""
+
+    steps: int
+    t: float
+    growth: float
+    mean: float
+    outside: float
+    width: float
+
+
+def power(places: FloatArray, masses: FloatArray, centre: int, steps: int, length: int) -> FloatArray:
+    """The law of the sum of `steps` losses modulo `length` cells, each loss counted from `centre`, where phases are small."""
+    folded = np.bincount((places - centre) % length, weights=masses, minlength=length)
+    spectrum = fft.rfft(folded)
+    with np.errstate(divide="ignore", under="ignore"):
+        size = np.exp(steps * np.log(np.abs(spectrum)))
+    result: FloatArray = fft.irfft(size * np.exp(1j * (steps * np.angle(spectrum))), length)
+    return result
+
+
+def untilted(law: LossLaw, tilt: Tilt, losses: FloatArray, sums: FloatArray, tilted: FloatArray) -> Curve:
+    """The curve from the tilted law of the sum, with bounds on everything that was rounded or left out."""
+    steps, t, width = tilt.steps, tilt.t, tilt.width
+    # Log of what the masses of the sum are multiplied by; only losses where its exponential is a float are kept.
+    scale = steps * tilt.growth - t * losses
+    keep = (scale <= _LOG_RANGE) & (tilt.mean - losses <= _LOG_RANGE)
+    losses, scale = losses[keep], np.exp(scale[keep])
+    masses = np.maximum(sums[keep], 0.0) * scale
+    with np.errstate(under="ignore"):
+        discounted = masses * np.exp(tilt.mean - losses)
+    after = [np.append(np.cumsum(part[::-1])[::-1][1:], 0.0) for part in (masses, discounted)]
+    # ||weights||_2 of the sum over the losses after epsilon, at most the root of 1 / (1 - e^(-2 t width)) or of their number.
+    spread = math.sqrt(min(losses.size, 1.0 / -math.expm1(-2 * t * width)))
+    transform = 8 * ULP * (math.log2(sums.size) + 1) * steps * float(np.linalg.norm(tilted)) * spread
+    total = max(1.0, float(law.masses.sum()) + law.infinite)
+    farthest = float(np.abs(law.losses).max())
+    log_error = ULP * (steps * (32 + 2 * abs(tilt.growth)) + 4 * t * (farthest + abs(tilt.mean)) + losses.size)
+    log_error += ULP * 4 * steps * _mean_exponent(law, tilted, t)
+    return Curve(
+        first=round(float(losses[0]) / width),
+        step=width,
+        reference=tilt.mean,
+        mass=after[0],
+        discounted=after[1],
+        infinite=steps * law.infinite * total**steps + tilt.outside,
+        errors=transform * scale,
+        inflation=math.exp(log_error),
+        excess=steps * (t + 1) * width * width / 12,
+    )
+
+
+def _mean_exponent(law: LossLaw, tilted: FloatArray, t: float) -> float:
+    """Mean size of the exponents of the tilted masses: the relative error that rounding leaves in one step, in ULP."""
+    with np.errstate(divide="ignore"):
+        exponents = np.abs(np.log(np.maximum(law.masses, 5e-324))) + t * np.abs(law.losses)
+    return float(np.dot(tilted, exponents))
