@@ -7,9 +7,8 @@
  *
  * Pointers: an array without entries (for example n = 0) may be NULL. Any other NULL gives FPP_ERR_ARGUMENT, except where a comment
  * says "or NULL". So does a size below its least value, a size above FPP_DIM_MAX of a kind listed there, and an array larger than an
- * address space. A function that returns FPP_ERR_ARGUMENT has written nothing except in its workspace; a function that returns a
- * size returns -1 instead. The caller guarantees that arrays are as long as their sizes say, and that structures hold what their
- * comments say.
+ * address space. A function that returns FPP_ERR_ARGUMENT has written nothing except in its workspace; one that returns a size
+ * returns -1 instead. The caller guarantees the lengths of arrays, and that structures hold what their comments say.
  */
 #ifndef FPP_H
 #define FPP_H

@@ -11,7 +11,7 @@ from benchmarks.cases import limits
 from benchmarks.cases.loops import Call, Case
 from fastpubpriv.kernels import bins
 from fastpubpriv.kernels.bins import BinRule
-from fastpubpriv.mechanisms.histograms import Partition, coarsened
+from fastpubpriv.mechanisms.histograms import Partition, coarsen
 
 os.environ.setdefault("POLARS_MAX_THREADS", "1")  # read once, when polars is imported, perhaps by OpenDP
 
@@ -33,7 +33,7 @@ def ours(x: np.ndarray, shape: str) -> Call:
 
     def nested() -> list[Any]:
         found = bins.bins_count(x, rule)
-        return [coarsened(*found, level, partition) for level in partition.levels]
+        return [coarsen(*found, level, partition) for level in partition.levels]
 
     return nested
 

@@ -1,8 +1,8 @@
 """Record every release of a run, force the same answers on a neighbouring data set, and compare what was asked.
 
-After Re:cord-play (Cebere, Erb, Desfontaines, Bellet, Fitzsimons, 2026): with the answers pinned, everything an honest
-estimator does afterwards is the same on both data sets, and the exact integers it asks about differ by at most the
-declared sensitivity.
+After Re:cord-play (Cebere, Erb, Desfontaines, Bellet, Fitzsimons, 2026). If every release gives the same answer on both data sets,
+then all that a correct estimator does with the answers is the same too, and its exact integers differ by at most the declared
+sensitivity.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from fastpubpriv.sources import Rows
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayReport:
-    """What one pair of neighbours showed.
+    """The result of one replay, of a run and a neighbour.
 
     Attributes
     ----------
@@ -39,10 +39,10 @@ class ReplayReport:
         Releases in the run.
     pair_cost : Fraction
         Exact cost of telling these two data sets apart: sum of |q - q'|^2 / (2 4^m), or of |q - q'|_1 / 2^m; for stable
-        histograms the share of epsilon that belongs to the moved counts. Of several disjoint blocks of rows, the dearest.
+        histograms the share of epsilon that belongs to the moved counts. Of several disjoint blocks of rows, the most expensive.
     declared_cost : Fraction
-        What the releases cost together as declared: the sum, but for releases over the same clusters the larger of the sums for
-        a row that stays and one that moves, and for the nodes of a tree the debit of its scope.
+        What the releases cost together as declared: their sum. Releases over the same clusters count with the larger of two sums,
+        one for a row that stays and one for a row that moves; the nodes of a tree count with the debit of its scope.
     allowance : Fraction
         What the budget allows, in the same currency.
     epsilon : Fraction
@@ -75,8 +75,8 @@ def record_replay(
     budget : ZCDP, ApproxDP or PureDP
         The budget that `run` passes to the estimator.
     pieces : int, optional
-        Also replay on the rows of the array `x_priv` cut into chunks of so many: the same integers must be asked about. `run` is
-        then called with `Rows`.
+        Also replay on the rows of the array `x_priv` in chunks of this many rows: the queries must give the same integers. `run`
+        is then called with `Rows`.
 
     Returns
     -------
@@ -105,7 +105,7 @@ def record_replay(
     _check_draws(recorded)
     if pieces is not None:
         _check_pieces(run, x_priv, pieces, recorded, result)
-    # Blocks of rows are disjoint: a replaced row is in one of them, and the dearest block is what the run costs.
+    # Blocks of rows are disjoint: a replaced row is in one of them, so the run costs what its most expensive block costs.
     blocks: dict[tuple[int, ...], list[tuple[Call, Call]]] = {}
     for one, other in zip(recorded.calls, replayed.calls, strict=True):
         if one.block != other.block:
@@ -164,7 +164,7 @@ def _block_report(pairs: list[tuple[Call, Call]], budget: Budget, draws: int, ca
         if approx and not one.event.gdp:
             if gaussian and not one.event.beside_gaussian:
                 raise ReplayError("Gaussian releases and those with an epsilon of their own are in one account")
-            if gaussian:  # paid from a part of the budget that is reserved; by itself like any other epsilon
+            if gaussian:  # then a reserved part of the budget pays for it; otherwise it is an epsilon like any other
                 reserved, reserved_delta = reserved + price, reserved_delta + one.event.own_delta
                 continue
             own_deltas += one.event.own_delta
@@ -177,11 +177,11 @@ def _block_report(pairs: list[tuple[Call, Call]], budget: Budget, draws: int, ca
     elif isinstance(budget, PureDP):
         allowance = laplace_epsilon(budget, draws)
     elif reserved and isinstance(budget, ApproxDP):
-        # What was reserved is off the budget with its epsilon and with its delta.
+        # The epsilon and the delta of the reserved part have been subtracted from the budget.
         allowance = gaussian_rho_beside(budget, draws, reserved, reserved_delta)
     else:
         allowance = gaussian_rho(budget, draws)
-    # The estimator calibrated (epsilon, delta) for at least as many draws, so up to solver rounding for no larger allowance.
+    # The estimator calibrated (epsilon, delta) for at least as many draws, so its allowance was no larger, up to solver rounding.
     slack = Fraction(1, 10**9) if approx else Fraction(0)
     if declared > allowance * (1 + slack):
         raise ReplayError("the declared costs of the releases exceed the budget")

@@ -1,4 +1,4 @@
-"""The command group: finds a command, runs it, and turns what goes wrong into one line."""
+"""The command group: finds a command, runs it, and reports every error in one line."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Interrupted(Failure):
 
 
 class Undelivered(Failure):
-    """An answer that did not reach the place that was asked for, as one line."""
+    """The error of an answer that could not be written where the user asked for it, as one line."""
 
     exit_code = 1
 
@@ -104,11 +104,11 @@ class LazyGroup(click.Group):
             sys.exit(1)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; refusals and accidents become one line."""
+        """Run the command; every error becomes one line."""
         try:
             return super().invoke(ctx)
         except click.UsageError as error:
-            # Somebody may have pasted a book in place of a number.
+            # A long text may have been pasted in place of a number.
             error.message = LONG_WORD.sub(lambda word: f"{word[0][:60]}...", error.message)  # type: ignore[misc]
             raise
         except (click.exceptions.Exit, click.Abort, click.ClickException):
@@ -127,7 +127,7 @@ class LazyGroup(click.Group):
 
 
 def unexpected(error: BaseException, more: str = "") -> click.ClickException:
-    """What nobody thought of. The text of an error that this library did not write is not shown: it may quote rows."""
+    """Report an unexpected error. If its text was not written by this library, it is not shown: it may quote rows."""
     return click.ClickException(
         f"unexpected {type(error).__name__}{more}; this is a bug. Set {TRACEBACK}=1 to see where it came from (the traceback "
         "may quote data)"

@@ -1,4 +1,4 @@
-"""From the debit to the reader: what was paid for is never lost, and whoever is stopped learns what was charged.
+"""From the debit to the output: an answer that was paid for is never lost, and a user whose command stops learns what was charged.
 
 What can be found out about the places to write to is found out before the debit. After it the whole result is stored first, the
 table and the plot come later, and where the wanted place takes nothing the result goes to a new file whose name is told.
@@ -71,7 +71,7 @@ class Purchase:
 
     @contextlib.contextmanager
     def told(self) -> Iterator[None]:
-        """Whatever ends the block before there is an answer says what was charged."""
+        """If the block ends before there is an answer, the error says what was charged."""
         try:
             yield
         except KeyboardInterrupt:
@@ -90,7 +90,7 @@ class Purchase:
                 self.ledger.close()
 
     def store(self, make_text: Callable[[], str], plain_text: Callable[[], str], path: Path | None) -> None:
-        """Write the answer down, Ctrl-C or not; what is sent to the standard output can be interrupted."""
+        """Store the answer, even after Ctrl-C; only output to the standard output can be interrupted."""
 
         def write() -> None:
             try:
@@ -118,7 +118,7 @@ class Purchase:
         streams.wait_for_reader()
 
     def keep(self) -> None:
-        """Store the answer where nobody asked for it."""
+        """Store the answer in a place that the user did not choose, so that it is not lost."""
         try:
             with signals_wait():
                 self.stored = self.stored or outputs.keep(self.text)
@@ -126,7 +126,7 @@ class Purchase:
             self.interrupted = True
 
     def attempt(self, what: str, act: Callable[[], Any]) -> bool:
-        """One step towards the reader; a failure is noted, and the next step is still tried. After Ctrl-C none is."""
+        """Make one step of the output; a failure is noted, and the next step is still tried. After Ctrl-C no step is made."""
         if self.interrupted:
             return False
         try:

@@ -1,4 +1,4 @@
-"""Files of one's own: which columns, opened how, with which covariance. Names and types are public; values are not read."""
+"""The user's files: which columns are read, how they are opened, and which covariance. Names and types are read, but no values."""
 
 from __future__ import annotations
 

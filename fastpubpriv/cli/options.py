@@ -88,14 +88,14 @@ class FileName(click.Path):
 
 
 class Count(click.IntRange):
-    """A whole number that a computer can count to."""
+    """A whole number from `least` to 2^53."""
 
     def __init__(self, least: int = 1) -> None:
         super().__init__(min=least, max=2**53)
 
 
 class Level(click.FloatRange):
-    """A number strictly between 0 and 1; NaN is none, though it passes every comparison."""
+    """A number strictly between 0 and 1; NaN is refused, although it passes click's comparisons."""
 
     def __init__(self) -> None:
         super().__init__(0.0, 1.0, min_open=True, max_open=True)

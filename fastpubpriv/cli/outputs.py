@@ -45,7 +45,7 @@ def check_outputs(json_path: Path | None, plot_path: Path | None, inputs: Iterab
 
 
 def check_reader(json_path: Path | None, plot_path: Path | None, quiet: bool) -> None:
-    """Refuse to pay for an answer that has nowhere to go."""
+    """Refuse to pay for an answer if it could not be written anywhere."""
     if json_path is not None or (quiet and plot_path is not None):
         return
     if quiet:
@@ -62,7 +62,7 @@ def refuse_unwritable(option: str, path: Path) -> None:
         if not path.absolute().parent.is_dir():
             raise click.UsageError(f"{option}: there is no folder {str(path.absolute().parent)!r}")
         if path.is_fifo():
-            return  # opening it would wait for somebody who reads
+            return  # to open it would wait for a reader
         if path.exists():
             os.close(os.open(path, os.O_WRONLY))
         elif path.is_symlink():
@@ -98,7 +98,7 @@ def need_matplotlib() -> None:
 
 
 def json_text(data: dict[str, Any]) -> str:
-    """What is written; numbers that JSON does not know are null."""
+    """The text to write; numbers that JSON does not have are null."""
     return json.dumps(finite_or_null(data), indent=2, allow_nan=False)
 
 
@@ -159,7 +159,7 @@ def current_umask() -> int:
 
 
 def keep(text: str) -> str:
-    """Store an answer where nobody asked for it, readable by its owner alone; returns words that say where."""
+    """Store an answer in a place that the user did not choose, readable by its owner alone; returns words that say where."""
     for folder in (Path.cwd, Path.home, lambda: Path(tempfile.gettempdir())):
         try:
             number, name = tempfile.mkstemp(dir=folder(), prefix="fastpubpriv-result-", suffix=".json")

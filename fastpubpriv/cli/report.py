@@ -1,4 +1,4 @@
-"""What a person sees: a table, a few lines under it, warnings; and the files that are written."""
+"""What the terminal shows: a table, a few lines under it, warnings, and the names of the files that were written."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The only door to compiled code, C through cffi or Numba: flat functions over checked arrays, each with a twin in `reference`."""
+"""The only folder that calls compiled code (C by cffi, or Numba): functions of checked arrays, each with a twin in `reference`."""

@@ -1,4 +1,4 @@
-"""Rows of few columns in panels of 64 neighbours, with the box of each: what the searches for balls skip and scan."""
+"""Rows of few columns in panels of 64 rows that are near to one another, each with its box; searches for balls skip panels."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fastpubpriv.kernels import _cbuf
 from fastpubpriv.kernels._cext import ffi, lib
 
 LANES: int = lib.FPP_ROW_LANES
-_SAMPLE = 1 << 14  # rows that the cells of many rows are cut by
+_SAMPLE = 1 << 14  # rows of the sample by which cells are cut if there are many rows
 Run = Callable[[Callable[[int, int], object], int, int], None]
 
 
@@ -63,7 +63,7 @@ def _aligned(count: int, dim: int) -> npt.NDArray[np.float32]:
 
 
 class Sorter:
-    """Tiles of one range of rows after another, in rough cells of a tree over a sample, in a few passes over the range.
+    """Makes tiles of ranges of rows, one range after another, by the cells of a tree over a sample, in a few passes over a range.
 
     run(work, count, cost) calls work(begin, end) for ranges that cover 0..count, where each number is worth `cost`.
     """

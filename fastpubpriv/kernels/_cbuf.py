@@ -1,4 +1,4 @@
-"""The one door between NumPy arrays and the C library: dtype and layout checks, status codes to exceptions."""
+"""Everything between NumPy arrays and the C library: checks of dtype and layout, and exceptions for status codes."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def rows(chunk: np.ndarray[Any, Any], dim: int) -> tuple[Any, int]:
         raise KernelError("rows must be native float64 or float32")
     if chunk.ndim != 2 or chunk.shape[1] != dim:
         raise KernelError(f"rows must have shape (n, {dim})")
-    # NumPy's strides mean nothing along an axis of at most one entry.
+    # Along an axis of at most one entry, NumPy's strides may have any value.
     bytes_apart = chunk.strides[0] if chunk.shape[0] > 1 else 0
     adjacent = chunk.shape[0] == 0 or chunk.shape[1] == 1 or chunk.strides[1] == dtype.itemsize
     if not adjacent or bytes_apart % dtype.itemsize or not chunk.flags.aligned:
@@ -78,7 +78,7 @@ def read_only(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def scratch(size: int, name: str = "workspace") -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """At least `size` bytes of this thread, kept between calls: a chunk of 1000 rows should not pay for fresh pages."""
+    """At least `size` bytes of this thread, kept between calls: new memory for each chunk of 1000 rows would take too long."""
     held: np.ndarray[Any, np.dtype[np.uint8]] | None = getattr(_scratch, name, None)
     if held is None or held.size < size:
         held = np.empty(size, dtype=np.uint8)
@@ -87,6 +87,6 @@ def scratch(size: int, name: str = "workspace") -> np.ndarray[Any, np.dtype[np.u
 
 
 def expect(name: str, array: np.ndarray[Any, Any], dtype: type, shape: tuple[int, ...]) -> None:
-    """Bug guard: C writes to these without looking."""
+    """Raise KernelError for an array of another form: C reads and writes these arrays without checks of its own."""
     if array.dtype != dtype or array.shape != shape or not array.flags.c_contiguous:
         raise KernelError(f"{name} must be a C-contiguous {np.dtype(dtype)} array of shape {shape}")

@@ -18,6 +18,6 @@ def compiled(function: Callable[..., Any]) -> Any:
     """
     import numba
 
-    # What Numba has compiled already may raise on a division by zero: compiled again, by these options.
+    # A function that the caller compiled with Numba may raise on a division by zero, so it is compiled again with these options.
     plain = getattr(function, "py_func", function)
     return numba.njit(nogil=True, fastmath=False, error_model="numpy")(plain)

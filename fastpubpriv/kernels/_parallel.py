@@ -1,4 +1,4 @@
-"""How many threads a piece of public work is worth."""
+"""The number of threads for a piece of work on public data."""
 
 from __future__ import annotations
 

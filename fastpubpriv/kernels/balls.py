@@ -21,8 +21,8 @@ from fastpubpriv.threads.steps import run_steps
 from fastpubpriv.validation import integer, positive
 
 _OUTER = 11.0
-_STEP_WORK = 1 << 27  # numbers, of which 5e9 or more are dealt with in a second
-_SORTED_COST = 400  # centres times columns and radii from which sorting the rows pays
+_STEP_WORK = 1 << 27  # numbers in a step; 5e9 or more of them are processed in a second
+_SORTED_COST = 400  # from this product of centres, columns and radii on, sorting the rows saves time
 _SORTED_NUMBERS = 1 << 19  # of rows that are sorted at a time
 
 

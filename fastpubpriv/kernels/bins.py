@@ -25,8 +25,8 @@ _PAGED = 2**19
 _SAMPLE = 512
 _BASE_MAX = 2**50
 _FLUSH_ROWS = 2**31
-# A window holds 64 times the range of the middle of a sample if memory allows; few busy cells get more lanes, against waiting
-# for a counter.
+# A window holds 64 times the range of the middle of a sample if memory allows. If few cells get most of the rows, each gets several
+# counters (lanes), so that an increment need not wait for the one before it.
 _LANES = ((512, 8), (1024, 4), (4096, 2))
 _COUNTERS = 2**19
 _WINDOW_MIN = 2**12
@@ -70,7 +70,7 @@ class BinRule:
 
 
 class BinTable:
-    """Counts in the making, of one thread. Feed it with `count` or `insert`; `collected` gives what was found.
+    """The counts of one thread. `count` and `insert` add to them; `collected` returns them.
 
     Parameters
     ----------
@@ -79,8 +79,8 @@ class BinTable:
     tables : int
         How many tables share the memory for dense windows.
     slots : int or None
-        Most slots of the hash table, a power of two of at least LEAST_SLOTS. A table that is full then goes into a list of keys and
-        counts, and starts anew: it takes no more than the keys themselves. None: as many as there are keys for.
+        Most slots of the hash table, a power of two of at least LEAST_SLOTS. A full table is written to a list of keys and counts,
+        and emptied: the list takes no more memory than the keys themselves. None: as many slots as the keys need.
     """
 
     __slots__ = ("_arrays", "_counters", "_dense", "_most", "_pending", "_rule", "_spilt", "_table", "_totals", "words")
@@ -159,7 +159,7 @@ class BinTable:
                 self._grow()
 
     def _open(self, column: npt.NDArray[Any], rule: BinRule) -> None:
-        """Put the dense window where a sample of the first chunk is. It decides the speed, nothing else."""
+        """Place the dense window by a sample of the first chunk. Its place changes the speed and nothing else."""
         self._rule = rule
         if rule.dyadic:
             base, window, lanes = -1023, lib.FPP_BIN_DYADIC_CELLS, 8
@@ -184,7 +184,7 @@ class BinTable:
         self._pending = 0
 
     def collected(self) -> tuple[IntArray, IntArray]:
-        """Keys (b, words) and counts (b,) so far, but for what was spilt; each key once, ascending where a key is one word."""
+        """Keys (b, words) and counts (b,) so far, without those in lists; each key once, ascending where a key is one word."""
         self._flush()
         keys, counts = self._arrays
         taken = np.flatnonzero(counts)
@@ -195,14 +195,14 @@ class BinTable:
             return found, numbers
         cells = np.flatnonzero(self._totals)
         if self._rule is not None and self._rule.dyadic:
-            cells = cells[(cells > 0) & (cells < 2046)]  # the others have been looked at one by one
+            cells = cells[(cells > 0) & (cells < 2046)]  # the numbers of the other cells have been counted one by one
         below = np.searchsorted(found[:, 0], self._table.base, side="right")
         window = (self._table.base + cells)[:, None], self._totals[cells]
         parts = (found[:below], numbers[:below]), window, (found[below:], numbers[below:])
         return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
 
     def drained(self) -> list[tuple[IntArray, IntArray]]:
-        """All keys and counts in lists that may share keys; the table is of no use afterwards, and holds no memory."""
+        """All keys and counts, in lists that may have keys in common. The table frees its memory and cannot be used afterwards."""
         lists = [*self._spilt, self.collected()]
         self._spilt.clear()
         self._dense = self._totals = None
@@ -212,7 +212,7 @@ class BinTable:
 
 
 def _in_pages(array: IntArray, taken: IntArray) -> IntArray:
-    """array[taken] in pages of its own, which go back to the system with it: lists that lie in the heap leave holes there."""
+    """array[taken] in separate pages, which the system gets back with it: arrays in the heap would leave gaps there."""
     shape = len(taken), *array.shape[1:]
     size = math.prod(shape)
     if 8 * size < _PAGED:
@@ -222,7 +222,7 @@ def _in_pages(array: IntArray, taken: IntArray) -> IntArray:
 
 
 def table_bytes(words: int, tables: int, slots: int) -> int:
-    """Most memory of a table, while it grows too, without what it has spilt."""
+    """Most memory of a table, also while it grows, without its lists."""
     counters = _COUNTERS // max(1, tables)
     window = 4 * (max(counters, 8 * _WINDOW_MIN) + 8) + 8 * max(counters, _WINDOW_MIN)
     return window + 3 * slots * key_bytes(words) // 2
@@ -234,18 +234,18 @@ def key_bytes(words: int) -> int:
 
 
 def merge_bytes(words: int) -> int:
-    """What `collect` needs besides for each key: keys and counts a second time, and marks; the room of a sort by several words."""
+    """Further memory of `collect` for each key: keys and counts a second time, marks, and workspace to sort by several words."""
     return 9 * words + (9 if words == 1 else 20)
 
 
 def collect(tables: Iterable[BinTable], words: int) -> tuple[IntArray, IntArray]:
-    """Keys (b, words), each once and in lexical order, and their counts (b,), of all tables together; the tables end there."""
+    """Keys (b, words), each once and in lexical order, and counts (b,) of all tables; the tables cannot be used afterwards."""
     lists = [part for table in tables for part in table.drained()]
     total = sum(len(counts) for _, counts in lists)
     if len(lists) == 1:
         return merged(*lists.pop())
     keys, counts = np.empty((total, words), dtype=np.int64), np.empty(total, dtype=np.int64)
-    while lists:  # one list after another makes room
+    while lists:  # each list is dropped once it has been copied
         begin = total - len(lists[-1][1])
         keys[begin:total], counts[begin:total] = lists.pop()
         total = begin

@@ -1,1 +1,1 @@
-"""The only floor that touches private rows: integer queries, exact noise, and the proofs beside them (`notes/`)."""
+"""Integer queries on private rows and their releases, each with a proof of its privacy in `notes/`."""

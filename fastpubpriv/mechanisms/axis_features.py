@@ -17,7 +17,7 @@ BLOCK = 2048
 class AxisFeatures:
     """The map x -> (v, (v^2 - 1) / sqrt(2)) for v = matrix (x - center), rows (n, dim) to (n, 2 dim).
 
-    Every sum goes term by term, in the order of the columns, so that a row has the same bits alone and in company.
+    Every sum is made term by term, in the order of the columns, so that a row has the same bits whatever rows are in its chunk.
     """
 
     center: FloatArray

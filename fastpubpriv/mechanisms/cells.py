@@ -33,7 +33,7 @@ class CountsQuery(Query):
 
     @abc.abstractmethod
     def places(self, chunk: Chunk) -> list[IntArray]:
-        """For each histogram the cells of the rows of a chunk; a row with a number that is no cell's is in none."""
+        """For each histogram, the cell number of each row of a chunk; a row with any other number is in no cell."""
 
     def zeros(self) -> tuple[IntArray, ...]:
         """See `Query.zeros`."""
@@ -53,9 +53,9 @@ class CountsQuery(Query):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CellQuery(CountsQuery):
-    """For each column, the rows below its first edge, from it to the next, ..., from the last on.
+    """For each column, the numbers of rows below its first edge, between each edge and the next, and from the last edge on.
 
-    A value on an edge is right of it; one that is not finite is in no cell.
+    A value on an edge belongs to the cell on its right; one that is not finite is in no cell.
     """
 
     edges: tuple[FloatArray, ...]
@@ -81,7 +81,7 @@ class CellQuery(CountsQuery):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CodeQuery(CountsQuery):
-    """Rows by the numbers that `codes` gives them."""
+    """For each coding, the number of rows with each code that `codes` gives."""
 
     codes: Callable[[Any], list[IntArray]]
     cost: int
@@ -110,7 +110,7 @@ class CellCounts(Measurement[Fraction, Released]):
     def release(self, account: Account, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Released:
         """Charge `cost`, run the pass and add noise."""
         columns, cells = len(self.edges), sum(len(cuts) + 1 for cuts in self.edges)
-        # One column's share of the cost: a grid says what one histogram costs, and the columns' costs add up.
+        # The share of one column: a grid is made for the cost of one histogram, and the costs of the columns add up.
         grid = (gaussian_count_grid if self.gaussian else laplace_count_grid)(cost / columns, cells, rows.n)
         event: GaussianEvent | LaplaceEvent
         if self.gaussian:

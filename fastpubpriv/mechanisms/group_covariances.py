@@ -29,17 +29,17 @@ TOLERANCE = 0.5
 ROUNDING = 1e-3
 # A group whose smallest eigenvalue is less than this share of its trace agrees with none.
 CONDITION_FLOOR = 1e-8
-# Nor does one whose trace is outside of these: below, products underflow and have no relative error; above, 1 + TOLERANCE
-# times a covariance may be infinite.
+# Nor does one whose trace is outside these bounds: below, products underflow and their relative error has no bound; above,
+# 1 + TOLERANCE times a covariance may be infinite.
 LEAST_TRACE, LARGEST_TRACE = 1e-280, 1e308
 GOOD = Fraction(4, 5)
-# Fewer groups need not have a common neighbour after one of them changed.
+# With fewer groups, two groups may have no common neighbour after one group has changed.
 MIN_GROUPS = 10
 # Normalised weights move by at most 63 / groups, and the replaced group counts for 6 / groups more.
 WEIGHT_CHANGE = 69
 _TEST_LOG2_SCALE = 40
 _MASK_LOG2_SCALE = 30
-_PAIRS = 1 << 14  # looked at together: their matrices stay in the cache
+_PAIRS = 1 << 14  # pairs that are compared at a time: their matrices stay in the cache
 _ROUNDED_STEPS = 1 << 10
 
 
@@ -48,8 +48,8 @@ class GroupQuery(Query):
     """Sample covariance (groups, dim, dim) of the rows i, i + groups, ... of the source, mapped by `base`; and which are usable.
 
     Each number of a group comes from scalar operations on its own rows in the order of the source, so a replaced row changes one
-    group and no bit of the others, whatever the chunks. A row with a non-finite coordinate belongs to none. The order of the
-    source is why chunks come one after another: sums of doubles over two parts of the rows have no sum with the same bits.
+    group and no bit of the others, whatever the chunks. A row with a non-finite coordinate belongs to no group. Chunks must come in
+    the order of the source: sums of doubles over two parts of the rows cannot be merged into the same bits.
     """
 
     base: AffineMap
@@ -86,7 +86,7 @@ class GroupQuery(Query):
             position[0] += taken
 
     def merge(self, total: Any, part: Any) -> None:
-        """Refused: an executor that gives the chunks one after another has one part."""
+        """Never needed: the chunks come one after another, so there is only one part. Raises."""
         raise KernelError("groups by position are summed in the order of the source, in one part")
 
     def answer(self, accumulators: Any) -> tuple[FloatArray, BoolArray]:
@@ -120,14 +120,14 @@ def usable_groups(covariance: FloatArray, count: FloatArray) -> BoolArray:
 
 
 def positive(matrices: FloatArray) -> BoolArray:
-    """Which symmetric matrices (..., dim, dim) have positive pivots: one fixed sequence of scalar operations, NaN counts as no."""
+    """Which symmetric matrices (..., dim, dim) have positive pivots, by one fixed sequence of scalar operations; not for a NaN."""
     dim = matrices.shape[-1]
     with np.errstate(all="ignore"):
         return _positive([[matrices[..., i, j].copy() for j in range(i + 1)] for i in range(dim)])
 
 
 def _positive(entry: list[list[FloatArray]]) -> BoolArray:
-    """The same from the lower triangles of many matrices, entry by entry, which it overwrites."""
+    """As `positive`, from the entries of the lower triangles of many matrices; the entries are overwritten."""
     dim = len(entry)
     fine: BoolArray = entry[0][0] > 0.0
     for k in range(1, dim):
@@ -142,7 +142,7 @@ def _positive(entry: list[list[FloatArray]]) -> BoolArray:
 def agreements(covariance: FloatArray, valid: BoolArray, *, threads: int | None = None) -> IntArray:
     """For each group, how many groups (itself included) have a covariance within the factor 1 + TOLERANCE both ways; (groups,).
 
-    A pair agrees or not whatever their order, so each is looked at once.
+    Agreement does not depend on the order of the two groups, so each pair is compared once.
     """
     groups, dim = covariance.shape[:2]
     with np.errstate(all="ignore"):
@@ -150,7 +150,7 @@ def agreements(covariance: FloatArray, valid: BoolArray, *, threads: int | None 
         stretched = (1.0 + TOLERANCE) * plain
     usable = np.flatnonzero(valid)
     close = np.zeros(groups, dtype=np.int64)
-    close[usable] = 1  # a usable group agrees with itself by definition, not by the luck of rounding
+    close[usable] = 1  # a usable group agrees with itself by definition; rounding does not decide that
     step = max(1, _PAIRS // max(1, groups))
     found = np.zeros((-(-groups // step), groups), dtype=np.int64)
 
@@ -173,7 +173,7 @@ def agreements(covariance: FloatArray, valid: BoolArray, *, threads: int | None 
 def center(covariance: FloatArray, close: IntArray) -> SymmetricMatrix:
     """Weighted mean of the covariances, exact: weight min(1, 10 max(0, share of agreements - 0.6)).
 
-    The identity if no group has a weight: that is the case of groups that the test is all but sure to fail.
+    The identity if every weight is zero; such groups almost certainly fail the test of agreement.
     """
     groups, dim = covariance.shape[:2]
     weights = [min(groups, max(0, 10 * int(c) - 6 * groups)) for c in close]
@@ -187,7 +187,7 @@ def center(covariance: FloatArray, close: IntArray) -> SymmetricMatrix:
 
 
 def pass_margin(groups: int, epsilon: Fraction, delta: Fraction) -> float:
-    """By how much the share of agreeing pairs must exceed 0.8 for a pass: noise does that with probability e^-epsilon delta / 2."""
+    """How far above 0.8 the share of agreeing pairs must be for a pass; noise exceeds it with probability e^-epsilon delta / 2."""
     return _margin_steps(epsilon, delta) / (_pair_scale(groups, epsilon) * groups**2)
 
 

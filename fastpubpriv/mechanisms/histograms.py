@@ -33,7 +33,7 @@ LEVELS_MAX = 54  # keys have 54 bits
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Partition:
-    """Bins of some columns, counted once; each level is a histogram of its own.
+    """Bins of some columns, counted once; each level gives a separate histogram.
 
     Parameters
     ----------
@@ -160,15 +160,15 @@ class StableHistograms(Measurement[tuple[Fraction, Fraction], StableRelease]):
 
 
 def _least_slots(n: int) -> int:
-    """Slots of the smallest hash table that is worth having: lists that are much shorter take longer to put together."""
+    """Slots of the smallest hash table that saves time: merging many much shorter lists would take longer."""
     return max(bins.LEAST_SLOTS, min(_FEW_SLOTS, 1 << (2 * n - 1).bit_length()))
 
 
 def memory_for(partitions: Sequence[Partition], n: int, executor: Executor, *, table_slots: int | None = None) -> int:
-    """Most bytes that counting n rows takes, from public numbers: what it takes if every row is in a bin of its own.
+    """Most bytes that counting n rows takes, from public numbers: the bytes for rows that are all in different bins.
 
-    All keys and counts, those of one partition a second time while they are put in order, and for each thread a table of each
-    partition. Rows of the source at work and the released bins come on top.
+    This counts all keys and counts, those of one partition a second time while they are put in order, and for each thread a table
+    of each partition. The chunks in memory and the released bins are not counted.
     """
     table_slots = _least_slots(n) if table_slots is None else table_slots
     slots = [partition.slots(n) for partition in partitions]
@@ -207,7 +207,7 @@ def _table_slots(partitions: Sequence[Partition], n: int, executor: Executor) ->
 
 
 class _Histograms(Sequence[tuple[IntArray, IntArray]]):
-    """The histograms of all levels, each made from the finest bins when it is asked for: they need not be held at once."""
+    """The histograms of all levels. Each is made from the finest bins when it is asked for, so not all are in memory at once."""
 
     def __init__(
         self,
@@ -223,14 +223,14 @@ class _Histograms(Sequence[tuple[IntArray, IntArray]]):
     def __getitem__(self, number: Any) -> Any:
         index, level = self._histograms[number]
         keys, counts = self._found[index]
-        return coarsened(keys, counts, level, self._partitions[index])
+        return coarsen(keys, counts, level, self._partitions[index])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class BinQuery(Query):
     """Finest keys, in lexical order, and exact counts of every partition. Private: for `release_stable` only.
 
-    `slots` are those of a hash table at most, None for no limit. The accumulators are lists of tables, one list for each partition.
+    `slots` is the most slots of a hash table, None for no limit. The accumulators are lists of tables, one list for each partition.
     """
 
     partitions: tuple[Partition, ...]
@@ -245,13 +245,13 @@ class BinQuery(Query):
         """See `Query.add`."""
         blocks = range(0, len(chunk), _BLOCK_ROWS) if chunk.shape[1] > 1 else (0,)
         for begin in blocks:
-            # Column after column of a few rows, so that wide rows come from memory once.
+            # A few rows at a time, column after column, so that wide rows are read from memory only once.
             part = chunk[begin : begin + _BLOCK_ROWS] if chunk.shape[1] > 1 else chunk
             for partition, (table,) in zip(self.partitions, accumulators, strict=True):
                 _count(part, partition, table)
 
     def merge(self, total: Any, part: Any) -> None:
-        """Put the tables side by side: `answer` goes through all of them at once."""
+        """Join the lists of tables; `answer` adds up the counts of all tables."""
         for tables, others in zip(total, part, strict=True):
             tables.extend(others)
 
@@ -291,7 +291,7 @@ def _count(chunk: Any, partition: Partition, table: BinTable) -> None:
         table.insert(keys)
 
 
-def coarsened(keys: IntArray, counts: IntArray, level: int, partition: Partition) -> tuple[IntArray, IntArray]:
+def coarsen(keys: IntArray, counts: IntArray, level: int, partition: Partition) -> tuple[IntArray, IntArray]:
     """Keys and counts of a level from those of the finest bins."""
     if level == 0:
         return keys, counts

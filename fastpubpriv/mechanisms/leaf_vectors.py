@@ -30,7 +30,7 @@ from fastpubpriv.sources.base import Chunk
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LeafVector:
-    """What a leaf asks for: its place among the targets, its map (or features with squares), and where rows are clipped."""
+    """The vector of one leaf: its place among the targets, its map (or features with squares), and the clip radius of its rows."""
 
     target: int
     rule: AffineMap | AxisFeatures
@@ -43,7 +43,7 @@ class LeafVector:
 
     @property
     def affine(self) -> AffineMap:
-        """What is left to be mapped once features have been made."""
+        """The map that is applied after the features have been computed."""
         return AffineMap(dim=self.length) if isinstance(self.rule, AxisFeatures) else self.rule
 
 

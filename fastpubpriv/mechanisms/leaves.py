@@ -1,8 +1,8 @@
 """Joint releases over the leaves of a cluster tree: one integer vector for all leaves, from one pass over the rows.
 
-The private rows are never cut up: each chunk is sent down the tree inside the pass, its rows are put together by leaf, and each
-leaf's rows go through that leaf's own map. All leaves share the grid (Q), so the sensitivities are those of one leaf
-(`cluster_grids`).
+The private rows are never split into separate data sets: inside the pass, the rows of each chunk are routed down the tree and
+grouped by leaf, and the rows of each leaf go through the map of that leaf. All leaves share the grid (Q), so the sensitivities are
+those of one leaf (`cluster_grids`).
 
 Privacy notes: `notes/leaf_counts.md`, `notes/leaf_sums.md`, `notes/leaf_second_moments.md`.
 """
@@ -23,7 +23,7 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import rows as kernels
 from fastpubpriv.kernels.tree import grouped_rows
 from fastpubpriv.maps import RowMap, RowTree
-from fastpubpriv.mechanisms.sums import AffineMap, Measurement, mirrored
+from fastpubpriv.mechanisms.sums import AffineMap, Measurement, mirror
 from fastpubpriv.privacy import Event, Grid, LaplaceEvent, cluster_count_grid, cluster_gram_grid, cluster_sum_grid
 from fastpubpriv.release.payer import Payer
 from fastpubpriv.release.release import release
@@ -72,7 +72,7 @@ class LeafCountQuery(Query):
         return routing_cost(self.routes)
 
     def answer(self, accumulators: tuple[IntArray]) -> IntArray:
-        """A count is scaled up to the noise grid, never the noise down: q + floor(N) / s would give q away."""
+        """The count is scaled up to the noise grid. The noise is never scaled down: q + floor(N) / s would reveal q."""
         return accumulators[0] * self.scale
 
 
@@ -132,7 +132,7 @@ class LeafGramQuery(LeafSumQuery):
         """See `Query.answer`."""
         (squares,) = accumulators
         for leaf in squares:
-            mirrored(leaf)
+            mirror(leaf)
         if not self.triangle:
             return squares
         upper = np.triu_indices(squares.shape[1])
@@ -226,7 +226,7 @@ class LeafSecondMoments(Measurement[Fraction, LeavesReleased]):
 
 
 def routing_cost(routes: RowTree) -> int:
-    """Work for a row on its way down, in units of about a nanosecond: a multiply-add takes about a tenth."""
+    """Work to route one row, in units of about a nanosecond; a multiply-add takes about a tenth of one."""
     splits = [split for split in routes.splits if split is not None]
     widest = max(
         (split.centers.size + (0 if split.projection is None else split.projection.size) for split in splits), default=0

@@ -1,8 +1,8 @@
-"""Sums within a row, for rows that lie side by side as columns of an array: one order of addition, whatever lies beside them.
+"""Sums within a row, for rows that are the columns of an array. The order of addition does not depend on the other rows.
 
-`np.add.reduce`, `sum`, `dot` and `@` choose their order of addition, and with it the last bits, by the shape of the whole array: a
-row alone and the same row in a chunk come out different. What becomes of a private row may depend on that row only, so code that
-sees private rows adds up by these functions.
+`np.add.reduce`, `sum`, `dot` and `@` choose their order of addition, and with it the last bits, by the shape of the whole array:
+the sum of a row alone may differ from its sum within a chunk. What a private row contributes may depend on that row only, so code
+that reads private rows adds up by these functions.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Logarithms of small symmetric matrices to 60 digits, so that their rounding is nothing beside a grid step.
+"""Logarithms of small symmetric matrices to 60 digits, so that their rounding error is far below a grid step.
 
-Doubles would do for a well-conditioned matrix; a proof that covers every private data set needs more digits.
+Doubles would be enough for a well-conditioned matrix; a proof that covers every private data set needs more digits.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SWEEPS = 40
 
 
 def congruence(left: FloatArray, matrix: SymmetricMatrix) -> SymmetricMatrix:
-    """left matrix left^T, exact."""
+    """The product left matrix left^T, exact."""
     rows = [[Fraction(float(entry)) for entry in row] for row in left]
     half = [[_dot(row, column) for column in matrix] for row in rows]  # symmetric: its rows are its columns
     return [[_dot(one, other) for other in rows] for one in half]

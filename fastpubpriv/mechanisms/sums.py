@@ -132,7 +132,7 @@ class Recorded(Protocol):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """Released numbers that belong into the record beside those of the event."""
+        """Released numbers for the record, in addition to those of the event."""
 
 
 Price = TypeVar("Price", contravariant=True)
@@ -140,7 +140,7 @@ Answer = TypeVar("Answer", bound=Recorded, covariant=True)
 
 
 class Measurement(abc.ABC, Generic[Price, Answer]):
-    """What is asked of the rows: knows its grid and event for a payer and a cost, its query, and what is made of the answer.
+    """One release from the rows: it chooses grid and event for a payer and a cost, makes the query, and interprets the answer.
 
     A frozen dataclass of public and released values. `Price` is the type of `cost`: for noise on sums and counts a rho or an
     epsilon, as the payer counts; for a choice its epsilon; for occupied bins an (epsilon, delta).
@@ -222,12 +222,12 @@ class GramQuery(MembersQuery):
 
     @property
     def row_cost(self) -> int:
-        """A multiply-add of the map or of the Gram takes about 1/32 ns. Few rows in a chunk would repack the map over and over."""
+        """A multiply-add of the map or of the Gram takes about 1/32 ns. Chunks of few rows would repack the map too often."""
         return self.row_map.out_dim**2 // 32
 
     def answer(self, accumulators: tuple[IntArray]) -> IntArray:
         """See `Query.answer`."""
-        square = mirrored(accumulators[0])
+        square = mirror(accumulators[0])
         return square[np.triu_indices(len(square))] if self.triangle else square
 
 
@@ -247,7 +247,7 @@ class ShellQuery(MembersQuery):
         kernels.rows_shell_counts(chunk, self.row_map, self.edges_sq, found)
 
     def answer(self, accumulators: tuple[IntArray]) -> IntArray:
-        """A count is scaled up to the noise grid, never the noise down: q + floor(N) / s would give q away."""
+        """The count is scaled up to the noise grid. The noise is never scaled down: q + floor(N) / s would reveal q."""
         return accumulators[0] * self.scale
 
 
@@ -257,8 +257,8 @@ class VectorSum(Measurement[Fraction, Released]):
 
     `cost` is a rho when the account is Gaussian, an epsilon when it is pure; a `k_norm` grid then asks for l2 K-norm noise
     instead of the discrete Laplace. Replace-one sensitivity 2Q in l2, isqrt(4 D Q^2) in l1, in grid steps. `only` keeps the rows
-    of one node of a cluster tree; the event then says what entering or leaving it costs. `box` comes before the map; the bounds do
-    not rest on it.
+    of one node of a cluster tree; the event then says what entering or leaving it costs. `box` is applied before the map; the
+    sensitivity does not depend on it.
     """
 
     affine: AffineMap
@@ -282,7 +282,7 @@ class VectorSum(Measurement[Fraction, Released]):
         return Released(value=value, noise_std=grid.event.noise_std * unit, event=grid.event)
 
 
-def mirrored(lower: IntArray) -> IntArray:
+def mirror(lower: IntArray) -> IntArray:
     """Copy the lower triangle of a square matrix to the upper one, in place and in blocks: a second matrix may be too much."""
     side = len(lower)
     for begin in range(0, side, MIRROR_BLOCK):

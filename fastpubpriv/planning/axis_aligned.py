@@ -27,7 +27,7 @@ def plan_axis_aligned_mixture(
     accuracy: float | None = None,
     failure_prob: float = FAILURE_PROB,
 ) -> Forecast:
-    """Slack of the choice (or error of a mean, for "dp_em"), with the length of its list and a time in the details."""
+    """Forecast the slack of the choice (for "dp_em" the error of a mean); the details have the length of its list and a time."""
     dim, n_pub = count("dim", dim, minimum=1), count("n_pub", n_pub)
     if n_components is None:
         raise InputError("plan('axis_aligned_mixture') needs n_components=")
@@ -39,7 +39,7 @@ def plan_axis_aligned_mixture(
     closeness = 0.1 if accuracy is None else wanted_accuracy(accuracy)
 
     def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
-        # Too few rows for the blocks are an infinite error, so that rows can be solved for.
+        # With too few rows for the blocks the error is infinite, so that `plan` can solve for rows.
         least = max(each.least_rows for each in METHODS.values())
         chosen = METHODS[chosen_method(wanted, dim=dim, n_priv=max(n_priv, least), has_public=n_pub > 0, budget=budget)]
         size = chosen.candidates if candidates is None else candidates

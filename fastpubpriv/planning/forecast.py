@@ -1,4 +1,4 @@
-"""What a task tells `plan`: its error for rows and a budget, in public numbers only."""
+"""`Forecast`, which each task gives to `plan`: its error for rows and a budget, from public numbers only."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fastpubpriv.privacy import Budget
 
 # error and details of a task for (n_priv, budget)
 Predictor = Callable[[int, Budget], tuple[float, dict[str, float]]]
-# Of anything that is counted: a float holds every whole number up to here.
+# Limit on everything that is counted: a float holds every whole number up to here.
 MOST_COUNT = 2**53
 
 

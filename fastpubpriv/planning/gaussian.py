@@ -51,9 +51,9 @@ def plan_gaussian(
 
 
 def _ladder(dim: int, n_pub: int, structure: str) -> Forecast:
-    """The rung that public rows of no structure of their own would lead to, and the errors predicted for all of them.
+    """The rung that public rows without special structure would lead to, and the errors predicted for all rungs.
 
-    What the rows look like may say more: columns of one scale, or a covariance near a multiple of the identity.
+    The public rows themselves may lead to another one, for example if all columns have one scale.
     """
     strength = plain_strength(dim, n_pub)
 

@@ -21,7 +21,7 @@ from fastpubpriv.reading import Form, read_numbers
 from fastpubpriv.results.base import Value
 from fastpubpriv.results.words import Table, explain
 
-# Each function checks the arguments of its task and says how its error depends on rows and budget.
+# Each function checks the arguments of its task and returns how its error depends on rows and budget.
 TASKS: dict[str, Callable[..., Forecast]] = {
     "mean": plan_mean,
     "coinpress_mean": plan_coinpress_mean,

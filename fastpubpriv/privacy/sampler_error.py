@@ -1,7 +1,7 @@
 """What it costs that noise is sampled: close to the ideal laws, not equal to them.
 
-Each draw is within a factor e^(2^-100) of its law inside a cut, and the tail beyond the cut has mass below 2^-184 (SAFETY.md
-0.2 item 6).
+Each draw is within a factor e^(2^-100) of its law inside a cut, and the tail beyond the cut has mass below 2^-184
+(SECURITY.md).
 """
 
 from __future__ import annotations

@@ -11,10 +11,10 @@ from fastpubpriv.errors import BudgetError
 from fastpubpriv.keys import key_source
 from fastpubpriv.privacy import ApproxDP, Budget, Cost, Event, Ledger, total_variation
 from fastpubpriv.privacy.exact import float_up
-from fastpubpriv.release.notions import spending
+from fastpubpriv.release.notions import choose_spending
 from fastpubpriv.release.payer import RELATION, Book
 from fastpubpriv.release.scope import TreeScope
-from fastpubpriv.release.transcript import opened
+from fastpubpriv.release.transcript import record_opening
 
 
 class Account:
@@ -77,7 +77,7 @@ class Account:
         self.reserve: None = None  # it pays by itself
         self._ledger = ledger
         self._blocks = self._scopes = 0
-        self._spending = spending(budget, draws, reserved)
+        self._spending = choose_spending(budget, draws, reserved)
 
     @contextmanager
     def _named(self) -> Iterator[None]:
@@ -137,7 +137,7 @@ class Account:
         if self._ledger is not None:
             self._ledger.debit(price, name=self.name, relation=RELATION)
         self.book.price = price
-        self.book.number = opened(self.name, price, self.book.declared)
+        self.book.number = record_opening(self.name, price, self.book.declared)
 
     def block(self) -> Account:
         """A payer for one block of rows. The account as a whole costs what its most expensive block costs.

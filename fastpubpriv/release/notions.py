@@ -186,7 +186,7 @@ class ReservedSpending(ApproxSpending):
         self._left = self._less(price, event.own_delta, "the delta of a release exceeds what was reserved for it")
 
 
-def spending(budget: Budget, draws: int, reserved: ApproxDP | None) -> Spending:
+def choose_spending(budget: Budget, draws: int, reserved: ApproxDP | None) -> Spending:
     """The way to spend a budget; the only place that looks at its type."""
     if isinstance(budget, ApproxDP):
         return ApproxSpending(budget, draws) if reserved is None else ReservedSpending(budget, draws, reserved)

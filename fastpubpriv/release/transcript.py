@@ -98,7 +98,7 @@ def current() -> Transcript | None:
     return _CURRENT.get()
 
 
-def opened(name: str, price: Budget | Cost, draws: int) -> int | None:
+def record_opening(name: str, price: Budget | Cost, draws: int) -> int | None:
     """Record that an account has been opened; return its place in the transcript, None where none is kept."""
     transcript = current()
     if transcript is None:

@@ -24,7 +24,7 @@ from fastpubpriv.sources import Rows, public_rows
 
 # Numbers of an estimate that a repr shows one by one.
 MOST_IN_REPR = 6
-# Of the intervals that a text shows.
+# Level of the intervals that a text shows.
 LEVEL = 0.95
 
 
@@ -38,7 +38,7 @@ def frozen(array: Any) -> FloatArray:
 
 
 def read_only(value: Any) -> Any:
-    """A field as a result holds it: arrays, lists and dictionaries at any depth cannot be changed, nor by whoever gave them."""
+    """A field as a result holds it: arrays, lists and dictionaries at any depth are read-only, for the caller too."""
     if isinstance(value, np.ndarray):
         if value.dtype.kind == "f":
             return frozen(value)
@@ -62,7 +62,7 @@ def _plain_dicts(value: Any) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """Turn a result's field into what JSON knows; exact fractions keep their numerator and denominator."""
+    """Turn a field of a result into types that JSON has; exact fractions keep their numerator and denominator."""
     if isinstance(value, np.ndarray):
         return plain(value.tolist())
     if isinstance(value, np.generic):
@@ -83,11 +83,11 @@ def plain(value: Any) -> Any:
 
 
 def read_price(value: Any) -> Budget | Cost:
-    """A budget or cost from what JSON has for it."""
+    """Read a budget or cost from its JSON value."""
     try:
         return Budget.from_dict(value)
     except BudgetError:
-        return Cost.from_dict(value)  # nothing was spent, or so little that no budget is as small
+        return Cost.from_dict(value)  # nothing was spent, or less than the smallest budget that there is
 
 
 def shown(value: Value, level: float = LEVEL) -> tuple[words.Table, list[tuple[str, str]]]:
@@ -101,13 +101,13 @@ def _rebuilt(kind: type[Value], fields: dict[str, Any]) -> Value:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Value:
-    """A frozen value with named fields that knows JSON, and how it is shown."""
+    """A frozen value with named fields that can be written to JSON, read back and shown."""
 
-    # Shapes of arrays, and readers of fields that need one of their own.
+    # Shapes of arrays, and readers for the fields that need a special one.
     _forms: ClassVar[Mapping[str, Form]] = {}
 
     def __post_init__(self) -> None:
-        # Here, so that unpickling and dataclasses.replace give read-only fields too.
+        # Done here, so that unpickling and dataclasses.replace also give read-only fields.
         for field in dataclasses.fields(self):
             object.__setattr__(self, field.name, read_only(getattr(self, field.name)))
 
@@ -134,7 +134,7 @@ class Value:
         return found
 
     def _refuse_nonsense(self) -> None:
-        """InputError for fields that were read, each of the right form, and do not fit together."""
+        """Raise InputError if fields read from JSON, each of the right form, contradict each other."""
 
     @classmethod
     def _fields_of(cls, data: dict[str, Any]) -> dict[str, Any]:
@@ -161,7 +161,7 @@ class Value:
         """Title of the rows, and columns of the table that holds the estimate."""
 
     def _facts(self) -> list[tuple[str, str]]:
-        """What a reader must know besides the estimate: a word and a sentence for each fact."""
+        """What a reader must know in addition to the estimate: a word and a sentence for each fact."""
         return []
 
     def _shown(self, level: float) -> tuple[words.Table, list[tuple[str, str]]]:
@@ -222,7 +222,7 @@ class Result(Value):
         return self.columns or tuple(f"x{j}" for j in range(self.dim))
 
     def _public(self, x_pub: Any) -> FloatArray:
-        """Public rows for a picture; of a file or table, which may have more columns than the result, those of the result."""
+        """Public rows for a picture. A file or table may have more columns than the result; those of the result are taken."""
         plain = isinstance(x_pub, np.ndarray | list | tuple | Rows)
         plain = plain or (isinstance(x_pub, str | Path) and str(x_pub).lower().endswith(".npy"))
         columns = None if plain or self.columns == tuple(map(str, range(self.dim))) else self.columns

@@ -1,4 +1,4 @@
-"""What released counts say about each column of a mean: a status, what could not be seen, and what clipping leaves open."""
+"""What released counts say about each column of a mean: a status, what could not be seen, and how far clipping may mislead."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ class ColumnReport(Value):
     resolved_from, resolved_to : float64
         The counts show rows as far as these numbers.
     undetected_rows : float64
-        Up to so many rows may lie anywhere outside without standing out.
+        Up to this many rows may lie anywhere outside that range without being noticed in the noisy counts.
     clipping_std : float64
-        Standard deviation of what was put back for clipped rows.
+        Standard deviation of the correction that was added for clipped rows.
     tail_below, tail_above : float64
-        How far rows that could not be seen may move the mean down or up, if the tails go on as they are.
+        How far rows that could not be seen may move the mean down or up, if the tails continue as the counts show them.
     worst_below, worst_above : float64
         The same for rows anywhere within the bounds; without bounds zero, or infinite (null in JSON) where nothing is known.
     lowest, highest : float64
@@ -108,7 +108,7 @@ class ColumnReport(Value):
 
 
 def read_report(value: Any) -> ColumnReport | None:
-    """A report from what JSON has for it."""
+    """Read a report from its JSON value."""
     if value is None:
         return None
     if not isinstance(value, dict):

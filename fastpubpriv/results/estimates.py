@@ -21,7 +21,7 @@ from fastpubpriv.results.columns import STATUSES, ColumnReport, read_report
 from fastpubpriv.results.gaussians import correlation_of, ellipse, factor_of, log_density
 from fastpubpriv.results.words import Column, Table
 
-# A released mean so far out in the ball that its rows were clipped to was held back by it.
+# Beyond this share of the radius of the ball that rows were clipped to, a released mean was limited by the ball.
 AT_THE_EDGE = 0.7
 
 
@@ -60,12 +60,12 @@ class MeanResult(Result):
 
     @property
     def status(self) -> tuple[str, ...]:
-        """A word for each column, "resolved" where nothing is the matter; empty without a report."""
+        """A word for each column, "resolved" where there is no problem; empty without a report."""
         return () if self.report is None else self.report.status
 
     @property
     def standard_error(self) -> FloatArray:
-        """Standard deviation of the estimate: privacy noise, sampling and what was put back for clipped rows, (dim,)."""
+        """Standard deviation of the estimate: privacy noise, sampling and the correction for clipped rows, (dim,)."""
         total: FloatArray = np.hypot(self.noise_std, self.sampling_std)
         return total if self.report is None else np.hypot(total, self.report.clipping_std)
 
@@ -291,7 +291,7 @@ class GaussianResult(Result):
             return plotting.plot_ellipses(
                 self.mean, self.covariance, self.labels, path=path, level=level, points=rows, box=box
             )
-        # One correlation's share of the Frobenius error, which has dim (dim + 1) / 2 free entries, two of them alike.
+        # The share of one correlation in the Frobenius error, which has dim (dim + 1) / 2 free entries; it counts twice.
         noise = self.predicted_covariance_error / math.sqrt(self.dim * (self.dim + 1.0))
         note = f"predicted noise of one entry, sampling included: about ±{noise:.2g}"
         if self.structure in ("public", "mean"):

@@ -20,7 +20,7 @@ def correlation_of(covariance: FloatArray) -> FloatArray:
 
 
 def factor_of(covariance: FloatArray) -> FloatArray:
-    """Lower factor of a covariance. Through the correlation, so that columns in very different units do not look singular."""
+    """Lower factor of a covariance, computed from the correlation, so that columns in very different units do not look singular."""
     scale = np.sqrt(np.diag(covariance))
     factor: FloatArray = scale[:, None] * np.linalg.cholesky(covariance / np.outer(scale, scale))
     return factor
@@ -56,7 +56,7 @@ def clipped(points: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray
 
 
 def _cut(points: FloatArray, outside: FloatArray) -> FloatArray:
-    """What a straight line leaves of an outline, with the two places where it crosses; `outside` is above 0 beyond the line."""
+    """The part of an outline on one side of a line, with the two points on the line; `outside` is above 0 on the other side."""
     kept = []
     for i in range(len(points)):
         before, here = outside[i - 1], outside[i]

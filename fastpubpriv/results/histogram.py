@@ -70,7 +70,7 @@ class Histogram(Value):
         """
         array = np.asarray(rows, dtype=np.float64) if len(self.columns) > 1 else np.reshape(rows, (-1, 1))
         array = np.atleast_2d(points(array, len(self.columns), finite=True))
-        # In each column the intervals of one level are apart: the last one that begins below a value, if it reaches the value.
+        # In each column the intervals of one level do not overlap: a value is in the last one that begins below it, or in none.
         place, own = np.zeros(len(array), dtype=np.int64), np.zeros(len(self), dtype=np.int64)
         inside = np.full(len(array), len(self) > 0)
         for j in range(len(self.columns) if len(self) else 0):
@@ -97,7 +97,7 @@ class Histogram(Value):
 
 
 def _histograms(value: Any) -> tuple[Histogram, ...]:
-    """Histograms from what JSON has for them."""
+    """Read histograms from their JSON value."""
     if type(value) is not list:
         raise InputError("this JSON text cannot be read: histograms must be a list")
     return tuple(Histogram(**Histogram._fields_of(item)) for item in value)

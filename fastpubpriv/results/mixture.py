@@ -84,7 +84,7 @@ class Mixture(Result):
 
     def labelled_sample(self, n: int, *, random_state: Any = None) -> tuple[FloatArray, IntArray]:
         """The rows of `sample` (n, dim), and the component that each was drawn from, (n,)."""
-        # One block of uniforms for labels and coordinates: an int seed used twice would tie them together.
+        # One block of uniforms for labels and coordinates: with one seed for each, the two would depend on each other.
         uniform = stats.uniform.rvs(size=(n, self.dim + 1), random_state=random_state)
         ends = np.cumsum(self.weights)[:-1] / self.weights.sum()
         labels: IntArray = np.searchsorted(ends, uniform[:, 0], side="right").astype(np.int64)

@@ -16,7 +16,7 @@ from fastpubpriv.results import plots as plotting
 from fastpubpriv.results.gaussians import circle, clipped
 from fastpubpriv.results.plots import Box
 
-# More public points only make the picture black.
+# With more public points, they would cover the whole picture.
 MOST_POINTS = 5000
 
 
@@ -48,7 +48,7 @@ def plane_of(result: Drawn) -> tuple[FloatArray, FloatArray, tuple[str, str]]:
     apart = (result.means - middle) * np.sqrt(result.weights)[:, None]
     between = apart.T @ apart
     within = np.einsum("k,kij->ij", result.weights, result.covariances)
-    # The spread between the means first, the spread within components where that says nothing.
+    # First the spread between the means; where it leaves a direction free, the spread within components decides.
     scale = float(np.trace(between)) or 1.0
     _, vectors = np.linalg.eigh(between + 1e-6 * scale * within / max(float(np.trace(within)), np.finfo(float).tiny))
     axes = vectors[:, ::-1][:, :2].T
@@ -149,7 +149,7 @@ def _plane(
             at[:, 0], at[:, 1], color="#222222", lw=0.8, ls=":", zorder=2, label=None if shown else "released ball"
         )
         shown = True
-    # A ball may be many times larger than what it separates.
+    # A ball may be many times larger than the components that it separates.
     axes.set_xlim(limits[0])
     axes.set_ylim(limits[1])
     if result.dim > 2:

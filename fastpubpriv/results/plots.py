@@ -1,4 +1,4 @@
-"""Drawing, with matplotlib imported only when a figure is asked for."""
+"""Functions that draw; matplotlib is imported only when a figure is asked for."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.results.gaussians import clipped, correlation_of, ellipse
 
-# Colours that stay apart in grey and for colour-blind readers.
+# Colours that can be told apart in grey and by colour-blind readers.
 PALETTE = ("#0b5fa5", "#d1690e", "#3b8f5a", "#8a5aa8", "#7a7a7a", "#b0304f")
 # Beyond so many columns pairs of ellipses get too small to read.
 MAX_PAIRED = 5
@@ -50,7 +50,7 @@ class Bars:
 
 
 def public_estimate(rows: FloatArray, level: float) -> Estimate:
-    """The mean of public rows (m, dim) with Student's interval; without one where a single row says nothing about the spread."""
+    """The mean of public rows (m, dim) with Student's interval; for a single row, which shows no spread, without an interval."""
     mean = rows.mean(axis=0)
     if len(rows) < 2:
         return Estimate("public rows", mean)
@@ -74,7 +74,7 @@ def save(figure: Any, path: str | Path | None) -> Any:
     """Write the figure to `path` when there is one, and return it."""
     if path is None:
         return figure
-    if not hasattr(path, "write"):  # an open file
+    if not hasattr(path, "write"):  # otherwise it is an open file
         path = validation.path_name(path)
     try:
         figure.savefig(path, dpi=150)
@@ -94,7 +94,7 @@ def draw_panel(axes: Any, estimates: list[Estimate], j: int, title: str, *, hidd
             span = np.where(np.isfinite(reach), reach, 0.0).reshape(2, 1)
             axes.errorbar(i, estimate.mean[j], yerr=span, fmt="o", ms=5, capsize=4, color=colour)
             for infinite, marker in zip(~np.isfinite(reach), "v^", strict=True):
-                if infinite:  # an end that nothing bounds: an arrow
+                if infinite:  # an end without a bound is drawn as an arrow
                     axes.plot(i, estimate.mean[j], marker, ms=11, mfc="none", color=colour)
         else:
             axes.plot(i, estimate.mean[j], "D", ms=5, color=colour)
@@ -238,10 +238,10 @@ def plot_ellipses(
 
 
 def _limits(set_limits: Any, middle: float, reach: float, ends: Box | None, place: int) -> None:
-    # A column whose spread is below the resolution of its mean would get an empty axis.
+    # For a column whose spread is less than the rounding error of its mean, the axis would have no length.
     reach = max(float(reach), 1e-12 * abs(float(middle)), np.finfo(np.float64).tiny)
     low, high = float(middle) - reach, float(middle) + reach
-    if ends is not None:  # a little of what the column cannot hold shows that the edge is one
+    if ends is not None:  # a little beyond the ends is shown too, so that they are seen to be ends
         low = min(max(low, float(ends[0][place]) - 0.1 * reach), float(middle))
         high = max(min(high, float(ends[1][place]) + 0.1 * reach), float(middle))
     set_limits(low, high)
@@ -260,7 +260,7 @@ def _ellipse(axes: Any, mean: FloatArray, outline: FloatArray, ends: Box | None,
 
 
 def _density(axes: Any, mean: float, spread: float, reach: float, ends: Box | None, points: FloatArray | None) -> None:
-    """The bell of one column, cut to what it can hold; its height says nothing, so it has no scale."""
+    """The density of one column, cut to the values that it can hold, without a scale for its height."""
     place = mean + np.linspace(-reach, reach, 121) * spread
     if ends is not None:
         place = np.clip(place, ends[0][0], ends[1][0])

@@ -1,4 +1,4 @@
-"""Results in words: numbers with the digits that mean something, budgets explained, tables as text, HTML and data frames."""
+"""Results in words: numbers rounded to their meaningful digits, budgets explained, tables as text, HTML and data frames."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ ROUNDED_COLUMNS = 10  # of a table for a terminal
 
 
 class Column(NamedTuple):
-    """A column of a table. A terminal, which shows few digits, takes as many as `scale`, the uncertainty of each value, makes
-    meaningful, and shows the values of `spread`, a column of its own elsewhere, behind a ±.
+    """A column of a table. `scale` is the uncertainty of each value: a terminal shows only the digits that are meaningful with it.
+    A terminal shows the values of `spread` behind a ±; elsewhere they are a separate column.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Table:
 
 
 def number(value: float, scale: float) -> str:
-    """A value with as many digits as `scale`, its uncertainty, makes meaningful: two of the uncertainty."""
+    """A value rounded to two digits of `scale`, its uncertainty."""
     if not math.isfinite(value) or not math.isfinite(scale) or scale <= 0.0:
         return f"{value:.6g}"
     places = 1 - math.floor(math.log10(scale))
@@ -93,7 +93,7 @@ def explain(budget: Budget | Cost | None, releases: tuple[Mapping[str, Any], ...
 
 
 def tally(status: Iterable[str]) -> str:
-    """How many there are of each word: "2 ok, 1 low_count"."""
+    """Count each word: "2 ok, 1 low_count"."""
     found = list(status)
     return ", ".join(f"{found.count(word)} {word}" for word in dict.fromkeys(found)) or "none"
 
@@ -107,14 +107,14 @@ def _cell(value: Any) -> str:
 
 
 def _entry(column: Column, row: int) -> str:
-    """A cell of a column, with the digits that mean something and its spread."""
+    """A cell of a column, rounded to its meaningful digits, with its spread."""
     value = column.values[row]
     text = _cell(value) if column.scale is None else number(float(value), float(column.scale[row]))
     return text if column.spread is None else f"{text} ± {column.spread[1][row]:.3g}"
 
 
 def cells(table: Table, *, rounded: bool = False, where: str = "to_frame()") -> tuple[list[list[str]], list[str]]:
-    """The cells that are shown, first the line of names; and what was left out, with the place that has it."""
+    """The cells that are shown, with the line of names first; and a text on what was left out and where it can be found."""
     columns = table.parts(rounded=rounded)
     most = ROUNDED_COLUMNS if rounded else MOST_COLUMNS
     shown = columns[:most]
@@ -142,7 +142,7 @@ def as_text(title: str, table: Table, facts: list[tuple[str, str]]) -> str:
 
 
 def as_html(title: str, table: Table, facts: list[tuple[str, str]]) -> str:
-    """The same for a notebook. Names of columns come from data files, so that every text is escaped."""
+    """The same as HTML for a notebook. Names of columns come from data files, so every text is escaped."""
     (names, *rows), more = cells(table)
 
     def line(cells: Sequence[str], tag: str) -> str:

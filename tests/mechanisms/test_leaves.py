@@ -18,7 +18,7 @@ from releases import (
 from fastpubpriv import ZCDP, ApproxDP, PureDP, Rows
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import rows as kernels
-from fastpubpriv.mechanisms.sums import AffineMap, Executor, mirrored
+from fastpubpriv.mechanisms.sums import AffineMap, Executor, mirror
 from fastpubpriv.privacy import GaussianEvent, knorm_sum_grid
 from fastpubpriv.release.transcript import recording
 from fastpubpriv.sources import private_rows
@@ -66,7 +66,7 @@ def test_each_leaf_gets_the_integers_of_its_own_rows(notion):
             expected = np.zeros(shape, dtype=np.int64)
             kernel(own, row_map, expected)
             if call is moments:
-                expected = mirrored(expected)
+                expected = mirror(expected)
                 expected = expected[upper] if notion == "pure" else expected
             np.testing.assert_array_equal(call.query[index], expected)
 

@@ -13,7 +13,7 @@ from fastpubpriv.errors import BudgetError, InputError, KernelError, ReplayError
 from fastpubpriv.kernels import noise
 from fastpubpriv.kernels.bins import BinRule
 from fastpubpriv.keys import key_source
-from fastpubpriv.mechanisms.histograms import Partition, coarsened, count_bins
+from fastpubpriv.mechanisms.histograms import Partition, coarsen, count_bins
 from fastpubpriv.privacy import (
     ZCDP,
     ApproxDP,
@@ -267,7 +267,7 @@ def test_partitions_levels_and_labels_are_counted_as_defined():
         for level in partition.levels:
             shifted = [p if i == 0 and partition.labels is not None else p // 2**level for i, p in enumerate(parts)]
             expected = np.unique(np.column_stack(shifted)[usable], axis=0, return_counts=True)
-            wide = coarsened(keys, counts, level, partition)
+            wide = coarsen(keys, counts, level, partition)
             np.testing.assert_array_equal(wide[0], expected[0])
             np.testing.assert_array_equal(wide[1], expected[1])
 

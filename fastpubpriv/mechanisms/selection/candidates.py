@@ -22,7 +22,7 @@ class Hypotheses:
     """A public list of mixtures of Gaussians, fixed before the private rows that choose among them are read.
 
     Make one with `from_arrays`, `from_mixtures` or `of`. A hypothesis with a non-finite parameter, a variance that is not
-    positive, or a covariance that is not positive definite is left out; `positions` says where the others stood.
+    positive, or a covariance that is not positive definite is left out; `positions` has the places of the others in the given list.
 
     Attributes
     ----------
@@ -102,7 +102,7 @@ class Hypotheses:
             )
         given = len(weights)
         with np.errstate(all="ignore"):
-            # A component of weight 0 says nothing, whatever its parameters.
+            # A component of weight 0 has no effect, whatever its parameters.
             usable = _usable(means, spreads) | (weights == 0.0)
             kept = np.isfinite(weights).all(axis=1) & usable.all(axis=1)
         weights, means, spreads, usable = weights[kept], means[kept], spreads[kept], usable[kept]

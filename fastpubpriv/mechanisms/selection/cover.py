@@ -52,7 +52,7 @@ class Cover:
 
 
 def scheffe_sets(cover: Cover, first: int, last: int) -> tuple[IntArray, IntArray, BoolArray]:
-    """Where hypotheses first ... last - 1 are likelier than each other: edge numbers (begin, end) and whether it is the outside."""
+    """Where hypotheses first ... last - 1 are likelier than each other: edges (begin, end); whether the set is outside."""
     mean_i, std_i = cover.mean[first:last, None], cover.std[first:last, None]
     mean_j, std_j = cover.mean[None, :], cover.std[None, :]
     with np.errstate(all="ignore"):

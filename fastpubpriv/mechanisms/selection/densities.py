@@ -38,7 +38,7 @@ _TINY = 2.0**-53
 
 
 def draws_for(hypotheses: Hypotheses) -> int:
-    """Public draws from each hypothesis: 1024, or down to 256 for long lists, where they take their time."""
+    """Number of public draws from each hypothesis: 1024, or down to 256 for long lists, to save time."""
     work = hypotheses.size**2 * hypotheses.n_components * (hypotheses.dim + 4)
     for draws in (1024, 512):
         if draws * work <= _DRAW_WORK:
@@ -89,7 +89,7 @@ class PublicDraws:
 
 
 def empty_counts(panels: int) -> list[PairCounts]:
-    """Room for the counts of all pairs: panel p against p and all later ones."""
+    """Zero counts for all pairs: an array for each panel p, of the pairs with panel p and all later panels."""
     return [np.zeros((PANEL, (panels - panel) * PANEL), dtype=np.int32) for panel in range(panels)]
 
 
@@ -97,8 +97,8 @@ def empty_counts(panels: int) -> list[PairCounts]:
 class CodesQuery(Query):
     """A pass over the codes of densities at the rows, `capacity` rows at a time.
 
-    The threads share the hypotheses, not the rows: one table of codes or counts may be as large as memory allows. The first
-    accumulator is room to work in, the others are those of `totals`.
+    The threads share out the hypotheses, not the rows, because one table of codes or counts may be as large as memory allows. The
+    first accumulator is workspace, the others are those of `totals`.
     """
 
     table: MixtureTable
@@ -134,7 +134,7 @@ class CodesQuery(Query):
         self.use(codes, len(points), totals)
 
     def _block(self) -> int:
-        """Rows at a time: parameters of a long list come from memory once for a block, but a block is not interrupted."""
+        """Rows of a block. The parameters of a long list are read from memory once per block, but a block cannot be interrupted."""
         workers = available_cpus() if self.threads is None else self.threads
         affordable: int = _BLOCK_WORK // (
             self.table.panels * PANEL * self.table.constants.shape[1] * (self.table.dim + 8)
@@ -187,7 +187,7 @@ def count_pairs(table: MixtureTable, rows: Rows, executor: Executor) -> list[Pai
 
 
 def shares(drawn: np.ndarray[Any, Any], draws: int, n: int) -> IntArray:
-    """floor(n drawn / draws + 1/2): what so many of the public draws say of n rows."""
+    """floor(n drawn / draws + 1/2): the rows among n that correspond to `drawn` of `draws` public draws."""
     numbers: IntArray = (2 * n * drawn.astype(np.int64) + draws) // (2 * draws)
     return numbers
 

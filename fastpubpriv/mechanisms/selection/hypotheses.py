@@ -30,7 +30,9 @@ METHODS = ("auto", "exact", "cells", "densities")
 SCORES = ("minimum_distance", "yatracos", "log_ratio")
 MOST_COMPARED = 2**15  # hypotheses in pairs; log ratios go as far as a choice does
 CLIP = 8.0
-LEAST_ACCURACY = 1e-9  # of a wish for rows: a smaller one asks for more than anybody has, and its square is no double
+LEAST_ACCURACY = (
+    1e-9  # least accuracy for which rows are computed: a smaller one is out of reach, and its square may underflow
+)
 SHORT_LIST = 100  # roots of all pairs then take a tenth of a second
 LAWS = ("auto", *CHOICE_LAWS)
 

@@ -20,8 +20,8 @@ from fastpubpriv.mechanisms.selection.densities import CHUNK_ROWS, Codes, CodesQ
 from fastpubpriv.sources import Executor, Rows
 from fastpubpriv.threads.steps import share_out
 
-STEPS = 4  # into which the clip is cut: the sensitivity of a score, so noise is several times coarser than a step
-CLIP_LEAST, CLIP_MOST = STEPS / CODES_PER_NAT, 31.0  # a code for a step; codes end at 32
+STEPS = 4  # steps of a score within the clip: also the sensitivity of a score, so the noise is several steps wide
+CLIP_LEAST, CLIP_MOST = STEPS / CODES_PER_NAT, 31.0  # at least one code per step; codes end at 32 nats
 _CODES_HELD = 2**26
 _PANELS = 64  # summed at once
 

@@ -20,7 +20,7 @@ from fastpubpriv.sources import Executor, Rows
 from fastpubpriv.threads.steps import share_out
 
 MOST_HYPOTHESES = 1000
-# Two mixtures of k Gaussians change places at most 2 (2 k - 1) times; rounding may add some where they are nearly equal.
+# The densities of two mixtures of k Gaussians cross at most 2 (2 k - 1) times; rounding may add some where they are nearly equal.
 _SPARE_ROOTS = 4
 _REACH = np.arange(-8.0, 9.0)
 
@@ -55,7 +55,7 @@ class Intervals:
         with np.errstate(divide="ignore", over="ignore"):
             constants = np.where(weights > 0.0, np.log(weights) - np.log(std), -1e300)
             points = (means[..., None] + std[..., None] * _REACH).reshape(size, -1)
-        # A component of weight 0 asks for no points of its own: it repeats those of the first that has some.
+        # A component of weight 0 needs no points: it repeats those of the first component with a weight.
         heaviest = np.argmax(weights, axis=1)
         absent = np.repeat(weights == 0.0, len(_REACH), axis=1)
         own = points.reshape(size, components, -1)[np.arange(size), heaviest]
@@ -84,7 +84,7 @@ class Intervals:
         return cls(edges, places, signs, ends_inside)
 
     def expected(self, hypotheses: Hypotheses, index: int, n: int, pairs: IntArray | slice) -> IntArray:
-        """What one hypothesis expects of n rows in the sets of some pairs, rounded, (pairs,)."""
+        """Rows out of n that one hypothesis expects in the sets of some pairs, rounded, (pairs,)."""
         signs = self.signs[pairs]
         real = signs != 0
         below = np.zeros(signs.shape)

@@ -29,7 +29,7 @@ _REACH = np.linspace(-4.0, 4.0, 33)  # standard deviations at which cells are cu
 
 
 class Evaluation(Protocol):
-    """What rows are compared by: public sets and masses, or codes of densities."""
+    """A way to score hypotheses by the rows: by public sets and masses, or by codes of densities."""
 
     sensitivity: ClassVar[int]  # most that a score moves when a row is replaced
 

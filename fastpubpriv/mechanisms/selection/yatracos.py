@@ -1,4 +1,4 @@
-"""Scores over the Yatracos class of a short list: each hypothesis is held against every Scheffe set, not only against its own
+"""Scores over the Yatracos class of a short list: each hypothesis is compared on every Scheffe set, not only on its own
 (Aden-Ali, Ashtiani and Kamath 2021, Theorem 27).
 
 Privacy note: `notes/hypotheses.md`.
