@@ -29,7 +29,7 @@ LEAST_MASS = 0.25
 class Resolved:
     """What the second moments gave, in the coordinates v of the public base.
 
-    `start` is the mean before its own release, `start_error_sq` its squared error in standard deviations; `powers` are the lower
+    `start` is the mean before its own release; `powers` are the lower
     root of the covariance and its inverse; `least` the least eigenvalue of the last round and `slack` what noise and sampling may
     have moved it by.
     """
