@@ -21,9 +21,6 @@ from fastpubpriv.results.columns import STATUSES, ColumnReport, read_report
 from fastpubpriv.results.gaussians import correlation_of, ellipse, factor_of, log_density
 from fastpubpriv.results.words import Column, Table
 
-# Beyond this share of the radius of the ball that rows were clipped to, a released mean was limited by the ball.
-AT_THE_EDGE = 0.7
-
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class MeanResult(Result):

@@ -249,7 +249,7 @@ def test_a_few_hostile_rows_change_little():
         ({"x_priv": np.zeros((1, 3)), "method": "pairs"}, "at least 2 private rows"),
         ({"x_priv": np.zeros((0, 3))}, "no rows"),
         ({"x_priv": np.zeros((5, 3), dtype=complex)}, "complex|dtype"),
-        ({"x_priv": np.zeros(5)}, "shape|2-D|two-dimensional|dimension"),
+        ({"x_priv": np.zeros(5)}, "public rows have 3 columns and private rows have 1"),
         ({"budget": 0.5}, "budget"),
     ],
 )

@@ -48,7 +48,7 @@ class Ladder:
             covariance=frozen(found.covariance),
             mean_noise_std=frozen(found.mean_noise_std),
             rounds=found.rounds,
-            status=found.status,
+            status=learn.status_of(found),
             predicted_covariance_error=found.covariance_error,
             predicted_mean_error=found.mean_error,
             method=METHOD.name,

@@ -22,6 +22,9 @@ from fastpubpriv.mechanisms.statistics import StatisticSum
 from fastpubpriv.mechanisms.sums import Released, SecondMoment, VectorSum, check_gram_grids, check_sum_grids
 from fastpubpriv.run import Run
 
+# Beyond this share of the radius of the ball that rows were clipped to, a released mean was limited by the ball.
+AT_THE_EDGE = 0.7
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Climbed:
@@ -36,6 +39,11 @@ class Climbed:
     mean_error: float
     rounds: int = 0
     details: Mapping[str, Any] = field(default_factory=dict)
+
+
+def status_of(found: Climbed) -> str:
+    """The status of a rung, or "clipped" where the ball around the public rows held the private mean back."""
+    return "clipped" if found.details.get("edge", 0.0) > AT_THE_EDGE else found.status
 
 
 def draws(dim: int) -> int:

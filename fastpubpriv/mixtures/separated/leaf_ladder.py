@@ -36,7 +36,6 @@ from fastpubpriv.mixtures.separated.leaf_gaussians import LeafEstimates, leaf_co
 from fastpubpriv.mixtures.separated.tree import ClusterTree
 from fastpubpriv.privacy import cluster_count_grid, cluster_gram_grid, cluster_sum_grid
 from fastpubpriv.results.base import frozen
-from fastpubpriv.results.estimates import AT_THE_EDGE
 from fastpubpriv.run import Run
 
 # A leaf whose count is not this many times its noise is taken to be empty.
@@ -242,9 +241,7 @@ def _vector(leaf: Leaf, resolved: dict[int, tuple[Resolved, int]]) -> LeafVector
 
 
 def _status(leaf: Leaf, found: learn.Climbed) -> str:
-    if leaf.low:
-        return "low_count"
-    return "clipped" if found.details.get("edge", 0.0) > AT_THE_EDGE else found.status
+    return "low_count" if leaf.low else learn.status_of(found)
 
 
 def _details(leaf: Leaf, found: learn.Climbed) -> dict[str, Any]:
