@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import threading
+import time
 import warnings
 
 import numpy as np
@@ -99,6 +100,7 @@ def test_side_by_side_hands_on_the_first_failure_and_starts_no_more(threads):
 
     def fail(task):
         begun.append(task)
+        time.sleep(0.01)  # the calling thread needs a moment to see the first failure
         raise ZeroDivisionError(task)
 
     with pytest.raises(ZeroDivisionError):

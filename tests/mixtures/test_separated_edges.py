@@ -65,8 +65,8 @@ BAD = [
     ({"mode": "printed"}, InputError, "mode"),
     ({"failure_prob": 0.0}, InputError, "failure_prob"),
     ({"failure_prob": 1.0}, InputError, "failure_prob"),
-    ({"accuracy": 0.0}, InputError, "accuracy"),
-    ({"accuracy": 2}, InputError, "accuracy"),
+    ({"weight_floor": 0.0}, InputError, "weight_floor"),
+    ({"weight_floor": 2}, InputError, "weight_floor"),
     ({"x_pub": PUBLIC[:, :2]}, InputError, "2 columns and private rows have 3"),
     ({"x_pub": PUBLIC[:1], "n_components": 1}, InputError, "at least 2 public rows"),
     ({"x_pub": np.ones((5, 3))}, InputError, "all public rows are equal"),
@@ -89,7 +89,6 @@ def test_refused_before_anything_is_paid(changes, error, message):
 
 FORMS = [
     np.zeros((0, 3)),
-    np.zeros(3),
     np.zeros((2, 2, 3)),
     np.zeros((4, 3), dtype=complex),
     np.array([["a", "b", "c"]]),
@@ -122,7 +121,7 @@ def test_more_components_than_private_rows():
         ({"radius": math.inf}, "radius"),
         ({"center": [0.0, 1.0]}, "center"),
         ({"n_components": 0}, "n_components"),
-        ({"accuracy": 0.0}, "accuracy"),
+        ({"weight_floor": 0.0}, "weight_floor"),
         ({"failure_prob": 2.0}, "failure_prob"),
     ],
 )
