@@ -57,7 +57,11 @@ class OrderBounds(Value):
     @classmethod
     def _fields_of(cls, data: dict[str, Any]) -> dict[str, Any]:
         data.pop("n_priv", None)
-        return super(OrderBounds, cls)._fields_of(data)
+        fields = super(OrderBounds, cls)._fields_of(data)
+        terms = fields["terms"]
+        if not terms or not math.isfinite(sum(terms.values())):
+            raise InputError("bounds have one finite term or more: this text was not written by to_json")
+        return fields
 
     def __repr__(self) -> str:
         largest = max(self.terms, key=lambda name: self.terms[name])

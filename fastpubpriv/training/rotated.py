@@ -84,7 +84,7 @@ def rotation_map(matrix: FloatArray, centre: FloatArray, offset: FloatArray, rad
     dim = len(matrix)
     bound = min(math.isqrt(2**53 // dim), _FLOAT32_WHOLE)
     limit = bound - math.isqrt(dim) // 2 - 2
-    step = radius / limit
+    step = float(radius) / limit
     row_map = RowMap(
         dim=matrix.shape[1], out_dim=dim, kind=MatrixKind.FULL, matrix=matrix, center=centre, offset=offset,
         quant_bound=bound, inv_step=1.0 / step, limit=float(limit),

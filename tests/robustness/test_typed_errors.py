@@ -34,7 +34,7 @@ SECRET = "Alice-SSN-123"
 # ---- Paths and sources -----------------------------------------------------------------------------------------------
 
 WRONG = [
-    5, None, 1.5, math.nan, True, b"x.npy", [5], [None], [], (), {}, object(), lambda: 0, "a\0b", "\ud800.npy",
+    5, None, 1.5, math.nan, True, b"x.npy", [], (), {}, object(), lambda: 0, "a\0b", "\ud800.npy",
     *("a\0b" + suffix for suffix in (".npy", ".parquet", ".csv", ".feather", ".arrow", ".csv.gz")),
     *("x" * 5000 + suffix for suffix in (".npy", ".parquet", ".csv", ".feather")),
     ["a\0.parquet"], [b"a.parquet"], [Path("a.parquet"), 5], np.array("x.npy"), Path("no.npy"), type("P", (), {}),
