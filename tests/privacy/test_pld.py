@@ -113,7 +113,7 @@ def ours(q, z, steps, delta, relation):
 
 def compared(q, z, steps, deltas, relation):
     # Not much wider than a typical loss, else their own grid decides.
-    interval = min(1e-3, max(0.1 * q / z, 2e-4 if z < 1.5 else 1e-6))
+    interval = min(1e-3, max(0.02 * q / z, 2e-4 if z < 1.5 else 1e-6))
     event = dp_accounting.SelfComposedDpEvent(
         dp_accounting.PoissonSampledDpEvent(q, dp_accounting.GaussianDpEvent(z)), steps
     )
@@ -124,7 +124,9 @@ def compared(q, z, steps, deltas, relation):
         curve, _ = pld.solved(poisson_replace(q, z), steps, delta)
         grid = curve.excess * (interval / curve.step) ** 2
         assert found <= theirs + 0.002, (q, z, steps, delta)
-        assert found >= theirs - 3 * grid - 1e-3 * theirs - 1e-6, (q, z, steps, delta)
+        # Above 700, exp(-epsilon) underflows in their sums, and they give the quantile of the loss, which is about 1 too high.
+        slack = 1.0 if theirs > 700 else 0.0
+        assert found >= theirs - 3 * grid - 1e-3 * theirs - 1e-6 - slack, (q, z, steps, delta)
         yield found
 
 
