@@ -95,17 +95,7 @@ static float tile_slack(const double *box, const double *middle, const double *c
 
 static const ball_kernels *kernels_now(void)
 {
-#if FPP_X86
-    switch (fpp_isa_level()) {
-    case FPP_ISA_AVX512:
-        return &kernels_avx512;
-    case FPP_ISA_AVX2:
-        return &kernels_avx2;
-    default:
-        break;
-    }
-#endif
-    return &kernels_baseline;
+    return FPP_AT_LEVEL(&kernels);
 }
 
 static int32_t rows_are_given(const void *x, int64_t n, int64_t dim)

@@ -44,17 +44,7 @@ typedef struct {
 
 static const fpp_pair_kernels *kernels_now(void)
 {
-#if FPP_X86
-    switch (fpp_isa_level()) {
-    case FPP_ISA_AVX512:
-        return &pair_kernels_avx512;
-    case FPP_ISA_AVX2:
-        return &pair_kernels_avx2;
-    default:
-        break;
-    }
-#endif
-    return &pair_kernels_baseline;
+    return FPP_AT_LEVEL(&pair_kernels);
 }
 
 static int32_t mixtures_are_valid(const fpp_mixtures *mix)

@@ -53,4 +53,12 @@ FPP_INLINE int32_t fpp_rows_are_given(const void *x, int64_t n, int64_t row_stri
 /* min(detected, limit): the level to dispatch on. */
 FPP_LOCAL int32_t fpp_isa_level(void);
 
+/* The wrapper, or with & the table, of a name for that level. */
+#if FPP_X86
+#define FPP_AT_LEVEL(NAME) \
+    (fpp_isa_level() >= FPP_ISA_AVX512 ? NAME##_avx512 : fpp_isa_level() >= FPP_ISA_AVX2 ? NAME##_avx2 : NAME##_baseline)
+#else
+#define FPP_AT_LEVEL(NAME) NAME##_baseline
+#endif
+
 #endif

@@ -52,11 +52,7 @@ FPP_API int32_t fpp_race_run(const fpp_race *race, const int64_t *queue, int64_t
         return FPP_ERR_ARGUMENT;
     }
     race_state state = {*best, 0, 0, 0, *farthest};
-    void (*run)(const fpp_race *, const int64_t *, int64_t, int64_t, void *, race_state *) = race_baseline;
-#if FPP_X86
-    const int32_t level = fpp_isa_level();
-    run = level >= FPP_ISA_AVX512 ? race_avx512 : level >= FPP_ISA_AVX2 ? race_avx2 : race_baseline;
-#endif
+    void (*run)(const fpp_race *, const int64_t *, int64_t, int64_t, void *, race_state *) = FPP_AT_LEVEL(race);
     run(race, queue, n, most_work, workspace, &state);
     *best = state.best;
     *farthest = state.farthest;
@@ -72,11 +68,7 @@ FPP_API int32_t fpp_race_join(const void *x, int32_t is_f32, int64_t n, int64_t 
         || !fpp_is_given(group, n, (int64_t)sizeof *group) || sums == NULL) {
         return FPP_ERR_ARGUMENT;
     }
-    void (*join)(const void *, int32_t, int64_t, int64_t, const void *, int64_t *, double *) = join_baseline;
-#if FPP_X86
-    const int32_t level = fpp_isa_level();
-    join = level >= FPP_ISA_AVX512 ? join_avx512 : level >= FPP_ISA_AVX2 ? join_avx2 : join_baseline;
-#endif
+    void (*join)(const void *, int32_t, int64_t, int64_t, const void *, int64_t *, double *) = FPP_AT_LEVEL(join);
     join(x, is_f32, n, dim, pivots, group, sums);
     return FPP_OK;
 }

@@ -1,4 +1,4 @@
-/* Shared by reports.c and seeds.c: a checked law, the coins of one report, and the loops over one row. */
+/* Shared by reports.c, report_loops.c and seeds.c: a checked law, the coins of one report, and the loops over one row. */
 #ifndef FPP_REPORTS_H
 #define FPP_REPORTS_H
 #include "stream.h"
@@ -32,8 +32,16 @@ FPP_LOCAL uint64_t fpp_coin_word(fpp_coins *coins);
 /* Uniform on (0, 1), correct to a relative 2^-52 down to 2^-1000: comparing it with a probability changes the latter by a factor. */
 FPP_LOCAL double fpp_coin_uniform(fpp_coins *coins);
 
-/* sums = a . b, b . b in an order that is the same on every machine. */
+/* Loops over one row, in an order that is the same on every machine. sums = a . b, b . b; with `across`, b becomes b - scale a first
+ * and only the second sum is wanted. */
 FPP_LOCAL void fpp_two_sums(const double *a, const double *b, int64_t n, double *sums);
+FPP_LOCAL void fpp_row_sums(const double *a, double *b, int64_t n, int across, double scale, double *sums);
+/* facts = max |row|, and 0 only if every entry is finite. */
+FPP_LOCAL void fpp_row_size(const double *row, int64_t n, double *facts);
+/* out = row a b, and the sum of its squares. */
+FPP_LOCAL void fpp_row_scaled(const double *row, int64_t n, double a, double b, double *out, double *square);
+/* out = round(across g + along v), at most FPP_REPORT_MOST in size. */
+FPP_LOCAL void fpp_row_round(const double *g, const double *v, int64_t n, double across, double along, int32_t *out);
 /* The unit vector of a row that its report is made of: the first axis for a row without direction. */
 FPP_LOCAL void fpp_report_direction(const double *row, const fpp_report_law *law, fpp_coins *coins, double *direction);
 

@@ -43,17 +43,7 @@ static void rescue(const fpp_plan *plan, const char *x, double *z, double *facto
 
 FPP_LOCAL const fpp_row_kernels *fpp_row_kernels_now(void)
 {
-#if FPP_X86
-    switch (fpp_isa_level()) {
-    case FPP_ISA_AVX512:
-        return &kernels_avx512;
-    case FPP_ISA_AVX2:
-        return &kernels_avx2;
-    default:
-        break;
-    }
-#endif
-    return &kernels_baseline;
+    return FPP_AT_LEVEL(&kernels);
 }
 
 /* Written so that NaN fails. */

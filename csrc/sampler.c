@@ -220,11 +220,7 @@ static int64_t finish_draw(const noise_context *context, uint64_t w, word_stream
 static int32_t noise_block(const noise_law *law, const uint8_t *key, uint64_t block, int64_t n, int32_t log2_scale,
                            int32_t window_log2, word_stream *stream, int64_t *out)
 {
-    int64_t (*first)(const noise_law *, int32_t, const uint64_t *, int64_t, int64_t *, uint16_t *) = first_baseline;
-#if FPP_X86
-    const int32_t level = fpp_isa_level();
-    first = level >= FPP_ISA_AVX512 ? first_avx512 : level >= FPP_ISA_AVX2 ? first_avx2 : first_baseline;
-#endif
+    int64_t (*first)(const noise_law *, int32_t, const uint64_t *, int64_t, int64_t *, uint16_t *) = FPP_AT_LEVEL(first);
     const noise_context context = {law, key, log2_scale, 1.0 / (double)((uint64_t)1 << -window_log2)};
     uint16_t open[FPP_DRAW_BLOCK];
     stream_open(stream, key, law->kind, block, n);

@@ -51,17 +51,7 @@ typedef void (*decide_function)(const fpp_tree_node *node, int64_t dim, const ch
 
 static decide_function decide_now(void)
 {
-#if FPP_X86
-    switch (fpp_isa_level()) {
-    case FPP_ISA_AVX512:
-        return decide_avx512;
-    case FPP_ISA_AVX2:
-        return decide_avx2;
-    default:
-        break;
-    }
-#endif
-    return decide_baseline;
+    return FPP_AT_LEVEL(decide);
 }
 
 static int64_t n_children(const fpp_tree_node *node)
