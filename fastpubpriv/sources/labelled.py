@@ -5,7 +5,6 @@ The two together are one row: replacing it replaces both.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,10 +13,11 @@ import numpy as np
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.sources.base import Chunk, RandomAccessRows, Rows
+from fastpubpriv.sources.base import Chunk, Rows
 from fastpubpriv.sources.private import private_rows
 from fastpubpriv.sources.public import public_table_of, refuse_shared_memory
 from fastpubpriv.sources.views.each import each_row
+from fastpubpriv.sources.views.view import View
 from fastpubpriv.threads.guard import naming
 
 Label = str | int | None
@@ -52,7 +52,7 @@ def labelled_rows(x: object, y: object, *, label: Label, columns: Sequence[Any] 
     if label is not None:
         return naming("x_priv", lambda: _of_table(x, label, columns))
     features = naming("x_priv", lambda: private_rows(x, columns=columns))
-    return beside(features, naming("y_priv", lambda: private_rows(_as_column(y))))
+    return beside(features, naming("y_priv", lambda: private_rows(y)))
 
 
 def public_labelled(
@@ -83,7 +83,7 @@ def public_labelled(
     features, _ = public_table_of(
         x, columns=columns, dim=dim, names=None if names is None else names[:-1], show=show, finite=False
     )
-    labels, _ = public_table_of(_as_column(y), dim=1, argument="y_pub", finite=False)
+    labels, _ = public_table_of(y, dim=1, argument="y_pub", finite=False)
     if len(labels) != len(features):
         raise InputError(f"x_pub has {len(features)} rows and y_pub has {len(labels)}: one label for each row")
     return np.hstack([features, labels])
@@ -124,28 +124,13 @@ class Taken:
         return np.ascontiguousarray(chunk[:, self.order])
 
 
-def _as_column(y: object) -> object:
-    """One-dimensional labels as a table of one column."""
-    for module in ("pandas", "polars"):
-        series = getattr(sys.modules.get(module), "Series", None)
-        if series is not None and isinstance(y, series):
-            return y.to_frame()
-    if isinstance(y, np.ndarray) and y.ndim == 1:
-        return np.ndarray.view(y, np.ndarray).reshape(-1, 1)
-    if isinstance(y, list | tuple) and y and all(np.isscalar(item) or item is None for item in y):
-        return [[item] for item in y]
-    return y
-
-
 def beside(features: Rows, labels: Rows) -> Rows:
     """Features and labels of two sources with as many rows, side by side."""
     if labels.dim != 1:
         raise InputError(f"labels must be one number for each row, got {labels.dim} columns")
     if labels.n != features.n:
         raise InputError(f"x_priv has {features.n} rows and y_priv has {labels.n}: one label for each row")
-    if isinstance(features, RandomAccessRows) and isinstance(labels, RandomAccessRows):
-        return RandomAccessLabelled(features, labels)
-    return StreamedLabelled(features, labels)
+    return Labelled(features, labels)
 
 
 def _names(features: Rows, labels: Rows) -> tuple[str, ...] | None:
@@ -157,33 +142,24 @@ def _names(features: Rows, labels: Rows) -> tuple[str, ...] | None:
     return (*features.columns, name)
 
 
-class RandomAccessLabelled(RandomAccessRows):
-    """Two sources of which any range can be read."""
+class Labelled(View):
+    """Features and labels of two sources, in chunks of the same rows."""
 
-    __slots__ = ("_features", "_labels")
+    __slots__ = ("_labels",)
 
-    def __init__(self, features: RandomAccessRows, labels: RandomAccessRows) -> None:
-        super().__init__(features.n, features.dim + 1, features.kind, _names(features, labels))
-        self._features, self._labels = features, labels
+    def __init__(self, features: Rows, labels: Rows) -> None:
+        super().__init__(features, features.n, features.dim + 1, features.kind, _names(features, labels))
+        self._labels = labels
+        self.random_access = features.random_access and labels.random_access
 
     def block(self, begin: int, end: int) -> Chunk:
         """Rows begin to end, copied."""
-        return _joined(self._features.block(begin, end), self._labels.block(begin, end))
+        return _joined(self._rows.block(begin, end), self._labels.block(begin, end))
 
-
-class StreamedLabelled(Rows):
-    """Two sources that are read in order, in chunks of the same rows."""
-
-    __slots__ = ("_features", "_labels")
-
-    def __init__(self, features: Rows, labels: Rows) -> None:
-        super().__init__(features.n, features.dim + 1, features.kind, _names(features, labels))
-        self._features, self._labels = features, labels
-
-    def _chunks(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
+    def _streamed(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
         labels = self._labels.chunks(begin, end, chunk_rows)
         held: Chunk = np.empty((0, 1))
-        for chunk in self._features.chunks(begin, end, chunk_rows):
+        for chunk in self._rows.chunks(begin, end, chunk_rows):
             while len(held) < len(chunk):
                 held = np.concatenate([held, next(labels)])
             yield _joined(chunk, held[: len(chunk)])

@@ -103,8 +103,12 @@ def _learn_newton(run: Run, problem: Problem, plan: Any, threads: int | None) ->
 def _entry(account: Account, cost: Fraction, dim: int, n_priv: int) -> float:
     """Noise off the diagonal of a second moment of rows clipped to norm 1."""
     grid = gram_grid(account, cost, dim, n_priv)
-    std = grid.event.noise_std * grid.step(1.0) ** 2
-    return std if account.pure else std / math.sqrt(2.0)
+    return _off_diagonal(account, grid.event.noise_std * grid.step(1.0) ** 2)
+
+
+def _off_diagonal(account: Account, diagonal: float) -> float:
+    """Noise off the diagonal, from that on it."""
+    return diagonal if account.pure else diagonal / math.sqrt(2.0)
 
 
 def _plan_statistics(problem: Problem, account: Account) -> statistics.StatisticsPlan:
@@ -126,16 +130,8 @@ def _learn_statistics(run: Run, problem: Problem, plan: statistics.StatisticsPla
         residual_clip=plan.clip.bound * problem.posterior.scale * problem.rotation.label_scale,
         clip_radius=plan.radius,
     )
-    entry = released.noise_std if account.pure else released.noise_std / math.sqrt(2.0)
-    found = statistics.pooled(problem.posterior, plan, problem.n_priv, released.value, entry)
-    return Fitted(
-        mean=found.mean,
-        covariance=found.covariance,
-        noise=found.noise,
-        bias_sq=plan.clip.unseen_sq,
-        drift=found.drift,
-        steps=1,
-    )
+    entry = _off_diagonal(account, released.noise_std)
+    return statistics.pooled(problem.posterior, plan, problem.n_priv, released.value, entry)
 
 
 METHODS: Registry[Method] = Registry(

@@ -14,7 +14,7 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.kernels.rows import rows_quantise
 from fastpubpriv.maps import MatrixKind, RowMap
 from fastpubpriv.sources import Rows
-from fastpubpriv.sources.base import Chunk, RandomAccessRows
+from fastpubpriv.sources.base import Chunk
 from fastpubpriv.sources.readers.array import ArrayRows
 from fastpubpriv.sources.views.each import each_row
 from fastpubpriv.threads.steps import share_out
@@ -99,7 +99,7 @@ def rotated_rows(rows: Rows, rotation: Rotation, *, threads: int | None) -> Rows
     if 4 * rows.n * width > MOST_BYTES:
         return view
     kept = np.empty((rows.n, width), dtype=np.float32)
-    if isinstance(view, RandomAccessRows):
+    if view.random_access:
 
         def work(piece: int) -> None:
             begin = piece * _ROWS

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fastpubpriv._types import FloatArray
+from fastpubpriv.training.problem import Fitted
 from fastpubpriv.training.public_linear import Clip, Posterior
 from fastpubpriv.training.whitening import Weighting, some, weighting
 
@@ -83,32 +84,12 @@ def _curvature_errors(n_priv: int, m: int, share: float, entry: float) -> tuple[
     return (entry / (n_priv * share)) ** 2 + 1.0 / n_priv, _CURVATURE / m
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Pooled:
-    """Coefficients and their covariance, in the coordinates of the posterior.
-
-    Attributes
-    ----------
-    mean : (D,) float64
-        Coefficients.
-    covariance, noise : (D, D) float64
-        Of the coefficients; and the part of it that is noise for privacy.
-    drift : float
-        Factor by which the public rows' variance was enlarged, 1 where they agree with the private ones.
-    """
-
-    mean: FloatArray
-    covariance: FloatArray
-    noise: FloatArray
-    drift: float
-
-
 def _bounded(released: FloatArray) -> FloatArray:
     """Released numbers, which may be of any size, as ones that can be squared."""
     return np.clip(np.nan_to_num(released), -_LARGEST, _LARGEST)
 
 
-def pooled(posterior: Posterior, plan: StatisticsPlan, n_priv: int, released: FloatArray, entry: float) -> Pooled:
+def pooled(posterior: Posterior, plan: StatisticsPlan, n_priv: int, released: FloatArray, entry: float) -> Fitted:
     """The coefficients from the released matrix (D + 1, D + 1), the residual last; `entry` is the noise off its diagonal."""
     dim, m, clip, public = len(posterior.mean), len(posterior.labels), plan.clip, some(posterior.rows)
     lever = plan.weights.lever
@@ -133,9 +114,11 @@ def pooled(posterior: Posterior, plan: StatisticsPlan, n_priv: int, released: Fl
     covariance = np.linalg.inv(np.diag(1.0 / (drift * posterior.variance)) + information)
     covariance = (covariance + covariance.T) / 2.0
     gain = covariance @ curvature / error
-    return Pooled(
+    return Fitted(
         mean=posterior.mean + gain @ gradient,
         covariance=covariance,
         noise=gain @ gain.T * (entry * unit) ** 2,
+        bias_sq=clip.unseen_sq,
         drift=drift,
+        steps=1,
     )
