@@ -112,11 +112,12 @@ def plot_means(
     columns: tuple[str, ...] | None = None,
     path: str | Path | None = None,
     level: float = 0.95,
-    title: str | None = None,
+    quantity: str = "mean",
     max_panels: int = 12,
 ) -> Any:
     """One small panel per coordinate, the estimates side by side; beyond `max_panels` coordinates one line plot over the index."""
     dim = len(estimates[0].mean)
+    title = f"{quantity.capitalize()}, with {level:.0%} intervals"
     names = columns if columns is not None else tuple(f"x{j}" for j in range(dim))
     if dim > max_panels:
         figure = new_figure(9.0, 4.0)
@@ -126,9 +127,9 @@ def plot_means(
             if estimate.lower is not None and estimate.upper is not None:
                 axes.fill_between(np.arange(dim), estimate.lower, estimate.upper, color=colour, alpha=0.2, lw=0)
         axes.set_xlabel("coordinate")
-        axes.set_ylabel("mean")
+        axes.set_ylabel(quantity)
         axes.legend(frameon=False)
-        axes.set_title(title or f"Mean, with {level:.0%} intervals")
+        axes.set_title(title)
         return save(figure, path)
     across = min(dim, 5)
     down = math.ceil(dim / across)
@@ -139,7 +140,7 @@ def plot_means(
             axes.set_axis_off()
             continue
         draw_panel(axes, estimates, j, names[j])
-    figure.suptitle(title or f"Mean, with {level:.0%} intervals", fontsize=10)
+    figure.suptitle(title, fontsize=10)
     return save(figure, path)
 
 

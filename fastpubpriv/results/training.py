@@ -176,7 +176,7 @@ class TrainingResult(Result):
                 self.public_coefficients + public,
             ),
         ]
-        return plotting.plot_means(estimates, columns=self.terms, path=path, level=level)
+        return plotting.plot_means(estimates, columns=self.terms, path=path, level=level, quantity="coefficients")
 
     def _estimate(self) -> tuple[str, Any]:
         return "coefficients", self.coefficients

@@ -76,8 +76,10 @@ def train(
     Notes
     -----
     Full-batch steps have the noise of paper B's sampled ones at the same budget, and need a few passes. A term is in standard units
-    clipped to six of them, by public rows. A private cell that is missing becomes the public median, with an indicator term, where
-    more than 1 % of the public cells of its column are missing too; else its row counts for nothing.
+    clipped to six of them, by public rows. Intervals do not count this clip: the slope of a column with a long tail (rain by the
+    hour, say) may be far from that of the whole column, and its interval too narrow. A private cell that is missing becomes the
+    public median, with an indicator term, where more than 1 % of the public cells of its column are missing too; else its row
+    counts for nothing.
 
     Examples
     --------

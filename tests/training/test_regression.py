@@ -367,3 +367,10 @@ def test_the_result():
     text = result.to_json().replace('"source": [', '"source": [1, ')
     with pytest.raises(InputError):
         TrainingResult.from_json(text)
+
+
+def test_plot_says_what_it_shows(tmp_path):
+    x, y = table(600, 3)
+    result = seeded(linear_regression, **split(x, y, 300), budget=STRONG, method="throw_away")
+    figure = result.plot(tmp_path / "model.png", level=0.9)
+    assert figure.get_suptitle() == "Coefficients, with 90% intervals"
