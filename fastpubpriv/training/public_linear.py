@@ -89,7 +89,7 @@ def linear_posterior(
 ) -> Posterior:
     """The posterior of public standardised terms (m, p) and labels (m,), which have about unit variance."""
     rows = whitener(terms)
-    noise, spread = _marginal_likelihood(terms - terms.mean(axis=0), labels - labels.mean())
+    noise, spread = marginal_likelihood(terms - terms.mean(axis=0), labels - labels.mean())
     floor = max(1e-12 * float(np.abs(labels).max()), label_resolution)
     if noise <= 0.0 and floor <= 0.0:
         raise InputError("the public labels are all zero: pass y_scale=, the size of a label that matters")
@@ -111,7 +111,7 @@ def linear_posterior(
     )
 
 
-def _marginal_likelihood(terms: FloatArray, labels: FloatArray) -> tuple[float, float]:
+def marginal_likelihood(terms: FloatArray, labels: FloatArray) -> tuple[float, float]:
     """Variance of the noise and of a coefficient, by the likelihood of the labels over a grid of their ratio."""
     m, p = terms.shape
     # The smaller of the two Gram matrices has the same eigenvalues.
