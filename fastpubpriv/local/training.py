@@ -21,7 +21,7 @@ from fastpubpriv.release.reports import report_keys
 from fastpubpriv.results.base import Result, frozen
 from fastpubpriv.results.words import Table
 from fastpubpriv.sources import Rows, private_rows, public_rows, refuse_shared_memory
-from fastpubpriv.threads.guard import naming
+from fastpubpriv.threads.guard import name_argument
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -141,8 +141,8 @@ def train(
     >>> bool(np.linalg.norm(result.coefficients - [0.5, -0.5]) < 0.3)
     True
     """
-    rows = naming("x_priv", lambda: private_rows(x_priv))
-    labels = naming("y_priv", lambda: private_rows(y_priv))
+    rows = name_argument("x_priv", lambda: private_rows(x_priv))
+    labels = name_argument("y_priv", lambda: private_rows(y_priv))
     _check_pair(rows, labels)
     dim = rows.dim
     name, chosen = _loss(loss)

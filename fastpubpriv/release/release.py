@@ -22,7 +22,7 @@ from fastpubpriv.privacy import Event, SelectionEvent, StableHistogramEvent
 from fastpubpriv.release import choice_weights
 from fastpubpriv.release.payer import Payer, check_known
 from fastpubpriv.release.transcript import Call, Transcript, current
-from fastpubpriv.threads.guard import guarded, guarded_iterator
+from fastpubpriv.threads.guard import call_guarded, iterate_guarded
 from fastpubpriv.threads.steps import share_out
 
 _COIN_WORDS = choice_weights.BITS // 32
@@ -73,7 +73,7 @@ def release(
     if event.draws != math.prod(shape):
         raise KernelError(f"release {name!r}: the event counts {event.draws} draws for an answer of shape {shape}")
     account.charge(event)
-    exact = guarded(query)
+    exact = call_guarded(query)
     # The answer is never cast: if it is not integer already, its sensitivity is not proven.
     if not isinstance(exact, np.ndarray) or exact.dtype != np.int64 or exact.shape != shape:
         raise KernelError(f"release {name!r}: the query must return an int64 array of shape {shape}")
@@ -118,7 +118,7 @@ def release_choice(account: Payer, *, name: str, query: Callable[[], IntArray], 
     check_known(event)
     shape = (event.candidates,)
     account.charge(event)
-    exact = guarded(query)
+    exact = call_guarded(query)
     if not isinstance(exact, np.ndarray) or exact.dtype != np.int64 or exact.shape != shape:
         raise KernelError(f"release {name!r}: the query must return an int64 array of shape {shape}")
     transcript = current()
@@ -171,8 +171,8 @@ def release_stable(
     if len(slots) != event.histograms or sum(slots) != event.draws:
         raise KernelError(f"release {name!r}: the slots do not add up to the histograms and draws of the event")
     account.charge(event)
-    exact = guarded(query)
-    for (keys, counts), bound in zip(guarded_iterator(iter(exact)), slots, strict=True):
+    exact = call_guarded(query)
+    for (keys, counts), bound in zip(iterate_guarded(iter(exact)), slots, strict=True):
         if keys.dtype != np.int64 or counts.dtype != np.int64 or not len(keys) == len(counts) <= bound:
             raise KernelError(
                 f"release {name!r}: the query must return int64 keys and counts, at most one for each slot"
@@ -181,9 +181,9 @@ def release_stable(
     answer = transcript.forced(name, shape, event, unit) if transcript is not None else None
     key = account.fresh_key() if answer is None else b""  # after the query, as in `release`
     begin, kept = 0, []
-    for index, ((keys, counts), bound) in enumerate(zip(guarded_iterator(iter(exact)), slots, strict=True)):
+    for index, ((keys, counts), bound) in enumerate(zip(iterate_guarded(iter(exact)), slots, strict=True)):
         if answer is None:
-            released = guarded(partial(_above, key, begin, keys, counts, bound, event, threads))
+            released = call_guarded(partial(_above, key, begin, keys, counts, bound, event, threads))
         else:
             mine = answer[answer[:, 0] == index]
             released = mine[:, 2 : 2 + keys.shape[1]], mine[:, 1]
