@@ -231,9 +231,10 @@ class _Histograms(Sequence[tuple[IntArray, IntArray]]):
 
     def __getitem__(self, number: Any) -> Any:
         index, level = self._histograms[number]
-        done, keys, counts = 0, *self._found[index]
+        done = 0
+        keys, counts = self._found[index]
         if self._last is not None and self._last[0] == index and self._last[1] <= level:
-            done, keys, counts = self._last[1:]
+            _, done, keys, counts = self._last
         keys, counts = coarsen(keys, counts, level - done, self._partitions[index])
         self._last = index, level, keys, counts
         return keys, counts
