@@ -1,4 +1,4 @@
-"""Which rung of the ladder to take: errors predicted from public numbers (the spec's section 3)."""
+"""Which rung of the ladder to take: errors predicted from public numbers."""
 
 from __future__ import annotations
 

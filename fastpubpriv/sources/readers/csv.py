@@ -20,7 +20,7 @@ from fastpubpriv.sources.readers.cells import names_of, read_columns
 from fastpubpriv.sources.readers.columns import assemble, choose
 from fastpubpriv.sources.readers.lines import Lines, count_lines, read_lines
 from fastpubpriv.sources.readers.pieces import check_count
-from fastpubpriv.threads.guard import guarded
+from fastpubpriv.threads.guard import call_guarded
 
 _F64 = np.dtype(np.float64)
 
@@ -46,7 +46,7 @@ class CsvRows(Rows):
             f"{name!r} cannot be read as a CSV file: its first line must be a header with the names of the columns, "
             "in UTF-8 and ending in a line feed"
         )
-        header = guarded(lambda: _header(name, join_quoted), message)
+        header = call_guarded(lambda: _header(name, join_quoted), message)
         if header is None:
             raise InputError(message)
         if any(_looks_like_a_number(cell) for cell in header):
@@ -54,7 +54,7 @@ class CsvRows(Rows):
             raise InputError(f"the first line of {name!r} holds numbers: add a header line with the column names")
         # In a file without a header the first line is a private row, so only names that the caller gave are quoted.
         labels = choose(header, columns, f"the header of {name!r}", list_names=False)
-        n = guarded(lambda: count_lines(name, join_quoted), message) - 1
+        n = call_guarded(lambda: count_lines(name, join_quoted), message) - 1
         return cls(name, len(header), {label: header.index(label) for label in labels}, n, join_quoted)
 
     def _chunks(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
