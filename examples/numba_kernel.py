@@ -2,9 +2,9 @@
 
     python examples/numba_kernel.py
 
-A loop in Numba counts, and draws exact noise for each block of groups through the address of `fpp_laplace_i64`. The noise has scale
-2^12 on counts in steps of 2^12, which is epsilon = 2 for a row that moves from one group to another. The key comes from the operating system
-and serves this one release.
+A loop in Numba counts, and draws exact noise for each block of groups through the address of `fpp_laplace_i64`. The noise has
+scale 2^12 on counts in steps of 2^12, which is epsilon = 2 for a row that moves from one group to another. The key comes from the
+operating system and serves this one release.
 """
 
 import secrets
