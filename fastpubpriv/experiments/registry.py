@@ -118,6 +118,13 @@ _ALL = (
         run=_later("example_weighted_mean"),
     ),
     Experiment(
+        name="b-tables-5-10",
+        summary="Linear regression by noisy gradients: Algorithm 1, mirror descent, DP-SGD and throw-away on the full grids",
+        source="Lowy, Li, Huang, Razaviyayn, Optimal DP Model Training with Public Data (2024), Tables 5 to 10",
+        run=_later("gradient_tables"),
+        quick=True,
+    ),
+    Experiment(
         name="b-tables-11-12",
         summary="Noise of sampled gradient steps: the printed multipliers, and what replace-one really needs",
         source="Lowy, Li, Huang, Razaviyayn, Optimal DP Model Training with Public Data (2024), Tables 11 and 12",

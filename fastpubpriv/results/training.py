@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy import stats
 
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.columns import listed, points, term_values
 from fastpubpriv.errors import InputError
+from fastpubpriv.quantiles import normal_quantile
 from fastpubpriv.reading import Form
 from fastpubpriv.results.base import LEVEL, Result
 from fastpubpriv.results.words import Table
@@ -128,7 +128,7 @@ class TrainingResult(Result):
         Counts what public and private rows leave open and the known noise, under a normal law; labels that are skewed move the
         intercept most, which `intercept_error` counts.
         """
-        width = float(stats.norm.ppf(0.5 + validation.confidence_level(level) / 2.0)) * self.standard_error
+        width = normal_quantile(0.5 + validation.confidence_level(level) / 2.0) * self.standard_error
         return self.coefficients - width, self.coefficients + width
 
     def _terms_of(self, rows: Any) -> FloatArray:
@@ -169,7 +169,7 @@ class TrainingResult(Result):
         terms = self._terms_of(rows)
         with_one = np.hstack([np.ones((len(terms), 1)), terms])
         variance = np.einsum("ij,jk,ik->i", with_one, self.covariance, with_one) + self.residual_std**2
-        width = float(stats.norm.ppf(0.5 + validation.confidence_level(level) / 2.0)) * np.sqrt(variance)
+        width = normal_quantile(0.5 + validation.confidence_level(level) / 2.0) * np.sqrt(variance)
         middle = self.predict(rows)
         return middle - width, middle + width
 
@@ -177,7 +177,7 @@ class TrainingResult(Result):
         """Draw private and public coefficients with their intervals (needs matplotlib); returns the figure."""
         from fastpubpriv.results import plots as plotting
 
-        width = float(stats.norm.ppf(0.5 + validation.confidence_level(level) / 2.0))
+        width = normal_quantile(0.5 + validation.confidence_level(level) / 2.0)
         public = width * np.sqrt(np.diag(self.public_covariance)[1:])
         lower, upper = self.confidence_interval(level)
         estimates = [
@@ -196,7 +196,7 @@ class TrainingResult(Result):
 
     def _table(self, level: float = LEVEL) -> Table:
         lower, upper = self.confidence_interval(level)
-        width = float(stats.norm.ppf(0.5 + level / 2.0))
+        width = normal_quantile(0.5 + level / 2.0)
         numbers = [
             ("coefficient", [self.intercept, *self.coefficients]),
             ("lower", [self.intercept - width * self.intercept_error, *lower]),
