@@ -38,13 +38,18 @@ def chosen_loss(loss: Any) -> Loss | RowLoss:
     raise InputError("loss must be a name, a Loss, or an object with value() and gradient() for each row")
 
 
+def is_stepwise(loss: Any) -> bool:
+    """Whether methods other than gradient descent know the loss."""
+    return any(loss is LOSSES[name] for name in STEPWISE)
+
+
 def descent_for(method: Any, loss: Any) -> Descent | None:
     """The gradient method that is asked for, None for another method."""
     if isinstance(method, Descent):
         return method
     if method in DESCENTS:
         return DESCENTS[method]()
-    if method == "auto" and not (loss in STEPWISE if isinstance(loss, str) else getattr(loss, "name", "") in STEPWISE):
+    if method == "auto" and not is_stepwise(loss):
         return DESCENTS["semi_dp"]()
     return None
 

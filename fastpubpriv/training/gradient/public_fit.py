@@ -9,6 +9,7 @@ import numpy as np
 from scipy import optimize
 
 from fastpubpriv._types import FloatArray
+from fastpubpriv.losses import LOSSES
 from fastpubpriv.training.gradient.problem import GradientProblem
 from fastpubpriv.training.public_linear import marginal_likelihood
 
@@ -43,7 +44,7 @@ def public_fit(problem: GradientProblem, l2: float) -> PublicFit:
     if problem.loss is None or problem.loss.values is None:
         coefficients, _ = problem.gradients(nothing)
         return PublicFit(weights=nothing, residuals=coefficients, penalty=0.0)
-    if problem.loss.name == "squared":
+    if problem.loss is LOSSES["squared"]:
         return _least_squares(problem, l2)
     m = len(problem.x)
     fold, best = np.arange(m) % min(_FOLDS, m), None

@@ -223,7 +223,7 @@ class _State:
 
     def _residuals(self, scores: Array, y: Array) -> Array:
         """Residuals (k, S); a row whose residual is not finite has none."""
-        if self.loss.name == "squared":
+        if self.loss is LOSSES["squared"]:
             np.subtract(y[:, None], scores, out=scores)
             found = scores
         else:
