@@ -1,4 +1,4 @@
-/* Which instruction set to use: what the machine has, and what tests and benchmarks allow. */
+/* Which interface and which instruction set: what this library was built as, what the machine has, and what tests allow. */
 #include "internal.h"
 
 #include <stdatomic.h>
@@ -6,6 +6,11 @@
 /* The only mutable state of the library. It decides the speed and never a result, so relaxed memory order is enough. */
 static _Atomic int32_t allowed_level = FPP_ISA_AVX512;
 static _Atomic int32_t found_level = -1; /* asking the processor's table takes longer than a short loop */
+
+FPP_API int32_t fpp_abi_version(void)
+{
+    return FPP_ABI_VERSION;
+}
 
 static int32_t detect(void)
 {
