@@ -367,13 +367,13 @@ CALLS = {
                 "categories": [None, {}, {"x0": "public"}, {"x0": [1.0, 2.0]}, {"z": "public"}, {"x0": []}, "public"],
                 **({"classes": [None, [0, 1], [1, 0], [1, 1], [1, 2], [0, math.nan], 5]} if rows is CLASSES else {}),
                 **({"y_scale": LENGTHS} if rows is ROWS else {}),
-                "method": ["auto", "newton", "sufficient_statistics", "throw_away", "x"],
+                "method": ["auto", "newton", "sufficient_statistics", "throw_away", "semi_dp", "x"],
             },
         )
         for name, function, rows, public, more, methods in (
             ("linear_regression", linear_regression, ROWS, PUBLIC, {}, ("newton", "sufficient_statistics", "auto")),
             ("logistic_regression", logistic_regression, CLASSES, PUBLIC_CLASSES, {}, ("newton", "auto")),
-            ("train", train, ROWS, PUBLIC, {"loss": "squared"}, ("newton",)),
+            ("train", train, ROWS, PUBLIC, {"loss": "squared"}, ("newton", "semi_dp")),
         )
         for method in methods
     },

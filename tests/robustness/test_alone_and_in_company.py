@@ -34,7 +34,7 @@ from fastpubpriv.mixtures.separated import searches
 from fastpubpriv.release.account import Account
 from fastpubpriv.sources import Query, Rows, private_rows
 from fastpubpriv.sources.views import mapped
-from fastpubpriv.training import rotated
+from fastpubpriv.training import SemiDP, kept
 
 pytestmark = [
     pytest.mark.usefixtures("one_blas_thread"),  # matrices are small: a second thread would only wait
@@ -62,6 +62,16 @@ READERS = {
     "fastpubpriv.cli.train.predict",
 }
 NOT_ESTIMATORS = {"as_rows", "open_rows", "record_replay", "refuse_shared_memory"}
+
+
+class OwnLoss:
+    """The squared loss by per-sample gradients, each a sum along its row."""
+
+    def value(self, weights, x, y):
+        return 0.5 * (np.sum(x * weights, axis=1) - y) ** 2
+
+    def gradient(self, weights, x, y):
+        return (np.sum(x * weights, axis=1) - y)[:, None] * x
 
 
 def estimators_of(dim):
@@ -106,6 +116,9 @@ def estimators_of(dim):
         yield "linear_regression", np.column_stack([one, label]), {**labelled, "method": method}
     yield "train", np.column_stack([one, label]), {**labelled, "loss": "squared", "method": "newton"}
     yield "logistic_regression", np.column_stack([one, label]), {**labelled, "method": "newton"}
+    steps = SemiDP(steps=2, step_size=0.1, priv_weight=0.5)
+    for loss in ("huber", "softmax", OwnLoss()):
+        yield "train", np.column_stack([one, label]), {**labelled, "loss": loss, "method": steps}
     if dim == 8:
         yield "learn_axis_aligned_mixture", private[:60], {**few, "method": "anchors", "covariance": covariance}
         yield "decode_axis_aligned", private, {"budget": AMPLE_DELTA, "min_weight": 0.3, "covariance": covariance}
@@ -215,13 +228,13 @@ def test_rows_contribute_the_same_alone_and_in_company(dim):
 def test_labelled_rows_are_turned_alone(dim):
     """The copies that regression keeps of its rows: the same bits in blocks of any size, and a product in their place is caught."""
     name, rows, options = next(each for each in estimators_of(dim) if each[2].get("method") == "newton")
-    seen, honest = [], rotated.each_row
+    seen, honest = [], kept.each_row
 
     def keep(source, rotation, width):
         seen.append(rotation)
         return honest(source, rotation, width)
 
-    with mock.patch.object(rotated, "each_row", keep):
+    with mock.patch.object(kept, "each_row", keep):
         seeded(takers()[name], rows, threads=1, progress=False, **options)
     tried = np.concatenate([rows[:20], cancelling(np.random.default_rng(4), rows[:20])])
     assert seen

@@ -113,8 +113,8 @@ class _Rows:
 
 def sweep(
     settings: Sweep,
-    x_priv: Any,
-    y_priv: Any,
+    x: Any,
+    y: Any,
     *,
     draws: Draws,
     x_pub: Any = None,
@@ -130,7 +130,7 @@ def sweep(
     ----------
     settings : Sweep
         What is tried.
-    x_priv, y_priv : (n, dim) and (n,) array-like
+    x, y : (n, dim) and (n,) array-like
         Rows in the role of private ones. **They are not protected**: simulated or public rows only.
     draws : Draws
         Batches and noise.
@@ -156,7 +156,7 @@ def sweep(
     norm of a gradient is |residual| |x|.
     """
     loss = LOSSES[settings.loss] if isinstance(settings.loss, str) else settings.loss
-    private = _Rows.of(x_priv, y_priv, dtype)
+    private = _Rows.of(x, y, dtype)
     share = 1.0 - np.asarray(settings.priv_weight)
     public = None if x_pub is None or not np.any(share > 0.0) else _Rows.of(x_pub, y_pub, dtype)
     dim = private.x.shape[1]
