@@ -4,6 +4,7 @@
 """
 
 from fastpubpriv.losses import LOSSES, Loss, RowLoss, huber_loss
+from fastpubpriv.training.gradient.choosing import Exponential
 from fastpubpriv.training.gradient.settings import DPSGD, Ball, Box, Descent, MirrorDescent, SemiDP
 from fastpubpriv.training.gradient.sweep import Sweep, sweep
 
@@ -13,6 +14,7 @@ __all__ = [
     "Ball",
     "Box",
     "Descent",
+    "Exponential",
     "Loss",
     "MirrorDescent",
     "RowLoss",

@@ -19,6 +19,7 @@ from fastpubpriv.results.descent import DescentResult
 from fastpubpriv.results.training import TrainingResult
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.labelled import labelled_rows, public_labelled
+from fastpubpriv.training.gradient.choosing import Exponential
 from fastpubpriv.training.gradient.fit import chosen_loss, descent_for, fit, is_stepwise
 from fastpubpriv.training.gradient.settings import Descent
 from fastpubpriv.training.leverage import rests_on_few, rows_behind
@@ -41,7 +42,7 @@ def train(
     categories: Any = None,
     classes: Sequence[float] | None = None,
     y_scale: float | None = None,
-    method: str | Descent = "auto",
+    method: str | Descent | Exponential = "auto",
     ledger: Ledger | None = None,
     random_state: int | None = None,
     threads: int | None = None,
@@ -56,10 +57,11 @@ def train(
         Of a number; of two classes; of a number, beyond `huber_loss(threshold)` standard units linear; of several classes, each
         with coefficients of its own; of two classes, as a margin; of counts; or one of your own (`fastpubpriv.training.Loss`).
     {labelled_budget, x_pub_labelled, y_pub, label, features, categories, classes, y_scale}
-    method : "auto", "newton", "sufficient_statistics", "throw_away", "semi_dp", "dp_sgd", "pda_mirror_descent" or Descent
+    method : "auto", "newton", "sufficient_statistics", "throw_away", "semi_dp" and others, Descent or Exponential
         Whitened Newton steps, one release of second moments (squared loss), public rows only (spends nothing), or the one of these
-        with the least predicted error; for other losses than the squared and the logistic one, "auto" is "semi_dp". The last
-        three are noisy gradient descent, also as a value with settings: `fastpubpriv.training.SemiDP(...)`.
+        with the least predicted error; for other losses than the squared and the logistic one, "auto" is "semi_dp". Noisy gradient
+        descent is "semi_dp", "dp_sgd" and "pda_mirror_descent", a choice among models that public rows suggest is "exponential";
+        these also as values with settings, such as `fastpubpriv.training.SemiDP(...)`.
     {ledger, random_state, threads, progress}
 
     Returns

@@ -1,5 +1,6 @@
 """Record and replay of training by gradients on neighbours, on equal coins; and the planted faults that it must catch."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -9,8 +10,9 @@ from fastpubpriv import ZCDP, ApproxDP, PureDP, ReplayError, train
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.kernels import gradients as kernels
 from fastpubpriv.mechanisms.gradients import LinearGradientQuery
+from fastpubpriv.mechanisms.losses import LossQuery
 from fastpubpriv.release import batches
-from fastpubpriv.training import DPSGD, MirrorDescent, SemiDP
+from fastpubpriv.training import DPSGD, Exponential, MirrorDescent, SemiDP
 from fastpubpriv.training.gradient.problem import Units
 
 pytestmark = [
@@ -67,6 +69,8 @@ CASES = [
     pytest.param(ZCDP(0.5), METHODS["full"], Own(), id="a loss of a user"),
     pytest.param(PureDP(2), METHODS["full"], "poisson", id="poisson loss"),
     pytest.param(ApproxDP(1, 1e-6), METHODS["poisson"], Own(), id="a loss of a user, sampled"),
+    pytest.param(PureDP(2), Exponential(candidates=9), "huber", id="exponential, pure"),
+    pytest.param(ZCDP(0.5), Exponential(candidates=9), "squared", id="exponential, zCDP"),
 ]  # fmt: skip
 
 
@@ -78,7 +82,7 @@ def test_neighbours(budget, method, loss):
     if public is not None:
         common = {"label": -1, "x_pub": public, "budget": budget, "threads": 1, "progress": False}
         run = lambda x: train(x, loss=loss, method=method, **common)  # noqa: E731
-    for trial in range(len(HOSTILE)):
+    for trial in range(0, len(HOSTILE), 1 if loss == "squared" else 4):
         rows = np.column_stack([rng.normal(size=(30, DIM)) * [1.0, 10.0, 0.1], rng.integers(0, 3, 30)])
         other = rows.copy()
         rows[3], other[3] = HOSTILE[trial], HOSTILE[(5 * trial + 1) % len(HOSTILE)]
@@ -154,3 +158,13 @@ def test_rows_that_a_loss_mixes_are_caught():
             return super().gradient(weights, x, y) + y.mean() * np.ones_like(x)
 
     caught("moved by|sensitivity", loss=Mixed())
+
+
+def test_a_choice_by_losses_that_are_not_clipped_is_caught(monkeypatch):
+    plain = LossQuery.add
+    monkeypatch.setattr(
+        LossQuery,
+        "add",
+        lambda self, chunk, sums: plain(replace(self, clip=self.clip / 1e3), np.repeat(chunk, 3, axis=0), sums),
+    )
+    caught("moved by", Exponential(candidates=9))

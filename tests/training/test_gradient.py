@@ -11,7 +11,7 @@ import fastpubpriv as fpp
 from fastpubpriv import ZCDP, AccuracyWarning, ApproxDP, BudgetError, InputError, PureDP, train
 from fastpubpriv.losses import LOSSES, predictions
 from fastpubpriv.results.descent import DescentResult
-from fastpubpriv.training import DPSGD, Ball, Box, Loss, MirrorDescent, SemiDP, Sweep, huber_loss, sweep
+from fastpubpriv.training import DPSGD, Ball, Box, Exponential, Loss, MirrorDescent, SemiDP, Sweep, huber_loss, sweep
 from fastpubpriv.training.gradient.checkpoint import Checkpoint
 
 BETA = np.array([1.0, -0.2, 5.0])
@@ -74,6 +74,7 @@ def test_other_budgets(budget):
         fitted(METHODS["poisson"], budget=budget)
 
 
+@pytest.mark.statistical
 def test_predictions_of_the_error_hold():
     """Forty fits: the mean of the squared errors is within a factor of two of what public rows predicted."""
     found, predicted = [], []
@@ -369,6 +370,54 @@ def test_the_loss_of_huber_has_a_threshold():
     with pytest.raises(InputError, match="threshold"):
         huber_loss(0.0)
     assert set(LOSSES) == {"squared", "logistic", "softmax", "huber", "smooth_hinge", "poisson"}
+
+
+@pytest.mark.parametrize("budget", [ZCDP(0.5), PureDP(2), APPROX], ids=str)
+def test_a_choice_among_public_models(budget):
+    rng = np.random.default_rng(9)
+    x = rng.normal(size=(20_020, 1))
+    y = 2.0 * x[:, 0] + 1.0 + rng.normal(size=20_020)
+    data = split(x, y, 20)
+    result = fitted("exponential", data=data, budget=budget)
+    off, alone = (
+        (each[0, 0] - 2.0) ** 2 + (start[0] - 1.0) ** 2
+        for each, start in (
+            (result.coefficients, result.intercept),
+            (result.public_coefficients, result.public_intercept),
+        )
+    )
+    assert off < 0.02
+    assert off < alone
+    assert result.spent == (PureDP(1) if budget is APPROX else budget)
+    assert [each["name"] for each in result.releases] == ["model"]
+    assert DescentResult.from_json(result.to_json()).to_dict() == result.to_dict()
+    listed = np.array([[0.0, 0.0], result.weights, [1.0, -1.0]])
+    again = fitted(Exponential(candidates=listed), data=data, budget=PureDP(2))
+    np.testing.assert_array_equal(again.weights, listed[1])
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "words"),
+    [
+        (Exponential(candidates=np.zeros((3, 9))), {}, "candidates"),
+        (Exponential(candidates="many"), {}, "candidates"),
+        (Exponential(candidates=np.full((2, 4), np.nan)), {}, "finite"),
+        (Exponential(candidates=np.zeros((2, 4))), {}, "same loss"),
+        (Exponential(), {"loss": Plain()}, "one prediction"),
+        (Exponential(), {"loss": "softmax", "classes": [1, 2, 3]}, "public rows"),
+    ],
+    ids=str,
+)
+def test_choices_that_are_refused(method, options, words):
+    log = []
+    given = {**GIVEN, "loss": "squared", "budget": APPROX, **options}
+    rows = SpyRows(given.pop("x_priv"), log)
+    with pytest.raises(InputError, match=words):
+        train(rows, ledger=SpyLedger(APPROX, log), method=method, **given)
+    assert log == []
+    for changes in ({"candidates": 1}, {"clip": 0.0}, {"scaling": "x"}, {"l2": -1.0}):
+        with pytest.raises(InputError):
+            Exponential(**changes)
 
 
 class Fixed:

@@ -13,16 +13,19 @@ from fastpubpriv import run as running
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import AccuracyWarning, InputError
 from fastpubpriv.losses import LOSSES, Loss, RowLoss
-from fastpubpriv.privacy import Budget
+from fastpubpriv.privacy import ApproxDP, Budget, PureDP
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.descent import DescentResult
 from fastpubpriv.sources import Rows
 from fastpubpriv.training.gradient.asking import Asker, check, noise_of
 from fastpubpriv.training.gradient.checkpoint import open_checkpoint
+from fastpubpriv.training.gradient.choosing import Exponential, choose_model, clip_of, spread_models
 from fastpubpriv.training.gradient.descent import descend
-from fastpubpriv.training.gradient.plan import Plan, make_plan, most_steps
+from fastpubpriv.training.gradient.plan import Plan, gradient_lengths, make_plan, most_steps, public_curvature
 from fastpubpriv.training.gradient.problem import GradientProblem, make_gradient_problem
+from fastpubpriv.training.gradient.public_fit import PublicFit, public_fit
 from fastpubpriv.training.gradient.settings import DESCENTS, Descent
+from fastpubpriv.training.kept import kept_rows
 
 STEPWISE = ("squared", "logistic")  # losses that other methods know
 
@@ -43,10 +46,12 @@ def is_stepwise(loss: Any) -> bool:
     return any(loss is LOSSES[name] for name in STEPWISE)
 
 
-def descent_for(method: Any, loss: Any) -> Descent | None:
-    """The gradient method that is asked for, None for another method."""
-    if isinstance(method, Descent):
+def descent_for(method: Any, loss: Any) -> Descent | Exponential | None:
+    """The method of this module that is asked for, None for another method."""
+    if isinstance(method, Descent | Exponential):
         return method
+    if method == Exponential.name:
+        return Exponential()
     if method in DESCENTS:
         return DESCENTS[method]()
     if method == "auto" and not is_stepwise(loss):
@@ -58,22 +63,23 @@ def fit(
     loss: Loss | RowLoss,
     data: tuple[Rows, FloatArray],
     budget: Budget,
-    settings: Descent,
+    settings: Descent | Exponential,
     model: dict[str, Any],
     account: dict[str, Any],
 ) -> DescentResult:
-    """Check, plan, pay, descend."""
+    """Check, plan, pay, descend or choose."""
     rows, table = data
     features = None if rows.columns is None else rows.columns[:-1]
     names = features or tuple(f"x{j}" for j in range(rows.dim - 1))
     problem, n_pub = make_gradient_problem(loss, table, names, rows.n, scaling=settings.scaling, **model)
+    if isinstance(settings, Exponential):
+        return _chosen(problem, rows, budget, settings, (n_pub, features, names), account)
     check(problem, settings, rows)
     draws = max(1, most_steps(problem, settings) * problem.size)
     run = running.start("train", rows, budget, draws=draws, **account)
     plan = make_plan(problem, settings, noise_of(problem, settings, run.account))
-    terms = names if problem.units.design is None else problem.units.design.terms
     if plan.priv_weight == 0.0:
-        return _result(run, problem, plan, descend(problem, plan, None), (n_pub, features, terms), None)
+        return _result(run, problem, plan, descend(problem, plan, None), (n_pub, features, names), None)
     worse = plan.predicted is not None and plan.public_excess is not None and not plan.predicted < plan.public_excess
     if worse:
         warnings.warn(
@@ -89,7 +95,7 @@ def fit(
                 kept.start()
             asker.prepare(account["threads"])
             weights = descend(problem, plan, asker)
-            return _result(run, problem, plan, weights, (n_pub, features, terms), asker)
+            return _result(run, problem, plan, weights, (n_pub, features, names), asker)
 
 
 def _digest(problem: GradientProblem, plan: Plan, table: FloatArray, budget: Budget) -> str:
@@ -109,6 +115,42 @@ def _digest(problem: GradientProblem, plan: Plan, table: FloatArray, budget: Bud
     return found.hexdigest()
 
 
+def _chosen(
+    problem: GradientProblem,
+    rows: Rows,
+    budget: Budget,
+    settings: Exponential,
+    names: tuple[int, tuple[str, ...] | None, tuple[str, ...]],
+    account: dict[str, Any],
+) -> DescentResult:
+    """One of a public list of models, chosen by private rows."""
+    loss = problem.loss
+    if loss is None or loss.values is None or loss.scores:
+        raise InputError("method='exponential' is for a loss of one prediction that has a function of values")
+    public = public_fit(problem, settings.l2)
+    lengths = gradient_lengths(problem, public.weights, public)
+    known = public_curvature(problem, public, lengths, float(np.max(lengths)) or 1.0)
+    models = spread_models(problem, settings, public, known)
+    clip = clip_of(problem, settings, models)
+    # A choice has no use for delta, so none is spent.
+    spent = PureDP(budget.epsilon) if isinstance(budget, ApproxDP) else budget
+    run = running.start("train", rows, spent, draws=1, **account)
+    with run.paid():
+        units = problem.units
+        kept = kept_rows(rows, units, units.width + 1, dtype=units.dtype, threads=account["threads"])
+        weights = choose_model(run.on(kept), problem, models, clip)
+        how = {"method": settings.name, "steps": 1, "step_size": 0.0, "clip_norm": clip, "priv_weight": 1.0}
+        more = {
+            "batch_rows": rows.n,
+            "noise_std": 0.0,
+            "lost_steps": 0,
+            "predicted_excess": None,
+            "public_excess": None,
+        }
+        clipped = "public rows" if settings.clip == "auto" else "argument"
+        return _assembled(run, problem, public, weights, names, {**how, **more}, {"clip": clipped})
+
+
 def _result(
     run: running.Run,
     problem: GradientProblem,
@@ -117,39 +159,57 @@ def _result(
     names: tuple[int, tuple[str, ...] | None, tuple[str, ...]],
     asker: Asker | None,
 ) -> DescentResult:
-    n_pub, features, terms = names
+    squares = 1.0
+    if problem.loss is not None and problem.loss.name in ("squared", "huber"):
+        squares = problem.units.scale**2
+    start = plan.settings.start
+    how = {
+        "method": plan.settings.name,
+        "steps": plan.steps,
+        "step_size": plan.step_size,
+        "clip_norm": plan.clip_norm,
+        "priv_weight": plan.priv_weight,
+        "batch_rows": plan.divisor,
+        "noise_std": 0.0 if asker is None else asker.noise_std,
+        "lost_steps": 0 if asker is None else asker.lost,
+        "predicted_excess": _known(plan.predicted, squares),
+        "public_excess": _known(plan.public_excess, squares),
+    }
+    ranges = {
+        "clip": "public rows" if plan.settings.clip_norm == "auto" else "argument",
+        "start": f"{start} weights" if isinstance(start, str) else "argument",
+    }
+    return _assembled(run, problem, plan.public, weights, names, how, ranges)
+
+
+def _assembled(
+    run: running.Run,
+    problem: GradientProblem,
+    fitted: PublicFit,
+    weights: FloatArray,
+    names: tuple[int, tuple[str, ...] | None, tuple[str, ...]],
+    how: dict[str, Any],
+    ranges: dict[str, str],
+) -> DescentResult:
+    n_pub, features, columns = names
     units, design = problem.units, problem.units.design
     coefficients, intercept = units.in_units(weights.reshape(problem.outputs, -1))
-    public, alone = units.in_units(plan.public.weights.reshape(problem.outputs, -1))
+    public, alone = units.in_units(fitted.weights.reshape(problem.outputs, -1))
     shared = run.fields(n_pub)
-    shared["dim"] = run.rows.dim - 1
-    squares = units.scale**2 if problem.loss is not None and problem.loss.name in ("squared", "huber") else 1.0
+    shared["dim"] = len(columns)
     return DescentResult(
         coefficients=frozen(coefficients),
         intercept=frozen(intercept),
         public_coefficients=frozen(public),
         public_intercept=frozen(alone),
-        method=plan.settings.name,
         loss=problem.loss.name if problem.loss is not None else type(problem.row_loss).__name__,
-        terms=tuple(terms),
+        terms=tuple(columns if design is None else design.terms),
         weights=frozen(weights.ravel()),
-        steps=plan.steps,
-        lost_steps=0 if asker is None else asker.lost,
-        step_size=plan.step_size,
-        clip_norm=plan.clip_norm,
-        priv_weight=plan.priv_weight,
-        batch_rows=plan.divisor,
-        noise_std=0.0 if asker is None else asker.noise_std,
-        predicted_excess=_known(plan.predicted, squares),
-        public_excess=_known(plan.public_excess, squares),
         classes=frozen(units.classes or ()),
         design={} if design is None else design.to_dict(),
         columns=features,
-        provenance={
-            "scales": "public rows" if design is not None else "none",
-            "clip": "public rows" if plan.settings.clip_norm == "auto" else "argument",
-            "start": f"{plan.settings.start} weights" if isinstance(plan.settings.start, str) else "argument",
-        },
+        provenance={"scales": "none" if design is None else "public rows", **ranges},
+        **how,
         **shared,
     )
 

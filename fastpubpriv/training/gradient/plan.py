@@ -50,6 +50,8 @@ class Curvature:
         Part of the gradients' length that the clip leaves.
     pull : (D,) float64
         What a preconditioner does.
+    turn : (D, D) float64
+        Its columns are the directions.
     """
 
     values: FloatArray
@@ -58,6 +60,7 @@ class Curvature:
     energy: float
     inside: float
     pull: FloatArray
+    turn: FloatArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -100,15 +103,14 @@ def make_plan(problem: GradientProblem, settings: Descent, noise: NoiseOf) -> Pl
     public = public_fit(problem, settings.l2)
     start = _start(problem, settings, public)
     weights = public.weights if problem.loss is not None else start
-    with np.errstate(all="ignore"):
-        _, vectors = problem.gradients(weights)
-        lengths = np.sqrt(np.sum(public.residuals**2, axis=1) * np.sum(vectors**2, axis=1))
-    if not np.isfinite(lengths).all():
-        raise InputError("the gradient of a public row is not finite at the start: scale the columns, or pass start=")
+    lengths = gradient_lengths(problem, weights, public)
     clip = float(settings.clip_norm) if settings.clip_norm != "auto" else _clip(lengths)
     divisor = problem.n_priv if settings.batch_rows is None else settings.batch_rows
     preconditioner = _preconditioner(problem, settings)
-    curvature = _curvature(problem, settings, public, lengths, clip) if problem.loss is not None else None
+    curvature = None
+    if problem.loss is not None:
+        ridge = float(getattr(settings, "ridge", 0.0)) if settings.preconditioned else None
+        curvature = public_curvature(problem, public, lengths, clip, ridge)
     plans = []
     for steps in _step_choices(problem, settings):
         noisy = noise(steps) * clip / divisor if settings.priv_weight != 0.0 else 0.0
@@ -122,6 +124,16 @@ def make_plan(problem: GradientProblem, settings: Descent, noise: NoiseOf) -> Pl
             for size in _sizes(settings, curvature)
         ]
     return min(plans, key=lambda plan: math.inf if plan.predicted is None else plan.predicted)
+
+
+def gradient_lengths(problem: GradientProblem, weights: FloatArray, public: PublicFit) -> FloatArray:
+    """Norms of the gradients of public rows, (m,), residuals held out."""
+    with np.errstate(all="ignore"):
+        _, vectors = problem.gradients(weights)
+        lengths: FloatArray = np.sqrt(np.sum(public.residuals**2, axis=1) * np.sum(vectors**2, axis=1))
+    if not np.isfinite(lengths).all():
+        raise InputError("the gradient of a public row is not finite at the start: scale the columns, or pass start=")
+    return lengths
 
 
 def _start(problem: GradientProblem, settings: Descent, public: PublicFit) -> FloatArray:
@@ -204,10 +216,10 @@ def _preconditioner(problem: GradientProblem, settings: Descent) -> FloatArray |
     return found
 
 
-def _curvature(
-    problem: GradientProblem, settings: Descent, public: PublicFit, lengths: FloatArray, clip: float
+def public_curvature(
+    problem: GradientProblem, public: PublicFit, lengths: FloatArray, clip: float, ridge: float | None = None
 ) -> Curvature:
-    """Curvature by a small move of the predictions, drawn to its mean where public rows are few."""
+    """Curvature by a small move of the predictions, drawn to its mean where public rows are few; `ridge` of a preconditioner."""
     loss, x, m = problem.loss, problem.x, len(problem.x)
     assert loss is not None
     scores = x @ public.weights.T
@@ -230,9 +242,8 @@ def _curvature(
     unknown = 1.0 / (m * found / energy + public.penalty / energy + _LEAST)
     far = np.sum((np.atleast_2d(public.weights) @ turn) ** 2, axis=0)
     pull = np.ones(len(found))
-    if settings.preconditioned:
-        plain = found / float(weight.mean())
-        pull = 1.0 / (plain + float(getattr(settings, "ridge", 0.0)) / len(found))
+    if ridge is not None:
+        pull = 1.0 / (found / float(weight.mean()) + ridge / len(found))
     return Curvature(
         values=values,
         unknown=unknown,
@@ -240,6 +251,7 @@ def _curvature(
         energy=energy,
         inside=float(np.sum(clipped * lengths)) / float(np.sum(lengths**2)),
         pull=pull,
+        turn=turn,
     )
 
 
