@@ -88,8 +88,9 @@ def _scalar_loop(residual: Callable[..., Any]) -> Any:
                     prediction[lane] += weights[j] * entry
                     norm_sq[lane] += entry * entry
             for lane in range(used):
-                found = np.float64(guarded(prediction[lane], np.float64(rows[first + lane, dim])))
-                if math.isfinite(found):
+                label = np.float64(rows[first + lane, dim])
+                found = np.float64(guarded(prediction[lane], label))
+                if math.isfinite(found) and math.isfinite(label):
                     longest = clip / math.sqrt(norm_sq[lane])
                     steps = min(max(found, -longest), longest) * inv_step
                     if math.isfinite(steps):
@@ -137,7 +138,7 @@ def _vector_loop(residual: Callable[..., Any]) -> Any:
                 length_sq += found[k] * found[k]
             length, longest = math.sqrt(length_sq), clip / math.sqrt(norm_sq)
             shortened = (longest / length if length > longest else 1.0) * inv_step
-            largest, total = 0.0, 0.0
+            largest, total = 0.0 if math.isfinite(rows[i, dim]) else math.inf, 0.0
             for k in range(outputs):
                 found[k] = found[k] * shortened
                 if not math.isfinite(found[k]):

@@ -31,7 +31,7 @@ def gradient_sum(chunk: npt.NDArray[Any], gradient_map: GradientMap, sums: IntAr
                 bound = np.float64(m.clip_norm) / norm
                 shortened = bound / length if length > bound else 1.0
                 factor = s * (shortened * m.inv_step)
-            if not (np.all(np.isfinite(s)) and np.all(np.isfinite(factor))):
+            if not (np.isfinite(label) and np.all(np.isfinite(s)) and np.all(np.isfinite(factor))):
                 continue
             q = (factor[..., None] * z + _ROUNDER) - _ROUNDER
         if not np.all(np.abs(q) <= m.quant_bound):  # NaN fails

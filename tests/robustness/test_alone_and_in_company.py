@@ -118,7 +118,7 @@ def estimators_of(dim):
     yield "logistic_regression", np.column_stack([one, label]), {**labelled, "method": "newton"}
     steps = SemiDP(steps=2, step_size=0.1, priv_weight=0.5)
     yield "train", np.column_stack([one, label]), {**labelled, "loss": "squared", "method": "exponential"}
-    for loss in ("huber", "softmax", OwnLoss()):
+    for loss in ("huber", OwnLoss()):
         yield "train", np.column_stack([one, label]), {**labelled, "loss": loss, "method": steps}
     if dim == 8:
         yield "learn_axis_aligned_mixture", private[:60], {**few, "method": "anchors", "covariance": covariance}
