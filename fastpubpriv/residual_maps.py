@@ -55,8 +55,8 @@ class GradientMap(_Value):
     """What a labelled row (z, label) adds to a gradient that is clipped as a whole: c z, rounded to a grid and checked.
 
     `weights` (dim,): c = s min(1, clip_norm / (|s| |z|)), s = residual(<weights, z>, label). `weights` (outputs, dim): s has one
-    entry for each output, residual(scores, label, s) fills it in, and c z is a matrix (outputs, dim). A row whose s is not finite
-    adds nothing.
+    entry for each output, residual(scores, label, s) fills it in, and c z is a matrix (outputs, dim). A row whose s or label
+    is not finite adds nothing.
 
     `residual` is minus the derivative of a loss in its predictions; Numba can compile it. `quant_bound` is Q, outputs dim Q^2 <=
     2^53.

@@ -61,7 +61,7 @@ class Units:
     def labels(self, found: FloatArray) -> FloatArray:
         """Labels in their unit."""
         if self.classes is None:
-            return label_values(found, self.centre, self.scale, None)
+            return np.where(np.isfinite(found), label_values(found, self.centre, self.scale, None), np.nan)
         known = np.array(self.classes)
         order = np.argsort(known)
         place = np.minimum(np.searchsorted(known, found, sorter=order), len(known) - 1)
