@@ -186,7 +186,7 @@ def test_losses_of_a_user():
 
     class Bad(Plain):
         def gradient(self, weights, x, y):
-            if len(x) != 200:
+            if len(x) not in (1, 200):
                 raise ValueError(f"secret {y[0]}")
             return super().gradient(weights, x, y)
 
@@ -197,6 +197,19 @@ def test_losses_of_a_user():
         )
     assert "secret" not in str(caught.value)
     assert ledger.remaining.amounts == (4,)
+
+
+def test_a_loss_that_fails_is_found_before_the_debit():
+    log, method = [], SemiDP(steps=2, step_size=0.1, priv_weight=0.5)
+    given = {**GIVEN, "budget": ZCDP(1), "method": method}
+    rows = SpyRows(given.pop("x_priv"), log)
+    for loss in (
+        Loss(name="words", residual=lambda prediction, label: str(prediction), residuals=lambda p, y: y - p),
+        Loss(name="numbers", residual=lambda prediction: prediction, residuals=lambda p, y: y - p),
+    ):
+        with pytest.raises(InputError, match="first public row"):
+            train(rows, loss=loss, ledger=SpyLedger(ZCDP(5), log), **given)
+    assert log == []
 
 
 def test_rows_that_are_not_finite_count_for_nothing():

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+import numpy as np
+
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.mechanisms.gradients import Gradient, GradientSum, LinearGradient, RowGradient, SampledGradientSum
@@ -11,6 +13,7 @@ from fastpubpriv.mechanisms.sums import Released, sum_grid
 from fastpubpriv.privacy import (
     FullBatch,
     GaussianEvent,
+    Grid,
     LaplaceEvent,
     Poisson,
     SampledGaussianEvent,
@@ -77,10 +80,21 @@ class Asker:
             if self._grid.event.epsilon > run.account.approx_left[0]:
                 raise BudgetError("the steps of a sampled run do not fit into the budget: pass fewer steps")
         else:
-            sum_grid(run.account, self._share, problem.size, self._rows_of_step)
+            grid = sum_grid(run.account, self._share, problem.size, self._rows_of_step)
+        self._rehearse(grid if self._grid is None else self._grid)
         self._rows: Rows | None = None
         self.noise_std = 0.0
         self.lost = 0
+
+    def _rehearse(self, grid: Grid | SampledGrid) -> None:
+        """One public row, before the debit: a residual that Numba cannot compile, or a gradient of another shape, is found here."""
+        problem = self._problem
+        row = np.column_stack([problem.x[:1], problem.y[:1]]).astype(problem.units.dtype)
+        query = self._gradient(self._plan.start).query(grid, self._plan.clip_norm)
+        try:
+            query.add(row, query.zeros())
+        except Exception as error:
+            raise InputError(f"loss: it fails at the first public row ({type(error).__name__}: {error})") from error
 
     @property
     def _share(self) -> Fraction:

@@ -97,7 +97,8 @@ class Descent:
         Where weights stay.
     checkpoint : path, optional
         A file that keeps what was released. A call with the same arguments that finds it goes on from there; a step that had
-        begun is never repeated, and the ledger is not debited again.
+        begun is never repeated, and the ledger is not debited again. It cannot tell whether the private rows are the same: on
+        others, the rest of the run would be spent without a debit. Keep one copy: each copy would draw noise of its own.
     """
 
     name: ClassVar[str] = ""
