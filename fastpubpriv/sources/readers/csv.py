@@ -6,6 +6,7 @@ column is a number or NaN, so the content of one row cannot change how another i
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -20,7 +21,7 @@ from fastpubpriv.sources.readers.cells import names_of, read_columns
 from fastpubpriv.sources.readers.columns import assemble, choose
 from fastpubpriv.sources.readers.lines import Lines, count_lines, read_lines
 from fastpubpriv.sources.readers.pieces import check_count
-from fastpubpriv.threads.guard import call_guarded
+from fastpubpriv.threads.guard import call_guarded, iterate_guarded
 
 _F64 = np.dtype(np.float64)
 
@@ -80,6 +81,27 @@ class CsvRows(Rows):
         for start in range(0, len(lines), chunk_rows):
             stop = min(start + chunk_rows, len(lines))
             yield assemble([lambda b, e, c=c: c[b:e] for c in columns], start, stop, _F64)  # type: ignore[misc]
+
+
+def csv_stream(path: str, columns: Sequence[str]) -> Iterator[Chunk]:
+    """Chunks of the chosen columns of a CSV text that can be read only once, such as the standard input."""
+    load_pyarrow()
+    message = "the rows must begin with a header: a line with the names of the columns, in UTF-8"
+    pieces = iterate_guarded(read_lines(path))
+    first: Lines | None = next(pieces, None)
+    header = None if first is None else call_guarded(lambda: names_of(first.part(0, 1)), message)
+    if first is None or header is None or any(_looks_like_a_number(cell) for cell in header):
+        raise InputError(message)
+    labels = choose(header, columns, "the header of the rows", list_names=False)
+    chosen = [header.index(label) for label in labels]
+    return iterate_guarded(_once(itertools.chain([first.part(1, len(first))], pieces), len(header), chosen))
+
+
+def _once(pieces: Iterator[Lines], width: int, chosen: Sequence[int]) -> Iterator[Chunk]:
+    for lines in pieces:
+        if len(lines):
+            columns = read_columns(lines, width, chosen)
+            yield assemble([lambda b, e, c=c: c[b:e] for c in columns], 0, len(lines), _F64)  # type: ignore[misc]
 
 
 def _header(name: str, join_quoted: bool) -> list[str] | None:
