@@ -100,7 +100,7 @@ def one_ratio(task: tuple[float, int, tuple[float, ...], int], delays: Delays) -
     rows, n_pub = make_rows(ratio, run, delays)
     public = (rows.x[:n_pub], rows.y[:n_pub])
     alone = rows.error(public_fit(*public)[None])
-    found = []
+    found: list[tuple[float, ...]] = []
     for i, epsilon in enumerate(epsilons):
         errors = []
         for first, weights in ((n_pub, PRIV_WEIGHTS), (0, (1.0,))):

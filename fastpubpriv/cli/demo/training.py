@@ -65,15 +65,14 @@ def cases(delays: Delays, budget: Any, seed: int | None) -> tuple[fpp.TrainingRe
     from fastpubpriv.experiments.delays import CODED, LABEL, NUMBERS, expand
 
     call: dict[str, Any] = {
-        "loss": "squared",
         "x_pub": named(delays.public),
         "label": LABEL,
         "categories": dict.fromkeys(CODED, "public"),
         "budget": budget,
     }
     rows = named(delays.private)
-    ours = fpp.train(rows, random_state=seed, method="newton", **call)
-    paper = fpp.train(rows, random_state=None if seed is None else seed + 1, method="semi_dp", **call)
+    ours = fpp.linear_regression(rows, random_state=seed, method="newton", **call)
+    paper = fpp.train(rows, loss="squared", random_state=None if seed is None else seed + 1, method="semi_dp", **call)
     whole = delays.private[np.isfinite(delays.private).all(axis=1)]
     labels, plain = whole[:, -1], bare(delays)
     least = float(np.mean((labels - expand(whole, delays.names) @ plain) ** 2))
@@ -85,7 +84,7 @@ def cases(delays: Delays, budget: Any, seed: int | None) -> tuple[fpp.TrainingRe
     def excess(predictions: FloatArray) -> float:
         return float(np.mean((labels - predictions) ** 2)) / least - 1.0
 
-    alone = fpp.train(rows, method="throw_away", **call)
+    alone = fpp.linear_regression(rows, method="throw_away", **call)
     return ours, [
         Case(
             "private, Newton steps",
@@ -116,11 +115,11 @@ def story(delays: Delays, ours: fpp.TrainingResult, found: list[Case]) -> str:
     """The page in plain sentences."""
     import numpy as np
 
-    private, paper, public, plain = found
-    narrower = float(np.median(public.half_widths / private.half_widths))
-    inside = int(np.sum(np.abs(private.coefficients - plain.coefficients) <= private.half_widths))
+    newton, paper, public, plain = found
+    narrower = float(np.median(public.half_widths / newton.half_widths))
+    inside = int(np.sum(np.abs(newton.coefficients - plain.coefficients) <= newton.half_widths))
     return (
-        f"The mean squared error of the private model is {private.excess:.2%} above that of least squares on all rows without "
+        f"The mean squared error of the private model is {newton.excess:.2%} above that of least squares on all rows without "
         f"privacy; that of the {ours.n_pub:,} public rows by themselves is {public.excess:.2%} above it, that of the paper's "
         f"Algorithm 1, with the same budget and nothing tuned, {paper.excess:.2%}. The private intervals of the carriers are "
         f"{narrower:.1f} times narrower than the public ones, and {inside} of {len(plain.coefficients)} hold what least squares "
