@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from typing import Any
 
@@ -270,9 +271,10 @@ def _result(
 ) -> MixtureResult:
     """Back to data units, each component with a status."""
     n_pub = 0 if public is None else len(public)
-    tied = list(learned.diagnostics.get("tied_share", []))
-    if public is not None and factor is None:
-        tied = [max(pair) for pair in zip(public_ties(public), tied or [0.0] * rows.dim, strict=True)]
+    tied = list(learned.diagnostics.get("tied_share", [0.0] * rows.dim))
+    steps = list(learned.diagnostics.get("step", [math.inf] * rows.dim))
+    if public is not None and factor is None and not any(tied):
+        tied, steps = public_ties(public)
     components = len(learned.weights)
     if factor is None:
         means = learned.means
@@ -285,9 +287,9 @@ def _result(
         weights=frozen(learned.weights[order] / learned.weights.sum()),
         means=frozen(means[order]),
         covariances=frozen(covariances[order]),
-        status=tuple(np.array(component_status(learned.status, learned.means, learned.stds, tied))[order].tolist()),
+        status=tuple(np.array(component_status(learned, tied, steps, known_std=factor is not None))[order].tolist()),
         method=method.name,
-        diagnostics={**learned.diagnostics, **({"tied_share": tied} if tied else {}), "n_components_asked": asked},
+        diagnostics={**learned.diagnostics, "tied_share": tied, "step": steps, "n_components_asked": asked},
         columns=rows.columns,
         provenance={
             "range": "public rows" if n_pub and method.needs_public else "released",
