@@ -1,10 +1,15 @@
-/* Which instruction set to use: what the machine has, and what tests and benchmarks allow. */
+/* Which interface and which instruction set: what this library was built as, what the machine has, and what tests allow. */
 #include "internal.h"
 
 #include <stdatomic.h>
 
 /* The only mutable state of the library. It decides the speed and never a result, so relaxed memory order is enough. */
 static _Atomic int32_t allowed_level = FPP_ISA_AVX512;
+
+FPP_API int32_t fpp_abi_version(void)
+{
+    return FPP_ABI_VERSION;
+}
 
 FPP_API int32_t fpp_isa_detect(void)
 {

@@ -20,7 +20,7 @@ from fastpubpriv.privacy import ApproxDP, Budget, Ledger
 from fastpubpriv.release.account import Account
 from fastpubpriv.release.scope import NodePayer
 from fastpubpriv.sources import Executor, Rows, private_rows, public_rows, refuse_shared_memory
-from fastpubpriv.threads.guard import naming
+from fastpubpriv.threads.guard import name_argument
 from fastpubpriv.threads.pool import max_threads
 
 
@@ -28,7 +28,7 @@ def open_rows(
     x_priv: Any, x_pub: Any = None, *, columns: Any = None, min_pub: int = 1
 ) -> tuple[Rows, FloatArray | None]:
     """Check the form of both data sets and open them, columns with names matched by name; nothing private is read."""
-    rows = naming("x_priv", lambda: private_rows(x_priv, columns=columns))
+    rows = name_argument("x_priv", lambda: private_rows(x_priv, columns=columns))
     if x_pub is None:
         return rows, None
     refuse_shared_memory(x_priv, x_pub, columns=columns)

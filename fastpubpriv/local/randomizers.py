@@ -21,7 +21,7 @@ from fastpubpriv.privacy.budgets import DELTA_MIN
 from fastpubpriv.privacy.sampler_error import pure_slack
 from fastpubpriv.release.reports import release_reports, report_keys
 from fastpubpriv.sources import private_rows
-from fastpubpriv.threads.guard import naming
+from fastpubpriv.threads.guard import name_argument
 from fastpubpriv.threads.pool import max_threads
 
 DIM_MAX = 1 << 20
@@ -227,7 +227,7 @@ class Randomizer:
         if threads is not None:
             threads = validation.integer("threads", threads, minimum=1, maximum=max_threads())
         _ = self.cost  # refuses an epsilon that has none
-        opened = naming("rows", lambda: private_rows(_as_matrix(rows)))
+        opened = name_argument("rows", lambda: private_rows(_as_matrix(rows)))
         if opened.dim != self.dim:
             raise InputError(f"rows have {opened.dim} columns, the randomizer is for {self.dim}")
         return self._reported(opened, report_keys(random_state), threads=threads)

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 from numpy.typing import NDArray
 
 from fastpubpriv.errors import InputError, KernelError
-from fastpubpriv.threads.guard import guarded, guarded_iterator
+from fastpubpriv.threads.guard import call_guarded, iterate_guarded
 from fastpubpriv.validation import integer
 
 Chunk = NDArray[Any]  # (k, dim), float32 or float64, native byte order, adjacent columns
@@ -105,7 +105,7 @@ class Rows(ABC):
         if not 0 <= begin <= end <= self._n:
             raise InputError(f"rows {begin} to {end} are not a range within the {self._n} rows of this source")
         size = default_chunk_rows(self._dim) if chunk_rows is None else integer("chunk_rows", chunk_rows, minimum=1)
-        return guarded_iterator(self._chunks(begin, end, size))
+        return iterate_guarded(self._chunks(begin, end, size))
 
     @abstractmethod
     def _chunks(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
@@ -380,7 +380,7 @@ OPENERS: dict[str, Callable[..., Rows]] = {}
 
 
 def _opened(kind: str, *given: object) -> Rows:
-    return guarded(lambda: OPENERS[kind](*given))
+    return call_guarded(lambda: OPENERS[kind](*given))
 
 
 def _refuse(action: str) -> NoReturn:

@@ -18,6 +18,7 @@ from fastpubpriv.results.base import frozen
 from fastpubpriv.results.training import TrainingResult
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.labelled import labelled_rows, public_labelled
+from fastpubpriv.training.leverage import rests_on_few, rows_behind
 from fastpubpriv.training.losses import LOSSES
 from fastpubpriv.training.methods import METHODS, WORTH, candidates, choose, public_fit
 from fastpubpriv.training.problem import Fitted, Problem, make_problem
@@ -75,9 +76,11 @@ def train(
 
     Notes
     -----
-    Full-batch steps have the noise of paper B's sampled ones at the same budget, and need a few passes. A term is in standard units
-    clipped to six of them, by public rows. Intervals do not count this clip: the slope of a column with a long tail (rain by the
-    hour, say) may be far from that of the whole column, and its interval too narrow. A private cell that is missing becomes the
+    Full-batch steps have the noise of paper B's sampled ones at the same budget, and need a few passes. Rows far out count less, so
+    that none moves the sum by more than a bound; no cell is clipped. Where the label is linear in the terms this changes nothing.
+    Where the line bends in a long tail (rain by the hour, say), the coefficient is that of the bulk of the rows; `status` says
+    "few_rows" for such a column, and the interval counts the distance to least squares that public rows show. A private cell that
+    is missing becomes the
     public median, with an indicator term, where more than 1 % of the public cells of its column are missing too; else its row
     counts for nothing.
 
@@ -286,7 +289,7 @@ def _result(
     return TrainingResult(
         coefficients=frozen(found[1:]),
         intercept=float(found[0]),
-        covariance=frozen(problem.covariance_in_units(fitted.covariance, fitted.bias_sq)),
+        covariance=frozen(problem.covariance_in_units(fitted.covariance, fitted.bias_sq, fitted.bias)),
         noise_covariance=frozen(problem.covariance_in_units(fitted.noise)),
         public_coefficients=frozen(alone[1:]),
         public_intercept=float(alone[0]),
@@ -295,6 +298,8 @@ def _result(
         method=method,
         loss=problem.loss.name,
         terms=problem.design.terms,
+        rows_behind=frozen(rows_behind(problem)),
+        status=tuple("few_rows" if few else "ok" for few in rests_on_few(problem)),
         predicted_excess=float(plan.predicted) * problem.unit,
         public_excess=problem.posterior.excess * problem.unit,
         residual_std=_residual_std(problem),

@@ -54,7 +54,10 @@ READERS = {
     "fastpubpriv.training.rotated.rotated_rows.work",
     # Each report and each gradient is made from one user's row by a kernel that takes rows one by one.
     "fastpubpriv.release.reports.release_reports",
-    "fastpubpriv.local.training.train",
+    "fastpubpriv.local.training._block",
+    # On their way to such a report.
+    "fastpubpriv.cli.reporting.Source._read",
+    "fastpubpriv.cli.reporting.privatize",
     # Rows to predict for: nothing is released from them.
     "fastpubpriv.cli.train.predict",
 }
