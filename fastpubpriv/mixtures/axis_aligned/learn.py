@@ -132,10 +132,12 @@ def learn_axis_aligned_mixture(
     Returns
     -------
     MixtureResult
-        `status` of a component: "ok"; "atoms" where many rows share a value of a column (counts, answers, a constant), so that no
-        density fits and components stand for values or groups of them; "narrow" where a component is so much narrower than another
-        that it may stand for one value; and for all of them "empty" when a stage found nothing and a coarser answer stands in;
-        "fallback" when nothing at all was found and the answer is the public N(0, 1). `diagnostics` tells what each stage found;
+        `status` of a component: "ok"; "atoms" where many rows share a value of a column (counts, answers, a constant) and the component
+        is not much wider than the step between values, so that it stands for values or groups of them; "narrow" where it is so
+        narrow that it may stand for one value; "low_count" where noise leaves its mean or width open; and for all of them "empty"
+        when a stage found nothing and a coarser answer stands in; "fallback" when nothing at all was found and the answer is the
+        public N(0, 1). `diagnostics` tells what each stage found (`tied_share` and `step` of each column, the step infinite where
+        unknown);
         `chosen` is the place in the list of candidates (for "dp_em" with rows held out: 0 the public fit, i the i-th iteration).
 
     Raises
@@ -166,8 +168,8 @@ def learn_axis_aligned_mixture(
     - "list_decoding": the paper's algorithm with its constants, where it can run at all; `plan("axis_aligned_mixture", ...)` has
       numbers.
 
-    Rounded values (whole minutes, whole years) look like a comb to methods that count cells: add to each value a uniform number of
-    half a step either way first, from any generator.
+    Rounded values (whole minutes, whole years) look like a comb to methods that count cells. Cells are put together until they do
+    not; means are then known to about a quarter of a step.
 
     Examples
     --------
