@@ -132,11 +132,11 @@ def learn_axis_aligned_mixture(
     Returns
     -------
     MixtureResult
-        `status` of a component: "ok"; "atoms" where many rows share a value of a column (counts, answers, a constant) and the component
-        is not much wider than the step between values, so that it stands for values or groups of them; "narrow" where it is so
-        narrow that it may stand for one value; "low_count" where noise leaves its mean or width open; and for all of them "empty"
+        `status` of a component: "ok"; "atoms" where many rows share a value of a column (counts, answers, a constant) and the
+        component is not much wider than the step between values, so that it stands for values or groups of them; "narrow" where it
+        is so narrow that it may stand for one value; "low_count" where noise leaves its mean or width open; and for all of them "empty"
         when a stage found nothing and a coarser answer stands in; "fallback" when nothing at all was found and the answer is the
-        public N(0, 1). `diagnostics` tells what each stage found (`tied_share` and `step` of each column, the step infinite where
+        public N(0, 1). `diagnostics` tells what each stage found (`tied_share` and `step` of each column, the step None where
         unknown);
         `chosen` is the place in the list of candidates (for "dp_em" with rows held out: 0 the public fit, i the i-th iteration).
 
@@ -291,7 +291,12 @@ def _result(
         covariances=frozen(covariances[order]),
         status=tuple(np.array(component_status(learned, tied, steps, known_std=factor is not None))[order].tolist()),
         method=method.name,
-        diagnostics={**learned.diagnostics, "tied_share": tied, "step": steps, "n_components_asked": asked},
+        diagnostics={
+            **learned.diagnostics,
+            "tied_share": tied,
+            "step": [each if math.isfinite(each) else None for each in steps],
+            "n_components_asked": asked,
+        },
         columns=rows.columns,
         provenance={
             "range": "public rows" if n_pub and method.needs_public else "released",
