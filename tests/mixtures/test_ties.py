@@ -165,6 +165,8 @@ def test_statuses_by_hand():
     assert component_status(plain, [0.0, 0.3], [np.inf, np.inf]) == ("atoms", "atoms")
     assert component_status(replace(plain, status="empty"), none, step) == ("empty", "empty")
     assert component_status(replace(plain, status="empty"), [0.0, 0.3], step) == ("atoms", "atoms")
+    hidden = replace(plain, status="empty", unseen=np.array([True, False]))
+    assert component_status(hidden, none, step) == ("atoms", "empty")
     assert component_status(replace(plain, status="fallback"), [0.0, 0.3], step) == ("fallback", "fallback")
     one = Learned(weights=np.ones(1), means=np.array([[7.0]]), stds=np.array([[1e-12]]))
     assert component_status(one, [0.0], [1.0]) == ("narrow",)
@@ -224,7 +226,7 @@ def test_what_noise_may_feign_by_hand():
 
     assert significant(cells, mixture(0.05, 0.1)).all()  # a hundred rows in a cell
     assert not significant(cells, mixture(0.005, 0.1)).any()  # ten: three deviations, of one cell among eighty
-    assert not significant(cells, mixture(0.02, 2.0)).any()  # forty in a third of the cells
+    assert not significant(cells, mixture(0.012, 2.0)).any()  # two dozen over seventeen cells
     assert unseen(cells, np.array([0.1, 0.1]), np.array([0.3, 0.2])).tolist() == [False, True]
 
 

@@ -95,6 +95,10 @@ def component_status(
     if learned.status == "fallback":
         return (learned.status,) * len(means)
     atoms = atoms_of(weights / weights.sum(), means, stds, tied, steps)
+    if learned.status == "empty" and learned.unseen is not None:
+        atoms = (
+            atoms | learned.unseen
+        )  # no two rows differ by a scale that shows, and cells of every size show no width
     size = np.abs(means).max(axis=0)
     narrow = np.any((stds * NARROW < stds.max(axis=0)) | (stds < ROUNDING * size), axis=1)
     if learned.unseen is not None and not known_std:
