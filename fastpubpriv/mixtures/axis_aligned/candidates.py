@@ -133,7 +133,7 @@ def partition(
     ends = sorted(edges)
     for end, following in itertools.pairwise(ends):
         if end in narrow and following - end > 4.0 * narrow[end]:
-            edges.add(end + narrow[end])
+            edges.add(end + max(narrow[end], 4.0 * float(np.spacing(abs(end)))))
     finite = np.array(sorted(edges))
     return np.concatenate([[-np.inf], finite[np.isfinite(finite)], [np.inf]])
 

@@ -34,10 +34,14 @@ def significant(cells: Cells, mixtures: Mixtures) -> BoolArray:
     return found
 
 
-def unseen(cells: Cells, means: FloatArray, stds: FloatArray) -> BoolArray:
-    """Which components (...,) are narrower than the cell that holds their mean: a density, or one value, nobody can tell."""
+def unseen(cells: Cells, means: FloatArray, stds: FloatArray, *, widest: float = math.inf) -> BoolArray:
+    """Which components (...,) are narrower than the cell that holds their mean: a density, or one value, nobody can tell.
+
+    Only of cells at most `widest` wide.
+    """
     place = np.clip(np.searchsorted(cells.edges, means, side="right") - 1, 1, len(cells.edges) - 3)
-    found: BoolArray = stds < 0.5 * (cells.edges[place + 1] - cells.edges[place])
+    width = cells.edges[place + 1] - cells.edges[place]
+    found: BoolArray = (stds < 0.5 * width) & (width <= widest)
     return found
 
 

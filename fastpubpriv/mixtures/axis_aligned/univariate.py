@@ -146,7 +146,13 @@ def learn(task: Task) -> Learned:
             "places": sum(len(place.index) for place in places), **facts,
         },
     )  # fmt: skip
-    return replace(learned, unseen=unseen(cells, learned.means[:, 0], learned.stds[:, 0]))
+    # Wide cells show no width of anything; the narrowest that are asked for where no scale was found show single values.
+    widest = (
+        math.inf
+        if scales
+        else max(CELLS_PER_SCALE * ANY_SCALES[0], 8.0 * float(np.spacing(np.abs(learned.means).max())))
+    )
+    return replace(learned, unseen=unseen(cells, learned.means[:, 0], learned.stds[:, 0], widest=widest))
 
 
 def counted(run: Run, edges: FloatArray) -> Cells:
