@@ -145,9 +145,34 @@ def undetected_rows(shares: Shares) -> float:
     return float(limit) * shares.count_std * math.sqrt(width)
 
 
-def _distances(size: int, width: int, references: IntArray) -> IntArray:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Windows:
+    """Windows of one width that stand out at least as much as beside a reference: first cells, and deviations (k,) each."""
+
+    width: int
+    begin: IntArray
+    score: FloatArray
+
+
+def _standing(counts: FloatArray, variances: FloatArray, chance: float, shares: Shares) -> list[_Windows]:
+    """The windows of one side that can stand out anywhere; all others need not be looked at again."""
+    found = []
+    sums, var_sums = windows(counts, shares.parts), windows(variances, shares.parts)
+    for place, ((width, total), (_, variance)) in enumerate(zip(sums, var_sums, strict=True)):
+        least = thresholds(shares.log2_parts, chance, width, shares.pure)[0]
+        score = total / np.sqrt(variance)
+        stands: BoolArray = score > least
+        if width > 1:
+            half, half_variance = sums[place - 1][1], var_sums[place - 1][1]
+            shift = width // 2
+            stands &= half[shift:] > OUTER_HALF * np.sqrt(half_variance[shift:])
+        begin = np.flatnonzero(stands)
+        found.append(_Windows(width=width, begin=begin, score=score[begin]))
+    return found
+
+
+def _distances(begin: IntArray, width: int, references: IntArray) -> IntArray:
     """Cells between each window and the nearest of ascending `references`; 0 where one is inside."""
-    begin = np.arange(size)
     place = np.searchsorted(references, begin)
     far = 4 * EXPONENTS * WIDTHS[-1]
     padded = np.concatenate([[-far], references, [far]])
@@ -156,20 +181,14 @@ def _distances(size: int, width: int, references: IntArray) -> IntArray:
     return np.asarray(np.minimum(left, right))
 
 
-def _ends(counts: FloatArray, variances: FloatArray, references: IntArray, chance: float, shares: Shares) -> set[int]:
-    """Outer ends of the windows of one side that stand out."""
+def _ends(standing: list[_Windows], references: IntArray, chance: float, shares: Shares) -> set[int]:
+    """Outer ends of the windows of one side that stand out so far from the references."""
     ends: set[int] = set()
-    sums, var_sums = windows(counts, shares.parts), windows(variances, shares.parts)
     most = EXPONENTS << shares.log2_parts
-    for place, ((width, total), (_, variance)) in enumerate(zip(sums, var_sums, strict=True)):
-        limit = thresholds(shares.log2_parts, chance, width, shares.pure)
-        apart = np.minimum(_distances(len(total), width, references), most)
-        stands: BoolArray = total > limit[apart] * np.sqrt(variance)
-        if width > 1:
-            half, half_variance = sums[place - 1][1], var_sums[place - 1][1]
-            shift = width // 2
-            stands &= half[shift:] > OUTER_HALF * np.sqrt(half_variance[shift:])
-        ends.update((np.flatnonzero(stands) + width - 1).tolist())
+    for each in standing:
+        limit = thresholds(shares.log2_parts, chance, each.width, shares.pure)
+        apart = np.minimum(_distances(each.begin, each.width, references), most)
+        ends.update((each.begin[each.score > limit[apart]] + each.width - 1).tolist())
     return ends
 
 
@@ -226,10 +245,12 @@ def scale_of(column: Column, shares: Shares) -> Scale:
     if not known:
         return Scale(above=None, below=None, anchored=False, referenced=False)
     ends_above, ends_below = outer_set(column.outer_above), outer_set(column.outer_below)
+    above = _standing(column.above, column.above_var, chance, shares)
+    below = _standing(column.below, column.below_var, chance, shares)
     for _ in range(PASSES):
         references = np.array(sorted(known))
-        ends_above |= _ends(column.above, column.above_var, references, chance, shares)
-        ends_below |= _ends(column.below, column.below_var, references, chance, shares)
+        ends_above |= _ends(above, references, chance, shares)
+        ends_below |= _ends(below, references, chance, shares)
         found = known | ends_above | ends_below
         if found == known:
             break
