@@ -27,6 +27,7 @@ DECAY = 3.0
 OUTER_HALF = 1.5
 PASSES = 6
 MANY_ZEROS = 0.4
+PUBLIC_GAP = 3  # octaves between the last private row that can be seen and a public one that is believed
 NEAR_CENTER = 12, 2  # octaves below and above the size of the centre
 
 
@@ -47,7 +48,7 @@ def key_of(size: float, log2_parts: int) -> int:
 class Column:
     """Counts of one column: `above` and `below` the centre, (cells,) each, with their variances; at zero; missing.
 
-    `outer_above` and `outer_below` are the outermost cells that hold a public row, -1 for none.
+    `public_above` and `public_below` are the cells that hold a public row, ascending.
     """
 
     center: float
@@ -57,21 +58,23 @@ class Column:
     below_var: FloatArray
     zero: float
     missing: float
-    outer_above: int
-    outer_below: int
+    public_above: IntArray
+    public_below: IntArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Scale:
     """What stands out of the noise: the outermost cell on each side, None for none.
 
-    `anchored`: some cells surely hold rows; `referenced`: there was a place to start from.
+    `anchored`: some cells surely hold rows; `referenced`: there was a place to start from; `outlying`: public rows lie so far from
+    all private ones that can be seen that they are not believed.
     """
 
     above: int | None
     below: int | None
     anchored: bool
     referenced: bool
+    outlying: bool = False
 
 
 def lower_medians(public: FloatArray) -> FloatArray:
@@ -96,17 +99,18 @@ def pooled(counts: FloatArray, seen: IntArray, others: int, shares: Shares) -> t
 def column_of(counts: FloatArray, public: FloatArray, center: float, shares: Shares) -> Column:
     """One column from its released counts (2 cells + 2,) and its public numbers (m,)."""
     side = EXPONENTS << shares.log2_parts
-    distances = np.delete(public, int(np.flatnonzero(public == center)[0])) - center
+    # The row at the centre was chosen, so that it says nothing; a centre that was released is none of them.
+    distances = np.delete(public, np.flatnonzero(public == center)[:1]) - center
     parts = []
     for sign, begin in ((1.0, 0), (-1.0, side)):
         sizes = distances[sign * distances > 0.0] * sign
         keys = (sizes.view(np.int64) - 1) >> (52 - shares.log2_parts)
-        pool = pooled(counts[begin : begin + side], np.bincount(keys, minlength=side), len(public) - 1, shares)
-        parts.append((*pool, int(keys.max()) if len(keys) else -1))
-    (above, above_var, outer_above), (below, below_var, outer_below) = parts
+        pool = pooled(counts[begin : begin + side], np.bincount(keys, minlength=side), len(distances), shares)
+        parts.append((*pool, np.unique(keys)))
+    (above, above_var, public_above), (below, below_var, public_below) = parts
     return Column(
         center=center, above=above, below=below, above_var=above_var, below_var=below_var, zero=float(counts[2 * side]),
-        missing=float(counts[2 * side + 1]), outer_above=outer_above, outer_below=outer_below,
+        missing=float(counts[2 * side + 1]), public_above=public_above, public_below=public_below,
     )  # fmt: skip
 
 
@@ -220,20 +224,45 @@ def _is_anchor(score: float, end: int, near: int, shares: Shares) -> bool:
     return bool(score > least + growth)
 
 
-def outer_set(key: int) -> set[int]:
+def outer_set(keys: IntArray) -> set[int]:
     """The outermost public cell of a side, if there is one."""
-    return {key} if key >= 0 else set()
+    return {int(keys[-1])} if len(keys) else set()
+
+
+def believed(keys: IntArray, end: int, shares: Shares) -> set[int]:
+    """The outermost of the public cells that go on from `end` without a gap, where the private rows can be seen to end."""
+    far = PUBLIC_GAP * shares.parts
+    steps = np.flatnonzero(np.diff(np.maximum(np.append(end, keys), end)) > far)
+    return outer_set(keys if len(steps) == 0 else keys[: int(steps[0])])
 
 
 def scale_of(column: Column, shares: Shares) -> Scale:
     """Where the column's numbers end on each side, as far as the counts can tell."""
     one = key_of(1.0, shares.log2_parts)
     near = key_of(abs(column.center), shares.log2_parts) if column.center else one
-    outer = outer_set(column.outer_above) | outer_set(column.outer_below)
+    ends = [outer_set(column.public_above), outer_set(column.public_below)]
     score, end = _anchor(column, shares, 0, len(column.above) - 1)
-    anchored = _is_anchor(score, end, max(near, one, *outer), shares)
-    known = outer | {end} if anchored else outer
+    anchored = _is_anchor(score, end, max(near, one, *ends[0], *ends[1]), shares)
     chance = chance_of(shares)
+    standing = [
+        _standing(column.above, column.above_var, chance, shares),
+        _standing(column.below, column.below_var, chance, shares),
+    ]
+    if anchored:
+        # Private rows show where the column lies: a public row far from all of them may be a mistake, and one cell of noise
+        # so far out would outweigh all else.
+        _, last = _grown([set(), set()], {end}, standing, chance, shares)
+        held = [believed(keys, max(last), shares) for keys in (column.public_above, column.public_below)]
+        outlying = held != ends
+        ends, known = _grown(held, {end, *held[0], *held[1]}, standing, chance, shares)
+        return Scale(
+            above=max(ends[0], default=None),
+            below=max(ends[1], default=None),
+            anchored=True,
+            referenced=True,
+            outlying=outlying,
+        )
+    known = ends[0] | ends[1]
     if not known:
         chance /= GUESSED
         if column.zero > MANY_ZEROS * shares.n:
@@ -244,20 +273,19 @@ def scale_of(column: Column, shares: Shares) -> Scale:
             known = {end} if score > WEAK else set()
     if not known:
         return Scale(above=None, below=None, anchored=False, referenced=False)
-    ends_above, ends_below = outer_set(column.outer_above), outer_set(column.outer_below)
-    above = _standing(column.above, column.above_var, chance, shares)
-    below = _standing(column.below, column.below_var, chance, shares)
+    ends, _ = _grown(ends, known, standing, chance, shares)
+    return Scale(above=max(ends[0], default=None), below=max(ends[1], default=None), anchored=False, referenced=True)
+
+
+def _grown(
+    ends: list[set[int]], known: set[int], standing: list[list[_Windows]], chance: float, shares: Shares
+) -> tuple[list[set[int]], set[int]]:
+    """Ends of both sides, and all cells that are known, once nothing more stands out beside them."""
     for _ in range(PASSES):
         references = np.array(sorted(known))
-        ends_above |= _ends(above, references, chance, shares)
-        ends_below |= _ends(below, references, chance, shares)
-        found = known | ends_above | ends_below
+        ends = [mine | _ends(windows, references, chance, shares) for mine, windows in zip(ends, standing, strict=True)]
+        found = known | ends[0] | ends[1]
         if found == known:
             break
         known = found
-    return Scale(
-        above=max(ends_above, default=None),
-        below=max(ends_below, default=None),
-        anchored=anchored,
-        referenced=True,
-    )
+    return ends, known
