@@ -108,7 +108,8 @@ GROUP_A = {
     "11 row one ulp above": lambda: put([np.nextafter(5.0, 6.0), 0.0, 0.0]),
     "12 identical rows": lambda: np.ones((ROWS, DIM)),
     "zeros": lambda: np.zeros((ROWS, DIM)),
-    "marker": lambda: np.full((ROWS, DIM), MARKER),
+    # Every second row, so that the mean itself has other digits.
+    "marker": lambda: MARKER * np.repeat((np.arange(ROWS) % 2.0)[:, None], DIM, axis=1),
     "float32 inf": lambda: put(np.inf).astype(np.float32),
     "integers beyond 2^53": lambda: np.full((ROWS, DIM), 2**62 + 1, dtype=np.int64),
     "float16 overflowed": lambda: np.full((ROWS, DIM), np.float16(np.inf)),

@@ -13,7 +13,7 @@ from fractions import Fraction
 import numpy as np
 
 from fastpubpriv._types import BoolArray, FloatArray
-from fastpubpriv.errors import BudgetError
+from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.columns import clips
 from fastpubpriv.estimators.columns.clips import Map, map_of
 from fastpubpriv.estimators.columns.scales import Column, Scale, column_of, lower_medians, scale_of
@@ -110,7 +110,7 @@ def can_ask_again(shares: Shares, account: Account) -> bool:
     smallest = replace(shares, cells=least * min(MOVE_COUNTS, *SPARED), total=least * min(MOVE_SUM, 1 - max(SPARED)))
     try:
         smallest.check_grids(account)
-    except BudgetError:
+    except InputError:
         return False
     return True
 

@@ -17,6 +17,7 @@ from fastpubpriv.estimators.columns.report import Found, report_of, say
 from fastpubpriv.estimators.columns.scales import lower_medians
 from fastpubpriv.estimators.columns.shares import Shares, divide, draws
 from fastpubpriv.estimators.radii import expected_normal_norm
+from fastpubpriv.estimators.regions import MOST_BEYOND
 from fastpubpriv.maps import ColumnBox
 from fastpubpriv.mechanisms.sums import AffineMap, ShellCounts, VectorSum
 from fastpubpriv.results.base import frozen
@@ -41,6 +42,22 @@ def warn_before(name: str, shares: Shares, n_pub: int) -> None:
         return
     predicted = expected_normal_norm(shares.dim) * shares.predicted_error()
     running.warn_if_useless(name, predicted, math.sqrt(shares.dim / n_pub))
+
+
+def warn_if_bounds_are_wrong(name: str, public: FloatArray, bounds: Bounds, labels: tuple[str, ...]) -> None:
+    """Warn, from public numbers alone, where more of them than a few lie beyond the bounds."""
+    if bounds is None:
+        return
+    beyond = ((public < bounds[0]) | (public > bounds[1])).mean(axis=0) > MOST_BEYOND
+    found = [label for label, wrong in zip(labels, beyond, strict=True) if wrong]
+    if found:
+        more = f" and {len(found) - MOST_NAMED} more" * (len(found) > MOST_NAMED)
+        warnings.warn(
+            f"{name}: public values lie beyond bounds= in {', '.join(found[:MOST_NAMED])}{more}, and private values like them "
+            "would be clipped; pass wider bounds, or none",
+            AccuracyWarning,
+            stacklevel=3,
+        )
 
 
 def warn_about(name: str, result: MeanResult) -> None:
@@ -141,6 +158,8 @@ def mean_of_columns(
         return public_mean(run, public)
     shares.check_grids(run.account)
     warn_before(name, shares, n_pub)
+    labels = run.rows.columns or tuple(f"x{j}" for j in range(dim))
+    warn_if_bounds_are_wrong(name, public, bounds, tuple(labels))
     with run.paid():
         result = learn(run, public, shares, bounds=bounds, neutral=neutral)
     warn_about(name, result)

@@ -9,7 +9,7 @@ import numpy as np
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.estimators.columns.clips import Map
-from fastpubpriv.estimators.columns.scales import Column, Scale, edges_of, undetected_rows
+from fastpubpriv.estimators.columns.scales import Column, Scale, doubtful_sum, edges_of, undetected_rows
 from fastpubpriv.estimators.columns.shares import Shares
 from fastpubpriv.results.columns import ColumnReport
 
@@ -65,7 +65,12 @@ def say(found: Found, n_pub: int, *, neutral: bool) -> Said:
     clipping = unit(math.hypot(math.sqrt(clip.variance), width * found.bias) / n * stretch)
     tails = [unit(TAIL * hidden / n * stretch) for hidden in (clip.hidden_below, clip.hidden_above)]
     half = NORMAL * math.hypot(noise, sampling, clipping)
-    status = status_of(found, heavy=max(tails) > HIDDEN * half, wide=noise > sampling_of(clip.std, n_pub, unit) / 2.0)
+    status = status_of(
+        found,
+        heavy=max(tails) > HIDDEN * half,
+        doubtful=doubtful_sum(found.column, found.scale, shares) / n * stretch > half,
+        wide=noise > sampling_of(clip.std, n_pub, unit) / 2.0,
+    )
     if status == "unresolved" and not found.scale.referenced and not shares.blind:
         mean = found.instead
     return Said(
@@ -85,7 +90,7 @@ def sampling_of(std: float, n_pub: int, unit: object) -> float:
     return float(unit(std / math.sqrt(n_pub)))  # type: ignore[operator]
 
 
-def status_of(found: Found, *, heavy: bool, wide: bool) -> str:
+def status_of(found: Found, *, heavy: bool, doubtful: bool, wide: bool) -> str:
     """The word for a column."""
     shares, zero, sides = found.shares, found.column.zero, [side for side in found.map.clip.sides if side is not None]
     if not shares.blind and found.scale.above is None and found.scale.below is None and zero > MANY_ZEROS * shares.n:
@@ -93,11 +98,8 @@ def status_of(found: Found, *, heavy: bool, wide: bool) -> str:
     if not found.scale.anchored or not sides:
         return "unresolved"
     rest = found.map.clip.rows - zero
-    if (
-        found.scale.outlying
-        or any(side.faint for side in sides)
-        or (zero > MOST_ZEROS * shares.n and rest < FAINT * shares.count_std)
-    ):
+    rare = zero > MOST_ZEROS * shares.n and rest < FAINT * shares.count_std
+    if doubtful or rare or found.scale.outlying or any(side.faint for side in sides):
         return "faint"
     if heavy or any(side.heavy for side in sides):
         return "heavy_tail"

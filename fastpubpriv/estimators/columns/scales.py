@@ -27,6 +27,9 @@ DECAY = 3.0
 OUTER_HALF = 1.5
 PASSES = 6
 MANY_ZEROS = 0.4
+# Octaves beyond the last cell that stands out, and deviations of a cell and of an octave there, that make a column doubtful.
+DOUBTFUL_OCTAVES = 4
+DOUBTFUL_CELL, DOUBTFUL_OCTAVE = 3.4, 2.8
 PUBLIC_GAP = 3  # octaves between the last private row that can be seen and a public one that is believed
 NEAR_CENTER = 12, 2  # octaves below and above the size of the centre
 
@@ -191,7 +194,8 @@ def _ends(standing: list[_Windows], references: IntArray, chance: float, shares:
     most = EXPONENTS << shares.log2_parts
     for each in standing:
         limit = thresholds(shares.log2_parts, chance, each.width, shares.pure)
-        apart = np.minimum(_distances(each.begin, each.width, references), most)
+        # Its outer half is what makes a window reach so far: from there on it counts as a mistake that costs.
+        apart = np.minimum(_distances(each.begin, each.width, references) + each.width // 2, most)
         ends.update((each.begin[each.score > limit[apart]] + each.width - 1).tolist())
     return ends
 
@@ -222,6 +226,25 @@ def _is_anchor(score: float, end: int, near: int, shares: Shares) -> bool:
     gaussian = -float(special.ndtri_exp(log_chance))
     growth = (log_chance - special.log_ndtr(-ANCHOR)) / -math.sqrt(2.0) if shares.pure else gaussian - ANCHOR
     return bool(score > least + growth)
+
+
+def doubtful_sum(column: Column, scale: Scale, shares: Shares) -> float:
+    """The largest sum, in distances from the centre, of rows beyond what stands out that may well be there, or zero.
+
+    A cell or an octave counts that is near the end of either side and improbable as noise alone, though not so improbable as to
+    be acted on.
+    """
+    lasts = [last for last in (scale.above, scale.below) if last is not None]
+    edges, worst = edges_of(shares.log2_parts), 0.0
+    for last, counts in ((scale.above, column.above), (scale.below, column.below)):
+        begin = 1 + (max(lasts, default=len(counts)) if last is None else last)
+        near = counts[begin : begin + DOUBTFUL_OCTAVES * shares.parts]
+        for width, limit in ((1, DOUBTFUL_CELL), (shares.parts, DOUBTFUL_OCTAVE)):
+            sums = np.convolve(near, np.ones(width), "valid") if len(near) >= width else np.zeros(0)
+            places = np.flatnonzero(sums > limit * shares.count_std * math.sqrt(width))
+            with np.errstate(over="ignore"):
+                worst = max(worst, float((sums[places] * edges[begin + places]).max(initial=0.0)))
+    return worst
 
 
 def outer_set(keys: IntArray) -> set[int]:

@@ -23,7 +23,7 @@ HIDDEN_GROWTH = 1.2
 FAR_BELOW_NOISE = 1e-6
 # A tail whose octaves fall off more slowly than this may have no variance.
 HEAVY = 2.0**-1.5
-LEEWAY = 1.5  # deviations of a count
+LEEWAY = 1.0  # deviations of a count
 GAP_ROWS = 6.0
 
 
@@ -131,17 +131,25 @@ def side_of(counts: FloatArray, variances: FloatArray, edges: FloatArray, last: 
     most = np.zeros(len(mass))
     most[seen:] = np.repeat(hidden, parts) * shares
     variance[seen:] = 0.0
-    one, two, gap = octaves[0], octaves[1], octaves[1] + octaves[2]
-    clear = one > 4.0 * stds[0] and two > 3.0 * stds[1] and octaves[2] > 3.0 * stds[2]
-    # A tail that goes on as slowly holds so many rows in the next octave that they would show; a bounded column does not.
-    goes_on = HEAVY * one <= beyond[0] + LEEWAY * beyond_std[0]
-    slow = clear and goes_on and HEAVY * two <= one < two and HEAVY * octaves[2] <= two < octaves[2]
+    around, around_std = np.append(beyond[0], octaves), np.append(beyond_std[0], stds)
+    one, gap = octaves[0], octaves[1] + octaves[2]
     noise = math.sqrt(float(variance[:seen].max(initial=0.0)))
     return Side(
         lower=scaled[:-1], upper=scaled[1:], mass=mass, variance=variance, spread=spread, hidden=most, seen=seen, last=last,
-        parts=parts, heavy=bool(slow),
+        parts=parts, heavy=any(is_slow(around[j : j + 4], around_std[j : j + 4]) for j in (0, 1)),
         faint=bool(gap < 3.0 * math.hypot(stds[1], stds[2]) and one < GAP_ROWS * noise),
     )  # fmt: skip
+
+
+def is_slow(octaves: FloatArray, stds: FloatArray) -> bool:
+    """Whether octaves (4,) inwards fall off as slowly as a tail without a variance, the outermost as far as can be told.
+
+    One that goes on as slowly holds so many rows in the next octave that they would show; a bounded column does not.
+    """
+    following, one, two, three = (float(each) for each in octaves)
+    clear = one > 4.0 * stds[1] and two > 3.0 * stds[2] and three > 3.0 * stds[3]
+    slow = HEAVY * two <= one < two and HEAVY * three <= two < three
+    return bool(clear and slow and HEAVY * one <= following + LEEWAY * stds[0])
 
 
 def tail(
