@@ -144,7 +144,7 @@ def test_group_a_gives_the_same_form_of_answer(call):
         fields = call(make(), ZCDP(0.5)).to_dict()
         if fields["report"] is not None:  # radii and deviations are worked out of released counts
             assert set(fields["report"]["status"]) <= STATUSES.keys()
-            for released in ("report", "noise_std", "sampling_std"):
+            for released in ("report", "noise_std", "sampling_std", "provenance"):
                 fields.pop(released)
             fields.pop("numerics")
             # Distances that no clip point reaches leave nothing to sum up.

@@ -136,20 +136,21 @@ def side_of(counts: FloatArray, variances: FloatArray, edges: FloatArray, last: 
     noise = math.sqrt(float(variance[:seen].max(initial=0.0)))
     return Side(
         lower=scaled[:-1], upper=scaled[1:], mass=mass, variance=variance, spread=spread, hidden=most, seen=seen, last=last,
-        parts=parts, heavy=any(is_slow(around[j : j + 4], around_std[j : j + 4]) for j in (0, 1)),
+        parts=parts, heavy=any(is_slow(around, around_std, first) for first in (1, 2)),
         faint=bool(gap < 3.0 * math.hypot(stds[1], stds[2]) and one < GAP_ROWS * noise),
     )  # fmt: skip
 
 
-def is_slow(octaves: FloatArray, stds: FloatArray) -> bool:
-    """Whether octaves (4,) inwards fall off as slowly as a tail without a variance, the outermost as far as can be told.
+def is_slow(octaves: FloatArray, stds: FloatArray, first: int) -> bool:
+    """Whether octaves first, first + 1, first + 2 of (k,), inwards, fall off as slowly as a tail without a variance.
 
-    One that goes on as slowly holds so many rows in the next octave that they would show; a bounded column does not.
+    One that goes on as slowly holds so many rows in the octaves further out that they would show; a bounded column does not.
     """
-    following, one, two, three = (float(each) for each in octaves)
-    clear = one > 4.0 * stds[1] and two > 3.0 * stds[2] and three > 3.0 * stds[3]
+    one, two, three = (float(each) for each in octaves[first : first + 3])
+    clear = one > 4.0 * stds[first] and two > 3.0 * stds[first + 1] and three > 3.0 * stds[first + 2]
     slow = HEAVY * two <= one < two and HEAVY * three <= two < three
-    return bool(clear and slow and HEAVY * one <= following + LEEWAY * stds[0])
+    goes_on = HEAVY * octaves[1 : first + 1] <= octaves[:first] + LEEWAY * stds[:first]
+    return bool(clear and slow and goes_on.all())
 
 
 def tail(
