@@ -107,7 +107,10 @@ def draw(ways: list[Way], clients: Clients, path: Path) -> None:
     truth = np.nanmean(clients.private, axis=0)
     estimates = [
         plotting.Estimate(
-            way.label, way.mean, way.mean - 1.96 * way.standard_error, way.mean + 1.96 * way.standard_error
+            way.label.split(":")[0],
+            way.mean,
+            way.mean - 1.96 * way.standard_error,
+            way.mean + 1.96 * way.standard_error,
         )
         for way in ways
     ]
