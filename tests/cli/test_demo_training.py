@@ -1,4 +1,4 @@
-"""The fifth page of the demonstration: what makes flights arrive late."""
+"""The sixth page of the demonstration: what makes flights arrive late."""
 
 import json
 

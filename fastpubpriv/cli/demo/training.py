@@ -1,4 +1,4 @@
-"""The fifth page of `fastpubpriv demo`: what makes flights arrive late, by regression on private rows and a few public ones."""
+"""The sixth page of `fastpubpriv demo`: what makes flights arrive late, by regression on private rows and a few public ones."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def draw(delays: Delays, found: list[Case], path: Path) -> None:
 
 
 def page(seed: int | None, out: Path) -> list[Path]:
-    """Print the fifth page and write its JSON and plot; returns the files."""
+    """Print the sixth page and write its JSON and plot; returns the files."""
     from rich.table import Table
 
     from fastpubpriv.cli import outputs, report
