@@ -79,28 +79,18 @@ def traced() -> dict[str, Any]:
 
 CASES: tuple[Case, ...] = (
     *[
-        Case(
-            name=f"accounting of {name}",
-            call=sampled,
-            args=(way,),
-            covers=(way, Sampling, privacy.epsilon_of, privacy.delta_of, privacy.noise_multiplier_for, type(way)),
-        )
+        Case(name=f"accounting of {name}", call=sampled, args=(way,), covers=(way, Sampling, privacy.epsilon_of,
+             privacy.delta_of, privacy.noise_multiplier_for, type(way)))
         for name, way in WAYS.items()
     ],
     steps("sampled event", sampled_event, privacy.SampledGaussianEvent),
     steps(
-        "audits",
-        verdicts,
-        auditing.audit_randomizer,
-        auditing.audit_weighted_mean,
-        auditing.trace_randomizer,
-        auditing.trace_weighted_mean,
-        auditing.AuditReport,
-        releases=False,
+        "audits", verdicts, auditing.audit_randomizer, auditing.audit_weighted_mean, auditing.trace_randomizer,
+        auditing.trace_weighted_mean, auditing.AuditReport, releases=False,
     ),
     steps("audits that refute", refuted, auditing.audit, auditing.audit_by_tracing),
     steps("tracing attack", traced, auditing.tracing_attack, auditing.TracingResult),
     public("clopper_pearson", auditing.clopper_pearson, 3, 100),
     public("epsilon_lower_bound", auditing.epsilon_lower_bound, 9000, 10_000, 1000, 10_000),
     public("public_estimate", plots.public_estimate, normal(51, 20, 3), 0.95),
-)
+)  # fmt: skip
