@@ -44,7 +44,7 @@ def finals(method):
 @pytest.mark.parametrize("name", METHODS)
 def test_a_canary_stays_within_the_claim_and_less_noise_does_not(name, monkeypatch):
     """At 1 - 1e-6 confidence; the claim is passed by an honest run with at least that probability."""
-    settings = {"claim": CLAIM, "runs": 600, "confidence": 1 - 1e-6}
+    settings = {"claim": CLAIM, "runs": 250, "confidence": 1 - 1e-6}
     honest = audit(finals(METHODS[name]), rows(1e9), rows(-1e9), **settings)
     assert honest.passed
     plain = release._SAMPLERS["gaussian"]
