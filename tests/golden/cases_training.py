@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from fractions import Fraction
 
 import numpy as np
 from golden_case import Case, private
 from golden_data import BUDGETS, hostile, mixed, normal
 
 import fastpubpriv as fpp
-from fastpubpriv import ZCDP, ApproxDP, PureDP
-from fastpubpriv.training import MirrorDescent, SemiDP
+from fastpubpriv import ZCDP
 
 X = mixed(41, 3000, 3)
 NUMBER = X @ [2.0, 0.5, -0.1] + 4.0 + normal(42, 3000, 1)[:, 0]
@@ -22,27 +20,6 @@ MONTH = np.arange(3000.0) % 4
 def labelled(labels: np.ndarray) -> dict[str, object]:
     """Private rows with hostile ones among them, and a hundred public ones."""
     return {"x": np.column_stack([hostile(X[100:]), labels[100:]]), "x_pub": np.column_stack([X, labels])[:100]}
-
-
-DESCENTS = {
-    "full batch": SemiDP(steps=6, step_size=0.3, priv_weight=0.6, momentum=0.3, average="suffix"),
-    "poisson": SemiDP(steps=8, step_size=0.2, priv_weight=0.6, sampling="poisson", batch_rows=300),
-    "one pass": SemiDP(step_size=0.2, priv_weight=0.6, sampling="one_pass", batch_rows=500, accelerated=True),
-    "mirror": MirrorDescent(steps=4, step_size=0.2),
-}
-
-
-def descents() -> Iterator[Case]:
-    """Gradient methods; weights that public rows choose hang on LAPACK only by rounding, and settings are given."""
-    for name, method in DESCENTS.items():
-        yield private(
-            f"train, {name}", fpp.train, **labelled(NUMBER), label=-1, budget=ApproxDP(1, Fraction(1, 10**6)),
-            loss="squared", method=method,
-        )  # fmt: skip
-    yield private(
-        "train, huber, pure", fpp.train, **labelled(NUMBER), label=-1, budget=PureDP(1), loss="huber",
-        method=DESCENTS["full batch"],
-    )  # fmt: skip
 
 
 def regressions() -> Iterator[Case]:
@@ -67,4 +44,4 @@ def regressions() -> Iterator[Case]:
     )
 
 
-CASES = (*regressions(), *descents())
+CASES = tuple(regressions())
