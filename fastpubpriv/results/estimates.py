@@ -209,8 +209,10 @@ class GaussianResult(Result):
         Rounds of the covariance recursion.
     status : str
         "ok"; "under_resolved" when the rounds are too few, by the public rule, to reach the smallest eigenvalues, which may be far
-        off, or when (ladder) noise could have made them; "public", "mean" or "diagonal" for a simpler structure; "clipped" when the
-        private mean was seen at the edge of the ball around the public rows that rows are clipped to, which held it back.
+        off, or when (ladder) noise could have made them; "public", "mean" or "diagonal" for a simpler structure. What released
+        numbers say against the public rows comes before the structure: "clipped" when the private mean was seen at the edge of the
+        ball around them that rows are clipped to, which held it back; "shifted" when it lies farther from theirs than chance
+        explains; "rescaled" when the private rows have another scale. The last two were allowed for.
     predicted_covariance_error, predicted_mean_error : float
         Relative Frobenius error of the covariance, and l2 error of the mean in standard deviations, from public numbers; infinite
         (null in JSON) when `status` is "under_resolved", unless the method shrinks what it cannot resolve.
@@ -221,7 +223,9 @@ class GaussianResult(Result):
         "diagonal" (private variances along the axes of the public covariance).
     diagnostics : mapping
         Released or public numbers about the run; of the ladder the errors predicted for all rungs, the columns that borrowed a
-        scale because their public values are all equal, the target of the shrinkage, and the weight of the private mean.
+        scale because their public values are all equal, the target of the shrinkage, the weight of the private mean, and as a check
+        of the public rows, `shift` (distance of the private mean from the public one, in deviations) and `scale_ratio` (by what the
+        public scale was multiplied after a private count; 1 where it was near).
     """
 
     mean: FloatArray
@@ -319,5 +323,14 @@ class GaussianResult(Result):
         found = [("Predicted error", text), ("Status", self.status), ("Method", self.method)]
         fallback = self.diagnostics.get("fallback_columns", ())
         if fallback:
-            found.append(("Scale borrowed by", ", ".join(fallback)))
+            found.append(("No public scale in", ", ".join(fallback)))
+        if self.diagnostics.get("shifted", False):
+            found.append(("Public mean", f"{self.diagnostics['shift']:.3g} deviations off: it was given less weight"))
+        if self.diagnostics.get("rescaled", False):
+            found.append(
+                (
+                    "Public scale",
+                    f"off by a factor of {self.diagnostics['scale_ratio']:.3g}: that of a private count was used",
+                )
+            )
         return found
