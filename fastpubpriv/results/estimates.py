@@ -126,11 +126,18 @@ class CovarianceResult(Result):
         Diagonal standard deviation of the privacy noise of the last round, relative to the covariance.
     steps : int
         Rounds.
+    predicted_error : float
+        Relative Frobenius error predicted from public numbers, for a bound and a centre that are right.
+    status : str
+        "ok"; "clipped" when rows were seen to fill the ball that they are clipped to: the bound is too small, and the covariance
+        with it; "under_resolved" when noise could have made the smallest eigenvalues.
     """
 
     covariance: FloatArray
     relative_noise_std: float
     steps: int
+    predicted_error: float = math.nan
+    status: str = "ok"
 
     _forms: ClassVar[Mapping[str, Form]] = {"covariance": ("dim", "dim")}
 
@@ -146,7 +153,12 @@ class CovarianceResult(Result):
         return Table("column", self.labels, list(zip(self.labels, self.covariance.T, strict=True)))
 
     def _details(self) -> list[tuple[str, str]]:
-        return [("Noise", f"{self.relative_noise_std:.3g} of the variances (standard deviation); {self.steps} rounds")]
+        noise = f"{self.relative_noise_std:.3g} of the variances (standard deviation); {self.steps} rounds"
+        return [
+            ("Noise", noise),
+            ("Predicted error", f"{self.predicted_error:.3g} (relative Frobenius)"),
+            ("Status", self.status),
+        ]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -163,12 +175,15 @@ class PCAResult(Result):
         The public centre.
     noise_norm : float
         Expected spectral norm of the noise on the second moment: eigenvalue gaps below it are not resolved.
+    status : tuple of str
+        For each component "resolved" or "unresolved": whether its eigenvalue is above the next by more than that.
     """
 
     components: FloatArray
     eigenvalues: FloatArray
     center: FloatArray
     noise_norm: float
+    status: tuple[str, ...] = ()
 
     _forms: ClassVar[Mapping[str, Form]] = {
         "components": ("components", "dim"), "eigenvalues": ("components",), "center": ("dim",),
@@ -188,7 +203,8 @@ class PCAResult(Result):
 
     def _table(self) -> Table:
         loadings = list(zip(self.labels, self.components.T, strict=True))
-        return Table("component", range(len(self.components)), [("eigenvalue", self.eigenvalues), *loadings])
+        said = [Column("status", self.status)] if self.status else []
+        return Table("component", range(len(self.components)), [("eigenvalue", self.eigenvalues), *said, *loadings])
 
     def _details(self) -> list[tuple[str, str]]:
         return [("Noise", f"gaps between eigenvalues below {self.noise_norm:.4g} are not resolved")]
