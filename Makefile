@@ -55,12 +55,15 @@ bench: $(STAMP)-bench $(STAMP)-extension  ## Speed: the pytest-benchmark suites,
 	$(PYTEST) -q -m bench --benchmark-enable --benchmark-columns=min,median,ops benchmarks
 	$(BIN)/python -m benchmarks
 
-wheel: $(STAMP)-test  ## Source archive and wheel in dist/, the wheel tried in an environment of its own
+wheel: $(STAMP)-test  ## Source archive and wheel in dist/, the wheel tried in a new environment of each Python from 3.11 to 3.13
 	rm -rf dist
 	$(BIN)/python -m build --outdir dist
-	rm -rf build/wheel-venv && $(PYTHON) -m venv build/wheel-venv
-	build/wheel-venv/bin/python -m pip install -q dist/*.whl
-	cd / && "$(CURDIR)/build/wheel-venv/bin/python" -I "$(CURDIR)/tests/smoke.py"
+	@for python in $(PYTHON) python3.12 python3.13; do \
+	    $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { echo "== $$python: not here"; continue; }; \
+	    echo "== $$python"; rm -rf build/wheel-venv; \
+	    $$python -m venv build/wheel-venv && build/wheel-venv/bin/python -m pip install -q dist/*.whl \
+	        && (cd / && "$(CURDIR)/build/wheel-venv/bin/python" -I "$(CURDIR)/tests/smoke.py") || exit 1; \
+	done
 
 c-library:  ## The C library alone, static and shared, without Python
 	$(MAKE) -C csrc

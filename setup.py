@@ -2,4 +2,5 @@
 
 from setuptools import setup
 
-setup(cffi_modules=["csrc/build_ffi.py:ffi"])
+# The extension keeps to Python's stable interface, so one wheel serves every version from 3.11 on.
+setup(cffi_modules=["csrc/build_ffi.py:ffi"], options={"bdist_wheel": {"py_limited_api": "cp311"}})

@@ -1,15 +1,14 @@
-/* fastpubpriv: exact integer row sums and exact noise for differential privacy, without Python.
+/* fastpubpriv: exact integer row sums and exact noise for differential privacy, without Python. csrc/README.md says how to install it.
  *
  * The text between the two marks below is also the cffi declaration of the Python package, so it holds no #if and no
  * static inline, and every size is int64_t. Conventions: inputs, sizes, scalars, workspace, outputs, in this order; the caller
- * owns every byte; a function returns FPP_OK or one of the FPP_ERR codes, never prints and never aborts. Every function is a
+ * owns every byte; a function returns FPP_OK or one of the FPP_ERR codes, never prints, aborts or allocates. Every function is a
  * pure function of its arguments and may run in any number of threads at once (fpp_isa_limit excepted).
  *
  * Pointers: an array without entries (for example n = 0) may be NULL. Any other NULL gives FPP_ERR_ARGUMENT, except where a comment
  * says "or NULL". So does a size below its least value, a size above FPP_DIM_MAX of a kind listed there, and an array larger than an
- * address space. A function that returns FPP_ERR_ARGUMENT has written nothing except in its workspace; one that returns a size
- * returns -1 instead. The caller guarantees the lengths of arrays, and that structures hold what their comments say.
- */
+ * address space. A function that returns FPP_ERR_ARGUMENT has written only in its workspace; one that returns a size returns -1.
+ * The caller guarantees the lengths of arrays, and that structures hold what their comments say. */
 #ifndef FPP_H
 #define FPP_H
 #include <stdint.h>
@@ -24,12 +23,13 @@ extern "C" {
 #define FPP_ERR_FOREIGN 3 /* bytes that are no batch of reports, or not all of one */
 #define FPP_ERR_VERSION 4 /* a batch of reports of another version */
 #define FPP_DIM_MAX 16777216 /* most columns, outputs, nodes, groups, components, panels */
+#define FPP_ABI_VERSION 1    /* raised whenever a program compiled before would go wrong */
+int32_t fpp_abi_version(void); /* FPP_ABI_VERSION of the library that runs */
 
 /* Instruction sets. Every level gives the same bits; the level decides the speed only. */
 #define FPP_ISA_BASELINE 0
 #define FPP_ISA_AVX2 1
 #define FPP_ISA_AVX512 2
-
 int32_t fpp_isa_detect(void);           /* highest level that this machine and this build have */
 int32_t fpp_isa_limit(int32_t level);   /* use at most `level` from now on (tests, benchmarks); returns the level in force */
 

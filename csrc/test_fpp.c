@@ -16,6 +16,7 @@ static void fill_key(uint8_t key[FPP_KEY_BYTES], int first)
 static int test_isa(void)
 {
     const int before = n_failed;
+    CHECK(fpp_abi_version() == FPP_ABI_VERSION);
     const int32_t detected = fpp_isa_detect();
     CHECK(detected >= FPP_ISA_BASELINE && detected <= FPP_ISA_AVX512);
     CHECK(fpp_isa_limit(FPP_ISA_BASELINE) == FPP_ISA_BASELINE);

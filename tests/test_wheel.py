@@ -53,6 +53,10 @@ def test_archive_is_complete(built):
     assert not [name for name in names if name.endswith((".so", ".o", "_cext.c"))]
 
 
+def test_one_wheel_serves_every_python(built):
+    assert "-cp311-abi3-" in built["wheel"].name
+
+
 def test_wheel_is_complete(built):
     with zipfile.ZipFile(built["wheel"]) as wheel:
         names = wheel.namelist()

@@ -7,11 +7,10 @@ import math
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from scipy import stats
-
 from fastpubpriv import validation
 from fastpubpriv.errors import InputError
 from fastpubpriv.privacy import ApproxDP, Budget, PureDP
+from fastpubpriv.quantiles import beta_quantile
 from fastpubpriv.reading import Form
 from fastpubpriv.results.base import Value, read_price
 from fastpubpriv.results.words import Table
@@ -39,9 +38,9 @@ def clopper_pearson(successes: int, trials: int, *, confidence: float = 0.99) ->
     """
     trials = validation.integer("trials", trials, minimum=1)
     successes = validation.integer("successes", successes, minimum=0, maximum=trials)
-    level = validation.confidence_level(confidence)
-    lower = 0.0 if successes == 0 else float(stats.beta.ppf(1.0 - level, successes, trials - successes + 1))
-    upper = 1.0 if successes == trials else float(stats.beta.ppf(level, successes + 1, trials - successes))
+    level = validation.confidence_level(confidence, "confidence")
+    lower = 0.0 if successes == 0 else beta_quantile(1.0 - level, successes, trials - successes + 1)
+    upper = 1.0 if successes == trials else beta_quantile(level, successes + 1, trials - successes)
     return lower, upper
 
 
@@ -77,7 +76,7 @@ def epsilon_lower_bound(
     >>> print(f"{epsilon_lower_bound(9000, 10_000, 1000, 10_000):.3f}")
     2.112
     """
-    level = validation.confidence_level(confidence)
+    level = validation.confidence_level(confidence, "confidence")
     delta = validation.fraction("delta", delta)
     each = 1.0 - (1.0 - level) / 2.0
     rate = clopper_pearson(hits, runs, confidence=each)[0]

@@ -28,6 +28,7 @@ COMMANDS = {
     "histogram": ("histogram:histogram", "Histograms of private columns, with no range given."),
     "train": ("train:train", "Linear or logistic regression of a label on the other columns."),
     "predict": ("train:predict", "Labels of rows by a model that `train` wrote."),
+    "local": ("local:local", "Reports of users who trust nobody, and means from them: two ends of a pipe."),
     "plan": ("plan:plan", "What error a budget buys, or what rows or budget an error needs. Reads no data."),
     "audit": ("audit:audit", "Try to refute the privacy of a mechanism, on made-up rows."),
     "demo": ("demo.page:demo", "The main job on a real weather table, beside what else one could have done."),

@@ -40,6 +40,13 @@ Examples:
     show_default=True,
     help="Noise on the counts; auto takes what hides fewer bins.",
 )
+@click.option(
+    "--pad",
+    type=click.Choice(["occupied", "all"]),
+    default="occupied",
+    show_default=True,
+    help="Draw noise for the occupied bins, or for as many as the rows could occupy; the result is the same.",
+)
 @options.memory_option("8e9")
 @options.ledger_options
 @options.run_options
@@ -68,6 +75,7 @@ def histogram(**settings: Any) -> None:
             opened.private,
             bins=bins,
             noise=settings["noise"],
+            pad=settings["pad"],
             ledger=ledger,
             max_memory=settings["max_memory"],
             **common(settings),

@@ -22,7 +22,8 @@ from fastpubpriv.cli import options
     "--runs", type=click.IntRange(min=1), help="Repetitions of each point. Default: as many as was published."
 )
 @click.option("--threads", type=click.IntRange(min=1), help="Default: all cores. Never changes a number.")
-def reproduce(name: str | None, out: Path, runs: int | None, threads: int | None) -> None:
+@click.option("--quick", is_flag=True, help="A smaller problem, in seconds, for experiments that take long.")
+def reproduce(name: str | None, out: Path, runs: int | None, threads: int | None, quick: bool) -> None:
     """Re-create a published figure or table, with our numbers beside the published ones, as CSV and PNG.
 
     Without NAME, list what there is. The rows are simulated, so seeded noise is used throughout.
@@ -42,8 +43,10 @@ def reproduce(name: str | None, out: Path, runs: int | None, threads: int | None
         return
     if name not in EXPERIMENTS:
         raise click.UsageError(f"no experiment {name[:80]!r}; there are {', '.join(EXPERIMENTS)}")
+    if quick and not EXPERIMENTS[name].quick:
+        raise click.UsageError(f"--quick: {name} has no smaller problem; pass fewer --runs, or leave --quick out")
     outputs.need_matplotlib()
     outputs.check_folder("--out", out)
-    made = EXPERIMENTS[name].run(out, runs=runs, threads=threads)
+    made = EXPERIMENTS[name].run(out, runs=runs, threads=threads, **({"quick": True} if quick else {}))
     streams.emit("\n".join([*made.lines, f"{made.seconds:.1f} s"]))
     outputs.written([made.csv, made.png])

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy import stats
 from scipy.linalg import solve_triangular
 from scipy.special import gammainc, gammaln
 
@@ -17,6 +16,7 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.radii import failure_probability, gap_ratio, gap_shift
 from fastpubpriv.parameters import FAILURE_PROB, shared_docs
+from fastpubpriv.quantiles import chi2_quantile, chi2_upper_quantile
 from fastpubpriv.reading import Form, refuse_no_covariances
 from fastpubpriv.results.base import Value, frozen
 from fastpubpriv.results.words import Table, explain
@@ -234,10 +234,10 @@ class TraceBound:
 
 def trace_bounds(dim: int, n_pub: int, pub_priv_gap: float, failure_prob: float) -> tuple[float, float, float]:
     """Lower chi-squared quantile, mean radius and slack of `trace_bound` for n_pub rows, whatever they are."""
-    quantile = float(stats.chi2.ppf(failure_prob / 2.0, n_pub - 1))
-    own = math.sqrt(float(stats.chi2.isf(failure_prob / 2.0, dim)) / n_pub)
+    quantile = chi2_quantile(failure_prob / 2.0, n_pub - 1)
+    own = math.sqrt(chi2_upper_quantile(failure_prob / 2.0, dim) / n_pub)
     # Both the bound and the public covariance may be gap_ratio^2 above the private one.
-    slack = dim * float(stats.chi2.ppf(0.5, n_pub - 1)) / quantile * gap_ratio(pub_priv_gap) ** 4
+    slack = dim * chi2_quantile(0.5, n_pub - 1) / quantile * gap_ratio(pub_priv_gap) ** 4
     return quantile, own + gap_shift(pub_priv_gap), slack
 
 

@@ -81,13 +81,18 @@ def coarse_search(epsilon_at: Callable[[float], float], goal: float) -> float:
 
 
 def published_noise(ratio: float, epsilon: float) -> float:
-    """The noise multiplier by the paper's conventions."""
-    sampling = Poisson(rate(ratio))
+    """The noise multiplier of a table by the paper's conventions."""
+    return conventional_noise(rate(ratio), epsilon, STEPS)
+
+
+def conventional_noise(sampling_rate: Fraction, epsilon: float, steps: int) -> float:
+    """The noise multiplier by the paper's conventions, for any rate and number of steps."""
+    sampling = Poisson(sampling_rate)
 
     def with_margin(noise_multiplier: float) -> float:
         pairs = sampling.pairs(noise_multiplier, Neighbors.ADD_REMOVE_ONE)
         # A grid twice as fine: one printed value depends on the fourth digit of epsilon.
-        return 0.01 + max(composed_epsilon(pair, STEPS, DELTA, fineness=2.0) for pair in pairs)
+        return 0.01 + max(composed_epsilon(pair, steps, DELTA, fineness=2.0) for pair in pairs)
 
     return coarse_search(with_margin, epsilon)
 

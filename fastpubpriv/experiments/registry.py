@@ -36,12 +36,18 @@ class Runner(Protocol):
     """What `Experiment.run` looks like."""
 
     def __call__(
-        self, out: Path, *, runs: int | None = None, threads: int | None = None, progress: bool | None = None
+        self,
+        out: Path,
+        *,
+        runs: int | None = None,
+        threads: int | None = None,
+        progress: bool | None = None,
+        quick: bool = False,
     ) -> Report:
         """Write the CSV and the PNG into `out`, which is made if it is not there.
 
         `runs` None is the number that the published figure (or our acceptance band) asks for. `threads` (None: all cores) and
-        `progress` (None: on a terminal) never change a number.
+        `progress` (None: on a terminal) never change a number. `quick`, for experiments that have it, is a smaller problem.
         """
 
 
@@ -58,19 +64,30 @@ class Experiment:
     source : str
         Paper and figure.
     run : callable
-        `run(out, *, runs=None, threads=None, progress=None)` returns a `Report`.
+        `run(out, *, runs=None, threads=None, progress=None, quick=False)` returns a `Report`.
+    quick : bool
+        Whether there is a smaller problem that takes seconds where the published one takes long.
     """
 
     name: str
     summary: str
     source: str
     run: Runner
+    quick: bool = False
 
 
 def _later(module: str) -> Runner:
-    def run(out: Path, *, runs: int | None = None, threads: int | None = None, progress: bool | None = None) -> Report:
+    def run(
+        out: Path,
+        *,
+        runs: int | None = None,
+        threads: int | None = None,
+        progress: bool | None = None,
+        quick: bool = False,
+    ) -> Report:
         function: Callable[..., Report] = import_module(f"fastpubpriv.experiments.{module}").run
-        return function(out, runs=runs, threads=threads, progress=progress)
+        size = {"quick": True} if quick else {}
+        return function(out, runs=runs, threads=threads, progress=progress, **size)
 
     return run
 
@@ -99,6 +116,13 @@ _ALL = (
         summary="The worked example of the weighted mean: 1.98 times less squared error than both baselines",
         source="Lowy, Li, Huang, Razaviyayn, Optimal DP Model Training with Public Data (2024), after Proposition 8",
         run=_later("example_weighted_mean"),
+    ),
+    Experiment(
+        name="b-tables-5-10",
+        summary="Linear regression by noisy gradients: Algorithm 1, mirror descent, DP-SGD and throw-away on the full grids",
+        source="Lowy, Li, Huang, Razaviyayn, Optimal DP Model Training with Public Data (2024), Tables 5 to 10",
+        run=_later("gradient_tables"),
+        quick=True,
     ),
     Experiment(
         name="b-tables-11-12",

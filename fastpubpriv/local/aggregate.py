@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 
+from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.local.randomizers import Randomizer
 from fastpubpriv.local.reports import Reports, directions, header, integers, length_limit
+from fastpubpriv.local.users import MOST_PER_USER, Users, hashed_names
 from fastpubpriv.sources import Executor, Query, private_rows
 
-_MAGIC = b"FPPA\x01\x00\x00\x00"
+_MAGIC, _VERSION = b"FPPA", 2
+_START = 8 + 32  # magic, version, and the name of the randomizer
 MOST_REPORTS = 1 << 30
 
 
@@ -64,17 +66,28 @@ class Aggregator:
     ----------
     randomizer : PrivUnit, PrivUnitG or Duchi
         That the reports come from.
+    reports_per_user : int, optional
+        The most reports that are taken of one user: `add` then asks for the names of users, hashed by the caller, and leaves out
+        what is beyond. None: users are not told apart, and each report counts.
 
     Attributes
     ----------
     count : int
         Reports so far.
+    refused : int
+        Reports that were left out because their users had sent enough.
     private : bool
         False once reports from a seed are in it.
 
     Privacy
     -------
-    Post-processing of reports: costs nothing, needs no trust.
+    Post-processing of reports: costs nothing, needs no trust. A report is paid for when it is drawn, so a refusal protects the
+    mean, not the user: a user who drew k fresh reports has spent k times the cost of one, taken or not. `estimate_mean` states the
+    cost of `reports_per_user` of them. The names tell who has reported to anybody who can hash all names: use a key.
+
+    Notes
+    -----
+    Memory: 16 bytes for each column, and with `reports_per_user` about 30 bytes for each user.
 
     Examples
     --------
@@ -82,18 +95,30 @@ class Aggregator:
     >>> randomizer = PrivUnit(3, 2.0)
     >>> total = Aggregator(randomizer)
     >>> for user in ([1.0, 0.0, 0.0], [0.6, 0.8, 0.0]):
-    ...     total.add(randomizer.privatize(user))
+    ...     left_out = total.add(randomizer.privatize(user))
     >>> total.count, total.mean().shape
     (2, (3,))
+    >>> import hmac
+    >>> once = Aggregator(randomizer, reports_per_user=1)
+    >>> anna = [hmac.digest(b"a secret of the server", b"anna", "sha256")]
+    >>> [once.add(randomizer.privatize([1.0, 0.0, 0.0]), users=anna) for _ in range(2)], once.count
+    ([0, 1], 1)
     """
 
-    __slots__ = ("_squares", "_sums", "count", "private", "randomizer")
+    __slots__ = ("_squares", "_sums", "_users", "count", "private", "randomizer", "refused", "reports_per_user")
 
-    def __init__(self, randomizer: Randomizer) -> None:
+    def __init__(self, randomizer: Randomizer, *, reports_per_user: int | None = None) -> None:
         if not isinstance(randomizer, Randomizer):
             raise InputError(f"randomizer must be a PrivUnit, PrivUnitG or Duchi, got {type(randomizer).__name__}")
         self.randomizer = randomizer
+        self.reports_per_user = (
+            None
+            if reports_per_user is None
+            else validation.integer("reports_per_user", reports_per_user, minimum=1, maximum=MOST_PER_USER)
+        )
+        self._users = None if self.reports_per_user is None else Users(self.reports_per_user)
         self.count = 0
+        self.refused = 0
         self.private = True
         self._sums: IntArray = np.zeros(randomizer.dim, dtype=np.int64)
         self._squares: IntArray = np.zeros(randomizer.dim, dtype=np.int64)
@@ -101,11 +126,28 @@ class Aggregator:
     def __repr__(self) -> str:
         return f"Aggregator(count={self.count}, randomizer={type(self.randomizer).__name__})"
 
-    def add(self, reports: Reports | bytes, *, threads: int | None = None) -> None:
-        """Add a batch of reports, or its bytes; InputError, and nothing added, if they come from another randomizer.
+    def add(self, reports: Reports | bytes, *, users: Any = None, threads: int | None = None) -> int:
+        """Add a batch of reports, or its bytes.
 
-        A second report of a user counts like one of another user: a server that must not be swayed by one user keeps their names,
-        or says in `estimate_mean(..., reports_per_user=)` how many it takes, and that is then what a user pays for.
+        Parameters
+        ----------
+        reports : Reports or bytes
+            Of this randomizer.
+        users : n bytes of length 16 or more, or (n, 16 or more) uint8
+            With `reports_per_user` only: a hash of the name of each report's user, the same in every batch. The first 16 bytes
+            count. Anything else about a user, and above all the row, must stay out of it.
+        threads : int, optional
+            Never changes the sum.
+
+        Returns
+        -------
+        int
+            Reports left out, because their users had sent `reports_per_user` before.
+
+        Raises
+        ------
+        InputError
+            Nothing was added: the bytes are not a batch, it comes from another randomizer, or the names do not fit.
         """
         if not isinstance(reports, Reports):
             reports = Reports.from_bytes(reports, randomizer=self.randomizer)
@@ -113,17 +155,37 @@ class Aggregator:
             raise InputError(
                 "these reports come from another randomizer: its dim, epsilon, norm_bound and form must be the same"
             )
-        if not len(reports):
-            return
-        self._check_room(len(reports))
-        found = Executor(threads=threads).run(ReportSum(self.randomizer), private_rows(reports.payload))
-        self._take(int(found[0][0]), found[1], found[2], reports.private)
+        if (users is None) != (self._users is None):
+            raise InputError(
+                "an Aggregator with reports_per_user needs users= with every batch, a hash for each report"
+                if users is None
+                else "users= is for an Aggregator(..., reports_per_user=): this one does not tell users apart"
+            )
+        payload = reports.payload
+        new: dict[bytes, int] = {}
+        if self._users is not None:
+            kept, new = self._users.admit(hashed_names(users, len(reports)))
+            payload = payload[kept]
+        left_out = len(reports) - len(payload)
+        if len(payload):
+            self._check_room(len(payload))
+            found = Executor(threads=threads).run(ReportSum(self.randomizer), private_rows(payload))
+            self._take(int(found[0][0]), found[1], found[2], reports.private)
+        if self._users is not None:
+            self._users.take(new)
+        self.refused += left_out
+        return left_out
 
     def merge(self, other: Aggregator) -> None:
-        """Add what another one has summed up, of the same randomizer."""
+        """Add what another one has summed up, of the same randomizer; InputError if a user would then have too many reports."""
         if not isinstance(other, Aggregator) or other.randomizer != self.randomizer:
             raise InputError("only an Aggregator of the same randomizer can be merged")
+        if other.reports_per_user != self.reports_per_user:
+            raise InputError("only an Aggregator with the same reports_per_user can be merged")
         self._check_room(other.count)
+        if self._users is not None and other._users is not None:
+            self._users.merge(other._users)
+        self.refused += other.refused
         self._take(other.count, other._sums, other._squares, other.private)
 
     def _check_room(self, more: int) -> None:
@@ -157,14 +219,17 @@ class Aggregator:
         return longest * randomizer.radius / randomizer.scale
 
     def to_bytes(self) -> bytes:
-        """The sums as bytes."""
+        """The sums, and the hashed names of users if they are kept, as bytes."""
+        numbers = [self.count, int(self.private), self.refused, self.reports_per_user or 0]
         body = b"".join(
             [
                 _MAGIC,
+                _VERSION.to_bytes(4, "little"),
                 _name(self.randomizer),
-                np.array([self.count, int(self.private)], dtype="<i8").tobytes(),
+                np.array(numbers, dtype="<i8").tobytes(),
                 self._sums.astype("<i8").tobytes(),
                 self._squares.astype("<i8").tobytes(),
+                b"" if self._users is None else self._users.to_bytes(),
             ]
         )
         return body + hashlib.sha256(body).digest()
@@ -177,28 +242,36 @@ class Aggregator:
         if not isinstance(data, bytes | bytearray | memoryview):
             raise InputError(f"an Aggregator is read from bytes, got {type(data).__name__}")
         data = bytes(data)
-        body, start = data[:-32], len(_MAGIC) + 32
+        if len(data) >= 8 and data.startswith(_MAGIC) and int.from_bytes(data[4:8], "little") != _VERSION:
+            raise InputError(f"this Aggregator has another version than {_VERSION}: update whichever side is older")
+        body, end = data[:-32], _START + 32 + 16 * dim
         if (
-            len(data) != start + 16 + 16 * dim + 32
-            or not data.startswith(_MAGIC + _name(randomizer))
+            len(body) < end
+            or not data.startswith(_MAGIC + _VERSION.to_bytes(4, "little") + _name(randomizer))
             or hashlib.sha256(body).digest() != data[-32:]
         ):
             raise InputError(
                 "these bytes are not an Aggregator of this randomizer: cut short, changed, foreign or of another one"
             )
-        numbers = np.frombuffer(body[start:], dtype="<i8").astype(np.int64)
-        count, private, sums, squares = int(numbers[0]), int(numbers[1]), numbers[2 : 2 + dim], numbers[2 + dim :]
+        numbers = np.frombuffer(body[_START:end], dtype="<i8").astype(np.int64)
+        count, private, refused, cap = (int(number) for number in numbers[:4])
+        sums, squares = numbers[4 : 4 + dim], numbers[4 + dim :]
         most = count << 32
         if (
             not 0 <= count <= MOST_REPORTS
             or private not in (0, 1)
-            or (
-                math.isfinite(most)
-                and (int(np.abs(sums).max()) > most or int(squares.min()) < 0 or int(squares.max()) > most)
-            )
+            or refused < 0
+            or not 0 <= cap <= MOST_PER_USER
+            or not -most <= int(sums.min()) <= int(sums.max()) <= most
+            or not 0 <= int(squares.min()) <= int(squares.max()) <= most
         ):
             raise InputError("these bytes are not an Aggregator: its sums exceed what so many reports can give")
         found._take(count, sums, squares, bool(private))
+        found.refused = refused
+        if cap:
+            found.reports_per_user, found._users = cap, Users.from_bytes(body[end:], cap)
+        if (found._users.reports if found._users is not None else count) != count or (len(body) > end and not cap):
+            raise InputError("these bytes are not an Aggregator: its users do not have as many reports as it holds")
         return found
 
 

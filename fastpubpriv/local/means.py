@@ -139,7 +139,7 @@ def estimate_mean(
     *,
     x_pub: Any = None,
     target: str = "population",
-    reports_per_user: int = 1,
+    reports_per_user: int | None = None,
     columns: Any = None,
 ) -> MeanResult:
     """Mean of the rows of users, from their reports and from public rows, with the least error that public numbers allow.
@@ -152,8 +152,9 @@ def estimate_mean(
         Public rows. They are prepared as the users prepare theirs: shortened to `norm_bound`, or without one to length one.
     target : "population" or "empirical"
         The mean of the law of all rows, or of the very rows that were sent and are public.
-    reports_per_user : int
-        The most reports that the server has taken of one user: what a user pays is that many times the cost of one.
+    reports_per_user : int, optional
+        The most reports that one user may have drawn: a user pays that many times the cost of one. Default: what the Aggregator
+        enforces by hashed names of users, or 1.
     columns : sequence of str, optional
         Columns of a public table or file.
 
@@ -189,8 +190,10 @@ def estimate_mean(
     True
     """
     validation.choice("target", target, TARGETS)
-    per_user = validation.integer("reports_per_user", reports_per_user, minimum=1)
     total = _summed(reports)
+    if reports_per_user is None:
+        reports_per_user = total.reports_per_user or 1
+    per_user = validation.integer("reports_per_user", reports_per_user, minimum=1)
     randomizer = total.randomizer
     public = None
     if x_pub is not None:

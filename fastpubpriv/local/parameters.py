@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from scipy import optimize, special
+from scipy import special
 
 EPSILON_MIN, EPSILON_MAX = 2.0**-20, 500.0
 # Taken off logit p: far above the rounding of the formulas below, far below anything that shows.
@@ -133,6 +133,8 @@ def _best(
     log_slope: Callable[[float], float], log_mass: Callable[[float], float], epsilon: float, most: float
 ) -> float:
     """The fixed point gamma = m(gamma), where m is largest: of m with the best p for every gamma."""
+    from scipy import optimize  # slow to import, and seeds and sums of reports do not need it
+
     growth = _log_growth(epsilon)
 
     def log_scale(threshold: float) -> float:
@@ -199,6 +201,8 @@ def best_tail(epsilon: float) -> Cap:
 
 def bhowmick_threshold(dim: int, epsilon: float) -> float:
     """The largest threshold that the sufficient conditions of Bhowmick et al. allow for ln((1 - q) / q) <= epsilon, dim >= 3."""
+    from scipy import optimize  # as above
+
     first = min(1.0, math.tanh(0.5 * epsilon) * math.sqrt(0.5 * math.pi / (dim - 1.0)))
     low, high = math.sqrt(2.0 / dim), 1.0 - 1e-12
     base = 0.5 * math.log(dim) + math.log(6.0)

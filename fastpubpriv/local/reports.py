@@ -79,7 +79,8 @@ class Reports:
     def fitted(cls, randomizer: Randomizer, payload: npt.NDArray[Any], *, private: bool) -> Self:
         """Reports as they come from the kernel, cut off at the largest entry that their bytes can hold."""
         if randomizer.form == "direct" and randomizer.entry_bytes == 2:
-            np.clip(payload, -32767, 32767, out=payload)
+            np.minimum(payload, 32767, out=payload)
+            np.maximum(payload, -32767, out=payload)  # both take half as long as np.clip for one report
         return cls(randomizer, payload, private=private)
 
     def __len__(self) -> int:

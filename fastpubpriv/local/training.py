@@ -10,18 +10,20 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fastpubpriv import validation
-from fastpubpriv._types import FloatArray
+from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.local.families import PrivUnit
-from fastpubpriv.local.losses import LOSSES, RowLoss
 from fastpubpriv.local.means import RELATION
 from fastpubpriv.local.randomizers import Randomizer
+from fastpubpriv.local.steps import best_steps
+from fastpubpriv.local.users import MOST_PER_USER, Users, hashed_names
+from fastpubpriv.losses import LOSSES, Loss, RowLoss
 from fastpubpriv.reading import Form
 from fastpubpriv.release.reports import report_keys
 from fastpubpriv.results.base import Result, frozen
 from fastpubpriv.results.words import Table
 from fastpubpriv.sources import Rows, private_rows, public_rows, refuse_shared_memory
-from fastpubpriv.threads.guard import naming
+from fastpubpriv.threads.guard import name_argument
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -33,7 +35,7 @@ class LocalTrainingResult(Result):
     coefficients : (dim,) float64
         The weighted average of all steps.
     loss : str
-        "squared", "logistic", or the class of a loss that was passed.
+        Its name, or the class of a loss that was passed.
     start : (dim,) float64
         Where training began.
     radius : float
@@ -79,6 +81,9 @@ def train(
     start: Any = None,
     batch_rows: int | None = None,
     form: str = "direct",
+    strong_convexity: float | None = None,
+    users: Any = None,
+    reports_per_user: int = 1,
     random_state: int | None = None,
 ) -> LocalTrainingResult:
     """Learn weights from one report of each user, and from public rows.
@@ -97,15 +102,25 @@ def train(
         D: weights stay within this distance of `start`.
     x_pub, y_pub : (n_pub, dim) and (n_pub,) array-like, optional
         Public rows and labels, used between the reports.
-    loss : "squared", "logistic" or RowLoss
-        (label - prediction)^2 / 2; the log-loss of labels 0 and 1; or an object with `value` and `gradient` for each row.
+    loss : "squared", "logistic", "huber", "smooth_hinge", "poisson", Loss or RowLoss
+        (label - prediction)^2 / 2; the log-loss of labels 0 and 1; others of `LOSSES`; a loss by its residual; or an object with
+        `value` and `gradient` for each row.
     start : (dim,) array-like, optional
         First weights, public: those of a public fit, say. By default zero.
     batch_rows : int, optional
         Rows that see the same weights. 1 is the paper's algorithm; more are faster, and cost little where reports are noisy. None:
-        a quarter of E |Z|^2 / C^2, Z a report, which adds at most an eighth to the bound.
+        a quarter of E |Z|^2 / C^2, Z a report, which adds at most an eighth to the bound, a quarter to that of falling steps.
     form : "direct" or "selection"
         Of the reports.
+    strong_convexity : float > 0, optional
+        mu: the mean loss is known to lie above its tangents by mu / 2 times the squared distance, in the ball. For squared loss, a
+        lower bound on the eigenvalues of the mean of x x^T. Steps then fall, where the bound becomes smaller by that: with many
+        reports, or a wide ball. Too large a value costs accuracy, never privacy.
+    users : n_priv bytes of length 16 or more, or (n_priv, 16 or more) uint8, optional
+        A hash of the name of each row's user, made with a key of the caller's. Rows of a user beyond `reports_per_user` are left
+        out: nobody asks for their gradient. About 30 bytes of memory for each user.
+    reports_per_user : int
+        The most reports that one user sends. Without `users` that is a promise of the caller.
     random_state : None or int
         None: keys from the operating system. int: repeatable, warned about, not private.
 
@@ -120,15 +135,18 @@ def train(
 
     Privacy
     -------
-    Local, sequentially interactive: each user sends one report, PrivUnit of their clipped gradient at weights that are public by
-    then, and pays `epsilon`. Users who appear in two rows pay twice. Public: everything else.
+    Local, sequentially interactive: a report is PrivUnit of the user's clipped gradient at weights that are public by then, and
+    costs `epsilon`. A user pays that for each report: `spent` is `reports_per_user` times epsilon, whether it is one user's only
+    row or one of several. Public: everything else, and which rows belong to one user where `users` are named.
 
     Notes
     -----
     LLHR (paper B), Algorithm 4. Departs from it: a step for a row has length lambda / G^2, with G the root mean square of what
     the row sends (C / m for a report, C for a public row), and weights are averaged by the length of the steps: the bound is then
     D / sqrt(n_priv / G_a^2 + n_pub / G_b^2) for batch_rows = 1, never worse than the paper's and never worse than the public
-    rows alone. Public gradients are shortened like those of users, so that both mean the same loss.
+    rows alone. With `strong_convexity` the bound is 2 / (mu (n_priv / G_a^2 + n_pub / G_b^2)): steps by one over the weight of
+    the rows so far, averages by that weight (Lacoste-Julien, Schmidt and Bach 2012, with weights for the two types of rows).
+    Public gradients are shortened like those of users, so that both mean the same loss.
 
     Examples
     --------
@@ -141,8 +159,8 @@ def train(
     >>> bool(np.linalg.norm(result.coefficients - [0.5, -0.5]) < 0.3)
     True
     """
-    rows = naming("x_priv", lambda: private_rows(x_priv))
-    labels = naming("y_priv", lambda: private_rows(y_priv))
+    rows = name_argument("x_priv", lambda: private_rows(x_priv))
+    labels = name_argument("y_priv", lambda: private_rows(y_priv))
     _check_pair(rows, labels)
     dim = rows.dim
     name, chosen = _loss(loss)
@@ -151,76 +169,113 @@ def train(
     weights = np.zeros(dim) if start is None else validation.finite_vector("start", start, dim)
     public, public_labels = _public(x_priv, x_pub, y_pub, dim)
     randomizer = PrivUnit(dim, epsilon, norm_bound=clip, form=form)
-    if batch_rows is None:
-        size = max(1, int(0.25 * min(randomizer.second_moment / clip**2, 1e6)))
-    else:
-        size = validation.integer("batch_rows", batch_rows, minimum=1)
+    convexity = None if strong_convexity is None else validation.positive("strong_convexity", strong_convexity)
+    places, cost = _admitted(rows.n, users, reports_per_user), randomizer.cost * reports_per_user
+    plan = list(_plan(len(places), len(public), _batch_size(batch_rows, randomizer, clip)))
     keys = report_keys(random_state)
-    plan = list(_plan(rows.n, len(public), size))
     inverse = (1.0 / randomizer.second_moment, 1.0 / clip**2)
-    # A batch with steps a_i: E |sum a_i g_i|^2 is at most sum a_i^2 G_i^2 + (sum a_i C)^2, the second term only for several rows.
-    spread = 0.0
-    for (begin, end), (first, last) in plan:
-        total = (end - begin) * inverse[0] + (last - first) * inverse[1]
-        spread += total + (total * clip) ** 2 * (end - begin + last - first > 1)
-    weight = rows.n * inverse[0] + len(public) * inverse[1]
-    step = bound / math.sqrt(spread)
+    totals = [(end - begin) * inverse[0] + (last - first) * inverse[1] for (begin, end), (first, last) in plan]
+    several = [end - begin + last - first > 1 for (begin, end), (first, last) in plan]
+    steps = best_steps(totals, several, clip=clip, radius=bound, convexity=convexity)
     centre, average, done = weights.copy(), np.zeros(dim), 0.0
     with np.errstate(all="ignore"):
-        for (begin, end), (first, last) in plan:
-            total = (end - begin) * inverse[0] + (last - first) * inverse[1]
-            done += total
-            average += (total / done) * (weights - average)
+        for ((begin, end), (first, last)), length, weight in zip(plan, steps.lengths, steps.weights, strict=True):
+            done += weight
+            average += (weight / done) * (weights - average)
             move = np.zeros(dim)
             if last > first:
                 shown = _shortened(chosen.gradient(weights, public[first:last], public_labels[first:last]), clip)
                 move += inverse[1] * shown.sum(axis=0)
             if end > begin:
-                x, y = rows.block(begin, end), labels.block(begin, end)
-                gradients = chosen.gradient(weights, x.astype(np.float64), y[:, 0].astype(np.float64))
+                x, y = _block(rows, places[begin:end]), _block(labels, places[begin:end])
+                gradients = chosen.gradient(weights, x, y[:, 0])
                 move += inverse[0] * randomizer._reported(gradients, keys).vectors().sum(axis=0)
-            moved = weights - step * move - centre
-            length = float(np.sqrt(np.sum(moved * moved)))
-            weights = centre + moved * min(1.0, bound / length if length > 0.0 else 1.0)
+            weights = _projected(weights - length * move, centre, bound)
+    release = {
+        "name": "local gradients",
+        "randomizer": "PrivUnit",
+        "form": form,
+        "clip_norm": clip,
+        "reports_per_user": reports_per_user,
+        "rows_left_out": rows.n - len(places),
+        "steps": "strongly convex" if steps.strongly else "convex",
+    }
     return LocalTrainingResult(
         coefficients=frozen(average),
         loss=name,
         start=frozen(centre),
         radius=bound,
-        excess_bound=bound * math.sqrt(spread) / weight,
-        n_priv=rows.n,
+        excess_bound=steps.excess_bound,
+        n_priv=len(places),
         n_pub=len(public),
         dim=dim,
-        spent=randomizer.cost,
+        spent=cost,
         private=keys.private,
         relation=RELATION,
-        releases=({"name": "local gradients", "randomizer": "PrivUnit", "form": form, "clip_norm": clip},),
+        releases=(release,),
         provenance={"clip_norm": "argument", "radius": "argument"},
         columns=rows.columns,
     )
 
 
-def training_bound(randomizer: Randomizer, *, n_priv: int, n_pub: int, radius: float) -> tuple[float, float]:
-    """Bounds on the excess loss of `train` with batch_rows = 1: with steps by type, and with the paper's one step for all.
+def training_bound(
+    randomizer: Randomizer, *, n_priv: int, n_pub: int, radius: float, strong_convexity: float | None = None
+) -> tuple[float, float]:
+    """Bounds on the excess loss of `train` with batch_rows = 1: with steps by type, and with one step for both types of rows.
 
-    The first, D / sqrt(n_priv / G_a^2 + n_pub / G_b^2), is never above the second, D sqrt(n_priv G_a^2 + n_pub G_b^2) / n.
+    The first, D / sqrt(n_priv / G_a^2 + n_pub / G_b^2), is never above the second, D sqrt(n_priv G_a^2 + n_pub G_b^2) / n, the
+    paper's. With `strong_convexity` mu they are 2 / (mu (n_priv / G_a^2 + n_pub / G_b^2)) and
+    2 (n_priv G_a^2 + n_pub G_b^2) / (mu n^2), where those are smaller.
     """
     n_priv = validation.integer("n_priv", n_priv, minimum=0)
     n_pub = validation.integer("n_pub", n_pub, minimum=0 if n_priv else 1)
     distance = validation.positive("radius", radius)
     second, shown = randomizer.second_moment, randomizer.radius**2
-    return (
-        distance / math.sqrt(n_priv / second + n_pub / shown),
-        distance * math.sqrt(n_priv * second + n_pub * shown) / (n_priv + n_pub),
-    )
+    weight, noise = n_priv / second + n_pub / shown, (n_priv * second + n_pub * shown) / (n_priv + n_pub) ** 2
+    bounds = (distance / math.sqrt(weight), distance * math.sqrt(noise))
+    if strong_convexity is None:
+        return bounds
+    mu = validation.positive("strong_convexity", strong_convexity)
+    return min(bounds[0], 2.0 / (mu * weight)), min(bounds[1], 2.0 * noise / mu)
+
+
+def _admitted(n: int, users: Any, reports_per_user: Any) -> IntArray:
+    """Positions of the rows that may send a report."""
+    cap = validation.integer("reports_per_user", reports_per_user, minimum=1, maximum=MOST_PER_USER)
+    if users is None:
+        return np.arange(n)
+    return np.flatnonzero(Users(cap).admit(hashed_names(users, n))[0])
+
+
+def _batch_size(batch_rows: Any, randomizer: Randomizer, clip: float) -> int:
+    if batch_rows is None:
+        return max(1, int(0.25 * min(randomizer.second_moment / clip**2, 1e6)))
+    return validation.integer("batch_rows", batch_rows, minimum=1)
+
+
+def _block(rows: Rows, places: IntArray) -> FloatArray:
+    """The rows at ascending positions."""
+    first = int(places[0])
+    return rows.block(first, int(places[-1]) + 1)[places - first].astype(np.float64)
+
+
+def _projected(weights: FloatArray, centre: FloatArray, radius: float) -> FloatArray:
+    """The nearest point of the ball."""
+    moved = weights - centre
+    length = float(np.sqrt(np.sum(moved * moved)))
+    found: FloatArray = centre + moved * min(1.0, radius / length if length > 0.0 else 1.0)
+    return found
 
 
 def _loss(loss: Any) -> tuple[str, RowLoss]:
     if isinstance(loss, str):
-        name = validation.choice("loss", loss, LOSSES)
-        return name, LOSSES[name]
+        loss = LOSSES[validation.choice("loss", loss, [name for name in LOSSES if not LOSSES[name].scores])]
+    if isinstance(loss, Loss):
+        if loss.scores:
+            raise InputError(f"loss {loss.name!r} has several predictions for a row, and local training one")
+        return loss.name, loss
     if not callable(getattr(loss, "gradient", None)):
-        raise InputError("loss must be 'squared', 'logistic', or an object with value() and gradient() for each row")
+        raise InputError("loss must be the name of one, a Loss, or an object with value() and gradient() for each row")
     return type(loss).__name__, loss
 
 

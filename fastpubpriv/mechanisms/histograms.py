@@ -119,6 +119,7 @@ class StableHistograms(Measurement[tuple[Fraction, Fraction], StableRelease]):
 
     A row is in at most one bin of each histogram, so a replaced row moves two counts of each by one. The cost is an (epsilon,
     delta). `law` None takes the better noise; `event` states noise and threshold outright, and then its own cost is charged.
+    `pad_all` draws noise for every slot of the public bound, so that the time of this step tells nothing.
     InputError, before the charge, when counting may take more than `executor.max_memory`; callers that have debited before have
     called `check_memory` before that.
     """
@@ -126,6 +127,7 @@ class StableHistograms(Measurement[tuple[Fraction, Fraction], StableRelease]):
     partitions: Sequence[Partition]
     law: Law | None = None
     event: StableHistogramEvent | None = None
+    pad_all: bool = False
 
     def release(
         self, account: Payer, rows: Rows, executor: Executor, *, name: str, cost: tuple[Fraction, Fraction]
@@ -147,7 +149,9 @@ class StableHistograms(Measurement[tuple[Fraction, Fraction], StableRelease]):
         def query() -> Sequence[tuple[IntArray, IntArray]]:
             return _Histograms(count_bins(rows, partitions, executor), histograms, partitions)
 
-        released = release_stable(account, name=name, query=query, event=event, slots=slots, threads=executor.threads)
+        released = release_stable(
+            account, name=name, query=query, event=event, slots=slots, pad_all=self.pad_all, threads=executor.threads
+        )
         return StableRelease(
             histograms=tuple(
                 NoisyBins(partition=index, level=level, keys=keys, counts=counts)
@@ -207,7 +211,11 @@ def _table_slots(partitions: Sequence[Partition], n: int, executor: Executor) ->
 
 
 class _Histograms(Sequence[tuple[IntArray, IntArray]]):
-    """The histograms of all levels. Each is made from the finest bins when it is asked for, so not all are in memory at once."""
+    """The histograms of all levels. Each is made when it is asked for, so not all are in memory at once.
+
+    A level is made from the one asked for before where that is finer: halving the bins level by level costs little more in all
+    than the finest level, while shifting the finest bins for each of 30 levels would cost 30 times as much.
+    """
 
     def __init__(
         self,
@@ -216,14 +224,20 @@ class _Histograms(Sequence[tuple[IntArray, IntArray]]):
         partitions: Sequence[Partition],
     ) -> None:
         self._found, self._histograms, self._partitions = found, histograms, partitions
+        self._last: tuple[int, int, IntArray, IntArray] | None = None
 
     def __len__(self) -> int:
         return len(self._histograms)
 
     def __getitem__(self, number: Any) -> Any:
         index, level = self._histograms[number]
+        done = 0
         keys, counts = self._found[index]
-        return coarsen(keys, counts, level, self._partitions[index])
+        if self._last is not None and self._last[0] == index and self._last[1] <= level:
+            _, done, keys, counts = self._last
+        keys, counts = coarsen(keys, counts, level - done, self._partitions[index])
+        self._last = index, level, keys, counts
+        return keys, counts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -292,7 +306,7 @@ def _count(chunk: Any, partition: Partition, table: BinTable) -> None:
 
 
 def coarsen(keys: IntArray, counts: IntArray, level: int, partition: Partition) -> tuple[IntArray, IntArray]:
-    """Keys and counts of a level from those of the finest bins."""
+    """Keys and counts of bins 2^level times as wide as the given ones."""
     if level == 0:
         return keys, counts
     first = partition.words - len(partition.columns)

@@ -29,6 +29,7 @@ _WINDOW = 2**23  # of the sum
 _LOG_WRAPPED = math.log(1e-9)  # of the share of the tilted law outside the window
 _LOG_SHARP = math.log(1e4)  # of how far the Chernoff bound of a tilt may be above the delta that it is used for
 _LOG_RANGE = 600.0  # e^_LOG_RANGE is a float with room for sums
+_LOG_LEAST = 746.0  # e^-_LOG_LEAST is zero as a float
 
 # Value and derivative at t of a logarithm of a moment generating function.
 Growth: TypeAlias = Callable[[float], tuple[float, float]]
@@ -57,7 +58,8 @@ class LossLaw:
         top = float(exponents.max())
         weights = np.exp(exponents - top)
         total = float(weights.sum())
-        return top + math.log(total), float(np.dot(weights, self.losses)) / total
+        # A sum and not a dot product: BLAS would wake its threads for it.
+        return top + math.log(total), float(np.sum(weights * self.losses)) / total
 
 
 def half_masses(losses: FloatArray, deltas: FloatArray) -> FloatArray:
@@ -343,9 +345,12 @@ def power(places: FloatArray, masses: FloatArray, centre: int, steps: int, lengt
     """The law of the sum of `steps` losses modulo `length` cells, each loss counted from `centre`, where phases are small."""
     folded = np.bincount((places - centre) % length, weights=masses, minlength=length)
     spectrum = fft.rfft(folded)
-    with np.errstate(divide="ignore", under="ignore"):
-        size = np.exp(steps * np.log(np.abs(spectrum)))
-    result: FloatArray = fft.irfft(size * np.exp(1j * (steps * np.angle(spectrum))), length)
+    # The power of most frequencies is zero as a float: they need no logarithm.
+    left = spectrum.real**2 + spectrum.imag**2 > math.exp(-2.0 * _LOG_LEAST / steps)
+    some, raised = spectrum[left], np.zeros_like(spectrum)
+    with np.errstate(under="ignore"):
+        raised[left] = np.exp(steps * np.log(np.abs(some))) * np.exp(1j * (steps * np.angle(some)))
+    result: FloatArray = fft.irfft(raised, length)
     return result
 
 
@@ -362,7 +367,7 @@ def untilted(law: LossLaw, tilt: Tilt, losses: FloatArray, sums: FloatArray, til
     after = [np.append(np.cumsum(part[::-1])[::-1][1:], 0.0) for part in (masses, discounted)]
     # ||weights||_2 of the sum over the losses after epsilon, at most the root of 1 / (1 - e^(-2 t width)) or of their number.
     spread = math.sqrt(min(losses.size, 1.0 / -math.expm1(-2 * t * width)))
-    transform = 8 * ULP * (math.log2(sums.size) + 1) * steps * float(np.linalg.norm(tilted)) * spread
+    transform = 8 * ULP * (math.log2(sums.size) + 1) * steps * math.sqrt(float(np.sum(tilted * tilted))) * spread
     total = max(1.0, float(law.masses.sum()) + law.infinite)
     farthest = float(np.abs(law.losses).max())
     log_error = ULP * (steps * (32 + 2 * abs(tilt.growth)) + 4 * t * (farthest + abs(tilt.mean)) + losses.size)
@@ -384,4 +389,4 @@ def _mean_exponent(law: LossLaw, tilted: FloatArray, t: float) -> float:
     """Mean size of the exponents of the tilted masses: the relative error that rounding leaves in one step, in ULP."""
     with np.errstate(divide="ignore"):
         exponents = np.abs(np.log(np.maximum(law.masses, 5e-324))) + t * np.abs(law.losses)
-    return float(np.dot(tilted, exponents))
+    return float(np.sum(tilted * exponents))

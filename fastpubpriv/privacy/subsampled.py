@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
@@ -16,13 +17,15 @@ from fastpubpriv.errors import BudgetError
 from fastpubpriv.privacy.budgets import ZCDP, ApproxDP, Budget
 from fastpubpriv.privacy.conversions import delta_in, gdp_delta, gdp_epsilon, gdp_mu, real
 from fastpubpriv.privacy.exact import Number, exact, float_down, float_up, whole
-from fastpubpriv.privacy.pld import composed_delta, composed_epsilon
+from fastpubpriv.privacy.pld import composed_delta, composed_epsilon, solved
 from fastpubpriv.privacy.relations import Neighbors
 from fastpubpriv.privacy.sampling import Sampling
 
 _STEPS_MAX = 10**8
 _MULTIPLIERS = (Fraction(1, 100), Fraction(10**9))
 _PRECISION = 1e-5  # relative, of a calibrated noise multiplier
+_NEAR = 3e-4  # where the search on a coarse grid ends
+_CLOSE = 1e-4  # between two such, what grids and rounding do to epsilon hides its slope
 
 
 def epsilon_of(
@@ -143,7 +146,11 @@ def noise_multiplier_for(
         return _root_up(squared / Fraction(gdp_mu(epsilon, delta)) ** 2)
     start = float(sampling.rate) * (2.0 if relation is Neighbors.REPLACE_ONE else 1.0) * math.sqrt(count)
     start = min(max(start / gdp_mu(epsilon, delta), 0.3), float(_MULTIPLIERS[1]) / 4)
-    return _least_multiplier(lambda z: _composed_epsilon(z, sampling, count, delta, relation), epsilon, start)
+    # A coarse grid shows where to look, and how steep the cost is there; its word is not taken for anything else.
+    near = _least_multiplier(
+        lambda z: _rough_epsilon(z, sampling, count, delta, relation), epsilon, Search(start, precision=_NEAR)
+    )
+    return _least_multiplier(lambda z: _composed_epsilon(z, sampling, count, delta, relation), epsilon, near).start
 
 
 # ---- the parts
@@ -186,35 +193,59 @@ def _composed_epsilon(z: float, sampling: Sampling, steps: int, delta: float, re
     return max(composed_epsilon(pair, steps, delta) for pair in sampling.pairs(z, relation))
 
 
-def _least_multiplier(epsilon_at: Callable[[float], float], goal: float, start: float) -> float:
-    """The safe end of a bracket of relative width _PRECISION, by secants in the logarithms, else by halves."""
+def _rough_epsilon(z: float, sampling: Sampling, steps: int, delta: float, relation: Neighbors) -> float:
+    """About the same from a grid four times as coarse, what that one adds taken off again: it adds 16 times as much."""
+    found = [solved(pair, steps, delta, fineness=0.25) for pair in sampling.pairs(z, relation)]
+    return max(epsilon - min(15 / 16 * curve.excess, epsilon / 2) for curve, epsilon in found)
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """Where a search for a noise multiplier starts, and d log(epsilon) / d log(multiplier) about there, if it is known."""
+
+    start: float
+    slope: float | None = None
+    precision: float = _PRECISION
+
+
+def _least_multiplier(epsilon_at: Callable[[float], float], goal: float, search: Search) -> Search:
+    """The least multiplier found, by secants in the logarithms, else by halves; and the slope there.
+
+    Its cost is at most the goal, and so close to it that by the slope, or by a neighbour that costs more, no multiplier smaller by
+    more than the wanted precision would do.
+    """
     low, high = 0.0, math.inf  # logarithms are unknown at both ends
-    z, points = start, []
+    z, slope, points = search.start, search.slope or -1.0, []
     for _ in range(200):
         found = epsilon_at(z)
         if found <= goal:
             high = min(high, z)
         else:
             low = max(low, z)
-        if high <= float(_MULTIPLIERS[0]) or (low > 0 and high <= low * (1 + _PRECISION)):
-            return high
         points.append((math.log(z), math.log(max(found, 1e-12) / goal)))
-        z = _next_multiplier(points, low, high)
+        slope = _slope(points, slope)
+        close = found <= goal and points[-1][1] >= search.precision * slope and (len(points) > 1 or search.slope)
+        if close or high <= float(_MULTIPLIERS[0]) or (low > 0 and high <= low * (1 + search.precision)):
+            return Search(high, slope)
+        z = _next_multiplier(points, slope, low, high, search.precision)
     raise BudgetError("no noise multiplier between 0.01 and 1e9 was found for this budget")
 
 
-def _next_multiplier(points: list[tuple[float, float]], low: float, high: float) -> float:
-    """Where to look next: a secant, stepped to the far side of the root, so that two steps make a short bracket."""
+def _slope(points: list[tuple[float, float]], slope: float) -> float:
+    """That of the last two points, if they are far enough apart to show one."""
+    if len(points) < 2:
+        return slope
+    (x0, y0), (x1, y1) = points[-2:]
+    return min((y1 - y0) / (x1 - x0), -0.2) if abs(x1 - x0) > _CLOSE else slope
+
+
+def _next_multiplier(
+    points: list[tuple[float, float]], slope: float, low: float, high: float, precision: float
+) -> float:
+    """Where to look next: a secant, stepped a little to the safe side of the root."""
     floor, ceiling = (float(bound) for bound in _MULTIPLIERS)
-    slope = -1.0
-    if len(points) > 1:
-        (x0, y0), (x1, y1) = points[-2:]
-        slope = min((y1 - y0) / (x1 - x0), -0.2) if x1 != x0 else -1.0
     x, y = points[-1]
-    shift = min(max(-y / slope, -2.0), 2.0)
-    # On the safe side when the step is short: a third of the wanted width beyond the root, away from the last point.
-    aside = math.copysign(0.3 * _PRECISION, shift if shift else 1.0)
-    z = math.exp(x + shift + aside)
+    z = math.exp(x + min(max(-y / slope, -2.0), 2.0) + 0.4 * precision)
     if (low > 0 and high < math.inf and not low < z < high) or len(points) > 12:
         z = math.sqrt(low * high) if low > 0 and high < math.inf else (2 * low if low > 0 else high / 2)
     return min(max(z, floor), ceiling)

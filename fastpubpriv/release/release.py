@@ -22,7 +22,7 @@ from fastpubpriv.privacy import Event, SelectionEvent, StableHistogramEvent
 from fastpubpriv.release import choice_weights
 from fastpubpriv.release.payer import Payer, check_known
 from fastpubpriv.release.transcript import Call, Transcript, current
-from fastpubpriv.threads.guard import guarded, guarded_iterator
+from fastpubpriv.threads.guard import call_guarded, iterate_guarded
 from fastpubpriv.threads.steps import share_out
 
 _COIN_WORDS = choice_weights.BITS // 32
@@ -73,7 +73,7 @@ def release(
     if event.draws != math.prod(shape):
         raise KernelError(f"release {name!r}: the event counts {event.draws} draws for an answer of shape {shape}")
     account.charge(event)
-    exact = guarded(query)
+    exact = call_guarded(query)
     # The answer is never cast: if it is not integer already, its sensitivity is not proven.
     if not isinstance(exact, np.ndarray) or exact.dtype != np.int64 or exact.shape != shape:
         raise KernelError(f"release {name!r}: the query must return an int64 array of shape {shape}")
@@ -118,7 +118,7 @@ def release_choice(account: Payer, *, name: str, query: Callable[[], IntArray], 
     check_known(event)
     shape = (event.candidates,)
     account.charge(event)
-    exact = guarded(query)
+    exact = call_guarded(query)
     if not isinstance(exact, np.ndarray) or exact.dtype != np.int64 or exact.shape != shape:
         raise KernelError(f"release {name!r}: the query must return an int64 array of shape {shape}")
     transcript = current()
@@ -143,6 +143,7 @@ def release_stable(
     query: Callable[[], Sequence[tuple[IntArray, IntArray]]],
     event: StableHistogramEvent,
     slots: tuple[int, ...],
+    pad_all: bool = False,
     threads: int | None = None,
 ) -> list[tuple[IntArray, FloatArray]]:
     """Charge the event, call the query for occupied bins, take a key, add noise to all counts, keep those that reach the threshold.
@@ -158,7 +159,10 @@ def release_stable(
     event : StableHistogramEvent
         Noise law, scale, grid steps per row and threshold.
     slots : tuple of int
-        A public bound on the occupied bins of each histogram. This many values of noise are drawn, however few bins there are.
+        A public bound on the occupied bins of each histogram: each of these slots has a place of its own in the key's stream.
+    pad_all : bool
+        True: noise is drawn for every slot. False: for the occupied bins, rounded up to a power of two. The released values are
+        the same bits; only the running time differs.
     threads : int or None
         Number of threads that draw the noise (None: one for each CPU). The noise of a slot does not depend on the thread.
 
@@ -171,8 +175,8 @@ def release_stable(
     if len(slots) != event.histograms or sum(slots) != event.draws:
         raise KernelError(f"release {name!r}: the slots do not add up to the histograms and draws of the event")
     account.charge(event)
-    exact = guarded(query)
-    for (keys, counts), bound in zip(guarded_iterator(iter(exact)), slots, strict=True):
+    exact = call_guarded(query)
+    for (keys, counts), bound in zip(iterate_guarded(iter(exact)), slots, strict=True):
         if keys.dtype != np.int64 or counts.dtype != np.int64 or not len(keys) == len(counts) <= bound:
             raise KernelError(
                 f"release {name!r}: the query must return int64 keys and counts, at most one for each slot"
@@ -181,9 +185,10 @@ def release_stable(
     answer = transcript.forced(name, shape, event, unit) if transcript is not None else None
     key = account.fresh_key() if answer is None else b""  # after the query, as in `release`
     begin, kept = 0, []
-    for index, ((keys, counts), bound) in enumerate(zip(guarded_iterator(iter(exact)), slots, strict=True)):
+    for index, ((keys, counts), bound) in enumerate(zip(iterate_guarded(iter(exact)), slots, strict=True)):
         if answer is None:
-            released = guarded(partial(_above, key, begin, keys, counts, bound, event, threads))
+            drawn = bound if pad_all else _padded(len(keys), bound)
+            released = call_guarded(partial(_above, key, begin, keys, counts, drawn, event, threads))
         else:
             mine = answer[answer[:, 0] == index]
             released = mine[:, 2 : 2 + keys.shape[1]], mine[:, 1]
@@ -195,22 +200,27 @@ def release_stable(
     return [(keys, (noisy.astype(np.float64) + event.half_step) / event.step) for keys, noisy in kept]
 
 
+def _padded(occupied: int, bound: int) -> int:
+    """Slots that noise is drawn for: a power of two of at least one block of draws, or all of them if that is less."""
+    return min(bound, max(noise.DRAW_BLOCK, 1 << max(0, occupied - 1).bit_length()))
+
+
 def _above(
     key: bytes,
     begin: int,
     keys: IntArray,
     counts: IntArray,
-    bound: int,
+    slots: int,
     event: StableHistogramEvent,
     threads: int | None,
 ) -> tuple[IntArray, IntArray]:
-    """Keys and noisy integers that reach the threshold. Noise is drawn for every slot, a piece at a time."""
-    pieces = -(-bound // _PIECE)
+    """Keys and noisy integers that reach the threshold. Noise is drawn for `slots` of the bins, a piece at a time."""
+    pieces = -(-slots // _PIECE)
     found, values = [keys[:0]] * pieces, [counts[:0]] * pieces
 
     def work(piece: int) -> None:
         at = piece * _PIECE
-        drawn = _SAMPLERS[event.law](key, min(_PIECE, bound - at), event, begin + at)
+        drawn = _SAMPLERS[event.law](key, min(_PIECE, slots - at), event, begin + at)
         part = counts[at : at + _PIECE]
         noisy = part * event.step + drawn[: len(part)]
         # Integers are compared, before any conversion: the cost was computed for this comparison.
@@ -223,7 +233,10 @@ def _above(
 
 def _write_down(transcript: Transcript, payer: Payer, call: Call) -> None:
     """Add a release to the transcript of an audit, with what the payer says of itself."""
-    transcript.calls.append(dataclasses.replace(call, block=payer.path, reserve=payer.reserve, account=payer.number))
+    batch, transcript.batch = transcript.batch, None
+    transcript.calls.append(
+        dataclasses.replace(call, block=payer.path, reserve=payer.reserve, account=payer.number, batch=batch)
+    )
 
 
 def _table(parts: Sequence[tuple[IntArray, IntArray]]) -> IntArray:

@@ -76,6 +76,9 @@ def release_reports(
                 kernels.report_integers(mine, law, key, out[part], first=piece * size)
 
         with np.errstate(all="ignore"):
-            share_out(draw, -(-n // size), threads=threads if work > _THREADS_PAY else 1)
+            if work > _THREADS_PAY:
+                share_out(draw, -(-n // size), threads=threads)
+            else:  # a client that sends one report
+                draw(0, size=n)
         begin += n
     return made

@@ -1,4 +1,4 @@
-"""A tree scope: one debit for all releases of a recursive clustering, by depth instead of by node (spec A 1.6)."""
+"""A tree scope: one debit for all releases of a recursive clustering, by depth instead of by node."""
 
 from __future__ import annotations
 

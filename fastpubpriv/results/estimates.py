@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy import stats
 
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.columns import points
 from fastpubpriv.errors import InputError
+from fastpubpriv.public_draws import draw_normals
+from fastpubpriv.quantiles import normal_quantile
 from fastpubpriv.reading import Form, refuse_no_covariances
 from fastpubpriv.results.base import LEVEL, Result
 from fastpubpriv.results.columns import STATUSES, ColumnReport, read_report
@@ -75,7 +76,7 @@ class MeanResult(Result):
         pure DP the quantile of a Laplace law is used, which is on the safe side for levels of 0.9 and more.
         """
         level = validation.confidence_level(level)
-        normal = float(stats.norm.ppf(0.5 + level / 2.0))
+        normal = normal_quantile(0.5 + level / 2.0)
         laplace = -math.log1p(-level) / math.sqrt(2.0)
         width = (normal if self.noise_law == "gaussian" else max(normal, laplace)) * self.standard_error
         return (self.mean - width, self.mean + width) if self.report is None else self.report.interval(self.mean, width)
@@ -280,7 +281,7 @@ class GaussianResult(Result):
 
         Post-processing, so any generator will do: `random_state` is None, an int or a NumPy generator.
         """
-        normals: FloatArray = stats.norm.rvs(size=(n, self.dim), random_state=random_state)
+        normals: FloatArray = draw_normals((n, self.dim), random_state=random_state)
         drawn: FloatArray = self.mean + normals @ factor_of(self.covariance).T
         return drawn
 

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy import stats
 from scipy.special import logsumexp, ndtri
 
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.columns import points
 from fastpubpriv.errors import InputError
+from fastpubpriv.public_draws import draw_uniforms
 from fastpubpriv.reading import Form, refuse_no_covariances
 from fastpubpriv.results.base import Result
 from fastpubpriv.results.gaussians import factor_of, log_density
@@ -85,7 +85,7 @@ class Mixture(Result):
     def labelled_sample(self, n: int, *, random_state: Any = None) -> tuple[FloatArray, IntArray]:
         """The rows of `sample` (n, dim), and the component that each was drawn from, (n,)."""
         # One block of uniforms for labels and coordinates: with one seed for each, the two would depend on each other.
-        uniform = stats.uniform.rvs(size=(n, self.dim + 1), random_state=random_state)
+        uniform = draw_uniforms((n, self.dim + 1), random_state=random_state)
         ends = np.cumsum(self.weights)[:-1] / self.weights.sum()
         labels: IntArray = np.searchsorted(ends, uniform[:, 0], side="right").astype(np.int64)
         normals = ndtri(np.maximum(uniform[:, 1:], np.finfo(np.float64).tiny))

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import stats
 
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
+from fastpubpriv.quantiles import t_quantile
 from fastpubpriv.results.gaussians import clipped, correlation_of, ellipse
 
 # Colours that can be told apart in grey and by colour-blind readers.
@@ -54,7 +54,7 @@ def public_estimate(rows: FloatArray, level: float) -> Estimate:
     mean = rows.mean(axis=0)
     if len(rows) < 2:
         return Estimate("public rows", mean)
-    reach = float(stats.t.ppf(0.5 + level / 2.0, len(rows) - 1)) * rows.std(axis=0, ddof=1) / math.sqrt(len(rows))
+    reach = t_quantile(0.5 + level / 2.0, len(rows) - 1) * rows.std(axis=0, ddof=1) / math.sqrt(len(rows))
     return Estimate("public rows", mean, mean - reach, mean + reach)
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy import stats
 
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
-from fastpubpriv.columns import points, term_values
+from fastpubpriv.columns import listed, points, term_values
 from fastpubpriv.errors import InputError
+from fastpubpriv.quantiles import normal_quantile
 from fastpubpriv.reading import Form
 from fastpubpriv.results.base import LEVEL, Result
 from fastpubpriv.results.words import Table
@@ -42,6 +42,11 @@ class TrainingResult(Result):
     terms : tuple of str
         What the model is linear in: columns, indicators of missing cells, and of categories ("month=2"). A column without spread in
         the public rows has none.
+    rows_behind : (terms,) float64
+        About how many public rows a least-squares coefficient would rest on: a third of them for normal columns.
+    status : tuple of str
+        "ok", or "few_rows" for a term with few rows behind it. Rows far out count less here than in least squares; if the line
+        bends there, the coefficient is that of the bulk of the rows. The interval counts the difference that public rows show.
     predicted_excess, public_excess : float
         Excess of the mean squared error (or log-loss) over that of the best coefficients, predicted before anything was spent, for
         the method and for the public rows alone.
@@ -64,6 +69,8 @@ class TrainingResult(Result):
     method: str
     loss: str
     terms: tuple[str, ...]
+    rows_behind: FloatArray
+    status: tuple[str, ...]
     predicted_excess: float
     public_excess: float
     residual_std: float
@@ -73,6 +80,7 @@ class TrainingResult(Result):
     _forms: ClassVar[Mapping[str, Form]] = {
         "coefficients": ("terms",),
         "public_coefficients": ("terms",),
+        "rows_behind": ("terms",),
         "covariance": ("all", "all"),
         "noise_covariance": ("all", "all"),
         "public_covariance": ("all", "all"),
@@ -82,7 +90,12 @@ class TrainingResult(Result):
     def _refuse_nonsense(self) -> None:
         p = len(self.terms)
         wanted = {"source": p, "role": p, "level": p, "fill": self.dim}
-        fine = len(self.coefficients) == p and len(self.covariance) == p + 1 and len(self.classes) in (0, 2)
+        fine = (
+            len(self.coefficients) == len(self.status) == p
+            and {*self.status} <= {"ok", "few_rows"}
+            and len(self.covariance) == p + 1
+            and len(self.classes) in (0, 2)
+        )
         for name, length in wanted.items():
             given = self.design.get(name)
             fine = fine and isinstance(given, tuple) and len(given) == length
@@ -115,7 +128,7 @@ class TrainingResult(Result):
         Counts what public and private rows leave open and the known noise, under a normal law; labels that are skewed move the
         intercept most, which `intercept_error` counts.
         """
-        width = float(stats.norm.ppf(0.5 + validation.confidence_level(level) / 2.0)) * self.standard_error
+        width = normal_quantile(0.5 + validation.confidence_level(level) / 2.0) * self.standard_error
         return self.coefficients - width, self.coefficients + width
 
     def _terms_of(self, rows: Any) -> FloatArray:
@@ -156,7 +169,7 @@ class TrainingResult(Result):
         terms = self._terms_of(rows)
         with_one = np.hstack([np.ones((len(terms), 1)), terms])
         variance = np.einsum("ij,jk,ik->i", with_one, self.covariance, with_one) + self.residual_std**2
-        width = float(stats.norm.ppf(0.5 + validation.confidence_level(level) / 2.0)) * np.sqrt(variance)
+        width = normal_quantile(0.5 + validation.confidence_level(level) / 2.0) * np.sqrt(variance)
         middle = self.predict(rows)
         return middle - width, middle + width
 
@@ -164,7 +177,7 @@ class TrainingResult(Result):
         """Draw private and public coefficients with their intervals (needs matplotlib); returns the figure."""
         from fastpubpriv.results import plots as plotting
 
-        width = float(stats.norm.ppf(0.5 + validation.confidence_level(level) / 2.0))
+        width = normal_quantile(0.5 + validation.confidence_level(level) / 2.0)
         public = width * np.sqrt(np.diag(self.public_covariance)[1:])
         lower, upper = self.confidence_interval(level)
         estimates = [
@@ -183,7 +196,7 @@ class TrainingResult(Result):
 
     def _table(self, level: float = LEVEL) -> Table:
         lower, upper = self.confidence_interval(level)
-        width = float(stats.norm.ppf(0.5 + level / 2.0))
+        width = normal_quantile(0.5 + level / 2.0)
         numbers = [
             ("coefficient", [self.intercept, *self.coefficients]),
             ("lower", [self.intercept - width * self.intercept_error, *lower]),
@@ -208,6 +221,15 @@ class TrainingResult(Result):
             ),
             ("Estimate", f"private and public rows together{share}"),
         ]
+        few = [name for name, status in zip(self.terms, self.status, strict=True) if status != "ok"]
+        if few:
+            found.append(
+                (
+                    "Few rows",
+                    f"least squares would rest on few public rows for {listed(few)}: rows far out count less here, and intervals "
+                    "count the difference that public rows show",
+                )
+            )
         if self.public_drift > 1.0:
             found.append(
                 (

@@ -7,10 +7,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NoReturn
 
+import numpy as np
 from numpy.typing import NDArray
 
 from fastpubpriv.errors import InputError, KernelError
-from fastpubpriv.threads.guard import guarded, guarded_iterator
+from fastpubpriv.threads.guard import call_guarded, iterate_guarded
 from fastpubpriv.validation import integer
 
 Chunk = NDArray[Any]  # (k, dim), float32 or float64, native byte order, adjacent columns
@@ -105,7 +106,7 @@ class Rows(ABC):
         if not 0 <= begin <= end <= self._n:
             raise InputError(f"rows {begin} to {end} are not a range within the {self._n} rows of this source")
         size = default_chunk_rows(self._dim) if chunk_rows is None else integer("chunk_rows", chunk_rows, minimum=1)
-        return guarded_iterator(self._chunks(begin, end, size))
+        return iterate_guarded(self._chunks(begin, end, size))
 
     @abstractmethod
     def _chunks(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
@@ -114,6 +115,10 @@ class Rows(ABC):
     def block(self, begin: int, end: int) -> Chunk:
         """Rows begin to end as one array, in the form that `chunks` promises; the range is not checked. For random access only."""
         raise KernelError(f"rows of kind {self._kind!r} have no blocks: they are read in order")
+
+    def take(self, places: NDArray[np.int64]) -> Chunk:
+        """Rows at these positions, in this order, as `block` gives them; for random access only."""
+        return np.concatenate([self.block(int(place), int(place) + 1) for place in places])
 
     def slice(self, begin: int, end: int) -> Rows:
         """Rows `begin` to `end` of this source, by position, as a source of its own: one block of a public split.
@@ -380,7 +385,7 @@ OPENERS: dict[str, Callable[..., Rows]] = {}
 
 
 def _opened(kind: str, *given: object) -> Rows:
-    return guarded(lambda: OPENERS[kind](*given))
+    return call_guarded(lambda: OPENERS[kind](*given))
 
 
 def _refuse(action: str) -> NoReturn:

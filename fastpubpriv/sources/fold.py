@@ -16,7 +16,7 @@ import numpy as np
 
 from fastpubpriv.errors import KernelError
 from fastpubpriv.sources.base import Chunk, Rows, default_chunk_rows
-from fastpubpriv.threads.guard import guarded
+from fastpubpriv.threads.guard import call_guarded
 from fastpubpriv.threads.pool import available_cpus, in_worker, max_threads
 from fastpubpriv.threads.progress import Progress
 from fastpubpriv.threads.steps import Lent, run_steps, run_stream
@@ -116,7 +116,7 @@ class Executor:
         The result is private: only `release` may make something public of it. No warning, log line or exception of a pass
         carries content; foreign exceptions are replaced, and the chain of causes is cut.
         """
-        return guarded(lambda: self._run(query, rows))
+        return call_guarded(lambda: self._run(query, rows))
 
     def _run(self, query: Query, rows: Rows) -> Any:
         cost = max(rows.dim, query.row_cost)

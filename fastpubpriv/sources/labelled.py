@@ -18,7 +18,7 @@ from fastpubpriv.sources.private import private_rows
 from fastpubpriv.sources.public import public_table_of, refuse_shared_memory
 from fastpubpriv.sources.views.each import each_row
 from fastpubpriv.sources.views.view import View
-from fastpubpriv.threads.guard import naming
+from fastpubpriv.threads.guard import name_argument
 
 Label = str | int | None
 
@@ -50,9 +50,9 @@ def labelled_rows(x: object, y: object, *, label: Label, columns: Sequence[Any] 
     if (y is None) == (label is None):
         raise InputError("pass the labels once: y_priv=, or label= with the name of a column of x_priv")
     if label is not None:
-        return naming("x_priv", lambda: _of_table(x, label, columns))
-    features = naming("x_priv", lambda: private_rows(x, columns=columns))
-    return beside(features, naming("y_priv", lambda: private_rows(y)))
+        return name_argument("x_priv", lambda: _of_table(x, label, columns))
+    features = name_argument("x_priv", lambda: private_rows(x, columns=columns))
+    return beside(features, name_argument("y_priv", lambda: private_rows(y)))
 
 
 def public_labelled(

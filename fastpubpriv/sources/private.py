@@ -14,7 +14,7 @@ from fastpubpriv.sources.readers.array import ArrayRows, plain_list
 from fastpubpriv.sources.readers.arrow import is_arrow
 from fastpubpriv.sources.readers.columns import asked_columns
 from fastpubpriv.sources.readers.frame import is_frame, is_series, refuse_near_frame
-from fastpubpriv.threads.guard import guarded
+from fastpubpriv.threads.guard import call_guarded
 from fastpubpriv.validation import path_name
 
 SUFFIXES = ".npy, .parquet, .arrow, .feather, .ipc, .csv, .csv.gz or .csv.bz2"
@@ -44,7 +44,7 @@ def private_rows(obj: object, *, columns: Sequence[Any] | None = None) -> Rows:
     """
     if type(obj) is np.ndarray and columns is None:  # first, because small calls come in thousands
         return ArrayRows.from_object(obj)
-    return guarded(lambda: _opened(obj, columns))
+    return call_guarded(lambda: _opened(obj, columns))
 
 
 def _opened(obj: object, columns: Sequence[Any] | None) -> Rows:

@@ -19,7 +19,7 @@ from fastpubpriv.sources.readers.arrow import arrow_rows
 from fastpubpriv.sources.readers.columns import ColumnRows
 from fastpubpriv.sources.readers.csv import public_table
 from fastpubpriv.sources.readers.frame import is_series, series_as_row
-from fastpubpriv.threads.guard import guarded, naming
+from fastpubpriv.threads.guard import call_guarded, name_argument
 
 # Beyond these a square overflows or underflows, and a radius computed from the rows would be inf or 0.
 _LARGEST = 1e150
@@ -88,7 +88,7 @@ def public_table_of(
     finite: bool = True,
 ) -> tuple[FloatArray, tuple[str, ...] | None]:
     """`public_rows`, and the names of the columns if they have any; with finite=False, a cell may be missing (NaN)."""
-    rows = naming(argument, lambda: guarded(lambda: _readable(obj, columns, dim)))
+    rows = name_argument(argument, lambda: call_guarded(lambda: _readable(obj, columns, dim)))
     order = column_order(names, rows.columns, of="x_priv", within=argument, show=show)
     if dim is not None and rows.dim != dim:
         raise InputError(

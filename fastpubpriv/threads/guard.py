@@ -29,7 +29,7 @@ def passes(error: BaseException) -> bool:
     )
 
 
-def stand_in(error: BaseException, message: str = READING_FAILED) -> BaseException:
+def replace_error(error: BaseException, message: str = READING_FAILED) -> BaseException:
     """Return the error to raise in place of one that other code may have raised; nothing of the original is in it."""
     if isinstance(error, KeyboardInterrupt):
         return KeyboardInterrupt()
@@ -37,9 +37,9 @@ def stand_in(error: BaseException, message: str = READING_FAILED) -> BaseExcepti
 
 
 def reraise(error: BaseException) -> NoReturn:
-    """Raise `error` if its text is safe, else its stand-in; without chained exceptions and without frames of other code."""
+    """Raise `error` if its text is safe, else what stands for it; without chained exceptions and without frames of other code."""
     if not passes(error):
-        error = stand_in(error)
+        error = replace_error(error)
     error.__cause__ = None
     error.__context__ = None
     # `raise` inside an except block would chain the block's exception again: callers are outside of one.
@@ -49,50 +49,50 @@ def reraise(error: BaseException) -> NoReturn:
         del error  # else the frame and the exception would keep each other alive
 
 
-def guarded(call: Callable[[], T], message: str = READING_FAILED) -> T:
+def call_guarded(call: Callable[[], T], message: str = READING_FAILED) -> T:
     """Return call(), for code of this library; any other exception becomes InputError(message) and leaves no trace."""
     try:
         return call()
     except BaseException as error:
-        failure = error if passes(error) else stand_in(error, message)
+        failure = error if passes(error) else replace_error(error, message)
     try:
         reraise(failure)
     finally:
         del failure  # as above
 
 
-def foreign(call: Callable[[], T], message: str = READING_FAILED) -> T:
+def call_foreign(call: Callable[[], T], message: str = READING_FAILED) -> T:
     """Return call(), for code that is not ours; every exception is replaced, also one of our classes: that code chose its text."""
     try:
         return call()
     except BaseException as error:
-        failure = stand_in(error, message)
+        failure = replace_error(error, message)
     try:
         reraise(failure)
     finally:
         del failure  # as above
 
 
-def naming(argument: str, call: Callable[[], T]) -> T:
+def name_argument(argument: str, call: Callable[[], T]) -> T:
     """Return call(); an InputError of this library gets the name of the argument in front of its text."""
     try:
         return call()
     except InputError as error:
-        failure = InputError(f"{argument}: {error}") if passes(error) else stand_in(error)
+        failure = InputError(f"{argument}: {error}") if passes(error) else replace_error(error)
     try:
         reraise(failure)
     finally:
         del failure  # as above
 
 
-def guarded_iterator(iterator: Iterator[Any]) -> Iterator[Any]:
+def iterate_guarded(iterator: Iterator[Any]) -> Iterator[Any]:
     """Yield the items of an iterator of this library; any other exception than ours is replaced."""
-    return _items(iterator, lambda error: error if passes(error) else stand_in(error))
+    return _items(iterator, lambda error: error if passes(error) else replace_error(error))
 
 
-def foreign_iterator(iterator: Iterator[Any]) -> Iterator[Any]:
+def iterate_foreign(iterator: Iterator[Any]) -> Iterator[Any]:
     """Yield the items of an iterator that is not ours; every exception is replaced."""
-    return _items(iterator, stand_in)
+    return _items(iterator, replace_error)
 
 
 def _items(iterator: Iterator[Any], replaced: Callable[[BaseException], BaseException]) -> Iterator[Any]:

@@ -13,7 +13,8 @@ from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.columns import LEVEL, MISSING, NUMBER, OTHER, term_values
 from fastpubpriv.errors import InputError
 
-CLIP = 6.0  # standardised numbers are clipped to this
+REACH = 6.0  # public rows whose standardised numbers lie farther out count less
+_FARTHEST = 1e6  # no number counts as farther out than this
 INDICATOR_SHARE = 0.01  # public share of missing cells from which a column gets an indicator
 MOST_LEVELS = 1000
 
@@ -36,8 +37,10 @@ class Design:
         The category of a term with role 2.
     fill : (dim,) float64
         What stands for a missing number, NaN where a row with one counts for nothing.
-    centre, scale, bound : (p,) float64
-        A term is standardised to (term - centre) / scale, and clipped to `bound`.
+    centre, scale : (p,) float64
+        A term is standardised to (term - centre) / scale.
+    reach : (p,) float64
+        Public rows beyond it count less, see `leverage_weights`; infinite for indicators, which are bounded by themselves.
     """
 
     columns: tuple[str, ...]
@@ -48,19 +51,28 @@ class Design:
     fill: FloatArray
     centre: FloatArray
     scale: FloatArray
-    bound: FloatArray
+    reach: FloatArray
 
     def expand(self, rows: FloatArray) -> FloatArray:
         """Rows (k, dim) as terms (k, p), entry by entry; not finite where a missing cell has nothing to stand for it."""
         return term_values(rows, source=self.source, role=self.role, level=self.level, fill=self.fill)
 
     def standardise(self, rows: FloatArray) -> FloatArray:
-        """Terms of rows (k, dim) in standard units, clipped, (k, p)."""
+        """Terms of rows (k, dim) in standard units, (k, p)."""
         with np.errstate(all="ignore"):
             found = self.expand(rows)
             found -= self.centre
             found /= self.scale
-            np.clip(found, -self.bound, self.bound, out=found)
+            np.clip(found, -_FARTHEST, _FARTHEST, out=found)
+        return found
+
+    def leverage_weights(self, terms: FloatArray) -> FloatArray:
+        """Weights (m,) of standardised public terms (m, p), at most 1: no row has more leverage than one within reach.
+
+        Weighing a row down leaves a linear law as it is; clipping its terms, as other libraries do, would bend it.
+        """
+        with np.errstate(divide="ignore"):
+            found: FloatArray = np.min(self.reach / np.abs(terms), axis=1, initial=1.0) ** 2
         return found
 
     def to_dict(self) -> dict[str, Any]:
@@ -121,7 +133,7 @@ def make_design(table: FloatArray, columns: Sequence[str], categories: Any) -> t
         fill=fill,
         centre=np.zeros(p),
         scale=np.ones(p),
-        bound=np.full(p, np.inf),
+        reach=np.full(p, np.inf),
     )
     expanded = plain.expand(table)
     usable: BoolArray = np.logical_and.reduce(np.isfinite(expanded), axis=1)
@@ -135,14 +147,15 @@ def _scaled(plain: Design, terms: FloatArray) -> Design:
     centre = np.median(terms, axis=0)
     scale = 1.4826 * np.median(np.abs(terms - centre), axis=0)
     std = terms.std(axis=0)
-    sparse = scale < 0.2 * std
+    # Without the outermost rows, one of which may be an error, unless all that varies is there.
+    inner = np.clip(terms, *np.quantile(terms, [0.01, 0.99], axis=0, method="nearest")).std(axis=0)
+    sparse = scale < 0.2 * np.where(inner > 0.0, inner, std)
     scale[sparse] = std[sparse]
     kept = (np.ptp(terms, axis=0) > 0.0) & (scale > 0.0)
     if not kept.any():
         raise InputError("no column varies in the public rows: there is nothing to learn from them")
     largest = np.max(np.abs(terms - centre), axis=0) / np.where(kept, scale, 1.0)
-    # An indicator is bounded by itself: clipping would only bend it.
-    bound = np.where(plain.role != NUMBER, np.inf, np.where(sparse, np.maximum(CLIP, largest), CLIP))
+    reach = np.where(plain.role != NUMBER, np.inf, np.where(sparse, np.maximum(REACH, largest), REACH))
     return Design(
         columns=plain.columns,
         terms=tuple(name for name, keep in zip(plain.terms, kept, strict=True) if keep),
@@ -152,7 +165,7 @@ def _scaled(plain: Design, terms: FloatArray) -> Design:
         fill=plain.fill,
         centre=centre[kept],
         scale=scale[kept],
-        bound=bound[kept],
+        reach=reach[kept],
     )
 
 

@@ -7,7 +7,7 @@ releases, after the debit, and returns what was learnt; `draws(dim)` bounds the 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -22,6 +22,7 @@ from fastpubpriv.run import Run, noise_per_radius
 from fastpubpriv.training import newton as steps
 from fastpubpriv.training import newton_logistic as logistic
 from fastpubpriv.training import statistics
+from fastpubpriv.training.leverage import counted_bias
 from fastpubpriv.training.problem import Fitted, Problem
 from fastpubpriv.training.public_linear import Posterior
 from fastpubpriv.training.residual_rows import residual_rows
@@ -86,15 +87,17 @@ def _learn_newton(run: Run, problem: Problem, plan: Any, threads: int | None) ->
     if isinstance(problem.posterior, Posterior):
         state = steps.newton(problem.posterior, plan, problem.n_priv, noise, ask)
         covariance, bias_sq = np.diag(state.variance), plan.clip.unseen_sq
+        bias = counted_bias(problem, plan.clip, state.lever)
     else:
         found = logistic.newton_logistic(problem.posterior, plan, problem.n_priv, noise, ask)
-        state, covariance, bias_sq = found, found.covariance, 0.0
+        state, covariance, bias_sq, bias = found, found.covariance, 0.0, None
     gain = covariance * state.private_precision
     return Fitted(
         mean=state.mean,
         covariance=covariance,
         noise=(gain / state.noise_precision) @ gain.T,
         bias_sq=bias_sq,
+        bias=bias,
         drift=state.drift,
         steps=plan.steps,
     )
@@ -131,7 +134,8 @@ def _learn_statistics(run: Run, problem: Problem, plan: statistics.StatisticsPla
         clip_radius=plan.radius,
     )
     entry = _off_diagonal(account, released.noise_std)
-    return statistics.pooled(problem.posterior, plan, problem.n_priv, released.value, entry)
+    fitted = statistics.pooled(problem.posterior, plan, problem.n_priv, released.value, entry)
+    return replace(fitted, bias=counted_bias(problem, plan.clip, plan.weights.lever**2))
 
 
 METHODS: Registry[Method] = Registry(

@@ -16,7 +16,7 @@ import numpy as np
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.training.public_linear import Clip, Posterior
-from fastpubpriv.training.whitening import Weighting, some, water_filled, weighting
+from fastpubpriv.training.whitening import Weighting, water_filled, weighting
 
 STEPS = (1, 2, 4, 8, 16, 32)
 FLOOR = 0.05  # part of the precision of a step that goes to all directions alike, so that a drift is seen in each
@@ -86,6 +86,8 @@ class State:
         Factor by which the public rows' variance was enlarged, 1 where they agree with the measurements.
     private_mean, private_precision, noise_precision : (D,) float64
         Of the measurements alone; and their precision without the sampling of the private rows, which all have in common.
+    lever : (k,) float64
+        Factors of public rows in the last step, see `Weighting`.
     """
 
     def __init__(self, posterior: Known) -> None:
@@ -95,6 +97,7 @@ class State:
         self.mean: FloatArray = posterior.mean.copy()
         self.variance: FloatArray = posterior.variance.copy()
         self.drift = 1.0
+        self.lever: FloatArray = np.ones(0)
         self.noise_precision: FloatArray = np.zeros(dim)
         self.private_precision: FloatArray = np.zeros(dim)
         self.private_mean: FloatArray = np.zeros(dim)
@@ -162,7 +165,7 @@ def plan_newton(posterior: Posterior, n_priv: int, noise: Noise) -> NewtonPlan:
     Tried and lost: fewer steps where more are predicted to gain under 2 %. Later steps also undo errors in `inside` that no
     prediction sees; with exponential labels, 9 columns and 500 public rows the error rose by 15 % and coverage fell to .91.
     """
-    public = some(posterior.rows)
+    public = posterior.typical
     best: NewtonPlan | None = None
     for steps in STEPS:
         per_step = noise(Fraction(1, steps))
@@ -220,7 +223,7 @@ Ask = Callable[[Request, int], Answer]
 
 def newton(posterior: Posterior, plan: NewtonPlan, n_priv: int, noise: Noise, ask: Ask) -> State:
     """Run the steps; `ask` releases the answer to a request."""
-    state, public = State(posterior), some(posterior.rows)
+    state, public = State(posterior), posterior.typical
     m, clip, per_step = len(posterior.labels), plan.clip, noise(Fraction(1, plan.steps))
     for step in range(plan.steps):
         scale, error = state.scale, state.error
@@ -229,6 +232,7 @@ def newton(posterior: Posterior, plan: NewtonPlan, n_priv: int, noise: Noise, as
             return float((radius * per_step * clip.bound * scale / (n_priv * clip.inside * share)) ** -2)
 
         weights = chosen_weighting(public, state.variance, precision)
+        state.lever = weights.lever
         request = Request(slope=state.mean, spread=weights.spread, scale=scale, clip=clip.bound, radius=weights.radius)
         total, noise_std = ask(request, step)
         unit = clip.bound * scale / (n_priv * clip.inside * weights.shares * weights.spread)

@@ -29,8 +29,14 @@ class LogisticPosterior:
     variance: FloatArray
     rows: FloatArray
     labels: FloatArray
+    weights: FloatArray
     ridge: FloatArray
     curvature: FloatArray
+
+    @property
+    def typical(self) -> FloatArray:
+        """Some of the rows, each no farther out than its weight allows, (k, D)."""
+        return some(self.rows) * np.sqrt(some(self.weights))[:, None]
 
     @property
     def scale(self) -> float:
@@ -48,14 +54,16 @@ class LogisticPosterior:
         return 0.5 * float(self.curvature @ self.variance)
 
 
-def logistic_posterior(terms: FloatArray, labels: FloatArray, whitener: Whitener) -> LogisticPosterior:
-    """The posterior of public standardised terms (m, p) and labels (m,) of 0 and 1."""
+def logistic_posterior(
+    terms: FloatArray, labels: FloatArray, weights: FloatArray, whitener: Whitener
+) -> LogisticPosterior:
+    """The posterior of public standardised terms (m, p) with weights (m,) and labels (m,) of 0 and 1."""
     rows = whitener(terms)
     m = len(rows)
-    ridge = ridge_precision(rows, labels, whitener)
-    mean = fit(rows, labels, ridge, np.zeros(rows.shape[1]))
+    ridge = ridge_precision(rows, labels, weights, whitener)
+    mean = fit(rows, labels, weights, ridge, np.zeros(rows.shape[1]))
     p = chances(rows @ mean)
-    values, turn = directions((rows.T * (p * (1.0 - p))) @ rows + ridge)
+    values, turn = directions((rows.T * (weights * p * (1.0 - p))) @ rows + ridge)
     variance = 1.0 / np.maximum(values, 1e-12 * values[-1])
     rows = rows @ turn
     return LogisticPosterior(
@@ -64,6 +72,7 @@ def logistic_posterior(terms: FloatArray, labels: FloatArray, whitener: Whitener
         variance=variance,
         rows=rows,
         labels=labels,
+        weights=weights,
         ridge=turn.T @ ridge @ turn,
         curvature=_curvature(rows, turn.T @ mean, np.ones(m), m),
     )
@@ -92,9 +101,9 @@ class LogisticState(State):
         self.mean = fit(
             public.rows,
             public.labels,
+            public.weights / self.drift,
             public.ridge / self.drift + np.diag(precision),
             precision * self.private_mean,
-            weight=1.0 / self.drift,
         )
 
     @property
@@ -102,7 +111,7 @@ class LogisticState(State):
         """Of the coefficients, by the curvature at them, (D, D)."""
         public = self._public
         p = chances(public.rows @ self.mean)
-        known = (public.rows.T * (p * (1.0 - p))) @ public.rows + public.ridge
+        known = (public.rows.T * (public.weights * p * (1.0 - p))) @ public.rows + public.ridge
         inverse = np.linalg.inv(known / self.drift + np.diag(self.private_precision))
         found: FloatArray = (inverse + inverse.T) / 2.0
         return found
@@ -119,7 +128,7 @@ class LogisticPlan:
 def plan_logistic(posterior: LogisticPosterior, n_priv: int, noise: Noise) -> LogisticPlan:
     """The number of steps with the least predicted error, from public numbers."""
     m, h = len(posterior.labels), posterior.curvature
-    public, best = some(posterior.rows), None
+    public, best = posterior.typical, None
     for steps in STEPS:
         per_step = noise(Fraction(1, steps))
         variance, pooled = posterior.variance, np.zeros_like(h)
@@ -152,7 +161,7 @@ def newton_logistic(
     posterior: LogisticPosterior, plan: LogisticPlan, n_priv: int, noise: Noise, ask: Ask
 ) -> LogisticState:
     """Run the steps; `ask` releases the answer to a request."""
-    state, public = LogisticState(posterior), some(posterior.rows)
+    state, public = LogisticState(posterior), posterior.typical
     m, per_step = len(posterior.labels), noise(Fraction(1, plan.steps))
     h = posterior.curvature
     for step in range(plan.steps):

@@ -13,14 +13,14 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.columns import LEVEL
 from fastpubpriv.errors import InputError
+from fastpubpriv.losses import Loss
 from fastpubpriv.training.design import Design, make_design
-from fastpubpriv.training.losses import Loss
 from fastpubpriv.training.newton_logistic import LogisticPosterior, logistic_posterior
 from fastpubpriv.training.public_linear import Posterior, linear_posterior
 from fastpubpriv.training.rotated import Rotation, label_values, rotation_map
 from fastpubpriv.training.whitening import Whitener
 
-_FAR = 4.0  # rows so many times as long as the longest public one are shortened
+_FAR = 16.0  # rows so many times as long as the longest public one are shortened
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +59,7 @@ class Problem:
         return 1.0 if self.loss.classes else self.rotation.label_scale**2
 
     @cached_property
-    def _to_user(self) -> FloatArray:
+    def to_user(self) -> FloatArray:
         """Coordinates to [intercept, coefficients of the terms], in the units of the table, (p + 1, D)."""
         slopes = (self.whitener.root @ self.posterior.turn[1:]) * self.rotation.label_scale
         found = np.empty_like(self.posterior.turn)
@@ -78,14 +78,18 @@ class Problem:
 
     def in_units(self, mean: FloatArray) -> FloatArray:
         """[intercept, coefficients] of the terms, in the units of the table, (p + 1,)."""
-        found = self._to_user @ mean
+        found = self.to_user @ mean
         found[0] += self.rotation.label_centre
         return found
 
-    def covariance_in_units(self, covariance: FloatArray, bias_sq: float = 0.0) -> FloatArray:
-        """The covariance of `in_units`, (p + 1, p + 1); the squared bias of a clip is counted with the intercept."""
-        found: FloatArray = self._to_user @ covariance @ self._to_user.T
+    def covariance_in_units(
+        self, covariance: FloatArray, bias_sq: float = 0.0, bias: FloatArray | None = None
+    ) -> FloatArray:
+        """The covariance of `in_units`, (p + 1, p + 1), with the squares of biases: of a clip, with the intercept; and of all."""
+        found: FloatArray = self.to_user @ covariance @ self.to_user.T
         found[0, 0] += bias_sq * self.unit
+        if bias is not None:
+            found += np.outer(bias, bias)
         return (found + found.T) / 2.0
 
 
@@ -100,7 +104,9 @@ class Fitted:
     covariance, noise : (D, D) float64
         Of the coefficients; and the part of it that is noise for privacy.
     bias_sq : float
-        Squared bias of the clip on residuals.
+        Squared bias of the clip on residuals, where labels are skewed.
+    bias : (p + 1,) float64 or None
+        See `counted_bias`.
     drift : float
         See `TrainingResult.public_drift`.
     steps : int
@@ -111,6 +117,7 @@ class Fitted:
     covariance: FloatArray
     noise: FloatArray
     bias_sq: float = 0.0
+    bias: FloatArray | None = None
     drift: float = 1.0
     steps: int = 0
 
@@ -138,13 +145,14 @@ def make_problem(
         raise InputError("at least 2 public rows with a label and without missing cells are needed to start from")
     centre, scale, resolution = (0.0, 1.0, 0.0) if loss.classes else _label_unit(used[:, -1], y_scale)
     terms = design.standardise(used[:, :-1])
-    whitener = Whitener.of(terms)
+    weights = design.leverage_weights(terms)
+    whitener = Whitener.of(terms, weights)
     labels = label_values(used[:, -1], centre, scale, pair)
     posterior: Posterior | LogisticPosterior
     if loss.classes:
-        posterior = logistic_posterior(terms, labels, whitener)
+        posterior = logistic_posterior(terms, labels, weights, whitener)
     else:
-        posterior = linear_posterior(terms, labels, whitener, label_resolution=resolution)
+        posterior = linear_posterior(terms, labels, weights, whitener, label_resolution=resolution)
     longest = float(np.sqrt(np.max(np.sum(posterior.rows**2, axis=1))))
     row_map, step = rotation_map(
         posterior.turn[1:].T @ whitener.root,

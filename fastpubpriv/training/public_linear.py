@@ -9,7 +9,7 @@ import numpy as np
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.training.whitening import Whitener, directions
+from fastpubpriv.training.whitening import Whitener, directions, some, weighted_mean
 
 CLIPS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 9.0, 14.0)  # in units of the residual scale
 _LEAST_INSIDE = 0.05
@@ -52,8 +52,8 @@ class Posterior:
         Its columns are the coordinates' axes in whitened space.
     mean, variance : (D,) float64
         Of the coefficients.
-    rows : (m, D) float64
-        The public rows.
+    rows, weights : (m, D) and (m,) float64
+        The public rows, and how much each counts.
     labels : (m,) float64
         Their labels, in the unit of the fit.
     residuals : (m,) float64
@@ -68,10 +68,16 @@ class Posterior:
     mean: FloatArray
     variance: FloatArray
     rows: FloatArray
+    weights: FloatArray
     labels: FloatArray
     residuals: FloatArray
     scale: float
     clips: tuple[Clip, ...]
+
+    @property
+    def typical(self) -> FloatArray:
+        """Some of the rows, each no farther out than its weight allows, (k, D)."""
+        return some(self.rows) * np.sqrt(some(self.weights))[:, None]
 
     @property
     def spread(self) -> float:
@@ -85,33 +91,43 @@ class Posterior:
 
 
 def linear_posterior(
-    terms: FloatArray, labels: FloatArray, whitener: Whitener, *, label_resolution: float = 0.0
+    terms: FloatArray, labels: FloatArray, weights: FloatArray, whitener: Whitener, *, label_resolution: float = 0.0
 ) -> Posterior:
-    """The posterior of public standardised terms (m, p) and labels (m,), which have about unit variance."""
-    rows = whitener(terms)
-    noise, spread = _marginal_likelihood(terms - terms.mean(axis=0), labels - labels.mean())
+    """The posterior of public standardised terms (m, p) with weights (m,) and labels (m,), which have about unit variance."""
+    rows, root = whitener(terms), np.sqrt(weights)
+    noise, spread = marginal_likelihood(
+        (terms - whitener.mean) * root[:, None], (labels - weighted_mean(labels, weights)) * root
+    )
     floor = max(1e-12 * float(np.abs(labels).max()), label_resolution)
     if noise <= 0.0 and floor <= 0.0:
         raise InputError("the public labels are all zero: pass y_scale=, the size of a label that matters")
     noise = max(noise, floor**2)
-    precision = (rows.T @ rows + noise / max(spread, 1e-12 * noise) * whitener.ridge(0.0)) / noise
+    precision = ((rows.T * weights) @ rows + noise / max(spread, 1e-12 * noise) * whitener.ridge(0.0)) / noise
     precision[0, 0] += _INTERCEPT
     values, turn = directions(precision)
     variance = 1.0 / np.maximum(values, 1e-12 * values[-1])
     rows = rows @ turn
-    mean = variance * (rows.T @ labels) / noise
-    leverage = np.minimum(np.einsum("ij,ij,j->i", rows, rows, variance) / noise, 1.0 - 1e-3)
+    mean = variance * (rows.T @ (weights * labels)) / noise
+    leverage = np.minimum(weights * np.einsum("ij,ij,j->i", rows, rows, variance) / noise, 1.0 - 1e-3)
     residuals = (labels - rows @ mean) / (1.0 - leverage)
     middle = 1.4826 * float(np.median(np.abs(residuals - np.median(residuals))))
-    scale = max(middle, 0.2 * float(np.sqrt(np.mean(residuals**2))), floor)
-    fitted = rows @ mean
-    clips = tuple(_clip(bound, residuals / scale, fitted, scale) for bound in CLIPS)
+    fitted, usual = rows @ mean, residuals * root
+    scale = max(middle, 0.2 * float(np.sqrt(np.mean(usual**2))), floor)
+    clips = tuple(_clip(bound, usual / scale, fitted * root, scale) for bound in CLIPS)
     return Posterior(
-        turn=turn, mean=mean, variance=variance, rows=rows, labels=labels, residuals=residuals, scale=scale, clips=clips
+        turn=turn,
+        mean=mean,
+        variance=variance,
+        rows=rows,
+        weights=weights,
+        labels=labels,
+        residuals=residuals,
+        scale=scale,
+        clips=clips,
     )
 
 
-def _marginal_likelihood(terms: FloatArray, labels: FloatArray) -> tuple[float, float]:
+def marginal_likelihood(terms: FloatArray, labels: FloatArray) -> tuple[float, float]:
     """Variance of the noise and of a coefficient, by the likelihood of the labels over a grid of their ratio."""
     m, p = terms.shape
     # The smaller of the two Gram matrices has the same eigenvalues.
@@ -141,18 +157,19 @@ def _clip(bound: float, residuals: FloatArray, fitted: FloatArray, scale: float)
     inside = max(float(np.mean(np.abs(residuals) < bound)), _LEAST_INSIDE)
     clipped = np.clip(residuals, -bound, bound)
     change = (clipped / inside - residuals) * scale
-    bias_sq, doubt = 0.0, float(change.var()) / m
+    bias_sq, found_sq, doubt = 0.0, 0.0, float(change.var()) / m
     deviation = fitted - fitted.mean()
     spread = float(deviation.std())
     for direction in (np.ones(m), deviation / spread if spread > 0.0 else np.zeros(m)):
         moved = change * direction
         mean_sq, error_sq = float(moved.mean()) ** 2, float(moved.var()) / m
+        found_sq += mean_sq
         bias_sq += max(0.0, mean_sq - error_sq) + 0.5 * min(mean_sq, error_sq)
-    # A bias that happens to look small is a reason to choose a bound, so that half of its error is added once it is chosen.
+    # A bias that happens to look small is a reason to choose a bound: nothing is taken off once it is chosen, and its error added.
     return Clip(
         bound=bound,
         inside=inside,
         energy=float(np.mean(clipped**2)) * (1.0 + 2.0 * math.sqrt((1.0 - inside) / (inside * m))),
         bias_sq=bias_sq,
-        unseen_sq=bias_sq + 0.5 * doubt,
+        unseen_sq=found_sq + doubt,
     )

@@ -19,25 +19,25 @@ def chances(scores: FloatArray) -> FloatArray:
         return np.where(scores >= 0.0, 1.0 / (1.0 + np.exp(-scores)), np.exp(scores) / (1.0 + np.exp(scores)))
 
 
-def log_loss(scores: FloatArray, labels: FloatArray) -> float:
-    """Sum over rows of the logistic loss."""
-    return float(np.sum(np.logaddexp(0.0, scores) - labels * scores))
+def log_loss(scores: FloatArray, labels: FloatArray, weights: FloatArray) -> float:
+    """Sum over rows of their weights times the logistic loss."""
+    return float(np.sum(weights * (np.logaddexp(0.0, scores) - labels * scores)))
 
 
 def fit(
-    rows: FloatArray, labels: FloatArray, precision: FloatArray, pull: FloatArray, *, weight: float = 1.0
+    rows: FloatArray, labels: FloatArray, weights: FloatArray, precision: FloatArray, pull: FloatArray
 ) -> FloatArray:
-    """The minimum over w of weight log_loss(rows w) + w' precision w / 2 - pull' w, by damped Newton steps."""
+    """The minimum over w of log_loss(rows w) + w' precision w / 2 - pull' w, by damped Newton steps."""
 
     def value(w: FloatArray) -> float:
-        return weight * log_loss(rows @ w, labels) + 0.5 * float(w @ precision @ w) - float(pull @ w)
+        return log_loss(rows @ w, labels, weights) + 0.5 * float(w @ precision @ w) - float(pull @ w)
 
     found: FloatArray = np.zeros(rows.shape[1])
     best = value(found)
     for _ in range(_MOST_STEPS):
         p = chances(rows @ found)
-        slope = weight * (rows.T @ (p - labels)) + precision @ found - pull
-        curvature = weight * (rows.T * (p * (1.0 - p))) @ rows + precision
+        slope = rows.T @ (weights * (p - labels)) + precision @ found - pull
+        curvature = (rows.T * (weights * p * (1.0 - p))) @ rows + precision
         step = np.linalg.solve(curvature, slope)
         length = 1.0
         while length > 1e-9:
@@ -55,7 +55,7 @@ def fit(
     return found
 
 
-def ridge_precision(rows: FloatArray, labels: FloatArray, whitener: Whitener) -> FloatArray:
+def ridge_precision(rows: FloatArray, labels: FloatArray, weights: FloatArray, whitener: Whitener) -> FloatArray:
     """The precision of the coefficients of whitened public rows (m, D), its strength by five-fold log-loss."""
     shape = whitener.ridge(_INTERCEPT)
     fold = np.arange(len(rows)) % min(_FOLDS, len(rows))
@@ -63,6 +63,6 @@ def ridge_precision(rows: FloatArray, labels: FloatArray, whitener: Whitener) ->
     for k in np.unique(fold):
         inside = fold != k
         for index, strength in enumerate(_STRENGTHS):
-            w = fit(rows[inside], labels[inside], strength * shape, np.zeros(len(shape)))
-            losses[index] += log_loss(rows[~inside] @ w, labels[~inside])
+            w = fit(rows[inside], labels[inside], weights[inside], strength * shape, np.zeros(len(shape)))
+            losses[index] += log_loss(rows[~inside] @ w, labels[~inside], weights[~inside])
     return float(_STRENGTHS[int(np.argmin(losses))]) * shape

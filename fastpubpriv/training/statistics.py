@@ -14,7 +14,7 @@ import numpy as np
 from fastpubpriv._types import FloatArray
 from fastpubpriv.training.problem import Fitted
 from fastpubpriv.training.public_linear import Clip, Posterior
-from fastpubpriv.training.whitening import Weighting, some, weighting
+from fastpubpriv.training.whitening import Weighting, weighting
 
 _CURVATURE = 1.5  # error of the public second moment, over m
 _LEAST_CURVATURE = 0.05
@@ -50,8 +50,8 @@ class StatisticsPlan:
 
 def plan_statistics(posterior: Posterior, n_priv: int, noise: float) -> StatisticsPlan:
     """The clips with the least predicted error; `noise` is that of an off-diagonal entry for rows clipped to norm 1."""
-    weights = weighting(some(posterior.rows), np.ones(len(posterior.mean)))
-    share = _second_share(weights, some(posterior.rows))
+    weights = weighting(posterior.typical, np.ones(len(posterior.mean)))
+    share = _second_share(weights, posterior.typical)
     best: StatisticsPlan | None = None
     for clip in posterior.clips:
         residual_weight = weights.radius / clip.bound
@@ -91,7 +91,7 @@ def _bounded(released: FloatArray) -> FloatArray:
 
 def pooled(posterior: Posterior, plan: StatisticsPlan, n_priv: int, released: FloatArray, entry: float) -> Fitted:
     """The coefficients from the released matrix (D + 1, D + 1), the residual last; `entry` is the noise off its diagonal."""
-    dim, m, clip, public = len(posterior.mean), len(posterior.labels), plan.clip, some(posterior.rows)
+    dim, m, clip, public = len(posterior.mean), len(posterior.labels), plan.clip, posterior.typical
     lever = plan.weights.lever
     share = _second_share(plan.weights, public)
     private_error, public_error = _curvature_errors(n_priv, m, share, entry)

@@ -43,6 +43,12 @@ def principal_variances(centred: FloatArray) -> tuple[FloatArray, FloatArray]:
     return np.maximum.accumulate(found), along
 
 
+def weighted_mean(rows: FloatArray, weights: FloatArray) -> FloatArray:
+    """Of rows (m,) or (m, p)."""
+    found: FloatArray = (rows.T * weights).sum(axis=-1) / weights.sum()
+    return found
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Whitener:
     """x = [1, root (terms - mean)]: about uncorrelated coordinates of unit variance after an intercept.
@@ -60,10 +66,10 @@ class Whitener:
     inverse: FloatArray
 
     @classmethod
-    def of(cls, terms: FloatArray) -> Whitener:
-        """The whitener of public terms (m, p)."""
-        mean = terms.mean(axis=0)
-        values, vectors = principal_variances(terms - mean)
+    def of(cls, terms: FloatArray, weights: FloatArray) -> Whitener:
+        """The whitener of public terms (m, p) with weights (m,)."""
+        mean = weighted_mean(terms, weights)
+        values, vectors = principal_variances((terms - mean) * np.sqrt(weights)[:, None])
         values = np.maximum(values, _FLOOR * values[-1])
         return cls(mean=mean, root=(vectors / np.sqrt(values)) @ vectors.T, inverse=(vectors / values) @ vectors.T)
 

@@ -171,14 +171,18 @@ def test_demo_without_the_table_says_what_to_install(tmp_path, monkeypatch):
 def registry(monkeypatch):
     calls = []
 
-    def run(out, *, runs=None, threads=None, progress=None):
-        calls.append((out, runs, threads))
+    def run(out, *, runs=None, threads=None, progress=None, quick=False):
+        calls.append((out, runs, threads) + (("quick",) if quick else ()))
         return types.SimpleNamespace(
             name="toy", lines=("ours 1.0, theirs 1.1",), csv=out / "toy.csv", png=out / "toy.png", seconds=0.5
         )
 
     module = types.ModuleType("fastpubpriv.experiments.registry")
-    module.EXPERIMENTS = {"toy": types.SimpleNamespace(name="toy", summary="A toy", source="Nobody, Figure 0", run=run)}
+    toy = {"summary": "A toy", "source": "Nobody, Figure 0", "run": run}
+    module.EXPERIMENTS = {
+        "toy": types.SimpleNamespace(name="toy", quick=True, **toy),
+        "slow": types.SimpleNamespace(name="slow", quick=False, **toy),
+    }
     importlib.import_module(module.__name__)  # the package has it as an attribute from then on
     monkeypatch.setitem(sys.modules, module.__name__, module)
     monkeypatch.setattr("fastpubpriv.experiments.registry", module)
@@ -190,6 +194,9 @@ def test_reproduce_lists_and_runs(registry, tmp_path):
     result = invoke("reproduce", "toy", "--out", tmp_path / "r", "--runs", "3", "--threads", "1")
     assert "ours 1.0, theirs 1.1" in result.stdout
     assert registry == [(tmp_path / "r", 3, 1)]
+    invoke("reproduce", "toy", "--out", tmp_path / "r", "--quick")
+    assert registry[1:] == [(tmp_path / "r", None, None, "quick")]
+    assert "no smaller problem" in invoke("reproduce", "slow", "--quick", code=2).stderr
     assert "there are toy" in invoke("reproduce", "figure-9", code=2).stderr
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import hmac
 import math
 
 import numpy as np
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastpubpriv import InputError, PureDP
-from fastpubpriv.local import Aggregator, Duchi, PrivUnit, PrivUnitG, estimate_mean, mean_error
+from fastpubpriv.local import Aggregator, Duchi, PrivUnit, PrivUnitG, Reports, estimate_mean, mean_error
 from fastpubpriv.results.estimates import MeanResult
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")
@@ -68,7 +69,7 @@ def test_impossible_sums_are_refused():
     total = Aggregator(RANDOMIZERS[0])
     total.add(some_reports(RANDOMIZERS[0]))
     body = bytearray(total.to_bytes()[:-32])
-    body[56:64] = (2**60).to_bytes(8, "little")
+    body[72:80] = (2**60).to_bytes(8, "little")
     with pytest.raises(InputError, match="exceed"):
         Aggregator.from_bytes(bytes(body) + hashlib.sha256(bytes(body)).digest(), randomizer=RANDOMIZERS[0])
     for randomizer in RANDOMIZERS[1:]:
@@ -78,6 +79,114 @@ def test_impossible_sums_are_refused():
             total.merge(Aggregator(randomizer))
         with pytest.raises(InputError):
             total.add(some_reports(randomizer))
+
+
+def names(*users):
+    return [hmac.digest(b"key", str(user).encode(), "sha256") for user in users]
+
+
+@pytest.mark.parametrize("cap", [1, 2])
+def test_a_user_counts_only_so_often(cap):
+    randomizer = RANDOMIZERS[0]
+    reports = some_reports(randomizer, 40)
+    total = Aggregator(randomizer, reports_per_user=cap)
+    assert total.add(reports[:4], users=names(1, 2, 1, 1)) == 3 - cap
+    assert total.add(reports[4:8].to_bytes(), users=names(1, 2, 3, 3)) == (3 if cap == 1 else 1)
+    kept = [0, 1, 6] if cap == 1 else [0, 1, 2, 5, 6, 7]
+    assert (total.count, total.refused) == (len(kept), 8 - len(kept))
+    assert np.allclose(total.mean(), reports.vectors()[kept].mean(axis=0), rtol=1e-6, atol=1e-6)
+    again = Aggregator.from_bytes(total.to_bytes(), randomizer=randomizer)
+    assert again.to_bytes() == total.to_bytes()
+    assert again.add(reports[8:9], users=names(1)) == 1
+    assert again.add(reports[8:9], users=names("another")) == 0
+    matrix = np.frombuffer(b"".join(names(1, 77)), dtype=np.uint8).reshape(2, 32)
+    assert again.add(reports[10:12], users=matrix) == 1
+    assert estimate_mean(total).spent == PureDP(2.0 * cap)
+    assert estimate_mean(total, reports_per_user=5).spent == PureDP(10.0)
+
+
+def test_servers_share_users_but_not_reports_of_one():
+    randomizer = RANDOMIZERS[3]
+    reports = some_reports(randomizer, 10)
+    one, other, third = (Aggregator(randomizer, reports_per_user=1) for _ in range(3))
+    one.add(reports[:4], users=names(1, 2, 3, 4))
+    other.add(reports[4:6], users=names(5, 6))
+    third.add(reports[6:8], users=names(7, 2))
+    one.merge(other)
+    before = one.to_bytes()
+    with pytest.raises(InputError, match="1 users have more than 1 reports"):
+        one.merge(third)
+    assert one.to_bytes() == before
+    assert one.add(reports[8:], users=names(6, 8)) == 1
+    assert one.count == 7
+    with pytest.raises(InputError, match="reports_per_user"):
+        one.merge(Aggregator(randomizer))
+
+
+def test_many_users_are_told_apart():
+    """Both homes of names, the sorted arrays and the dictionary, against a plain set."""
+    from fastpubpriv.local.users import Users, hashed_names
+
+    rng = np.random.default_rng(0)
+    kept = Users(1)
+    seen = set()
+    for size in (1, 50_000, 3, 70_000, 1, 9):
+        found = hashed_names(rng.integers(0, 50, size=(size, 16), dtype=np.uint8) // 13, size)
+        allowed, new = kept.admit(found)
+        kept.take(new)
+        expected = []
+        for name in found.tolist():
+            expected.append(name not in seen)
+            seen.add(name)
+        assert allowed.tolist() == expected
+    assert kept.reports == len(seen)
+    assert len(kept.to_bytes()) == 20 * len(seen)
+
+
+def test_names_of_users_are_checked():
+    randomizer = RANDOMIZERS[0]
+    reports = some_reports(randomizer, 2)
+    once = Aggregator(randomizer, reports_per_user=1)
+    bad = (None, names(1), ["anna", "bert"], [b"short", b"short"], np.zeros((2, 8), np.uint8), np.zeros((2, 16)), 5)
+    for users in bad:
+        with pytest.raises(InputError, match="hash"):
+            once.add(reports, users=users)
+    assert once.count == 0
+    assert once.add(reports, users=names(1, 2)) == 0
+    with pytest.raises(InputError, match="reports_per_user"):
+        Aggregator(randomizer).add(reports, users=names(1, 2))
+    for cap in (0, -1, 2.5, 2**40, "1"):
+        with pytest.raises(InputError, match="reports_per_user"):
+            Aggregator(randomizer, reports_per_user=cap)
+    # Names that do not belong to the sums, with a digest that is right.
+    body = bytearray(once.to_bytes()[:-32])
+    for place, value in ((-4, 9), (-8, 0), (len(body) - 40, 255)):
+        wrong = bytearray(body)
+        wrong[place] = value
+        with pytest.raises(InputError):
+            Aggregator.from_bytes(bytes(wrong) + hashlib.sha256(wrong).digest(), randomizer=randomizer)
+    newer = bytearray(once.to_bytes())
+    newer[4] = 3
+    with pytest.raises(InputError, match="another version"):
+        Aggregator.from_bytes(bytes(newer), randomizer=randomizer)
+
+
+def test_one_hostile_report_moves_the_mean_no_more_than_an_honest_one():
+    """Among 200 reports: the largest entries that bytes can hold, and the largest that a user could send."""
+    for randomizer in RANDOMIZERS:
+        sound = some_reports(randomizer, 200)
+        if randomizer.form == "selection":
+            hostile = Reports(randomizer, np.full((1, 32), 255, np.uint8))
+        else:
+            hostile = Reports(randomizer, np.array([[2**31 - 1] * 5 + [-(2**31)]], dtype=np.int32))
+        before, after = Aggregator(randomizer), Aggregator(randomizer)
+        before.add(sound)
+        after.add(sound[1:])
+        after.add(hostile.to_bytes())
+        longest = np.linalg.norm(hostile.vectors()) if randomizer.gaussian else randomizer.radius / randomizer.scale
+        assert np.linalg.norm(after.mean() - before.mean()) <= 2.0 * longest / 200 * (1.0 + 1e-6)
+        if randomizer.gaussian:
+            assert longest <= randomizer.radius * (math.sqrt(6.0) + 13.0 + randomizer.cap.threshold) / randomizer.scale
 
 
 def test_an_empty_sum_has_no_mean():

@@ -13,6 +13,7 @@ from fastpubpriv.errors import BudgetError, InputError, KernelError, ReplayError
 from fastpubpriv.kernels import noise
 from fastpubpriv.kernels.bins import BinRule
 from fastpubpriv.keys import key_source
+from fastpubpriv.mechanisms import histograms as histograms_module
 from fastpubpriv.mechanisms.histograms import Partition, coarsen, count_bins
 from fastpubpriv.privacy import (
     ZCDP,
@@ -135,7 +136,7 @@ def test_the_noise_and_the_threshold():
         assert keys[np.argmin(values), 0] in np.flatnonzero(noisy == edge)
 
 
-def test_as_many_draws_whatever_the_data(monkeypatch):
+def spied_draws(monkeypatch):
     drawn = []
     original = noise.discrete_laplace
 
@@ -145,17 +146,43 @@ def test_as_many_draws_whatever_the_data(monkeypatch):
 
     monkeypatch.setattr(release_module.noise, "discrete_laplace", spy)
     monkeypatch.setattr(release_module, "_PIECE", 2048)
+    return drawn
+
+
+def test_as_many_draws_whatever_the_data_when_all_slots_are_asked_for(monkeypatch):
+    drawn = spied_draws(monkeypatch)
     seen = []
     for counts in ([], [1], np.ones(5000, dtype=np.int64)):
         drawn.clear()
         event = small(histograms=2, draws=9000, threshold=12 * 128, step=64)
         release_stable(
-            opened(draws=10**5), name="x", query=lambda c=counts: [table(c), table([])], event=event, slots=(5000, 4000)
-        )
+            opened(draws=10**5), name="x", query=lambda c=counts: [table(c), table([])], event=event, slots=(5000, 4000),
+            pad_all=True,
+        )  # fmt: skip
         seen.append(sorted(drawn))
     assert seen[0] == seen[1] == seen[2]
     assert sum(count for _, count in drawn) == 9000
     assert all(first + count <= second for (first, count), (second, _) in itertools.pairwise(seen[0]))
+
+
+@pytest.mark.parametrize("occupied", [0, 1, 1024, 1025, 3000, 4096, 4097, 5000])
+def test_noise_for_occupied_bins_only_gives_the_same_answer(monkeypatch, occupied):
+    """Padded to a power of two, never more than the slots; every released bit as when all slots are drawn."""
+    drawn = spied_draws(monkeypatch)
+    counts = np.random.default_rng(occupied).integers(1, 50, occupied)
+    answers, sizes = [], []
+    for pad_all in (True, False):
+        drawn.clear()
+        event = small(histograms=2, draws=9000, threshold=12 * 128, step=64)
+        released = release_stable(
+            opened(draws=10**5, random_state=4), name="x", query=lambda: [table(counts), table([900])], event=event,
+            slots=(5000, 4000), pad_all=pad_all,
+        )  # fmt: skip
+        answers.append([(keys.tolist(), values.tolist()) for keys, values in released])
+        sizes.append(sum(count for _, count in drawn))
+    assert answers[0] == answers[1]
+    expected = {0: 1024, 1: 1024, 1024: 1024, 1025: 2048, 3000: 4096, 4096: 4096, 4097: 5000, 5000: 5000}[occupied]
+    assert sizes == [9000, expected + 1024]
 
 
 def test_the_noise_of_a_slot_is_the_same_in_any_thread(monkeypatch):
@@ -270,6 +297,18 @@ def test_partitions_levels_and_labels_are_counted_as_defined():
             wide = coarsen(keys, counts, level, partition)
             np.testing.assert_array_equal(wide[0], expected[0])
             np.testing.assert_array_equal(wide[1], expected[1])
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2, 5, 9), (5, 0, 9, 0, 1), (9, 9, 0)])
+def test_each_level_is_the_same_whichever_was_asked_for_before(order):
+    partition = Partition((0,), (BinRule(0.01),), levels=(0, 1, 2, 5, 9))
+    found = count_bins(private_rows(rows_of(5000, 1)), [partition], EXECUTOR)
+    levels = histograms_module._Histograms(found, [(0, level) for level in order], [partition])
+    for number, level in enumerate(order):
+        keys, counts = levels[number]
+        expected = coarsen(*found[0], level, partition)
+        np.testing.assert_array_equal(keys, expected[0])
+        np.testing.assert_array_equal(counts, expected[1])
 
 
 def test_counts_do_not_depend_on_threads_or_source():

@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.special import ndtri
+from scipy.stats import qmc
 
 from fastpubpriv.mixtures.axis_aligned.binned_em import Cells, Mixtures, cell_parts, em, joined, masses, misfit, refine
 from fastpubpriv.mixtures.axis_aligned.candidates import (
@@ -234,5 +236,7 @@ def test_distinct_keeps_one_of_equals_in_any_order_of_components():
 def test_low_discrepancy_normals_are_normal_and_the_same_every_time():
     normals = low_discrepancy(400, 8)
     assert np.array_equal(normals, low_discrepancy(400, 8))
+    uniform = qmc.Halton(d=8, scramble=False).random(420)[20:]
+    assert np.array_equal(normals, ndtri(np.clip(uniform, 1e-9, 1.0 - 1e-9)))
     assert np.abs(normals.mean(axis=0)).max() < 0.1
     assert np.abs(normals.std(axis=0) - 1.0).max() < 0.1

@@ -1,4 +1,4 @@
-"""Budgets: exact amounts, refusal of bad parameters (SAFETY.md 3.9 D), arithmetic that never drifts."""
+"""Budgets: exact amounts, refusal of bad parameters, arithmetic that never drifts."""
 
 import copy
 import pickle

@@ -278,7 +278,7 @@ def test_k_norm_grid():
     )
     assert grid.clip_steps == clip_steps(grid.quant_bound, 20)
     assert grid.step(1.0) == step(1.0, grid.quant_bound, 20)
-    # 5e-7 at d = 20, 2 Q = 2^20, epsilon 1 in doubles (SAFETY.md 0.2 item 3), times at most four for our margins
+    # 5e-7 at d = 20, 2 Q = 2^20, epsilon 1 in doubles, times at most four for our margins
     assert 5e-7 < float(knorm_delta(1, 2**19, 20, 2.0**-50)) < 2.1e-6
     for bad in (
         lambda: knorm_sum_grid(1, 100, 10, delta=1e-20),

@@ -1,4 +1,4 @@
-"""Conversions against high precision, dp-accounting, and the counterexamples of SAFETY.md 1.2 and spec A 8."""
+"""Conversions against high precision, dp-accounting, and the counterexamples."""
 
 import math
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""The ledger: exact under threads, processes and kill -9 (SAFETY.md 3.8, 3.9 D)."""
+"""The ledger: exact under threads, processes and kill -9."""
 
 import contextlib
 import copy

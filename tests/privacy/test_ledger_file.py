@@ -1,4 +1,4 @@
-"""Ledger files: a typed error for every broken file and failing system call, nothing charged (SAFETY.md 3.9 F)."""
+"""Ledger files: a typed error for every broken file and failing system call, nothing charged."""
 
 import errno
 import fcntl

@@ -35,16 +35,20 @@ RUNS = [
     (ApproxDP(0.1, 1e-8), Poisson(0.01), 100, Neighbors.REPLACE_ONE),
     (ApproxDP(100, 1e-6), Poisson(0.1), 10, Neighbors.REPLACE_ONE),
     (ApproxDP(50, 1e-10), WithoutReplacement(1, 2), 3, Neighbors.REPLACE_ONE),
+    (ApproxDP(8, 1e-6), Poisson(Fraction(1, 10_000)), 10**5, Neighbors.REPLACE_ONE),
+    (ApproxDP(100, 1e-6), Poisson(Fraction(1, 2)), 10**6, Neighbors.REPLACE_ONE),
 ]
 
 
 @pytest.mark.parametrize(("budget", "sampling", "steps", "relation"), RUNS)
 def test_noise_for_a_budget_is_safe_and_tight(budget, sampling, steps, relation, monkeypatch):
-    tries = []
-    honest = subsampled._composed_epsilon
-    monkeypatch.setattr(subsampled, "_composed_epsilon", lambda *a: tries.append(a[0]) or honest(*a))
+    fine, rough = [], []
+    honest, hasty = subsampled._composed_epsilon, subsampled._rough_epsilon
+    monkeypatch.setattr(subsampled, "_composed_epsilon", lambda *a: fine.append(a[0]) or honest(*a))
+    monkeypatch.setattr(subsampled, "_rough_epsilon", lambda *a: rough.append(a[0]) or hasty(*a))
     z = noise_multiplier_for(budget, sampling, steps, relation)
-    assert len(tries) <= 8  # the number of compositions is what a calibration costs
+    assert len(fine) <= 3  # the number of compositions is what a calibration costs
+    assert len(rough) <= 8
     assert epsilon_of(z, sampling, steps, budget.delta, relation) <= budget.epsilon
     assert epsilon_of(z * (1 - 3e-5), sampling, steps, budget.delta, relation) > budget.epsilon
     assert 0.97 * budget.delta <= delta_of(z, sampling, steps, budget.epsilon, relation) <= 1.005 * budget.delta

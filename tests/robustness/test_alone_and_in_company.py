@@ -50,11 +50,14 @@ BY_POSITION = {"fastpubpriv.mechanisms.group_covariances.GroupQuery"}
 # Places that see private rows without a query, each for a reason.
 READERS = {
     # Copies of a view that turns each row by itself; see the test of the rotation below.
-    "fastpubpriv.training.rotated.rotated_rows",
-    "fastpubpriv.training.rotated.rotated_rows.work",
+    "fastpubpriv.training.kept.kept_rows",
+    "fastpubpriv.training.kept.kept_rows.work",
     # Each report and each gradient is made from one user's row by a kernel that takes rows one by one.
     "fastpubpriv.release.reports.release_reports",
-    "fastpubpriv.local.training.train",
+    "fastpubpriv.local.training._block",
+    # On their way to such a report.
+    "fastpubpriv.cli.reporting.Source._read",
+    "fastpubpriv.cli.reporting.privatize",
     # Rows to predict for: nothing is released from them.
     "fastpubpriv.cli.train.predict",
 }

@@ -182,7 +182,7 @@ def test_a_chunk_of_a_class_that_answers_for_itself():
 def test_our_own_errors_come_through():
     for own in (KernelError("status"), InputError("form"), BudgetError("left")):
         with pytest.raises(type(own)) as caught:
-            guard.guarded(lambda own=own: at_once(own))
+            guard.call_guarded(lambda own=own: at_once(own))
         assert caught.value is own
 
 
@@ -233,14 +233,14 @@ def test_planted_guards_that_let_text_through(monkeypatch):
     rows = [
         make(made(kind)) for kind in (SystemExit, MemoryError) for make in (FACTORIES["call"], FACTORIES["generator"])
     ]
-    monkeypatch.setattr(guard, "stand_in", lambda error, message="": error)
+    monkeypatch.setattr(guard, "replace_error", lambda error, message="": error)
     for source in rows:
         with pytest.raises(BaseException) as caught:  # any of them
             fold(source, make_sums(2), add_sums)
         assert SECRET in said(caught.value)
     monkeypatch.undo()
-    monkeypatch.setattr("fastpubpriv.sources.readers.chunks.foreign", guard.guarded)
-    monkeypatch.setattr("fastpubpriv.sources.readers.chunks.foreign_iterator", guard.guarded_iterator)
+    monkeypatch.setattr("fastpubpriv.sources.readers.chunks.call_foreign", guard.call_guarded)
+    monkeypatch.setattr("fastpubpriv.sources.readers.chunks.iterate_foreign", guard.iterate_guarded)
     for name in ("call", "generator"):
         source = FACTORIES[name](InputError(SECRET))
         assert isinstance(source, ChunkRows)

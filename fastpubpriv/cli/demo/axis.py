@@ -31,14 +31,14 @@ class Shape:
 def minutes() -> tuple[FloatArray, FloatArray]:
     """The column of all flights but the public ones, as it is and unrounded."""
     import numpy as np
-    from scipy import stats
 
     from fastpubpriv.experiments.flights import COLUMNS, load_flights
+    from fastpubpriv.public_draws import draw_uniforms
 
     flights = load_flights()
     place = list(COLUMNS).index(COLUMN)
     rounded = np.rint(flights.private[:, place] * flights.scale[place])
-    coins = stats.uniform.rvs(-0.5, 1.0, size=len(rounded), random_state=PUBLIC_SEED) * UNROUNDED_BY
+    coins = (draw_uniforms(len(rounded), PUBLIC_SEED) - 0.5) * UNROUNDED_BY
     return rounded, rounded + coins
 
 

@@ -157,12 +157,11 @@ def story(comparison: Comparison) -> str:
 
 def draw(comparison: Comparison, weather: Weather, path: Path) -> None:
     """All estimates side by side, one panel for each column."""
-    from scipy import stats
-
     from fastpubpriv.experiments.weather import COLUMNS, WIND
+    from fastpubpriv.quantiles import normal_quantile
     from fastpubpriv.results import plots as plotting
 
-    wide = float(stats.norm.ppf(0.5 + LEVEL / 2.0)) * comparison.public_error
+    wide = normal_quantile(0.5 + LEVEL / 2.0) * comparison.public_error
     public = comparison.public_only
     estimates = [
         plotting.Estimate("private answer", comparison.private.mean, *comparison.private.confidence_interval(LEVEL)),

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy import stats
 
 from fastpubpriv._types import FloatArray
+from fastpubpriv.quantiles import chi2_quantiles
 
 MOST = 3.0
 STEPS = 4
@@ -25,7 +25,7 @@ def clip_factor(second: FloatArray, radius_sq: float, *, std: float, n: float) -
         power = float(np.nan_to_num(np.sum(np.square(second)) - own, nan=trace * trace))
     power = min(max(power, trace * trace / dim), trace * trace)
     freedom = trace * trace / power
-    levels = stats.chi2.ppf((np.arange(QUANTILES) + 0.5) / QUANTILES, freedom) * (power / trace)
+    levels = chi2_quantiles((np.arange(QUANTILES) + 0.5) / QUANTILES, freedom) * (power / trace)
     factor = 1.0
     for _ in range(STEPS):
         norms = factor * levels

@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import stats
 from scipy.special import polygamma, psi
 
 from fastpubpriv._types import FloatArray
@@ -14,6 +13,7 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.ladder.evidence import pseudo_rows
 from fastpubpriv.estimators.matrices import spectrum, symmetric
 from fastpubpriv.mechanisms.sums import AffineMap
+from fastpubpriv.quantiles import f_quantile
 from fastpubpriv.results.base import frozen
 
 # A column whose public values differ by no more than their own rounding says nothing about its scale.
@@ -49,11 +49,11 @@ class Strength:
     def radius_sq(self, probability: float) -> float:
         """A squared radius, in units of the public covariance, that holds this share of the rows."""
         dim, free = self.dim, self.low + 2.0
-        quantile = float(stats.f.ppf(probability, dim, free))
+        quantile = f_quantile(probability, dim, free)
         found = (1.0 + 1.0 / self.n_pub) * (self.low / free) * dim * quantile
         if math.isfinite(self.quartile):
             # The public rows themselves carry heavy tails and skewness into the radius.
-            found = max(found, self.quartile * min(quantile / float(stats.f.ppf(QUARTILE, dim, free)), 2.0))
+            found = max(found, self.quartile * min(quantile / f_quantile(QUARTILE, dim, free), 2.0))
         return found
 
     def spectrum(self) -> FloatArray:

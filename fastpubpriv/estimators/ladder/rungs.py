@@ -1,4 +1,4 @@
-"""Which rung of the ladder to take: errors predicted from public numbers (the spec's section 3)."""
+"""Which rung of the ladder to take: errors predicted from public numbers."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from scipy import stats
 
 from fastpubpriv.estimators.ladder.norms import NO_COUNTS, Counts
 from fastpubpriv.estimators.ladder.public_base import Strength
 from fastpubpriv.estimators.ladder.schedule import Noise, Plan
 from fastpubpriv.estimators.ladder.vectors import combined
+from fastpubpriv.quantiles import chi2_quantile
 
 STRUCTURES = ("public", "mean", "diagonal", "full")
 MEAN_SHARES = (Fraction(1, 10), Fraction(1, 4), Fraction(2, 5))
@@ -57,7 +57,7 @@ class Outlook:
 
 def mean_clip(dim: int) -> float:
     """Clip radius of the full rung's mean step, in whitened coordinates."""
-    return math.sqrt(RESIDUAL_SQ + float(stats.chi2.ppf(0.99, dim)))
+    return math.sqrt(RESIDUAL_SQ + chi2_quantile(0.99, dim))
 
 
 def mean_radius(strength: Strength) -> float:
@@ -68,7 +68,7 @@ def mean_radius(strength: Strength) -> float:
 def diagonal_radius(strength: Strength) -> float:
     """Clip radius of the diagonal rung's 2 dim features."""
     dim = strength.dim
-    wide = strength.radius_sq(DIAGONAL_RADIUS) / float(stats.chi2.ppf(DIAGONAL_RADIUS, dim))
+    wide = strength.radius_sq(DIAGONAL_RADIUS) / chi2_quantile(DIAGONAL_RADIUS, dim)
     return math.sqrt(dim * wide + (dim + 2.0 * math.sqrt(24.0 * dim)) * wide * wide)
 
 

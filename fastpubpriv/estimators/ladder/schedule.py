@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from scipy import stats
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.estimators.ladder.clipping import clip_factor
 from fastpubpriv.estimators.radii import chi_radius
+from fastpubpriv.quantiles import chi2_quantile
 
 EARLY_SHARES = (Fraction(3, 100), Fraction(8, 100), Fraction(1, 5))
 MOST_ROUNDS = 9
@@ -92,7 +92,7 @@ class Plan:
     @property
     def white_radius_sq(self) -> float:
         """Where rounds after the first clip: rows that are white but for a tenth of them."""
-        return 1.0 + float(stats.chi2.ppf(0.9, self.dim))
+        return 1.0 + chi2_quantile(0.9, self.dim)
 
     @property
     def wide_radius_sq(self) -> float:

@@ -13,7 +13,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import ndtri
-from scipy.stats import qmc
 
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError, KernelError
@@ -60,6 +59,8 @@ class PublicDraws:
         self.draws = draws = draws_for(hypotheses) if draws is None else draws
         self.table = kernels.mixture_table(hypotheses.weights, hypotheses.means, hypotheses.spreads)
         self._hypotheses = hypotheses
+        from scipy.stats import qmc  # slow to import, and only some lists need it
+
         sequence = qmc.Sobol(hypotheses.dim + 1, scramble=True, seed=public_seed)
         uniform = sequence.random_base2((draws - 1).bit_length())[:draws]
         self._picks = uniform[:, 0]

@@ -16,7 +16,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from scipy import stats
 from scipy.special import ndtr
 
 from fastpubpriv._types import FloatArray, IntArray
@@ -35,6 +34,7 @@ from fastpubpriv.mixtures.axis_aligned.run_time import column_by_column
 from fastpubpriv.mixtures.axis_aligned.ties import tied_shares
 from fastpubpriv.mixtures.axis_aligned.univariate import CELLS_PER_SCALE, SCALE_PARTITION, kept_scales, place_partition
 from fastpubpriv.privacy import gaussian_count_grid, laplace_count_grid, stable_event
+from fastpubpriv.public_draws import draw_normals
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.views.interleaved import interleave_rows
 from fastpubpriv.sources.views.pairs import distant_pairs
@@ -329,7 +329,7 @@ def started(columns: list[Column], starts: list[Start], least: float, *, known_s
 def around(at: Parameters, noise: FloatArray, size: int, *, known_std: bool) -> list[Parameters]:
     """Points about a standard error away; `noise` is that of a mean in standard deviations, for each component."""
     components, dim = at.means.shape
-    normal = stats.norm.rvs(size=(size, components, 2 * dim + 1), random_state=PUBLIC_SEED + 6)
+    normal = draw_normals((size, components, 2 * dim + 1), random_state=PUBLIC_SEED + 6)
     found = []
     for each in normal:
         weights = at.weights * np.exp(np.clip(noise * each[:, -1], -1.0, 1.0))

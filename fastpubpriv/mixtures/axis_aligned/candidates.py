@@ -5,13 +5,13 @@ Everything here is post-processing of released and public numbers, so none of it
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
-from scipy.stats import qmc
 
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.mixtures.axis_aligned.binned_em import (
@@ -263,10 +263,28 @@ def distinct(mixtures: Mixtures, order: IntArray, *, limit: int, tolerance: floa
 
 
 def low_discrepancy(size: int, dim: int) -> FloatArray:
-    """Deterministic standard normals that fill space evenly, (size, dim): a Halton sequence, so there is no seed to choose."""
-    uniform = qmc.Halton(d=dim, scramble=False).random(size + 20)[20:]
+    """Deterministic standard normals that fill space evenly, (size, dim): a Halton sequence, so there is no seed to choose.
+
+    Its first 20 rows are left out: there the columns still depend on each other.
+    """
+    numbers = np.arange(20, size + 20)
+    primes: list[int] = []
+    while len(primes) < dim:
+        following = primes[-1] + 1 if primes else 2
+        primes.append(next(number for number in itertools.count(following) if all(number % prime for prime in primes)))
+    uniform = np.column_stack([_mirrored_digits(numbers, prime) for prime in primes])
     normals: FloatArray = ndtri(np.clip(uniform, 1e-9, 1.0 - 1e-9))
     return normals
+
+
+def _mirrored_digits(numbers: IntArray, base: int) -> FloatArray:
+    """Each number with its digits mirrored at the point: 6 = 110 in base 2 gives .011 = 3/8."""
+    found, unit = np.zeros(len(numbers)), 1.0 / base
+    while numbers.any():
+        numbers, digit = np.divmod(numbers, base)
+        found += digit * unit
+        unit /= base
+    return found
 
 
 def candidates(

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import stats
 from scipy.special import logsumexp
 
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.mixtures.axis_aligned.binned_em import by_score
+from fastpubpriv.public_draws import draw_uniforms
 
 STD_FLOOR = 1e-12  # of a column's standard deviation: differences of doubles still have three digits there
 _NARROW = 1e-4  # below it squares of rows and means cancel, and differences are taken first
@@ -100,7 +100,7 @@ def parts(batch: Batch, n: int) -> list[slice]:
 def starts(rows: FloatArray, components: int, size: int, *, seed: int) -> FloatArray:
     """Centres (size, k, dim) by the k-means++ rule: the next centre is a row, likelier the farther from those before it."""
     n = len(rows)
-    uniform = stats.uniform.rvs(size=(size, components), random_state=seed)
+    uniform = draw_uniforms((size, components), random_state=seed)
     chosen = np.empty((size, components), dtype=np.int64)
     chosen[:, 0] = np.minimum((uniform[:, 0] * n).astype(np.int64), n - 1)
     nearest = np.full((size, n), np.inf)

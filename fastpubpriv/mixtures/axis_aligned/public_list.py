@@ -7,7 +7,6 @@ nothing.
 from __future__ import annotations
 
 import numpy as np
-from scipy import stats
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
@@ -17,6 +16,7 @@ from fastpubpriv.mixtures.axis_aligned.choosing import choose, hypotheses_of
 from fastpubpriv.mixtures.axis_aligned.learned import AxisMethod, Learned, Task
 from fastpubpriv.mixtures.axis_aligned.public_em import PUBLIC_SEED, STD_FLOOR, Batch
 from fastpubpriv.mixtures.axis_aligned.run_time import choosing
+from fastpubpriv.public_draws import draw_exponentials, draw_normals, draw_uniforms
 
 PLAIN_STARTS = 20
 BOOTSTRAPS = 100
@@ -42,7 +42,7 @@ def standardised(public: FloatArray, *, known_std: bool) -> tuple[FloatArray, Fl
 def fits(rows: FloatArray, components: int, *, known_std: bool) -> Batch:
     """EM on the rows from several starts, and on random weightings of them (the Bayesian bootstrap), likeliest first."""
     size = PLAIN_STARTS + BOOTSTRAPS
-    drawn = stats.expon.rvs(size=(BOOTSTRAPS, len(rows)), random_state=PUBLIC_SEED + 1)
+    drawn = draw_exponentials((BOOTSTRAPS, len(rows)), random_state=PUBLIC_SEED + 1)
     counts = np.concatenate([np.ones((PLAIN_STARTS, len(rows))), drawn])
     centres = public_em.starts(rows, components, size, seed=PUBLIC_SEED)
     found = public_em.fit(rows, centres, counts=counts, steps=_STEPS, prior=_PRIOR, fixed_std=known_std)
@@ -53,8 +53,8 @@ def scattered(heads: Batch, score: FloatArray, n_pub: int, size: int, *, known_s
     """Points around the fits, a random fraction of their own standard errors away, more around the likelier ones."""
     components, dim = heads.means.shape[1:]
     share = np.exp(np.maximum(score - score.max(), -400.0) / _DEPTH)
-    uniform = stats.uniform.rvs(size=(size, 2), random_state=PUBLIC_SEED + 2)
-    normal = stats.norm.rvs(size=(size, components, 2 * dim + 1), random_state=PUBLIC_SEED + 3)
+    uniform = draw_uniforms((size, 2), random_state=PUBLIC_SEED + 2)
+    normal = draw_normals((size, components, 2 * dim + 1), random_state=PUBLIC_SEED + 3)
     picked = np.minimum(np.searchsorted(np.cumsum(share) / share.sum(), uniform[:, 0]), heads.size - 1)
     reach = (_SPREAD[0] + (_SPREAD[1] - _SPREAD[0]) * uniform[:, 1])[:, None]
     weights, means, stds = heads.weights[picked], heads.means[picked], heads.stds[picked]
@@ -75,7 +75,7 @@ def from_pairs(rows: FloatArray, components: int, size: int, *, known_std: bool)
     """
     n = len(rows)
     centres = public_em.starts(rows, components, _PAIR_STARTS, seed=PUBLIC_SEED + 4)
-    uniform = stats.uniform.rvs(size=(_PAIR_STARTS, components, 2), random_state=PUBLIC_SEED + 5)
+    uniform = draw_uniforms((_PAIR_STARTS, components, 2), random_state=PUBLIC_SEED + 5)
     away = np.einsum("skd,skd->sk", centres, centres)[:, :, None] - 2.0 * centres @ rows.T
     near = np.argsort(away + np.einsum("nd,nd->n", rows, rows), axis=2)
     reach = max(1, n // components - 1)

@@ -6,7 +6,6 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from scipy import stats
 
 from fastpubpriv import run as running
 from fastpubpriv import validation
@@ -41,6 +40,7 @@ from fastpubpriv.privacy import (
     gaussian_gram_grid,
     gaussian_sum_grid,
 )
+from fastpubpriv.public_draws import draw_normals, draw_uniforms
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.mixture import MixtureResult
 from fastpubpriv.run import Run
@@ -121,8 +121,8 @@ def public_only(x_pub: Any, *, n_components: int, columns: Any = None) -> Mixtur
 
 def starting_centers(count: int, dim: int, radius: float) -> FloatArray:
     """Centres (count, dim) spread over a ball, the same in every run: nothing is known about the rows yet."""
-    normals = stats.norm.rvs(size=(count, dim), random_state=SEED)
-    lengths = stats.uniform.rvs(size=(count, 1), random_state=SEED + 1) ** (1.0 / dim)
+    normals = draw_normals((count, dim), random_state=SEED)
+    lengths = draw_uniforms((count, 1), random_state=SEED + 1) ** (1.0 / dim)
     start: FloatArray = radius * lengths * normals / np.linalg.norm(normals, axis=1, keepdims=True)
     return start
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy import stats
 
 from fastpubpriv._types import FloatArray, IntArray
+from fastpubpriv.public_draws import draw_uniforms
 
 RESTARTS = 10
 MAX_ITERATIONS = 100
@@ -73,7 +73,7 @@ def kmeans(points: FloatArray, count: int, *, restarts: int = RESTARTS) -> Float
     middle = points.mean(axis=0)
     scale = float(np.abs(points - middle).max()) or 1.0
     scaled = (points - middle) / scale
-    draws = stats.uniform.rvs(size=(restarts, count), random_state=SEED)
+    draws = draw_uniforms((restarts, count), random_state=SEED)
     looked = scaled[:: -(-len(scaled) // max(RESTART_ROWS, 2 * count))]
     centers, cost = np.zeros((1, points.shape[1])), np.inf
     for uniform in draws:

@@ -14,7 +14,6 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from scipy import stats
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
@@ -33,6 +32,7 @@ from fastpubpriv.mechanisms.sums import Released
 from fastpubpriv.mixtures.separated.tree import ClusterTree
 from fastpubpriv.parameters import FAILURE_PROB
 from fastpubpriv.privacy import cluster_count_grid, cluster_gram_grid, cluster_sum_grid
+from fastpubpriv.quantiles import chi2_upper_quantile
 from fastpubpriv.results.base import frozen
 from fastpubpriv.run import Run, noise_per_radius
 
@@ -204,7 +204,7 @@ def _leaf_frame(rows: FloatArray, radius: float, failure: float, cond_max: float
     if not usable:
         if not 0.0 < radius < math.inf:
             raise InputError(f"a leaf without two distinct public rows needs the radius of its node, got {radius}")
-        own = math.sqrt(float(stats.chi2.isf(failure, dim)) / n_pub)
+        own = math.sqrt(chi2_upper_quantile(failure, dim) / n_pub)
         frame = Frame(
             frozen(rows.mean(axis=0)), np.asarray(radius), own, cond_max * dim * PARENT_SLACK, "radius of the node"
         )

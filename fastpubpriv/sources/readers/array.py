@@ -15,7 +15,7 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.sources.base import Chunk, PathLike, RandomAccessRows
 from fastpubpriv.sources.paths import existing_file
 from fastpubpriv.sources.readers.pieces import as_chunk
-from fastpubpriv.threads.guard import foreign, guarded
+from fastpubpriv.threads.guard import call_foreign, call_guarded
 from fastpubpriv.validation import boolean
 
 _F64 = np.dtype(np.float64)
@@ -56,7 +56,7 @@ class ArrayRows(RandomAccessRows):
         mapped = boolean("memory_map", memory_map)
         message = f"{name!r} cannot be read as a .npy file of numbers with at least one row: write it with numpy.save"
         # Mode "c" (copy on write) would hide a write by mistake; "r" makes it an error.
-        array = guarded(lambda: np.load(name, mmap_mode="r" if mapped else None, allow_pickle=False), message)
+        array = call_guarded(lambda: np.load(name, mmap_mode="r" if mapped else None, allow_pickle=False), message)
         if not isinstance(array, np.ndarray):  # an archive of several arrays
             raise InputError(message)
         return cls(plain_matrix(array, line=True), "npy")
@@ -64,6 +64,11 @@ class ArrayRows(RandomAccessRows):
     def block(self, begin: int, end: int) -> Chunk:
         """Rows begin to end, a view where the layout allows."""
         part = self._array[begin:end]
+        return part if self._direct else as_chunk(part, self._dtype)
+
+    def take(self, places: NDArray[np.int64]) -> Chunk:
+        """See `Rows.take`."""
+        part = self._array[places]
         return part if self._direct else as_chunk(part, self._dtype)
 
     def memory(self) -> list[NDArray[Any]]:
@@ -86,7 +91,7 @@ def plain_matrix(obj: object, *, line: bool = False) -> NDArray[Any]:
     elif isinstance(obj, list | tuple):
         array = _from_lists(obj)
     elif isinstance(obj, memoryview):
-        array = foreign(lambda: np.asarray(obj), "the memoryview does not hold numbers: pass a 2-D float array")
+        array = call_foreign(lambda: np.asarray(obj), "the memoryview does not hold numbers: pass a 2-D float array")
     else:
         _refuse(obj)
     if line and array.ndim == 1:
@@ -125,17 +130,17 @@ def _advice(dtype: np.dtype[Any]) -> str:
 
 def plain_list(obj: list[Any] | tuple[Any, ...]) -> list[Any] | tuple[Any, ...]:
     """A plain list or tuple unchanged; of a subclass, a plain list of the items that iterating over it gives."""
-    return obj if type(obj) in (list, tuple) else foreign(lambda: list(obj), RAGGED)
+    return obj if type(obj) in (list, tuple) else call_foreign(lambda: list(obj), RAGGED)
 
 
 def _from_lists(rows: list[Any] | tuple[Any, ...]) -> NDArray[Any]:
     with np.errstate(all="ignore"):
         # Subclasses of list, and the items of a list, may run code that is not ours.
-        array = foreign(lambda: np.array(plain_list(rows)), RAGGED)
+        array = call_foreign(lambda: np.array(plain_list(rows)), RAGGED)
         if array.dtype.kind != "O":
             return array
         # None, Fraction, Decimal and integers beyond 64 bits come here. Types are form and may be refused; values may not.
-        return foreign(lambda: _numbers(array), RAGGED)
+        return call_foreign(lambda: _numbers(array), RAGGED)
 
 
 def _numbers(array: NDArray[Any]) -> FloatArray:

@@ -18,7 +18,7 @@ from fastpubpriv.sources.paths import existing_file
 from fastpubpriv.sources.readers.array import plain_list
 from fastpubpriv.sources.readers.columns import ColumnReader, ColumnRows, assemble, choose, require_numeric
 from fastpubpriv.sources.readers.pieces import check_count
-from fastpubpriv.threads.guard import guarded
+from fastpubpriv.threads.guard import call_guarded
 from fastpubpriv.validation import boolean, path_name
 
 _F64 = np.dtype(np.float64)
@@ -105,7 +105,7 @@ def _checked_schema(schema: Any, columns: Sequence[str] | None, what: str) -> tu
 
 def _data_columns(schema: Any) -> list[str]:
     """All columns except those in which pandas stores the index of a frame."""
-    metadata = guarded(lambda: schema.pandas_metadata) or {}
+    metadata = call_guarded(lambda: schema.pandas_metadata) or {}
     index = {name for name in metadata.get("index_columns", ()) if isinstance(name, str)}
     return [name for name in schema.names if name not in index]
 
@@ -124,18 +124,18 @@ def arrow_rows(source: object, columns: Sequence[str] | None, memory_map: bool =
         )
     elif isinstance(source, pa.RecordBatch):
         batch = source
-        source = guarded(lambda: pa.Table.from_batches([batch]))
+        source = call_guarded(lambda: pa.Table.from_batches([batch]))
     elif isinstance(source, list | tuple):
         batches = plain_list(source)
         if batches and all(isinstance(item, pa.RecordBatch) for item in batches):
-            source = guarded(lambda: pa.Table.from_batches(batches), "the record batches do not share one schema")
+            source = call_guarded(lambda: pa.Table.from_batches(batches), "the record batches do not share one schema")
     if not isinstance(source, pa.Table):
         raise InputError(
             f"expected a pyarrow Table or RecordBatch, or a list of RecordBatches, got {type(source).__name__}"
         )
     table: Any = source
     # A name that is not UTF-8 cannot be read, and the error of pyarrow would quote it.
-    guarded(lambda: table.schema.names, f"the column names of {what} cannot be read: they must be text in UTF-8")
+    call_guarded(lambda: table.schema.names, f"the column names of {what} cannot be read: they must be text in UTF-8")
     labels, dtype = _checked_schema(table.schema, columns, what)
     held = [view for label in labels for view in column_memory(table.column(label))]
     return ColumnRows(table.num_rows, "arrow", labels, [column_reader(table.column(k)) for k in labels], dtype, held)
@@ -151,7 +151,7 @@ def _read_ipc(pa: ModuleType, name: str, mapped: bool) -> Any:
         opener = pyarrow.ipc.open_file if is_file_format else pyarrow.ipc.open_stream
         return opener(pa.memory_map(name) if mapped else pa.OSFile(name)).read_all()
 
-    return guarded(read, f"{name!r} cannot be read as an Arrow IPC or Feather file")
+    return call_guarded(read, f"{name!r} cannot be read as an Arrow IPC or Feather file")
 
 
 class ParquetRows(Rows):
@@ -246,7 +246,7 @@ def _footer(name: str) -> tuple[Any, int]:
             list(schema.names)  # a name that is not UTF-8 cannot be read
             return schema, file.metadata.num_rows
 
-    return guarded(read, f"{name!r} cannot be read as a Parquet file")
+    return call_guarded(read, f"{name!r} cannot be read as a Parquet file")
 
 
 def batch_rows(batch: Any, labels: Sequence[str], begin: int, end: int, dtype: np.dtype[Any]) -> Chunk:

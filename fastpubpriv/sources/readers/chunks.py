@@ -13,7 +13,7 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.sources.base import Chunk, Rows
 from fastpubpriv.sources.readers.array import plain_matrix
 from fastpubpriv.sources.readers.pieces import as_chunk, check_count
-from fastpubpriv.threads.guard import foreign, foreign_iterator
+from fastpubpriv.threads.guard import call_foreign, iterate_foreign
 from fastpubpriv.validation import integer
 
 _HINT = "n is public and must be declared exactly, and the factory must start afresh for each pass"
@@ -52,9 +52,9 @@ class ChunkRows(Rows):
     def _pieces(self, last: int) -> Iterator[Chunk]:
         """The arrays of the factory, after checks of their form, up to row `last` if no later row is wanted."""
         seen = 0
-        items = foreign(lambda: iter(self._factory()))
+        items = call_foreign(lambda: iter(self._factory()))
         try:
-            for item in foreign_iterator(items):
+            for item in iterate_foreign(items):
                 piece = plain_matrix(item)
                 if piece.shape[1] != self._dim:
                     raise InputError(f"a chunk has {piece.shape[1]} columns where dim = {self._dim} was declared")
@@ -68,4 +68,4 @@ class ChunkRows(Rows):
             # A generator that is not closed here is closed by the interpreter, which prints what it raises then.
             if isinstance(items, GeneratorType):
                 with contextlib.suppress(InputError):
-                    foreign(items.close)
+                    call_foreign(items.close)

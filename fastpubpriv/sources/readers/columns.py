@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fastpubpriv.columns import listed
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources.base import Chunk, RandomAccessRows
-from fastpubpriv.threads.guard import foreign
+from fastpubpriv.threads.guard import call_foreign
 
 ColumnReader = Callable[[int, int], NDArray[Any]]  # (begin, end) -> values of one column, one-dimensional
 
@@ -68,7 +68,7 @@ def assemble(readers: Sequence[ColumnReader], begin: int, end: int, dtype: np.dt
             for index, read in enumerate(readers):
                 out[:, index] = read(begin, end)
 
-    foreign(fill)  # the columns of a frame may be objects of other code
+    call_foreign(fill)  # the columns of a frame may be objects of other code
     return out
 
 

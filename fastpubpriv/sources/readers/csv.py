@@ -6,6 +6,7 @@ column is a number or NaN, so the content of one row cannot change how another i
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -20,7 +21,7 @@ from fastpubpriv.sources.readers.cells import names_of, read_columns
 from fastpubpriv.sources.readers.columns import assemble, choose
 from fastpubpriv.sources.readers.lines import Lines, count_lines, read_lines
 from fastpubpriv.sources.readers.pieces import check_count
-from fastpubpriv.threads.guard import guarded
+from fastpubpriv.threads.guard import call_guarded, iterate_guarded
 
 _F64 = np.dtype(np.float64)
 
@@ -46,7 +47,7 @@ class CsvRows(Rows):
             f"{name!r} cannot be read as a CSV file: its first line must be a header with the names of the columns, "
             "in UTF-8 and ending in a line feed"
         )
-        header = guarded(lambda: _header(name, join_quoted), message)
+        header = call_guarded(lambda: _header(name, join_quoted), message)
         if header is None:
             raise InputError(message)
         if any(_looks_like_a_number(cell) for cell in header):
@@ -54,7 +55,7 @@ class CsvRows(Rows):
             raise InputError(f"the first line of {name!r} holds numbers: add a header line with the column names")
         # In a file without a header the first line is a private row, so only names that the caller gave are quoted.
         labels = choose(header, columns, f"the header of {name!r}", list_names=False)
-        n = guarded(lambda: count_lines(name, join_quoted), message) - 1
+        n = call_guarded(lambda: count_lines(name, join_quoted), message) - 1
         return cls(name, len(header), {label: header.index(label) for label in labels}, n, join_quoted)
 
     def _chunks(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
@@ -80,6 +81,27 @@ class CsvRows(Rows):
         for start in range(0, len(lines), chunk_rows):
             stop = min(start + chunk_rows, len(lines))
             yield assemble([lambda b, e, c=c: c[b:e] for c in columns], start, stop, _F64)  # type: ignore[misc]
+
+
+def csv_stream(path: str, columns: Sequence[str]) -> Iterator[Chunk]:
+    """Chunks of the chosen columns of a CSV text that can be read only once, such as the standard input."""
+    load_pyarrow()
+    message = "the rows must begin with a header: a line with the names of the columns, in UTF-8"
+    pieces = iterate_guarded(read_lines(path))
+    first: Lines | None = next(pieces, None)
+    header = None if first is None else call_guarded(lambda: names_of(first.part(0, 1)), message)
+    if first is None or header is None or any(_looks_like_a_number(cell) for cell in header):
+        raise InputError(message)
+    labels = choose(header, columns, "the header of the rows", list_names=False)
+    chosen = [header.index(label) for label in labels]
+    return iterate_guarded(_once(itertools.chain([first.part(1, len(first))], pieces), len(header), chosen))
+
+
+def _once(pieces: Iterator[Lines], width: int, chosen: Sequence[int]) -> Iterator[Chunk]:
+    for lines in pieces:
+        if len(lines):
+            columns = read_columns(lines, width, chosen)
+            yield assemble([lambda b, e, c=c: c[b:e] for c in columns], 0, len(lines), _F64)  # type: ignore[misc]
 
 
 def _header(name: str, join_quoted: bool) -> list[str] | None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources.base import Rows
 from fastpubpriv.sources.readers.columns import ColumnReader, ColumnRows, choose, require_numeric
-from fastpubpriv.threads.guard import guarded
+from fastpubpriv.threads.guard import call_guarded
 
 _F64 = np.dtype(np.float64)
 _F32 = np.dtype(np.float32)
@@ -81,7 +81,7 @@ def _pandas_rows(frame: Any, columns: Sequence[Any] | None) -> Rows:
         elif hasattr(series.dtype, "pyarrow_dtype"):
             from fastpubpriv.sources.readers.arrow import column_memory, column_reader
 
-            column = guarded(lambda series=series: series.array.__arrow_array__())  # type: ignore[misc]
+            column = call_guarded(lambda series=series: series.array.__arrow_array__())  # type: ignore[misc]
             readers.append(column_reader(column))
             held.extend(column_memory(column))
         else:

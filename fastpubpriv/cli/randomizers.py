@@ -1,0 +1,33 @@
+"""What both ends of `fastpubpriv local` make of their options."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from fastpubpriv.local import Duchi, PrivUnit, PrivUnitG
+
+
+def make_randomizer(dim: int, settings: dict[str, Any]) -> Any:
+    """The randomizer of the options."""
+    family, epsilon, form = settings["family"], settings["epsilon"], settings["form"]
+    if family != "duchi":
+        kind = PrivUnit if family == "privunit" else PrivUnitG
+        return kind(dim, epsilon, norm_bound=settings["norm_bound"], form=form)
+    if settings["norm_bound"] is None:
+        raise click.UsageError("--randomizer duchi is for rows in a ball: add --norm-bound")
+    return Duchi(dim, epsilon, settings["norm_bound"], form=form)
+
+
+def check_standardize(settings: dict[str, Any], dim: int) -> None:
+    """A usage error unless the options that --standardize needs are there."""
+    if not settings["standardize"]:
+        return
+    if settings["public_path"] is None:
+        raise click.UsageError("--standardize needs --public FILE: the units come from public rows")
+    if settings["norm_bound"] is None:
+        raise click.UsageError(
+            f"--standardize needs --norm-bound: rows of {dim} such columns have a length of about {dim**0.5:.3g}, and "
+            f"{1.5 * dim**0.5:.3g} is a good bound to begin with"
+        )

@@ -1,0 +1,262 @@
+"""A server's end of streams of batches: takes what is sound, says what is not, forgets the reports, and can be stored.
+
+Nothing that a stream holds is believed. Where a stream turns out not to hold a batch of this server's randomizer, the rest of it is
+left unread, as nothing says where the next batch would begin; other streams are not affected.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol, Self
+
+import numpy as np
+
+from fastpubpriv.errors import InputError
+from fastpubpriv.kernels import wire
+from fastpubpriv.local.aggregate import Aggregator
+from fastpubpriv.local.randomizers import Randomizer
+from fastpubpriv.local.reports import Reports, header
+from fastpubpriv.local.users import NAME_BYTES, Users, hashed_names
+
+MOST_BATCH_BYTES = 1 << 30
+# Numbers in equal batches from which on they are one batch sent twice: such a coincidence has probability below 2^-100.
+REPEAT_NUMBERS = 16
+
+CUT_SHORT = "cut short"
+FOREIGN = "not a batch of reports, or changed on the way"
+OTHER_VERSION = f"another version than {wire.VERSION} of the format"
+OTHER_RANDOMIZER = "of another randomizer: its kind, dim, epsilon, norm bound and form must be the same"
+TOO_LARGE = f"a batch of more than {MOST_BATCH_BYTES:,} bytes"
+TOO_MANY = "more reports than one input may hold"
+REPEATED = "a batch that was taken before"
+
+_MAGIC, _VERSION = b"FPPC", 1
+_GROUP_BYTES = 1 << 22  # of payload added at once
+_PIECE_BYTES = 1 << 20
+# Places of a header, as in csrc/wire.c.
+_FORMAT, _LAW, _COUNT = slice(4, 6), (slice(6, 16), slice(24, 56), slice(60, 64)), slice(16, 24)
+
+
+class Readable(Protocol):
+    """A stream of bytes."""
+
+    def read(self, size: int, /) -> bytes:
+        """Up to `size` bytes, none at the end."""
+
+
+class BatchReader:
+    """The sound batches of one stream, up to the first thing that is not one.
+
+    Attributes
+    ----------
+    reason : str or None
+        Why reading ended; None at the end of the stream.
+    reports, end : int
+        Whole reports so far, and the bytes that hold them.
+    """
+
+    __slots__ = ("_begun", "_most", "end", "randomizer", "reason", "reports")
+
+    def __init__(self, randomizer: Randomizer, *, most: int | None = None) -> None:
+        self.randomizer = randomizer
+        self.reason: str | None = None
+        self.reports = self.end = 0
+        self._most = most
+        seeds = randomizer.form == "selection"
+        nothing = np.zeros((0, 32), np.uint8) if seeds else np.zeros((0, randomizer.dim), np.int32)
+        self._begun = wire.batch_write(header(randomizer, 0), nothing)
+
+    def batches(self, stream: Readable) -> Iterator[Any]:
+        """Payloads of batches that are not empty, each an array of reports."""
+        while head := _exactly(stream, len(self._begun)):
+            self.reason, payload = self._batch(head, stream)
+            if payload is None:
+                return
+            self.reports += len(payload)
+            self.end += len(head) + len(payload) * self.randomizer.report_bytes
+            if len(payload):
+                yield payload
+
+    def _batch(self, head: bytes, stream: Readable) -> tuple[str | None, Any]:
+        """Why a batch is refused, or the reports of a sound one."""
+        if len(head) < len(self._begun):
+            return (CUT_SHORT if head[:4] == self._begun[: min(4, len(head))] else FOREIGN), None
+        if head[:4] != self._begun[:4]:
+            return FOREIGN, None
+        if head[_FORMAT] != self._begun[_FORMAT]:
+            return OTHER_VERSION, None
+        if any(head[place] != self._begun[place] for place in _LAW):
+            return OTHER_RANDOMIZER, None
+        count = int.from_bytes(head[_COUNT], "little")
+        size = count * self.randomizer.report_bytes
+        if size > MOST_BATCH_BYTES:
+            return TOO_LARGE, None
+        if self._most is not None and self.reports + count > self._most:
+            return TOO_MANY, None
+        body = _exactly(stream, size)
+        if len(body) < size:
+            return CUT_SHORT, None
+        try:
+            return None, wire.batch_payload(head + body)
+        except InputError:
+            return FOREIGN, None
+
+
+class Collector:
+    """Sums of the reports in streams, each batch once.
+
+    Attributes
+    ----------
+    total : Aggregator
+        Everything taken so far.
+    refused : dict of str to int
+        What was refused, and how many batches for that reason, since this object was made.
+
+    Notes
+    -----
+    A batch is known again by a digest of its reports. Batches of fewer than 16 numbers may be equal by chance; they are known by
+    all bytes of their stream up to their end, once those hold that many. Memory: 16 bytes for a batch, besides `total`.
+    """
+
+    __slots__ = ("_late", "_pending", "_pending_bytes", "_seen", "refused", "total")
+
+    def __init__(self, randomizer: Randomizer, *, reports_per_user: int | None = None) -> None:
+        self.total = Aggregator(randomizer, reports_per_user=reports_per_user)
+        self.refused: dict[str, int] = {}
+        self._seen = Users(1)
+        self._begin_group()
+
+    def read(
+        self,
+        stream: Readable,
+        *,
+        users: Iterator[bytes] | None = None,
+        most: int | None = None,
+        threads: int | None = None,
+        after: Callable[[int], Any] = lambda taken: None,
+    ) -> str | None:
+        """Take the batches of a stream.
+
+        Parameters
+        ----------
+        stream : object with read(size)
+            Batches one after another.
+        users : iterator of bytes, optional
+            Of as many hashed names as the stream has reports, if `total` tells users apart.
+        most : int, optional
+            The most reports that this stream may hold.
+        threads : int, optional
+            Never changes the sum.
+        after : callable
+            Told now and then how many reports of this stream are in `total`; what it raises ends the reading.
+
+        Returns
+        -------
+        str or None
+            Why the rest of the stream was refused; None if it ended well.
+
+        Raises
+        ------
+        InputError
+            There are fewer names than reports.
+        """
+        reader = BatchReader(self.total.randomizer, most=most)
+        chain, numbers, taken = hashlib.sha256(), 0, 0
+        for payload in reader.batches(stream):
+            data = payload.tobytes()
+            chain.update(data)
+            numbers += payload.size
+            named = [] if users is None else _names(users, len(payload))
+            own = hashlib.sha256(data) if payload.size >= REPEAT_NUMBERS else chain
+            digest = own.digest()[:NAME_BYTES] if numbers >= REPEAT_NUMBERS else None
+            if digest is not None and not self._is_new(digest):
+                self._refuse(REPEATED)
+                continue
+            self._pending.append((payload, named))
+            self._pending_bytes += len(data)
+            if self._pending_bytes >= _GROUP_BYTES:
+                taken += self._add_group(threads)
+                after(taken)
+        taken += self._add_group(threads)
+        after(taken)
+        if reader.reason is not None:
+            self._refuse(reader.reason)
+        return reader.reason
+
+    def merge(self, other: Collector) -> None:
+        """Add what another server has; InputError if both have read a batch, or more reports of a user than allowed."""
+        seen = Users(1)
+        seen.merge(self._seen)
+        try:
+            seen.merge(other._seen)
+        except InputError:
+            raise InputError("the two have read the same batches, whose reports would count twice") from None
+        self.total.merge(other.total)
+        self._seen = seen
+
+    def to_bytes(self) -> bytes:
+        """The sums, and digests of the batches in them."""
+        total = self.total.to_bytes()
+        body = b"".join(
+            [_MAGIC, _VERSION.to_bytes(4, "little"), len(total).to_bytes(8, "little"), total, self._seen.to_bytes()]
+        )
+        return body + hashlib.sha256(body).digest()
+
+    @classmethod
+    def from_bytes(cls, data: bytes, *, randomizer: Randomizer) -> Self:
+        """Read what `to_bytes` wrote, for the same randomizer; InputError for anything else."""
+        body, size = data[:-32], int.from_bytes(data[8:16], "little")
+        if data[:4] == _MAGIC and len(data) >= 8 and int.from_bytes(data[4:8], "little") != _VERSION:
+            raise InputError(f"these sums have another version than {_VERSION}: update whichever side is older")
+        if len(data) < 48 or data[:4] != _MAGIC or hashlib.sha256(body).digest() != data[-32:] or size > len(body) - 16:
+            raise InputError("these bytes are not the sums of a server: cut short, changed or foreign")
+        total = Aggregator.from_bytes(body[16 : 16 + size], randomizer=randomizer)
+        found = cls(randomizer, reports_per_user=total.reports_per_user)
+        found.total, found._seen = total, Users.from_bytes(body[16 + size :], 1)
+        return found
+
+    def _is_new(self, digest: bytes) -> bool:
+        if digest in self._late or not self._seen.admit(hashed_names([digest], 1))[0][0]:
+            return False
+        self._late.add(digest)
+        return True
+
+    def _refuse(self, reason: str) -> None:
+        self.refused[reason] = self.refused.get(reason, 0) + 1
+
+    def _begin_group(self) -> None:
+        self._pending: list[tuple[Any, list[bytes]]] = []
+        self._pending_bytes = 0
+        self._late: set[bytes] = set()
+
+    def _add_group(self, threads: int | None) -> int:
+        """Add the batches that wait, and remember them; returns how many reports they had."""
+        group, digests = self._pending, self._late
+        self._begin_group()
+        if not group:
+            return 0
+        payload = np.concatenate([each for each, _ in group])
+        named = None if self.total.reports_per_user is None else [name for _, names in group for name in names]
+        self.total.add(Reports(self.total.randomizer, payload), users=named, threads=threads)
+        if digests:
+            self._seen.take(dict.fromkeys(digests, 1))
+        return len(payload)
+
+
+def _exactly(stream: Readable, size: int) -> bytes:
+    """So many bytes, or those up to the end: memory grows with what is sent, not with what a header promises."""
+    found = bytearray()
+    while len(found) < size and (piece := stream.read(min(size - len(found), _PIECE_BYTES))):
+        found += piece
+    return bytes(found)
+
+
+def _names(users: Iterator[bytes], n: int) -> list[bytes]:
+    found = list(itertools.islice(users, n))
+    if len(found) < n:
+        raise InputError(
+            "there are more reports than names of users: one name for each report is needed, in their order"
+        )
+    return found

@@ -1,0 +1,162 @@
+"""The C library without Python: what `make install` puts where, what it exports, and the examples in C, Rust and Numba."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+EXAMPLES = ROOT / "examples"
+MEANS = re.compile(r"mean of column (\d): (\S+)")
+COMPILERS = [name for name in ("gcc", "clang") if shutil.which(name)]
+SANITIZERS = ["address,undefined", "thread"]
+
+pytestmark = [
+    pytest.mark.serial,
+    pytest.mark.skipif(not shutil.which("make") or not COMPILERS, reason="needs make and a C compiler"),
+]
+
+
+def run(*command: object, cwd: Path | None = None, **variables: str) -> str:
+    done = subprocess.run(
+        [str(part) for part in command],
+        cwd=cwd,
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    return done.stdout
+
+
+def check_means(printed: str) -> None:
+    found = {int(column): float(mean) for column, mean in MEANS.findall(printed)}
+    assert found == {column: pytest.approx(0.495 + column, abs=5e-4) for column in range(3)}
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory):
+    """A copy of the sources, so that nothing is built in the tree."""
+    folder = tmp_path_factory.mktemp("library") / "csrc"
+    shutil.copytree(ROOT / "csrc", folder, ignore=shutil.ignore_patterns("_build", "fuzz", "tables"))
+    return folder
+
+
+def install(sources: Path, *variables: str, target: str = "install") -> None:
+    run("make", "-s", "-j2", "-C", sources, target, f"CC={COMPILERS[0]}", "CFLAGS=-O1", *variables)
+
+
+@pytest.fixture(scope="module")
+def prefix(sources):
+    """The library, installed."""
+    install(sources, f"PREFIX={sources.parent / 'usr'}")
+    return sources.parent / "usr"
+
+
+def test_the_version_is_that_of_the_package():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert (
+        re.search(r"^VERSION := (\S+)$", (ROOT / "csrc/Makefile").read_text(encoding="utf-8"), re.M)[1]
+        == project["version"]
+    )
+
+
+def test_only_what_the_header_declares_is_exported(prefix):
+    declared = set(re.findall(r"\b(fpp_[a-z0-9_]+)\(", (ROOT / "csrc/fpp.h").read_text(encoding="utf-8")))
+    shared = run("nm", "-D", "--defined-only", "--with-symbol-versions", prefix / "lib/libfastpubpriv.so")
+    names = [line.split()[-1] for line in shared.splitlines()]
+    functions = {name.split("@")[0] for name in names if not name.startswith("FASTPUBPRIV_")}
+    assert functions == {name for name in declared if not name.startswith("fpp_test_")}
+    assert len(functions) > 50
+    assert all(name.endswith("@@FASTPUBPRIV_1") for name in names if not name.startswith("FASTPUBPRIV_"))
+    static = run("nm", "-g", "--defined-only", prefix / "lib/libfastpubpriv.a")
+    kept = [line.split()[-1] for line in static.splitlines() if len(line.split()) == 3]
+    assert len(kept) > 50
+    assert [name for name in kept if not name.startswith("fpp_")] == []
+    needed = run("nm", "-D", "--undefined-only", prefix / "lib/libfastpubpriv.so")
+    assert not re.search(r"\b(malloc|calloc|realloc|free|printf|abort|exit)\b", needed)
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_the_c_example_by_pkg_config(prefix, tmp_path, compiler):
+    if not shutil.which("pkg-config"):
+        pytest.skip("needs pkg-config")
+    flags = run(
+        "pkg-config", "--cflags", "--libs", "fastpubpriv", PKG_CONFIG_PATH=str(prefix / "lib/pkgconfig")
+    ).split()
+    strict = ["-std=c11", "-D_POSIX_C_SOURCE=200809L", "-Wall", "-Wextra", "-Werror"]
+    run(compiler, *strict, EXAMPLES / "private_sum.c", *flags, "-lm", "-o", tmp_path / "private_sum")
+    printed = run(tmp_path / "private_sum", LD_LIBRARY_PATH=str(prefix / "lib"))
+    check_means(printed)
+    assert re.search(r"a report: \((-?\d+), (-?\d+), (-?\d+)\)", printed)
+
+
+@pytest.mark.audit
+@pytest.mark.parametrize("sanitizer", SANITIZERS)
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_the_c_example_under_sanitizers(sources, tmp_path, compiler, sanitizer):
+    """The library too: its sources are compiled with the sanitizer, not taken from the installed archive."""
+    needed = [
+        sources / name for name in sorted(path.name for path in sources.glob("*.c")) if not name.startswith("test_")
+    ]
+    flags = [
+        "-std=c11",
+        "-O1",
+        "-fno-math-errno",
+        "-ffp-contract=off",
+        f"-fsanitize={sanitizer}",
+        "-fno-sanitize-recover=all",
+    ]
+    (tmp_path / "probe.c").write_text("int main(void) { return 0; }\n", encoding="utf-8")
+    try:
+        run(compiler, *flags, tmp_path / "probe.c", "-o", tmp_path / "probe")
+        run(tmp_path / "probe")
+    except AssertionError:
+        pytest.skip(f"{compiler} has no {sanitizer} sanitizer here")
+    run(compiler, *flags, "-I", sources, EXAMPLES / "private_sum.c", *needed, "-lm", "-o", tmp_path / "private_sum")
+    check_means(run(tmp_path / "private_sum"))
+
+
+def test_cmake_finds_the_library(prefix, tmp_path):
+    if not shutil.which("cmake"):
+        pytest.skip("needs cmake")
+    (tmp_path / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.15)\nproject(example C)\nfind_package(fastpubpriv 0.1 REQUIRED)\n"
+        f"foreach(kind fastpubpriv static)\n  add_executable(sum_${{kind}} {EXAMPLES / 'private_sum.c'})\n"
+        "  target_link_libraries(sum_${kind} fastpubpriv::${kind} m)\nendforeach()\n",
+        encoding="utf-8",
+    )
+    run("cmake", "-S", tmp_path, "-B", tmp_path / "build", f"-DCMAKE_PREFIX_PATH={prefix}")
+    run("cmake", "--build", tmp_path / "build")
+    check_means(run(tmp_path / "build/sum_fastpubpriv"))
+    check_means(run(tmp_path / "build/sum_static"))
+
+
+def test_the_rust_example(prefix, tmp_path):
+    if not shutil.which("rustc"):
+        pytest.skip("needs rustc")
+    run("rustc", EXAMPLES / "private_sum.rs", "-L", prefix / "lib", "-o", tmp_path / "private_sum")
+    check_means(run(tmp_path / "private_sum", LD_LIBRARY_PATH=str(prefix / "lib")))
+
+
+def test_uninstall_leaves_nothing(sources, prefix, tmp_path):
+    places = (f"DESTDIR={tmp_path}", "PREFIX=/opt/x")
+    install(sources, *places)
+    assert "prefix=/opt/x" in (tmp_path / "opt/x/lib/pkgconfig/fastpubpriv.pc").read_text(encoding="utf-8")
+    install(sources, *places, target="uninstall")
+    assert [path for path in tmp_path.rglob("*") if not path.is_dir()] == []
+
+
+def test_the_numba_example():
+    printed = run(sys.executable, EXAMPLES / "numba_kernel.py", PYTHONPATH=str(ROOT))
+    first = [float(number) for number in re.search(r"noisy counts: \[(.*?)\]", printed)[1].split(",")]
+    assert len(first) == 5
+    assert all(abs(number - 33.5) < 20 for number in first)

@@ -1,0 +1,85 @@
+"""First calls in a fresh process: what takes long to import is imported only where it is needed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+SLOW = ("numba", "llvmlite", "scipy.stats", "pyarrow", "pandas", "polars", "matplotlib", "rich", "click")
+PREPARED = """
+import sys
+import numpy as np
+import fastpubpriv as fpp
+rng = np.random.default_rng(0)
+x, p = rng.normal(size=(2000, 3)), rng.normal(size=(40, 3))
+line, zcdp, approx = rng.normal(size=(2000, 1)), fpp.ZCDP(0.5), fpp.ApproxDP(1, 1e-6)
+quiet = {"progress": False}
+"""
+CALLS = {
+    "estimate_mean": "fpp.estimate_mean(x, x_pub=p, budget=zcdp, **quiet).confidence_interval(0.9)",
+    "estimate_gaussian": "fpp.estimate_gaussian(x, x_pub=p, budget=zcdp, **quiet).sample(3, random_state=1)",
+    "weighted_mean": "fpp.weighted_mean(x, x_pub=p, budget=zcdp, variance=1.0, norm_bound=10.0, **quiet)",
+    "coinpress_mean": "fpp.coinpress_mean(x, budget=zcdp, variance=1.0, center=0.0, radius=10.0, **quiet)",
+    "separated mixture": "fpp.learn_separated_mixture(x, x_pub=p, n_components=1, min_weight=0.5, budget=zcdp, **quiet)",
+    "axis-aligned mixture": "fpp.learn_axis_aligned_mixture(line, n_components=1, budget=approx, **quiet)",
+    "stable_histogram": "fpp.stable_histogram(line, bins=fpp.BinGrid(width=0.5), budget=approx, **quiet)",
+    "supercluster": "fpp.supercluster(p, n_components=1)",
+    "plan": "fpp.plan('mean', n_priv=1000, n_pub=1, dim=5, budget=zcdp)",
+    "local": "fpp.local.PrivUnit(20, 4.0).privatize(p[:, :1] * np.ones((1, 20)))",
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_first_call_imports_nothing_that_it_does_not_need(name):
+    code = f"{PREPARED}\n{CALLS[name]}\nprint(sorted(set({SLOW!r}) & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "[]"
+
+
+def test_quantiles_have_the_bits_of_scipy():
+    import numpy as np
+    from scipy import stats
+
+    from fastpubpriv import quantiles
+
+    rng = np.random.default_rng(0)
+    probabilities = [*rng.random(200), *10.0 ** -rng.uniform(1, 15, 100)]
+    for p in map(float, probabilities):
+        assert quantiles.normal_quantile(p) == stats.norm.ppf(p)
+        for freedom in (1, 2, 7, 300):
+            assert quantiles.chi2_quantile(p, freedom) == stats.chi2.ppf(p, freedom)
+            assert quantiles.chi2_upper_quantile(p, freedom) == stats.chi2.isf(p, freedom)
+            assert quantiles.t_quantile(p, freedom) == stats.t.ppf(p, freedom)
+            assert quantiles.f_quantile(p, freedom, 9) == stats.f.ppf(p, freedom, 9)
+            assert quantiles.beta_quantile(p, freedom, 9) == stats.beta.ppf(p, freedom, 9)
+    many = quantiles.chi2_quantiles(np.array(probabilities), 4.0)
+    assert np.array_equal(many, stats.chi2.ppf(probabilities, 4.0))
+
+
+@pytest.mark.parametrize("random_state", [None, 5, "generator"])
+def test_public_draws_have_the_bits_of_scipy(random_state):
+    import numpy as np
+    from scipy import stats
+
+    from fastpubpriv import public_draws
+    from fastpubpriv.errors import InputError
+
+    def state():
+        return np.random.default_rng(3) if random_state == "generator" else random_state
+
+    for draw, law in (
+        (public_draws.draw_normals, stats.norm),
+        (public_draws.draw_uniforms, stats.uniform),
+        (public_draws.draw_exponentials, stats.expon),
+    ):
+        drawn = draw((7, 3), state())
+        assert drawn.shape == (7, 3)
+        if random_state is not None:
+            assert np.array_equal(drawn, law.rvs(size=(7, 3), random_state=state()))
+        with pytest.raises(InputError, match="random_state must be"):
+            draw(3, "seed")
+        with pytest.raises(InputError, match="random_state must be"):
+            draw(3, -1)
