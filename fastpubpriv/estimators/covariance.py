@@ -343,4 +343,4 @@ def _public_radius(center: FloatArray, public: FloatArray | None) -> float:
     with np.errstate(over="ignore"):
         reach = float(np.quantile(np.linalg.norm(public - center, axis=1), PUBLIC_QUANTILE))
     # So that the squares of the edges of a count around it are ordinary numbers.
-    return size("square of the radius from public rows", reach * reach) ** 0.5
+    return math.sqrt(size("square of the radius from public rows", reach * reach))

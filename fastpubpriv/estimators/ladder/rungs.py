@@ -19,6 +19,8 @@ MEAN_SHARES = (Fraction(1, 10), Fraction(1, 4), Fraction(2, 5))
 MEAN_RADIUS, DIAGONAL_RADIUS = 0.95, 0.9
 # A dearer rung must promise so much: the prediction of its gain is uncertain.
 DIAGONAL_GAIN, FULL_GAIN, SHARE_GAIN = 0.8, 0.7, 0.97
+# Of the squared error of a region's covariance, the most that a private one may have.
+REGION_SHARE = 0.05
 # Residual distance of the mean after whitening by a released covariance.
 RESIDUAL_SQ = 7.0
 
@@ -82,8 +84,8 @@ def outlook(strength: Strength, n: float, noise: Noise, counts: Counts = NO_COUN
     whole, noise = noise, noise.part(1 - counts.vectors)
     dim, spectrum = strength.dim, strength.spectrum()
     inverse = float(np.mean(1.0 / spectrum))
-    off = dim * (dim - 1) / strength.typical
-    own = 2.0 * dim / strength.scales
+    off = strength.wide**2 * dim * (dim - 1) / strength.typical
+    own = strength.wide**2 * 2.0 * dim / strength.scales
     public_mean = dim / strength.n_pub
 
     def mean_error(added: float) -> float:
@@ -107,8 +109,10 @@ def outlook(strength: Strength, n: float, noise: Noise, counts: Counts = NO_COUN
         if "full" not in rungs or found.divergence < SHARE_GAIN * rungs["full"].divergence:
             rungs["full"], mean_share, own_error_sq = found, share, error_sq
     best = min(("public", "mean"), key=lambda name: rungs[name].divergence)
-    if rungs["diagonal"].divergence <= DIAGONAL_GAIN * rungs[best].divergence:
+    # The variances of the diagonal rung cannot leave the public ones far behind; noise beside a region's covariance is no loss.
+    if strength.wide == 1.0 and rungs["diagonal"].divergence <= DIAGONAL_GAIN * rungs[best].divergence:
         best = "diagonal"
-    if own_error_sq <= dim / 2.0 and rungs["full"].divergence <= FULL_GAIN * rungs[best].divergence:
+    most = dim / 2.0 if strength.wide == 1.0 else max(dim / 2.0, REGION_SHARE * (off + own))
+    if own_error_sq <= most and rungs["full"].divergence <= FULL_GAIN * rungs[best].divergence:
         best = "full"
     return Outlook(rungs, best, mean_share, own_error_sq, counts)
