@@ -10,6 +10,7 @@ from fastpubpriv.mixtures.separated.kmeans import kmeans
 from fastpubpriv.mixtures.separated.practical import public_directions
 from fastpubpriv.mixtures.separated.tree import ClusterTree
 
+ALL_EQUAL = "all public rows are equal, so they say nothing about scale; pass distinct public rows"
 # Variances below this share of a column's own are rounding.
 CONSTANT = 64.0 * float(np.finfo(np.float64).eps)
 
@@ -42,10 +43,11 @@ def shrunken(points: FloatArray, overall: FloatArray) -> FloatArray:
 
 def column_variances(points: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Variances (dim,) of the columns of public rows, and which of them are the typical one because their values are all equal."""
-    overall_variance(points)
     scale = np.max(np.abs(points), axis=0)
     found = np.square(points - points.mean(axis=0)).mean(axis=0)
     equal = found <= np.square(CONSTANT * np.where(scale > 0.0, scale, 1.0))
+    if equal.all():
+        raise InputError(ALL_EQUAL)
     typical = float(np.exp(np.mean(np.log(found[~equal]))))
     return np.where(equal, typical, found), equal
 
@@ -54,5 +56,5 @@ def overall_variance(points: FloatArray) -> float:
     """Mean variance of a column of public rows; refuses rows that are all equal."""
     spread = float(np.square(points - points.mean(axis=0)).mean())
     if not spread > 0.0:
-        raise InputError("all public rows are equal, so they say nothing about scale; pass distinct public rows")
+        raise InputError(ALL_EQUAL)
     return spread
