@@ -202,6 +202,8 @@ def _draw(table: list[tuple[Any, ...]], path: Path) -> None:
     for axes, label in ((left, "epsilon"), (right, "public share of the rows")):
         axes.set(xlabel=label, ylabel="squared error", xscale="log", yscale="log")
         axes.legend(fontsize=6)
+    left.set_xticks(EPSILONS, [f"{epsilon:g}" for epsilon in EPSILONS])
+    left.set_xticks([], minor=True)
     left.set_title("one report")
     right.set_title(f"mean of {N} rows, epsilon {EPSILON:g}")
     plotting.save(figure, path)

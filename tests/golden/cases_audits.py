@@ -87,7 +87,7 @@ CASES: tuple[Case, ...] = (
     steps(
         "audits", verdicts, auditing.audit_randomizer, auditing.audit_weighted_mean, auditing.trace_randomizer,
         auditing.trace_weighted_mean, auditing.AuditReport, releases=False,
-    ),  # fmt: skip
+    ),
     steps("audits that refute", refuted, auditing.audit, auditing.audit_by_tracing),
     steps("tracing attack", traced, auditing.tracing_attack, auditing.TracingResult),
     public("clopper_pearson", auditing.clopper_pearson, 3, 100),
