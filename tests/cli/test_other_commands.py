@@ -104,6 +104,7 @@ def test_weather_is_cut_by_row_number_alone():
 
 def test_demo_shows_the_gust(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("fastpubpriv.cli.demo.training.page", lambda *arguments: [])  # it has a test of its own
     result = invoke("demo", "--seed", "3")
     assert Path("demo-out/demo.png").read_bytes().startswith(b"\x89PNG")
     data = json.loads(Path("demo-out/demo.json").read_text())
@@ -147,8 +148,9 @@ def test_one_row_moves_the_demo_by_no_more_than_is_said():
 
 @pytest.fixture
 def short_demo(monkeypatch):
-    """Without the page about groups, which has a test of its own."""
+    """Without the pages about groups and about delays, which have tests of their own."""
     monkeypatch.setattr("fastpubpriv.cli.demo.mixture.page", lambda *arguments: [])
+    monkeypatch.setattr("fastpubpriv.cli.demo.training.page", lambda *arguments: [])
 
 
 @pytest.mark.usefixtures("short_demo")
