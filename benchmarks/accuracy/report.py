@@ -218,5 +218,7 @@ def mixture_report(found: dict[str, list[dict[str, Any]]]) -> str:
     """The Markdown page of the mixtures."""
     return (
         "## Mixtures\n\nMedian l2 error of a component's mean, in standard deviations of a column:\n\n"
-        f"{table(found['separated'])}\n\nAxis-aligned mixtures of columns that are counts:\n\n{table(found['counts'])}\n"
+        f"{table(found['separated'])}\n\nAxis-aligned mixtures of columns that are counts:\n\n{table(found['counts'])}\n\n"
+        "Axis-aligned mixtures of real tables, distance of distribution functions, averaged over the columns:\n\n"
+        f"{table(found['tables'])}\n"
     )
