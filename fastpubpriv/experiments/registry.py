@@ -100,6 +100,13 @@ _ALL = (
         run=_later("figure_one_public_row"),
     ),
     Experiment(
+        name="b-beyond",
+        summary="The same regression by whitened Newton steps: an honest epsilon, nothing tuned, beside Table 5 and AdaSSP",
+        source="Lowy, Li, Huang, Razaviyayn, Optimal DP Model Training with Public Data (2024), Table 5",
+        run=_later("newton_beyond"),
+        quick=True,
+    ),
+    Experiment(
         name="b-figures-12-14",
         summary="Mean of Bernoulli rows: the weighted estimator against throw-away and Gaussian-on-all, by public share",
         source="Lowy, Li, Huang, Razaviyayn, Optimal DP Model Training with Public Data (2024), Figures 12 to 14",
