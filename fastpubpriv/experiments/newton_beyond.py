@@ -137,8 +137,8 @@ def lines(size: Size, runs: int, ratios: Sequence[float], *, threads: int | None
     for start in range(0, len(tasks), runs):
         ratio, epsilon, _ = tasks[start]
         newton, predicted, public, other = np.array(found[start : start + runs]).T
-        middle = [float(np.median(part)) for part in (newton, predicted, public)]
-        result.append(Line(ratio, epsilon, *middle, float(other[0]), printed[ratio]))
+        middle, expected, alone = (float(np.median(part)) for part in (newton, predicted, public))
+        result.append(Line(ratio, epsilon, middle, expected, alone, float(other[0]), printed[ratio]))
     return result
 
 
