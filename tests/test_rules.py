@@ -630,6 +630,10 @@ NO_TWIN = {
     "merge_bytes": "a bound on memory; measured instead",
     "density_room": "empty memory",
     "workspace": "memory, and a law as C reads it",
+    "kernel_names": "a list of names",
+    "kernel_function": "the address of a function of the C library",
+    "instruction_set": "what the processor has",
+    "interface_version": "a number of the C library",
     "directions": "standard_normal divided by its norm; its law is tested instead",
 }
 
