@@ -11,7 +11,7 @@ TEST_STEPS := lint c-test py-test serial-test guards
 
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint c-test py-test serial-test guards audit bench wheel c-library clean distclean
+.PHONY: help demo test lint c-test py-test serial-test torch-test guards audit bench wheel c-library clean distclean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -42,6 +42,10 @@ py-test: $(STAMP)-test $(STAMP)-extension  ## Ordinary Python tests, on two proc
 
 serial-test: $(STAMP)-test $(STAMP)-extension  ## Tests that watch the clock or build packages, one after the other
 	$(PYTEST) -q -m "$(DESELECTED) and serial" tests
+
+torch-test: $(STAMP)-torch-test $(STAMP)-extension  ## The bridge to PyTorch; downloads PyTorch and Opacus, which no other target needs
+	$(PYTEST) -q tests/torch
+	$(BIN)/python -m benchmarks.networks.wide_resnet --smoke
 
 # With GUARDS_ISA=baseline or avx2 our code keeps to these instructions; make hands the variable on.
 guards: $(STAMP)-test $(STAMP)-extension  ## Speed, as ratios within one run, and accuracy on real columns

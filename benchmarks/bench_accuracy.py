@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.accuracy import contestants, gaussians, hindsight, means, report, tables
+from benchmarks.accuracy import contestants, gaussians, hindsight, means, mixtures, report, tables
 
 # Skewed with a long tail, heavy on both sides, bounded, a year, counts with one far value, nearly all zeros.
 COLUMNS = (
@@ -79,3 +79,19 @@ def test_gaussians_are_never_worse_than_the_obvious(place):
     assert line["covariance ratio"] <= 1.5
     assert line["mean ratio"] <= 1.5
     assert not line["worst silent covariance"] > 2.0
+
+
+@pytest.mark.parametrize("place", [0, 3])
+def test_separated_mixtures_are_never_worse_than_the_obvious(place):
+    """Also with one public row for each component."""
+    line = mixtures.separated(mixtures.GRID[place], 2)
+    assert line["ratio to public"] <= 0.3
+    assert line["worst silent"] <= 0.5
+
+
+def test_mixtures_of_real_tables_are_never_worse_than_the_public_rows():
+    line = mixtures.of_table("weather", 2, n=4_000)
+    assert line["ratio to public"] <= 1.0
+    assert line["absurd and ok"] == 0
+    (engines,) = (column for column in tables.columns(tables=["planes"]) if column.name == "planes.engines")
+    assert mixtures.of_counts(engines, 2)["absurd and ok"] == 0

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import pytest
 
-from benchmarks.cases import bins, hypotheses, leaves, loops
+from benchmarks.cases import bins, hypotheses, leaves, loops, reports
 from benchmarks.conftest import LEVEL
 from fastpubpriv.kernels._cext import lib
 
@@ -42,6 +42,18 @@ GUARDS = {
         "numpy (insecure)",
         Ratios(0.5, 0.8, 0.8),
         Ratios(0.87, 2.23, 2.85),
+    ),
+    "local reports 100": (
+        lambda: reports.report_case(2_000, 100),
+        reports.NUMPY,
+        Ratios(0.8, 1.5, 1.8),
+        Ratios(1.83, 3.19, 4.20),
+    ),
+    "local reports 1000": (
+        lambda: reports.report_case(200, 1000),
+        reports.NUMPY,
+        Ratios(0.8, 1.5, 1.8),
+        Ratios(1.90, 3.54, 4.77),
     ),
     "sum 50": (
         lambda: loops.mean_case(200_000, 50),

@@ -1,17 +1,17 @@
-"""pytest-benchmark suite of local reports, beside a block-wise NumPy form and the secure normals that they are made of."""
+"""pytest-benchmark suite of local reports, beside a NumPy form, a Numba loop and the secure normals that they are made of."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from benchmarks.cases.reports import SIZES, report_case
+from benchmarks.cases.reports import NUMBA, NUMPY, SIZES, report_case
 from fastpubpriv.local import PrivUnit
 
 pytestmark = pytest.mark.bench
 
 
-@pytest.mark.parametrize("who", ["ours", "limit", "NumPy, a block at a time (insecure)"])
+@pytest.mark.parametrize("who", ["ours", "limit", NUMPY, NUMBA])
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
 def test_reports(benchmark, size, who):
     case = report_case(*size)

@@ -19,13 +19,12 @@
 #define FPP_KIND_NORMAL FPP_KIND('n', 'o', 'r', 'm')
 #define FPP_KIND_NORMAL_LAZY FPP_KIND('n', 'l', 'a', 'z')
 #define FPP_KIND_NORMAL_FRACTION FPP_KIND('n', 'f', 'r', 'a')
-/* Normals of reports, and their fractions: the same kind with one bit of its last letter turned. */
-#define FPP_KIND_FRACTION_BIT 0x20000000u
 #define FPP_KIND_REPORT FPP_KIND('r', 'e', 'p', 'o')
 #define FPP_KIND_REPORT_LAZY FPP_KIND('r', 'l', 'a', 'z')
 #define FPP_KIND_REPORT_SCALAR FPP_KIND('r', 's', 'c', 'a')
 #define FPP_KIND_REPORT_SCALAR_LAZY FPP_KIND('r', 's', 'l', 'z')
 #define FPP_KIND_REPORT_COINS FPP_KIND('r', 'c', 'o', 'n')
+#define FPP_KIND_REPORT_MORE_COINS FPP_KIND('r', 'm', 'o', 'r')
 #define FPP_KIND_REPORT_SEEDS FPP_KIND('r', 's', 'e', 'e')
 #define FPP_KIND_SEED FPP_KIND('s', 'e', 'e', 'd')
 #define FPP_KIND_SEED_LAZY FPP_KIND('s', 'l', 'a', 'z')

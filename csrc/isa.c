@@ -5,13 +5,14 @@
 
 /* The only mutable state of the library. It decides the speed and never a result, so relaxed memory order is enough. */
 static _Atomic int32_t allowed_level = FPP_ISA_AVX512;
+static _Atomic int32_t found_level = -1; /* asking the processor's table takes longer than a short loop */
 
 FPP_API int32_t fpp_abi_version(void)
 {
     return FPP_ABI_VERSION;
 }
 
-FPP_API int32_t fpp_isa_detect(void)
+static int32_t detect(void)
 {
 #if FPP_X86
     __builtin_cpu_init();
@@ -26,6 +27,16 @@ FPP_API int32_t fpp_isa_detect(void)
 #else
     return FPP_ISA_BASELINE;
 #endif
+}
+
+FPP_API int32_t fpp_isa_detect(void)
+{
+    int32_t level = atomic_load_explicit(&found_level, memory_order_relaxed);
+    if (level < 0) {
+        level = detect();
+        atomic_store_explicit(&found_level, level, memory_order_relaxed);
+    }
+    return level;
 }
 
 FPP_LOCAL int32_t fpp_isa_level(void)

@@ -11,7 +11,6 @@
 #include <math.h>
 #include <string.h>
 
-#define SMALL_DIM 64             /* below it an angle is made of normals, one for each column */
 #define MOST_REFILLS (1 << 20)
 #define ATTEMPT_SHIFT 44         /* of a block's number: the attempt at the normals of a report */
 #define MOST_ATTEMPTS 256
@@ -27,9 +26,15 @@ FPP_LOCAL int32_t fpp_law_is_valid(const fpp_report_law *law)
            && law->radius < INFINITY && (law->dim > 1 || law->threshold == 0.0 || law->kind == FPP_REPORT_GAUSSIAN);
 }
 
+/* Normals of a report: one for each column, and those that its angle takes first. */
+static int64_t normals_of(const fpp_report_law *law)
+{
+    return law->dim + (law->kind == FPP_REPORT_SPHERE && law->dim < FPP_SMALL_DIM ? law->dim : 1);
+}
+
 static int64_t blocks_of(const fpp_report_law *law)
 {
-    return (law->dim + FPP_DRAW_BLOCK - 1) / FPP_DRAW_BLOCK;
+    return (normals_of(law) + FPP_DRAW_BLOCK - 1) / FPP_DRAW_BLOCK;
 }
 
 FPP_LOCAL int32_t fpp_reports_fit(const fpp_report_law *law, int64_t first, int64_t n)
@@ -39,9 +44,19 @@ FPP_LOCAL int32_t fpp_reports_fit(const fpp_report_law *law, int64_t first, int6
     return first >= 0 && n >= 0 && first <= most && n <= most - first;
 }
 
+FPP_LOCAL fpp_report_room *fpp_room_in(void *workspace)
+{
+    return (void *)(((uintptr_t)workspace + 63) & ~(uintptr_t)63);
+}
+
+FPP_LOCAL int64_t fpp_room_bytes(const fpp_report_law *law)
+{
+    return (int64_t)sizeof(fpp_report_room) + 8 * (2 * law->dim + FPP_SMALL_DIM);
+}
+
 FPP_API int64_t fpp_report_workspace_size(const fpp_report_law *law)
 {
-    return fpp_law_is_valid(law) ? (int64_t)sizeof(fpp_report_room) + 2 * 8 * law->dim + 63 : -1;
+    return fpp_law_is_valid(law) ? fpp_room_bytes(law) + 63 : -1;
 }
 
 /* ---- Coins ---- */
@@ -49,41 +64,68 @@ FPP_API int64_t fpp_report_workspace_size(const fpp_report_law *law)
 FPP_LOCAL void fpp_coins_open(fpp_coins *coins, const uint8_t *key, uint32_t kind, uint64_t report)
 {
     fpp_chacha_init(&coins->chacha, key, kind, report);
-    coins->at = FPP_COIN_WORDS;
+    coins->at = coins->end = FPP_COIN_WORDS;
     coins->exhausted = 0;
+    coins->key = NULL;
+}
+
+FPP_LOCAL void fpp_report_coins(fpp_report_room *room, const uint8_t *key, uint64_t report)
+{
+    fpp_coins *const coins = &room->coins;
+    if (report < room->coins_begin || report >= room->coins_end) {
+        const uint64_t skipped = report % FPP_COIN_BATCH, batch_end = report - skipped + FPP_COIN_BATCH;
+        room->coins_begin = report;
+        room->coins_end = batch_end < room->end ? batch_end : room->end;
+        fpp_chacha_init(&coins->chacha, key, FPP_KIND_REPORT_COINS, report / FPP_COIN_BATCH);
+        coins->chacha.word[12] = (uint32_t)skipped;
+        fpp_chacha_words(&coins->chacha, (int64_t)(room->coins_end - report), room->first_coins);
+    }
+    memcpy(coins->word, room->first_coins + (report - room->coins_begin) * FPP_CHACHA_BLOCK_WORDS, FPP_CHACHA_BLOCK_BYTES);
+    coins->at = coins->exhausted = 0;
+    coins->end = FPP_CHACHA_BLOCK_WORDS;
+    coins->key = key;
+    coins->report = report;
 }
 
 FPP_LOCAL uint64_t fpp_coin_word(fpp_coins *coins)
 {
-    if (coins->at == FPP_COIN_WORDS) {
+    if (coins->at == coins->end) {
+        if (coins->key != NULL) {
+            fpp_coins_open(coins, coins->key, FPP_KIND_REPORT_MORE_COINS, coins->report);
+        }
         if (coins->chacha.word[12] > UINT32_MAX - FPP_COIN_WORDS) {
             coins->exhausted = 1;
             return 0;
         }
         fpp_chacha_words(&coins->chacha, FPP_COIN_WORDS / FPP_CHACHA_BLOCK_WORDS, coins->word);
         coins->at = 0;
+        coins->end = FPP_COIN_WORDS;
     }
     return coins->word[coins->at++];
 }
 
 FPP_LOCAL double fpp_coin_uniform(fpp_coins *coins)
 {
-    double unit = 0x1p-64;
+    double unit = 1.0;
     uint64_t high = fpp_coin_word(coins);
     for (int zeros = 0; high == 0 && zeros < 15; zeros++) {
         unit *= 0x1p-64;
         high = fpp_coin_word(coins);
     }
-    const double low = ((double)(int64_t)(fpp_coin_word(coins) >> 11) + 0.5) * 0x1p-53;
-    /* Not the conversion of all 64 bits: it would round the largest up to 1. */
-    return ((double)(int64_t)(high >> 11) * 0x1p11 + ((double)(int64_t)(high & 2047) + low)) * unit;
+    /* 52 bits from the first one that is set, and the middle of what is left: exact, and never 1. One word nearly always. */
+    const int shift = __builtin_clzll(high | 1);
+    const uint64_t bits = (shift > 12 ? fpp_coin_word(coins) >> (64 - shift) : 0) | high << shift;
+    const uint64_t power = (uint64_t)(1023 - 52 - shift) << 52;
+    double scale;
+    memcpy(&scale, &power, sizeof scale);
+    return ((double)(int64_t)(bits >> 12) + 0.5) * scale * unit;
 }
 
 /* The next normal that serves the angle of this report. */
 static double next_spare(fpp_report_room *room, const fpp_report_law *law, const uint8_t *key, uint64_t report)
 {
-    if (room->spare_at == room->spare_end) {
-        const int64_t n = law->dim < SMALL_DIM ? SMALL_DIM : 8;
+    if (room->spare_next == room->spare_end) {
+        const int64_t n = law->dim < FPP_SMALL_DIM ? FPP_SMALL_DIM : 8;
         if (room->refills == MOST_REFILLS
             || fpp_normal_block(FPP_NORMALS_SCALAR, key, report * MOST_REFILLS + (uint64_t)room->refills, n, &room->stream,
                                 room->spare) != FPP_OK) {
@@ -91,74 +133,94 @@ static double next_spare(fpp_report_room *room, const fpp_report_law *law, const
             return 0.0;
         }
         room->refills++;
-        room->spare_at = 0;
-        room->spare_end = n;
+        room->spare_next = room->spare;
+        room->spare_end = room->spare + n;
     }
-    return room->spare[room->spare_at++];
+    return ((double)*room->spare_next++ + 0.5) * 0x1p-40;
 }
 
 /* ---- The direction of a row ---- */
 
-FPP_LOCAL void fpp_report_direction(const double *row, const fpp_report_law *law, fpp_coins *coins, double *direction)
+FPP_LOCAL void fpp_heading_settle(fpp_heading *heading, const int64_t *g, int64_t dim, double *copy, fpp_products *sums)
 {
-    const int64_t dim = law->dim;
-    const double coin = law->ball ? fpp_coin_uniform(coins) : 0.0; /* drawn for every row */
-    double facts[2], square = 0.0, length = 0.0;
-    fpp_row_size(row, dim, facts);
-    if (facts[1] == 0.0 && facts[0] > 0.0) {
-        int shift;
-        (void)frexp(facts[0], &shift); /* powers of two, in two steps: exact, but for columns too small to matter */
-        fpp_row_scaled(row, dim, ldexp(1.0, -shift / 2), ldexp(1.0, -shift - -shift / 2), direction, &square);
-        const double norm = sqrt(square);
-        fpp_row_scaled(direction, dim, 1.0, 1.0 / norm, direction, &square);
-        length = ldexp(norm / law->radius, shift);
-    } else {
-        memset(direction, 0, (size_t)dim * sizeof *direction);
-        direction[0] = 1.0;
+    const double square = fpp_product(sums, 0);
+    if (heading->at == copy || (square > 0x1p-900 && square < 0x1p900)) {
+        return;
     }
-    length = length < 1.0 ? length : 1.0;
-    if (law->ball && coin >= 0.5 * (1.0 + length)) {
-        for (int64_t j = 0; j < dim; j++) {
-            direction[j] = -direction[j];
-        }
+    const fpp_products none = {{0.0}, {0.0}};
+    fpp_row_tame(heading->at, dim, copy, heading);
+    *sums = none;
+    fpp_row_products(copy, g, dim, sums);
+}
+
+FPP_LOCAL double fpp_heading_inverse(const fpp_heading *heading, const fpp_report_law *law, double coin, double square)
+{
+    const double norm = sqrt(square);
+    if (!law->ball) {
+        return 1.0 / norm;
     }
+    const double length = heading->nowhere ? 0.0 : ldexp(norm / law->radius, heading->shift);
+    return coin >= 0.5 * (1.0 + (length < 1.0 ? length : 1.0)) ? -1.0 / norm : 1.0 / norm;
 }
 
 /* ---- The angle: t = cosine to v, s = its sine ---- */
 
+static void prepare_angle(fpp_report_room *room, const fpp_report_law *law)
+{
+    const double gamma = law->threshold, dim = (double)law->dim;
+    if (law->kind == FPP_REPORT_SPHERE && law->dim > 1) {
+        room->top = log1p(-gamma * gamma);
+        room->inverse = 2.0 / (dim - 1.0);
+        room->power = 0.5 * (dim - 3.0);
+        room->unit = law->dim >= FPP_SMALL_DIM ? 1.0 / sqrt(dim - 3.0) : 1.0;
+    }
+}
+
+/* The cosine of `dim` normals to the first axis. Short ones, of which the angle would be inexact, are drawn again: how long they are does
+ * not depend on their direction. */
+static void small_angle(fpp_report_room *room, const fpp_report_law *law, const uint8_t *key, uint64_t report, int hit, double *t,
+                        double *s)
+{
+    const double gamma = law->threshold, least = (double)law->dim * 0x1p-6;
+    for (;;) {
+        const double g = next_spare(room, law, key, report);
+        double rest = 0.0;
+        for (int64_t j = 1; j < law->dim; j++) {
+            const double other = next_spare(room, law, key, report);
+            rest += other * other;
+        }
+        const double square = g * g + rest, norm = sqrt(square);
+        *t = (hit ? fabs(g) : g) / norm;
+        *s = sqrt(rest) / norm;
+        if (room->coins.exhausted || (square >= least && (hit ? *t >= gamma : *t < gamma))) {
+            return;
+        }
+    }
+}
+
 static void sphere_angle(fpp_report_room *room, const fpp_report_law *law, const uint8_t *key, uint64_t report, int hit, double *t,
                          double *s)
 {
-    const double gamma = law->threshold, dim = (double)law->dim;
+    const double gamma = law->threshold;
     fpp_coins *const coins = &room->coins;
-    if (hit && gamma * gamma * dim >= 1.0) { /* 1 - t^2 has density y^(alpha - 1) (1 - y)^(-1/2) on [0, 1 - gamma^2] */
-        const double top = log1p(-gamma * gamma), inverse = 2.0 / (dim - 1.0);
+    if (hit && gamma * gamma * (double)law->dim >= 1.0) {
+        /* 1 - t^2 has density y^(alpha - 1) (1 - y)^(-1/2) on [0, 1 - gamma^2] */
+        double exponent;
         do {
-            const double exponent = top + log(fpp_coin_uniform(coins)) * inverse;
+            exponent = room->top + log(fpp_coin_uniform(coins)) * room->inverse;
             *t = sqrt(-expm1(exponent));
-            *s = sqrt(exp(exponent));
         } while (!(fpp_coin_uniform(coins) * *t < gamma) && !coins->exhausted);
+        *s = *t * *t < 0.5 ? sqrt(1.0 - *t * *t) : sqrt(exp(exponent));
         return;
     }
-    if (law->dim < SMALL_DIM) {
-        do {
-            const double g = next_spare(room, law, key, report);
-            double rest = 0.0;
-            for (int64_t j = 1; j < law->dim; j++) {
-                const double other = next_spare(room, law, key, report);
-                rest += other * other;
-            }
-            const double norm = sqrt(g * g + rest);
-            *t = (hit ? fabs(g) : g) / norm;
-            *s = sqrt(rest) / norm;
-        } while ((hit ? *t < gamma : *t >= gamma) && !coins->exhausted);
+    if (law->dim < FPP_SMALL_DIM) {
+        small_angle(room, law, key, report, hit, t, s);
         return;
     }
     /* Density (1 - t^2)^((dim - 3) / 2), below that of a normal of variance 1 / (dim - 3). Beyond 1 - t^2 = 2^-6 lies less than
      * 2^-184 of it, as much as the cut of the normals. */
-    const double power = 0.5 * (dim - 3.0), unit = 1.0 / sqrt(dim - 3.0);
     for (;;) {
-        const double g = next_spare(room, law, key, report) * unit;
+        const double g = next_spare(room, law, key, report) * room->unit;
         *t = hit ? fabs(g) : g;
         const double square = *t * *t;
         if (coins->exhausted) {
@@ -168,7 +230,10 @@ static void sphere_angle(fpp_report_room *room, const fpp_report_law *law, const
             continue;
         }
         *s = sqrt(1.0 - square);
-        if (log(fpp_coin_uniform(coins)) < power * (log1p(-square) + square)) {
+        const double u = fpp_coin_uniform(coins);
+        /* log(1 - x) + x >= -x^2 / (2 (1 - x)) and e^-x >= 1 - x: nearly all end here. */
+        if (u < 1.0 - room->power * square * square / (2.0 * (1.0 - square))
+            || log(u) < room->power * (log1p(-square) + square)) {
             break;
         }
     }
@@ -197,33 +262,38 @@ static double gaussian_part(fpp_report_room *room, const fpp_report_law *law, co
 
 /* ---- One report ---- */
 
-/* Normals of attempt `attempt` at report `report`, to `*g` or where it points to from then on. */
+/* Normals of attempt `attempt` at report `report`, to `*g` or where it points to from then on, and their products with x. */
 static int32_t draw_normals(fpp_report_room *room, const fpp_report_law *law, const uint8_t *key, uint64_t report, uint64_t attempt,
-                            double **at)
+                            const double *x, int64_t **g, fpp_products *sums)
 {
-    const int64_t blocks = blocks_of(law);
-    if (law->dim <= FPP_SHARED_DIM && attempt == 0) {
-        const uint64_t together = (uint64_t)(FPP_DRAW_BLOCK / law->dim), number = report / together;
+    const fpp_products none = {{0.0}, {0.0}};
+    const int64_t blocks = blocks_of(law), wanted = normals_of(law), dim = law->dim;
+    *sums = none;
+    if (dim <= FPP_SHARED_DIM && attempt == 0) {
+        const uint64_t together = (uint64_t)(FPP_DRAW_BLOCK / wanted), number = report / together, left = room->end - number * together;
         if (room->held != (int64_t)number) {
             room->held = (int64_t)number;
             /* The first draws of a block do not depend on the others: a client draws those of its one report alone. */
-            const uint64_t wanted = room->end - number * together < together ? room->end - number * together : together;
-            const int32_t status = fpp_normal_block(FPP_NORMALS_REPORT, key, number, (int64_t)wanted * law->dim, &room->stream,
+            const int32_t status = fpp_normal_block(FPP_NORMALS_REPORT, key, number,
+                                                    (int64_t)(left < together ? left : together) * wanted, &room->stream,
                                                     room->shared);
             if (status != FPP_OK) {
                 return status;
             }
         }
-        *at = room->shared + (int64_t)(report % together) * law->dim;
+        *g = room->shared + (int64_t)(report % together) * wanted;
+        fpp_row_products(x, *g, dim, sums);
         return FPP_OK;
     }
-    double *const g = *at;
     for (int64_t b = 0; b < blocks; b++) {
         const uint64_t number = attempt << ATTEMPT_SHIFT | (report * (uint64_t)blocks + (uint64_t)b);
-        const int32_t status = fpp_normal_block(FPP_NORMALS_REPORT, key, number, block_size(b * FPP_DRAW_BLOCK, law->dim),
-                                                &room->stream, g + b * FPP_DRAW_BLOCK);
+        const int64_t at = b * FPP_DRAW_BLOCK;
+        const int32_t status = fpp_normal_block(FPP_NORMALS_REPORT, key, number, block_size(at, wanted), &room->stream, *g + at);
         if (status != FPP_OK) {
             return status;
+        }
+        if (at < dim) {
+            fpp_row_products(x + at, *g + at, block_size(at, dim), sums);
         }
     }
     return FPP_OK;
@@ -233,42 +303,56 @@ static int32_t one_report(fpp_report_room *room, const fpp_report_law *law, cons
                           int32_t *out)
 {
     const int64_t dim = law->dim;
-    double *const own = (double *)(void *)(room + 1), *const v = own + dim, *g = own;
-    const double grid = ldexp(1.0, law->log2_grid);
+    int64_t *const own = fpp_room_normals(room), *g = own;
+    double *const copy = fpp_room_copy(room, dim);
+    const double grid = (double)((int64_t)1 << law->log2_grid), step = 0x1p-40;
+    const int sphere = law->kind == FPP_REPORT_SPHERE;
     fpp_coins *const coins = &room->coins;
-    fpp_coins_open(coins, key, FPP_KIND_REPORT_COINS, report);
-    room->spare_at = room->spare_end = room->refills = 0;
-    fpp_report_direction(row, law, coins, v);
+    fpp_heading heading = {row, 0, 0};
+    fpp_products sums;
+    fpp_report_coins(room, key, report);
+    const double ball_coin = law->ball ? fpp_coin_uniform(coins) : 0.0; /* drawn for every row */
     const int hit = !(fpp_coin_uniform(coins) < law->miss);
-    if (dim == 1 && law->kind == FPP_REPORT_SPHERE) {
-        out[0] = (int32_t)((hit ? v[0] : -v[0]) * grid);
+    if (draw_normals(room, law, key, report, 0, row, &g, &sums) != FPP_OK) {
+        return FPP_ERR_EXHAUSTED;
+    }
+    fpp_heading_settle(&heading, g, dim, copy, &sums);
+    const double inverse = fpp_heading_inverse(&heading, law, ball_coin, fpp_product(&sums, 0));
+    if (dim == 1 && sphere) {
+        /* The sign alone: at times its length would tell the row. */
+        out[0] = (int32_t)((heading.at[0] * inverse > 0.0) == hit ? grid : -grid);
         return FPP_OK;
     }
-    double t = 0.0, s = 1.0, whole[2], across[2];
-    if (law->kind == FPP_REPORT_SPHERE) {
+    room->spare_next = g + dim;
+    room->spare_end = g + normals_of(law);
+    room->refills = 0;
+    double t = 0.0, s = 1.0, along, square, across;
+    if (sphere) {
         sphere_angle(room, law, key, report, hit, &t, &s);
     } else {
         t = gaussian_part(room, law, key, report, hit);
     }
     /* Normals that lie nearly along v would make w inexact; w does not depend on how near they lie, so others may be taken. */
     const double least = dim < 16 ? 0x1p-6 : 0x1p-2;
-    for (uint64_t attempt = 0;; attempt++) {
-        g = own;
-        if (attempt == MOST_ATTEMPTS || coins->exhausted || draw_normals(room, law, key, report, attempt, &g) != FPP_OK) {
-            return FPP_ERR_EXHAUSTED;
-        }
-        fpp_row_sums(v, g, dim, 0, 0.0, whole);
-        fpp_row_sums(v, g, dim, 1, whole[0], across);
-        if (law->kind == FPP_REPORT_GAUSSIAN || across[1] >= least * whole[1]) {
+    for (uint64_t attempt = 1;; attempt++) {
+        along = fpp_product(&sums, 1) * inverse;
+        square = fpp_product(&sums, 2);
+        across = square - along * along;
+        if (!sphere || across >= least * square) {
             break;
         }
+        g = own;
+        if (attempt == MOST_ATTEMPTS || draw_normals(room, law, key, report, attempt, heading.at, &g, &sums) != FPP_OK) {
+            return FPP_ERR_EXHAUSTED;
+        }
     }
-    if (law->kind == FPP_REPORT_SPHERE) {
-        const double length = sqrt(whole[1]) * grid;
-        fpp_row_round(g, v, dim, length * s / sqrt(across[1]), length * t, out);
-    } else {
-        fpp_row_round(g, v, dim, grid, grid * t, out);
+    if (coins->exhausted) {
+        return FPP_ERR_EXHAUSTED;
     }
+    const double length = sphere ? sqrt(square) * step * grid : grid, scale = sphere ? length * s / sqrt(across) : grid * step;
+    /* No normal is beyond 2^44 steps, and no entry of v beyond 1. */
+    const double largest = scale * (0x1p44 + fabs(along)) + length * fabs(t);
+    fpp_row_round(heading.at, g, dim, scale, (length * t - scale * along) * inverse, largest, out);
     return FPP_OK;
 }
 
@@ -283,14 +367,16 @@ FPP_API int32_t fpp_reports_f64(const double *x, int64_t n, int64_t row_stride, 
     if (n == 0) {
         return FPP_OK;
     }
-    fpp_report_room *const room = (void *)(((uintptr_t)workspace + 63) & ~(uintptr_t)63);
+    fpp_report_room *const room = fpp_room_in(workspace);
     room->held = -1;
+    room->coins_begin = room->coins_end = 0;
     room->end = (uint64_t)(first + n);
+    prepare_angle(room, law);
     int32_t status = FPP_OK;
     for (int64_t i = 0; i < n && status == FPP_OK; i++) {
         const double *const row = (const double *)(const void *)((const char *)x + i * stride);
         status = one_report(room, law, key, (uint64_t)(first + i), row, out + i * law->dim);
     }
-    fpp_wipe(room, (int64_t)sizeof *room + 2 * 8 * law->dim);
+    fpp_wipe(room, fpp_room_bytes(law));
     return status;
 }

@@ -7,7 +7,7 @@
 #define MOST_TRIALS (1 << 24)
 
 /* g = the normals that a seed stands for. */
-static int32_t normals_of(const uint8_t *seed, int64_t dim, word_stream *stream, double *g)
+static int32_t normals_of(const uint8_t *seed, int64_t dim, word_stream *stream, int64_t *g)
 {
     for (int64_t at = 0; at < dim; at += FPP_DRAW_BLOCK) {
         const int32_t status = fpp_normal_block(FPP_NORMALS_SEED, seed, (uint64_t)at / FPP_DRAW_BLOCK, block_size(at, dim), stream,
@@ -33,21 +33,27 @@ static void next_seed(fpp_coins *seeds, uint8_t *seed)
 static int32_t one_seed(fpp_report_room *room, const fpp_report_law *law, double tail, int64_t most_trials, const uint8_t *key,
                         uint64_t report, const double *row, uint8_t *seed)
 {
-    double *const g = (double *)(void *)(room + 1), *const v = g + law->dim;
-    fpp_coins_open(&room->coins, key, FPP_KIND_REPORT_COINS, report);
+    const int64_t dim = law->dim;
+    int64_t *const g = fpp_room_normals(room);
+    double *const copy = fpp_room_copy(room, dim);
+    fpp_coins *const coins = &room->coins;
+    fpp_heading heading = {row, 0, 0};
+    fpp_report_coins(room, key, report);
     fpp_coins_open(&room->seeds, key, FPP_KIND_REPORT_SEEDS, report);
-    fpp_report_direction(row, law, &room->coins, v);
-    for (int64_t trial = 0; trial < most_trials && !room->coins.exhausted && !room->seeds.exhausted; trial++) {
+    const double ball_coin = law->ball ? fpp_coin_uniform(coins) : 0.0; /* drawn for every row */
+    for (int64_t trial = 0; trial < most_trials && !coins->exhausted && !room->seeds.exhausted; trial++) {
         uint8_t proposed[FPP_SEED_BYTES];
-        double sums[2];
+        fpp_products sums = {{0.0}, {0.0}};
         next_seed(&room->seeds, proposed);
-        if (normals_of(proposed, law->dim, &room->stream, g) != FPP_OK) {
+        if (normals_of(proposed, dim, &room->stream, g) != FPP_OK) {
             break;
         }
-        fpp_two_sums(v, g, law->dim, sums);
-        const double edge = law->kind == FPP_REPORT_SPHERE ? law->threshold * sqrt(sums[1]) : law->threshold;
-        const double coin = fpp_coin_uniform(&room->coins); /* tossed for every proposal */
-        const int taken = sums[0] >= edge || coin < tail;
+        fpp_row_products(heading.at, g, dim, &sums);
+        fpp_heading_settle(&heading, g, dim, copy, &sums);
+        const double along = fpp_product(&sums, 1) * fpp_heading_inverse(&heading, law, ball_coin, fpp_product(&sums, 0));
+        const double edge = law->threshold * (law->kind == FPP_REPORT_SPHERE ? sqrt(fpp_product(&sums, 2)) : 0x1p40);
+        const double coin = fpp_coin_uniform(coins); /* tossed for every proposal */
+        const int taken = along >= edge || coin < tail;
         if (taken) {
             memcpy(seed, proposed, sizeof proposed);
         }
@@ -57,11 +63,6 @@ static int32_t one_seed(fpp_report_room *room, const fpp_report_law *law, double
         }
     }
     return FPP_ERR_EXHAUSTED;
-}
-
-static fpp_report_room *room_in(void *workspace)
-{
-    return (void *)(((uintptr_t)workspace + 63) & ~(uintptr_t)63);
 }
 
 FPP_API int32_t fpp_report_seeds_f64(const double *x, int64_t n, int64_t row_stride, const fpp_report_law *law, double tail,
@@ -76,13 +77,15 @@ FPP_API int32_t fpp_report_seeds_f64(const double *x, int64_t n, int64_t row_str
     if (n == 0) {
         return FPP_OK;
     }
-    fpp_report_room *const room = room_in(workspace);
+    fpp_report_room *const room = fpp_room_in(workspace);
+    room->coins_begin = room->coins_end = 0;
+    room->end = (uint64_t)(first + n);
     int32_t status = FPP_OK;
     for (int64_t i = 0; i < n && status == FPP_OK; i++) {
         const double *const row = (const double *)(const void *)((const char *)x + i * stride);
         status = one_seed(room, law, tail, most_trials, key, (uint64_t)(first + i), row, seeds + i * FPP_SEED_BYTES);
     }
-    fpp_wipe(room, (int64_t)sizeof *room + 2 * 8 * law->dim);
+    fpp_wipe(room, fpp_room_bytes(law));
     return status;
 }
 
@@ -95,16 +98,15 @@ FPP_API int32_t fpp_report_of_seeds_i32(const uint8_t *seeds, int64_t n, const f
     if (n == 0) {
         return FPP_OK;
     }
-    fpp_report_room *const room = room_in(workspace);
-    double *const g = (double *)(void *)(room + 1);
-    const double grid = ldexp(1.0, law->log2_grid);
+    fpp_report_room *const room = fpp_room_in(workspace);
+    int64_t *const g = fpp_room_normals(room);
+    const double step = ldexp(1.0, law->log2_grid - 40), most = (double)FPP_REPORT_MOST;
     for (int64_t i = 0; i < n; i++) {
         if (normals_of(seeds + i * FPP_SEED_BYTES, law->dim, &room->stream, g) != FPP_OK) {
             return FPP_ERR_EXHAUSTED;
         }
         for (int64_t j = 0; j < law->dim; j++) {
-            const double y = g[j] * grid; /* below 2^35 */
-            const double most = (double)FPP_REPORT_MOST;
+            const double y = ((double)g[j] + 0.5) * step; /* below 2^35 */
             out[i * law->dim + j] = (int32_t)((fmin(fmax(y, -most), most) + 0x1.8p52) - 0x1.8p52);
         }
     }

@@ -4,12 +4,12 @@
 #define FPP_STREAM_H
 #include "chacha.h"
 
-#define FPP_POOL_CHACHA_BLOCKS 32
+#define FPP_POOL_CHACHA_BLOCKS 8 /* of a block of normals, 33 words are taken on average */
 #define FPP_POOL_WORDS (FPP_POOL_CHACHA_BLOCKS * FPP_CHACHA_BLOCK_WORDS)
 
 typedef struct {
     fpp_chacha_state chacha;
-    int64_t pool_at, pool_end; /* a fetch brings all it has room for, or 16 blocks for a short range of draws: the same words */
+    int64_t pool_at, pool_end; /* a fetch brings all it has room for, or half of that for a short range of draws: the same words */
     int32_t exhausted;
     uint64_t first[FPP_DRAW_BLOCK];
     uint64_t pool[FPP_POOL_WORDS];
@@ -38,10 +38,11 @@ static inline uint64_t stream_next(word_stream *stream)
     return stream->pool[stream->pool_at++];
 }
 
-/* Up to a block of normals of a report or of a seed (sampler.c), by way of a stream that the caller wipes. */
+/* Up to a block of normals of a report or of a seed (sampler.c), by way of a stream that the caller wipes: the floors k of Gaussians of
+ * scale 2^40. A normal is read as (k + 1/2) / 2^40, within 2^-41 of one that is exact. */
 enum fpp_normals { FPP_NORMALS_REPORT, FPP_NORMALS_SCALAR, FPP_NORMALS_SEED };
 FPP_LOCAL int32_t fpp_normal_block(enum fpp_normals kind, const uint8_t *key, uint64_t block, int64_t n, word_stream *stream,
-                                   double *out);
+                                   int64_t *out);
 
 /* Ranges begin on a block, and no block ends beyond the integers. */
 static inline int32_t range_error(const uint8_t *key, int64_t begin, int64_t end, const void *out)

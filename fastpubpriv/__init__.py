@@ -41,6 +41,7 @@ if _TYPE_CHECKING:
     from fastpubpriv.mixtures.separated.tree import ClusterTree
     from fastpubpriv.planning import OrderBounds, Plan, order_bounds, plan
     from fastpubpriv.privacy import ZCDP, ApproxDP, Ledger, PureDP
+    from fastpubpriv.results.descent import DescentResult
     from fastpubpriv.results.estimates import CovarianceResult, GaussianResult, MeanResult, PCAResult
     from fastpubpriv.results.histogram import HistogramResult
     from fastpubpriv.results.mixture import MixtureResult
@@ -60,6 +61,7 @@ __all__ = [
     "BudgetError",
     "ClusterTree",
     "CovarianceResult",
+    "DescentResult",
     "DyadicBins",
     "EntropyError",
     "ExperimentalWarning",
@@ -149,6 +151,7 @@ _HOMES = {
     "MeanResult": "fastpubpriv.results.estimates",
     "PCAResult": "fastpubpriv.results.estimates",
     "Rows": "fastpubpriv.sources",
+    "DescentResult": "fastpubpriv.results.descent",
     "TrainingResult": "fastpubpriv.results.training",
     "linear_regression": "fastpubpriv.training.train",
     "logistic_regression": "fastpubpriv.training.train",
@@ -171,7 +174,7 @@ _PARTS = (
 )
 
 # Those that people call by hand; the others serve whoever reads or extends the package.
-_PUBLIC_PARTS = ("auditing", "experiments", "local", "mixtures", "planning", "privacy", "sources")
+_PUBLIC_PARTS = ("auditing", "experiments", "local", "mixtures", "planning", "privacy", "sources", "training")
 
 
 def __getattr__(name: str) -> object:

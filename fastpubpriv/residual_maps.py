@@ -1,10 +1,11 @@
-"""The map of a labelled row to what it adds to a gradient: a frozen value that `kernels` and `reference` read."""
+"""Maps of a labelled row to what it adds to a gradient: frozen values that `kernels` and `reference` read."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
@@ -47,3 +48,41 @@ class ResidualMap(_Value):
     def dim(self) -> int:
         """Coordinates of z."""
         return len(self.slope)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class GradientMap(_Value):
+    """What a labelled row (z, label) adds to a gradient that is clipped as a whole: c z, rounded to a grid and checked.
+
+    `weights` (dim,): c = s min(1, clip_norm / (|s| |z|)), s = residual(<weights, z>, label). `weights` (outputs, dim): s has one
+    entry for each output, residual(scores, label, s) fills it in, and c z is a matrix (outputs, dim). A row whose s is not finite
+    adds nothing.
+
+    `residual` is minus the derivative of a loss in its predictions; Numba can compile it. `quant_bound` is Q, outputs dim Q^2 <=
+    2^53.
+
+    Guarantees
+    ----------
+    Every integer row q satisfies sum q**2 <= quant_bound**2, whatever `residual` returns: a new row moves a sum by at most 2 Q.
+    """
+
+    weights: FloatArray
+    residual: Callable[..., Any]
+    clip_norm: float
+    inv_step: float
+    quant_bound: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "weights", _copied("weights", self.weights, max(1, min(2, self.weights.ndim))))
+        for name in ("clip_norm", "inv_step"):
+            if not 0.0 < getattr(self, name) < math.inf:
+                raise InputError(f"{name} must be positive and finite, got {getattr(self, name)}")
+        if not 1 <= self.quant_bound <= math.isqrt(_EXACT // self.weights.size):
+            raise InputError(
+                f"outputs * dim * quant_bound**2 must be at most 2**53, got {self.weights.shape}, Q={self.quant_bound}"
+            )
+
+    @property
+    def dim(self) -> int:
+        """Coordinates of z."""
+        return int(self.weights.shape[-1])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -16,7 +16,7 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import AccuracyWarning, InputError
 from fastpubpriv.mechanisms.sums import Answer, Measurement, Price
-from fastpubpriv.privacy import ApproxDP, Budget, Ledger
+from fastpubpriv.privacy import ApproxDP, Budget, Event, Ledger
 from fastpubpriv.release.account import Account
 from fastpubpriv.release.scope import NodePayer
 from fastpubpriv.sources import Executor, Rows, private_rows, public_rows, refuse_shared_memory
@@ -70,13 +70,13 @@ class Run:
     log: list[dict[str, Any]] = field(default_factory=list)
 
     @contextmanager
-    def paid(self, cost: Budget | None = None) -> Iterator[None]:
-        """Debit the ledger; everything after the debit belongs into this block.
+    def paid(self, cost: Budget | None = None, *, before: bool = False) -> Iterator[None]:
+        """Debit the ledger, unless an earlier call that this one continues did so `before`; what follows belongs into this block.
 
         Released numbers may be of any size: whether one of them over- or underflows neither shows in the caller's error state nor
         becomes an exception.
         """
-        self.account.open(cost=cost)
+        self.account.open(cost=cost, paid=before)
         with np.errstate(all="ignore"):
             yield
 
@@ -95,8 +95,23 @@ class Run:
         """
         paying = self.account if payer is None else payer
         released = measurement.release(paying, self.rows, self.executor, name=name, cost=cost)
-        self.log.append({"name": name, **released.facts, **released.event.record(), **public})
+        self._write_down(name, released.event, released.facts, public)
         return released
+
+    def repeat(self, event: Event, *, name: str, keys: int, facts: Mapping[str, Any], **public: Any) -> None:
+        """Write down a release that an earlier call, which this one goes on with, has made and paid for.
+
+        Nothing is read. Keys are passed over, so that those of a seed serve no second release.
+        """
+        self.account.charge(event)
+        for _ in range(keys):
+            self.account.fresh_key()
+        self._write_down(name, event, facts, public)
+
+    def _write_down(self, name: str, event: Event, facts: Mapping[str, Any], public: Mapping[str, Any]) -> None:
+        """One record for each release; that of the first step of a run over sampled rows stands for all of its steps."""
+        if event.follows is None:
+            self.log.append({"name": name, **facts, **event.record(), **public})
 
     def block(self, rows: Rows) -> Run:
         """The run of a block of rows that is disjoint from all other blocks: separate costs, one record. Only after the debit."""

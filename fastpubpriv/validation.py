@@ -73,10 +73,10 @@ def probability(name: str, value: object) -> float:
     return number
 
 
-def confidence_level(value: object) -> float:
-    """The share of a law that an interval or an ellipse holds: a float in (0, 1); else InputError."""
+def confidence_level(value: object, name: str = "level") -> float:
+    """The share of a law that an interval or an ellipse holds, or a test: a float in (0, 1); else InputError."""
     if isinstance(value, bool) or not isinstance(value, float | np.floating) or not 0.0 < value < 1.0:
-        raise InputError(f"level must be a number in (0, 1), for example 0.95; got {_shown(value)}")
+        raise InputError(f"{name} must be a number in (0, 1), for example 0.95; got {_shown(value)}")
     return float(value)
 
 

@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from itertools import product
 from typing import Any
 
@@ -87,8 +88,13 @@ def _quietly(contestant: Contestant, sample: Sample) -> Answer | None:
 
 def _student_covers(sample: Sample, truth: float) -> bool:
     rows = sample.private[:, 0]
-    half = stats.t.ppf(0.975, len(rows) - 1) * rows.std(ddof=1) / math.sqrt(len(rows))
+    half = _student_quantile(len(rows) - 1) * rows.std(ddof=1) / math.sqrt(len(rows))
     return bool(abs(rows.mean() - truth) <= half)
+
+
+@cache
+def _student_quantile(degrees: int) -> float:
+    return float(stats.t.ppf(0.975, degrees))
 
 
 def score(answers: list[Answer], truth: float, best: float) -> dict[str, Any]:

@@ -192,10 +192,17 @@ def readme_table(cells: Cells) -> str:
     columns, asked = len(grouped(cells, "column")), len(grouped(cells, "n", "n_pub", "budget"))
     budgets = " and ".join(dict.fromkeys(str(cell["budget"]) for cell in cells))
     public = ", ".join(dict.fromkeys(str(cell["n_pub"]) for cell in cells))
-    most = max(score["answers"] for cell in cells for score in cell["contestants"].values())
+    counts = {
+        name: max(cell["contestants"][name]["answers"] for cell in cells if name in cell["contestants"])
+        for cell in cells
+        for name in cell["contestants"]
+    }
+    most = max(counts.values())
+    fewest = min(counts.values())
+    each = f"{most} samples each" + (f" of ours and {fewest} of the others" if fewest < most else "")
     return (
         f"Root mean squared error over that of the best clip radius in hindsight: median / ninth decile over {columns} columns and "
-        f"{asked}\nsettings ({budgets}; {public} public rows), {most} samples each. Coverage of the 95 % interval at n >= "
+        f"{asked}\nsettings ({budgets}; {public} public rows), {each}. Coverage of the 95 % interval at n >= "
         f"{LARGE:,}, where no\nstatus says otherwise. Peers that take a range get the true one, or that of the public rows.\n\n"
         f"{table(lines)}"
     )
@@ -211,5 +218,7 @@ def mixture_report(found: dict[str, list[dict[str, Any]]]) -> str:
     """The Markdown page of the mixtures."""
     return (
         "## Mixtures\n\nMedian l2 error of a component's mean, in standard deviations of a column:\n\n"
-        f"{table(found['separated'])}\n\nAxis-aligned mixtures of columns that are counts:\n\n{table(found['counts'])}\n"
+        f"{table(found['separated'])}\n\nAxis-aligned mixtures of columns that are counts:\n\n{table(found['counts'])}\n\n"
+        "Axis-aligned mixtures of real tables, distance of distribution functions, averaged over the columns:\n\n"
+        f"{table(found['tables'])}\n"
     )

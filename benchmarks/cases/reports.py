@@ -1,7 +1,10 @@
-"""Local reports: ours, and what a NumPy user writes for a block of rows, with insecure coins and without a grid."""
+"""Local reports: ours, and what users of NumPy and Numba write, with insecure coins and without a grid."""
 
 from __future__ import annotations
 
+import math
+
+import numba
 import numpy as np
 
 from benchmarks.cases.loops import KEY, Case
@@ -9,6 +12,7 @@ from fastpubpriv.kernels import noise
 from fastpubpriv.kernels.reports import report_integers
 from fastpubpriv.local import PrivUnit
 
+NUMPY, NUMBA = "NumPy, a block at a time (insecure)", "Numba, a plain loop (insecure)"
 SIZES = ((10_000, 100), (1000, 1000), (200, 10_000))
 
 
@@ -40,30 +44,63 @@ def numpy_privunit(rows: np.ndarray, randomizer: PrivUnit, rng: np.random.Genera
     return w / randomizer.scale
 
 
+@numba.njit
+def numba_privunit(rows, gamma, probability, scale, rng, out):
+    """The plain loop over rows, coins from a NumPy generator."""
+    dim = rows.shape[1]
+    for i in range(rows.shape[0]):
+        x, g, t = rows[i], out[i], math.inf
+        if rng.random() < probability:
+            while not rng.random() * t < gamma:
+                t = math.sqrt(1.0 - (1.0 - gamma * gamma) * rng.random() ** (2.0 / (dim - 1)))
+        else:
+            while not t < gamma:
+                a = rng.standard_normal()
+                t = a / math.sqrt(a * a + rng.chisquare(dim - 1))
+        norm = along = square = 0.0
+        for j in range(dim):
+            g[j] = rng.standard_normal()
+            norm += x[j] * x[j]
+            along += x[j] * g[j]
+            square += g[j] * g[j]
+        across = math.sqrt((1.0 - t * t) / (square - along * along / norm)) / scale
+        toward = t / (math.sqrt(norm) * scale) - across * along / norm
+        for j in range(dim):
+            g[j] = across * g[j] + toward * x[j]
+
+
+def share_of_hits(vectors: np.ndarray, rows: np.ndarray, threshold: float) -> float:
+    """How many of the vectors lie in the caps of their rows."""
+    lengths = np.linalg.norm(vectors, axis=1) * np.linalg.norm(rows, axis=1)
+    return float(np.mean(np.einsum("ij,ij->i", vectors, rows) / lengths >= threshold))
+
+
 def report_case(n: int, dim: int, epsilon: float = 8.0) -> Case:
     rng = np.random.default_rng(0)
     rows = rng.standard_normal((n, dim))
     randomizer = PrivUnit(dim, epsilon)
     law = randomizer.law
-    out = np.empty((n, dim), np.int32)
+    out, plain = np.empty((n, dim), np.int32), np.empty((n, dim))
 
     def ours() -> np.ndarray:
         report_integers(rows, law, KEY, out)
         return out
 
-    def floor() -> float:
-        """The secure normals, and the rows read once."""
-        return float(noise.standard_normal(KEY, n * dim)[0]) + float(rows.sum())
+    def loop() -> np.ndarray:
+        numba_privunit(rows, randomizer.cap.threshold, randomizer.cap.probability, randomizer.scale, rng, plain)
+        return plain
 
-    ours()
-    units = rows / np.linalg.norm(rows, axis=1, keepdims=True)
-    lengths = np.linalg.norm(out, axis=1)
-    share = np.mean(np.einsum("ij,ij->i", out / lengths[:, None], units) >= randomizer.cap.threshold)
-    assert abs(share - randomizer.cap.probability) < 6.0 / np.sqrt(4.0 * n)
+    def floor() -> float:
+        """The secure draws that normals are made of, and the rows read once."""
+        return float(noise.gaussian_floor(KEY, n * dim, 40)[0]) + float(rows.sum())
+
+    for call in (ours, loop):
+        share = share_of_hits(call(), rows, randomizer.cap.threshold)
+        assert abs(share - randomizer.cap.probability) < 6.0 / np.sqrt(4.0 * n)
     return Case(
         name=f"PrivUnit reports, {n} x {dim}",
         ours=ours,
-        peers={"NumPy, a block at a time (insecure)": lambda: numpy_privunit(rows, randomizer, rng)},
+        peers={NUMPY: lambda: numpy_privunit(rows, randomizer, rng), NUMBA: loop},
         limit_name="as many secure normals, rows read once",
         floor=floor,
     )

@@ -5,7 +5,13 @@ attack.
 from fastpubpriv.auditing.black_box import audit, audit_randomizer, audit_weighted_mean
 from fastpubpriv.auditing.bounds import AuditReport, clopper_pearson, epsilon_lower_bound
 from fastpubpriv.auditing.replay import ReplayReport, record_replay
-from fastpubpriv.auditing.tracing import TracingResult, audit_by_tracing, tracing_attack
+from fastpubpriv.auditing.tracing import (
+    TracingResult,
+    audit_by_tracing,
+    trace_randomizer,
+    trace_weighted_mean,
+    tracing_attack,
+)
 
 __all__ = [
     "AuditReport",
@@ -18,6 +24,8 @@ __all__ = [
     "clopper_pearson",
     "epsilon_lower_bound",
     "record_replay",
+    "trace_randomizer",
+    "trace_weighted_mean",
     "tracing_attack",
 ]
 

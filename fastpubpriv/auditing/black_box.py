@@ -78,7 +78,7 @@ def audit(
     """
     _, delta = checked_claim(claim)
     runs = validation.integer("runs", runs, minimum=10)
-    level = validation.confidence_level(confidence)
+    level = validation.confidence_level(confidence, "confidence")
     if threshold is None:
         first = [_numbers(statistic, each, max(10, runs // 4)) for each in (data, neighbour)]
         edge = _best_threshold(first[0], first[1], delta)

@@ -38,7 +38,7 @@ def clopper_pearson(successes: int, trials: int, *, confidence: float = 0.99) ->
     """
     trials = validation.integer("trials", trials, minimum=1)
     successes = validation.integer("successes", successes, minimum=0, maximum=trials)
-    level = validation.confidence_level(confidence)
+    level = validation.confidence_level(confidence, "confidence")
     lower = 0.0 if successes == 0 else beta_quantile(1.0 - level, successes, trials - successes + 1)
     upper = 1.0 if successes == trials else beta_quantile(level, successes + 1, trials - successes)
     return lower, upper
@@ -76,7 +76,7 @@ def epsilon_lower_bound(
     >>> print(f"{epsilon_lower_bound(9000, 10_000, 1000, 10_000):.3f}")
     2.112
     """
-    level = validation.confidence_level(confidence)
+    level = validation.confidence_level(confidence, "confidence")
     delta = validation.fraction("delta", delta)
     each = 1.0 - (1.0 - level) / 2.0
     rate = clopper_pearson(hits, runs, confidence=each)[0]

@@ -13,8 +13,14 @@ from fastpubpriv import validation
 from fastpubpriv._types import BoolArray, FloatArray
 from fastpubpriv.auditing.bounds import AuditReport, checked_claim, epsilon_lower_bound
 from fastpubpriv.errors import InputError
+from fastpubpriv.estimators.weighted_mean import weighted_mean
+from fastpubpriv.local.randomizers import Randomizer
 from fastpubpriv.parameters import FAILURE_PROB
 from fastpubpriv.privacy import Budget
+from fastpubpriv.public_draws import draw_uniforms
+
+# Few enough for the ratio to show, and many enough to be counted.
+_FALSE_ALARMS = 0.1
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -111,7 +117,7 @@ def audit_by_tracing(
     n_priv: int,
     dim: int,
     error: float,
-    rng: Any,
+    rng: Any = None,
     runs: int = 500,
     spread: float = 0.5,
     failure_prob: float = FAILURE_PROB,
@@ -129,8 +135,8 @@ def audit_by_tracing(
         Of the made-up rows.
     error : float > 0
         The l2 error that the mechanism is expected to make.
-    rng : numpy.random.Generator
-        Makes the rows; the auditor's, not the mechanism's.
+    rng : numpy.random.Generator, optional
+        Makes the rows; the auditor's, not the mechanism's. None: fresh ones.
     runs : int
         Independent runs, each with a mean of its own, rows of its own, and one row scored of those within and one of the others.
     spread : float
@@ -171,11 +177,11 @@ def audit_by_tracing(
     dim = validation.integer("dim", dim, minimum=1)
     runs = validation.integer("runs", runs, minimum=10)
     half = validation.fraction("spread", spread, include_one=True)
-    level = validation.confidence_level(confidence)
+    level = validation.confidence_level(confidence, "confidence")
     hits = false_hits = 0
     for _ in range(runs):
-        theta = rng.uniform(-half, half, dim)
-        rows = np.where(rng.random((n_priv + 1, dim)) < 0.5 * (1.0 + theta), 1.0, -1.0)
+        theta = half * (2.0 * draw_uniforms(dim, rng) - 1.0)
+        rows = np.where(draw_uniforms((n_priv + 1, dim), rng) < 0.5 * (1.0 + theta), 1.0, -1.0)
         answer = mechanism(rows[:n_priv])
         found = tracing_attack(rows[n_priv - 1 :], released=answer, theta=theta, error=error, failure_prob=failure_prob)
         hits += int(found.member[0])
@@ -190,3 +196,135 @@ def audit_by_tracing(
         runs=runs,
         event=f"score beyond the threshold that keeps {failure_prob:g}",
     )
+
+
+def trace_weighted_mean(
+    budget: Budget,
+    *,
+    claim: Budget | None = None,
+    n_priv: int = 10,
+    dim: int = 400,
+    runs: int = 2000,
+    confidence: float = 0.99,
+) -> AuditReport:
+    """Audit `weighted_mean` with the tracing attack, on made-up rows with entries +1 and -1.
+
+    Parameters
+    ----------
+    budget : PureDP or ApproxDP
+        Given to the mechanism.
+    claim : PureDP or ApproxDP, optional
+        What it is held to; by default the budget.
+    n_priv, dim : int
+        Of the rows.
+    runs : int
+        Each takes a millisecond or two.
+    confidence : float
+        Of the report.
+
+    Returns
+    -------
+    AuditReport
+
+    Raises
+    ------
+    InputError
+        Arguments out of range.
+
+    Privacy
+    -------
+    The rows are made up.
+
+    Notes
+    -----
+    Weaker than `audit_weighted_mean`, which knows the worst rows; the attacker here knows one row and the law of the others.
+
+    Examples
+    --------
+    >>> from fastpubpriv import ApproxDP
+    >>> from fastpubpriv.auditing import trace_weighted_mean
+    >>> trace_weighted_mean(ApproxDP(1.0, 1e-5), runs=50).passed
+    True
+    """
+    n_priv = validation.integer("n_priv", n_priv, minimum=1)
+    dim = validation.integer("dim", dim, minimum=1)
+
+    def answer_to(rows: FloatArray) -> Any:
+        return weighted_mean(
+            rows, budget=budget, norm_bound=math.sqrt(dim), row_weight="private", project=False, threads=1
+        )
+
+    # The level of the noise is public, and the same for all rows.
+    noise = float(np.sum(answer_to(np.ones((n_priv, dim))).noise_std ** 2))
+    found = audit_by_tracing(
+        lambda rows: answer_to(rows).mean,
+        claim=budget if claim is None else claim,
+        n_priv=n_priv,
+        dim=dim,
+        error=math.sqrt(noise + dim / n_priv),
+        runs=runs,
+        failure_prob=_FALSE_ALARMS,
+        confidence=confidence,
+    )
+    return dataclasses.replace(found, name=f"weighted_mean of {n_priv} rows in {dim} columns, by tracing")
+
+
+def trace_randomizer(
+    randomizer: Randomizer,
+    *,
+    claim: Budget | None = None,
+    n_reports: int = 1,
+    runs: int = 5000,
+    confidence: float = 0.99,
+) -> AuditReport:
+    """Audit a local randomizer with the tracing attack on the mean of a few reports.
+
+    Parameters
+    ----------
+    randomizer : PrivUnit, PrivUnitG or Duchi
+        To be audited.
+    claim : PureDP or ApproxDP, optional
+        By default the cost that it states.
+    n_reports : int
+        In each mean; an attacker who sees single reports, as a server does, is the strongest.
+    runs : int
+        Means.
+    confidence : float
+        Of the report.
+
+    Returns
+    -------
+    AuditReport
+
+    Raises
+    ------
+    InputError
+        Arguments out of range.
+
+    Privacy
+    -------
+    The rows are made up.
+
+    Examples
+    --------
+    >>> from fastpubpriv.auditing import trace_randomizer
+    >>> from fastpubpriv.local import PrivUnit
+    >>> trace_randomizer(PrivUnit(20, 1.0), runs=200).passed
+    True
+    """
+    n_reports = validation.integer("n_reports", n_reports, minimum=1)
+    # Rows with entries +1 and -1 have this length; they are reported at the length of the radius.
+    length = math.sqrt(randomizer.dim)
+    unit = length / randomizer.radius
+    found = audit_by_tracing(
+        lambda rows: randomizer.privatize(rows / unit, threads=1).vectors().mean(axis=0) * unit,
+        claim=randomizer.cost if claim is None else claim,
+        n_priv=n_reports,
+        dim=randomizer.dim,
+        error=unit * math.sqrt(randomizer.second_moment / n_reports),
+        runs=runs,
+        failure_prob=_FALSE_ALARMS,
+        confidence=confidence,
+    )
+    kind = f"{type(randomizer).__name__}(dim={randomizer.dim}, epsilon={randomizer.epsilon:g})"
+    return dataclasses.replace(found, name=f"{kind}, mean of {n_reports}, by tracing")

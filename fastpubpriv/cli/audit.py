@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -13,6 +14,7 @@ Examples:
   fastpubpriv audit privunit --epsilon 1 --dim 20
   fastpubpriv audit weighted-mean --epsilon 1 --runs 5000
   fastpubpriv audit privunit --epsilon 1 --claim 0.8
+  fastpubpriv audit weighted-mean --attack tracing --epsilon 10 --delta 1e-5 --claim 1
 """
 
 # Spelled out: --help must not load the library.
@@ -22,49 +24,95 @@ MECHANISMS = ("privunit", "privunit-g", "duchi", "weighted-mean")
 @click.command(short_help="Try to refute the privacy of a mechanism, on made-up rows.", epilog=EPILOG)
 @click.argument("mechanism", type=click.Choice(MECHANISMS))
 @click.option("--epsilon", type=float, required=True, help="Given to the mechanism.")
+@click.option("--delta", type=float, help="Given to weighted-mean beside it: Gaussian noise.")
 @click.option("--claim", type=float, help="Epsilon that it is held to; default: the one given to it.")
 @click.option(
-    "--dim", type=click.IntRange(min=1), default=10, show_default=True, help="Columns, for local randomizers."
+    "--attack",
+    type=click.Choice(("canary", "tracing")),
+    default="canary",
+    show_default=True,
+    help="canary: the worst two data sets. tracing: was a row among those of a released mean? Weaker, and closer to life.",
+)
+@click.option(
+    "--dim",
+    type=click.IntRange(1, 1 << 20),
+    help="Columns. Default: 10, for tracing weighted-mean 5, with --delta 400.",
+)
+@click.option(
+    "--rows", type=click.IntRange(1, 1 << 20), help="For tracing: rows or reports of a mean. Default: 10, or 1."
 )
 @click.option(
     "--form", type=click.Choice(("direct", "selection")), default="direct", show_default=True, help="Of local reports."
 )
-@click.option("--runs", type=click.IntRange(min=10), help="On each of two rows. Default: 100000, weighted-mean 2000.")
+@click.option(
+    "--runs",
+    type=click.IntRange(min=10),
+    help="On each of two rows. Default: 100000, tracing 5000, weighted-mean 2000.",
+)
 @click.option("--confidence", type=float, default=0.99, show_default=True, help="Of the verdict.")
 @click.option("--json", "json_path", type=options.FileName(dash=True), help="Write the report; - for stdout.")
-def audit(
-    mechanism: str,
-    epsilon: float,
-    claim: float | None,
-    dim: int,
-    form: str,
-    runs: int | None,
-    confidence: float,
-    json_path: Path | None,
-) -> None:
+def audit(mechanism: str, json_path: Path | None, **settings: Any) -> None:
     """Try to refute the privacy of MECHANISM: run it on two neighbours and count the event that tells them apart best.
 
-    Ends with status 1 if the claim is refuted. A claim that is not refuted is not proven: the proofs are in the privacy notes.
+    The event is fixed before the runs. Ends with status 1 if the claim is refuted. A claim that is not refuted is not proven: the
+    proofs are in the privacy notes.
     """
-    from fastpubpriv import PureDP, auditing, local
     from fastpubpriv.cli import outputs
 
     outputs.check_outputs(json_path, None)
-    held = None if claim is None else PureDP(claim)
-    if mechanism == "weighted-mean":
-        found = auditing.audit_weighted_mean(PureDP(epsilon), claim=held, runs=runs or 2000, confidence=confidence)
-    else:
-        randomizer: local.Randomizer
-        if mechanism == "privunit":
-            randomizer = local.PrivUnit(dim, epsilon, form=form)
-        elif mechanism == "privunit-g":
-            randomizer = local.PrivUnitG(dim, epsilon, form=form)
-        else:
-            randomizer = local.Duchi(dim, epsilon, 1.0, form=form)
-        found = auditing.audit_randomizer(randomizer, claim=held, runs=runs or 100_000, confidence=confidence)
+    if settings["rows"] is not None and settings["attack"] != "tracing":
+        raise click.UsageError("--rows belongs to --attack tracing")
+    found = _mean_report(settings) if mechanism == "weighted-mean" else _local_report(mechanism, settings)
     if json_path is not None:
         outputs.write_json({**found.to_dict(), "passed": found.passed}, json_path)
     if json_path is None or str(json_path) != "-":
         click.echo(found.summary())
     if not found.passed:
         raise click.exceptions.Exit(1)
+
+
+def _mean_report(settings: dict[str, Any]) -> Any:
+    """The report on `weighted_mean`."""
+    from fastpubpriv import ApproxDP, PureDP, auditing
+
+    delta = settings["delta"]
+
+    def price(epsilon: float) -> PureDP | ApproxDP:
+        return PureDP(epsilon) if delta is None else ApproxDP(epsilon, delta)
+
+    common = {
+        "claim": None if settings["claim"] is None else price(settings["claim"]),
+        "runs": settings["runs"] or 2000,
+        "confidence": settings["confidence"],
+    }
+    if settings["attack"] == "tracing":
+        dim = settings["dim"] or (5 if delta is None else 400)
+        return auditing.trace_weighted_mean(
+            price(settings["epsilon"]), dim=dim, n_priv=settings["rows"] or 10, **common
+        )
+    if settings["dim"] is not None:
+        raise click.UsageError(
+            "--dim: the worst data sets of weighted-mean have one column; it belongs to --attack tracing"
+        )
+    return auditing.audit_weighted_mean(price(settings["epsilon"]), **common)
+
+
+def _local_report(mechanism: str, settings: dict[str, Any]) -> Any:
+    """The report on a local randomizer."""
+    from fastpubpriv import PureDP, auditing, local
+
+    if settings["delta"] is not None:
+        raise click.UsageError("--delta belongs to weighted-mean: reports are pure")
+    dim, epsilon, form = settings["dim"] or 10, settings["epsilon"], settings["form"]
+    randomizer: local.Randomizer
+    if mechanism == "duchi":
+        randomizer = local.Duchi(dim, epsilon, 1.0, form=form)
+    else:
+        kind = local.PrivUnit if mechanism == "privunit" else local.PrivUnitG
+        randomizer = kind(dim, epsilon, form=form)
+    claim = None if settings["claim"] is None else PureDP(settings["claim"])
+    common = {"claim": claim, "confidence": settings["confidence"]}
+    if settings["attack"] == "tracing":
+        reports, runs = settings["rows"] or 1, settings["runs"] or 5000
+        return auditing.trace_randomizer(randomizer, n_reports=reports, runs=runs, **common)
+    return auditing.audit_randomizer(randomizer, runs=settings["runs"] or 100_000, **common)

@@ -29,7 +29,7 @@ randomizer_options = options.stack(
     click.option(
         "--norm-bound",
         type=float,
-        help="Rows longer than this are shortened to it. Without it only the directions of rows count.",
+        help="Rows longer than this are shortened to it, which intervals do not count. Without it only directions of rows count.",
     ),
     click.option(
         "--randomizer",

@@ -42,7 +42,8 @@ def print_table(table: Table, *, title: str) -> None:
     (names, *lines), more = words.cells(table, rounded=True, where="--json FILE")
     framed = Framed(title=escape(title), title_justify="left", title_style="bold")
     for name in names:
-        framed.add_column(escape(name), justify="left" if name in ("column", "meaning", "status") else "right")
+        left = name in ("column", "meaning", "status")
+        framed.add_column(escape(name), justify="left" if left else "right", no_wrap=name == "status")
     for line in lines:
         marked = [
             f"[bold yellow]{escape(cell)}[/]" if name == "status" and cell not in ("ok", "resolved") else escape(cell)

@@ -69,7 +69,7 @@ def train(**settings: Any) -> None:
         public = public[:, [*order, names.index(label)]]
     coded = {name: "public" for name in inputs.split_names(settings["categories"]) or ()}
 
-    def call(ledger: Any) -> fpp.TrainingResult:
+    def call(ledger: Any) -> Any:
         return fpp.train(
             opened.private,
             loss=settings["loss"],

@@ -127,8 +127,9 @@ def estimate_mean(
     -------
     Neighbours: replace one private row; holds for every public data set. From counts: one joint count of all columns (squared l2
     sensitivity 2 dim S^2, l1 sensitivity 2 dim S in steps of S for a row), with several columns one of norms (2 S^2; 2 S), and one
-    vector sum (4 Q^2; isqrt(4 dim Q^2)). "gaussian": one vector sum per step. Gaussian noise (zCDP, approximate DP) or discrete
-    Laplace noise (pure DP); the exact costs add up to at most the budget. Public: n_priv, dim, x_pub.
+    vector sum (4 Q^2; isqrt(4 dim Q^2)); where released numbers ask for it, further counts and sums like these.
+    "gaussian": one vector sum per step. Gaussian noise (zCDP, approximate DP) or discrete Laplace noise (pure DP); the exact costs
+    add up to at most the budget. Public: n_priv, dim, x_pub.
 
     Notes
     -----
@@ -136,7 +137,8 @@ def estimate_mean(
     the radius uses the exact inequalities behind Lemma B.9; pure DP uses discrete Laplace noise in place of the inefficient
     cover.
     The counts are our own: numbers about a public one fall into signed dyadic cells, so that no unit is needed; tails beyond what
-    can be seen follow a power law that bends, and the interval allows for what they may hide.
+    can be seen follow a power law that bends, and the interval allows for what they may hide. A column that lies far from its
+    public row is counted again about its own mean. Public rows far from all private ones that can be seen are not believed.
 
     Examples
     --------

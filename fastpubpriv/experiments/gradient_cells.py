@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from scipy import linalg
 
 from fastpubpriv._types import FloatArray
-from fastpubpriv.experiments import descents
+from fastpubpriv.experiments.draws import SimulatedDraws
 from fastpubpriv.experiments.gradient_tables_printed import ALGORITHM_1, DP_SGD, MIRROR, THROW_AWAY, Cell
 from fastpubpriv.experiments.noise_tables import DELTA, conventional_noise
 from fastpubpriv.experiments.samples import SampleArray, normal_rows
 from fastpubpriv.privacy import ApproxDP, Poisson, epsilon_of, noise_multiplier_for
+from fastpubpriv.training.gradient.sweep import Sweep, sweep
 
 STEP_SIZES = (
     0.01,
@@ -88,27 +91,15 @@ class Split:
     inverse: SampleArray
 
     @property
-    def public(self) -> descents.Batches:
-        """Public rows; a batch is never larger than there are."""
-        size = min(self.data.size.public_batch, self.n_pub)
-        return descents.Batches(self.data.x[: self.n_pub], self.data.y[: self.n_pub], size)
-
-    def private(self, n_pub: int) -> tuple[descents.Batches, Fraction]:
-        """Rows after the first `n_pub`, and the rate of their batches: one over the number of a loader's batches."""
-        x, y = self.data.x[n_pub:], self.data.y[n_pub:]
-        rate = Fraction(1, math.ceil(Fraction(len(y), self.data.size.batch)))
-        return descents.Batches(x, y, max(1, round(len(y) * rate)), float(rate)), rate
-
-    @property
     def throw_away(self) -> float:
         """Loss of the public fit."""
-        return float(descents.losses(self.fitted[None], self.data.truth)[0])
+        return float(losses_of(self.fitted[None], self.data.truth)[0])
 
 
-def make_data(size: Size) -> Data:
+def make_data(size: Size, seed: int = SEED) -> Data:
     """The one draw that all cells share."""
-    x = normal_rows(np.random.SFC64([SEED, size.n]), size.n, size.dim)
-    truth, noise = (normal_rows(np.random.SFC64([SEED, size.n, i]), 1, k)[0] for i, k in ((1, size.dim), (2, size.n)))
+    x = normal_rows(np.random.SFC64([seed, size.n]), size.n, size.dim)
+    truth, noise = (normal_rows(np.random.SFC64([seed, size.n, i]), 1, k)[0] for i, k in ((1, size.dim), (2, size.n)))
     truth = truth * np.float32(math.sqrt(LENGTH_SQ_PER_COLUMN * size.dim / np.sum(truth.astype(np.float64) ** 2)))
     return Data(size, x, x @ truth + noise, truth)
 
@@ -117,7 +108,35 @@ def split(data: Data, ratio: float) -> Split:
     """Fit the public rows and factor their second moment."""
     n_pub = round(ratio * data.size.n)
     x, y = data.x[:n_pub], data.y[:n_pub]
-    return Split(data, n_pub, descents.least_squares(x, y), descents.mirror_inverse(x))
+    return Split(data, n_pub, least_squares(x, y), mirror_inverse(x))
+
+
+def least_squares(x: SampleArray, y: SampleArray) -> SampleArray:
+    """The minimiser of the public loss; with fewer rows than columns the shortest one, which descent from zero would reach."""
+    wide = x.astype(np.float64)
+    if len(wide) >= wide.shape[1]:
+        found = np.linalg.solve(wide.T @ wide, wide.T @ y)
+    else:
+        found = wide.T @ np.linalg.solve(wide @ wide.T, y.astype(np.float64))
+    answer: SampleArray = found.astype(np.float32)
+    return answer
+
+
+def mirror_inverse(x: SampleArray, regularisation: float = 0.01) -> SampleArray:
+    """(X'X / n + (lambda / d) I)^-1 of public rows: mirror descent of the squared loss multiplies gradients by it."""
+    rows, dim = x.shape
+    second = (x.T @ x).astype(np.float64) / rows
+    second[np.diag_indices(dim)] += regularisation / dim
+    inverse: SampleArray = np.linalg.inv(second).astype(np.float32)
+    return inverse
+
+
+def losses_of(iterates: Any, truth: SampleArray) -> FloatArray:
+    """Squared error of predictions on fresh rows of N(0, I), for each iterate: exact, so no test rows are needed."""
+    with np.errstate(all="ignore"):
+        away = np.sum((np.asarray(iterates, dtype=np.float64) - truth) ** 2, axis=1)
+    found: FloatArray = np.where(np.isfinite(away), 1.0 + away, np.inf)
+    return found
 
 
 def noise_for(rate: Fraction, epsilon: float, steps: int, account: str) -> float:
@@ -129,43 +148,68 @@ def noise_for(rate: Fraction, epsilon: float, steps: int, account: str) -> float
 
 def run_cell(known: Split, cell: Cell, account: str) -> list[Best]:
     """Every method's best setting. The best is chosen by the true loss, which is the best case that tuning could reach."""
-    size, truth = known.data.size, known.data.truth
     start = known.fitted if cell.warm else np.zeros_like(known.fitted)
-    at_start = float(descents.losses(start[None], truth)[0])
     alone = known.throw_away
-    code = [SEED, round(1000 * cell.ratio), round(1000 * cell.epsilon), cell.warm, ACCOUNTS.index(account)]
-    rng = np.random.default_rng(code)
-
-    private, rate = known.private(known.n_pub)
-    noise = noise_for(rate, cell.epsilon, size.steps, account)
-    cost = epsilon_of(noise, Poisson(rate), size.steps, DELTA)
-    eta, alpha, mirror = grid()
-    settings = descents.Settings(eta, alpha, noise, inverse=known.inverse, preconditioned=mirror)
-    last, _ = descents.descend(start, private, known.public, settings, steps=size.steps, rng=rng)
-    losses = descents.losses(last, truth)
     found = [
-        best(ALGORITHM_1, losses[:-mirror], eta[:-mirror], alpha[:-mirror], at_start, noise, cost),
-        best(MIRROR, losses[-mirror:], eta[-mirror:], alpha[-mirror:], at_start, noise, cost),
+        _tuned(known, cell, account, method, start, Setting(n_pub, weights, mirror))
+        for method, n_pub, weights, mirror in (
+            (ALGORITHM_1, known.n_pub, PRIV_WEIGHTS, False),
+            (MIRROR, known.n_pub, (1.0,), True),
+            (DP_SGD, 0, (1.0,), False),
+        )
     ]
     if alone < found[0].loss:  # alpha = 0 is a method on public rows alone, and this is the best of them
-        found[0] = Best(ALGORITHM_1, alone, 0.0, 0.0, noise, 0.0)
+        found[0] = Best(ALGORITHM_1, alone, 0.0, 0.0, found[0].noise_multiplier, 0.0)
+    return [*found, Best(THROW_AWAY, alone, 0.0, 0.0, 0.0, 0.0)]
 
-    everyone, rate = known.private(0)
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """How a method differs from the others: rows that count as public, weights that are tried, mirror descent or not."""
+
+    n_pub: int
+    weights: tuple[float, ...]
+    mirror: bool
+
+
+def _tuned(known: Split, cell: Cell, account: str, method: str, start: SampleArray, setting: Setting) -> Best:
+    """The best of a method's grid."""
+    size, data = known.data.size, known.data
+    x, y = data.x[setting.n_pub :], data.y[setting.n_pub :]
+    rate = Fraction(1, math.ceil(Fraction(len(y), size.batch)))  # one over the number of a loader's batches
     noise = noise_for(rate, cell.epsilon, size.steps, account)
+    eta = np.repeat(STEP_SIZES, len(setting.weights))
+    alpha = np.tile(setting.weights, len(STEP_SIZES))
+    code = (SEED, round(1000 * cell.ratio), round(1000 * cell.epsilon), int(cell.warm), ACCOUNTS.index(account))
+    draws = SimulatedDraws(
+        seed=int.from_bytes(hashlib.sha256(repr((*code, method)).encode()).digest()[:8], "little"),
+        n=len(y),
+        rate=float(rate),
+        n_pub=known.n_pub,
+        public_rows=min(size.public_batch, known.n_pub),
+    )
+    # The paper's loss has no factor 1/2: its gradient clipped to 1 is twice that of half of it, clipped to 1/2.
+    sweeping = Sweep(
+        step_size=2.0 * eta,
+        priv_weight=alpha,
+        steps=size.steps,
+        clip_norm=0.5,
+        noise_multiplier=noise,
+        batch_rows=max(1, round(len(y) * rate)),
+    )
+    last = sweep(
+        sweeping,
+        x,
+        y,
+        draws=draws,
+        x_pub=data.x[: known.n_pub] if len(setting.weights) > 1 else None,
+        y_pub=data.y[: known.n_pub] if len(setting.weights) > 1 else None,
+        start=start,
+        preconditioner=known.inverse if setting.mirror else None,
+    )
+    at_start = float(losses_of(start[None], data.truth)[0])
     cost = epsilon_of(noise, Poisson(rate), size.steps, DELTA)
-    eta = np.array(STEP_SIZES)
-    settings = descents.Settings(eta, np.ones(len(eta)), noise)
-    last, _ = descents.descend(start, everyone, None, settings, steps=size.steps, rng=rng)
-    found.append(best(DP_SGD, descents.losses(last, truth), eta, settings.priv_weight, at_start, noise, cost))
-    found.append(Best(THROW_AWAY, alone, 0.0, 0.0, 0.0, 0.0))
-    return found
-
-
-def grid() -> tuple[FloatArray, FloatArray, int]:
-    """Step sizes and weights of all settings, and how many of them, the last ones, are those of mirror descent."""
-    eta = np.concatenate([np.repeat(STEP_SIZES, len(PRIV_WEIGHTS)), STEP_SIZES])
-    alpha = np.concatenate([np.tile(PRIV_WEIGHTS, len(STEP_SIZES)), np.ones(len(STEP_SIZES))])
-    return eta, alpha, len(STEP_SIZES)
+    return best(method, losses_of(last, data.truth), eta, alpha, at_start, noise, cost)
 
 
 def best(

@@ -107,6 +107,19 @@ _ALL = (
         quick=True,
     ),
     Experiment(
+        name="b-figure-6",
+        summary="Linear regression at a tiny epsilon: DP-SGD runs away, Algorithm 1 with some public rows does not",
+        source="Lowy, Li, Huang, Razaviyayn, Optimal DP Model Training with Public Data (2024), Figure 6",
+        run=_later("figure_divergence"),
+    ),
+    Experiment(
+        name="b-figures-15-18",
+        summary="Logistic regression by noisy gradients on flights, by public share and epsilon, against DP-SGD and throw-away",
+        source="Lowy, Li, Huang, Razaviyayn, Optimal DP Model Training with Public Data (2024), Figures 15 to 18, on other data",
+        run=_later("logistic_figures"),
+        quick=True,
+    ),
+    Experiment(
         name="b-figures-12-14",
         summary="Mean of Bernoulli rows: the weighted estimator against throw-away and Gaussian-on-all, by public share",
         source="Lowy, Li, Huang, Razaviyayn, Optimal DP Model Training with Public Data (2024), Figures 12 to 14",

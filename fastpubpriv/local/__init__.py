@@ -5,28 +5,30 @@
 """
 
 from fastpubpriv.local.aggregate import Aggregator, ReportSum
+from fastpubpriv.local.codes import SubsetSelection
 from fastpubpriv.local.families import Duchi, PrivUnit, PrivUnitG
-from fastpubpriv.local.losses import LogisticLoss, RowLoss, SquaredLoss
 from fastpubpriv.local.means import LocalError, estimate_mean, mean_error
 from fastpubpriv.local.parameters import Cap
 from fastpubpriv.local.randomizers import Randomizer
 from fastpubpriv.local.reports import Reports
 from fastpubpriv.local.training import LocalTrainingResult, train, training_bound
+from fastpubpriv.losses import LOSSES, Loss, RowLoss
 
 __all__ = [
+    "LOSSES",
     "Aggregator",
     "Cap",
     "Duchi",
     "LocalError",
     "LocalTrainingResult",
-    "LogisticLoss",
+    "Loss",
     "PrivUnit",
     "PrivUnitG",
     "Randomizer",
     "ReportSum",
     "Reports",
     "RowLoss",
-    "SquaredLoss",
+    "SubsetSelection",
     "estimate_mean",
     "mean_error",
     "train",

@@ -10,19 +10,26 @@ import math
 from fastpubpriv.local.parameters import Cap, log_rest
 
 _UNIT = 2.0**-53
+_NORMAL = 2.0**-41  # a normal as it is read, less the exact one
 _CUT = 17.0  # the length of d normals is below sqrt(d) + 17 but for a mass of 2^-200
-_OTHER = 2.0**-40  # acceptance tests and coins, each a factor 1 +- a few u
+_OTHER = 2.0**-36  # acceptance tests and coins, each a factor close to 1
 
 
 def direct_error(dim: int, log2_grid: int, cap: Cap, *, gaussian: bool) -> float:
     """Bound on what rounding adds to epsilon when reports are vectors on a grid."""
     if dim == 1 and not gaussian:
         return _OTHER
-    # |computed - exact| in l2, in units of u times the length of the report.
-    units = 200.0 if gaussian else 1300.0 if dim < 16 else 600.0
     length = math.sqrt(dim) + _CUT + (cap.threshold if gaussian else 0.0)
-    moved = units * _UNIT * math.sqrt(dim) * math.ldexp(length, log2_grid)
-    return 4.5 * moved + 64.0 * dim * _UNIT + _OTHER
+    # |computed - exact| in l2: `units` of u times the length of the report, and `times` the error of all its normals.
+    if gaussian:
+        units, times, angle = 200.0, 2.0, 2.0 * _NORMAL / length
+    elif dim < 16:
+        units, times, angle = 4500.0, 9.0, 2.0**-35
+    else:
+        units, times = 700.0, 3.0
+        angle = 2.0**-35 if dim < 64 else 18.0 * _NORMAL / math.sqrt(dim - 3.0)
+    moved = (units * _UNIT + angle) * length + times * _NORMAL * math.sqrt(dim)
+    return 4.5 * math.ldexp(math.sqrt(dim) * moved, log2_grid) + 64.0 * dim * _UNIT + _OTHER
 
 
 def seed_error(dim: int, cap: Cap, *, gaussian: bool) -> float:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from dataclasses import KW_ONLY, dataclass, field
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, ClassVar
 
 from scipy import special
 
 from fastpubpriv import validation
 from fastpubpriv.errors import InputError
+from fastpubpriv.kernels.wire import FORMS as REPORT_FORMS
+from fastpubpriv.kernels.wire import WIDTHS
 from fastpubpriv.laws import ReportLaw
 from fastpubpriv.local import parameters as caps
 from fastpubpriv.local.floating import direct_error, expected_proposals, seed_error
@@ -50,6 +53,8 @@ class Randomizer:
         The exact threshold and probability in use.
     log2_grid : int
         Direct reports are integers, in steps of 2^-log2_grid of the root mean square of a coordinate.
+    law : ReportLaw
+        What the kernels read.
     """
 
     dim: int
@@ -59,6 +64,7 @@ class Randomizer:
     form: str = "direct"
     cap: Cap = field(init=False)
     log2_grid: int = field(init=False)
+    law: ReportLaw = field(init=False, repr=False, compare=False)
 
     gaussian: ClassVar[bool] = False
     needs_bound: ClassVar[bool] = False
@@ -74,6 +80,11 @@ class Randomizer:
             settle(self, "norm_bound", validation.positive("norm_bound", self.norm_bound))
             if not 1e-150 <= self.radius <= 1e150:
                 raise InputError(f"norm_bound must lie in [1e-150, 1e150], got {self.radius:g}: rescale the columns")
+        self._design(epsilon)
+
+    def _design(self, epsilon: float) -> None:
+        """Settle the parameters for arguments that have been checked."""
+        settle = object.__setattr__
         validation.choice("form", self.form, FORMS)
         draft = self._cap(epsilon)
         opening = 1.0 if self.gaussian else 1.0 - draft.threshold**2
@@ -91,6 +102,7 @@ class Randomizer:
                 f"form='selection' at epsilon = {epsilon:g} would try {self.proposals:.2g} seeds for each report, at most "
                 f"{MOST_PROPOSALS:g} are allowed: pass form='direct', or a smaller epsilon"
             )
+        settle(self, "law", self._law())
 
     def _cap(self, epsilon: float) -> Cap:
         """The cap for a privacy of epsilon in real arithmetic."""
@@ -105,6 +117,24 @@ class Randomizer:
             return seed_error(self.dim, cap, gaussian=self.gaussian)
         return direct_error(self.dim, self.log2_grid, cap, gaussian=self.gaussian)
 
+    def _law(self) -> ReportLaw:
+        miss = float(special.expit(-self.cap.logit))
+        tail = 0.5
+        if self.form == "selection":
+            # Rounded up: fewer seeds are then refused, never more.
+            log_ratio = self.cap.logit + caps.log_rest(self.cap.log_mass) - self.cap.log_mass
+            tail = min(math.exp(-log_ratio) * (1.0 + 1e-12), math.nextafter(1.0, 0.0))
+        return ReportLaw(
+            dim=self.dim,
+            gaussian=self.gaussian,
+            log2_grid=self.log2_grid,
+            ball=self.norm_bound is not None,
+            threshold=self.cap.threshold,
+            miss=max(miss, 2.0**-1000),
+            radius=self.radius,
+            tail=tail,
+        )
+
     # ---- Facts -------------------------------------------------------------------------------------------------------
 
     @property
@@ -115,17 +145,7 @@ class Randomizer:
     @property
     def cost(self) -> PureDP | ApproxDP:
         """What one report costs its user: PureDP(epsilon), or ApproxDP where the cut tails of the normals weigh 2^-100 or more."""
-        if self.form == "selection":
-            return PureDP(self.epsilon)
-        delta = pure_slack(self.epsilon, self.dim + _SPARE_DRAWS)[1]
-        if delta < DELTA_MIN:
-            return PureDP(self.epsilon)
-        if delta >= Fraction(1, 10**3):
-            raise InputError(
-                f"at epsilon = {self.epsilon:g} the cut tails of the normals leave no privacy that could be stated; "
-                "pass an epsilon of at most 100"
-            )
-        return ApproxDP(epsilon=self.epsilon, delta=delta)
+        return _cost(self.epsilon, self.dim + _SPARE_DRAWS if self.form == "direct" else None)
 
     @property
     def scale(self) -> float:
@@ -152,7 +172,7 @@ class Randomizer:
     @property
     def report_bytes(self) -> int:
         """Bytes of one report, without the header of its batch."""
-        return 32 if self.form == "selection" else self.dim * self.entry_bytes
+        return WIDTHS[REPORT_FORMS[self.form]] or self.dim * self.entry_bytes
 
     @property
     def entry_bytes(self) -> int:
@@ -161,26 +181,6 @@ class Randomizer:
         along = min(1.0, self.cap.threshold + 12.0 / root) if not self.gaussian else 0.0
         largest = 9.0 + (root + 9.0) * along + (self.cap.threshold + 12.0 if self.gaussian else 0.0)
         return 2 if math.ldexp(largest, self.log2_grid) <= 32767.0 else 4
-
-    @property
-    def law(self) -> ReportLaw:
-        """What the kernels read."""
-        miss = float(special.expit(-self.cap.logit))
-        tail = 0.5
-        if self.form == "selection":
-            # Rounded up: fewer seeds are then refused, never more.
-            log_ratio = self.cap.logit + caps.log_rest(self.cap.log_mass) - self.cap.log_mass
-            tail = min(math.exp(-log_ratio) * (1.0 + 1e-12), math.nextafter(1.0, 0.0))
-        return ReportLaw(
-            dim=self.dim,
-            gaussian=self.gaussian,
-            log2_grid=self.log2_grid,
-            ball=self.norm_bound is not None,
-            threshold=self.cap.threshold,
-            miss=max(miss, 2.0**-1000),
-            radius=self.radius,
-            tail=tail,
-        )
 
     # ---- Reports -----------------------------------------------------------------------------------------------------
 
@@ -237,6 +237,22 @@ class Randomizer:
         opened = private_rows(rows)
         made = release_reports(opened, self.law, seeds=self.form == "selection", keys=keys, threads=threads)
         return Reports.fitted(self, made, private=keys.private)
+
+
+@lru_cache(maxsize=1024)
+def _cost(epsilon: float, draws: int | None) -> PureDP | ApproxDP:
+    """Of a report made of so many normals, or of a seed; exact fractions take longer than a report."""
+    if draws is None:
+        return PureDP(epsilon)
+    delta = pure_slack(epsilon, draws)[1]
+    if delta < DELTA_MIN:
+        return PureDP(epsilon)
+    if delta >= Fraction(1, 10**3):
+        raise InputError(
+            f"at epsilon = {epsilon:g} the cut tails of the normals leave no privacy that could be stated; "
+            "pass an epsilon of at most 100"
+        )
+    return ApproxDP(epsilon=epsilon, delta=delta)
 
 
 def _as_matrix(rows: Any) -> Any:

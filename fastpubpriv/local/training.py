@@ -13,11 +13,11 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.local.families import PrivUnit
-from fastpubpriv.local.losses import LOSSES, RowLoss
 from fastpubpriv.local.means import RELATION
 from fastpubpriv.local.randomizers import Randomizer
 from fastpubpriv.local.steps import best_steps
 from fastpubpriv.local.users import MOST_PER_USER, Users, hashed_names
+from fastpubpriv.losses import LOSSES, Loss, RowLoss
 from fastpubpriv.reading import Form
 from fastpubpriv.release.reports import report_keys
 from fastpubpriv.results.base import Result, frozen
@@ -35,7 +35,7 @@ class LocalTrainingResult(Result):
     coefficients : (dim,) float64
         The weighted average of all steps.
     loss : str
-        "squared", "logistic", or the class of a loss that was passed.
+        Its name, or the class of a loss that was passed.
     start : (dim,) float64
         Where training began.
     radius : float
@@ -102,8 +102,9 @@ def train(
         D: weights stay within this distance of `start`.
     x_pub, y_pub : (n_pub, dim) and (n_pub,) array-like, optional
         Public rows and labels, used between the reports.
-    loss : "squared", "logistic" or RowLoss
-        (label - prediction)^2 / 2; the log-loss of labels 0 and 1; or an object with `value` and `gradient` for each row.
+    loss : "squared", "logistic", "huber", "smooth_hinge", "poisson", Loss or RowLoss
+        (label - prediction)^2 / 2; the log-loss of labels 0 and 1; others of `LOSSES`; a loss by its residual; or an object with
+        `value` and `gradient` for each row.
     start : (dim,) array-like, optional
         First weights, public: those of a public fit, say. By default zero.
     batch_rows : int, optional
@@ -268,10 +269,13 @@ def _projected(weights: FloatArray, centre: FloatArray, radius: float) -> FloatA
 
 def _loss(loss: Any) -> tuple[str, RowLoss]:
     if isinstance(loss, str):
-        name = validation.choice("loss", loss, LOSSES)
-        return name, LOSSES[name]
+        loss = LOSSES[validation.choice("loss", loss, [name for name in LOSSES if not LOSSES[name].scores])]
+    if isinstance(loss, Loss):
+        if loss.scores:
+            raise InputError(f"loss {loss.name!r} has several predictions for a row, and local training one")
+        return loss.name, loss
     if not callable(getattr(loss, "gradient", None)):
-        raise InputError("loss must be 'squared', 'logistic', or an object with value() and gradient() for each row")
+        raise InputError("loss must be the name of one, a Loss, or an object with value() and gradient() for each row")
     return type(loss).__name__, loss
 
 

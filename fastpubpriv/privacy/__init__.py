@@ -59,6 +59,7 @@ from fastpubpriv.privacy.events import (
 )
 from fastpubpriv.privacy.ledger import Ledger, LedgerEntry, cost_in
 from fastpubpriv.privacy.relations import Neighbors
+from fastpubpriv.privacy.sampled_grids import SampledGrid, sampled_sum_grid
 from fastpubpriv.privacy.sampler_error import approx_slack, pure_slack, total_variation
 from fastpubpriv.privacy.sampling import FullBatch, OnePass, Poisson, Sampling, WithoutReplacement
 from fastpubpriv.privacy.stable import stable_event
@@ -87,6 +88,7 @@ __all__ = [
     "Poisson",
     "PureDP",
     "SampledGaussianEvent",
+    "SampledGrid",
     "Sampling",
     "SelectionEvent",
     "StableHistogramEvent",
@@ -130,6 +132,7 @@ __all__ = [
     "pure_slack",
     "pure_to_zcdp",
     "pure_to_zcdp_exact",
+    "sampled_sum_grid",
     "stable_delta",
     "stable_event",
     "step",

@@ -13,25 +13,23 @@ from fastpubpriv.laws import ReportLaw
 from fastpubpriv.reference.chacha import DRAW_BLOCK, nonce_of, words
 from fastpubpriv.reference.sampler import report_gaussians
 
-SMALL_DIM, SHARED_DIM = 64, 512
+SMALL_DIM, SHARED_DIM, COIN_BATCH = 64, 511, 16
 ATTEMPT_SHIFT, MOST_REFILLS = 44, 1 << 20
 
 
 def normal_block(key: bytes, kind: str, block: int, n: int) -> FloatArray:
-    """n normals of a block: integers of scale 2^40, and the middle of one of 2^16 parts of the step."""
-    whole = report_gaussians(key, kind, block, n)
-    turned = kind[:3] + chr(ord(kind[3]) ^ 0x20)
-    fractions = words(key, nonce_of(turned, block), 0, -(-n // 4))
-    parts = [fractions[i // 4] >> (16 * (i % 4)) & 65535 for i in range(n)]
-    return np.array([(float(g) + (part + 0.5) * 2.0**-16) * 2.0**-40 for g, part in zip(whole, parts, strict=True)])
+    """n normals of a block: the middles of steps of 2^-40, whose floors are exact."""
+    return (np.array(report_gaussians(key, kind, block, n), dtype=np.float64) + 0.5) * 2.0**-40
 
 
 class Coins:
-    """Words of one report."""
+    """Words of one report. The first eight of kind `first` come from blocks that sixteen reports share, the others from `kind`."""
 
-    def __init__(self, key: bytes, kind: str, report: int) -> None:
+    def __init__(self, key: bytes, kind: str, report: int, *, first: str | None = None) -> None:
         self._key, self._nonce, self._counter = key, nonce_of(kind, report), 0
         self._held: list[int] = []
+        if first is not None:
+            self._held = words(key, nonce_of(first, report // COIN_BATCH), report % COIN_BATCH, 8)
 
     def word(self) -> int:
         """The next word."""
@@ -41,23 +39,29 @@ class Coins:
         return self._held.pop(0)
 
     def uniform(self) -> float:
-        """Uniform on (0, 1), correct to a relative 2^-52 however small."""
-        unit, high = 2.0**-64, self.word()
+        """Uniform on (0, 1), correct to a relative 2^-53 however small."""
+        unit, high = 1.0, self.word()
         for _ in range(15):
             if high:
                 break
             unit *= 2.0**-64
             high = self.word()
-        low = (float(self.word() >> 11) + 0.5) * 2.0**-53
-        return (float(high >> 11) * 2.0**11 + (float(high & 2047) + low)) * unit
+        shift = 64 - max(high, 1).bit_length()
+        bits = high << shift | (self.word() >> (64 - shift) if shift > 12 else 0)
+        return (float(bits >> 12) + 0.5) * 2.0 ** (-52 - shift) * unit
+
+
+def report_coins(key: bytes, report: int) -> Coins:
+    """The coins of a report."""
+    return Coins(key, "rmor", report, first="rcon")
 
 
 class Spares:
-    """Normals for the angle of a report."""
+    """Normals for the angle of a report: those that came with its own, then blocks of further ones."""
 
-    def __init__(self, key: bytes, report: int, dim: int) -> None:
+    def __init__(self, key: bytes, report: int, dim: int, first: FloatArray) -> None:
         self._key, self._report, self._size = key, report, SMALL_DIM if dim < SMALL_DIM else 8
-        self._refills, self._held = 0, np.zeros(0)
+        self._refills, self._held = 0, first
 
     def next(self) -> float:
         """The next normal."""
@@ -98,10 +102,10 @@ def sphere_angle(law: ReportLaw, hit: bool, coins: Coins, spares: Spares) -> tup
     while dim < SMALL_DIM:
         g = [spares.next() for _ in range(dim)]
         rest = sum(value * value for value in g[1:])
-        norm = math.sqrt(g[0] * g[0] + rest)
-        t = (abs(g[0]) if hit else g[0]) / norm
-        if not outside(t):
-            return t, math.sqrt(rest) / norm
+        square = g[0] * g[0] + rest
+        t = (abs(g[0]) if hit else g[0]) / math.sqrt(square)
+        if square >= dim * 2.0**-6 and not outside(t):
+            return t, math.sqrt(rest / square)
     while True:
         g0 = spares.next() / math.sqrt(dim - 3.0)
         t = abs(g0) if hit else g0
@@ -128,35 +132,40 @@ def gaussian_part(law: ReportLaw, hit: bool, coins: Coins, spares: Spares) -> fl
 
 
 def _normals(law: ReportLaw, key: bytes, report: int, attempt: int) -> FloatArray:
+    """Normals of a report: dim for its direction, and those that its angle takes first."""
     dim = law.dim
+    wanted = dim + (dim if not law.gaussian and dim < SMALL_DIM else 1)
     if dim <= SHARED_DIM and attempt == 0:
-        together = DRAW_BLOCK // dim
-        at = report % together * dim
-        return normal_block(key, "repo", report // together, together * dim)[at : at + dim]
-    blocks = -(-dim // DRAW_BLOCK)
-    sizes = [min(DRAW_BLOCK, dim - b * DRAW_BLOCK) for b in range(blocks)]
+        together = DRAW_BLOCK // wanted
+        at = report % together * wanted
+        return normal_block(key, "repo", report // together, together * wanted)[at : at + wanted]
+    blocks = -(-wanted // DRAW_BLOCK)
+    sizes = [min(DRAW_BLOCK, wanted - b * DRAW_BLOCK) for b in range(blocks)]
     first = (attempt << ATTEMPT_SHIFT) + report * blocks
     return np.concatenate([normal_block(key, "repo", first + b, size) for b, size in enumerate(sizes)])
 
 
 def _report(row: npt.NDArray[Any], law: ReportLaw, key: bytes, report: int) -> FloatArray:
     """The vector X of one report, in grid steps, before it is rounded."""
-    coins, spares = Coins(key, "rcon", report), Spares(key, report, law.dim)
+    dim, grid = law.dim, math.ldexp(1.0, law.log2_grid)
+    coins = report_coins(key, report)
     v = direction(row, law, coins)
     hit = not coins.uniform() < law.miss
-    grid = math.ldexp(1.0, law.log2_grid)
-    if law.dim == 1 and not law.gaussian:
-        return (v if hit else -v) * grid
+    if dim == 1 and not law.gaussian:
+        return np.sign(v if hit else -v) * grid
+    drawn = _normals(law, key, report, 0)
+    spares = Spares(key, report, dim, drawn[dim:])
     t, s = (gaussian_part(law, hit, coins, spares), 1.0) if law.gaussian else sphere_angle(law, hit, coins, spares)
-    least = 2.0**-6 if law.dim < 16 else 2.0**-2
+    least = 2.0**-6 if dim < 16 else 2.0**-2
     attempt = 0
     while True:
-        g = _normals(law, key, report, attempt)
+        g = drawn[:dim]
         across = g - math.fsum(g * v) * v
         whole, rest = math.fsum(g * g), math.fsum(across * across)
         if law.gaussian or rest >= least * whole:
             break
         attempt += 1
+        drawn = _normals(law, key, report, attempt)
     if law.gaussian:
         return (across + t * v) * grid
     length = math.sqrt(whole)
@@ -188,7 +197,7 @@ def report_seeds(
 ) -> None:
     """out (n, 32) uint8 = the same as seeds, each the first proposal that is taken."""
     for i, row in enumerate(rows):
-        coins, seeds = Coins(key, "rcon", first + i), Coins(key, "rsee", first + i)
+        coins, seeds = report_coins(key, first + i), Coins(key, "rsee", first + i)
         v = direction(row, law, coins)
         for _ in range(most_trials):
             seed = b"".join(seeds.word().to_bytes(8, "little") for _ in range(4))

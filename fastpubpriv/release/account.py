@@ -128,13 +128,16 @@ class Account:
         with self._named():
             return self._spending.approx_left
 
-    def open(self, *, cost: Budget | None = None) -> None:
-        """Debit the ledger (by `cost`, or by the whole budget), once, before the first release."""
+    def open(self, *, cost: Budget | None = None, paid: bool = False) -> None:
+        """Debit the ledger (by `cost`, or by the whole budget), once, before the first release.
+
+        `paid` says that an earlier call, of which this one makes the remaining releases and no other, has debited the same amount.
+        """
         if self.book.price is not None:
             raise BudgetError(f"{self.name}: the budget of this call has been debited already")
         price = self.budget if cost is None else cost
         self.book.keys.check()  # a machine without randomness must fail before anything is paid
-        if self._ledger is not None:
+        if self._ledger is not None and not paid:
             self._ledger.debit(price, name=self.name, relation=RELATION)
         self.book.price = price
         self.book.number = record_opening(self.name, price, self.book.declared)

@@ -40,6 +40,9 @@ class Spending(ABC):
 
     def __init__(self) -> None:
         self._tally = CostTally()
+        self._paid_ahead: dict[
+            Event, int
+        ] = {}  # later steps that a first one has paid for, and that have not been taken
 
     @abstractmethod
     def charge(self, event: Event) -> None:
@@ -58,6 +61,17 @@ class Spending(ABC):
     def approx_left(self) -> tuple[Fraction, Fraction]:
         """The (epsilon, delta) that releases with a delta of their own may still cost."""
         raise BudgetError(NEEDS_APPROX)
+
+    def _steps_left(self, event: Event) -> dict[Event, int]:
+        """What is paid ahead after an event; BudgetError for a later step that no first step has paid for."""
+        first = event.follows
+        if first is None and not event.opens:
+            return self._paid_ahead
+        known = event if first is None else first
+        left = self._paid_ahead.get(known, 0) + (event.opens if first is None else -1)
+        if left < 0:
+            raise BudgetError("a run has more steps than its first one has paid for")
+        return {**self._paid_ahead, known: left}
 
     def take(self, cost: Fraction, event: Event | None = None) -> None:
         """Take a cost off the allowance, by case where the event is over clusters."""
@@ -141,7 +155,9 @@ class ApproxSpending(Spending):
             return
         if self.charged:
             raise BudgetError(TWO_ACCOUNTS)
+        steps = self._steps_left(event)
         self._left, self.composed = self._less(price, event.own_delta, EXCEEDED), True
+        self._paid_ahead = steps
 
     def _less(self, epsilon: Fraction, delta: Fraction, refusal: str) -> tuple[Fraction, Fraction]:
         """What is left after a release of this epsilon and delta."""

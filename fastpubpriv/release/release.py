@@ -233,7 +233,10 @@ def _above(
 
 def _write_down(transcript: Transcript, payer: Payer, call: Call) -> None:
     """Add a release to the transcript of an audit, with what the payer says of itself."""
-    transcript.calls.append(dataclasses.replace(call, block=payer.path, reserve=payer.reserve, account=payer.number))
+    batch, transcript.batch = transcript.batch, None
+    transcript.calls.append(
+        dataclasses.replace(call, block=payer.path, reserve=payer.reserve, account=payer.number, batch=batch)
+    )
 
 
 def _table(parts: Sequence[tuple[IntArray, IntArray]]) -> IntArray:

@@ -40,7 +40,8 @@ class Opened:
 class Call:
     """One release: its name, the exact integers of the query, the price, the public unit, the released answer, the block of rows.
 
-    `shape` is the public shape of a query whose own shape is private (occupied bins). `reserve` is None where the price is paid by
+    `shape` is the public shape of a query whose own shape is private (occupied bins). `batch` holds the rows that secret coins
+    chose for it, None where all rows count. `reserve` is None where the price is paid by
     the account, else the debit of the tree scope that pays it. `account` is the place of the account in the transcript.
     """
 
@@ -53,6 +54,7 @@ class Call:
     shape: tuple[int, ...] | None = None
     reserve: Reserve | None = None
     account: int | None = None
+    batch: IntArray | None = None
 
     @property
     def public_shape(self) -> tuple[int, ...]:
@@ -67,12 +69,18 @@ class Transcript:
     accounts: list[Opened] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
     script: list[Call] | None = None
+    batch: IntArray | None = None  # of the query that is running
 
     def __reduce__(self) -> Any:
         raise TypeError("a transcript holds private integers and cannot be pickled")
 
     def __repr__(self) -> str:
         return f"Transcript(calls={len(self.calls)}, replaying={self.script is not None})"
+
+    def forced_batch(self) -> IntArray | None:
+        """The rows that the recorded run chose for the query that is running, so that neighbours are compared on equal coins."""
+        index = len(self.calls)
+        return None if self.script is None or index >= len(self.script) else self.script[index].batch
 
     def forced(self, name: str, shape: tuple[int, ...], event: Event, unit: float) -> np.ndarray[Any, Any] | None:
         """Return the recorded answer that stands in for the next release, or None while recording.

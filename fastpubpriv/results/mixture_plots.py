@@ -157,5 +157,5 @@ def _plane(
     axes.set_xlabel(labels[0], fontsize=9)
     axes.set_ylabel(labels[1], fontsize=9)
     axes.grid(alpha=0.3, lw=0.5)
-    axes.legend(frameon=False, fontsize=8)
+    axes.legend(framealpha=0.85, edgecolor="none", fontsize=8)  # ellipses may fill the whole picture
     axes.set_title(f"Released mixture of {len(result.weights)}, {level:.0%} ellipses", fontsize=10)

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NoReturn
 
+import numpy as np
 from numpy.typing import NDArray
 
 from fastpubpriv.errors import InputError, KernelError
@@ -114,6 +115,10 @@ class Rows(ABC):
     def block(self, begin: int, end: int) -> Chunk:
         """Rows begin to end as one array, in the form that `chunks` promises; the range is not checked. For random access only."""
         raise KernelError(f"rows of kind {self._kind!r} have no blocks: they are read in order")
+
+    def take(self, places: NDArray[np.int64]) -> Chunk:
+        """Rows at these positions, in this order, as `block` gives them; for random access only."""
+        return np.concatenate([self.block(int(place), int(place) + 1) for place in places])
 
     def slice(self, begin: int, end: int) -> Rows:
         """Rows `begin` to `end` of this source, by position, as a source of its own: one block of a public split.

@@ -1,1 +1,27 @@
-"""Linear and logistic models from private labelled rows and some public ones."""
+"""Linear and logistic models from private and public rows: losses, methods of training and their settings.
+
+`fastpubpriv.train` takes these as `loss=` and `method=`.
+"""
+
+from fastpubpriv.losses import LOSSES, Loss, RowLoss, huber_loss
+from fastpubpriv.training.gradient.settings import DPSGD, Ball, Box, Descent, MirrorDescent, SemiDP
+from fastpubpriv.training.gradient.sweep import Sweep, sweep
+
+__all__ = [
+    "DPSGD",
+    "LOSSES",
+    "Ball",
+    "Box",
+    "Descent",
+    "Loss",
+    "MirrorDescent",
+    "RowLoss",
+    "SemiDP",
+    "Sweep",
+    "huber_loss",
+    "sweep",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__

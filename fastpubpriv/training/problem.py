@@ -13,8 +13,8 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.columns import LEVEL
 from fastpubpriv.errors import InputError
+from fastpubpriv.losses import Loss
 from fastpubpriv.training.design import Design, make_design
-from fastpubpriv.training.losses import Loss
 from fastpubpriv.training.newton_logistic import LogisticPosterior, logistic_posterior
 from fastpubpriv.training.public_linear import Posterior, linear_posterior
 from fastpubpriv.training.rotated import Rotation, label_values, rotation_map

@@ -111,7 +111,7 @@ def linear_posterior(
 ) -> Posterior:
     """The posterior of public standardised terms (m, p) with weights (m,) and labels (m,), which have about unit variance."""
     rows, root = whitener(terms), np.sqrt(weights)
-    noise, spread = _marginal_likelihood(
+    noise, spread = marginal_likelihood(
         (terms - whitener.mean) * root[:, None], (labels - weighted_mean(labels, weights)) * root
     )
     floor = max(1e-12 * float(np.abs(labels).max()), label_resolution)
@@ -146,7 +146,7 @@ def linear_posterior(
     )
 
 
-def _marginal_likelihood(terms: FloatArray, labels: FloatArray) -> tuple[float, float]:
+def marginal_likelihood(terms: FloatArray, labels: FloatArray) -> tuple[float, float]:
     """Variance of the noise and of a coefficient, by the likelihood of the labels over a grid of their ratio."""
     m, p = terms.shape
     # The smaller of the two Gram matrices has the same eigenvalues.

@@ -15,13 +15,9 @@ from fastpubpriv.kernels.rows import rows_quantise
 from fastpubpriv.maps import MatrixKind, RowMap
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.base import Chunk
-from fastpubpriv.sources.readers.array import ArrayRows
-from fastpubpriv.sources.views.each import each_row
-from fastpubpriv.threads.steps import share_out
 from fastpubpriv.training.design import Design
+from fastpubpriv.training.kept import kept_rows
 
-MOST_BYTES = 1 << 30  # rotated rows are kept in memory up to this, else made again in each pass
-_ROWS = 1024
 _FLOAT32_WHOLE = 2**24  # whole numbers up to this are exact in single precision
 _LONGEST_LABEL = 1e30
 
@@ -94,22 +90,4 @@ def rotation_map(matrix: FloatArray, centre: FloatArray, offset: FloatArray, rad
 
 def rotated_rows(rows: Rows, rotation: Rotation, *, threads: int | None) -> Rows:
     """The rows under the rotation: in memory where they fit, so that further passes only read them."""
-    width = rotation.row_map.out_dim + 1
-    view = each_row(rows, rotation, width)
-    if 4 * rows.n * width > MOST_BYTES:
-        return view
-    kept = np.empty((rows.n, width), dtype=np.float32)
-    if view.random_access:
-
-        def work(piece: int) -> None:
-            begin = piece * _ROWS
-            end = min(begin + _ROWS, rows.n)
-            kept[begin:end] = view.block(begin, end)
-
-        share_out(work, -(-rows.n // _ROWS), threads=threads)
-    else:
-        at = 0
-        for chunk in view.chunks(chunk_rows=_ROWS):
-            kept[at : at + len(chunk)] = chunk
-            at += len(chunk)
-    return ArrayRows(kept, "array")
+    return kept_rows(rows, rotation, rotation.row_map.out_dim + 1, dtype=np.float32, threads=threads)

@@ -9,17 +9,19 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv import run as running
-from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import AccuracyWarning, InputError
+from fastpubpriv.losses import LOSSES, Loss, RowLoss
 from fastpubpriv.parameters import shared_docs
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.base import frozen
+from fastpubpriv.results.descent import DescentResult
 from fastpubpriv.results.training import TrainingResult
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.labelled import labelled_rows, public_labelled
+from fastpubpriv.training.gradient.fit import chosen_loss, descent_for, fit, is_stepwise
+from fastpubpriv.training.gradient.settings import Descent
 from fastpubpriv.training.leverage import rests_on_few, rows_behind
-from fastpubpriv.training.losses import LOSSES
 from fastpubpriv.training.methods import METHODS, WORTH, candidates, choose, public_fit
 from fastpubpriv.training.problem import Fitted, Problem, make_problem
 from fastpubpriv.training.public_linear import Posterior
@@ -30,7 +32,7 @@ def train(
     x_priv: Any,
     y_priv: Any = None,
     *,
-    loss: str,
+    loss: str | Loss | RowLoss,
     budget: Budget,
     x_pub: Any,
     y_pub: Any = None,
@@ -39,29 +41,31 @@ def train(
     categories: Any = None,
     classes: Sequence[float] | None = None,
     y_scale: float | None = None,
-    method: str = "auto",
+    method: str | Descent = "auto",
     ledger: Ledger | None = None,
     random_state: int | None = None,
     threads: int | None = None,
     progress: bool | None = None,
-) -> TrainingResult:
+) -> TrainingResult | DescentResult:
     """Coefficients of a linear model that minimise a loss over private rows, starting from what public rows say.
 
     Parameters
     ----------
     {x_labelled, y_priv}
-    loss : "squared" or "logistic"
-        The label itself, or the log-odds of the second of two classes, is linear in the terms.
+    loss : "squared", "logistic", "huber", "softmax", "smooth_hinge", "poisson", Loss or RowLoss
+        Of a number; of two classes; of a number, beyond `huber_loss(threshold)` standard units linear; of several classes, each
+        with coefficients of its own; of two classes, as a margin; of counts; or one of your own (`fastpubpriv.training.Loss`).
     {labelled_budget, x_pub_labelled, y_pub, label, features, categories, classes, y_scale}
-    method : "auto", "newton", "sufficient_statistics" or "throw_away"
+    method : "auto", "newton", "sufficient_statistics", "throw_away", "semi_dp", "dp_sgd", "pda_mirror_descent" or Descent
         Whitened Newton steps, one release of second moments (squared loss), public rows only (spends nothing), or the one of these
-        with the least predicted error.
+        with the least predicted error; for other losses than the squared and the logistic one, "auto" is "semi_dp". The last
+        three are noisy gradient descent, also as a value with settings: `fastpubpriv.training.SemiDP(...)`.
     {ledger, random_state, threads, progress}
 
     Returns
     -------
-    TrainingResult
-        Coefficients in the units of the columns, their covariance, the public fit beside them, and `predict`.
+    TrainingResult, or DescentResult for a gradient method
+        Coefficients in the units of the columns, the public fit beside them, and `predict`; a TrainingResult has their covariance.
 
     Raises
     ------
@@ -72,7 +76,8 @@ def train(
     Neighbours: replace one private row, features and label together; holds for every public data set. "newton": one vector sum for
     each step, squared l2 sensitivity 4 Q^2 (Gaussian) or l1 sensitivity isqrt(4 D Q^2) (discrete Laplace) in grid steps; the steps'
     exact costs add up to at most the budget. "sufficient_statistics": one second moment, squared l2 sensitivity 2 Q^4 (l1 of a
-    triangle under pure DP). Public: n_priv, dim, x_pub, y_pub.
+    triangle under pure DP). Gradient methods: one vector sum for each step, squared l2 sensitivity 4 Q^2; steps over sampled rows
+    are charged together, and the batches are secret. Public: n_priv, dim, x_pub, y_pub.
 
     Notes
     -----
@@ -96,11 +101,19 @@ def train(
     >>> bool(np.all(np.abs(result.coefficients - [1.0, -2.0, 0.5]) < 0.1))
     True
     """
-    kind = LOSSES[validation.choice("loss", loss, tuple(LOSSES))].name
+    kind = chosen_loss(loss)
     model = {"categories": categories, "classes": classes, "y_scale": y_scale}
     account = {"ledger": ledger, "random_state": random_state, "threads": threads, "progress": progress}
     data = _opened("train", x_priv, y_priv, x_pub, y_pub, label=label, columns=columns)
-    return _train("train", kind, data, budget, method, model, account)
+    descent = descent_for(method, kind)
+    if descent is not None:
+        return fit(kind, data, budget, descent, model, account)
+    if not isinstance(kind, Loss) or not is_stepwise(kind):
+        name = getattr(kind, "name", type(kind).__name__)
+        raise InputError(
+            f"method={method!r} is for the squared and the logistic loss, got {name!r}: pass a gradient method"
+        )
+    return _train("train", kind.name, data, budget, str(method), model, account)
 
 
 @shared_docs

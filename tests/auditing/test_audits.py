@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 from scipy import stats
 
-from fastpubpriv import ZCDP, ApproxDP, InputError, PureDP
+from fastpubpriv import ZCDP, ApproxDP, InputError, PureDP, weighted_mean
 from fastpubpriv.auditing import (
     AuditReport,
     audit,
@@ -18,6 +18,8 @@ from fastpubpriv.auditing import (
     audit_weighted_mean,
     clopper_pearson,
     epsilon_lower_bound,
+    trace_randomizer,
+    trace_weighted_mean,
     tracing_attack,
 )
 from fastpubpriv.auditing import black_box as module
@@ -119,6 +121,30 @@ def test_tracing_audits_a_mean():
     ).passed
 
 
+def test_tracing_flags_a_tenth_of_the_noise_of_a_central_mean():
+    """Confidence 1 - 1e-9 for what must pass; the event is fixed before the runs."""
+    honest, weak = ApproxDP(1.0, 1e-5), ApproxDP(15.0, 1e-5)
+    rows = np.zeros((10, 3))
+    levels = [
+        weighted_mean(rows, budget=budget, norm_bound=1.0, project=False).noise_std[0] for budget in (honest, weak)
+    ]
+    assert levels[1] == pytest.approx(0.1 * levels[0], rel=0.1)
+    assert trace_weighted_mean(honest, runs=800, confidence=1 - 1e-9).passed
+    assert not trace_weighted_mean(weak, claim=honest, runs=800).passed
+    # Pure noise falls as one over epsilon.
+    assert trace_weighted_mean(PureDP(1.0), n_priv=1, dim=5, runs=2000, confidence=1 - 1e-9).passed
+    assert not trace_weighted_mean(PureDP(10.0), claim=PureDP(1.0), n_priv=1, dim=5, runs=2000).passed
+
+
+@pytest.mark.parametrize("kind", [PrivUnit, PrivUnitG])
+def test_tracing_flags_a_tenth_of_the_noise_of_reports(kind):
+    """The randomizer whose reports have a tenth of the standard deviation, held to the price of the honest one."""
+    honest, weak = kind(5, 1.0), kind(5, 25.0)
+    assert weak.mean_squared_error() < 0.01 * honest.mean_squared_error()
+    assert trace_randomizer(honest, runs=800, confidence=1 - 1e-9).passed
+    assert not trace_randomizer(weak, claim=PureDP(1.0), runs=800).passed
+
+
 @pytest.mark.parametrize(
     "call",
     [
@@ -126,6 +152,8 @@ def test_tracing_audits_a_mean():
         lambda: audit(lambda at, runs: np.zeros(3), 0, 1, claim=PureDP(1.0), runs=20, threshold=0.0),
         lambda: audit(lambda at, runs: np.zeros(runs), 0, 1, claim=ZCDP(1.0), runs=20),
         lambda: audit_randomizer(PrivUnit(3, 1.0), runs=2),
+        lambda: trace_randomizer(PrivUnit(3, 1.0), n_reports=0), lambda: trace_weighted_mean(PureDP(1.0), dim=0),
+        lambda: trace_weighted_mean(PureDP(1.0), n_priv=2.5), lambda: trace_weighted_mean(ZCDP(1.0), runs=10),
         lambda: tracing_attack(np.ones(3), released=np.ones(2), theta=np.zeros(3), error=1.0),
         lambda: tracing_attack(np.ones(3), released=np.ones(3), theta=np.zeros((3, 1)), error=1.0),
         lambda: tracing_attack(np.ones(4), released=np.ones(3), theta=np.zeros(3), error=1.0),
@@ -151,3 +179,24 @@ def test_the_command(tmp_path):
     wrong = runner.invoke(main, ["audit", "privunit-g", "--epsilon", "-1"])
     assert wrong.exit_code == 2
     assert "epsilon" in wrong.output
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ("weighted-mean --attack tracing --epsilon 1 --delta 1e-5 --runs 60", 0, "not refuted"),
+        ("weighted-mean --attack tracing --epsilon 40 --delta 1e-5 --claim 1 --runs 200", 1, "REFUTED"),
+        ("privunit --attack tracing --epsilon 8 --claim 1 --runs 500 --dim 5", 1, "REFUTED"),
+        ("duchi --attack tracing --epsilon 1 --runs 100 --rows 3", 0, "mean of 3, by tracing"),
+        ("weighted-mean --epsilon 1 --delta 1e-3 --runs 60", 0, "Gaussian noise"),
+        ("privunit --epsilon 1 --delta 1e-5", 2, "reports are pure"),
+        ("privunit --epsilon 1 --rows 3", 2, "--attack tracing"),
+        ("weighted-mean --epsilon 1 --dim 3", 2, "one column"),
+        ("weighted-mean --attack tracing --epsilon 1 --dim 0", 2, "--dim"),
+        ("privunit --attack tracing --epsilon 1 --confidence 2", 2, "confidence"),
+    ],
+)
+def test_attacks_of_the_command(words, code, said):
+    result = CliRunner().invoke(main, ["audit", *words.split()])
+    assert result.exit_code == code, result.output
+    assert said in " ".join(result.output.split())

@@ -14,8 +14,7 @@ from fastpubpriv.experiments.registry import EXPERIMENTS
 
 
 def test_the_quick_version_keeps_the_order_of_the_methods(tmp_path, monkeypatch):
-    monkeypatch.setattr(cells, "QUICK", cells.Size(100, 1500, 300, 25, 10))
-    monkeypatch.setattr(tables, "QUICK_RATIOS", (0.1, 0.5))
+    monkeypatch.setattr(tables, "QUICK_RATIOS", (0.1,))
     report = EXPERIMENTS["b-tables-5-10"].run(tmp_path, progress=False, quick=True)
     rows = read(report.csv)
     assert len(rows) == len(tables.QUICK_RATIOS) * 2 * len(METHODS)
@@ -24,12 +23,12 @@ def test_the_quick_version_keeps_the_order_of_the_methods(tmp_path, monkeypatch)
         for account in cells.ACCOUNTS:
             part = {r["method"]: r for r in rows if (float(r["public_ratio"]), r["account"]) == (ratio, account)}
             losses = {method: float(row["loss"]) for method, row in part.items()}
-            # d is 100, so that a run's loss - 1 has a relative deviation of a seventh.
+            # d is 200, so that a run's loss - 1 has a relative deviation of a tenth.
             assert losses[ALGORITHM_1] - 1 <= 1.5 * (min(losses.values()) - 1)
             honest = account == cells.HONEST
             for method in (ALGORITHM_1, DP_SGD):
                 spent = float(part[method]["epsilon_replace_one"])
-                assert spent <= 2.0 if honest else 2.3 < spent < 4.4
+                assert spent <= 2.0 if honest else 2.5 < spent < 4.4
     assert any("throw-away is at most" in line for line in report.lines)
 
 
@@ -68,17 +67,17 @@ def test_the_bands_are_those_of_the_project():
 @pytest.mark.parametrize("n_pub", [120, 300, 1500])
 def test_throw_away_follows_its_closed_form(n_pub):
     length_sq = cells.LENGTH_SQ_PER_COLUMN * 200
-    draws = cells.throw_away_draws(n_pub, 200, length_sq, 400)
+    draws = cells.throw_away_draws(n_pub, 200, length_sq, 200)
     expected = cells.expected_throw_away(n_pub, 200, length_sq)
     # 5 standard errors: one false alarm in a million.
     assert abs(draws.mean() - expected) < 5 * draws.std(ddof=1) / math.sqrt(len(draws))
     fitted = []
-    for seed in range(20):
+    for seed in range(10):
         rng = np.random.default_rng([seed, n_pub])
         x, truth = rng.standard_normal((n_pub, 200), dtype=np.float32), rng.standard_normal(200)
         truth *= math.sqrt(length_sq / (truth @ truth))
         y = (x @ truth + rng.standard_normal(n_pub)).astype(np.float32)
-        fitted.append(1.0 + np.sum((cells.descents.least_squares(x, y) - truth) ** 2))
+        fitted.append(1.0 + np.sum((cells.least_squares(x, y) - truth) ** 2))
     assert abs(np.mean(fitted) - expected) < 5 * draws.std() / math.sqrt(len(fitted))
 
 
@@ -87,6 +86,15 @@ def test_paper_sized_rows_have_the_papers_loss_at_zero():
     assert np.sum(data.truth.astype(float) ** 2) == pytest.approx(2009.2422 / 10, rel=1e-5)
     assert data.x.shape == (3000, 200)
     assert np.std(data.y - data.x @ data.truth) == pytest.approx(1.0, abs=0.05)
+
+
+def test_least_squares_is_the_shortest_with_few_rows():
+    rng = np.random.default_rng(4)
+    x, y = rng.standard_normal((9, 20), dtype=np.float32), rng.standard_normal(9, dtype=np.float32)
+    assert np.allclose(cells.least_squares(x, y), np.linalg.lstsq(x.astype(float), y, rcond=None)[0], atol=1e-4)
+    x, y = rng.standard_normal((200, 20), dtype=np.float32), rng.standard_normal(200, dtype=np.float32)
+    assert np.allclose(cells.least_squares(x, y), np.linalg.lstsq(x, y, rcond=None)[0], atol=1e-4)
+    assert np.allclose(cells.mirror_inverse(x) @ (x.T @ x / 200 + 0.0005 * np.eye(20)), np.eye(20), atol=1e-3)
 
 
 @pytest.mark.statistical

@@ -48,10 +48,12 @@ def sampled_event() -> dict[str, Any]:
 
 
 def verdicts() -> dict[str, Any]:
-    """Two audits of mechanisms that draw true noise: what they are called, and that they pass."""
+    """Audits of mechanisms that draw true noise: what they are called, and that they pass."""
     reports = (
         auditing.audit_randomizer(local.PrivUnit(5, 1.0), runs=2000),
         auditing.audit_weighted_mean(PureDP(1.0), runs=100),
+        auditing.trace_randomizer(local.PrivUnit(5, 1.0), runs=200),
+        auditing.trace_weighted_mean(ApproxDP(1.0, 1e-5), runs=50),
     )
     return {report.name: (report.passed, report.runs) for report in reports}
 
@@ -82,7 +84,10 @@ CASES: tuple[Case, ...] = (
         for name, way in WAYS.items()
     ],
     steps("sampled event", sampled_event, privacy.SampledGaussianEvent),
-    steps("audits", verdicts, auditing.audit_randomizer, auditing.audit_weighted_mean, auditing.AuditReport, releases=False),
+    steps(
+        "audits", verdicts, auditing.audit_randomizer, auditing.audit_weighted_mean, auditing.trace_randomizer,
+        auditing.trace_weighted_mean, auditing.AuditReport, releases=False,
+    ),
     steps("audits that refute", refuted, auditing.audit, auditing.audit_by_tracing),
     steps("tracing attack", traced, auditing.tracing_attack, auditing.TracingResult),
     public("clopper_pearson", auditing.clopper_pearson, 3, 100),

@@ -7,9 +7,9 @@ import pytest
 
 from fastpubpriv.errors import InputError, KernelError
 from fastpubpriv.kernels import residuals as kernels
+from fastpubpriv.losses import logistic_residual, squared_residual
 from fastpubpriv.reference import residuals as reference
 from fastpubpriv.residual_maps import ResidualMap
-from fastpubpriv.training.losses import logistic_residual, squared_residual
 
 DIMS = (1, 2, 7, 16, 33)
 HOSTILE = (math.nan, math.inf, -math.inf, 1e300, -1e300, 5e-324, -0.0, 3e38)

@@ -151,6 +151,15 @@ def test_reports_do_not_depend_on_threads_or_on_company():
     assert np.array_equal(alone.payload[0], one.payload[0])
 
 
+@pytest.mark.parametrize("family", [0, 2])
+def test_one_column_shows_its_sign_alone(family):
+    """x / |x| is at times 1 - 2^-53: cut off instead of rounded, it would show in the report which rows are such."""
+    rows = np.concatenate([np.arange(1.0, 2000.0), np.random.default_rng(0).standard_normal(2000)])
+    assert np.any(rows * (1.0 / np.abs(rows)) < 1.0)
+    found = make(family, 1, 1.0).privatize(rows[:, None]).payload
+    assert np.unique(np.abs(found)).tolist() == [256]
+
+
 def test_no_row_raises():
     rows = np.full((6, 4), 1.0)
     rows[0], rows[1, 2], rows[2, 0], rows[3], rows[4] = 0.0, np.nan, np.inf, 1e308, 1e-320

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fastpubpriv import InputError, PureDP
-from fastpubpriv.local import LogisticLoss, PrivUnit, SquaredLoss, steps, train, training_bound
+from fastpubpriv.local import LOSSES, PrivUnit, steps, train, training_bound
 from fastpubpriv.local import training as module
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")
@@ -154,12 +154,12 @@ def test_logistic_loss():
     x = rng.uniform(-1.0, 1.0, (5000, 3))
     y = (rng.random(5000) < 1.0 / (1.0 + np.exp(-3.0 * x @ TRUTH))).astype(float)
     found = train(x, y, epsilon=4.0, clip_norm=1.8, radius=2.0, loss="logistic", random_state=1)
-    better = LogisticLoss().value(found.coefficients, x, y).mean()
-    assert better < LogisticLoss().value(np.zeros(3), x, y).mean() - 0.01
+    better = LOSSES["logistic"].value(found.coefficients, x, y).mean()
+    assert better < LOSSES["logistic"].value(np.zeros(3), x, y).mean() - 0.01
     assert found.loss == "logistic"
 
 
-@pytest.mark.parametrize("loss", [SquaredLoss(), LogisticLoss()])
+@pytest.mark.parametrize("loss", list(one for one in LOSSES.values() if not one.scores))
 def test_gradients_are_derivatives_and_depend_on_their_row_alone(loss):
     rng = np.random.default_rng(0)
     x, y, w = rng.normal(size=(6, 4)), np.array([0.0, 1, 1, 0, 1, 0]), rng.normal(size=4)

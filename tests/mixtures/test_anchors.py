@@ -7,19 +7,17 @@ from scipy import stats
 
 from fastpubpriv.experiments.mixture_cases import Truth, blobs, distance_by_draws, released
 from fastpubpriv.mixtures.axis_aligned.anchors import (
-    Column,
     Start,
     anchor_columns,
     around,
     codes,
     labels_of,
-    moments_of,
     split,
     started,
-    valleys,
 )
 from fastpubpriv.mixtures.axis_aligned.binned_em import Mixtures
 from fastpubpriv.mixtures.axis_aligned.dp_em import Parameters
+from fastpubpriv.mixtures.axis_aligned.modes import Column, moments_of, valleys
 
 
 def fit(weights, means, stds):

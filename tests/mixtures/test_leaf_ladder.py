@@ -33,8 +33,8 @@ RUNGS = ("public", "mean", "diagonal", "full")
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")
 
 
-def bases_of(mixture, radius=30.0):
-    return leaf_bases(mixture.tree, mixture.tree.leaves, mixture.public, radii=[radius] * mixture.k)
+def bases_of(mixture):
+    return leaf_bases(mixture.tree, mixture.tree.leaves, mixture.public)
 
 
 def fit(mixture, budget, *, x=None, random_state=None, threads=1, bases=None, **options):
@@ -140,19 +140,65 @@ def test_a_leaf_without_rows_is_the_public_one(mixture):
     assert not learned.mean_noise_std[1].any()
 
 
-def test_one_public_row_or_equal_ones_leave_the_radius_of_the_node(mixture):
+def few_public_rows(mixture):
+    """All rows of the second leaf equal, a single one of the third."""
     public = mixture.public.copy()
     public[np.arange(60) % 3 == 1] = mixture.means[1]
-    few = np.delete(public, np.flatnonzero(np.arange(60) % 3 == 2)[1:], axis=0)
-    bases = leaf_bases(mixture.tree, mixture.tree.leaves, few, radii=[7.0] * 3)
+    return np.delete(public, np.flatnonzero(np.arange(60) % 3 == 2)[1:], axis=0)
+
+
+@pytest.mark.parametrize("scale", [1.0, np.array([1e-6, 1.0, 1e3, 1e9])])
+def test_one_public_row_or_equal_ones_take_the_scales_around(mixture, scale):
+    """A covariance many times too wide is cut down by private rounds, and columns in different units do not meet."""
+    few = few_public_rows(mixture) * scale
+    tree = ClusterTree.root(4).split_nearest(
+        0, origin=np.zeros(4), projection=np.diag(np.ones(4) / scale), centers=mixture.means
+    )
+    bases = leaf_bases(tree, tree.leaves, few)
     assert [base.rough for base in bases] == [False, True, True]
-    assert bases[1].source == "radius of the node"
-    _, learned = fit(mixture, ZCDP(0.5), bases=bases)
-    assert learned.status == ("ok", "mean", "mean")
-    _, mean = mixture.errors(learned)
-    assert np.all(mean < 0.5)
+    assert bases[1].source == "public rows around"
+    np.testing.assert_allclose(np.diag(bases[1].root), few.std(axis=0, ddof=1))
+    run = running.start(
+        "leaves", private_rows(mixture.private * scale), ZCDP(0.5), draws=leaf_ladder_draws(4, 3), ledger=None,
+        random_state=4, threads=1, progress=False,
+    )  # fmt: skip
+    run.account.open()
+    learned = learn_leaf_ladder(run, tree, tree.leaves, bases, allowance=run.account.allowance)
+    assert learned.status == ("ok",) * 3
+    in_units = replace(
+        learned, means=learned.means / scale, covariances=learned.covariances / np.multiply.outer(scale, scale)
+    )
+    covariance, mean = mixture.errors(in_units)
+    assert np.all(mean < 0.05)
+    assert np.all(covariance < 0.1)
+
+
+def test_a_region_is_no_covariance(mixture):
+    """Where the private rows cannot cut a region down to a component, the status says so."""
+    bases = leaf_bases(mixture.tree, mixture.tree.leaves, few_public_rows(mixture))
+    _, learned = fit(mixture, ZCDP(0.5), bases=bases, structure="mean")
+    assert learned.status == ("mean", "rough", "rough")
+    _, learned = fit(mixture, ZCDP(0.0005), bases=bases, x=mixture.private[:3000])
+    assert set(learned.status[1:]) <= {"rough", "under_resolved", "low_count"}
+
+
+def test_a_constant_column_of_a_leaf_borrows_from_above(mixture):
+    """Not from the other columns, which may be in other units."""
+    rows = np.column_stack([mixture.public[:, 0] * 1e-3, np.arange(60) % 3 > 1, np.full(60, 7.0)])
+    tree = ClusterTree.root(3).split_nearest(
+        0, origin=np.zeros(3), projection=[[1.0, 0.0, 0.0]], centers=mixture.means[:, :1] * 1e-3
+    )
+    bases = leaf_bases(tree, tree.leaves, rows)
+    for base in bases:
+        assert base.covariance[1, 1] == pytest.approx(np.var(rows[:, 1], ddof=1))
+        assert base.fallback == (2,)
+    # A node below a cut: the nearest node above that knows a scale lends it.
+    deep = tree.split_nearest(1, origin=np.zeros(3), projection=[[0.0, 1.0, 0.0]], centers=[[0.0], [1.0]])
+    only = rows[(np.arange(60) % 3 == 0)][:2]
+    path = leaf_bases(deep, (4,), np.concatenate([only, rows[np.arange(60) % 3 == 2]]))
+    assert path[0].covariance[1, 1] == pytest.approx(np.var([0.0] * 2 + [1.0] * 20, ddof=1))
     with pytest.raises(InputError, match="no public row reaches node"):
-        leaf_bases(mixture.tree, mixture.tree.leaves, public[np.arange(60) % 3 > 0], radii=[7.0] * 3)
+        leaf_bases(tree, tree.leaves, rows[np.arange(60) % 3 > 0])
 
 
 def test_rows_of_any_content(mixture):

@@ -1,12 +1,17 @@
 """Point masses, constants and absurd components never go by as "ok"."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from spies import seeded
 
-from fastpubpriv import ApproxDP, PureDP, learn_axis_aligned_mixture
+from fastpubpriv import ZCDP, ApproxDP, PureDP, learn_axis_aligned_mixture
 from fastpubpriv.mechanisms.histograms import StableRelease
-from fastpubpriv.mixtures.axis_aligned.ties import component_status, public_ties, tied_shares
+from fastpubpriv.mixtures.axis_aligned.binned_em import Cells, Mixtures
+from fastpubpriv.mixtures.axis_aligned.learned import Learned
+from fastpubpriv.mixtures.axis_aligned.resolution import significant, tied_in, unseen, without_comb
+from fastpubpriv.mixtures.axis_aligned.ties import component_status, expected_ties, public_ties, tied_shares
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
 BUDGET = ApproxDP(1, 1e-6)
@@ -30,12 +35,94 @@ def column(name, n):
 def test_atoms_are_said_to_be(name):
     values = column(name, 20_000)
     found = seeded(learn_axis_aligned_mixture, values, n_components=2, budget=BUDGET)
-    assert set(found.status) == {"atoms"}
+    # Components many steps wide are as good as a density; the others are not.
+    assert "atoms" in found.status
+    assert all(
+        word == "atoms" for word, std in zip(found.status, np.sqrt(found.variances[:, 0]), strict=True) if std < 1.0
+    )
     # Pairs that tie, about: the share of the released bins that is missing, some of it hidden by the threshold.
     share = float(np.sum((np.unique(values, return_counts=True)[1] / len(values)) ** 2))
     assert found.diagnostics["tied_share"][0] == pytest.approx(share, abs=0.15)
     public = seeded(learn_axis_aligned_mixture, values[20:], n_components=2, budget=PureDP(1), x_pub=values[:20].copy())
-    assert set(public.status) == {"atoms"}
+    assert "atoms" in public.status
+
+
+@pytest.mark.parametrize("value", [7.0, 0.0, -1234.5, 3e-9])
+def test_a_constant_is_one_atom_at_its_place(value):
+    found = seeded(learn_axis_aligned_mixture, np.full(4_000, value), n_components=3, budget=BUDGET)
+    assert found.status == ("atoms",)
+    assert found.means[0, 0] == pytest.approx(value, abs=1e-11 * max(1.0, abs(value)))
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (-0.04464, 0.05068), (1e6, 3e6)])
+def test_two_values_are_two_atoms(low, high):
+    """They used to come back as one component, "ok": a value lies beside a set of densities as a whole, or in it."""
+    rng = np.random.default_rng(0)
+    values = np.where(rng.random(5_000) < 0.4, high, low)
+    found = seeded(learn_axis_aligned_mixture, values, n_components=3, budget=BUDGET)
+    assert set(found.status) <= {"atoms", "narrow"}
+    assert np.sort(found.means[:, 0]) == pytest.approx([low, high], abs=0.05 * (high - low))
+    assert np.sort(found.weights) == pytest.approx([0.4, 0.6], abs=0.03)
+
+
+@pytest.mark.parametrize("step", [1.0, 0.1])
+@pytest.mark.parametrize("n", [5_000, 20_000])
+def test_rounded_values_of_a_wide_mixture_are_no_atoms(n, step):
+    """Whole minutes of delay: the comb of cells finer than a minute used to make atoms of all, or to hide the second component."""
+    rng = np.random.default_rng(1)
+    delays = np.where(rng.random(n) < 0.7, rng.normal(-3.0, 5.0, n), rng.normal(60.0, 20.0, n))
+    values = step * np.rint(delays)
+    found = seeded(learn_axis_aligned_mixture, values, n_components=2, budget=BUDGET, random_state=3)
+    assert found.status == ("ok", "ok")
+    assert found.means[:, 0] == pytest.approx([-3.0 * step, 60.0 * step], abs=3.0 * step)
+    assert found.weights[0] == pytest.approx(0.7, abs=0.03)
+    public = seeded(
+        learn_axis_aligned_mixture,
+        values[60:],
+        n_components=2,
+        budget=ZCDP(0.5),
+        method="dp_em",
+        x_pub=values[:60].copy(),
+    )
+    assert public.status == ("ok", "ok")
+
+
+def test_noise_makes_no_components():
+    """Cells of noise alone used to come back as components far away, of a weight of one in a hundred."""
+    rng = np.random.default_rng(0)
+    for seed in range(6):
+        values = rng.normal(0.0, 1.0, 5_000)
+        found = seeded(
+            learn_axis_aligned_mixture,
+            values,
+            n_components=4,
+            budget=ApproxDP(0.3, 1e-6),
+            candidates=50,
+            random_state=seed,
+        )
+        assert np.abs(found.means).max() < 5.0
+
+
+def test_a_component_lost_in_noise_is_said_to_be():
+    """Its mean stays near the public one, and it is not "ok"."""
+    rng = np.random.default_rng(2)
+    rows = np.concatenate([rng.normal(0.0, 1.0, (490, 8)), rng.normal(20.0, 1.0, (10, 8))])
+    public = np.concatenate([rng.normal(0.0, 1.0, (38, 8)), rng.normal(20.0, 1.0, (2, 8))])
+    for seed in range(3):
+        found = seeded(
+            learn_axis_aligned_mixture,
+            rows,
+            n_components=2,
+            budget=ZCDP(0.02),
+            method="dp_em",
+            x_pub=public,
+            random_state=seed,
+        )
+        assert found.status == ("ok", "low_count")
+        assert np.abs(found.means).max() < 30.0
+    strong = np.repeat(rows, 40, axis=0)
+    found = seeded(learn_axis_aligned_mixture, strong, n_components=2, budget=ZCDP(2), method="dp_em", x_pub=public)
+    assert found.status == ("ok", "ok")
 
 
 @pytest.mark.parametrize("name", ["normal", "two", "income"])
@@ -62,18 +149,85 @@ def test_too_few_rows_are_never_ok():
 
 def test_statuses_by_hand():
     means, stds = np.array([[0.0, 7.0], [1.0, 7.0]]), np.array([[1.0, 1.0], [0.001, 1.0]])
-    assert component_status("ok", means, stds, [0.0, 0.0]) == ("ok", "narrow")
-    assert component_status("ok", means, stds, [0.0, 0.3]) == ("atoms", "atoms")
-    assert component_status("empty", means, stds, []) == ("empty", "empty")
-    assert component_status("empty", means, stds, [0.3]) == ("atoms", "atoms")
-    assert component_status("fallback", means, stds, [0.3]) == ("fallback", "fallback")
-    assert component_status("ok", np.array([[7.0]]), np.array([[1e-12]]), []) == ("narrow",)
+    plain = Learned(weights=np.array([0.5, 0.5]), means=means, stds=stds)
+    none, step = [0.0, 0.0], [0.01, 0.01]
+    assert component_status(plain, none, step) == ("ok", "narrow")
+    assert component_status(replace(plain, low=np.array([True, True])), none, step) == ("low_count", "low_count")
+    assert component_status(replace(plain, unseen=np.array([True, False])), none, step) == ("narrow", "narrow")
+    assert component_status(replace(plain, unseen=np.array([True, False])), none, step, known_std=True) == (
+        "ok",
+        "narrow",
+    )
+    # Steps much finer than a width, then ties that no such steps explain, and steps as wide as the component.
+    assert component_status(plain, [0.0, 0.003], step) == ("ok", "narrow")
+    assert component_status(plain, [0.0, 0.3], step) == ("atoms", "atoms")
+    assert component_status(plain, [0.3, 0.0], [0.1, 0.1]) == ("ok", "atoms")
+    assert component_status(plain, [0.0, 0.3], [np.inf, np.inf]) == ("atoms", "atoms")
+    assert component_status(replace(plain, status="empty"), none, step) == ("empty", "empty")
+    assert component_status(replace(plain, status="empty"), [0.0, 0.3], step) == ("atoms", "atoms")
+    hidden = replace(plain, status="empty", unseen=np.array([True, False]))
+    assert component_status(hidden, none, step) == ("atoms", "empty")
+    assert component_status(replace(plain, status="fallback"), [0.0, 0.3], step) == ("fallback", "fallback")
+    one = Learned(weights=np.ones(1), means=np.array([[7.0]]), stds=np.array([[1e-12]]))
+    assert component_status(one, [0.0], [1.0]) == ("narrow",)
+
+
+def test_expected_ties_by_hand():
+    # A normal rounded to a tenth of its width: the chance of one value is its density times the step.
+    assert expected_ties(np.ones(1), np.zeros(1), np.ones(1), 0.1) == pytest.approx(0.1 / np.sqrt(4.0 * np.pi))
+    values = np.round(np.random.default_rng(0).normal(size=200_000), 1)
+    counts = np.unique(values, return_counts=True)[1] / len(values)
+    assert expected_ties(np.ones(1), np.zeros(1), np.ones(1), 0.1) == pytest.approx(np.sum(counts**2), rel=0.02)
+    # Two constants far apart.
+    assert expected_ties(np.array([0.5, 0.5]), np.array([0.0, 9.0]), np.full(2, 1e-9), 1.0) == pytest.approx(0.5)
 
 
 def test_public_ties_by_hand():
     rows = np.array([[1.0, 0.1, 5.0], [1.0, 0.2, 5.0], [1.0, 0.3, 6.0], [2.0, 0.4, 7.0]])
-    assert public_ties(rows) == [0.5, 0.0, 0.0]
-    assert public_ties(rows[:1]) == [0.0, 0.0, 0.0]
+    shares, steps = public_ties(rows)
+    assert shares == [0.5, 0.0, 0.0]
+    assert steps == pytest.approx([1.0, 0.1, 1.0])
+    assert public_ties(rows[:1]) == ([0.0] * 3, [np.inf] * 3)
+    # Rounding of sums is no step.
+    assert public_ties(np.array([[0.1 + 0.2], [0.3], [1.3]]))[1] == pytest.approx([1.0])
+
+
+def cells_of(values, edges, noise=3.0):
+    counts = np.histogram(values, np.concatenate([[-1e9], edges, [1e9]]))[0] + np.random.default_rng(1).laplace(
+        scale=noise / np.sqrt(2.0), size=len(edges) + 1
+    )
+    return Cells(np.concatenate([[-np.inf], edges, [np.inf]]), counts, noise, len(values))
+
+
+def test_a_comb_is_put_together_and_nothing_else():
+    rng = np.random.default_rng(0)
+    edges = np.arange(-20.0, 20.0, 0.125)
+    smooth = rng.normal(0.0, 4.0, 5_000)
+    cells = cells_of(np.rint(smooth), edges)
+    merged, rounded = without_comb(cells, 1.0)
+    assert rounded
+    assert merged.counts.sum() == pytest.approx(cells.counts.sum())
+    assert merged.noise_std == pytest.approx(3.0 * np.sqrt(8.0))
+    inner = merged.edges[2:-2]
+    np.testing.assert_allclose(np.diff(inner), 1.0)
+    np.testing.assert_allclose((inner[:-1] + inner[1:]) / 2.0, np.rint(inner[:-1] + 0.5), atol=0.13)
+    assert tied_in(merged) == pytest.approx(1.0 / (4.0 * np.sqrt(4.0 * np.pi)), rel=0.1)
+    for values, step in ((smooth, 1.0), (smooth, 0.125), (np.zeros(5_000), 1.0), (np.rint(smooth), np.inf)):
+        same = cells_of(values, edges)
+        assert without_comb(same, step) == (same, False)
+
+
+def test_what_noise_may_feign_by_hand():
+    cells = cells_of(np.zeros(0), np.arange(-20.0, 20.0, 0.5))
+    cells = replace(cells, total=2_000)
+
+    def mixture(weight, std):
+        return Mixtures(np.array([[1.0 - weight, weight]]), np.array([[0.0, 10.0]]), np.array([[3.0, std]]))
+
+    assert significant(cells, mixture(0.05, 0.1)).all()  # a hundred rows in a cell
+    assert not significant(cells, mixture(0.005, 0.1)).any()  # ten: three deviations, of one cell among eighty
+    assert not significant(cells, mixture(0.012, 2.0)).any()  # two dozen over seventeen cells
+    assert unseen(cells, np.array([0.1, 0.1]), np.array([0.3, 0.2])).tolist() == [False, True]
 
 
 def test_what_a_threshold_may_hide_is_no_tie():

@@ -29,7 +29,7 @@ from fastpubpriv.mechanisms import histograms as stable
 from fastpubpriv.mechanisms.histograms import Partition
 from fastpubpriv.mechanisms.selection.cover import BelowQuery, Cover
 from fastpubpriv.mechanisms.sums import AffineMap
-from fastpubpriv.mixtures.axis_aligned import anchors, binned_em
+from fastpubpriv.mixtures.axis_aligned import anchors, binned_em, modes
 from fastpubpriv.mixtures.separated import searches
 from fastpubpriv.release.account import Account
 from fastpubpriv.sources import Query, Rows, private_rows
@@ -50,8 +50,8 @@ BY_POSITION = {"fastpubpriv.mechanisms.group_covariances.GroupQuery"}
 # Places that see private rows without a query, each for a reason.
 READERS = {
     # Copies of a view that turns each row by itself; see the test of the rotation below.
-    "fastpubpriv.training.rotated.rotated_rows",
-    "fastpubpriv.training.rotated.rotated_rows.work",
+    "fastpubpriv.training.kept.kept_rows",
+    "fastpubpriv.training.kept.kept_rows.work",
     # Each report and each gradient is made from one user's row by a kernel that takes rows one by one.
     "fastpubpriv.release.reports.release_reports",
     "fastpubpriv.local.training._block",
@@ -140,7 +140,7 @@ def passes_below(dim):
     cover = Cover(mean=np.zeros(1), std=np.ones(1), accuracy=0.1, slack=1.0, low=-8.0, step=2.0**-6, cuts=1025)
     yield "one direction", lambda: ALONE.run(BelowQuery(cover=cover, affine=affine), rows)
     fit = binned_em.Mixtures(*(np.ones((1, 1)) for _ in range(3)))
-    column = anchors.Column(fit, np.array([-0.5, 0.25, 1.0]), 0.0)
+    column = modes.Column(fit, np.array([-0.5, 0.25, 1.0]), 0.0)
     chosen = sorted({0, dim // 2, dim - 1})
     options = {"cost": account.approx_left[0] / 10, "executor": ALONE}
     yield (

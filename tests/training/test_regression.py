@@ -206,7 +206,7 @@ def test_the_same_bits_for_any_threads_chunks_and_source(tmp_path):
 def test_rows_that_do_not_fit_in_memory_are_turned_in_each_pass(monkeypatch):
     x, y = table(3000, 9)
     wanted = seeded(linear_regression, **split(x, y, 200), budget=STRONG, method="newton")
-    monkeypatch.setattr("fastpubpriv.training.rotated.MOST_BYTES", 1000)
+    monkeypatch.setattr("fastpubpriv.training.kept.MOST_BYTES", 1000)
     found = seeded(linear_regression, **split(x, y, 200), budget=STRONG, method="newton")
     np.testing.assert_array_equal(found.coefficients, wanted.coefficients)
 

@@ -224,13 +224,16 @@ def demo(out: Path, rho: Any, seed: int | None) -> None:
     The hourly weather at New York's airports in 2013: every 100th row plays the public, the rest are private. The mean of
     five columns is released, then compared with the answers from the public rows alone, from CoinPress with weak bounds,
     and without any privacy. A second page does the same for the covariance, also from a public set that is shifted: one
-    July week at one airport. A third looks for groups of flights, a fourth for the shape of one column. Each release is paid
+    July week at one airport. A third looks for groups of flights, a fourth for the shape of one column, in a fifth 100,000
+    clients report a flight each without trusting anybody, and a sixth asks what makes flights arrive late. Each release is paid
     from a budget of its own.
     """
     from fastpubpriv.cli import outputs, report
     from fastpubpriv.cli.demo import axis as demo_axis
     from fastpubpriv.cli.demo import gaussian as demo_gaussian
+    from fastpubpriv.cli.demo import local as demo_local
     from fastpubpriv.cli.demo import mixture as demo_mixture
+    from fastpubpriv.cli.demo import training as demo_training
     from fastpubpriv.experiments.weather import load_weather
 
     budget = fpp.ZCDP(rho)
@@ -258,4 +261,6 @@ def demo(out: Path, rho: Any, seed: int | None) -> None:
     second = demo_gaussian.page(weather, budget, seed, out)
     third = demo_mixture.page(budget, seed, out)
     fourth = demo_axis.page(seed, out)
-    outputs.written([json_path, plot_path, *second, *third, *fourth])
+    fifth = demo_local.page(None if seed is None else seed + 70, out)
+    sixth = demo_training.page(None if seed is None else seed + 90, out)
+    outputs.written([json_path, plot_path, *second, *third, *fourth, *fifth, *sixth])

@@ -15,6 +15,8 @@ from fastpubpriv.estimators.columns.tails import Side, side_of
 BELOW, BEYOND = 10, 4  # octaves around the last cell in which a clip point may lie
 LARGEST_EXPONENT = 1020  # of a clip point, so that the box of a column is finite
 MISSING_STDS = 3.0
+# Share of the rows at the centre from which on, and at which fully, a side where nothing can be seen is not believed to be empty.
+HALF_AT_CENTER, ALL_AT_CENTER = 0.5, 0.9
 FEW_PUBLIC = 5
 
 
@@ -128,6 +130,12 @@ def choose(column: Column, scale: Scale, shares: Shares, bounds: tuple[float, fl
     at = np.unravel_index(int(np.argmin(error)), error.shape)
     below, above = float(points[0][at[0]]), float(points[1][at[1]])
     rows, missing = rows_of(column, shares)
+    unseen = [
+        float(found[at[place]])
+        if sides[place]
+        else unseen_beside(sides[1 - place], counts, column.zero / rows, reach[place], shares)
+        for place, (found, counts) in enumerate(zip(hidden, (column.below, column.above), strict=True))
+    ]
     first, first_sq, whole, whole_sq = moments(sides, below, above)
     first_mean = min(max(first / rows, -below), above)
     mean = whole / rows
@@ -137,8 +145,8 @@ def choose(column: Column, scale: Scale, shares: Shares, bounds: tuple[float, fl
         above=above,
         correction=max(0.0, float(excess[1][at[1]])) - max(0.0, float(excess[0][at[0]])),
         variance=float(variance[0][at[0]] + variance[1][at[1]]),
-        hidden_below=float(hidden[0][at[0]]),
-        hidden_above=float(hidden[1][at[1]]),
+        hidden_below=unseen[0],
+        hidden_above=unseen[1],
         first_mean=first_mean,
         mean=mean,
         rms=math.sqrt(max(0.0, first_sq / rows - first_mean**2)),
@@ -147,6 +155,19 @@ def choose(column: Column, scale: Scale, shares: Shares, bounds: tuple[float, fl
         missing=missing,
         sides=sides,
     )
+
+
+def unseen_beside(other: Side | None, counts: FloatArray, at_center: float, reach: float, shares: Shares) -> float:
+    """What may hide on a side where no cell stands out, if most rows are at the centre: as far away as the other side's end.
+
+    A column that rarely differs from its usual value may do so to both sides; where the centre is no such value, an empty side
+    means that the centre is at an end.
+    """
+    if other is None:
+        return 0.0
+    weight = min(1.0, max(0.0, (at_center - HALF_AT_CENTER) / (ALL_AT_CENTER - HALF_AT_CENTER)))
+    cells = counts[max(0, other.last + 1 - shares.parts) : other.last + 1 + shares.parts]
+    return weight * (max(0.0, float(cells.sum())) + shares.count_std * math.sqrt(len(cells))) * min(other.end, reach)
 
 
 def moments(sides: tuple[Side | None, Side | None], below: float, above: float) -> tuple[float, float, float, float]:

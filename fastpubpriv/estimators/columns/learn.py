@@ -1,4 +1,4 @@
-"""Three releases, each shaped by those before it: counts of cells, of shells, and the clipped sum."""
+"""Releases, each shaped by those before it: counts of cells, perhaps more of them, of shells, and the clipped sum."""
 
 from __future__ import annotations
 
@@ -11,22 +11,20 @@ import numpy as np
 from fastpubpriv import run as running
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import AccuracyWarning
-from fastpubpriv.estimators.columns import clips
 from fastpubpriv.estimators.columns.balls import RowBall, choose_ball, shell_edges
-from fastpubpriv.estimators.columns.clips import Map, map_of
+from fastpubpriv.estimators.columns.counts import Bounds, Seen, box_of, count
 from fastpubpriv.estimators.columns.report import Found, report_of, say
-from fastpubpriv.estimators.columns.scales import Column, Scale, column_of, lower_medians, scale_of
+from fastpubpriv.estimators.columns.scales import lower_medians
 from fastpubpriv.estimators.columns.shares import Shares, divide, draws
 from fastpubpriv.estimators.radii import expected_normal_norm
+from fastpubpriv.estimators.regions import MOST_BEYOND
 from fastpubpriv.maps import ColumnBox
-from fastpubpriv.mechanisms.cells import SignedCells
 from fastpubpriv.mechanisms.sums import AffineMap, ShellCounts, VectorSum
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.columns import STATUSES
 from fastpubpriv.results.estimates import MeanResult
 from fastpubpriv.run import Run
 
-Bounds = tuple[FloatArray, FloatArray] | None
 ENOUGH_PUBLIC = 30  # rows whose own deviation can be trusted
 MOST_NAMED = 10
 
@@ -44,6 +42,22 @@ def warn_before(name: str, shares: Shares, n_pub: int) -> None:
         return
     predicted = expected_normal_norm(shares.dim) * shares.predicted_error()
     running.warn_if_useless(name, predicted, math.sqrt(shares.dim / n_pub))
+
+
+def warn_if_bounds_are_wrong(name: str, public: FloatArray, bounds: Bounds, labels: tuple[str, ...]) -> None:
+    """Warn, from public numbers alone, where more of them than a few lie beyond the bounds."""
+    if bounds is None:
+        return
+    beyond = ((public < bounds[0]) | (public > bounds[1])).mean(axis=0) > MOST_BEYOND
+    found = [label for label, wrong in zip(labels, beyond, strict=True) if wrong]
+    if found:
+        more = f" and {len(found) - MOST_NAMED} more" * (len(found) > MOST_NAMED)
+        warnings.warn(
+            f"{name}: public values lie beyond bounds= in {', '.join(found[:MOST_NAMED])}{more}, and private values like them "
+            "would be clipped; pass wider bounds, or none",
+            AccuracyWarning,
+            stacklevel=3,
+        )
 
 
 def warn_about(name: str, result: MeanResult) -> None:
@@ -78,42 +92,11 @@ def public_mean(run: Run, public: FloatArray) -> MeanResult:
     )
 
 
-def seen_columns(
-    counts: FloatArray, public: FloatArray, center: FloatArray, shares: Shares, bounds: Bounds
-) -> list[tuple[Column, Scale, Map]]:
-    """From the released counts (dim, cells): each column, its scale, and how it enters the sum."""
-    found = []
-    for place in range(shares.dim):
-        column = column_of(counts[place], public[:, place], float(center[place]), shares)
-        scale = scale_of(column, shares)
-        if shares.blind and len(public) >= clips.FEW_PUBLIC:
-            clip = clips.from_public(column, public[:, place], shares)
-        else:
-            limits = None if bounds is None else (float(bounds[0][place]), float(bounds[1][place]))
-            clip = clips.choose(column, scale, shares, limits)
-        found.append((column, scale, map_of(clip, shares.dim)))
-    return found
-
-
-def box_of(columns: list[tuple[Column, Scale, Map]], *, neutral: bool) -> ColumnBox:
-    """The box and the scale of every column; one that is left out becomes zero."""
-    numbers = np.zeros((6, len(columns)))
-    for place, (column, _, mapped) in enumerate(columns):
-        clip, unit = mapped.clip, mapped.clip.absolute
-        numbers[:, place] = column.center, 0.0, 0.0, 0.0, 1.0, 0.0
-        if mapped.used:
-            absent = (clip.first_mean - mapped.middle) / mapped.width
-            box = -unit(clip.below), unit(clip.above), unit(mapped.middle), unit(mapped.width), absent
-            numbers[1:, place] = box
-    names = ("center", "lower", "upper", "middle", "width", "absent")
-    return ColumnBox(**dict(zip(names, numbers, strict=True)), neutral=neutral)
-
-
-def ball_of(run: Run, columns: list[tuple[Column, Scale, Map]], box: ColumnBox, shares: Shares) -> RowBall:
+def ball_of(run: Run, columns: list[Seen], box: ColumnBox, shares: Shares) -> RowBall:
     """The ball for rows of several columns, from counts of shells."""
     if shares.dim == 1:
         return RowBall(radius=1.0, bias=0.0)
-    top = float(np.sqrt(np.sum([mapped.reach**2 for _, _, mapped in columns if mapped.used])))
+    top = float(np.sqrt(np.sum([each.map.reach**2 for each in columns if each.map.used])))
     edges = shell_edges(top)
     shells = run.release(
         ShellCounts(affine=AffineMap(dim=shares.dim), edges=edges, box=box), name="shells of rows", cost=shares.shells
@@ -123,26 +106,26 @@ def ball_of(run: Run, columns: list[tuple[Column, Scale, Map]], box: ColumnBox, 
 
 def learn(run: Run, public: FloatArray, shares: Shares, *, bounds: Bounds, neutral: bool) -> MeanResult:
     """Release, clip, release, and say what came out; after the debit."""
-    center = lower_medians(public)
-    cells = SignedCells(center=center, log2_parts=shares.log2_parts, neutral=neutral)
-    counts = run.release(cells, name="signed dyadic cells", cost=shares.cells, cells_per_octave=shares.parts)
-    columns = seen_columns(counts.value, public, center, shares, bounds)
+    columns, shares = count(run, public, shares, bounds=bounds, neutral=neutral)
     totals, noise, ball = np.zeros(shares.dim), 0.0, RowBall(radius=1.0, bias=0.0)
     # Where nothing is clipped there is nothing to ask: a function of released numbers, and nothing is refunded.
-    if any(mapped.used for _, _, mapped in columns):
+    if any(each.map.used for each in columns):
         box = box_of(columns, neutral=neutral)
         ball = ball_of(run, columns, box, shares)
         measurement = VectorSum(affine=AffineMap(dim=shares.dim), radius=ball.radius, box=box)
         released = run.release(measurement, name="clipped sum", cost=shares.total, clip_radius=ball.radius)
         totals, noise = released.value, released.noise_std
+    centers = np.array([each.column.center for each in columns])
+    moved = centers != lower_medians(public)
     bias = ball.bias / float(np.sqrt(shares.dim))
     founds = [
         Found(
-            column=column, scale=scale, map=mapped, total=float(total), noise=noise, bias=bias, public_mean=float(mean),
+            column=each.column, scale=each.scale, map=each.map, shares=each.shares, total=float(total), noise=noise,
+            bias=bias, instead=float(mean),
         )
-        for (column, scale, mapped), total, mean in zip(columns, totals, public.mean(axis=0), strict=True)
+        for each, total, mean in zip(columns, totals, np.where(moved, centers, public.mean(axis=0)), strict=True)
     ]  # fmt: skip
-    said = [say(each, shares, len(public), neutral=neutral) for each in founds]
+    said = [say(each, len(public), neutral=neutral) for each in founds]
     mean = np.array([each.mean for each in said])
     if bounds is not None:
         mean = np.clip(mean, *bounds)
@@ -151,9 +134,9 @@ def learn(run: Run, public: FloatArray, shares: Shares, *, bounds: Bounds, neutr
         noise_std=frozen([each.noise_std for each in said]),
         sampling_std=frozen([each.sampling_std for each in said]),
         noise_law="laplace" if shares.pure else "gaussian",
-        report=report_of(founds, said, shares, bounds),
+        report=report_of(founds, said, bounds),
         columns=run.rows.columns,
-        provenance={"center": "public rows", "clipping": "released"},
+        provenance={"center": "released" if moved.any() else "public rows", "clipping": "released"},
         **run.fields(len(public)),
     )
 
@@ -175,6 +158,8 @@ def mean_of_columns(
         return public_mean(run, public)
     shares.check_grids(run.account)
     warn_before(name, shares, n_pub)
+    labels = run.rows.columns or tuple(f"x{j}" for j in range(dim))
+    warn_if_bounds_are_wrong(name, public, bounds, tuple(labels))
     with run.paid():
         result = learn(run, public, shares, bounds=bounds, neutral=neutral)
     warn_about(name, result)

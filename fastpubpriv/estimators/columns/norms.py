@@ -75,5 +75,5 @@ def column_of(counts: FloatArray, public: FloatArray, shares: Shares) -> Column:
     above, variance = pooled(above, np.bincount(keys, minlength=size), len(public), shares)
     return Column(
         center=0.0, above=above, below=np.zeros(size), above_var=variance, below_var=np.full(size, shares.count_std**2),
-        zero=float(counts[0]), missing=0.0, outer_above=int(keys.max()) if len(keys) else -1, outer_below=-1,
+        zero=float(counts[0]), missing=0.0, public_above=np.unique(keys), public_below=np.zeros(0, dtype=np.int64),
     )  # fmt: skip

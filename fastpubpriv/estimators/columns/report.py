@@ -9,7 +9,7 @@ import numpy as np
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.estimators.columns.clips import Map
-from fastpubpriv.estimators.columns.scales import Column, Scale, edges_of, undetected_rows
+from fastpubpriv.estimators.columns.scales import Column, Scale, doubtful_sum, edges_of, undetected_rows
 from fastpubpriv.estimators.columns.shares import Shares
 from fastpubpriv.results.columns import ColumnReport
 
@@ -22,15 +22,18 @@ HIDDEN = 8.0  # times the rest of the interval that a hidden tail may ask for be
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Found:
-    """All that was released and worked out of one column; `total` and `noise` are of its sum, `bias` is the ball's, in widths."""
+    """All that was released and worked out of one column; `total` and `noise` are of its sum, `bias` is the ball's, in widths;
+    `instead` is the mean where the counts show nothing.
+    """
 
     column: Column
     scale: Scale
     map: Map
+    shares: Shares
     total: float
     noise: float
     bias: float
-    public_mean: float
+    instead: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +49,9 @@ class Said:
     status: str
 
 
-def say(found: Found, shares: Shares, n_pub: int, *, neutral: bool) -> Said:
+def say(found: Found, n_pub: int, *, neutral: bool) -> Said:
     """Mean, deviations and status of one column."""
+    shares = found.shares
     clip, unit = found.map.clip, found.map.clip.absolute
     n, stretch = shares.n, shares.n / clip.rows
     middle, width = (found.map.middle, found.map.width) if found.map.used else (0.0, 0.0)
@@ -62,10 +66,13 @@ def say(found: Found, shares: Shares, n_pub: int, *, neutral: bool) -> Said:
     tails = [unit(TAIL * hidden / n * stretch) for hidden in (clip.hidden_below, clip.hidden_above)]
     half = NORMAL * math.hypot(noise, sampling, clipping)
     status = status_of(
-        found, shares, heavy=max(tails) > HIDDEN * half, wide=noise > sampling_of(clip.std, n_pub, unit) / 2.0
+        found,
+        heavy=max(tails) > HIDDEN * half,
+        doubtful=doubtful_sum(found.column, found.scale, shares) / n * stretch > half,
+        wide=noise > sampling_of(clip.std, n_pub, unit) / 2.0,
     )
     if status == "unresolved" and not found.scale.referenced and not shares.blind:
-        mean = found.public_mean
+        mean = found.instead
     return Said(
         mean=mean, noise_std=noise, sampling_std=sampling, clipping_std=clipping, tail_below=tails[0], tail_above=tails[1],
         status=status,
@@ -83,26 +90,25 @@ def sampling_of(std: float, n_pub: int, unit: object) -> float:
     return float(unit(std / math.sqrt(n_pub)))  # type: ignore[operator]
 
 
-def status_of(found: Found, shares: Shares, *, heavy: bool, wide: bool) -> str:
+def status_of(found: Found, *, heavy: bool, doubtful: bool, wide: bool) -> str:
     """The word for a column."""
-    zero, sides = found.column.zero, [side for side in found.map.clip.sides if side is not None]
+    shares, zero, sides = found.shares, found.column.zero, [side for side in found.map.clip.sides if side is not None]
     if not shares.blind and found.scale.above is None and found.scale.below is None and zero > MANY_ZEROS * shares.n:
         return "point_mass"
     if not found.scale.anchored or not sides:
         return "unresolved"
     rest = found.map.clip.rows - zero
-    if any(side.faint for side in sides) or (zero > MOST_ZEROS * shares.n and rest < FAINT * shares.count_std):
+    rare = zero > MOST_ZEROS * shares.n and rest < FAINT * shares.count_std
+    if doubtful or rare or found.scale.outlying or any(side.faint for side in sides):
         return "faint"
     if heavy or any(side.heavy for side in sides):
         return "heavy_tail"
     return "wide" if wide else "resolved"
 
 
-def report_of(
-    founds: list[Found], said: list[Said], shares: Shares, bounds: tuple[FloatArray, FloatArray] | None
-) -> ColumnReport:
+def report_of(founds: list[Found], said: list[Said], bounds: tuple[FloatArray, FloatArray] | None) -> ColumnReport:
     """The report of all columns."""
-    edges, dim = edges_of(shares.log2_parts), shares.dim
+    edges, dim = edges_of(founds[0].shares.log2_parts), len(founds)
     center = np.array([found.column.center for found in founds])
     reached = np.array(
         [
@@ -113,21 +119,21 @@ def report_of(
     clips = np.array(
         [[found.map.clip.absolute(end) for end in (found.map.clip.below, found.map.clip.above)] for found in founds]
     ).reshape(dim, 2)
-    unseen = undetected_rows(shares)
+    unseen = np.array([undetected_rows(found.shares) for found in founds])
     unknown = np.array([each.status in ("point_mass", "unresolved") for each in said])
     worst = np.where(unknown[:, None], math.inf, np.zeros((dim, 2)))
     lowest, highest = np.full(dim, -math.inf), np.full(dim, math.inf)
     if bounds is not None:
         lowest, highest = bounds
         distance = np.stack([center - lowest, highest - center], axis=1)
-        worst = unseen / shares.n * np.maximum(distance - clips, 0.0)
+        worst = (unseen / founds[0].shares.n)[:, None] * np.maximum(distance - clips, 0.0)
         worst[[each.status == "unresolved" for each in said]] = math.inf
     return ColumnReport(
         status=tuple(each.status for each in said),
         missing=np.array([found.map.clip.missing for found in founds]),
         resolved_from=np.clip(center - reached[:, 0], -np.finfo(np.float64).max, np.finfo(np.float64).max),
         resolved_to=np.clip(center + reached[:, 1], -np.finfo(np.float64).max, np.finfo(np.float64).max),
-        undetected_rows=np.full(dim, unseen),
+        undetected_rows=unseen,
         clipping_std=np.array([each.clipping_std for each in said]),
         tail_below=np.array([each.tail_below for each in said]),
         tail_above=np.array([each.tail_above for each in said]),

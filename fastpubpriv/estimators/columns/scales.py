@@ -27,6 +27,10 @@ DECAY = 3.0
 OUTER_HALF = 1.5
 PASSES = 6
 MANY_ZEROS = 0.4
+# Octaves beyond the last cell that stands out, and deviations of a cell and of an octave there, that make a column doubtful.
+DOUBTFUL_OCTAVES = 4
+DOUBTFUL_CELL, DOUBTFUL_OCTAVE = 3.4, 2.8
+PUBLIC_GAP = 3  # octaves between the last private row that can be seen and a public one that is believed
 NEAR_CENTER = 12, 2  # octaves below and above the size of the centre
 
 
@@ -47,7 +51,7 @@ def key_of(size: float, log2_parts: int) -> int:
 class Column:
     """Counts of one column: `above` and `below` the centre, (cells,) each, with their variances; at zero; missing.
 
-    `outer_above` and `outer_below` are the outermost cells that hold a public row, -1 for none.
+    `public_above` and `public_below` are the cells that hold a public row, ascending.
     """
 
     center: float
@@ -57,21 +61,23 @@ class Column:
     below_var: FloatArray
     zero: float
     missing: float
-    outer_above: int
-    outer_below: int
+    public_above: IntArray
+    public_below: IntArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Scale:
     """What stands out of the noise: the outermost cell on each side, None for none.
 
-    `anchored`: some cells surely hold rows; `referenced`: there was a place to start from.
+    `anchored`: some cells surely hold rows; `referenced`: there was a place to start from; `outlying`: public rows lie so far from
+    all private ones that can be seen that they are not believed.
     """
 
     above: int | None
     below: int | None
     anchored: bool
     referenced: bool
+    outlying: bool = False
 
 
 def lower_medians(public: FloatArray) -> FloatArray:
@@ -96,17 +102,18 @@ def pooled(counts: FloatArray, seen: IntArray, others: int, shares: Shares) -> t
 def column_of(counts: FloatArray, public: FloatArray, center: float, shares: Shares) -> Column:
     """One column from its released counts (2 cells + 2,) and its public numbers (m,)."""
     side = EXPONENTS << shares.log2_parts
-    distances = np.delete(public, int(np.flatnonzero(public == center)[0])) - center
+    # The row at the centre was chosen, so that it says nothing; a centre that was released is none of them.
+    distances = np.delete(public, np.flatnonzero(public == center)[:1]) - center
     parts = []
     for sign, begin in ((1.0, 0), (-1.0, side)):
         sizes = distances[sign * distances > 0.0] * sign
         keys = (sizes.view(np.int64) - 1) >> (52 - shares.log2_parts)
-        pool = pooled(counts[begin : begin + side], np.bincount(keys, minlength=side), len(public) - 1, shares)
-        parts.append((*pool, int(keys.max()) if len(keys) else -1))
-    (above, above_var, outer_above), (below, below_var, outer_below) = parts
+        pool = pooled(counts[begin : begin + side], np.bincount(keys, minlength=side), len(distances), shares)
+        parts.append((*pool, np.unique(keys)))
+    (above, above_var, public_above), (below, below_var, public_below) = parts
     return Column(
         center=center, above=above, below=below, above_var=above_var, below_var=below_var, zero=float(counts[2 * side]),
-        missing=float(counts[2 * side + 1]), outer_above=outer_above, outer_below=outer_below,
+        missing=float(counts[2 * side + 1]), public_above=public_above, public_below=public_below,
     )  # fmt: skip
 
 
@@ -145,9 +152,34 @@ def undetected_rows(shares: Shares) -> float:
     return float(limit) * shares.count_std * math.sqrt(width)
 
 
-def _distances(size: int, width: int, references: IntArray) -> IntArray:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Windows:
+    """Windows of one width that stand out at least as much as beside a reference: first cells, and deviations (k,) each."""
+
+    width: int
+    begin: IntArray
+    score: FloatArray
+
+
+def _standing(counts: FloatArray, variances: FloatArray, chance: float, shares: Shares) -> list[_Windows]:
+    """The windows of one side that can stand out anywhere; all others need not be looked at again."""
+    found = []
+    sums, var_sums = windows(counts, shares.parts), windows(variances, shares.parts)
+    for place, ((width, total), (_, variance)) in enumerate(zip(sums, var_sums, strict=True)):
+        least = thresholds(shares.log2_parts, chance, width, shares.pure)[0]
+        score = total / np.sqrt(variance)
+        stands: BoolArray = score > least
+        if width > 1:
+            half, half_variance = sums[place - 1][1], var_sums[place - 1][1]
+            shift = width // 2
+            stands &= half[shift:] > OUTER_HALF * np.sqrt(half_variance[shift:])
+        begin = np.flatnonzero(stands)
+        found.append(_Windows(width=width, begin=begin, score=score[begin]))
+    return found
+
+
+def _distances(begin: IntArray, width: int, references: IntArray) -> IntArray:
     """Cells between each window and the nearest of ascending `references`; 0 where one is inside."""
-    begin = np.arange(size)
     place = np.searchsorted(references, begin)
     far = 4 * EXPONENTS * WIDTHS[-1]
     padded = np.concatenate([[-far], references, [far]])
@@ -156,20 +188,15 @@ def _distances(size: int, width: int, references: IntArray) -> IntArray:
     return np.asarray(np.minimum(left, right))
 
 
-def _ends(counts: FloatArray, variances: FloatArray, references: IntArray, chance: float, shares: Shares) -> set[int]:
-    """Outer ends of the windows of one side that stand out."""
+def _ends(standing: list[_Windows], references: IntArray, chance: float, shares: Shares) -> set[int]:
+    """Outer ends of the windows of one side that stand out so far from the references."""
     ends: set[int] = set()
-    sums, var_sums = windows(counts, shares.parts), windows(variances, shares.parts)
     most = EXPONENTS << shares.log2_parts
-    for place, ((width, total), (_, variance)) in enumerate(zip(sums, var_sums, strict=True)):
-        limit = thresholds(shares.log2_parts, chance, width, shares.pure)
-        apart = np.minimum(_distances(len(total), width, references), most)
-        stands: BoolArray = total > limit[apart] * np.sqrt(variance)
-        if width > 1:
-            half, half_variance = sums[place - 1][1], var_sums[place - 1][1]
-            shift = width // 2
-            stands &= half[shift:] > OUTER_HALF * np.sqrt(half_variance[shift:])
-        ends.update((np.flatnonzero(stands) + width - 1).tolist())
+    for each in standing:
+        limit = thresholds(shares.log2_parts, chance, each.width, shares.pure)
+        # Its outer half is what makes a window reach so far: from there on it counts as a mistake that costs.
+        apart = np.minimum(_distances(each.begin, each.width, references) + each.width // 2, most)
+        ends.update((each.begin[each.score > limit[apart]] + each.width - 1).tolist())
     return ends
 
 
@@ -201,20 +228,64 @@ def _is_anchor(score: float, end: int, near: int, shares: Shares) -> bool:
     return bool(score > least + growth)
 
 
-def outer_set(key: int) -> set[int]:
+def doubtful_sum(column: Column, scale: Scale, shares: Shares) -> float:
+    """The largest sum, in distances from the centre, of rows beyond what stands out that may well be there, or zero.
+
+    A cell or an octave counts that is near the end of either side and improbable as noise alone, though not so improbable as to
+    be acted on.
+    """
+    lasts = [last for last in (scale.above, scale.below) if last is not None]
+    edges, worst = edges_of(shares.log2_parts), 0.0
+    for last, counts in ((scale.above, column.above), (scale.below, column.below)):
+        begin = 1 + (max(lasts, default=len(counts)) if last is None else last)
+        near = counts[begin : begin + DOUBTFUL_OCTAVES * shares.parts]
+        for width, limit in ((1, DOUBTFUL_CELL), (shares.parts, DOUBTFUL_OCTAVE)):
+            sums = np.convolve(near, np.ones(width), "valid") if len(near) >= width else np.zeros(0)
+            places = np.flatnonzero(sums > limit * shares.count_std * math.sqrt(width))
+            with np.errstate(over="ignore"):
+                worst = max(worst, float((sums[places] * edges[begin + places]).max(initial=0.0)))
+    return worst
+
+
+def outer_set(keys: IntArray) -> set[int]:
     """The outermost public cell of a side, if there is one."""
-    return {key} if key >= 0 else set()
+    return {int(keys[-1])} if len(keys) else set()
+
+
+def believed(keys: IntArray, end: int, shares: Shares) -> set[int]:
+    """The outermost of the public cells that go on from `end` without a gap, where the private rows can be seen to end."""
+    far = PUBLIC_GAP * shares.parts
+    steps = np.flatnonzero(np.diff(np.maximum(np.append(end, keys), end)) > far)
+    return outer_set(keys if len(steps) == 0 else keys[: int(steps[0])])
 
 
 def scale_of(column: Column, shares: Shares) -> Scale:
     """Where the column's numbers end on each side, as far as the counts can tell."""
     one = key_of(1.0, shares.log2_parts)
     near = key_of(abs(column.center), shares.log2_parts) if column.center else one
-    outer = outer_set(column.outer_above) | outer_set(column.outer_below)
+    ends = [outer_set(column.public_above), outer_set(column.public_below)]
     score, end = _anchor(column, shares, 0, len(column.above) - 1)
-    anchored = _is_anchor(score, end, max(near, one, *outer), shares)
-    known = outer | {end} if anchored else outer
+    anchored = _is_anchor(score, end, max(near, one, *ends[0], *ends[1]), shares)
     chance = chance_of(shares)
+    standing = [
+        _standing(column.above, column.above_var, chance, shares),
+        _standing(column.below, column.below_var, chance, shares),
+    ]
+    if anchored:
+        # Private rows show where the column lies: a public row far from all of them may be a mistake, and one cell of noise
+        # so far out would outweigh all else.
+        _, last = _grown([set(), set()], {end}, standing, chance, shares)
+        held = [believed(keys, max(last), shares) for keys in (column.public_above, column.public_below)]
+        outlying = held != ends
+        ends, known = _grown(held, {end, *held[0], *held[1]}, standing, chance, shares)
+        return Scale(
+            above=max(ends[0], default=None),
+            below=max(ends[1], default=None),
+            anchored=True,
+            referenced=True,
+            outlying=outlying,
+        )
+    known = ends[0] | ends[1]
     if not known:
         chance /= GUESSED
         if column.zero > MANY_ZEROS * shares.n:
@@ -225,18 +296,19 @@ def scale_of(column: Column, shares: Shares) -> Scale:
             known = {end} if score > WEAK else set()
     if not known:
         return Scale(above=None, below=None, anchored=False, referenced=False)
-    ends_above, ends_below = outer_set(column.outer_above), outer_set(column.outer_below)
+    ends, _ = _grown(ends, known, standing, chance, shares)
+    return Scale(above=max(ends[0], default=None), below=max(ends[1], default=None), anchored=False, referenced=True)
+
+
+def _grown(
+    ends: list[set[int]], known: set[int], standing: list[list[_Windows]], chance: float, shares: Shares
+) -> tuple[list[set[int]], set[int]]:
+    """Ends of both sides, and all cells that are known, once nothing more stands out beside them."""
     for _ in range(PASSES):
         references = np.array(sorted(known))
-        ends_above |= _ends(column.above, column.above_var, references, chance, shares)
-        ends_below |= _ends(column.below, column.below_var, references, chance, shares)
-        found = known | ends_above | ends_below
+        ends = [mine | _ends(windows, references, chance, shares) for mine, windows in zip(ends, standing, strict=True)]
+        found = known | ends[0] | ends[1]
         if found == known:
             break
         known = found
-    return Scale(
-        above=max(ends_above, default=None),
-        below=max(ends_below, default=None),
-        anchored=anchored,
-        referenced=True,
-    )
+    return ends, known

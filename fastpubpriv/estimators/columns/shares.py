@@ -19,14 +19,19 @@ MOST_SHARE = Fraction(9, 20)
 SHELL_SHARE = Fraction(1, 20)
 FEW_COLUMNS = 3
 SHELLS = 48  # edges, eight to an octave
+# What is asked again is paid out of the share of the sum: for columns far from their centre a sum and new counts, and again at most
+# once more; else, where the noise of the sum is far below the sampling error, more counts.
+MOST_MOVES = 2
+MOVE_SUM, MOVE_COUNTS = Fraction(1, 8), Fraction(1, 4)
+SPARED = tuple(Fraction(eighths, 8) for eighths in range(2, 7))
 # Rows over noise below which an octave is left whole, or halved.
 WHOLE, HALVED = 200.0, 800.0
 UNSEEN = 8.0  # rows over noise below which no scale can be read off the counts
 
 
 def draws(dim: int) -> int:
-    """Most draws of noise that a call can make: cells of the finest kind, shells, and the sum."""
-    return dim * cells_of_column(LOG2_PARTS_MAX) + SHELLS + 1 + dim
+    """Most draws of noise that a call can make: cells of the finest kind and sums, with new centres, and shells."""
+    return (1 + MOST_MOVES) * dim * (cells_of_column(LOG2_PARTS_MAX) + 1) + SHELLS + 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ Lengths are in a power of two of the caller's choice, near the last cell, so tha
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -23,6 +23,7 @@ HIDDEN_GROWTH = 1.2
 FAR_BELOW_NOISE = 1e-6
 # A tail whose octaves fall off more slowly than this may have no variance.
 HEAVY = 2.0**-1.5
+LEEWAY = 1.0  # deviations of a count
 GAP_ROWS = 6.0
 
 
@@ -42,6 +43,8 @@ class Side:
         The most rows that a cell beyond the last one that stands out is believed to hold.
     seen : int
         Cells that were counted.
+    last : int
+        The last of them, among all cells of a side of the column.
     parts : int
         Cells of an octave.
     heavy, faint : bool
@@ -55,6 +58,7 @@ class Side:
     spread: FloatArray
     hidden: FloatArray
     seen: int
+    last: int
     parts: int
     heavy: bool
     faint: bool
@@ -92,11 +96,13 @@ class Side:
     def limited(self, bound: float) -> Side:
         """The same where nothing can be beyond `bound`."""
         possible = self.lower < bound
-        return Side(
-            lower=self.lower, upper=self.upper, mass=self.mass * possible, variance=self.variance * possible,
-            spread=self.spread * possible, hidden=self.hidden * possible, seen=self.seen, parts=self.parts,
-            heavy=self.heavy, faint=self.faint,
-        )  # fmt: skip
+        return replace(
+            self,
+            mass=self.mass * possible,
+            variance=self.variance * possible,
+            spread=self.spread * possible,
+            hidden=self.hidden * possible,
+        )
 
 
 def cut(values: FloatArray, last: int, parts: int) -> FloatArray:
@@ -125,15 +131,26 @@ def side_of(counts: FloatArray, variances: FloatArray, edges: FloatArray, last: 
     most = np.zeros(len(mass))
     most[seen:] = np.repeat(hidden, parts) * shares
     variance[seen:] = 0.0
-    one, two, gap = octaves[0], octaves[1], octaves[1] + octaves[2]
-    clear = one > 4.0 * stds[0] and two > 3.0 * stds[1] and octaves[2] > 3.0 * stds[2]
-    slow = clear and HEAVY * two <= one < two and HEAVY * octaves[2] <= two < octaves[2]
+    around, around_std = np.append(beyond[0], octaves), np.append(beyond_std[0], stds)
+    one, gap = octaves[0], octaves[1] + octaves[2]
     noise = math.sqrt(float(variance[:seen].max(initial=0.0)))
     return Side(
-        lower=scaled[:-1], upper=scaled[1:], mass=mass, variance=variance, spread=spread, hidden=most, seen=seen,
-        parts=parts, heavy=bool(slow),
+        lower=scaled[:-1], upper=scaled[1:], mass=mass, variance=variance, spread=spread, hidden=most, seen=seen, last=last,
+        parts=parts, heavy=any(is_slow(around, around_std, first) for first in (1, 2)),
         faint=bool(gap < 3.0 * math.hypot(stds[1], stds[2]) and one < GAP_ROWS * noise),
     )  # fmt: skip
+
+
+def is_slow(octaves: FloatArray, stds: FloatArray, first: int) -> bool:
+    """Whether octaves first, first + 1, first + 2 of (k,), inwards, fall off as slowly as a tail without a variance.
+
+    One that goes on as slowly holds so many rows in the octaves further out that they would show; a bounded column does not.
+    """
+    one, two, three = (float(each) for each in octaves[first : first + 3])
+    clear = one > 4.0 * stds[first] and two > 3.0 * stds[first + 1] and three > 3.0 * stds[first + 2]
+    slow = HEAVY * two <= one < two and HEAVY * three <= two < three
+    goes_on = HEAVY * octaves[1 : first + 1] <= octaves[:first] + LEEWAY * stds[:first]
+    return bool(clear and slow and goes_on.all())
 
 
 def tail(

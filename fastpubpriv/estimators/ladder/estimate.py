@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.estimators.ladder import learn
-from fastpubpriv.estimators.ladder.public_base import PublicBase, Strength, public_base
+from fastpubpriv.estimators.ladder.norms import Counts
+from fastpubpriv.estimators.ladder.public_base import PublicBase, Strength, constant_text, public_base
 from fastpubpriv.estimators.ladder.rungs import Outlook, outlook
 from fastpubpriv.estimators.ladder.schedule import Noise
 from fastpubpriv.methods import Method
@@ -16,8 +17,6 @@ from fastpubpriv.run import Run
 
 # How far more private rows are looked for, in doublings.
 MOST_DOUBLINGS = 16
-# Names in a warning; the result has all of them.
-MOST_NAMES = 5
 
 METHOD = Method(name="ladder", learn=learn.climb, draws=learn.draws, needs_public=True)
 
@@ -64,17 +63,13 @@ def ladder(run: Run, x_pub: FloatArray, structure: str) -> Ladder:
     """Read the public rows, predict every rung, choose, and check the grids: all before the debit."""
     base = public_base(x_pub)
     noise = Noise(run.account.pure, run.account.allowance)
-    view = outlook(base.strength, run.rows.n, noise)
+    view = outlook(base.strength, run.rows.n, noise, Counts.of(run.rows.n, noise, len(base.fallback)))
     taken = view.best if structure == "auto" else structure
     learn.check_grids(run, view, taken)
     names = run.rows.columns or tuple(map(str, range(run.rows.dim)))
     messages = []
     if base.fallback:
-        shown = ", ".join(str(names[j]) for j in base.fallback[:MOST_NAMES])
-        more = f" and {len(base.fallback) - MOST_NAMES} more" if len(base.fallback) > MOST_NAMES else ""
-        messages.append(
-            f"the public rows are constant in {shown}{more}: the scale of the other columns stands in; pass public rows that differ"
-        )
+        messages.append(constant_text([names[j] for j in base.fallback]))
     if structure == "auto" and taken in ("public", "mean"):
         messages.append(_advice(base.strength, run.rows.n, noise, view, taken))
     if structure == "full" and not view.resolved(run.rows.dim):

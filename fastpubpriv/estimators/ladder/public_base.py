@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import polygamma, psi
@@ -19,9 +20,15 @@ from fastpubpriv.results.base import frozen
 # A column whose public values differ by no more than their own rounding says nothing about its scale.
 CONSTANT = 64.0 * float(np.finfo(np.float64).eps)
 MOST_PRIOR_ROWS = 1e4
+# Names in a warning; the result has all of them.
+MOST_NAMES = 5
 # Public rows of a leave-one-out distance: fewer have no quartile.
 LEAST_DISTANCES = 4
 QUARTILE = 0.75
+# What the covariance of public rows is worth whose scale has been refuted.
+LEAST_DEGREES = 2.0
+# Of the variances of a region around a component and of the component itself: about ten standard deviations apart.
+REGION = 100.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +36,8 @@ class Strength:
     """How far the public covariance can be trusted, in numbers that predictions need.
 
     `low` and `likely` are pessimistic and likely degrees of freedom of the covariance, `scales` those of the standard deviations of
-    the axes, `quartile` the upper quartile of the squared distances of public rows from the others (nan with too few).
+    the axes, `quartile` the upper quartile of the squared distances of public rows from the others (nan with too few). `wide` is
+    how many times wider than the rows the covariance is thought to be, where it is that of a region around them.
     """
 
     dim: int
@@ -38,6 +46,7 @@ class Strength:
     likely: float
     scales: float
     quartile: float = math.nan
+    wide: float = 1.0
 
     @property
     def typical(self) -> float:
@@ -58,7 +67,8 @@ class Strength:
         """Eigenvalues (dim,) that the private covariance is expected to have in units of the public one."""
         if self.low > 50.0 * self.dim:
             return np.ones(self.dim)
-        return 1.0 / marchenko_pastur(self.dim, self.dim / max(self.low, 1.02 * self.dim))
+        found: FloatArray = 1.0 / (self.wide * marchenko_pastur(self.dim, self.dim / max(self.low, 1.02 * self.dim)))
+        return found
 
 
 def plain_strength(dim: int, n_pub: int) -> Strength:
@@ -72,8 +82,9 @@ class PublicBase:
     """Mean and covariance of the public rows, always positive definite: coordinates v = inverse (x - center).
 
     `root` root^T is the covariance. `ridge` is the number of pseudo-rows in it. `fallback` lists the columns whose public values
-    are all equal: they borrow the scale of the others. `source` says where the numbers come from, `rough` that they are no more
-    than a radius.
+    are all equal: they borrow the scale of the others; `borrowed` those of them whose scale no count has found since. `unseen`
+    is the number of first axes v_1, v_2, ... in which the public rows do not differ, where they lie along few directions. `source`
+    says where the numbers come from, `rough` that they are no more than the spread of the public rows around.
     """
 
     center: FloatArray
@@ -82,6 +93,8 @@ class PublicBase:
     strength: Strength
     ridge: float
     fallback: tuple[int, ...] = ()
+    borrowed: tuple[int, ...] = ()
+    unseen: int = 0
     source: str = "public rows"
     rough: bool = False
 
@@ -94,6 +107,23 @@ class PublicBase:
     def covariance(self) -> FloatArray:
         """The public covariance, in squared data units."""
         return symmetric(self.root @ self.root.T)
+
+    def settled(self, mean: FloatArray) -> FloatArray:
+        """A mean with the public value wherever a borrowed scale would have decided its noise."""
+        found = np.array(mean)
+        found[list(self.borrowed)] = self.center[list(self.borrowed)]
+        return found
+
+    def stretched(self, factor: float) -> PublicBase:
+        """The base with all scales multiplied by a released factor: of the public rows, little more than the centre is believed."""
+        strength = self.strength
+        least = {name: min(getattr(strength, name), LEAST_DEGREES) for name in ("low", "likely", "scales")}
+        weak = replace(strength, quartile=math.nan, **least)
+        return replace(self.scaled(np.full(len(self.center), factor)), strength=weak)
+
+    def scaled(self, factors: FloatArray) -> PublicBase:
+        """The base with the columns in other units: factors (dim,) on their scales."""
+        return replace(self, root=frozen(self.root * factors[:, None]), inverse=frozen(self.inverse / factors))
 
 
 def marchenko_pastur(dim: int, ratio: float) -> FloatArray:
@@ -125,6 +155,13 @@ def moderated(logs: FloatArray, degrees: int) -> tuple[FloatArray, float, float]
     return share * logs + (1.0 - share) * middle, middle, degrees / share
 
 
+def constant_text(names: Sequence[str]) -> str:
+    """What a warning says about columns whose public values are all equal."""
+    shown = ", ".join(names[:MOST_NAMES])
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return f"the public rows are constant in {shown}{more}: the scale of the other columns stands in; pass public rows that differ"
+
+
 def _root(spreads: FloatArray, values: FloatArray, vectors: FloatArray, *, axes: bool) -> tuple[FloatArray, FloatArray]:
     """Root of the covariance and its inverse: along the axes of the public rows, or near the columns."""
     roots = np.sqrt(values)
@@ -144,29 +181,48 @@ def _distances(gaps: FloatArray, scatter: FloatArray, vectors: FloatArray, ridge
     return found
 
 
-def public_base(x_pub: FloatArray) -> PublicBase:
-    """Mean and ridged covariance of at least two public rows (n_pub, dim), not all equal, and how far they can be trusted."""
+def _moments(x_pub: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    """The largest value of each column, and in units of it, so that nothing overflows, mean, differences from it, and variances."""
+    largest = np.max(np.abs(x_pub), axis=0)
+    unit = np.where(largest > 0.0, largest, 1.0)
+    inner = x_pub / unit
+    center = inner.mean(axis=0)
+    gaps = inner - center
+    return unit, center, gaps, np.sum(np.square(gaps), axis=0) / max(1, len(x_pub) - 1)
+
+
+def column_scales(x_pub: FloatArray) -> FloatArray:
+    """Standard deviation (dim,) of each column of public rows; nan where its values are all equal."""
+    unit, _, _, variances = _moments(x_pub)
+    return np.where(variances > CONSTANT**2, unit * np.sqrt(variances), np.nan)
+
+
+def public_base(x_pub: FloatArray, *, around: FloatArray | None = None) -> PublicBase:
+    """Mean and ridged covariance of at least two public rows (n_pub, dim), not all equal, and how far they can be trusted.
+
+    `around` (dim,), positive or nan where unknown, are scales that columns of equal public values borrow, rather than that of the
+    other columns.
+    """
     n_pub, dim = x_pub.shape
     if n_pub < 2:
         raise InputError(
             "a covariance needs at least two public rows; pass more, or use coinpress_covariance with a scale"
         )
     degrees = n_pub - 1
-    largest = np.max(np.abs(x_pub), axis=0)
-    unit = np.where(largest > 0.0, largest, 1.0)
-    # In units of the column's largest value nothing over- or underflows.
-    inner = x_pub / unit
-    center = inner.mean(axis=0)
-    gaps = inner - center
-    variances = np.sum(np.square(gaps), axis=0) / degrees
+    unit, center, gaps, variances = _moments(x_pub)
     known = variances > CONSTANT**2
     if not known.any():
         raise InputError("all public rows are equal, so they say nothing about scale; pass distinct public rows")
     logs, typical, scales = moderated(np.log(variances[known]) + 2.0 * np.log(unit[known]), degrees)
     spreads = np.full(dim, math.exp(typical / 2.0))
+    lent = np.zeros(dim, dtype=bool) if around is None else np.isfinite(around)
+    if around is not None:
+        spreads[lent] = around[lent]
     spreads[known] = np.exp(logs / 2.0)
     gaps *= np.where(known, unit / spreads, 0.0)
-    scatter, vectors = spectrum(gaps.T @ gaps)
+    # A borrowed scale stands as it is: rows that are equal by chance are no evidence of a smaller one.
+    borrowed = np.diag(np.where(lent & ~known, float(degrees), 0.0))
+    scatter, vectors = spectrum(gaps.T @ gaps + borrowed)
     scatter = np.maximum(scatter, 0.0)
     ridge, ridge_low = pseudo_rows(scatter, degrees)
     axes = ridge <= degrees
@@ -183,27 +239,40 @@ def public_base(x_pub: FloatArray) -> PublicBase:
         scales=low if axes else scales,
         quartile=quartile,
     )
-    return PublicBase(
+    found = PublicBase(
         center=frozen(center * unit),
         root=frozen(root),
         inverse=frozen(inverse),
         strength=strength,
         ridge=ridge,
-        fallback=tuple(np.flatnonzero(~known).tolist()),
+        fallback=(silent := tuple(np.flatnonzero(~known & ~lent).tolist())),
+        borrowed=silent,
+        unseen=max(dim - degrees, 0) if axes else 0,
     )
+    shown = known | lent
+    if shown.all():
+        return found
+    # A column that shows no spread has only the ridge's, which is next to nothing; its scale is the borrowed one.
+    return found.scaled(np.where(shown, 1.0, spreads / np.sqrt(np.einsum("ij,ij->i", root, root))))
 
 
-def ball_base(center: FloatArray, radius: float, *, n_pub: int) -> PublicBase:
-    """The base of rows of which only a centre, the mean of n_pub public rows, and a radius that holds them are known."""
+def rough_base(center: FloatArray, around: FloatArray, *, n_pub: int) -> PublicBase:
+    """The base of rows of which only a centre, the mean of n_pub public rows, and scales of the columns (dim,) are known.
+
+    Scales are positive, or nan where unknown; those take the middle of the others, in logarithms.
+    """
     dim = len(center)
-    spread = (radius if 0.0 < radius < math.inf else 1.0) / math.sqrt(dim)
-    strength = Strength(dim=dim, n_pub=n_pub, low=1.0, likely=1.0, scales=1.0, quartile=4.0 * dim)
+    known = np.isfinite(around)
+    middle = math.exp(float(np.mean(np.log(around[known])))) if known.any() else 1.0
+    spreads = np.where(known, around, middle)
+    strength = Strength(dim=dim, n_pub=n_pub, low=1.0, likely=1.0, scales=1.0, quartile=4.0 * dim, wide=REGION)
     return PublicBase(
         center=frozen(center),
-        root=frozen(np.eye(dim) * spread),
-        inverse=frozen(np.eye(dim) / spread),
+        root=frozen(np.diag(spreads)),
+        inverse=frozen(np.diag(1.0 / spreads)),
         strength=strength,
         ridge=0.0,
-        source="radius of the node",
+        fallback=tuple(np.flatnonzero(~known).tolist()),
+        source="public rows around",
         rough=True,
     )

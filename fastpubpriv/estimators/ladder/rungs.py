@@ -8,6 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from fastpubpriv.estimators.ladder.norms import NO_COUNTS, Counts
 from fastpubpriv.estimators.ladder.public_base import Strength
 from fastpubpriv.estimators.ladder.schedule import Noise, Plan
 from fastpubpriv.estimators.ladder.vectors import combined
@@ -18,6 +19,8 @@ MEAN_SHARES = (Fraction(1, 10), Fraction(1, 4), Fraction(2, 5))
 MEAN_RADIUS, DIAGONAL_RADIUS = 0.95, 0.9
 # A dearer rung must promise so much: the prediction of its gain is uncertain.
 DIAGONAL_GAIN, FULL_GAIN, SHARE_GAIN = 0.8, 0.7, 0.97
+# Of the squared error of a region's covariance, the most that a private one may have.
+REGION_SHARE = 0.05
 # Residual distance of the mean after whitening by a released covariance.
 RESIDUAL_SQ = 7.0
 
@@ -39,13 +42,15 @@ class Prediction:
 class Outlook:
     """Predictions for all rungs and the one that `auto` takes; `mean_share` is what the mean gets of the full rung's allowance.
 
-    `own_error_sq` is the squared error of the full rung's covariance by itself, without the public rows.
+    `own_error_sq` is the squared error of the full rung's covariance by itself, without the public rows; `counts` what is counted
+    before sums are released.
     """
 
     rungs: dict[str, Prediction]
     best: str
     mean_share: Fraction
     own_error_sq: float
+    counts: Counts = NO_COUNTS
 
     def resolved(self, dim: int) -> bool:
         """Whether the noise of the full rung stays below the eigenvalues."""
@@ -74,12 +79,13 @@ def full_plan(strength: Strength, n: float, noise: Noise) -> Plan:
     return Plan(strength.dim, n, noise, 1.0 + strength.radius_sq(MEAN_RADIUS))
 
 
-def outlook(strength: Strength, n: float, noise: Noise) -> Outlook:
-    """Predict every rung for n private rows and choose."""
+def outlook(strength: Strength, n: float, noise: Noise, counts: Counts = NO_COUNTS) -> Outlook:
+    """Predict every rung for n private rows and choose; `counts` is paid for first."""
+    whole, noise = noise, noise.part(1 - counts.vectors)
     dim, spectrum = strength.dim, strength.spectrum()
     inverse = float(np.mean(1.0 / spectrum))
-    off = dim * (dim - 1) / strength.typical
-    own = 2.0 * dim / strength.scales
+    off = strength.wide**2 * dim * (dim - 1) / strength.typical
+    own = strength.wide**2 * 2.0 * dim / strength.scales
     public_mean = dim / strength.n_pub
 
     def mean_error(added: float) -> float:
@@ -95,16 +101,18 @@ def outlook(strength: Strength, n: float, noise: Noise) -> Outlook:
     rungs["diagonal"] = Prediction(math.sqrt(off + scales), mean_error(dim * std * std * inverse))
     mean_share, own_error_sq = MEAN_SHARES[0], math.inf
     for share in MEAN_SHARES:
-        error_sq = full_plan(strength, n, noise.part(1 - share)).step(spectrum, Fraction(1), 0).error_sq
-        std = mean_clip(dim) * noise.vector(dim, share) / n
+        error_sq = full_plan(strength, n, whole.part(1 - counts.full - share)).step(spectrum, Fraction(1), 0).error_sq
+        std = mean_clip(dim) * whole.vector(dim, share) / n
         found = Prediction(
             math.sqrt(combined(off + own, error_sq)), mean_error(1.2 * dim * std * std * min(inverse, 1.5))
         )
         if "full" not in rungs or found.divergence < SHARE_GAIN * rungs["full"].divergence:
             rungs["full"], mean_share, own_error_sq = found, share, error_sq
     best = min(("public", "mean"), key=lambda name: rungs[name].divergence)
-    if rungs["diagonal"].divergence <= DIAGONAL_GAIN * rungs[best].divergence:
+    # The variances of the diagonal rung cannot leave the public ones far behind; noise beside a region's covariance is no loss.
+    if strength.wide == 1.0 and rungs["diagonal"].divergence <= DIAGONAL_GAIN * rungs[best].divergence:
         best = "diagonal"
-    if own_error_sq <= dim / 2.0 and rungs["full"].divergence <= FULL_GAIN * rungs[best].divergence:
+    most = dim / 2.0 if strength.wide == 1.0 else max(dim / 2.0, REGION_SHARE * (off + own))
+    if own_error_sq <= most and rungs["full"].divergence <= FULL_GAIN * rungs[best].divergence:
         best = "full"
-    return Outlook(rungs, best, mean_share, own_error_sq)
+    return Outlook(rungs, best, mean_share, own_error_sq, counts)

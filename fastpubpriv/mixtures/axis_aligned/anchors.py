@@ -11,12 +11,11 @@ between them. Components that overlap in every column, or are concentric, come o
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtr
 
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.kernels.bins import BinRule
@@ -24,14 +23,16 @@ from fastpubpriv.mechanisms.cells import CellCounts, CodeCounts
 from fastpubpriv.mechanisms.histograms import Partition, StableHistograms, check_memory
 from fastpubpriv.mechanisms.selection.hypotheses import check_rows
 from fastpubpriv.mixtures.axis_aligned import dp_em
-from fastpubpriv.mixtures.axis_aligned.binned_em import Cells, Mixtures
+from fastpubpriv.mixtures.axis_aligned.binned_em import Cells
 from fastpubpriv.mixtures.axis_aligned.candidates import MOST_EDGES, Scale, best_fit, partition
 from fastpubpriv.mixtures.axis_aligned.choosing import choose, hypotheses_of
 from fastpubpriv.mixtures.axis_aligned.dp_em import Parameters
 from fastpubpriv.mixtures.axis_aligned.learned import AxisMethod, Learned, Task
+from fastpubpriv.mixtures.axis_aligned.modes import Column, moments_of, valleys
 from fastpubpriv.mixtures.axis_aligned.public_em import PUBLIC_SEED, STD_FLOOR
+from fastpubpriv.mixtures.axis_aligned.resolution import tied_in, without_comb
 from fastpubpriv.mixtures.axis_aligned.run_time import column_by_column
-from fastpubpriv.mixtures.axis_aligned.ties import tied_shares
+from fastpubpriv.mixtures.axis_aligned.ties import finest_differences, tied_shares
 from fastpubpriv.mixtures.axis_aligned.univariate import CELLS_PER_SCALE, SCALE_PARTITION, kept_scales, place_partition
 from fastpubpriv.privacy import gaussian_count_grid, laplace_count_grid, stable_event
 from fastpubpriv.public_draws import draw_normals
@@ -47,7 +48,6 @@ STEPS = 4
 _SCALES, _FEW_SCALES, _FEW_COLUMNS = 4, 6, 8  # of a column: in many columns, in up to eight
 _CELLS = 96  # of a column, about
 _LAPLACE_COLUMNS = 6  # up to so many, Laplace noise on joint counts is smaller than Gaussian noise
-_CONFUSED = 0.1  # of the lighter side may be on the wrong side of a cut
 _MATCHING = 0.15  # of the rows of a combination's main mode
 _EVIDENCE = 6.0  # standard deviations of the noise above which a combination is believed
 
@@ -57,61 +57,6 @@ def draws(n: int, dim: int, n_components: int, *, known_std: bool) -> int:
     em = dp_em.draws(n_components, dim, known_std=known_std, steps=STEPS)
     matching = n_components * n_components  # of a column: combinations times modes
     return (_FEW_SCALES + 1) * n * dim + (MOST_EDGES + matching) * dim + MOST_COMBINATIONS + em + 2**16
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Column:
-    """What the first three stages found about a column: a mixture on the line, cuts in valleys between its modes, ties of pairs."""
-
-    fit: Mixtures
-    cuts: FloatArray
-    confused: float
-    seen: bool = True  # whether its rows showed places
-    tied: float = 0.0
-
-    def modes(self, label: int | None, least: float) -> FloatArray:
-        """Weights, means and standard deviations (modes, 3) of the fit's components between two cuts, light ones left out."""
-        weights, means, stds = (part[0] for part in (self.fit.weights, self.fit.means, self.fit.stds))
-        mine = weights > 0.0
-        if label is not None:
-            mine = mine & (np.searchsorted(self.cuts, means, side="right") == label)
-        mine = mine & (weights >= min(least, float(weights[mine].max(initial=0.0))))
-        found: FloatArray = np.column_stack([weights, means, stds])[mine]
-        return np.asarray(found[np.argsort(found[:, 1])])
-
-    def moments(self, label: int | None, least: float) -> tuple[float, float]:
-        """Mean and standard deviation of those components together."""
-        return moments_of(self.modes(label, least)) if self.fit.size else (0.0, 1.0)
-
-
-def moments_of(modes: FloatArray) -> tuple[float, float]:
-    """Mean and standard deviation of a mixture (modes, 3) on the line."""
-    if not len(modes):
-        return 0.0, 1.0
-    share = modes[:, 0] / modes[:, 0].sum()
-    mean = float(share @ modes[:, 1])
-    return mean, math.sqrt(float(share @ (modes[:, 2] ** 2 + (modes[:, 1] - mean) ** 2)))
-
-
-def valleys(fit: Mixtures, least_weight: float) -> tuple[FloatArray, float]:
-    """Cuts between neighbouring modes that leave few rows on the wrong side, and the worst confused share."""
-    weights, means, stds = fit.weights[0], fit.means[0], fit.stds[0]
-    order = np.argsort(means)
-    weights, means, stds = weights[order], means[order], stds[order]
-    cuts: list[float] = []
-    worst = 0.0
-    for left in range(len(means) - 1):
-        if weights[left] <= 0.0 or weights[left + 1] <= 0.0 or not means[left] < means[left + 1]:
-            continue
-        points = np.linspace(means[left], means[left + 1], 129)[1:-1]
-        below = ndtr((points[:, None] - means) / stds) * weights
-        wrong = (below[:, left + 1 :]).sum(axis=1) + (weights[: left + 1] - below[:, : left + 1]).sum(axis=1)
-        best = int(np.argmin(wrong))
-        lighter = min(float(weights[: left + 1].sum()), float(weights[left + 1 :].sum()))
-        if lighter >= least_weight and wrong[best] < _CONFUSED * lighter:
-            cuts.append(float(points[best]))
-            worst = max(worst, float(wrong[best]) / lighter)
-    return np.array(cuts), worst
 
 
 def check(
@@ -147,12 +92,12 @@ def marginals(task: Task, pairs: Rows | None, place_rows: Rows, cell_rows: Rows)
     run, dim = task.run, task.run.rows.dim
     account = run.account
     scales: list[list[float]] = [[1.0]] * dim
-    tied = [0.0] * dim
+    tied, steps = [0.0] * dim, [0.0] * dim
     if pairs is not None:
         dyadic = [Partition((column,), (BinRule(),)) for column in range(dim)]
         found = run.block(pairs).release(StableHistograms(partitions=dyadic), name="scales", cost=account.approx_left)
         scales = [kept_scales(each.keys, each.counts, found.noise_std, most_scales(dim)) for each in found.histograms]
-        tied = tied_shares(found, pairs.n, task.n_components)
+        tied, steps = tied_shares(found, pairs.n, task.n_components), finest_differences(found)
     places: list[list[Scale]] = [[] for _ in range(dim)]
     asked = [(column, scale) for column, listed in enumerate(scales) for scale in listed]
     if asked:
@@ -177,10 +122,13 @@ def marginals(task: Task, pairs: Rows | None, place_rows: Rows, cell_rows: Rows)
     ends = np.cumsum([len(each) - 1 for each in edges])[:-1]
     columns = []
     for j, (each, value) in enumerate(zip(edges, np.split(counts.value, ends), strict=True)):
-        cells = Cells(each, value, counts.noise_std, cell_rows.n)
+        cells, rounded = Cells(each, value, counts.noise_std, cell_rows.n), False
+        if not task.known_std:
+            cells, rounded = without_comb(cells, steps[j])
         fit = best_fit(cells, task.n_components, std=1.0 if task.known_std else None)
         cuts, confused = valleys(fit, task.min_weight / 2.0) if fit.size else (np.zeros(0), 0.0)
-        columns.append(Column(fit, cuts, confused, bool(places[j]), tied[j]))
+        share = max(tied[j], tied_in(cells)) if rounded else tied[j]
+        columns.append(Column(fit, cuts, confused, bool(places[j]), share, steps[j]))
     return columns
 
 
@@ -389,9 +337,10 @@ def learn(task: Task) -> Learned:
         np.array([each.stds for each in listed]),
     )
     facts = {"anchors": chosen, "combinations": len(found), "starts": len(starts)}
-    facts["tied_share"] = [column.tied for column in columns]
+    facts["tied_share"], facts["step"] = [column.tied for column in columns], [column.step for column in columns]
     facts["cuts"] = [len(column.cuts) for column in columns]
-    return choose(task, run.block(choice_rows), hypotheses, status=status, diagnostics=facts)
+    learned = choose(task, run.block(choice_rows), hypotheses, status=status, diagnostics=facts)
+    return replace(learned, low=dp_em.lost_in_noise(learned.weights, run.rows.dim, em_rows.n, 0, per_row))
 
 
 METHOD = AxisMethod(

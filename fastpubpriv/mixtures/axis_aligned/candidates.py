@@ -26,6 +26,7 @@ from fastpubpriv.mixtures.axis_aligned.binned_em import (
     moved,
     refine,
 )
+from fastpubpriv.mixtures.axis_aligned.resolution import significant
 
 MOST_CELLS = 320
 ROWS_PER_CELL = 12.0  # about four times the standard deviation of the noise that a cell carries at epsilon = 1
@@ -78,6 +79,12 @@ def _heaviest(scale: Scale) -> Scale:
     return Scale(scale.width, scale.index[kept], scale.counts[kept])
 
 
+def octaves() -> FloatArray:
+    """Edges of cells for values of which nothing is known: an order of magnitude is better than nothing."""
+    powers = np.ldexp(1.0, np.arange(-40, 61))
+    return np.concatenate([[-np.inf], -powers[::-1], [0.0], powers, [np.inf]])
+
+
 def partition(
     scales: list[Scale], *, seen: int, total: int, least: float = ROWS_PER_CELL, most: int = MOST_CELLS
 ) -> FloatArray:
@@ -95,9 +102,7 @@ def partition(
         pieces = sorted(sorted(pieces, key=lambda piece: -piece[2])[:_PIECES])
     mass = sum(count for _, _, count in pieces)
     if not pieces or mass <= 0.0:
-        # Nothing is known: an order of magnitude is better than nothing.
-        powers = np.ldexp(1.0, np.arange(-40, 61))
-        return np.concatenate([[-np.inf], -powers[::-1], [0.0], powers, [np.inf]])
+        return octaves()
     wanted = max(max(least, total / most) * seen / total, mass / _CUTS)
     least_cuts = 2 if len(pieces) <= 40 else 0
     edges: set[float] = set()
@@ -124,6 +129,11 @@ def partition(
                 edges.add(low - narrow[low] * reach)
             if narrow[high] * reach < right:
                 edges.add(high + narrow[high] * reach)
+    # A value at the end of a narrow piece is in the cell behind it, which must be as narrow.
+    ends = sorted(edges)
+    for end, following in itertools.pairwise(ends):
+        if end in narrow and following - end > 4.0 * narrow[end]:
+            edges.add(end + max(narrow[end], 4.0 * float(np.spacing(abs(end)))))
     finite = np.array(sorted(edges))
     return np.concatenate([[-np.inf], finite[np.isfinite(finite)], [np.inf]])
 
@@ -355,7 +365,10 @@ def _searched(cells: Cells, components: int, std: float | None) -> list[Fit]:
         starts = starts[by_score(misfit(cells, starts))[:_REFINED]]
         fit = refine(cells, starts, steps=40, fixed_std=fixed)
         order = by_score(fit.score)
-        kept = distinct(fit.mixtures, order[np.isfinite(fit.score[order])], limit=6)
+        usable = np.isfinite(fit.score[order])
+        if level.weights.shape[1] > 1:
+            usable &= significant(cells, fit.mixtures[order])
+        kept = distinct(fit.mixtures, order[usable], limit=6)
         if len(kept):
             parameters = level.weights.shape[1] * (2 if fixed else 3) - 1
             heads.append(Fit(fit.mixtures[kept], fit.score[kept] + 2.0 * parameters, fit.spread[kept]))

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from fastpubpriv._types import FloatArray
+from fastpubpriv._types import BoolArray, FloatArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.estimators.weighted_mean import ErrorModel
 from fastpubpriv.mechanisms import rowwise
 from fastpubpriv.mechanisms.selection.hypotheses import check_rows
 from fastpubpriv.mechanisms.statistics import StatisticSum
@@ -33,6 +32,9 @@ from fastpubpriv.sources.views.interleaved import interleave_rows
 STEPS = 3
 GROWTH = 3  # of the budget from one iteration to the next: only the last one's noise stays in the answer
 PUBLIC_STARTS = 20
+# Standard deviation of what a weight was before, as evidence of what it is; and the error of a mean, in widths, beyond "ok".
+UNSURE = 0.2
+MOST_OPEN = 0.5
 _LEAST_SHARE = 0.02
 _BLOCK = 1 << 17  # numbers in one (dim, rows) array
 _FAR = 1e70  # standard deviations; squares of squares stay finite
@@ -49,7 +51,7 @@ class Parameters:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Iteration:
-    """What one iteration ended with: the share of the private rows in its average, and the noise on their sum."""
+    """What one iteration ended with: the private share of its average, over the components, and the noise on the private sum."""
 
     parameters: Parameters
     share: float
@@ -135,6 +137,37 @@ def row_statistic(chunk: Any, at: Parameters, radii: Radii) -> FloatArray:
     return out
 
 
+def shrunken(
+    at: Parameters, private: FloatArray, public: FloatArray | None, radii: Radii, *, noise: float, n: int, n_pub: int
+) -> tuple[FloatArray, FloatArray]:
+    """Average the statistics of private rows, public rows and "as before", each component by itself; and the private shares (k,).
+
+    Inverse-variance weighting (paper B, equation 3): a light component has less signal under the same noise. That nothing changes
+    counts as one row of the component, so that noise alone moves no component by more than its own width.
+    """
+    components, dim = at.means.shape
+    before = np.concatenate([radii.share * at.weights, np.zeros(len(private) - components)])
+    sources = np.stack([private, before if public is None else public, before])
+    heaviness = np.maximum(at.weights * (1.0 - at.weights), 1e-12)
+    precision = np.stack(
+        [1.0 / (heaviness / n + (noise / radii.share) ** 2), n_pub / heaviness, np.full(components, UNSURE**-2)]
+    )
+    mass = np.sum(precision * sources[:, :components], axis=0) / precision.sum(axis=0)
+    held = np.maximum(mass / radii.share, _LEAST_SHARE)
+    precision = np.stack([1.0 / (held / n + noise**2), n_pub / held, 1.0 / held**2])
+    moments = sources[:, components:].reshape(len(sources), -1, components, dim)
+    total = precision.sum(axis=0)
+    combined = np.sum(precision[:, None, :, None] * moments, axis=0) / total[:, None]
+    return np.concatenate([mass, combined.ravel()]), precision[0] / total
+
+
+def lost_in_noise(weights: FloatArray, dim: int, n: int, n_pub: int, noise: float) -> BoolArray:
+    """Which components (k,) have means or widths that noise and few rows leave too far open; `noise` is that of the average."""
+    precision = 1.0 / (weights / n + noise**2) + n_pub / weights
+    found: BoolArray = 1.0 / (weights * np.sqrt(precision)) > min(MOST_OPEN, math.sqrt(2.0 / dim))
+    return found
+
+
 def maximised(at: Parameters, average: FloatArray, radii: Radii, floor: FloatArray) -> Parameters:
     """The M step from an average statistic; changes of scale are limited to a factor of about two, against noise."""
     components, dim = at.means.shape
@@ -187,6 +220,7 @@ def iterate(task: Task, run: Run, at: Parameters, floor: FloatArray, *, steps: i
     components, dim = at.means.shape
     radii = Radii.of(dim, known_std=task.known_std)
     n, allowance = run.rows.n, run.account.allowance
+    n_pub = 0 if task.public is None else len(task.public)
     path: list[Iteration] = []
     for number, part in enumerate(iteration_shares(steps), start=1):
         name = f"responsibilities {number}"
@@ -201,14 +235,12 @@ def iterate(task: Task, run: Run, at: Parameters, floor: FloatArray, *, steps: i
             cost=allowance * part,
             clip_radius=radii.total,
         )
-        average, share = released.value / n, 1.0
-        if task.public is not None:
-            # Inverse-variance weighting of the two averages; the statistic has a variance of about the average share.
-            model = ErrorModel(n_priv=n, n_pub=len(task.public), variance=1.0 / components, noise=released.noise_std**2)
-            share = model.weight("optimal")
-            average = share * average + (1.0 - share) * row_statistic(task.public, at, radii).mean(axis=0)
+        public = None if task.public is None else row_statistic(task.public, at, radii).mean(axis=0)
+        average, shares = shrunken(
+            at, released.value / n, public, radii, noise=released.noise_std / n, n=n, n_pub=n_pub
+        )
         at = maximised(at, average, radii, floor)
-        path.append(Iteration(at, share, released.noise_std))
+        path.append(Iteration(at, float(at.weights @ shares), released.noise_std))
     return path
 
 
@@ -226,12 +258,15 @@ def learn(task: Task, *, steps: int = STEPS) -> Learned:
     run = task.run.block(blocks[0]) if task.held_out else task.run
     path = iterate(task, run, at, floor, steps=steps)
     facts = {"steps": steps, "private_weight": [step.share for step in path]}
+    noise = path[-1].noise_std / blocks[0].n
     if task.held_out:
         listed = [at, *(step.parameters for step in path)]
         arrays = (np.stack([getattr(each, name) for each in listed]) for name in ("weights", "means", "stds"))
-        return choose(task, task.run.block(blocks[1]), hypotheses_of(*arrays), status="ok", diagnostics=facts)
-    last = path[-1].parameters
-    return Learned(weights=last.weights, means=last.means, stds=last.stds, diagnostics=facts)
+        learned = choose(task, task.run.block(blocks[1]), hypotheses_of(*arrays), status="ok", diagnostics=facts)
+    else:
+        last = path[-1].parameters
+        learned = Learned(weights=last.weights, means=last.means, stds=last.stds, diagnostics=facts)
+    return replace(learned, low=lost_in_noise(learned.weights, rows.dim, blocks[0].n, len(task.public), noise))
 
 
 def em_error(dim: int, components: int, n: int, n_pub: int, budget: Budget) -> float:

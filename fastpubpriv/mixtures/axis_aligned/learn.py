@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from typing import Any
 
@@ -131,11 +132,13 @@ def learn_axis_aligned_mixture(
     Returns
     -------
     MixtureResult
-        `status` of a component: "ok"; "atoms" where many rows share a value of a column (counts, answers, a constant), so that no
-        density fits and components stand for values or groups of them; "narrow" where a component is so much narrower than another
-        that it may stand for one value; and for all of them "empty" when a stage found nothing and a coarser answer stands in;
-        "fallback" when nothing at all was found and the answer is the public N(0, 1). `diagnostics` tells what each stage found;
-        `chosen` is the place in the list of candidates (for "dp_em" with rows held out: 0 the public fit, i the i-th iteration).
+        `status` of a component: "ok"; "atoms" where many rows share a value of a column (counts, answers, a constant) and the
+        component is not much wider than the step between values, so that it stands for values or groups of them; "narrow" where it
+        is so narrow that it may stand for one value; "low_count" where noise leaves its mean or width open; and for all of them
+        "empty" when a stage found nothing and a coarser answer stands in; "fallback" when nothing at all was found and the answer
+        is the public N(0, 1). `diagnostics` tells what each stage found (`tied_share` and `step` of each column, the step None
+        where unknown); `chosen` is the place in the list of candidates (for "dp_em" with rows held out: 0 the public fit, i the
+        i-th iteration).
 
     Raises
     ------
@@ -165,8 +168,8 @@ def learn_axis_aligned_mixture(
     - "list_decoding": the paper's algorithm with its constants, where it can run at all; `plan("axis_aligned_mixture", ...)` has
       numbers.
 
-    Rounded values (whole minutes, whole years) look like a comb to methods that count cells: add to each value a uniform number of
-    half a step either way first, from any generator.
+    Rounded values (whole minutes, whole years) look like a comb to methods that count cells. Cells are put together until they do
+    not; means are then known to about a quarter of a step.
 
     Examples
     --------
@@ -270,9 +273,10 @@ def _result(
 ) -> MixtureResult:
     """Back to data units, each component with a status."""
     n_pub = 0 if public is None else len(public)
-    tied = list(learned.diagnostics.get("tied_share", []))
-    if public is not None and factor is None:
-        tied = [max(pair) for pair in zip(public_ties(public), tied or [0.0] * rows.dim, strict=True)]
+    tied = list(learned.diagnostics.get("tied_share", [0.0] * rows.dim))
+    steps = list(learned.diagnostics.get("step", [math.inf] * rows.dim))
+    if public is not None and factor is None and not any(tied):
+        tied, steps = public_ties(public)
     components = len(learned.weights)
     if factor is None:
         means = learned.means
@@ -285,9 +289,14 @@ def _result(
         weights=frozen(learned.weights[order] / learned.weights.sum()),
         means=frozen(means[order]),
         covariances=frozen(covariances[order]),
-        status=tuple(np.array(component_status(learned.status, learned.means, learned.stds, tied))[order].tolist()),
+        status=tuple(np.array(component_status(learned, tied, steps, known_std=factor is not None))[order].tolist()),
         method=method.name,
-        diagnostics={**learned.diagnostics, **({"tied_share": tied} if tied else {}), "n_components_asked": asked},
+        diagnostics={
+            **learned.diagnostics,
+            "tied_share": tied,
+            "step": [each if math.isfinite(each) else None for each in steps],
+            "n_components_asked": asked,
+        },
         columns=rows.columns,
         provenance={
             "range": "public rows" if n_pub and method.needs_public else "released",

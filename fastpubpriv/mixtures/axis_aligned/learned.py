@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from fastpubpriv._types import FloatArray
+from fastpubpriv._types import BoolArray, FloatArray
 from fastpubpriv.methods import Method
 from fastpubpriv.mixtures.axis_aligned.run_time import choice_rows
 from fastpubpriv.privacy import ApproxDP
@@ -59,6 +59,7 @@ class AxisMethod(Method):
 class Learned:
     """A learnt mixture in the coordinates of the rows that the learner saw.
 
+    `unseen` (k,) marks components so narrow that a released histogram does not show their width, `low` (k,) those that noise hides.
     `status` is "ok"; "fallback" when the mixture is a public stand-in that no private row speaks for; or "empty" when a stage of
     the search found nothing and a coarser answer was chosen. Decided from released values only.
     """
@@ -68,3 +69,5 @@ class Learned:
     stds: FloatArray
     status: str = "ok"
     diagnostics: dict[str, Any] = field(default_factory=dict)
+    unseen: BoolArray | None = None
+    low: BoolArray | None = None

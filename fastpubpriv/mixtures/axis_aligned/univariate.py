@@ -9,6 +9,9 @@ some thirty rows.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+
+import numpy as np
 
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.kernels.bins import BinRule
@@ -16,11 +19,12 @@ from fastpubpriv.mechanisms.cells import CellCounts
 from fastpubpriv.mechanisms.histograms import Partition, StableHistograms, check_memory
 from fastpubpriv.mechanisms.selection.hypotheses import check_rows
 from fastpubpriv.mixtures.axis_aligned.binned_em import Cells
-from fastpubpriv.mixtures.axis_aligned.candidates import Scale, candidates, partition
+from fastpubpriv.mixtures.axis_aligned.candidates import Scale, best_fit, candidates, octaves, partition
 from fastpubpriv.mixtures.axis_aligned.choosing import choose
 from fastpubpriv.mixtures.axis_aligned.learned import AxisMethod, Learned, Task
+from fastpubpriv.mixtures.axis_aligned.resolution import tied_in, unseen, without_comb
 from fastpubpriv.mixtures.axis_aligned.run_time import on_the_line
-from fastpubpriv.mixtures.axis_aligned.ties import tied_shares
+from fastpubpriv.mixtures.axis_aligned.ties import finest_differences, tied_shares
 from fastpubpriv.privacy import ApproxDP, laplace_count_grid
 from fastpubpriv.privacy.stable import stable_event
 from fastpubpriv.run import Run
@@ -31,6 +35,7 @@ from fastpubpriv.sources.views.pairs import distant_pairs
 SHARES = (15, 15, 40, 30)  # of the rows: scales, places, cells, selection
 KNOWN_SHARES = (20, 45, 35)  # without the scales, when they are known
 MOST_SCALES = 6
+ANY_SCALES = [2.0**exponent for exponent in (-40, -20, -4, 4, 20, 40)]  # where no scale was found
 CELLS_PER_SCALE = 4.0  # width of a place in scales: nearly all of a component of that scale fits into one or two
 LEAST_ROWS = 16
 LEAST_MASS = 0.2718  # of the differences within a Gaussian, in the fullest dyadic bin, wherever the bins lie
@@ -103,33 +108,51 @@ def learn(task: Task) -> Learned:
     pairs = distant_pairs(before[0]) if before else None
     check(run, pairs, place_rows, cell_rows, choice_rows)
     account.open()
-    scales, tied = [1.0], [0.0]
+    scales, tied, steps = [1.0], [0.0], [0.0]
     if pairs is not None:
         found = run.block(pairs).release(
             StableHistograms(partitions=[SCALE_PARTITION]), name="scales", cost=account.approx_left
         )
         scales = kept_scales(found.histograms[0].keys, found.histograms[0].counts, found.noise_std, MOST_SCALES)
-        tied = tied_shares(found, pairs.n, task.n_components)
-    status = "ok"
-    places: list[Scale] = []
-    if scales:
-        partitions = [place_partition(0, scale) for scale in scales]
-        released = run.block(place_rows).release(
-            StableHistograms(partitions=partitions), name="places", cost=account.approx_left
-        )
-        places = [
-            Scale(CELLS_PER_SCALE * scale, histogram.keys[:, 0], histogram.counts)
-            for scale, histogram in zip(scales, released.histograms, strict=True)
-            if len(histogram.keys)
-        ]
-    if not places:
-        status = "empty"
-    cells = counted(run.block(cell_rows), partition(places, seen=place_rows.n, total=cell_rows.n))
-    listed, facts = candidates(cells, task.n_components, size=task.candidates, std=1.0 if task.known_std else None)
-    return choose(
+        tied, steps = tied_shares(found, pairs.n, task.n_components), finest_differences(found)
+    # No two rows differ by a scale that shows: they are few, or equal. Places of every size then say where.
+    asked = scales or ANY_SCALES
+    released = run.block(place_rows).release(
+        StableHistograms(partitions=[place_partition(0, scale) for scale in asked]),
+        name="places",
+        cost=account.approx_left,
+    )
+    places = [
+        Scale(CELLS_PER_SCALE * scale, histogram.keys[:, 0], histogram.counts)
+        for scale, histogram in zip(asked, released.histograms, strict=True)
+        if len(histogram.keys)
+    ]
+    status = "ok" if scales and places else "empty"
+    edges = partition(places, seen=place_rows.n, total=cell_rows.n)
+    cells = counted(run.block(cell_rows), edges if scales else np.union1d(edges, octaves()))
+    std = 1.0 if task.known_std else None
+    if std is None:
+        cells, rounded = without_comb(cells, steps[0])
+        tied = [max(tied[0], tied_in(cells))] if rounded else tied
+    listed, facts = candidates(cells, task.n_components, size=task.candidates, std=std)
+    best = best_fit(cells, task.n_components, std=std)
+    if best.size and unseen(cells, best.means[0], best.stds[0])[best.weights[0] > 0.0].any():
+        # Values that many rows share lie in a set or beside it as a whole, which is no way to compare densities.
+        listed = best
+    learned = choose(
         task, run.block(choice_rows), listed, status=status,
-        diagnostics={"tied_share": tied, "scales": scales, "places": sum(len(place.index) for place in places), **facts},
+        diagnostics={
+            "tied_share": tied, "step": steps, "scales": scales,
+            "places": sum(len(place.index) for place in places), **facts,
+        },
     )  # fmt: skip
+    # Wide cells show no width of anything; the narrowest that are asked for where no scale was found show single values.
+    widest = (
+        math.inf
+        if scales
+        else max(CELLS_PER_SCALE * ANY_SCALES[0], 8.0 * float(np.spacing(np.abs(learned.means).max())))
+    )
+    return replace(learned, unseen=unseen(cells, learned.means[:, 0], learned.stds[:, 0], widest=widest))
 
 
 def counted(run: Run, edges: FloatArray) -> Cells:

@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
+
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.ladder import learn
 from fastpubpriv.estimators.ladder.full import FullRung, Resolved, mean_step_map
-from fastpubpriv.estimators.ladder.public_base import PublicBase, ball_base, public_base
+from fastpubpriv.estimators.ladder.public_base import PublicBase, column_scales, public_base, rough_base
 from fastpubpriv.estimators.ladder.rungs import (
     MEAN_SHARES,
     Outlook,
@@ -41,6 +43,8 @@ from fastpubpriv.run import Run
 # A leaf whose count is not this many times its noise is taken to be empty.
 FLOOR_DEVIATIONS = 10.0
 FLOOR_ROWS = 10
+# A relative covariance error predicted beyond this is never "ok": with public rows of its own, and with those around it alone.
+WORST_OK = (1.0, 0.5)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,19 +75,28 @@ def check_leaf_ladder_grids(dim: int, n: int, n_leaves: int, allowance: Fraction
             cluster_gram_grid(cost, dim + 1, n, pure=pure, clusters=n_leaves, lineage=lineage)
 
 
-def leaf_bases(
-    tree: ClusterTree, leaves: Sequence[int], x_pub: FloatArray, *, radii: Sequence[float]
-) -> list[PublicBase]:
-    """What the public rows that reach each leaf say; of a leaf with a single row, or equal ones, the radius of its node."""
+def leaf_bases(tree: ClusterTree, leaves: Sequence[int], x_pub: FloatArray) -> list[PublicBase]:
+    """What the public rows that reach each leaf say.
+
+    A column whose values are equal in a leaf borrows its scale from the nearest node above in which they are not; so does every
+    column of a leaf with a single public row, or equal ones.
+    """
     found = []
-    for leaf, radius in zip(leaves, radii, strict=True):
+    for leaf in leaves:
+        path = tree.path(leaf)[::-1]
         rows = x_pub[tree.members(x_pub, leaf)]
         if not len(rows):
             raise InputError(f"no public row reaches node {leaf}; estimate its parent instead")
+        around = np.full(x_pub.shape[1], np.nan)
+        for node in path:
+            if np.isfinite(around).all():
+                break
+            above = column_scales(x_pub[tree.members(x_pub, node)])
+            around = np.where(np.isfinite(around), around, above)
         try:
-            found.append(public_base(rows))
+            found.append(public_base(rows, around=around))
         except InputError:
-            found.append(ball_base(rows.mean(axis=0), radius, n_pub=len(rows)))
+            found.append(rough_base(rows.mean(axis=0), around, n_pub=len(rows)))
     return found
 
 
@@ -158,8 +171,6 @@ def _leaf(place: int, base: PublicBase, count: float, floor: int, n_priv: int, n
     n = max(floor, min(round(count), n_priv))
     view = outlook(base.strength, n, noise)
     best = view.best if structure == "auto" else structure
-    if base.rough and structure == "auto":
-        best = "mean"  # a radius alone is no scale to measure a covariance by
     low = count < floor
     return Leaf(place, base, n, view, "public" if low else best, low)
 
@@ -241,7 +252,14 @@ def _vector(leaf: Leaf, resolved: dict[int, tuple[Resolved, int]]) -> LeafVector
 
 
 def _status(leaf: Leaf, found: learn.Climbed) -> str:
-    return "low_count" if leaf.low else learn.status_of(found)
+    if leaf.low:
+        return "low_count"
+    if leaf.base.rough and found.structure != "full":
+        return "rough"
+    status = learn.status_of(found)
+    if status == "ok" and not found.covariance_error <= WORST_OK[leaf.base.rough]:
+        return "under_resolved"
+    return "borrowed" if leaf.base.fallback and status in ("ok", "diagonal", "mean", "public") else status
 
 
 def _details(leaf: Leaf, found: learn.Climbed) -> dict[str, Any]:

@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
+
 from fastpubpriv import run as running
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import AccuracyWarning, BudgetError, InputError
 from fastpubpriv.estimators import lifted
-from fastpubpriv.estimators.ladder.public_base import plain_strength
+from fastpubpriv.estimators.ladder.public_base import column_scales, constant_text, plain_strength
 from fastpubpriv.estimators.ladder.rungs import STRUCTURES, Prediction, outlook
 from fastpubpriv.estimators.ladder.schedule import Noise
 from fastpubpriv.estimators.radii import Mode, failure_probability
@@ -149,6 +151,12 @@ def warn_if_hopeless(run: Run, expected: float, predicted: Prediction) -> None:
         )
 
 
+def constant_columns(public: FloatArray, names: tuple[str, ...] | None) -> list[str]:
+    """Columns in which all public rows are equal, by name or place."""
+    places = np.flatnonzero(np.isnan(column_scales(public))).tolist()
+    return [names[j] if names else str(j) for j in places]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeafStage:
     """How the components are learnt once they have been found: draws and grids before the debit, releases after it."""
@@ -161,7 +169,7 @@ class LeafStage:
 def _by_ladder(
     run: Run, found: Clustering, public: FloatArray, *, allowance: Fraction, structure: str, failure_prob: float
 ) -> tuple[LeafEstimates, str]:
-    bases = leaf_bases(found.tree, found.leaves, public, radii=found.scales)
+    bases = leaf_bases(found.tree, found.leaves, public)
     leaves = learn_leaf_ladder(run, found.tree, found.leaves, bases, allowance=allowance, structure=structure)
     return leaves, bases[0].source
 
@@ -357,6 +365,9 @@ def learn_separated_mixture(
         check_search_grids(search_cost, depth, chosen, rows.dim, rows.n)
     stage.check(rows.dim, rows.n, k, left, pure=pure)
     warn_if_hopeless(run, rows.n * weight, component_errors(shape, rows.n, pure=pure, allowance=left))
+    constant = constant_columns(public, rows.columns)
+    if constant:
+        warnings.warn(f"learn_separated_mixture: {constant_text(constant)}", AccuracyWarning, stacklevel=2)
     with run.paid():
         found = find_components(run, public, shape, chosen, search_cost)
         leaves, source = stage.learn(run, found, public, allowance=left, structure=structure, failure_prob=failure_prob)
@@ -370,6 +381,7 @@ def learn_separated_mixture(
             n_pub=len(public),
             diagnostics={
                 "n_components_asked": k,
+                "fallback_columns": constant,
                 "clustering_share": float(search_cost / allowance),
                 "node_share": float(search_cost / allowance / depth) if depth else 0.0,
             },

@@ -69,6 +69,16 @@ class Event(ABC):
         return 0.0 if self.law == "laplace" else 0.5
 
     @property
+    def opens(self) -> int:
+        """How many later steps of the same run its price has paid for; each of them costs nothing, and may be charged once."""
+        return 0
+
+    @property
+    def follows(self) -> Event | None:
+        """The event whose price pays for this one too; None where it pays for itself."""
+        return None
+
+    @property
     def clusters(self) -> Clusters | None:
         """The sensitivity by case, for a release over disjoint clusters of rows."""
         return None

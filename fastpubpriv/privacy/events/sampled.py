@@ -22,8 +22,8 @@ class SampledGaussianEvent(ExactNoise):
     """Integers summed over sampled rows, released with floor(N(0, 4^log2_scale)) added to each: one step of `steps`.
 
     What sampling gains does not add up step by step: the first step is charged for the whole run, and the others (`later`), at most
-    steps - 1 of them, are free. Full batches and one pass need no such event: each of their steps is a `GaussianEvent`, and
-    these add up exactly.
+    steps - 1 of them, are free: an account refuses one more, or one without a first. Full batches and one pass need no such
+    event: each of their steps is a `GaussianEvent`, and these add up exactly.
 
     Parameters
     ----------
@@ -85,6 +85,16 @@ class SampledGaussianEvent(ExactNoise):
     def later(self) -> SampledGaussianEvent:
         """Any other step of the same run."""
         return replace(self, first=False)
+
+    @property
+    def opens(self) -> int:
+        """steps - 1 for the first step: an account charges no more later steps than the first has paid for."""
+        return self.steps - 1 if self.first else 0
+
+    @property
+    def follows(self) -> SampledGaussianEvent | None:
+        """The first step of the run, for a later one."""
+        return None if self.first else replace(self, first=True)
 
     @property
     def noise_multiplier(self) -> float:

@@ -66,6 +66,11 @@ class ArrayRows(RandomAccessRows):
         part = self._array[begin:end]
         return part if self._direct else as_chunk(part, self._dtype)
 
+    def take(self, places: NDArray[np.int64]) -> Chunk:
+        """See `Rows.take`."""
+        part = self._array[places]
+        return part if self._direct else as_chunk(part, self._dtype)
+
     def memory(self) -> list[NDArray[Any]]:
         """The arrays that hold the rows, for the shared-memory check."""
         return [self._array]

@@ -1,0 +1,1 @@
+"""What needs PyTorch and Opacus: `pip install 'fastpubpriv[torch]'`."""

@@ -1,0 +1,267 @@
+"""The losses of linear models, by their residuals: minus the derivative in the prediction.
+
+The gradient of a row is -residual times the row, so the residual is all that a pass needs. Each is a plain function of numbers,
+which the kernel compiles together with its loop, and a function of arrays, for public rows.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from fastpubpriv._types import FloatArray
+from fastpubpriv.errors import InputError
+
+
+class RowLoss(Protocol):
+    """A loss of one's own: values and gradients row by row. A row whose gradient is not finite counts as one without a gradient."""
+
+    def value(self, weights: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
+        """Loss of each row, (k,), for weights (dim,), rows (k, dim) and labels (k,)."""
+
+    def gradient(self, weights: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
+        """Gradient in the weights of each row, (k, dim)."""
+
+
+def predictions(weights: FloatArray, x: FloatArray) -> FloatArray:
+    """<x, weights> for each row: sums along a row, not a matrix product, whose order may depend on the number of rows."""
+    found: FloatArray = np.sum(np.ascontiguousarray(x) * weights, axis=1)
+    return found
+
+
+Arrays = Callable[[Any, Any], Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loss:
+    """A loss of a prediction that is linear in the row, and a label.
+
+    Attributes
+    ----------
+    name : str
+        What results call it.
+    residual : callable
+        residual(prediction, label) -> float: minus the derivative in the prediction, not finite for a label that the loss does not
+        know. For `scores` it is residual(scores, label, found), which fills `found` in, one entry for each class. It must be a
+        plain function of numbers that Numba can compile, or one that Numba has compiled.
+    values : callable, optional
+        values(predictions, labels) -> array: the loss itself, of arrays. Without it there is no public fit to start from.
+    residuals : callable, optional
+        `residual` of arrays; by default it is called for one row after the other.
+    curvature : float
+        A bound on the second derivative in the prediction, or a typical size where there is none.
+    classes : bool
+        Labels are two classes, coded 0 and 1.
+    scores : bool
+        Labels are classes, coded 0, 1, 2 and so on, each with a prediction of its own.
+    counts : bool
+        Labels are counts, which no unit may change.
+
+    Privacy
+    -------
+    Gradients are clipped in integers, so that no residual function can break the guarantee; one of the user's sees the predictions
+    and the label of private rows, one row at a time.
+
+    Examples
+    --------
+    >>> def pinball(prediction, label):
+    ...     return 0.9 if label > prediction else -0.1
+    >>> Loss(name="0.9 quantile", residual=pinball).residuals_of([0.0, 0.0], [1.0, -1.0]).tolist()
+    [0.9, -0.1]
+    """
+
+    name: str
+    residual: Callable[..., Any]
+    values: Arrays | None = None
+    residuals: Arrays | None = None
+    curvature: float = 1.0
+    classes: bool = False
+    scores: bool = False
+    counts: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not callable(self.residual):
+            raise InputError("a Loss needs a name and a function residual(prediction, label)")
+        if self.classes + self.scores + self.counts > 1:
+            raise InputError("the labels of a Loss are numbers, two classes (classes), several (scores), or counts")
+        if not 0.0 < float(self.curvature) < math.inf:
+            raise InputError(f"curvature must be positive and finite, got {self.curvature}")
+
+    def residuals_of(self, scores: Any, labels: Any) -> FloatArray:
+        """Residuals of many rows: (k,), or (k, outputs) for `scores`."""
+        predicted, known = np.asarray(scores, dtype=np.float64), np.asarray(labels, dtype=np.float64)
+        with np.errstate(all="ignore"):
+            if self.residuals is not None:
+                found: FloatArray = np.asarray(self.residuals(predicted, known))
+                return found
+            plain, found = getattr(self.residual, "py_func", self.residual), np.empty(predicted.shape)
+            for index, (one, label) in enumerate(zip(predicted, known, strict=True)):
+                if self.scores:
+                    plain(one, float(label), found[index])
+                else:
+                    found[index] = plain(float(one), float(label))
+        return found
+
+    def value(self, weights: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
+        """See `RowLoss.value`."""
+        if self.values is None:
+            raise InputError(f"the loss {self.name!r} has no function of values")
+        found: FloatArray = np.asarray(self.values(predictions(weights, x), y))
+        return found
+
+    def gradient(self, weights: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
+        """See `RowLoss.gradient`."""
+        found: FloatArray = -self.residuals_of(predictions(weights, x), y)[:, None] * x
+        return found
+
+
+def squared_residual(prediction: float, label: float) -> float:
+    """Of (label - prediction)^2 / 2."""
+    return label - prediction
+
+
+def logistic_residual(prediction: float, label: float) -> float:
+    """Of the log-loss of a label 0 or 1 at the log-odds `prediction`; NaN for another label."""
+    if label != 0.0 and label != 1.0:
+        return math.nan
+    if prediction >= 0.0:
+        chance = 1.0 / (1.0 + math.exp(-prediction))
+    else:
+        grown = math.exp(prediction)
+        chance = grown / (1.0 + grown)
+    return label - chance
+
+
+def softmax_residual(scores: Any, label: float, found: Any) -> None:
+    """Of the log-loss of a class 0, 1, ... at one score for each class; NaN for another label."""
+    largest = scores[0]
+    for k in range(len(scores)):
+        largest = max(largest, scores[k])
+    total = 0.0
+    for k in range(len(scores)):
+        found[k] = math.exp(scores[k] - largest)
+        total += found[k]
+    known = False
+    for k in range(len(scores)):
+        found[k] = -found[k] / total
+        if label == k:
+            found[k] += 1.0
+            known = True
+    if not known:
+        found[0] = math.nan
+
+
+def smooth_hinge_residual(prediction: float, label: float) -> float:
+    """Of the hinge of a label 0 or 1 with a rounded corner: the margin m loses 1/2 - m, (1 - m)^2 / 2 from 0 to 1, and 0 above."""
+    if label != 0.0 and label != 1.0:
+        return math.nan
+    sign = 2.0 * label - 1.0
+    return sign * min(max(1.0 - sign * prediction, 0.0), 1.0)
+
+
+def poisson_residual(prediction: float, label: float) -> float:
+    """Of e^prediction - label prediction, for counts; NaN for a negative label."""
+    if not label >= 0.0:
+        return math.nan
+    return label - math.exp(min(prediction, 700.0))
+
+
+@functools.lru_cache(maxsize=64)
+def huber_loss(threshold: float) -> Loss:
+    """Half the square of a residual up to `threshold`, in the unit of the fit, and linear beyond it."""
+    if not 0.0 < threshold < math.inf:
+        raise InputError(f"the threshold of the Huber loss must be positive and finite, got {threshold}")
+
+    def residual(prediction: float, label: float) -> float:
+        return min(max(label - prediction, -threshold), threshold)
+
+    def values(scores: Any, labels: Any) -> Any:
+        size = np.abs(labels - scores)
+        return np.where(size <= threshold, 0.5 * size**2, threshold * (size - 0.5 * threshold))
+
+    return Loss(
+        name="huber",
+        residual=residual,
+        values=values,
+        residuals=lambda scores, labels: np.clip(labels - scores, -threshold, threshold),
+    )
+
+
+def _chances(scores: Any) -> Any:
+    return 0.5 * (1.0 + np.tanh(0.5 * scores))
+
+
+def _class(labels: Any) -> Any:
+    return np.where((labels == 0.0) | (labels == 1.0), labels, np.nan)
+
+
+def _softmax_residuals(scores: Any, labels: Any) -> Any:
+    grown = np.exp(scores - scores.max(axis=1, keepdims=True))
+    chances = grown / grown.sum(axis=1, keepdims=True)
+    known = labels[:, None] == np.arange(scores.shape[1])
+    return np.where(known.any(axis=1, keepdims=True), known - chances, np.nan)
+
+
+def _softmax_values(scores: Any, labels: Any) -> Any:
+    largest = scores.max(axis=1)
+    total = largest + np.log(np.exp(scores - largest[:, None]).sum(axis=1))
+    return total - np.take_along_axis(scores, labels.astype(np.int64)[:, None], axis=1)[:, 0]
+
+
+def _hinge_values(scores: Any, labels: Any) -> Any:
+    margin = (2.0 * _class(labels) - 1.0) * scores
+    return np.where(margin >= 1.0, 0.0, np.where(margin <= 0.0, 0.5 - margin, 0.5 * (1.0 - margin) ** 2))
+
+
+def _hinge_residuals(scores: Any, labels: Any) -> Any:
+    sign = 2.0 * _class(labels) - 1.0
+    return sign * np.clip(1.0 - sign * scores, 0.0, 1.0)
+
+
+LOSSES = {
+    loss.name: loss
+    for loss in (
+        Loss(
+            name="squared",
+            residual=squared_residual,
+            values=lambda scores, labels: 0.5 * (scores - labels) ** 2,
+            residuals=lambda scores, labels: labels - scores,
+        ),
+        Loss(
+            name="logistic",
+            residual=logistic_residual,
+            values=lambda scores, labels: np.logaddexp(0.0, scores) - _class(labels) * scores,
+            residuals=lambda scores, labels: _class(labels) - _chances(scores),
+            curvature=0.25,
+            classes=True,
+        ),
+        Loss(
+            name="softmax",
+            residual=softmax_residual,
+            values=_softmax_values,
+            residuals=_softmax_residuals,
+            curvature=0.5,
+            scores=True,
+        ),
+        huber_loss(1.345),
+        Loss(
+            name="smooth_hinge",
+            residual=smooth_hinge_residual,
+            values=_hinge_values,
+            residuals=_hinge_residuals,
+            classes=True,
+        ),
+        Loss(
+            name="poisson",
+            residual=poisson_residual,
+            values=lambda scores, labels: np.exp(np.minimum(scores, 700.0)) - np.where(labels >= 0, labels, np.nan) * scores,
+            residuals=lambda scores, labels: np.where(labels >= 0, labels, np.nan) - np.exp(np.minimum(scores, 700.0)),
+            counts=True,
+        ),
+    )
+}  # fmt: skip

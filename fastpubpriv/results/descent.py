@@ -1,0 +1,160 @@
+"""Released models that were trained by noisy gradients."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fastpubpriv._types import FloatArray
+from fastpubpriv.columns import points, term_values
+from fastpubpriv.errors import InputError
+from fastpubpriv.reading import Form
+from fastpubpriv.results.base import Result
+from fastpubpriv.results.words import Table
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class DescentResult(Result):
+    """A released linear model, without intervals: how far its coefficients are from the best ones is predicted, not measured.
+
+    Attributes
+    ----------
+    coefficients : (outputs, terms) float64
+        One row for each prediction: a single one, or one for each class of the softmax loss. In the units of the columns.
+    intercept : (outputs,) float64
+        The predictions at zero.
+    public_coefficients, public_intercept
+        The same from the public rows alone, which cost nothing.
+    method, loss : str
+        What was used.
+    terms : tuple of str
+        What the model is linear in: columns, indicators of missing cells, and of categories.
+    weights : (size,) float64
+        The weights in the units of the fit, for `start=` of a further call.
+    steps, lost_steps : int
+        Steps that were planned, and those that a crash has lost.
+    step_size, clip_norm, priv_weight : float
+        As used, in the units of the fit.
+    batch_rows : int
+        (Expected) private rows of a step.
+    noise_std : float
+        Standard deviation of the noise on the *sum* of clipped gradients, in the units of the fit.
+    predicted_excess, public_excess : float
+        Excess of the loss (of the mean squared error, for the squared loss) over that of the best coefficients, predicted from
+        public rows, for the method and for the public fit; NaN where the loss has no public fit.
+    classes : (k,) float64
+        The labels of a model of classes, else empty.
+    design : mapping
+        How the terms are made of the columns; empty for columns as they are.
+    """
+
+    coefficients: FloatArray
+    intercept: FloatArray
+    public_coefficients: FloatArray
+    public_intercept: FloatArray
+    method: str
+    loss: str
+    terms: tuple[str, ...]
+    weights: FloatArray
+    steps: int
+    lost_steps: int
+    step_size: float
+    clip_norm: float
+    priv_weight: float
+    batch_rows: int
+    noise_std: float
+    predicted_excess: float | None
+    public_excess: float | None
+    classes: FloatArray
+    design: Mapping[str, Any]
+
+    _forms: ClassVar[Mapping[str, Form]] = {
+        "coefficients": ("outputs", "terms"),
+        "intercept": ("outputs",),
+        "public_coefficients": ("outputs", "terms"),
+        "public_intercept": ("outputs",),
+        "weights": ("size",),
+        "classes": ("classes",),
+    }
+
+    def _refuse_nonsense(self) -> None:
+        p = len(self.terms)
+        fine = self.coefficients.shape[1] == p and len(self.coefficients) in (1, len(self.classes))
+        if self.design:
+            wanted = {"source": p, "role": p, "level": p, "fill": self.dim}
+            for name, length in wanted.items():
+                given = self.design.get(name)
+                fine = fine and isinstance(given, tuple) and len(given) == length
+                fine = fine and all(type(item) in (int, float) or item is None for item in given or ())
+            fine = fine and all(type(j) is int and 0 <= j < self.dim for j in self.design["source"])
+        else:
+            fine = fine and p == self.dim
+        if not fine:
+            raise InputError(
+                "this JSON text is not a DescentResult: its coefficients, terms and design do not fit together"
+            )
+
+    def decision_function(self, rows: Any) -> FloatArray:
+        """Intercept plus coefficients times terms of rows (n, dim): (n,), or (n, outputs). NaN where a cell is missing."""
+        found = np.atleast_2d(points(rows, self.dim, self.columns, finite=False))
+        if self.design:
+            plan = {name: np.array(self.design[name], dtype=np.float64) for name in ("source", "role", "level", "fill")}
+            found = term_values(found, **plan)
+        with np.errstate(all="ignore"):
+            scores: FloatArray = self.intercept + found @ self.coefficients.T
+        return scores if len(self.coefficients) > 1 else scores[:, 0]
+
+    def predict(self, rows: Any) -> FloatArray:
+        """The label of each of rows (n, dim), (n,): a number, a mean count, or the likeliest class. NaN where a cell is missing."""
+        scores = self.decision_function(rows)
+        with np.errstate(all="ignore"):
+            if self.loss == "poisson":
+                return np.exp(scores)
+            if not len(self.classes):
+                return scores
+            place = np.argmax(scores, axis=1) if scores.ndim == 2 else (scores > 0.0).astype(np.int64)
+            missing = np.isnan(scores).any(axis=1) if scores.ndim == 2 else np.isnan(scores)
+            return np.where(missing, np.nan, self.classes[place])
+
+    def predict_proba(self, rows: Any) -> FloatArray:
+        """Probabilities of the classes for rows (n, dim), (n, classes), of the logistic and the softmax loss."""
+        if self.loss not in ("logistic", "softmax"):
+            raise InputError("predict_proba is for the logistic and the softmax loss: use predict")
+        scores = self.decision_function(rows)
+        both = scores if scores.ndim == 2 else np.column_stack([np.zeros(len(scores)), scores])
+        grown = np.exp(both - both.max(axis=1, keepdims=True))
+        found: FloatArray = grown / grown.sum(axis=1, keepdims=True)
+        return found
+
+    def _estimate(self) -> tuple[str, Any]:
+        return "coefficients", self.coefficients.ravel()
+
+    def _table(self) -> Table:
+        names = ("intercept", *self.terms)
+        if len(self.coefficients) == 1:
+            columns = [
+                ("coefficient", [*self.intercept, *self.coefficients[0]]),
+                ("public only", [*self.public_intercept, *self.public_coefficients[0]]),
+            ]
+            return Table("term", names, columns)
+        columns = [
+            (f"class {label:g}", [start, *slopes])
+            for label, start, slopes in zip(self.classes, self.intercept, self.coefficients, strict=True)
+        ]
+        return Table("term", names, columns)
+
+    def _details(self) -> list[tuple[str, str]]:
+        batch = f"{self.batch_rows:,} of {self.n_priv:,} rows" if self.batch_rows < self.n_priv else "all rows"
+        found = [
+            ("Method", f"{self.method}, {self.loss} loss, {self.steps:,} steps over {batch}"),
+            ("Weights", f"private gradient {self.priv_weight:.3g}, public gradient {1.0 - self.priv_weight:.3g}"),
+        ]
+        if self.predicted_excess is not None and self.public_excess is not None:
+            text = f"loss {self.predicted_excess:.3g} above the best, public rows alone {self.public_excess:.3g}"
+            found.append(("Predicted", text))
+        if self.lost_steps:
+            found.append(("Lost", f"{self.lost_steps} steps whose values a crash has lost; they were paid for"))
+        return found

@@ -1,0 +1,182 @@
+"""Densities: one Gaussian, and a mixture of separated Gaussians."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import DensityMixin
+from sklearn.utils.validation import check_is_fitted
+
+from fastpubpriv._types import FloatArray, IntArray
+from fastpubpriv.estimators.gaussian import estimate_gaussian
+from fastpubpriv.mixtures.separated.learn import learn_separated_mixture
+from fastpubpriv.privacy import Budget
+from fastpubpriv.sklearn.base import PublicPrivateEstimator
+
+
+class PublicPrivateGaussian(DensityMixin, PublicPrivateEstimator):
+    """Mean and covariance from private rows and a few public ones (`fastpubpriv.estimate_gaussian`).
+
+    Parameters
+    ----------
+    budget : ZCDP or ApproxDP
+        What one fit costs.
+    method, structure : str
+        As in `estimate_gaussian`.
+    ledger : str, optional
+        Path of a ledger file.
+    random_state : int, optional
+        For tests only.
+
+    Attributes
+    ----------
+    mean_ : (d,) float64
+    covariance_ : (d, d) float64
+    result_ : GaussianResult
+        The released result, with its status and its record of what was spent.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastpubpriv import ZCDP
+    >>> rows = np.random.default_rng(0).normal(5.0, 1.0, size=(5000, 2))
+    >>> model = PublicPrivateGaussian(ZCDP(0.5)).fit(rows[50:], X_pub=rows[:50])
+    >>> bool(np.abs(model.mean_ - 5.0).max() < 0.1)
+    True
+    """
+
+    def __init__(
+        self,
+        budget: Budget | None = None,
+        *,
+        method: str = "auto",
+        structure: str = "auto",
+        ledger: str | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        super().__init__(budget, ledger=ledger, random_state=random_state)
+        self.method = method
+        self.structure = structure
+
+    def fit(self, X: Any, y: Any = None, *, X_pub: Any = None) -> Self:
+        """Spend the budget on the private rows X (n, d), with the public rows X_pub (m, d)."""
+        result = self._spend(
+            X,
+            X_pub,
+            lambda **given: estimate_gaussian(X, x_pub=X_pub, method=self.method, structure=self.structure, **given),
+        )
+        self.mean_, self.covariance_ = result.mean, result.covariance
+        return self
+
+    def score_samples(self, X: Any) -> FloatArray:
+        """Log density at each row, (n,)."""
+        rows = self._rows(X)
+        found: FloatArray = self.result_.log_prob(rows)
+        return found
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Mean log density of the rows. On private rows this is not private."""
+        return float(np.mean(self.score_samples(X)))
+
+    def sample(self, n_samples: int = 1, random_state: Any = None) -> FloatArray:
+        """Synthetic rows (n_samples, d); they cost nothing more."""
+        check_is_fitted(self)
+        found: FloatArray = self.result_.sample(n_samples, random_state=random_state)
+        return found
+
+
+class PublicPrivateGaussianMixture(DensityMixin, PublicPrivateEstimator):
+    """Separated Gaussian components from private rows and a few public ones (`fastpubpriv.learn_separated_mixture`).
+
+    Parameters
+    ----------
+    budget : ZCDP or ApproxDP
+        What one fit costs.
+    n_components : int
+        How many components, in public.
+    min_weight : float
+        Every component holds at least this share of the rows.
+    method, structure : str
+        As in `learn_separated_mixture`.
+    ledger : str, optional
+        Path of a ledger file.
+    random_state : int, optional
+        For tests only.
+
+    Attributes
+    ----------
+    weights_, means_, covariances_ : (k,), (k, d), (k, d, d) float64
+    result_ : MixtureResult
+        The released result, with the status of each component.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastpubpriv import ZCDP
+    >>> rows = np.random.default_rng(0).normal(size=(6000, 2)) + 30.0 * (np.arange(6000) % 2)[:, None]
+    >>> model = PublicPrivateGaussianMixture(ZCDP(0.5), n_components=2, min_weight=0.3).fit(rows[60:], X_pub=rows[:60])
+    >>> sorted(model.means_[:, 0].round().tolist())
+    [0.0, 30.0]
+    """
+
+    def __init__(
+        self,
+        budget: Budget | None = None,
+        *,
+        n_components: int = 1,
+        min_weight: float = 0.1,
+        method: str = "auto",
+        structure: str = "auto",
+        ledger: str | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        super().__init__(budget, ledger=ledger, random_state=random_state)
+        self.n_components = n_components
+        self.min_weight = min_weight
+        self.method = method
+        self.structure = structure
+
+    def fit(self, X: Any, y: Any = None, *, X_pub: Any = None) -> Self:
+        """Spend the budget on the private rows X (n, d), with the public rows X_pub (m, d)."""
+        result = self._spend(
+            X,
+            X_pub,
+            lambda **given: learn_separated_mixture(
+                X,
+                x_pub=X_pub,
+                n_components=self.n_components,
+                min_weight=self.min_weight,
+                method=self.method,
+                structure=self.structure,
+                **given,
+            ),
+        )
+        self.weights_, self.means_, self.covariances_ = result.weights, result.means, result.covariances
+        return self
+
+    def fit_predict(self, X: Any, y: Any = None, **public: Any) -> IntArray:
+        """Fit, then the component of each private row: the components are private, the labels of the rows are not."""
+        return self.fit(X, **public).predict(X)
+
+    def predict(self, X: Any) -> IntArray:
+        """The likeliest component of each row, (n,). For private rows these labels are not private."""
+        rows = self._rows(X)
+        found: IntArray = self.result_.predict(rows)
+        return found
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """The probability of each component for each row, (n, k)."""
+        rows = self._rows(X)
+        found: FloatArray = self.result_.predict_proba(rows)
+        return found
+
+    def score_samples(self, X: Any) -> FloatArray:
+        """Log density at each row, (n,)."""
+        rows = self._rows(X)
+        found: FloatArray = self.result_.log_prob(rows)
+        return found
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Mean log density of the rows. On private rows this is not private."""
+        return float(np.mean(self.score_samples(X)))

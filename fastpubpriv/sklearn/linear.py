@@ -1,0 +1,193 @@
+"""Linear models: regression of a number, and of one of two classes."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import ClassifierMixin, RegressorMixin
+
+from fastpubpriv._types import FloatArray
+from fastpubpriv.errors import InputError
+from fastpubpriv.privacy import Budget
+from fastpubpriv.sklearn.base import NEEDS_PUBLIC, PublicPrivateEstimator
+from fastpubpriv.training.train import linear_regression, logistic_regression
+
+
+class _SemiPrivateLinear(PublicPrivateEstimator):
+    """What both have: the method, and coefficients in the columns of the table."""
+
+    def __init__(
+        self,
+        budget: Budget | None = None,
+        *,
+        method: str = "auto",
+        ledger: str | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        super().__init__(budget, ledger=ledger, random_state=random_state)
+        self.method = method
+
+    def _keep(self, result: Any) -> None:
+        """One coefficient for each column; zero for a column without spread in the public rows."""
+        coefficients = np.zeros(self.n_features_in_)
+        for source, coefficient in zip(result.design["source"], result.coefficients, strict=True):
+            coefficients[source] += coefficient
+        self.coef_: Any = coefficients
+        self.intercept_: Any = float(result.intercept)
+
+
+class SemiPrivateLinearRegression(RegressorMixin, _SemiPrivateLinear):
+    """Least squares from private rows and a few public ones (`fastpubpriv.linear_regression`).
+
+    Parameters
+    ----------
+    budget : ZCDP or ApproxDP
+        What one fit costs.
+    method : str
+        As in `linear_regression`.
+    ledger : str, optional
+        Path of a ledger file.
+    random_state : int, optional
+        For tests only.
+
+    Attributes
+    ----------
+    coef_ : (d,) float64
+    intercept_ : float
+    result_ : TrainingResult
+        The released result, with standard errors and intervals.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastpubpriv import ZCDP
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(5000, 2))
+    >>> y = X @ [2.0, -1.0] + rng.normal(size=5000)
+    >>> model = SemiPrivateLinearRegression(ZCDP(0.5)).fit(X[100:], y[100:], X_pub=X[:100], y_pub=y[:100])
+    >>> model.coef_.round().tolist()
+    [2.0, -1.0]
+    """
+
+    def fit(self, X: Any, y: Any, *, X_pub: Any = None, y_pub: Any = None) -> Self:
+        """Spend the budget on private rows X (n, d) with labels y (n,), beside public ones."""
+        _check_labels(X_pub, y_pub)
+        result = self._spend(
+            X,
+            X_pub,
+            lambda **given: linear_regression(X, y, x_pub=X_pub, y_pub=y_pub, method=self.method, **given),
+        )
+        self._keep(result)
+        return self
+
+    def predict(self, X: Any) -> FloatArray:
+        """Predicted labels, (n,)."""
+        rows = self._rows(X)
+        found: FloatArray = self.result_.predict(rows)
+        return found
+
+
+class SemiPrivateLogisticRegression(ClassifierMixin, _SemiPrivateLinear):
+    """Logistic regression of two classes from private rows and a few public ones (`fastpubpriv.logistic_regression`).
+
+    Parameters
+    ----------
+    budget : ZCDP or ApproxDP
+        What one fit costs.
+    classes : sequence of two labels, optional
+        The two classes, in public; by default the two labels of the public rows. A private row with another label counts as
+        missing.
+    method : str
+        As in `logistic_regression`.
+    ledger : str, optional
+        Path of a ledger file.
+    random_state : int, optional
+        For tests only.
+
+    Attributes
+    ----------
+    classes_ : (2,)
+    coef_ : (1, d) float64
+        Of the log-odds of the second class.
+    intercept_ : (1,) float64
+    result_ : TrainingResult
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastpubpriv import ZCDP
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(5000, 2))
+    >>> y = np.where(X[:, 0] + rng.logistic(size=5000) > 0, "late", "in time")
+    >>> model = SemiPrivateLogisticRegression(ZCDP(0.5)).fit(X[200:], y[200:], X_pub=X[:200], y_pub=y[:200])
+    >>> model.predict([[9.0, 0.0], [-9.0, 0.0]]).tolist()
+    ['late', 'in time']
+    """
+
+    def __init__(
+        self,
+        budget: Budget | None = None,
+        *,
+        classes: Any = None,
+        method: str = "auto",
+        ledger: str | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        super().__init__(budget, method=method, ledger=ledger, random_state=random_state)
+        self.classes = classes
+
+    def __sklearn_tags__(self) -> Any:
+        """Two classes only."""
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        return tags
+
+    def fit(self, X: Any, y: Any, *, X_pub: Any = None, y_pub: Any = None) -> Self:
+        """Spend the budget on private rows X (n, d) with labels y (n,), beside public ones."""
+        _check_labels(X_pub, y_pub)
+        classes = np.unique(np.asarray(y_pub)) if self.classes is None else np.asarray(self.classes)
+        if classes.shape != (2,) or classes[0] == classes[1]:
+            raise InputError("two classes are needed: pass classes=(first, second), or public rows with two labels")
+        result = self._spend(
+            X,
+            X_pub,
+            lambda **given: logistic_regression(
+                X, _coded(y, classes), x_pub=X_pub, y_pub=_coded(y_pub, classes), classes=(0.0, 1.0),
+                method=self.method, **given,
+            ),
+        )  # fmt: skip
+        self._keep(result)
+        self.classes_ = classes
+        self.coef_, self.intercept_ = self.coef_[None, :], np.array([self.intercept_])
+        return self
+
+    def predict(self, X: Any) -> Any:
+        """The likelier class of each row, (n,)."""
+        rows = self._rows(X)
+        return self.classes_[(self.result_.decision_function(rows) > 0.0).astype(np.intp)]
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """The probability of each class for each row, (n, 2)."""
+        rows = self._rows(X)
+        found: FloatArray = self.result_.predict_proba(rows)
+        return found
+
+    def decision_function(self, X: Any) -> FloatArray:
+        """Log-odds of the second class, (n,)."""
+        rows = self._rows(X)
+        found: FloatArray = self.result_.decision_function(rows)
+        return found
+
+
+def _check_labels(x_pub: Any, y_pub: Any) -> None:
+    if x_pub is None:
+        raise InputError(NEEDS_PUBLIC)
+    if y_pub is None:
+        raise InputError("fit needs the labels of the public rows: pass y_pub= beside X_pub=")
+
+
+def _coded(labels: Any, classes: Any) -> FloatArray:
+    """0 and 1 for the two classes, NaN (a missing label) for everything else: what a label holds never raises."""
+    array = np.asarray(labels)
+    return np.where(array == classes[0], 0.0, np.where(array == classes[1], 1.0, np.nan))

@@ -1,0 +1,250 @@
+"""Training of a PyTorch module by weighted public and private steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from fastpubpriv import run as running
+from fastpubpriv import validation
+from fastpubpriv._types import FloatArray
+from fastpubpriv.errors import BudgetError, InputError
+from fastpubpriv.mechanisms.gradients import SampledGradientSum
+from fastpubpriv.privacy import ApproxDP, Ledger, Neighbors, Poisson, SampledGrid, epsilon_of, sampled_sum_grid
+from fastpubpriv.sources import private_rows
+from fastpubpriv.torch.gradients import ModuleGradient
+from fastpubpriv.torch.rows import PublicBatches, RowGradients, Table, import_torch
+
+PUBLIC_GRADIENTS = ("raw", "clip", "sphere")
+
+
+def make_semi_private(
+    module: Any,
+    optimizer: Any,
+    private: Any,
+    *,
+    public: Any,
+    loss: Callable[[Any, Any], Any],
+    budget: ApproxDP,
+    steps: int,
+    batch_rows: int,
+    public_batch_rows: int,
+    clip_norm: float,
+    priv_weight: float,
+    public_gradient: str = "clip",
+    ledger: Ledger | None = None,
+    random_state: int | None = None,
+) -> SemiPrivateTraining:
+    """Prepare training of a PyTorch module: each step adds a public gradient to a private one that is clipped and noisy.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        In training mode; Opacus must be able to take its gradients by rows, so it has no batch normalisation. Changed in place.
+    optimizer : torch.optim.Optimizer
+        Over parameters of the module; step size, momentum, schedules and weight decay are its own, and work on the sum of both
+        gradients, which is released already.
+    private, public : (x, y) or dataset
+        Tensors with one row each along their first axis, or a dataset with a length that gives one pair of tensors (x, y) for each
+        position. x is floating point. The first public row says which shapes and types rows have; a private row of another kind,
+        one that cannot be read, has an x that is not finite or a label that no public output has counts for nothing.
+    loss : callable
+        loss(outputs, y) -> (k,), one number for each row, as `torch.nn.functional.cross_entropy(..., reduction="none")`. The
+        number of a row must not depend on other rows.
+    budget : ApproxDP
+        Spent whole, and charged at the first step.
+    steps : int
+        T, fixed beforehand: the noise is for as many.
+    batch_rows, public_batch_rows : int
+        Expected private and exact public rows of a step.
+    clip_norm : float
+        Bound on the l2 norm of one row's gradient.
+    priv_weight : float in (0, 1]
+        Weight of the private gradient, noise and all; the public one has the rest. 1 is DP-SGD on the private rows.
+    public_gradient : "raw", "clip" or "sphere"
+        A public row's gradient as it is, shortened to `clip_norm`, or of norm `clip_norm`.
+    ledger : Ledger, optional
+        Charged as for any other release.
+    random_state : None or int
+        None draws fresh keys of the operating system; an int repeats noise and batches, and is not private.
+
+    Returns
+    -------
+    SemiPrivateTraining
+        Iterate over it, or call `step` or `run`. The module is trained in place.
+
+    Raises
+    ------
+    InputError
+        Public arguments out of range, modules that mix rows (batch normalisation). Never for what a private row holds.
+    BudgetError
+        A budget that is not ApproxDP, or that no noise meets.
+
+    Privacy
+    -------
+    Neighbours: replace one private row, features and label together. Public: the number of private rows, all public rows, the
+    module, and every argument. A step draws a secret Poisson batch, rounds each row's gradient to integers of norm at most Q, adds
+    them up exactly and releases the sum with Gaussian noise, rounded down: squared sensitivity 4 Q^2; a `SampledGaussianEvent` is
+    charged for all steps together. Batches and noise come from this library's keys (ChaCha20, from the operating system). PyTorch's
+    generators are not used for them, so `secure_mode` is not needed; nor are Opacus's `PrivacyEngine`, samplers and accountants.
+    **Opacus counts otherwise**: its accountants protect a row that is added or removed. Where they say epsilon = 2, replacing a
+    row may cost more than 4. Here `budget` is for replacing, and `epsilon_add_remove` is what theirs would say.
+    What must hold for the guarantee: the gradient of a row depends on the module and on that row alone, bit for bit. PyTorch is
+    trusted for that; deterministic algorithms on one device do it. Tuning arguments on private results is outside the guarantee.
+
+    Notes
+    -----
+    LLHR (paper B), Algorithm 1, with the fixed divisor `batch_rows` whatever the batch holds; batch sizes are secret.
+
+    Examples
+    --------
+    >>> import torch  # doctest: +SKIP
+    >>> net = torch.nn.Sequential(torch.nn.Linear(64, 32), torch.nn.ReLU(), torch.nn.Linear(32, 10))  # doctest: +SKIP
+    >>> training = make_semi_private(
+    ...     net,
+    ...     torch.optim.SGD(net.parameters(), lr=0.5, momentum=0.9),
+    ...     (x_priv, y_priv),
+    ...     public=(x_pub, y_pub),
+    ...     loss=lambda outputs, y: torch.nn.functional.cross_entropy(outputs, y, reduction="none"),
+    ...     budget=ApproxDP(epsilon=4, delta=1e-5),
+    ...     steps=200,
+    ...     batch_rows=128,
+    ...     public_batch_rows=32,
+    ...     clip_norm=1.0,
+    ...     priv_weight=0.7,
+    ... )  # doctest: +SKIP
+    >>> training.run()  # doctest: +SKIP
+    """
+    torch = import_torch()
+    hidden, shown = Table(torch, private, "private"), Table(torch, public, "public")
+    if not isinstance(budget, ApproxDP):
+        raise BudgetError("steps over sampled rows need a budget ApproxDP(epsilon=..., delta=...)")
+    validation.choice("public_gradient", public_gradient, PUBLIC_GRADIENTS)
+    count = validation.integer("steps", steps, minimum=1)
+    size = validation.integer("batch_rows", batch_rows, minimum=1)
+    if size >= hidden.n:
+        raise InputError(f"batch_rows must be less than the {hidden.n} private rows: a batch is a sample of them")
+    public_size = min(shown.n, validation.integer("public_batch_rows", public_batch_rows, minimum=1))
+    weight = validation.positive("priv_weight", priv_weight)
+    if weight > 1.0:
+        raise InputError(f"priv_weight must lie in (0, 1], got {weight:g}")
+    rows_of = RowGradients(torch, module, loss, shown.item(0))
+    norm = validation.positive("clip_norm", clip_norm)
+    positions = private_rows(np.arange(hidden.n, dtype=np.float64)[:, None])
+    sampling = Poisson(Fraction(size, hidden.n))
+    run = running.start(
+        "make_semi_private",
+        positions,
+        budget,
+        draws=count * rows_of.size,
+        ledger=ledger,
+        random_state=random_state,
+        threads=1,
+        progress=False,
+    )
+    left_epsilon, left_delta = run.account.approx_left
+    grid = sampled_sum_grid(left_epsilon, left_delta, sampling, steps=count, dim=rows_of.size, n=hidden.n)
+    descent = Descent(optimizer, rows_of, norm, size, weight)
+    public_batches = PublicBatches(torch, shown, public_size, norm, public_gradient)
+    return SemiPrivateTraining(run, grid, hidden, public_batches, descent, count)
+
+
+class SemiPrivateTraining:
+    """Training of a PyTorch module that `make_semi_private` has prepared.
+
+    Attributes
+    ----------
+    steps, steps_done : int
+        How many the budget is for, and how many have been made.
+    """
+
+    def __init__(
+        self, run: Any, grid: SampledGrid, hidden: Table, public: PublicBatches, descent: Descent, steps: int
+    ) -> None:
+        self._run, self._grid, self._hidden, self._public, self._descent = run, grid, hidden, public, descent
+        self.steps, self.steps_done = steps, 0
+
+    def __repr__(self) -> str:
+        return f"SemiPrivateTraining(steps_done={self.steps_done}, steps={self.steps}, spent={self.spent!r})"
+
+    def __iter__(self) -> Iterator[int]:
+        while self.steps_done < self.steps:
+            yield self.step()
+
+    def run(self) -> None:
+        """Make all steps that are left."""
+        for _ in self:
+            pass
+
+    def step(self) -> int:
+        """Make one step; returns how many have been made. BudgetError once all that were paid for are made."""
+        if self.steps_done >= self.steps:
+            raise BudgetError(
+                f"all {self.steps} steps that the budget was for have been made; prepare another training"
+            )
+        public = self._public.gradient(self._descent.rows_of)
+        if not self.steps_done:
+            if not np.isfinite(public).all():
+                raise InputError("the gradient of the public rows is not finite at the first step; nothing was spent")
+            self._run.account.open()
+        event = self._grid.event if not self.steps_done else self._grid.event.later
+        self.steps_done += 1  # also where the step fails: it has been paid for, and cannot be made again
+        gradient = ModuleGradient(rows_of=self._descent.rows_of, table=self._hidden)
+        measurement = SampledGradientSum(gradient=gradient, clip_norm=self._descent.clip_norm, grid=self._grid)
+        with np.errstate(all="ignore"):
+            released = self._run.release(measurement, name=f"step {self.steps_done}", cost=event)
+            self._descent.move(released.value, np.where(np.isfinite(public), public, 0.0))
+        if self.steps_done == self.steps:
+            self._descent.rows_of.close()
+        return self.steps_done
+
+    @property
+    def spent(self) -> Any:
+        """What has been spent, for all steps at once; nothing before the first one."""
+        return self._run.account.spent()
+
+    @property
+    def private(self) -> bool:
+        """False where noise and batches come from a seed."""
+        return bool(self._run.account.private)
+
+    @property
+    def noise_multiplier(self) -> float:
+        """Standard deviation of the noise on the sum of gradients, over `clip_norm`."""
+        return self._grid.event.noise_multiplier
+
+    @property
+    def epsilon_add_remove(self) -> float:
+        """The epsilon of the same noise, batches and delta when a row is added or removed: what Opacus's accountants state."""
+        event = self._grid.event
+        return epsilon_of(event.noise_multiplier, event.sampling, self.steps, event.delta, Neighbors.ADD_REMOVE_ONE)
+
+    def record(self) -> dict[str, Any]:
+        """The numbers that belong beside the module when it is published: sizes, budget spent, each release and its noise."""
+        return {**self._run.fields(self._public.n), "relation": Neighbors.REPLACE_ONE.name, "steps": self.steps_done}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Descent:
+    """How released numbers move the module."""
+
+    optimizer: Any
+    rows_of: RowGradients
+    clip_norm: float
+    batch_rows: int
+    priv_weight: float
+
+    def move(self, total: FloatArray, public: FloatArray) -> None:
+        """Set alpha total / K + (1 - alpha) public as the gradient, and let the optimizer make its step."""
+        joint = self.priv_weight * total / self.batch_rows + (1.0 - self.priv_weight) * public
+        begin = 0
+        for p in self.rows_of.parameters:
+            part = joint[begin : begin + p.numel()].reshape(tuple(p.shape))
+            p.grad = p.new_tensor(part)
+            begin += p.numel()
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)

@@ -1,0 +1,158 @@
+"""A fit by noisy gradients, from opened rows to the result: what `train` calls for the gradient methods."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+
+from fastpubpriv import run as running
+from fastpubpriv._types import FloatArray
+from fastpubpriv.errors import AccuracyWarning, InputError
+from fastpubpriv.losses import LOSSES, Loss, RowLoss
+from fastpubpriv.privacy import Budget
+from fastpubpriv.results.base import frozen
+from fastpubpriv.results.descent import DescentResult
+from fastpubpriv.sources import Rows
+from fastpubpriv.training.gradient.asking import Asker, check, noise_of
+from fastpubpriv.training.gradient.checkpoint import open_checkpoint
+from fastpubpriv.training.gradient.descent import descend
+from fastpubpriv.training.gradient.plan import Plan, make_plan, most_steps
+from fastpubpriv.training.gradient.problem import GradientProblem, make_gradient_problem
+from fastpubpriv.training.gradient.settings import DESCENTS, Descent
+
+STEPWISE = ("squared", "logistic")  # losses that other methods know
+
+
+def chosen_loss(loss: Any) -> Loss | RowLoss:
+    """The loss that an argument names or is."""
+    if isinstance(loss, str):
+        if loss not in LOSSES:
+            raise InputError(f"loss must be one of {', '.join(map(repr, LOSSES))}, a Loss or a RowLoss, got {loss!r}")
+        return LOSSES[loss]
+    if isinstance(loss, Loss) or callable(getattr(loss, "gradient", None)):
+        return loss  # type: ignore[no-any-return]
+    raise InputError("loss must be a name, a Loss, or an object with value() and gradient() for each row")
+
+
+def is_stepwise(loss: Any) -> bool:
+    """Whether methods other than gradient descent know the loss."""
+    return any(loss is LOSSES[name] for name in STEPWISE)
+
+
+def descent_for(method: Any, loss: Any) -> Descent | None:
+    """The gradient method that is asked for, None for another method."""
+    if isinstance(method, Descent):
+        return method
+    if method in DESCENTS:
+        return DESCENTS[method]()
+    if method == "auto" and not is_stepwise(loss):
+        return DESCENTS["semi_dp"]()
+    return None
+
+
+def fit(
+    loss: Loss | RowLoss,
+    data: tuple[Rows, FloatArray],
+    budget: Budget,
+    settings: Descent,
+    model: dict[str, Any],
+    account: dict[str, Any],
+) -> DescentResult:
+    """Check, plan, pay, descend."""
+    rows, table = data
+    features = None if rows.columns is None else rows.columns[:-1]
+    names = features or tuple(f"x{j}" for j in range(rows.dim - 1))
+    problem, n_pub = make_gradient_problem(loss, table, names, rows.n, scaling=settings.scaling, **model)
+    check(problem, settings, rows)
+    draws = max(1, most_steps(problem, settings) * problem.size)
+    run = running.start("train", rows, budget, draws=draws, **account)
+    plan = make_plan(problem, settings, noise_of(problem, settings, run.account))
+    terms = names if problem.units.design is None else problem.units.design.terms
+    if plan.priv_weight == 0.0:
+        return _result(run, problem, plan, descend(problem, plan, None), (n_pub, features, terms), None)
+    worse = plan.predicted is not None and plan.public_excess is not None and not plan.predicted < plan.public_excess
+    if worse:
+        warnings.warn(
+            f"train: method={settings.name!r} is predicted to be no closer than the public rows alone; pass a larger budget, more "
+            "private rows, or let step_size and priv_weight be chosen",
+            AccuracyWarning,
+            stacklevel=4,
+        )
+    with open_checkpoint(settings.checkpoint, _digest(problem, plan, table, budget), problem.shape) as kept:
+        asker = Asker(run, problem, plan, kept)
+        with run.paid(before=kept is not None and kept.resumed):
+            if kept is not None and not kept.resumed:
+                kept.start()
+            asker.prepare(account["threads"])
+            weights = descend(problem, plan, asker)
+            return _result(run, problem, plan, weights, (n_pub, features, terms), asker)
+
+
+def _digest(problem: GradientProblem, plan: Plan, table: FloatArray, budget: Budget) -> str:
+    """What a checkpoint must agree with: everything public that decides the queries."""
+    facts = (
+        repr(plan.settings.with_(checkpoint=None, start="public")),
+        plan.settings.name,
+        problem.loss.name if problem.loss is not None else type(problem.row_loss).__name__,
+        problem.n_priv,
+        problem.shape,
+        repr(budget),
+        (plan.steps, plan.clip_norm.hex(), float(plan.step_size).hex(), float(plan.priv_weight).hex(), plan.divisor),
+    )
+    found = hashlib.sha256(repr(facts).encode())
+    for part in (table, plan.start):
+        found.update(np.ascontiguousarray(part, dtype="<f8").tobytes())
+    return found.hexdigest()
+
+
+def _result(
+    run: running.Run,
+    problem: GradientProblem,
+    plan: Plan,
+    weights: FloatArray,
+    names: tuple[int, tuple[str, ...] | None, tuple[str, ...]],
+    asker: Asker | None,
+) -> DescentResult:
+    n_pub, features, terms = names
+    units, design = problem.units, problem.units.design
+    coefficients, intercept = units.in_units(weights.reshape(problem.outputs, -1))
+    public, alone = units.in_units(plan.public.weights.reshape(problem.outputs, -1))
+    shared = run.fields(n_pub)
+    shared["dim"] = run.rows.dim - 1
+    squares = units.scale**2 if problem.loss is not None and problem.loss.name in ("squared", "huber") else 1.0
+    return DescentResult(
+        coefficients=frozen(coefficients),
+        intercept=frozen(intercept),
+        public_coefficients=frozen(public),
+        public_intercept=frozen(alone),
+        method=plan.settings.name,
+        loss=problem.loss.name if problem.loss is not None else type(problem.row_loss).__name__,
+        terms=tuple(terms),
+        weights=frozen(weights.ravel()),
+        steps=plan.steps,
+        lost_steps=0 if asker is None else asker.lost,
+        step_size=plan.step_size,
+        clip_norm=plan.clip_norm,
+        priv_weight=plan.priv_weight,
+        batch_rows=plan.divisor,
+        noise_std=0.0 if asker is None else asker.noise_std,
+        predicted_excess=_known(plan.predicted, squares),
+        public_excess=_known(plan.public_excess, squares),
+        classes=frozen(units.classes or ()),
+        design={} if design is None else design.to_dict(),
+        columns=features,
+        provenance={
+            "scales": "public rows" if design is not None else "none",
+            "clip": "public rows" if plan.settings.clip_norm == "auto" else "argument",
+            "start": f"{plan.settings.start} weights" if isinstance(plan.settings.start, str) else "argument",
+        },
+        **shared,
+    )
+
+
+def _known(value: float | None, unit: float) -> float | None:
+    return None if value is None or not math.isfinite(value) else value * unit

@@ -1,0 +1,285 @@
+"""What a gradient method leaves open, chosen from public numbers: number and length of steps, clip, weight of the private gradient.
+
+The prediction is that of a quadratic loss: along each direction of the public curvature the error of the weights is a part of the
+public fit's error, a part of the private rows' sampling, and the noise of all steps, in closed form.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fastpubpriv._types import FloatArray, IntArray
+from fastpubpriv.errors import InputError
+from fastpubpriv.losses import LOSSES
+from fastpubpriv.training.gradient.problem import GradientProblem
+from fastpubpriv.training.gradient.public_fit import PublicFit, public_fit
+from fastpubpriv.training.gradient.settings import Descent
+
+QUANTILE = 0.9
+_FULL_STEPS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+_EPOCHS = (1.0, 4.0, 16.0)
+_MOST_SAMPLED = 20_000
+_WEIGHTS = (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+_SIZES = tuple(2.0 ** (-k / 2.0) for k in range(18))  # of the longest step that is stable
+_NUDGE = 1e-3
+_LEAST = 1e-9
+_DOUBT = 0.15
+
+NoiseOf = Callable[[int], float]  # noise on the sum of clipped gradients, over the clip, for a number of steps
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Curvature:
+    """What public rows say about the loss near its minimum, along the directions of its curvature.
+
+    Attributes
+    ----------
+    values : (D,) float64
+        Curvature; with few public rows drawn to its mean.
+    unknown : (D,) float64
+        Squared error of the public fit.
+    far : (D,) float64
+        Squared distance of the public fit from zero.
+    energy : float
+        Mean square of a clipped gradient, over the trace of the curvature.
+    inside : float
+        Part of the gradients' length that the clip leaves.
+    pull : (D,) float64
+        What a preconditioner does.
+    """
+
+    values: FloatArray
+    unknown: FloatArray
+    far: FloatArray
+    energy: float
+    inside: float
+    pull: FloatArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Plan:
+    """All numbers of a descent.
+
+    Attributes
+    ----------
+    settings : Descent
+        What was asked for.
+    start : array, the shape of the weights
+        First weights.
+    public : PublicFit
+        The minimum of the public loss.
+    steps, clip_norm, step_size, priv_weight
+        As in `Descent`, chosen.
+    divisor : int
+        Private rows of a step, expected; sums are divided by it.
+    predicted, public_excess : float or None
+        Excess of the loss, of the method and of the public fit; None for a loss without values.
+    preconditioner : (width, width) float64 or None
+        Multiplies gradients.
+    """
+
+    settings: Descent
+    start: FloatArray
+    public: PublicFit
+    steps: int
+    clip_norm: float
+    step_size: float
+    priv_weight: float
+    divisor: int
+    predicted: float | None = None
+    public_excess: float | None = None
+    preconditioner: FloatArray | None = None
+
+
+def make_plan(problem: GradientProblem, settings: Descent, noise: NoiseOf) -> Plan:
+    """Choose what the settings leave open; reads public rows only."""
+    public = public_fit(problem, settings.l2)
+    start = _start(problem, settings, public)
+    weights = public.weights if problem.loss is not None else start
+    with np.errstate(all="ignore"):
+        _, vectors = problem.gradients(weights)
+        lengths = np.sqrt(np.sum(public.residuals**2, axis=1) * np.sum(vectors**2, axis=1))
+    if not np.isfinite(lengths).all():
+        raise InputError("the gradient of a public row is not finite at the start: scale the columns, or pass start=")
+    clip = float(settings.clip_norm) if settings.clip_norm != "auto" else _clip(lengths)
+    divisor = problem.n_priv if settings.batch_rows is None else settings.batch_rows
+    preconditioner = _preconditioner(problem, settings)
+    curvature = _curvature(problem, settings, public, lengths, clip) if problem.loss is not None else None
+    plans = []
+    for steps in _step_choices(problem, settings):
+        noisy = noise(steps) * clip / divisor if settings.priv_weight != 0.0 else 0.0
+        plan = Plan(
+            settings=settings, start=start, public=public, steps=steps, clip_norm=clip, step_size=math.nan,
+            priv_weight=math.nan, divisor=divisor, preconditioner=preconditioner,
+        )  # fmt: skip
+        plans += [
+            _predicted(replace(plan, step_size=size, priv_weight=weight), curvature, problem, noisy)
+            for weight in _weights(problem, settings, lengths, clip, noisy, curvature)
+            for size in _sizes(settings, curvature)
+        ]
+    return min(plans, key=lambda plan: math.inf if plan.predicted is None else plan.predicted)
+
+
+def _start(problem: GradientProblem, settings: Descent, public: PublicFit) -> FloatArray:
+    if isinstance(settings.start, str):
+        return public.weights.copy() if settings.start == "public" else np.zeros(problem.shape)
+    try:
+        start = np.array(settings.start, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError("start must be 'public', 'zero' or an array of numbers") from None
+    if start.shape != problem.shape or not np.isfinite(start).all():
+        raise InputError(f"start must be finite and have the shape of the weights, {problem.shape}, got {start.shape}")
+    return start
+
+
+def _clip(lengths: FloatArray) -> float:
+    found = float(np.quantile(lengths, QUANTILE))
+    if not found > 0.0:
+        raise InputError("every public gradient is zero: pass clip_norm=, the length of a gradient that matters")
+    return found
+
+
+def _step_choices(problem: GradientProblem, settings: Descent) -> tuple[int, ...]:
+    n, rows = problem.n_priv, settings.batch_rows
+    if settings.sampling == "one_pass":
+        assert rows is not None
+        return (n // rows if settings.steps == "auto" else int(settings.steps),)
+    if settings.steps != "auto":
+        return (int(settings.steps),)
+    if problem.loss is None:
+        raise InputError("steps='auto' needs a loss whose curvature is known: pass steps=, step_size= and priv_weight=")
+    if rows is None:
+        return _FULL_STEPS
+    return tuple(sorted({min(_MOST_SAMPLED, max(1, round(epochs * n / rows))) for epochs in _EPOCHS}))
+
+
+def most_steps(problem: GradientProblem, settings: Descent) -> int:
+    """A bound on the number of steps, before they are chosen."""
+    return max(_step_choices(problem, settings))
+
+
+def _weights(
+    problem: GradientProblem,
+    settings: Descent,
+    lengths: FloatArray,
+    clip: float,
+    noise: float,
+    curvature: Curvature | None,
+) -> tuple[float, ...]:
+    """The weights of the private gradient to choose from."""
+    if settings.priv_weight == "auto" and curvature is not None:
+        return _WEIGHTS
+    if settings.priv_weight in ("auto", "inverse_variance"):
+        # B1's weights for one step: public and private gradients by the inverse of their variances.
+        energy = float(np.mean(np.minimum(lengths, clip) ** 2))
+        public = energy / (settings.public_batch_rows or len(problem.x))
+        rows = problem.n_priv if settings.batch_rows is None else settings.batch_rows
+        private = energy / rows + problem.size * noise**2
+        return (public / (public + private),)
+    return settings.options("priv_weight")
+
+
+def _sizes(settings: Descent, curvature: Curvature | None) -> tuple[float, ...]:
+    """The step sizes to choose from."""
+    given = settings.options("step_size")
+    if given:
+        return given
+    if curvature is None:
+        raise InputError("step_size='auto' needs a loss whose curvature is known: pass step_size=")
+    longest = (1.0 - settings.momentum) / (curvature.inside * float(np.max(curvature.values * curvature.pull)))
+    return tuple(longest * part * (0.5 if settings.accelerated else 1.0) for part in _SIZES)
+
+
+def _preconditioner(problem: GradientProblem, settings: Descent) -> FloatArray | None:
+    if not settings.preconditioned:
+        return None
+    x, dim = problem.x, problem.units.width
+    ridge = float(getattr(settings, "ridge", 0.0))
+    inverse = np.linalg.inv(x.T @ x / len(x) + ridge / dim * np.eye(dim))
+    found: FloatArray = np.asarray((inverse + inverse.T) / 2.0, dtype=np.float64)
+    return found
+
+
+def _curvature(
+    problem: GradientProblem, settings: Descent, public: PublicFit, lengths: FloatArray, clip: float
+) -> Curvature:
+    """Curvature by a small move of the predictions, drawn to its mean where public rows are few."""
+    loss, x, m = problem.loss, problem.x, len(problem.x)
+    assert loss is not None
+    scores = x @ public.weights.T
+    steep = (loss.residuals_of(scores - _NUDGE, problem.y) - loss.residuals_of(scores + _NUDGE, problem.y)) / (
+        2 * _NUDGE
+    )
+    if loss.scores:
+        # A move of all scores changes nothing: each score's own curvature, p (1 - p).
+        p = np.abs(loss.residuals_of(scores, problem.y))
+        steep = (p * (1.0 - p)).mean(axis=1)
+    weight = np.maximum(np.where(np.isfinite(steep), steep, loss.curvature), 0.0)
+    if not float(weight.mean()) > 0.0:
+        weight = np.full(m, loss.curvature)
+    found, turn = np.linalg.eigh((x.T * weight) @ x / m)
+    found = np.maximum(found, 0.0)
+    share = min(1.0, problem.units.width / m)
+    values = np.maximum((1.0 - share) * found + share * float(found.mean()), _LEAST * float(found.max()))
+    clipped = np.minimum(lengths, clip)
+    energy = float(np.mean(lengths**2)) / float(np.sum(found))
+    unknown = 1.0 / (m * found / energy + public.penalty / energy + _LEAST)
+    far = np.sum((np.atleast_2d(public.weights) @ turn) ** 2, axis=0)
+    pull = np.ones(len(found))
+    if settings.preconditioned:
+        plain = found / float(weight.mean())
+        pull = 1.0 / (plain + float(getattr(settings, "ridge", 0.0)) / len(found))
+    return Curvature(
+        values=values,
+        unknown=unknown,
+        far=far,
+        energy=energy,
+        inside=float(np.sum(clipped * lengths)) / float(np.sum(lengths**2)),
+        pull=pull,
+    )
+
+
+def _predicted(plan: Plan, curvature: Curvature | None, problem: GradientProblem, noise: float) -> Plan:
+    """The plan with its predicted error; `noise` is the standard deviation on the mean gradient."""
+    if curvature is None:
+        return plan
+    settings, c = plan.settings, curvature
+    alpha, steps = plan.priv_weight, plan.steps
+    size = plan.step_size * c.pull / (1.0 - settings.momentum)
+    if settings.accelerated:
+        size = size * max(1.0, steps / 4.0)  # as far as so many steps of plain descent
+    left = 1.0 - size * c.inside * c.values
+    end = np.where(np.abs(left) < 1.0, np.clip(left, -1.0, 1.0) ** steps, np.inf) if steps > 1 else left
+    # How fast a step contracts is known to about a seventh only: few steps leave that much of the first error.
+    doubt = alpha * _DOUBT * (1.0 - left) * steps * np.minimum(np.abs(left), 1.0) ** (steps - 1)
+    rows = len(problem.x)
+    public_rows = min(settings.public_batch_rows or rows, rows)
+    per_row = c.energy * c.inside**2 * c.values
+    fresh = alpha**2 * (noise**2 + per_row * (1.0 / plan.divisor - 1.0 / problem.n_priv))
+    fresh = fresh + (1.0 - alpha) ** 2 * per_row * (1.0 / public_rows - 1.0 / rows)
+    with np.errstate(all="ignore"):
+        spread = size**2 * fresh * np.where(left**2 < 1.0, (1.0 - end**2) / (1.0 - left**2), np.inf)
+        sampling = (alpha * (1.0 - end)) ** 2 * c.energy / (c.values * problem.n_priv)
+        warm = isinstance(settings.start, str) and settings.start == "public"
+        known = (1.0 - alpha) + alpha * end if warm else (1.0 - alpha) * (1.0 - end)
+        far = c.unknown if warm else c.far
+        error = known**2 * c.unknown + doubt**2 * far + sampling + spread + (0.0 if warm else end**2 * c.far)
+        unit = (1.0 if problem.loss is LOSSES["squared"] else 0.5) * problem.outputs
+        total = unit * float(np.sum(c.values * error))
+    alone = unit * float(np.sum(c.values * c.unknown))
+    return replace(plan, predicted=total if math.isfinite(total) else math.inf, public_excess=alone)
+
+
+def public_batches(rows: int, batch: int | None) -> Iterator[slice | IntArray]:
+    """Public rows of each step, in turn."""
+    if batch is None or batch >= rows:
+        while True:
+            yield slice(None)
+    at = 0
+    while True:
+        yield (at + np.arange(batch)) % rows
+        at = (at + batch) % rows

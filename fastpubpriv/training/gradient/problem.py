@@ -1,0 +1,206 @@
+"""What the gradient methods start from: the units of the fit, public rows in them, and what these say about gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fastpubpriv import validation
+from fastpubpriv._types import FloatArray, IntArray
+from fastpubpriv.errors import InputError
+from fastpubpriv.losses import Loss, RowLoss
+from fastpubpriv.sources.base import Chunk
+from fastpubpriv.training.design import Design, make_design
+from fastpubpriv.training.rotated import label_values
+
+MOST_CLASSES = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Units:
+    """The public map of a labelled row (dim + 1) to [z, label], entry by entry.
+
+    Attributes
+    ----------
+    design : Design or None
+        Columns to standard units, after a first coordinate of 1; None leaves them as they are, without one.
+    centre, scale : float
+        A label that is a number becomes (label - centre) / scale.
+    classes : tuple of float or None
+        Labels that become 0, 1, 2 and so on; any other becomes NaN.
+    width : int
+        Entries of z.
+    """
+
+    design: Design | None
+    centre: float
+    scale: float
+    classes: tuple[float, ...] | None
+    width: int
+
+    @property
+    def dtype(self) -> type[np.floating]:
+        """Standard units are clipped, so that single precision loses nothing but digits."""
+        return np.float64 if self.design is None else np.float32
+
+    def __call__(self, chunk: Chunk) -> Chunk:
+        """Rows (k, dim + 1) as (k, width + 1)."""
+        out = np.empty((len(chunk), self.width + 1), dtype=self.dtype)
+        with np.errstate(all="ignore"):
+            if self.design is None:
+                out[:, :-1] = chunk[:, :-1]
+            else:
+                out[:, 0] = 1.0
+                out[:, 1:-1] = self.design.standardise(chunk[:, :-1])
+            out[:, -1] = self.labels(chunk[:, -1].astype(np.float64))
+        return out
+
+    def labels(self, found: FloatArray) -> FloatArray:
+        """Labels in their unit."""
+        if self.classes is None:
+            return label_values(found, self.centre, self.scale, None)
+        known = np.array(self.classes)
+        order = np.argsort(known)
+        place = np.minimum(np.searchsorted(known, found, sorter=order), len(known) - 1)
+        with np.errstate(all="ignore"):
+            return np.where(known[order[place]] == found, order[place].astype(np.float64), np.nan)
+
+    def in_units(self, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Coefficients (outputs, terms) and intercepts (outputs,) in the units of the table, of weights (outputs, width)."""
+        if self.design is None:
+            return weights * self.scale, np.full(len(weights), self.centre)
+        slopes = weights[:, 1:] * (self.scale / self.design.scale)
+        return slopes, weights[:, 0] * self.scale + self.centre - slopes @ self.design.centre
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class GradientProblem:
+    """A loss, public rows in the units of the fit, and the size of the private data.
+
+    Attributes
+    ----------
+    loss : Loss or None
+        Of a linear model; None where `row_loss` makes the gradients.
+    row_loss : RowLoss or None
+        A loss of the user's.
+    units : Units
+        Of the fit.
+    x, y : (m, width) and (m,) float64
+        Public rows and labels in these units.
+    outputs : int
+        Predictions of a row.
+    n_priv : int
+        Private rows.
+    """
+
+    loss: Loss | None
+    row_loss: RowLoss | None
+    units: Units
+    x: FloatArray
+    y: FloatArray
+    outputs: int
+    n_priv: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the weights."""
+        scores = self.loss is not None and self.loss.scores
+        return (self.outputs, self.units.width) if scores else (self.units.width,)
+
+    @property
+    def size(self) -> int:
+        """Number of weights."""
+        return self.outputs * self.units.width
+
+    def residuals(self, weights: FloatArray, rows: slice | IntArray = slice(None)) -> FloatArray:
+        """Residuals of public rows at these weights, (k,) or (k, outputs); of a loss of a linear model."""
+        assert self.loss is not None
+        return self.loss.residuals_of(self.x[rows] @ weights.T, self.y[rows])
+
+    def gradients(self, weights: FloatArray, rows: slice | IntArray = slice(None)) -> tuple[FloatArray, FloatArray]:
+        """Minus the gradients of public rows as (coefficients (k, outputs), vectors (k, width)), of which each is an outer product.
+
+        For a loss of the user's, coefficients are -1 and vectors the gradients.
+        """
+        if self.row_loss is not None:
+            found = np.asarray(self.row_loss.gradient(weights.copy(), self.x[rows], self.y[rows]), dtype=np.float64)
+            if found.shape != self.x[rows].shape:
+                raise InputError(f"gradient() must return shape {self.x[rows].shape} for these rows, got {found.shape}")
+            return np.full((len(found), 1), -1.0), found
+        found = self.residuals(weights, rows)
+        return found.reshape(len(found), -1), self.x[rows]
+
+
+def make_gradient_problem(
+    loss: Loss | RowLoss,
+    table: FloatArray,
+    names: Sequence[str],
+    n_priv: int,
+    *,
+    scaling: str,
+    categories: Any,
+    classes: Any,
+    y_scale: float | None,
+) -> tuple[GradientProblem, int]:
+    """The problem of public rows (m, dim + 1), the label last, and how many of them could be used."""
+    known = loss if isinstance(loss, Loss) else None
+    if scaling == "standard":
+        design, usable = make_design(table[:, :-1], names, categories)
+    else:
+        if categories is not None:
+            raise InputError("categories= belongs to scaling='standard'")
+        design, usable = None, np.logical_and.reduce(np.isfinite(table[:, :-1]), axis=1)
+    usable &= np.isfinite(table[:, -1])
+    several = known is not None and (known.classes or known.scores)
+    levels = _classes(table[usable, -1], classes, two=known is not None and known.classes) if several else None
+    if levels is not None:
+        usable &= np.isin(table[:, -1], levels)
+    elif classes is not None:
+        raise InputError("classes= belongs to a loss of classes, such as the logistic one: leave it out")
+    used = table[usable]
+    if len(used) < 2:
+        raise InputError("at least 2 public rows with a label and without missing cells are needed to start from")
+    centre, scale = 0.0, 1.0
+    if known is not None and levels is None and not known.counts and scaling == "standard":
+        centre, scale = _label_unit(used[:, -1], y_scale)
+    width = table.shape[1] - 1 if design is None else len(design.terms) + 1
+    units = Units(design=design, centre=centre, scale=scale, classes=levels, width=width)
+    rows = units(used).astype(np.float64)
+    outputs = len(levels) if known is not None and known.scores and levels is not None else 1
+    made = GradientProblem(
+        loss=known,
+        row_loss=None if known is not None else loss,
+        units=units,
+        x=np.ascontiguousarray(rows[:, :-1]),
+        y=rows[:, -1].copy(),
+        outputs=outputs,
+        n_priv=n_priv,
+    )
+    return made, len(used)
+
+
+def _label_unit(labels: FloatArray, y_scale: float | None) -> tuple[float, float]:
+    """Centre and unit of labels that are numbers."""
+    centre, scale = float(labels.mean()), float(labels.std())
+    if not scale > 1e-12 * abs(centre):
+        if y_scale is None:
+            raise InputError("all public labels are equal: pass y_scale=, the size of a difference between labels")
+        scale = validation.positive("y_scale", y_scale)
+    return centre, scale
+
+
+def _classes(labels: FloatArray, classes: Any, *, two: bool) -> tuple[float, ...]:
+    """The classes, in ascending order or as given."""
+    found = np.unique(labels) if classes is None else np.array(list(classes), dtype=np.float64)
+    if classes is not None:
+        found = validation.finite_vector("classes", found, len(found))
+        if len(np.unique(found)) < len(found):
+            raise InputError("classes must be different numbers")
+    fine = len(found) == 2 if two else 2 <= len(found) <= MOST_CLASSES
+    if not fine:
+        wanted = "two are needed" if two else f"2 to {MOST_CLASSES} are needed"
+        raise InputError(f"the labels have {len(found)} classes, and {wanted}: pass classes=[...] with the numbers")
+    return tuple(float(each) for each in found)

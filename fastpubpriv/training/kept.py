@@ -1,0 +1,40 @@
+"""Rows under a map, in memory where they fit, so that further passes only read them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fastpubpriv.sources import Rows
+from fastpubpriv.sources.readers.array import ArrayRows
+from fastpubpriv.sources.views.each import OfChunk, each_row
+from fastpubpriv.threads.steps import share_out
+
+MOST_BYTES = 1 << 30  # mapped rows are kept in memory up to this, else made again in each pass
+_ROWS = 1024
+
+
+def fits(n: int, width: int, dtype: type[np.floating]) -> bool:
+    """Whether n rows of `width` numbers are kept."""
+    return n * width * np.dtype(dtype).itemsize <= MOST_BYTES
+
+
+def kept_rows(rows: Rows, function: OfChunk, width: int, *, dtype: type[np.floating], threads: int | None) -> Rows:
+    """The rows function(chunk), `width` numbers each, which must not depend on the rows beside them."""
+    view = each_row(rows, function, width)
+    if not fits(rows.n, width, dtype):
+        return view
+    kept = np.empty((rows.n, width), dtype=dtype)
+    if view.random_access:
+
+        def work(piece: int) -> None:
+            begin = piece * _ROWS
+            end = min(begin + _ROWS, rows.n)
+            kept[begin:end] = view.block(begin, end)
+
+        share_out(work, -(-rows.n // _ROWS), threads=threads)
+    else:
+        at = 0
+        for chunk in view.chunks(chunk_rows=_ROWS):
+            kept[at : at + len(chunk)] = chunk
+            at += len(chunk)
+    return ArrayRows(kept, "array")

@@ -1,0 +1,162 @@
+"""The sum of gradients that are clipped as a whole: equal to its twin in every integer, whatever the rows and the residual do."""
+
+import math
+
+import numpy as np
+import pytest
+
+from fastpubpriv.errors import InputError, KernelError
+from fastpubpriv.kernels import gradients as kernels
+from fastpubpriv.losses import LOSSES, softmax_residual, squared_residual
+from fastpubpriv.reference import gradients as reference
+from fastpubpriv.residual_maps import GradientMap
+
+DIMS = (1, 2, 7, 16, 33)
+HOSTILE = (math.nan, math.inf, -math.inf, 1e300, -1e300, 5e-324, -0.0, 3e38)
+BOUND = 2**20
+
+
+def raising(prediction, label):
+    """A residual function of a user that raises for some rows."""
+    if prediction > 0.0:
+        raise ValueError
+    return label - prediction
+
+
+def several(scores, label, found):
+    """A residual with an entry for each output, without transcendental functions."""
+    for k in range(len(scores)):
+        found[k] = label - (k + 1.0) * scores[k]
+
+
+def plain(residual):
+    """What the kernel makes of a residual function: what it raises is not a number."""
+
+    def found(prediction, label):
+        try:
+            return residual(prediction, label)
+        except ValueError:
+            return math.nan
+
+    return found
+
+
+def rows_of(rng, n, dim, dtype):
+    rows = rng.standard_normal((n, dim + 1)).astype(dtype)
+    for place, value in enumerate(HOSTILE):
+        with np.errstate(over="ignore"):
+            rows[place * 5 % n, place % (dim + 1)] = value
+    rows[n // 2] = 0.0
+    rows[n // 3] *= 1e12
+    return rows
+
+
+def map_of(rng, shape, residual, *, clip=1.5, bound=BOUND):
+    weights = rng.standard_normal(shape) / math.sqrt(shape[-1])
+    bound = min(bound, math.isqrt(2**53 // weights.size))
+    steps = bound - math.isqrt(weights.size) - 2
+    return GradientMap(weights=weights, residual=residual, clip_norm=clip, inv_step=steps / clip, quant_bound=bound)
+
+
+def replaced(chosen, **changes):
+    return GradientMap(**{name: getattr(chosen, name) for name in chosen.__slots__} | changes)
+
+
+def summed(function, rows, chosen):
+    sums = np.zeros(chosen.weights.shape, dtype=np.int64)
+    function(rows, chosen, sums)
+    return sums
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("dim", DIMS)
+def test_equal_integers(dim, dtype):
+    rng = np.random.default_rng(dim)
+    rows = rows_of(rng, 67, dim, dtype)
+    for shape, residual in (((dim,), squared_residual), ((dim,), raising), ((3, dim), several)):
+        fast = map_of(rng, shape, residual)
+        slow = replaced(fast, residual=plain(residual)) if len(shape) == 1 else fast
+        found = summed(kernels.gradient_sum, rows, fast)
+        assert found.any()
+        np.testing.assert_array_equal(found, summed(reference.gradient_sum, rows, slow))
+
+
+@pytest.mark.parametrize("name", sorted(LOSSES))
+def test_losses_are_those_of_python(name):
+    rng = np.random.default_rng(4)
+    rows = rng.standard_normal((150, 6))
+    rows[:, -1] = rng.integers(0, 4, 150)  # for some losses there is no class 2 or 3
+    chosen = map_of(rng, (3, 5) if LOSSES[name].scores else (5,), LOSSES[name].residual)
+    found, wanted = (summed(f, rows, chosen) for f in (kernels.gradient_sum, reference.gradient_sum))
+    # Exponential functions may differ in the last bit, which moves an entry of a row by at most one step.
+    assert np.max(np.abs(found - wanted)) <= 6
+    with np.errstate(all="ignore"):
+        scores = rows[:, :-1] @ chosen.weights.T
+        residuals = LOSSES[name].residuals_of(scores, rows[:, -1]).reshape(len(rows), -1)
+        gradients = residuals[:, :, None] * rows[:, None, :-1]
+        norms = np.sqrt((gradients**2).sum(axis=(1, 2)))
+        clipped = (
+            np.nan_to_num(gradients) * np.minimum(1.0, chosen.clip_norm / np.maximum(norms, 1e-300))[:, None, None]
+        )
+    exact = np.nan_to_num(clipped).sum(axis=0).reshape(chosen.weights.shape) * chosen.inv_step
+    # The path over scalars is the naive one over per-sample gradients, but for the rounding of each of 150 rows to the grid.
+    assert np.max(np.abs(found - exact)) <= 150
+
+
+def test_by_hand():
+    chosen = GradientMap(
+        weights=np.array([0.5, 0.0]), residual=squared_residual, clip_norm=5.0, inv_step=10.0, quant_bound=60
+    )
+    # Prediction 1, residual 1, |z| = 2: a gradient of length 2, inside of the bound.
+    assert summed(kernels.gradient_sum, np.array([[2.0, 0.0, 2.0]]), chosen).tolist() == [20, 0]
+    # Prediction 3, residual -102, |z| = 10: a gradient of length 1020 shortened to 5 along -(6, 8) / 10.
+    assert summed(kernels.gradient_sum, np.array([[6.0, 8.0, -99.0]]), chosen).tolist() == [-30, -40]
+    assert summed(kernels.gradient_sum, np.empty((0, 3)), chosen).tolist() == [0, 0]
+    both = GradientMap(
+        weights=np.zeros((2, 1)), residual=softmax_residual, clip_norm=1.0, inv_step=100.0, quant_bound=200
+    )
+    assert summed(kernels.gradient_sum, np.array([[1.0, 1.0]]), both).tolist() == [[-50], [50]]
+
+
+@pytest.mark.parametrize("size", [1, 2, 15, 16, 17])
+def test_a_row_does_not_see_its_neighbours(size):
+    rng = np.random.default_rng(1)
+    rows = rows_of(rng, 50, 9, np.float64)
+    for shape, residual in (((9,), squared_residual), ((3, 9), several)):
+        chosen = map_of(rng, shape, residual)
+        pieces = [summed(kernels.gradient_sum, rows[at : at + size], chosen) for at in range(0, 50, size)]
+        np.testing.assert_array_equal(np.sum(pieces, axis=0), summed(kernels.gradient_sum, rows, chosen))
+
+
+def test_no_row_passes_the_bound():
+    """Even where the float bound promises too much, so that only the integer checks are left; without them one would pass."""
+    rng = np.random.default_rng(8)
+    passed = 0
+    for dim in DIMS:
+        for shape, residual in (((dim,), squared_residual), ((3, dim), several)):
+            fair = map_of(rng, shape, residual, bound=1000)
+            wrong = replaced(fair, inv_step=fair.inv_step * 1.01)
+            loose = replaced(wrong, quant_bound=2 * fair.quant_bound)
+            for row in rows_of(rng, 40, dim, np.float64):
+                q = summed(kernels.gradient_sum, row[None], wrong).astype(object).ravel()
+                assert sum(q * q) <= fair.quant_bound**2
+                q = summed(kernels.gradient_sum, row[None], loose).astype(object).ravel()
+                passed += sum(q * q) > fair.quant_bound**2
+    assert passed > 0
+
+
+def test_wrong_arguments():
+    chosen = map_of(np.random.default_rng(0), (3,), squared_residual)
+    good = np.zeros(3, dtype=np.int64)
+    for rows, sums in (
+        (np.zeros((2, 3)), good),
+        (np.zeros((2, 4), dtype=np.int64), good),
+        (np.zeros((2, 4)), good.astype(np.int32)),
+        (np.zeros((2, 4)), np.zeros(4, dtype=np.int64)),
+        (np.zeros((2, 4)), np.zeros(6, dtype=np.int64)[::2]),
+    ):
+        with pytest.raises(KernelError):
+            kernels.gradient_sum(rows, chosen, sums)
+    for name, value in (("clip_norm", math.nan), ("inv_step", math.inf), ("quant_bound", 2**27)):
+        with pytest.raises(InputError, match=name):
+            replaced(chosen, **{name: value})

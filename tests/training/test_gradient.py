@@ -1,0 +1,431 @@
+"""Training by noisy gradients: what comes out, against plain loops and closed forms; checkpoints; what is refused."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from spies import SpyLedger, SpyRows, seeded
+
+import fastpubpriv as fpp
+from fastpubpriv import ZCDP, AccuracyWarning, ApproxDP, BudgetError, InputError, PureDP, train
+from fastpubpriv.losses import LOSSES, predictions
+from fastpubpriv.results.descent import DescentResult
+from fastpubpriv.training import DPSGD, Ball, Box, Loss, MirrorDescent, SemiDP, Sweep, huber_loss, sweep
+from fastpubpriv.training.gradient.checkpoint import Checkpoint
+
+BETA = np.array([1.0, -0.2, 5.0])
+APPROX = ApproxDP(1, 1e-6)
+CLOSE = ZCDP(10**5)  # so little noise that sums are nearly exact
+
+
+def table(n, seed):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, 3)) * [1.0, 10.0, 0.1] + [0.0, 5.0, 1.0]
+    return x, x @ BETA + 3.0 + rng.normal(size=n)
+
+
+def split(x, y, m):
+    return {"x_priv": x[m:], "y_priv": y[m:], "x_pub": x[:m].copy(), "y_pub": y[:m].copy()}
+
+
+X, Y = table(6200, 1)
+GIVEN = split(X, Y, 200)
+
+
+def fitted(method, *, budget=APPROX, loss="squared", data=GIVEN, **options):
+    return seeded(train, **data, loss=loss, method=method, budget=budget, **options)
+
+
+def distance(result):
+    off = (result.coefficients[0] - BETA) * [1.0, 10.0, 0.1]
+    level = result.intercept[0] - 3.0 + (result.coefficients[0] - BETA) @ [0.0, 5.0, 1.0]
+    return float(off @ off + level**2)
+
+
+METHODS = {
+    "semi_dp": SemiDP(),
+    "dp_sgd": DPSGD(),
+    "mirror": MirrorDescent(),
+    "poisson": SemiDP(sampling="poisson", batch_rows=300, steps=100),
+    "fixed size": SemiDP(sampling="without_replacement", batch_rows=300, steps=60),
+    "one pass": SemiDP(sampling="one_pass", batch_rows=300),
+    "accelerated": SemiDP(accelerated=True),
+    "momentum, suffix": SemiDP(momentum=0.5, average="suffix"),
+    "sphere": SemiDP(public_gradient="batch_sphere", priv_weight=[0.5, 0.9], schedule="linear"),
+    "inverse variance": SemiDP(priv_weight="inverse_variance", public_batch_rows=50),
+}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_each_method_beats_the_public_rows(name):
+    result = fitted(METHODS[name])
+    # What 200 rows leave is about 4 / 200; the private ones must do far better.
+    assert distance(result) < 0.2 * result.public_excess < 0.008
+    assert result.predicted_excess < 0.3 * result.public_excess
+    assert result.spent == APPROX
+    assert "private" in result.summary()
+
+
+@pytest.mark.parametrize("budget", [ZCDP(0.5), PureDP(2)], ids=str)
+def test_other_budgets(budget):
+    assert distance(fitted("semi_dp", budget=budget)) < 0.02
+    with pytest.raises(BudgetError):
+        fitted(METHODS["poisson"], budget=budget)
+
+
+def test_predictions_of_the_error_hold():
+    """Forty fits: the mean of the squared errors is within a factor of two of what public rows predicted."""
+    found, predicted = [], []
+    for seed in range(40):
+        x, y = table(6200, 100 + seed)
+        result = fitted("semi_dp", data=split(x, y, 200), budget=ApproxDP(0.3, 1e-6))
+        found.append(distance(result))
+        predicted.append(result.predicted_excess)
+    assert 0.5 < np.mean(predicted) / np.mean(found) < 2.0
+
+
+def test_without_noise_it_is_clipped_gradient_descent():
+    """A budget so large that the noise is nothing, all rows, private gradient only: a plain loop over per-sample gradients."""
+    rng = np.random.default_rng(2)
+    x, w = rng.normal(size=(400, 4)), np.array([1.0, 2.0, -1.0, 0.0])
+    y = x @ w + rng.normal(size=400)
+    method = SemiDP(steps=20, step_size=0.3, priv_weight=1.0, clip_norm=1.5, start="zero", scaling="none")
+    result = seeded(train, x, y, loss="squared", x_pub=x[:50] + 0.0, y_pub=y[:50], budget=ZCDP(10**6), method=method)
+    weights = np.zeros(4)
+    for _ in range(20):
+        gradients = (x @ weights - y)[:, None] * x
+        norms = np.linalg.norm(gradients, axis=1, keepdims=True)
+        weights = weights - 0.3 * (gradients * np.minimum(1.0, 1.5 / norms)).mean(axis=0)
+    np.testing.assert_allclose(result.coefficients[0], weights, atol=3e-5)
+    own = seeded(train, x, y, loss=Plain(), x_pub=x[:50] + 0.0, y_pub=y[:50], budget=ZCDP(10**6), method=method)
+    np.testing.assert_allclose(own.coefficients[0], weights, atol=3e-5)
+
+
+class Plain:
+    """A loss of a user: the squared one, by per-sample gradients."""
+
+    def value(self, weights, x, y):
+        return 0.5 * (predictions(weights, x) - y) ** 2
+
+    def gradient(self, weights, x, y):
+        return (predictions(weights, x) - y)[:, None] * x
+
+
+def test_accelerated_descent_keeps_its_bound():
+    """Noiseless least squares: excess at most 2 nu |w0 - w*|^2 / (T (T + 1)) (Ghadimi and Lan)."""
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(500, 6)) * [1.0, 0.5, 0.3, 0.1, 0.05, 0.02]
+    w = rng.normal(size=6)
+    y = x @ w
+    curvature = float(np.linalg.eigvalsh(x.T @ x / 500)[-1])
+    for steps in (5, 20, 80):
+        method = SemiDP(
+            steps=steps, step_size=1 / (2 * curvature), priv_weight=0.0, start="zero", scaling="none", accelerated=True,
+            clip_norm=1.0, public_gradient="raw",
+        )  # fmt: skip
+        result = train(x[:10].copy(), y[:10], loss="squared", x_pub=x, y_pub=y, budget=ZCDP(1), method=method)
+        excess = 0.5 * float(np.mean((x @ (result.coefficients[0] - w)) ** 2))
+        assert excess <= 2 * (2 * curvature) * float(w @ w) / (steps * (steps + 1))
+        assert result.spent.amounts == (0,)
+
+
+def test_no_private_weight_reads_and_spends_nothing():
+    log = []
+    rows, ledger = SpyRows(np.column_stack([X, Y]), log), SpyLedger(ZCDP(5), log)
+    method = SemiDP(priv_weight=0.0, steps=10, step_size=0.1)
+    results = [
+        train(rows, label=-1, loss="squared", x_pub=np.column_stack([X, Y])[:200], budget=ZCDP(1), method=method, ledger=ledger)
+        for _ in range(2)
+    ]  # fmt: skip
+    assert log == []
+    np.testing.assert_array_equal(results[0].coefficients, results[1].coefficients)
+
+
+def test_losses():
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=(8200, 3))
+    scores = x @ [1.0, -1.0, 0.5]
+    two = (rng.random(8200) < 1 / (1 + np.exp(-scores))).astype(float)
+    three = np.digitize(scores + 0.5 * rng.normal(size=8200), [-0.7, 0.7]).astype(float)
+    counts = rng.poisson(np.exp(0.3 * scores)).astype(float)
+    heavy = scores + rng.standard_t(2, size=8200)
+    for loss, y in (
+        ("logistic", two),
+        ("smooth_hinge", two),
+        ("softmax", three),
+        ("poisson", counts),
+        ("huber", heavy),
+    ):
+        result = seeded(train, **split(x, y, 200), loss=loss, budget=APPROX, method="semi_dp")
+        assert result.loss == loss
+        assert DescentResult.from_json(result.to_json()).to_dict() == result.to_dict()
+        assert result.predict(x[:5]).shape == (5,)
+        if loss in ("logistic", "softmax"):
+            np.testing.assert_allclose(result.predict_proba(x).sum(axis=1), 1.0)
+        if loss == "poisson":
+            np.testing.assert_allclose(result.coefficients[0], [0.3, -0.3, 0.15], atol=0.05)
+        elif loss == "huber":
+            np.testing.assert_allclose(result.coefficients[0], [1.0, -1.0, 0.5], atol=0.1)
+        else:
+            known = result.predict(x) == y
+            assert known.mean() > (0.72 if loss != "softmax" else 0.74)
+    with pytest.raises(InputError, match="huber"):
+        seeded(train, **split(x, heavy, 200), loss="huber", budget=APPROX, method="newton")
+
+
+def test_losses_of_a_user():
+    def pinball(prediction, label):
+        return 0.9 if label > prediction else -0.1
+
+    quantile = Loss(name="0.9 quantile", residual=pinball)
+    method = SemiDP(steps=60, step_size=0.3, priv_weight=0.9, schedule="inverse_root")
+    result = fitted(method, loss=quantile)
+    assert np.mean(result.predict(X) > Y) == pytest.approx(0.9, abs=0.03)
+
+    class Bad(Plain):
+        def gradient(self, weights, x, y):
+            if len(x) != 200:
+                raise ValueError(f"secret {y[0]}")
+            return super().gradient(weights, x, y)
+
+    ledger = fpp.Ledger(ZCDP(5))
+    with pytest.raises(InputError) as caught:
+        train(
+            **GIVEN, loss=Bad(), budget=ZCDP(1), ledger=ledger, method=SemiDP(steps=2, step_size=0.1, priv_weight=0.5)
+        )
+    assert "secret" not in str(caught.value)
+    assert ledger.remaining.amounts == (4,)
+
+
+def test_rows_that_are_not_finite_count_for_nothing():
+    hostile = GIVEN["x_priv"].copy(), GIVEN["y_priv"].copy()
+    hostile[0][3], hostile[0][4], hostile[1][5], hostile[1][6] = np.nan, np.inf, np.nan, -np.inf
+    hostile[0][7] = 1e308
+    method = SemiDP(steps=5, step_size=0.2, priv_weight=0.5)
+    result = fitted(method, data={**GIVEN, "x_priv": hostile[0], "y_priv": hostile[1]}, budget=CLOSE)
+    np.testing.assert_allclose(result.coefficients, fitted(method, budget=CLOSE).coefficients, rtol=0.05, atol=0.01)
+    nothing = fitted(method, data={**GIVEN, "y_priv": np.full(6000, np.nan)}, budget=CLOSE)
+    assert np.isfinite(nothing.coefficients).all()
+
+    class Infinite(Plain):
+        def gradient(self, weights, x, y):
+            found = super().gradient(weights, x, y)
+            return np.where((y > 30.0)[:, None], np.inf, found)
+
+    assert np.isfinite(fitted(method, loss=Infinite()).coefficients).all()
+
+
+def test_projections_and_penalties():
+    result = fitted(SemiDP(projection=Ball(radius=0.01), steps=5, step_size=0.3, priv_weight=1.0))
+    start = fitted(SemiDP(priv_weight=0.0, steps=1, step_size=1e-9)).weights
+    assert np.linalg.norm(result.weights - start) <= 0.01 * (1 + 1e-12)
+    boxed = fitted(SemiDP(projection=Box(lower=-0.2, upper=0.2), steps=5, step_size=0.3, priv_weight=1.0))
+    assert np.all(np.abs(boxed.weights) <= 0.2)
+    small = fitted(SemiDP(l2=10.0, steps=20, step_size=0.05, priv_weight=1.0))
+    assert np.all(np.abs(small.coefficients) < np.abs(fitted("semi_dp").coefficients))
+
+
+@pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
+def test_the_noise_of_an_update_has_the_stated_deviation():
+    """400 updates of four weights from equal rows; the band is left with probability below 1e-9 (chi-squared, 1600)."""
+    method = SemiDP(steps=1, step_size=1.0, priv_weight=1.0, start="zero", scaling="none", clip_norm=2.0)
+    rng = np.random.default_rng(3)
+    x, y = rng.normal(size=(50, 4)), rng.normal(size=50)
+    given = {"x_pub": x.copy(), "y_pub": y, "loss": "squared", "budget": ZCDP(0.5), "method": method}
+    found = [seeded(train, x[:9], y[:9], random_state=seed, **given) for seed in range(400)]
+    weights = np.array([each.weights for each in found])
+    std = found[0].noise_std / 9
+    assert std == pytest.approx(2 * 2.0 / 9, rel=1e-6)  # 2 C / sqrt(2 rho), over the rows
+    off = weights - weights.mean(axis=0)
+    assert 0.8 < float(np.mean(off**2)) / std**2 < 1.22
+    correlation = np.corrcoef(off.T) - np.eye(4)
+    assert np.max(np.abs(correlation)) < 0.31
+
+
+BEGIN = Checkpoint.begin
+
+
+def crash(self, step):
+    """`Checkpoint.begin`, until the eighth step."""
+    if step == 7:
+        raise KeyboardInterrupt
+    BEGIN(self, step)
+
+
+def test_a_run_goes_on_after_a_crash(tmp_path, monkeypatch):
+    path, ledger = tmp_path / "run", fpp.Ledger(APPROX)
+    for method in (SemiDP(steps=12), METHODS["poisson"], METHODS["one pass"]):
+        whole = fitted(method)
+        path.unlink(missing_ok=True)
+        with monkeypatch.context() as patch:
+            patch.setattr(Checkpoint, "begin", crash)
+            with pytest.raises(KeyboardInterrupt):
+                fitted(method.with_(checkpoint=path), ledger=ledger)
+        assert path.stat().st_size > 0
+        resumed = fitted(method.with_(checkpoint=path), ledger=ledger)  # the ledger has no room for a second debit
+        np.testing.assert_array_equal(resumed.coefficients, whole.coefficients)
+        assert resumed.releases == whole.releases
+        assert resumed.lost_steps == 0
+        # Once more: everything is replayed.
+        np.testing.assert_array_equal(fitted(method.with_(checkpoint=path)).coefficients, whole.coefficients)
+        ledger = fpp.Ledger(APPROX)
+
+
+def test_a_step_that_had_begun_is_never_repeated(tmp_path):
+    path, method = tmp_path / "run", SemiDP(steps=12)
+    whole = fitted(method.with_(checkpoint=path))
+    lines = path.read_text().splitlines()
+    kept = [line for line in lines if json.loads(line).get("step", 0) < 5 and json.loads(line).get("begun", 0) < 6]
+    path.write_text("\n".join(kept) + '\n{"step": 5, "val')
+    resumed = fitted(method.with_(checkpoint=path))
+    assert resumed.lost_steps == 1
+    assert len(resumed.releases) == len(whole.releases) == 12
+    assert not np.array_equal(resumed.coefficients, whole.coefficients)
+    assert "crash" in resumed.summary()
+
+
+def test_checkpoints_that_are_refused(tmp_path):
+    path, method = tmp_path / "run", SemiDP(steps=3)
+    fitted(method.with_(checkpoint=path))
+    ledger = fpp.Ledger(APPROX)
+    for text, words in (
+        (path.read_text(), "other data, settings"),
+        ("{}\n", "is not a checkpoint"),
+        ("hello\n", "is not a checkpoint"),
+        ("hello", "is not a checkpoint"),
+    ):
+        path.write_text(text)
+        with pytest.raises(InputError, match=words):
+            fitted(SemiDP(steps=4, checkpoint=path), ledger=ledger)
+    with pytest.raises(InputError, match="cannot be opened"):
+        fitted(SemiDP(steps=4, checkpoint=tmp_path / "no" / "run"), ledger=ledger)
+    assert not ledger.entries
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"clip_norm": 0.0}, "clip_norm"),
+        ({"clip_norm": math.nan}, "clip_norm"),
+        ({"priv_weight": 1.5}, "priv_weight"),
+        ({"priv_weight": [0.5, -0.1]}, "priv_weight"),
+        ({"priv_weight": []}, "empty"),
+        ({"step_size": math.nan}, "step_size"),
+        ({"step_size": 0.0}, "step_size"),
+        ({"steps": 0}, "steps"),
+        ({"steps": True}, "steps"),
+        ({"sampling": "with_replacement", "batch_rows": 5}, "replacement are refused"),
+        ({"sampling": "poisson"}, "batch_rows"),
+        ({"batch_rows": 5}, "batch_rows"),
+        ({"sampling": "poisson", "batch_rows": 0}, "batch_rows"),
+        ({"momentum": 1.0}, "momentum"),
+        ({"momentum": 0.5, "accelerated": True}, "accelerated"),
+        ({"l2": -1.0}, "l2"),
+        ({"start": "private"}, "start"),
+        ({"projection": 3.0}, "projection"),
+        ({"public_gradient": "long"}, "public_gradient"),
+    ],
+    ids=str,
+)
+def test_settings_that_are_refused(settings, words):
+    with pytest.raises(InputError, match=words):
+        SemiDP(**settings)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"method": SemiDP(sampling="poisson", batch_rows=10**6)}, "more than the 6000"),
+        ({"method": SemiDP(sampling="one_pass", batch_rows=1000, steps=7)}, "at most 6 steps"),
+        ({"method": SemiDP(start=[1.0])}, "start"),
+        ({"method": SemiDP(scaling="none"), "categories": {"x0": "public"}}, "categories"),
+        ({"method": "semi_dp", "loss": "hinge"}, "loss"),
+        ({"method": "semi_dp", "loss": 3}, "loss"),
+        ({"method": "semi_dp", "classes": [0, 1]}, "classes"),
+        ({"method": "semi_dp", "loss": "logistic"}, "classes"),
+        ({"method": "semi_dp", "loss": Plain()}, "steps"),
+        ({"method": "semi_dp", "y_pub": np.zeros(200)}, "y_scale"),
+    ],
+    ids=lambda part: part if isinstance(part, str) else "",
+)
+def test_what_is_refused_before_the_debit(changes, words):
+    log = []
+    given = {**GIVEN, "loss": "squared", "budget": APPROX, **changes}
+    rows = SpyRows(given.pop("x_priv"), log)
+    with pytest.raises((InputError, BudgetError), match=words):
+        train(rows, ledger=SpyLedger(APPROX, log), **given)
+    assert log == []
+
+
+def test_a_method_that_is_predicted_to_do_harm_warns():
+    with pytest.warns(AccuracyWarning, match="public rows alone"):
+        train(**GIVEN, loss="squared", budget=ZCDP(1e-5), method="dp_sgd")
+
+
+def test_the_loss_of_huber_has_a_threshold():
+    wide = fitted("semi_dp", loss=huber_loss(100.0))
+    np.testing.assert_allclose(wide.coefficients, fitted("semi_dp").coefficients, rtol=0.05, atol=0.05)
+    with pytest.raises(InputError, match="threshold"):
+        huber_loss(0.0)
+    assert set(LOSSES) == {"squared", "logistic", "softmax", "huber", "smooth_hinge", "poisson"}
+
+
+class Fixed:
+    """Batches and noise that are known."""
+
+    def __init__(self, n, dim, noisy=True):
+        self.n, self.generator, self.noisy = n, np.random.default_rng(4), noisy
+
+    def batch(self, step):
+        return np.flatnonzero(np.random.default_rng(step).random(self.n) < 0.3)
+
+    def public_batch(self, step):
+        return None if step % 2 else np.arange(3 + step)
+
+    def noise(self, step, dim):
+        return self.noisy * np.random.default_rng(100 + step).standard_normal(dim)
+
+
+@pytest.mark.parametrize("kind", ["raw", "clip", "sphere", "batch_sphere"])
+def test_a_sweep_is_a_plain_loop_for_each_setting(kind):
+    rng = np.random.default_rng(6)
+    x, y, shown, labels = rng.normal(size=(60, 5)), rng.normal(size=60), rng.normal(size=(40, 5)), rng.normal(size=40)
+    sizes, weights = np.array([0.1, 0.3, 0.5]), np.array([1.0, 0.4, 0.0])
+    settings = Sweep(
+        step_size=sizes, priv_weight=weights, momentum=0.3, steps=7, clip_norm=0.8, noise_multiplier=0.5, batch_rows=18.0,
+        public_gradient=kind, l2=0.1, radius=0.5, average=True,
+    )  # fmt: skip
+    found = sweep(settings, x, y, x_pub=shown, y_pub=labels, draws=Fixed(60, 5), dtype=np.float64)
+
+    def clipped(rows, targets, w, how):
+        gradients = (rows @ w - targets)[:, None] * rows
+        norms = np.linalg.norm(gradients, axis=1, keepdims=True)
+        factor = {"clip": np.minimum(1.0, 0.8 / norms), "sphere": 0.8 / norms}.get(how, 1.0)
+        return gradients * factor
+
+    draws = Fixed(60, 5)
+    for size, weight, wanted in zip(sizes, weights, found, strict=True):
+        w, velocity, total = np.zeros(5), np.zeros(5), np.zeros(5)
+        for step in range(7):
+            places, public = draws.batch(step), draws.public_batch(step)
+            private = (clipped(x[places], y[places], w, "clip").sum(axis=0) - 0.4 * draws.noise(step, 5)) / 18.0
+            rows = slice(None) if public is None else public
+            open_gradient = clipped(shown[rows], labels[rows], w, kind).mean(axis=0)
+            if kind == "batch_sphere":
+                open_gradient *= 0.8 / np.linalg.norm(open_gradient)
+            gradient = weight * private + (1 - weight) * open_gradient + 0.1 * w
+            velocity = 0.3 * velocity - gradient
+            w = w + size * velocity
+            w *= min(1.0, 0.5 / max(np.linalg.norm(w), 1e-30))
+            total += w
+        np.testing.assert_allclose(wanted, total / 7, rtol=1e-9, atol=1e-12)
+
+
+def test_sweeps_that_are_refused():
+    good = {"step_size": [0.1], "steps": 1, "clip_norm": 1.0, "noise_multiplier": 1.0, "batch_rows": 1}
+    for changes in ({"priv_weight": 2.0}, {"public_gradient": "x"}, {"steps": 0}, {"step_size": [math.inf]}):
+        with pytest.raises(InputError):
+            Sweep(**{**good, **changes})
+    with pytest.raises(InputError, match="shape"):
+        sweep(Sweep(**good), np.zeros((3, 2)), np.zeros(4), draws=Fixed(3, 2))
