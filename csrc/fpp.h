@@ -32,7 +32,6 @@ int32_t fpp_abi_version(void); /* FPP_ABI_VERSION of the library that runs */
 #define FPP_ISA_AVX512 2
 int32_t fpp_isa_detect(void);           /* highest level that this machine and this build have */
 int32_t fpp_isa_limit(int32_t level);   /* use at most `level` from now on (tests, benchmarks); returns the level in force */
-
 /* ---- Randomness: ChaCha20 (RFC 8439), a 32-byte key for each release ------------------------------------------------
  * Draws come in blocks of FPP_DRAW_BLOCK. Block j of a kind of draw reads the keystream of nonce (kind, j) from counter 0, so a
  * range of draws is the same whichever thread makes it. `begin` must be a multiple of FPP_DRAW_BLOCK; out[0] is draw `begin`;
@@ -344,22 +343,23 @@ int64_t fpp_blocks_workspace_size(const fpp_blocks *blocks, int64_t radii); /* b
  * outer, and min_count beyond. spread (dim, 64): rows from everywhere. */
 int32_t fpp_blocks_terrific(const fpp_blocks *blocks, const double *spread, int64_t begin, int64_t end, const fpp_radii *radii,
                             void *workspace, int64_t *best);
-
 /* ---- Reports of the local model -------------------------------------------------------------------------------------
  * The row of a user becomes a unit vector v: x / |x| (the first axis if x is zero or not finite), for `ball` with a sign that keeps
  * E v = x / radius. Its report is round(2^log2_grid X); relative to dim standard normals, X has density p / q in a cap of mass q, else
- * (1 - p) / (1 - q). SPHERE: the cap is <X, v> >= threshold |X|, and a reader uses X / |X|; GAUSSIAN: <X, v> >= threshold. A seed is a
- * report in FPP_SEED_BYTES: of independent ones the first is sent whose X lies in the cap, or that a coin of probability `tail` lets
- * pass. Rows get numbers first ... first + n - 1 of a key, which serves one batch; out is (n, dim). Bytes of batches: see wire.c. */
+ * (1 - p) / (1 - q): SPHERE <X, v> >= threshold |X|, and a reader uses X / |X|; GAUSSIAN <X, v> >= threshold. Of independent seeds the
+ * first is sent with X in the cap, or that a coin of probability `tail` lets pass. A code is a word of a public book: its seed is the code
+ * and 22 zeros. Rows get numbers first ... first + n - 1 of a key, which serves one batch; out is (n, dim). Bytes of batches: wire.c. */
 #define FPP_REPORT_SPHERE 0
 #define FPP_REPORT_GAUSSIAN 1
 #define FPP_REPORT_DIRECT 0
 #define FPP_REPORT_SEEDS 1
+#define FPP_REPORT_CODES 2
 #define FPP_REPORT_GRID_MAX 30
 #define FPP_REPORT_MOST 2147483647 /* largest size of an entry */
 #define FPP_REPORTS_MAX 8589934592 /* reports of a key: 2^33, or 2^53 / dim if that is less */
 #define FPP_REPORT_HEADER_BYTES 64
 #define FPP_SEED_BYTES 32
+#define FPP_CODE_BYTES 10
 typedef struct {
     int64_t dim;
     int32_t kind, log2_grid, ball;  /* FPP_REPORT_SPHERE or _GAUSSIAN; 0 ... FPP_REPORT_GRID_MAX; 1: rows lie in the ball of `radius` */
@@ -367,7 +367,7 @@ typedef struct {
 } fpp_report_law;
 typedef struct {
     int64_t dim, count;
-    int32_t kind, form, ball, log2_grid, entry_bytes; /* form FPP_REPORT_DIRECT or _SEEDS; entry_bytes 2 or 4, 0 for seeds */
+    int32_t kind, form, ball, log2_grid, entry_bytes; /* form FPP_REPORT_DIRECT, _SEEDS or _CODES; entry_bytes 2 or 4, else 0 */
     double threshold, logit, radius, epsilon;
 } fpp_report_header;
 int64_t fpp_report_workspace_size(const fpp_report_law *law); /* bytes, any alignment; -1 if invalid */
@@ -378,12 +378,12 @@ int32_t fpp_report_seeds_f64(const double *x, int64_t n, int64_t row_stride, con
                              int64_t most_trials, const uint8_t *key, int64_t first, void *workspace, uint8_t *seeds);
 int32_t fpp_report_of_seeds_i32(const uint8_t *seeds, int64_t n, const fpp_report_law *law, void *workspace, int32_t *out);
 int64_t fpp_report_batch_size(const fpp_report_header *header); /* bytes of the whole batch; -1 if invalid */
-/* Entries (count, dim), cut off at the largest that entry_bytes hold, or seeds; the other one may be NULL. Bytes may follow what is read. */
+/* Entries (count, dim), cut off at the largest that entry_bytes hold, or seeds or codes; the other may be NULL. Bytes may follow what is read. */
 int32_t fpp_report_batch_write(const fpp_report_header *header, const int32_t *entries, const uint8_t *seeds, uint8_t *bytes);
 int32_t fpp_report_batch_read(const uint8_t *bytes, int64_t n_bytes, fpp_report_header *header);
 int32_t fpp_report_batch_entries(const uint8_t *bytes, int64_t n_bytes, int32_t *entries, uint8_t *seeds);
-/* ---- Test hooks: not part of the stable interface ------------------------------------------------------------------- */
-/* As the samplers (law 0 Gaussian, 1 Laplace), but the quick tests leave a window of 2^window_log2 undecided, so that the slow exact
+/* ---- Test hooks: not part of the stable interface -------------------------------------------------------------------
+ * As the samplers (law 0 Gaussian, 1 Laplace), but the quick tests leave a window of 2^window_log2 undecided, so that the slow exact
  * comparison runs often. window_log2 = 0 means the window of ordinary draws. */
 int32_t fpp_test_noise_i64(const uint8_t *key, int64_t begin, int64_t end, int32_t law, int32_t log2_scale, int32_t window_log2,
                            int64_t *out);

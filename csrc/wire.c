@@ -4,6 +4,7 @@
  *  4 version (2)     9 log2_grid              24 threshold (double)    56 CRC-32 of all bytes but these four (4)
  *  6 kind           10 entry_bytes            32 logit (double)        60 zero (4)
  *  7 form           11 zero; 12 dim (4)       40 radius (double)       64 entries: count x dim signed integers, or count x 32 bytes
+ *                                                                          (seeds), or count x 10 bytes (codes: book 8, word 2)
  *
  * Nothing in a header depends on a row. A reader compares it with the randomizer that it expects; it never computes with it.
  */
@@ -70,6 +71,12 @@ static int32_t in_range(double value, double low, double high)
     return value >= low && value <= high;
 }
 
+/* Bytes of a seed, or of a code. */
+static int64_t bytes_of(const fpp_report_header *header)
+{
+    return header->form == FPP_REPORT_SEEDS ? FPP_SEED_BYTES : FPP_CODE_BYTES;
+}
+
 FPP_API int64_t fpp_report_batch_size(const fpp_report_header *header)
 {
     if (header == NULL || header->dim < 1 || header->dim > FPP_DIM_MAX || header->count < 0
@@ -79,12 +86,12 @@ FPP_API int64_t fpp_report_batch_size(const fpp_report_header *header)
         || !in_range(header->epsilon, 0.0, 1e4)) {
         return -1;
     }
-    const int32_t seeds = header->form == FPP_REPORT_SEEDS;
-    if (seeds ? header->entry_bytes != 0
-              : header->form != FPP_REPORT_DIRECT || (header->entry_bytes != 2 && header->entry_bytes != 4)) {
+    const int32_t direct = header->form == FPP_REPORT_DIRECT;
+    if (direct ? header->entry_bytes != 2 && header->entry_bytes != 4
+               : header->entry_bytes != 0 || (header->form != FPP_REPORT_SEEDS && header->form != FPP_REPORT_CODES)) {
         return -1;
     }
-    const int64_t each = seeds ? FPP_SEED_BYTES : header->dim * header->entry_bytes;
+    const int64_t each = direct ? header->dim * header->entry_bytes : bytes_of(header);
     return header->count > (INT64_MAX - FPP_REPORT_HEADER_BYTES) / each ? -1 : FPP_REPORT_HEADER_BYTES + header->count * each;
 }
 
@@ -95,7 +102,7 @@ FPP_API int32_t fpp_report_batch_write(const fpp_report_header *header, const in
         return FPP_ERR_ARGUMENT;
     }
     const int32_t direct = header->form == FPP_REPORT_DIRECT;
-    const int64_t n = direct ? header->count * header->dim : header->count * FPP_SEED_BYTES;
+    const int64_t n = direct ? header->count * header->dim : header->count * bytes_of(header);
     if (n > 0 && (direct ? (const void *)entries : (const void *)seeds) == NULL) {
         return FPP_ERR_ARGUMENT;
     }
@@ -168,7 +175,7 @@ FPP_API int32_t fpp_report_batch_entries(const uint8_t *bytes, int64_t n_bytes, 
     }
     const uint8_t *const body = bytes + FPP_REPORT_HEADER_BYTES;
     const int32_t direct = header.form == FPP_REPORT_DIRECT;
-    const int64_t n = direct ? header.count * header.dim : header.count * FPP_SEED_BYTES;
+    const int64_t n = direct ? header.count * header.dim : header.count * bytes_of(&header);
     if (n > 0 && (direct ? (void *)entries : (void *)seeds) == NULL) {
         return FPP_ERR_ARGUMENT;
     }

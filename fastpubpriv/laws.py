@@ -37,3 +37,29 @@ class ReportLaw:
     miss: float
     radius: float
     tail: float = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class CodeLaw:
+    """How a user chooses a word of a book of random vectors.
+
+    Attributes
+    ----------
+    words : int
+        Words of a book.
+    chosen : int
+        How many of them, those nearest to the row, are likelier.
+    miss : int
+        Of 2^62: the probability of another word.
+    ball, radius
+        As for `ReportLaw`.
+    vectors : ReportLaw
+        What the seed of a word stands for.
+    """
+
+    words: int
+    chosen: int
+    miss: int
+    ball: bool
+    radius: float
+    vectors: ReportLaw

@@ -162,8 +162,9 @@ def compiled_code_stays_in_kernels(source: Source) -> list[str]:
 
 
 def noise_only_in_release(source: Source) -> list[str]:
-    """`release` is the one place where noise meets private numbers; `batches` draws the coins that choose rows."""
-    if source.path in ("fastpubpriv/release/release.py", "fastpubpriv/release/batches.py"):
+    """`release` is where noise meets private numbers; `batches` draws the coins that choose rows, `reports` those of users."""
+    doors = ("release", "batches", "reports")
+    if source.path in {f"fastpubpriv/release/{door}.py" for door in doors}:
         return []
     return [
         source.complaint(node, "noise outside release/release.py")
@@ -590,7 +591,8 @@ def unexplained(modules: list[Source], notes: dict[str, str]) -> list[str]:
             calls = {ast.unparse(node.func) for node in ast.walk(function) if isinstance(node, ast.Call)}
             # `run.release(...)` and `measurement.release(...)` release by way of a measurement, which has its note.
             if calls & {"release", "release.release"} or any(
-                name.split(".")[-1] in {"release_choice", "release_stable", "release_reports"} for name in calls
+                name.split(".")[-1] in {"release_choice", "release_stable", "release_reports", "release_codes"}
+                for name in calls
             ):
                 callers.add(methods.get(function, function.name))
     titles = {match[1] for text in notes.values() if (match := re.match(r"# Privacy note: `(\w+)`", text))}
@@ -628,6 +630,10 @@ NO_TWIN = {
     "merge_bytes": "a bound on memory; measured instead",
     "density_room": "empty memory",
     "workspace": "memory, and a law as C reads it",
+    "kernel_names": "a list of names",
+    "kernel_function": "the address of a function of the C library",
+    "instruction_set": "what the processor has",
+    "interface_version": "a number of the C library",
     "directions": "standard_normal divided by its norm; its law is tested instead",
 }
 

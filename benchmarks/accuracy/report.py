@@ -192,10 +192,17 @@ def readme_table(cells: Cells) -> str:
     columns, asked = len(grouped(cells, "column")), len(grouped(cells, "n", "n_pub", "budget"))
     budgets = " and ".join(dict.fromkeys(str(cell["budget"]) for cell in cells))
     public = ", ".join(dict.fromkeys(str(cell["n_pub"]) for cell in cells))
-    most = max(score["answers"] for cell in cells for score in cell["contestants"].values())
+    counts = {
+        name: max(cell["contestants"][name]["answers"] for cell in cells if name in cell["contestants"])
+        for cell in cells
+        for name in cell["contestants"]
+    }
+    most = max(counts.values())
+    fewest = min(counts.values())
+    each = f"{most} samples each" + (f" of ours and {fewest} of the others" if fewest < most else "")
     return (
         f"Root mean squared error over that of the best clip radius in hindsight: median / ninth decile over {columns} columns and "
-        f"{asked}\nsettings ({budgets}; {public} public rows), {most} samples each. Coverage of the 95 % interval at n >= "
+        f"{asked}\nsettings ({budgets}; {public} public rows), {each}. Coverage of the 95 % interval at n >= "
         f"{LARGE:,}, where no\nstatus says otherwise. Peers that take a range get the true one, or that of the public rows.\n\n"
         f"{table(lines)}"
     )

@@ -48,16 +48,16 @@ static int32_t plain_status(const uint8_t *bytes, int64_t n)
         return FPP_ERR_VERSION;
     }
     const uint64_t dim = part(bytes + 12, 4), count = part(bytes + 16, 8);
-    const int seeds = bytes[7] == 1;
-    const int known = bytes[6] < 2 && bytes[7] < 2 && bytes[8] < 2 && bytes[9] <= FPP_REPORT_GRID_MAX && bytes[11] == 0
-                      && (seeds ? bytes[10] == 0 : bytes[10] == 2 || bytes[10] == 4);
+    const int seeds = bytes[7] == 1, coded = seeds || bytes[7] == 2;
+    const int known = bytes[6] < 2 && bytes[7] < 3 && bytes[8] < 2 && bytes[9] <= FPP_REPORT_GRID_MAX && bytes[11] == 0
+                      && (coded ? bytes[10] == 0 : bytes[10] == 2 || bytes[10] == 4);
     const int sizes = dim >= 1 && dim <= FPP_DIM_MAX && count <= FPP_REPORTS_MAX;
     const int numbers = within(real(bytes + 24), 0.0, 1e3) && within(real(bytes + 32), -1e4, 1e4)
                         && within(real(bytes + 40), 1e-300, 1e300) && within(real(bytes + 48), 0.0, PLANTED ? 1.0 : 1e4);
     if (!known || !sizes || !numbers || part(bytes + 60, 4) != 0) {
         return FPP_ERR_FOREIGN;
     }
-    const uint64_t size = 64 + count * (seeds ? 32 : dim * bytes[10]);
+    const uint64_t size = 64 + count * (seeds ? 32 : coded ? 10 : dim * bytes[10]);
     return size <= (uint64_t)n && part(bytes + 56, 4) == plain_crc(bytes, (int64_t)size) ? FPP_OK : FPP_ERR_FOREIGN;
 }
 
@@ -70,7 +70,7 @@ static void check_bytes(const uint8_t *bytes, int64_t n)
         AGREE(fpp_report_batch_entries(bytes, n, NULL, NULL) == status);
         return;
     }
-    const int64_t size = fpp_report_batch_size(&header), each = header.form == FPP_REPORT_SEEDS ? 32 : header.dim;
+    const int64_t size = fpp_report_batch_size(&header), each = header.form == FPP_REPORT_SEEDS ? 32 : header.form == FPP_REPORT_CODES ? 10 : header.dim;
     int32_t *entries = room(header.count * each, sizeof *entries);
     uint8_t *seeds = room(header.count * each, 1), *again = room(size, 1);
     AGREE(fpp_report_batch_entries(bytes, n, entries, seeds) == FPP_OK);
@@ -99,7 +99,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             memset(bytes + 60, 0, 4);
             memset(bytes + 14, 0, 2); /* small sizes, so that batches are whole */
             memset(bytes + 17, 0, 7);
-            const int64_t whole = 64 + bytes[16] * (int64_t)(bytes[7] == 1 ? 32 : part(bytes + 12, 4) * bytes[10]);
+            const int64_t whole = 64 + bytes[16] * (int64_t)(bytes[7] == 1 ? 32 : bytes[7] == 2 ? 10 : part(bytes + 12, 4) * bytes[10]);
             const uint32_t sum = plain_crc(bytes, whole <= n ? whole : n);
             for (int i = 0; i < 4; i++) {
                 bytes[56 + i] = (uint8_t)(sum >> (8 * i));

@@ -34,6 +34,7 @@ COMMANDS = {
     "demo": ("demo.page:demo", "The main job on a real weather table, beside what else one could have done."),
     "reproduce": ("reproduce:reproduce", "Re-create a published figure or table; lists them without a name."),
     "bench": ("bench:bench", "How fast this machine releases private means, beside NumPy."),
+    "info": ("info:info", "Versions, processor and libraries, for bug reports."),
 }
 TRACEBACK = "FASTPUBPRIV_TRACEBACK"
 LONG_WORD = re.compile(r"\S{260,}")  # names of files are shorter

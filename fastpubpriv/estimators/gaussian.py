@@ -72,15 +72,18 @@ def estimate_gaussian(
     {budget}
         Untouched where the public rows alone are predicted to be best.
     {pub_priv_gap}
-        Above 0 it calls for "lifted_coinpress".
+        Above 0 it calls for "lifted_coinpress". The ladder needs no such number: `diagnostics` say by how many deviations the
+        public mean is off (`shift`) and by what factor the public scale (`scale_ratio`), as far as released numbers show it, and
+        both are allowed for.
     {failure_prob}
         The bounds are those that other methods than the ladder derive from the public rows.
     method : str
         "auto" takes "ladder", or "lifted_coinpress" if one of its own arguments is given. "ladder": public numbers predict the
         errors of four rungs, the best is taken before anything is spent, and private and public moments are combined by inverse
-        variance. "lifted_coinpress" (CoinPress on rows (x, 1)) and "pairs" (CoinPress on differences of neighbouring rows, then
-        for the mean: the version that the literature proves, with twice the noise on the covariance) start from bounds that hold
-        for the least favourable public rows. In the role of black boxes that the paper names, each with its regime in its module:
+        variance; where rows and budget allow, cheap private counts say what scale the rows have and how far out they go.
+        "lifted_coinpress" (CoinPress on rows (x, 1)) and "pairs" (CoinPress on differences of neighbouring rows, then for the mean:
+        the version that the literature proves, with twice the noise on the covariance) start from bounds that hold for the least
+        favourable public rows. In the role of black boxes that the paper names, each with its regime in its module:
         "recursive_preconditioner" (of KLSU19; many rows), "group_covariances" (of AL21; ApproxDP, very many rows, experimental),
         "hypothesis_selection" (of BKSW19; PureDP or ZCDP, one or two columns).
     structure : "auto", "public", "mean", "diagonal" or "full"
@@ -110,8 +113,9 @@ def estimate_gaussian(
     -------
     Neighbours: replace one private row; holds for every public data set. The rung is decided by public numbers. A second moment is
     one symmetric integer matrix (squared sensitivity 2 Q^4, for pairs the same), a mean and the axis variances one vector sum each
-    (4 Q^2). The ladder's number of second moments and their shares rest on released spectra; the exact costs add up to at most the
-    budget on every path. The rung "public" reads nothing but the size of `x_priv` and costs nothing.
+    (4 Q^2), a count of norms or of one column's distances one histogram (2 S^2). The ladder's number of second moments and their
+    shares rest on released spectra and counts; the exact costs add up to at most the budget on every path. The rung "public" reads
+    nothing but the size of `x_priv` and costs nothing.
 
     Notes
     -----

@@ -19,7 +19,15 @@ from fastpubpriv.experiments.running import (
     text_table,
     write_csv,
 )
-from fastpubpriv.local import Duchi, PrivUnit, PrivUnitG, Randomizer, estimate_mean, mean_error
+from fastpubpriv.local import (
+    Duchi,
+    PrivUnit,
+    PrivUnitG,
+    Randomizer,
+    SubsetSelection,
+    estimate_mean,
+    mean_error,
+)
 from fastpubpriv.results import plots as plotting
 
 NAME = "b-local"
@@ -27,13 +35,16 @@ DIMS, EPSILONS = (10, 100, 1000), (0.5, 1.0, 2.0, 4.0, 8.0)
 RANDOMIZERS = ("PrivUnit", "PrivUnitG", "Duchi")
 REPORTS = 2000  # for each randomizer, dimension and epsilon, in each run
 DIM, EPSILON, N = 10, 4.0, 2000
+BITS, BIT_DIM, BIT_EPSILONS = (1, 3, 5, 7, 9), 100, (1.0, 4.0)
 SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9)
 RUNS = 20
 SEED = 31
+BIT_REPORTS = 300  # for each number of bits, in each run
 
 NOTES = (
     "errors of one report: E |Z - x|^2 of a unit vector x, closed form and mean over reports; the best of each group is PrivUnit",
     f"means: {N} rows on the sphere in {DIM} columns, epsilon {EPSILON:g}, of which a share is public; mean of the law",
+    f"bits: errors of one report in {BIT_DIM} columns by its size; SubsetSelection names one of 2^bits words of a public book",
     "semi-local is estimate_mean; one weight is LLHR's, each row alike; full local makes reports of all rows; throw-away uses none",
     SEED_NOTE,
 )
@@ -53,6 +64,25 @@ def report_errors(name: str, dim: int, epsilon: float, run: int) -> FloatArray:
     count = min(REPORTS, 200_000 // dim)
     seed = noise_seed(dim, run, RANDOMIZERS.index(name))
     reports = randomizer(name, dim, epsilon).privatize(np.tile(row, (count, 1)), random_state=seed, threads=1)
+    found: FloatArray = np.sum((reports.vectors() - row) ** 2, axis=1)
+    return found
+
+
+def few_bits(epsilon: float) -> list[tuple[str, Randomizer]]:
+    """Randomizers by the bits of a report, fewest first; a seed and the number of a book are public randomness."""
+    books = [(f"SubsetSelection, {bits} bits", SubsetSelection(BIT_DIM, epsilon, words=2**bits)) for bits in BITS]
+    seeds, direct = PrivUnit(BIT_DIM, epsilon, form="selection"), PrivUnit(BIT_DIM, epsilon)
+    return [
+        *books,
+        (f"PrivUnit seed, {8 * seeds.report_bytes} bits", seeds),
+        (f"PrivUnit, {8 * direct.report_bytes} bits", direct),
+    ]
+
+
+def bit_errors(epsilon: float, place: int, run: int) -> FloatArray:
+    """Squared errors of reports of one vector by one of `few_bits`."""
+    row = np.full((BIT_REPORTS, BIT_DIM), BIT_DIM**-0.5)
+    reports = few_bits(epsilon)[place][1].privatize(row, random_state=noise_seed(place, run, 7), threads=1)
     found: FloatArray = np.sum((reports.vectors() - row) ** 2, axis=1)
     return found
 
@@ -94,12 +124,15 @@ def run(out: Path, *, runs: int | None = None, threads: int | None = None, progr
     spread = 1.0 - float(truth @ truth)
     cells = [(name, dim, epsilon) for dim in DIMS for epsilon in EPSILONS for name in RANDOMIZERS]
     tasks: list[Any] = [*(("report", *cell) for cell in cells), *(("mean", share) for share in SHARES)]
+    tasks += [("bits", epsilon, place) for epsilon in BIT_EPSILONS for place in range(len(BITS) + 2)]
 
     def work(task: Any) -> Any:
         if task[0] == "report":
             return np.concatenate(
                 [report_errors(task[1], task[2], task[3], each) for each in range(max(1, count // 5))]
             )
+        if task[0] == "bits":
+            return np.concatenate([bit_errors(task[1], task[2], each) for each in range(max(1, count // 5))])
         return np.array([mean_errors(task[1], each, truth) for each in range(count)])
 
     answers = side_by_side(work, tasks, threads=threads, progress=progress, label=NAME)
@@ -107,7 +140,7 @@ def run(out: Path, *, runs: int | None = None, threads: int | None = None, progr
     for (name, dim, epsilon), errors in zip(cells, answers, strict=False):
         closed = randomizer(name, dim, epsilon).mean_squared_error()
         table.append(("report", name, dim, epsilon, "", len(errors), closed, *_mean(errors)))
-    for share, errors in zip(SHARES, answers[len(cells) :], strict=True):
+    for share, errors in zip(SHARES, answers[len(cells) :], strict=False):
         n_pub = round(share * N)
         device = PrivUnit(DIM, EPSILON)
         best = mean_error(device, n_reports=N - n_pub, n_pub=n_pub, variance=spread)
@@ -116,6 +149,7 @@ def run(out: Path, *, runs: int | None = None, threads: int | None = None, progr
         full = mean_error(device, n_reports=N, variance=spread).mean_squared_error
         for j, closed in enumerate((best.mean_squared_error, alike, full, best.public_error)):
             table.append(("mean", WAYS[j], DIM, EPSILON, share, count, closed, *_mean(errors[:, j])))
+    table += bit_rows(answers[len(cells) + len(SHARES) :])
     columns = (
         "part",
         "method",
@@ -131,9 +165,19 @@ def run(out: Path, *, runs: int | None = None, threads: int | None = None, progr
     csv, png = out / f"{NAME}.csv", out / f"{NAME}.png"
     write_csv(csv, NOTES, columns, table)
     _draw(table, png)
-    shown = [row for row in table if row[0] == "mean" or (row[2] == 100 and row[1] != "PrivUnitG")]
+    shown = [row for row in table if row[0] in ("mean", "bits") or (row[2] == 100 and row[1] != "PrivUnitG")]
     lines = (*text_table(columns, [[_short(cell) for cell in row] for row in shown]),)
     return Report(name=NAME, lines=lines, csv=csv, png=png, seconds=time.perf_counter() - start)
+
+
+def bit_rows(answers: list[FloatArray]) -> list[tuple[Any, ...]]:
+    """Rows of the table for `few_bits`, from errors in the order of the tasks."""
+    found = iter(answers)
+    return [
+        ("bits", name, BIT_DIM, epsilon, "", len(errors), device.mean_squared_error(), *_mean(errors))
+        for epsilon in BIT_EPSILONS
+        for (name, device), errors in zip(few_bits(epsilon), found, strict=False)
+    ]
 
 
 def _mean(values: FloatArray) -> tuple[float, float]:

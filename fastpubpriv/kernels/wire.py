@@ -14,6 +14,9 @@ from fastpubpriv.kernels._cext import ffi, lib
 
 VERSION = 1
 HEADER_BYTES: int = lib.FPP_REPORT_HEADER_BYTES
+# The forms of reports and the bytes of each; 0: integers for each column.
+FORMS = {"direct": 0, "selection": 1, "codes": 2}
+WIDTHS: tuple[int, ...] = (0, lib.FPP_SEED_BYTES, lib.FPP_CODE_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +26,7 @@ class BatchHeader:
     dim: int
     count: int
     gaussian: int
-    seeds: int
+    form: int
     ball: int
     log2_grid: int
     entry_bytes: int
@@ -34,16 +37,16 @@ class BatchHeader:
 
 
 def batch_write(header: BatchHeader, payload: npt.NDArray[Any]) -> bytes:
-    """Bytes of a batch; payload (count, dim) int32 or, of seeds, (count, 32) uint8."""
-    shape = (header.count, 32 if header.seeds else header.dim)
-    _cbuf.expect("payload", payload, np.uint8 if header.seeds else np.int32, shape)
+    """Bytes of a batch; payload (count, dim) int32 or, of seeds and codes, (count, 32 or 10) uint8."""
+    shape = (header.count, WIDTHS[header.form] or header.dim)
+    _cbuf.expect("payload", payload, np.uint8 if header.form else np.int32, shape)
     cheader = ffi.new("fpp_report_header *", astuple(header))
     size = lib.fpp_report_batch_size(cheader)
     if size < 0:
         _cbuf.check(lib.FPP_ERR_ARGUMENT)
     data = np.empty(size, dtype=np.uint8)
     body = _cbuf.inp(payload.reshape(-1))
-    entries, seeds = (ffi.NULL, body) if header.seeds else (body, ffi.NULL)
+    entries, seeds = (ffi.NULL, body) if header.form else (body, ffi.NULL)
     _cbuf.check(lib.fpp_report_batch_write(cheader, entries, seeds, _cbuf.out(data)))
     return data.tobytes()
 
@@ -64,12 +67,12 @@ def batch_header(data: bytes) -> BatchHeader:
 
 
 def batch_payload(data: bytes) -> npt.NDArray[Any]:
-    """The reports of the batch that `data` begins with: (count, dim) int32 or (count, 32) uint8."""
+    """The reports of the batch that `data` begins with: (count, dim) int32 or (count, 32 or 10) uint8."""
     header = batch_header(data)
-    shape = (header.count, 32 if header.seeds else header.dim)
-    payload: npt.NDArray[Any] = np.empty(shape, dtype=np.uint8 if header.seeds else np.int32)
+    shape = (header.count, WIDTHS[header.form] or header.dim)
+    payload: npt.NDArray[Any] = np.empty(shape, dtype=np.uint8 if header.form else np.int32)
     body = _cbuf.out(payload.reshape(-1))
-    entries, seeds = (ffi.NULL, body) if header.seeds else (body, ffi.NULL)
+    entries, seeds = (ffi.NULL, body) if header.form else (body, ffi.NULL)
     _read(lib.fpp_report_batch_entries(ffi.from_buffer("uint8_t[]", data), len(data), entries, seeds))
     return payload
 

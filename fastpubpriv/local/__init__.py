@@ -5,6 +5,7 @@
 """
 
 from fastpubpriv.local.aggregate import Aggregator, ReportSum
+from fastpubpriv.local.codes import SubsetSelection
 from fastpubpriv.local.families import Duchi, PrivUnit, PrivUnitG
 from fastpubpriv.local.means import LocalError, estimate_mean, mean_error
 from fastpubpriv.local.parameters import Cap
@@ -27,6 +28,7 @@ __all__ = [
     "ReportSum",
     "Reports",
     "RowLoss",
+    "SubsetSelection",
     "estimate_mean",
     "mean_error",
     "train",

@@ -12,7 +12,7 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.local.randomizers import Randomizer
-from fastpubpriv.local.reports import Reports, directions, header, integers, length_limit
+from fastpubpriv.local.reports import Reports, directions, header, integers, length_limit, payload_form
 from fastpubpriv.local.users import MOST_PER_USER, Users, hashed_names
 from fastpubpriv.sources import Executor, Query, private_rows
 
@@ -39,7 +39,7 @@ class ReportSum(Query):
     def add(self, chunk: Any, accumulators: Any) -> None:
         """Add reports, rows of a matrix of whole numbers."""
         count, sums, squares = accumulators
-        dtype = np.uint8 if self.randomizer.form == "selection" else np.int32
+        dtype = payload_form(self.randomizer)[1]
         unit = directions(self.randomizer, integers(self.randomizer, chunk.astype(dtype)))
         if self.randomizer.gaussian:
             unit *= 1.0 / length_limit(self.randomizer)
@@ -56,7 +56,7 @@ class ReportSum(Query):
     @property
     def row_cost(self) -> int:
         """About 20 ns for a column, and for seeds about 15 more."""
-        return (40 if self.randomizer.form == "selection" else 20) * self.randomizer.dim
+        return (20 if self.randomizer.form == "direct" else 40) * self.randomizer.dim
 
 
 class Aggregator:

@@ -17,7 +17,7 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import wire
 from fastpubpriv.local.aggregate import Aggregator
 from fastpubpriv.local.randomizers import Randomizer
-from fastpubpriv.local.reports import Reports, header
+from fastpubpriv.local.reports import Reports, header, payload_form
 from fastpubpriv.local.users import NAME_BYTES, Users, hashed_names
 
 MOST_BATCH_BYTES = 1 << 30
@@ -64,8 +64,8 @@ class BatchReader:
         self.reason: str | None = None
         self.reports = self.end = 0
         self._most = most
-        seeds = randomizer.form == "selection"
-        nothing = np.zeros((0, 32), np.uint8) if seeds else np.zeros((0, randomizer.dim), np.int32)
+        width, dtype = payload_form(randomizer)
+        nothing = np.zeros((0, width), dtype)
         self._begun = wire.batch_write(header(randomizer, 0), nothing)
 
     def batches(self, stream: Readable) -> Iterator[Any]:

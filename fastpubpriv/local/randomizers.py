@@ -12,6 +12,8 @@ from scipy import special
 
 from fastpubpriv import validation
 from fastpubpriv.errors import InputError
+from fastpubpriv.kernels.wire import FORMS as REPORT_FORMS
+from fastpubpriv.kernels.wire import WIDTHS
 from fastpubpriv.laws import ReportLaw
 from fastpubpriv.local import parameters as caps
 from fastpubpriv.local.floating import direct_error, expected_proposals, seed_error
@@ -78,6 +80,11 @@ class Randomizer:
             settle(self, "norm_bound", validation.positive("norm_bound", self.norm_bound))
             if not 1e-150 <= self.radius <= 1e150:
                 raise InputError(f"norm_bound must lie in [1e-150, 1e150], got {self.radius:g}: rescale the columns")
+        self._design(epsilon)
+
+    def _design(self, epsilon: float) -> None:
+        """Settle the parameters for arguments that have been checked."""
+        settle = object.__setattr__
         validation.choice("form", self.form, FORMS)
         draft = self._cap(epsilon)
         opening = 1.0 if self.gaussian else 1.0 - draft.threshold**2
@@ -138,7 +145,7 @@ class Randomizer:
     @property
     def cost(self) -> PureDP | ApproxDP:
         """What one report costs its user: PureDP(epsilon), or ApproxDP where the cut tails of the normals weigh 2^-100 or more."""
-        return _cost(self.epsilon, None if self.form == "selection" else self.dim + _SPARE_DRAWS)
+        return _cost(self.epsilon, self.dim + _SPARE_DRAWS if self.form == "direct" else None)
 
     @property
     def scale(self) -> float:
@@ -165,7 +172,7 @@ class Randomizer:
     @property
     def report_bytes(self) -> int:
         """Bytes of one report, without the header of its batch."""
-        return 32 if self.form == "selection" else self.dim * self.entry_bytes
+        return WIDTHS[REPORT_FORMS[self.form]] or self.dim * self.entry_bytes
 
     @property
     def entry_bytes(self) -> int:

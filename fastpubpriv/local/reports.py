@@ -11,7 +11,7 @@ import numpy.typing as npt
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import wire
-from fastpubpriv.kernels.seeds import seed_integers
+from fastpubpriv.kernels.seeds import SEED_BYTES, seed_integers
 from fastpubpriv.laws import ReportLaw
 from fastpubpriv.local.parameters import Cap
 from fastpubpriv.results.base import read_only
@@ -51,9 +51,9 @@ class Reports:
 
     Attributes
     ----------
-    randomizer : PrivUnit, PrivUnitG or Duchi
+    randomizer : Randomizer
         What drew them.
-    payload : (n, dim) int32, or (n, 32) uint8 where the form is "selection"
+    payload : (n, dim) int32; (n, 32) uint8 where the form is "selection", (n, 10) where it is "codes"
         The reports, read-only.
     private : bool
         False if the coins came from a seed. Bytes do not tell: reports read from bytes say True.
@@ -67,8 +67,7 @@ class Reports:
     __slots__ = ("payload", "private", "randomizer")
 
     def __init__(self, randomizer: Randomizer, payload: npt.NDArray[Any], *, private: bool = True) -> None:
-        seeds = randomizer.form == "selection"
-        width, dtype = (32, np.uint8) if seeds else (randomizer.dim, np.int32)
+        width, dtype = payload_form(randomizer)
         if payload.ndim != 2 or payload.shape[1] != width or payload.dtype != dtype:
             raise InputError(f"reports of this randomizer are an array of shape (n, {width}) of {np.dtype(dtype)}")
         self.randomizer = randomizer
@@ -143,17 +142,22 @@ class Reports:
         return cls(randomizer, wire.batch_payload(data))
 
 
+def payload_form(randomizer: Randomizer) -> tuple[int, Any]:
+    """Columns and type of the arrays that hold its reports."""
+    width = wire.WIDTHS[wire.FORMS[randomizer.form]]
+    return (width, np.uint8) if width else (randomizer.dim, np.int32)
+
+
 def header(randomizer: Randomizer, count: int) -> wire.BatchHeader:
     """What the bytes of a batch begin with."""
-    seeds = randomizer.form == "selection"
     return wire.BatchHeader(
         dim=randomizer.dim,
         count=count,
         gaussian=int(randomizer.gaussian),
-        seeds=int(seeds),
+        form=wire.FORMS[randomizer.form],
         ball=int(randomizer.norm_bound is not None),
         log2_grid=randomizer.log2_grid,
-        entry_bytes=0 if seeds else randomizer.entry_bytes,
+        entry_bytes=randomizer.entry_bytes if randomizer.form == "direct" else 0,
         threshold=randomizer.cap.threshold,
         logit=randomizer.cap.logit,
         radius=randomizer.radius,
@@ -165,8 +169,10 @@ def integers(randomizer: Randomizer, payload: npt.NDArray[Any]) -> npt.NDArray[n
     """The integer vectors (n, dim) of reports."""
     if randomizer.form == "direct":
         return payload
+    seeds = np.zeros((len(payload), SEED_BYTES), dtype=np.uint8)
+    seeds[:, : payload.shape[1]] = payload
     out = np.empty((len(payload), randomizer.dim), dtype=np.int32)
-    seed_integers(np.ascontiguousarray(payload), randomizer.law, out)
+    seed_integers(seeds, randomizer.law, out)
     return out
 
 

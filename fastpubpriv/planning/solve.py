@@ -273,7 +273,7 @@ def plan(
     >>> plan("select_hypothesis", dim=1, candidates=1000, budget=PureDP(epsilon=1.0), error=0.1).n_priv
     4098
     >>> plan("gaussian", dim=10, n_pub=11, budget=ZCDP(rho=0.5), error=0.1).n_priv
-    12838
+    12872
     """
     if n_priv is not None:
         n_priv = count("n_priv", n_priv, minimum=1)

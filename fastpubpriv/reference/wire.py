@@ -17,14 +17,14 @@ _TAIL = struct.Struct("<II")
 
 def batch_size(header: Any) -> int:
     """Bytes of the whole batch."""
-    return 64 + int(header.count) * (32 if header.seeds else int(header.dim) * int(header.entry_bytes))
+    return 64 + int(header.count) * ((0, 32, 10)[header.form] or int(header.dim) * int(header.entry_bytes))
 
 
 def batch_write(header: Any, payload: npt.NDArray[Any]) -> bytes:
-    """Bytes of a batch; payload (count, dim) int32 or, of seeds, (count, 32) uint8."""
+    """Bytes of a batch; payload (count, dim) int32 or, of seeds and codes, (count, 32 or 10) uint8."""
     dim, count, *kinds, entry_bytes, threshold, logit, radius, epsilon = astuple(header)
     start = _FIELDS.pack(b"FPPL", 1, *kinds, entry_bytes, 0, dim, count, threshold, logit, radius, epsilon)
-    if header.seeds:
+    if header.form:
         body = payload.tobytes()
     else:
         most = 2 ** (8 * entry_bytes - 1) - 1
@@ -39,9 +39,9 @@ def batch_header(data: bytes) -> tuple[Any, ...] | None:
         return None
     _, _, *kinds, entry_bytes, zero, dim, count, threshold, logit, radius, epsilon = _FIELDS.unpack_from(data)
     check, more = _TAIL.unpack_from(data, 56)
-    size = 64 + count * (32 if kinds[1] else dim * entry_bytes)
+    size = 64 + count * ((0, 32, 10)[kinds[1] % 3] or dim * entry_bytes)
     sound = zero == more == 0 and size <= len(data) and check == zlib.crc32(data[60:size], zlib.crc32(data[:56]))
-    sound = sound and kinds[1] in (0, 1) and entry_bytes in ((0,) if kinds[1] else (2, 4))
+    sound = sound and kinds[1] in (0, 1, 2) and entry_bytes in ((0,) if kinds[1] else (2, 4))
     return (dim, count, *kinds, entry_bytes, threshold, logit, radius, epsilon) if sound else None
 
 
@@ -50,8 +50,9 @@ def batch_payload(data: bytes) -> npt.NDArray[Any]:
     fields = batch_header(data)
     if fields is None:
         raise ValueError("not a batch of reports")
-    dim, count, _, seeds, _, _, entry_bytes, *_ = fields
-    if seeds:
-        return np.frombuffer(data, dtype=np.uint8, count=32 * count, offset=64).reshape(count, 32)
+    dim, count, _, form, _, _, entry_bytes, *_ = fields
+    if form:
+        width = (0, 32, 10)[form]
+        return np.frombuffer(data, dtype=np.uint8, count=width * count, offset=64).reshape(count, width)
     found = np.frombuffer(data, dtype=f"<i{entry_bytes}", count=dim * count, offset=64)
     return found.reshape(count, dim).astype(np.int32)

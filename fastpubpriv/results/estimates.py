@@ -127,11 +127,18 @@ class CovarianceResult(Result):
         Diagonal standard deviation of the privacy noise of the last round, relative to the covariance.
     steps : int
         Rounds.
+    predicted_error : float
+        Relative Frobenius error predicted from public numbers, for a bound and a centre that are right.
+    status : str
+        "ok"; "clipped" when rows were seen to fill the ball that they are clipped to: the bound is too small, and the covariance
+        with it; "under_resolved" when noise could have made the smallest eigenvalues.
     """
 
     covariance: FloatArray
     relative_noise_std: float
     steps: int
+    predicted_error: float = math.nan
+    status: str = "ok"
 
     _forms: ClassVar[Mapping[str, Form]] = {"covariance": ("dim", "dim")}
 
@@ -147,7 +154,12 @@ class CovarianceResult(Result):
         return Table("column", self.labels, list(zip(self.labels, self.covariance.T, strict=True)))
 
     def _details(self) -> list[tuple[str, str]]:
-        return [("Noise", f"{self.relative_noise_std:.3g} of the variances (standard deviation); {self.steps} rounds")]
+        noise = f"{self.relative_noise_std:.3g} of the variances (standard deviation); {self.steps} rounds"
+        return [
+            ("Noise", noise),
+            ("Predicted error", f"{self.predicted_error:.3g} (relative Frobenius)"),
+            ("Status", self.status),
+        ]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -164,12 +176,15 @@ class PCAResult(Result):
         The public centre.
     noise_norm : float
         Expected spectral norm of the noise on the second moment: eigenvalue gaps below it are not resolved.
+    status : tuple of str
+        For each component "resolved" or "unresolved": whether its eigenvalue is above the next by more than that.
     """
 
     components: FloatArray
     eigenvalues: FloatArray
     center: FloatArray
     noise_norm: float
+    status: tuple[str, ...] = ()
 
     _forms: ClassVar[Mapping[str, Form]] = {
         "components": ("components", "dim"), "eigenvalues": ("components",), "center": ("dim",),
@@ -189,7 +204,8 @@ class PCAResult(Result):
 
     def _table(self) -> Table:
         loadings = list(zip(self.labels, self.components.T, strict=True))
-        return Table("component", range(len(self.components)), [("eigenvalue", self.eigenvalues), *loadings])
+        said = [Column("status", self.status)] if self.status else []
+        return Table("component", range(len(self.components)), [("eigenvalue", self.eigenvalues), *said, *loadings])
 
     def _details(self) -> list[tuple[str, str]]:
         return [("Noise", f"gaps between eigenvalues below {self.noise_norm:.4g} are not resolved")]
@@ -210,8 +226,10 @@ class GaussianResult(Result):
         Rounds of the covariance recursion.
     status : str
         "ok"; "under_resolved" when the rounds are too few, by the public rule, to reach the smallest eigenvalues, which may be far
-        off, or when (ladder) noise could have made them; "public", "mean" or "diagonal" for a simpler structure; "clipped" when the
-        private mean was seen at the edge of the ball around the public rows that rows are clipped to, which held it back.
+        off, or when (ladder) noise could have made them; "public", "mean" or "diagonal" for a simpler structure. What released
+        numbers say against the public rows comes before the structure: "clipped" when the private mean was seen at the edge of the
+        ball around them that rows are clipped to, which held it back; "shifted" when it lies farther from theirs than chance
+        explains; "rescaled" when the private rows have another scale. The last two were allowed for.
     predicted_covariance_error, predicted_mean_error : float
         Relative Frobenius error of the covariance, and l2 error of the mean in standard deviations, from public numbers; infinite
         (null in JSON) when `status` is "under_resolved", unless the method shrinks what it cannot resolve.
@@ -222,7 +240,9 @@ class GaussianResult(Result):
         "diagonal" (private variances along the axes of the public covariance).
     diagnostics : mapping
         Released or public numbers about the run; of the ladder the errors predicted for all rungs, the columns that borrowed a
-        scale because their public values are all equal, the target of the shrinkage, and the weight of the private mean.
+        scale because their public values are all equal, the target of the shrinkage, the weight of the private mean, and as a check
+        of the public rows, `shift` (distance of the private mean from the public one, in deviations) and `scale_ratio` (by what the
+        public scale was multiplied after a private count; 1 where it was near).
     """
 
     mean: FloatArray
@@ -320,5 +340,14 @@ class GaussianResult(Result):
         found = [("Predicted error", text), ("Status", self.status), ("Method", self.method)]
         fallback = self.diagnostics.get("fallback_columns", ())
         if fallback:
-            found.append(("Scale borrowed by", ", ".join(fallback)))
+            found.append(("No public scale in", ", ".join(fallback)))
+        if self.diagnostics.get("shifted", False):
+            found.append(("Public mean", f"{self.diagnostics['shift']:.3g} deviations off: it was given less weight"))
+        if self.diagnostics.get("rescaled", False):
+            found.append(
+                (
+                    "Public scale",
+                    f"off by a factor of {self.diagnostics['scale_ratio']:.3g}: that of a private count was used",
+                )
+            )
         return found

@@ -139,11 +139,12 @@ class MixtureResult(Mixture):
     status : tuple of str
         For each component "ok", or what else it is: "diagonal", "mean" or "public" (that structure was predicted to be best:
         private variances along the axes of the public covariance, a private mean only, the public rows alone), "clipped" (its mean
-        was held back by the ball around its public rows), or why it is a substitute ("low_count": too few rows, a public summary
-        stands in; "under_resolved": its covariance is lost in noise in some direction; "rough": it has a single public row, and the
-        spread of those around stands in for its covariance; "borrowed": all public rows are equal in some column, whose scale is
-        that of the others; "atoms": it stands for values that many rows share; "narrow": it may stand for one value; "empty": a
-        stage found nothing and a coarser answer stands in; "fallback"). Decided from released and public values only.
+        was held back by the ball around its public rows), "shifted" (its mean lies farther from theirs than chance explains), or
+        why it is a substitute ("low_count": too few rows, a public summary stands in; "under_resolved": its covariance is lost in
+        noise in some direction; "rough": it has a single public row, and the spread of those around stands in for its covariance;
+        "borrowed": all public rows are equal in some column, whose scale is that of the others; "atoms": it stands for values that
+        many rows share; "narrow": it may stand for one value; "empty": a stage found nothing and a coarser answer stands in;
+        "fallback"). Decided from released and public values only.
     method : str
         The algorithm that ran.
     tree : ClusterTree or None

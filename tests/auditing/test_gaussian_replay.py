@@ -45,6 +45,7 @@ def runs(budget):
             f"coinpress {steps}",
             lambda x, s=steps: coinpress_covariance(x, budget=budget, scale=30.0, center=5.0, steps=s, **COMMON),
         )
+    yield "pca, public rows", lambda x: private_pca(x, budget=budget, x_pub=PUBLIC, n_components=2, **COMMON)
     yield "pca", lambda x: private_pca(x, budget=budget, center=5.0, radius=9.0, n_components=2, **COMMON)
 
 

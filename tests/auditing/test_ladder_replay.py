@@ -8,9 +8,9 @@ import pytest
 from spies import seeded
 from test_gaussian_replay import BUDGETS, COMMON, DIM, HOSTILE, PUBLIC, hostile_pair, neighbours
 
-from fastpubpriv import ReplayError, estimate_gaussian
+from fastpubpriv import ZCDP, ApproxDP, PureDP, ReplayError, estimate_gaussian
 from fastpubpriv.auditing import record_replay
-from fastpubpriv.estimators.ladder import full, learn
+from fastpubpriv.estimators.ladder import full, learn, looks
 from fastpubpriv.estimators.ladder.schedule import EARLY_SHARES
 from fastpubpriv.mechanisms import axis_features
 from fastpubpriv.release.transcript import recording
@@ -76,7 +76,49 @@ def test_the_number_of_rounds_follows_the_releases():
     assert near < far
 
 
+# Enough budget for the counts of norms and of column scales that come before sums.
+COUNTED = {"zcdp": ZCDP(8), "approx": ApproxDP(12, 1e-6), "pure": PureDP(40)}
+CONSTANT = np.column_stack([PUBLIC[:, :2], np.full(len(PUBLIC), 5.0)])
+
+
+@pytest.mark.parametrize("structure", ["mean", "diagonal", "full"])
+@pytest.mark.parametrize("notion", COUNTED)
+def test_counts_before_sums(notion, structure):
+    budget, rng = COUNTED[notion], np.random.default_rng(72)
+    run = ladder(budget, structure, CONSTANT)
+    for scale in (1.0, 40.0):
+        rows = PUBLIC.mean(axis=0) + scale * rng.standard_normal((300, DIM)) * [1.0, 10.0, 0.1]
+        with recording() as recorded:
+            result = run(rows)
+        names = [each["name"] for each in result.releases]
+        assert names[:2] == ["scale of column 2", "norms of rows"]
+        assert ("norms before the last round" in names) == (structure == "full")
+        assert (result.diagnostics["scale_ratio"] > 5.0) == (scale > 5.0)
+        assert recorded.calls
+        for hostile in (HOSTILE[0], HOSTILE[1], rows[7] + 1e9, PUBLIC.mean(axis=0), rng.standard_normal(DIM)):
+            other = rows.copy()
+            other[7] = hostile
+            report = record_replay(run, rows, other, budget=budget)
+            assert report.pair_cost <= report.declared_cost <= report.allowance * (1 + Fraction(1, 10**9))
+            assert report.declared_cost >= Fraction(97, 100) * report.allowance
+
+
 # Planted faults: each must be caught.
+
+
+def test_catches_edges_that_follow_private_rows(monkeypatch):
+    original = looks.count_norms
+
+    def fitted(run, affine, edges, share, *, name):
+        largest = max(float(np.abs(chunk).max()) for chunk in run.rows.chunks())
+        return original(run, affine, edges * largest, share, name=name)
+
+    monkeypatch.setattr(looks, "count_norms", fitted)
+    rows = np.random.default_rng(73).standard_normal((300, DIM))
+    other = rows.copy()
+    other[4] = 1e3
+    with pytest.raises(ReplayError):
+        record_replay(ladder(COUNTED["zcdp"], "mean"), rows, other, budget=COUNTED["zcdp"])
 
 
 def test_catches_rounds_that_follow_private_rows(monkeypatch):
@@ -85,11 +127,11 @@ def test_catches_rounds_that_follow_private_rows(monkeypatch):
     def longer(rung):
         return replace(step(rung), share=None if rung.made == 8 else EARLY_SHARES[0])
 
-    def adaptive(run, base, view):
+    def adaptive(run, *arguments):
         largest = max(float(np.abs(chunk).max()) for chunk in run.rows.chunks())
         if largest > 100.0:
             monkeypatch.setattr(full.FullRung, "step", longer)
-        return original(run, base, view)
+        return original(run, *arguments)
 
     monkeypatch.setattr(learn, "_second_moments", adaptive)
     with pytest.raises(ReplayError):

@@ -407,3 +407,33 @@ def test_digits_follow_the_uncertainty(value, scale, text):
 
     assert float(number(value, scale).replace(",", "")) == pytest.approx(value, abs=max(scale, 1e-300))
     assert number(value, scale) == text
+
+
+DEFAULTS = {
+    "mean": (fpp.estimate_mean, [], {}),
+    "weighted-mean": (fpp.weighted_mean, ["--norm-bound", "auto"], {"norm_bound": "auto"}),
+    "coinpress-mean": (fpp.coinpress_mean, ["--center", "0", "--radius", "auto"], {"center": 0.0, "radius": "auto"}),
+}
+
+
+@pytest.mark.parametrize("command", DEFAULTS)
+@pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")
+@pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
+def test_a_command_without_options_gives_what_the_function_gives(command, tmp_path):
+    """The defaults of both are the same: so are the numbers, on columns of several shapes."""
+    function, options, given = DEFAULTS[command]
+    rng = np.random.default_rng(5)
+    rows = np.column_stack([rng.lognormal(3.0, 1.0, 3000), rng.normal(1e5, 2.0, 3000), rng.random(3000) < 0.1])
+    rows[::50, 0] = np.nan
+    public = np.nan_to_num(rows[1:20].copy(), nan=20.0)
+    np.save(tmp_path / "p.npy", rows)
+    np.save(tmp_path / "q.npy", public)
+    files = ["--private", tmp_path / "p.npy", "--rho", "0.5", "--seed", "3", "--json", tmp_path / "out.json"]
+    if command != "coinpress-mean":
+        files += ["--public", tmp_path / "q.npy"]
+        given = {**given, "x_pub": public}
+    invoke(command, *files, *options)
+    found = json.loads((tmp_path / "out.json").read_text())
+    expected = function(rows, budget=fpp.ZCDP(rho=0.5), random_state=3, **given).to_dict()
+    for name in ("mean", "noise_std", "sampling_std", "report", "releases", "provenance"):
+        assert json.dumps(found["result"][name] if "result" in found else found[name]) == json.dumps(expected[name])

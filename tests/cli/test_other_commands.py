@@ -3,6 +3,7 @@
 import functools
 import importlib
 import json
+import platform
 import re
 import subprocess
 import sys
@@ -212,6 +213,31 @@ def test_bench_reports_ratios(monkeypatch, tmp_path):
     assert all(lap["ratio"] == pytest.approx(lap["numpy_seconds"] / lap["seconds"]) for lap in laps)
     assert "ratio" in invoke("bench", "--json", tmp_path / "bench.json").stdout
     assert json.loads((tmp_path / "bench.json").read_text())["laps"][0]["seconds"] > 0
+
+
+def test_bench_beside_an_older_file(monkeypatch, tmp_path):
+    from fastpubpriv.experiments import machine
+
+    monkeypatch.setattr(machine, "measure", functools.partial(machine.measure, shapes=((500, 3),), rounds=1))
+    old = tmp_path / "old.json"
+    invoke("bench", "--json", old)
+    written = json.loads(old.read_text())
+    assert written["machine"]["instructions"] in ("baseline", "AVX2", "AVX-512")
+    shown = invoke("bench", "--compare", old)
+    assert "old ratio" in shown.stdout
+    assert f"{written['laps'][0]['ratio']:.1f}x" in shown.stdout
+    old.write_text("{}")
+    assert "bench --json" in invoke("bench", "--compare", old, code=2).stderr
+
+
+def test_info_names_versions_and_no_path(tmp_path):
+    shown = invoke("info").stdout
+    for word in ("fastpubpriv", "processor", "instructions", "BLAS", "numpy", "C interface"):
+        assert word in shown
+    found = json.loads(invoke("info", "--json", "-").stdout)
+    assert found["fastpubpriv"] == fpp.__version__
+    assert platform.node() not in json.dumps(found)
+    assert str(Path.home()) not in json.dumps(found)
 
 
 def test_the_peer_of_the_bench_does_the_same_job():

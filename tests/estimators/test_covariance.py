@@ -10,7 +10,16 @@ from clocks import PATIENCE
 from gaussian_cases import RHO_HALF, covariance_error, gaussian
 from spies import SpyLedger, SpyRows, seeded
 
-from fastpubpriv import ZCDP, ApproxDP, BudgetError, InputError, PureDP, coinpress_covariance, private_pca
+from fastpubpriv import (
+    ZCDP,
+    AccuracyWarning,
+    ApproxDP,
+    BudgetError,
+    InputError,
+    PureDP,
+    coinpress_covariance,
+    private_pca,
+)
 from fastpubpriv.estimators import learners
 from fastpubpriv.estimators.matrices import rebuilt, spectrum, symmetric
 from fastpubpriv.mechanisms.sums import AffineMap
@@ -214,3 +223,78 @@ def test_pca_at_two_thousand_columns_in_memory():
     overlap, matrices = map(float, done.stdout.split())
     assert overlap > 0.9
     assert matrices <= 12
+
+
+def far_rows(n, seed, shift=100.0):
+    rng = np.random.default_rng(seed)
+    return rng.standard_t(4, size=(n, 4)) * [5.0, 2.0, 1.0, 1.0] + [shift, 0.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("options", "center", "radius"),
+    [
+        ({"x_pub": far_rows(12, 1)}, "public rows", "released"),
+        ({"center": [100.0, 0.0, 0.0, 0.0], "radius": "auto"}, "argument", "released"),
+        ({"center": 0.0, "radius": 150.0}, "argument", "argument"),
+        ({"x_pub": far_rows(12, 1), "radius": 20.0}, "public rows", "argument"),
+    ],
+)
+def test_a_ball_from_public_rows_or_a_count(options, center, radius):
+    result = seeded(private_pca, far_rows(20_000, 2), budget=ZCDP(0.1), n_components=3, **options)
+    assert result.provenance == {"center": center, "radius": radius}
+    assert result.spent == ZCDP(0.1)
+    assert len(result.releases) == (2 if radius == "released" else 1)
+    assert result.n_pub == (12 if "x_pub" in options else 0)
+    if radius == "released":
+        # The third and fourth directions have one variance: what they are is noise, and that is said.
+        assert result.status == ("resolved", "resolved", "unresolved")
+        assert abs(result.components[0, 0]) > 0.99
+        assert result.releases[-1]["clip_radius"] < 60.0
+    assert "status" in result.to_frame()
+    assert type(result).from_json(result.to_json()).status == result.status
+
+
+def test_without_a_count_public_rows_give_the_radius():
+    public = far_rows(40, 3)
+    with pytest.warns(AccuracyWarning, match="larger budget"):
+        result = seeded(private_pca, far_rows(60, 4), budget=ZCDP(0.001), n_components=1, x_pub=public)
+    assert result.provenance["radius"] == "public rows"
+    assert len(result.releases) == 1
+    reach = np.linalg.norm(public - public.mean(axis=0), axis=1)
+    assert result.releases[0]["clip_radius"] == pytest.approx(np.quantile(reach, 0.9))
+    assert result.status == ("unresolved",)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "center="),
+        ({"center": 0.0}, "radius="),
+        ({"center": 0.0, "radius": "wide"}, "radius"),
+        ({"center": 0.0, "radius": "auto"}, "too few private rows"),
+        ({"x_pub": np.ones((3, 4))}, "radius from public rows"),
+        ({"x_pub": np.array([[1e140] * 4, [-1e140] * 4])}, "radius from public rows"),
+    ],
+)
+def test_refused_balls_cost_nothing(options, message):
+    log = []
+    rows = SpyRows(np.zeros((60, 4)), log)
+    with pytest.raises(InputError, match=message):
+        private_pca(rows, budget=ZCDP(0.01), n_components=1, ledger=SpyLedger(RHO_HALF, log), **options)
+    assert log == []
+
+
+def test_the_covariance_says_what_became_of_it():
+    rng = np.random.default_rng(5)
+    rows = rng.standard_normal((20_000, 3)) * [1.0, 2.0, 3.0]
+    fine = seeded(coinpress_covariance, rows, budget=RHO_HALF, scale=20.0, steps=3)
+    assert fine.status == "ok"
+    error = np.linalg.norm(fine.covariance / np.outer([1.0, 2.0, 3.0], [1.0, 2.0, 3.0]) - np.eye(3))
+    assert fine.predicted_error / 3.0 < error < 3.0 * fine.predicted_error
+    small = seeded(coinpress_covariance, rows, budget=RHO_HALF, scale=0.01, steps=1)
+    assert small.status == "clipped"
+    with pytest.warns(AccuracyWarning, match="as large as the covariance"):
+        lost = seeded(coinpress_covariance, rows[:40], budget=ZCDP(0.01), scale=20.0)
+    assert lost.status == "under_resolved"
+    assert lost.predicted_error > 2.0
+    assert "under_resolved" in lost.summary()

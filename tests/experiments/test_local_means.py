@@ -17,6 +17,14 @@ def test_the_figure(tmp_path):
     for row in reports:
         gap = abs(float(row["monte_carlo"]) - float(row["closed_form"]))
         assert gap < 6 * float(row["standard_error"]) + 1e-3 * float(row["closed_form"])
+    bits = [row for row in rows if row["part"] == "bits"]
+    assert len(bits) == 14
+    for row in bits:
+        gap = abs(float(row["monte_carlo"]) - float(row["closed_form"]))
+        assert gap < 6 * float(row["standard_error"]) + 1e-3 * float(row["closed_form"])
+    for epsilon in {row["epsilon"] for row in bits}:
+        errors = [float(row["closed_form"]) for row in bits if row["epsilon"] == epsilon][:6]
+        assert errors == sorted(errors, reverse=True)  # more bits are better, up to a whole seed
     seen = 0
     for group in {(row["dim"], row["epsilon"]) for row in reports}:
         errors = {row["method"]: float(row["closed_form"]) for row in reports if (row["dim"], row["epsilon"]) == group}

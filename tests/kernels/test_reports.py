@@ -161,12 +161,12 @@ def batch(n=5, dim=3, entry_bytes=2, form=0):
     header = wire.BatchHeader(dim, n, 0, form, 1, 8, 0 if form else entry_bytes, 0.25, -1.5, 2.0, 1.0)
     rng = np.random.default_rng(0)
     if form:
-        return header, rng.integers(0, 256, (n, 32)).astype(np.uint8)
+        return header, rng.integers(0, 256, (n, wire.WIDTHS[form])).astype(np.uint8)
     payload = rng.integers(-(2**31) + 1, 2**31, (n, dim)).astype(np.int32)
     return header, payload >> (16 if entry_bytes == 2 else 0)
 
 
-@pytest.mark.parametrize(("entry_bytes", "form"), [(2, 0), (4, 0), (0, 1)])
+@pytest.mark.parametrize(("entry_bytes", "form"), [(2, 0), (4, 0), (0, 1), (0, 2)])
 def test_batches_are_the_bytes_of_the_twin(entry_bytes, form):
     header, payload = batch(entry_bytes=entry_bytes, form=form)
     data = wire.batch_write(header, payload)

@@ -257,3 +257,21 @@ def test_one_column(options):
     public = line.of(rng, np.zeros(30, dtype=int)) + 50.0 * (np.arange(30) % 2)[:, None]
     result = finite(learn_separated_mixture(rows, **{**GOOD, "x_pub": public, **options}))
     assert matched(result.tree.assign(rows), labels) > 0.99
+
+
+def test_a_constant_public_column_is_named():
+    rng = np.random.default_rng(0)
+
+    def rows(n):
+        labels = np.arange(n) % 2
+        return np.column_stack([rng.normal(20.0 * labels, 1.0), rng.normal(size=n), rng.random(n) < 0.1])
+
+    private, public = rows(6_000), rows(30)
+    public[:, 2] = 0.0
+    with pytest.warns(AccuracyWarning, match="the public rows are constant in 2: the scale of the other columns"):
+        found = learn_separated_mixture(
+            private, x_pub=public, n_components=2, min_weight=0.3, budget=ZCDP(0.5), method="public_pca"
+        )
+    assert found.diagnostics["fallback_columns"] == ("2",)
+    assert "Scale borrowed by" in found.summary()
+    assert set(found.status) <= {"borrowed", "under_resolved", "clipped"}

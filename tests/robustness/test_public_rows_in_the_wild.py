@@ -151,7 +151,7 @@ def estimated(function, situation):
 def test_a_gaussian_names_the_columns_that_borrow_a_scale(situation, name):
     result, _ = estimated(fpp.estimate_gaussian, situation)
     assert list(result.diagnostics["fallback_columns"]) == [name]
-    assert name in result.summary().split("Scale borrowed by")[1].splitlines()[0]
+    assert name in result.summary().split("No public scale in")[1].splitlines()[0]
 
 
 def test_a_mean_says_which_columns_it_cannot_see():

@@ -10,19 +10,23 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
+from scipy import stats
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.estimators.ladder import targets
 from fastpubpriv.estimators.ladder.clipping import clip_factor
+from fastpubpriv.estimators.ladder.norms import Cut, Norms, early_cut, gram_cut, tail_edges
 from fastpubpriv.estimators.ladder.public_base import PublicBase
 from fastpubpriv.estimators.ladder.schedule import Plan, Step, excess_of
-from fastpubpriv.estimators.ladder.vectors import mean_weight
+from fastpubpriv.estimators.ladder.shifts import shift_of, weight_of
 from fastpubpriv.estimators.lifted import lift, mean_map
 from fastpubpriv.estimators.matrices import divided, lower_powers, lower_root, spectrum, symmetric
 from fastpubpriv.mechanisms.sums import AffineMap, Released
 
 # The share of the rows that a last round shows: noise may take it anywhere, clipping takes less than this.
 LEAST_MASS = 0.25
+# Rows are far out where the ball of a single round would leave more squared error than this.
+FAR_BIAS_SQ = 0.02
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,7 +35,7 @@ class Resolved:
 
     `start` is the mean before its own release; `powers` are the lower
     root of the covariance and its inverse; `least` the least eigenvalue of the last round and `slack` what noise and sampling may
-    have moved it by.
+    have moved it by. `bias` is what clipping is taken to leave, relative to the covariance; it is in `error`.
     """
 
     covariance: FloatArray
@@ -44,6 +48,7 @@ class Resolved:
     error: float
     least: float
     slack: float
+    bias: float = 0.0
 
     @property
     def under_resolved(self) -> bool:
@@ -54,13 +59,16 @@ class Resolved:
 class FullRung:
     """The rounds of one population or leaf."""
 
-    __slots__ = ("_contraction", "_excess", "_spectrum", "base", "left", "made", "plan")
+    __slots__ = ("_contraction", "_cut", "_excess", "_far", "_norms", "_spectrum", "base", "left", "made", "plan")
 
     def __init__(self, base: PublicBase, plan: Plan) -> None:
         self.base, self.plan = base, plan
         self.left, self.made = Fraction(1), 0
         self._spectrum: FloatArray = base.strength.spectrum()
         self._excess: float | None = None
+        self._norms: Norms | None = None
+        self._far = False
+        self._cut: Cut | None = None
         self._contraction: FloatArray = np.eye(plan.dim + 1)
 
     @property
@@ -70,14 +78,51 @@ class FullRung:
 
     def step(self) -> Step:
         """The next round, from public and released numbers."""
-        return self.plan.step(self._spectrum, self.left, self.made, excess=self._excess)
+        return self.plan.step(self._spectrum, self.left, self.made, excess=self._excess, far=self._far)
 
     def radius(self, share: Fraction | None) -> float:
         """Where the next round clips, if it gets this share or (None) is the last."""
         plan = self.plan
+        if self._norms is not None:
+            if share is None:
+                self._cut = self._last_cut(self._norms, self.left)
+                return self._cut.radius
+
+            def slack(radius: float) -> float:
+                return plan.slack(plan.std(radius * radius, share))
+
+            return early_cut(self._norms, slack=slack, least=math.sqrt(self._least_sq(self._norms))).radius
         if self.made == 0:
             return math.sqrt(plan.first_radius_sq)
-        return math.sqrt(plan.white_radius_sq if share is not None else plan.last_radius_sq(self.made, self.left))
+        if share is None:
+            return math.sqrt(plan.last_radius_sq(self.made, self.left))
+        return math.sqrt(plan.early_radius_sq(share, far=self._far))
+
+    @property
+    def edges(self) -> FloatArray:
+        """Edges of the norms of (v, 1) as they are now, for a count before the next round."""
+        rows = self.base.strength.radius_sq(0.25) if self.made == 0 else float(stats.chi2.ppf(0.25, self.plan.dim))
+        return tail_edges(math.sqrt(1.0 + rows))
+
+    def see(self, norms: Norms) -> None:
+        """Take notice of released norms of the rows: until the next round they say where to clip."""
+        self._norms = norms
+        if self.made == 0:
+            # A single round would lose what lies beyond its ball.
+            cut = self._last_cut(norms, self.left)
+            self._excess = math.sqrt(0.01 + cut.bias_sq / self.plan.dim)
+            self._far = cut.bias_sq > FAR_BIAS_SQ
+
+    def _least_sq(self, norms: Norms) -> float:
+        plan = self.plan
+        if self.made:
+            return plan.white_radius_sq
+        seen = norms.quantile_sq(0.9)
+        return plan.first_radius_sq if seen is None else min(seen, plan.first_radius_sq)
+
+    def _last_cut(self, norms: Norms, left: Fraction) -> Cut:
+        noise = self.plan.noise_error(np.maximum(self._spectrum, 1e-300), 1.0, left)
+        return gram_cut(norms, self.plan.dim, noise=noise, least=math.sqrt(self._least_sq(norms)))
 
     def absorb(self, released: Released, radius: float, share: Fraction) -> None:
         """Precondition by what an early round released."""
@@ -96,6 +141,7 @@ class FullRung:
         self._contraction = divided(lower_root(vectors, roots), self._contraction)
         self.left -= share
         self.made += 1
+        self._norms = None
 
     def finish(self, released: Released, radius: float) -> Resolved:
         """Mean and covariance of v from the last round, shrunk as far as noise and targets tell."""
@@ -105,6 +151,9 @@ class FullRung:
         self.made += 1
         least = float(spectrum(second)[0][0])
         factor = clip_factor(second[:dim, :dim], radius * radius, std=std, n=n)
+        bias_sq = 0.0
+        if self._cut is not None:
+            bias_sq = self._cut.bias_sq
         # Back to rows (v, 1) for the mean, in the last coordinates for the covariance.
         half = divided(self._contraction, np.array(second, order="F"))
         moment = divided(self._contraction, np.array(half.T, order="F"))
@@ -124,9 +173,10 @@ class FullRung:
             strengths=(best.diagonal, best.off),
             clip_factor=factor,
             floored=floored,
-            error=math.sqrt(best.reported_error_sq),
+            error=math.sqrt(best.reported_error_sq + bias_sq),
             least=least,
             slack=self.plan.slack(std),
+            bias=math.sqrt(bias_sq),
         )
 
     def _targets(
@@ -151,10 +201,13 @@ class FullRung:
     ) -> tuple[FloatArray, FloatArray]:
         """Start of the mean step and covariance in the coordinates v, from the covariance in those of the last round."""
         dim, n = self.plan.dim, self.plan.n
-        values, _ = spectrum(covariance)
-        error_sq = dim / n + std * std / 2.0 * float(np.sum(1.0 / np.maximum(values, np.finfo(np.float64).tiny)))
+        values, vectors = spectrum(covariance)
+        inverse = 1.0 / np.maximum(values, np.finfo(np.float64).tiny)
+        noise_sq = std * std / 2.0 * float(np.sum(inverse))
+        distance_sq = float(np.square((inner @ mean) @ vectors) @ inverse)
+        weight = weight_of(shift_of(distance_sq, noise_sq, self.base.strength, n), dim / n + noise_sq)
         half = divided(inner, np.array(covariance, order="F"))
-        return mean_weight(self.base.strength, error_sq) * mean, symmetric(divided(inner, np.array(half.T, order="F")))
+        return weight * mean, symmetric(divided(inner, np.array(half.T, order="F")))
 
 
 def mean_step_map(base: PublicBase, resolved: Resolved) -> AffineMap:

@@ -4,26 +4,35 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
+from scipy import stats
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.estimators.ladder.full import FullRung, Resolved, mean_step_map
+from fastpubpriv.estimators.ladder.looks import Look, count_norms, look
+from fastpubpriv.estimators.ladder.norms import Norms, count_draws, mean_cut
 from fastpubpriv.estimators.ladder.public_base import PublicBase
 from fastpubpriv.estimators.ladder.rungs import Outlook, diagonal_radius, full_plan, mean_clip, mean_radius
 from fastpubpriv.estimators.ladder.schedule import EARLY_SHARES, LEAST_LAST, MOST_ROUNDS, Noise
-from fastpubpriv.estimators.ladder.vectors import Scales, axis_variances, mean_weight
+from fastpubpriv.estimators.ladder.shifts import Shift, shift_of, weight_of
+from fastpubpriv.estimators.ladder.vectors import Scales, axis_variances
 from fastpubpriv.estimators.matrices import symmetric
 from fastpubpriv.mechanisms.axis_features import AxisFeatures
 from fastpubpriv.mechanisms.statistics import StatisticSum
 from fastpubpriv.mechanisms.sums import Released, SecondMoment, VectorSum, check_gram_grids, check_sum_grids
+from fastpubpriv.privacy import gaussian_count_grid, laplace_count_grid
 from fastpubpriv.run import Run
 
 # Beyond this share of the radius of the ball that rows were clipped to, a released mean was limited by the ball.
 AT_THE_EDGE = 0.7
+# Rows whose mean has this share of their squared norm lie together, away from the public mean.
+TOGETHER = 0.8
+# What the variance along an axis without public spread may be, as a part of what was supposed.
+UNSEEN_PART = 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -42,24 +51,41 @@ class Climbed:
 
 
 def status_of(found: Climbed) -> str:
-    """The status of a rung, or "clipped" where the ball around the public rows held the private mean back."""
-    return "clipped" if found.details.get("edge", 0.0) > AT_THE_EDGE else found.status
+    """The status of a rung, or what released numbers say against the public rows.
+
+    "clipped" where the ball around them held the private mean back, "shifted" where the private mean lies farther from theirs than
+    chance explains, "rescaled" where the private rows have another scale.
+    """
+    if found.details.get("edge", 0.0) > AT_THE_EDGE:
+        return "clipped"
+    if found.status == "under_resolved":
+        return found.status
+    if found.details.get("shifted", False):
+        return "shifted"
+    return "rescaled" if found.details.get("rescaled", False) else found.status
 
 
 def draws(dim: int) -> int:
     """Upper bound on the noise draws of one population."""
-    return MOST_ROUNDS * (dim + 1) ** 2 + 2 * dim
+    return MOST_ROUNDS * (dim + 1) ** 2 + 2 * dim + count_draws(dim)
 
 
 def check_grids(run: Run, view: Outlook, structure: str) -> None:
     """Refuse, before the debit, a rung whose releases have no integer grid."""
     account, dim, n, allowance = run.account, run.rows.dim, run.rows.n, run.account.allowance
+    counts = view.counts
     if structure == "full":
         shares = [*EARLY_SHARES, LEAST_LAST, Fraction(1)]
-        check_gram_grids(account, [allowance * (1 - view.mean_share) * share for share in shares], dim + 1, n)
+        part = 1 - view.mean_share - counts.full
+        check_gram_grids(account, [allowance * part * share for share in shares], dim + 1, n)
         check_sum_grids(account, [allowance * view.mean_share], dim, n)
     elif structure != "public":
-        check_sum_grids(account, [allowance], dim if structure == "mean" else 2 * dim, n)
+        rest = allowance * (1 - counts.vectors)
+        check_sum_grids(account, [rest], dim if structure == "mean" else 2 * dim, n)
+    if structure != "public":
+        grid = laplace_count_grid if account.pure else gaussian_count_grid
+        for share in {counts.first, counts.column, counts.last} - {0}:
+            grid(allowance * share, count_draws(0), n)
 
 
 def public_rung(base: PublicBase, view: Outlook) -> Climbed:
@@ -77,62 +103,107 @@ def public_rung(base: PublicBase, view: Outlook) -> Climbed:
     )
 
 
-def mean_rung(base: PublicBase, view: Outlook, released: Released, n: float) -> Climbed:
-    """The public covariance and a combined mean, from the released sum of clipped v."""
+def mean_rung(
+    base: PublicBase,
+    view: Outlook,
+    released: Released,
+    n: float,
+    *,
+    radius: float | None = None,
+    seen: Look | None = None,
+) -> Climbed:
+    """The public covariance and a combined mean, from the released sum of v clipped to `radius`."""
     std, dim = released.noise_std / n, len(base.center)
+    average = released.value / n
+    length_sq = float(np.sum(np.square(average)))
+    spread = base.strength.radius_sq(0.5) / float(stats.chi2.ppf(0.5, dim))
+    shift = shift_of(length_sq / spread, dim * std * std / spread, base.strength, n, freedom=base.strength.low + 2.0)
     error_sq = dim / n + std * std * float(np.sum(1.0 / base.strength.spectrum()))
-    weight = mean_weight(base.strength, error_sq)
+    weight = weight_of(shift, error_sq)
     predicted = view.rungs["mean"]
+    covariance = base.covariance
+    if seen is not None and seen.middle_sq is not None and length_sq - dim * std * std > TOGETHER * seen.middle_sq:
+        # Rows that are far because they are elsewhere say nothing about the scale.
+        covariance, shift = covariance / seen.stretch**2, replace(shift, beyond_chance=True)
+    weights = _axis_weights(base, weight, std, n)
     return Climbed(
-        mean=base.center + weight * (base.root @ (released.value / n)),
-        covariance=base.covariance,
-        mean_noise_std=weight * std * _norms(base.root),
+        mean=base.settled(base.center + base.root @ (weights * average)),
+        covariance=covariance,
+        mean_noise_std=std * _norms(base.root * weights),
         structure="mean",
         status="mean",
         covariance_error=predicted.covariance,
         mean_error=predicted.mean,
-        details={"mean_weight": weight, "edge": edge(released.value / n, std, mean_radius(base.strength))},
+        details={
+            "mean_weight": weight,
+            "edge": edge(average, std, mean_radius(base.strength) if radius is None else radius),
+            **_shown(shift, seen),
+        },
     )
 
 
-def diagonal_rung(base: PublicBase, view: Outlook, released: Released, n: float) -> Climbed:
+def diagonal_rung(
+    base: PublicBase,
+    view: Outlook,
+    released: Released,
+    n: float,
+    *,
+    radius: float | None = None,
+    seen: Look | None = None,
+) -> Climbed:
     """Released variances along the axes of the public covariance, and a combined mean."""
     std, dim = released.noise_std / n, len(base.center)
     average = released.value / n
     scales: Scales = axis_variances(average, std, n, base.strength)
-    error_sq = dim / n + std * std * float(np.sum(1.0 / scales.variances))
-    weight = mean_weight(base.strength, error_sq)
+    inverse = 1.0 / scales.variances
+    noise_sq = std * std * float(np.sum(inverse))
+    distance_sq = float(np.sum(np.square(average[:dim]) * inverse))
+    shift = shift_of(distance_sq, noise_sq, base.strength, n, freedom=base.strength.low + 2.0)
+    weight = weight_of(shift, dim / n + noise_sq)
     predicted = view.rungs["diagonal"]
     scaled = base.root * np.sqrt(scales.variances)
+    weights = _axis_weights(base, weight, std, n)
     return Climbed(
-        mean=base.center + weight * (base.root @ average[:dim]),
+        mean=base.settled(base.center + base.root @ (weights * average[:dim])),
         covariance=symmetric(scaled @ scaled.T),
-        mean_noise_std=weight * std * _norms(base.root),
+        mean_noise_std=std * _norms(base.root * weights),
         structure="diagonal",
         status="diagonal",
         covariance_error=predicted.covariance,
         mean_error=predicted.mean,
         details={
             "mean_weight": weight,
-            "edge": edge(average, std, diagonal_radius(base.strength)),
+            "edge": edge(average[:dim], std, diagonal_radius(base.strength) if radius is None else radius),
             "axis_variances": scales.variances,
             "common_scale": scales.common,
+            **_shown(shift, seen),
         },
     )
 
 
 def full_rung(
-    base: PublicBase, view: Outlook, resolved: Resolved, released: Released, n: float, rounds: int
+    base: PublicBase,
+    view: Outlook,
+    resolved: Resolved,
+    released: Released,
+    n: float,
+    rounds: int,
+    *,
+    radius: float | None = None,
+    seen: Look | None = None,
 ) -> Climbed:
     """The resolved covariance and a combined mean, from the released sum of whitened rows about the start."""
     std, dim = released.noise_std / n, len(base.center)
+    average = released.value / n
+    root, inverse = resolved.powers
     error_sq = dim / n + dim * std * std
-    weight = mean_weight(base.strength, error_sq)
-    root = resolved.powers[0]
-    mean = weight * (resolved.start + root @ (released.value / n))
+    whitened = inverse @ resolved.start + average
+    shift = shift_of(float(np.sum(np.square(whitened))), dim * std * std, base.strength, n)
+    weight = weight_of(shift, error_sq)
     back = base.root @ root
+    mean = base.center + base.root @ (weight * (resolved.start + root @ average))
     return Climbed(
-        mean=base.center + base.root @ mean,
+        mean=base.settled(mean) if resolved.under_resolved else mean,
         covariance=symmetric(back @ back.T),
         mean_noise_std=weight * std * _norms(back),
         structure="full",
@@ -142,14 +213,34 @@ def full_rung(
         rounds=rounds,
         details={
             "mean_weight": weight,
-            "edge": edge(released.value / n, std, mean_clip(dim)),
+            "edge": edge(average, std, mean_clip(dim) if radius is None else radius),
             "target": resolved.target,
             "target_strength": resolved.strengths,
             "clip_factor": resolved.clip_factor,
+            "clip_bias": resolved.bias,
             "floored": resolved.floored,
             "public_covariance_error": view.rungs["public"].covariance,
+            **_shown(shift, seen),
         },
     )
+
+
+def _axis_weights(base: PublicBase, weight: float, std: float, n: float) -> FloatArray:
+    """Weights (dim,) of the private mean along the axes: `weight`, and less where the public rows do not differ.
+
+    Where they lie along few directions, the variance across them may be a small part of what the ridge supposes, and the noise so
+    much larger beside it.
+    """
+    found = np.full(len(base.center), weight)
+    public = 1.0 / base.strength.n_pub
+    found[: base.unseen] = min(weight, public / (public + 1.0 / n + std * std / UNSEEN_PART))
+    return found
+
+
+def _shown(shift: Shift, seen: Look | None) -> dict[str, Any]:
+    """What released numbers say about the public rows."""
+    found: dict[str, Any] = {"shift": shift.deviations, "shifted": shift.beyond_chance}
+    return found if seen is None else {**found, "scale_ratio": seen.stretch, "rescaled": seen.refuted}
 
 
 def edge(average: FloatArray, std: float, radius: float) -> float:
@@ -166,30 +257,47 @@ def climb(run: Run, base: PublicBase, view: Outlook, structure: str) -> Climbed:
     dim, n, allowance = run.rows.dim, run.rows.n, run.account.allowance
     if structure == "public":
         return public_rung(base, view)
+    public = base.strength
+    seen = look(run, base, view.counts)
+    base, norms = seen.base, seen.norms
+    rest = allowance * (1 - view.counts.vectors)
+    noise = Noise(run.account.pure, allowance)
     if structure == "mean":
-        radius = mean_radius(base.strength)
+        radius = mean_radius(public)
+        if norms is not None and norms.plenty:
+            error = math.sqrt(dim) * noise.vector(dim, 1 - view.counts.vectors) / n
+            radius = mean_cut(norms, noise=error, least=0.5 * radius).radius
         measurement = VectorSum(affine=base.affine, radius=radius)
-        return mean_rung(base, view, run.release(measurement, name="mean", cost=allowance, clip_radius=radius), n)
+        released = run.release(measurement, name="mean", cost=rest, clip_radius=radius)
+        return mean_rung(base, view, released, n, radius=radius, seen=seen)
     if structure == "diagonal":
-        radius = diagonal_radius(base.strength)
+        radius = diagonal_radius(public)
         features = AxisFeatures(center=base.center, matrix=base.inverse)
         both = StatisticSum(statistic=features, dim=2 * dim, radius=radius, row_cost=dim * dim)
-        released = run.release(both, name="mean and axis variances", cost=allowance, clip_radius=radius)
-        return diagonal_rung(base, view, released, n)
-    rung, resolved = _second_moments(run, base, view)
+        released = run.release(both, name="mean and axis variances", cost=rest, clip_radius=radius)
+        return diagonal_rung(base, view, released, n, radius=radius, seen=seen)
+    part = 1 - view.mean_share - view.counts.full
+    rung = FullRung(base, full_plan(public, n, noise.part(part)))
+    if norms is not None:
+        rung.see(norms.lifted())
+    resolved, norms = _second_moments(run, rung, part, view.counts.last)
     clip = mean_clip(dim)
+    if norms is not None:
+        error = noise.vector(dim, view.mean_share) * math.sqrt(dim) / n
+        clip = mean_cut(norms, noise=error, least=math.sqrt(float(stats.chi2.ppf(0.95, dim))), offset=1.0).radius
     measurement = VectorSum(affine=mean_step_map(base, resolved), radius=clip)
     released = run.release(measurement, name="mean", cost=allowance * view.mean_share, clip_radius=clip)
-    return full_rung(base, view, resolved, released, n, rung.made)
+    return full_rung(base, view, resolved, released, n, rung.made, radius=clip, seen=seen)
 
 
-def _second_moments(run: Run, base: PublicBase, view: Outlook) -> tuple[FullRung, Resolved]:
-    """Early rounds as long as the plan asks for them, then the last one."""
-    part = 1 - view.mean_share
-    noise = Noise(run.account.pure, run.account.allowance).part(part)
-    rung = FullRung(base, full_plan(base.strength, run.rows.n, noise))
+def _second_moments(run: Run, rung: FullRung, part: Fraction, last: Fraction) -> tuple[Resolved, Norms | None]:
+    """Early rounds as long as the plan asks for them, a count of norms if it has a share, then the last round."""
+    norms = None
     while True:
         step = rung.step()
+        if step.share is None and last:
+            norms = count_norms(run, rung.affine, rung.edges, last, name="norms before the last round")
+            rung.see(norms)
         radius = rung.radius(step.share)
         share = rung.left if step.share is None else step.share
         released = run.release(
@@ -199,7 +307,7 @@ def _second_moments(run: Run, base: PublicBase, view: Outlook) -> tuple[FullRung
             clip_radius=radius,
         )
         if step.share is None:
-            return rung, rung.finish(released, radius)
+            return rung.finish(released, radius), norms
         rung.absorb(released, radius, share)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import polygamma, psi
@@ -25,6 +25,8 @@ MOST_NAMES = 5
 # Public rows of a leave-one-out distance: fewer have no quartile.
 LEAST_DISTANCES = 4
 QUARTILE = 0.75
+# What the covariance of public rows is worth whose scale has been refuted.
+LEAST_DEGREES = 2.0
 # Of the variances of a region around a component and of the component itself: about ten standard deviations apart.
 REGION = 100.0
 
@@ -80,8 +82,9 @@ class PublicBase:
     """Mean and covariance of the public rows, always positive definite: coordinates v = inverse (x - center).
 
     `root` root^T is the covariance. `ridge` is the number of pseudo-rows in it. `fallback` lists the columns whose public values
-    are all equal: they borrow the scale of the others. `source` says where the numbers come from, `rough` that they are no more
-    than the spread of the public rows around.
+    are all equal: they borrow the scale of the others; `borrowed` those of them whose scale no count has found since. `unseen`
+    is the number of first axes v_1, v_2, ... in which the public rows do not differ, where they lie along few directions. `source`
+    says where the numbers come from, `rough` that they are no more than the spread of the public rows around.
     """
 
     center: FloatArray
@@ -90,6 +93,8 @@ class PublicBase:
     strength: Strength
     ridge: float
     fallback: tuple[int, ...] = ()
+    borrowed: tuple[int, ...] = ()
+    unseen: int = 0
     source: str = "public rows"
     rough: bool = False
 
@@ -102,6 +107,23 @@ class PublicBase:
     def covariance(self) -> FloatArray:
         """The public covariance, in squared data units."""
         return symmetric(self.root @ self.root.T)
+
+    def settled(self, mean: FloatArray) -> FloatArray:
+        """A mean with the public value wherever a borrowed scale would have decided its noise."""
+        found = np.array(mean)
+        found[list(self.borrowed)] = self.center[list(self.borrowed)]
+        return found
+
+    def stretched(self, factor: float) -> PublicBase:
+        """The base with all scales multiplied by a released factor: of the public rows, little more than the centre is believed."""
+        strength = self.strength
+        least = {name: min(getattr(strength, name), LEAST_DEGREES) for name in ("low", "likely", "scales")}
+        weak = replace(strength, quartile=math.nan, **least)
+        return replace(self.scaled(np.full(len(self.center), factor)), strength=weak)
+
+    def scaled(self, factors: FloatArray) -> PublicBase:
+        """The base with the columns in other units: factors (dim,) on their scales."""
+        return replace(self, root=frozen(self.root * factors[:, None]), inverse=frozen(self.inverse / factors))
 
 
 def marchenko_pastur(dim: int, ratio: float) -> FloatArray:
@@ -217,14 +239,21 @@ def public_base(x_pub: FloatArray, *, around: FloatArray | None = None) -> Publi
         scales=low if axes else scales,
         quartile=quartile,
     )
-    return PublicBase(
+    found = PublicBase(
         center=frozen(center * unit),
         root=frozen(root),
         inverse=frozen(inverse),
         strength=strength,
         ridge=ridge,
-        fallback=tuple(np.flatnonzero(~known & ~lent).tolist()),
+        fallback=(silent := tuple(np.flatnonzero(~known & ~lent).tolist())),
+        borrowed=silent,
+        unseen=max(dim - degrees, 0) if axes else 0,
     )
+    shown = known | lent
+    if shown.all():
+        return found
+    # A column that shows no spread has only the ridge's, which is next to nothing; its scale is the borrowed one.
+    return found.scaled(np.where(shown, 1.0, spreads / np.sqrt(np.einsum("ij,ij->i", root, root))))
 
 
 def rough_base(center: FloatArray, around: FloatArray, *, n_pub: int) -> PublicBase:

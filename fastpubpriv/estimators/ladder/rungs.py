@@ -8,6 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from fastpubpriv.estimators.ladder.norms import NO_COUNTS, Counts
 from fastpubpriv.estimators.ladder.public_base import Strength
 from fastpubpriv.estimators.ladder.schedule import Noise, Plan
 from fastpubpriv.estimators.ladder.vectors import combined
@@ -41,13 +42,15 @@ class Prediction:
 class Outlook:
     """Predictions for all rungs and the one that `auto` takes; `mean_share` is what the mean gets of the full rung's allowance.
 
-    `own_error_sq` is the squared error of the full rung's covariance by itself, without the public rows.
+    `own_error_sq` is the squared error of the full rung's covariance by itself, without the public rows; `counts` what is counted
+    before sums are released.
     """
 
     rungs: dict[str, Prediction]
     best: str
     mean_share: Fraction
     own_error_sq: float
+    counts: Counts = NO_COUNTS
 
     def resolved(self, dim: int) -> bool:
         """Whether the noise of the full rung stays below the eigenvalues."""
@@ -76,8 +79,9 @@ def full_plan(strength: Strength, n: float, noise: Noise) -> Plan:
     return Plan(strength.dim, n, noise, 1.0 + strength.radius_sq(MEAN_RADIUS))
 
 
-def outlook(strength: Strength, n: float, noise: Noise) -> Outlook:
-    """Predict every rung for n private rows and choose."""
+def outlook(strength: Strength, n: float, noise: Noise, counts: Counts = NO_COUNTS) -> Outlook:
+    """Predict every rung for n private rows and choose; `counts` is paid for first."""
+    whole, noise = noise, noise.part(1 - counts.vectors)
     dim, spectrum = strength.dim, strength.spectrum()
     inverse = float(np.mean(1.0 / spectrum))
     off = strength.wide**2 * dim * (dim - 1) / strength.typical
@@ -97,8 +101,8 @@ def outlook(strength: Strength, n: float, noise: Noise) -> Outlook:
     rungs["diagonal"] = Prediction(math.sqrt(off + scales), mean_error(dim * std * std * inverse))
     mean_share, own_error_sq = MEAN_SHARES[0], math.inf
     for share in MEAN_SHARES:
-        error_sq = full_plan(strength, n, noise.part(1 - share)).step(spectrum, Fraction(1), 0).error_sq
-        std = mean_clip(dim) * noise.vector(dim, share) / n
+        error_sq = full_plan(strength, n, whole.part(1 - counts.full - share)).step(spectrum, Fraction(1), 0).error_sq
+        std = mean_clip(dim) * whole.vector(dim, share) / n
         found = Prediction(
             math.sqrt(combined(off + own, error_sq)), mean_error(1.2 * dim * std * std * min(inverse, 1.5))
         )
@@ -111,4 +115,4 @@ def outlook(strength: Strength, n: float, noise: Noise) -> Outlook:
     most = dim / 2.0 if strength.wide == 1.0 else max(dim / 2.0, REGION_SHARE * (off + own))
     if own_error_sq <= most and rungs["full"].divergence <= FULL_GAIN * rungs[best].divergence:
         best = "full"
-    return Outlook(rungs, best, mean_share, own_error_sq)
+    return Outlook(rungs, best, mean_share, own_error_sq, counts)

@@ -20,6 +20,9 @@ LEAST_LEFT = Fraction(3, 10)
 # The smallest share that a last round may be left with, for the check of its grid.
 LEAST_LAST = LEAST_LEFT - EARLY_SHARES[-1]
 WORTH_A_ROUND = 0.97
+# Where rows are seen far out: an early round that shows what is larger than this by a wide ball, and what another must be worth.
+LEAST_SHOWN = 0.3
+FAR_WORTH_A_ROUND = 0.8
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,11 @@ class Noise:
         """Standard deviation in each of `dim` coordinates."""
         cost = max(float(self.allowance * share), 1e-300)
         return math.sqrt(8.0 * dim) / cost if self.pure else 2.0 / math.sqrt(2.0 * cost)
+
+    def count(self, share: Fraction) -> float:
+        """Standard deviation of the number of rows in one of several disjoint cells."""
+        cost = max(float(self.allowance * share), 1e-300)
+        return math.sqrt(8.0) / cost if self.pure else 1.0 / math.sqrt(cost)
 
     def gram(self, side: int, share: Fraction = Fraction(1)) -> float:
         """Diagonal standard deviation of the equivalent Gaussian orthogonal ensemble on a second moment."""
@@ -86,6 +94,22 @@ class Plan:
         """Where rounds after the first clip: rows that are white but for a tenth of them."""
         return 1.0 + chi2_quantile(0.9, self.dim)
 
+    @property
+    def wide_radius_sq(self) -> float:
+        """Where rounds clip that can afford it: also most rows that are far out stay as they are."""
+        return (1.0 + chi_radius(self.dim, 0.1)) ** 2
+
+    def shows(self, share: Fraction) -> bool:
+        """Whether noise would hide little of what an early round shows that clips wide."""
+        return self.slack(self.std(self.wide_radius_sq, share)) <= LEAST_SHOWN
+
+    def early_radius_sq(self, share: Fraction, *, far: bool = False) -> float:
+        """Where an early round after the first clips: wide where rows are `far` out and noise allows it.
+
+        A direction of few far rows that a narrow ball cuts off looks small, and would be blown up round after round.
+        """
+        return self.wide_radius_sq if far and self.shows(share) else self.white_radius_sq
+
     def std(self, radius_sq: float, share: Fraction) -> float:
         """Noise of a round on the mean second moment."""
         return radius_sq * self.noise.gram(self.dim + 1, share) / self.n
@@ -94,39 +118,47 @@ class Plan:
         """Where the last round clips after `made` others: wider where noise does not matter and the bias of clipping does."""
         if made == 0:
             return self.first_radius_sq
-        wide = (1.0 + chi_radius(self.dim, 0.1)) ** 2
+        wide = self.wide_radius_sq
         std = self.std(wide, left)
         quiet = std * std / 2.0 <= 0.25 / self.n or std * std * (self.dim + 1) / 2.0 <= 3e-4
         return wide if quiet else self.white_radius_sq
 
-    def step(self, spectrum: FloatArray, left: Fraction, made: int, *, excess: float | None = None) -> Step:
+    def step(
+        self, spectrum: FloatArray, left: Fraction, made: int, *, excess: float | None = None, far: bool = False
+    ) -> Step:
         """The next round for rows whose covariance has these eigenvalues (dim,), with this share of the allowance left.
 
         `excess` is how far the rows were seen to fill the ball they are clipped to, beyond what white rows do; None before the
-        first round.
+        first round. `far`: rows were counted far out.
         """
+        worth = FAR_WORTH_A_ROUND if far else WORTH_A_ROUND
+        shares = [share for share in EARLY_SHARES if self.shows(share)] if far else []
         best: Step | None = None
-        for share in EARLY_SHARES:
+        for share in shares or EARLY_SHARES:
             values, rest = np.maximum(spectrum, 1e-300), left
             for early in range(MOST_ROUNDS - made):
                 bias = (0.01 * self.dim if excess is None else self.dim * excess**2) if early == 0 else 0.0
                 error_sq = self._error_sq(values, self.last_radius_sq(made + early, rest), rest) + bias
-                if best is None or error_sq < WORTH_A_ROUND * best.error_sq:
-                    first = self.first_radius_sq if made == 0 else self.white_radius_sq
+                if best is None or error_sq < worth * best.error_sq:
+                    first = self.first_radius_sq if made == 0 else self.early_radius_sq(share, far=far)
                     own = self.last_radius_sq(made, left) if early == 0 else first
                     best = Step(share if early else None, error_sq, own)
                 if rest <= LEAST_LEFT:
                     break
-                radius_sq = self.first_radius_sq if made + early == 0 else self.white_radius_sq
+                radius_sq = self.first_radius_sq if made + early == 0 else self.early_radius_sq(share, far=far)
                 values = values / (values + self.slack(self.std(radius_sq, share)))
                 rest -= share
         assert best is not None
         return best
 
-    def _error_sq(self, values: FloatArray, radius_sq: float, share: Fraction) -> float:
-        std = self.std(radius_sq, share)
+    def noise_error(self, values: FloatArray, radius_sq: float, share: Fraction) -> float:
+        """Relative Frobenius error that noise leaves of a covariance with these eigenvalues in the coordinates of the release."""
         with np.errstate(all="ignore"):
-            noise = std * std / 2.0 * (np.sum(1.0 / values) ** 2 + np.sum(1.0 / values**2))
+            return self.std(radius_sq, share) * math.sqrt((np.sum(1.0 / values) ** 2 + np.sum(1.0 / values**2)) / 2.0)
+
+    def _error_sq(self, values: FloatArray, radius_sq: float, share: Fraction) -> float:
+        with np.errstate(all="ignore"):
+            noise = self.noise_error(values, radius_sq, share) ** 2
             found = self.dim * (self.dim + 1) / self.n + noise + 0.01 * np.sum(np.square(1.0 - values))
         return float(found) if math.isfinite(found) else math.inf
 

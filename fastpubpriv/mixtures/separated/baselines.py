@@ -26,7 +26,7 @@ from fastpubpriv.mixtures.separated.leaf_gaussians import (
     learn_leaves,
 )
 from fastpubpriv.mixtures.separated.learn import MOST_COMPONENTS, lifted_errors, put_together, warn_if_hopeless
-from fastpubpriv.mixtures.separated.public_fit import cluster_public, overall_variance, shrunken
+from fastpubpriv.mixtures.separated.public_fit import cluster_public, column_variances, shrunken
 from fastpubpriv.mixtures.separated.search import Clustering, leading
 from fastpubpriv.mixtures.separated.tree import ClusterTree
 from fastpubpriv.parameters import FAILURE_PROB, shared_docs
@@ -65,7 +65,8 @@ def public_only(x_pub: Any, *, n_components: int, columns: Any = None) -> Mixtur
     Returns
     -------
     MixtureResult
-        With `spent` zero and `n_priv` 0. Covariances of few rows are pulled towards a multiple of the identity.
+        With `spent` zero and `n_priv` 0. Covariances of few rows are pulled towards their diagonal, whatever the
+        units of the columns; `diagnostics["fallback_columns"]` names those without any spread, which borrow a scale.
 
     Raises
     ------
@@ -93,14 +94,14 @@ def public_only(x_pub: Any, *, n_components: int, columns: Any = None) -> Mixtur
     k = validation.integer("n_components", n_components, minimum=1, maximum=MOST_COMPONENTS)
     if k > len(points):
         raise InputError(f"n_components must be at most the number of public rows, got {k} with {len(points)}")
-    level = overall_variance(points)
+    levels, equal = column_variances(points)
     tree, reached = cluster_public(points, k)
     groups = [(leaf, points[reached == leaf]) for leaf in tree.leaves]
     groups = [(leaf, group) for leaf, group in groups if len(group)]
     return MixtureResult(
         weights=frozen([len(group) / len(points) for _, group in groups]),
         means=frozen([group.mean(axis=0) for _, group in groups]),
-        covariances=frozen([shrunken(group, level) for _, group in groups]),
+        covariances=frozen([shrunken(group, levels) for _, group in groups]),
         status=("ok",) * len(groups),
         method="public_only",
         tree=tree,
@@ -109,6 +110,7 @@ def public_only(x_pub: Any, *, n_components: int, columns: Any = None) -> Mixtur
             "n_components_asked": k,
             "n_components_found": len(groups),
             "leaves": [leaf for leaf, _ in groups],
+            "fallback_columns": [names[j] if names else str(j) for j in np.flatnonzero(equal)],
         },
         n_priv=0,
         n_pub=len(points),

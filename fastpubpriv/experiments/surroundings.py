@@ -1,0 +1,74 @@
+"""What a measurement or a bug report depends on besides the code: processor, instructions, libraries."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import platform
+from importlib import metadata
+from typing import Any
+
+import numpy as np
+
+from fastpubpriv import __version__
+from fastpubpriv.kernels.instructions import instruction_set, interface_version
+
+PACKAGES = (
+    "numpy",
+    "scipy",
+    "numba",
+    "cffi",
+    "pyarrow",
+    "pandas",
+    "polars",
+    "matplotlib",
+    "scikit-learn",
+    "torch",
+    "opacus",
+)
+
+
+def describe_machine() -> dict[str, Any]:
+    """Names and versions, in the order to show them; nothing about the user, the host's name or any path."""
+    return {
+        "fastpubpriv": __version__,
+        "C interface": interface_version(),
+        "Python": f"{platform.python_implementation()} {platform.python_version()}",
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "processor": _processor(),
+        "CPUs": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "instructions": instruction_set(),
+        "BLAS": _blas(),
+        "compiled at first use": "only functions of the caller, by Numba; nothing is kept on disk",
+        **{name: _version(name) for name in PACKAGES},
+    }
+
+
+def _processor() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as lines:
+            for line in lines:
+                if line.startswith("model name"):
+                    return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.processor() or "unknown"
+
+
+def _blas() -> str:
+    """NumPy's BLAS; with threadpoolctl, also the kernels that it chose for this processor."""
+    try:
+        found = importlib.import_module("threadpoolctl").threadpool_info()
+        names = [f"{item['internal_api']} {item['version']} ({item.get('architecture')})" for item in found]
+        return ", ".join(dict.fromkeys(names)) or "unknown"
+    except (ImportError, KeyError):
+        config: Any = np.show_config(mode="dicts")
+        blas = config.get("Build Dependencies", {}).get("blas", {})
+        return f"{blas.get('name', 'unknown')} {blas.get('version', '')}".strip()
+
+
+def _version(name: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return "not installed"
