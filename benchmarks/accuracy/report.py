@@ -199,11 +199,18 @@ def readme_table(cells: Cells) -> str:
     }
     most = max(counts.values())
     fewest = min(counts.values())
-    each = f"{most} samples each" + (f" of ours and {fewest} of the others" if fewest < most else "")
+    # A root mean square of few errors is too small by itself: said where others were measured less often than ours.
+    fewer = f", {fewest} of the others (which flatters their medians)" if fewest < most else ""
+    low = [
+        f"{line['column']} {line['coverage']:.1%}"
+        for line in by_column(cells)
+        if not math.isnan(line["coverage"]) and line["coverage"] < COVERAGE
+    ]
     return (
         f"Root mean squared error over that of the best clip radius in hindsight: median / ninth decile over {columns} columns and "
-        f"{asked}\nsettings ({budgets}; {public} public rows), {each}. Coverage of the 95 % interval at n >= "
-        f"{LARGE:,}, where no\nstatus says otherwise. Peers that take a range get the true one, or that of the public rows.\n\n"
+        f"{asked}\nsettings ({budgets}; {public} public rows), {most} samples each{fewer}.\n"
+        f"Coverage of the 95 % interval at n >= {LARGE:,}, where no status says otherwise; estimate_mean below {COVERAGE:.0%}: "
+        f"{', '.join(low) or 'none'}.\nPeers that take a range get the true one, or that of the public rows.\n\n"
         f"{table(lines)}"
     )
 

@@ -69,7 +69,7 @@ def run(
 ) -> Report:
     """Write `b-tables-5-10.csv` and `.png` into `out`.
 
-    About 80 grids of 180 settings, each half a minute on two cores. `quick` is a tenth of everything in the first table alone.
+    About 80 grids of 195 settings, each about a minute on two cores. `quick` is a tenth of everything in the first table alone.
     `runs` is the number of draws that throw-away's standard error comes from; the matrix products use their own threads.
     """
     start = time.perf_counter()
@@ -130,9 +130,10 @@ def summary(found: list[Line], size: cells.Size, draws: int) -> tuple[str, ...]:
     said: list[str] = []
     for table in dict.fromkeys(x.table for x in found):
         part = [x for x in found if x.table is table]
+        beside = part[0].printed is not None
         head = ["n_pub/n" if table.by_ratio else "epsilon"]
         for method in METHODS:
-            head += [method, "ours"] + (["honest"] if method != THROW_AWAY else [])
+            head += ([method, "ours"] if beside else [method]) + (["honest"] if method != THROW_AWAY else [])
         rows = []
         for cell in dict.fromkeys(x.cell for x in part):
             row = [f"{cell.ratio if table.by_ratio else cell.epsilon:g}"]
@@ -142,13 +143,15 @@ def summary(found: list[Line], size: cells.Size, draws: int) -> tuple[str, ...]:
                     for account in cells.ACCOUNTS
                 )
                 mark = "" if ours.in_band in (True, None) else "!"
-                row += ["" if ours.printed is None else f"{ours.printed:.4f}", f"{ours.best.loss:.4f}{mark}"]
+                row += [] if ours.printed is None else [f"{ours.printed:.4f}"]
+                row += [f"{ours.best.loss:.4f}{mark}"]
                 row += [f"{honest.best.loss:.4f}"] if method != THROW_AWAY else []
             rows.append(tuple(row))
         said += [table.title, *text_table(head, rows), ""]
-    said.append(
-        "each method: as printed, ours at the printed noise (! outside its band), ours at that epsilon under replace-one"
+    noise = (
+        "as printed, ours at the printed noise (! outside its band)" if size == cells.PAPER else "at the paper's noise"
     )
+    said.append(f"each method: {noise}, and honest: at the noise that this epsilon needs under replace-one")
     said += checks(found, size, draws)
     return tuple(said)
 
@@ -211,8 +214,10 @@ def draw(found: list[Line], path: Path) -> Path:
         axes.set_title(table.title, fontsize=8)
         axes.grid(alpha=0.3, lw=0.5)
     grid[0, 0].legend(frameon=False, fontsize=7)
+    lines = "Lines: printed. " if found[0].printed is not None else ""
     figure.suptitle(
-        "Lines: printed. Filled: ours at the printed noise. Hollow: ours at that ε under replace-one.", fontsize=9
+        f"{lines}Filled: at the noise that the paper's software\ngives for this ε. Hollow: at what replace-one needs.",
+        fontsize=8,
     )
     plotting.save(figure, path)
     return path

@@ -100,6 +100,13 @@ _ALL = (
         run=_later("figure_one_public_row"),
     ),
     Experiment(
+        name="b-beyond",
+        summary="The same regression by whitened Newton steps: an honest epsilon, nothing tuned, beside Table 5 and AdaSSP",
+        source="Lowy, Li, Huang, Razaviyayn, Optimal DP Model Training with Public Data (2024), Table 5",
+        run=_later("newton_beyond"),
+        quick=True,
+    ),
+    Experiment(
         name="b-figure-6",
         summary="Linear regression at a tiny epsilon: DP-SGD runs away, Algorithm 1 with some public rows does not",
         source="Lowy, Li, Huang, Razaviyayn, Optimal DP Model Training with Public Data (2024), Figure 6",

@@ -86,7 +86,7 @@ def _learn_newton(run: Run, problem: Problem, plan: Any, threads: int | None) ->
 
     if isinstance(problem.posterior, Posterior):
         state = steps.newton(problem.posterior, plan, problem.n_priv, noise, ask)
-        covariance, bias_sq = np.diag(state.variance), plan.clip.unseen_sq
+        covariance, bias_sq = np.diag(state.variance), plan.clip.unseen_sq * problem.posterior.noise_share
         bias = counted_bias(problem, plan.clip, state.lever)
     else:
         found = logistic.newton_logistic(problem.posterior, plan, problem.n_priv, noise, ask)

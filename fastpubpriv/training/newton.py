@@ -20,7 +20,6 @@ from fastpubpriv.training.whitening import Weighting, water_filled, weighting
 
 STEPS = (1, 2, 4, 8, 16, 32)
 FLOOR = 0.05  # part of the precision of a step that goes to all directions alike, so that a drift is seen in each
-_CURVATURE = 1.5  # error of the public second moment, over m
 _FAR = 4.0  # a squared distance so many times as large as predicted is a surprise
 
 Noise = Callable[[Fraction], float]  # share of the allowance -> noise on a sum of rows clipped to radius 1
@@ -57,8 +56,8 @@ class Known(Protocol):
         """Of the coefficients."""
 
     @property
-    def scale(self) -> float:
-        """Size of a residual."""
+    def unexplained(self) -> float:
+        """Variance of a residual that no coefficients explain."""
 
     @property
     def spread(self) -> float:
@@ -97,6 +96,7 @@ class State:
         self.mean: FloatArray = posterior.mean.copy()
         self.variance: FloatArray = posterior.variance.copy()
         self.drift = 1.0
+        self._disagreement = 0.0
         self.lever: FloatArray = np.ones(0)
         self.noise_precision: FloatArray = np.zeros(dim)
         self.private_precision: FloatArray = np.zeros(dim)
@@ -105,13 +105,12 @@ class State:
     @property
     def error(self) -> float:
         """Predicted excess; the disagreement with public rows counts."""
-        return float(self.variance.sum()) + (self.drift - 1.0) * self._posterior.spread
+        return float(self.variance.sum()) + self._disagreement
 
     @property
     def scale(self) -> float:
         """Predicted size of a residual at the present coefficients, from public numbers and `error`."""
-        start, scale_sq = self._posterior.spread, self._posterior.scale**2
-        return math.sqrt(max(scale_sq - start, scale_sq / 4.0) + self.error)
+        return math.sqrt(self._posterior.unexplained + self.error)
 
     def add(self, measured: FloatArray, variance: FloatArray, sampling: float | FloatArray) -> None:
         """Pool a measurement of the coefficients made at the present ones, and update everything."""
@@ -119,13 +118,15 @@ class State:
         self._pool(None, sampling)
         self._pool(self.private_mean, sampling)
         public, dim = self._posterior, len(measured)
-        disagreement = float(
-            np.sum((self.private_mean - public.mean) ** 2 / (public.variance + 1.0 / self.private_precision))
-        )
+        apart = (self.private_mean - public.mean) ** 2
+        disagreement = float(np.sum(apart / (public.variance + 1.0 / self.private_precision)))
         self.drift = disagreement / dim if disagreement > dim + 3.0 * math.sqrt(2.0 * dim) else 1.0
         trusted = 1.0 / (self.drift * public.variance)
         self.variance = 1.0 / (trusted + self.private_precision)
         self.mean = self.variance * (trusted * public.mean + self.private_precision * self.private_mean)
+        # A drift along few directions is larger there than the enlarged variance says: what of it the pooled mean keeps is seen.
+        kept = (self.variance * trusted) ** 2 @ (apart - 1.0 / trusted - 1.0 / self.private_precision)
+        self._disagreement = max(0.0, float(kept)) if self.drift > 1.0 else 0.0
 
     def _pool(self, now: FloatArray | None, sampling: float | FloatArray) -> None:
         """Pool the measurements by inverse variance.
@@ -173,7 +174,8 @@ def plan_newton(posterior: Posterior, n_priv: int, noise: Noise) -> NewtonPlan:
             NewtonPlan(
                 steps=steps,
                 clip=clip,
-                predicted=_simulated(posterior, public, n_priv, per_step, steps, clip) + clip.bias_sq,
+                predicted=_simulated(posterior, public, n_priv, per_step, steps, clip)
+                + clip.bias_sq * posterior.noise_share,
             )
             for clip in posterior.clips
         ]
@@ -186,10 +188,9 @@ def plan_newton(posterior: Posterior, n_priv: int, noise: Noise) -> NewtonPlan:
 
 def _simulated(posterior: Posterior, public: FloatArray, n_priv: int, noise: float, steps: int, clip: Clip) -> float:
     """Predicted excess after so many steps, radius and share of the first one kept."""
-    m, start, scale_sq = len(posterior.labels), posterior.excess, posterior.scale**2
-    variance, error = posterior.variance, start
+    variance, error = posterior.variance, posterior.excess
     pooled = np.zeros_like(variance)
-    unit = max(scale_sq - start, scale_sq / 4.0)
+    unit = posterior.unexplained
 
     def precision(radius: float, share: float) -> float:
         size = math.sqrt(unit + error)
@@ -199,7 +200,7 @@ def _simulated(posterior: Posterior, public: FloatArray, n_priv: int, noise: flo
     relative = (first.shares / first.share) ** 2
     for _ in range(steps):
         filled = water_filled(variance, precision(first.radius, first.share), FLOOR)
-        pooled = pooled + 1.0 / (1.0 / (filled * relative) + (_CURVATURE / m + 1.0 / n_priv) * error)
+        pooled = pooled + 1.0 / (1.0 / (filled * relative) + (posterior.curvature_error + 1.0 / n_priv) * error)
         sampling = clip.energy * (unit + error) / (n_priv * clip.inside**2)
         variance = 1.0 / (1.0 / posterior.variance + 1.0 / (1.0 / pooled + sampling))
         error = float(variance.sum())
@@ -224,7 +225,7 @@ Ask = Callable[[Request, int], Answer]
 def newton(posterior: Posterior, plan: NewtonPlan, n_priv: int, noise: Noise, ask: Ask) -> State:
     """Run the steps; `ask` releases the answer to a request."""
     state, public = State(posterior), posterior.typical
-    m, clip, per_step = len(posterior.labels), plan.clip, noise(Fraction(1, plan.steps))
+    clip, per_step = plan.clip, noise(Fraction(1, plan.steps))
     for step in range(plan.steps):
         scale, error = state.scale, state.error
 
@@ -236,6 +237,6 @@ def newton(posterior: Posterior, plan: NewtonPlan, n_priv: int, noise: Noise, as
         request = Request(slope=state.mean, spread=weights.spread, scale=scale, clip=clip.bound, radius=weights.radius)
         total, noise_std = ask(request, step)
         unit = clip.bound * scale / (n_priv * clip.inside * weights.shares * weights.spread)
-        variance = (unit * noise_std) ** 2 + (_CURVATURE / m + 1.0 / n_priv) * error
+        variance = (unit * noise_std) ** 2 + (posterior.curvature_error + 1.0 / n_priv) * error
         state.add(state.mean + unit * total, variance, clip.energy * scale**2 / (n_priv * clip.inside**2))
     return state

@@ -39,7 +39,7 @@ class LogisticPosterior:
         return some(self.rows) * np.sqrt(some(self.weights))[:, None]
 
     @property
-    def scale(self) -> float:
+    def unexplained(self) -> float:
         """A residual is bounded by one."""
         return 1.0
 

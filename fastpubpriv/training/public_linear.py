@@ -14,6 +14,7 @@ from fastpubpriv.training.whitening import Whitener, directions, some, weighted_
 CLIPS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 9.0, 14.0)  # in units of the residual scale
 _LEAST_INSIDE = 0.05
 _INTERCEPT = 1e-8
+CURVATURE = 1.5  # error of the public second moment, over m
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -58,10 +59,12 @@ class Posterior:
         Their labels, in the unit of the fit.
     residuals : (m,) float64
         Each with the row itself left out.
-    scale : float
-        Of a residual.
+    scale, floor : float
+        Of a residual; and least variance of a label about the best prediction.
     clips : tuple of Clip
         The choices of a bound.
+    curvature_error : float
+        Variance of an entry of the second moment of whitened rows, which the steps take to be the identity.
     """
 
     turn: FloatArray
@@ -72,7 +75,9 @@ class Posterior:
     labels: FloatArray
     residuals: FloatArray
     scale: float
+    floor: float
     clips: tuple[Clip, ...]
+    curvature_error: float
 
     @property
     def typical(self) -> FloatArray:
@@ -83,6 +88,17 @@ class Posterior:
     def spread(self) -> float:
         """Predicted squared error of the coefficients."""
         return float(self.variance.sum())
+
+    @property
+    def unexplained(self) -> float:
+        """Variance of a label about the best prediction."""
+        few = len(self.labels) <= len(self.mean)
+        return self.floor if few else max(self.scale**2 - self.spread, self.floor)
+
+    @property
+    def noise_share(self) -> float:
+        """Part of the residuals' variance that is left at the best prediction: a clip in units of what is left bends only that."""
+        return min(1.0, self.unexplained / self.scale**2)
 
     @property
     def excess(self) -> float:
@@ -123,7 +139,10 @@ def linear_posterior(
         labels=labels,
         residuals=residuals,
         scale=scale,
+        # With fewer rows than coordinates residuals are mostly error of the fit: the likelihood tells what of them is noise.
+        floor=scale**2 / 4.0 if len(labels) > rows.shape[1] else min(max(noise, scale**2 / 1000.0), scale**2 / 4.0),
         clips=clips,
+        curvature_error=CURVATURE * whitener.confirmed / len(labels),
     )
 
 

@@ -331,4 +331,4 @@ def _residual_std(problem: Problem) -> float:
     known = problem.posterior
     if not isinstance(known, Posterior):
         return 0.0
-    return float(np.sqrt(max(known.scale**2 - known.excess, known.scale**2 / 4.0))) * problem.rotation.label_scale
+    return float(np.sqrt(known.unexplained)) * problem.rotation.label_scale

@@ -24,15 +24,17 @@ def directions(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
     return values, vectors * np.where(vectors[largest, np.arange(len(values))] < 0.0, -1.0, 1.0)
 
 
-def principal_variances(centred: FloatArray) -> tuple[FloatArray, FloatArray]:
+def principal_variances(centred: FloatArray) -> tuple[FloatArray, FloatArray, float]:
     """Variances that fresh rows have along the principal directions of centred rows (m, p), ascending, and these, (p, p).
 
     Those of the rows themselves are too small or too large, the more so the fewer rows there are: directions of a part of the rows
-    are tried on the others, in the order of their variances (Bartz and Mueller 2014). Shrinking towards a multiple of the identity
-    would blow up directions in which columns nearly agree.
+    are tried on the others, in the order of their variances (Bartz and Mueller 2014), and smoothed to rise. Shrinking towards a
+    multiple of the identity would blow up directions in which columns nearly agree.
+
+    The third answer is the share of the rows' own differences between directions that fresh rows confirm, squared.
     """
     m, p = centred.shape
-    _, along = directions(centred.T @ centred)
+    own, along = directions(centred.T @ centred)
     folds = min(_FOLDS if p <= _SMALL else 2, m)
     fold = np.arange(m) % folds
     found = np.zeros(p)
@@ -40,7 +42,23 @@ def principal_variances(centred: FloatArray) -> tuple[FloatArray, FloatArray]:
         part, others = centred[fold != k], centred[fold == k]
         _, tried = np.linalg.eigh(part.T @ part)
         found += np.mean((others @ tried) ** 2, axis=0) / folds
-    return np.maximum.accumulate(found), along
+    rising = risen(found)
+    claimed = float(np.var(own / m))
+    return rising, along, min(1.0, float(np.var(rising)) / claimed) if claimed > 0.0 else 0.0
+
+
+def risen(values: FloatArray) -> FloatArray:
+    """The closest sequence that never falls (pool adjacent violators)."""
+    means: list[float] = []
+    counts: list[int] = []
+    for value in values.tolist():
+        mean, count = value, 1
+        while means and means[-1] >= mean:
+            before, length = means.pop(), counts.pop()
+            mean, count = (mean * count + before * length) / (count + length), count + length
+        means.append(mean)
+        counts.append(count)
+    return np.repeat(np.array(means, dtype=np.float64), counts)
 
 
 def weighted_mean(rows: FloatArray, weights: FloatArray) -> FloatArray:
@@ -59,19 +77,24 @@ class Whitener:
         Of the standardised public terms.
     root, inverse : (p, p) float64
         The inverse square root of their covariance, and its inverse covariance.
+    confirmed : float
+        Share, squared, of the public rows' own differences between directions that the covariance uses: the part of their error
+        that it has.
     """
 
     mean: FloatArray
     root: FloatArray
     inverse: FloatArray
+    confirmed: float
 
     @classmethod
     def of(cls, terms: FloatArray, weights: FloatArray) -> Whitener:
         """The whitener of public terms (m, p) with weights (m,)."""
         mean = weighted_mean(terms, weights)
-        values, vectors = principal_variances((terms - mean) * np.sqrt(weights)[:, None])
+        values, vectors, confirmed = principal_variances((terms - mean) * np.sqrt(weights)[:, None])
         values = np.maximum(values, _FLOOR * values[-1])
-        return cls(mean=mean, root=(vectors / np.sqrt(values)) @ vectors.T, inverse=(vectors / values) @ vectors.T)
+        root, inverse = (vectors / np.sqrt(values)) @ vectors.T, (vectors / values) @ vectors.T
+        return cls(mean=mean, root=root, inverse=inverse, confirmed=confirmed)
 
     def __call__(self, terms: FloatArray) -> FloatArray:
         """Public terms (m, p) as (m, p + 1)."""

@@ -104,3 +104,23 @@ def test_a_cell_of_table_5_is_within_its_band():
     found = cells.run_cell(cells.split(cells.make_data(cells.PAPER), cell.ratio), cell, cells.PRINTED)
     for best, printed in zip(found, (TABLES[0].losses[3][METHODS.index(best.method)] for best in found), strict=True):
         assert tables.Line(TABLES[0], cell, cells.PRINTED, best, printed).in_band, best
+
+
+def test_the_report_sets_printed_numbers_beside_ours(tmp_path, monkeypatch):
+    monkeypatch.setattr(cells, "make_data", lambda size: None)
+    monkeypatch.setattr(cells, "split", lambda data, ratio: None)
+    printed = {cell: losses for table in TABLES for cell, losses in zip(table.cells, table.losses, strict=True)}
+
+    def ours(known, cell, account):
+        return [
+            cells.Best(method, loss, 0.1, 0.5, 3.0, 4.0) for method, loss in zip(METHODS, printed[cell], strict=True)
+        ]
+
+    monkeypatch.setattr(cells, "run_cell", ours)
+    report = EXPERIMENTS["b-tables-5-10"].run(tmp_path, runs=2, progress=False)
+    assert report.png.stat().st_size > 20_000
+    assert len(read(report.csv)) == sum(len(table.cells) for table in TABLES) * 2 * len(METHODS)
+    text = "\n".join(report.lines)
+    assert "180 of 180 numbers are within their band" in text
+    assert "!" not in text.replace("(! outside", "")
+    assert all(table.title in text for table in TABLES)

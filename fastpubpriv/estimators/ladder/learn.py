@@ -31,6 +31,8 @@ from fastpubpriv.run import Run
 AT_THE_EDGE = 0.7
 # Rows whose mean has this share of their squared norm lie together, away from the public mean.
 TOGETHER = 0.8
+# What the variance along an axis without public spread may be, as a part of what was supposed.
+UNSEEN_PART = 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -123,10 +125,11 @@ def mean_rung(
     if seen is not None and seen.middle_sq is not None and length_sq - dim * std * std > TOGETHER * seen.middle_sq:
         # Rows that are far because they are elsewhere say nothing about the scale.
         covariance, shift = covariance / seen.stretch**2, replace(shift, beyond_chance=True)
+    weights = _axis_weights(base, weight, std, n)
     return Climbed(
-        mean=base.settled(base.center + weight * (base.root @ average)),
+        mean=base.settled(base.center + base.root @ (weights * average)),
         covariance=covariance,
-        mean_noise_std=weight * std * _norms(base.root),
+        mean_noise_std=std * _norms(base.root * weights),
         structure="mean",
         status="mean",
         covariance_error=predicted.covariance,
@@ -159,10 +162,11 @@ def diagonal_rung(
     weight = weight_of(shift, dim / n + noise_sq)
     predicted = view.rungs["diagonal"]
     scaled = base.root * np.sqrt(scales.variances)
+    weights = _axis_weights(base, weight, std, n)
     return Climbed(
-        mean=base.settled(base.center + weight * (base.root @ average[:dim])),
+        mean=base.settled(base.center + base.root @ (weights * average[:dim])),
         covariance=symmetric(scaled @ scaled.T),
-        mean_noise_std=weight * std * _norms(base.root),
+        mean_noise_std=std * _norms(base.root * weights),
         structure="diagonal",
         status="diagonal",
         covariance_error=predicted.covariance,
@@ -219,6 +223,18 @@ def full_rung(
             **_shown(shift, seen),
         },
     )
+
+
+def _axis_weights(base: PublicBase, weight: float, std: float, n: float) -> FloatArray:
+    """Weights (dim,) of the private mean along the axes: `weight`, and less where the public rows do not differ.
+
+    Where they lie along few directions, the variance across them may be a small part of what the ridge supposes, and the noise so
+    much larger beside it.
+    """
+    found = np.full(len(base.center), weight)
+    public = 1.0 / base.strength.n_pub
+    found[: base.unseen] = min(weight, public / (public + 1.0 / n + std * std / UNSEEN_PART))
+    return found
 
 
 def _shown(shift: Shift, seen: Look | None) -> dict[str, Any]:

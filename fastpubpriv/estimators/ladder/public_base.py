@@ -82,8 +82,9 @@ class PublicBase:
     """Mean and covariance of the public rows, always positive definite: coordinates v = inverse (x - center).
 
     `root` root^T is the covariance. `ridge` is the number of pseudo-rows in it. `fallback` lists the columns whose public values
-    are all equal: they borrow the scale of the others; `borrowed` those of them whose scale no count has found since. `source` says
-    where the numbers come from, `rough` that they are no more than the spread of the public rows around.
+    are all equal: they borrow the scale of the others; `borrowed` those of them whose scale no count has found since. `unseen`
+    is the number of first axes v_1, v_2, ... in which the public rows do not differ, where they lie along few directions. `source`
+    says where the numbers come from, `rough` that they are no more than the spread of the public rows around.
     """
 
     center: FloatArray
@@ -93,6 +94,7 @@ class PublicBase:
     ridge: float
     fallback: tuple[int, ...] = ()
     borrowed: tuple[int, ...] = ()
+    unseen: int = 0
     source: str = "public rows"
     rough: bool = False
 
@@ -245,6 +247,7 @@ def public_base(x_pub: FloatArray, *, around: FloatArray | None = None) -> Publi
         ridge=ridge,
         fallback=(silent := tuple(np.flatnonzero(~known & ~lent).tolist())),
         borrowed=silent,
+        unseen=max(dim - degrees, 0) if axes else 0,
     )
     shown = known | lent
     if shown.all():
