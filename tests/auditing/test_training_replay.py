@@ -114,7 +114,7 @@ def test_rows_added_to_the_second_moments_twice_are_caught(monkeypatch, notion, 
     other = rows.copy()
     rows[0, -1], other[0, -1] = 1e9, -1e9
     common = {"label": -1, "x_pub": PUBLIC, "budget": budget, "threads": 1, "progress": False}
-    with pytest.raises(ReplayError, match="moved by|sensitivity"):
+    with pytest.raises(ReplayError, match=r"moved by|sensitivity"):
         record_replay(
             lambda x: linear_regression(x, method="sufficient_statistics", **common), rows, other, budget=budget
         )
