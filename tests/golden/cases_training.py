@@ -59,7 +59,9 @@ FIXED = {"step_size": 0.2, "priv_weight": 0.6, "clip_norm": 1.5}
 GRADIENTS = {
     "chosen": SemiDP(steps=4),
     "full": SemiDP(steps=4, **FIXED),
-    "momentum, ball, average": SemiDP(steps=5, momentum=0.5, projection=Ball(radius=0.3), average="suffix", l2=0.01, **FIXED),
+    "momentum, ball, average": SemiDP(
+        steps=5, momentum=0.5, projection=Ball(radius=0.3), average="suffix", l2=0.01, **FIXED
+    ),
     "accelerated": SemiDP(steps=4, accelerated=True, **FIXED),
     "as they are": SemiDP(steps=3, scaling="none", public_gradient="sphere", **FIXED),
     "poisson batches": SemiDP(steps=4, sampling="poisson", batch_rows=60, **FIXED),
