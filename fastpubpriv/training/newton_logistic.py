@@ -111,7 +111,8 @@ def _energy(rows: FloatArray, p: FloatArray, labels: FloatArray, factors: FloatA
     least = _LEAST_CURVATURE * float(factors.mean())
     over_all = float(squares.mean()) / max(float(curvature.mean()), least)
     along = (squares @ rows**2) / np.maximum(curvature @ rows**2, least * np.sum(rows**2, axis=0) + 1e-300)
-    return np.maximum(np.maximum(along, over_all), float(factors.min()))
+    found: FloatArray = np.maximum(np.maximum(along, over_all), float(factors.min()))
+    return found
 
 
 def _curvature(rows: FloatArray, w: FloatArray, lever: FloatArray, m: int) -> FloatArray:

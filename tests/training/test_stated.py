@@ -6,7 +6,9 @@ from sklearn.linear_model import LogisticRegression
 from spies import SpyLedger, SpyRows, seeded
 
 from fastpubpriv import ZCDP, ApproxDP, InputError, linear_regression, logistic_regression, train
+from fastpubpriv.kernels.residuals import residual_sum
 from fastpubpriv.losses import LOSSES, weighted_logistic
+from fastpubpriv.residual_maps import ResidualMap
 from fastpubpriv.training.stated import Importance
 
 STRONG = ApproxDP(4, 1e-5)
@@ -111,6 +113,23 @@ def test_a_weighted_residual_is_the_weight_times_the_residual():
     np.testing.assert_allclose(found, loss.residuals_of(scores, labels), atol=1e-15)
     assert np.all(np.abs(found) <= 1.0)
     assert np.isnan(loss.residual(0.0, 2.0))
+
+
+def test_a_row_adds_the_same_under_class_weights_alone_and_in_company():
+    rows = np.column_stack([RNG.normal(size=(40, 3)) * 3.0, np.arange(40) % 3.0])
+    rows[5], rows[7, 0], rows[9, 3] = np.nan, np.inf, 1e300
+    weighted = ResidualMap(
+        slope=np.array([1.0, -2.0, 0.3]), spread=np.array([1.0, 0.5, 0.2]), residual=weighted_logistic(0.25, 1.0).residual,
+        scale=1.0, clip=1.0, radius=2.0, inv_step=1e4, quant_bound=30_000,
+    )  # fmt: skip
+    whole, single = np.zeros(3, dtype=np.int64), np.zeros((40, 3), dtype=np.int64)
+    residual_sum(rows, weighted, whole)
+    for row, found in zip(rows, single, strict=True):
+        residual_sum(row[None], weighted, found)
+    np.testing.assert_array_equal(single.sum(axis=0), whole)
+    assert np.all(np.sum(single**2, axis=1) <= 30_000**2)
+    assert not single[[2, 5, 7, 9]].any()  # no class, or a missing cell
+    assert single[[0, 1, 3, 4]].any(axis=1).all()
 
 
 @pytest.mark.parametrize("method", ["newton", "sufficient_statistics"])
