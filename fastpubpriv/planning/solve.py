@@ -298,8 +298,8 @@ def plan(
     >>> plan("gaussian", dim=10, n_pub=11, budget=ZCDP(rho=0.5), error=0.1).n_priv
     12872
     >>> found = plan("train", dim=10, n_pub=100, n_priv=1000, budget=ZCDP(rho=0.5))
-    >>> [round(number, 3) for number in (found.error, found.details["dp_sgd"], found.details["public_rows_alone"])]
-    [0.009, 0.013, 0.058]
+    >>> round(found.error, 3), round(found.details["public_rows_alone"], 3), found.details["worth_rows"] < 100
+    (0.007, 0.045, True)
     """
     if n_priv is not None:
         n_priv = count("n_priv", n_priv, minimum=1)

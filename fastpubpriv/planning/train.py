@@ -19,6 +19,7 @@ from fastpubpriv.losses import LOSSES
 from fastpubpriv.planning.forecast import LEAST_AMOUNT, MOST_AMOUNT, MOST_PURE, MOST_ROWS, Forecast, count
 from fastpubpriv.planning.rates import minimax_rates
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, PureDP, best_epsilon
+from fastpubpriv.public_draws import draw_uniforms
 from fastpubpriv.release.account import Account
 from fastpubpriv.run import noise_per_radius
 from fastpubpriv.training.gradient.asking import noise_of
@@ -39,6 +40,7 @@ _MOST_CELLS = 2**24  # of the public rows that are made up
 _LOGISTIC_VARIANCE = math.pi**2 / 3.0
 _READERS_DELTA = Fraction(1, 10**6)
 _CLOSE = 1.001  # a turning point is found to this factor
+_STRIDE = 16
 
 
 def plan_train(
@@ -67,16 +69,15 @@ def typical_rows(loss: str, dim: int, n_pub: int, r_squared: float) -> FloatArra
     They are the same in every call. Columns and noise have the quantiles of their laws in random orders: draws would have the luck
     of one sample (a fifth more or less, with 200 rows). For classes `r_squared` is that of the log-odds with their logistic noise.
     """
-    rng = np.random.default_rng(0)
-    levels = (np.arange(n_pub) + 0.5) / n_pub
-    normal = ndtri(levels)
-    x = np.column_stack([rng.permutation(normal) for _ in range(dim)])
+    order = np.argsort(draw_uniforms((n_pub, dim + 1), 0), axis=0)
+    levels = (order + 0.5) / n_pub
+    x, noise = ndtri(levels[:, :-1]), levels[:, -1]
     signal = x.sum(axis=1) / math.sqrt(dim)
     if loss == "squared":
-        label = math.sqrt(r_squared) * signal + math.sqrt(1.0 - r_squared) * rng.permutation(normal)
+        label = math.sqrt(r_squared) * signal + math.sqrt(1.0 - r_squared) * ndtri(noise)
     else:
         odds = math.sqrt(_LOGISTIC_VARIANCE * r_squared / (1.0 - r_squared)) * signal
-        label = (rng.permutation(logit(levels)) < odds).astype(np.float64)
+        label = (logit(noise) < odds).astype(np.float64)
     return np.column_stack([x, label])
 
 
@@ -205,12 +206,12 @@ def _turn(start: float, lowest: float, highest: float, holds: Callable[[float], 
         while holds(low):
             if low <= lowest:
                 return float(lowest)
-            high, low = low, max(lowest, low // 2 if whole else low / 2.0)
+            high, low = low, max(lowest, low // _STRIDE if whole else low / _STRIDE)
     else:
         while not holds(high):
             if high >= highest:
                 return math.inf
-            low, high = high, min(highest, high * 2)
+            low, high = high, min(highest, high * _STRIDE)
     while high > low * _CLOSE and not (whole and high - low <= 1):
         middle = (low + high) // 2 if whole else math.sqrt(low * high)
         low, high = (low, middle) if holds(middle) else (middle, high)
