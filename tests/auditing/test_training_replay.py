@@ -10,6 +10,7 @@ from fastpubpriv import ZCDP, ApproxDP, PureDP, ReplayError, linear_regression, 
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.kernels import residuals as kernels
 from fastpubpriv.mechanisms.residuals import ResidualQuery, ResidualSum
+from fastpubpriv.mechanisms.sums import GramQuery
 from fastpubpriv.training.residual_rows import ResidualRow
 from fastpubpriv.training.rotated import Rotation
 
@@ -97,6 +98,26 @@ def test_a_row_in_two_sums_is_caught(monkeypatch):
         ResidualQuery, "add", lambda self, chunk, sums: (plain(self, chunk, sums), plain(self, chunk, sums))
     )
     caught("moved by|sensitivity")
+
+
+@pytest.mark.parametrize(("notion", "times"), [("zcdp", 2), ("approx", 2), ("pure", 4)])
+def test_rows_added_to_the_second_moments_twice_are_caught(monkeypatch, notion, times):
+    """[x, r] and [x, -r] then move the matrix by twice what is declared; the l1 bound of pure epsilon is loose for this pair."""
+    plain, budget = GramQuery.add, BUDGETS[notion]
+
+    def repeated(self, chunk, found):
+        for _ in range(times):
+            plain(self, chunk, found)
+
+    monkeypatch.setattr(GramQuery, "add", repeated)
+    rows = np.column_stack([np.repeat([[2.0, 20.0, 0.2]], 40, axis=0), np.zeros(40)])
+    other = rows.copy()
+    rows[0, -1], other[0, -1] = 1e9, -1e9
+    common = {"label": -1, "x_pub": PUBLIC, "budget": budget, "threads": 1, "progress": False}
+    with pytest.raises(ReplayError, match=r"moved by|sensitivity"):
+        record_replay(
+            lambda x: linear_regression(x, method="sufficient_statistics", **common), rows, other, budget=budget
+        )
 
 
 def test_a_scale_from_private_rows_is_caught(monkeypatch):

@@ -1,8 +1,9 @@
-"""Cases of regression: every method under each budget. Scales and directions come from public rows by LAPACK."""
+"""Cases of regression and of noisy gradients: every method. Scales and directions come from public rows by LAPACK."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from golden_case import Case, private
@@ -10,6 +11,7 @@ from golden_data import BUDGETS, hostile, mixed, normal
 
 import fastpubpriv as fpp
 from fastpubpriv import ZCDP
+from fastpubpriv.training import DPSGD, Ball, Exponential, MirrorDescent, SemiDP
 
 X = mixed(41, 3000, 3)
 NUMBER = X @ [2.0, 0.5, -0.1] + 4.0 + normal(42, 3000, 1)[:, 0]
@@ -44,4 +46,47 @@ def regressions() -> Iterator[Case]:
     )
 
 
-CASES = tuple(regressions())
+FEW = X[:700]
+LABELS = {
+    "squared": NUMBER[:700],
+    "logistic": CLASS[:700],
+    "huber": NUMBER[:700],
+    "softmax": MONTH[:700] % 3,
+    "smooth_hinge": CLASS[:700],
+    "poisson": np.floor(np.abs(FEW[:, 1])),
+}
+FIXED = {"step_size": 0.2, "priv_weight": 0.6, "clip_norm": 1.5}
+GRADIENTS = {
+    "chosen": SemiDP(steps=4),
+    "full": SemiDP(steps=4, **FIXED),
+    "momentum, ball, average": SemiDP(
+        steps=5, momentum=0.5, projection=Ball(radius=0.3), average="suffix", l2=0.01, **FIXED
+    ),
+    "accelerated": SemiDP(steps=4, accelerated=True, **FIXED),
+    "as they are": SemiDP(steps=3, scaling="none", public_gradient="sphere", **FIXED),
+    "poisson batches": SemiDP(steps=4, sampling="poisson", batch_rows=60, **FIXED),
+    "fixed batches": SemiDP(steps=4, sampling="without_replacement", batch_rows=60, **FIXED),
+    "one pass": SemiDP(sampling="one_pass", steps=5, batch_rows=100, schedule="linear", **FIXED),
+    "dp_sgd": DPSGD(steps=4),
+    "mirror": MirrorDescent(steps=4),
+    "exponential": Exponential(candidates=9),
+}
+
+
+def descents() -> Iterator[Case]:
+    """Each method on the squared loss; each loss by full batches; each budget."""
+
+    def case(name: str, loss: str, **given: Any) -> Case:
+        rows = np.column_stack([hostile(FEW[100:]), LABELS[loss][100:]])
+        known = np.column_stack([FEW, LABELS[loss]])[:100]
+        return private(f"train, {name}", fpp.train, rows, x_pub=known, label=-1, loss=loss, **given)
+
+    for name, method in GRADIENTS.items():
+        yield case(f"gradients, {name}", "squared", method=method, budget=BUDGETS["approx"], threads=(2,))
+    for loss in LABELS:
+        yield case(f"gradients, {loss} loss", loss, method=GRADIENTS["full"], budget=BUDGETS["zcdp"])
+    for name in ("full", "exponential"):
+        yield case(f"gradients, {name}, pure", "logistic", method=GRADIENTS[name], budget=BUDGETS["pure"])
+
+
+CASES = (*regressions(), *descents())
