@@ -80,6 +80,8 @@ def test_stated_ranges_take_the_place_of_public_scales(method):
     assert np.ravel(stated.coefficients)[:2] == pytest.approx([1.0, 0.2], abs=0.15)
     named = seeded(train, **given, x_bounds={f"x{j}": (low[j], high[j]) for j in range(3)}, y_bounds=(-60.0, 90.0))
     np.testing.assert_array_equal(named.coefficients, stated.coefficients)
+    origins = [each.provenance["scales"] for each in (plain, stated, named)]
+    assert origins == ["public rows", "argument", "argument and public rows"]
 
 
 @pytest.mark.parametrize("method", ["newton", "throw_away"])
