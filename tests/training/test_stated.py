@@ -157,6 +157,7 @@ def test_an_infinite_label_is_a_missing_one(method, label):
         ({"weights_pub": np.zeros(300)}, "all zero"),
         ({"weights_pub": np.full(300, np.nan)}, "finite"),
         ({"weights_pub": "private"}, "text"),
+        ({"weights_pub": np.where(np.arange(300) == 7, 1.0, 1e-12)}, "worth 1 equal ones"),
         ({"x_bounds": "private"}, "bounds read from private rows"),
         ({"x_bounds": (0.0, 1.0)}, "beyond x_bounds"),
         ({"x_bounds": ([0.0] * 2, [1.0] * 2)}, "x_bounds"),
@@ -167,6 +168,7 @@ def test_an_infinite_label_is_a_missing_one(method, label):
         ({"x_bounds": {"x0": (-1e308, 1e308)}}, "too far apart"),
         ({"x_bounds": {"x0": (0.0, 9.0)}, "categories": {"x0": "public"}}, "categories"),
         ({"y_bounds": (0.0, 1.0)}, "beyond y_bounds"),
+        ({"categories": {"x0": ["a", "b"]}}, "place in a public list"),
         ({"y_bounds": 3.0}, "y_bounds"),
         ({"y_bounds": (-1e308, 1e308)}, "too far apart"),
         ({"class_weight": {0: 1, 1: 2}}, "class_weight"),
@@ -191,6 +193,7 @@ def test_what_is_refused_before_the_debit(changes, words):
         ({0: 1.0, 1: -1.0}, "above 0"),
         ({0: 1.0, 1: np.inf}, "class_weight"),
         ({0: 1.0, 2: 1.0}, "each of the classes"),
+        ({0: 1.0, 1: 1e-300}, "factor of 1000"),
         (3.0, "must map"),
     ],
 )
