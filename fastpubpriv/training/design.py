@@ -221,6 +221,11 @@ def _levels(table: FloatArray, columns: Sequence[str], categories: Any) -> dict[
             values = np.unique(cells[np.isfinite(cells)])
         else:
             listed = list(given)
+            if any(isinstance(each, str) for each in listed):
+                raise InputError(
+                    f"the categories of {name!r} must be numbers, got text: code each cell by its place in a public list first, "
+                    "and any other cell as -1"
+                )
             values = np.unique(validation.finite_vector(f"categories[{name!r}]", listed, len(listed)))
         if not 1 <= len(values) <= MOST_LEVELS:
             raise InputError(f"column {name!r} must have 1 to {MOST_LEVELS} categories, got {len(values)}")

@@ -15,6 +15,8 @@ from fastpubpriv.errors import InputError
 
 MOST_CLASS_WEIGHT = 10.0  # of "public": a rare class counts at most so many times
 MOST_SCALE = 1e150  # a square of it is finite
+LEAST_WORTH = 2.0
+MOST_RATIO = 1000.0  # of the weights of two classes
 _SPREAD = math.sqrt(12.0)  # width of a range, in standard deviations of a uniform law over it
 
 
@@ -127,6 +129,8 @@ class Stated:
             found = np.array([validation.positive(f"class_weight[{each:g}]", given[each]) for each in classes])
         else:
             _refuse_balancing(given)
+        if found.max() / MOST_RATIO > found.min():
+            raise InputError(f"class_weight must not differ by more than a factor of {MOST_RATIO:g}")
         return np.asarray(found / found.max(), dtype=np.float64)
 
 
@@ -179,9 +183,14 @@ class Importance:
     def of(cls, weights: FloatArray, emphasis: FloatArray | None = None) -> Importance:
         """Of weights (m,), which say what rows are like those of the private data, and further factors of the fit alone."""
         ends = np.cumsum(weights)
-        size = max(2, round(float(ends[-1]) ** 2 / float(weights @ weights)))
-        places = np.searchsorted(ends, (np.arange(size) + 0.5) * (ends[-1] / size))
         fit = weights if emphasis is None else weights * emphasis
+        worth = min(float(each.sum()) ** 2 / float(each @ each) for each in (weights, fit))
+        if worth < LEAST_WORTH:
+            raise InputError(
+                f"with these weights the public rows are worth {worth:.3g} equal ones: at least {LEAST_WORTH:g} are needed"
+            )
+        size = round(float(ends[-1]) ** 2 / float(weights @ weights))
+        places = np.searchsorted(ends, (np.arange(size) + 0.5) * (ends[-1] / size))
         return cls(
             weights=fit * (float(fit.sum()) / float(fit @ fit)),
             sample=np.minimum(places, len(weights) - 1).astype(np.int64),

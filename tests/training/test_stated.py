@@ -80,6 +80,8 @@ def test_stated_ranges_take_the_place_of_public_scales(method):
     assert np.ravel(stated.coefficients)[:2] == pytest.approx([1.0, 0.2], abs=0.15)
     named = seeded(train, **given, x_bounds={f"x{j}": (low[j], high[j]) for j in range(3)}, y_bounds=(-60.0, 90.0))
     np.testing.assert_array_equal(named.coefficients, stated.coefficients)
+    origins = [each.provenance["scales"] for each in (plain, stated, named)]
+    assert origins == ["public rows", "argument", "argument and public rows"]
 
 
 @pytest.mark.parametrize("method", ["newton", "throw_away"])
@@ -155,6 +157,7 @@ def test_an_infinite_label_is_a_missing_one(method, label):
         ({"weights_pub": np.zeros(300)}, "all zero"),
         ({"weights_pub": np.full(300, np.nan)}, "finite"),
         ({"weights_pub": "private"}, "text"),
+        ({"weights_pub": np.where(np.arange(300) == 7, 1.0, 1e-12)}, "worth 1 equal ones"),
         ({"x_bounds": "private"}, "bounds read from private rows"),
         ({"x_bounds": (0.0, 1.0)}, "beyond x_bounds"),
         ({"x_bounds": ([0.0] * 2, [1.0] * 2)}, "x_bounds"),
@@ -165,6 +168,7 @@ def test_an_infinite_label_is_a_missing_one(method, label):
         ({"x_bounds": {"x0": (-1e308, 1e308)}}, "too far apart"),
         ({"x_bounds": {"x0": (0.0, 9.0)}, "categories": {"x0": "public"}}, "categories"),
         ({"y_bounds": (0.0, 1.0)}, "beyond y_bounds"),
+        ({"categories": {"x0": ["a", "b"]}}, "place in a public list"),
         ({"y_bounds": 3.0}, "y_bounds"),
         ({"y_bounds": (-1e308, 1e308)}, "too far apart"),
         ({"class_weight": {0: 1, 1: 2}}, "class_weight"),
@@ -189,6 +193,7 @@ def test_what_is_refused_before_the_debit(changes, words):
         ({0: 1.0, 1: -1.0}, "above 0"),
         ({0: 1.0, 1: np.inf}, "class_weight"),
         ({0: 1.0, 2: 1.0}, "each of the classes"),
+        ({0: 1.0, 1: 1e-300}, "factor of 1000"),
         (3.0, "must map"),
     ],
 )

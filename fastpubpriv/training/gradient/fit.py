@@ -209,7 +209,7 @@ def _assembled(
         classes=frozen(units.classes or ()),
         design={} if design is None else design.to_dict(),
         columns=features,
-        provenance={"scales": "none" if design is None else "public rows", **ranges},
+        provenance={"scales": "none" if design is None else problem.scales, **ranges},
         **how,
         **shared,
     )

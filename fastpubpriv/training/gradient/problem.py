@@ -95,6 +95,8 @@ class GradientProblem:
         Predictions of a row.
     n_priv : int
         Private rows.
+    scales : str
+        Where the units of columns come from.
     """
 
     loss: Loss | None
@@ -104,6 +106,7 @@ class GradientProblem:
     y: FloatArray
     outputs: int
     n_priv: int
+    scales: str = "public rows"
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -183,6 +186,7 @@ def make_gradient_problem(
         y=rows[:, -1].copy(),
         outputs=outputs,
         n_priv=n_priv,
+        scales=stated.origin,
     )
     return made, len(used)
 
