@@ -192,6 +192,35 @@ def huber_loss(threshold: float) -> Loss:
     )
 
 
+@functools.lru_cache(maxsize=64)
+def weighted_logistic(first: float, second: float) -> Loss:
+    """The log-loss with weights of the two classes, each at most 1, so that residuals stay in [-1, 1]."""
+    if not (0.0 < first <= 1.0 and 0.0 < second <= 1.0):
+        raise InputError(f"weights of classes must be above 0 and at most 1, got {first} and {second}")
+
+    def residual(prediction: float, label: float) -> float:
+        if label != 0.0 and label != 1.0:
+            return math.nan
+        if prediction >= 0.0:
+            chance = 1.0 / (1.0 + math.exp(-prediction))
+        else:
+            grown = math.exp(prediction)
+            chance = grown / (1.0 + grown)
+        return second * (1.0 - chance) if label == 1.0 else -first * chance
+
+    def weight(labels: Any) -> Any:
+        return np.where(labels == 1.0, second, first)
+
+    return Loss(
+        name="logistic",
+        residual=residual,
+        values=lambda scores, labels: weight(labels) * (np.logaddexp(0.0, scores) - _class(labels) * scores),
+        residuals=lambda scores, labels: weight(labels) * (_class(labels) - _chances(scores)),
+        curvature=0.25,
+        classes=True,
+    )
+
+
 def _chances(scores: Any) -> Any:
     return 0.5 * (1.0 + np.tanh(0.5 * scores))
 

@@ -84,6 +84,24 @@ label : str or -1, optional
     "features": """\
 columns : sequence of str, optional
     The features, the same for both tables and matched by name; by default all columns of `x_priv` but the label.""",
+    "weights_pub": """\
+weights_pub : (m,) array-like, optional
+    How much each public row counts, at least 0; only ratios matter, and few heavy rows count as few rows. By default all alike.
+    Private rows have none: a weight is a part of its row, and a new row could bring any weight.""",
+    "x_bounds": """\
+x_bounds : (lowest, highest), or mapping of a column to such a pair, optional
+    What columns can hold, known without the data: numbers, or vectors (dim,). Their units come from it, not from public rows.
+    A column that does not vary in these is left out all the same. No private cell is clipped; a public one beyond is refused.""",
+    "y_bounds": """\
+y_bounds : (lowest, highest), optional
+    What labels can be, known without the data: their unit comes from it. No private label is clipped; a public one beyond is
+    refused.""",
+    "class_weight": """\
+class_weight : mapping of each class to a number above 0, or "public", optional
+    Public numbers, up to a factor of 1000 apart, by which the loss of a row is multiplied, so that the model, its intercept and its
+    probabilities are those of classes so weighted; "public" is one over the frequency in the public rows, at most 10. "balanced"
+    would count private labels and is refused, as is resampling. For method "newton" and "throw_away"; with one class in twelve and
+    weights 1 and 10, intervals were a tenth too short.""",
     "categories": """\
 categories : mapping, optional
     Column -> its list of numeric codes, or "public" for those of the public rows. Every code is a term of its own; any other

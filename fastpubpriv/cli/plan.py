@@ -15,6 +15,7 @@ Examples:
   fastpubpriv plan mean --dim 5 --n-pub 20 --rho 0.5 --error 0.05
   fastpubpriv plan gaussian --dim 10 --n-pub 11 --n-priv 20000 --rho 0.5
   fastpubpriv plan axis-aligned-mixture --dim 1 --components 3 --n-priv 20000 --epsilon 1 --delta 1e-6
+  fastpubpriv plan train --dim 10 --n-pub 200 --n-priv 20000 --epsilon 1 --delta 1e-6
   fastpubpriv plan weighted-mean --dim 10 --n-pub 100 --n-priv 5000 --norm-bound 1 --error 0.02 --delta 1e-6
 """
 
@@ -28,6 +29,7 @@ CHOICES = (
     "separated-mixture",
     "axis-aligned-mixture",
     "select-hypothesis",
+    "train",
 )
 
 
@@ -49,6 +51,8 @@ NAMES = {
     "method": "method",
     "structure": "structure",
     "failure_prob": "failure_prob",
+    "loss": "loss",
+    "r_squared": "r_squared",
 }
 
 
@@ -79,7 +83,8 @@ def own_arguments(task: str, settings: dict[str, Any]) -> dict[str, Any]:
     type=float,
     help="Wanted distance from the true mean: in standard deviations, or in data units for weighted-mean. gaussian and "
     "separated-mixture: relative Frobenius error of a covariance. axis-aligned-mixture and select-hypothesis: total variation "
-    "beyond three times that of the best candidate.",
+    "beyond three times that of the best candidate. train: excess of the squared error, in parts of a label's variance, or of the "
+    "log-loss.",
 )
 @click.option(
     "--notion",
@@ -100,6 +105,10 @@ def own_arguments(task: str, settings: dict[str, Any]) -> dict[str, Any]:
 )
 @click.option(
     "--candidates", type=options.Count(), help="select-hypothesis and axis-aligned-mixture: length of the list."
+)
+@click.option("--loss", type=click.Choice(["squared", "logistic"]), help="train: what is minimised. Default: squared.")
+@click.option(
+    "--r-squared", type=float, help="train: share of the labels' variance that a model explains. Default: 0.5."
 )
 @options.plan_options
 @click.option("--json", "json_path", type=options.FileName(dash=True), help="Write the plan; - for stdout.")

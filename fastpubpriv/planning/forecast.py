@@ -13,6 +13,10 @@ from fastpubpriv.privacy import Budget
 Predictor = Callable[[int, Budget], tuple[float, dict[str, float]]]
 # Limit on everything that is counted: a float holds every whole number up to here.
 MOST_COUNT = 2**53
+# Search range of rows, and of a budget in rho or epsilon: what the budget types accept.
+MOST_ROWS = 2**40
+LEAST_AMOUNT, MOST_AMOUNT = 2.0**-28, 2.0**9
+MOST_PURE = 32.0  # a larger epsilon is refused as pure where much noise is drawn
 
 
 def nothing_more(n_priv: int, budget: Budget) -> dict[str, float]:

@@ -11,11 +11,12 @@ from typing import Any, ClassVar
 from fastpubpriv import validation
 from fastpubpriv.errors import InputError
 from fastpubpriv.planning.axis_aligned import plan_axis_aligned_mixture
-from fastpubpriv.planning.forecast import Forecast, Predictor, count
+from fastpubpriv.planning.forecast import LEAST_AMOUNT, MOST_AMOUNT, MOST_PURE, MOST_ROWS, Forecast, Predictor, count
 from fastpubpriv.planning.gaussian import plan_gaussian
 from fastpubpriv.planning.mean import plan_coinpress_mean, plan_mean, plan_weighted_mean
 from fastpubpriv.planning.selection import plan_select_hypothesis
 from fastpubpriv.planning.separated import plan_separated_mixture
+from fastpubpriv.planning.train import plan_train
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, PureDP
 from fastpubpriv.reading import Form, read_numbers
 from fastpubpriv.results.base import Value
@@ -30,6 +31,7 @@ TASKS: dict[str, Callable[..., Forecast]] = {
     "separated_mixture": plan_separated_mixture,
     "axis_aligned_mixture": plan_axis_aligned_mixture,
     "select_hypothesis": plan_select_hypothesis,
+    "train": plan_train,
 }
 # What the numbers in `details` are.
 MEANINGS = {
@@ -81,11 +83,22 @@ MEANINGS = {
     "list_decoding_scales": "its scales for a column",
     "list_decoding_means_per_scale": "its means for a scale",
     "list_decoding_weights": "its vectors of weights",
+    "noise_multiplier": "noise of a step, over the bound on a row",
+    "takes_newton": "takes Newton steps (1: yes)",
+    "takes_sufficient_statistics": "takes one release of second moments (1: yes)",
+    "newton": "error of Newton steps",
+    "sufficient_statistics": "error of one release of second moments",
+    "semi_dp": "error of semi-private gradient descent",
+    "dp_sgd": "error of noisy gradient descent on private rows alone",
+    "pda_mirror_descent": "error of mirror descent",
+    "implied_epsilon": "epsilon of the budget, for zCDP at delta = 1e-6",
+    "worth_rows": "private rows from which they are worth it",
+    "worth_budget": "rho or epsilon from which private rows are worth it",
+    "minimax_public": "order of the best rate, public rows alone",
+    "minimax_private": "order of the best rate, all rows",
+    "minimax_public_decides": "public rows alone have the best rate (1: yes; 0: they help by a constant)",
+    "minimax_public_rows": "public rows from which they alone have the best rate",
 }
-MOST_ROWS = 2**40
-# Search range of a budget, in rho or epsilon: what the budget types accept.
-LEAST_AMOUNT, MOST_AMOUNT = 2.0**-28, 2.0**9
-MOST_PURE = 32.0  # a larger epsilon is refused as pure where much noise is drawn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -216,14 +229,15 @@ def plan(
     task : str
         One of `fastpubpriv.planning.TASKS`: "mean" (`estimate_mean`), "coinpress_mean", "weighted_mean",
         "gaussian" (`estimate_gaussian`), "separated_mixture" (`learn_separated_mixture`), "axis_aligned_mixture"
-        (`learn_axis_aligned_mixture`), "select_hypothesis".
+        (`learn_axis_aligned_mixture`), "select_hypothesis", "train".
     n_priv, budget, error
         Private rows; privacy budget; wanted error. The error of "mean" and "coinpress_mean" is the expected l2 distance in standard
         deviations; that of "weighted_mean" is the root mean squared l2 distance in data units; that of "gaussian" is the relative
         Frobenius error of the covariance (the mean's is in `details`), for "separated_mixture" that of the smallest component
         once it has been found; that of "select_hypothesis" and "axis_aligned_mixture" is the slack beyond three times the best
         total variation in the list (for method "dp_em", with no rows held out, the expected distance of a mean, in standard
-        deviations of its component).
+        deviations of its component). That of "train" is the excess of the loss over that of the best coefficients: of
+        the squared error, in parts of the labels' variance, or of the log-loss.
     notion, delta
         Notion of the budget that is solved for: "zcdp", "pure", or "approx" with its delta.
     arguments
@@ -242,6 +256,8 @@ def plan(
         - "axis_aligned_mixture": `n_components` (needed), `n_pub`, `candidates`, `method`, `failure_prob`, and `accuracy`, for
           which `details` has the paper's list sizes and rows, default 0.1.
         - "select_hypothesis": `candidates`, the length of the list (needed); `failure_prob`.
+        - "train": `n_pub` (at least 2), `loss` ("squared" or "logistic"), `method` (not "exponential"), and `r_squared`, the share
+          of the labels' variance that the best model explains, default 0.5. `dim` counts the columns without the label.
 
     Returns
     -------
@@ -263,6 +279,14 @@ def plan(
     equality. A Gaussian takes the closed form of the last release, once the public rule has found enough rounds. The noise is that
     of an infinitely fine grid; the real grid adds less than one percent.
 
+    "train" runs the predictions of `fastpubpriv.train` on public rows that it makes up: independent normal columns, each as
+    telling as the others, the same rows in every call; with fewer of them than columns these are rough guesses. In `details`,
+    `worth_rows` and `worth_budget` are the least private rows and the least rho or epsilon, to 0.1 %, with which the method is
+    worth it: the error of the public rows alone falls by the tenth that "auto" asks for. The `minimax` numbers are the two terms of
+    paper B's rate for strongly convex losses, min(1 / n_pub, c / n^2 + 1 / n) with n = n_priv + n_pub,
+    c = dim log(1 / delta) / epsilon^2, dim^2 / epsilon^2 or dim / rho, and all constants one. Where the second term is smaller,
+    public rows gain a constant factor at most.
+
     Examples
     --------
     >>> from fastpubpriv import ZCDP, PureDP, plan
@@ -274,6 +298,9 @@ def plan(
     4098
     >>> plan("gaussian", dim=10, n_pub=11, budget=ZCDP(rho=0.5), error=0.1).n_priv
     12872
+    >>> found = plan("train", dim=10, n_pub=100, n_priv=1000, budget=ZCDP(rho=0.5))
+    >>> round(found.error, 3), round(found.details["public_rows_alone"], 3), found.details["worth_rows"] < 100
+    (0.007, 0.045, True)
     """
     if n_priv is not None:
         n_priv = count("n_priv", n_priv, minimum=1)

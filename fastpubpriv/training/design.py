@@ -12,6 +12,7 @@ from fastpubpriv import validation
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.columns import LEVEL, MISSING, NUMBER, OTHER, term_values
 from fastpubpriv.errors import InputError
+from fastpubpriv.training.stated import MOST_SCALE, range_units
 
 REACH = 6.0  # public rows whose standardised numbers lie farther out count less
 _FARTHEST = 1e6  # no number counts as farther out than this
@@ -87,7 +88,9 @@ class Design:
         }
 
 
-def make_design(table: FloatArray, columns: Sequence[str], categories: Any) -> tuple[Design, BoolArray]:
+def make_design(
+    table: FloatArray, columns: Sequence[str], categories: Any, ranges: tuple[FloatArray, FloatArray] | None = None
+) -> tuple[Design, BoolArray]:
     """The design of public rows (m, dim) with NaN where a cell is missing, and which of the rows can be used.
 
     Parameters
@@ -98,6 +101,8 @@ def make_design(table: FloatArray, columns: Sequence[str], categories: Any) -> t
         Names, or x0, x1 and so on.
     categories : None or mapping
         Column name -> list of numeric levels, or "public" for the levels that the public rows have.
+    ranges : None or two (dim,) float64
+        Lowest and highest value of each column, NaN where the public rows choose its units.
     """
     levels = _levels(table, columns, categories)
     names: list[str] = []
@@ -139,10 +144,10 @@ def make_design(table: FloatArray, columns: Sequence[str], categories: Any) -> t
     usable: BoolArray = np.logical_and.reduce(np.isfinite(expanded), axis=1)
     if usable.sum() < 2:
         raise InputError("at least 2 public rows without missing cells are needed to choose scales from")
-    return _scaled(plain, expanded[usable]), usable
+    return _scaled(plain, expanded[usable], ranges), usable
 
 
-def _scaled(plain: Design, terms: FloatArray) -> Design:
+def _scaled(plain: Design, terms: FloatArray, ranges: tuple[FloatArray, FloatArray] | None) -> Design:
     """The design in standard units; terms without spread in the public rows are dropped."""
     centre = np.median(terms, axis=0)
     scale = 1.4826 * np.median(np.abs(terms - centre), axis=0)
@@ -152,10 +157,11 @@ def _scaled(plain: Design, terms: FloatArray) -> Design:
     sparse = scale < 0.2 * np.where(inner > 0.0, inner, std)
     scale[sparse] = std[sparse]
     kept = (np.ptp(terms, axis=0) > 0.0) & (scale > 0.0)
+    stated = _stated_units(plain, terms, ranges, centre, scale)
     if not kept.any():
         raise InputError("no column varies in the public rows: there is nothing to learn from them")
     largest = np.max(np.abs(terms - centre), axis=0) / np.where(kept, scale, 1.0)
-    reach = np.where(plain.role != NUMBER, np.inf, np.where(sparse, np.maximum(REACH, largest), REACH))
+    reach = np.where((plain.role != NUMBER) | stated, np.inf, np.where(sparse, np.maximum(REACH, largest), REACH))
     return Design(
         columns=plain.columns,
         terms=tuple(name for name, keep in zip(plain.terms, kept, strict=True) if keep),
@@ -167,6 +173,32 @@ def _scaled(plain: Design, terms: FloatArray) -> Design:
         scale=scale[kept],
         reach=reach[kept],
     )
+
+
+def _stated_units(
+    plain: Design,
+    terms: FloatArray,
+    ranges: tuple[FloatArray, FloatArray] | None,
+    centre: FloatArray,
+    scale: FloatArray,
+) -> BoolArray:
+    """Write the units of columns with a stated range into `centre` and `scale`; which terms these are, (p,)."""
+    if ranges is None:
+        return np.zeros(len(centre), dtype=bool)
+    low, high = (each[plain.source] for each in ranges)
+    found: BoolArray = np.isfinite(low) & (plain.role == NUMBER)
+    beyond = found & ((terms.min(axis=0) < low) | (terms.max(axis=0) > high))
+    if beyond.any():
+        place = int(np.flatnonzero(beyond)[0])
+        raise InputError(
+            f"public rows of column {plain.terms[place]!r} go from {terms[:, place].min():g} to {terms[:, place].max():g}, beyond "
+            "x_bounds: pass wider bounds, or leave out those rows"
+        )
+    middle, unit = range_units(low, high)
+    if np.any(unit[found] > MOST_SCALE) or not np.all(unit[found] > 0.0):
+        raise InputError("x_bounds are too far apart or too close to compute with: change the unit of the column")
+    centre[found], scale[found] = middle[found], unit[found]
+    return found
 
 
 def _levels(table: FloatArray, columns: Sequence[str], categories: Any) -> dict[str, list[float]]:
@@ -189,6 +221,11 @@ def _levels(table: FloatArray, columns: Sequence[str], categories: Any) -> dict[
             values = np.unique(cells[np.isfinite(cells)])
         else:
             listed = list(given)
+            if any(isinstance(each, str) for each in listed):
+                raise InputError(
+                    f"the categories of {name!r} must be numbers, got text: code each cell by its place in a public list first, "
+                    "and any other cell as -1"
+                )
             values = np.unique(validation.finite_vector(f"categories[{name!r}]", listed, len(listed)))
         if not 1 <= len(values) <= MOST_LEVELS:
             raise InputError(f"column {name!r} must have 1 to {MOST_LEVELS} categories, got {len(values)}")

@@ -114,11 +114,16 @@ def _off_diagonal(account: Account, diagonal: float) -> float:
     return diagonal if account.pure else diagonal / math.sqrt(2.0)
 
 
+def statistics_noise(problem: Problem, account: Account) -> float:
+    """Noise off the diagonal of the one release of "sufficient_statistics", for rows clipped to norm 1."""
+    return _entry(account, account.allowance, problem.dim + 1, problem.n_priv)
+
+
 def _plan_statistics(problem: Problem, account: Account) -> statistics.StatisticsPlan:
     if not isinstance(problem.posterior, Posterior):
         raise InputError("method='sufficient_statistics' is for the squared loss: pass method='newton'")
     check_gram_grids(account, [account.allowance], problem.dim + 1, problem.n_priv)
-    entry = _entry(account, account.allowance, problem.dim + 1, problem.n_priv)
+    entry = statistics_noise(problem, account)
     return statistics.plan_statistics(problem.posterior, problem.n_priv, entry)
 
 
@@ -164,8 +169,8 @@ def candidates(problem: Problem, method: str) -> list[str]:
     return [name for name in METHODS if linear or name != "sufficient_statistics"]
 
 
-def choose(problem: Problem, account: Account, names: list[str]) -> tuple[Method, Any]:
-    """The method with the least predicted error, and its plan; public rows alone unless a private one is clearly better."""
+def prepare(problem: Problem, account: Account, names: list[str]) -> dict[str, Any]:
+    """The plans of these methods; of several, those that can be done."""
     plans: dict[str, Any] = {}
     for name in names:
         try:
@@ -173,11 +178,23 @@ def choose(problem: Problem, account: Account, names: list[str]) -> tuple[Method
         except InputError:
             if len(names) == 1:
                 raise  # "auto" takes a method that can be done
+    return plans
+
+
+def least(problem: Problem, account: Account, plans: dict[str, Any]) -> str:
+    """The method with the least predicted error; public rows alone unless a private one is clearly better."""
     chosen = min(plans, key=lambda name: float(plans[name].predicted))
     if {"newton", "sufficient_statistics"} <= plans.keys() and chosen != "throw_away":
         chosen = _tied(problem, account, plans) or chosen
     if "throw_away" in plans and not plans[chosen].predicted < WORTH * plans["throw_away"].predicted:
         chosen = "throw_away"
+    return chosen
+
+
+def choose(problem: Problem, account: Account, names: list[str]) -> tuple[Method, Any]:
+    """The method with the least predicted error, and its plan; public rows alone unless a private one is clearly better."""
+    plans = prepare(problem, account, names)
+    chosen = least(problem, account, plans)
     return METHODS[chosen], plans[chosen]
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.training.newton import STEPS, Ask, Noise, Request, State
 from fastpubpriv.training.public_logistic import chances, fit, ridge_precision
+from fastpubpriv.training.stated import Importance
 from fastpubpriv.training.whitening import Weighting, Whitener, directions, some, water_filled, weighting
 
 FLOOR = 0.5  # more than for the squared loss: a Laplace approximation knows its directions roughly
@@ -21,7 +23,9 @@ _CURVATURE = 1.5
 class LogisticPosterior:
     """A normal approximation of the coefficients given public rows; attributes as in `Posterior`.
 
-    `ridge` (D, D) is the precision of the prior; `curvature` (D,) that of the loss of one row at `mean`.
+    `ridge` (D, D) is the precision of the prior; `curvature` (D,) that of the loss of one row at `mean`. The loss is that of all
+    rows `counted`: (rows, labels, weights). `factors` (m,) are those of the rows' classes, at most 1, and `energy` (D,) the mean
+    square of a weighted residual relative to the curvature: 1 without weights of classes.
     """
 
     turn: FloatArray
@@ -32,6 +36,9 @@ class LogisticPosterior:
     weights: FloatArray
     ridge: FloatArray
     curvature: FloatArray
+    counted: tuple[FloatArray, FloatArray, FloatArray]
+    factors: FloatArray
+    energy: FloatArray
 
     @property
     def typical(self) -> FloatArray:
@@ -55,27 +62,57 @@ class LogisticPosterior:
 
 
 def logistic_posterior(
-    terms: FloatArray, labels: FloatArray, weights: FloatArray, whitener: Whitener
+    terms: FloatArray,
+    labels: FloatArray,
+    weights: FloatArray,
+    whitener: Whitener,
+    *,
+    importance: Importance | None = None,
+    factors: FloatArray | None = None,
 ) -> LogisticPosterior:
-    """The posterior of public standardised terms (m, p) with weights (m,) and labels (m,) of 0 and 1."""
-    rows = whitener(terms)
-    m = len(rows)
+    """The posterior of public standardised terms (m, p) with weights (m,) and labels (m,) of 0 and 1.
+
+    With `importance`, rows count as often as it says, and those of its sample stand for the private rows; `factors` (m,) are those
+    of classes.
+    """
+    rows, near = whitener(terms), weights
+    sample: Any = slice(None) if importance is None else importance.sample
+    weights = weights if importance is None else weights * importance.weights
     ridge = ridge_precision(rows, labels, weights, whitener)
     mean = fit(rows, labels, weights, ridge, np.zeros(rows.shape[1]))
     p = chances(rows @ mean)
     values, turn = directions((rows.T * (weights * p * (1.0 - p))) @ rows + ridge)
     variance = 1.0 / np.maximum(values, 1e-12 * values[-1])
     rows = rows @ turn
+    some_factors = (np.ones(len(rows)) if factors is None else factors)[sample]
     return LogisticPosterior(
         turn=turn,
         mean=turn.T @ mean,
         variance=variance,
-        rows=rows,
-        labels=labels,
-        weights=weights,
+        rows=rows[sample],
+        labels=labels[sample],
+        weights=near[sample],
         ridge=turn.T @ ridge @ turn,
-        curvature=_curvature(rows, turn.T @ mean, np.ones(m), m),
+        curvature=_curvature(rows[sample], turn.T @ mean, some_factors, len(some_factors)),
+        counted=(rows, labels, weights),
+        factors=some_factors,
+        energy=np.ones(rows.shape[1])
+        if factors is None
+        else _energy(rows[sample], p[sample], labels[sample], some_factors),
     )
+
+
+def _energy(rows: FloatArray, p: FloatArray, labels: FloatArray, factors: FloatArray) -> FloatArray:
+    """Mean square of a weighted residual, relative to the curvature: along each coordinate, and at least that of all rows, (D,).
+
+    Without weights both are the variance of a label. Rows of a heavy class lie together, so that coordinates differ.
+    """
+    squares, curvature = (factors * (labels - p)) ** 2, factors * p * (1.0 - p)
+    least = _LEAST_CURVATURE * float(factors.mean())
+    over_all = float(squares.mean()) / max(float(curvature.mean()), least)
+    along = (squares @ rows**2) / np.maximum(curvature @ rows**2, least * np.sum(rows**2, axis=0) + 1e-300)
+    found: FloatArray = np.maximum(np.maximum(along, over_all), float(factors.min()))
+    return found
 
 
 def _curvature(rows: FloatArray, w: FloatArray, lever: FloatArray, m: int) -> FloatArray:
@@ -98,10 +135,11 @@ class LogisticState(State):
         """See `State.add`."""
         super().add(measured, variance, sampling)
         public, precision = self._public, self.private_precision
+        rows, labels, weights = public.counted
         self.mean = fit(
-            public.rows,
-            public.labels,
-            public.weights / self.drift,
+            rows,
+            labels,
+            weights / self.drift,
             public.ridge / self.drift + np.diag(precision),
             precision * self.private_mean,
         )
@@ -110,8 +148,9 @@ class LogisticState(State):
     def covariance(self) -> FloatArray:
         """Of the coefficients, by the curvature at them, (D, D)."""
         public = self._public
-        p = chances(public.rows @ self.mean)
-        known = (public.rows.T * (public.weights * p * (1.0 - p))) @ public.rows + public.ridge
+        rows, _, weights = public.counted
+        p = chances(rows @ self.mean)
+        known = (rows.T * (weights * p * (1.0 - p))) @ rows + public.ridge
         inverse = np.linalg.inv(known / self.drift + np.diag(self.private_precision))
         found: FloatArray = (inverse + inverse.T) / 2.0
         return found
@@ -139,7 +178,7 @@ def plan_logistic(posterior: LogisticPosterior, n_priv: int, noise: Noise) -> Lo
             spread_sq /= spread_sq.sum()
             error = (_CURVATURE / m + 1.0 / n_priv) * float(variance.sum())
             pooled = pooled + 1.0 / (1.0 / (total * spread_sq * h**2) + error)
-            variance = 1.0 / (1.0 / posterior.variance + 1.0 / (1.0 / pooled + 1.0 / (n_priv * h)))
+            variance = 1.0 / (1.0 / posterior.variance + 1.0 / (1.0 / pooled + posterior.energy / (n_priv * h)))
         predicted = 0.5 * float(h @ variance)
         if best is None or predicted < best.predicted:
             best = LogisticPlan(steps=steps, predicted=predicted)
@@ -163,13 +202,13 @@ def newton_logistic(
     """Run the steps; `ask` releases the answer to a request."""
     state, public = LogisticState(posterior), posterior.typical
     m, per_step = len(posterior.labels), noise(Fraction(1, plan.steps))
-    h = posterior.curvature
+    h, factors = posterior.curvature, some(posterior.factors)
     for step in range(plan.steps):
         weights = _weights(public, state.variance, h, n_priv, per_step)
-        h = _curvature(public, state.mean, weights.lever, m)
+        h = _curvature(public, state.mean, weights.lever * factors, m)
         request = Request(slope=state.mean, spread=weights.spread, scale=1.0, clip=1.0, radius=weights.radius)
         total, noise_std = ask(request, step)
         unit = 1.0 / (n_priv * h * weights.spread)
         variance = (unit * noise_std) ** 2 + (_CURVATURE / m + 1.0 / n_priv) * state.error
-        state.add(state.mean + unit * total, variance, 1.0 / (n_priv * h))
+        state.add(state.mean + unit * total, variance, posterior.energy / (n_priv * h))
     return state

@@ -13,11 +13,12 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.columns import LEVEL
 from fastpubpriv.errors import InputError
-from fastpubpriv.losses import Loss
+from fastpubpriv.losses import Loss, weighted_logistic
 from fastpubpriv.training.design import Design, make_design
 from fastpubpriv.training.newton_logistic import LogisticPosterior, logistic_posterior
 from fastpubpriv.training.public_linear import Posterior, linear_posterior
 from fastpubpriv.training.rotated import Rotation, label_values, rotation_map
+from fastpubpriv.training.stated import Importance, Stated
 from fastpubpriv.training.whitening import Whitener
 
 _FAR = 16.0  # rows so many times as long as the longest public one are shortened
@@ -39,6 +40,8 @@ class Problem:
         The map of a private row.
     n_priv : int
         Private rows.
+    scales : str
+        Where the units of columns come from.
     """
 
     loss: Loss
@@ -47,6 +50,7 @@ class Problem:
     posterior: Posterior | LogisticPosterior
     rotation: Rotation
     n_priv: int
+    scales: str = "public rows"
 
     @property
     def dim(self) -> int:
@@ -127,32 +131,44 @@ def make_problem(
     table: FloatArray,
     names: Sequence[str],
     n_priv: int,
-    *,
-    categories: Any,
-    classes: Any,
-    y_scale: float | None,
+    stated: Stated,
 ) -> tuple[Problem, int]:
     """The problem of public rows (m, dim + 1), the label last, and how many of them could be used."""
-    design, usable = make_design(table[:, :-1], names, categories)
+    given = stated.row_weights(len(table), n_priv)
+    if given is not None:
+        table, given = table[given > 0.0], given[given > 0.0]
+    design, usable = make_design(table[:, :-1], names, stated.categories, stated.ranges(names))
     usable &= np.isfinite(table[:, -1])
-    pair = _classes(table[usable, -1], classes) if loss.classes else None
+    pair = _classes(table[usable, -1], stated.classes) if loss.classes else None
     if pair is not None:
         usable &= np.isin(table[:, -1], pair)
-    elif classes is not None:
-        raise InputError("classes= belongs to a loss of classes, such as the logistic one: leave it out")
+        stated.refuse_label_unit()
+    else:
+        stated.refuse_classes()
     used = table[usable]
+    counted = None if given is None else given[usable]
     if len(used) < 2:
         raise InputError("at least 2 public rows with a label and without missing cells are needed to start from")
-    centre, scale, resolution = (0.0, 1.0, 0.0) if loss.classes else _label_unit(used[:, -1], y_scale)
+    centre, scale, resolution = (0.0, 1.0, 0.0) if loss.classes else stated.label_unit(used[:, -1])
     terms = design.standardise(used[:, :-1])
     weights = design.leverage_weights(terms)
-    whitener = Whitener.of(terms, weights)
+    whitener = Whitener.of(terms, weights if counted is None else weights * counted / counted.mean())
     labels = label_values(used[:, -1], centre, scale, pair)
     posterior: Posterior | LogisticPosterior
-    if loss.classes:
-        posterior = logistic_posterior(terms, labels, weights, whitener)
+    if pair is not None:
+        loss, importance, factors = _with_class_weights(
+            loss, stated.class_weights(pair, used[:, -1], counted), labels, counted
+        )
+        posterior = logistic_posterior(terms, labels, weights, whitener, importance=importance, factors=factors)
     else:
-        posterior = linear_posterior(terms, labels, weights, whitener, label_resolution=resolution)
+        posterior = linear_posterior(
+            terms,
+            labels,
+            weights,
+            whitener,
+            label_resolution=resolution,
+            importance=None if counted is None else Importance.of(counted),
+        )
     longest = float(np.sqrt(np.max(np.sum(posterior.rows**2, axis=1))))
     row_map, step = rotation_map(
         posterior.turn[1:].T @ whitener.root,
@@ -161,18 +177,18 @@ def make_problem(
         _FAR * longest + np.sqrt(len(whitener.mean)),
     )
     rotation = Rotation(design=design, row_map=row_map, step=step, label_centre=centre, label_scale=scale, classes=pair)
-    return Problem(loss, design, whitener, posterior, rotation, n_priv), len(used)
+    return Problem(loss, design, whitener, posterior, rotation, n_priv, stated.origin), len(used)
 
 
-def _label_unit(labels: FloatArray, y_scale: float | None) -> tuple[float, float, float]:
-    """Centre and unit of labels, and the least residual that matters in that unit."""
-    wanted = None if y_scale is None else validation.positive("y_scale", y_scale)
-    centre, scale = float(labels.mean()), float(labels.std())
-    if not scale > 1e-12 * abs(centre):
-        if wanted is None:
-            raise InputError("all public labels are equal: pass y_scale=, the size of a difference between labels")
-        scale = wanted
-    return centre, scale, 0.0 if wanted is None else min(1.0, wanted / scale)
+def _with_class_weights(
+    loss: Loss, pair: FloatArray, labels: FloatArray, counted: FloatArray | None
+) -> tuple[Loss, Importance | None, FloatArray | None]:
+    """The loss with weights of its two classes, how much public rows count in it, and the factor (m,) of each."""
+    if pair[0] == pair[1]:
+        return loss, None if counted is None else Importance.of(counted), None
+    factors: FloatArray = np.where(labels == 1.0, pair[1], pair[0])
+    rows = np.ones(len(labels)) if counted is None else counted
+    return weighted_logistic(float(pair[0]), float(pair[1])), Importance.of(rows, factors), factors
 
 
 def _classes(labels: FloatArray, classes: Any) -> tuple[float, float]:

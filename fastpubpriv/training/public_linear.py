@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
+from fastpubpriv.training.stated import Importance
 from fastpubpriv.training.whitening import Whitener, directions, some, weighted_mean
 
 CLIPS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 9.0, 14.0)  # in units of the residual scale
@@ -107,12 +109,24 @@ class Posterior:
 
 
 def linear_posterior(
-    terms: FloatArray, labels: FloatArray, weights: FloatArray, whitener: Whitener, *, label_resolution: float = 0.0
+    terms: FloatArray,
+    labels: FloatArray,
+    weights: FloatArray,
+    whitener: Whitener,
+    *,
+    label_resolution: float = 0.0,
+    importance: Importance | None = None,
 ) -> Posterior:
-    """The posterior of public standardised terms (m, p) with weights (m,) and labels (m,), which have about unit variance."""
+    """The posterior of public standardised terms (m, p) with weights (m,) and labels (m,), which have about unit variance.
+
+    With `importance`, rows count as often as it says; what the posterior keeps of them are then those of its sample.
+    """
+    sample: Any = slice(None) if importance is None else importance.sample
+    near, size = weights[sample], len(weights[sample])
+    weights = weights if importance is None else weights * importance.weights
     rows, root = whitener(terms), np.sqrt(weights)
     noise, spread = marginal_likelihood(
-        (terms - whitener.mean) * root[:, None], (labels - weighted_mean(labels, weights)) * root
+        (terms - whitener.mean) * root[:, None], (labels - weighted_mean(labels, weights)) * root, size
     )
     floor = max(1e-12 * float(np.abs(labels).max()), label_resolution)
     if noise <= 0.0 and floor <= 0.0:
@@ -125,7 +139,8 @@ def linear_posterior(
     rows = rows @ turn
     mean = variance * (rows.T @ (weights * labels)) / noise
     leverage = np.minimum(weights * np.einsum("ij,ij,j->i", rows, rows, variance) / noise, 1.0 - 1e-3)
-    residuals = (labels - rows @ mean) / (1.0 - leverage)
+    residuals = ((labels - rows @ mean) / (1.0 - leverage))[sample]
+    rows, labels, root = rows[sample], labels[sample], np.sqrt(near)
     middle = 1.4826 * float(np.median(np.abs(residuals - np.median(residuals))))
     fitted, usual = rows @ mean, residuals * root
     scale = max(middle, 0.2 * float(np.sqrt(np.mean(usual**2))), floor)
@@ -135,7 +150,7 @@ def linear_posterior(
         mean=mean,
         variance=variance,
         rows=rows,
-        weights=weights,
+        weights=near,
         labels=labels,
         residuals=residuals,
         scale=scale,
@@ -146,8 +161,11 @@ def linear_posterior(
     )
 
 
-def marginal_likelihood(terms: FloatArray, labels: FloatArray) -> tuple[float, float]:
-    """Variance of the noise and of a coefficient, by the likelihood of the labels over a grid of their ratio."""
+def marginal_likelihood(terms: FloatArray, labels: FloatArray, size: int | None = None) -> tuple[float, float]:
+    """Variance of the noise and of a coefficient, by the likelihood of the labels over a grid of their ratio.
+
+    `size`: the number of rows they are worth, where their weights are in them.
+    """
     m, p = terms.shape
     # The smaller of the two Gram matrices has the same eigenvalues.
     gram = terms @ terms.T if m <= p else terms.T @ terms
@@ -159,13 +177,13 @@ def marginal_likelihood(terms: FloatArray, labels: FloatArray) -> tuple[float, f
         along = (vectors.T @ (terms.T @ labels)) / np.sqrt(np.maximum(values, 1e-300))
         along[values <= 1e-12 * values[-1]] = 0.0
     rest = max(float(labels @ labels - along @ along), 0.0)
-    best = (-np.inf, 0.0, 0.0)
+    best, worth = (-np.inf, 0.0, 0.0), m if size is None else size
     for ratio in np.logspace(-4.0, 2.0, 37) * 10.0 / p:
         grown = 1.0 + ratio * values
-        noise = (float(np.sum(along**2 / grown)) + rest) / m
+        noise = (float(np.sum(along**2 / grown)) + rest) / worth
         if noise <= 0.0:
             return 0.0, 0.0
-        score = -0.5 * (m * np.log(noise) + float(np.sum(np.log(grown))))
+        score = -0.5 * (worth * np.log(noise) + float(np.sum(np.log(grown))))
         best = max(best, (score, noise, ratio * noise))
     return best[1], best[2]
 

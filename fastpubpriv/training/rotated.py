@@ -63,13 +63,13 @@ class Rotation:
 
 
 def label_values(found: FloatArray, centre: float, scale: float, classes: tuple[float, float] | None) -> FloatArray:
-    """(label - centre) / scale; or 0 and 1 for two classes, NaN for any other label."""
+    """(label - centre) / scale, NaN for a label that is not finite; or 0 and 1 for two classes, NaN for any other label."""
     with np.errstate(all="ignore"):
         if classes is not None:
             return np.where(found == classes[1], 1.0, np.where(found == classes[0], 0.0, np.nan))
-        # A residual is clipped, never lost, however long.
+        # A residual is clipped, never lost, however long; but an infinite label is a missing one.
         values: FloatArray = np.clip((found - centre) / scale, -_LONGEST_LABEL, _LONGEST_LABEL)
-        return values
+        return np.where(np.isfinite(found), values, np.nan)
 
 
 def rotation_map(matrix: FloatArray, centre: FloatArray, offset: FloatArray, radius: float) -> tuple[RowMap, float]:

@@ -27,6 +27,7 @@ from fastpubpriv.training.leverage import rests_on_few, rows_behind
 from fastpubpriv.training.methods import METHODS, WORTH, candidates, choose, public_fit
 from fastpubpriv.training.problem import Fitted, Problem, make_problem
 from fastpubpriv.training.public_linear import Posterior
+from fastpubpriv.training.stated import Stated
 
 
 @shared_docs
@@ -40,8 +41,12 @@ def train(
     y_pub: Any = None,
     label: str | int | None = None,
     columns: Sequence[Any] | None = None,
+    weights_pub: Any = None,
+    x_bounds: Any = None,
+    y_bounds: tuple[float, float] | None = None,
     categories: Any = None,
     classes: Sequence[float] | None = None,
+    class_weight: Any = None,
     y_scale: float | None = None,
     method: str | Descent | Exponential | OutputPerturbation = "auto",
     ledger: Ledger | None = None,
@@ -57,7 +62,8 @@ def train(
     loss : "squared", "logistic", "huber", "softmax", "smooth_hinge", "poisson", Loss or RowLoss
         Of a number; of two classes; of a number, beyond `huber_loss(threshold)` standard units linear; of several classes, each
         with coefficients of its own; of two classes, as a margin; of counts; or one of your own (`fastpubpriv.training.Loss`).
-    {labelled_budget, x_pub_labelled, y_pub, label, features, categories, classes, y_scale}
+    {labelled_budget, x_pub_labelled, y_pub, label, features, weights_pub, x_bounds, y_bounds, categories}
+    {classes, class_weight, y_scale}
     method : "auto", "newton", "sufficient_statistics", "throw_away", "semi_dp" and others, or a value with settings
         Whitened Newton steps, one release of second moments (squared loss), public rows only (spends nothing), or the one of these
         with the least predicted error; for other losses than the squared and the logistic one, "auto" is "semi_dp". Noisy gradient
@@ -107,7 +113,10 @@ def train(
     True
     """
     kind = chosen_loss(loss)
-    model = {"categories": categories, "classes": classes, "y_scale": y_scale}
+    model = Stated(
+        categories=categories, classes=classes, y_scale=y_scale, weights_pub=weights_pub, x_bounds=x_bounds,
+        y_bounds=y_bounds, class_weight=class_weight,
+    )  # fmt: skip
     account = {"ledger": ledger, "random_state": random_state, "threads": threads, "progress": progress}
     data = _opened("train", x_priv, y_priv, x_pub, y_pub, label=label, columns=columns)
     descent = descent_for(method, kind)
@@ -131,6 +140,9 @@ def linear_regression(
     y_pub: Any = None,
     label: str | int | None = None,
     columns: Sequence[Any] | None = None,
+    weights_pub: Any = None,
+    x_bounds: Any = None,
+    y_bounds: tuple[float, float] | None = None,
     categories: Any = None,
     y_scale: float | None = None,
     method: str = "auto",
@@ -143,7 +155,8 @@ def linear_regression(
 
     Parameters
     ----------
-    {x_labelled, y_priv, labelled_budget, x_pub_labelled, y_pub, label, features, categories, y_scale}
+    {x_labelled, y_priv, labelled_budget, x_pub_labelled, y_pub, label, features, weights_pub, x_bounds, y_bounds, categories}
+    {y_scale}
     method : "auto", "newton", "sufficient_statistics" or "throw_away"
         Whitened Newton steps, one release of second moments, public rows only (spends nothing), or the one with the least predicted
         error.
@@ -180,7 +193,9 @@ def linear_regression(
     >>> bool(np.all(np.abs(result.predict([[1.0, 100.0]]) - 6.0) < 0.3))
     True
     """
-    model = {"categories": categories, "classes": None, "y_scale": y_scale}
+    model = Stated(
+        categories=categories, y_scale=y_scale, weights_pub=weights_pub, x_bounds=x_bounds, y_bounds=y_bounds
+    )
     account = {"ledger": ledger, "random_state": random_state, "threads": threads, "progress": progress}
     data = _opened("linear_regression", x_priv, y_priv, x_pub, y_pub, label=label, columns=columns)
     return _train("linear_regression", "squared", data, budget, method, model, account)
@@ -196,8 +211,11 @@ def logistic_regression(
     y_pub: Any = None,
     label: str | int | None = None,
     columns: Sequence[Any] | None = None,
+    weights_pub: Any = None,
+    x_bounds: Any = None,
     categories: Any = None,
     classes: Sequence[float] | None = None,
+    class_weight: Any = None,
     method: str = "auto",
     ledger: Ledger | None = None,
     random_state: int | None = None,
@@ -208,7 +226,8 @@ def logistic_regression(
 
     Parameters
     ----------
-    {x_labelled, y_priv, labelled_budget, x_pub_labelled, y_pub, label, features, categories, classes}
+    {x_labelled, y_priv, labelled_budget, x_pub_labelled, y_pub, label, features, weights_pub, x_bounds, categories, classes}
+    {class_weight}
     method : "auto", "newton" or "throw_away"
         Whitened Newton steps, public rows only (spends nothing), or the one with the least predicted error.
     {ledger, random_state, threads, progress}
@@ -242,7 +261,9 @@ def logistic_regression(
     >>> result.predict([[2.0, -2.0], [-2.0, 2.0]]).tolist()
     [1.0, 0.0]
     """
-    model = {"categories": categories, "classes": classes, "y_scale": None}
+    model = Stated(
+        categories=categories, classes=classes, weights_pub=weights_pub, x_bounds=x_bounds, class_weight=class_weight
+    )
     account = {"ledger": ledger, "random_state": random_state, "threads": threads, "progress": progress}
     data = _opened("logistic_regression", x_priv, y_priv, x_pub, y_pub, label=label, columns=columns)
     return _train("logistic_regression", "logistic", data, budget, method, model, account)
@@ -264,7 +285,7 @@ def _train(
     data: tuple[Rows, FloatArray],
     budget: Budget,
     method: str,
-    model: dict[str, Any],
+    model: Stated,
     account: dict[str, Any],
 ) -> TrainingResult:
     """Check, choose, pay, learn."""
@@ -272,7 +293,7 @@ def _train(
     rows, table = data
     features = None if rows.columns is None else rows.columns[:-1]
     names = features or tuple(f"x{j}" for j in range(rows.dim - 1))
-    problem, n_pub = make_problem(LOSSES[loss], table, names, rows.n, **model)
+    problem, n_pub = make_problem(LOSSES[loss], table, names, rows.n, model)
     options = candidates(problem, method)
     draws = max(1, *(METHODS[each].draws(problem.dim) for each in options))
     run = running.start(name, rows, budget, draws=draws, **account)
@@ -324,7 +345,7 @@ def _result(
         classes=frozen(problem.rotation.classes or ()),
         design=problem.design.to_dict(),
         columns=features,
-        provenance={"scales": "public rows", "residual clip": "public rows", "start": "public rows"},
+        provenance={"scales": problem.scales, "residual clip": "public rows", "start": "public rows"},
         **shared,
     )
 

@@ -35,6 +35,7 @@ TASKS = (
     "separated-mixture",
     "axis-aligned-mixture",
     "select-hypothesis",
+    "train",
 )
 
 

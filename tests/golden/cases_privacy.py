@@ -278,6 +278,9 @@ def plans() -> Iterator[Case]:
         yield public(
             f"plan, weighted_mean, {weight}", fpp.plan, "weighted_mean", **options, budget=PureDP(1), noise="k_norm"
         )
+    few = {"dim": 3, "n_pub": 40}
+    yield public("plan, train, error, approx", fpp.plan, "train", **few, n_priv=3000, budget=APPROX)
+    yield public("plan, train, rows, logistic", fpp.plan, "train", **few, loss="logistic", budget=ZCDP(1), error=0.01)
     # Their names are those of the day; how many there are is not.
     yield steps(
         "arguments of plans",

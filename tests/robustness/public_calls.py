@@ -366,7 +366,10 @@ CALLS = {
                 "columns": [None, ["a"], 3],
                 "categories": [None, {}, {"x0": "public"}, {"x0": [1.0, 2.0]}, {"z": "public"}, {"x0": []}, "public"],
                 **({"classes": [None, [0, 1], [1, 0], [1, 1], [1, 2], [0, math.nan], 5]} if rows is CLASSES else {}),
-                **({"y_scale": LENGTHS} if rows is ROWS else {}),
+                **({"class_weight": [None, "public", "balanced", {0: 1, 1: 2}, {0: 1}, 3]} if rows is CLASSES else {}),
+                **({"y_scale": LENGTHS, "y_bounds": [None, (-1e9, 1e9), (0, 1), "x", 3]} if rows is ROWS else {}),
+                "weights_pub": [None, np.ones(len(public)), np.ones(len(rows)), [1.0], "x", math.nan],
+                "x_bounds": [None, (-1e9, 1e9), (0.0, 1e-300), {"x0": (-1e9, 1e9)}, {"z": (0, 1)}, "x", 3],
                 "method": ["auto", "newton", "sufficient_statistics", "throw_away", "semi_dp", "x"],
             },
         )

@@ -116,6 +116,10 @@ def estimators_of(dim):
         yield "linear_regression", np.column_stack([one, label]), {**labelled, "method": method}
     yield "train", np.column_stack([one, label]), {**labelled, "loss": "squared", "method": "newton"}
     yield "logistic_regression", np.column_stack([one, label]), {**labelled, "method": "newton"}
+    weights = {"class_weight": {0: 1.0, 1: 3.0}, "weights_pub": np.arange(len(one_public)) % 3 + 1.0}
+    yield "logistic_regression", np.column_stack([one, label]), {**labelled, "method": "newton", **weights}
+    ranged = {"x_bounds": (-1e6, 1e6), "y_bounds": (-1.0, 2.0)}
+    yield "linear_regression", np.column_stack([one, label]), {**labelled, "method": "newton", **ranged}
     steps = SemiDP(steps=2, step_size=0.1, priv_weight=0.5)
     yield "train", np.column_stack([one, label]), {**labelled, "loss": "squared", "method": "exponential"}
     for loss in ("huber", OwnLoss()):

@@ -27,6 +27,7 @@ from fastpubpriv.training.gradient.problem import GradientProblem, make_gradient
 from fastpubpriv.training.gradient.public_fit import PublicFit, public_fit
 from fastpubpriv.training.gradient.settings import DESCENTS, Descent
 from fastpubpriv.training.kept import kept_rows
+from fastpubpriv.training.stated import Stated
 
 Settings = Descent | Exponential | OutputPerturbation
 STEPWISE = ("squared", "logistic")  # losses that other methods know
@@ -67,14 +68,14 @@ def fit(
     data: tuple[Rows, FloatArray],
     budget: Budget,
     settings: Settings,
-    model: dict[str, Any],
+    model: Stated,
     account: dict[str, Any],
 ) -> DescentResult:
     """Check, plan, pay, descend or choose."""
     rows, table = data
     features = None if rows.columns is None else rows.columns[:-1]
     names = features or tuple(f"x{j}" for j in range(rows.dim - 1))
-    problem, n_pub = make_gradient_problem(loss, table, names, rows.n, scaling=settings.scaling, **model)
+    problem, n_pub = make_gradient_problem(loss, table, names, rows.n, scaling=settings.scaling, stated=model)
     if isinstance(settings, Exponential):
         return _chosen(problem, rows, budget, settings, (n_pub, features, names), account)
     if isinstance(settings, OutputPerturbation):
@@ -251,7 +252,7 @@ def _assembled(
         classes=frozen(units.classes or ()),
         design={} if design is None else design.to_dict(),
         columns=features,
-        provenance={"scales": "none" if design is None else "public rows", **ranges},
+        provenance={"scales": "none" if design is None else problem.scales, **ranges},
         **how,
         **shared,
     )

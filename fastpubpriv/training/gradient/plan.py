@@ -98,9 +98,9 @@ class Plan:
     preconditioner: FloatArray | None = None
 
 
-def make_plan(problem: GradientProblem, settings: Descent, noise: NoiseOf) -> Plan:
-    """Choose what the settings leave open; reads public rows only."""
-    public = public_fit(problem, settings.l2)
+def make_plan(problem: GradientProblem, settings: Descent, noise: NoiseOf, *, public: PublicFit | None = None) -> Plan:
+    """Choose what the settings leave open; reads public rows only, whose fit may be known already."""
+    public = public_fit(problem, settings.l2) if public is None else public
     start = _start(problem, settings, public)
     weights = public.weights if problem.loss is not None else start
     lengths = gradient_lengths(problem, weights, public)

@@ -15,6 +15,7 @@ from fastpubpriv.losses import Loss, RowLoss
 from fastpubpriv.sources.base import Chunk
 from fastpubpriv.training.design import Design, make_design
 from fastpubpriv.training.rotated import label_values
+from fastpubpriv.training.stated import Stated
 
 MOST_CLASSES = 1000
 
@@ -61,7 +62,7 @@ class Units:
     def labels(self, found: FloatArray) -> FloatArray:
         """Labels in their unit."""
         if self.classes is None:
-            return np.where(np.isfinite(found), label_values(found, self.centre, self.scale, None), np.nan)
+            return label_values(found, self.centre, self.scale, None)
         known = np.array(self.classes)
         order = np.argsort(known)
         place = np.minimum(np.searchsorted(known, found, sorter=order), len(known) - 1)
@@ -94,6 +95,8 @@ class GradientProblem:
         Predictions of a row.
     n_priv : int
         Private rows.
+    scales : str
+        Where the units of columns come from.
     """
 
     loss: Loss | None
@@ -103,6 +106,7 @@ class GradientProblem:
     y: FloatArray
     outputs: int
     n_priv: int
+    scales: str = "public rows"
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -141,31 +145,35 @@ def make_gradient_problem(
     n_priv: int,
     *,
     scaling: str,
-    categories: Any,
-    classes: Any,
-    y_scale: float | None,
+    stated: Stated,
 ) -> tuple[GradientProblem, int]:
     """The problem of public rows (m, dim + 1), the label last, and how many of them could be used."""
     known = loss if isinstance(loss, Loss) else None
     if scaling == "standard":
-        design, usable = make_design(table[:, :-1], names, categories)
+        design, usable = make_design(table[:, :-1], names, stated.categories, stated.ranges(names))
     else:
-        if categories is not None:
-            raise InputError("categories= belongs to scaling='standard'")
+        for name in ("categories", "x_bounds", "y_bounds"):
+            if getattr(stated, name) is not None:
+                raise InputError(f"{name}= belongs to scaling='standard'")
         design, usable = None, np.logical_and.reduce(np.isfinite(table[:, :-1]), axis=1)
+    if stated.weights_pub is not None or stated.class_weight is not None:
+        raise InputError("weights_pub= and class_weight= are for the squared and the logistic loss by method='newton'")
     usable &= np.isfinite(table[:, -1])
     several = known is not None and (known.classes or known.scores)
-    levels = _classes(table[usable, -1], classes, two=known is not None and known.classes) if several else None
+    levels = _classes(table[usable, -1], stated.classes, two=known is not None and known.classes) if several else None
     if levels is not None:
         usable &= np.isin(table[:, -1], levels)
-    elif classes is not None:
-        raise InputError("classes= belongs to a loss of classes, such as the logistic one: leave it out")
+        stated.refuse_label_unit()
+    else:
+        stated.refuse_classes()
     used = table[usable]
     if len(used) < 2:
         raise InputError("at least 2 public rows with a label and without missing cells are needed to start from")
     centre, scale = 0.0, 1.0
     if known is not None and levels is None and not known.counts and scaling == "standard":
-        centre, scale = _label_unit(used[:, -1], y_scale)
+        centre, scale, _ = stated.label_unit(used[:, -1])
+    elif stated.y_bounds is not None:
+        raise InputError("y_bounds= belongs to a loss of labels in units, such as the squared one: leave it out")
     width = table.shape[1] - 1 if design is None else len(design.terms) + 1
     units = Units(design=design, centre=centre, scale=scale, classes=levels, width=width)
     rows = units(used).astype(np.float64)
@@ -178,18 +186,9 @@ def make_gradient_problem(
         y=rows[:, -1].copy(),
         outputs=outputs,
         n_priv=n_priv,
+        scales=stated.origin,
     )
     return made, len(used)
-
-
-def _label_unit(labels: FloatArray, y_scale: float | None) -> tuple[float, float]:
-    """Centre and unit of labels that are numbers."""
-    centre, scale = float(labels.mean()), float(labels.std())
-    if not scale > 1e-12 * abs(centre):
-        if y_scale is None:
-            raise InputError("all public labels are equal: pass y_scale=, the size of a difference between labels")
-        scale = validation.positive("y_scale", y_scale)
-    return centre, scale
 
 
 def _classes(labels: FloatArray, classes: Any, *, two: bool) -> tuple[float, ...]:

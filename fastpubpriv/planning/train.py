@@ -1,0 +1,225 @@
+"""`plan("train")`: the errors that `train` predicts for public rows of a normal law, and where its choice of a method turns."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy.special import logit, ndtri
+
+from fastpubpriv import validation
+from fastpubpriv._types import FloatArray
+from fastpubpriv.errors import BudgetError, InputError
+from fastpubpriv.losses import LOSSES
+from fastpubpriv.planning.forecast import LEAST_AMOUNT, MOST_AMOUNT, MOST_PURE, MOST_ROWS, Forecast, count
+from fastpubpriv.planning.rates import minimax_rates
+from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, PureDP, best_epsilon
+from fastpubpriv.public_draws import draw_uniforms
+from fastpubpriv.release.account import Account
+from fastpubpriv.run import noise_per_radius
+from fastpubpriv.training.gradient.asking import noise_of
+from fastpubpriv.training.gradient.fit import STEPWISE
+from fastpubpriv.training.gradient.plan import make_plan, most_steps
+from fastpubpriv.training.gradient.problem import GradientProblem, make_gradient_problem
+from fastpubpriv.training.gradient.public_fit import PublicFit, public_fit
+from fastpubpriv.training.gradient.settings import DESCENTS
+from fastpubpriv.training.methods import METHODS, WORTH, candidates, least, prepare, statistics_noise
+from fastpubpriv.training.problem import Problem, make_problem
+from fastpubpriv.training.public_linear import Posterior
+
+UNITS = {
+    "squared": "excess of the mean squared error, in parts of the variance of a label",
+    "logistic": "excess of the mean log-loss",
+}
+_MOST_CELLS = 2**24  # of the public rows that are made up
+_LOGISTIC_VARIANCE = math.pi**2 / 3.0
+_READERS_DELTA = Fraction(1, 10**6)
+_CLOSE = 1.001  # a turning point is found to this factor
+_STRIDE = 16
+
+
+def plan_train(
+    *, dim: int, n_pub: int = 0, loss: str = "squared", method: str = "auto", r_squared: float = 0.5
+) -> Forecast:
+    """Forecast the excess of the loss over that of the best coefficients; the details have the error of each method."""
+    dim, n_pub = count("dim", dim, minimum=1), count("n_pub", n_pub)
+    if n_pub < 2:
+        raise InputError("plan('train') needs n_pub of at least 2: training starts from public rows with labels")
+    if n_pub * (dim + 1) > _MOST_CELLS:
+        raise InputError(
+            f"plan('train') makes up public rows of at most 2^24 cells: pass n_pub up to {_MOST_CELLS // (dim + 1)}"
+        )
+    loss = validation.choice("loss", loss, STEPWISE)
+    method = validation.choice("method", method, (*METHODS.choices, *DESCENTS))
+    if (loss, method) == ("logistic", "sufficient_statistics"):
+        raise InputError("method='sufficient_statistics' is for the squared loss: pass method='newton'")
+    explained = validation.fraction("r_squared", r_squared)
+    case = _Case(loss=loss, method=method, table=typical_rows(loss, dim, n_pub, explained))
+    return Forecast(predict=case.predict, unit=UNITS[loss], more=case.more)
+
+
+def typical_rows(loss: str, dim: int, n_pub: int, r_squared: float) -> FloatArray:
+    """Public rows with their labels, (n_pub, dim + 1): independent normal columns, of which each says as much about the label.
+
+    They are the same in every call. Columns and noise have the quantiles of their laws in random orders: draws would have the luck
+    of one sample (a fifth more or less, with 200 rows). For classes `r_squared` is that of the log-odds with their logistic noise.
+    """
+    order = np.argsort(draw_uniforms((n_pub, dim + 1), 0), axis=0)
+    levels = (order + 0.5) / n_pub
+    x, noise = ndtri(levels[:, :-1]), levels[:, -1]
+    signal = x.sum(axis=1) / math.sqrt(dim)
+    if loss == "squared":
+        label = math.sqrt(r_squared) * signal + math.sqrt(1.0 - r_squared) * ndtri(noise)
+    else:
+        odds = math.sqrt(_LOGISTIC_VARIANCE * r_squared / (1.0 - r_squared)) * signal
+        label = (logit(noise) < odds).astype(np.float64)
+    return np.column_stack([x, label])
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Case:
+    """Public rows, and what `train` would do with them beside any number of private rows and any budget."""
+
+    loss: str
+    method: str
+    table: FloatArray
+
+    def _made(self, make: Callable[..., Any], **more: Any) -> Any:
+        names = [f"x{j}" for j in range(self.table.shape[1] - 1)]
+        kind, classes = LOSSES[self.loss], (0.0, 1.0) if LOSSES[self.loss].classes else None
+        # Of two or three rows the labels may all be equal.
+        equal = classes is None and not float(np.ptp(self.table[:, -1])) > 1e-9
+        model = {"categories": None, "classes": classes, "y_scale": 1.0 if equal else None}
+        return make(kind, self.table, names, 1, **model, **more)[0]
+
+    @cached_property
+    def _problem(self) -> Problem:
+        found: Problem = self._made(make_problem)
+        return found
+
+    @cached_property
+    def _gradients(self) -> GradientProblem:
+        found: GradientProblem = self._made(make_gradient_problem, scaling="standard")
+        return found
+
+    @cached_property
+    def _public(self) -> PublicFit:
+        return public_fit(self._gradients, 0.0)
+
+    def _stepwise(self, n_priv: int, budget: Budget, method: str) -> tuple[str, dict[str, Any], Account]:
+        """The method that is taken, the plans of all that can be done, and the account that pays."""
+        problem = replace(self._problem, n_priv=n_priv)
+        names = candidates(problem, method)
+        draws = max(1, *(METHODS[each].draws(problem.dim) for each in names))
+        account = Account("plan", budget, draws=draws)
+        plans = prepare(problem, account, names)
+        return least(problem, account, plans), plans, account
+
+    def _descent(self, n_priv: int, budget: Budget, method: str) -> tuple[Any, float]:
+        """The plan of a gradient method, and the noise of its steps."""
+        problem, settings = replace(self._gradients, n_priv=n_priv), DESCENTS[method]()
+        account = Account("plan", budget, draws=max(1, most_steps(problem, settings) * problem.size))
+        noise = noise_of(problem, settings, account)
+        plan = make_plan(problem, settings, noise, public=self._public)
+        return plan, noise(plan.steps)
+
+    def predict(self, n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
+        """The error of the method, and what it does."""
+        if self.method in DESCENTS:
+            plan, noise = self._descent(n_priv, budget, self.method)
+            return float(plan.predicted), {"steps": float(plan.steps), "noise_multiplier": noise}
+        name, plans, account = self._stepwise(n_priv, budget, self.method)
+        noise, steps = 0.0, 0
+        if name == "newton":
+            steps = plans[name].steps
+            plain = noise_per_radius(self._problem.dim, pure=account.pure, allowance=account.allowance)
+            noise = plain(Fraction(1, steps))
+        elif name == "sufficient_statistics":
+            steps, noise = 1, statistics_noise(replace(self._problem, n_priv=n_priv), account)
+        details = {"steps": float(steps), "noise_multiplier": noise}
+        if self.method == "auto":
+            details |= {f"takes_{'public' if each == 'throw_away' else each}": float(each == name) for each in plans}
+        return float(plans[name].predicted), details
+
+    def more(self, n_priv: int, budget: Budget) -> dict[str, float]:
+        """The error of every method, where the choice turns, and the minimax rates."""
+        _, plans, _ = self._stepwise(n_priv, budget, "auto")
+        found = {name: float(plan.predicted) for name, plan in plans.items() if name != "throw_away"}
+        for name in DESCENTS:
+            # With two or three public rows, which one line fits, there may be no gradient to choose a clip by.
+            with contextlib.suppress(InputError, BudgetError):
+                found[name] = float(self._descent(n_priv, budget, name)[0].predicted)
+        rates = minimax_rates(n_priv=n_priv, n_pub=len(self.table), dim=self.table.shape[1] - 1, budget=budget)
+        return found | {
+            "implied_epsilon": _epsilon(budget),
+            "public_rows_alone": self._problem.posterior.excess,
+            "without_privacy": self._without_privacy(n_priv),
+            "worth_rows": _turn(n_priv, 1, MOST_ROWS, lambda n: self._worth(int(n), budget)),
+            "worth_budget": self._worth_budget(n_priv, budget),
+            "minimax_public": rates.public,
+            "minimax_private": rates.private,
+            "minimax_public_decides": float(rates.public_decides),
+            "minimax_public_rows": rates.public_rows,
+        }
+
+    def _without_privacy(self, n_priv: int) -> float:
+        known = self._problem.posterior
+        curvature = np.full(self._problem.dim, 1.0) if isinstance(known, Posterior) else 0.5 * known.curvature
+        each = 1.0 / known.unexplained if isinstance(known, Posterior) else known.curvature
+        return float(np.sum(curvature / (1.0 / known.variance + n_priv * each)))
+
+    def _worth(self, n_priv: int, budget: Budget) -> bool:
+        """Whether private rows are worth their budget: "auto" reads them, and any other method is as much better."""
+        try:
+            if self.method == "auto":
+                return self._stepwise(n_priv, budget, "auto")[0] != "throw_away"
+            predicted, _ = self.predict(n_priv, budget)
+        except (InputError, BudgetError):
+            return False
+        return predicted < WORTH * self._problem.posterior.excess
+
+    def _worth_budget(self, n_priv: int, budget: Budget) -> float:
+        make = _maker(budget)
+        most = MOST_PURE if isinstance(budget, PureDP) else MOST_AMOUNT
+        return _turn(float(budget.amounts[0]), LEAST_AMOUNT, most, lambda amount: self._worth(n_priv, make(amount)))
+
+
+def _maker(budget: Budget) -> Callable[[float], Budget]:
+    """Budgets of the same notion."""
+    if isinstance(budget, ApproxDP):
+        return lambda amount: ApproxDP(epsilon=amount, delta=budget.delta)
+    if isinstance(budget, PureDP):
+        return lambda amount: PureDP(epsilon=amount)
+    return lambda amount: ZCDP(rho=amount)
+
+
+def _epsilon(budget: Budget) -> float:
+    if isinstance(budget, ZCDP):
+        return float(best_epsilon(_READERS_DELTA, budget.rho, all_gaussian=True))
+    return float(budget.amounts[0])
+
+
+def _turn(start: float, lowest: float, highest: float, holds: Callable[[float], bool]) -> float:
+    """About the least number, to 0.1 %, from which `holds` is true; infinite where it is not true even at the highest."""
+    whole = isinstance(start, int)
+    low = high = start
+    if holds(start):
+        while holds(low):
+            if low <= lowest:
+                return float(lowest)
+            high, low = low, max(lowest, low // _STRIDE if whole else low / _STRIDE)
+    else:
+        while not holds(high):
+            if high >= highest:
+                return math.inf
+            low, high = high, min(highest, high * _STRIDE)
+    while high > low * _CLOSE and not (whole and high - low <= 1):
+        middle = (low + high) // 2 if whole else math.sqrt(low * high)
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return float(high)

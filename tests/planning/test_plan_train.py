@@ -1,0 +1,166 @@
+"""plan("train"): it predicts what `train` predicts, its turning points are those of `train`, and the rates switch in place."""
+
+import json
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from spies import seeded
+
+from fastpubpriv import ZCDP, ApproxDP, InputError, PureDP, plan, train
+from fastpubpriv.cli.app import main
+from fastpubpriv.planning.rates import minimax_rates
+from fastpubpriv.planning.train import typical_rows
+
+BUDGETS = {"zcdp": ZCDP(rho=0.1), "approx": ApproxDP(epsilon=1.0, delta=1e-6), "pure": PureDP(epsilon=1.0)}
+METHODS = ["auto", "newton", "sufficient_statistics", "throw_away", "semi_dp", "dp_sgd", "pda_mirror_descent"]
+
+
+def fitted(public, n_priv, **options):
+    """`train` beside these public rows; what the private rows are plays no part in a prediction."""
+    private = typical_rows("logistic" if options.get("loss") == "logistic" else "squared", 4, n_priv, 0.5)
+    options = {"loss": "squared", **options}
+    return seeded(train, private[:, :-1], private[:, -1], x_pub=public[:, :-1], y_pub=public[:, -1], **options)
+
+
+@pytest.mark.parametrize("budget", BUDGETS.values(), ids=BUDGETS)
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.filterwarnings("ignore::fastpubpriv.errors.AccuracyWarning")
+def test_the_plan_is_what_train_predicts(method, budget):
+    if method not in ("auto", "newton") and isinstance(budget, ZCDP):
+        pytest.skip("one notion with Gaussian noise is enough")
+    public = typical_rows("squared", 4, 60, 0.5)
+    planned = plan("train", dim=4, n_pub=60, n_priv=500, budget=budget, method=method)
+    result = fitted(public, 500, budget=budget, method=method)
+    assert planned.error * public[:, -1].var() == pytest.approx(result.predicted_excess, rel=1e-9)
+    if method == "auto":
+        assert planned.details[f"takes_{result.method}"] == 1.0
+    else:
+        same = "public_rows_alone" if method == "throw_away" else method
+        assert planned.details[same] == planned.error
+
+
+@pytest.mark.parametrize("method", ["auto", "semi_dp"])
+def test_the_plan_is_what_train_predicts_for_classes(method):
+    budget, public = BUDGETS["approx"], typical_rows("logistic", 4, 60, 0.5)
+    planned = plan("train", dim=4, n_pub=60, n_priv=2000, budget=budget, loss="logistic", method=method)
+    result = fitted(public, 2000, budget=budget, loss="logistic", method=method)
+    assert planned.error == pytest.approx(result.predicted_excess, rel=1e-9)
+    assert "sufficient_statistics" not in planned.details
+
+
+def test_other_public_rows_of_this_law_have_about_the_same_errors():
+    planned = plan("train", dim=4, n_pub=200, n_priv=5000, budget=ZCDP(rho=0.5), r_squared=0.8)
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=(200, 4))
+    other = np.column_stack([x, 3.0 * (x @ [0.8, 0.4, -0.4, 0.0]) / math.sqrt(0.96) * 2.0 + 3.0 * rng.normal(size=200)])
+    result = fitted(other, 5000, budget=ZCDP(rho=0.5))
+    assert planned.error == pytest.approx(result.predicted_excess / other[:, -1].var(), rel=0.2)
+    assert planned.details["public_rows_alone"] == pytest.approx(0.2 * 5 / (200 - 6), rel=0.2)
+    assert planned.details["without_privacy"] < planned.error < planned.details["public_rows_alone"]
+
+
+def test_the_choice_turns_where_the_plan_says():
+    budget = ApproxDP(epsilon=0.05, delta=1e-6)
+    planned = plan("train", dim=4, n_pub=60, n_priv=400, budget=budget)
+    rows, epsilon = int(planned.details["worth_rows"]), planned.details["worth_budget"]
+    assert 400 < rows < 4000
+    assert 0.05 < epsilon < 1.0
+    assert planned.details["takes_public"] == 1.0
+    assert planned.error == planned.details["public_rows_alone"]
+    public = typical_rows("squared", 4, 60, 0.5)
+    assert fitted(public, rows, budget=budget).method != "throw_away"
+    assert fitted(public, int(rows * 0.99), budget=budget).method == "throw_away"
+    assert fitted(public, 400, budget=ApproxDP(epsilon=epsilon, delta=1e-6)).method != "throw_away"
+    assert fitted(public, 400, budget=ApproxDP(epsilon=epsilon * 0.99, delta=1e-6)).method == "throw_away"
+    # From the other side the same points are found.
+    later = plan("train", dim=4, n_pub=60, n_priv=4000, budget=budget).details
+    assert later["worth_rows"] == pytest.approx(rows, rel=3e-3)
+    assert later["takes_public"] == 0.0
+
+
+def test_solves_for_rows_and_budget():
+    found = plan("train", dim=4, n_pub=60, budget=ZCDP(rho=0.1), error=0.01, method="newton")
+    assert found.error <= 0.01
+    assert plan("train", dim=4, n_pub=60, n_priv=found.n_priv - 1, budget=ZCDP(rho=0.1), method="newton").error > 0.01
+    same = plan("train", dim=4, n_pub=60, n_priv=found.n_priv, error=0.01, method="newton")
+    assert float(same.budget.rho) == pytest.approx(0.1, rel=0.02)
+    assert plan("train", dim=4, n_pub=60, n_priv=9, error=0.9, method="throw_away").details["worth_rows"] == math.inf
+    with pytest.raises(InputError, match="no number of rows"):
+        plan("train", dim=4, n_pub=60, budget=ZCDP(rho=0.1), error=0.001, method="throw_away")
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+@pytest.mark.parametrize("n_pub", [2, 3])
+def test_the_fewest_public_rows_and_one_private_row(loss, n_pub):
+    found = plan("train", dim=1, n_pub=n_pub, n_priv=1, budget=PureDP(epsilon=1), loss=loss)
+    assert 0.0 < found.details["without_privacy"] < found.error < 1.0
+    assert found.details["worth_rows"] >= 1
+
+
+def test_noise_is_that_of_the_budget():
+    newton = plan("train", dim=4, n_pub=60, n_priv=4000, budget=ZCDP(rho=0.5), method="newton").details
+    # One row moves a sum by 2 bounds at most: 2 / sqrt(2 rho), all steps sharing rho.
+    assert newton["noise_multiplier"] == pytest.approx(2.0 * math.sqrt(newton["steps"]), rel=1e-6)
+    assert newton["implied_epsilon"] == pytest.approx(4.89, abs=0.01)
+    pure = plan("train", dim=4, n_pub=60, n_priv=4000, budget=PureDP(epsilon=2.0), method="newton").details
+    assert pure["noise_multiplier"] == pytest.approx(math.sqrt(8.0 * 5) * pure["steps"] / 2.0, rel=1e-6)
+    assert pure["implied_epsilon"] == 2.0
+
+
+@pytest.mark.parametrize(("budget", "cost"), [(ZCDP(rho=0.01), 5000.0), (PureDP(epsilon=0.5), 10_000.0)])
+def test_the_rates_switch_where_they_say(budget, cost):
+    turn = minimax_rates(n_priv=1000, n_pub=1, dim=50, budget=budget).public_rows
+    assert turn == pytest.approx(1000**2 / (cost - 1000))
+    below, above = (minimax_rates(n_priv=1000, n_pub=n, dim=50, budget=budget) for n in (int(turn), int(turn) + 1))
+    assert (below.public_decides, above.public_decides) == (False, True)
+    assert above.private == pytest.approx(cost / (1001 + int(turn)) ** 2 + 1 / (1001 + int(turn)))
+    # With more private rows than privacy costs, public rows alone never have the best rate.
+    assert minimax_rates(n_priv=int(cost) + 1, n_pub=10**9, dim=50, budget=budget).public_rows == math.inf
+    assert not minimax_rates(n_priv=int(cost) + 1, n_pub=10**9, dim=50, budget=budget).public_decides
+
+
+def test_the_rates_of_approximate_privacy_and_how_all_rates_grow():
+    def rate(n_priv=5000, n_pub=30, dim=50, epsilon=0.3, delta=1e-6):
+        return minimax_rates(n_priv=n_priv, n_pub=n_pub, dim=dim, budget=ApproxDP(epsilon=epsilon, delta=delta))
+
+    cost = 50 * math.log(1e6) / 0.09
+    assert rate().private == pytest.approx(cost / 5030**2 + 1 / 5030)
+    assert rate().public == pytest.approx(1 / 30)
+    for better in ({"n_priv": 5001}, {"n_pub": 31}, {"dim": 49}, {"epsilon": 0.31}, {"delta": 2e-6}):
+        assert rate(**better).private < rate().private
+    assert plan("train", dim=50, n_pub=30, n_priv=5000, budget=ApproxDP(0.3, 1e-6)).details[
+        "minimax_private"
+    ] == pytest.approx(rate().private)
+
+
+@pytest.mark.parametrize(
+    ("changed", "match"),
+    [
+        ({"n_pub": 1}, "n_pub of at least 2"),
+        ({"n_pub": 2**24}, "2\\^24 cells"),
+        ({"loss": "poisson"}, "loss"),
+        ({"method": "exponential"}, "method"),
+        ({"loss": "logistic", "method": "sufficient_statistics"}, "squared loss"),
+        ({"r_squared": 1.0}, "r_squared"),
+        ({"r_squared": -0.1}, "r_squared"),
+        ({"radius": 3.0}, "no argument 'radius'"),
+    ],
+)
+def test_refusals(changed, match):
+    with pytest.raises(InputError, match=match):
+        plan("train", **{"dim": 3, "n_pub": 20, "n_priv": 1000, "budget": ZCDP(rho=0.5), **changed})
+
+
+def test_command():
+    words = "plan train --dim 3 --n-pub 30 --n-priv 2000 --rho 0.2 --loss logistic --r-squared 0.3 --json -"
+    done = CliRunner().invoke(main, words.split(), catch_exceptions=False)
+    found = json.loads(done.output)
+    same = plan("train", dim=3, n_pub=30, n_priv=2000, budget=ZCDP(rho=Fraction(1, 5)), loss="logistic", r_squared=0.3)
+    assert found["error"] == pytest.approx(same.error)
+    assert found["details"]["worth_rows"] == same.details["worth_rows"]
+    refused = CliRunner().invoke(main, words.replace("train", "mean").split())
+    assert refused.exit_code == 2
+    assert "--loss is not an option of 'plan mean'" in refused.output
