@@ -280,11 +280,12 @@ def plan(
     of an infinitely fine grid; the real grid adds less than one percent.
 
     "train" runs the predictions of `fastpubpriv.train` on public rows that it makes up: independent normal columns, each as
-    telling as the others, the same rows in every call. In `details`, `worth_rows` and `worth_budget` are the least private rows
-    and the least rho or epsilon, to 0.1 %, with which the method is worth it: the error of the public rows alone falls by the tenth
-    that "auto" asks for. The `minimax` numbers are the two terms of paper B's rate for strongly convex losses,
-    min(1 / n_pub, c / n^2 + 1 / n) with n = n_priv + n_pub, c = dim log(1 / delta) / epsilon^2, dim^2 / epsilon^2 or dim / rho, and
-    all constants one. Where the second term is smaller, public rows gain a constant factor at most.
+    telling as the others, the same rows in every call; with fewer of them than columns these are rough guesses. In `details`,
+    `worth_rows` and `worth_budget` are the least private rows and the least rho or epsilon, to 0.1 %, with which the method is
+    worth it: the error of the public rows alone falls by the tenth that "auto" asks for. The `minimax` numbers are the two terms of
+    paper B's rate for strongly convex losses, min(1 / n_pub, c / n^2 + 1 / n) with n = n_priv + n_pub,
+    c = dim log(1 / delta) / epsilon^2, dim^2 / epsilon^2 or dim / rho, and all constants one. Where the second term is smaller,
+    public rows gain a constant factor at most.
 
     Examples
     --------

@@ -92,6 +92,14 @@ def test_solves_for_rows_and_budget():
         plan("train", dim=4, n_pub=60, budget=ZCDP(rho=0.1), error=0.001, method="throw_away")
 
 
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+@pytest.mark.parametrize("n_pub", [2, 3])
+def test_the_fewest_public_rows_and_one_private_row(loss, n_pub):
+    found = plan("train", dim=1, n_pub=n_pub, n_priv=1, budget=PureDP(epsilon=1), loss=loss)
+    assert 0.0 < found.details["without_privacy"] < found.error < 1.0
+    assert found.details["worth_rows"] >= 1
+
+
 def test_noise_is_that_of_the_budget():
     newton = plan("train", dim=4, n_pub=60, n_priv=4000, budget=ZCDP(rho=0.5), method="newton").details
     # One row moves a sum by 2 bounds at most: 2 / sqrt(2 rho), all steps sharing rho.
