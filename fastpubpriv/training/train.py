@@ -21,6 +21,7 @@ from fastpubpriv.sources import Rows
 from fastpubpriv.sources.labelled import labelled_rows, public_labelled
 from fastpubpriv.training.gradient.choosing import Exponential
 from fastpubpriv.training.gradient.fit import chosen_loss, descent_for, fit, is_stepwise
+from fastpubpriv.training.gradient.perturbing import OutputPerturbation
 from fastpubpriv.training.gradient.settings import Descent
 from fastpubpriv.training.leverage import rests_on_few, rows_behind
 from fastpubpriv.training.methods import METHODS, WORTH, candidates, choose, public_fit
@@ -47,7 +48,7 @@ def train(
     classes: Sequence[float] | None = None,
     class_weight: Any = None,
     y_scale: float | None = None,
-    method: str | Descent | Exponential = "auto",
+    method: str | Descent | Exponential | OutputPerturbation = "auto",
     ledger: Ledger | None = None,
     random_state: int | None = None,
     threads: int | None = None,
@@ -63,11 +64,12 @@ def train(
         with coefficients of its own; of two classes, as a margin; of counts; or one of your own (`fastpubpriv.training.Loss`).
     {labelled_budget, x_pub_labelled, y_pub, label, features, weights_pub, x_bounds, y_bounds, categories}
     {classes, class_weight, y_scale}
-    method : "auto", "newton", "sufficient_statistics", "throw_away", "semi_dp" and others, Descent or Exponential
+    method : "auto", "newton", "sufficient_statistics", "throw_away", "semi_dp" and others, or a value with settings
         Whitened Newton steps, one release of second moments (squared loss), public rows only (spends nothing), or the one of these
         with the least predicted error; for other losses than the squared and the logistic one, "auto" is "semi_dp". Noisy gradient
-        descent is "semi_dp", "dp_sgd" and "pda_mirror_descent", a choice among models that public rows suggest is "exponential";
-        these also as values with settings, such as `fastpubpriv.training.SemiDP(...)`.
+        descent is "semi_dp", "dp_sgd" and "pda_mirror_descent", a choice among models that public rows suggest is "exponential",
+        noise on the minimum of a weighted loss is "output_perturbation"; these also as values with settings, such as
+        `fastpubpriv.training.SemiDP(...)`.
     {ledger, random_state, threads, progress}
 
     Returns
@@ -85,7 +87,8 @@ def train(
     each step, squared l2 sensitivity 4 Q^2 (Gaussian) or l1 sensitivity isqrt(4 D Q^2) (discrete Laplace) in grid steps; the steps'
     exact costs add up to at most the budget. "sufficient_statistics": one second moment, squared l2 sensitivity 2 Q^4 (l1 of a
     triangle under pure DP). Gradient methods: one vector sum for each step, squared l2 sensitivity 4 Q^2; steps over sampled rows
-    are charged together, and the batches are secret. Public: n_priv, dim, x_pub, y_pub.
+    are charged together, and the batches are secret. "output_perturbation": one vector, squared l2 sensitivity 4 Q^2, the iterate
+    after a fixed number of steps on a strongly convex loss. Public: n_priv, dim, x_pub, y_pub.
 
     Notes
     -----

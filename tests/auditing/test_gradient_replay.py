@@ -12,7 +12,7 @@ from fastpubpriv.kernels import gradients as kernels
 from fastpubpriv.mechanisms.gradients import LinearGradientQuery
 from fastpubpriv.mechanisms.losses import LossQuery
 from fastpubpriv.release import batches
-from fastpubpriv.training import DPSGD, Exponential, MirrorDescent, SemiDP
+from fastpubpriv.training import DPSGD, Exponential, MirrorDescent, OutputPerturbation, SemiDP
 from fastpubpriv.training.gradient.problem import Units
 
 pytestmark = [
@@ -71,6 +71,8 @@ CASES = [
     pytest.param(ApproxDP(1, 1e-6), METHODS["poisson"], Own(), id="a loss of a user, sampled"),
     pytest.param(PureDP(2), Exponential(candidates=9), "huber", id="exponential, pure"),
     pytest.param(ZCDP(0.5), Exponential(candidates=9), "squared", id="exponential, zCDP"),
+    pytest.param(PureDP(2), OutputPerturbation(l2=0.5, steps=20), "huber", id="output perturbation, pure"),
+    pytest.param(ZCDP(0.5), OutputPerturbation(l2=0.5, steps=20), "huber", id="output perturbation, zCDP"),
 ]  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from golden_data import BUDGETS, hostile, mixed, normal
 
 import fastpubpriv as fpp
 from fastpubpriv import ZCDP
-from fastpubpriv.training import DPSGD, Ball, Exponential, MirrorDescent, SemiDP
+from fastpubpriv.training import DPSGD, Ball, Exponential, MirrorDescent, OutputPerturbation, SemiDP
 
 X = mixed(41, 3000, 3)
 NUMBER = X @ [2.0, 0.5, -0.1] + 4.0 + normal(42, 3000, 1)[:, 0]
@@ -85,6 +85,14 @@ def descents() -> Iterator[Case]:
         yield case(f"gradients, {name}", "squared", method=method, budget=BUDGETS["approx"], threads=(2,))
     for loss in LABELS:
         yield case(f"gradients, {loss} loss", loss, method=GRADIENTS["full"], budget=BUDGETS["zcdp"])
+    for loss in ("huber", "logistic", "smooth_hinge"):
+        for name in ("zcdp", "pure"):
+            chosen = (
+                OutputPerturbation(steps=30)
+                if name == "pure"
+                else OutputPerturbation(steps=30, l2=0.5, priv_weight=0.5)
+            )
+            yield case(f"output perturbation, {loss}, {name}", loss, method=chosen, budget=BUDGETS[name], threads=(2,))
     for name in ("full", "exponential"):
         yield case(f"gradients, {name}, pure", "logistic", method=GRADIENTS[name], budget=BUDGETS["pure"])
 

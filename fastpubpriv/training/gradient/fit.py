@@ -21,6 +21,7 @@ from fastpubpriv.training.gradient.asking import Asker, check, noise_of
 from fastpubpriv.training.gradient.checkpoint import open_checkpoint
 from fastpubpriv.training.gradient.choosing import Exponential, choose_model, clip_of, spread_models
 from fastpubpriv.training.gradient.descent import descend
+from fastpubpriv.training.gradient.perturbing import OutputPerturbation, check_loss, learn_minimum, plan_minimum
 from fastpubpriv.training.gradient.plan import Plan, gradient_lengths, make_plan, most_steps, public_curvature
 from fastpubpriv.training.gradient.problem import GradientProblem, make_gradient_problem
 from fastpubpriv.training.gradient.public_fit import PublicFit, public_fit
@@ -28,6 +29,7 @@ from fastpubpriv.training.gradient.settings import DESCENTS, Descent
 from fastpubpriv.training.kept import kept_rows
 from fastpubpriv.training.stated import Stated
 
+Settings = Descent | Exponential | OutputPerturbation
 STEPWISE = ("squared", "logistic")  # losses that other methods know
 
 
@@ -47,12 +49,13 @@ def is_stepwise(loss: Any) -> bool:
     return any(loss is LOSSES[name] for name in STEPWISE)
 
 
-def descent_for(method: Any, loss: Any) -> Descent | Exponential | None:
+def descent_for(method: Any, loss: Any) -> Settings | None:
     """The method of this module that is asked for, None for another method."""
-    if isinstance(method, Descent | Exponential):
+    if isinstance(method, Settings):
         return method
-    if method == Exponential.name:
-        return Exponential()
+    for kind in (Exponential, OutputPerturbation):
+        if method == kind.name:
+            return kind()
     if method in DESCENTS:
         return DESCENTS[method]()
     if method == "auto" and not is_stepwise(loss):
@@ -64,7 +67,7 @@ def fit(
     loss: Loss | RowLoss,
     data: tuple[Rows, FloatArray],
     budget: Budget,
-    settings: Descent | Exponential,
+    settings: Settings,
     model: Stated,
     account: dict[str, Any],
 ) -> DescentResult:
@@ -75,6 +78,8 @@ def fit(
     problem, n_pub = make_gradient_problem(loss, table, names, rows.n, scaling=settings.scaling, stated=model)
     if isinstance(settings, Exponential):
         return _chosen(problem, rows, budget, settings, (n_pub, features, names), account)
+    if isinstance(settings, OutputPerturbation):
+        return _perturbed(problem, rows, budget, settings, (n_pub, features, names), account)
     check(problem, settings, rows)
     draws = max(1, most_steps(problem, settings) * problem.size)
     run = running.start("train", rows, budget, draws=draws, **account)
@@ -83,12 +88,7 @@ def fit(
         return _result(run, problem, plan, descend(problem, plan, None), (n_pub, features, names), None)
     worse = plan.predicted is not None and plan.public_excess is not None and not plan.predicted < plan.public_excess
     if worse:
-        warnings.warn(
-            f"train: method={settings.name!r} is predicted to be no closer than the public rows alone; pass a larger budget, more "
-            "private rows, or let step_size and priv_weight be chosen",
-            AccuracyWarning,
-            stacklevel=4,
-        )
+        warnings.warn(_no_closer(settings.name), AccuracyWarning, stacklevel=4)
     with open_checkpoint(settings.checkpoint, _digest(problem, plan, table, budget), problem.shape) as kept:
         asker = Asker(run, problem, plan, kept)
         with run.paid(before=kept is not None and kept.resumed):
@@ -150,6 +150,49 @@ def _chosen(
         }
         clipped = "public rows" if settings.clip == "auto" else "argument"
         return _assembled(run, problem, public, weights, names, {**how, **more}, {"clip": clipped})
+
+
+def _perturbed(
+    problem: GradientProblem,
+    rows: Rows,
+    budget: Budget,
+    settings: OutputPerturbation,
+    names: tuple[int, tuple[str, ...] | None, tuple[str, ...]],
+    account: dict[str, Any],
+) -> DescentResult:
+    """The minimum of a weighted loss, with noise."""
+    check_loss(problem)
+    public = public_fit(problem, 0.0)
+    run = running.start("train", rows, budget, draws=problem.size, **account)
+    plan = plan_minimum(problem, settings, public, run.account)
+    if not plan.predicted < plan.public_excess:
+        warnings.warn(_no_closer(settings.name), AccuracyWarning, stacklevel=5)
+    minimum = plan.minimum
+    minimum.descend(lambda query: query.zeros()[0], 1)  # compiles the loss before the debit
+    with run.paid():
+        weights, noise_std = learn_minimum(run, problem, plan, account["threads"])
+        unit = problem.units.scale**2
+        how = {
+            "method": settings.name,
+            "steps": minimum.steps,
+            "step_size": minimum.step_size,
+            "clip_norm": minimum.longest,
+            "priv_weight": minimum.priv_weight,
+            "batch_rows": rows.n,
+            "noise_std": noise_std,
+            "lost_steps": 0,
+            "predicted_excess": _known(plan.predicted, unit),
+            "public_excess": _known(plan.public_excess, unit),
+        }
+        clipped = "public rows" if settings.row_norm == "auto" else "argument"
+        return _assembled(run, problem, public, weights, names, how, {"clip": clipped, "start": "public weights"})
+
+
+def _no_closer(method: str) -> str:
+    return (
+        f"train: method={method!r} is predicted to be no closer than the public rows alone; pass a larger budget, more "
+        "private rows, or let step_size and priv_weight be chosen"
+    )
 
 
 def _result(

@@ -1,0 +1,164 @@
+"""Output perturbation: the minimum of a weighted, strongly convex loss, released once with noise for its own sensitivity."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fastpubpriv import validation
+from fastpubpriv._types import FloatArray
+from fastpubpriv.errors import InputError
+from fastpubpriv.losses import LOSSES
+from fastpubpriv.mechanisms.minima import WeightedMinimum
+from fastpubpriv.mechanisms.rowwise import total_of_squares
+from fastpubpriv.run import Run, noise_per_radius
+from fastpubpriv.sources.base import Chunk
+from fastpubpriv.training.gradient.plan import gradient_lengths, public_curvature
+from fastpubpriv.training.gradient.problem import GradientProblem, Units
+from fastpubpriv.training.gradient.public_fit import PublicFit
+from fastpubpriv.training.kept import kept_rows
+
+# Bounds on the derivative in the prediction, which a loss of the user's cannot prove.
+SLOPES = {"logistic": 1.0, "huber": 1.345, "smooth_hinge": 1.0}
+MOST_STEPS = 1000
+_LARGEST = 1e6  # of settings: no product of them over- or underflows, so that errors stay relative
+_LEFT = 0.1  # of the noise: what the fixed number of steps may leave of the way to the minimum
+_NORM_QUANTILE = 0.9
+_STRENGTHS = tuple(2.0**-k for k in range(12))
+_SHARES = (1.0, 0.5, 0.25, 0.1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class OutputPerturbation:
+    """Minimise a weighted sum of private and public losses about the public fit, and add noise to the minimum (paper B, Section 4).
+
+    For the logistic, the Huber and the smooth hinge loss, whose gradients are bounded. The noise is that of one release, but it
+    grows as 1 / l2: Newton steps and gradient steps are nearly always closer.
+
+    Attributes
+    ----------
+    l2 : float or "auto"
+        l2 |w - public fit|^2 / 2 is added to the loss, in the units of the fit; "auto" has the least predicted error.
+    priv_weight : float in (0, 1] or "auto"
+        Weight of the mean loss of the private rows; the public rows have the rest.
+    row_norm : float or "auto"
+        Rows longer than this, in the units of the fit, are shortened to it; "auto" is the .9 quantile of the public ones.
+    steps : int or "auto"
+        Passes over the rows; "auto" takes as many as leave a tenth of the noise, at most 1000.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastpubpriv import PureDP, train
+    >>> from fastpubpriv.training import OutputPerturbation
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.normal(size=(20_000, 1))
+    >>> y = x @ [1.0] + rng.normal(size=20_000)
+    >>> public = {"x_pub": x[:50].copy(), "y_pub": y[:50]}
+    >>> result = train(x[50:], y[50:], loss="huber", budget=PureDP(epsilon=1), method=OutputPerturbation(), **public)
+    >>> bool(abs(result.coefficients[0, 0] - 1.0) < 0.2)
+    True
+    """
+
+    name: ClassVar[str] = "output_perturbation"
+    scaling: ClassVar[str] = "standard"
+
+    l2: float | str = "auto"
+    priv_weight: float | str = "auto"
+    row_norm: float | str = "auto"
+    steps: int | str = "auto"
+
+    def __post_init__(self) -> None:
+        for field in ("l2", "row_norm"):
+            given = getattr(self, field)
+            if given != "auto" and not 1.0 / _LARGEST <= validation.positive(field, given) <= _LARGEST:
+                raise InputError(f"{field} must lie between {1.0 / _LARGEST} and {_LARGEST}, got {given}")
+        if self.priv_weight != "auto" and not 0.0 < validation.finite("priv_weight", self.priv_weight) <= 1.0:
+            raise InputError(f"priv_weight must lie in (0, 1], got {self.priv_weight}")
+        if self.steps != "auto":
+            validation.integer("steps", self.steps, minimum=1, maximum=MOST_STEPS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ShortRow:
+    """The public map of a labelled row to [z, label] with |z| at most `radius`; a row that is not whole is zero, its label NaN."""
+
+    units: Units
+    radius: float
+
+    def __call__(self, chunk: Chunk) -> Chunk:
+        """Rows (k, dim + 1) as (k, width + 1) float64."""
+        out = self.units(chunk).astype(np.float64)
+        with np.errstate(all="ignore"):
+            norm = np.sqrt(total_of_squares(np.ascontiguousarray(out[:, :-1].T)))
+            out[:, :-1] *= np.where(norm > self.radius, self.radius / norm, 1.0)[:, None]
+            lost = ~(np.isfinite(norm) & np.isfinite(out[:, -1]))
+        out[lost], out[lost, -1] = 0.0, np.nan
+        return out
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Perturbed:
+    """The query of a run, and its error as public numbers predict it; `public_excess` is that of the public fit."""
+
+    minimum: WeightedMinimum
+    predicted: float
+    public_excess: float
+
+
+def check_loss(problem: GradientProblem) -> str:
+    """The name of a loss with known bounds; refuse others."""
+    for name in SLOPES:
+        if problem.loss is LOSSES[name]:
+            return name
+    raise InputError(
+        "method='output_perturbation' needs a loss whose gradients are bounded: pass loss='huber', 'logistic' or 'smooth_hinge'"
+    )
+
+
+def plan_minimum(problem: GradientProblem, settings: OutputPerturbation, public: PublicFit, account: Any) -> Perturbed:
+    """Choose what is left open by the error that public numbers predict."""
+    loss = LOSSES[check_loss(problem)]
+    norms = np.sqrt(np.sum(problem.x**2, axis=1))
+    radius = float(np.quantile(norms, _NORM_QUANTILE) if settings.row_norm == "auto" else settings.row_norm)
+    shortened = problem.x * np.minimum(1.0, radius / norms)[:, None]
+    lengths = gradient_lengths(problem, public.weights, public)
+    known = public_curvature(problem, public, lengths, SLOPES[loss.name] * radius, None)
+    noise = noise_per_radius(problem.size, pure=account.pure, allowance=account.allowance)(Fraction(1)) / 2.0
+    n, m = problem.n_priv, len(problem.x)
+    best: Perturbed | None = None
+    for strength in _STRENGTHS if settings.l2 == "auto" else (None,):
+        l2 = float(settings.l2) if strength is None else strength * loss.curvature * radius**2
+        for part in _SHARES if settings.priv_weight == "auto" else (None,):
+            share = float(settings.priv_weight) if part is None else part * n / (n + m)
+            minimum = WeightedMinimum(
+                start=public.weights, public=np.column_stack([shortened, problem.y]), residual=loss.residual,
+                slope=SLOPES[loss.name], curvature=loss.curvature, radius=radius, priv_weight=share, l2=l2, steps=1,
+            )  # fmt: skip
+            std = noise * minimum.distance(n)
+            left = max(math.log(minimum.reach / (_LEFT * std)), 0.0) / (minimum.step_size * l2)
+            steps = min(MOST_STEPS, 1 + math.ceil(left)) if settings.steps == "auto" else int(settings.steps)
+            kept = (l2 / (known.values + l2)) ** 2 + math.exp(-2.0 * steps * minimum.step_size * l2)
+            drawn = known.energy * known.values / (known.values + l2) ** 2 * (share**2 / n + (1.0 - share) ** 2 / m)
+            error = float(np.sum(known.values * (kept * known.unknown + drawn + std**2))) / 2.0
+            if best is None or error < best.predicted:
+                alone = float(np.sum(known.values * known.unknown)) / 2.0
+                best = Perturbed(minimum=replace(minimum, steps=steps), predicted=error, public_excess=alone)
+    assert best is not None
+    best.minimum.grid(account, account.allowance, n)
+    return best
+
+
+def learn_minimum(run: Run, problem: GradientProblem, plan: Perturbed, threads: int | None) -> tuple[FloatArray, float]:
+    """Release; return the weights and the noise on each."""
+    row_map = ShortRow(units=problem.units, radius=plan.minimum.radius)
+    rows = kept_rows(run.rows, row_map, problem.units.width + 1, dtype=np.float64, threads=threads)
+    released = run.on(rows).release(
+        plan.minimum, name="minimum", cost=run.account.allowance, clip_radius=plan.minimum.radius, l2=plan.minimum.l2
+    )
+    found: FloatArray = plan.minimum.start + released.value
+    return found, released.noise_std
