@@ -193,11 +193,7 @@ def huber_loss(threshold: float) -> Loss:
 
 
 @functools.lru_cache(maxsize=64)
-def weighted_logistic(first: float, second: float) -> Loss:
-    """The log-loss with weights of the two classes, each at most 1, so that residuals stay in [-1, 1]."""
-    if not (0.0 < first <= 1.0 and 0.0 < second <= 1.0):
-        raise InputError(f"weights of classes must be above 0 and at most 1, got {first} and {second}")
-
+def _weighted_residual(first: float, second: float) -> Callable[[float, float], float]:
     def residual(prediction: float, label: float) -> float:
         if label != 0.0 and label != 1.0:
             return math.nan
@@ -208,12 +204,38 @@ def weighted_logistic(first: float, second: float) -> Loss:
             chance = grown / (1.0 + grown)
         return second * (1.0 - chance) if label == 1.0 else -first * chance
 
+    return residual
+
+
+@dataclass(frozen=True, slots=True)
+class WeightedResidual:
+    """The residual of `weighted_logistic`: a value, so that a pass that holds it can be pickled."""
+
+    first: float
+    second: float
+
+    @property
+    def py_func(self) -> Callable[[float, float], float]:
+        """The function for a compiler, with the weights as constants."""
+        return _weighted_residual(self.first, self.second)
+
+    def __call__(self, prediction: float, label: float) -> float:
+        """Minus the derivative of the loss in the prediction."""
+        return self.py_func(prediction, label)
+
+
+@functools.lru_cache(maxsize=64)
+def weighted_logistic(first: float, second: float) -> Loss:
+    """The log-loss with weights of the two classes, each at most 1, so that residuals stay in [-1, 1]."""
+    if not (0.0 < first <= 1.0 and 0.0 < second <= 1.0):
+        raise InputError(f"weights of classes must be above 0 and at most 1, got {first} and {second}")
+
     def weight(labels: Any) -> Any:
         return np.where(labels == 1.0, second, first)
 
     return Loss(
         name="logistic",
-        residual=residual,
+        residual=WeightedResidual(first, second),
         values=lambda scores, labels: weight(labels) * (np.logaddexp(0.0, scores) - _class(labels) * scores),
         residuals=lambda scores, labels: weight(labels) * (_class(labels) - _chances(scores)),
         curvature=0.25,
