@@ -44,7 +44,7 @@ serial-test: $(STAMP)-test $(STAMP)-extension  ## Tests that watch the clock or 
 	$(PYTEST) -q -m "$(DESELECTED) and serial" tests
 
 torch-test: $(STAMP)-torch-test $(STAMP)-extension  ## The bridge to PyTorch; downloads PyTorch and Opacus, which no other target needs
-	$(PYTEST) -q tests/torch
+	$(PYTEST) -q tests/torch_bridge
 	$(BIN)/python -m benchmarks.networks.wide_resnet --smoke
 
 # With GUARDS_ISA=baseline or avx2 our code keeps to these instructions; make hands the variable on.

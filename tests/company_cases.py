@@ -50,7 +50,7 @@ class Pass:
 def modules():
     """All modules of the package that can be imported here."""
     for info in pkgutil.walk_packages(fastpubpriv.__path__, "fastpubpriv."):
-        if not info.name.startswith(("fastpubpriv.cli", "fastpubpriv.experiments")):
+        if not info.name.startswith(("fastpubpriv.cli", "fastpubpriv.experiments", "fastpubpriv.torch")):
             importlib.import_module(info.name)
     return [module for name, module in sorted(sys.modules.items()) if name.startswith("fastpubpriv.") and module]
 
@@ -147,7 +147,9 @@ def queries():
     while kinds:
         kind = kinds.pop()
         kinds += kind.__subclasses__()
-        if not inspect.isabstract(kind) and kind.__module__.startswith("fastpubpriv."):
+        # The bridge to PyTorch has tests of its own, where PyTorch is installed.
+        ours = kind.__module__.startswith("fastpubpriv.") and not kind.__module__.startswith("fastpubpriv.torch.")
+        if ours and not inspect.isabstract(kind):
             found.add(name_of(kind))
     return found
 

@@ -32,6 +32,7 @@ from fastpubpriv.training.gradient.settings import DESCENTS
 from fastpubpriv.training.methods import METHODS, WORTH, candidates, least, prepare, statistics_noise
 from fastpubpriv.training.problem import Problem, make_problem
 from fastpubpriv.training.public_linear import Posterior
+from fastpubpriv.training.stated import Stated
 
 UNITS = {
     "squared": "excess of the mean squared error, in parts of the variance of a label",
@@ -90,23 +91,25 @@ class _Case:
     method: str
     table: FloatArray
 
-    def _made(self, make: Callable[..., Any], **more: Any) -> Any:
-        names = [f"x{j}" for j in range(self.table.shape[1] - 1)]
-        kind, classes = LOSSES[self.loss], (0.0, 1.0) if LOSSES[self.loss].classes else None
+    @cached_property
+    def _stated(self) -> Stated:
+        if LOSSES[self.loss].classes:
+            return Stated(classes=(0.0, 1.0))
         # Of two or three rows the labels may all be equal.
-        equal = classes is None and not float(np.ptp(self.table[:, -1])) > 1e-9
-        model = {"categories": None, "classes": classes, "y_scale": 1.0 if equal else None}
-        return make(kind, self.table, names, 1, **model, **more)[0]
+        return Stated(y_scale=None if float(np.ptp(self.table[:, -1])) > 1e-9 else 1.0)
+
+    @property
+    def _names(self) -> list[str]:
+        return [f"x{j}" for j in range(self.table.shape[1] - 1)]
 
     @cached_property
     def _problem(self) -> Problem:
-        found: Problem = self._made(make_problem)
-        return found
+        return make_problem(LOSSES[self.loss], self.table, self._names, 1, self._stated)[0]
 
     @cached_property
     def _gradients(self) -> GradientProblem:
-        found: GradientProblem = self._made(make_gradient_problem, scaling="standard")
-        return found
+        loss, stated = LOSSES[self.loss], self._stated
+        return make_gradient_problem(loss, self.table, self._names, 1, scaling="standard", stated=stated)[0]
 
     @cached_property
     def _public(self) -> PublicFit:

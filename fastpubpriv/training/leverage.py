@@ -7,10 +7,11 @@ not; public rows show this as far as they reach.
 from __future__ import annotations
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.columns import NUMBER
+from fastpubpriv.quantiles import normal_quantile
 from fastpubpriv.training.problem import Problem
 from fastpubpriv.training.public_linear import Clip, Posterior
 from fastpubpriv.training.whitening import some
@@ -70,7 +71,7 @@ def counted_bias(problem: Problem, clip: Clip, lever: FloatArray) -> FloatArray:
     bias, error = each.sum(axis=1), np.sqrt(m) * each.std(axis=1)
     # A standard error from few rows is uncertain itself, as Student found.
     behind = np.maximum(np.append(m, rows_behind(problem)), _LEAST_ROWS)
-    doubt = error * stats.t.ppf(0.975, behind - 1.0) / stats.norm.ppf(0.975)
+    doubt = error * special.stdtrit(behind - 1.0, 0.975) / normal_quantile(0.975)
     few = np.append(0.0, rests_on_few(problem)) > 0.0
     seen = np.abs(bias) > _SEEN * error
     found: FloatArray = np.where(few, np.copysign(np.hypot(bias, doubt), bias), np.where(seen, bias, 0.0))

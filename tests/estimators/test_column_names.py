@@ -88,6 +88,9 @@ FUNCTIONS = {
     "estimate_gaussian": lambda x_priv, x_pub, **options: seeded(
         fpp.estimate_gaussian, x_priv, x_pub=x_pub, budget=fpp.ZCDP(5), **options
     ),
+    "private_pca": lambda x_priv, x_pub, **options: seeded(
+        fpp.private_pca, x_priv, x_pub=x_pub, n_components=2, budget=fpp.ZCDP(5), **options
+    ),
     "learn_separated_mixture": lambda x_priv, x_pub, **options: mixture(
         fpp.learn_separated_mixture, x_priv, x_pub, min_weight=0.9, budget=fpp.ZCDP(5), **options
     ),

@@ -106,6 +106,7 @@ def test_theory_mode_and_a_center():
     "hostile",
     [np.full((30, 3), np.nan), np.full((30, 3), 1e308), np.zeros((1, 3)), np.full((2, 3), -np.inf), np.eye(3) * 5e-324],
 )
+@pytest.mark.filterwarnings("ignore:.*predicted:fastpubpriv.AccuracyWarning")
 def test_private_rows_of_any_content(hostile):
     result = coinpress_covariance(hostile, budget=RHO_HALF, scale=1.0, steps=3)
     assert np.isfinite(result.covariance).all()

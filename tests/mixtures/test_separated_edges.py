@@ -39,7 +39,8 @@ METHODS = [
 def finite(result):
     """What every result must be, whatever the private rows are."""
     assert 1 <= result.n_components == len(result.status) == len(result.weights)
-    assert set(result.status) <= {"ok", "diagonal", "mean", "public", "clipped", "low_count", "under_resolved"}
+    said = {"ok", "diagonal", "mean", "public", "clipped", "low_count", "under_resolved", "shifted"}
+    assert set(result.status) <= said
     assert result.weights.sum() == pytest.approx(1.0, abs=1e-12)
     assert result.weights.min() > 0.0
     for array in (result.means, result.covariances):

@@ -419,7 +419,7 @@ def test_a_choice_among_public_models(budget):
         (Exponential(), {"loss": Plain()}, "one prediction"),
         (Exponential(), {"loss": "softmax", "classes": [1, 2, 3]}, "public rows"),
     ],
-    ids=str,
+    ids=["width", "a word", "not finite", "equal", "loss of rows", "softmax"],
 )
 def test_choices_that_are_refused(method, options, words):
     log = []

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from scipy import stats
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.estimators.ladder import targets
@@ -22,6 +21,7 @@ from fastpubpriv.estimators.ladder.shifts import shift_of, weight_of
 from fastpubpriv.estimators.lifted import lift, mean_map
 from fastpubpriv.estimators.matrices import divided, lower_powers, lower_root, spectrum, symmetric
 from fastpubpriv.mechanisms.sums import AffineMap, Released
+from fastpubpriv.quantiles import chi2_quantile
 
 # The share of the rows that a last round shows: noise may take it anywhere, clipping takes less than this.
 LEAST_MASS = 0.25
@@ -101,7 +101,7 @@ class FullRung:
     @property
     def edges(self) -> FloatArray:
         """Edges of the norms of (v, 1) as they are now, for a count before the next round."""
-        rows = self.base.strength.radius_sq(0.25) if self.made == 0 else float(stats.chi2.ppf(0.25, self.plan.dim))
+        rows = self.base.strength.radius_sq(0.25) if self.made == 0 else chi2_quantile(0.25, self.plan.dim)
         return tail_edges(math.sqrt(1.0 + rows))
 
     def see(self, norms: Norms) -> None:
@@ -165,10 +165,12 @@ class FullRung:
         best = targets.chosen(self._targets(noisy, inner, first, mass, factor, moment), noisy, self.base.strength.low)
         repaired, floored = targets.repaired(best)
         start, covariance = self._back(repaired, inner, first / mass, std)
+        powers = lower_powers(covariance)
         return Resolved(
             covariance=covariance,
-            start=start,
-            powers=lower_powers(covariance),
+            # A released moment may be of any size: a start that cannot be written in whitened coordinates is no better than none.
+            start=start if np.isfinite(powers[1] @ start).all() else np.zeros(dim),
+            powers=powers,
             target=best.turned.name,
             strengths=(best.diagonal, best.off),
             clip_factor=factor,

@@ -9,7 +9,6 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from scipy import stats
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.estimators.ladder.full import FullRung, Resolved, mean_step_map
@@ -25,6 +24,7 @@ from fastpubpriv.mechanisms.axis_features import AxisFeatures
 from fastpubpriv.mechanisms.statistics import StatisticSum
 from fastpubpriv.mechanisms.sums import Released, SecondMoment, VectorSum, check_gram_grids, check_sum_grids
 from fastpubpriv.privacy import gaussian_count_grid, laplace_count_grid
+from fastpubpriv.quantiles import chi2_quantile
 from fastpubpriv.run import Run
 
 # Beyond this share of the radius of the ball that rows were clipped to, a released mean was limited by the ball.
@@ -116,7 +116,7 @@ def mean_rung(
     std, dim = released.noise_std / n, len(base.center)
     average = released.value / n
     length_sq = float(np.sum(np.square(average)))
-    spread = base.strength.radius_sq(0.5) / float(stats.chi2.ppf(0.5, dim))
+    spread = base.strength.radius_sq(0.5) / chi2_quantile(0.5, dim)
     shift = shift_of(length_sq / spread, dim * std * std / spread, base.strength, n, freedom=base.strength.low + 2.0)
     error_sq = dim / n + std * std * float(np.sum(1.0 / base.strength.spectrum()))
     weight = weight_of(shift, error_sq)
@@ -284,7 +284,7 @@ def climb(run: Run, base: PublicBase, view: Outlook, structure: str) -> Climbed:
     clip = mean_clip(dim)
     if norms is not None:
         error = noise.vector(dim, view.mean_share) * math.sqrt(dim) / n
-        clip = mean_cut(norms, noise=error, least=math.sqrt(float(stats.chi2.ppf(0.95, dim))), offset=1.0).radius
+        clip = mean_cut(norms, noise=error, least=math.sqrt(chi2_quantile(0.95, dim)), offset=1.0).radius
     measurement = VectorSum(affine=mean_step_map(base, resolved), radius=clip)
     released = run.release(measurement, name="mean", cost=allowance * view.mean_share, clip_radius=clip)
     return full_rung(base, view, resolved, released, n, rung.made, radius=clip, seen=seen)

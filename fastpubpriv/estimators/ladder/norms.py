@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.estimators.ladder.schedule import Noise
+from fastpubpriv.quantiles import chi2_quantile
 
 SHARES = (Fraction(1, 100), Fraction(1, 50), Fraction(1, 20))
 # Rows over the noise of a shell: what is wanted of an early count and of the last one, and the fewest that say anything.
@@ -198,7 +199,7 @@ class Norms:
 def chi_beyond(dim: int, cut: float) -> float:
     """E max(X - cut, 0) for a chi-squared X with `dim` degrees of freedom."""
     cut = max(cut, 0.0)
-    return float(dim * stats.chi2.sf(cut, dim + 2) - cut * stats.chi2.sf(cut, dim))
+    return float(dim * special.chdtrc(dim + 2, cut) - cut * special.chdtrc(dim, cut))
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +218,7 @@ def gram_cut(norms: Norms, dim: int, *, noise: float, least: float) -> Cut:
     spread evenly, and put right by one factor; what is lost beyond that may lie in few directions.
     """
     quartile = norms.quantile_sq(0.75)
-    unit = 1.0 if quartile is None else max(quartile - 1.0, 1e-9) / float(stats.chi2.ppf(0.75, dim))
+    unit = 1.0 if quartile is None else max(quartile - 1.0, 1e-9) / chi2_quantile(0.75, dim)
 
     def cut(radius: float) -> Cut:
         lost = norms.beyond(radius, power=2)

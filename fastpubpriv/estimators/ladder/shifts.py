@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from scipy import stats
 from scipy.special import polygamma
 
 from fastpubpriv.estimators.ladder.public_base import Strength
+from fastpubpriv.quantiles import chi2_quantile, f_quantile
 
 # Beyond this factor between variances the scale of the public rows is given up for that of a private count.
 FACTOR = 4.0
@@ -34,8 +34,7 @@ def shift_of(distance_sq: float, noise_sq: float, strength: Strength, n: float, 
     `freedom` are the degrees of freedom of the covariance that it is measured by.
     """
     dim = strength.dim
-    law = stats.chi2(dim) if math.isinf(freedom) else stats.f(dim, freedom)
-    quantile = float(law.ppf(CHANCE)) * (1.0 if math.isinf(freedom) else dim)
+    quantile = chi2_quantile(CHANCE, dim) if math.isinf(freedom) else f_quantile(CHANCE, dim, freedom) * dim
     chance = MARGIN * (1.0 / strength.n_pub + 1.0 / n) * quantile + 4.0 * noise_sq * math.sqrt(2.0 / dim)
     excess = max(distance_sq - noise_sq, 0.0)
     public = dim / strength.n_pub

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy import special, stats
+from scipy import special
 
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
@@ -72,7 +72,9 @@ def spread_models(problem: GradientProblem, settings: Exponential, public: Publi
     """The models to choose from, the public fit first: points of a fixed sequence under the normal law of what is unknown."""
     if isinstance(settings.candidates, int):
         size = problem.size
-        points = stats.qmc.Sobol(size, scramble=False).random_base2(math.ceil(math.log2(settings.candidates + 1)))
+        from scipy.stats import qmc  # slow to import, and only this method needs it
+
+        points = qmc.Sobol(size, scramble=False).random_base2(math.ceil(math.log2(settings.candidates + 1)))
         normals = special.ndtri(np.clip(points[1 : settings.candidates], 1e-6, 1.0 - 1e-6))
         moved = (normals * np.sqrt(known.unknown)) @ known.turn.T
         found: FloatArray = np.vstack([public.weights[None], public.weights + moved])
