@@ -27,7 +27,6 @@ SLOPES = {"logistic": 1.0, "huber": 1.345, "smooth_hinge": 1.0}
 MOST_STEPS = 1000
 _LARGEST = 1e6  # of settings: no product of them over- or underflows, so that errors stay relative
 _LEFT = 0.1  # of the noise: what the fixed number of steps may leave of the way to the minimum
-_NORM_QUANTILE = 0.9
 _STRENGTHS = tuple(2.0**-k for k in range(12))
 _SHARES = (1.0, 0.5, 0.25, 0.1)
 
@@ -46,7 +45,8 @@ class OutputPerturbation:
     priv_weight : float in (0, 1] or "auto"
         Weight of the mean loss of the private rows; the public rows have the rest.
     row_norm : float or "auto"
-        Rows longer than this, in the units of the fit, are shortened to it; "auto" is the .9 quantile of the public ones.
+        Rows longer than this, in the units of the fit, are shortened to it, which bends the line; "auto" is the longest
+        public row.
     steps : int or "auto"
         Passes over the rows; "auto" takes as many as leave a tenth of the noise, at most 1000.
 
@@ -124,7 +124,7 @@ def plan_minimum(problem: GradientProblem, settings: OutputPerturbation, public:
     """Choose what is left open by the error that public numbers predict."""
     loss = LOSSES[check_loss(problem)]
     norms = np.sqrt(np.sum(problem.x**2, axis=1))
-    radius = float(np.quantile(norms, _NORM_QUANTILE) if settings.row_norm == "auto" else settings.row_norm)
+    radius = float(norms.max() if settings.row_norm == "auto" else settings.row_norm)
     shortened = problem.x * np.minimum(1.0, radius / norms)[:, None]
     lengths = gradient_lengths(problem, public.weights, public)
     known = public_curvature(problem, public, lengths, SLOPES[loss.name] * radius, None)
