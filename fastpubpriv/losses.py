@@ -6,6 +6,7 @@ which the kernel compiles together with its loop, and a function of arrays, for 
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from collections.abc import Callable
@@ -83,6 +84,15 @@ class Loss:
     classes: bool = False
     scores: bool = False
     counts: bool = False
+    made_by: tuple[Any, ...] = dataclasses.field(default=(), repr=False)  # a function and its arguments, for pickles
+
+    def __reduce__(self) -> Any:
+        """Pickled by name, or by how it was made: a pass that holds a loss may run anywhere."""
+        if LOSSES.get(self.name) is self:
+            return _listed, (self.name,)
+        if self.made_by:
+            return self.made_by[0], self.made_by[1:]
+        return functools.partial(Loss, **{each.name: getattr(self, each.name) for each in dataclasses.fields(self)}), ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not callable(self.residual):
@@ -172,13 +182,34 @@ def poisson_residual(prediction: float, label: float) -> float:
 
 
 @functools.lru_cache(maxsize=64)
+def _huber_residual(threshold: float) -> Callable[[float, float], float]:
+    def residual(prediction: float, label: float) -> float:
+        return min(max(label - prediction, -threshold), threshold)
+
+    return residual
+
+
+@dataclass(frozen=True, slots=True)
+class HuberResidual:
+    """The residual of `huber_loss`: a value, so that a pass that holds it can be pickled."""
+
+    threshold: float
+
+    @property
+    def py_func(self) -> Callable[[float, float], float]:
+        """The function for a compiler, with the threshold as a constant."""
+        return _huber_residual(self.threshold)
+
+    def __call__(self, prediction: float, label: float) -> float:
+        """Minus the derivative of the loss in the prediction."""
+        return self.py_func(prediction, label)
+
+
+@functools.lru_cache(maxsize=64)
 def huber_loss(threshold: float) -> Loss:
     """Half the square of a residual up to `threshold`, in the unit of the fit, and linear beyond it."""
     if not 0.0 < threshold < math.inf:
         raise InputError(f"the threshold of the Huber loss must be positive and finite, got {threshold}")
-
-    def residual(prediction: float, label: float) -> float:
-        return min(max(label - prediction, -threshold), threshold)
 
     def values(scores: Any, labels: Any) -> Any:
         size = np.abs(labels - scores)
@@ -186,7 +217,8 @@ def huber_loss(threshold: float) -> Loss:
 
     return Loss(
         name="huber",
-        residual=residual,
+        made_by=(huber_loss, threshold),
+        residual=HuberResidual(threshold),
         values=values,
         residuals=lambda scores, labels: np.clip(labels - scores, -threshold, threshold),
     )
@@ -235,12 +267,17 @@ def weighted_logistic(first: float, second: float) -> Loss:
 
     return Loss(
         name="logistic",
+        made_by=(weighted_logistic, first, second),
         residual=WeightedResidual(first, second),
         values=lambda scores, labels: weight(labels) * (np.logaddexp(0.0, scores) - _class(labels) * scores),
         residuals=lambda scores, labels: weight(labels) * (_class(labels) - _chances(scores)),
         curvature=0.25,
         classes=True,
     )
+
+
+def _listed(name: str) -> Loss:
+    return LOSSES[name]
 
 
 def _chances(scores: Any) -> Any:
