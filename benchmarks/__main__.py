@@ -12,9 +12,8 @@ from rich.table import Table
 from threadpoolctl import threadpool_limits
 
 from benchmarks.cases import bins, hypotheses, limits, loops
-from fastpubpriv.kernels._cext import lib
+from fastpubpriv.kernels.instructions import instruction_set
 
-LEVELS = {lib.FPP_ISA_BASELINE: "baseline", lib.FPP_ISA_AVX2: "AVX2", lib.FPP_ISA_AVX512: "AVX-512"}
 HEADER = ("hot loop", "ours", "x limit", "limit", "peer", "times faster")
 
 
@@ -63,7 +62,7 @@ def main() -> None:
     options = parser.parse_args()
     with threadpool_limits(1):
         found = [line for case in all_cases(not options.no_opendp) for line in lines(case, options.rounds)]
-    level = LEVELS[lib.fpp_isa_detect()]
+    level = instruction_set()
     table = Table(*HEADER, title=f"One thread, {level}, {platform.system()} {platform.machine()}; times are minima")
     for line in found:
         table.add_row(*line)

@@ -181,28 +181,29 @@ def poisson_residual(prediction: float, label: float) -> float:
     return label - math.exp(min(prediction, 700.0))
 
 
+@dataclass(frozen=True, slots=True)
+class NumberedResidual:
+    """The residual make(*numbers) as a value, so that a pass that holds it can be pickled; `make` is a function of a module."""
+
+    make: Callable[..., Callable[[float, float], float]]
+    numbers: tuple[float, ...]
+
+    @property
+    def py_func(self) -> Callable[[float, float], float]:
+        """The function for a compiler, with the numbers as constants."""
+        return self.make(*self.numbers)
+
+    def __call__(self, prediction: float, label: float) -> float:
+        """Minus the derivative of the loss in the prediction."""
+        return self.py_func(prediction, label)
+
+
 @functools.lru_cache(maxsize=64)
 def _huber_residual(threshold: float) -> Callable[[float, float], float]:
     def residual(prediction: float, label: float) -> float:
         return min(max(label - prediction, -threshold), threshold)
 
     return residual
-
-
-@dataclass(frozen=True, slots=True)
-class HuberResidual:
-    """The residual of `huber_loss`: a value, so that a pass that holds it can be pickled."""
-
-    threshold: float
-
-    @property
-    def py_func(self) -> Callable[[float, float], float]:
-        """The function for a compiler, with the threshold as a constant."""
-        return _huber_residual(self.threshold)
-
-    def __call__(self, prediction: float, label: float) -> float:
-        """Minus the derivative of the loss in the prediction."""
-        return self.py_func(prediction, label)
 
 
 @functools.lru_cache(maxsize=64)
@@ -218,7 +219,7 @@ def huber_loss(threshold: float) -> Loss:
     return Loss(
         name="huber",
         made_by=(huber_loss, threshold),
-        residual=HuberResidual(threshold),
+        residual=NumberedResidual(_huber_residual, (threshold,)),
         values=values,
         residuals=lambda scores, labels: np.clip(labels - scores, -threshold, threshold),
     )
@@ -239,23 +240,6 @@ def _weighted_residual(first: float, second: float) -> Callable[[float, float], 
     return residual
 
 
-@dataclass(frozen=True, slots=True)
-class WeightedResidual:
-    """The residual of `weighted_logistic`: a value, so that a pass that holds it can be pickled."""
-
-    first: float
-    second: float
-
-    @property
-    def py_func(self) -> Callable[[float, float], float]:
-        """The function for a compiler, with the weights as constants."""
-        return _weighted_residual(self.first, self.second)
-
-    def __call__(self, prediction: float, label: float) -> float:
-        """Minus the derivative of the loss in the prediction."""
-        return self.py_func(prediction, label)
-
-
 @functools.lru_cache(maxsize=64)
 def weighted_logistic(first: float, second: float) -> Loss:
     """The log-loss with weights of the two classes, each at most 1, so that residuals stay in [-1, 1]."""
@@ -268,7 +252,7 @@ def weighted_logistic(first: float, second: float) -> Loss:
     return Loss(
         name="logistic",
         made_by=(weighted_logistic, first, second),
-        residual=WeightedResidual(first, second),
+        residual=NumberedResidual(_weighted_residual, (first, second)),
         values=lambda scores, labels: weight(labels) * (np.logaddexp(0.0, scores) - _class(labels) * scores),
         residuals=lambda scores, labels: weight(labels) * (_class(labels) - _chances(scores)),
         curvature=0.25,

@@ -16,11 +16,8 @@ import numpy.typing as npt
 from fastpubpriv._types import IntArray
 from fastpubpriv.errors import KernelError
 from fastpubpriv.kernels._jit import compiled
+from fastpubpriv.kernels._tiles import LANES, MOST_LOOPS, ROUNDER, add_rounded, guarded, turn_rows
 from fastpubpriv.residual_maps import GradientMap
-
-_LANES = 16  # rows side by side in a tile: sums run over the rows' own columns, so lanes never mix
-_ROUNDER = 1.5 * 2.0**52  # adding it rounds a double below 2**51 in size to the nearest integer, ties to even
-_MOST_LOOPS = 32
 
 
 def gradient_sum(chunk: npt.NDArray[Any], gradient_map: GradientMap, sums: IntArray) -> None:
@@ -37,21 +34,8 @@ def gradient_sum(chunk: npt.NDArray[Any], gradient_map: GradientMap, sums: IntAr
     make(m.residual)(rows, m.weights, (m.clip_norm, m.inv_step, float(m.quant_bound)), sums)
 
 
-def _guarded(residual: Any) -> Any:
-    """The residual, NaN where it raises: an exception would tell of a row."""
-
-    def value(prediction, label):  # type: ignore[no-untyped-def]
-        try:
-            found = residual(prediction, label)
-        except Exception:
-            found = math.nan
-        return found
-
-    return value
-
-
 def _guarded_vector(residual: Any) -> Any:
-    """As `_guarded`, for a residual with an entry for each output."""
+    """As `guarded`, for a residual with an entry for each output."""
 
     def fill(scores, label, found):  # type: ignore[no-untyped-def]
         try:
@@ -62,10 +46,10 @@ def _guarded_vector(residual: Any) -> Any:
     return fill
 
 
-@functools.lru_cache(maxsize=_MOST_LOOPS)
+@functools.lru_cache(maxsize=MOST_LOOPS)
 def _scalar_loop(residual: Callable[..., Any]) -> Any:
     """The loop around a residual of one prediction, compiled."""
-    guarded, lanes, rounder = compiled(_guarded(compiled(residual))), _LANES, _ROUNDER
+    safe, lanes, turn, add = guarded(residual), LANES, turn_rows(), add_rounded()
 
     def loop(rows, weights, numbers, sums):  # type: ignore[no-untyped-def]
         clip, inv_step, bound = numbers
@@ -75,13 +59,9 @@ def _scalar_loop(residual: Callable[..., Any]) -> Any:
         largest, total = np.zeros(lanes), np.zeros(lanes)
         for first in range(0, n, lanes):
             used = min(lanes, n - first)
-            for lane in range(used):
-                row = rows[first + lane]
-                for j in range(dim):
-                    tile[j, lane] = row[j]
+            turn(rows, first, used, tile)
             for lane in range(lanes):
                 prediction[lane], norm_sq[lane], factor[lane] = 0.0, 0.0, 0.0
-                largest[lane], total[lane] = 0.0, 0.0
             for j in range(dim):
                 for lane in range(lanes):
                     entry = tile[j, lane]
@@ -89,36 +69,21 @@ def _scalar_loop(residual: Callable[..., Any]) -> Any:
                     norm_sq[lane] += entry * entry
             for lane in range(used):
                 label = np.float64(rows[first + lane, dim])
-                found = np.float64(guarded(prediction[lane], label))
+                found = np.float64(safe(prediction[lane], label))
                 if math.isfinite(found) and math.isfinite(label):
                     longest = clip / math.sqrt(norm_sq[lane])
                     steps = min(max(found, -longest), longest) * inv_step
                     if math.isfinite(steps):
                         factor[lane] = steps
-            for j in range(dim):
-                for lane in range(lanes):
-                    step = (factor[lane] * tile[j, lane] + rounder) - rounder
-                    tile[j, lane] = step
-                    largest[lane] = max(largest[lane], abs(step)) if step == step else math.inf
-                    total[lane] += step * step
-            for lane in range(lanes):
-                # Both tests, as in C: with every entry within Q, dim Q^2 <= 2^53 makes the sum of squares exact.
-                if not (largest[lane] <= bound and total[lane] <= bound * bound):
-                    for j in range(dim):
-                        tile[j, lane] = 0.0
-            for j in range(dim):
-                column = 0.0  # sixteen integers below 2^27: exact in any order
-                for lane in range(lanes):
-                    column += tile[j, lane]
-                sums[j] += np.int64(column)
+            add(tile, factor, largest, total, bound, sums)
 
     return compiled(loop)
 
 
-@functools.lru_cache(maxsize=_MOST_LOOPS)
+@functools.lru_cache(maxsize=MOST_LOOPS)
 def _vector_loop(residual: Callable[..., Any]) -> Any:
     """The loop around a residual with an entry for each output, compiled."""
-    guarded, rounder = compiled(_guarded_vector(compiled(residual))), _ROUNDER
+    fill, rounder = compiled(_guarded_vector(compiled(residual))), ROUNDER
 
     def loop(rows, weights, numbers, sums):  # type: ignore[no-untyped-def]
         clip, inv_step, bound = numbers
@@ -133,7 +98,7 @@ def _vector_loop(residual: Callable[..., Any]) -> Any:
                 scores[k], found[k] = 0.0, 0.0
                 for j in range(dim):
                     scores[k] += weights[k, j] * row[j]
-            guarded(scores, np.float64(rows[i, dim]), found)
+            fill(scores, np.float64(rows[i, dim]), found)
             for k in range(outputs):
                 length_sq += found[k] * found[k]
             length, longest = math.sqrt(length_sq), clip / math.sqrt(norm_sq)

@@ -17,11 +17,8 @@ import numpy.typing as npt
 from fastpubpriv._types import IntArray
 from fastpubpriv.errors import KernelError
 from fastpubpriv.kernels._jit import compiled
+from fastpubpriv.kernels._tiles import LANES, MOST_LOOPS, add_rounded, guarded, turn_rows
 from fastpubpriv.residual_maps import ResidualMap
-
-_LANES = 16  # rows side by side in a tile: sums run over the rows' own columns, so lanes never mix
-_ROUNDER = 1.5 * 2.0**52  # adding it rounds a double below 2**51 in size to the nearest integer, ties to even
-_MOST_LOOPS = 32
 
 Residual = Callable[[float, float], float]
 
@@ -39,23 +36,10 @@ def residual_sum(chunk: npt.NDArray[Any], residual_map: ResidualMap, sums: IntAr
     _loop(m.residual)(rows, m.slope, m.spread, numbers, sums)
 
 
-def _guarded(residual: Any) -> Residual:
-    """The residual, NaN where it raises: an exception would tell of a row."""
-
-    def value(prediction, label):  # type: ignore[no-untyped-def]
-        try:
-            found = residual(prediction, label)
-        except Exception:
-            found = math.nan
-        return found
-
-    return value
-
-
-@functools.lru_cache(maxsize=_MOST_LOOPS)
+@functools.lru_cache(maxsize=MOST_LOOPS)
 def _loop(residual: Residual) -> Any:
     """The loop around a residual, compiled: (rows, slope, spread, numbers, sums) as below."""
-    guarded, lanes, rounder = compiled(_guarded(compiled(residual))), _LANES, _ROUNDER
+    safe, lanes, turn, add = guarded(residual), LANES, turn_rows(), add_rounded()
 
     def loop(rows, slope, spread, numbers, sums):  # type: ignore[no-untyped-def]
         inv_scale, clip, radius, inv_step, bound = numbers
@@ -65,13 +49,9 @@ def _loop(residual: Residual) -> Any:
         largest, total = np.zeros(lanes), np.zeros(lanes)
         for first in range(0, n, lanes):
             used = min(lanes, n - first)
-            for lane in range(used):
-                row = rows[first + lane]
-                for j in range(dim):
-                    tile[j, lane] = row[j]
+            turn(rows, first, used, tile)
             for lane in range(lanes):
                 prediction[lane], norm_sq[lane], factor[lane] = 0.0, 0.0, 0.0
-                largest[lane], total[lane] = 0.0, 0.0
             for j in range(dim):
                 for lane in range(lanes):
                     entry = tile[j, lane]
@@ -80,28 +60,13 @@ def _loop(residual: Residual) -> Any:
                     tile[j, lane] = weighted
                     norm_sq[lane] += weighted * weighted
             for lane in range(used):
-                found = guarded(prediction[lane], np.float64(rows[first + lane, dim])) * inv_scale
+                found = safe(prediction[lane], np.float64(rows[first + lane, dim])) * inv_scale
                 if math.isfinite(found):
                     norm = math.sqrt(norm_sq[lane])
                     shortened = radius / norm if norm > radius else 1.0
                     steps = shortened * (min(max(found, -clip), clip) / clip) * inv_step
                     if math.isfinite(steps):
                         factor[lane] = steps
-            for j in range(dim):
-                for lane in range(lanes):
-                    step = (factor[lane] * tile[j, lane] + rounder) - rounder
-                    tile[j, lane] = step
-                    largest[lane] = max(largest[lane], abs(step)) if step == step else math.inf
-                    total[lane] += step * step
-            for lane in range(lanes):
-                # Both tests, as in C: with every entry within Q, dim Q^2 <= 2^53 makes the sum of squares exact.
-                if not (largest[lane] <= bound and total[lane] <= bound * bound):
-                    for j in range(dim):
-                        tile[j, lane] = 0.0
-            for j in range(dim):
-                column = 0.0  # sixteen integers below 2^27: exact in any order
-                for lane in range(lanes):
-                    column += tile[j, lane]
-                sums[j] += np.int64(column)
+            add(tile, factor, largest, total, bound, sums)
 
     return compiled(loop)

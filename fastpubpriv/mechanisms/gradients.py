@@ -87,15 +87,19 @@ class RowGradient(Gradient):
 
     def query(self, grid: Grid | SampledGrid, clip_norm: float) -> Query:
         """See `Gradient.query`."""
-        size = self.weights.size
-        row_map = RowMap(
-            dim=size,
-            out_dim=size,
-            quant_bound=grid.quant_bound,
-            inv_step=1.0 / grid.step(clip_norm),
-            limit=float(grid.clip_steps),
-        )
+        row_map = whole_row_map(self.weights.size, grid, clip_norm)
         return RowGradientQuery(weights=self.weights, gradient=self.gradient, row_map=row_map)
+
+
+def whole_row_map(size: int, grid: Grid | SampledGrid, clip_norm: float) -> RowMap:
+    """Gradients of `size` numbers, written out, to integers clipped to `clip_norm`."""
+    return RowMap(
+        dim=size,
+        out_dim=size,
+        quant_bound=grid.quant_bound,
+        inv_step=1.0 / grid.step(clip_norm),
+        limit=float(grid.clip_steps),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastpubpriv._types import FloatArray, IntArray
+from fastpubpriv._types import IntArray
+from fastpubpriv.reference._integers import add_rounded, sum_in_order
 from fastpubpriv.residual_maps import GradientMap
-
-_ROUNDER = 1.5 * 2.0**52  # adding it rounds a double below 2**51 in size to the nearest integer, ties to even
 
 
 def gradient_sum(chunk: npt.NDArray[Any], gradient_map: GradientMap, sums: IntArray) -> None:
@@ -19,31 +18,19 @@ def gradient_sum(chunk: npt.NDArray[Any], gradient_map: GradientMap, sums: IntAr
     for row in chunk.astype(np.float64):
         z, label = row[:-1], float(row[-1])
         with np.errstate(all="ignore"):
-            norm = np.float64(np.sqrt(_in_order(z * z)))
+            norm = np.float64(np.sqrt(sum_in_order(z * z)))
             if m.weights.ndim == 1:
-                s = np.array([m.residual(float(_in_order(m.weights * z)), label)], dtype=np.float64)
+                s = np.array([m.residual(float(sum_in_order(m.weights * z)), label)], dtype=np.float64)
                 bound = np.float64(m.clip_norm) / norm
                 factor = np.array(min(max(s[0], -bound), bound) * m.inv_step)
             else:
                 s = np.zeros(len(m.weights))
-                m.residual(np.array([float(_in_order(one * z)) for one in m.weights]), label, s)
-                length = np.float64(np.sqrt(_in_order(s * s)))
+                m.residual(np.array([float(sum_in_order(one * z)) for one in m.weights]), label, s)
+                length = np.float64(np.sqrt(sum_in_order(s * s)))
                 bound = np.float64(m.clip_norm) / norm
                 shortened = bound / length if length > bound else 1.0
                 factor = s * (shortened * m.inv_step)
             if not (np.isfinite(label) and np.all(np.isfinite(s)) and np.all(np.isfinite(factor))):
                 continue
-            q = (factor[..., None] * z + _ROUNDER) - _ROUNDER
-        if not np.all(np.abs(q) <= m.quant_bound):  # NaN fails
-            continue
-        whole = q.astype(np.int64)
-        if int((whole * whole).sum()) <= m.quant_bound**2:
-            sums += whole
-
-
-def _in_order(terms: FloatArray) -> np.float64:
-    """((t_1 + t_2) + t_3) + ..."""
-    found = np.float64(0.0)
-    for term in terms:
-        found = found + term
-    return found
+            steps = factor[..., None] * z
+        add_rounded(steps, m.quant_bound, sums)

@@ -15,7 +15,21 @@ from fastpubpriv.privacy import Budget
 from fastpubpriv.sklearn.base import PublicPrivateEstimator
 
 
-class PublicPrivateGaussian(DensityMixin, PublicPrivateEstimator):
+class _ReleasedDensity(DensityMixin, PublicPrivateEstimator):
+    """What a released density says of rows."""
+
+    def score_samples(self, X: Any) -> FloatArray:
+        """Log density at each row, (n,)."""
+        rows = self._rows(X)
+        found: FloatArray = self.result_.log_prob(rows)
+        return found
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Mean log density of the rows. On private rows this is not private."""
+        return float(np.mean(self.score_samples(X)))
+
+
+class PublicPrivateGaussian(_ReleasedDensity):
     """Mean and covariance from private rows and a few public ones (`fastpubpriv.estimate_gaussian`).
 
     Parameters
@@ -69,16 +83,6 @@ class PublicPrivateGaussian(DensityMixin, PublicPrivateEstimator):
         self.mean_, self.covariance_ = result.mean, result.covariance
         return self
 
-    def score_samples(self, X: Any) -> FloatArray:
-        """Log density at each row, (n,)."""
-        rows = self._rows(X)
-        found: FloatArray = self.result_.log_prob(rows)
-        return found
-
-    def score(self, X: Any, y: Any = None) -> float:
-        """Mean log density of the rows. On private rows this is not private."""
-        return float(np.mean(self.score_samples(X)))
-
     def sample(self, n_samples: int = 1, random_state: Any = None) -> FloatArray:
         """Synthetic rows (n_samples, d); they cost nothing more."""
         check_is_fitted(self)
@@ -86,7 +90,7 @@ class PublicPrivateGaussian(DensityMixin, PublicPrivateEstimator):
         return found
 
 
-class PublicPrivateGaussianMixture(DensityMixin, PublicPrivateEstimator):
+class PublicPrivateGaussianMixture(_ReleasedDensity):
     """Separated Gaussian components from private rows and a few public ones (`fastpubpriv.learn_separated_mixture`).
 
     Parameters
@@ -170,13 +174,3 @@ class PublicPrivateGaussianMixture(DensityMixin, PublicPrivateEstimator):
         rows = self._rows(X)
         found: FloatArray = self.result_.predict_proba(rows)
         return found
-
-    def score_samples(self, X: Any) -> FloatArray:
-        """Log density at each row, (n,)."""
-        rows = self._rows(X)
-        found: FloatArray = self.result_.log_prob(rows)
-        return found
-
-    def score(self, X: Any, y: Any = None) -> float:
-        """Mean log density of the rows. On private rows this is not private."""
-        return float(np.mean(self.score_samples(X)))

@@ -10,7 +10,7 @@ import numpy as np
 from fastpubpriv._types import IntArray
 from fastpubpriv.kernels.rows import rows_sum
 from fastpubpriv.maps import RowMap
-from fastpubpriv.mechanisms.gradients import Gradient
+from fastpubpriv.mechanisms.gradients import Gradient, whole_row_map
 from fastpubpriv.sources import Query
 from fastpubpriv.sources.base import Chunk
 from fastpubpriv.torch.rows import RowGradients, Table
@@ -30,15 +30,7 @@ class ModuleGradient(Gradient):
 
     def query(self, grid: Any, clip_norm: float) -> Query:
         """See `Gradient.query`."""
-        size = self.rows_of.size
-        row_map = RowMap(
-            dim=size,
-            out_dim=size,
-            quant_bound=grid.quant_bound,
-            inv_step=1.0 / grid.step(clip_norm),
-            limit=float(grid.clip_steps),
-        )
-        return ModuleGradientQuery(self.rows_of, self.table, row_map)
+        return ModuleGradientQuery(self.rows_of, self.table, whole_row_map(self.rows_of.size, grid, clip_norm))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -88,10 +88,7 @@ class RowGradients:
         problems = ModuleValidator.validate(module, strict=False)
         if problems:
             raise InputError(f"Opacus cannot take gradients of this module row by row: {problems[0]}")
-        self._module = (
-            module if isinstance(module, GradSampleModule) else GradSampleModule(module, loss_reduction="sum")
-        )
-        self._module.loss_reduction = "sum"
+        self._module = GradSampleModule(module, loss_reduction="sum")
         self.parameters = [p for p in module.parameters() if p.requires_grad]
         if not self.parameters:
             raise InputError("module has no parameters to train")

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
 from scipy import special
@@ -95,7 +96,7 @@ def count_draws(columns: int) -> int:
     return (1 + columns) * (len(scale_edges(1.0)) + 1) + len(tail_edges(1.0)) + 1
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Norms:
     """Released numbers (k + 1,) of the n rows between the ascending edges (k,), with noise of standard deviation `std`.
 
@@ -109,7 +110,7 @@ class Norms:
     pure: bool
     many: bool = True
 
-    @property
+    @cached_property
     def squares(self) -> FloatArray:
         """A typical squared norm of each shell."""
         ends = np.square(self.edges)
@@ -154,7 +155,7 @@ class Norms:
         one, two = math.log(self.edges[shell - 1]), math.log(self.edges[shell])
         return math.exp(2.0 * (one + inside * (two - one)))
 
-    @property
+    @cached_property
     def last(self) -> int:
         """The outermost shell that holds rows, as far as noise lets it be seen."""
         octaves = np.log2(self.edges)
@@ -172,7 +173,7 @@ class Norms:
                     break
         return found
 
-    @property
+    @cached_property
     def rows(self) -> FloatArray:
         """Rows of each shell (k + 1,) as released, and none beyond the last that stands out."""
         return np.where(np.arange(len(self.counts)) <= self.last, self.counts, 0.0)

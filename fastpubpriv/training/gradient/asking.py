@@ -144,8 +144,12 @@ class Asker:
         if self._grid is None:
             grid = sum_grid(self._run.account, self._share, self._problem.size, rows.n)
             return grid.event, grid.step(self._plan.clip_norm)
-        event = self._grid.event if step == 0 else self._grid.event.later
-        return event, self._grid.step(self._plan.clip_norm)
+        return self._sampled(self._grid, step), self._grid.step(self._plan.clip_norm)
+
+    @staticmethod
+    def _sampled(grid: SampledGrid, step: int) -> SampledGaussianEvent:
+        """The first step of a sampled run pays for all."""
+        return grid.event if step == 0 else grid.event.later
 
     def _released(self, weights: FloatArray, step: int) -> Released:
         gradient, clip, name = self._gradient(weights), self._plan.clip_norm, f"gradient, step {step + 1}"
@@ -153,9 +157,8 @@ class Asker:
         if self._grid is None:
             plain = GradientSum(gradient=gradient, clip_norm=clip)
             return run.on(rows).release(plain, name=name, cost=self._share, clip_radius=clip)
-        event = self._grid.event if step == 0 else self._grid.event.later
         sampled = SampledGradientSum(gradient=gradient, clip_norm=clip, grid=self._grid)
-        return run.on(rows).release(sampled, name=name, cost=event, clip_radius=clip)
+        return run.on(rows).release(sampled, name=name, cost=self._sampled(self._grid, step), clip_radius=clip)
 
     def _replayed(self, step: int, kept: Checkpoint) -> FloatArray | None:
         """What the checkpoint has of a step, which was paid for."""
