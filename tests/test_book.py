@@ -11,6 +11,7 @@ import pytest
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 sys.path.insert(0, str(DOCS / "extensions"))
 
+from reference_examples import has_example  # noqa: E402
 from reference_groups import GROUPS, public_names  # noqa: E402
 
 
@@ -65,3 +66,9 @@ def test_an_unlisted_page_is_noticed(tmp_path):
 def test_every_public_name_has_a_page():
     names = [name for group in GROUPS for name in group.names]
     assert sorted(names) == sorted(public_names())
+
+
+@pytest.mark.parametrize("group", GROUPS, ids=lambda group: group.slug)
+def test_every_page_has_an_example(group):
+    """The examples themselves run in `tests/test_docs.py`."""
+    assert [name for name in group.names if not has_example(name)] == []

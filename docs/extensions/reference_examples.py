@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import doctest
 import inspect
+import tempfile
 import warnings
 from importlib import import_module
 from typing import Any
@@ -41,7 +43,7 @@ def failures(name: str) -> list[str]:
     for test in tests_of(name):
         said: list[str] = []
         runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS, verbose=False)
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
             warnings.simplefilter("ignore")  # seeded examples warn on purpose
             if runner.run(test, out=said.append).failed:
                 found.append(f"{test.name}: {''.join(said)}")
