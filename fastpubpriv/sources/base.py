@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpubpriv.errors import InputError, KernelError
+from fastpubpriv.sources.cluster import Cluster
 from fastpubpriv.threads.guard import call_guarded, iterate_guarded
 from fastpubpriv.validation import integer
 
@@ -43,7 +44,7 @@ class Rows(ABC):
     columns : tuple of str, or None
         Column names, where the source has names.
     kind : str
-        What kind of source the rows come from: "array", "npy", "parquet", "arrow", "csv", "frame" or "chunks".
+        What kind of source the rows come from: "array", "npy", "parquet", "arrow", "csv", "frame", "dask" or "chunks".
     random_access : bool
         True if any range of rows can be read without reading those before it, from several threads at once.
     """
@@ -51,6 +52,7 @@ class Rows(ABC):
     __slots__ = ("__weakref__", "_columns", "_dim", "_kind", "_n")
 
     random_access: bool = False
+    cluster: Cluster | None = None  # where the rows live, if not in this process
 
     def __init__(self, n: int, dim: int, kind: str, columns: tuple[str, ...] | None) -> None:
         if n < 1:
@@ -300,6 +302,33 @@ class Rows(ABC):
         return _opened("frame", frame, columns)
 
     @staticmethod
+    def from_dask(collection: object, columns: Sequence[Any] | None = None, *, client: object = None) -> Rows:
+        """Rows of a Dask array, data frame or series. Passes run where the chunks live; only their integers come here.
+
+        Parameters
+        ----------
+        collection : dask.array.Array, dask.dataframe.DataFrame or dask.dataframe.Series
+            Its chunks are NumPy arrays or pandas frames. Each pass computes them again: persist what fits into the memory of the
+            workers. The chunks must be the same in each pass, which their numbers of rows are checked for.
+        columns : sequence of column labels, optional
+            As in `from_frame`, for a data frame.
+        client : distributed.Client, optional
+            Runs the tasks. The default is what Dask uses at the time: its default client, or threads of this process.
+
+        Returns
+        -------
+        Rows
+            Read in order where an algorithm needs single rows here (batches of a training run). Where Dask does not know the number
+            of rows, they are counted now.
+
+        Raises
+        ------
+        InputError
+            Not such a collection, chunks that do not hold numbers, or a column that is missing.
+        """
+        return _opened("dask", collection, columns, client)
+
+    @staticmethod
     def from_csv(path: PathLike, columns: Sequence[str] | None = None, *, join_quoted_lines: bool = False) -> Rows:
         """Rows of a CSV file with a header line. Each further line is one row, whatever it holds.
 
@@ -357,27 +386,6 @@ class Rows(ABC):
             `factory` is not callable, or n or dim is not a positive whole number.
         """
         return OPENERS["chunks"](factory, n=n, dim=dim)
-
-
-class RandomAccessRows(Rows):
-    """Rows of which any range can be read directly, from any thread; a subclass says how in `block`."""
-
-    __slots__ = ()
-
-    random_access = True
-
-    @abstractmethod
-    def block(self, begin: int, end: int) -> Chunk:
-        """See `Rows.block`."""
-
-    def _chunks(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
-        return in_blocks(self, begin, end, chunk_rows)
-
-
-def in_blocks(rows: Rows, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
-    """Rows with random access, block by block."""
-    for first in range(begin, end, chunk_rows):
-        yield rows.block(first, min(first + chunk_rows, end))
 
 
 # The constructor of each kind of rows. Readers and views import the classes above, so `open.py`, which imports them, fills this in.

@@ -13,6 +13,7 @@ from fastpubpriv.sources.base import PathLike, Rows
 from fastpubpriv.sources.readers.array import ArrayRows, plain_list
 from fastpubpriv.sources.readers.arrow import is_arrow
 from fastpubpriv.sources.readers.columns import asked_columns
+from fastpubpriv.sources.readers.dask import is_dask
 from fastpubpriv.sources.readers.frame import is_frame, is_series, refuse_near_frame
 from fastpubpriv.threads.guard import call_guarded
 from fastpubpriv.validation import path_name
@@ -25,7 +26,7 @@ def private_rows(obj: object, *, columns: Sequence[Any] | None = None) -> Rows:
 
     Parameters
     ----------
-    obj : Rows, ndarray, memoryview, list, pandas or polars DataFrame or Series, pyarrow Table or RecordBatch, path, list of paths
+    obj : Rows, ndarray, memoryview, list, frame or series, Arrow table, Dask collection, path, list of paths
         One dimension (an array, a list of numbers, a Series) is rows of one number. A path is read by its suffix: .npy,
         .parquet, .arrow, .feather, .csv. A list of paths is a list of Parquet files.
     columns : sequence of column names, optional
@@ -52,6 +53,8 @@ def _opened(obj: object, columns: Sequence[Any] | None) -> Rows:
         return _as_asked(obj, columns)
     if isinstance(obj, str | os.PathLike):
         return path_rows(obj, columns)
+    if is_dask(obj):
+        return Rows.from_dask(obj, columns)
     if is_frame(obj) or is_series(obj):
         return Rows.from_frame(obj, columns)
     if is_arrow(obj):
