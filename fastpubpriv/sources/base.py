@@ -18,9 +18,8 @@ from fastpubpriv.validation import integer
 Chunk = NDArray[Any]  # (k, dim), float32 or float64, native byte order, adjacent columns
 PathLike = str | os.PathLike[str]
 
-CHUNK_BYTES = (
-    1 << 22
-)  # about 1 ms of work for a sum: short enough to interrupt a pass at once and to share it evenly among threads
+# About 1 ms of work for a sum: short enough to interrupt a pass at once and to share it evenly among threads.
+CHUNK_BYTES = 1 << 22
 
 
 def default_chunk_rows(dim: int) -> int:
@@ -229,12 +228,13 @@ class Rows(ABC):
     def from_parquet(
         path: PathLike | Sequence[PathLike], columns: Sequence[str] | None = None, *, memory_map: bool = True
     ) -> Rows:
-        """Rows of one Parquet file, or of several with the same columns, read piece by piece.
+        """Rows of one Parquet file, of several with the same columns, or of those under a directory, read piece by piece.
 
         Parameters
         ----------
         path : path or sequence of paths
-            The files, in order. n comes from their footers.
+            The files, in order; those of a directory in the order of their names, and keys of "key=value" folders are columns.
+            n comes from the footers. Which files there are, and how long each is, is public: a replaced row stays in its file.
         columns : sequence of str, optional
             Numeric columns to read, in this order; the default is all columns, which must then all be numeric.
         memory_map : bool
@@ -254,12 +254,12 @@ class Rows(ABC):
 
     @staticmethod
     def from_arrow(table: object, columns: Sequence[str] | None = None, *, memory_map: bool = True) -> Rows:
-        """Rows of a pyarrow Table, a RecordBatch, a list of RecordBatches, or an Arrow IPC / Feather file.
+        """Rows of an Arrow table, batch, list of batches, dataset, IPC / Feather file, or of a stream that is opened for each pass.
 
         Parameters
         ----------
-        table : pyarrow.Table, pyarrow.RecordBatch, list of pyarrow.RecordBatch, or path
-            Read where it is.
+        table : pyarrow.Table, RecordBatch, list of RecordBatches, Dataset, path, or function that returns a RecordBatchReader
+            Read where it is. A dataset, without a filter, is read in the order of its files; a stream is counted now.
         columns : sequence of str, optional
             Numeric columns to read, in this order; the default is all columns, which must then all be numeric.
         memory_map : bool
@@ -268,7 +268,7 @@ class Rows(ABC):
         Returns
         -------
         Rows
-            With random access. Columns as in `from_parquet`.
+            With random access, but for datasets and streams. Columns as in `from_parquet`.
 
         Raises
         ------
@@ -279,20 +279,21 @@ class Rows(ABC):
 
     @staticmethod
     def from_frame(frame: object, columns: Sequence[Any] | None = None) -> Rows:
-        """Rows of a pandas or polars DataFrame.
+        """Rows of a pandas or polars DataFrame, or of a polars LazyFrame.
 
         Parameters
         ----------
-        frame : pandas.DataFrame or polars.DataFrame
-            Read where it is, chunk by chunk.
+        frame : pandas.DataFrame, polars.DataFrame or polars.LazyFrame
+            Read where it is, chunk by chunk. The plan of a LazyFrame runs in each pass, and now to count its rows: each must be
+            made of one person's row, whatever the others hold, and their number is published. No filter, join or sort, then.
         columns : sequence of column labels, optional
             Numeric columns to read, in this order; the default is all columns, which must then all be numeric.
 
         Returns
         -------
         Rows
-            With random access. Numeric columns are those of bool, integers, floats, their nullable and Arrow-backed forms, and
-            decimals of polars and Arrow. A null is NaN. Categories, objects, text, dates and sparse columns are not numeric.
+            Numeric columns are those of bool, integers, floats, their nullable and Arrow-backed forms, and decimals of polars and
+            Arrow. A null is NaN. Categories, objects, text, dates and sparse columns are not numeric.
 
         Raises
         ------
@@ -318,8 +319,7 @@ class Rows(ABC):
         Returns
         -------
         Rows
-            Read in order where an algorithm needs single rows here (batches of a training run). Where Dask does not know the number
-            of rows, they are counted now.
+            Read in order where single rows are needed here (batches of a training run); counted now if Dask does not know n.
 
         Raises
         ------
@@ -388,7 +388,7 @@ class Rows(ABC):
         return OPENERS["chunks"](factory, n=n, dim=dim)
 
 
-# The constructor of each kind of rows. Readers and views import the classes above, so `open.py`, which imports them, fills this in.
+# The constructor of each kind of rows; `open.py` fills this in, since readers and views import the class above.
 OPENERS: dict[str, Callable[..., Rows]] = {}
 
 
