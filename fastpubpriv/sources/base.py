@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastpubpriv.errors import InputError, KernelError
+from fastpubpriv.sources.closed import Closed
 from fastpubpriv.sources.cluster import Cluster
 from fastpubpriv.threads.guard import call_guarded, iterate_guarded
 from fastpubpriv.validation import integer
@@ -27,7 +28,7 @@ def default_chunk_rows(dim: int) -> int:
     return max(1, CHUNK_BYTES // (8 * dim))
 
 
-class Rows(ABC):
+class Rows(Closed, ABC):
     """Private rows. They can be read in chunks, as often as wanted, and in no other way.
 
     Make one with a constructor below or with `private_rows`. Shape, kind and column names are public; `repr` shows the
@@ -154,35 +155,6 @@ class Rows(ABC):
 
     def __len__(self) -> int:
         return self._n
-
-    def __format__(self, spec: str) -> str:
-        if spec:
-            _refuse("formatted as a number")
-        return repr(self)
-
-    def __reduce__(self) -> NoReturn:
-        _refuse("pickled or copied")
-
-    def __array__(self, dtype: Any = None, copy: Any = None) -> NoReturn:
-        _refuse("converted to an array")
-
-    def __iter__(self) -> NoReturn:
-        _refuse("iterated over")
-
-    def __contains__(self, item: object) -> NoReturn:
-        _refuse("searched")
-
-    def __getitem__(self, index: object) -> NoReturn:
-        _refuse("indexed")
-
-    def __eq__(self, other: object) -> NoReturn:
-        _refuse("compared")
-
-    def __bool__(self) -> NoReturn:
-        _refuse("used as a truth value")
-
-    __hash__ = object.__hash__
-    __array_ufunc__ = None  # NumPy operators and functions then raise TypeError instead of trying to convert
 
     @staticmethod
     def from_array(array: object) -> Rows:
@@ -400,7 +372,3 @@ OPENERS: dict[str, Callable[..., Rows]] = {}
 
 def _opened(kind: str, *given: object) -> Rows:
     return call_guarded(lambda: OPENERS[kind](*given))
-
-
-def _refuse(action: str) -> NoReturn:
-    raise TypeError(f"private rows cannot be {action}: only an estimator, or fold(), may read them")
