@@ -80,6 +80,7 @@ release: $(STAMP)-release  ## The wheel as above, built twice to the same bits; 
 	rm -rf build/release-venv
 	$(PYTHON) -m venv --without-pip build/release-venv
 	$(BIN)/python -m pip --python build/release-venv/bin/python install -q --disable-pip-version-check dist/*.whl
+	rm -f build/release-venv/lib/python*/site-packages/fastpubpriv-*/direct_url.json  # where the wheel lay on this machine
 	$(BIN)/cyclonedx-py environment --output-reproducible --pyproject pyproject.toml --mc-type library \
 	    --output-file dist/fastpubpriv.cdx.json build/release-venv/bin/python
 	cd dist && sha256sum *.tar.gz *.whl *.cdx.json > SHA256SUMS && cat SHA256SUMS

@@ -43,6 +43,7 @@ extensions = [
     "reference",
     "repository",
     "shell",
+    "whole_pages",
 ]
 exclude_patterns = ["extensions", "static"]
 

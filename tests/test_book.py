@@ -14,6 +14,7 @@ sys.path.insert(0, str(DOCS / "extensions"))
 
 from evidence_tables import ROOT, TABLES, long_tests  # noqa: E402
 from formulas import convert, to_latex  # noqa: E402
+from page_checks import broken  # noqa: E402
 from reference_examples import has_example  # noqa: E402
 from reference_groups import GROUPS, public_names  # noqa: E402
 
@@ -131,3 +132,24 @@ def test_formulas_of_the_notes(text, latex):
 
 def test_code_of_a_note_stays_code():
     assert convert("`Q` of `x.py`\n```\n`Q`\n```\n") == "$Q$ of `x.py`\n```\n`Q`\n```\n"
+
+
+def test_pages_that_fetch_or_lead_nowhere_are_noticed(tmp_path):
+    (tmp_path / "a.html").write_text(
+        '<h1 id="x">A</h1><a href="b.html#y">good</a><a href="#x">good</a><a href="https://example.org">good</a>'
+        '<a href="c.html">bad</a><a href="b.html#z">bad</a><script src="https://example.org/a.js"></script>'
+        '<link rel="stylesheet" href="//example.org/a.css" />',
+        encoding="utf-8",
+    )
+    (tmp_path / "b.html").write_text('<p id="y">B</p>', encoding="utf-8")
+    (tmp_path / "c.css").write_text(
+        "@import 'https://example.org/d.css'; a { background: url(e.png) }", encoding="utf-8"
+    )
+    found = broken(tmp_path)
+    assert [line.split(" ", 1)[1].split(",")[0] for line in found] == [
+        "fetches https://example.org/a.js",
+        "fetches //example.org/a.css",
+        "links to c.html",
+        "links to b.html#z: the page has no such place",
+        "fetches https://example.org/d.css",
+    ]
