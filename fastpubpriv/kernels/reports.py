@@ -10,8 +10,8 @@ import numpy.typing as npt
 from fastpubpriv.errors import KernelError
 from fastpubpriv.kernels import _cbuf
 from fastpubpriv.kernels._cext import ffi, lib
-from fastpubpriv.kernels.seeds import SEED_BYTES, workspace
-from fastpubpriv.laws import ReportLaw
+from fastpubpriv.kernels.seeds import CODE_BYTES, SEED_BYTES, workspace
+from fastpubpriv.laws import CodeLaw, ReportLaw
 
 
 def report_integers(
@@ -45,6 +45,21 @@ def report_seeds(
             _cbuf.out(out.reshape(-1)),
         )
     )  # fmt: skip
+
+
+def report_codes(
+    rows: npt.NDArray[Any], law: CodeLaw, key: bytes, out: npt.NDArray[np.uint8], *, first: int = 0
+) -> None:
+    """out (n, 10) uint8 = for each row the number of a fresh book, and that of one of its words."""
+    pointer, stride = _rows(rows, law.vectors)
+    _cbuf.expect("out", out, np.uint8, (rows.shape[0], CODE_BYTES))
+    claw, work = workspace(law.vectors)
+    book = ffi.new("fpp_report_book *", (law.words, law.chosen, law.miss))
+    _cbuf.check(
+        lib.fpp_report_codes_f64(
+            pointer, rows.shape[0], stride, claw, book, _key(key), first, work, _cbuf.out(out.reshape(-1))
+        )
+    )
 
 
 def _rows(rows: npt.NDArray[Any], law: ReportLaw) -> tuple[Any, int]:

@@ -1,4 +1,4 @@
-"""What a report that is a seed stands for: public, and the same integers on every machine (C, one thread, no GIL)."""
+"""What a report that is a seed or a code stands for: public, and the same integers on every machine (C, one thread, no GIL)."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from fastpubpriv.kernels._cext import ffi, lib
 from fastpubpriv.laws import ReportLaw
 
 SEED_BYTES: int = lib.FPP_SEED_BYTES
+CODE_BYTES: int = lib.FPP_CODE_BYTES
 
 
 def seed_integers(seeds: npt.NDArray[np.uint8], law: ReportLaw, out: npt.NDArray[np.int32]) -> None:
@@ -22,6 +23,16 @@ def seed_integers(seeds: npt.NDArray[np.uint8], law: ReportLaw, out: npt.NDArray
     claw, work = workspace(law)
     _cbuf.check(
         lib.fpp_report_of_seeds_i32(_cbuf.inp(seeds.reshape(-1)), len(seeds), claw, work, _cbuf.out(out.reshape(-1)))
+    )
+
+
+def code_integers(codes: npt.NDArray[np.uint8], law: ReportLaw, out: npt.NDArray[np.int32]) -> None:
+    """out (n, dim) int32 = the words that codes (n, 10) uint8 name."""
+    _cbuf.expect("codes", codes, np.uint8, (len(codes), CODE_BYTES))
+    _cbuf.expect("out", out, np.int32, (len(codes), law.dim))
+    claw, work = workspace(law)
+    _cbuf.check(
+        lib.fpp_report_of_codes_i32(_cbuf.inp(codes.reshape(-1)), len(codes), claw, work, _cbuf.out(out.reshape(-1)))
     )
 
 

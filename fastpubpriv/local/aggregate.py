@@ -64,7 +64,7 @@ class Aggregator:
 
     Parameters
     ----------
-    randomizer : PrivUnit, PrivUnitG or Duchi
+    randomizer : PrivUnit, PrivUnitG, Duchi or SubsetSelection
         That the reports come from.
     reports_per_user : int, optional
         The most reports that are taken of one user: `add` then asks for the names of users, hashed by the caller, and leaves out
@@ -109,7 +109,7 @@ class Aggregator:
 
     def __init__(self, randomizer: Randomizer, *, reports_per_user: int | None = None) -> None:
         if not isinstance(randomizer, Randomizer):
-            raise InputError(f"randomizer must be a PrivUnit, PrivUnitG or Duchi, got {type(randomizer).__name__}")
+            raise InputError(f"randomizer must be a PrivUnit, PrivUnitG, Duchi or SubsetSelection, got {type(randomizer).__name__}")
         self.randomizer = randomizer
         self.reports_per_user = (
             None

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import wire
-from fastpubpriv.kernels.seeds import SEED_BYTES, seed_integers
+from fastpubpriv.kernels.seeds import code_integers, seed_integers
 from fastpubpriv.laws import ReportLaw
 from fastpubpriv.local.parameters import Cap
 from fastpubpriv.results.base import read_only
@@ -117,7 +117,7 @@ class Reports:
         ----------
         data : bytes
             From anybody: nothing in it is believed.
-        randomizer : PrivUnit, PrivUnitG or Duchi
+        randomizer : PrivUnit, PrivUnitG, Duchi or SubsetSelection
             That the reports must come from, with the same arguments.
 
         Returns
@@ -169,10 +169,11 @@ def integers(randomizer: Randomizer, payload: npt.NDArray[Any]) -> npt.NDArray[n
     """The integer vectors (n, dim) of reports."""
     if randomizer.form == "direct":
         return payload
-    seeds = np.zeros((len(payload), SEED_BYTES), dtype=np.uint8)
-    seeds[:, : payload.shape[1]] = payload
     out = np.empty((len(payload), randomizer.dim), dtype=np.int32)
-    seed_integers(seeds, randomizer.law, out)
+    if randomizer.form == "codes":
+        code_integers(np.ascontiguousarray(payload), randomizer.law, out)
+    else:
+        seed_integers(np.ascontiguousarray(payload), randomizer.law, out)
     return out
 
 

@@ -24,7 +24,7 @@ from fastpubpriv.auditing import (
 )
 from fastpubpriv.auditing import black_box as module
 from fastpubpriv.cli import main
-from fastpubpriv.local import Duchi, PrivUnit, PrivUnitG
+from fastpubpriv.local import Duchi, PrivUnit, PrivUnitG, SubsetSelection
 
 
 @pytest.mark.parametrize(("successes", "trials"), [(0, 10), (1, 10), (7, 10), (10, 10), (300, 1000)])
@@ -45,7 +45,14 @@ def test_the_bound_on_epsilon():
 
 
 @pytest.mark.parametrize(
-    "randomizer", [PrivUnit(6, 1.0), PrivUnitG(6, 2.0), Duchi(3, 1.0, 5.0), PrivUnit(4, 1.0, form="selection")]
+    "randomizer",
+    [
+        PrivUnit(6, 1.0),
+        PrivUnitG(6, 2.0),
+        Duchi(3, 1.0, 5.0),
+        PrivUnit(4, 1.0, form="selection"),
+        SubsetSelection(3, 1.0, words=8),
+    ],
 )
 def test_sound_randomizers_pass_and_the_bound_is_close(randomizer):
     """Confidence 1 - 1e-9 each: a sound one fails once in 10^9 runs."""

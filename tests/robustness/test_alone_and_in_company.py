@@ -53,8 +53,7 @@ READERS = {
     "fastpubpriv.training.kept.kept_rows",
     "fastpubpriv.training.kept.kept_rows.work",
     # Each report and each gradient is made from one user's row by a kernel that takes rows one by one.
-    "fastpubpriv.release.reports.release_codes",
-    "fastpubpriv.release.reports.release_reports",
+    "fastpubpriv.release.reports._draw",
     "fastpubpriv.local.training._block",
     # On their way to such a report.
     "fastpubpriv.cli.reporting.Source._read",
