@@ -22,7 +22,7 @@ Examples:
   fastpubpriv local aggregate monday/ --dim 5 --epsilon 4 --norm-bound 3 --state sums --json mean.json
   fastpubpriv local aggregate --dim 5 --epsilon 4 --norm-bound 3 --state sums --merge other-server.sums
 """
-FAMILIES = ("privunit", "privunit-g", "duchi")
+FAMILIES = ("privunit", "privunit-g", "duchi", "subset-selection")
 
 randomizer_options = options.stack(
     click.option("--epsilon", type=float, required=True, help="Privacy of one report, in pure DP."),
@@ -37,7 +37,7 @@ randomizer_options = options.stack(
         type=click.Choice(FAMILIES),
         default="privunit",
         show_default=True,
-        help="privunit has the least error.",
+        help="privunit has the least error; reports of subset-selection have 10 bytes.",
     ),
     click.option(
         "--form",
@@ -45,6 +45,11 @@ randomizer_options = options.stack(
         default="direct",
         show_default=True,
         help="direct: vectors on a grid. selection: seeds of 32 bytes, for an epsilon up to about 6.",
+    ),
+    click.option(
+        "--words",
+        type=click.IntRange(2, 1024),
+        help="For subset-selection: of how many words a report names one. Default: 256. More cost time, fewer accuracy.",
     ),
 )
 standardize_option = click.option(

@@ -18,7 +18,7 @@ from fastpubpriv.local import books
 from fastpubpriv.local.randomizers import GRID, Randomizer
 from fastpubpriv.local.reports import Reports
 from fastpubpriv.release.reports import release_codes
-from fastpubpriv.sources import Rows, private_rows
+from fastpubpriv.sources import Rows
 
 WORDS_MAX = 1024
 _MOST_ENTRIES = 1 << 24  # of a book: more would take a client a second
@@ -109,16 +109,23 @@ class SubsetSelection(Randomizer):
         settle(self, "law", law)
         settle(self, "book", CodeLaw(words=self.words, chosen=chosen, miss=miss, vectors=law))
 
-    def _reported(self, rows: Any, keys: Any, *, threads: int | None = 1) -> Reports:
-        return Reports(self, _coded(private_rows(rows), self.book, keys, threads), private=keys.private)
+    @property
+    def normals(self) -> float:
+        """Normals that a report is made of."""
+        return float(self.words * self.dim)
+
+    def _reported(self, rows: Rows | FloatArray, keys: KeySource, *, threads: int | None = 1) -> Reports:
+        return Reports.fitted(self, _coded(rows, self.book, keys, threads), private=keys.private)
 
 
-def _coded(rows: Rows, book: CodeLaw, keys: KeySource, threads: int | None) -> npt.NDArray[Any]:
+def _coded(rows: Rows | FloatArray, book: CodeLaw, keys: KeySource, threads: int | None) -> npt.NDArray[Any]:
     """One word of a book for each row (privacy note: `mechanisms/notes/local_codes.md`)."""
     return release_codes(rows, book, keys=keys, threads=threads)
 
 
-def names_near_word(randomizer: SubsetSelection, payload: npt.NDArray[np.uint8], row: FloatArray) -> npt.NDArray[np.bool_]:
+def names_near_word(
+    randomizer: SubsetSelection, payload: npt.NDArray[np.uint8], row: FloatArray
+) -> npt.NDArray[np.bool_]:
     """Which reports (n, 10) name one of the words that are likelier for this row (dim,): those with the largest cosines to it."""
     words, dim = randomizer.words, randomizer.dim
     found = np.empty(len(payload), dtype=np.bool_)

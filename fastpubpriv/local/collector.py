@@ -17,7 +17,7 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import wire
 from fastpubpriv.local.aggregate import Aggregator
 from fastpubpriv.local.randomizers import Randomizer
-from fastpubpriv.local.reports import Reports, header, payload_form
+from fastpubpriv.local.reports import Reports, payload_form
 from fastpubpriv.local.users import NAME_BYTES, Users, hashed_names
 
 MOST_BATCH_BYTES = 1 << 30
@@ -66,7 +66,7 @@ class BatchReader:
         self._most = most
         width, dtype = payload_form(randomizer)
         nothing = np.zeros((0, width), dtype)
-        self._begun = wire.batch_write(header(randomizer, 0), nothing)
+        self._begun = wire.batch_write(randomizer.header, nothing)
 
     def batches(self, stream: Readable) -> Iterator[Any]:
         """Payloads of batches that are not empty, each an array of reports."""

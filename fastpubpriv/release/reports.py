@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastpubpriv.kernels.reports import report_codes, report_integers, report_seeds
+from fastpubpriv._types import FloatArray
+from fastpubpriv.kernels import reports as kernels
 from fastpubpriv.kernels.seeds import CODE_BYTES, SEED_BYTES
 from fastpubpriv.keys import KeySource, key_source
 from fastpubpriv.laws import CodeLaw, ReportLaw
@@ -33,14 +34,14 @@ def report_keys(random_state: int | None) -> KeySource:
 
 
 def release_reports(
-    rows: Rows, law: ReportLaw, *, seeds: bool, keys: KeySource, threads: int | None
+    rows: Rows | FloatArray, law: ReportLaw, *, seeds: bool, keys: KeySource, threads: int | None
 ) -> npt.NDArray[Any]:
     """Draw one report for each row.
 
     Parameters
     ----------
-    rows : Rows
-        One row for each user.
+    rows : Rows or C-contiguous (n, dim) float64
+        One row for each user; those of an array share a key, and one thread draws.
     law : ReportLaw
         Public; the same for all rows.
     seeds : bool
@@ -56,24 +57,24 @@ def release_reports(
         What each user may send.
     """
     if seeds:
-        made: npt.NDArray[Any] = np.empty((rows.n, SEED_BYTES), dtype=np.uint8)
-        _draw(rows, law, report_seeds, made, normals=law.dim, keys=keys, threads=threads)
+        made: npt.NDArray[Any] = np.empty((len(rows), SEED_BYTES), dtype=np.uint8)
+        _draw(rows, law, kernels.report_seeds, made, normals=law.dim, keys=keys, threads=threads)
     else:
-        made = np.empty((rows.n, law.dim), dtype=np.int32)
-        _draw(rows, law, report_integers, made, normals=law.dim, keys=keys, threads=threads)
+        made = np.empty((len(rows), law.dim), dtype=np.int32)
+        _draw(rows, law, kernels.report_integers, made, normals=law.dim, keys=keys, threads=threads)
     return made
 
 
-def release_codes(rows: Rows, law: CodeLaw, *, keys: KeySource, threads: int | None) -> npt.NDArray[np.uint8]:
+def release_codes(
+    rows: Rows | FloatArray, law: CodeLaw, *, keys: KeySource, threads: int | None
+) -> npt.NDArray[np.uint8]:
     """Choose one word of a fresh book for each row.
 
     Parameters
     ----------
-    rows : Rows
-        One row for each user.
     law : CodeLaw
         Public; the same for all rows.
-    keys, threads
+    rows, keys, threads
         As for `release_reports`.
 
     Returns
@@ -81,13 +82,13 @@ def release_codes(rows: Rows, law: CodeLaw, *, keys: KeySource, threads: int | N
     (n, 10) uint8
         What each user may send: the number of the book in 8 bytes, and that of the word in 2.
     """
-    made = np.empty((rows.n, CODE_BYTES), dtype=np.uint8)
-    _draw(rows, law, report_codes, made, normals=law.words * law.vectors.dim, keys=keys, threads=threads)
+    made = np.empty((len(rows), CODE_BYTES), dtype=np.uint8)
+    _draw(rows, law, kernels.report_codes, made, normals=law.words * law.vectors.dim, keys=keys, threads=threads)
     return made
 
 
 def _draw(
-    rows: Rows,
+    rows: Rows | FloatArray,
     law: Any,
     kernel: Callable[..., None],
     made: npt.NDArray[Any],
@@ -97,6 +98,9 @@ def _draw(
     threads: int | None,
 ) -> None:
     """made[i] = what the kernel draws for row i, of so many normals; a fresh key for each chunk of rows."""
+    if isinstance(rows, np.ndarray):
+        kernel(rows, law, keys.fresh(), made)
+        return
     begin = 0
     fitting = min(_CHUNK_ENTRIES // rows.dim, max(_PIECES, _PIECES * _CHUNK_ENTRIES // normals))
     for chunk in rows.chunks(chunk_rows=max(1, fitting)):

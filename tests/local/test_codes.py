@@ -129,6 +129,10 @@ def test_bytes_sums_and_means():
     ):
         with pytest.raises(InputError, match="another randomizer"):
             Reports.from_bytes(data, randomizer=other)
+    for bad in (data[:-1], data + b"x", b"", data[:64], data[:70] + b"\1" + data[71:], data[:4] + b"\t" + data[5:]):
+        with pytest.raises(InputError):
+            total.add(bad)
+    assert total.count == 40
     hostile = Reports(randomizer, np.full((1, 10), 255, dtype=np.uint8))
     assert np.linalg.norm(hostile.vectors()) == pytest.approx(1.0 / randomizer.scale)
 
