@@ -49,7 +49,7 @@ randomizer_options = options.stack(
     click.option(
         "--words",
         type=click.IntRange(2, 1024),
-        help="For subset-selection: of how many words a report names one. Default: 256. More cost time, fewer accuracy.",
+        help="For subset-selection: of how many words a report names one. Default: 256. More take longer, fewer are less accurate.",
     ),
 )
 standardize_option = click.option(
@@ -85,7 +85,11 @@ def local() -> None:
 @click.option(
     "--resume", is_flag=True, help="Go on with the file of a run that was stopped, after its last whole report."
 )
-@click.option("--batch-rows", type=click.IntRange(min=1), help="Reports of a message. Default: about a megabyte.")
+@click.option(
+    "--batch-rows",
+    type=click.IntRange(min=1),
+    help="Reports of a message. Default: about a megabyte, or a tenth of a second.",
+)
 @options.run_options
 @click.option("--quiet", "-q", is_flag=True, help="No notes; warnings and errors still show.")
 def privatize(**settings: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -224,7 +225,8 @@ def test_hostile_inputs_are_left_out():
 
 def test_reports_of_few_bits():
     few = ("--randomizer", "subset-selection", "--words", "16")
-    privatize("r", *few, "--batch-rows", "1500")
+    told = said(privatize("r", *few, "--batch-rows", "1500")).split("To read them: fastpubpriv local ")[1]
+    assert "Rows 4,000 private" in " ".join(invoke(*shlex.split(told)).stdout.split())
     whole = Path("r").read_bytes()
     assert len(whole) == 3 * 64 + 4000 * 10
     data = answer("r", *few)
