@@ -11,6 +11,7 @@ import math
 import numba
 import numpy as np
 
+from benchmarks.cases import limits
 from benchmarks.cases.loops import KEY, Case
 from fastpubpriv.kernels import _cbuf, noise
 from fastpubpriv.kernels._cext import ffi, lib
@@ -118,6 +119,17 @@ def share_of_hits(vectors: np.ndarray, rows: np.ndarray, threshold: float) -> fl
     return float(np.mean(np.einsum("ij,ij->i", vectors, rows) / lengths >= threshold))
 
 
+def one_case(dim: int, epsilon: float = 4.0) -> Case:
+    """One report at a time, from a row to the object that holds it, as a client makes it."""
+    rng = np.random.default_rng(0)
+    randomizer, row = PrivUnit(dim, epsilon), rng.standard_normal(dim)
+    return Case(
+        name=f"one PrivUnit report of {dim} columns",
+        ours=lambda: randomizer.privatize(row),
+        peers={NUMPY: lambda: numpy_privunit(row.reshape(1, dim), randomizer, rng)},
+    )
+
+
 def report_case(n: int, dim: int, epsilon: float = 8.0) -> Case:
     rng = np.random.default_rng(0)
     rows = rng.standard_normal((n, dim))
@@ -154,5 +166,6 @@ def report_case(n: int, dim: int, epsilon: float = 8.0) -> Case:
         ours=ours,
         peers={NUMPY: lambda: numpy_privunit(rows, randomizer, rng), NUMBA: loop, SECURE: secure},
         limit_name="as many secure normals, rows read once",
+        limit=lambda: limits.best_seconds(floor),
         floor=floor,
     )
