@@ -18,6 +18,7 @@ from fastpubpriv.kernels.seeds import CODE_BYTES, SEED_BYTES
 from fastpubpriv.keys import KeySource, key_source
 from fastpubpriv.laws import CodeLaw, ReportLaw
 from fastpubpriv.sources.base import Rows
+from fastpubpriv.sources.blocks import even_chunks
 from fastpubpriv.threads.steps import share_out
 
 _CHUNK_ENTRIES = 1 << 19
@@ -103,7 +104,7 @@ def _draw(
         return
     begin = 0
     fitting = min(_CHUNK_ENTRIES // rows.dim, max(_PIECES, _PIECES * _CHUNK_ENTRIES // normals))
-    for chunk in rows.chunks(chunk_rows=max(1, fitting)):
+    for chunk in even_chunks(rows, max(1, fitting)):
         n = chunk.shape[0]
         # Only now, as in `release`: a process forked while rows are read must not share the key.
         key = keys.fresh()
