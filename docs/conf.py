@@ -20,11 +20,12 @@ version = release = fastpubpriv.__version__
 extensions = [
     "myst_nb",
     "sphinx.ext.autodoc",
-    "sphinx.ext.napoleon",
     "sphinx_copybutton",
     "sphinx_design",
     "mathml",
+    "docstrings",
     "names",
+    "reference",
     "repository",
 ]
 exclude_patterns = ["extensions", "static"]
@@ -41,10 +42,6 @@ myst_substitutions = {"version": version}
 
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
-napoleon_use_param = False
-napoleon_use_rtype = False
-napoleon_use_ivar = False
-napoleon_custom_sections = ["Privacy", "Guarantees"]
 default_role = "name"
 
 html_theme = "furo"

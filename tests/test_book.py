@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
+sys.path.insert(0, str(DOCS / "extensions"))
+
+from reference_examples import has_example  # noqa: E402
+from reference_groups import GROUPS, public_names  # noqa: E402
 
 
 def cells(text: str) -> list[str]:
@@ -25,7 +30,10 @@ def toctree_entries(text: str) -> list[str]:
 
 def unlisted(docs: Path) -> set[str]:
     """Pages that no table of contents leads to."""
-    pages = {path.relative_to(docs).as_posix().removesuffix(".md"): path for path in docs.rglob("*.md")}
+    found = [
+        path for path in docs.rglob("*.md") if not {"api", "cli"} & set(path.parts)
+    ]  # these are written by the build
+    pages = {path.relative_to(docs).as_posix().removesuffix(".md"): path for path in found}
     listed = {"index"}
     for path in pages.values():
         for entry in toctree_entries(path.read_text(encoding="utf-8")):
@@ -53,3 +61,14 @@ def test_an_unlisted_page_is_noticed(tmp_path):
     (tmp_path / "b.md").write_text("# b\n", encoding="utf-8")
     assert unlisted(tmp_path) == {"b"}
     assert cells("```{code-cell}\n:tags: [x]\n\n1 + 1\n```\n") == ["\n1 + 1"]
+
+
+def test_every_public_name_has_a_page():
+    names = [name for group in GROUPS for name in group.names]
+    assert sorted(names) == sorted(public_names())
+
+
+@pytest.mark.parametrize("group", GROUPS, ids=lambda group: group.slug)
+def test_every_page_has_an_example(group):
+    """The examples themselves run in `tests/test_docs.py`."""
+    assert [name for name in group.names if not has_example(name)] == []

@@ -27,6 +27,12 @@ class ReportSum(Query):
 
     Vectors of length one are rounded to steps of 2^-32, squares to steps of 2^-32; those of PrivUnitG are divided by their length
     limit first. What a report adds depends on that report alone.
+
+    Examples
+    --------
+    >>> from fastpubpriv.local import PrivUnit, ReportSum
+    >>> [part.shape for part in ReportSum(PrivUnit(3, epsilon=2.0)).zeros()]
+    [(1,), (3,), (3,)]
     """
 
     randomizer: Randomizer

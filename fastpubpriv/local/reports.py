@@ -62,6 +62,16 @@ class Reports:
     ----------
     Whatever the bytes of a report are, its vector is no longer than `radius` / `scale` (PrivUnitG: than a public bound), so one
     hostile report moves a mean by no more than an honest one could.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastpubpriv.local import PrivUnit, Reports
+    >>> randomizer = PrivUnit(3, epsilon=2.0)
+    >>> message = randomizer.privatize(np.zeros((5, 3))).to_bytes()  # what leaves the device
+    >>> reports = Reports.from_bytes(message, randomizer=randomizer)
+    >>> len(reports), reports.payload.shape
+    (5, (5, 3))
     """
 
     __slots__ = ("payload", "private", "randomizer")

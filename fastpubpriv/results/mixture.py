@@ -151,6 +151,17 @@ class MixtureResult(Mixture):
         How rows are routed to components, where the algorithm clustered.
     diagnostics : mapping
         Released or public numbers about the run.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fastpubpriv as fpp
+    >>> rng = np.random.default_rng(0)
+    >>> rows = np.where(rng.random(60_000) < 0.3, rng.normal(-50.0, 1.0, 60_000), rng.normal(20.0, 2.0, 60_000))
+    >>> budget = fpp.ApproxDP(epsilon=2, delta=1e-6)
+    >>> result = fpp.learn_axis_aligned_mixture(rows, n_components=2, budget=budget)
+    >>> sorted(result.means.round(-1).ravel().tolist()), bool(abs(min(result.weights) - 0.3) < 0.05)
+    ([-50.0, 20.0], True)
     """
 
     status: tuple[str, ...]

@@ -46,6 +46,12 @@ class Rows(ABC):
         What kind of source the rows come from: "array", "npy", "parquet", "arrow", "csv", "frame" or "chunks".
     random_access : bool
         True if any range of rows can be read without reading those before it, from several threads at once.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Rows.from_chunks(lambda: (np.ones((500, 2)) for _ in range(4)), n=2_000, dim=2)
+    Rows(n=2000, dim=2, kind='chunks')
     """
 
     __slots__ = ("__weakref__", "_columns", "_dim", "_kind", "_n")

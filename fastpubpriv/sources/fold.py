@@ -36,6 +36,21 @@ class Query(abc.ABC):
 
     A query is a frozen dataclass of public and released numbers that can be pickled, so that it may run anywhere. What a row adds
     depends on that row and the fields of the query alone, never on the other rows of the chunk.
+
+    Examples
+    --------
+    >>> from fastpubpriv.sources import Executor, private_rows
+    >>> @dataclass(frozen=True)
+    ... class Above(Query):
+    ...     limit: float
+    ...     def zeros(self):
+    ...         return (np.zeros(1, dtype=np.int64),)
+    ...     def add(self, chunk, accumulators):
+    ...         accumulators[0][:] += np.count_nonzero(chunk > self.limit)
+    ...     def answer(self, accumulators):
+    ...         return int(accumulators[0][0])
+    >>> Executor(threads=1).run(Above(0.0), private_rows([-1.0, 2.0, 3.0]))  # exact: a mechanism adds noise before anyone sees it
+    2
     """
 
     __slots__ = ()
@@ -83,6 +98,16 @@ class Executor:
         Most rows in a chunk. The default is 4 MB worth, fewer if the query's `row_cost` is high.
     max_memory : int, optional
         Bounds the counting of bins, in bytes.
+
+    Examples
+    --------
+    >>> from fastpubpriv.local import PrivUnit, ReportSum
+    >>> from fastpubpriv.sources import Executor, private_rows
+    >>> randomizer = PrivUnit(3, epsilon=2.0)
+    >>> reports = randomizer.privatize(np.zeros((5, 3)))
+    >>> count, sums, squares = Executor(threads=1, progress=False).run(ReportSum(randomizer), private_rows(reports.payload))
+    >>> int(count[0])
+    5
     """
 
     threads: int | None = None

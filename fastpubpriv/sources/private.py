@@ -41,6 +41,14 @@ def private_rows(obj: object, *, columns: Sequence[Any] | None = None) -> Rows:
     InputError
         The form (type, dtype, shape, columns, file) cannot be used; the message says what to pass instead. Never for
         the values.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastpubpriv.sources import private_rows
+    >>> rows = private_rows(np.arange(6.0).reshape(3, 2))
+    >>> rows.n, rows.dim, rows.kind
+    (3, 2, 'array')
     """
     if type(obj) is np.ndarray and columns is None:  # first, because small calls come in thousands
         return ArrayRows.from_object(obj)
