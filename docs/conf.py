@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 import fastpubpriv
@@ -12,6 +15,15 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE / "extensions"))
 # The kernels that execute pages import the package of this tree, and draw no progress bars.
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(HERE.parent), os.environ.get("PYTHONPATH")]))
+
+# A warning in a cell is shown as its words alone, without the path of a file on the machine that built the book.
+PROFILE = Path(tempfile.mkdtemp(prefix="book-ipython-"))
+atexit.register(shutil.rmtree, PROFILE, ignore_errors=True)
+(PROFILE / "profile_default" / "startup").mkdir(parents=True)
+(PROFILE / "profile_default" / "startup" / "words.py").write_text(
+    "import warnings\nwarnings.formatwarning = lambda words, kind, *where, **more: f'{kind.__name__}: {words}\\n'\n"
+)
+os.environ["IPYTHONDIR"] = str(PROFILE)
 
 project = "fastpubpriv"
 author = "The fastpubpriv authors"
@@ -23,10 +35,12 @@ extensions = [
     "sphinx_copybutton",
     "sphinx_design",
     "mathml",
+    "commands",
     "docstrings",
     "names",
     "reference",
     "repository",
+    "shell",
 ]
 exclude_patterns = ["extensions", "static"]
 
@@ -35,6 +49,7 @@ nitpicky = True
 nb_execution_mode = "force"
 nb_execution_raise_on_error = True
 nb_execution_timeout = 120
+nb_execution_in_temp = True  # a page finds and leaves no files
 nb_merge_streams = True
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "fieldlist", "substitution"]
 myst_heading_anchors = 3

@@ -185,8 +185,8 @@ GROUPS = (
     Group(
         "torch",
         "The bridge to PyTorch",
-        "`pip install 'fastpubpriv[torch]'`. PyTorch is large and nothing else needs it, so the examples of these two pages do not "
-        "run while the book is built; `make torch-test` runs them.",
+        "`pip install 'fastpubpriv[torch]'`. PyTorch is large and nothing else needs it, so these two examples do not run while "
+        "the book is built; the bridge has tests of its own, `make torch-test`.",
         rest("fastpubpriv.torch"),
     ),
     Group(
