@@ -17,6 +17,7 @@ from fastpubpriv.kernels.seeds import SEED_BYTES, seed_integers
 from fastpubpriv.keys import KeySource, key_source
 from fastpubpriv.laws import CodeLaw, ReportLaw
 from fastpubpriv.sources.base import Rows
+from fastpubpriv.sources.blocks import even_chunks
 from fastpubpriv.threads.steps import share_out
 
 CODE_BYTES = 10
@@ -59,7 +60,7 @@ def release_reports(
     width, dtype = (SEED_BYTES, np.uint8) if seeds else (law.dim, np.int32)
     made = np.empty((rows.n, width), dtype=dtype)
     begin = 0
-    for chunk in rows.chunks(chunk_rows=max(1, _CHUNK_BYTES // (8 * law.dim))):
+    for chunk in even_chunks(rows, max(1, _CHUNK_BYTES // (8 * law.dim))):
         n = chunk.shape[0]
         # Only now, as in `release`: a process forked while rows are read must not share the key.
         key = keys.fresh()
@@ -106,7 +107,7 @@ def release_codes(rows: Rows, law: CodeLaw, *, keys: KeySource) -> npt.NDArray[n
     """
     made = np.empty((rows.n, CODE_BYTES), dtype=np.uint8)
     begin = 0
-    for chunk in rows.chunks(chunk_rows=max(1, _CHUNK_BYTES // (8 * law.vectors.dim))):
+    for chunk in even_chunks(rows, max(1, _CHUNK_BYTES // (8 * law.vectors.dim))):
         n = chunk.shape[0]
         books = noise.below(keys.fresh(), n, 1 << 62)
         hits = noise.below(keys.fresh(), n, 1 << 62) >= law.miss
