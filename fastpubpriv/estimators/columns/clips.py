@@ -22,6 +22,7 @@ FAR_STDS = 0.5
 # Share of the rows at the centre from which on, and at which fully, a side where nothing can be seen is not believed to be empty.
 HALF_AT_CENTER, ALL_AT_CENTER = 0.5, 0.9
 FEW_PUBLIC = 5
+LARGEST = float(np.finfo(np.float64).max)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -75,10 +76,11 @@ class Clip:
 
     def absolute(self, length: float) -> float:
         """A length in the unit of the column, finite."""
-        with np.errstate(all="ignore"):
-            found = float(np.ldexp(length, self.exponent))
-        largest = float(np.finfo(np.float64).max)
-        return min(max(found, -largest), largest)
+        try:
+            found = math.ldexp(length, self.exponent)
+        except OverflowError:
+            found = math.copysign(math.inf, length)
+        return min(max(found, -LARGEST), LARGEST)
 
 
 def candidates(side: Side | None, exponent: int, bound: float) -> FloatArray:
@@ -88,7 +90,8 @@ def candidates(side: Side | None, exponent: int, bound: float) -> FloatArray:
     begin, end = side.seen - 1 - BELOW * side.parts, side.seen - 1 + BEYOND * side.parts
     edges = side.upper[begin : end + 1]
     most = min(bound, math.ldexp(1.0, min(1000, LARGEST_EXPONENT - exponent)))
-    return np.unique(np.concatenate([[0.0], np.minimum(edges, most)]))
+    points = np.concatenate([[0.0], np.minimum(edges, most)])  # ascending
+    return np.asarray(points[np.append(True, points[1:] != points[:-1])])
 
 
 def rows_of(column: Column, shares: Shares) -> tuple[float, float]:
