@@ -163,6 +163,11 @@ class LogisticPlan:
     steps: int
     predicted: float
 
+    @property
+    def share(self) -> Fraction:
+        """Share of the budget for each step."""
+        return Fraction(1, self.steps)
+
 
 def plan_logistic(posterior: LogisticPosterior, n_priv: int, noise: Noise) -> LogisticPlan:
     """The number of steps with the least predicted error, from public numbers."""
@@ -201,7 +206,7 @@ def newton_logistic(
 ) -> LogisticState:
     """Run the steps; `ask` releases the answer to a request."""
     state, public = LogisticState(posterior), posterior.typical
-    m, per_step = len(posterior.labels), noise(Fraction(1, plan.steps))
+    m, per_step = len(posterior.labels), noise(plan.share)
     h, factors = posterior.curvature, some(posterior.factors)
     for step in range(plan.steps):
         weights = _weights(public, state.variance, h, n_priv, per_step)

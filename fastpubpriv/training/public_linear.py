@@ -16,6 +16,9 @@ from fastpubpriv.training.whitening import Whitener, directions, some, weighted_
 CLIPS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 9.0, 14.0)  # in units of the residual scale
 _LEAST_INSIDE = 0.05
 _INTERCEPT = 1e-8
+# Strengths tried of a prior: a coefficient's variance over that of the noise, times p / 10. Strong signals in many columns need the
+# large ones; with fewer rows than columns every row can be explained, and the likelihood would take the largest there is.
+_RATIOS, _MODEST = np.concatenate([np.logspace(-4.0, 2.0, 37), np.logspace(2.0, 5.0, 19)[1:]]), 37
 CURVATURE = 1.5  # error of the public second moment, over m
 
 
@@ -144,11 +147,13 @@ def linear_posterior(
     middle = 1.4826 * float(np.median(np.abs(residuals - np.median(residuals))))
     fitted, usual = rows @ mean, residuals * root
     scale = max(middle, 0.2 * float(np.sqrt(np.mean(usual**2))), floor)
+    # The size of what few rows do not see is known from them to a factor 1 +- sqrt(2 / m); too small a one would mislead more.
+    doubt = 1.0 + math.sqrt(2.0 / size) if size <= rows.shape[1] else 1.0
     clips = tuple(_clip(bound, usual / scale, fitted * root, scale) for bound in CLIPS)
     return Posterior(
         turn=turn,
         mean=mean,
-        variance=variance,
+        variance=doubt * variance,
         rows=rows,
         weights=near,
         labels=labels,
@@ -178,7 +183,7 @@ def marginal_likelihood(terms: FloatArray, labels: FloatArray, size: int | None 
         along[values <= 1e-12 * values[-1]] = 0.0
     rest = max(float(labels @ labels - along @ along), 0.0)
     best, worth = (-np.inf, 0.0, 0.0), m if size is None else size
-    for ratio in np.logspace(-4.0, 2.0, 37) * 10.0 / p:
+    for ratio in _RATIOS[: _MODEST if m <= p else None] * 10.0 / p:
         grown = 1.0 + ratio * values
         noise = (float(np.sum(along**2 / grown)) + rest) / worth
         if noise <= 0.0:
