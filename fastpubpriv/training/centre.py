@@ -2,9 +2,9 @@
 
 A whitened row is about the mean of m public rows, so that private rows have a mean d with |d|^2 of about D / m in those
 coordinates. The curvature along d is then 1 + |d|^2 in place of 1, and steps along d overshoot. As long as noise keeps steps short
-this does no harm: at |d|^2 = 3.3 the release cost more than it brought (excess .23 against .10 for 100 columns and 30 public rows at
-epsilon 8); at 10 the error without it was mostly 5 to 300 times as large. With rows about their own mean the curvature is that of
-whitened rows.
+this does no harm: at |d|^2 = 3.3 the release cost more than it brought (excess .23 against .10 for 100 columns and 30 public rows
+at epsilon 8); at 10 the error without it was mostly 5 to 300 times as large. With rows about their own mean the curvature is that
+of whitened rows.
 """
 
 from __future__ import annotations

@@ -48,8 +48,8 @@ def _learn_public(run: Run, problem: Problem, plan: PublicOnly, threads: int | N
 
 def public_fit(problem: Problem) -> Fitted:
     """What the public rows say by themselves."""
-    variance = problem.posterior.variance
-    return Fitted(mean=problem.posterior.mean, covariance=np.diag(variance), noise=np.zeros((len(variance),) * 2))
+    known = problem.posterior
+    return Fitted(mean=known.mean, covariance=known.covariance, noise=np.zeros((problem.dim,) * 2))
 
 
 def _plan_newton(problem: Problem, account: Account) -> Any:
@@ -150,6 +150,11 @@ def statistics_noise(problem: Problem, account: Account) -> float:
 def _plan_statistics(problem: Problem, account: Account) -> statistics.StatisticsPlan:
     if not isinstance(problem.posterior, Posterior):
         raise InputError("method='sufficient_statistics' is for the squared loss: pass method='newton'")
+    if problem.posterior.blank:
+        raise InputError(
+            "method='sufficient_statistics' clips residuals once, by those of public rows, and public labels that are all equal "
+            "have none: pass method='newton'"
+        )
     check_gram_grids(account, [account.allowance], problem.dim + 1, problem.n_priv)
     entry = statistics_noise(problem, account)
     return statistics.plan_statistics(problem.posterior, problem.n_priv, entry)
