@@ -85,7 +85,7 @@ def test_what_is_stated_of_columns_and_labels_reaches_the_model(files, monkeypat
 
     fpp_train = fpp.train
     monkeypatch.setattr(fpp, "train", spy)
-    more = ("--rho", "0.5", "--columns", "age,dose,month", "-q")
+    more = ("--rho", "0.5", "--columns", "age,dose,month", "--json", folder / "model.json", "-q")
     train(
         *arguments(
             folder, "parquet", "--label", "cost", "--categories", "month=1:2:3", "--x-bounds", "age=-9:9", *more
