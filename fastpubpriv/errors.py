@@ -2,52 +2,187 @@
 
 
 class FastPubPrivError(Exception):
-    """Base of every error that this library raises on purpose."""
+    """Base of every error that this library raises on purpose.
+
+    Examples
+    --------
+    >>> import fastpubpriv as fpp
+    >>> try:
+    ...     fpp.estimate_mean([[1.0]], x_pub=[["one"]], budget=fpp.ZCDP(rho=1))
+    ... except fpp.FastPubPrivError as error:
+    ...     print(type(error).__name__)
+    InputError
+    """
 
 
 class InputError(FastPubPrivError, ValueError):
-    """A public argument, or the form (shape, dtype, columns) of the private data, cannot be used."""
+    """A public argument, or the form (shape, dtype, columns) of the private data, cannot be used.
+
+    Examples
+    --------
+    >>> import fastpubpriv as fpp
+    >>> try:
+    ...     fpp.estimate_mean([[1.0, 2.0]], x_pub=[[1.0, float("nan")]], budget=fpp.ZCDP(rho=1))
+    ... except fpp.InputError as error:
+    ...     print("finite" in str(error))
+    True
+    """
 
 
 class BudgetError(FastPubPrivError, ValueError):
-    """A privacy budget is malformed, of the wrong notion, or larger than what is left."""
+    """A privacy budget is malformed, of the wrong notion, or larger than what is left.
+
+    Examples
+    --------
+    >>> import fastpubpriv as fpp
+    >>> ledger = fpp.Ledger(fpp.ZCDP(rho=1))
+    >>> try:
+    ...     ledger.debit(fpp.ZCDP(rho=2), name="mean")
+    ... except fpp.BudgetError:
+    ...     print(ledger.remaining)
+    Cost(ZCDP, rho=1.0)
+    """
 
 
 class InfeasibleError(FastPubPrivError, ValueError):
-    """Public sizes alone show that a request needs more rows or a longer list than can be had; nothing private was read for it."""
+    """Public sizes alone show that a request needs more rows or a longer list than can be had; nothing private was read for it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fastpubpriv as fpp
+    >>> options = {"budget": fpp.ApproxDP(epsilon=1, delta=1e-6), "method": "list_decoding", "accuracy": 0.5}
+    >>> try:
+    ...     fpp.learn_axis_aligned_mixture(np.zeros((100, 1)), n_components=1, **options)
+    ... except fpp.InfeasibleError as error:
+    ...     print("rows" in str(error))
+    True
+    """
 
 
 class LedgerError(FastPubPrivError, RuntimeError):
-    """A ledger file is corrupt, foreign, locked by another process, or could not be written. Nothing was released."""
+    """A ledger file is corrupt, foreign, locked by another process, or could not be written. Nothing was released.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> import fastpubpriv as fpp
+    >>> _ = Path("not-a-ledger.txt").write_text("private notes")
+    >>> try:
+    ...     fpp.Ledger(fpp.ZCDP(rho=1), path="not-a-ledger.txt")
+    ... except fpp.LedgerError:
+    ...     print("refused, and left as it was")
+    refused, and left as it was
+    """
 
 
 class EntropyError(FastPubPrivError, RuntimeError):
-    """The operating system gave no fresh key. There is no fallback: nothing was released."""
+    """The operating system gave no fresh key. There is no fallback: nothing was released.
+
+    Examples
+    --------
+    >>> import fastpubpriv as fpp
+    >>> issubclass(fpp.EntropyError, RuntimeError)  # an operating system without randomness cannot be shown here
+    True
+    """
 
 
 class KernelError(FastPubPrivError, RuntimeError):
-    """A compiled kernel refused its arguments: a bug in this library, not in the caller's data."""
+    """A compiled kernel refused its arguments: a bug in this library, not in the caller's data.
+
+    Examples
+    --------
+    >>> import fastpubpriv as fpp
+    >>> issubclass(fpp.KernelError, fpp.FastPubPrivError)  # please report one that you see
+    True
+    """
 
 
 class OutOfMemoryError(FastPubPrivError, MemoryError):
-    """Memory ran out while private rows were read. What was debited stays debited: nothing was released."""
+    """Memory ran out while private rows were read. What was debited stays debited: nothing was released.
+
+    Examples
+    --------
+    >>> import fastpubpriv as fpp
+    >>> issubclass(fpp.OutOfMemoryError, MemoryError)  # so `except MemoryError` catches it too
+    True
+    """
 
 
 class ReplayError(FastPubPrivError, AssertionError):
-    """Record/replay found a mechanism call that differs from the recorded one."""
+    """Record/replay found a mechanism call that differs from the recorded one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fastpubpriv as fpp
+    >>> from fastpubpriv.auditing import record_replay
+    >>> def twice_as_much_for_some(rows):
+    ...     return fpp.coinpress_mean(rows, center=0.0, radius=5.0 + len(rows) % 2, budget=fpp.ZCDP(rho=1))
+    >>> try:
+    ...     record_replay(twice_as_much_for_some, np.zeros((8, 1)), np.zeros((9, 1)), budget=fpp.ZCDP(rho=1))
+    ... except fpp.ReplayError:
+    ...     print("not the same calls")
+    not the same calls
+    """
 
 
 class SeededNoiseWarning(UserWarning):
-    """The noise was derived from a seed: the run repeats, and its result is not private."""
+    """The noise was derived from a seed: the run repeats, and its result is not private.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> import fastpubpriv as fpp
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     result = fpp.coinpress_mean([[1.0]], center=0.0, radius=5.0, budget=fpp.ZCDP(rho=1), random_state=0)
+    >>> result.private, any(warning.category is fpp.SeededNoiseWarning for warning in caught)
+    (False, True)
+    """
 
 
 class PrivacyWarning(UserWarning):
-    """A privacy parameter is legal but weak (for example delta of 1/n or more)."""
+    """A privacy parameter is legal but weak (for example delta of 1/n or more).
+
+    Examples
+    --------
+    >>> import warnings
+    >>> import fastpubpriv as fpp
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     result = fpp.coinpress_mean([[1.0]] * 9, center=0.0, radius=5.0, budget=fpp.ApproxDP(epsilon=1, delta=0.5))
+    >>> any(warning.category is fpp.PrivacyWarning for warning in caught)  # delta is above 1/9
+    True
+    """
 
 
 class AccuracyWarning(UserWarning):
-    """The predicted error, from public quantities alone, is too large for the answer to be useful."""
+    """The predicted error, from public quantities alone, is too large for the answer to be useful.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> import numpy as np
+    >>> import fastpubpriv as fpp
+    >>> x = np.random.default_rng(0).normal(size=(300, 2))
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     result = fpp.linear_regression(
+    ...         x[200:], x[200:, 0], x_pub=x[:200], y_pub=x[:200, 1], budget=fpp.ZCDP(rho=1e-9), method="newton"
+    ...     )
+    >>> any(warning.category is fpp.AccuracyWarning for warning in caught)
+    True
+    """
 
 
 class ExperimentalWarning(UserWarning):
-    """A part of this library whose privacy proof is its own and has not been in use for long."""
+    """A part of this library whose privacy proof is its own and has not been in use for long.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> import fastpubpriv as fpp
+    >>> warnings.simplefilter("error", fpp.ExperimentalWarning)  # for those who want none of it
+    >>> warnings.resetwarnings()
+    """

@@ -20,7 +20,22 @@ from fastpubpriv.errors import InputError
 
 
 class RowLoss(Protocol):
-    """A loss of one's own: values and gradients row by row. A row whose gradient is not finite counts as one without a gradient."""
+    """A loss of one's own: values and gradients row by row. A row whose gradient is not finite counts as one without a gradient.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastpubpriv import local
+    >>> class Absolute:
+    ...     def value(self, weights, x, y):
+    ...         return np.abs(x @ weights - y)
+    ...     def gradient(self, weights, x, y):
+    ...         return np.sign(x @ weights - y)[:, None] * x
+    >>> x = np.random.default_rng(0).uniform(-1.0, 1.0, size=(2000, 2))
+    >>> result = local.train(x, x[:, 0], loss=Absolute(), epsilon=4.0, clip_norm=2.0, radius=1.0)
+    >>> result.loss
+    'Absolute'
+    """
 
     def value(self, weights: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
         """Loss of each row, (k,), for weights (dim,), rows (k, dim) and labels (k,)."""
@@ -208,7 +223,14 @@ def _huber_residual(threshold: float) -> Callable[[float, float], float]:
 
 @functools.lru_cache(maxsize=64)
 def huber_loss(threshold: float) -> Loss:
-    """Half the square of a residual up to `threshold`, in the unit of the fit, and linear beyond it."""
+    """Half the square of a residual up to `threshold`, in the unit of the fit, and linear beyond it.
+
+    Examples
+    --------
+    >>> from fastpubpriv.training import huber_loss
+    >>> huber_loss(1.5).name
+    'huber'
+    """
     if not 0.0 < threshold < math.inf:
         raise InputError(f"the threshold of the Huber loss must be positive and finite, got {threshold}")
 

@@ -88,6 +88,11 @@ columns : sequence of str, optional
 weights_pub : (m,) array-like, optional
     How much each public row counts, at least 0; only ratios matter, and few heavy rows count as few rows. By default all alike.
     Private rows have none: a weight is a part of its row, and a new row could bring any weight.""",
+    "mixture_bounds": """\
+bounds : (lowest, highest), optional
+    What columns can hold, known without the data: numbers, or vectors (dim,); an end may be infinite. Means are clipped to them,
+    and no component stays wider than a column within them can be. A component whose mean lay more than one of its deviations
+    outside says "clipped". Private rows are not clipped, and nothing is spent on it.""",
     "x_bounds": """\
 x_bounds : (lowest, highest), or mapping of a column to such a pair, optional
     What columns can hold, known without the data: numbers, or vectors (dim,). Their units come from it, not from public rows.

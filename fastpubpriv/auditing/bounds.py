@@ -102,6 +102,14 @@ class AuditReport(Value):
         How often the event happened on each of the two neighbours, in so many runs each.
     event : str
         The event, fixed before the runs that were counted.
+
+    Examples
+    --------
+    >>> from fastpubpriv.auditing import audit_randomizer
+    >>> from fastpubpriv.local import PrivUnit
+    >>> report = audit_randomizer(PrivUnit(4, epsilon=1.0), runs=2_000)
+    >>> report.claim, report.epsilon_lower <= 1.0, report.passed
+    (PureDP(epsilon=1.0), True, True)
     """
 
     name: str

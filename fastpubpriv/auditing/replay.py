@@ -47,6 +47,18 @@ class ReplayReport:
         What the budget allows, in the same currency.
     epsilon : Fraction
         Declared cost of Laplace releases beside Gaussian ones, in an (epsilon, delta) run; not in the numbers above.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fastpubpriv as fpp
+    >>> from fastpubpriv.auditing import record_replay
+    >>> rows = np.zeros((100, 1))
+    >>> def run(x):
+    ...     return fpp.coinpress_mean(x, center=0.0, radius=5.0, budget=fpp.ZCDP(rho=1))
+    >>> report = record_replay(run, rows, rows.copy(), budget=fpp.ZCDP(rho=1))
+    >>> float(report.pair_cost), report.declared_cost <= report.allowance  # nothing tells equal rows apart
+    (0.0, True)
     """
 
     calls: int
@@ -93,6 +105,21 @@ def record_replay(
     Notes
     -----
     For tests and audits: exact private integers are held in memory while it runs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fastpubpriv as fpp
+    >>> from fastpubpriv.auditing import record_replay
+    >>> rows, neighbour = np.full((100, 1), -1.0), np.full((100, 1), -1.0)
+    >>> neighbour[3] = 1.0  # as far as the clip radius allows
+    >>> budget = fpp.ZCDP(rho=1)
+    >>> report = record_replay(
+    ...     lambda x: fpp.coinpress_mean(x, center=0.0, radius=0.5, steps=1, variance=1e-4, budget=budget),
+    ...     rows, neighbour, budget=budget,
+    ... )
+    >>> report.pair_cost <= report.declared_cost <= 1, report.calls
+    (True, 1)
     """
     with recording() as recorded:
         result = run(x_priv)

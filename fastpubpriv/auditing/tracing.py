@@ -35,6 +35,15 @@ class TracingResult:
         A row with a larger score is called a member.
     member : (k,) bool
         The verdicts.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastpubpriv.auditing import tracing_attack
+    >>> rows = np.sign(np.random.default_rng(0).uniform(-1, 1, (20, 4000)))
+    >>> result = tracing_attack(rows, released=rows[:10].mean(axis=0), theta=np.zeros(4000), error=20.0)
+    >>> bool(result.score[:10].min() > result.score[10:].max())  # members of an exact mean stand out
+    True
     """
 
     score: FloatArray
@@ -281,7 +290,7 @@ def trace_randomizer(
 
     Parameters
     ----------
-    randomizer : PrivUnit, PrivUnitG or Duchi
+    randomizer : PrivUnit, PrivUnitG, Duchi or SubsetSelection
         To be audited.
     claim : PureDP or ApproxDP, optional
         By default the cost that it states.

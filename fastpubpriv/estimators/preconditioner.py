@@ -45,6 +45,15 @@ class Preconditioner(Value):
         Bound on the norm of the private mean in the coordinates V.
     n_pub : int
         Number of public rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastpubpriv import precondition
+    >>> public = np.random.default_rng(0).normal([5.0, 700.0], [1.0, 100.0], size=(50, 2))
+    >>> guarantee = precondition(public)
+    >>> guarantee.center.round().tolist(), guarantee.n_pub
+    ([5.0, 718.0], 50)
     """
 
     center: FloatArray

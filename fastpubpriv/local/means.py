@@ -37,6 +37,13 @@ class LocalError:
         Share of the reports in the estimate.
     mean_squared_error : float
         Of the estimate; A P / (A + P) with the best weight.
+
+    Examples
+    --------
+    >>> from fastpubpriv.local import PrivUnit, mean_error
+    >>> error = mean_error(PrivUnit(8, epsilon=4.0), n_reports=10_000, n_pub=40, variance=0.08)
+    >>> error.mean_squared_error < min(error.private_error, error.public_error)
+    True
     """
 
     private_error: float
@@ -57,7 +64,7 @@ def mean_error(
 
     Parameters
     ----------
-    randomizer : PrivUnit, PrivUnitG or Duchi
+    randomizer : PrivUnit, PrivUnitG, Duchi or SubsetSelection
         Of the reports.
     n_reports, n_pub : int
         Reports and public rows, at least one of them.

@@ -33,6 +33,13 @@ class Cap:
         ln(p / (1 - p)).
     scale : float
         m, the mean of a report along the row: reports are divided by it.
+
+    Examples
+    --------
+    >>> from fastpubpriv.local import PrivUnit
+    >>> cap = PrivUnit(8, epsilon=4.0).cap
+    >>> 0.0 < cap.threshold < 1.0, cap.epsilon <= 4.0
+    (True, True)
     """
 
     threshold: float

@@ -43,6 +43,15 @@ class LocalTrainingResult(Result):
     excess_bound : float
         Bound on the expected loss above that of the best weights in the ball, for rows in random order whose gradients are no
         longer than the clip norm.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastpubpriv import local
+    >>> x = np.random.default_rng(0).uniform(-1.0, 1.0, size=(2000, 2))
+    >>> result = local.train(x, x[:, 0], epsilon=4.0, clip_norm=2.0, radius=1.0)
+    >>> result.coefficients.shape, result.loss, bool(np.linalg.norm(result.coefficients - result.start) <= 1.0)
+    ((2,), 'squared', True)
     """
 
     coefficients: FloatArray
@@ -189,7 +198,7 @@ def train(
             if end > begin:
                 x, y = _block(rows, places[begin:end]), _block(labels, places[begin:end])
                 gradients = chosen.gradient(weights, x, y[:, 0])
-                move += inverse[0] * randomizer._reported(gradients, keys).vectors().sum(axis=0)
+                move += inverse[0] * randomizer._reported(private_rows(gradients), keys).vectors().sum(axis=0)
             weights = _projected(weights - length * move, centre, bound)
     release = {
         "name": "local gradients",
@@ -226,6 +235,13 @@ def training_bound(
     The first, D / sqrt(n_priv / G_a^2 + n_pub / G_b^2), is never above the second, D sqrt(n_priv G_a^2 + n_pub G_b^2) / n, the
     paper's. With `strong_convexity` mu they are 2 / (mu (n_priv / G_a^2 + n_pub / G_b^2)) and
     2 (n_priv G_a^2 + n_pub G_b^2) / (mu n^2), where those are smaller.
+
+    Examples
+    --------
+    >>> from fastpubpriv.local import PrivUnit, training_bound
+    >>> by_type, one_step = training_bound(PrivUnit(8, epsilon=4.0), n_priv=10_000, n_pub=100, radius=1.0)
+    >>> by_type <= one_step
+    True
     """
     n_priv = validation.integer("n_priv", n_priv, minimum=0)
     n_pub = validation.integer("n_pub", n_pub, minimum=0 if n_priv else 1)

@@ -9,7 +9,7 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.estimators import lifted
 from fastpubpriv.estimators.gaussian import choose_method
 from fastpubpriv.estimators.ladder.estimate import METHOD as LADDER
-from fastpubpriv.estimators.ladder.norms import Counts
+from fastpubpriv.estimators.ladder.norms import CountShares
 from fastpubpriv.estimators.ladder.public_base import plain_strength
 from fastpubpriv.estimators.ladder.rungs import outlook
 from fastpubpriv.estimators.ladder.schedule import Noise
@@ -61,7 +61,7 @@ def _ladder(dim: int, n_pub: int, structure: str) -> Forecast:
     def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
         pure, allowance = allowance_of(budget, LADDER.draws(dim))
         noise = Noise(pure, allowance)
-        view = outlook(strength, n_priv, noise, Counts.of(n_priv, noise))
+        view = outlook(strength, n_priv, noise, CountShares.of(n_priv, noise))
         taken = view.best if structure == "auto" else structure
         details = {"mean_error": view.rungs[taken].mean}
         for name, each in view.rungs.items():

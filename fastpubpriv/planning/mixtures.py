@@ -35,6 +35,13 @@ class MixtureNeeds(Value):
         Least number of columns for which a spherical component can meet Condition (2).
     label : str
         "worst case": a warning that belongs to every number here.
+
+    Examples
+    --------
+    >>> from fastpubpriv.planning import mixture_needs
+    >>> needs = mixture_needs(n_priv=100_000, n_components=4, min_weight=0.25)
+    >>> needs.label
+    'worst case'
     """
 
     rows_per_component: float

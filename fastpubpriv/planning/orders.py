@@ -35,6 +35,13 @@ class OrderBounds(Value):
         The C in front of every term.
     label : str
         "up to constants and logs": a warning that belongs to every number here.
+
+    Examples
+    --------
+    >>> import fastpubpriv as fpp
+    >>> bounds = fpp.order_bounds("B.2", dim=50, accuracy=0.1, budget=fpp.ZCDP(rho=0.5))
+    >>> len(bounds.terms), bounds.n_pub, bounds.label
+    (2, 1.0, 'up to constants and logs')
     """
 
     theorem: str

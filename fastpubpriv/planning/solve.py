@@ -121,6 +121,13 @@ class Plan(Value):
         "error", "n_priv" or "budget": the one that was not given.
     details : mapping of str to float
         Steps, radii, noise level and the error of the alternatives, all from public numbers.
+
+    Examples
+    --------
+    >>> import fastpubpriv as fpp
+    >>> found = fpp.plan("mean", dim=5, n_pub=1, n_priv=10_000, error=0.05)
+    >>> found.solved_for, found.budget.rho < 0.5, found.error <= 0.05
+    ('budget', True, True)
     """
 
     task: str
@@ -193,7 +200,14 @@ def _budget_maker(notion: str, delta: float | None) -> Callable[[float], Budget]
 
 
 def task_arguments(task: str) -> tuple[str, ...]:
-    """The arguments of a task, beside rows, budget and error."""
+    """The arguments of a task, beside rows, budget and error.
+
+    Examples
+    --------
+    >>> from fastpubpriv.planning import task_arguments
+    >>> "n_components" in task_arguments("separated_mixture")
+    True
+    """
     return tuple(inspect.signature(TASKS[validation.choice("task", task, TASKS)]).parameters)
 
 

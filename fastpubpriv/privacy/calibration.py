@@ -87,6 +87,12 @@ class KNormGrid:
         2 Q / epsilon, in grid steps.
     event : KNormEvent
         epsilon, and the delta of floating point.
+
+    Examples
+    --------
+    >>> grid = knorm_sum_grid(1, dim=5, n=1000, delta=1e-9)
+    >>> float(grid.event.delta) <= 1e-9
+    True
     """
 
     quant_bound: int
@@ -122,7 +128,14 @@ def clip_steps(quant_bound: int, dim: int) -> int:
 
 
 def step(radius: float, quant_bound: int, dim: int) -> float:
-    """Length of one grid step, in data units, when rows are clipped to `radius`."""
+    """Length of one grid step, in data units, when rows are clipped to `radius`.
+
+    Examples
+    --------
+    >>> from fastpubpriv.privacy import step
+    >>> 2.0**-10 < step(1.0, 1_000, 1) < 2.0**-9
+    True
+    """
     if not 0 < radius < math.inf:
         raise InputError(f"radius must be positive and finite, got {radius!r}")
     return radius / clip_steps(quant_bound, dim)
@@ -278,6 +291,12 @@ def knorm_delta(epsilon: Number, quant_bound: int, dim: int, relative_error: Num
     t <= 4 dim relative_error sqrt(dim + 1) 2 Q/epsilon + (2 dim + 1) 2^-43: the computed z_i is within relative_error |z_i| of
     one made of its normals without rounding, so its floor differs with probability at most four times that error in grid steps,
     with E|z_i| <= sqrt(dim + 1) 2 Q/epsilon; and each of the 2 dim + 1 normals is within 2^-43 of its law (`kernels.noise`).
+
+    Examples
+    --------
+    >>> from fastpubpriv.privacy import knorm_delta
+    >>> float(knorm_delta(1, 2**9, 5)) < 1e-9
+    True
     """
     e, error = exact(epsilon, "epsilon"), exact(relative_error, "relative_error")
     if e <= 0 or error <= 0:

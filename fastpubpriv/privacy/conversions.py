@@ -160,7 +160,14 @@ def gdp_mu(epsilon: Number, delta: Number) -> float:
 
 
 def gdp_rho(epsilon: Number, delta: Number) -> float:
-    """Largest rho = mu^2/2 of a Gaussian mechanism that is (epsilon, delta)-DP, rounded down."""
+    """Largest rho = mu^2/2 of a Gaussian mechanism that is (epsilon, delta)-DP, rounded down.
+
+    Examples
+    --------
+    >>> from fastpubpriv.privacy import gdp_rho
+    >>> round(gdp_rho(1, 1e-6), 4)
+    0.028
+    """
     mu = gdp_mu(epsilon, delta)
     return math.nextafter(mu * mu / 2, 0.0)
 
@@ -219,7 +226,14 @@ def zcdp_rho(epsilon: Number, delta: Number) -> float:
 
 
 def bun_steinke_epsilon(delta: Number, rho: Number) -> float:
-    """The simple bound rho + 2 sqrt(rho log(1/delta)) of Bun and Steinke, Proposition 1.3, rounded up."""
+    """The simple bound rho + 2 sqrt(rho log(1/delta)) of Bun and Steinke, Proposition 1.3, rounded up.
+
+    Examples
+    --------
+    >>> from fastpubpriv.privacy import bun_steinke_epsilon, zcdp_epsilon
+    >>> bun_steinke_epsilon(1e-6, 0.5) > zcdp_epsilon(1e-6, 0.5)  # the tight conversion asks for less
+    True
+    """
     d, r = delta_in(delta), real(rho, "rho", float_up)
     return _up(r + 2 * math.sqrt(r * -math.log(d)))
 
@@ -270,23 +284,51 @@ def pure_to_zcdp_exact(epsilon: Number) -> Fraction:
 
 
 def pure_to_zcdp(epsilon: Number) -> float:
-    """The zCDP cost epsilon tanh(epsilon/2) of pure epsilon-DP, rounded up."""
+    """The zCDP cost epsilon tanh(epsilon/2) of pure epsilon-DP, rounded up.
+
+    Examples
+    --------
+    >>> from fastpubpriv.privacy import pure_to_zcdp
+    >>> round(pure_to_zcdp(1), 4)
+    0.4621
+    """
     return float_up(pure_to_zcdp_exact(epsilon))
 
 
 def exponential_mechanism_rho(epsilon: Number) -> Fraction:
-    """The zCDP cost epsilon^2/8 of an exponential mechanism with parameter epsilon (bounded range), exact."""
+    """The zCDP cost epsilon^2/8 of an exponential mechanism with parameter epsilon (bounded range), exact.
+
+    Examples
+    --------
+    >>> from fastpubpriv.privacy import exponential_mechanism_rho
+    >>> exponential_mechanism_rho(1)
+    Fraction(1, 8)
+    """
     real(epsilon, "epsilon", float_up)
     return exact(epsilon, "epsilon") ** 2 / 8
 
 
 def group_rho(rho: Number, group: int) -> Fraction:
-    """zCDP cost for `group` rows of one person: group^2 rho, exact."""
+    """zCDP cost for `group` rows of one person: group^2 rho, exact.
+
+    Examples
+    --------
+    >>> from fastpubpriv.privacy import group_rho
+    >>> float(group_rho(0.5, 3))  # three rows of one person
+    4.5
+    """
     return exact(rho, "rho") * whole(group, "group") ** 2
 
 
 def group_mu(mu: Number, group: int) -> float:
-    """GDP parameter for `group` rows of one person: group mu, rounded up."""
+    """GDP parameter for `group` rows of one person: group mu, rounded up.
+
+    Examples
+    --------
+    >>> from fastpubpriv.privacy import group_mu
+    >>> float(group_mu(0.5, 3))  # three rows of one person
+    1.5
+    """
     return float_up(exact(mu, "mu") * whole(group, "group"))
 
 

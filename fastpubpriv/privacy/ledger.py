@@ -25,7 +25,16 @@ from fastpubpriv.privacy.relations import Neighbors
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
-    """One debit: its number (1, 2, ...), the name that the caller gave, and the exact cost in the ledger's notion."""
+    """One debit: its number (1, 2, ...), the name that the caller gave, and the exact cost in the ledger's notion.
+
+    Examples
+    --------
+    >>> import fastpubpriv as fpp
+    >>> ledger = fpp.Ledger(fpp.ZCDP(rho=1))
+    >>> number = ledger.debit(fpp.ZCDP(rho=0.25), name="mean of 2026")
+    >>> ledger.entries[0].name
+    'mean of 2026'
+    """
 
     number: int
     name: str

@@ -50,7 +50,17 @@ class SampledGrid:
 def sampled_sum_grid(
     epsilon: Fraction, delta: Fraction, sampling: Sampling, *, steps: int, dim: int, n: int
 ) -> SampledGrid:
-    """The finest grid on which `steps` sums over sampled rows, of norm at most Q, cost at most epsilon at delta; replace-one."""
+    """The finest grid on which `steps` sums over sampled rows, of norm at most Q, cost at most epsilon at delta; replace-one.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> from fastpubpriv.privacy import Poisson, sampled_sum_grid
+    >>> rate = Poisson(Fraction(1, 10))
+    >>> grid = sampled_sum_grid(Fraction(1), Fraction(1, 10**6), rate, steps=50, dim=10, n=1000)
+    >>> grid.event.epsilon <= 1
+    True
+    """
     multiplier = noise_multiplier_for(ApproxDP(epsilon, delta), sampling, steps)
     amount, dim, n, least, problem = _sizes(Fraction(multiplier), "noise_multiplier", dim, n)
 

@@ -18,7 +18,14 @@ from fastpubpriv.privacy.relations import Neighbors
 
 
 class Sampling(ABC):
-    """A way to choose the rows of each step."""
+    """A way to choose the rows of each step.
+
+    Examples
+    --------
+    >>> from fastpubpriv.privacy import FullBatch, Poisson, Sampling
+    >>> isinstance(FullBatch(), Sampling)
+    True
+    """
 
     __slots__ = ()
 

@@ -49,6 +49,19 @@ class DescentResult(Result):
         The labels of a model of classes, else empty.
     design : mapping
         How the terms are made of the columns; empty for columns as they are.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fastpubpriv as fpp
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.normal(size=(20_000, 2))
+    >>> y = x @ [1.0, -2.0] + rng.normal(size=20_000)
+    >>> method = fpp.training.SemiDP()
+    >>> budget = fpp.ApproxDP(epsilon=1, delta=1e-6)
+    >>> result = fpp.train(x[200:], y[200:], loss="squared", x_pub=x[:200], y_pub=y[:200], budget=budget, method=method)
+    >>> bool(np.allclose(result.coefficients, [1.0, -2.0], atol=0.2)), result.loss
+    (True, 'squared')
     """
 
     coefficients: FloatArray

@@ -39,6 +39,16 @@ class MeanResult(Result):
         "gaussian", "laplace" or "k_norm".
     report : ColumnReport or None
         What released counts say about each column; None where the clip radius came from a covariance or the caller.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fastpubpriv as fpp
+    >>> rows = np.random.default_rng(0).normal(36.6, 1.0, size=(10_000, 2))
+    >>> result = fpp.estimate_mean(rows[1:], x_pub=rows[:1], budget=fpp.ZCDP(rho=0.5))
+    >>> lower, upper = result.confidence_interval(0.999999)
+    >>> bool(np.all((lower < 36.6) & (36.6 < upper))), result.spent
+    (True, ZCDP(rho=0.5))
     """
 
     mean: FloatArray
@@ -132,6 +142,15 @@ class CovarianceResult(Result):
     status : str
         "ok"; "clipped" when rows were seen to fill the ball that they are clipped to: the bound is too small, and the covariance
         with it; "under_resolved" when noise could have made the smallest eigenvalues.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fastpubpriv as fpp
+    >>> rows = np.random.default_rng(0).normal(size=(20_000, 2)) * [1.0, 3.0]
+    >>> result = fpp.coinpress_covariance(rows, scale=20.0, budget=fpp.ZCDP(rho=0.5))
+    >>> result.covariance.shape, bool(abs(result.correlation[0, 1]) < 0.1)
+    ((2, 2), True)
     """
 
     covariance: FloatArray
@@ -178,6 +197,15 @@ class PCAResult(Result):
         Expected spectral norm of the noise on the second moment: eigenvalue gaps below it are not resolved.
     status : tuple of str
         For each component "resolved" or "unresolved": whether its eigenvalue is above the next by more than that.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fastpubpriv as fpp
+    >>> rows = np.random.default_rng(0).normal(size=(20_000, 3)) * [5.0, 1.0, 1.0]
+    >>> result = fpp.private_pca(rows, center=0.0, radius=20.0, n_components=1, budget=fpp.ZCDP(rho=0.1))
+    >>> result.components.shape, bool(result.eigenvalues[0] > 20.0)
+    ((1, 3), True)
     """
 
     components: FloatArray
@@ -243,6 +271,15 @@ class GaussianResult(Result):
         scale because their public values are all equal, the target of the shrinkage, the weight of the private mean, and as a check
         of the public rows, `shift` (distance of the private mean from the public one, in deviations) and `scale_ratio` (by what the
         public scale was multiplied after a private count; 1 where it was near).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fastpubpriv as fpp
+    >>> rows = np.random.default_rng(0).normal([170.0, 70.0], [9.0, 12.0], size=(20_000, 2))
+    >>> result = fpp.estimate_gaussian(rows[9:], x_pub=rows[:9], budget=fpp.ZCDP(rho=0.5))
+    >>> bool(np.allclose(np.sqrt(np.diag(result.covariance)), [9.0, 12.0], rtol=0.1)), result.private
+    (True, True)
     """
 
     mean: FloatArray

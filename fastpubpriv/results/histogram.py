@@ -157,6 +157,15 @@ class HistogramResult(Result):
         Least noisy count that was released.
     singleton_rate : float
         Chance that a bin with one row was released; at most delta.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fastpubpriv as fpp
+    >>> ages = np.random.default_rng(0).integers(20, 60, size=30_000)
+    >>> result = fpp.stable_histogram(ages, bins=fpp.BinGrid(width=10.0), budget=fpp.ApproxDP(epsilon=1, delta=1e-6))
+    >>> result[0].lower[:, 0].tolist(), result.threshold < 100
+    ([15.0, 25.0, 35.0, 45.0, 55.0], True)
     """
 
     histograms: tuple[Histogram, ...]

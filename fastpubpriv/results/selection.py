@@ -30,6 +30,16 @@ class SelectionResult(Mixture):
         With probability 1 - failure_prob the total variation from the law of the rows is at most 3 times that of the best
         hypothesis plus this. Sampling and choice are in it; what cells or public draws lose is not. Infinite for log ratios, which
         come with no such bound.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fastpubpriv as fpp
+    >>> rows = np.random.default_rng(0).normal(3.0, 1.0, size=(5_000, 1))
+    >>> listed = (np.ones((3, 1)), np.array([0.0, 3.0, 9.0]).reshape(3, 1, 1), np.ones((3, 1, 1)))
+    >>> result = fpp.select_hypothesis(rows, hypotheses=listed, budget=fpp.PureDP(epsilon=1))
+    >>> result.means.tolist(), result.spent
+    ([[3.0]], PureDP(epsilon=1.0))
     """
 
     index: int | None

@@ -56,6 +56,18 @@ class TrainingResult(Result):
         The two labels of a logistic model, else empty.
     design : mapping
         How the terms are made of the columns.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fastpubpriv as fpp
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.normal(size=(20_000, 2))
+    >>> y = x @ [1.0, -2.0] + rng.normal(size=20_000)
+    >>> budget = fpp.ApproxDP(epsilon=1, delta=1e-6)
+    >>> result = fpp.linear_regression(x[100:], y[100:], x_pub=x[:100], y_pub=y[:100], budget=budget)
+    >>> result.coefficients.round().tolist(), result.predict([[1.0, 0.0]]).round().tolist()
+    ([1.0, -2.0], [1.0])
     """
 
     coefficients: FloatArray

@@ -36,6 +36,21 @@ class Query(abc.ABC):
 
     A query is a frozen dataclass of public and released numbers that can be pickled, so that it may run anywhere. What a row adds
     depends on that row and the fields of the query alone, never on the other rows of the chunk.
+
+    Examples
+    --------
+    >>> from fastpubpriv.sources import Executor, private_rows
+    >>> @dataclass(frozen=True)
+    ... class Above(Query):
+    ...     limit: float
+    ...     def zeros(self):
+    ...         return (np.zeros(1, dtype=np.int64),)
+    ...     def add(self, chunk, accumulators):
+    ...         accumulators[0][:] += np.count_nonzero(chunk > self.limit)
+    ...     def answer(self, accumulators):
+    ...         return int(accumulators[0][0])
+    >>> Executor(threads=1).run(Above(0.0), private_rows([-1.0, 2.0, 3.0]))  # exact: a mechanism adds noise before anyone sees it
+    2
     """
 
     __slots__ = ()
@@ -53,6 +68,13 @@ class Query(abc.ABC):
         for sums, addend in zip(total, part, strict=True):
             np.add(sums, addend, out=sums)  # int64 arrays wrap around silently: addition modulo 2**64
 
+    def packed(self, accumulators: Any) -> Any:
+        """The accumulators as they travel to another process: without workspace.
+
+        `merge` takes them as a part, and `answer` as the whole.
+        """
+        return accumulators
+
     def answer(self, accumulators: Any) -> Any:
         """The exact integers to release, from the accumulators of all rows."""
         return accumulators[0]
@@ -66,6 +88,11 @@ class Query(abc.ABC):
     def chunk_rows(self) -> int | None:
         """Rows of a chunk, or None. With a number, chunks come one after another, and the query shares out each among threads."""
         return None
+
+    @property
+    def ordered(self) -> bool:
+        """True if each chunk is added, in order, to the accumulators of all chunks before it; nothing is merged."""
+        return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +110,16 @@ class Executor:
         Most rows in a chunk. The default is 4 MB worth, fewer if the query's `row_cost` is high.
     max_memory : int, optional
         Bounds the counting of bins, in bytes.
+
+    Examples
+    --------
+    >>> from fastpubpriv.local import PrivUnit, ReportSum
+    >>> from fastpubpriv.sources import Executor, private_rows
+    >>> randomizer = PrivUnit(3, epsilon=2.0)
+    >>> reports = randomizer.privatize(np.zeros((5, 3)))
+    >>> count, sums, squares = Executor(threads=1, progress=False).run(ReportSum(randomizer), private_rows(reports.payload))
+    >>> int(count[0])
+    5
     """
 
     threads: int | None = None
@@ -127,6 +164,9 @@ class Executor:
         bar = None if quick else Progress(rows.n, self.progress)
         with np.errstate(all="ignore"):
             try:
+                if rows.cluster is not None:
+                    tell = None if bar is None or not bar.wanted else bar.at
+                    return query.answer(rows.cluster.accumulate(query, rows, size, tell))
                 parts = _pass(query, rows, first, workers, size, bar)
             finally:
                 if bar is not None:

@@ -18,7 +18,8 @@ from fastpubpriv.sources.readers.array import ArrayRows
 from fastpubpriv.sources.readers.arrow import arrow_rows
 from fastpubpriv.sources.readers.columns import ColumnRows
 from fastpubpriv.sources.readers.csv import public_table
-from fastpubpriv.sources.readers.frame import is_series, series_as_row
+from fastpubpriv.sources.readers.dask import is_dask
+from fastpubpriv.sources.readers.frame import is_lazy, is_series, series_as_row
 from fastpubpriv.threads.guard import call_guarded, name_argument
 
 # Beyond these a square overflows or underflows, and a radius computed from the rows would be inf or 0.
@@ -69,6 +70,12 @@ def public_rows(
         The form cannot be used, there are fewer than `min_rows` rows, the number of columns is not `dim`, their names are not
         `names`, or a value is not finite or out of scale: above 1e150 in size, or all below 1e-150 and not all zero. Quotes the
         value and its place.
+
+    Examples
+    --------
+    >>> from fastpubpriv.sources import public_rows
+    >>> public_rows([1.0, 2.0], dim=2)  # one row of two columns
+    array([[1., 2.]])
     """
     found, _ = public_table_of(
         obj, columns=columns, dim=dim, min_rows=min_rows, names=names, show=show, argument=argument
@@ -184,6 +191,17 @@ def refuse_shared_memory(x_priv: object, x_pub: object, *, columns: Sequence[Any
     ------
     InputError
         They share memory, or a file.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fastpubpriv as fpp
+    >>> rows = np.zeros((10, 2))
+    >>> try:
+    ...     fpp.sources.refuse_shared_memory(rows, rows[:2])
+    ... except fpp.InputError:
+    ...     print("public rows are a part of the private ones")
+    public rows are a part of the private ones
     """
     if x_priv is x_pub:
         raise InputError("x_priv and x_pub are the same object: rows are private or public, not both")
@@ -201,7 +219,7 @@ def _memory(obj: object, columns: Sequence[Any] | None) -> list[NDArray[Any]]:
     """The arrays behind an object; none where that cannot be known."""
     if isinstance(obj, np.ndarray):
         return [np.ndarray.view(obj, np.ndarray)]
-    if obj is None or isinstance(obj, str | os.PathLike | list | tuple):
+    if obj is None or is_dask(obj) or is_lazy(obj) or isinstance(obj, str | os.PathLike | list | tuple):
         return []
     try:
         rows = private_rows(obj, columns=columns)

@@ -160,6 +160,14 @@ class SemiPrivateTraining:
     ----------
     steps, steps_done : int
         How many the budget is for, and how many have been made.
+
+    Examples
+    --------
+    >>> import torch  # doctest: +SKIP
+    >>> training = make_semi_private(module, optimizer, (x_priv, y_priv), loss=loss, budget=budget, steps=200)  # doctest: +SKIP
+    >>> training.run()  # doctest: +SKIP
+    >>> training.steps_done  # doctest: +SKIP
+    200
     """
 
     def __init__(

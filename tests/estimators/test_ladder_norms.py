@@ -11,7 +11,7 @@ from spies import seeded
 
 from fastpubpriv import estimate_gaussian
 from fastpubpriv.estimators.ladder.norms import (
-    Counts,
+    CountShares,
     Norms,
     chi_beyond,
     count_share,
@@ -97,7 +97,7 @@ def test_shares_follow_public_numbers():
     for n in (10, 500, 10**4, 10**7):
         for columns in (0, 1, 5, 400):
             for noise in (NOISE, Noise(True, Fraction(1))):
-                counts = Counts.of(n, noise, columns)
+                counts = CountShares.of(n, noise, columns)
                 assert 0 <= counts.full <= Fraction(1, 5)
                 assert counts.vectors <= counts.full
                 assert counts.column * columns <= Fraction(1, 10)

@@ -3,13 +3,24 @@
 import numpy as np
 import pytest
 from scipy import stats
-from scipy.special import ndtri
+from scipy.special import ndtr, ndtri
 from scipy.stats import qmc
 
-from fastpubpriv.mixtures.axis_aligned.binned_em import Cells, Mixtures, cell_parts, em, joined, masses, misfit, refine
+from fastpubpriv.mixtures.axis_aligned.binned_em import (
+    Cells,
+    Mixtures,
+    cell_masses,
+    cell_parts,
+    em,
+    joined,
+    masses,
+    misfit,
+    refine,
+)
 from fastpubpriv.mixtures.axis_aligned.candidates import (
     MOST_CELLS,
     Scale,
+    _grown,
     atoms,
     beam,
     best_fit,
@@ -240,3 +251,24 @@ def test_low_discrepancy_normals_are_normal_and_the_same_every_time():
     assert np.array_equal(normals, ndtri(np.clip(uniform, 1e-9, 1.0 - 1e-9)))
     assert np.abs(normals.mean(axis=0)).max() < 0.1
     assert np.abs(normals.std(axis=0) - 1.0).max() < 0.1
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_a_grown_list_of_subsets_holds_each_once(size):
+    rng = np.random.default_rng(size)
+    subsets = np.array([sorted(rng.choice(9, size - 1, replace=False)) for _ in range(6)], dtype=np.int64)
+    subsets = subsets.reshape(6, size - 1)
+    expected = {tuple(sorted({*each, number})) for each in subsets.tolist() for number in range(9)}
+    assert _grown(subsets, 9).tolist() == [list(each) for each in sorted(expected) if len(each) == size]
+
+
+def test_masses_of_cells_are_those_of_both_tails():
+    edges = np.concatenate([[-np.inf], np.linspace(-60.0, 60.0, 241), [np.inf]])
+    mixtures = Mixtures(
+        np.ones((2, 3)), np.array([[0.0, -3.3, 50.0], [0.25, 1e-300, -60.0]]), np.array([[1.0, 0.2, 9.0]] * 2)
+    )
+    z = (edges - mixtures.means[:, :, None]) / mixtures.stds[:, :, None]
+    upper = z[..., :-1] > 0.0
+    expected = np.where(upper, ndtr(-z[..., :-1]) - ndtr(-z[..., 1:]), ndtr(z[..., 1:]) - ndtr(z[..., :-1]))
+    assert np.array_equal(cell_masses(mixtures, edges), expected)
+    assert np.array_equal(cell_parts(mixtures, edges)[0], expected)

@@ -15,9 +15,14 @@ from fastpubpriv.estimators.columns.tails import Side, side_of
 BELOW, BEYOND = 10, 4  # octaves around the last cell in which a clip point may lie
 LARGEST_EXPONENT = 1020  # of a clip point, so that the box of a column is finite
 MISSING_STDS = 3.0
+# Where rows far from all others are looked for: octaves beyond the end of either side, and inside it, and no more deviations of the
+# column than this from its mean; beside their counts so many deviations of the counts are allowed for.
+FAR, INSIDE, FAR_REACH = 2, 4, 24.0
+FAR_STDS = 0.5
 # Share of the rows at the centre from which on, and at which fully, a side where nothing can be seen is not believed to be empty.
 HALF_AT_CENTER, ALL_AT_CENTER = 0.5, 0.9
 FEW_PUBLIC = 5
+LARGEST = float(np.finfo(np.float64).max)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -71,10 +76,11 @@ class Clip:
 
     def absolute(self, length: float) -> float:
         """A length in the unit of the column, finite."""
-        with np.errstate(all="ignore"):
-            found = float(np.ldexp(length, self.exponent))
-        largest = float(np.finfo(np.float64).max)
-        return min(max(found, -largest), largest)
+        try:
+            found = math.ldexp(length, self.exponent)
+        except OverflowError:
+            found = math.copysign(math.inf, length)
+        return min(max(found, -LARGEST), LARGEST)
 
 
 def candidates(side: Side | None, exponent: int, bound: float) -> FloatArray:
@@ -84,7 +90,8 @@ def candidates(side: Side | None, exponent: int, bound: float) -> FloatArray:
     begin, end = side.seen - 1 - BELOW * side.parts, side.seen - 1 + BEYOND * side.parts
     edges = side.upper[begin : end + 1]
     most = min(bound, math.ldexp(1.0, min(1000, LARGEST_EXPONENT - exponent)))
-    return np.unique(np.concatenate([[0.0], np.minimum(edges, most)]))
+    points = np.concatenate([[0.0], np.minimum(edges, most)])  # ascending
+    return np.asarray(points[np.append(True, points[1:] != points[:-1])])
 
 
 def rows_of(column: Column, shares: Shares) -> tuple[float, float]:
@@ -130,15 +137,21 @@ def choose(column: Column, scale: Scale, shares: Shares, bounds: tuple[float, fl
     at = np.unravel_index(int(np.argmin(error)), error.shape)
     below, above = float(points[0][at[0]]), float(points[1][at[1]])
     rows, missing = rows_of(column, shares)
-    unseen = [
-        float(found[at[place]])
-        if sides[place]
-        else unseen_beside(sides[1 - place], counts, column.zero / rows, reach[place], shares)
-        for place, (found, counts) in enumerate(zip(hidden, (column.below, column.above), strict=True))
-    ]
     first, first_sq, whole, whole_sq = moments(sides, below, above)
     first_mean = min(max(first / rows, -below), above)
     mean = whole / rows
+    std = math.sqrt(max(0.0, whole_sq / rows - mean**2))
+    counted = (column.below, column.below_var), (column.above, column.above_var)
+    unseen = []
+    for place, clip in enumerate((below, above)):
+        possible = min(reach[place], max(0.0, FAR_REACH * std + (mean if place else -mean)))
+        unseen.append(
+            max(
+                float(hidden[place][at[place]]),
+                unseen_far(sides, place, counted[place], clip, possible, exponent, shares),
+                unseen_beside(sides, place, counted[place][0], column.zero / rows, reach[place], shares),
+            )
+        )
     return Clip(
         exponent=exponent,
         below=below,
@@ -150,20 +163,59 @@ def choose(column: Column, scale: Scale, shares: Shares, bounds: tuple[float, fl
         first_mean=first_mean,
         mean=mean,
         rms=math.sqrt(max(0.0, first_sq / rows - first_mean**2)),
-        std=math.sqrt(max(0.0, whole_sq / rows - mean**2)),
+        std=std,
         rows=rows,
         missing=missing,
         sides=sides,
     )
 
 
-def unseen_beside(other: Side | None, counts: FloatArray, at_center: float, reach: float, shares: Shares) -> float:
+def unseen_far(
+    sides: tuple[Side | None, Side | None],
+    place: int,
+    counted: tuple[FloatArray, FloatArray],
+    clip: float,
+    reach: float,
+    exponent: int,
+    shares: Shares,
+) -> float:
+    """What rows far from all others may add to the sum beyond `clip`: rows of a side past its last cell that stands out.
+
+    No tail tells of them: a column that ends like a cliff may hold a few rows further out all the same, on either side. `counted`
+    are the counts of one side and their variances.
+    """
+    lasts = [each.last for each in sides if each is not None]
+    if not lasts:
+        return 0.0
+    counts, variances = counted
+    side = sides[place]
+    begin = max(0, max(lasts) + 1 - INSIDE * shares.parts) if side is None else side.last + 1
+    end = min(len(counts), max(lasts) + 1 + FAR * shares.parts)
+    edges = np.minimum(np.ldexp(edges_of(shares.log2_parts)[begin : end + 1], -exponent), reach)
+    expected = np.zeros(end - begin)
+    if side is not None:
+        beyond = side.mass[side.seen :][: end - begin]
+        expected[: len(beyond)] = beyond
+    over = np.where(edges[1:] > edges[:-1], np.maximum((edges[:-1] + edges[1:]) / 2.0 - clip, 0.0), 0.0)
+    std = math.sqrt(float((variances[begin:end] * over**2).sum()))
+    return max(0.0, float(((counts[begin:end] - expected) * over).sum()) + FAR_STDS * std)
+
+
+def unseen_beside(
+    sides: tuple[Side | None, Side | None],
+    place: int,
+    counts: FloatArray,
+    at_center: float,
+    reach: float,
+    shares: Shares,
+) -> float:
     """What may hide on a side where no cell stands out, if most rows are at the centre: as far away as the other side's end.
 
     A column that rarely differs from its usual value may do so to both sides; where the centre is no such value, an empty side
     means that the centre is at an end.
     """
-    if other is None:
+    other = sides[1 - place]
+    if sides[place] is not None or other is None:
         return 0.0
     weight = min(1.0, max(0.0, (at_center - HALF_AT_CENTER) / (ALL_AT_CENTER - HALF_AT_CENTER)))
     cells = counts[max(0, other.last + 1 - shares.parts) : other.last + 1 + shares.parts]

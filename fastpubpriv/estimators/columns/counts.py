@@ -42,23 +42,23 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Counts:
+class ColumnCounts:
     """Released counts (dim, cells) about centres (dim,), and the noise of one count of each column (dim,)."""
 
     center: FloatArray
     values: FloatArray
     std: FloatArray
 
-    def joined(self, other: Counts) -> Counts:
+    def joined(self, other: ColumnCounts) -> ColumnCounts:
         """Both counts of the columns whose centre is the same, by inverse variance; the other's where it has moved."""
         kept = self.center == other.center
         weight = np.where(kept, other.std**2 / (self.std**2 + other.std**2), 0.0)
         std = np.where(kept, self.std * other.std / np.hypot(self.std, other.std), other.std)
         values = other.values + weight[:, None] * (self.values - other.values)
-        return Counts(center=other.center, values=values, std=std)
+        return ColumnCounts(center=other.center, values=values, std=std)
 
 
-def look(counts: Counts, public: FloatArray, shares: Shares, bounds: Bounds) -> list[Seen]:
+def look(counts: ColumnCounts, public: FloatArray, shares: Shares, bounds: Bounds) -> list[Seen]:
     """Each column, its scale, and how it enters the sum."""
     found = []
     for place in range(shares.dim):
@@ -151,10 +151,10 @@ def moved(run: Run, columns: Sequence[Seen], far: BoolArray, cost: Fraction, *, 
 def count(run: Run, public: FloatArray, shares: Shares, *, bounds: Bounds, neutral: bool) -> tuple[list[Seen], Shares]:
     """Release the counts and say what they show; what is left for the sum is in the shares that come back."""
 
-    def ask(center: FloatArray, cost: Fraction) -> Counts:
+    def ask(center: FloatArray, cost: Fraction) -> ColumnCounts:
         cells = SignedCells(center=center, log2_parts=shares.log2_parts, neutral=neutral)
         found = run.release(cells, name="signed dyadic cells", cost=cost, cells_per_octave=shares.parts)
-        return Counts(center=center, values=found.value, std=np.full(shares.dim, found.noise_std))
+        return ColumnCounts(center=center, values=found.value, std=np.full(shares.dim, found.noise_std))
 
     again = can_ask_again(shares, run.account)
     counts = ask(lower_medians(public), shares.cells)

@@ -34,11 +34,13 @@ PUBLIC_GAP = 3  # octaves between the last private row that can be seen and a pu
 NEAR_CENTER = 12, 2  # octaves below and above the size of the centre
 
 
+@lru_cache(maxsize=8)
 def edges_of(log2_parts: int) -> FloatArray:
     """Edges of the cells of one sign, ascending: cell k is (edges[k], edges[k + 1]]; the last one ends at the largest double."""
     side = EXPONENTS << log2_parts
     edges = (np.arange(side + 1, dtype=np.int64) << (52 - log2_parts)).view(np.float64)
     edges[-1] = np.finfo(np.float64).max
+    edges.flags.writeable = False
     return edges
 
 
@@ -86,13 +88,13 @@ def lower_medians(public: FloatArray) -> FloatArray:
 
 
 def pooled(counts: FloatArray, seen: IntArray, others: int, shares: Shares) -> tuple[FloatArray, FloatArray]:
-    """Counts (cells,) and their variances, private ones and those of the other public rows weighted by inverse variance."""
-    variance = np.full(len(counts), shares.count_std**2)
+    """Counts (..., cells) and their variances, private ones and those of the other public rows weighted by inverse variance."""
+    variance = np.full(counts.shape, shares.count_std**2)
     if others == 0:
         return counts, variance
-    around = np.zeros(len(seen) + 2)
-    around[1:-1] = seen
-    mean = (around[:-2] + around[1:-1] + around[2:]) / 3.0
+    around = np.zeros((*counts.shape[:-1], counts.shape[-1] + 2))
+    around[..., 1:-1] = seen
+    mean = (around[..., :-2] + around[..., 1:-1] + around[..., 2:]) / 3.0
     factor = shares.n / others
     public_variance = factor**2 * (mean + 0.5)
     weight = variance / (variance + public_variance)
@@ -104,27 +106,16 @@ def column_of(counts: FloatArray, public: FloatArray, center: float, shares: Sha
     side = EXPONENTS << shares.log2_parts
     # The row at the centre was chosen, so that it says nothing; a centre that was released is none of them.
     distances = np.delete(public, np.flatnonzero(public == center)[:1]) - center
-    parts = []
-    for sign, begin in ((1.0, 0), (-1.0, side)):
-        sizes = distances[sign * distances > 0.0] * sign
-        keys = (sizes.view(np.int64) - 1) >> (52 - shares.log2_parts)
-        pool = pooled(counts[begin : begin + side], np.bincount(keys, minlength=side), len(distances), shares)
-        parts.append((*pool, np.unique(keys)))
-    (above, above_var, public_above), (below, below_var, public_below) = parts
+    apart = distances[distances != 0.0]
+    keys = (np.abs(apart).view(np.int64) - 1) >> (52 - shares.log2_parts)
+    keys[apart < 0.0] += side
+    seen = np.bincount(keys, minlength=2 * side).reshape(2, side)
+    values, variances = pooled(counts[: 2 * side].reshape(2, side), seen, len(distances), shares)
     return Column(
-        center=center, above=above, below=below, above_var=above_var, below_var=below_var, zero=float(counts[2 * side]),
-        missing=float(counts[2 * side + 1]), public_above=public_above, public_below=public_below,
+        center=center, above=values[0], below=values[1], above_var=variances[0], below_var=variances[1],
+        zero=float(counts[2 * side]), missing=float(counts[2 * side + 1]),
+        public_above=np.flatnonzero(seen[0]), public_below=np.flatnonzero(seen[1]),
     )  # fmt: skip
-
-
-def windows(values: FloatArray, parts: int) -> list[tuple[int, FloatArray]]:
-    """(width, sums of so many neighbours) for widths up to two octaves; sum k begins at cell k."""
-    found = [(1, values)]
-    for width in WIDTHS[1:]:
-        if width <= 2 * parts:
-            last = found[-1][1]
-            found.append((width, last[: -(width // 2)] + last[width // 2 :]))
-    return found
 
 
 @lru_cache(maxsize=32)
@@ -153,66 +144,101 @@ def undetected_rows(shares: Shares) -> float:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Windows:
-    """Windows of one width that stand out at least as much as beside a reference: first cells, and deviations (k,) each."""
+class _Sums:
+    """Sums of `width` neighbours over their deviations, in rows above, below, and both: (3, k); sum k begins at cell k.
+
+    `half` are the sums of half the width and `half_std` their deviations, where there are any.
+    """
 
     width: int
-    begin: IntArray
     score: FloatArray
+    half: FloatArray | None
+    half_std: FloatArray | None
 
 
-def _standing(counts: FloatArray, variances: FloatArray, chance: float, shares: Shares) -> list[_Windows]:
-    """The windows of one side that can stand out anywhere; all others need not be looked at again."""
-    found = []
-    sums, var_sums = windows(counts, shares.parts), windows(variances, shares.parts)
-    for place, ((width, total), (_, variance)) in enumerate(zip(sums, var_sums, strict=True)):
-        least = thresholds(shares.log2_parts, chance, width, shares.pure)[0]
-        score = total / np.sqrt(variance)
-        stands: BoolArray = score > least
-        if width > 1:
-            half, half_variance = sums[place - 1][1], var_sums[place - 1][1]
-            shift = width // 2
-            stands &= half[shift:] > OUTER_HALF * np.sqrt(half_variance[shift:])
-        begin = np.flatnonzero(stands)
-        found.append(_Windows(width=width, begin=begin, score=score[begin]))
+def _sums(column: Column, shares: Shares) -> list[_Sums]:
+    """Sums of both sides, and of both together, for widths up to two octaves."""
+    total = np.stack([column.above, column.below, column.above + column.below])
+    variance = np.stack([column.above_var, column.below_var, column.above_var + column.below_var])
+    std = np.sqrt(variance)
+    found = [_Sums(width=1, score=total / std, half=None, half_std=None)]
+    for width in WIDTHS[1:]:
+        if width <= 2 * shares.parts:
+            half, half_std, shift = total, std, width // 2
+            total = half[:, :-shift] + half[:, shift:]
+            variance = variance[:, :-shift] + variance[:, shift:]
+            std = np.sqrt(variance)
+            found.append(_Sums(width=width, score=total / std, half=half, half_std=half_std))
     return found
 
 
-def _distances(begin: IntArray, width: int, references: IntArray) -> IntArray:
-    """Cells between each window and the nearest of ascending `references`; 0 where one is inside."""
-    place = np.searchsorted(references, begin)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Windows:
+    """Windows of every width and both sides that stand out at least as much as beside a reference, (k,) each.
+
+    `above` and `below` say on which side; `begin` and `last` are the outermost cells; `outer` is half the width; `scores` has the
+    deviations of the windows of each width in turn.
+    """
+
+    above: BoolArray
+    below: BoolArray
+    begin: IntArray
+    last: IntArray
+    outer: IntArray
+    scores: tuple[tuple[int, FloatArray], ...]
+
+    def reach(self, chance: float, shares: Shares) -> IntArray:
+        """(k,) how many cells from what is known a window is believed: its distance must be less."""
+        # Thresholds rise with the distance, so that the number of those below a score is the first distance that is too far.
+        found = [
+            np.searchsorted(thresholds(shares.log2_parts, chance, width, shares.pure), score)
+            for width, score in self.scores
+        ]
+        return np.concatenate(found)
+
+
+def _standing(sums: list[_Sums], chance: float, shares: Shares) -> _Windows:
+    """The windows that can stand out anywhere; all others need not be looked at again."""
+    sides, begins, scores = [], [], []
+    for each in sums:
+        least = thresholds(shares.log2_parts, chance, each.width, shares.pure)[0]
+        side, begin = np.divmod(np.flatnonzero(each.score[:2] > least), each.score.shape[1])
+        if each.half is not None and each.half_std is not None:
+            outer = begin + each.width // 2
+            stands = each.half[side, outer] > OUTER_HALF * each.half_std[side, outer]
+            side, begin = side[stands], begin[stands]
+        sides.append(side)
+        begins.append(begin)
+        scores.append((each.width, each.score[side, begin]))
+    width = np.repeat([each.width for each in sums], [len(begin) for begin in begins])
+    begin, below = np.concatenate(begins), np.concatenate(sides) == 1
+    return _Windows(
+        above=~below, below=below, begin=begin, last=begin + width - 1, outer=width // 2, scores=tuple(scores)
+    )
+
+
+def _ends(standing: _Windows, reach: IntArray, known: set[int], shares: Shares) -> list[set[int]]:
+    """Outer ends of the windows of each side that stand out so far from the cells that are known."""
     far = 4 * EXPONENTS * WIDTHS[-1]
-    padded = np.concatenate([[-far], references, [far]])
-    left = begin - padded[place]
-    right = np.maximum(0, padded[place + 1] - (begin + width - 1))
-    return np.asarray(np.minimum(left, right))
+    references = np.array([-far, *sorted(known), far])
+    place = references.searchsorted(standing.begin)
+    # Cells between a window and the nearest reference; none where one is inside.
+    right = np.maximum(references[place] - standing.last, 0)
+    distance = np.minimum(standing.begin - references[place - 1], right)
+    # Its outer half is what makes a window reach so far: from there on it counts as a mistake that costs.
+    stands = np.minimum(distance + standing.outer, EXPONENTS << shares.log2_parts) < reach
+    return [set(standing.last[stands & side].tolist()) for side in (standing.above, standing.below)]
 
 
-def _ends(standing: list[_Windows], references: IntArray, chance: float, shares: Shares) -> set[int]:
-    """Outer ends of the windows of one side that stand out so far from the references."""
-    ends: set[int] = set()
-    most = EXPONENTS << shares.log2_parts
-    for each in standing:
-        limit = thresholds(shares.log2_parts, chance, each.width, shares.pure)
-        # Its outer half is what makes a window reach so far: from there on it counts as a mistake that costs.
-        apart = np.minimum(_distances(each.begin, each.width, references) + each.width // 2, most)
-        ends.update((each.begin[each.score > limit[apart]] + each.width - 1).tolist())
-    return ends
-
-
-def _anchor(column: Column, shares: Shares, low: int, high: int) -> tuple[float, int]:
+def _anchor(sums: list[_Sums], low: int, high: int) -> tuple[float, int]:
     """Score and outer end of the window, of one side or both together within cells low ... high, that stands out most."""
     best = -math.inf, -1
-    sides = (column.above, column.above_var), (column.below, column.below_var)
-    both = column.above + column.below, column.above_var + column.below_var
-    for counts, variances in (both, *sides):
-        pairs = zip(windows(counts, shares.parts), windows(variances, shares.parts), strict=True)
-        for (width, total), (_, variance) in pairs:
-            begin, end = max(0, low), min(len(total), high + 1)
-            if begin < end:
-                score = total[begin:end] / np.sqrt(variance[begin:end])
-                place = int(np.argmax(score))
-                best = max(best, (float(score[place]), begin + place + width - 1))
+    for row in (2, 0, 1):
+        for each in sums:
+            score = each.score[row, max(0, low) : high + 1]
+            if len(score):
+                place = int(score.argmax())
+                best = max(best, (float(score[place]), max(0, low) + place + each.width - 1))
     return best
 
 
@@ -264,13 +290,11 @@ def scale_of(column: Column, shares: Shares) -> Scale:
     one = key_of(1.0, shares.log2_parts)
     near = key_of(abs(column.center), shares.log2_parts) if column.center else one
     ends = [outer_set(column.public_above), outer_set(column.public_below)]
-    score, end = _anchor(column, shares, 0, len(column.above) - 1)
+    sums = _sums(column, shares)
+    score, end = _anchor(sums, 0, len(column.above) - 1)
     anchored = _is_anchor(score, end, max(near, one, *ends[0], *ends[1]), shares)
     chance = chance_of(shares)
-    standing = [
-        _standing(column.above, column.above_var, chance, shares),
-        _standing(column.below, column.below_var, chance, shares),
-    ]
+    standing = _standing(sums, chance, shares)
     if anchored:
         # Private rows show where the column lies: a public row far from all of them may be a mistake, and one cell of noise
         # so far out would outweigh all else.
@@ -292,7 +316,7 @@ def scale_of(column: Column, shares: Shares) -> Scale:
             known = {near, one}
         else:
             down, up = (octaves * shares.parts for octaves in NEAR_CENTER)
-            score, end = _anchor(column, shares, near - down, near + up)
+            score, end = _anchor(sums, near - down, near + up)
             known = {end} if score > WEAK else set()
     if not known:
         return Scale(above=None, below=None, anchored=False, referenced=False)
@@ -301,12 +325,13 @@ def scale_of(column: Column, shares: Shares) -> Scale:
 
 
 def _grown(
-    ends: list[set[int]], known: set[int], standing: list[list[_Windows]], chance: float, shares: Shares
+    ends: list[set[int]], known: set[int], standing: _Windows, chance: float, shares: Shares
 ) -> tuple[list[set[int]], set[int]]:
     """Ends of both sides, and all cells that are known, once nothing more stands out beside them."""
+    reach = standing.reach(chance, shares)
     for _ in range(PASSES):
-        references = np.array(sorted(known))
-        ends = [mine | _ends(windows, references, chance, shares) for mine, windows in zip(ends, standing, strict=True)]
+        more = _ends(standing, reach, known, shares)
+        ends = [mine | found for mine, found in zip(ends, more, strict=True)]
         found = known | ends[0] | ends[1]
         if found == known:
             break

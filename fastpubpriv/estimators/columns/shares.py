@@ -15,7 +15,8 @@ from fastpubpriv.release.account import Account
 # The signal of a cell, in rows over noise, that the counts are given while their share allows it.
 SIGNAL = 90.0
 LEAST_SHARE, LEAST_SHARE_MANY = Fraction(1, 4), Fraction(3, 20)
-MOST_SHARE = Fraction(9, 20)
+# Under Laplace noise fewer rows hide a scale altogether: it is worth more.
+MOST_SHARE, MOST_SHARE_PURE = Fraction(3, 8), Fraction(9, 20)
 SHELL_SHARE = Fraction(1, 20)
 FEW_COLUMNS = 3
 SHELLS = 48  # edges, eight to an octave
@@ -50,8 +51,6 @@ class Shares:
         An octave has 2^log2_parts cells.
     count_std : float
         Noise of one cell, in rows.
-    capped : bool
-        The cells would need more than their largest share.
     """
 
     n: int
@@ -62,7 +61,6 @@ class Shares:
     total: Fraction
     log2_parts: int
     count_std: float
-    capped: bool
 
     @property
     def parts(self) -> int:
@@ -115,7 +113,8 @@ def divide(dim: int, n: int, allowance: Fraction, *, pure: bool) -> Shares:
     need = math.sqrt(8.0) * dim * SIGNAL / (amount * n) if pure else dim * SIGNAL**2 / (amount * n * n)
     least = LEAST_SHARE if dim <= FEW_COLUMNS else LEAST_SHARE_MANY
     wanted = Fraction(math.ceil(64.0 * min(need, 1.0)), 64)
-    share = min(MOST_SHARE, max(least, wanted))
+    most = MOST_SHARE_PURE if pure else MOST_SHARE
+    share = min(most, max(least, wanted))
     shells = SHELL_SHARE if dim > 1 else Fraction(0)
     cells = share * allowance
     std = math.sqrt(8.0) * dim / float(cells) if pure else math.sqrt(dim / float(cells))
@@ -129,5 +128,4 @@ def divide(dim: int, n: int, allowance: Fraction, *, pure: bool) -> Shares:
         total=(1 - share - shells) * allowance,
         log2_parts=0 if signal < WHOLE else 1 if signal < HALVED else 2,
         count_std=std,
-        capped=wanted > MOST_SHARE,
     )

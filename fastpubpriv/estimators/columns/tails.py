@@ -16,7 +16,8 @@ INNER, OUTER = 64, 5  # octaves that are looked at below and beyond the last cel
 LARGEST_RATIO = 0.4  # of an octave to the one before it, in a tail that ends some day
 LEAST_FACTOR = 1e-3
 BEND = 6
-GRID = np.linspace(0.0, 1.0, 41)
+GRID = 1.0 - np.linspace(0.0, 1.0, 41)
+TINY = float(np.finfo(np.float64).tiny)
 LEAST_INDEX = 0.3
 LEAST_RATIO = 0.02
 HIDDEN_GROWTH = 1.2
@@ -160,8 +161,7 @@ def tail(
 
     `octaves` holds the last octaves inwards, `beyond` the counts of those outwards, `edges` the edges from the last cell on.
     """
-    tiny = np.finfo(np.float64).tiny
-    safe = np.maximum(stds, tiny)
+    safe = np.maximum(stds, TINY)
     one, two = (max(float(octaves[k]), float(safe[k]) / 2.0) for k in (0, 1))
     ratio = min(LARGEST_RATIO, one / two) if one < two else LARGEST_RATIO
     factor = LEAST_FACTOR
@@ -170,34 +170,38 @@ def tail(
         bend = float(octaves[0]) * float(octaves[2]) / float(octaves[1]) ** 2
         factor = min(0.5, max(LEAST_FACTOR, 0.1 * min(1.0, bend) ** BEND))
     numbers, spreads, hidden = np.zeros(OUTER), np.zeros(OUTER), np.zeros(OUTER)
-    shares = np.zeros(OUTER * parts)
+    falls = np.zeros(OUTER)
     before, most, step = one, one + float(stds[0]), ratio
     growth = HIDDEN_GROWTH * ratio
+    fractions = factor**GRID
     for j in range(OUTER):
-        std = max(float(beyond_std[j]), tiny)
-        numbers[j], spreads[j] = posterior(before * step, factor, float(beyond[j]), std)
+        std = max(float(beyond_std[j]), TINY)
+        numbers[j], spreads[j] = posterior(before * step, fractions, float(beyond[j]), std)
         # Octaves that fall off like a cliff are not believed to fall off more slowly further out.
         hidden[j] = min(growth * most, max(float(beyond[j]), 0.0) + 2.0 * std)
-        growth = min(growth, HIDDEN_GROWTH * hidden[j] / max(most, tiny))
+        growth = min(growth, HIDDEN_GROWTH * hidden[j] / max(most, TINY))
         most = float(hidden[j])
-        fall = min(LARGEST_RATIO, max(numbers[j] / max(before, tiny), tiny))
-        shares[j * parts : (j + 1) * parts] = power_law(
-            edges[j * parts : (j + 1) * parts + 1], max(LEAST_INDEX, -math.log2(fall))
-        )
+        falls[j] = fall = min(LARGEST_RATIO, max(numbers[j] / max(before, TINY), TINY))
         before, step = float(numbers[j]), min(step, max(fall, LEAST_RATIO))
-    return numbers, spreads, hidden, shares
+    if parts == 1:
+        return numbers, spreads, hidden, np.ones(OUTER)
+    shares = [
+        power_law(edges[j * parts : (j + 1) * parts + 1], max(LEAST_INDEX, -math.log2(fall)))
+        for j, fall in enumerate(falls.tolist())
+    ]
+    return numbers, spreads, hidden, np.concatenate(shares)
 
 
-def posterior(prior: float, factor: float, count: float, std: float) -> tuple[float, float]:
-    """Mean and deviation of a number of rows: log-uniform between `factor` and 1 times 1.5 `prior`, then seen as `count`."""
+def posterior(prior: float, fractions: FloatArray, count: float, std: float) -> tuple[float, float]:
+    """Mean and deviation of a number of rows: one of `fractions` (k,) of 1.5 `prior`, all as likely, then seen as `count`."""
     if prior < FAR_BELOW_NOISE * std:
         return 0.3 * prior, 0.5 * prior
-    points = 1.5 * prior * factor ** (1.0 - GRID)
+    points = 1.5 * prior * fractions
     log_weight = -0.5 * ((count - points) / std) ** 2
-    weight = np.exp(log_weight - log_weight.max())
-    weight /= weight.sum()
-    mean = float((weight * points).sum())
-    return mean, math.sqrt(max(0.0, float((weight * (points - mean) ** 2).sum())))
+    weight = np.exp(log_weight - np.maximum.reduce(log_weight))
+    weight /= np.add.reduce(weight)
+    mean = float(np.add.reduce(weight * points))
+    return mean, math.sqrt(max(0.0, float(np.add.reduce(weight * (points - mean) ** 2))))
 
 
 def power_law(edges: FloatArray, index: float) -> FloatArray:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.estimators.ladder import learn
-from fastpubpriv.estimators.ladder.norms import Counts
+from fastpubpriv.estimators.ladder.norms import CountShares
 from fastpubpriv.estimators.ladder.public_base import PublicBase, Strength, constant_text, public_base
 from fastpubpriv.estimators.ladder.rungs import Outlook, outlook
 from fastpubpriv.estimators.ladder.schedule import Noise
@@ -63,7 +63,7 @@ def ladder(run: Run, x_pub: FloatArray, structure: str) -> Ladder:
     """Read the public rows, predict every rung, choose, and check the grids: all before the debit."""
     base = public_base(x_pub)
     noise = Noise(run.account.pure, run.account.allowance)
-    view = outlook(base.strength, run.rows.n, noise, Counts.of(run.rows.n, noise, len(base.fallback)))
+    view = outlook(base.strength, run.rows.n, noise, CountShares.of(run.rows.n, noise, len(base.fallback)))
     taken = view.best if structure == "auto" else structure
     learn.check_grids(run, view, taken)
     names = run.rows.columns or tuple(map(str, range(run.rows.dim)))

@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 
 from fastpubpriv._types import FloatArray
-from fastpubpriv.estimators.ladder.norms import Counts, Norms, scale_edges
+from fastpubpriv.estimators.ladder.norms import CountShares, Norms, scale_edges
 from fastpubpriv.estimators.ladder.public_base import PublicBase
 from fastpubpriv.estimators.ladder.shifts import off_scale, stretch_of
 from fastpubpriv.mechanisms.sums import AffineMap, ShellCounts
@@ -36,7 +36,7 @@ def count_norms(run: Run, affine: AffineMap, edges: FloatArray, share: Fraction,
     return Norms(edges, found.value, found.noise_std, run.rows.n, run.account.pure)
 
 
-def look(run: Run, base: PublicBase, counts: Counts) -> Look:
+def look(run: Run, base: PublicBase, counts: CountShares) -> Look:
     """Make the counts that are worth their share."""
     if counts.column:
         base = with_column_scales(run, base, counts.column)

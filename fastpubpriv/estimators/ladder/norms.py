@@ -41,7 +41,7 @@ def count_share(n: float, noise: Noise, *, signal: float = SIGNAL) -> Fraction:
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class CountShares:
     """Shares of the allowance for counts of rows, 0 where they would show nothing; all from public numbers.
 
     `first` is that of a count of norms before anything else, `column` that of each column whose public values are all equal, `last`
@@ -64,7 +64,7 @@ class Counts:
         return self.vectors + self.last
 
     @classmethod
-    def of(cls, n: float, noise: Noise, columns: int = 0) -> Counts:
+    def of(cls, n: float, noise: Noise, columns: int = 0) -> CountShares:
         """The shares for n rows and so many columns without a public scale."""
         first = count_share(n, noise)
         column = min(first, MOST_COLUMN_SHARE / columns) if columns else Fraction(0)
@@ -73,7 +73,7 @@ class Counts:
         return cls(first, column, count_share(n, noise, signal=LAST_SIGNAL), columns)
 
 
-NO_COUNTS = Counts(Fraction(0), Fraction(0), Fraction(0), 0)
+NO_COUNTS = CountShares(Fraction(0), Fraction(0), Fraction(0), 0)
 
 
 def scale_edges(anchor: float) -> FloatArray:

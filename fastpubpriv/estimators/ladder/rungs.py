@@ -8,9 +8,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from fastpubpriv.estimators.ladder.norms import NO_COUNTS, Counts
+from fastpubpriv.estimators.ladder.norms import NO_COUNTS, CountShares
 from fastpubpriv.estimators.ladder.public_base import Strength
-from fastpubpriv.estimators.ladder.schedule import Noise, Plan
+from fastpubpriv.estimators.ladder.schedule import CLIP_BIAS_SQ, Noise, Plan
 from fastpubpriv.estimators.ladder.vectors import combined
 from fastpubpriv.quantiles import chi2_quantile
 
@@ -50,7 +50,7 @@ class Outlook:
     best: str
     mean_share: Fraction
     own_error_sq: float
-    counts: Counts = NO_COUNTS
+    counts: CountShares = NO_COUNTS
 
     def resolved(self, dim: int) -> bool:
         """Whether the noise of the full rung stays below the eigenvalues."""
@@ -79,7 +79,7 @@ def full_plan(strength: Strength, n: float, noise: Noise) -> Plan:
     return Plan(strength.dim, n, noise, 1.0 + strength.radius_sq(MEAN_RADIUS))
 
 
-def outlook(strength: Strength, n: float, noise: Noise, counts: Counts = NO_COUNTS) -> Outlook:
+def outlook(strength: Strength, n: float, noise: Noise, counts: CountShares = NO_COUNTS) -> Outlook:
     """Predict every rung for n private rows and choose; `counts` is paid for first."""
     whole, noise = noise, noise.part(1 - counts.vectors)
     dim, spectrum = strength.dim, strength.spectrum()
@@ -97,7 +97,7 @@ def outlook(strength: Strength, n: float, noise: Noise, counts: Counts = NO_COUN
         "mean": Prediction(math.sqrt(off + own), mean_error(dim * std * std * inverse)),
     }
     std = diagonal_radius(strength) * noise.vector(2 * dim) / n
-    scales = combined(own, 2.0 * dim / n + 2.0 * dim * (std * inverse) ** 2)
+    scales = combined(own, 2.0 * dim / n + 2.0 * dim * (std * inverse) ** 2 + CLIP_BIAS_SQ * dim)
     rungs["diagonal"] = Prediction(math.sqrt(off + scales), mean_error(dim * std * std * inverse))
     mean_share, own_error_sq = MEAN_SHARES[0], math.inf
     for share in MEAN_SHARES:

@@ -90,21 +90,45 @@ def cell_parts(mixtures: Mixtures, edges: FloatArray) -> tuple[FloatArray, Float
     With z the edges in standard deviations: differences of Phi(z), of phi(z) and of z phi(z).
     """
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        z = (edges - mixtures.means[:, :, None]) / mixtures.stds[:, :, None]
+        z = _standardised(mixtures, edges)
+        size = np.abs(z)
         density = _ROOT * np.exp(-0.5 * z * z)
-        tilted = np.where(np.abs(z) < 40.0, z, 0.0) * density
-    # Differences of the nearer tail: Phi near one has no digits left.
-    upper = z[..., :-1] > 0.0
-    left, right = ndtr(np.where(upper, -z[..., 1:], z[..., :-1])), ndtr(np.where(upper, -z[..., :-1], z[..., 1:]))
-    return right - left, np.diff(density, axis=-1), np.diff(tilted, axis=-1)
+        tilted = np.where(size < 40.0, z, 0.0) * density
+    return _inside(z, size), density[..., 1:] - density[..., :-1], tilted[..., 1:] - tilted[..., :-1]
+
+
+def cell_masses(mixtures: Mixtures, edges: FloatArray) -> FloatArray:
+    """The first of `cell_parts` alone."""
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        z = _standardised(mixtures, edges)
+    return _inside(z, np.abs(z))
+
+
+def _standardised(mixtures: Mixtures, edges: FloatArray) -> FloatArray:
+    found: FloatArray = (edges - mixtures.means[:, :, None]) / mixtures.stds[:, :, None]
+    return found
+
+
+def _inside(z: FloatArray, size: FloatArray) -> FloatArray:
+    """Normal mass between neighbours of ascending z (..., edges), whose sizes are `size`.
+
+    A difference of the nearer tail, for Phi near one has no digits left; a tail serves the cells on both sides of its edge.
+    """
+    tail = ndtr(-size)
+    left, right = tail[..., :-1], tail[..., 1:]
+    above = z > 0.0
+    mass: FloatArray = right - left
+    np.subtract(left, right, out=mass, where=above[..., :-1])
+    around = above[..., 1:] & ~above[..., :-1]
+    mass[around] = ndtr(z[..., 1:][around]) - left[around]
+    return mass
 
 
 def masses(mixtures: Mixtures, edges: FloatArray) -> FloatArray:
     """Mass of each mixture in each cell, (size, cells)."""
     found = np.empty((mixtures.size, len(edges) - 1))
     for rows in _batches(mixtures, len(edges)):
-        inside = cell_parts(mixtures[rows], edges)[0]
-        found[rows] = np.einsum("sk,skg->sg", mixtures.weights[rows], inside)
+        found[rows] = np.einsum("sk,skg->sg", mixtures.weights[rows], cell_masses(mixtures[rows], edges))
     return found
 
 
@@ -115,7 +139,12 @@ def _batches(mixtures: Mixtures, cells: int) -> list[slice]:
 
 def misfit(cells: Cells, mixtures: Mixtures) -> FloatArray:
     """Negative twice the log likelihood of the counts under independent normals of the right variances, (size,)."""
-    expected = cells.total * masses(mixtures, cells.edges)
+    return _misfit(cells, masses(mixtures, cells.edges))
+
+
+def _misfit(cells: Cells, mass: FloatArray) -> FloatArray:
+    """The same from the mass of each mixture in each cell, (size, cells)."""
+    expected = cells.total * mass
     variance = cells.noise_std**2 + np.maximum(expected, 0.0)
     score: FloatArray = np.sum((cells.counts - expected) ** 2 / variance + np.log(variance), axis=1)
     return np.where(np.isfinite(score), score, np.inf)
@@ -158,9 +187,12 @@ class Fit:
     spread: FloatArray
 
 
-def _jacobian(mixtures: Mixtures, cells: Cells, fixed_std: bool) -> tuple[FloatArray, FloatArray]:
-    """Expected counts (size, cells) and their derivatives (size, p, cells) in the parameters of `Fit`."""
-    inside, density, tilted = cell_parts(mixtures, cells.edges)
+Parts = tuple[FloatArray, FloatArray, FloatArray]
+
+
+def _jacobian(mixtures: Mixtures, parts: Parts, cells: Cells, fixed_std: bool) -> tuple[FloatArray, FloatArray]:
+    """Expected counts (size, cells) and their derivatives (size, p, cells) in the parameters of `Fit`, from `cell_parts`."""
+    inside, density, tilted = parts
     weights = mixtures.weights[:, :, None]
     mass = np.sum(weights * inside, axis=1)
     blocks = [weights * (inside - mass[:, None, :]), -weights * density]
@@ -169,8 +201,8 @@ def _jacobian(mixtures: Mixtures, cells: Cells, fixed_std: bool) -> tuple[FloatA
     return cells.total * mass, cells.total * np.concatenate(blocks, axis=1)
 
 
-def _normal_equations(mixtures: Mixtures, cells: Cells, fixed_std: bool) -> tuple[FloatArray, FloatArray]:
-    expected, slopes = _jacobian(mixtures, cells, fixed_std)
+def _normal_equations(mixtures: Mixtures, parts: Parts, cells: Cells, fixed_std: bool) -> tuple[FloatArray, FloatArray]:
+    expected, slopes = _jacobian(mixtures, parts, cells, fixed_std)
     precision = 1.0 / (cells.noise_std**2 + np.maximum(expected, 0.0) + 1e-9)
     curvature = np.matmul(slopes * precision[:, None, :], slopes.transpose(0, 2, 1))
     gradient = np.matmul(slopes, (precision * (cells.counts - expected))[:, :, None])[:, :, 0]
@@ -200,16 +232,20 @@ def refine(cells: Cells, mixtures: Mixtures, *, steps: int, fixed_std: bool = Fa
     scores, spreads, parts = [], [], []
     for rows in _batches(mixtures, len(cells.edges)):
         part = mixtures[rows]
-        score = misfit(cells, part)
+        held = cell_parts(part, cells.edges)  # of `part`, which the next step starts from
+        score = _misfit(cells, np.einsum("sk,skg->sg", part.weights, held[0]))
         damping = np.full(part.size, 1e-2)
         for _ in range(steps):
-            curvature, gradient = _normal_equations(part, cells, fixed_std)
+            curvature, gradient = _normal_equations(part, held, cells, fixed_std)
             diagonal = np.einsum("spp->sp", curvature)
             curvature = curvature + (damping[:, None] * diagonal + 1e-6)[:, :, None] * np.eye(diagonal.shape[1])
             step = np.linalg.solve(curvature, gradient[:, :, None])[:, :, 0]
             tried = moved(part, step, least=least, fixed_std=fixed_std)
-            tried_score = misfit(cells, tried)
+            tried_parts = cell_parts(tried, cells.edges)
+            tried_score = _misfit(cells, np.einsum("sk,skg->sg", tried.weights, tried_parts[0]))
             better = tried_score < score
+            for mine, theirs in zip(held, tried_parts, strict=True):
+                mine[better] = theirs[better]
             part = Mixtures(
                 np.where(better[:, None], tried.weights, part.weights),
                 np.where(better[:, None], tried.means, part.means),
@@ -220,7 +256,7 @@ def refine(cells: Cells, mixtures: Mixtures, *, steps: int, fixed_std: bool = Fa
             damping = np.where(better, damping * 0.3, np.minimum(damping * 10.0, 1e6))
             if not np.any(better & (gain > 1e-4)) and np.all(damping > 1.0):
                 break
-        curvature, _ = _normal_equations(part, cells, fixed_std)
+        curvature, _ = _normal_equations(part, held, cells, fixed_std)
         diagonal = np.einsum("spp->sp", curvature)
         values, vectors = np.linalg.eigh(curvature / np.sqrt(diagonal[:, :, None] * diagonal[:, None, :] + 1e-300))
         # A direction that the counts say nothing about gets a spread of one, not of infinity.

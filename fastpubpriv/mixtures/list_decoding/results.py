@@ -90,6 +90,16 @@ class ScaleLists(_Lists):
         Powers of two, ascending.
     counts : tuple of (t,) float64
         Noisy counts of pairs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastpubpriv import ApproxDP
+    >>> from fastpubpriv.mixtures.list_decoding import decode_variances
+    >>> values = np.random.default_rng(0).normal(1e6, 3.0, size=20_000)
+    >>> lists = decode_variances(values, budget=ApproxDP(epsilon=1, delta=1e-6))
+    >>> all(np.log2(scale) % 1 == 0 for scale in lists.scales[0])
+    True
     """
 
     scales: tuple[FloatArray, ...]
@@ -113,6 +123,15 @@ class MeanLists(_Lists):
         Ascending.
     counts : tuple of (c,) float64
         Noisy counts of rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastpubpriv import ApproxDP
+    >>> from fastpubpriv.mixtures.list_decoding import decode_means
+    >>> lists = decode_means(np.full(5_000, 1e9), std=1.0, budget=ApproxDP(epsilon=1, delta=1e-6))
+    >>> bool(abs(lists.means[0] - 1e9).min() < 2.0), bool(lists.counts[0].max() > 1_000)
+    (True, True)
     """
 
     scale: FloatArray
@@ -137,6 +156,17 @@ class AxisAlignedLists(_Lists):
         For each column and scale, coarse means and their noisy counts of rows.
     factor : (dim, dim) float64 or None
         With a known covariance, its lower Cholesky factor: means are those of factor^-1 x, and every standard deviation is 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastpubpriv import ApproxDP
+    >>> from fastpubpriv.mixtures.list_decoding import decode_axis_aligned
+    >>> rows = np.random.default_rng(0).normal([1e4, -3.0], [10.0, 0.2], size=(30_000, 2))
+    >>> lists = decode_axis_aligned(rows, budget=ApproxDP(epsilon=1, delta=1e-6))
+    >>> means, scales, counts = lists.coarse(0)
+    >>> bool(np.any((abs(means - 1e4) < 40.0) & (scales >= 5.0) & (scales <= 40.0)))
+    True
     """
 
     scales: tuple[FloatArray, ...]

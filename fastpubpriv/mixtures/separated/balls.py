@@ -40,6 +40,13 @@ class Ball(Value):
         In the same unit.
     index : int
         Position of the row.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastpubpriv import Ball
+    >>> Ball(center=np.zeros(2), radius=1.0, index=0).contains([[0.5, 0.5], [2.0, 0.0]]).tolist()
+    [True, False]
     """
 
     center: FloatArray

@@ -23,6 +23,13 @@ class Event(ABC):
     """One release. A subclass is a frozen dataclass of public values, with `draws`, `relation` and `law` as fields or constants.
 
     A new kind of release is a new subclass and nothing else. Notions are the types of budgets: ZCDP, ApproxDP and PureDP.
+
+    Examples
+    --------
+    >>> from fastpubpriv.privacy import Event, GaussianEvent
+    >>> event = GaussianEvent(squared_sensitivity=2**20, log2_scale=10, draws=1)
+    >>> isinstance(event, Event), event.law, float(event.rho)
+    (True, 'gaussian', 0.5)
     """
 
     __slots__ = ()

@@ -26,7 +26,14 @@ Choice = str | float | Sequence[float]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Ball:
-    """Weights are projected to the ball of this radius about their start."""
+    """Weights are projected to the ball of this radius about their start.
+
+    Examples
+    --------
+    >>> from fastpubpriv.training import Ball, SemiDP
+    >>> SemiDP(projection=Ball(radius=2.0)).projection
+    Ball(radius=2.0)
+    """
 
     radius: float
 
@@ -42,7 +49,14 @@ class Ball:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Box:
-    """Each weight is kept between these two numbers."""
+    """Each weight is kept between these two numbers.
+
+    Examples
+    --------
+    >>> from fastpubpriv.training import Box, SemiDP
+    >>> SemiDP(projection=Box(lower=0.0, upper=1.0)).projection  # coefficients between 0 and 1
+    Box(lower=0.0, upper=1.0)
+    """
 
     lower: float
     upper: float
@@ -99,6 +113,13 @@ class Descent:
         A file that keeps what was released. A call with the same arguments that finds it goes on from there; a step that had
         begun is never repeated, and the ledger is not debited again. It cannot tell whether the private rows are the same: on
         others, the rest of the run would be spent without a debit. Keep one copy: each copy would draw noise of its own.
+
+    Examples
+    --------
+    >>> from fastpubpriv.training import Descent, SemiDP
+    >>> method = SemiDP(steps=100, clip_norm=1.0)  # one of the methods that have these settings
+    >>> isinstance(method, Descent), method.steps, method.sampling
+    (True, 100, 'full')
     """
 
     name: ClassVar[str] = ""
@@ -224,6 +245,13 @@ class DPSGD(Descent):
     """Noisy gradient descent on private rows alone, from zero: the usual baseline. Public rows set units, clip and step.
 
     Attributes as in `Descent`.
+
+    Examples
+    --------
+    >>> from fastpubpriv.training import DPSGD
+    >>> method = DPSGD(sampling="poisson", batch_rows=256)
+    >>> method.priv_weight, method.start  # public rows pull nowhere
+    (1.0, 'zero')
     """
 
     name: ClassVar[str] = "dp_sgd"
@@ -240,6 +268,12 @@ class MirrorDescent(Descent):
 
     ridge : float
         ridge / D is added to the diagonal of the second moment.
+
+    Examples
+    --------
+    >>> from fastpubpriv.training import MirrorDescent
+    >>> MirrorDescent(ridge=0.1).ridge
+    0.1
     """
 
     name: ClassVar[str] = "pda_mirror_descent"

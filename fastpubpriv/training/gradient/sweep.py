@@ -64,6 +64,13 @@ class Sweep:
         Weights are projected to the ball of this radius about the start.
     average : bool
         Whether the mean of all iterates is returned, in place of the last one.
+
+    Examples
+    --------
+    >>> from fastpubpriv.training import Sweep
+    >>> settings = Sweep(step_size=[0.1, 0.3, 1.0], steps=50, clip_norm=1.0, noise_multiplier=1.0, batch_rows=100.0)
+    >>> settings.step_size.shape
+    (3,)
     """
 
     step_size: FloatArray
@@ -154,6 +161,17 @@ def sweep(
     LLHR (paper B), Algorithm 1, and its baselines: priv_weight = 1 with all rows is DP-SGD, with a preconditioner mirror descent.
     A step costs two products of (K + K_pub, dim) and (dim, S). The clip is applied to a residual of each setting and row, as the
     norm of a gradient is |residual| |x|.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastpubpriv.experiments.draws import SimulatedDraws
+    >>> from fastpubpriv.training import Sweep, sweep
+    >>> x = np.random.default_rng(0).normal(size=(2_000, 2))
+    >>> settings = Sweep(step_size=[0.1, 0.5], steps=40, clip_norm=1.0, noise_multiplier=1.0, batch_rows=200.0)
+    >>> weights = sweep(settings, x, x[:, 0], draws=SimulatedDraws(0, n=2_000, rate=0.1))
+    >>> weights.shape, bool(abs(weights[1] - [1.0, 0.0]).max() < 0.2)  # the longer steps arrive
+    ((2, 2), True)
     """
     loss = LOSSES[settings.loss] if isinstance(settings.loss, str) else settings.loss
     private = _Rows.of(x, y, dtype)

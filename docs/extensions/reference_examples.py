@@ -1,0 +1,50 @@
+"""What the page of a public name says, and the examples on it."""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import inspect
+import tempfile
+import warnings
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from reference_groups import DATA
+
+
+def find(name: str) -> Any:
+    """The object of a dotted name."""
+    module, _, attribute = name.rpartition(".")
+    return getattr(import_module(module), attribute)
+
+
+def documentation(name: str) -> str:
+    """The docstring of a name, or the words written for data."""
+    return DATA[name] if name in DATA else inspect.cleandoc(find(name).__doc__ or "")
+
+
+def has_example(name: str) -> bool:
+    """Whether the page of a name shows a line that runs: of its own, or of one of its methods."""
+    return any(test.examples for test in tests_of(name))
+
+
+def tests_of(name: str) -> list[doctest.DocTest]:
+    """The examples on the page of a name."""
+    if name in DATA:
+        return [doctest.DocTestParser().get_doctest(DATA[name], {"np": np}, name, None, None)]
+    return doctest.DocTestFinder(exclude_empty=True).find(find(name), name, extraglobs={"np": np})
+
+
+def failures(name: str) -> list[str]:
+    """Run the examples; what each that says something else than it claims said."""
+    found = []
+    for test in tests_of(name):
+        said: list[str] = []
+        runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS, verbose=False)
+        with warnings.catch_warnings(), tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+            warnings.simplefilter("ignore")  # seeded examples warn on purpose
+            if runner.run(test, out=said.append).failed:
+                found.append(f"{test.name}: {''.join(said)}")
+    return found

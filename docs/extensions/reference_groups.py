@@ -1,0 +1,219 @@
+"""The subjects of the reference, and the public names of each. A public name that is in no group fails a test."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+
+
+@dataclass(frozen=True)
+class Group:
+    """One subject: a page with a line for each of its names."""
+
+    slug: str
+    title: str
+    intro: str
+    names: tuple[str, ...]
+
+
+# Modules whose `__all__` people use by name.
+MODULES = (
+    "fastpubpriv",
+    "fastpubpriv.training",
+    "fastpubpriv.local",
+    "fastpubpriv.mixtures.list_decoding",
+    "fastpubpriv.auditing",
+    "fastpubpriv.sklearn",
+    "fastpubpriv.torch",
+    "fastpubpriv.planning",
+    "fastpubpriv.sources",
+    "fastpubpriv.privacy",
+)
+
+
+def public_names() -> list[str]:
+    """Every public name, each object once, under the first module that has it."""
+    names, seen = [], set()
+    for module in MODULES:
+        for name in import_module(module).__all__:
+            key = (name, id(getattr(import_module(module), name)))
+            if key not in seen:
+                seen.add(key)
+                names.append(f"{module}.{name}")
+    return names
+
+
+def top(*names: str) -> tuple[str, ...]:
+    """Names of the package itself."""
+    return tuple(f"fastpubpriv.{name}" for name in names)
+
+
+def rest(module: str, *, without: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """The names of a module that have no other place; functions and classes in alphabetical order."""
+    found = [name for name in public_names() if name.rpartition(".")[0] == module and name not in without]
+    return tuple(sorted(found, key=lambda name: name.rpartition(".")[2].lower()))
+
+
+# Names that are data: what the page says, with an example that runs.
+DATA: dict[str, str] = {
+    "fastpubpriv.training.LOSSES": """\
+The losses that are known by a name: what `train` takes as `loss=`, each a `Loss`.
+
+Examples
+--------
+
+>>> from fastpubpriv.training import LOSSES
+>>> sorted(LOSSES)
+['huber', 'logistic', 'poisson', 'smooth_hinge', 'softmax', 'squared']
+""",
+    "fastpubpriv.planning.TASKS": """\
+The tasks that `plan` knows, by the name of each, and the function that predicts its error.
+
+Examples
+--------
+
+>>> from fastpubpriv.planning import TASKS, task_arguments
+>>> sorted(TASKS)
+['axis_aligned_mixture', 'coinpress_mean', 'gaussian', 'mean', 'select_hypothesis', 'separated_mixture', 'train', 'weighted_mean']
+>>> "n_pub" in task_arguments("mean")
+True
+""",
+}
+
+GROUPS = (
+    Group(
+        "means",
+        "Means",
+        "The average of private rows. Start with {name}`estimate_mean`; take {name}`weighted_mean` if every row is within known "
+        "bounds, and {name}`coinpress_mean` if there is no public row at all.",
+        top("estimate_mean", "weighted_mean", "coinpress_mean", "precondition", "Preconditioner", "MeanResult"),
+    ),
+    Group(
+        "gaussians",
+        "Covariances and Gaussians",
+        "How columns vary, and vary together.",
+        top(
+            "estimate_gaussian",
+            "coinpress_covariance",
+            "private_pca",
+            "GaussianResult",
+            "CovarianceResult",
+            "PCAResult",
+        ),
+    ),
+    Group(
+        "regression",
+        "Regression and training",
+        "A label from the other columns. {name}`linear_regression` and {name}`logistic_regression` give coefficients with "
+        "intervals; {name}`train` takes any loss and any method of `fastpubpriv.training`.",
+        top("linear_regression", "logistic_regression", "train", "TrainingResult", "DescentResult")
+        + rest("fastpubpriv.training"),
+    ),
+    Group(
+        "mixtures",
+        "Mixtures and groups",
+        "Several groups in one table: weights, means and covariances of each.",
+        top(
+            "learn_separated_mixture",
+            "learn_axis_aligned_mixture",
+            "supercluster",
+            "terrific_ball",
+            "Ball",
+            "ClusterTree",
+            "no_public_baseline",
+            "public_only",
+            "MixtureResult",
+        ),
+    ),
+    Group(
+        "list_decoding",
+        "List decoding",
+        "Short lists that hold a scale, a mean or a Gaussian near each component of a mixture; no range is given.",
+        rest("fastpubpriv.mixtures.list_decoding"),
+    ),
+    Group(
+        "histograms",
+        "Histograms and selection",
+        "The shape of columns that nobody bounded, and the best of a public list of hypotheses.",
+        top(
+            "stable_histogram",
+            "BinGrid",
+            "DyadicBins",
+            "ProductBins",
+            "HistogramResult",
+            "select_hypothesis",
+            "Hypotheses",
+            "SelectionResult",
+        ),
+    ),
+    Group(
+        "local",
+        "The local model",
+        "Users randomise their rows themselves; a server learns from the reports.",
+        rest("fastpubpriv.local"),
+    ),
+    Group(
+        "budgets",
+        "Budgets and ledgers",
+        "What a release may cost, and where all costs of a data set are kept.",
+        top("ZCDP", "ApproxDP", "PureDP", "Ledger"),
+    ),
+    Group(
+        "planning",
+        "Planning",
+        "Error, rows or budget from the other two, before any data is touched.",
+        top("plan", "Plan", "order_bounds", "OrderBounds") + rest("fastpubpriv.planning"),
+    ),
+    Group(
+        "sources",
+        "Rows from anywhere",
+        "Arrays, files, frames, tables and streams of private rows; the rest is for those who write a mechanism of their own.",
+        top("Rows") + rest("fastpubpriv.sources"),
+    ),
+    Group(
+        "auditing",
+        "Auditing",
+        "Attempts to refute a guarantee.",
+        rest("fastpubpriv.auditing"),
+    ),
+    Group(
+        "sklearn",
+        "Estimators for scikit-learn",
+        "`pip install 'fastpubpriv[sklearn]'`. Public rows are metadata of `fit`.",
+        rest("fastpubpriv.sklearn"),
+    ),
+    Group(
+        "torch",
+        "The bridge to PyTorch",
+        "`pip install 'fastpubpriv[torch]'`. PyTorch is large and nothing else needs it, so these two examples do not run while "
+        "the book is built; the bridge has tests of its own, `make torch-test`.",
+        rest("fastpubpriv.torch"),
+    ),
+    Group(
+        "errors",
+        "Errors and warnings",
+        "Each is raised for public arguments, forms and budgets, never for the content of a private row.",
+        top(
+            "FastPubPrivError",
+            "InputError",
+            "BudgetError",
+            "InfeasibleError",
+            "LedgerError",
+            "EntropyError",
+            "KernelError",
+            "OutOfMemoryError",
+            "ReplayError",
+            "SeededNoiseWarning",
+            "PrivacyWarning",
+            "AccuracyWarning",
+            "ExperimentalWarning",
+        ),
+    ),
+    Group(
+        "accounting",
+        "Accounting",
+        "What releases cost, in every notion: conversions, composition, events, and the integer grids of the noise. Estimators "
+        "call these by themselves.",
+        rest("fastpubpriv.privacy"),
+    ),
+)
