@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from threadpoolctl import threadpool_limits
 
-from benchmarks.cases import bins, hypotheses, limits, loops
+from benchmarks.cases import bins, hypotheses, limits, loops, reports
 from fastpubpriv.kernels.instructions import instruction_set
 
 HEADER = ("hot loop", "ours", "x limit", "limit", "peer", "times faster")
@@ -35,6 +35,9 @@ def all_cases(opendp: bool) -> Iterable[loops.Case]:
     yield loops.one_ball_case(10_000_000, 4)
     yield loops.one_ball_case(1_000_000, 16)
     yield loops.gap_case(2_000, 8)
+    for n, dim in reports.SIZES:
+        yield reports.report_case(n, dim)
+    yield reports.one_case(100)
     yield hypotheses.pairs_case(2000, 2000)
     yield hypotheses.cells_case(2000)
     for shape in bins.SHAPES:
