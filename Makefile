@@ -11,7 +11,7 @@ TEST_STEPS := lint c-test py-test serial-test guards
 
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint c-test py-test serial-test torch-test guards audit bench docs wheel c-library clean distclean
+.PHONY: help demo test lint c-test py-test serial-test torch-test guards audit bench docs wheel release c-library clean distclean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -61,12 +61,12 @@ bench: $(STAMP)-bench $(STAMP)-extension  ## Speed: the pytest-benchmark suites,
 
 # From nothing each time, so that no page shows what an older library said.
 docs: $(STAMP)-docs $(STAMP)-extension  ## The book in build/docs/html: every example runs; a warning, a broken link or reference fails
-	rm -rf build/docs
+	rm -rf build/docs docs/reference/api docs/reference/cli docs/evidence/proofs
 	$(BIN)/python -m sphinx -q -W --keep-going -b html -d build/docs/.doctrees docs build/docs/html
 
 wheel: $(STAMP)-test  ## Source archive and wheel in dist/, the wheel tried in a new environment of each Python from 3.11 to 3.13
 	rm -rf dist
-	$(BIN)/python -m build --outdir dist
+	$(BIN)/python .ci/release.py $(TWICE) --outdir dist
 	@for python in $(PYTHON) python3.12 python3.13; do \
 	    $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { echo "== $$python: not here"; continue; }; \
 	    echo "== $$python"; rm -rf build/wheel-venv; \
@@ -74,12 +74,23 @@ wheel: $(STAMP)-test  ## Source archive and wheel in dist/, the wheel tried in a
 	        && (cd / && "$(CURDIR)/build/wheel-venv/bin/python" -I "$(CURDIR)/tests/smoke.py") || exit 1; \
 	done
 
+# What is handed out: both files built twice and the same, tried, and a list of what a fresh installation of them holds.
+release: $(STAMP)-release  ## The wheel as above, built twice to the same bits; a bill of materials (CycloneDX) and check sums beside it
+	$(MAKE) --no-print-directory wheel TWICE=--twice
+	rm -rf build/release-venv
+	$(PYTHON) -m venv --without-pip build/release-venv
+	$(BIN)/python -m pip --python build/release-venv/bin/python install -q --disable-pip-version-check dist/*.whl
+	rm -f build/release-venv/lib/python*/site-packages/fastpubpriv-*/direct_url.json  # where the wheel lay on this machine
+	$(BIN)/cyclonedx-py environment --output-reproducible --pyproject pyproject.toml --mc-type library \
+	    --output-file dist/fastpubpriv.cdx.json build/release-venv/bin/python
+	cd dist && sha256sum *.tar.gz *.whl *.cdx.json > SHA256SUMS && cat SHA256SUMS
+
 c-library:  ## The C library alone, static and shared, without Python
 	$(MAKE) -C csrc
 
 clean:  ## Remove what was built, keep the environment
 	$(MAKE) -C csrc clean
-	rm -rf build dist *.egg-info fastpubpriv/kernels/_cext.c fastpubpriv/kernels/_cext.*.so $(STAMP)-extension
+	rm -rf build dist *.egg-info docs/reference/api docs/reference/cli docs/evidence/proofs fastpubpriv/kernels/_cext.c fastpubpriv/kernels/_cext.*.so $(STAMP)-extension
 	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
 
 distclean: clean  ## Remove the environment as well

@@ -13,7 +13,7 @@ from rich.table import Table
 from threadpoolctl import threadpool_limits
 
 from benchmarks import goals
-from benchmarks.cases import bins, calls, hypotheses, limits, loops
+from benchmarks.cases import bins, calls, hypotheses, limits, loops, reports
 from fastpubpriv.kernels._cext import lib
 from fastpubpriv.kernels.instructions import instruction_set
 
@@ -42,6 +42,9 @@ def hot_loops(opendp: bool) -> Iterable[loops.Case]:
     yield loops.one_ball_case(10_000_000, 4)
     yield loops.one_ball_case(1_000_000, 16)
     yield loops.gap_case(2_000, 8)
+    for n, dim in reports.SIZES:
+        yield reports.report_case(n, dim)
+    yield reports.one_case(100)
     yield hypotheses.pairs_case(2000, 2000)
     yield hypotheses.cells_case(2000)
     for shape in bins.SHAPES:

@@ -55,6 +55,12 @@ GUARDS = {
         Ratios(0.8, 1.5, 1.8),
         Ratios(1.90, 3.54, 4.77),
     ),
+    "one local report": (
+        lambda: reports.one_case(100),
+        reports.NUMPY,
+        Ratios(1.5, 1.5, 1.5),  # most of it is Python on both sides
+        Ratios(2.75, 2.39, 2.43),
+    ),
     "sum 50": (
         lambda: loops.mean_case(200_000, 50),
         "NumPy clip and mean",

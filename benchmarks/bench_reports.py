@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.cases.reports import NUMBA, NUMPY, SIZES, report_case
+from benchmarks.cases.reports import NUMBA, NUMPY, SECURE, SIZES, report_case
 from fastpubpriv.local import PrivUnit
 
 pytestmark = pytest.mark.bench
 
 
-@pytest.mark.parametrize("who", ["ours", "limit", NUMPY, NUMBA])
+@pytest.mark.parametrize("who", ["ours", "limit", NUMPY, NUMBA, SECURE])
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
 def test_reports(benchmark, size, who):
     case = report_case(*size)

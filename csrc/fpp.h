@@ -35,8 +35,7 @@ int32_t fpp_isa_limit(int32_t level);   /* use at most `level` from now on (test
 /* ---- Randomness: ChaCha20 (RFC 8439), a 32-byte key for each release ------------------------------------------------
  * Draws come in blocks of FPP_DRAW_BLOCK. Block j of a kind of draw reads the keystream of nonce (kind, j) from counter 0, so a
  * range of draws is the same whichever thread makes it. `begin` must be a multiple of FPP_DRAW_BLOCK; out[0] is draw `begin`;
- * `end` is at most FPP_DRAW_END_MAX.
- */
+ * `end` is at most FPP_DRAW_END_MAX. */
 #define FPP_KEY_BYTES 32
 #define FPP_NONCE_BYTES 12
 #define FPP_DRAW_BLOCK 1024
@@ -46,7 +45,6 @@ int32_t fpp_isa_limit(int32_t level);   /* use at most `level` from now on (test
 
 int32_t fpp_chacha20_keystream(const uint8_t *key, const uint8_t *nonce, uint32_t counter, int64_t n_bytes, uint8_t *out);
 int32_t fpp_words_u64(const uint8_t *key, int64_t begin, int64_t end, uint64_t *out);
-
 /* floor(X) with X ~ N(0, 4^log2_scale), independent, within 2^-100 of exact. */
 int32_t fpp_gaussian_floor_i64(const uint8_t *key, int64_t begin, int64_t end, int32_t log2_scale, int64_t *out);
 /* Discrete Laplace, P(x) proportional to exp(-|x| / 2^log2_scale), within 2^-100 of exact. */
@@ -64,8 +62,7 @@ int32_t fpp_normal_f64(const uint8_t *key, int64_t begin, int64_t end, double *o
  * A row x (dim) becomes y = offset + matrix (x - center), then z = y * inv_step, then z shortened to norm `limit` if it is longer,
  * then q = z rounded to nearest integers. A row with a non-finite entry becomes q = 0, and so does a row whose q fails
  * |q_j| <= quant_bound for a j or sum q_j^2 <= quant_bound^2: those two checks, not the floating-point steps, are what the
- * privacy proof rests on. out_dim * quant_bound^2 must be at most 2^53, so that the second check is exact in doubles.
- */
+ * privacy proof rests on. out_dim * quant_bound^2 must be at most 2^53, so that the second check is exact in doubles. */
 #define FPP_MATRIX_IDENTITY 0
 #define FPP_MATRIX_DIAGONAL 1
 #define FPP_MATRIX_LOWER 2
@@ -106,8 +103,7 @@ int32_t fpp_rows_shell_counts_f32(const float *x, int64_t n, int64_t row_stride,
  * A node sends a row x (dim) on by y = projection (x - origin) (y = x - origin without a projection) and the squared distances
  * d_c = sum_j (y_j - centers[c][j])^2: BALL to its first child if d_0 <= radius_sq, else (NaN too) to its second; NEAREST to the
  * child of the least d_c, of the first of equals. Each sum starts at 0.0 and goes term by term in ascending order, without fused
- * multiply-adds: what a row gets depends on that row and the tree alone.
- */
+ * multiply-adds: what a row gets depends on that row and the tree alone. */
 #define FPP_NODE_LEAF 0
 #define FPP_NODE_BALL 1
 #define FPP_NODE_NEAREST 2
@@ -140,8 +136,7 @@ int32_t fpp_rows_group_f32(const float *x, int64_t n, int64_t row_stride, int64_
 /* ---- Bins of columns ------------------------------------------------------------------------------------------------
  * A rule gives each number a bin, by its key, or none (FPP_BIN_NONE). WIDTH: key i holds (offset + (i - 1/2) width, offset + (i + 1/2)
  * width]; none beyond |i| = 2^53, or for a number that is not finite. DYADIC: key i holds 2^i < |x| <= 2^(i + 1), i = -1075 ... 1023;
- * none for 0, infinities and NaN. The key depends on the number and the rule alone.
- */
+ * none for 0, infinities and NaN. The key depends on the number and the rule alone. */
 #define FPP_BINS_WIDTH 0
 #define FPP_BINS_DYADIC 1
 #define FPP_BIN_NONE -9223372036854775807
@@ -190,8 +185,7 @@ int32_t fpp_bins_flush(fpp_bin_table *table, int64_t *totals);
 /* ---- Cells and boxes of columns --------------------------------------------------------------------------------------
  * A column's numbers x about its centre c, by v = x - c in doubles: 2047 << log2_parts cells for each sign, a zero cell, and one for
  * what is missing (x not finite). An octave has 2^log2_parts cells of equal width; cell k of a sign holds the |v| whose bit patterns p
- * have (p - 1) >> (52 - log2_parts) = k, an interval open below and closed above. A finite x whose v overflows is in the last cell.
- */
+ * have (p - 1) >> (52 - log2_parts) = k, an interval open below and closed above. A finite x whose v overflows is in the last cell. */
 #define FPP_COLUMN_LOG2_PARTS_MAX 2
 
 /* counts (dim, 2 (2047 << log2_parts) + 2) += rows of n by dim numbers, each row in one cell of each column: those of v > 0, those of
@@ -218,8 +212,7 @@ int32_t fpp_columns_box_f32(const float *x, int64_t n, int64_t row_stride, const
 
 /* ---- Pairs of hypotheses ---------------------------------------------------------------------------------------------
  * Hypotheses stand in panels of FPP_PANEL: entry l of panel p is hypothesis p FPP_PANEL + l, and what is kept for each of them
- * has an innermost axis of FPP_PANEL. Codes have shape (panels, capacity, FPP_PANEL); the first n of the `capacity` rows count.
- */
+ * has an innermost axis of FPP_PANEL. Codes have shape (panels, capacity, FPP_PANEL); the first n of the `capacity` rows count. */
 #define FPP_PANEL 64
 #define FPP_CODES_PER_NAT 2048
 #define FPP_TOP_CODE 32767
@@ -262,8 +255,7 @@ int32_t fpp_pair_roots_f64(const double *constants, const double *means, const d
 /* ---- Searches among rows --------------------------------------------------------------------------------------------
  * Rows stand in panels of FPP_ROW_LANES, (dim, FPP_ROW_LANES) numbers, a row in each lane. What is found is decided by squared distances
  * in doubles, column by column, without fused multiply-adds; panels, boxes and single precision decide only what is looked at. Here
- * rows x (n, dim) have no gaps, and is_f32 says that they are floats. A workspace may have any alignment unless it says otherwise.
- */
+ * rows x (n, dim) have no gaps, and is_f32 says that they are floats. A workspace may have any alignment unless it says otherwise. */
 #define FPP_ROW_LANES 64
 
 typedef struct {
@@ -347,8 +339,9 @@ int32_t fpp_blocks_terrific(const fpp_blocks *blocks, const double *spread, int6
  * The row of a user becomes a unit vector v: x / |x| (the first axis if x is zero or not finite), for `ball` with a sign that keeps
  * E v = x / radius. Its report is round(2^log2_grid X); relative to dim standard normals, X has density p / q in a cap of mass q, else
  * (1 - p) / (1 - q): SPHERE <X, v> >= threshold |X|, and a reader uses X / |X|; GAUSSIAN <X, v> >= threshold. Of independent seeds the
- * first is sent with X in the cap, or that a coin of probability `tail` lets pass. A code is a word of a public book: its seed is the code
- * and 22 zeros. Rows get numbers first ... first + n - 1 of a key, which serves one batch; out is (n, dim). Bytes of batches: wire.c. */
+ * first is sent with X in the cap, or that a coin of probability `tail` lets pass. A code is the number of a book (8 bytes) and that of a
+ * word in it (2): one of the `chosen` nearest to v, but with chance miss / 2^62 another. A word is dim normals (codes.c). Rows get numbers
+ * first ... first + n - 1 of a key, which serves one batch; out is (n, dim). Bytes of batches: wire.c. */
 #define FPP_REPORT_SPHERE 0
 #define FPP_REPORT_GAUSSIAN 1
 #define FPP_REPORT_DIRECT 0
@@ -360,6 +353,7 @@ int32_t fpp_blocks_terrific(const fpp_blocks *blocks, const double *spread, int6
 #define FPP_REPORT_HEADER_BYTES 64
 #define FPP_SEED_BYTES 32
 #define FPP_CODE_BYTES 10
+#define FPP_BOOK_WORDS_MAX 1024
 typedef struct {
     int64_t dim;
     int32_t kind, log2_grid, ball;  /* FPP_REPORT_SPHERE or _GAUSSIAN; 0 ... FPP_REPORT_GRID_MAX; 1: rows lie in the ball of `radius` */
@@ -370,6 +364,7 @@ typedef struct {
     int32_t kind, form, ball, log2_grid, entry_bytes; /* form FPP_REPORT_DIRECT, _SEEDS or _CODES; entry_bytes 2 or 4, else 0 */
     double threshold, logit, radius, epsilon;
 } fpp_report_header;
+typedef struct { int64_t words, chosen, miss; } fpp_report_book; /* 2 ... _MAX, 1 ... words - 1, 1 ... 2^62 - 1 */
 int64_t fpp_report_workspace_size(const fpp_report_law *law); /* bytes, any alignment; -1 if invalid */
 int32_t fpp_reports_f64(const double *x, int64_t n, int64_t row_stride, const fpp_report_law *law, const uint8_t *key, int64_t first,
                         void *workspace, int32_t *out);
@@ -377,6 +372,10 @@ int32_t fpp_reports_f64(const double *x, int64_t n, int64_t row_stride, const fp
 int32_t fpp_report_seeds_f64(const double *x, int64_t n, int64_t row_stride, const fpp_report_law *law, double tail,
                              int64_t most_trials, const uint8_t *key, int64_t first, void *workspace, uint8_t *seeds);
 int32_t fpp_report_of_seeds_i32(const uint8_t *seeds, int64_t n, const fpp_report_law *law, void *workspace, int32_t *out);
+/* codes (n, FPP_CODE_BYTES) of a SPHERE law, of which dim, ball and radius are used; or what they stand for. */
+int32_t fpp_report_codes_f64(const double *x, int64_t n, int64_t row_stride, const fpp_report_law *law, const fpp_report_book *book,
+                             const uint8_t *key, int64_t first, void *workspace, uint8_t *codes);
+int32_t fpp_report_of_codes_i32(const uint8_t *codes, int64_t n, const fpp_report_law *law, void *workspace, int32_t *out);
 int64_t fpp_report_batch_size(const fpp_report_header *header); /* bytes of the whole batch; -1 if invalid */
 /* Entries (count, dim), cut off at the largest that entry_bytes hold, or seeds or codes; the other may be NULL. Bytes may follow what is read. */
 int32_t fpp_report_batch_write(const fpp_report_header *header, const int32_t *entries, const uint8_t *seeds, uint8_t *bytes);

@@ -1,4 +1,4 @@
-/* Shared by reports.c, report_loops.c and seeds.c: a checked law, the coins of one report, and the loops over one row. */
+/* Shared by reports.c, report_loops.c, seeds.c and codes.c: a checked law, the coins of one report, and the loops over one row. */
 #ifndef FPP_REPORTS_H
 #define FPP_REPORTS_H
 #include "stream.h"
@@ -41,6 +41,7 @@ typedef struct {
     uint64_t end; /* number after that of the last report of the call */
     int64_t held; /* number of the block of normals in `shared`, which serves several reports of few columns; -1 for none */
     int64_t shared[FPP_DRAW_BLOCK];
+    int64_t cosines[FPP_BOOK_WORDS_MAX]; /* of the words of a book */
 } fpp_report_room;
 
 FPP_LOCAL int32_t fpp_law_is_valid(const fpp_report_law *law);
@@ -67,6 +68,8 @@ FPP_LOCAL void fpp_row_products(const double *x, const int64_t *g, int64_t n, fp
 FPP_INLINE double fpp_product(const fpp_products *sums, int which) { return sums->total[which] + sums->carry[which]; }
 /* out = round(across g + along x), whose entries are at most `largest`, cut off at FPP_REPORT_MOST. */
 FPP_LOCAL void fpp_row_round(const double *x, const int64_t *g, int64_t n, double across, double along, double largest, int32_t *out);
+/* out = the report that normals without a row stand for. */
+FPP_LOCAL void fpp_normals_round(const int64_t *g, const fpp_report_law *law, int32_t *out);
 /* heading->at = copy, of about length one. */
 FPP_LOCAL void fpp_row_tame(const double *row, int64_t n, double *copy, fpp_heading *heading);
 /* If the squares of a row left the range of doubles: its tamed copy instead, and its products. */

@@ -89,6 +89,15 @@ FPP_API int32_t fpp_report_seeds_f64(const double *x, int64_t n, int64_t row_str
     return status;
 }
 
+FPP_LOCAL void fpp_normals_round(const int64_t *g, const fpp_report_law *law, int32_t *out)
+{
+    const double step = ldexp(1.0, law->log2_grid - 40), most = (double)FPP_REPORT_MOST;
+    for (int64_t j = 0; j < law->dim; j++) {
+        const double y = ((double)g[j] + 0.5) * step; /* below 2^35 */
+        out[j] = (int32_t)((fmin(fmax(y, -most), most) + 0x1.8p52) - 0x1.8p52);
+    }
+}
+
 FPP_API int32_t fpp_report_of_seeds_i32(const uint8_t *seeds, int64_t n, const fpp_report_law *law, void *workspace, int32_t *out)
 {
     if (!fpp_law_is_valid(law) || n < 0 || n > INT64_MAX / 4 / law->dim || !fpp_is_given(seeds, n, FPP_SEED_BYTES)
@@ -100,15 +109,11 @@ FPP_API int32_t fpp_report_of_seeds_i32(const uint8_t *seeds, int64_t n, const f
     }
     fpp_report_room *const room = fpp_room_in(workspace);
     int64_t *const g = fpp_room_normals(room);
-    const double step = ldexp(1.0, law->log2_grid - 40), most = (double)FPP_REPORT_MOST;
     for (int64_t i = 0; i < n; i++) {
         if (normals_of(seeds + i * FPP_SEED_BYTES, law->dim, &room->stream, g) != FPP_OK) {
             return FPP_ERR_EXHAUSTED;
         }
-        for (int64_t j = 0; j < law->dim; j++) {
-            const double y = ((double)g[j] + 0.5) * step; /* below 2^35 */
-            out[i * law->dim + j] = (int32_t)((fmin(fmax(y, -most), most) + 0x1.8p52) - 0x1.8p52);
-        }
+        fpp_normals_round(g, law, out + i * law->dim);
     }
     return FPP_OK;
 }

@@ -80,6 +80,45 @@ static void check_draws_of_reports(void)
     free(work);
 }
 
+static void check_codes(void)
+{
+    const fpp_report_law law = sound_law();
+    fpp_report_law bad[BAD_LAWS];
+    const fpp_report_book book = {.words = 8, .chosen = 3, .miss = INT64_C(1) << 60};
+    fpp_report_book wrong[6];
+    char *work = room(fpp_report_workspace_size(&law), 1);
+    uint8_t codes[3 * FPP_CODE_BYTES] = {0};
+    int32_t out[6] = {0};
+    bad_laws(bad);
+#define BOOK &book,
+    REPORTS(fpp_report_codes_f64, codes, BOOK)
+    REFUSED(fpp_report_codes_f64(rows, 2, 2, &law, NULL, key, 0, work, codes));
+    REFUSED(fpp_report_codes_f64(rows, 2, 2, &law, &book, NULL, 0, work, codes));
+    for (int i = 0; i < 6; i++) {
+        wrong[i] = book;
+    }
+    wrong[0].words = 1;
+    wrong[1].words = FPP_BOOK_WORDS_MAX + 1;
+    wrong[2].chosen = 0;
+    wrong[3].chosen = 8;
+    wrong[4].miss = 0;
+    wrong[5].miss = INT64_C(1) << 62;
+    for (int i = 0; i < 6; i++) {
+        REFUSED(fpp_report_codes_f64(rows, 2, 2, &law, &wrong[i], key, 0, work, codes));
+    }
+    fpp_report_law gaussian = law;
+    gaussian.kind = FPP_REPORT_GAUSSIAN;
+    REFUSED(fpp_report_codes_f64(rows, 2, 2, &gaussian, &book, key, 0, work, codes));
+    REFUSED(fpp_report_of_codes_i32(NULL, 2, &law, work, out));
+    REFUSED(fpp_report_of_codes_i32(codes, -1, &law, work, out));
+    REFUSED(fpp_report_of_codes_i32(codes, huge, &law, work, out));
+    REFUSED(fpp_report_of_codes_i32(codes, 2, NULL, work, out));
+    REFUSED(fpp_report_of_codes_i32(codes, 2, &law, NULL, out));
+    REFUSED(fpp_report_of_codes_i32(codes, 2, &law, work, NULL));
+    ACCEPTED(fpp_report_of_codes_i32(codes, 3, &law, work, out));
+    free(work);
+}
+
 static void check_batches(void)
 {
     const fpp_report_header header = {.dim = 2, .count = 3, .log2_grid = 8, .entry_bytes = 2, .radius = 1.0, .epsilon = 1.0};
@@ -127,6 +166,7 @@ int test_arguments_of_reports(void)
 {
     const int before = n_failed;
     check_draws_of_reports();
+    check_codes();
     check_batches();
     return n_failed - before;
 }

@@ -37,10 +37,13 @@ extensions = [
     "mathml",
     "commands",
     "docstrings",
+    "evidence",
     "names",
+    "proofs",
     "reference",
     "repository",
     "shell",
+    "whole_pages",
 ]
 exclude_patterns = ["extensions", "static"]
 

@@ -41,7 +41,7 @@ class ReportLaw:
 
 @dataclass(frozen=True, slots=True)
 class CodeLaw:
-    """How a user chooses a word of a book of random vectors.
+    """How a user chooses a word of a book of random vectors (`fpp_report_book` in fpp.h).
 
     Attributes
     ----------
@@ -51,15 +51,11 @@ class CodeLaw:
         How many of them, those nearest to the row, are likelier.
     miss : int
         Of 2^62: the probability of another word.
-    ball, radius
-        As for `ReportLaw`.
     vectors : ReportLaw
-        What the seed of a word stands for.
+        Columns, ball and radius of the rows, and the grid of the words.
     """
 
     words: int
     chosen: int
     miss: int
-    ball: bool
-    radius: float
     vectors: ReportLaw

@@ -163,7 +163,7 @@ def reading_sites():
             inner = path
             if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
                 inner = [*path, child.name]
-            if isinstance(child, ast.Call) and isinstance(child.func, ast.Attribute) and reads_rows(child):
+            if isinstance(child, ast.Call) and reads_rows(child):
                 found.add(f"{module}.{'.'.join(path)}")
             visit(child, module, inner)
 
@@ -175,7 +175,9 @@ def reading_sites():
 
 
 def reads_rows(call):
-    """`rows.chunks()` or `rows.block(a, b)`; `account.block()` has no arguments and is something else."""
+    """`rows.chunks()`, `even_chunks(rows, n)` or `rows.block(a, b)`; `account.block()` has no arguments and is something else."""
+    if not isinstance(call.func, ast.Attribute):
+        return isinstance(call.func, ast.Name) and call.func.id == "even_chunks"
     return call.func.attr == "chunks" or (call.func.attr == "block" and len(call.args) == 2)
 
 

@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 
 from fastpubpriv import Ledger, SeededNoiseWarning
-from fastpubpriv.sources.base import RandomAccessRows
+from fastpubpriv.sources.blocks import RandomAccessRows
 
 
 class SpyRows(RandomAccessRows):

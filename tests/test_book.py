@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from pathlib import Path
@@ -11,6 +12,9 @@ import pytest
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 sys.path.insert(0, str(DOCS / "extensions"))
 
+from evidence_tables import ROOT, TABLES, long_tests  # noqa: E402
+from formulas import convert, to_latex  # noqa: E402
+from page_checks import broken  # noqa: E402
 from reference_examples import has_example  # noqa: E402
 from reference_groups import GROUPS, public_names  # noqa: E402
 
@@ -72,3 +76,80 @@ def test_every_public_name_has_a_page():
 def test_every_page_has_an_example(group):
     """The examples themselves run in `tests/test_docs.py`."""
     assert [name for name in group.names if not has_example(name)] == []
+
+
+def test_figures_of_audits_are_those_of_the_audits():
+    from benchmarks.audits import AUDITS
+
+    by_name = {name: (claim, runs, factor) for name, claim, runs, _, factor in AUDITS}
+    for line in json.loads((DOCS / "evidence" / "audits.json").read_text(encoding="utf-8")):
+        claim, runs, factor = by_name[line["name"]]
+        assert (line["claim"], line["runs"], line["twin_epsilon"]) == (str(claim), runs, factor)
+        assert line["epsilon_lower"] <= claim.epsilon < line["twin_epsilon_lower"]
+
+
+def test_every_file_of_long_tests_is_in_the_table():
+    marked = [
+        path for path in ROOT.glob("tests/**/test_*.py") if re.search(r"mark\.(statistical|audit)\b", path.read_text())
+    ]
+    listed = "\n".join(TABLES["tests"]())
+    assert len(marked) > 20
+    assert [
+        path for path in marked if path.name != "test_book.py" and path.relative_to(ROOT).as_posix() not in listed
+    ] == []
+
+
+def test_long_tests_are_found_however_they_are_marked(tmp_path):
+    path = tmp_path / "test_a.py"
+    mark = "pytest.mark.audit"
+    path.write_text(
+        f"import pytest\nrows = {mark}\n\n@{mark}\ndef test_b():\n    'Why.'\n\n@rows\ndef test_c(): ...\ndef test_d(): ...\n",
+        encoding="utf-8",
+    )
+    assert long_tests(path) == [("test_b", "audit", "Why."), ("test_c", "audit", "")]
+
+
+def test_tables_of_speed_and_accuracy_have_rows():
+    assert all(len(TABLES[name]()) >= 5 for name in ("bench", "accuracy", "closer", "guards"))
+
+
+@pytest.mark.parametrize(
+    ("text", "latex"),
+    [
+        ("2 Q^2 / 4^m", r"2 Q ^{2}/4 ^{m}"),
+        ("sqrt(D) <= epsilon", r"\sqrt{D }\le \varepsilon"),
+        ("q_ij", r"q _{ij}"),
+        ("1e-7", r"1\cdot 10^{-7}"),
+        ("max_depth", None),
+        ("vector_sum.md", None),
+        ("record_replay", None),
+        ("noise", None),
+    ],
+)
+def test_formulas_of_the_notes(text, latex):
+    assert to_latex(text) == latex
+
+
+def test_code_of_a_note_stays_code():
+    assert convert("`Q` of `x.py`\n```\n`Q`\n```\n") == "$Q$ of `x.py`\n```\n`Q`\n```\n"
+
+
+def test_pages_that_fetch_or_lead_nowhere_are_noticed(tmp_path):
+    (tmp_path / "a.html").write_text(
+        '<h1 id="x">A</h1><a href="b.html#y">good</a><a href="#x">good</a><a href="https://example.org">good</a>'
+        '<a href="c.html">bad</a><a href="b.html#z">bad</a><script src="https://example.org/a.js"></script>'
+        '<link rel="stylesheet" href="//example.org/a.css" />',
+        encoding="utf-8",
+    )
+    (tmp_path / "b.html").write_text('<p id="y">B</p>', encoding="utf-8")
+    (tmp_path / "c.css").write_text(
+        "@import 'https://example.org/d.css'; a { background: url(e.png) }", encoding="utf-8"
+    )
+    found = broken(tmp_path)
+    assert [line.split(" ", 1)[1].split(",")[0] for line in found] == [
+        "fetches https://example.org/a.js",
+        "fetches //example.org/a.css",
+        "links to c.html",
+        "links to b.html#z: the page has no such place",
+        "fetches https://example.org/d.css",
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import subprocess
 import sys
 
@@ -96,3 +97,19 @@ def test_public_draws_have_the_bits_of_scipy(random_state):
             draw(3, "seed")
         with pytest.raises(InputError, match="random_state must be"):
             draw(3, -1)
+
+
+@pytest.mark.serial
+def test_the_import_costs_little_beside_numpy_and_numba():
+    """Promised: below 0.3 s more. Seconds of the processor, and the least of several runs: a busy machine changes neither much."""
+    alone, ours = (
+        min(cpu_seconds(code) for _ in range(5)) for code in ("import numpy, numba", "import numpy, numba, fastpubpriv")
+    )
+    assert ours - alone < 0.3
+
+
+def cpu_seconds(code):
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, "-c", code], check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime

@@ -1,5 +1,5 @@
 /* Local reports: whatever the rows, the same in one call or several, alone or in company, on every instruction set, and for a row times
- * a power of two; no entry is longer than its grid allows. Seeds likewise, and what they stand for. */
+ * a power of two; no entry is longer than its grid allows. Seeds and codes likewise, and what they stand for. */
 #include "fuzz.h"
 
 enum { MOST_ROWS = 20, MOST_DIM = 1100 };
@@ -131,10 +131,86 @@ static void check_seeds(fuzz_input *in)
     free(c.work);
 }
 
+/* Whether a word is one of the `chosen` nearest to a unit row, by what its code stands for; -1 where rounding decides. */
+static int is_near(const report_case *c, const fpp_report_book *book, const double *row, const uint8_t *code)
+{
+    fpp_report_law fine = c->law;
+    fine.log2_grid = 24;
+    int32_t *word = room(c->law.dim, sizeof *word);
+    double cosine[64], own = 0.0;
+    int above = 0, close = 0;
+    for (int64_t w = 0; w < book->words; w++) {
+        uint8_t other[FPP_CODE_BYTES];
+        double along = 0.0, square = 0.0;
+        memcpy(other, code, 8);
+        other[8] = (uint8_t)w;
+        other[9] = 0;
+        AGREE(fpp_report_of_codes_i32(other, 1, &fine, c->work, word) == FPP_OK);
+        for (int64_t j = 0; j < c->law.dim; j++) {
+            along += row[j] * (double)word[j];
+            square += (double)word[j] * (double)word[j];
+        }
+        cosine[w] = along / sqrt(square);
+        own = w == code[8] ? cosine[w] : own;
+    }
+    for (int64_t w = 0; w < book->words; w++) {
+        close += w != code[8] && fabs(cosine[w] - own) < 1e-4;
+        above += cosine[w] > own;
+    }
+    free(word);
+    return close ? -1 : above < book->chosen;
+}
+
+/* With a miss of 2^-62 the word is a near one, with 1 - 2^-62 another; codes are the same in any company and on every instruction set. */
+static void check_codes(fuzz_input *in)
+{
+    report_case c;
+    read_case(in, &c);
+    c.law.kind = FPP_REPORT_SPHERE;
+    c.law.threshold = 0.0;
+    c.law.ball = 0;
+    const int64_t words = pick(in, 2, 40), often = pick(in, 0, 1);
+    const fpp_report_book book = {.words = words, .chosen = pick(in, 1, words - 1), .miss = often ? (INT64_C(1) << 62) - 1 : 1};
+    uint8_t codes[3 * FPP_CODE_BYTES], again[FPP_CODE_BYTES];
+    c.n = c.n < 3 ? c.n : 3;
+    c.work = room(fpp_report_workspace_size(&c.law), 1);
+    AGREE(fpp_report_codes_f64(c.rows, c.n, c.law.dim, &c.law, &book, c.key, c.first, c.work, codes) == FPP_OK);
+    for (int64_t i = 0; i < c.n; i++) {
+        const double *const row = c.rows + i * c.law.dim;
+        double square = 0.0;
+        for (int64_t j = 0; j < c.law.dim; j++) {
+            square += row[j] * row[j];
+        }
+        double *const unit = room(c.law.dim, sizeof *unit);
+        for (int64_t j = 0; j < c.law.dim; j++) {
+            unit[j] = square > 0.0 ? row[j] / sqrt(square) : j == 0;
+        }
+        const int near = is_near(&c, &book, unit, codes + i * FPP_CODE_BYTES);
+        AGREE(near < 0 || near == !often);
+        free(unit);
+    }
+    spoil(in, &c);
+    AGREE(fpp_report_codes_f64(c.rows, c.n, c.law.dim, &c.law, &book, c.key, c.first, c.work, codes) == FPP_OK);
+    for (int32_t level = FPP_ISA_BASELINE; level <= fpp_isa_detect(); level++) {
+        fpp_isa_limit(level);
+        for (int64_t i = 0; i < c.n; i++) {
+            AGREE(fpp_report_codes_f64(c.rows + i * c.law.dim, 1, c.law.dim, &c.law, &book, c.key, c.first + i + PLANTED, c.work, again)
+                  == FPP_OK);
+            AGREE(memcmp(codes + i * FPP_CODE_BYTES, again, sizeof again) == 0 && again[8] < words && again[9] == 0);
+        }
+    }
+    fpp_isa_limit(FPP_ISA_AVX512);
+    free(c.rows);
+    free(c.work);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     fuzz_input in = {data, size};
-    if (pick(&in, 0, 3) == 0) {
+    const int64_t what = pick(&in, 0, 4);
+    if (what == 4) {
+        check_codes(&in);
+    } else if (what == 0) {
         check_seeds(&in);
     } else {
         check_reports(&in);

@@ -12,6 +12,7 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.auditing.bounds import AuditReport, checked_claim, epsilon_lower_bound
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.weighted_mean import weighted_mean
+from fastpubpriv.local.codes import SubsetSelection, names_near_word
 from fastpubpriv.local.randomizers import Randomizer
 from fastpubpriv.local.reports import directions, integers
 from fastpubpriv.privacy import ApproxDP, Budget, PureDP
@@ -125,9 +126,11 @@ def audit_randomizer(
 ) -> AuditReport:
     """Audit a local randomizer: how often reports of a row, and of its opposite, lie in the cap of the row.
 
+    Of `SubsetSelection`: how often they name one of the words nearest to the row, 1 for yes.
+
     Parameters
     ----------
-    randomizer : PrivUnit, PrivUnitG or Duchi
+    randomizer : PrivUnit, PrivUnitG, Duchi or SubsetSelection
         To be audited.
     claim : PureDP or ApproxDP, optional
         By default the cost that it states.
@@ -151,7 +154,7 @@ def audit_randomizer(
 
     Notes
     -----
-    The cap is the event of the largest ratio: with enough runs the bound comes close to epsilon.
+    The cap, or the set of words, is the event of the largest ratio: with enough runs the bound comes close to epsilon.
 
     Examples
     --------
@@ -162,10 +165,15 @@ def audit_randomizer(
     """
     row = np.zeros(randomizer.dim)
     row[0] = randomizer.radius
+    edge = randomizer.cap.threshold
+    if isinstance(randomizer, SubsetSelection):
+        edge = 1.0
 
     def along(data: FloatArray, runs: int) -> FloatArray:
-        reports = randomizer.privatize(np.tile(data, (runs, 1)))
-        found: FloatArray = directions(randomizer, integers(randomizer, reports.payload))[:, 0]
+        payload = randomizer.privatize(np.tile(data, (runs, 1))).payload
+        if isinstance(randomizer, SubsetSelection):
+            return names_near_word(randomizer, payload, row).astype(np.float64)
+        found: FloatArray = directions(randomizer, integers(randomizer, payload))[:, 0]
         return found
 
     return audit(
@@ -174,7 +182,7 @@ def audit_randomizer(
         -row,
         claim=randomizer.cost if claim is None else claim,
         runs=runs,
-        threshold=randomizer.cap.threshold,
+        threshold=edge,
         confidence=confidence,
         name=f"{type(randomizer).__name__}(dim={randomizer.dim}, epsilon={randomizer.epsilon:g})",
     )

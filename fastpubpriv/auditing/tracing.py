@@ -290,7 +290,7 @@ def trace_randomizer(
 
     Parameters
     ----------
-    randomizer : PrivUnit, PrivUnitG or Duchi
+    randomizer : PrivUnit, PrivUnitG, Duchi or SubsetSelection
         To be audited.
     claim : PureDP or ApproxDP, optional
         By default the cost that it states.

@@ -12,13 +12,14 @@ from fastpubpriv.cli import options
 EPILOG = """\b
 Examples:
   fastpubpriv audit privunit --epsilon 1 --dim 20
+  fastpubpriv audit subset-selection --epsilon 1 --words 16
   fastpubpriv audit weighted-mean --epsilon 1 --runs 5000
   fastpubpriv audit privunit --epsilon 1 --claim 0.8
   fastpubpriv audit weighted-mean --attack tracing --epsilon 10 --delta 1e-5 --claim 1
 """
 
 # Spelled out: --help must not load the library.
-MECHANISMS = ("privunit", "privunit-g", "duchi", "weighted-mean")
+MECHANISMS = ("privunit", "privunit-g", "duchi", "subset-selection", "weighted-mean")
 
 
 @click.command(short_help="Try to refute the privacy of a mechanism, on made-up rows.", epilog=EPILOG)
@@ -44,6 +45,7 @@ MECHANISMS = ("privunit", "privunit-g", "duchi", "weighted-mean")
 @click.option(
     "--form", type=click.Choice(("direct", "selection")), default="direct", show_default=True, help="Of local reports."
 )
+@click.option("--words", type=click.IntRange(2, 1024), help="For subset-selection: words of a book. Default: 256.")
 @click.option(
     "--runs",
     type=click.IntRange(min=10),
@@ -76,6 +78,8 @@ def _mean_report(settings: dict[str, Any]) -> Any:
     from fastpubpriv import ApproxDP, PureDP, auditing
 
     delta = settings["delta"]
+    if settings["words"] is not None:
+        raise click.UsageError("--words belongs to subset-selection")
 
     def price(epsilon: float) -> PureDP | ApproxDP:
         return PureDP(epsilon) if delta is None else ApproxDP(epsilon, delta)
@@ -99,17 +103,13 @@ def _mean_report(settings: dict[str, Any]) -> Any:
 
 def _local_report(mechanism: str, settings: dict[str, Any]) -> Any:
     """The report on a local randomizer."""
-    from fastpubpriv import PureDP, auditing, local
+    from fastpubpriv import PureDP, auditing
+    from fastpubpriv.cli.randomizers import make_randomizer
 
     if settings["delta"] is not None:
         raise click.UsageError("--delta belongs to weighted-mean: reports are pure")
-    dim, epsilon, form = settings["dim"] or 10, settings["epsilon"], settings["form"]
-    randomizer: local.Randomizer
-    if mechanism == "duchi":
-        randomizer = local.Duchi(dim, epsilon, 1.0, form=form)
-    else:
-        kind = local.PrivUnit if mechanism == "privunit" else local.PrivUnitG
-        randomizer = kind(dim, epsilon, form=form)
+    radius = 1.0 if mechanism == "duchi" else None
+    randomizer = make_randomizer(settings["dim"] or 10, {**settings, "family": mechanism, "norm_bound": radius})
     claim = None if settings["claim"] is None else PureDP(settings["claim"])
     common = {"claim": claim, "confidence": settings["confidence"]}
     if settings["attack"] == "tracing":

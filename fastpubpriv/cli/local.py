@@ -22,7 +22,7 @@ Examples:
   fastpubpriv local aggregate monday/ --dim 5 --epsilon 4 --norm-bound 3 --state sums --json mean.json
   fastpubpriv local aggregate --dim 5 --epsilon 4 --norm-bound 3 --state sums --merge other-server.sums
 """
-FAMILIES = ("privunit", "privunit-g", "duchi")
+FAMILIES = ("privunit", "privunit-g", "duchi", "subset-selection")
 
 randomizer_options = options.stack(
     click.option("--epsilon", type=float, required=True, help="Privacy of one report, in pure DP."),
@@ -37,7 +37,7 @@ randomizer_options = options.stack(
         type=click.Choice(FAMILIES),
         default="privunit",
         show_default=True,
-        help="privunit has the least error.",
+        help="privunit has the least error; reports of subset-selection have 10 bytes.",
     ),
     click.option(
         "--form",
@@ -45,6 +45,11 @@ randomizer_options = options.stack(
         default="direct",
         show_default=True,
         help="direct: vectors on a grid. selection: seeds of 32 bytes, for an epsilon up to about 6.",
+    ),
+    click.option(
+        "--words",
+        type=click.IntRange(2, 1024),
+        help="For subset-selection: of how many words a report names one. Default: 256. More take longer, fewer are less accurate.",
     ),
 )
 standardize_option = click.option(
@@ -80,7 +85,11 @@ def local() -> None:
 @click.option(
     "--resume", is_flag=True, help="Go on with the file of a run that was stopped, after its last whole report."
 )
-@click.option("--batch-rows", type=click.IntRange(min=1), help="Reports of a message. Default: about a megabyte.")
+@click.option(
+    "--batch-rows",
+    type=click.IntRange(min=1),
+    help="Reports of a message. Default: about a megabyte, or a tenth of a second.",
+)
 @options.run_options
 @click.option("--quiet", "-q", is_flag=True, help="No notes; warnings and errors still show.")
 def privatize(**settings: Any) -> None:

@@ -6,18 +6,27 @@ from typing import Any
 
 import click
 
-from fastpubpriv.local import Duchi, PrivUnit, PrivUnitG
+from fastpubpriv.local import Duchi, PrivUnit, PrivUnitG, SubsetSelection
+
+DEFAULT_WORDS = 256
 
 
 def make_randomizer(dim: int, settings: dict[str, Any]) -> Any:
-    """The randomizer of the options."""
-    family, epsilon, form = settings["family"], settings["epsilon"], settings["form"]
+    """The randomizer of the options: family, epsilon, form and words, and norm_bound where rows may lie in a ball."""
+    family, epsilon, form, words = settings["family"], settings["epsilon"], settings["form"], settings["words"]
+    norm_bound = settings["norm_bound"]
+    if words is not None and family != "subset-selection":
+        raise click.UsageError("--words belongs to subset-selection")
+    if family == "subset-selection":
+        if form != "direct":
+            raise click.UsageError("--form: a report of subset-selection names a word, it has no other form")
+        return SubsetSelection(dim, epsilon, norm_bound=norm_bound, words=words or DEFAULT_WORDS)
     if family != "duchi":
         kind = PrivUnit if family == "privunit" else PrivUnitG
-        return kind(dim, epsilon, norm_bound=settings["norm_bound"], form=form)
-    if settings["norm_bound"] is None:
+        return kind(dim, epsilon, norm_bound=norm_bound, form=form)
+    if norm_bound is None:
         raise click.UsageError("--randomizer duchi is for rows in a ball: add --norm-bound")
-    return Duchi(dim, epsilon, settings["norm_bound"], form=form)
+    return Duchi(dim, epsilon, norm_bound, form=form)
 
 
 def check_standardize(settings: dict[str, Any], dim: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -112,12 +113,30 @@ def privatize(settings: dict[str, Any]) -> None:
         before = f", after {begin:,} that were there" if begin else ""
         streams.hint(
             f"Wrote {done:,} reports of {randomizer.report_bytes:,} bytes to {_name(out_path)}{before}. Each costs its user "
-            f"{words.short(cost)}. aggregate needs --dim {source.dim} and the same options of the randomizer."
+            f"{words.short(cost)}. To read them: {_reader(settings, source.dim)}"
         )
 
 
 def _name(path: Path) -> str:
     return "the standard output" if outputs.is_stdout(path) else repr(str(path))
+
+
+def _reader(settings: dict[str, Any], dim: int) -> str:
+    """The command that reads these reports."""
+    path: Path = settings["out_path"]
+    parts = ["fastpubpriv local aggregate", "-" if outputs.is_stdout(path) else shlex.quote(str(path)), f"--dim {dim}"]
+    parts += [
+        f"--{option} {settings[name]}"
+        for option, name in (("epsilon", "epsilon"), ("norm-bound", "norm_bound"), ("words", "words"))
+        if settings[name] is not None
+    ]
+    if settings["family"] != "privunit":
+        parts.append(f"--randomizer {settings['family']}")
+    if settings["form"] != "direct":
+        parts.append(f"--form {settings['form']}")
+    if settings["standardize"]:
+        parts.append(f"--standardize --public {shlex.quote(str(settings['public_path']))}")
+    return " ".join(parts)
 
 
 def _left(path: Path, done: int) -> str:

@@ -211,6 +211,23 @@ class BinTable:
         return lists
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Counted:
+    """Keys (b, words) and counts (b,) that have been collected, to be collected again with those of other tables."""
+
+    keys: IntArray
+    counts: IntArray
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of keys and counts."""
+        return int(self.keys.nbytes + self.counts.nbytes)
+
+    def drained(self) -> list[tuple[IntArray, IntArray]]:
+        """See `BinTable.drained`; these stay as they are."""
+        return [(self.keys, self.counts)]
+
+
 def _in_pages(array: IntArray, taken: IntArray) -> IntArray:
     """array[taken] in separate pages, which the system gets back with it: arrays in the heap would leave gaps there."""
     shape = len(taken), *array.shape[1:]
@@ -238,7 +255,7 @@ def merge_bytes(words: int) -> int:
     return 9 * words + (9 if words == 1 else 20)
 
 
-def collect(tables: Iterable[BinTable], words: int) -> tuple[IntArray, IntArray]:
+def collect(tables: Iterable[BinTable | Counted], words: int) -> tuple[IntArray, IntArray]:
     """Keys (b, words), each once and in lexical order, and counts (b,) of all tables; the tables cannot be used afterwards."""
     lists = [part for table in tables for part in table.drained()]
     total = sum(len(counts) for _, counts in lists)

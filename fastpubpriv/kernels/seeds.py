@@ -1,7 +1,8 @@
-"""What a report that is a seed stands for: public, and the same integers on every machine (C, one thread, no GIL)."""
+"""What a report that is a seed or a code stands for: public, and the same integers on every machine (C, one thread, no GIL)."""
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ from fastpubpriv.kernels._cext import ffi, lib
 from fastpubpriv.laws import ReportLaw
 
 SEED_BYTES: int = lib.FPP_SEED_BYTES
+CODE_BYTES: int = lib.FPP_CODE_BYTES
+_last = threading.local()  # to prepare a call takes as long as to draw a report of 100 columns
 
 
 def seed_integers(seeds: npt.NDArray[np.uint8], law: ReportLaw, out: npt.NDArray[np.int32]) -> None:
@@ -25,8 +28,20 @@ def seed_integers(seeds: npt.NDArray[np.uint8], law: ReportLaw, out: npt.NDArray
     )
 
 
+def code_integers(codes: npt.NDArray[np.uint8], law: ReportLaw, out: npt.NDArray[np.int32]) -> None:
+    """out (n, dim) int32 = the words that codes (n, 10) uint8 name."""
+    _cbuf.expect("codes", codes, np.uint8, (len(codes), CODE_BYTES))
+    _cbuf.expect("out", out, np.int32, (len(codes), law.dim))
+    claw, work = workspace(law)
+    _cbuf.check(
+        lib.fpp_report_of_codes_i32(_cbuf.inp(codes.reshape(-1)), len(codes), claw, work, _cbuf.out(out.reshape(-1)))
+    )
+
+
 def workspace(law: ReportLaw) -> tuple[Any, Any]:
-    """The law as C sees it, and memory for a call."""
+    """The law as C sees it, and memory for a call: those of this thread's last call, if the law is the same object."""
+    if getattr(_last, "law", None) is law:
+        return _last.claw, _last.work
     claw = ffi.new(
         "fpp_report_law *",
         (law.dim, int(law.gaussian), law.log2_grid, int(law.ball), law.threshold, law.miss, law.radius),
@@ -34,4 +49,5 @@ def workspace(law: ReportLaw) -> tuple[Any, Any]:
     size = lib.fpp_report_workspace_size(claw)
     if size < 0:
         raise KernelError("the law of a report is out of range")
-    return claw, ffi.from_buffer(_cbuf.scratch(size))
+    _last.law, _last.claw, _last.work = law, claw, ffi.from_buffer(_cbuf.scratch(size))
+    return _last.claw, _last.work

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -37,10 +37,11 @@ class BatchHeader:
 
 
 def batch_write(header: BatchHeader, payload: npt.NDArray[Any]) -> bytes:
-    """Bytes of a batch; payload (count, dim) int32 or, of seeds and codes, (count, 32 or 10) uint8."""
-    shape = (header.count, WIDTHS[header.form] or header.dim)
+    """Bytes of a batch of as many reports as there are in payload (n, dim) int32 or, of seeds and codes, (n, 32 or 10) uint8."""
+    shape = (len(payload), WIDTHS[header.form] or header.dim)
     _cbuf.expect("payload", payload, np.uint8 if header.form else np.int32, shape)
-    cheader = ffi.new("fpp_report_header *", astuple(header))
+    cheader = _as_struct(header)
+    cheader.count = len(payload)
     size = lib.fpp_report_batch_size(cheader)
     if size < 0:
         _cbuf.check(lib.FPP_ERR_ARGUMENT)
@@ -51,9 +52,17 @@ def batch_write(header: BatchHeader, payload: npt.NDArray[Any]) -> bytes:
     return data.tobytes()
 
 
+def _as_struct(header: BatchHeader) -> Any:
+    fields = (
+        header.dim, header.count, header.gaussian, header.form, header.ball, header.log2_grid, header.entry_bytes,
+        header.threshold, header.logit, header.radius, header.epsilon,
+    )  # fmt: skip
+    return ffi.new("fpp_report_header *", fields)
+
+
 def batch_size(header: BatchHeader) -> int:
     """Bytes of the whole batch."""
-    return int(lib.fpp_report_batch_size(ffi.new("fpp_report_header *", astuple(header))))
+    return int(lib.fpp_report_batch_size(_as_struct(header)))
 
 
 def batch_header(data: bytes) -> BatchHeader:

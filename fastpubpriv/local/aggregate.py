@@ -12,7 +12,7 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.local.randomizers import Randomizer
-from fastpubpriv.local.reports import Reports, directions, header, integers, length_limit, payload_form
+from fastpubpriv.local.reports import Reports, directions, integers, length_limit, payload_form
 from fastpubpriv.local.users import MOST_PER_USER, Users, hashed_names
 from fastpubpriv.sources import Executor, Query, private_rows
 
@@ -70,7 +70,7 @@ class Aggregator:
 
     Parameters
     ----------
-    randomizer : PrivUnit, PrivUnitG or Duchi
+    randomizer : PrivUnit, PrivUnitG, Duchi or SubsetSelection
         That the reports come from.
     reports_per_user : int, optional
         The most reports that are taken of one user: `add` then asks for the names of users, hashed by the caller, and leaves out
@@ -115,7 +115,9 @@ class Aggregator:
 
     def __init__(self, randomizer: Randomizer, *, reports_per_user: int | None = None) -> None:
         if not isinstance(randomizer, Randomizer):
-            raise InputError(f"randomizer must be a PrivUnit, PrivUnitG or Duchi, got {type(randomizer).__name__}")
+            raise InputError(
+                f"randomizer must be a PrivUnit, PrivUnitG, Duchi or SubsetSelection, got {type(randomizer).__name__}"
+            )
         self.randomizer = randomizer
         self.reports_per_user = (
             None
@@ -159,7 +161,7 @@ class Aggregator:
             reports = Reports.from_bytes(reports, randomizer=self.randomizer)
         if reports.randomizer != self.randomizer:
             raise InputError(
-                "these reports come from another randomizer: its dim, epsilon, norm_bound and form must be the same"
+                "these reports come from another randomizer: its dim, epsilon, norm_bound, form and words must be the same"
             )
         if (users is None) != (self._users is None):
             raise InputError(
@@ -283,4 +285,4 @@ class Aggregator:
 
 def _name(randomizer: Randomizer) -> bytes:
     """A digest of the public parameters."""
-    return hashlib.sha256(repr(header(randomizer, 0)).encode()).digest()
+    return hashlib.sha256(repr(randomizer.header).encode()).digest()

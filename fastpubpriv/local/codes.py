@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from fastpubpriv import validation
+from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
+from fastpubpriv.kernels.seeds import code_integers
+from fastpubpriv.keys import KeySource
 from fastpubpriv.laws import CodeLaw, ReportLaw
 from fastpubpriv.local import books
 from fastpubpriv.local.randomizers import GRID, Randomizer
 from fastpubpriv.local.reports import Reports
 from fastpubpriv.release.reports import release_codes
-from fastpubpriv.sources import private_rows
+from fastpubpriv.sources import Rows
 
 WORDS_MAX = 1024
-_MOST_ENTRIES = 1 << 24  # of a book, 64 MB
+_MOST_ENTRIES = 1 << 24  # of a book: more would take a client a second
+_MOST_AT_ONCE = 1 << 21
+_FINE_GRID = 26
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,22 +97,49 @@ class SubsetSelection(Randomizer):
             )
         settle(self, "cap", cap)
         settle(self, "log2_grid", GRID)
-        law = ReportLaw(dim=self.dim, gaussian=False, log2_grid=GRID, ball=False, threshold=0.0, miss=0.5, radius=1.0)
-        settle(self, "law", law)
-        book = CodeLaw(
-            words=self.words,
-            chosen=chosen,
-            miss=miss,
+        law = ReportLaw(
+            dim=self.dim,
+            gaussian=False,
+            log2_grid=GRID,
             ball=self.norm_bound is not None,
+            threshold=0.0,
+            miss=0.5,
             radius=self.radius,
-            vectors=law,
         )
-        settle(self, "book", book)
+        settle(self, "law", law)
+        settle(self, "book", CodeLaw(words=self.words, chosen=chosen, miss=miss, vectors=law))
 
-    def _reported(self, rows: Any, keys: Any, *, threads: int | None = 1) -> Reports:
-        return Reports(self, _coded(private_rows(rows), self.book, keys), private=keys.private)
+    @property
+    def normals(self) -> float:
+        """Normals that a report is made of."""
+        return float(self.words * self.dim)
+
+    def _reported(self, rows: Rows | FloatArray, keys: KeySource, *, threads: int | None = 1) -> Reports:
+        return Reports.fitted(self, _coded(rows, self.book, keys, threads), private=keys.private)
 
 
-def _coded(rows: Any, book: CodeLaw, keys: Any) -> npt.NDArray[Any]:
+def _coded(rows: Rows | FloatArray, book: CodeLaw, keys: KeySource, threads: int | None) -> npt.NDArray[Any]:
     """One word of a book for each row (privacy note: `mechanisms/notes/local_codes.md`)."""
-    return release_codes(rows, book, keys=keys)
+    return release_codes(rows, book, keys=keys, threads=threads)
+
+
+def names_near_word(
+    randomizer: SubsetSelection, payload: npt.NDArray[np.uint8], row: FloatArray
+) -> npt.NDArray[np.bool_]:
+    """Which reports (n, 10) name one of the words that are likelier for this row (dim,): those with the largest cosines to it."""
+    words, dim = randomizer.words, randomizer.dim
+    found = np.empty(len(payload), dtype=np.bool_)
+    # A finer grid than that of the reports, on which more words would tie.
+    law = replace(randomizer.law, log2_grid=_FINE_GRID)
+    step = max(1, _MOST_AT_ONCE // (words * dim))
+    for begin in range(0, len(payload), step):
+        part = payload[begin : begin + step]
+        codes = np.repeat(part, words, axis=0)
+        codes[:, 8:] = np.tile(np.arange(words, dtype="<u2").view(np.uint8).reshape(words, 2), (len(part), 1))
+        vectors = np.empty((len(codes), dim), dtype=np.int32)
+        code_integers(codes, law, vectors)
+        cosines = (vectors @ row / np.linalg.norm(vectors, axis=1)).reshape(len(part), words)
+        near = np.argsort(-cosines, axis=1, kind="stable")[:, : randomizer.chosen]
+        named = np.ascontiguousarray(part[:, 8:]).view("<u2")
+        found[begin : begin + step] = (near == named).any(axis=1)
+    return found

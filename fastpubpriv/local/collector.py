@@ -17,7 +17,7 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import wire
 from fastpubpriv.local.aggregate import Aggregator
 from fastpubpriv.local.randomizers import Randomizer
-from fastpubpriv.local.reports import Reports, header, payload_form
+from fastpubpriv.local.reports import Reports, payload_form
 from fastpubpriv.local.users import NAME_BYTES, Users, hashed_names
 
 MOST_BATCH_BYTES = 1 << 30
@@ -27,7 +27,7 @@ REPEAT_NUMBERS = 16
 CUT_SHORT = "cut short"
 FOREIGN = "not a batch of reports, or changed on the way"
 OTHER_VERSION = f"another version than {wire.VERSION} of the format"
-OTHER_RANDOMIZER = "of another randomizer: its kind, dim, epsilon, norm bound and form must be the same"
+OTHER_RANDOMIZER = "of another randomizer: its kind, dim, epsilon, norm bound, form and words must be the same"
 TOO_LARGE = f"a batch of more than {MOST_BATCH_BYTES:,} bytes"
 TOO_MANY = "more reports than one input may hold"
 REPEATED = "a batch that was taken before"
@@ -66,7 +66,7 @@ class BatchReader:
         self._most = most
         width, dtype = payload_form(randomizer)
         nothing = np.zeros((0, width), dtype)
-        self._begun = wire.batch_write(header(randomizer, 0), nothing)
+        self._begun = wire.batch_write(randomizer.header, nothing)
 
     def batches(self, stream: Readable) -> Iterator[Any]:
         """Payloads of batches that are not empty, each an array of reports."""

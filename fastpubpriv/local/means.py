@@ -64,7 +64,7 @@ def mean_error(
 
     Parameters
     ----------
-    randomizer : PrivUnit, PrivUnitG or Duchi
+    randomizer : PrivUnit, PrivUnitG, Duchi or SubsetSelection
         Of the reports.
     n_reports, n_pub : int
         Reports and public rows, at least one of them.

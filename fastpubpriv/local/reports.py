@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy.typing as npt
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import wire
-from fastpubpriv.kernels.seeds import SEED_BYTES, seed_integers
+from fastpubpriv.kernels.seeds import code_integers, seed_integers
 from fastpubpriv.laws import ReportLaw
 from fastpubpriv.local.parameters import Cap
 from fastpubpriv.results.base import read_only
@@ -44,6 +45,8 @@ class Randomizer(Protocol):
     def cost(self) -> Any: ...  # noqa: D102
     @property
     def law(self) -> ReportLaw: ...  # noqa: D102
+    @property
+    def header(self) -> wire.BatchHeader: ...  # noqa: D102
 
 
 class Reports:
@@ -87,10 +90,13 @@ class Reports:
     @classmethod
     def fitted(cls, randomizer: Randomizer, payload: npt.NDArray[Any], *, private: bool) -> Self:
         """Reports as they come from the kernel, cut off at the largest entry that their bytes can hold."""
-        if randomizer.form == "direct" and randomizer.entry_bytes == 2:
+        if randomizer.entry_bytes == 2:
             np.minimum(payload, 32767, out=payload)
             np.maximum(payload, -32767, out=payload)  # both take half as long as np.clip for one report
-        return cls(randomizer, payload, private=private)
+        payload.flags.writeable = False
+        made = cls.__new__(cls)  # the kernel's own array: not looked at again, and not copied
+        made.randomizer, made.payload, made.private = randomizer, payload, private
+        return made
 
     def __len__(self) -> int:
         return int(self.payload.shape[0])
@@ -117,7 +123,7 @@ class Reports:
 
     def to_bytes(self) -> bytes:
         """The batch as bytes, for any machine: a public header, and `report_bytes` for each report."""
-        return wire.batch_write(header(self.randomizer, len(self)), self.payload)
+        return wire.batch_write(self.randomizer.header, self.payload)
 
     @classmethod
     def from_bytes(cls, data: bytes, *, randomizer: Randomizer) -> Self:
@@ -127,7 +133,7 @@ class Reports:
         ----------
         data : bytes
             From anybody: nothing in it is believed.
-        randomizer : PrivUnit, PrivUnitG or Duchi
+        randomizer : PrivUnit, PrivUnitG, Duchi or SubsetSelection
             That the reports must come from, with the same arguments.
 
         Returns
@@ -145,9 +151,9 @@ class Reports:
         found = wire.batch_header(data)
         if wire.batch_size(found) != len(data):
             raise InputError("these bytes hold more than one batch of reports: pass each one by itself")
-        if found != header(randomizer, found.count):
+        if replace(found, count=0) != randomizer.header:
             raise InputError(
-                "these reports come from another randomizer: its dim, epsilon, norm_bound and form must be the same"
+                "these reports come from another randomizer: its dim, epsilon, norm_bound, form and words must be the same"
             )
         return cls(randomizer, wire.batch_payload(data))
 
@@ -158,16 +164,16 @@ def payload_form(randomizer: Randomizer) -> tuple[int, Any]:
     return (width, np.uint8) if width else (randomizer.dim, np.int32)
 
 
-def header(randomizer: Randomizer, count: int) -> wire.BatchHeader:
-    """What the bytes of a batch begin with."""
+def header_of(randomizer: Randomizer) -> wire.BatchHeader:
+    """What the bytes of its batches begin with, for a batch without reports."""
     return wire.BatchHeader(
         dim=randomizer.dim,
-        count=count,
+        count=0,
         gaussian=int(randomizer.gaussian),
         form=wire.FORMS[randomizer.form],
         ball=int(randomizer.norm_bound is not None),
         log2_grid=randomizer.log2_grid,
-        entry_bytes=randomizer.entry_bytes if randomizer.form == "direct" else 0,
+        entry_bytes=randomizer.entry_bytes,
         threshold=randomizer.cap.threshold,
         logit=randomizer.cap.logit,
         radius=randomizer.radius,
@@ -179,10 +185,11 @@ def integers(randomizer: Randomizer, payload: npt.NDArray[Any]) -> npt.NDArray[n
     """The integer vectors (n, dim) of reports."""
     if randomizer.form == "direct":
         return payload
-    seeds = np.zeros((len(payload), SEED_BYTES), dtype=np.uint8)
-    seeds[:, : payload.shape[1]] = payload
     out = np.empty((len(payload), randomizer.dim), dtype=np.int32)
-    seed_integers(seeds, randomizer.law, out)
+    if randomizer.form == "codes":
+        code_integers(np.ascontiguousarray(payload), randomizer.law, out)
+    else:
+        seed_integers(np.ascontiguousarray(payload), randomizer.law, out)
     return out
 
 

@@ -8,14 +8,16 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.local.randomizers import Randomizer
 from fastpubpriv.local.reports import Reports
 from fastpubpriv.release.reports import report_keys
+from fastpubpriv.sources import private_rows
 from fastpubpriv.sources.base import Chunk
 
-_BATCH_BYTES, _MOST_ROWS = 1 << 20, 1 << 16
+_BATCH_BYTES, _BATCH_NORMALS, _MOST_ROWS = 1 << 20, 1 << 24, 1 << 16
 
 
 def batch_rows_of(randomizer: Randomizer) -> int:
-    """Rows whose reports make a batch of about a megabyte."""
-    return max(1, min(_MOST_ROWS, _BATCH_BYTES // randomizer.report_bytes))
+    """Rows whose reports make a batch of about a megabyte, or take a tenth of a second."""
+    fitting = min(_BATCH_BYTES // randomizer.report_bytes, _BATCH_NORMALS // int(randomizer.normals))
+    return max(1, min(_MOST_ROWS, fitting))
 
 
 def report_batches(
@@ -32,4 +34,4 @@ def report_batches(
     for chunk in chunks:
         if chunk.shape[1] != randomizer.dim:
             raise InputError(f"rows have {chunk.shape[1]} columns, the randomizer is for {randomizer.dim}")
-        yield randomizer._reported(chunk, keys, threads=threads)
+        yield randomizer._reported(private_rows(chunk), keys, threads=threads)

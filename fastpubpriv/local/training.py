@@ -198,7 +198,7 @@ def train(
             if end > begin:
                 x, y = _block(rows, places[begin:end]), _block(labels, places[begin:end])
                 gradients = chosen.gradient(weights, x, y[:, 0])
-                move += inverse[0] * randomizer._reported(gradients, keys).vectors().sum(axis=0)
+                move += inverse[0] * randomizer._reported(private_rows(gradients), keys).vectors().sum(axis=0)
             weights = _projected(weights - length * move, centre, bound)
     release = {
         "name": "local gradients",

@@ -103,6 +103,11 @@ class GroupQuery(Query):
         return 2 * self.base.dim**2
 
     @property
+    def ordered(self) -> bool:
+        """See `Query.ordered`."""
+        return True
+
+    @property
     def chunk_rows(self) -> int:
         """See `Query.chunk_rows`."""
         return default_chunk_rows(self.base.dim)

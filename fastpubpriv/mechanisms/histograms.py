@@ -269,6 +269,13 @@ class BinQuery(Query):
         for tables, others in zip(total, part, strict=True):
             tables.extend(others)
 
+    def packed(self, accumulators: Any) -> tuple[list[bins.Counted], ...]:
+        """See `Query.packed`: each key once."""
+        return tuple(
+            [bins.Counted(*bins.collect(tables, partition.words))]
+            for tables, partition in zip(accumulators, self.partitions, strict=True)
+        )
+
     def answer(self, accumulators: tuple[list[BinTable], ...]) -> list[tuple[IntArray, IntArray]]:
         """See `Query.answer`."""
         return [

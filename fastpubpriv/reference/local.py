@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastpubpriv._types import FloatArray
-from fastpubpriv.laws import ReportLaw
+from fastpubpriv.laws import CodeLaw, ReportLaw
 from fastpubpriv.reference.chacha import DRAW_BLOCK, nonce_of, words
 from fastpubpriv.reference.sampler import report_gaussians
 
@@ -213,3 +213,46 @@ def seed_integers(seeds: npt.NDArray[np.uint8], law: ReportLaw, out: npt.NDArray
     """out (n, dim) int32 = the reports of seeds (n, 32) uint8."""
     for i, seed in enumerate(seeds):
         out[i] = np.rint(seed_normals(seed.tobytes(), law.dim) * math.ldexp(1.0, law.log2_grid))
+
+
+def book_word(book: int, word: int, dim: int) -> FloatArray:
+    """The normals of a word of a book; words of few columns share a block."""
+    key = book.to_bytes(8, "little") + bytes(24)
+    if dim <= DRAW_BLOCK:
+        together = DRAW_BLOCK // dim
+        at = word % together * dim
+        return normal_block(key, "seed", word // together, at + dim)[at:]
+    blocks = -(-dim // DRAW_BLOCK)
+    sizes = [min(DRAW_BLOCK, dim - b * DRAW_BLOCK) for b in range(blocks)]
+    return np.concatenate([normal_block(key, "seed", word * blocks + b, size) for b, size in enumerate(sizes)])
+
+
+def _below(coins: Coins, bound: int) -> int:
+    while True:
+        product = coins.word() * bound
+        if product % 2**64 >= 2**64 % bound:
+            return product >> 64
+
+
+def report_codes(
+    rows: npt.NDArray[Any], law: CodeLaw, key: bytes, out: npt.NDArray[np.uint8], *, first: int = 0
+) -> None:
+    """out (n, 10) uint8 = for each row the number of a fresh book, and that of one of its words."""
+    for i, row in enumerate(rows):
+        coins = report_coins(key, first + i)
+        v = direction(row, law.vectors, coins)
+        book = coins.word() >> 2
+        hit = coins.word() >> 2 >= law.miss
+        place = _below(coins, law.chosen if hit else law.words - law.chosen)
+        words = [book_word(book, w, law.vectors.dim) for w in range(law.words)]
+        cosines = [math.fsum(g * v) / math.sqrt(math.fsum(g * g)) for g in words]
+        near = set(sorted(range(law.words), key=lambda w: (-cosines[w], w))[: law.chosen])
+        word = [w for w in range(law.words) if (w in near) == hit][place]
+        out[i] = np.frombuffer(book.to_bytes(8, "little") + word.to_bytes(2, "little"), dtype=np.uint8)
+
+
+def code_integers(codes: npt.NDArray[np.uint8], law: ReportLaw, out: npt.NDArray[np.int32]) -> None:
+    """out (n, dim) int32 = the words that codes (n, 10) uint8 name."""
+    for i, code in enumerate(codes):
+        book, word = int.from_bytes(code[:8].tobytes(), "little"), int.from_bytes(code[8:].tobytes(), "little")
+        out[i] = np.rint(book_word(book, word, law.dim) * math.ldexp(1.0, law.log2_grid))

@@ -5,21 +5,22 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastpubpriv.errors import InputError, KernelError
+from fastpubpriv.sources.closed import Closed
+from fastpubpriv.sources.cluster import Cluster
 from fastpubpriv.threads.guard import call_guarded, iterate_guarded
 from fastpubpriv.validation import integer
 
 Chunk = NDArray[Any]  # (k, dim), float32 or float64, native byte order, adjacent columns
 PathLike = str | os.PathLike[str]
 
-CHUNK_BYTES = (
-    1 << 22
-)  # about 1 ms of work for a sum: short enough to interrupt a pass at once and to share it evenly among threads
+# About 1 ms of work for a sum: short enough to interrupt a pass at once and to share it evenly among threads.
+CHUNK_BYTES = 1 << 22
 
 
 def default_chunk_rows(dim: int) -> int:
@@ -27,7 +28,7 @@ def default_chunk_rows(dim: int) -> int:
     return max(1, CHUNK_BYTES // (8 * dim))
 
 
-class Rows(ABC):
+class Rows(Closed, ABC):
     """Private rows. They can be read in chunks, as often as wanted, and in no other way.
 
     Make one with a constructor below or with `private_rows`. Shape, kind and column names are public; `repr` shows the
@@ -43,7 +44,7 @@ class Rows(ABC):
     columns : tuple of str, or None
         Column names, where the source has names.
     kind : str
-        What kind of source the rows come from: "array", "npy", "parquet", "arrow", "csv", "frame" or "chunks".
+        What kind of source the rows come from: "array", "npy", "parquet", "arrow", "csv", "frame", "dask" or "chunks".
     random_access : bool
         True if any range of rows can be read without reading those before it, from several threads at once.
 
@@ -57,6 +58,7 @@ class Rows(ABC):
     __slots__ = ("__weakref__", "_columns", "_dim", "_kind", "_n")
 
     random_access: bool = False
+    cluster: Cluster | None = None  # where the rows live, if not in this process
 
     def __init__(self, n: int, dim: int, kind: str, columns: tuple[str, ...] | None) -> None:
         if n < 1:
@@ -154,35 +156,6 @@ class Rows(ABC):
     def __len__(self) -> int:
         return self._n
 
-    def __format__(self, spec: str) -> str:
-        if spec:
-            _refuse("formatted as a number")
-        return repr(self)
-
-    def __reduce__(self) -> NoReturn:
-        _refuse("pickled or copied")
-
-    def __array__(self, dtype: Any = None, copy: Any = None) -> NoReturn:
-        _refuse("converted to an array")
-
-    def __iter__(self) -> NoReturn:
-        _refuse("iterated over")
-
-    def __contains__(self, item: object) -> NoReturn:
-        _refuse("searched")
-
-    def __getitem__(self, index: object) -> NoReturn:
-        _refuse("indexed")
-
-    def __eq__(self, other: object) -> NoReturn:
-        _refuse("compared")
-
-    def __bool__(self) -> NoReturn:
-        _refuse("used as a truth value")
-
-    __hash__ = object.__hash__
-    __array_ufunc__ = None  # NumPy operators and functions then raise TypeError instead of trying to convert
-
     @staticmethod
     def from_array(array: object) -> Rows:
         """Rows of a 2-D numeric array (n, dim) or a rectangular list of lists.
@@ -233,12 +206,13 @@ class Rows(ABC):
     def from_parquet(
         path: PathLike | Sequence[PathLike], columns: Sequence[str] | None = None, *, memory_map: bool = True
     ) -> Rows:
-        """Rows of one Parquet file, or of several with the same columns, read piece by piece.
+        """Rows of one Parquet file, of several with the same columns, or of those under a directory, read piece by piece.
 
         Parameters
         ----------
         path : path or sequence of paths
-            The files, in order. n comes from their footers.
+            The files, in order; those of a directory in the order of their names, and keys of "key=value" folders are columns.
+            n comes from the footers. Which files there are, and how long each is, is public: a replaced row stays in its file.
         columns : sequence of str, optional
             Numeric columns to read, in this order; the default is all columns, which must then all be numeric.
         memory_map : bool
@@ -258,12 +232,12 @@ class Rows(ABC):
 
     @staticmethod
     def from_arrow(table: object, columns: Sequence[str] | None = None, *, memory_map: bool = True) -> Rows:
-        """Rows of a pyarrow Table, a RecordBatch, a list of RecordBatches, or an Arrow IPC / Feather file.
+        """Rows of an Arrow table, batch, list of batches, dataset, IPC / Feather file, or of a stream that is opened for each pass.
 
         Parameters
         ----------
-        table : pyarrow.Table, pyarrow.RecordBatch, list of pyarrow.RecordBatch, or path
-            Read where it is.
+        table : pyarrow.Table, RecordBatch, list of RecordBatches, Dataset, path, or function that returns a RecordBatchReader
+            Read where it is. A dataset, without a filter, is read in the order of its files; a stream is counted now.
         columns : sequence of str, optional
             Numeric columns to read, in this order; the default is all columns, which must then all be numeric.
         memory_map : bool
@@ -272,7 +246,7 @@ class Rows(ABC):
         Returns
         -------
         Rows
-            With random access. Columns as in `from_parquet`.
+            With random access, but for datasets and streams. Columns as in `from_parquet`.
 
         Raises
         ------
@@ -283,20 +257,21 @@ class Rows(ABC):
 
     @staticmethod
     def from_frame(frame: object, columns: Sequence[Any] | None = None) -> Rows:
-        """Rows of a pandas or polars DataFrame.
+        """Rows of a pandas or polars DataFrame, or of a polars LazyFrame.
 
         Parameters
         ----------
-        frame : pandas.DataFrame or polars.DataFrame
-            Read where it is, chunk by chunk.
+        frame : pandas.DataFrame, polars.DataFrame or polars.LazyFrame
+            Read where it is, chunk by chunk. The plan of a LazyFrame runs in each pass, and now to count its rows: each must be
+            made of one person's row, whatever the others hold, and their number is published. No filter, join or sort, then.
         columns : sequence of column labels, optional
             Numeric columns to read, in this order; the default is all columns, which must then all be numeric.
 
         Returns
         -------
         Rows
-            With random access. Numeric columns are those of bool, integers, floats, their nullable and Arrow-backed forms, and
-            decimals of polars and Arrow. A null is NaN. Categories, objects, text, dates and sparse columns are not numeric.
+            Numeric columns are those of bool, integers, floats, their nullable and Arrow-backed forms, and decimals of polars and
+            Arrow. A null is NaN. Categories, objects, text, dates and sparse columns are not numeric.
 
         Raises
         ------
@@ -304,6 +279,32 @@ class Rows(ABC):
             Not a DataFrame, or a chosen column is missing or not numeric.
         """
         return _opened("frame", frame, columns)
+
+    @staticmethod
+    def from_dask(collection: object, columns: Sequence[Any] | None = None, *, client: object = None) -> Rows:
+        """Rows of a Dask array, data frame or series. Passes run where the chunks live; only their integers come here.
+
+        Parameters
+        ----------
+        collection : dask.array.Array, dask.dataframe.DataFrame or dask.dataframe.Series
+            Its chunks are NumPy arrays or pandas frames. Each pass computes them again: persist what fits into the memory of the
+            workers. The chunks must be the same in each pass, which their numbers of rows are checked for.
+        columns : sequence of column labels, optional
+            As in `from_frame`, for a data frame.
+        client : distributed.Client, optional
+            Runs the tasks. The default is what Dask uses at the time: its default client, or threads of this process.
+
+        Returns
+        -------
+        Rows
+            Read in order where single rows are needed here (batches of a training run); counted now if Dask does not know n.
+
+        Raises
+        ------
+        InputError
+            Not such a collection, chunks that do not hold numbers, or a column that is missing.
+        """
+        return _opened("dask", collection, columns, client)
 
     @staticmethod
     def from_csv(path: PathLike, columns: Sequence[str] | None = None, *, join_quoted_lines: bool = False) -> Rows:
@@ -365,34 +366,9 @@ class Rows(ABC):
         return OPENERS["chunks"](factory, n=n, dim=dim)
 
 
-class RandomAccessRows(Rows):
-    """Rows of which any range can be read directly, from any thread; a subclass says how in `block`."""
-
-    __slots__ = ()
-
-    random_access = True
-
-    @abstractmethod
-    def block(self, begin: int, end: int) -> Chunk:
-        """See `Rows.block`."""
-
-    def _chunks(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
-        return in_blocks(self, begin, end, chunk_rows)
-
-
-def in_blocks(rows: Rows, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
-    """Rows with random access, block by block."""
-    for first in range(begin, end, chunk_rows):
-        yield rows.block(first, min(first + chunk_rows, end))
-
-
-# The constructor of each kind of rows. Readers and views import the classes above, so `open.py`, which imports them, fills this in.
+# The constructor of each kind of rows; `open.py` fills this in, since readers and views import the class above.
 OPENERS: dict[str, Callable[..., Rows]] = {}
 
 
 def _opened(kind: str, *given: object) -> Rows:
     return call_guarded(lambda: OPENERS[kind](*given))
-
-
-def _refuse(action: str) -> NoReturn:
-    raise TypeError(f"private rows cannot be {action}: only an estimator, or fold(), may read them")

@@ -68,6 +68,13 @@ class Query(abc.ABC):
         for sums, addend in zip(total, part, strict=True):
             np.add(sums, addend, out=sums)  # int64 arrays wrap around silently: addition modulo 2**64
 
+    def packed(self, accumulators: Any) -> Any:
+        """The accumulators as they travel to another process: without workspace.
+
+        `merge` takes them as a part, and `answer` as the whole.
+        """
+        return accumulators
+
     def answer(self, accumulators: Any) -> Any:
         """The exact integers to release, from the accumulators of all rows."""
         return accumulators[0]
@@ -81,6 +88,11 @@ class Query(abc.ABC):
     def chunk_rows(self) -> int | None:
         """Rows of a chunk, or None. With a number, chunks come one after another, and the query shares out each among threads."""
         return None
+
+    @property
+    def ordered(self) -> bool:
+        """True if each chunk is added, in order, to the accumulators of all chunks before it; nothing is merged."""
+        return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,6 +164,9 @@ class Executor:
         bar = None if quick else Progress(rows.n, self.progress)
         with np.errstate(all="ignore"):
             try:
+                if rows.cluster is not None:
+                    tell = None if bar is None or not bar.wanted else bar.at
+                    return query.answer(rows.cluster.accumulate(query, rows, size, tell))
                 parts = _pass(query, rows, first, workers, size, bar)
             finally:
                 if bar is not None:

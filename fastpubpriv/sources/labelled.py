@@ -152,6 +152,20 @@ class Labelled(View):
         self._labels = labels
         self.random_access = features.random_access and labels.random_access
 
+    @property
+    def sources(self) -> tuple[Rows, ...]:
+        """See `View.sources`."""
+        return self._rows, self._labels
+
+    @property
+    def arguments(self) -> tuple[()]:
+        """See `View.arguments`."""
+        return ()
+
+    def spans(self, begin: int, end: int) -> list[tuple[int, int, int]]:
+        """See `View.spans`."""
+        return [(0, begin, end), (1, begin, end)]
+
     def block(self, begin: int, end: int) -> Chunk:
         """Rows begin to end, copied."""
         return _joined(self._rows.block(begin, end), self._labels.block(begin, end))

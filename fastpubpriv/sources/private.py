@@ -13,7 +13,9 @@ from fastpubpriv.sources.base import PathLike, Rows
 from fastpubpriv.sources.readers.array import ArrayRows, plain_list
 from fastpubpriv.sources.readers.arrow import is_arrow
 from fastpubpriv.sources.readers.columns import asked_columns
-from fastpubpriv.sources.readers.frame import is_frame, is_series, refuse_near_frame
+from fastpubpriv.sources.readers.dask import is_dask
+from fastpubpriv.sources.readers.frame import is_frame, is_lazy, is_series
+from fastpubpriv.sources.readers.restarted import is_directory
 from fastpubpriv.threads.guard import call_guarded
 from fastpubpriv.validation import path_name
 
@@ -25,9 +27,9 @@ def private_rows(obj: object, *, columns: Sequence[Any] | None = None) -> Rows:
 
     Parameters
     ----------
-    obj : Rows, ndarray, memoryview, list, pandas or polars DataFrame or Series, pyarrow Table or RecordBatch, path, list of paths
+    obj : Rows, ndarray, memoryview, list, frame or series, Arrow table or dataset, Dask collection, path, list of paths
         One dimension (an array, a list of numbers, a Series) is rows of one number. A path is read by its suffix: .npy,
-        .parquet, .arrow, .feather, .csv. A list of paths is a list of Parquet files.
+        .parquet, .arrow, .feather, .csv. A list of paths is a list of Parquet files, and a directory holds such files.
     columns : sequence of column names, optional
         Numeric columns to read, in this order, of a source that has names. The default is all columns.
 
@@ -60,11 +62,12 @@ def _opened(obj: object, columns: Sequence[Any] | None) -> Rows:
         return _as_asked(obj, columns)
     if isinstance(obj, str | os.PathLike):
         return path_rows(obj, columns)
-    if is_frame(obj) or is_series(obj):
+    if is_dask(obj):
+        return Rows.from_dask(obj, columns)
+    if is_frame(obj) or is_series(obj) or is_lazy(obj):
         return Rows.from_frame(obj, columns)
     if is_arrow(obj):
         return Rows.from_arrow(obj, columns)
-    refuse_near_frame(obj)
     if isinstance(obj, list | tuple):
         obj = plain_list(obj)
     if isinstance(obj, list | tuple) and obj:
@@ -79,7 +82,7 @@ def _opened(obj: object, columns: Sequence[Any] | None) -> Rows:
 
 def path_rows(path: PathLike, columns: Sequence[Any] | None) -> Rows:
     """Rows of a file, by its suffix."""
-    suffix = _suffix(path)
+    suffix = ".parquet" if is_directory(path) else _suffix(path)
     if suffix == ".npy":
         return _as_asked(Rows.from_npy(path), columns)
     if suffix == ".parquet":

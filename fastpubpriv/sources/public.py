@@ -18,7 +18,8 @@ from fastpubpriv.sources.readers.array import ArrayRows
 from fastpubpriv.sources.readers.arrow import arrow_rows
 from fastpubpriv.sources.readers.columns import ColumnRows
 from fastpubpriv.sources.readers.csv import public_table
-from fastpubpriv.sources.readers.frame import is_series, series_as_row
+from fastpubpriv.sources.readers.dask import is_dask
+from fastpubpriv.sources.readers.frame import is_lazy, is_series, series_as_row
 from fastpubpriv.threads.guard import call_guarded, name_argument
 
 # Beyond these a square overflows or underflows, and a radius computed from the rows would be inf or 0.
@@ -218,7 +219,7 @@ def _memory(obj: object, columns: Sequence[Any] | None) -> list[NDArray[Any]]:
     """The arrays behind an object; none where that cannot be known."""
     if isinstance(obj, np.ndarray):
         return [np.ndarray.view(obj, np.ndarray)]
-    if obj is None or isinstance(obj, str | os.PathLike | list | tuple):
+    if obj is None or is_dask(obj) or is_lazy(obj) or isinstance(obj, str | os.PathLike | list | tuple):
         return []
     try:
         rows = private_rows(obj, columns=columns)

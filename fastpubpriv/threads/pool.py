@@ -15,7 +15,8 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from queue import SimpleQueue
 
 POLL_SECONDS = (
@@ -174,6 +175,17 @@ def available_cpus() -> int:
 def in_worker() -> bool:
     """True in a thread of the pool, where waiting for the pool could wait forever."""
     return getattr(_state, "worker", False)
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """What this thread does until the block ends is done by this thread only, without the pool."""
+    before = in_worker()
+    _state.worker = True
+    try:
+        yield
+    finally:
+        _state.worker = before
 
 
 def _start_thread(pool: _Pool) -> bool:

@@ -24,7 +24,7 @@ from fastpubpriv.auditing import (
 )
 from fastpubpriv.auditing import black_box as module
 from fastpubpriv.cli import main
-from fastpubpriv.local import Duchi, PrivUnit, PrivUnitG
+from fastpubpriv.local import Duchi, PrivUnit, PrivUnitG, SubsetSelection
 
 
 @pytest.mark.parametrize(("successes", "trials"), [(0, 10), (1, 10), (7, 10), (10, 10), (300, 1000)])
@@ -45,7 +45,14 @@ def test_the_bound_on_epsilon():
 
 
 @pytest.mark.parametrize(
-    "randomizer", [PrivUnit(6, 1.0), PrivUnitG(6, 2.0), Duchi(3, 1.0, 5.0), PrivUnit(4, 1.0, form="selection")]
+    "randomizer",
+    [
+        PrivUnit(6, 1.0),
+        PrivUnitG(6, 2.0),
+        Duchi(3, 1.0, 5.0),
+        PrivUnit(4, 1.0, form="selection"),
+        SubsetSelection(3, 1.0, words=8),
+    ],
 )
 def test_sound_randomizers_pass_and_the_bound_is_close(randomizer):
     """Confidence 1 - 1e-9 each: a sound one fails once in 10^9 runs."""
@@ -189,6 +196,11 @@ def test_the_command(tmp_path):
         ("privunit --attack tracing --epsilon 8 --claim 1 --runs 500 --dim 5", 1, "REFUTED"),
         ("duchi --attack tracing --epsilon 1 --runs 100 --rows 3", 0, "mean of 3, by tracing"),
         ("weighted-mean --epsilon 1 --delta 1e-3 --runs 60", 0, "Gaussian noise"),
+        ("subset-selection --epsilon 1 --words 8 --dim 3 --runs 5000", 0, "not refuted"),
+        ("subset-selection --epsilon 3 --words 8 --dim 3 --runs 5000 --claim 1", 1, "REFUTED"),
+        ("subset-selection --attack tracing --epsilon 1 --words 8 --runs 100", 0, "not refuted"),
+        ("privunit --epsilon 1 --words 8", 2, "--words belongs to subset-selection"),
+        ("weighted-mean --epsilon 1 --words 8", 2, "--words belongs to subset-selection"),
         ("privunit --epsilon 1 --delta 1e-5", 2, "reports are pure"),
         ("privunit --epsilon 1 --rows 3", 2, "--attack tracing"),
         ("weighted-mean --epsilon 1 --dim 3", 2, "one column"),

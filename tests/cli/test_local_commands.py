@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -222,6 +223,25 @@ def test_hostile_inputs_are_left_out():
         assert "cannot be read" in answer("in")["warnings"][0]
 
 
+def test_reports_of_few_bits():
+    few = ("--randomizer", "subset-selection", "--words", "16")
+    told = said(privatize("r", *few, "--batch-rows", "1500")).split("To read them: fastpubpriv local ")[1]
+    assert "Rows 4,000 private" in " ".join(invoke(*shlex.split(told)).stdout.split())
+    whole = Path("r").read_bytes()
+    assert len(whole) == 3 * 64 + 4000 * 10
+    data = answer("r", *few)
+    assert data["n_priv"] == 4000
+    assert np.abs(np.array(data["mean"]) - 0.3).max() < 0.2
+    Path("cut").write_bytes(whole[: len(whole) // 2])
+    privatize("cut", *few, "--resume")
+    assert len(Path("cut").read_bytes()) - len(whole) in (0, -64)
+    assert answer("cut", *few)["n_priv"] == 4000
+    assert "another randomizer" in said(invoke("aggregate", "r", *SERVER, code=2))
+    assert "another randomizer" in said(invoke("aggregate", "r", *SERVER, *few[:3], "32", code=2))
+    Path("hostile").write_bytes(whole[: len(whole) - 900] + bytes(900))
+    assert "changed" in answer("hostile", *few)["warnings"][0]
+
+
 def test_a_user_reports_once():
     privatize("r", "--batch-rows", "900")
     names = [hmac.digest(b"key", bytes([i % 250]) + bytes([i // 1000]), "sha256").hex() for i in range(4000)]
@@ -266,6 +286,8 @@ def test_units_of_public_rows():
         ("privatize --private p.npy --epsilon 900 --out r", "epsilon"),
         ("privatize --private p.npy --epsilon 1 --norm-bound -3 --out r", "norm_bound"),
         ("privatize --private p.npy --epsilon 1 --randomizer duchi --out r", "add --norm-bound"),
+        ("privatize --private p.npy --epsilon 1 --words 16 --out r", "--words belongs to subset-selection"),
+        ("privatize --private p.npy --epsilon 1 --randomizer subset-selection --form selection --out r", "--form"),
         ("privatize --private p.npy --epsilon 40 --form selection --out r", "form='direct'"),
         ("privatize --private nix.npy --epsilon 1 --out r", "no file"),
         ("privatize --private p.csv --epsilon 1 --out r", "--columns is needed"),

@@ -15,7 +15,7 @@ from golden_data import BLOBS, BLOBS_PUBLIC, CENTERS, FORMS, LARGE, LINE, PLANE,
 
 import fastpubpriv as fpp
 from fastpubpriv import maps, sources
-from fastpubpriv.kernels import balls, bins, hypotheses, nearest, noise, rows, tree
+from fastpubpriv.kernels import balls, bins, hypotheses, nearest, noise, reports, rows, seeds, tree
 from fastpubpriv.keys import key_source
 
 KEY = bytes(range(32))
@@ -181,6 +181,28 @@ def distances() -> dict[str, Any]:
     return found
 
 
+def local_reports() -> dict[str, Any]:
+    """Reports of a key as vectors, seeds and codes, what seeds and codes stand for, and a batch as bytes."""
+    x = np.array(ROWS[:6])
+    made = fpp.local.PrivUnit(3, 2.0, norm_bound=2.0), fpp.local.SubsetSelection(3, 2.0, norm_bound=2.0, words=20)
+    vectors, seeded, coded = np.empty((6, 3), np.int32), np.empty((6, 32), np.uint8), np.empty((6, 10), np.uint8)
+    reports.report_integers(x, made[0].law, KEY, vectors)
+    reports.report_seeds(x, made[0].law, KEY, seeded)
+    reports.report_codes(x, made[1].book, KEY, coded)
+    of_seeds, of_codes = np.empty((6, 3), np.int32), np.empty((6, 3), np.int32)
+    seeds.seed_integers(seeded, made[0].law, of_seeds)
+    seeds.code_integers(coded, made[1].law, of_codes)
+    batch = np.frombuffer(fpp.local.Reports(made[1], coded).to_bytes(), np.uint8)
+    return {
+        "vectors": vectors,
+        "seeds": seeded,
+        "codes": coded,
+        "of seeds": of_seeds,
+        "of codes": of_codes,
+        "batch": batch,
+    }
+
+
 @dataclasses.dataclass(frozen=True)
 class ColumnSums(sources.Query):
     """Sums of the columns on a grid."""
@@ -273,6 +295,17 @@ CASES: list[Case] = [
         *(hypotheses.MixtureTable, hypotheses.panelled, hypotheses.mixture_table, hypotheses.density_room),
         *(hypotheses.density_codes, hypotheses.pair_counts, hypotheses.column_counts, hypotheses.cell_scores),
         hypotheses.pair_roots,
+    ),
+    steps(
+        "local reports",
+        local_reports,
+        *(
+            reports.report_integers,
+            reports.report_seeds,
+            reports.report_codes,
+            seeds.seed_integers,
+            seeds.code_integers,
+        ),
     ),
     steps("distances", distances, nearest.most_isolated, balls.ball_counts, balls.first_terrific, balls.widest_gap),
     steps(

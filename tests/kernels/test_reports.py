@@ -11,7 +11,7 @@ import pytest
 from fastpubpriv.errors import InputError, KernelError
 from fastpubpriv.kernels import reports, seeds, wire
 from fastpubpriv.kernels._cext import lib
-from fastpubpriv.laws import ReportLaw
+from fastpubpriv.laws import CodeLaw, ReportLaw
 from fastpubpriv.reference import local as slow
 from fastpubpriv.reference import wire as slow_wire
 
@@ -87,6 +87,74 @@ def test_seeds_agree_with_their_twin(case):
     seeds.seed_integers(fast, case, mine)
     slow.seed_integers(fast, case, theirs)
     assert np.array_equal(mine, theirs)
+
+
+BOOKS = [
+    CodeLaw(words=9, chosen=4, miss=1 << 60, vectors=law(1, 0.0)),  # all cosines are 1 or -1: ties alone
+    CodeLaw(words=8, chosen=1, miss=1 << 61, vectors=law(2, 0.0)),
+    CodeLaw(words=20, chosen=8, miss=1 << 61, vectors=law(3, 0.0, ball=True, radius=2.0)),
+    CodeLaw(words=7, chosen=6, miss=1 << 61, vectors=law(100, 0.0)),
+    CodeLaw(words=3, chosen=1, miss=1 << 61, vectors=law(1030, 0.0)),
+]
+
+
+def book_id(book):
+    return f"{book.words}-{book.chosen}-{book.vectors.dim}"
+
+
+@pytest.mark.parametrize("book", BOOKS, ids=book_id)
+def test_codes_agree_with_their_twin(book):
+    dim = book.vectors.dim
+    n = 3 if dim > 50 else 9
+    rows = odd_rows(dim)[:n]
+    fast, exact = np.empty((n, 10), np.uint8), np.empty((n, 10), np.uint8)
+    reports.report_codes(rows, book, KEY, fast, first=13)
+    slow.report_codes(rows, book, KEY, exact, first=13)
+    assert np.array_equal(fast, exact)
+    fast[0, 8:] = 255  # a word that no book has is a vector too
+    mine, theirs = np.empty((n, dim), np.int32), np.empty((n, dim), np.int32)
+    seeds.code_integers(fast, book.vectors, mine)
+    slow.code_integers(fast, book.vectors, theirs)
+    assert np.array_equal(mine, theirs)
+
+
+@pytest.mark.parametrize("book", BOOKS, ids=book_id)
+def test_words_of_one_book_after_another_are_read_as_alone(book):
+    dim = book.vectors.dim
+    codes = np.zeros((60, 10), np.uint8)
+    codes[:, 0] = np.repeat([7, 9, 7], 20)
+    codes[:, 8] = np.r_[np.arange(20), np.arange(20)[::-1], np.random.default_rng(0).integers(0, 40, 20)]
+    together, alone = np.empty((60, dim), np.int32), np.empty((60, dim), np.int32)
+    seeds.code_integers(codes, book.vectors, together)
+    for i in range(60):
+        seeds.code_integers(codes[i : i + 1], book.vectors, alone[i : i + 1])
+    assert np.array_equal(together, alone)
+
+
+@pytest.mark.parametrize("book", BOOKS, ids=book_id)
+def test_a_code_depends_on_its_number_and_its_row_alone(book):
+    rows = odd_rows(book.vectors.dim, 40)
+    whole = np.empty((40, 10), np.uint8)
+    reports.report_codes(rows, book, KEY, whole, first=100)
+    try:
+        for level in range(lib.fpp_isa_detect() + 1):
+            lib.fpp_isa_limit(level)
+            for begin, end in ((0, 1), (7, 9), (13, 40)):
+                part = np.empty((end - begin, 10), np.uint8)
+                reports.report_codes(np.array(rows[begin:end]), book, KEY, part, first=100 + begin)
+                assert np.array_equal(part, whole[begin:end])
+    finally:
+        lib.fpp_isa_limit(lib.FPP_ISA_AVX512)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"words": 1}, {"words": 1025}, {"chosen": 0}, {"chosen": 9}, {"miss": 0}, {"miss": 1 << 62}]
+)
+def test_books_out_of_range_are_refused(changes):
+    with pytest.raises(KernelError):
+        reports.report_codes(
+            np.ones((1, 1)), dataclasses.replace(BOOKS[0], **changes), KEY, np.empty((1, 10), np.uint8)
+        )
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.dim}-{case.threshold}-{case.gaussian}-{case.ball}")

@@ -12,7 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastpubpriv import InputError, PureDP
-from fastpubpriv.local import Aggregator, Duchi, PrivUnit, PrivUnitG, Reports, estimate_mean, mean_error
+from fastpubpriv.local import (
+    Aggregator,
+    Duchi,
+    PrivUnit,
+    PrivUnitG,
+    Reports,
+    SubsetSelection,
+    estimate_mean,
+    mean_error,
+)
 from fastpubpriv.results.estimates import MeanResult
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")
@@ -22,6 +31,7 @@ RANDOMIZERS = [
     PrivUnitG(6, 2.0, norm_bound=3.0),
     Duchi(6, 2.0, 1.5),
     PrivUnit(6, 2.0, form="selection"),
+    SubsetSelection(6, 2.0, words=32),
 ]
 
 
@@ -175,8 +185,8 @@ def test_one_hostile_report_moves_the_mean_no_more_than_an_honest_one():
     """Among 200 reports: the largest entries that bytes can hold, and the largest that a user could send."""
     for randomizer in RANDOMIZERS:
         sound = some_reports(randomizer, 200)
-        if randomizer.form == "selection":
-            hostile = Reports(randomizer, np.full((1, 32), 255, np.uint8))
+        if randomizer.form != "direct":
+            hostile = Reports(randomizer, np.full((1, randomizer.report_bytes), 255, np.uint8))
         else:
             hostile = Reports(randomizer, np.array([[2**31 - 1] * 5 + [-(2**31)]], dtype=np.int32))
         before, after = Aggregator(randomizer), Aggregator(randomizer)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fastpubpriv import ApproxDP, InputError, PureDP, SeededNoiseWarning
-from fastpubpriv.local import Duchi, PrivUnit, PrivUnitG, Reports
+from fastpubpriv.local import Duchi, PrivUnit, PrivUnitG, Reports, SubsetSelection
 from fastpubpriv.local import parameters as caps
 from fastpubpriv.local.reports import directions, integers
 from fastpubpriv.release import reports as door
@@ -149,6 +149,30 @@ def test_reports_do_not_depend_on_threads_or_on_company():
     rows[1:] = np.nan
     alone = PrivUnit(40, 2.0).privatize(rows, random_state=4)
     assert np.array_equal(alone.payload[0], one.payload[0])
+
+
+@pytest.mark.parametrize("randomizer", [PrivUnit(5, 2.0), PrivUnit(5, 2.0, form="selection"), SubsetSelection(5, 2.0)])
+def test_one_row_has_the_same_report_in_every_form(randomizer):
+    """A plain row takes a shorter way than the others."""
+    row = np.array([0.5, -1.0, 2.0, 0.0, 0.25])
+    plain = randomizer.privatize(row, random_state=3)
+    apart = np.zeros((5, 2))
+    apart[:, 1] = row
+    for other in (
+        row.reshape(1, 5),
+        row.tolist(),
+        row.astype(np.float32),
+        row.astype(">f8"),
+        apart[:, 1],
+        [row.tolist()],
+    ):
+        assert np.array_equal(randomizer.privatize(other, random_state=3).payload, plain.payload)
+    assert plain.to_bytes() == randomizer.privatize(row.tolist(), random_state=3).to_bytes()
+    with pytest.raises(ValueError, match="read-only"):
+        plain.payload[0, 0] = 1
+    for wrong in (row[:4], row.reshape(5, 1), row.reshape(1, 1, 5), row + 0j):
+        with pytest.raises(InputError):
+            randomizer.privatize(wrong)
 
 
 @pytest.mark.parametrize("family", [0, 2])

@@ -178,7 +178,7 @@ def test_every_user_reports_once(monkeypatch):
 
     def counted(self, rows, keys, **more):
         seen.append(len(rows))
-        assert rows.shape[1] == 3
+        assert rows.dim == 3
         return honest(self, rows, keys, **more)
 
     monkeypatch.setattr(module.PrivUnit, "_reported", counted)
@@ -198,7 +198,7 @@ def test_a_row_enters_by_its_clipped_gradient_alone(monkeypatch):
     records = []
 
     def forced(self, rows, keys, **more):
-        records.append(np.array(rows))
+        records.append(np.concatenate(list(rows.chunks())))
         fixed = np.random.default_rng(len(rows)).normal(size=(len(rows), 3))
         return self.privatize(fixed, random_state=0)
 

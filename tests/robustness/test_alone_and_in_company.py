@@ -53,8 +53,7 @@ READERS = {
     "fastpubpriv.training.kept.kept_rows",
     "fastpubpriv.training.kept.kept_rows.work",
     # Each report and each gradient is made from one user's row by a kernel that takes rows one by one.
-    "fastpubpriv.release.reports.release_codes",
-    "fastpubpriv.release.reports.release_reports",
+    "fastpubpriv.release.reports._draw",
     "fastpubpriv.local.training._block",
     # On their way to such a report.
     "fastpubpriv.cli.reporting.Source._read",
@@ -172,6 +171,9 @@ def passes_below(dim):
     randomizer = local.PrivUnit(dim + 1, 4.0)
     reports = randomizer.privatize(rng.normal(size=(N, dim + 1)))
     yield "reports", lambda: local.Aggregator(randomizer).add(reports)
+    few = local.SubsetSelection(dim + 1, 4.0, words=4)
+    codes = few.privatize(rng.normal(size=(N, dim + 1)))
+    yield "codes", lambda: local.Aggregator(few).add(codes)
     yield "cells", lambda: release_cell_counts(account, rows, [column.cuts] * dim, name="b", **options)
     labelled = Partition(
         (0,), (BinRule(0.25),), labels=partial(anchors.codes, chosen=[dim - 1], columns=[column] * dim)

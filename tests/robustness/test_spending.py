@@ -44,7 +44,7 @@ from fastpubpriv.mechanisms.selection import hypotheses as choosing
 from fastpubpriv.mixtures.list_decoding import decoders
 from fastpubpriv.mixtures.list_decoding.decoders import decode_gaussians
 from fastpubpriv.privacy import Neighbors
-from fastpubpriv.sources.base import RandomAccessRows
+from fastpubpriv.sources.blocks import RandomAccessRows
 
 LIGHT = {name: call for name, call in CALLS.items() if not call.heavy}
 light = pytest.mark.parametrize("name", LIGHT)

@@ -161,7 +161,6 @@ def test_things_that_are_almost_tables():
     for source, words in (
         (pd.Series(["x"]), "numeric"),
         (pl.Series(["x"]), "numeric"),
-        (pl.LazyFrame({"a": [1.0]}), "collect"),
         (table.to_reader(), "read_all"),
         (pd.DataFrame({"a": []}, dtype=float), "no rows"),
         (pa.table({"a": pa.array([], pa.float64())}), "no rows"),
@@ -207,7 +206,7 @@ def test_parquet_lists_and_broken_files(tmp_path):
         list(rows.chunks())
 
 
-@pytest.mark.parametrize("path", ["data.txt", "Alice-SSN-123", "x.parquet.zip", "/tmp"])
+@pytest.mark.parametrize("path", ["data.txt", "Alice-SSN-123", "x.parquet.zip"])
 def test_paths_with_no_known_suffix(path):
     with pytest.raises(InputError, match="suffix") as caught:
         private_rows(path)

@@ -146,6 +146,10 @@ class CodesQuery(Query):
         """See `Query.merge`."""
         Query.merge(self, total[1:], part[1:])
 
+    def packed(self, accumulators: Any) -> tuple[Any, ...]:
+        """See `Query.packed`."""
+        return [], *accumulators[1:]
+
     @property
     def row_cost(self) -> int:
         """See `Query.row_cost`."""

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.sources.base import Chunk, PathLike, RandomAccessRows
+from fastpubpriv.sources.base import Chunk, PathLike
+from fastpubpriv.sources.blocks import RandomAccessRows
 from fastpubpriv.sources.paths import existing_file
 from fastpubpriv.sources.readers.pieces import as_chunk
 from fastpubpriv.threads.guard import call_foreign, call_guarded

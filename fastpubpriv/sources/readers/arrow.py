@@ -35,9 +35,15 @@ def load_pyarrow() -> ModuleType:
 
 
 def is_arrow(obj: object) -> bool:
-    """True for a pyarrow Table, RecordBatch or RecordBatchReader."""
+    """True for a pyarrow Table, RecordBatch, RecordBatchReader or Dataset."""
     pa = sys.modules.get("pyarrow")
-    return pa is not None and isinstance(obj, pa.Table | pa.RecordBatch | pa.RecordBatchReader)
+    return pa is not None and (isinstance(obj, pa.Table | pa.RecordBatch | pa.RecordBatchReader) or is_dataset(obj))
+
+
+def is_dataset(obj: object) -> bool:
+    """True for a pyarrow Dataset."""
+    cls = getattr(sys.modules.get("pyarrow.dataset"), "Dataset", None)
+    return cls is not None and isinstance(obj, cls)
 
 
 def float_dtype(arrow_type: Any) -> np.dtype[Any] | None:
@@ -93,7 +99,7 @@ def column_memory(column: Any) -> list[NDArray[Any]]:
     return views
 
 
-def _checked_schema(schema: Any, columns: Sequence[str] | None, what: str) -> tuple[list[str], np.dtype[Any]]:
+def checked_schema(schema: Any, columns: Sequence[str] | None, what: str) -> tuple[list[str], np.dtype[Any]]:
     """The columns to read and the dtype of their rows, from the types alone."""
     labels = choose(_data_columns(schema) if columns is None else schema.names, columns, what)
     types = [schema.field(label).type for label in labels]
@@ -120,7 +126,8 @@ def arrow_rows(source: object, columns: Sequence[str] | None, memory_map: bool =
         source = _read_ipc(pa, name, boolean("memory_map", memory_map))
     elif isinstance(source, pa.RecordBatchReader):
         raise InputError(
-            "a RecordBatchReader can be read only once, and a pass may be repeated: pass reader.read_all()"
+            "a RecordBatchReader can be read only once, and a pass may be repeated: pass reader.read_all(), or to "
+            "Rows.from_arrow a function that opens a new one"
         )
     elif isinstance(source, pa.RecordBatch):
         batch = source
@@ -136,7 +143,7 @@ def arrow_rows(source: object, columns: Sequence[str] | None, memory_map: bool =
     table: Any = source
     # A name that is not UTF-8 cannot be read, and the error of pyarrow would quote it.
     call_guarded(lambda: table.schema.names, f"the column names of {what} cannot be read: they must be text in UTF-8")
-    labels, dtype = _checked_schema(table.schema, columns, what)
+    labels, dtype = checked_schema(table.schema, columns, what)
     held = [view for label in labels for view in column_memory(table.column(label))]
     return ColumnRows(table.num_rows, "arrow", labels, [column_reader(table.column(k)) for k in labels], dtype, held)
 
@@ -189,7 +196,7 @@ class ParquetRows(Rows):
             raise InputError("the list of Parquet files is empty: pass at least one path")
         schema, count = _footer(paths[0])
         counts = [count]
-        labels, dtype = _checked_schema(schema, columns, repr(paths[0]))
+        labels, dtype = checked_schema(schema, columns, repr(paths[0]))
         for name in paths[1:]:
             other, count = _footer(name)
             counts.append(count)
@@ -197,7 +204,7 @@ class ParquetRows(Rows):
                 raise InputError(
                     f"{name!r} has other columns than {paths[0]!r}: pass columns=[...] that all files have"
                 )
-            if _checked_schema(other, labels, repr(name))[1] != dtype:
+            if checked_schema(other, labels, repr(name))[1] != dtype:
                 dtype = _F64
         return cls(paths, counts, labels, dtype, memory_map=boolean("memory_map", memory_map))
 
@@ -236,8 +243,6 @@ def _footer(name: str) -> tuple[Any, int]:
     """Schema and number of rows of a Parquet file."""
     import pyarrow.parquet
 
-    if os.path.isdir(name):
-        raise InputError(f"{name!r} is a directory: pass the list of its Parquet files")
     existing_file(name)
 
     def read() -> tuple[Any, int]:

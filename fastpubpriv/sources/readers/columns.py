@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from fastpubpriv.columns import listed
 from fastpubpriv.errors import InputError
-from fastpubpriv.sources.base import Chunk, RandomAccessRows
+from fastpubpriv.sources.base import Chunk
+from fastpubpriv.sources.blocks import RandomAccessRows
 from fastpubpriv.threads.guard import call_foreign
 
 ColumnReader = Callable[[int, int], NDArray[Any]]  # (begin, end) -> values of one column, one-dimensional

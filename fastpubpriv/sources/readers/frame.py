@@ -42,10 +42,9 @@ def series_as_row(series: Any) -> Any:
     return series.to_frame().T.infer_objects()
 
 
-def refuse_near_frame(obj: object) -> None:
-    """InputError with advice for a LazyFrame, which is almost a frame."""
-    if _is(obj, "polars", "LazyFrame"):
-        raise InputError("a polars LazyFrame is not a table of rows: pass frame.collect()")
+def is_lazy(obj: object) -> bool:
+    """True for a polars LazyFrame."""
+    return _is(obj, "polars", "LazyFrame")
 
 
 def frame_rows(frame: object, columns: Sequence[Any] | None) -> Rows:
@@ -55,8 +54,7 @@ def frame_rows(frame: object, columns: Sequence[Any] | None) -> Rows:
     if _is(frame, "pandas", "DataFrame"):
         return _pandas_rows(frame, columns)
     if _is(frame, "polars", "DataFrame"):
-        return _polars_rows(frame, columns)
-    refuse_near_frame(frame)
+        return polars_frame_rows(frame, columns)
     raise InputError(f"expected a pandas or polars DataFrame, got {type(frame).__name__}")
 
 
@@ -117,7 +115,8 @@ def _masked_reader(array: Any) -> ColumnReader:
     return lambda begin, end: array[begin:end].to_numpy(dtype=np.float64, na_value=np.nan)
 
 
-def _polars_rows(frame: Any, columns: Sequence[Any] | None) -> Rows:
+def polars_frame_rows(frame: Any, columns: Sequence[Any] | None) -> Rows:
+    """Rows of a polars DataFrame."""
     polars = sys.modules["polars"]
     what = "the data frame"
     labels = choose(list(frame.columns), columns, what)

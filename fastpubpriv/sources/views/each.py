@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from fastpubpriv.sources.base import Chunk, Rows
 from fastpubpriv.sources.views.view import View
@@ -23,6 +24,11 @@ class Each(View):
     def __init__(self, rows: Rows, function: OfChunk, dim: int, columns: tuple[str, ...] | None) -> None:
         super().__init__(rows, rows.n, dim, rows.kind, columns)
         self._function = function
+
+    @property
+    def arguments(self) -> tuple[Any, ...]:
+        """See `View.arguments`."""
+        return self._function, self.dim, self.columns
 
     def block(self, begin: int, end: int) -> Chunk:
         """Rows begin to end."""

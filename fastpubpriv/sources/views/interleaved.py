@@ -58,6 +58,11 @@ class _Members:
         inside: BoolArray = (marks >= self.low) & (marks <= self.high)
         return inside
 
+    def before(self, row: int) -> int:
+        """Rows of the block among the first `row` rows of the source."""
+        segment = row // _SEGMENT
+        return int(self.prefix[segment]) + int(np.count_nonzero(self.mask(segment * _SEGMENT, row)))
+
     def positions(self, begin: int, end: int) -> IntArray:
         """Positions in the source of rows begin to end of the block."""
         first = int(np.searchsorted(self.prefix, begin, side="right")) - 1
@@ -76,6 +81,22 @@ class Interleaved(View):
     def __init__(self, rows: Rows, members: _Members) -> None:
         super().__init__(rows, members.size, rows.dim, rows.kind, rows.columns)
         self._members = members
+
+    @property
+    def arguments(self) -> tuple[_Members]:
+        """See `View.arguments`."""
+        return (self._members,)
+
+    def spans(self, begin: int, end: int) -> list[tuple[int, int, int]]:
+        """See `View.spans`."""
+        if begin == end:
+            return []
+        first, last = (int(self._members.positions(at, at + 1)[0]) for at in (begin, end - 1))
+        return [(0, first, last + 1)]
+
+    def cuts(self, source: int, ends: IntArray) -> IntArray:
+        """See `View.cuts`."""
+        return np.array([self._members.before(int(end)) for end in ends], dtype=np.int64)
 
     def block(self, begin: int, end: int) -> Chunk:
         """Rows begin to end of the block, copied."""

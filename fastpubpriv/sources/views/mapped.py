@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from fastpubpriv._types import FloatArray
@@ -11,7 +13,18 @@ from fastpubpriv.sources.views.each import each_row
 
 def linear_rows(rows: Rows, matrix: FloatArray) -> Rows:
     """The rows `matrix @ x` of the rows x of a source, (n, len(matrix)) float64; without BLAS, so that the chunk changes no bit."""
-    return each_row(rows, lambda chunk: mapped(chunk, matrix), len(matrix))
+    return each_row(rows, Mapped(matrix), len(matrix))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Mapped:
+    """`mapped` by one matrix: a value, so that it can be sent to where the rows are."""
+
+    matrix: FloatArray
+
+    def __call__(self, chunk: Chunk) -> Chunk:
+        """See `mapped`."""
+        return mapped(chunk, self.matrix)
 
 
 def mapped(chunk: Chunk, matrix: FloatArray) -> Chunk:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from fastpubpriv._types import IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources.base import Chunk, Rows
 from fastpubpriv.sources.views.view import View
@@ -42,6 +43,19 @@ class Pairs(View):
             raise InputError("differences of rows need at least two rows, got 1")
         super().__init__(rows, rows.n // 2, rows.dim, f"pairs of {rows.kind}", rows.columns)
 
+    @property
+    def arguments(self) -> tuple[()]:
+        """See `View.arguments`."""
+        return ()
+
+    def spans(self, begin: int, end: int) -> list[tuple[int, int, int]]:
+        """See `View.spans`."""
+        return [(0, 2 * begin, 2 * end)]
+
+    def cuts(self, source: int, ends: IntArray) -> IntArray:
+        """See `View.cuts`. A pair over an end is by itself, so that one row moves and not a chunk."""
+        return np.concatenate([ends // 2, -(-ends // 2)])
+
     def block(self, begin: int, end: int) -> Chunk:
         """Pairs begin to end."""
         return differences(self._rows.block(2 * begin, 2 * end))
@@ -62,6 +76,14 @@ class DistantPairs(Pairs):
     """Differences of rows that are half of the source apart."""
 
     __slots__ = ()
+
+    def spans(self, begin: int, end: int) -> list[tuple[int, int, int]]:
+        """See `View.spans`."""
+        return [(0, begin, end), (0, begin + self.n, end + self.n)]
+
+    def cuts(self, source: int, ends: IntArray) -> IntArray:
+        """See `View.cuts`."""
+        return np.concatenate([ends, ends - self.n])
 
     def block(self, begin: int, end: int) -> Chunk:
         """Pairs begin to end."""

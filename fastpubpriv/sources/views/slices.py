@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 
+from fastpubpriv._types import IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources.base import Chunk, Rows
 from fastpubpriv.sources.views.view import View
@@ -41,6 +42,19 @@ class Slice(View):
     def __init__(self, rows: Rows, begin: int, end: int) -> None:
         super().__init__(rows, end - begin, rows.dim, rows.kind, rows.columns)
         self._begin = begin
+
+    @property
+    def arguments(self) -> tuple[int, int]:
+        """See `View.arguments`."""
+        return self._begin, self._begin + self.n
+
+    def spans(self, begin: int, end: int) -> list[tuple[int, int, int]]:
+        """See `View.spans`."""
+        return [(0, self._begin + begin, self._begin + end)]
+
+    def cuts(self, source: int, ends: IntArray) -> IntArray:
+        """See `View.cuts`."""
+        return ends - self._begin
 
     def block(self, begin: int, end: int) -> Chunk:
         """Rows begin to end of the block."""

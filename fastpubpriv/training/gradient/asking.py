@@ -25,6 +25,7 @@ from fastpubpriv.privacy import (
 from fastpubpriv.release.account import Account
 from fastpubpriv.run import Run, noise_per_radius
 from fastpubpriv.sources import Rows
+from fastpubpriv.sources.views.each import each_row
 from fastpubpriv.training.gradient.checkpoint import Checkpoint
 from fastpubpriv.training.gradient.plan import NoiseOf, Plan
 from fastpubpriv.training.gradient.problem import GradientProblem
@@ -62,6 +63,8 @@ def check(problem: GradientProblem, settings: Descent, rows: Rows) -> None:
     settings.check_rows(rows.n)
     if scheme(settings, rows.n) is None and settings.sampling != "one_pass":
         return
+    if rows.cluster is not None and scheme(settings, rows.n) is None:
+        return  # the rows of a step are a range, which a cluster reads where it lives
     if not rows.random_access and not fits(rows.n, problem.units.width + 1, problem.units.dtype):
         raise InputError(
             "batches need rows of which any can be read, or that fit into memory: pass an array or a .npy file, or sampling='full'"
@@ -108,6 +111,9 @@ class Asker:
     def prepare(self, threads: int | None) -> None:
         """Bring the private rows into the units of the fit."""
         units = self._problem.units
+        if self._run.rows.cluster is not None and self._sampling is None:
+            self._rows = each_row(self._run.rows, units, units.width + 1)  # they stay where they are
+            return
         self._rows = kept_rows(self._run.rows, units, units.width + 1, dtype=units.dtype, threads=threads)
 
     def __call__(self, weights: FloatArray, step: int) -> FloatArray | None:

@@ -1,0 +1,186 @@
+"""`python -m benchmarks.audits`: black-box audits of what users call, each beside a twin that costs more than it claims.
+
+Every audit runs a call some thousand times on two data sets that differ in one row, counts how often an event that was fixed before
+happens on each, and takes the largest epsilon that these counts refute. It must stay below the claim. The twin of each is the same
+call with several times the epsilon, held to the same claim: it must be refuted, which shows that the audit sees at all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import fastpubpriv as fpp
+from fastpubpriv import auditing, local
+from fastpubpriv.privacy import Budget
+from fastpubpriv.training import SemiDP
+
+TABLE = Path(__file__).resolve().parent.parent / "docs" / "evidence" / "audits.json"
+CONFIDENCE = 0.999
+Run = Callable[[Budget, Budget, int], auditing.AuditReport]  # given a budget, held to a claim, so many runs
+FAR = 1e9  # a value that every clip radius shortens
+
+
+def repeat(call: Callable[[Any, int], Any]) -> Callable[[Any, int], Any]:
+    """A statistic from one run: `call(rows, seed)` on seeds that never come twice."""
+    seeds = itertools.count()
+    return lambda rows, runs: np.array([call(rows, next(seeds)) for _ in range(runs)])
+
+
+def canary(value: float, n: int = 4) -> Any:
+    """Rows at zero and one that is as far as it counts."""
+    rows = np.zeros((n, 1))
+    rows[0] = value
+    return rows
+
+
+def one_column(call: Callable[..., Any], **options: Any) -> Run:
+    """An audit of a mean by its worst neighbours."""
+
+    def run(budget: Budget, claim: Budget, runs: int) -> auditing.AuditReport:
+        statistic = repeat(lambda x, seed: call(x, budget=budget, random_state=seed, threads=1, **options).mean[0])
+        return auditing.audit(statistic, canary(FAR), canary(-FAR), claim=claim, runs=runs, confidence=CONFIDENCE)
+
+    return run
+
+
+def histogram(budget: Budget, claim: Budget, runs: int) -> auditing.AuditReport:
+    """The count of a bin that loses a row."""
+    bins = fpp.BinGrid(width=1.0)
+
+    def count(rows: Any, seed: int) -> float:
+        bars = fpp.stable_histogram(rows, bins=bins, budget=budget, random_state=seed, threads=1)[0]
+        here = np.flatnonzero(bars.lower[:, 0] == bars.lower[:, 0].min()) if len(bars.counts) else []
+        return float(bars.counts[here[0]]) if len(here) else 0.0
+
+    full, less = np.zeros((60, 1)), np.zeros((60, 1))
+    less[0] = 40.0
+    return auditing.audit(repeat(count), full, less, claim=claim, runs=runs, confidence=CONFIDENCE)
+
+
+def selection(budget: Budget, claim: Budget, runs: int) -> auditing.AuditReport:
+    """The choice between two candidates whose scores are equal but for one row."""
+    listed = (np.ones((2, 1)), np.array([-5.0, 5.0]).reshape(2, 1, 1), np.ones((2, 1, 1)))
+
+    def chosen(rows: Any, seed: int) -> float:
+        return float(fpp.select_hypothesis(rows, hypotheses=listed, budget=budget, random_state=seed).means[0, 0])
+
+    one, other = np.full((41, 1), -5.0), np.full((41, 1), -5.0)
+    one[:21], other[:20] = 5.0, 5.0
+    return auditing.audit(repeat(chosen), one, other, claim=claim, runs=runs, threshold=0.0, confidence=CONFIDENCE)
+
+
+def training(budget: Budget, claim: Budget, runs: int) -> auditing.AuditReport:
+    """A canary whose gradient is as long as the clip allows, in six steps over sampled batches."""
+    method = SemiDP(
+        steps=6, step_size=1.0, priv_weight=1.0, clip_norm=1.0, start="zero", scaling="none", sampling="poisson",
+        batch_rows=2,
+    )  # fmt: skip
+    public = np.array([[1.0, 0.5], [-1.0, 0.2], [0.5, -0.1], [2.0, 0.3]])
+
+    def last(rows: Any, seed: int) -> float:
+        common: dict[str, Any] = {"label": -1, "loss": "squared", "x_pub": public, "threads": 1}
+        found = fpp.train(rows, budget=budget, method=method, random_state=seed, **common)
+        return float(found.weights[0])
+
+    one, other = np.full((4, 2), np.nan), np.full((4, 2), np.nan)
+    one[2], other[2] = [1.0, FAR], [1.0, -FAR]
+    return auditing.audit(repeat(last), one, other, claim=claim, runs=runs, confidence=CONFIDENCE)
+
+
+def weighted(budget: Budget, claim: Budget, runs: int) -> auditing.AuditReport:
+    """By the worst two data sets of one column."""
+    return auditing.audit_weighted_mean(budget, claim=claim, runs=runs, confidence=CONFIDENCE)
+
+
+def traced(budget: Budget, claim: Budget, runs: int) -> auditing.AuditReport:
+    """By an attacker who knows one row, and the law of the others."""
+    return auditing.trace_weighted_mean(budget, claim=claim, runs=runs, confidence=CONFIDENCE)
+
+
+def randomizer(make: Callable[[float], local.Randomizer]) -> Run:
+    """Reports of two opposite rows."""
+
+    def run(budget: Budget, claim: Budget, runs: int) -> auditing.AuditReport:
+        made = make(float(budget.epsilon))  # type: ignore[union-attr]
+        return auditing.audit_randomizer(made, claim=claim, runs=runs, confidence=CONFIDENCE)
+
+    return run
+
+
+APPROX, PURE = fpp.ApproxDP(epsilon=1, delta=1e-3), fpp.PureDP(epsilon=1)
+BALL = {"center": 0.0, "radius": 1.0, "steps": 1}
+PUBLIC = {"x_pub": np.zeros((1, 1)), "clipping": "gaussian", "steps": 1}
+# Name, claim, runs on each data set, how, and by how much the epsilon of the twin is larger.
+AUDITS: list[tuple[str, Budget, int, Run, int]] = [
+    ("coinpress_mean, Gaussian noise", APPROX, 8_000, one_column(fpp.coinpress_mean, **BALL), 2),
+    ("coinpress_mean, discrete Laplace noise", PURE, 8_000, one_column(fpp.coinpress_mean, **BALL), 2),
+    ("estimate_mean, clipping='gaussian'", APPROX, 8_000, one_column(fpp.estimate_mean, **PUBLIC), 2),
+    ("weighted_mean", APPROX, 8_000, weighted, 2),
+    ("weighted_mean, by tracing", APPROX, 4_000, traced, 4),
+    ("stable_histogram", APPROX, 8_000, histogram, 2),
+    ("select_hypothesis", PURE, 4_000, selection, 2),
+    ("train with SemiDP, Poisson batches", APPROX, 120, training, 12),
+    ("local.PrivUnit, 20 columns", PURE, 200_000, randomizer(lambda epsilon: local.PrivUnit(20, epsilon)), 2),
+    ("local.PrivUnitG, 20 columns", PURE, 200_000, randomizer(lambda epsilon: local.PrivUnitG(20, epsilon)), 2),
+    ("local.Duchi, 1 column", PURE, 200_000, randomizer(lambda epsilon: local.Duchi(1, epsilon, 1.0)), 2),
+    (
+        "local.SubsetSelection, 20 columns",
+        PURE,
+        200_000,
+        randomizer(lambda epsilon: local.SubsetSelection(20, epsilon)),
+        2,
+    ),
+]
+
+
+def larger(claim: Budget, factor: int) -> Budget:
+    """A budget of several times the epsilon."""
+    if isinstance(claim, fpp.ApproxDP):
+        return fpp.ApproxDP(epsilon=claim.epsilon * factor, delta=claim.delta)
+    return fpp.PureDP(epsilon=claim.epsilon * factor)  # type: ignore[union-attr]
+
+
+def line(name: str, claim: Budget, runs: int, run: Run, factor: int) -> dict[str, Any]:
+    """Run an audit and its twin; a claim that is refuted is an error, and so is a twin that is not."""
+    honest, twin = run(claim, claim, runs), run(larger(claim, factor), claim, runs)
+    if not honest.passed or twin.passed:
+        found = f"at least {honest.epsilon_lower:.3g}, and {twin.epsilon_lower:.3g} with {factor} times the epsilon"
+        raise AssertionError(f"{name}: {claim} was claimed; found {found}")
+    return {
+        "name": name,
+        "claim": str(claim),
+        "runs": runs,
+        "epsilon_lower": round(honest.epsilon_lower, 2),
+        "twin_epsilon": factor,
+        "twin_epsilon_lower": round(twin.epsilon_lower, 2),
+        "confidence": CONFIDENCE,
+    }
+
+
+def main() -> None:
+    """Run all and print them; with --write, keep them for the book."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write", action="store_true", help=f"write {TABLE.name} of the book")
+    parser.add_argument("--only", default="", help="part of a name")
+    options = parser.parse_args()
+    found = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # every run is seeded and tiny
+        for each in AUDITS:
+            if options.only in each[0]:
+                found.append(line(*each))
+                print(found[-1])
+    if options.write:
+        TABLE.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,28 @@
+"""The directive `evidence`: a table that is made while the book is built."""
+
+from __future__ import annotations
+
+from docutils import nodes
+from docutils.statemachine import StringList
+from evidence_tables import TABLES
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+
+
+class Evidence(SphinxDirective):
+    """A table by its name."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        """Make the table, and read it as Markdown."""
+        lines = TABLES[self.arguments[0]]()
+        parent = nodes.container(classes=["evidence"])
+        self.state.nested_parse(StringList(lines, source=f"table {self.arguments[0]}"), self.content_offset, parent)
+        return [parent]
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Register the directive."""
+    app.add_directive("evidence", Evidence)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,166 @@
+"""Tables of evidence that are made from the tests, the audits that were kept, the guards of speed, and the README."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+LONG = ("statistical", "audit")
+INSTRUCTION_SETS = ("portable C", "AVX2", "AVX-512")
+
+
+def table(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
+    """A table in Markdown."""
+    lines = [header, ("---",) * len(header), *rows]
+    return ["| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |" for line in lines]
+
+
+def marks_of(node: ast.AST) -> set[str]:
+    """The names in `pytest.mark.<name>` somewhere in a piece of code."""
+    return {
+        part.attr
+        for part in ast.walk(node)
+        if isinstance(part, ast.Attribute) and isinstance(part.value, ast.Attribute) and part.value.attr == "mark"
+    }
+
+
+def long_tests(path: Path) -> list[tuple[str, str, str]]:
+    """(name, marker, docstring) of the tests of a file that `make audit` runs."""
+    text = path.read_text(encoding="utf-8")
+    if not any(f"mark.{mark}" in text for mark in LONG):
+        return []
+    tree = ast.parse(text)
+    everywhere: set[str] = set()
+    helpers: dict[str, set[str]] = {}
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and any(getattr(target, "id", "") == "pytestmark" for target in node.targets):
+            everywhere |= marks_of(node.value)
+        elif isinstance(node, ast.FunctionDef) and not node.name.startswith("test"):
+            helpers[node.name] = marks_of(node)
+        elif isinstance(node, ast.Assign):
+            helpers |= {target.id: marks_of(node.value) for target in node.targets if isinstance(target, ast.Name)}
+    found = []
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test"):
+            marks = set(everywhere)
+            for decorator in node.decorator_list:
+                marks |= marks_of(decorator)
+                marks |= {
+                    mark
+                    for part in ast.walk(decorator)
+                    if isinstance(part, ast.Name)
+                    for mark in helpers.get(part.id, ())
+                }
+            found += [(node.name, mark, ast.get_docstring(node) or "") for mark in LONG if mark in marks]
+    return found
+
+
+def test_table() -> list[str]:
+    """Every file with long tests: what it is about, its long tests, and the command that runs them."""
+    rows = []
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        found = long_tests(path)
+        if found:
+            about = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+            about = " ".join(about.split("\n\n")[0].split())
+            name = path.relative_to(ROOT).as_posix()
+            tests = ", ".join(name.removeprefix("test_").replace("_", " ") for name, _, _ in found)
+            marker = " or ".join(sorted({mark for _, mark, _ in found}))
+            said = f"{about} Long tests: {tests}." if about else f"{tests.capitalize()}."
+            rows.append((said.replace("`", ""), f'`pytest -m "{marker}" {name}`'))
+    return table(("what is tested", "command"), rows)
+
+
+def audit_table() -> list[str]:
+    """The audits that `python -m benchmarks.audits --write` kept."""
+    found = json.loads((ROOT / "docs" / "evidence" / "audits.json").read_text(encoding="utf-8"))
+    rows = [
+        (
+            f"`{line['name'].split(',')[0]}`{''.join(',' + part for part in line['name'].split(',')[1:])}",
+            f"`{line['claim']}`",
+            f"{line['runs']:,}",
+            f"{line['epsilon_lower']:.2f}",
+            f"{line['twin_epsilon_lower']:.2f}, from {line['twin_epsilon']} times the epsilon",
+        )
+        for line in found
+    ]
+    return table(("call", "claim", "runs on each side", "largest epsilon refuted", "the twin, refuted"), rows)
+
+
+def numbers(node: ast.expr) -> list[float]:
+    """The numbers in a call such as Ratios(1.0, 2.0, 3.0); empty for something else."""
+    if not isinstance(node, ast.Call):
+        return []
+    return [float(part.value) for part in node.args if isinstance(part, ast.Constant)]
+
+
+def constant(name: ast.expr) -> str:
+    """A text in the guards: as it stands there, or a constant of a module of `benchmarks/cases`."""
+    if isinstance(name, ast.Constant):
+        return str(name.value)
+    assert isinstance(name, ast.Attribute)
+    assert isinstance(name.value, ast.Name)
+    text = (ROOT / "benchmarks" / "cases" / f"{name.value.id}.py").read_text(encoding="utf-8")
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.Assign) and len(node.targets) == 1:
+            target, value = node.targets[0], node.value
+            pairs = zip(target.elts, value.elts, strict=True) if isinstance(target, ast.Tuple) else [(target, value)]  # type: ignore[attr-defined]
+            for each, said in pairs:
+                if getattr(each, "id", "") == name.attr:
+                    return str(ast.literal_eval(said))
+    raise KeyError(name.attr)
+
+
+def guard_table() -> list[str]:
+    """For each guarded loop, how many times faster than its peer it was at least, by instruction set."""
+    tree = ast.parse((ROOT / "benchmarks" / "bench_guards.py").read_text(encoding="utf-8"))
+    rows = []
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "GUARDS":
+            assert isinstance(node.value, ast.Dict)
+            for key, value in zip(node.value.keys, node.value.values, strict=True):
+                assert isinstance(key, ast.Constant)
+                assert isinstance(value, ast.Tuple)
+                _, peer, _, seen = value.elts
+                rows.append((str(key.value), constant(peer), *(f"{number:g}" for number in numbers(seen))))
+    return table(("loop", "compared with", *INSTRUCTION_SETS), rows)
+
+
+def readme_part(mark: str) -> list[str]:
+    """The lines between two marks of the README."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    return text.split(f"<!-- {mark} -->", 1)[1].split(f"<!-- /{mark} -->", 1)[0].strip().splitlines()
+
+
+def closer_table() -> list[str]:
+    """From the accuracy table: who was closer than `estimate_mean` in the median, by number of rows."""
+    lines = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in readme_part("accuracy")
+        if line.startswith("|")
+    ]
+    header, contestants = lines[0], lines[2:]
+    ours = next(line for line in contestants if line[0] == "estimate_mean")
+    rows = []
+    for column in range(1, len(header) - 1):
+        mine = float(ours[column].split("/")[0])
+        closer = [
+            f"{line[0]} ({line[column].split('/')[0].strip()})"
+            for line in contestants
+            if float(line[column].split("/")[0]) < mine
+        ]
+        rows.append((header[column], f"{mine:g}", "; ".join(closer) or "nobody"))
+    return table(("rows", "`estimate_mean`", "closer"), rows)
+
+
+TABLES: dict[str, Callable[[], list[str]]] = {
+    "tests": test_table,
+    "audits": audit_table,
+    "guards": guard_table,
+    "bench": lambda: readme_part("bench"),
+    "accuracy": lambda: readme_part("accuracy"),
+    "closer": closer_table,
+}

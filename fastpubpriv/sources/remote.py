@@ -1,0 +1,247 @@
+"""A pass over rows that live elsewhere: what is sent to a worker, and what the worker does.
+
+A worker gets a `Pass` (the query, and how the rows are made from their sources: public and released numbers) and chunks of the
+sources, and returns a `Part`: integers, and how many rows they count. The functions here change nothing that they are given and
+give the same answer each time, so a task that is retried, duplicated or speculated changes no bit. They never raise, because a
+scheduler writes exceptions into logs: a `Failed` with a text of ours takes the place of every error.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+
+from fastpubpriv import errors
+from fastpubpriv._types import IntArray
+from fastpubpriv.errors import FastPubPrivError, InputError, KernelError
+from fastpubpriv.sources.base import Chunk, Rows
+from fastpubpriv.sources.blocks import RandomAccessRows
+from fastpubpriv.sources.readers.array import ArrayRows
+from fastpubpriv.sources.readers.frame import frame_rows
+from fastpubpriv.sources.views.view import View
+from fastpubpriv.threads.guard import passes, replace_error
+from fastpubpriv.threads.pool import alone
+
+CHANGED = (
+    "a chunk of the collection has another shape than when it was opened: it must be the same in each pass. "
+    "Persist the collection, or open it again"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """What a worker returns in place of an error: the name of a class of this library, and a text without private content."""
+
+    name: str
+    text: str
+
+    def throw(self) -> NoReturn:
+        """Raise the error that this stands for."""
+        found = getattr(errors, self.name, InputError)
+        if not (isinstance(found, type) and issubclass(found, FastPubPrivError)):
+            found = InputError
+        raise found(self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What all chunks of a source have in common: columns and dtype. With `labels` a chunk is a data frame, else an array."""
+
+    n: int
+    dim: int
+    dtype: str
+    labels: tuple[Any, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a chunk belongs: rows `begin` to `end` of source number `source`."""
+
+    source: int
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Part:
+    """What some rows add: packed accumulators, and the number of rows in them. Private, so it does not print itself."""
+
+    accumulators: Any
+    rows: int
+
+    def __sizeof__(self) -> int:
+        return object.__sizeof__(self) + _size(self.accumulators)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pass:
+    """A query, and how its rows are made from their sources; everything in it is public or released."""
+
+    query: Any
+    tree: Any
+    forms: tuple[Form, ...]
+    chunk_rows: int
+
+
+class Held(RandomAccessRows):
+    """Those rows of a source that a worker holds; the other rows cannot be read."""
+
+    __slots__ = ("_dtype", "_held")
+
+    def __init__(self, form: Form, held: Sequence[tuple[int, Rows]]) -> None:
+        super().__init__(form.n, form.dim, "dask", None)
+        self._dtype = np.dtype(form.dtype)
+        self._held = tuple(held)
+
+    def block(self, begin: int, end: int) -> Chunk:
+        """Rows begin to end, of those that are here."""
+        found = [np.empty((0, self.dim), self._dtype)]
+        for first, rows in self._held:
+            low, high = max(begin, first), min(end, first + rows.n)
+            if low < high:
+                found.append(rows.block(low - first, high - first).astype(self._dtype, copy=False))
+        if sum(len(chunk) for chunk in found) != end - begin:
+            raise KernelError("a worker was asked for rows that it does not hold")
+        return found[1] if len(found) == 2 else np.concatenate(found)
+
+
+def tree_of(rows: Rows, sources: list[Rows]) -> Any:
+    """How the rows are made: a number of a source, or a class of view, its arguments and its own sources. Sources are collected."""
+    if isinstance(rows, View):
+        return type(rows), rows.arguments, tuple(tree_of(source, sources) for source in rows.sources)
+    for number, known in enumerate(sources):
+        if known is rows:
+            return number
+    sources.append(rows)
+    return len(sources) - 1
+
+
+def made(tree: Any, sources: Sequence[Rows]) -> Rows:
+    """The rows of a tree, over other sources of the same shape."""
+    if isinstance(tree, int):
+        return sources[tree]
+    kind, arguments, below = tree
+    rows: Rows = kind(*(made(branch, sources) for branch in below), *arguments)
+    return rows
+
+
+def reach(rows: Rows, begin: int, end: int, sources: Sequence[Rows]) -> list[Place]:
+    """Ranges of the sources that rows begin to end are made of."""
+    if not isinstance(rows, View):
+        return [Place(next(k for k, known in enumerate(sources) if known is rows), begin, end)]
+    below = rows.sources
+    return [place for k, low, high in rows.spans(begin, end) for place in reach(below[k], low, high, sources)]
+
+
+def cuts(rows: Rows, ends: Callable[[Rows], IntArray]) -> IntArray:
+    """Positions at which the rows are cut, so that hardly any range needs two chunks of a source; ascending, from 0 to n."""
+    found = [np.array([0, rows.n], dtype=np.int64)]
+    if isinstance(rows, View):
+        found += [rows.cuts(k, cuts(source, ends)) for k, source in enumerate(rows.sources)]
+    else:
+        found.append(ends(rows))
+    every = np.unique(np.concatenate(found))
+    return every[(every >= 0) & (every <= rows.n)]
+
+
+def withheld(call: Callable[[], Any]) -> Any:
+    """call(), or a `Failed` in place of any exception: its text and its frames may hold private content."""
+    try:
+        with alone(), np.errstate(all="ignore"):
+            return call()
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        failure = error if passes(error) else replace_error(error)
+        return Failed(type(failure).__name__, str(failure))
+
+
+def first_failure(values: Sequence[Any]) -> Failed | None:
+    """The first failure among what other tasks returned."""
+    return next((value for value in values if isinstance(value, Failed)), None)
+
+
+def counted(chunk: Any) -> Any:
+    """Rows of a chunk: the one thing that is asked when a collection does not know its length."""
+    return chunk if isinstance(chunk, Failed) else withheld(lambda: len(chunk))
+
+
+def extracted(form: Form, rows: int, begin: int, end: int, chunk: Any) -> Any:
+    """Rows begin to end of a chunk of `rows` rows, as an array of their own."""
+    if isinstance(chunk, Failed):
+        return chunk
+    return withheld(lambda: np.array(_opened(form, rows, chunk).block(begin, end), dtype=form.dtype, order="C"))
+
+
+def nothing(sent: Pass, chunk: Any) -> Any:
+    """The part of a chunk that had no rows when it was opened."""
+
+    def look() -> Part:
+        if len(chunk) != 0:
+            raise InputError(CHANGED)
+        return Part(sent.query.packed(sent.query.zeros()), 0)
+
+    return chunk if isinstance(chunk, Failed) else withheld(look)
+
+
+def added(sent: Pass, begin: int, end: int, places: tuple[Place, ...], *chunks: Any) -> Any:
+    """What rows begin to end add, made from chunks of the sources; a `Part`."""
+    return first_failure(chunks) or withheld(lambda: _added(sent, sent.query.zeros(), begin, end, places, chunks))
+
+
+def continued(sent: Pass, begin: int, end: int, places: tuple[Place, ...], before: Any, *chunks: Any) -> Any:
+    """As `added`, on top of what the rows before these add."""
+
+    def add() -> Part:
+        part = _added(sent, copy.deepcopy(before.accumulators), begin, end, places, chunks)
+        return Part(part.accumulators, before.rows + part.rows)
+
+    return first_failure([before, *chunks]) or withheld(add)
+
+
+def merged(sent: Pass, *parts: Any) -> Any:
+    """Several parts in one."""
+
+    def add() -> Part:
+        total = sent.query.zeros()
+        for part in parts:
+            sent.query.merge(total, part.accumulators)
+        return Part(sent.query.packed(total), sum(part.rows for part in parts))
+
+    return first_failure(parts) or withheld(add)
+
+
+def _added(
+    sent: Pass, accumulators: Any, begin: int, end: int, places: tuple[Place, ...], chunks: Sequence[Any]
+) -> Part:
+    held: list[list[tuple[int, Rows]]] = [[] for _ in sent.forms]
+    for place, chunk in zip(places, chunks, strict=True):
+        rows = _opened(sent.forms[place.source], place.end - place.begin, chunk)
+        held[place.source].append((place.begin, rows))
+    rows = made(sent.tree, [Held(form, here) for form, here in zip(sent.forms, held, strict=True)])
+    for first in range(begin, end, sent.chunk_rows):
+        sent.query.add(rows.block(first, min(first + sent.chunk_rows, end)), accumulators)
+    return Part(sent.query.packed(accumulators), end - begin)
+
+
+def _size(accumulators: Any) -> int:
+    """Bytes, by which a scheduler decides what to move."""
+    if isinstance(accumulators, tuple | list):
+        return sum(map(_size, accumulators))
+    return int(getattr(accumulators, "nbytes", 64))
+
+
+def _opened(form: Form, rows: int, chunk: Any) -> Rows:
+    """A chunk as rows, by the same rules as in one process, after a look at its shape."""
+    if len(chunk) != rows:
+        raise InputError(CHANGED)
+    # Rows taken out of a chunk of a data frame come as an array.
+    frame = form.labels is not None and not isinstance(chunk, np.ndarray)
+    found = frame_rows(chunk, form.labels) if frame else ArrayRows.from_object(chunk)
+    if found.dim != form.dim:
+        raise InputError(CHANGED)
+    return found

@@ -1,0 +1,109 @@
+"""Every function that spends a budget, on a Dask collection: the bits of one thread in memory, one debit, nothing secret sent."""
+
+import dask
+import numpy as np
+import pytest
+from public_calls import CALLS, NOTIONS, ample, quiet
+from spies import SpyLedger
+from wires import Wire, chunked, modules_in
+
+import fastpubpriv as fpp
+from fastpubpriv import InputError
+from fastpubpriv.local import PrivUnit, PrivUnitG, ReportSum
+from fastpubpriv.sources import Executor, private_rows
+from fastpubpriv.training import DPSGD, SemiDP
+
+LIGHT = [name for name, call in CALLS.items() if not call.heavy]
+
+
+def outcome(call, x_priv=None, **options):
+    """What a call gives, as text with all bits."""
+    budget = NOTIONS[call.notions[0]]
+    result = call(x_priv, budget=budget, random_state=3, **options)
+    return repr(result.to_dict()) if hasattr(result, "to_dict") else repr(result)
+
+
+def there(call, chunks):
+    """The private arguments of a call as Dask arrays."""
+    labels = {"y_priv": chunked(call.options["y_priv"], chunks - 1)} if "y_priv" in call.options else {}
+    return chunked(call.rows, chunks), labels
+
+
+@pytest.mark.parametrize("name", LIGHT)
+def test_the_same_bits_as_in_memory(name):
+    call = CALLS[name]
+    rows, labels = there(call, 7)
+    here, far, total = [], [], ample(NOTIONS[call.notions[0]]).total
+    with dask.config.set(scheduler="synchronous"):
+        found = outcome(call, rows, ledger=SpyLedger(total, far), **labels)
+    assert found == outcome(call, ledger=SpyLedger(total, here))
+    # None where the public rows alone are predicted to be best.
+    assert far == here
+    assert len(far) <= 1
+
+
+@pytest.mark.parametrize(
+    "name", ["learn_separated_mixture, tree", "stable_histogram, grid", "select_hypothesis, pairs"]
+)
+def test_what_is_sent_names_neither_account_nor_keys(name):
+    """Tasks hold the query and public numbers; who pays, and what the noise is made of, stays with the caller."""
+    call = CALLS[name]
+    wire = Wire()
+    with wire.used():
+        assert outcome(call, there(call, 4)[0]) == outcome(call)
+    named = set().union(*map(modules_in, [*wire.tasks, *wire.answers]))
+    assert "fastpubpriv.sources.remote" in named
+    secret = ("fastpubpriv.release", "fastpubpriv.keys", "fastpubpriv.privacy", "fastpubpriv.run")
+    assert [module for module in named if module.startswith(secret)] == []
+
+
+TRAINED = {
+    "full": SemiDP(steps=4),
+    "one pass": SemiDP(sampling="one_pass", batch_rows=60),
+    "batches": DPSGD(sampling="poisson", steps=5, batch_rows=40),
+}
+
+
+@pytest.mark.parametrize("method", TRAINED)
+def test_gradient_training(method):
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=(300, 2))
+    y = x @ [1.0, -2.0] + rng.normal(size=300)
+    public = {"x_pub": x[:20] + 0.1, "y_pub": y[:20]}
+
+    def fitted(x_priv, y_priv):
+        budget, more = fpp.ApproxDP(5, 1e-6), {"method": TRAINED[method], "random_state": 1, "progress": False}
+        return quiet(fpp.train, x_priv, y_priv, loss="squared", budget=budget, **public, **more).to_dict()
+
+    with Wire().used():
+        assert fitted(chunked(x, 5), chunked(y, 5)) == fitted(x, y)
+
+
+@pytest.mark.parametrize("randomizer", [PrivUnit(4, 2.0), PrivUnitG(4, 2.0)], ids=["privunit", "privunitg"])
+def test_reports_are_summed_where_they_are(randomizer):
+    rows = np.random.default_rng(1).normal(size=(90, 4))
+    payload = quiet(randomizer.privatize, rows, random_state=2).payload
+    direct = Executor().run(ReportSum(randomizer), private_rows(payload))
+    with Wire().used():
+        found = Executor().run(ReportSum(randomizer), private_rows(chunked(payload, 6)))
+    assert [part.tolist() for part in found] == [part.tolist() for part in direct]
+
+
+def test_reports_are_drawn_here():
+    """Rows of a collection are read in order: the coins of a row depend on its place."""
+    rows = np.random.default_rng(1).normal(size=(90, 4))
+    randomizer = PrivUnit(4, 2.0)
+    drawn = [quiet(randomizer.privatize, x, random_state=2).to_bytes() for x in (rows, chunked(rows, 6))]
+    assert drawn[0] == drawn[1]
+
+
+def test_a_lost_cluster_costs_the_budget_and_says_nothing():
+    def lost(graph, keys, **options):
+        raise RuntimeError("Alice-SSN-123")
+
+    ledger = fpp.Ledger(fpp.ZCDP(2))
+    rows = chunked(np.ones((50, 2)), 5)
+    with dask.config.set(scheduler=lost), pytest.raises(InputError, match="did not finish") as caught:
+        quiet(fpp.estimate_mean, rows, x_pub=np.zeros((3, 2)), budget=fpp.ZCDP(1), ledger=ledger, progress=False)
+    assert "Alice" not in repr((caught.value, caught.value.__context__, caught.value.__cause__))
+    assert len(ledger.entries) == 1

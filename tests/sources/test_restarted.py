@@ -1,0 +1,207 @@
+"""Rows read afresh in each pass: directories, datasets, streams and lazy frames, against the same rows in memory."""
+
+import datetime
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+from helpers_sources import column_sums
+
+import fastpubpriv as fpp
+from fastpubpriv import InputError, Rows
+from fastpubpriv.sources import private_rows, public_rows
+from fastpubpriv.sources.labelled import labelled_rows
+from fastpubpriv.sources.views.pairs import distant_pairs, pair_rows
+
+TEXT = "Alice-SSN-123"
+N = 203
+X = np.random.default_rng(3).normal(size=(N, 3))
+X[4, 1], X[9], X[50] = np.nan, np.inf, 1e300
+NAMES = ["a", "b", "c"]
+TABLE = pa.table({name: X[:, k] for k, name in enumerate(NAMES)})
+
+
+def directory(table, folder):
+    """Three files in two folders; what a writer leaves beside them is not read."""
+    for name, first, last in (("x/2", 0, 50), ("x/3", 50, 51), ("y/1", 51, N)):
+        (folder / name).parent.mkdir(exist_ok=True, parents=True)
+        pq.write_table(table.slice(first, last - first), folder / f"{name}.parquet", row_group_size=20)
+    (folder / "_SUCCESS").write_text(TEXT)
+    (folder / "x" / "_metadata.parquet").write_text(TEXT)
+    (folder / "notes.txt").write_text(TEXT)
+    return folder
+
+
+def stream(table):
+    return lambda: pa.RecordBatchReader.from_batches(table.schema, table.to_batches(max_chunksize=30))
+
+
+KINDS = {
+    "directory": directory,
+    "dataset of a directory": lambda t, f: ds.dataset(directory(t, f) / "y", format="parquet"),
+    "dataset in memory": lambda t, f: ds.dataset(t),
+    "stream": lambda t, f: stream(t),
+    "lazy": lambda t, f: pl.from_arrow(t).lazy(),
+    "lazy file": lambda t, f: pl.scan_parquet(str(directory(t, f) / "*" / "*[0-9].parquet")),
+}
+
+
+def opened(kind, table, folder, **options):
+    source = KINDS[kind](table, folder)
+    return Rows.from_arrow(source, **options) if kind == "stream" else private_rows(source, **options)
+
+
+def content(rows, **options):
+    return np.concatenate(list(rows.chunks(**options)))
+
+
+def expected(kind, table):
+    return content(Rows.from_arrow(table.slice(51) if kind == "dataset of a directory" else table))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_and_ranges(kind, tmp_path):
+    rows, direct = opened(kind, TABLE, tmp_path), expected(kind, TABLE)
+    assert rows.columns == tuple(NAMES)
+    for size in (1, 3, 7, 64, None):
+        assert content(rows, chunk_rows=size).tobytes() == direct.tobytes()
+    for begin, end in ((0, 1), (49, 52), (50, 51), (100, rows.n), (3, 60), (rows.n, rows.n)):
+        assert b"".join(c.tobytes() for c in rows.chunks(begin, end, 11)) == direct[begin:end].tobytes()
+    for view in (pair_rows, distant_pairs, lambda r: r.slice(2, 150)):
+        assert column_sums(view(rows), chunk_rows=9, threads=2) == column_sums(view(Rows.from_array(direct)))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_row_is_read_without_regard_to_the_others(kind, tmp_path):
+    """One row is replaced by numbers of every kind: the others keep their bits, and there are as many."""
+    rows = opened(kind, TABLE, tmp_path / "before")
+    shift = N - rows.n
+    for number, value in enumerate((np.nan, -np.inf, 5e-324, 1.7e308, 2.0**53 + 1)):
+        other = X.copy()
+        other[100] = value
+        table = pa.table({name: other[:, k] for k, name in enumerate(NAMES)})
+        changed = content(opened(kind, table, tmp_path / str(number)), chunk_rows=13)
+        direct = content(rows, chunk_rows=17)
+        assert np.array_equal(
+            np.delete(changed, 100 - shift, axis=0), np.delete(direct, 100 - shift, axis=0), equal_nan=True
+        )
+        assert np.array_equal(changed[100 - shift], other[100], equal_nan=True)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_types_and_chosen_columns(kind, tmp_path):
+    table = pa.table(
+        {
+            "f": pa.array(np.arange(N, dtype=np.float32)),
+            "i": pa.array([None, 2**53 + 1, *range(N - 2)], pa.int64()),
+            "t": [TEXT] * N,
+            "d": [datetime.date(2020, 1, 1)] * N,
+        }
+    )
+    for columns in (["i", "f"], ["f"]):
+        rows = opened(kind, table, tmp_path, columns=columns)
+        direct = expected(kind, table.select(columns))
+        assert content(rows).dtype == direct.dtype
+        assert np.array_equal(content(rows), direct, equal_nan=True)
+    for columns in (None, ["t"], ["f", "d"], ["z"]):
+        with pytest.raises(InputError) as caught:
+            opened(kind, table, tmp_path, columns=columns)
+        assert TEXT not in str(caught.value)
+
+
+def test_files_whose_types_differ(tmp_path):
+    """Nothing is cast to the types of the first file: that would fail for some values."""
+    for name, column in (
+        ("1", pa.array([1.5], pa.float32())),
+        ("2", pa.array([2**53 + 1, 3], pa.int64())),
+        ("3", pa.array([2.5])),
+    ):
+        pq.write_table(pa.table({"a": column}), tmp_path / f"{name}.parquet")
+    assert content(private_rows(tmp_path)).ravel().tolist() == [1.5, 2.0**53, 3.0, 2.5]
+    pq.write_table(pa.table({"b": [1.0]}), tmp_path / "4.parquet")
+    with pytest.raises(InputError, match="has no column 'a'"):
+        private_rows(tmp_path)
+    pq.write_table(pa.table({"a": [TEXT]}), tmp_path / "4.parquet")
+    with pytest.raises(InputError, match="not numeric") as caught:
+        private_rows(tmp_path)
+    assert TEXT not in str(caught.value)
+
+
+def test_keys_of_folders_are_columns(tmp_path):
+    table = pa.table({"a": [1.0, 2.0, 3.0, 4.0], "year": [2020, 2021, 2020, 2021], "place": ["x", "y", "x", "y"]})
+    pq.write_to_dataset(table.select(["a", "year"]), tmp_path / "years", partition_cols=["year"])
+    pq.write_to_dataset(table.select(["a", "place"]), tmp_path / "places", partition_cols=["place"])
+    assert content(private_rows(tmp_path / "years")).tolist() == [[1, 2020], [3, 2020], [2, 2021], [4, 2021]]
+    assert content(private_rows(tmp_path / "years", columns=["year"])).tolist() == [[2020], [2020], [2021], [2021]]
+    assert content(private_rows(tmp_path / "places", columns=["a"])).tolist() == [[1], [3], [2], [4]]
+    with pytest.raises(InputError, match="'place'"):
+        private_rows(tmp_path / "places")
+
+
+def test_refused(tmp_path):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "x.parquet").write_text(TEXT)
+
+    def fails():
+        raise InputError(TEXT)
+
+    for source, words in (
+        (tmp_path / "empty", "without .parquet files"),
+        (tmp_path / "bad", "cannot be read"),
+        (ds.dataset(TABLE).filter(ds.field("a") > 0), "without a filter"),
+        (pl.LazyFrame({"a": []}, schema={"a": pl.Float64}), "no rows"),
+        (pl.LazyFrame({"a": [TEXT]}), "not numeric"),
+    ):
+        with pytest.raises(InputError, match=words) as caught:
+            private_rows(source)
+        assert TEXT not in str(caught.value)
+    for factory, words in ((lambda: TABLE, "RecordBatchReader each time"), (fails, "withheld")):
+        with pytest.raises(InputError, match=words) as caught:
+            Rows.from_arrow(factory)
+        assert TEXT not in str(caught.value)
+
+
+def test_sources_that_change_between_passes(tmp_path):
+    lengths = iter([4, 4, 5, 3])
+    changing = Rows.from_arrow(lambda: stream(TABLE.slice(0, next(lengths)))())
+    assert len(content(changing)) == 4
+    for _ in range(2):
+        with pytest.raises(InputError, match="same rows in each pass"):
+            content(changing)
+    once = iter([TABLE])
+    with pytest.raises(InputError, match="withheld"):
+        content(Rows.from_arrow(lambda: stream(next(once))()))
+    rows = private_rows(directory(TABLE, tmp_path))
+    pq.write_table(TABLE, tmp_path / "x" / "3.parquet")
+    with pytest.raises(InputError):
+        content(rows)
+
+
+def test_a_lazy_plan_that_fails_says_nothing():
+    def odd(frame):
+        raise ValueError(TEXT)
+
+    plan = pl.LazyFrame({"a": [1.0]}).map_batches(odd, schema={"a": pl.Float64})
+    with pytest.raises(InputError, match="withheld") as caught:
+        private_rows(plan)
+    assert TEXT not in repr((caught.value, caught.value.__context__))
+
+
+def test_training_and_public_rows(tmp_path):
+    """Features and labels of a directory, and public rows of a lazy frame."""
+    x = np.random.default_rng(1).normal(size=(N, 2))
+    both = np.column_stack([x, x @ [1.0, -1.0]])
+    table = pa.table({name: both[:, k] for k, name in enumerate([*"ab", "y"])})
+    here = labelled_rows(both, None, label=-1, columns=None)
+    there = labelled_rows(directory(table, tmp_path), None, label="y", columns=None)
+    assert column_sums(here) == column_sums(there)
+    public = pl.from_arrow(table.slice(0, 40)).lazy()
+    assert np.array_equal(public_rows(public), both[:40])
+    options = {"label": "y", "budget": fpp.ZCDP(1), "random_state": 1, "progress": False}
+    with pytest.warns(fpp.SeededNoiseWarning):
+        fits = [fpp.linear_regression(source, x_pub=public, **options) for source in (tmp_path, table)]
+    assert fits[0].to_dict() == fits[1].to_dict()

@@ -1,0 +1,79 @@
+"""A Dask scheduler for tests that treats each task as if it went to another machine, and did not arrive the first time."""
+
+import pickletools
+
+import cloudpickle
+import dask
+import numpy as np
+
+
+class Wire:
+    """Pickles all that goes into a task and comes out of it, does every task twice, and notes what was sent and by what name.
+
+    The second answer is used, made of the same inputs. Arrays of the first are filled with rubbish, so a task that kept a hold on
+    what it returned, or that changed what it was given, changes the bits of the second.
+    """
+
+    def __init__(self):
+        self.tasks, self.answers, self.names = [], [], []
+
+    def __call__(self, graph, keys, **options):
+        done = {}
+        for key in _ordered(graph, keys):
+            self.names.append(key)
+            self.tasks.append(cloudpickle.dumps(graph[key]))
+            given = {name: cloudpickle.loads(done[name]) for name in graph[key].dependencies}
+            first = cloudpickle.loads(self.tasks[-1])(given)
+            if "fastpubpriv" in str(key) and "chunk" not in str(key):
+                _spoil(first)
+            done[key] = cloudpickle.dumps(cloudpickle.loads(self.tasks[-1])(given))
+            self.answers.append(done[key])
+        return _values(keys, done)
+
+    def used(self):
+        """A context in which Dask uses this scheduler."""
+        return dask.config.set(scheduler=self)
+
+
+def modules_in(pickled):
+    """Modules whose classes and functions a pickle names."""
+    strings = [argument for code, argument, _ in pickletools.genops(pickled) if isinstance(argument, str)]
+    return {text.split(" ")[0] for text in strings if text.startswith("fastpubpriv.")}
+
+
+def chunked(array, chunks):
+    """A Dask array with chunks of so many rows, or so many chunks of about the same size."""
+    import dask.array
+
+    array = np.asarray(array)
+    if isinstance(chunks, int):
+        ends = np.linspace(0, len(array), chunks + 1).astype(int)
+        chunks = tuple(np.diff(ends).tolist())
+    return dask.array.from_array(array, chunks=(chunks, *array.shape[1:]), name=False)
+
+
+def _ordered(graph, keys):
+    found, stack = {}, [(key, False) for key in (keys if isinstance(keys, list) else [keys])]
+    while stack:
+        key, entered = stack.pop()
+        if entered:
+            found[key] = True
+        elif key not in found:
+            stack.append((key, True))
+            stack += [(name, False) for name in graph[key].dependencies]
+    return found
+
+
+def _values(keys, done):
+    return [_values(key, done) for key in keys] if isinstance(keys, list) else cloudpickle.loads(done[keys])
+
+
+def _spoil(value):
+    if isinstance(value, np.ndarray):
+        if value.flags.writeable:
+            value[...] = 77
+    elif isinstance(value, tuple | list):
+        for item in value:
+            _spoil(item)
+    elif hasattr(value, "accumulators"):
+        _spoil(value.accumulators)
