@@ -105,15 +105,15 @@ y_bounds : (lowest, highest), optional
 class_weight : mapping of each class to a number above 0, or "public", optional
     Public numbers, up to a factor of 1000 apart, by which the loss of a row is multiplied, so that the model, its intercept and its
     probabilities are those of classes so weighted; "public" is one over the frequency in the public rows, at most 10. "balanced"
-    would count private labels and is refused, as is resampling. For method "newton" and "throw_away"; with a class of one row in
-    ten and weights 1 and 10, intervals were a tenth too short.""",
+    would count private labels and is refused, as is resampling. For method "newton" and "throw_away".""",
     "categories": """\
 categories : mapping, optional
     Column -> its list of numeric codes, or "public" for those of the public rows. Every code is a term of its own; any other
     private cell counts as "other".""",
     "y_scale": """\
 y_scale : float > 0, optional
-    A difference between labels that matters, for public labels that are all equal or exactly linear.""",
+    A difference between labels that matters, for public labels that are all equal or exactly linear; where they are all equal,
+    it stands for the size of residuals too.""",
     "classes": """\
 classes : two numbers, optional
     The labels of the two classes; by default the two that the public rows have. Other private labels count for nothing.""",
