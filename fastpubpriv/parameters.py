@@ -88,6 +88,11 @@ columns : sequence of str, optional
 weights_pub : (m,) array-like, optional
     How much each public row counts, at least 0; only ratios matter, and few heavy rows count as few rows. By default all alike.
     Private rows have none: a weight is a part of its row, and a new row could bring any weight.""",
+    "mixture_bounds": """\
+bounds : (lowest, highest), optional
+    What columns can hold, known without the data: numbers, or vectors (dim,); an end may be infinite. Means are clipped to them,
+    and no component stays wider than a column within them can be. A component whose mean lay more than one of its deviations
+    outside says "clipped". Private rows are not clipped, and nothing is spent on it.""",
     "x_bounds": """\
 x_bounds : (lowest, highest), or mapping of a column to such a pair, optional
     What columns can hold, known without the data: numbers, or vectors (dim,). Their units come from it, not from public rows.
@@ -100,15 +105,15 @@ y_bounds : (lowest, highest), optional
 class_weight : mapping of each class to a number above 0, or "public", optional
     Public numbers, up to a factor of 1000 apart, by which the loss of a row is multiplied, so that the model, its intercept and its
     probabilities are those of classes so weighted; "public" is one over the frequency in the public rows, at most 10. "balanced"
-    would count private labels and is refused, as is resampling. For method "newton" and "throw_away"; with a class of one row in
-    ten and weights 1 and 10, intervals were a tenth too short.""",
+    would count private labels and is refused, as is resampling. For method "newton" and "throw_away".""",
     "categories": """\
 categories : mapping, optional
     Column -> its list of numeric codes, or "public" for those of the public rows. Every code is a term of its own; any other
     private cell counts as "other".""",
     "y_scale": """\
 y_scale : float > 0, optional
-    A difference between labels that matters, for public labels that are all equal or exactly linear.""",
+    A difference between labels that matters, for public labels that are all equal or exactly linear; where they are all equal,
+    it stands for the size of residuals too.""",
     "classes": """\
 classes : two numbers, optional
     The labels of the two classes; by default the two that the public rows have. Other private labels count for nothing.""",

@@ -39,6 +39,7 @@ Examples:
     show_default=True,
     help="Share of the private rows that choose among the iterations of --method dp_em.",
 )
+@options.mixture_bounds_option
 @options.failure_option
 @options.memory_option(None)
 @options.ledger_options
@@ -51,6 +52,7 @@ def axis_mixture(**settings: Any) -> None:
     apart in some of them.
     """
     opened = prepare(settings)
+    bounds = options.two_numbers(settings["bounds"], "--bounds")
 
     def call(ledger: Any) -> fpp.MixtureResult:
         return fpp.learn_axis_aligned_mixture(
@@ -62,6 +64,7 @@ def axis_mixture(**settings: Any) -> None:
             candidates=settings["candidates"],
             held_out=settings["held_out"],
             failure_prob=settings["failure_prob"],
+            bounds=bounds,
             max_memory=settings["max_memory"],
             ledger=ledger,
             **options.given(settings, "method"),

@@ -35,6 +35,7 @@ Examples:
     show_default=True,
     help="Searches that do well in practice, or those of the proofs, which need far more separation. Same privacy.",
 )
+@options.mixture_bounds_option
 @options.failure_option
 @options.ledger_options
 @options.run_options
@@ -46,6 +47,7 @@ def mixture(**settings: Any) -> None:
     each group. Fewer groups than asked for are found if the rest cannot be told apart.
     """
     opened = prepare(settings)
+    bounds = options.two_numbers(settings["bounds"], "--bounds")
     components = settings["components"]
     weight = settings["min_weight"] if settings["min_weight"] is not None else 0.5 / components
 
@@ -57,6 +59,7 @@ def mixture(**settings: Any) -> None:
             min_weight=weight,
             mode=settings["mode"],
             failure_prob=settings["failure_prob"],
+            bounds=bounds,
             ledger=ledger,
             **options.given(settings, "method", "structure"),
             **common(settings),

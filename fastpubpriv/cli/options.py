@@ -317,6 +317,12 @@ structure_option = click.option(
     help="What is learnt privately: nothing, the mean, variances too, or all. Default: what is predicted to be best.",
 )
 
+mixture_bounds_option = click.option(
+    "--bounds",
+    metavar="LOW,HIGH",
+    help="Two numbers between which all values of all columns are known to lie: groups are kept inside.",
+)
+
 plan_options = stack(
     click.option("--steps", type=Steps(), help="Times the range is narrowed, or auto."),
     click.option("--mode", type=click.Choice(["practical", "theory"]), help="As in the estimator."),

@@ -39,7 +39,25 @@ Example:
 @options.budget_options()
 @options.columns_option
 @click.option(
-    "--categories", metavar="A,B,...", help="Columns whose numbers are codes; those of the public rows each get a term."
+    "--categories",
+    metavar="A,B=1:2:3,...",
+    help="Columns whose numbers are codes; those listed, or those of the public rows, each get a term.",
+)
+@click.option("--classes", metavar="A,B", help="logistic: the two labels. Default: those of the public rows.")
+@click.option(
+    "--class-weight",
+    metavar="A=W,B=W|public",
+    help="logistic: numbers that the loss of each class is multiplied by; public: one over the frequency in the public rows.",
+)
+@click.option(
+    "--x-bounds",
+    metavar="NAME=LOW:HIGH",
+    multiple=True,
+    help="What a column can hold, known without the data; may be given for several columns.",
+)
+@click.option("--y-bounds", metavar="LOW,HIGH", help="squared: what labels can be, known without the data.")
+@click.option(
+    "--y-scale", type=float, help="squared: a difference between labels that matters, where public ones are all equal."
 )
 @options.method_option("fastpubpriv.training.methods", "See the README.")
 @options.ledger_options
@@ -55,8 +73,6 @@ def train(**settings: Any) -> None:
     if label is not None and settings["columns"] is not None:
         settings["columns"] = f"{settings['columns']},{label}"
     opened = prepare(settings)
-    from fastpubpriv.cli import inputs
-
     public, names = opened.public, opened.private.columns
     if (label is None) != (names is None):
         raise click.UsageError(
@@ -67,7 +83,7 @@ def train(**settings: Any) -> None:
             raise click.UsageError(f"--label: {label[:80]!r} is not a numeric column of both files")
         order = [place for place, name in enumerate(names) if name != label]
         public = public[:, [*order, names.index(label)]]
-    coded = {name: "public" for name in inputs.split_names(settings["categories"]) or ()}
+    stated = _stated(settings)
 
     def call(ledger: Any) -> Any:
         return fpp.train(
@@ -75,13 +91,51 @@ def train(**settings: Any) -> None:
             loss=settings["loss"],
             x_pub=public,
             label=-1 if label is None else label,
-            categories=coded or None,
             ledger=ledger,
+            **stated,
             **options.given(settings, "method"),
             **common(settings),
         )
 
     run(call, f"Regression on {opened.private.n:,} private rows", settings)
+
+
+def _stated(settings: dict[str, Any]) -> dict[str, Any]:
+    """What the options say of columns and labels, as arguments of `train`."""
+    found: dict[str, Any] = options.given(settings, "y_scale")
+    coded: dict[str, Any] = {}
+    for each in (settings["categories"] or "").split(",") if settings["categories"] is not None else ():
+        name, equals, levels = each.partition("=")
+        coded[name.strip()] = _numbers(levels, "--categories", each) if equals else "public"
+    if coded:
+        found["categories"] = coded
+    if settings["classes"] is not None:
+        found["classes"] = options.two_numbers(settings["classes"], "--classes")
+    if settings["y_bounds"] is not None:
+        found["y_bounds"] = options.two_numbers(settings["y_bounds"], "--y-bounds")
+    if settings["class_weight"] == "public":
+        found["class_weight"] = "public"
+    elif settings["class_weight"] is not None:
+        pairs = [
+            _numbers(each.replace("=", ":"), "--class-weight", each, 2) for each in settings["class_weight"].split(",")
+        ]
+        found["class_weight"] = {label: weight for label, weight in pairs}
+    if settings["x_bounds"]:
+        found["x_bounds"] = {}
+        for each in settings["x_bounds"]:
+            name, _, ends = each.rpartition("=")
+            found["x_bounds"][name.strip()] = tuple(_numbers(ends, "--x-bounds", each, 2))
+    return found
+
+
+def _numbers(text: str, option: str, quoted: str, count: int | None = None) -> list[float]:
+    """Numbers between colons."""
+    found = [options.exact_number(part.strip()) for part in text.split(":")]
+    numbers = [options.real(each, option) for each in found if each is not None]
+    if len(numbers) < len(found) or count not in (None, len(found)):
+        shapes = {"--categories": "month or month=1:2:3", "--class-weight": "0=1,1=5", "--x-bounds": "age=0:120"}
+        raise click.UsageError(f"{option} must look like {shapes[option]}; got {quoted[:80]!r}")
+    return numbers
 
 
 @click.command(epilog=PREDICT_EPILOG, short_help="Labels of rows by a model that `train` wrote.")

@@ -142,7 +142,7 @@ class _Case:
         if name == "newton":
             steps = plans[name].steps
             plain = noise_per_radius(self._problem.dim, pure=account.pure, allowance=account.allowance)
-            noise = plain(Fraction(1, steps))
+            noise = plain(plans[name].share)
         elif name == "sufficient_statistics":
             steps, noise = 1, statistics_noise(replace(self._problem, n_priv=n_priv), account)
         details = {"steps": float(steps), "noise_multiplier": noise}

@@ -139,10 +139,11 @@ class MixtureResult(Mixture):
     status : tuple of str
         For each component "ok", or what else it is: "diagonal", "mean" or "public" (that structure was predicted to be best:
         private variances along the axes of the public covariance, a private mean only, the public rows alone), "clipped" (its mean
-        was held back by the ball around its public rows), "shifted" (its mean lies farther from theirs than chance explains), or
-        why it is a substitute ("low_count": too few rows, a public summary stands in; "under_resolved": its covariance is lost in
-        noise in some direction; "rough": it has a single public row, and the spread of those around stands in for its covariance;
-        "borrowed": all public rows are equal in some column, whose scale is that of the others; "atoms": it stands for values that
+        was held back by the ball around its public rows, or lay outside `bounds`), "shifted" (its mean lies farther from theirs
+        than chance explains), or why it is a substitute ("low_count": too few rows, a public summary stands in; "under_resolved":
+        its covariance is lost in noise in some direction; "rough": it has a single public row, and the spread of those around
+        stands in for its covariance; "borrowed": all public rows are equal in some column, whose scale is that of the others;
+        "atoms": it stands for values that
         many rows share; "narrow": it may stand for one value; "empty": a stage found nothing and a coarser answer stands in;
         "fallback"). Decided from released and public values only.
     method : str
@@ -175,7 +176,7 @@ class MixtureResult(Mixture):
         """Draw the density (one column), or ellipses, released balls and the public rows `x_pub` in a plane; returns the figure.
 
         Needs matplotlib. `level` is the share of a component that its ellipse holds. `bounds`, a pair (lowest, highest) of
-        numbers or vectors, cuts the picture of one or two columns to what they can hold.
+        numbers or vectors, cuts the picture of one or two columns to what they can hold; by default those of the call.
         """
         from fastpubpriv.results import mixture_plots as plotting
 
@@ -185,6 +186,12 @@ class MixtureResult(Mixture):
         names = [f"{i}: {weight:.1%}{word}" for i, (weight, word) in enumerate(zip(self.weights, words, strict=True))]
         drawn = plotting.Drawn(self.weights, self.means, self.covariances, names, self.columns)
         balls = self.diagnostics.get("balls", ())
+        if bounds is None and "bounds" in self.diagnostics:
+            low, high = self.diagnostics["bounds"]
+            bounds = (
+                [-math.inf if each is None else each for each in low],
+                [math.inf if each is None else each for each in high],
+            )
         return plotting.plot_mixture(drawn, path=path, level=level, points=rows, balls=balls, bounds=bounds)
 
     def _status_of_components(self) -> tuple[str, ...]:

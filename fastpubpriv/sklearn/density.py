@@ -103,6 +103,8 @@ class PublicPrivateGaussianMixture(_ReleasedDensity):
         Every component holds at least this share of the rows.
     method, structure : str
         As in `learn_separated_mixture`.
+    bounds : (lowest, highest), optional
+        What the columns can hold, as in `learn_separated_mixture`.
     ledger : str, optional
         Path of a ledger file.
     random_state : int, optional
@@ -132,6 +134,7 @@ class PublicPrivateGaussianMixture(_ReleasedDensity):
         min_weight: float = 0.1,
         method: str = "auto",
         structure: str = "auto",
+        bounds: Any = None,
         ledger: str | None = None,
         random_state: int | None = None,
     ) -> None:
@@ -140,6 +143,7 @@ class PublicPrivateGaussianMixture(_ReleasedDensity):
         self.min_weight = min_weight
         self.method = method
         self.structure = structure
+        self.bounds = bounds
 
     def fit(self, X: Any, y: Any = None, *, X_pub: Any = None) -> Self:
         """Spend the budget on the private rows X (n, d), with the public rows X_pub (m, d)."""
@@ -153,6 +157,7 @@ class PublicPrivateGaussianMixture(_ReleasedDensity):
                 min_weight=self.min_weight,
                 method=self.method,
                 structure=self.structure,
+                bounds=self.bounds,
                 **given,
             ),
         )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
 
 from fastpubpriv._types import FloatArray
+from fastpubpriv.columns import MISSING, NUMBER
 from fastpubpriv.errors import InputError
 from fastpubpriv.privacy import Budget
 from fastpubpriv.sklearn.base import NEEDS_PUBLIC, PublicPrivateEstimator
@@ -15,24 +17,30 @@ from fastpubpriv.training.train import linear_regression, logistic_regression
 
 
 class _SemiPrivateLinear(PublicPrivateEstimator):
-    """What both have: the method, and coefficients in the columns of the table."""
+    """What both have: the method, what is stated of columns, and coefficients in the columns of the table."""
 
     def __init__(
         self,
         budget: Budget | None = None,
         *,
         method: str = "auto",
+        x_bounds: Any = None,
+        categories: Any = None,
         ledger: str | None = None,
         random_state: int | None = None,
     ) -> None:
         super().__init__(budget, ledger=ledger, random_state=random_state)
         self.method = method
+        self.x_bounds = x_bounds
+        self.categories = categories
 
     def _keep(self, result: Any) -> None:
-        """One coefficient for each column; zero for a column without spread in the public rows."""
+        """One coefficient for each column: zero without spread in the public rows, NaN with categories, which have several."""
         coefficients = np.zeros(self.n_features_in_)
-        for source, coefficient in zip(result.design["source"], result.coefficients, strict=True):
-            coefficients[source] += coefficient
+        terms = zip(result.design["source"], result.design["role"], result.coefficients, strict=True)
+        for source, role, coefficient in terms:
+            if role != MISSING:
+                coefficients[source] = coefficient if role == NUMBER else np.nan
         self.coef_: Any = coefficients
         self.intercept_: Any = float(result.intercept)
 
@@ -44,7 +52,7 @@ class SemiPrivateLinearRegression(RegressorMixin, _SemiPrivateLinear):
     ----------
     budget : ZCDP or ApproxDP
         What one fit costs.
-    method : str
+    method, x_bounds, y_bounds, categories, y_scale
         As in `linear_regression`.
     ledger : str, optional
         Path of a ledger file.
@@ -54,6 +62,7 @@ class SemiPrivateLinearRegression(RegressorMixin, _SemiPrivateLinear):
     Attributes
     ----------
     coef_ : (d,) float64
+        NaN for a column with categories: `result_.coefficients` has one for each of `result_.terms`.
     intercept_ : float
     result_ : TrainingResult
         The released result, with standard errors and intervals.
@@ -70,14 +79,35 @@ class SemiPrivateLinearRegression(RegressorMixin, _SemiPrivateLinear):
     [2.0, -1.0]
     """
 
-    def fit(self, X: Any, y: Any, *, X_pub: Any = None, y_pub: Any = None) -> Self:
-        """Spend the budget on private rows X (n, d) with labels y (n,), beside public ones."""
+    def __init__(
+        self,
+        budget: Budget | None = None,
+        *,
+        method: str = "auto",
+        x_bounds: Any = None,
+        y_bounds: tuple[float, float] | None = None,
+        categories: Any = None,
+        y_scale: float | None = None,
+        ledger: str | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        super().__init__(
+            budget, method=method, x_bounds=x_bounds, categories=categories, ledger=ledger, random_state=random_state
+        )
+        self.y_bounds = y_bounds
+        self.y_scale = y_scale
+
+    def fit(self, X: Any, y: Any, *, X_pub: Any = None, y_pub: Any = None, weights_pub: Any = None) -> Self:
+        """Spend the budget on private rows X (n, d) with labels y (n,), beside public ones, which may have weights (m,)."""
         _check_labels(X_pub, y_pub)
         result = self._spend(
             X,
             X_pub,
-            lambda **given: linear_regression(X, y, x_pub=X_pub, y_pub=y_pub, method=self.method, **given),
-        )
+            lambda **given: linear_regression(
+                X, y, x_pub=X_pub, y_pub=y_pub, weights_pub=weights_pub, method=self.method, x_bounds=self.x_bounds,
+                y_bounds=self.y_bounds, categories=self.categories, y_scale=self.y_scale, **given,
+            ),
+        )  # fmt: skip
         self._keep(result)
         return self
 
@@ -98,7 +128,9 @@ class SemiPrivateLogisticRegression(ClassifierMixin, _SemiPrivateLinear):
     classes : sequence of two labels, optional
         The two classes, in public; by default the two labels of the public rows. A private row with another label counts as
         missing.
-    method : str
+    class_weight : mapping of each class to a number above 0, or "public", optional
+        As in `logistic_regression`.
+    method, x_bounds, categories
         As in `logistic_regression`.
     ledger : str, optional
         Path of a ledger file.
@@ -130,12 +162,18 @@ class SemiPrivateLogisticRegression(ClassifierMixin, _SemiPrivateLinear):
         budget: Budget | None = None,
         *,
         classes: Any = None,
+        class_weight: Any = None,
         method: str = "auto",
+        x_bounds: Any = None,
+        categories: Any = None,
         ledger: str | None = None,
         random_state: int | None = None,
     ) -> None:
-        super().__init__(budget, method=method, ledger=ledger, random_state=random_state)
+        super().__init__(
+            budget, method=method, x_bounds=x_bounds, categories=categories, ledger=ledger, random_state=random_state
+        )
         self.classes = classes
+        self.class_weight = class_weight
 
     def __sklearn_tags__(self) -> Any:
         """Two classes only."""
@@ -143,8 +181,8 @@ class SemiPrivateLogisticRegression(ClassifierMixin, _SemiPrivateLinear):
         tags.classifier_tags.multi_class = False
         return tags
 
-    def fit(self, X: Any, y: Any, *, X_pub: Any = None, y_pub: Any = None) -> Self:
-        """Spend the budget on private rows X (n, d) with labels y (n,), beside public ones."""
+    def fit(self, X: Any, y: Any, *, X_pub: Any = None, y_pub: Any = None, weights_pub: Any = None) -> Self:
+        """Spend the budget on private rows X (n, d) with labels y (n,), beside public ones, which may have weights (m,)."""
         _check_labels(X_pub, y_pub)
         classes = np.unique(np.asarray(y_pub)) if self.classes is None else np.asarray(self.classes)
         if classes.shape != (2,) or classes[0] == classes[1]:
@@ -154,7 +192,8 @@ class SemiPrivateLogisticRegression(ClassifierMixin, _SemiPrivateLinear):
             X_pub,
             lambda **given: logistic_regression(
                 X, _coded(y, classes), x_pub=X_pub, y_pub=_coded(y_pub, classes), classes=(0.0, 1.0),
-                method=self.method, **given,
+                method=self.method, weights_pub=weights_pub, x_bounds=self.x_bounds, categories=self.categories,
+                class_weight=_coded_weights(self.class_weight, classes), **given,
             ),
         )  # fmt: skip
         self._keep(result)
@@ -185,6 +224,15 @@ def _check_labels(x_pub: Any, y_pub: Any) -> None:
         raise InputError(NEEDS_PUBLIC)
     if y_pub is None:
         raise InputError("fit needs the labels of the public rows: pass y_pub= beside X_pub=")
+
+
+def _coded_weights(given: Any, classes: Any) -> Any:
+    """The weights of the codes 0 and 1; anything else is left for `logistic_regression` to refuse."""
+    if not isinstance(given, Mapping):
+        return given
+    if set(given) != set(np.asarray(classes).tolist()):
+        raise InputError(f"class_weight must have a number for each of the classes {classes[0]!s} and {classes[1]!s}")
+    return {code: given[label] for code, label in zip((0.0, 1.0), np.asarray(classes).tolist(), strict=True)}
 
 
 def _coded(labels: Any, classes: Any) -> FloatArray:

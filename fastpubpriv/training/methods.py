@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.mechanisms.residuals import ResidualSum
 from fastpubpriv.mechanisms.sums import AffineMap, SecondMoment, check_gram_grids, check_sum_grids, gram_grid
@@ -22,11 +23,12 @@ from fastpubpriv.run import Run, noise_per_radius
 from fastpubpriv.training import newton as steps
 from fastpubpriv.training import newton_logistic as logistic
 from fastpubpriv.training import statistics
+from fastpubpriv.training.centre import centre_share, release_centre
 from fastpubpriv.training.leverage import counted_bias
 from fastpubpriv.training.problem import Fitted, Problem
 from fastpubpriv.training.public_linear import Posterior
 from fastpubpriv.training.residual_rows import residual_rows
-from fastpubpriv.training.rotated import rotated_rows
+from fastpubpriv.training.rotated import Rotation, rotated_rows
 
 WORTH = 0.9  # a private method must be predicted to leave at most this part of the public rows' error
 _TIE = 0.05
@@ -46,25 +48,27 @@ def _learn_public(run: Run, problem: Problem, plan: PublicOnly, threads: int | N
 
 def public_fit(problem: Problem) -> Fitted:
     """What the public rows say by themselves."""
-    variance = problem.posterior.variance
-    return Fitted(mean=problem.posterior.mean, covariance=np.diag(variance), noise=np.zeros((len(variance),) * 2))
+    known = problem.posterior
+    return Fitted(mean=known.mean, covariance=known.covariance, noise=np.zeros((problem.dim,) * 2))
 
 
 def _plan_newton(problem: Problem, account: Account) -> Any:
     noise = noise_per_radius(problem.dim, pure=account.pure, allowance=account.allowance)
     plan: Any
     if isinstance(problem.posterior, Posterior):
-        plan = steps.plan_newton(problem.posterior, problem.n_priv, noise)
+        centre = centre_share(problem.posterior, problem.n_priv, noise)
+        plan = steps.plan_newton(problem.posterior, problem.n_priv, noise, centre)
+        if centre:
+            check_sum_grids(account, [account.allowance * centre], problem.dim, problem.n_priv)
     else:
         plan = logistic.plan_logistic(problem.posterior, problem.n_priv, noise)
-    check_sum_grids(account, [account.allowance / plan.steps], problem.dim, problem.n_priv)
+    check_sum_grids(account, [account.allowance * plan.share], problem.dim, problem.n_priv)
     return plan
 
 
-def _learn_newton(run: Run, problem: Problem, plan: Any, threads: int | None) -> Fitted:
-    account = run.account
-    noise = noise_per_radius(problem.dim, pure=account.pure, allowance=account.allowance)
-    on_rows = run.on(rotated_rows(run.rows, problem.rotation, threads=threads))
+def _asker(run: Run, problem: Problem, rotation: Rotation, plan: Any, threads: int | None) -> steps.Ask:
+    """What answers the requests of Newton steps."""
+    on_rows = run.on(rotated_rows(run.rows, rotation, threads=threads))
 
     def ask(request: steps.Request, step: int) -> steps.Answer:
         released = on_rows.release(
@@ -75,29 +79,53 @@ def _learn_newton(run: Run, problem: Problem, plan: Any, threads: int | None) ->
                 scale=request.scale,
                 clip=request.clip,
                 radius=request.radius,
-                row_step=problem.rotation.step,
+                row_step=rotation.step,
             ),
             name=f"gradient, step {step + 1}",
-            cost=account.allowance / plan.steps,
-            residual_clip=request.clip * request.scale * problem.rotation.label_scale,
+            cost=run.account.allowance * plan.share,
+            residual_clip=request.clip * request.scale * rotation.label_scale,
             clip_radius=request.radius,
         )
         return released.value, released.noise_std
 
-    if isinstance(problem.posterior, Posterior):
-        state = steps.newton(problem.posterior, plan, problem.n_priv, noise, ask)
-        covariance, bias_sq = np.diag(state.variance), plan.clip.unseen_sq * problem.posterior.noise_share
-        bias = counted_bias(problem, plan.clip, state.lever)
-    else:
+    return ask
+
+
+def _learn_newton(run: Run, problem: Problem, plan: Any, threads: int | None) -> Fitted:
+    account = run.account
+    noise = noise_per_radius(problem.dim, pure=account.pure, allowance=account.allowance)
+    if not isinstance(problem.posterior, Posterior):
+        ask = _asker(run, problem, problem.rotation, plan, threads)
         found = logistic.newton_logistic(problem.posterior, plan, problem.n_priv, noise, ask)
-        state, covariance, bias_sq, bias = found, found.covariance, 0.0, None
+        return _fitted(found, found.covariance, plan)
+    known, rotation, moved = problem.posterior, problem.rotation, None
+    if plan.centre:
+        on_rows = run.on(rotated_rows(run.rows, rotation, threads=threads))
+        moved = release_centre(on_rows, problem, account.allowance * plan.centre)
+        known, rotation = moved.posterior, moved.rotation
+    state = steps.newton(known, plan, problem.n_priv, noise, _asker(run, problem, rotation, plan, threads))
+    fitted = _fitted(state, np.diag(state.variance), plan)
+    if moved is not None:
+        fitted = replace(
+            fitted,
+            mean=moved.back(fitted.mean),
+            covariance=moved.covariance_back(fitted.covariance),
+            noise=moved.covariance_back(fitted.noise),
+            steps=plan.steps + 1,
+        )
+    return replace(
+        fitted,
+        bias_sq=plan.clip.unseen_sq * known.noise_share,
+        bias=counted_bias(problem, plan.clip, state.lever),
+    )
+
+
+def _fitted(state: steps.State, covariance: FloatArray, plan: Any) -> Fitted:
     gain = covariance * state.private_precision
     return Fitted(
         mean=state.mean,
         covariance=covariance,
         noise=(gain / state.noise_precision) @ gain.T,
-        bias_sq=bias_sq,
-        bias=bias,
         drift=state.drift,
         steps=plan.steps,
     )
@@ -122,6 +150,11 @@ def statistics_noise(problem: Problem, account: Account) -> float:
 def _plan_statistics(problem: Problem, account: Account) -> statistics.StatisticsPlan:
     if not isinstance(problem.posterior, Posterior):
         raise InputError("method='sufficient_statistics' is for the squared loss: pass method='newton'")
+    if problem.posterior.blank:
+        raise InputError(
+            "method='sufficient_statistics' clips residuals once, by those of public rows, and public labels that are all equal "
+            "have none: pass method='newton'"
+        )
     check_gram_grids(account, [account.allowance], problem.dim + 1, problem.n_priv)
     entry = statistics_noise(problem, account)
     return statistics.plan_statistics(problem.posterior, problem.n_priv, entry)
@@ -144,7 +177,7 @@ def _learn_statistics(run: Run, problem: Problem, plan: statistics.StatisticsPla
 
 
 METHODS: Registry[Method] = Registry(
-    Method(name="newton", prepare=_plan_newton, learn=_learn_newton, draws=lambda dim: steps.STEPS[-1] * dim),
+    Method(name="newton", prepare=_plan_newton, learn=_learn_newton, draws=lambda dim: (steps.STEPS[-1] + 1) * dim),
     Method(
         name="sufficient_statistics",
         prepare=_plan_statistics,

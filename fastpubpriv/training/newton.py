@@ -37,11 +37,19 @@ class NewtonPlan:
         Bound on residuals.
     predicted : float
         Excess of the squared error, clipping bias included, in the unit of the labels.
+    centre : Fraction
+        Share of the budget for the mean of the private rows, see `centre_share`.
     """
 
     steps: int
     clip: Clip
     predicted: float
+    centre: Fraction = Fraction(0)
+
+    @property
+    def share(self) -> Fraction:
+        """Share of the budget for each step."""
+        return (1 - self.centre) / self.steps
 
 
 class Known(Protocol):
@@ -138,7 +146,8 @@ class State:
         for index, each in enumerate(self._measured):
             variance = each.variance
             if now is not None and index + 1 < len(self._measured):
-                variance = variance + max(0.0, float(np.sum((each.start - now) ** 2)) - _FAR * each.error)
+                expected = each.error + float(np.sum(1.0 / self.private_precision))
+                variance = variance + max(0.0, float(np.sum((each.start - now) ** 2)) - _FAR * expected)
             precision += 1.0 / variance
             weighted += each.value / variance
         self.noise_precision = precision
@@ -160,7 +169,17 @@ def chosen_weighting(
     return found
 
 
-def plan_newton(posterior: Posterior, n_priv: int, noise: Noise) -> NewtonPlan:
+def repeats(variance: FloatArray, noise_variance: FloatArray, steps: int) -> float:
+    """In about how many steps the error of the curvature misleads alike.
+
+    It acts on what is left of the error, and small steps leave most of that as it was: of errors with correlation r from one to the
+    next, a mean has (1 + r) / (1 - r) times the variance.
+    """
+    left = float(np.sum(1.0 / (1.0 / variance + 1.0 / noise_variance)) / variance.sum())
+    return min((1.0 + left) / max(1.0 - left, 1e-300), float(steps))
+
+
+def plan_newton(posterior: Posterior, n_priv: int, noise: Noise, centre: Fraction = Fraction(0)) -> NewtonPlan:
     """The number of steps and the clip with the least predicted error.
 
     Tried and lost: fewer steps where more are predicted to gain under 2 %. Later steps also undo errors in `inside` that no
@@ -169,13 +188,14 @@ def plan_newton(posterior: Posterior, n_priv: int, noise: Noise) -> NewtonPlan:
     public = posterior.typical
     best: NewtonPlan | None = None
     for steps in STEPS:
-        per_step = noise(Fraction(1, steps))
+        per_step = noise((1 - centre) / steps)
         plans = [
             NewtonPlan(
                 steps=steps,
                 clip=clip,
                 predicted=_simulated(posterior, public, n_priv, per_step, steps, clip)
                 + clip.bias_sq * posterior.noise_share,
+                centre=centre,
             )
             for clip in posterior.clips
         ]
@@ -200,7 +220,9 @@ def _simulated(posterior: Posterior, public: FloatArray, n_priv: int, noise: flo
     relative = (first.shares / first.share) ** 2
     for _ in range(steps):
         filled = water_filled(variance, precision(first.radius, first.share), FLOOR)
-        pooled = pooled + 1.0 / (1.0 / (filled * relative) + (posterior.curvature_error + 1.0 / n_priv) * error)
+        noise_variance = 1.0 / (filled * relative)
+        bent = (posterior.curvature_error + 1.0 / n_priv) * error * repeats(variance, noise_variance, steps)
+        pooled = pooled + 1.0 / (noise_variance + bent)
         sampling = clip.energy * (unit + error) / (n_priv * clip.inside**2)
         variance = 1.0 / (1.0 / posterior.variance + 1.0 / (1.0 / pooled + sampling))
         error = float(variance.sum())
@@ -225,7 +247,7 @@ Ask = Callable[[Request, int], Answer]
 def newton(posterior: Posterior, plan: NewtonPlan, n_priv: int, noise: Noise, ask: Ask) -> State:
     """Run the steps; `ask` releases the answer to a request."""
     state, public = State(posterior), posterior.typical
-    clip, per_step = plan.clip, noise(Fraction(1, plan.steps))
+    clip, per_step = plan.clip, noise(plan.share)
     for step in range(plan.steps):
         scale, error = state.scale, state.error
 
@@ -237,6 +259,7 @@ def newton(posterior: Posterior, plan: NewtonPlan, n_priv: int, noise: Noise, as
         request = Request(slope=state.mean, spread=weights.spread, scale=scale, clip=clip.bound, radius=weights.radius)
         total, noise_std = ask(request, step)
         unit = clip.bound * scale / (n_priv * clip.inside * weights.shares * weights.spread)
-        variance = (unit * noise_std) ** 2 + (posterior.curvature_error + 1.0 / n_priv) * error
-        state.add(state.mean + unit * total, variance, clip.energy * scale**2 / (n_priv * clip.inside**2))
+        variance = (unit * noise_std) ** 2
+        bent = (posterior.curvature_error + 1.0 / n_priv) * error * repeats(state.variance, variance, plan.steps)
+        state.add(state.mean + unit * total, variance + bent, clip.energy * scale**2 / (n_priv * clip.inside**2))
     return state

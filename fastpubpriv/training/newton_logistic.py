@@ -60,6 +60,25 @@ class LogisticPosterior:
         """Predicted excess of the log-loss over that of the best coefficients."""
         return 0.5 * float(self.curvature @ self.variance)
 
+    def information(self, mean: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """The curvature of the public loss at `mean`, and the covariance of its slope, (D, D) each.
+
+        The same matrix without weights of classes. With them, rows of the heavy class make the slope vary more than it bends.
+        """
+        rows, labels, weights = self.counted
+        p = chances(rows @ mean)
+        known = (rows.T * (weights * p * (1.0 - p))) @ rows + self.ridge
+        if np.ptp(self.factors) == 0.0:
+            return known, known
+        return known, (rows.T * (weights * (labels - p)) ** 2) @ rows + self.ridge
+
+    @property
+    def covariance(self) -> FloatArray:
+        """Of the coefficients by these rows alone, (D, D)."""
+        if np.ptp(self.factors) == 0.0:
+            return np.diag(self.variance)
+        return sandwich(*self.information(self.mean))
+
 
 def logistic_posterior(
     terms: FloatArray,
@@ -147,13 +166,17 @@ class LogisticState(State):
     @property
     def covariance(self) -> FloatArray:
         """Of the coefficients, by the curvature at them, (D, D)."""
-        public = self._public
-        rows, _, weights = public.counted
-        p = chances(rows @ self.mean)
-        known = (rows.T * (weights * p * (1.0 - p))) @ rows + public.ridge
-        inverse = np.linalg.inv(known / self.drift + np.diag(self.private_precision))
-        found: FloatArray = (inverse + inverse.T) / 2.0
-        return found
+        known, score = self._public.information(self.mean)
+        measured = np.diag(self.private_precision)
+        information = known / self.drift + measured
+        return sandwich(information, information if score is known else score / self.drift + measured)
+
+
+def sandwich(information: FloatArray, score: FloatArray) -> FloatArray:
+    """The covariance of a minimum by the curvature and the covariance of the slope, (D, D)."""
+    inverse = np.linalg.inv(information)
+    found = inverse if score is information else inverse @ score @ inverse
+    return np.asarray((found + found.T) / 2.0, dtype=np.float64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -162,6 +185,11 @@ class LogisticPlan:
 
     steps: int
     predicted: float
+
+    @property
+    def share(self) -> Fraction:
+        """Share of the budget for each step."""
+        return Fraction(1, self.steps)
 
 
 def plan_logistic(posterior: LogisticPosterior, n_priv: int, noise: Noise) -> LogisticPlan:
@@ -201,7 +229,7 @@ def newton_logistic(
 ) -> LogisticState:
     """Run the steps; `ask` releases the answer to a request."""
     state, public = LogisticState(posterior), posterior.typical
-    m, per_step = len(posterior.labels), noise(Fraction(1, plan.steps))
+    m, per_step = len(posterior.labels), noise(plan.share)
     h, factors = posterior.curvature, some(posterior.factors)
     for step in range(plan.steps):
         weights = _weights(public, state.variance, h, n_priv, per_step)

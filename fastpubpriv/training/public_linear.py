@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy import special
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
@@ -16,6 +17,10 @@ from fastpubpriv.training.whitening import Whitener, directions, some, weighted_
 CLIPS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 9.0, 14.0)  # in units of the residual scale
 _LEAST_INSIDE = 0.05
 _INTERCEPT = 1e-8
+# Strengths tried of a prior: a coefficient's variance over that of the noise, times p / 10. Strong signals in many columns need the
+# large ones; with fewer rows than columns every row can be explained, and the likelihood would take the largest there is.
+_RATIOS, _MODEST = np.concatenate([np.logspace(-4.0, 2.0, 37), np.logspace(2.0, 5.0, 19)[1:]]), 37
+_GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 CURVATURE = 1.5  # error of the public second moment, over m
 
 
@@ -67,6 +72,8 @@ class Posterior:
         The choices of a bound.
     curvature_error : float
         Variance of an entry of the second moment of whitened rows, which the steps take to be the identity.
+    blank : bool
+        Whether the labels are all equal, so that residuals are only as stated.
     """
 
     turn: FloatArray
@@ -80,11 +87,17 @@ class Posterior:
     floor: float
     clips: tuple[Clip, ...]
     curvature_error: float
+    blank: bool = False
 
     @property
     def typical(self) -> FloatArray:
         """Some of the rows, each no farther out than its weight allows, (k, D)."""
         return some(self.rows) * np.sqrt(some(self.weights))[:, None]
+
+    @property
+    def covariance(self) -> FloatArray:
+        """Of the coefficients, (D, D)."""
+        return np.diag(self.variance)
 
     @property
     def spread(self) -> float:
@@ -131,6 +144,10 @@ def linear_posterior(
     floor = max(1e-12 * float(np.abs(labels).max()), label_resolution)
     if noise <= 0.0 and floor <= 0.0:
         raise InputError("the public labels are all zero: pass y_scale=, the size of a label that matters")
+    blank = noise <= 0.0
+    if blank:
+        # Labels that are all equal tell nothing of the coefficients, nor of residuals: both are as large as the stated difference.
+        noise, spread = floor**2, floor**2 / terms.shape[1]
     noise = max(noise, floor**2)
     precision = ((rows.T * weights) @ rows + noise / max(spread, 1e-12 * noise) * whitener.ridge(0.0)) / noise
     precision[0, 0] += _INTERCEPT
@@ -141,14 +158,19 @@ def linear_posterior(
     leverage = np.minimum(weights * np.einsum("ij,ij,j->i", rows, rows, variance) / noise, 1.0 - 1e-3)
     residuals = ((labels - rows @ mean) / (1.0 - leverage))[sample]
     rows, labels, root = rows[sample], labels[sample], np.sqrt(near)
+    if blank:
+        # Normal ones, in an order that no order of the rows goes with.
+        residuals = floor * special.ndtri(np.modf((np.arange(len(labels)) + 0.5) * _GOLDEN)[0])
     middle = 1.4826 * float(np.median(np.abs(residuals - np.median(residuals))))
     fitted, usual = rows @ mean, residuals * root
     scale = max(middle, 0.2 * float(np.sqrt(np.mean(usual**2))), floor)
+    # The size of what few rows do not see is known from them to a factor 1 +- sqrt(2 / m); too small a one would mislead more.
+    doubt = 1.0 + math.sqrt(2.0 / size) if size <= rows.shape[1] else 1.0
     clips = tuple(_clip(bound, usual / scale, fitted * root, scale) for bound in CLIPS)
     return Posterior(
         turn=turn,
         mean=mean,
-        variance=variance,
+        variance=doubt * variance,
         rows=rows,
         weights=near,
         labels=labels,
@@ -158,6 +180,7 @@ def linear_posterior(
         floor=scale**2 / 4.0 if len(labels) > rows.shape[1] else min(max(noise, scale**2 / 1000.0), scale**2 / 4.0),
         clips=clips,
         curvature_error=CURVATURE * whitener.confirmed / len(labels),
+        blank=blank,
     )
 
 
@@ -178,7 +201,7 @@ def marginal_likelihood(terms: FloatArray, labels: FloatArray, size: int | None 
         along[values <= 1e-12 * values[-1]] = 0.0
     rest = max(float(labels @ labels - along @ along), 0.0)
     best, worth = (-np.inf, 0.0, 0.0), m if size is None else size
-    for ratio in np.logspace(-4.0, 2.0, 37) * 10.0 / p:
+    for ratio in _RATIOS[: _MODEST if m <= p else None] * 10.0 / p:
         grown = 1.0 + ratio * values
         noise = (float(np.sum(along**2 / grown)) + rest) / worth
         if noise <= 0.0:

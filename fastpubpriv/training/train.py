@@ -84,11 +84,12 @@ def train(
     Privacy
     -------
     Neighbours: replace one private row, features and label together; holds for every public data set. "newton": one vector sum for
-    each step, squared l2 sensitivity 4 Q^2 (Gaussian) or l1 sensitivity isqrt(4 D Q^2) (discrete Laplace) in grid steps; the steps'
-    exact costs add up to at most the budget. "sufficient_statistics": one second moment, squared l2 sensitivity 2 Q^4 (l1 of a
-    triangle under pure DP). Gradient methods: one vector sum for each step, squared l2 sensitivity 4 Q^2; steps over sampled rows
-    are charged together, and the batches are secret. "output_perturbation": one vector, squared l2 sensitivity 4 Q^2, the iterate
-    after a fixed number of steps on a strongly convex loss. Public: n_priv, dim, x_pub, y_pub.
+    each step, and one for the mean of the rows where there are five coordinates or more for each public row; squared l2 sensitivity
+    4 Q^2 (Gaussian) or l1 sensitivity isqrt(4 D Q^2) (discrete Laplace) in grid steps; their exact costs add up to at most the
+    budget. "sufficient_statistics": one second moment, squared l2 sensitivity 2 Q^4 (l1 of a triangle under pure DP). Gradient
+    methods: one vector sum for each step, squared l2 sensitivity 4 Q^2; steps over sampled rows are charged together, and the
+    batches are secret. "output_perturbation": one vector, squared l2 sensitivity 4 Q^2, the iterate after a fixed number of steps
+    on a strongly convex loss. Public: n_priv, dim, x_pub, y_pub.
 
     Notes
     -----

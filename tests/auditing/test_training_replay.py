@@ -23,6 +23,7 @@ BUDGETS = {"zcdp": ZCDP(0.5), "approx": ApproxDP(1, 1e-6), "pure": PureDP(1)}
 RNG = np.random.default_rng(3)
 X = RNG.normal(size=(60, DIM)) * [1.0, 10.0, 0.1]
 PUBLIC = np.column_stack([X, X @ [1.0, 0.2, -3.0] + RNG.normal(size=60)])
+FEW = np.column_stack([*[X[:2]] * 3, PUBLIC[:2, -1:]])
 CLASSES = np.column_stack([X, X[:, 0] > 0.3])
 HOSTILE = np.array(
     [
@@ -36,6 +37,11 @@ def runs(budget):
     common = {"label": -1, "budget": budget, "threads": 1, "progress": False}
     for method in ("newton", "sufficient_statistics"):
         yield method, lambda x, m=method: linear_regression(x, x_pub=PUBLIC, method=m, **common)
+    # So few public rows that the mean of the private ones is released first: a column stands there three times.
+    yield (
+        "few public rows",
+        lambda x: linear_regression(np.column_stack([*[x[:, :3]] * 3, x[:, 3:]]), x_pub=FEW, method="newton", **common),
+    )
     yield "logistic", lambda x: logistic_regression(x, x_pub=CLASSES, method="newton", **common)
 
 

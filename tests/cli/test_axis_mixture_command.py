@@ -48,7 +48,7 @@ def test_public_rows_and_pure_budget(files):
 def test_rows_held_out(files):
     result = invoke(
         *("--private", files / "private.npy", "--public", files / "public.npy", "--components", 2, "--rho", 0.1),
-        *("--held-out", 0.2, "--json", "-"),
+        *("--held-out", 0.2, "--json", "-", "--bounds", "-1e6,1e6"),
     )
     data = json.loads(result.stdout)
     assert data["method"] == "dp_em"

@@ -43,9 +43,10 @@ def test_named_columns_ledger_and_json_to_the_screen(files, tmp_path):
     result = invoke(
         *("--private", tmp_path / "private.csv", "--public", tmp_path / "public.csv", "--columns", "length,width"),
         *("--components", 3, "--min-weight", "0.2", "--rho", "1", "--method", "tree", "--json", "-"),
-        *("--ledger", tmp_path / "l.ledger", "--ledger-total", "rho=2"),
+        *("--ledger", tmp_path / "l.ledger", "--ledger-total", "rho=2", "--bounds", "-9,45"),
     )
     data = json.loads(result.stdout)
+    assert data["diagnostics"]["bounds"] == [[-9.0, -9.0], [45.0, 45.0]]
     assert data["columns"] == ["length", "width"]
     assert data["method"] == "tree"
     assert data["diagnostics"]["n_components_asked"] == 3
@@ -55,6 +56,7 @@ def test_named_columns_ledger_and_json_to_the_screen(files, tmp_path):
     ("extra", "message"),
     [
         (("--components", 3), "no privacy budget"),
+        (("--components", 3, "--rho", "1", "--bounds", "3"), "two numbers with a comma"),
         (("--components", 0, "--rho", "1"), "components"),
         (("--components", 3, "--rho", "1", "--min-weight", "0.5"), "min_weight must be at most"),
         (("--components", 16, "--rho", "1"), "number of public rows"),

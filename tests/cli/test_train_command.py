@@ -7,6 +7,8 @@ import pandas as pd
 import pytest
 from command_cases import runner
 
+import fastpubpriv as fpp
+
 train, predict = runner("train"), runner("predict")
 
 
@@ -71,6 +73,33 @@ def test_a_model_of_classes(files):
     for line in lines:
         label, chance = map(float, line.split(","))
         assert (label == 1.0) == (chance > 0.5)
+
+
+def test_what_is_stated_of_columns_and_labels_reaches_the_model(files, monkeypatch):
+    folder, _ = files
+    seen = {}
+
+    def spy(rows, **given):
+        seen.update(given)
+        return fpp_train(rows, **given)
+
+    fpp_train = fpp.train
+    monkeypatch.setattr(fpp, "train", spy)
+    more = ("--rho", "0.5", "--columns", "age,dose,month", "--json", folder / "model.json", "-q")
+    train(
+        *arguments(
+            folder, "parquet", "--label", "cost", "--categories", "month=1:2:3", "--x-bounds", "age=-9:9", *more
+        ),
+        *("--y-bounds", "-50,50", "--y-scale", "2"),
+    )
+    assert seen["categories"] == {"month": [1.0, 2.0, 3.0]}
+    assert seen["x_bounds"] == {"age": (-9.0, 9.0)}
+    assert (seen["y_bounds"], seen["y_scale"]) == ((-50.0, 50.0), 2.0)
+    logistic = ("--loss", "logistic", "--label", "ill", "--classes", "0,1", *more)
+    train(*arguments(folder, "parquet", *logistic, "--class-weight", "0=1,1=5"))
+    assert (seen["classes"], seen["class_weight"]) == ((0.0, 1.0), {0.0: 1.0, 1.0: 5.0})
+    train(*arguments(folder, "parquet", *logistic, "--class-weight", "public"))
+    assert seen["class_weight"] == "public"
 
 
 def test_npy_files_have_the_label_last(files):

@@ -329,3 +329,13 @@ def test_predictions_are_met():
         covariance, mean = np.median(ratios, axis=0)
         assert 0.7 <= covariance <= 1.4
         assert 0.6 <= mean <= 1.3
+
+
+@pytest.mark.parametrize("n_pub", [2, 5, 20])
+def test_one_column_is_resolved_in_full(n_pub):
+    """In one column variances along axes are the covariance: a ball of public size would only clip them."""
+    cells = [cell(1, 20_000, n_pub, 1.0, seed, budget=ZCDP(0.1)) for seed in range(4)]
+    assert {result.structure for result, *_ in cells} == {"full"}
+    assert np.median([errors[0] for _, *errors in cells]) < 0.03
+    forced = [cell(1, 20_000, n_pub, 1.0, seed, budget=ZCDP(0.1), structure="diagonal") for seed in range(4)]
+    assert np.mean([errors[0] for _, *errors in forced]) > np.mean([errors[0] for _, *errors in cells])

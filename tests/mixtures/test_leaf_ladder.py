@@ -2,16 +2,18 @@
 
 from dataclasses import replace
 from fractions import Fraction
+from unittest import mock
 
 import numpy as np
 import pytest
 from spies import seeded
 from test_leaf_gaussians import BUDGETS, DIM, HOSTILE, SMALL, Mixture, pairs
 
-from fastpubpriv import ZCDP, ReplayError
+from fastpubpriv import ZCDP, ReplayError, learn_separated_mixture
 from fastpubpriv import run as running
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.errors import BudgetError, InputError
+from fastpubpriv.estimators.ladder import full
 from fastpubpriv.estimators.ladder.rungs import outlook
 from fastpubpriv.estimators.ladder.schedule import Noise
 from fastpubpriv.mechanisms.axis_features import AxisFeatures
@@ -414,3 +416,27 @@ def test_rungs_follow_the_released_count(mixture):
 def test_seeded_runs_repeat(mixture):
     one, two = (seeded(lambda random_state: fit(mixture, ZCDP(1), random_state=random_state)[1]) for _ in range(2))
     assert one.means.tobytes() == two.means.tobytes()
+
+
+def narrow_leaf(seed):
+    """Three groups on a line, one public row each; the third is ten thousand times narrower: the width learnt over the true one."""
+    rng = np.random.default_rng(seed)
+    centers, spreads = np.array([0.0, 200.0, 400.0]), np.array([10.0, 10.0, 1e-3])
+    labels = rng.integers(0, 3, 20_000)
+    rows = (centers[labels] + spreads[labels] * rng.normal(size=20_000))[:, None]
+    public = (centers + spreads * rng.normal(size=3))[:, None]
+    result = seeded(
+        learn_separated_mixture, rows, x_pub=public, n_components=3, min_weight=0.2, budget=ZCDP(0.5),
+        random_state=seed, threads=1, progress=False,
+    )  # fmt: skip
+    third = int(np.argmax(result.means[:, 0]))
+    return float(np.sqrt(result.variances[third, 0])) / 1e-3, result.status[third]
+
+
+def test_a_leaf_of_one_column_far_narrower_than_the_rest_is_cut_down_to_its_width():
+    found = [narrow_leaf(seed) for seed in range(2)]
+    assert all(0.9 < ratio < 1.1 and status == "ok" for ratio, status in found)
+    with mock.patch.object(
+        full, "lifted_place", return_value=0
+    ):  # planted: the least is left out, here that of the rows
+        assert narrow_leaf(0)[0] > 10.0

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fastpubpriv import ZCDP
+from fastpubpriv import ZCDP, AccuracyWarning, learn_axis_aligned_mixture, learn_separated_mixture
 from fastpubpriv.errors import InputError
+from fastpubpriv.mixtures.bounded import bounded
 from fastpubpriv.results.mixture import MixtureResult
 
 WEIGHTS = np.array([0.25, 0.75])
@@ -72,3 +73,56 @@ def test_wrong_shapes_and_kinds_are_refused():
         mixture().predict(np.zeros((3, 5)))
     with pytest.raises(InputError, match="MixtureResult"):
         MixtureResult.from_json('{"kind": "MeanResult"}')
+
+
+# ---- bounds of columns ------------------------------------------------------------------------------------------------
+
+
+def test_bounds_keep_means_inside_and_components_no_wider_than_they_can_be():
+    low, high = np.array([1.0, -np.inf]), np.array([7.0, np.inf])
+    result = bounded(mixture(), (low, high))
+    assert np.array_equal(result.means, [[1.0, 1e6], [5.0, -1e6]])
+    # Between 1 and 7 with mean 5 a variance is at most 8; at an end, a thousandth of the distance is left as a width.
+    assert result.variances[0, 0] == pytest.approx((6.0 * 1e-3) ** 2)
+    assert np.array_equal(result.covariances[1], COVARIANCES[1])
+    assert np.array_equal(result.variances[:, 1], [1e6, 1e4])
+    correlations = [each[0, 1] / np.sqrt(each[0, 0] * each[1, 1]) for each in (result.covariances[0], COVARIANCES[0])]
+    assert correlations[0] == pytest.approx(correlations[1])
+    assert result.status == ("ok", "low_count")  # one deviation is no more than a mean may be off
+    assert result.diagnostics["bounds"] == ((1.0, None), (7.0, None))
+    assert MixtureResult.from_json(result.to_json()).diagnostics == result.diagnostics
+    away = bounded(mixture(), (np.array([2.0, -2e6]), np.array([3.0, 2e6])))
+    assert away.status == ("clipped", "low_count")
+    assert away.diagnostics["outside_bounds"] == (True, False)
+
+
+def test_a_known_covariance_stays_and_no_bounds_change_nothing():
+    limits = np.array([2.0, -2e6]), np.array([3.0, 2e6])
+    assert np.array_equal(bounded(mixture(), limits, known_covariance=True).covariances, COVARIANCES)
+    whole = mixture()
+    assert bounded(whole, None) is whole
+
+
+def groups(**options):
+    rng = np.random.default_rng(0)
+    rows = np.abs(np.array([[0.0, 0.0], [9.0, 0.0]])[np.arange(600) % 2] + 0.3 * rng.normal(size=(600, 2)))
+    given = {"budget": ZCDP(0.05), "random_state": 0, "threads": 1, "progress": False, **options}
+    return rows, given
+
+
+@pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning", "ignore::fastpubpriv.SeededNoiseWarning")
+@pytest.mark.parametrize(
+    "learn", [learn_separated_mixture, learn_axis_aligned_mixture], ids=["separated", "axis_aligned"]
+)
+def test_learners_take_bounds(learn):
+    rows, given = groups()
+    more = {"min_weight": 0.4} if learn is learn_separated_mixture else {}
+    free = learn(rows[40:], x_pub=rows[:40], n_components=2, **more, **given)
+    held = learn(rows[40:], x_pub=rows[:40], n_components=2, bounds=(0.0, [9.0, 0.2]), **more, **given)
+    assert np.array_equal(held.means, np.clip(free.means, 0.0, [9.0, 0.2]))
+    assert held.spent == free.spent
+    assert np.all(held.variances <= free.variances)
+    with pytest.warns(AccuracyWarning, match=r"public values lie beyond bounds= in x1,"):
+        learn(rows[40:], x_pub=rows[:40], n_components=2, bounds=(0.0, [12.0, 0.2]), **more, **given)
+    with pytest.raises(InputError, match="bounds must have each lowest"):
+        learn(rows[40:], x_pub=rows[:40], n_components=2, bounds=(1.0, 0.0), **more, **given)

@@ -223,6 +223,7 @@ EXPECTED = {
     "check_estimators_pickle": "a row to score must be finite: it has no density otherwise",
     "check_fit1d": "one column may be given as a one-dimensional array, as everywhere in the library",
     "check_regressors_train": NO_PUBLIC,
+    "check_class_weight_classifiers": "weights of classes are at most a factor of 1000 apart, the check's ten million",
 }
 
 
@@ -237,6 +238,30 @@ def test_scikit_learns_own_checks(kind):
     assert sum(item["status"] == "passed" for item in found) > 25
     excused = {item["check_name"] for item in found if item["status"] == "xfail"}
     assert "check_complex_data" in excused
+
+
+def test_what_is_stated_reaches_the_fit():
+    rows, label = table(3000)
+    rows["month"] = np.arange(3000) % 3
+    public = {"X_pub": rows[:200], "y_pub": label[:200], "weights_pub": np.arange(200) % 2}
+    stated = {"x_bounds": {"age": (-90.0, 170.0)}, "y_bounds": (-900.0, 900.0), "y_scale": 1.0}
+    model = ours.SemiPrivateLinearRegression(BUDGET, random_state=1, categories={"month": "public"}, **stated)
+    model.fit(rows[200:], label[200:], **public)
+    assert model.result_.n_pub == 100
+    assert model.result_.provenance["scales"] == "argument and public rows"
+    assert np.isnan(model.coef_).tolist() == [False, False, False, True]
+    assert model.score(rows, label) > 0.9
+    classes = np.where(label > label.mean() + 15, "tall", "short")
+    chances = []
+    for weights in (None, {"short": 1.0, "tall": 9.0}):
+        model = ours.SemiPrivateLogisticRegression(BUDGET, random_state=1, class_weight=weights)
+        model.fit(rows[200:], classes[200:], X_pub=rows[:200], y_pub=classes[:200])
+        chances.append(model.predict_proba(rows)[:, 1].mean())
+    assert chances[1] > chances[0]
+    with pytest.raises(InputError, match="short and tall"):
+        model.set_params(class_weight={"short": 1.0}).fit(
+            rows[200:], classes[200:], X_pub=rows[:200], y_pub=classes[:200]
+        )
 
 
 def test_another_notion_of_privacy():

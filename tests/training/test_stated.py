@@ -84,6 +84,23 @@ def test_stated_ranges_take_the_place_of_public_scales(method):
     assert origins == ["public rows", "argument", "argument and public rows"]
 
 
+@pytest.mark.parametrize("size", [1.0, 4.0])
+def test_public_labels_that_are_all_equal(size):
+    """They said that all slopes are zero, with certainty."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(20_000, 3))
+    given = {
+        "x_pub": rng.normal(size=(100, 3)), "y_pub": np.ones(100), "budget": ApproxDP(1, 1e-6), "y_scale": size,
+    }  # fmt: skip
+    labels = x @ [1.0, -0.5, 0.2] + 1.0 + rng.normal(size=20_000)
+    result = seeded(linear_regression, x, labels, **given)
+    assert result.method == "newton"
+    assert np.all(np.abs(result.coefficients - [1.0, -0.5, 0.2]) < 4.0 * result.standard_error)
+    assert np.all(result.standard_error < 0.05)
+    with pytest.raises(InputError, match="all equal"):
+        linear_regression(x, labels, **given, method="sufficient_statistics")
+
+
 @pytest.mark.parametrize("method", ["newton", "throw_away"])
 def test_weights_of_classes_are_those_of_a_weighted_likelihood(method):
     given = {**split(RARE, 1500), "method": method}
@@ -102,6 +119,26 @@ def test_weights_of_classes_are_those_of_a_weighted_likelihood(method):
     np.testing.assert_array_equal(ones.coefficients, plain.coefficients)
     public = seeded(logistic_regression, **given, class_weight="public")
     assert public.intercept > plain.intercept
+
+
+@pytest.mark.statistical
+def test_intervals_under_weights_of_classes():
+    """Of 150 draws the errors have the size that is told, to 12 % (two standard errors), beside the ridge's pull."""
+    weights, errors = {0.0: 1.0, 1.0: 10.0}, []
+
+    def draw(rng, n):
+        x = rng.normal(size=(n, 2))
+        return x, (rng.random(n) < 1.0 / (1.0 + np.exp(2.6 - x @ [1.0, -0.5]))) * 1.0
+
+    x, y = draw(np.random.default_rng(99), 1_000_000)
+    wanted = LogisticRegression(C=1e6, class_weight=weights).fit(x, y)
+    for seed in range(150):
+        x, y = draw(np.random.default_rng(seed), 7000)
+        given = {"x_pub": x[:1000].copy(), "y_pub": y[:1000].copy(), "budget": STRONG, "method": "newton"}
+        found = seeded(logistic_regression, x[1000:], y[1000:], **given, class_weight=weights, random_state=seed)
+        errors.append((found.coefficients - wanted.coef_[0]) / found.standard_error)
+    assert np.all(np.std(errors, axis=0) < 1.12)
+    assert np.all(np.std(errors, axis=0) > 0.85)
 
 
 def test_a_weighted_residual_is_the_weight_times_the_residual():

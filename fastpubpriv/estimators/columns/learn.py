@@ -44,11 +44,14 @@ def warn_before(name: str, shares: Shares, n_pub: int) -> None:
     running.warn_if_useless(name, predicted, math.sqrt(shares.dim / n_pub))
 
 
-def warn_if_bounds_are_wrong(name: str, public: FloatArray, bounds: Bounds, labels: tuple[str, ...]) -> None:
+def warn_if_bounds_are_wrong(
+    name: str, public: FloatArray, bounds: Bounds, columns: tuple[str, ...] | None, *, stacklevel: int = 3
+) -> None:
     """Warn, from public numbers alone, where more of them than a few lie beyond the bounds."""
     if bounds is None:
         return
     beyond = ((public < bounds[0]) | (public > bounds[1])).mean(axis=0) > MOST_BEYOND
+    labels = columns or tuple(f"x{j}" for j in range(public.shape[1]))
     found = [label for label, wrong in zip(labels, beyond, strict=True) if wrong]
     if found:
         more = f" and {len(found) - MOST_NAMED} more" * (len(found) > MOST_NAMED)
@@ -56,7 +59,7 @@ def warn_if_bounds_are_wrong(name: str, public: FloatArray, bounds: Bounds, labe
             f"{name}: public values lie beyond bounds= in {', '.join(found[:MOST_NAMED])}{more}, and private values like them "
             "would be clipped; pass wider bounds, or none",
             AccuracyWarning,
-            stacklevel=3,
+            stacklevel=stacklevel,
         )
 
 
@@ -158,8 +161,7 @@ def mean_of_columns(
         return public_mean(run, public)
     shares.check_grids(run.account)
     warn_before(name, shares, n_pub)
-    labels = run.rows.columns or tuple(f"x{j}" for j in range(dim))
-    warn_if_bounds_are_wrong(name, public, bounds, tuple(labels))
+    warn_if_bounds_are_wrong(name, public, bounds, run.rows.columns)
     with run.paid():
         result = learn(run, public, shares, bounds=bounds, neutral=neutral)
     warn_about(name, result)

@@ -29,6 +29,15 @@ LEAST_MASS = 0.25
 FAR_BIAS_SQ = 0.02
 
 
+def lifted_place(vectors: FloatArray) -> int:
+    """Which of the ascending eigenvalues with these eigenvectors (dim + 1, dim + 1) is left out as that of the lifted coordinate.
+
+    In one column it has to be told from the other, which may be far smaller. In several the least is left out, whichever it is: a
+    round for its sake alone costs all others more.
+    """
+    return int(np.argmax(np.square(vectors[-1]))) if len(vectors) == 2 else 0
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Resolved:
     """What the second moments gave, in the coordinates v of the public base.
@@ -136,7 +145,7 @@ class FullRung:
         roots = np.sqrt(np.maximum(values, 0.0) + slack)
         likely = np.where(values > slack, values - slack / 2.0, np.maximum(values, 0.0) / 4.0 + slack / 8.0)
         likely = np.where(values > 1.5 * slack, values, likely) / np.square(roots)
-        self._spectrum = np.sort(np.minimum(likely, 1.0))[1:]  # the least may be that of the lifted coordinate
+        self._spectrum = np.sort(np.minimum(np.delete(likely, lifted_place(vectors)), 1.0))
         self._excess = excess_of(factor, dim, radius * radius)
         self._contraction = divided(lower_root(vectors, roots), self._contraction)
         self.left -= share

@@ -10,7 +10,7 @@ import numpy as np
 
 from fastpubpriv.estimators.ladder.norms import NO_COUNTS, CountShares
 from fastpubpriv.estimators.ladder.public_base import Strength
-from fastpubpriv.estimators.ladder.schedule import Noise, Plan
+from fastpubpriv.estimators.ladder.schedule import CLIP_BIAS_SQ, Noise, Plan
 from fastpubpriv.estimators.ladder.vectors import combined
 from fastpubpriv.quantiles import chi2_quantile
 
@@ -97,7 +97,7 @@ def outlook(strength: Strength, n: float, noise: Noise, counts: CountShares = NO
         "mean": Prediction(math.sqrt(off + own), mean_error(dim * std * std * inverse)),
     }
     std = diagonal_radius(strength) * noise.vector(2 * dim) / n
-    scales = combined(own, 2.0 * dim / n + 2.0 * dim * (std * inverse) ** 2)
+    scales = combined(own, 2.0 * dim / n + 2.0 * dim * (std * inverse) ** 2 + CLIP_BIAS_SQ * dim)
     rungs["diagonal"] = Prediction(math.sqrt(off + scales), mean_error(dim * std * std * inverse))
     mean_share, own_error_sq = MEAN_SHARES[0], math.inf
     for share in MEAN_SHARES:

@@ -20,6 +20,8 @@ LEAST_LEFT = Fraction(3, 10)
 # The smallest share that a last round may be left with, for the check of its grid.
 LEAST_LAST = LEAST_LEFT - EARLY_SHARES[-1]
 WORTH_A_ROUND = 0.97
+# Squared relative error, for each column, that clipping to a ball of public size leaves of variances.
+CLIP_BIAS_SQ = 0.01
 # Where rows are seen far out: an early round that shows what is larger than this by a wide ball, and what another must be worth.
 LEAST_SHOWN = 0.3
 FAR_WORTH_A_ROUND = 0.8
@@ -137,7 +139,7 @@ class Plan:
         for share in shares or EARLY_SHARES:
             values, rest = np.maximum(spectrum, 1e-300), left
             for early in range(MOST_ROUNDS - made):
-                bias = (0.01 * self.dim if excess is None else self.dim * excess**2) if early == 0 else 0.0
+                bias = (CLIP_BIAS_SQ * self.dim if excess is None else self.dim * excess**2) if early == 0 else 0.0
                 error_sq = self._error_sq(values, self.last_radius_sq(made + early, rest), rest) + bias
                 if best is None or error_sq < worth * best.error_sq:
                     first = self.first_radius_sq if made == 0 else self.early_radius_sq(share, far=far)

@@ -19,6 +19,7 @@ from fastpubpriv.methods import Registry
 from fastpubpriv.mixtures.axis_aligned import anchors, decoded_lists, dp_em, public_list, univariate
 from fastpubpriv.mixtures.axis_aligned.learned import AxisMethod, Learned, Task
 from fastpubpriv.mixtures.axis_aligned.ties import component_status, public_ties
+from fastpubpriv.mixtures.bounded import bounded, checked_bounds
 from fastpubpriv.mixtures.list_decoding.sizes import wanted_accuracy
 from fastpubpriv.parameters import FAILURE_PROB, shared_docs
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
@@ -90,6 +91,7 @@ def learn_axis_aligned_mixture(
     candidates: int | None = None,
     held_out: float = 0.0,
     failure_prob: float = FAILURE_PROB,
+    bounds: Any = None,
     columns: Any = None,
     ledger: Ledger | None = None,
     random_state: int | None = None,
@@ -127,7 +129,7 @@ def learn_axis_aligned_mixture(
         between the public fit and each iteration. Of use where public rows may mislead; it costs the iterations those rows.
     {failure_prob}
         For `accuracy` and for the sizes of method="list_decoding".
-    {matched_columns, ledger, random_state, threads, progress, max_memory}
+    {mixture_bounds, matched_columns, ledger, random_state, threads, progress, max_memory}
 
     Returns
     -------
@@ -192,6 +194,7 @@ def learn_axis_aligned_mixture(
     if accuracy is not None:
         accuracy = wanted_accuracy(accuracy)
     factor = known_root(covariance, variance, rows.dim)
+    box = checked_bounds("learn_axis_aligned_mixture", bounds, public, rows.dim, rows.columns)
     if factor is not None and factor.ndim == 1:
         factor = np.diag(factor)
     if not isinstance(budget, Budget):
@@ -204,8 +207,7 @@ def learn_axis_aligned_mixture(
         if candidates is None
         else validation.integer("candidates", candidates, minimum=2, maximum=MOST_CANDIDATES)
     )
-    known = factor is not None
-    chosen.prepare(rows.n, n_components, rows.dim, accuracy, budget, failure_prob, known_std=known)
+    chosen.prepare(rows.n, n_components, rows.dim, accuracy, budget, failure_prob, known_std=factor is not None)
     if accuracy is not None and not chosen.refuses_inaccurate:
         _warn_few(chosen, rows.n, size, held, accuracy, budget, failure_prob)
     seen: Rows = rows
@@ -219,7 +221,7 @@ def learn_axis_aligned_mixture(
         "learn_axis_aligned_mixture",
         seen,
         spent,
-        draws=chosen.draws(rows.n, rows.dim, n_components, known_std=known),
+        draws=chosen.draws(rows.n, rows.dim, n_components, known_std=factor is not None),
         ledger=ledger,
         random_state=random_state,
         threads=threads,
@@ -235,12 +237,13 @@ def learn_axis_aligned_mixture(
         accuracy=accuracy,
         held_out=held,
         public=public,
-        known_std=known,
+        known_std=factor is not None,
     )
     # Released numbers may be of any size, and whether one under- or overflows must not show in the caller's error state.
     with np.errstate(all="ignore"):
         learned = chosen.learn(task)
-        return _result(run, learned, chosen, factor, rows, public, n_components)
+        learnt = _result(run, learned, chosen, factor, rows, public, n_components)
+    return bounded(learnt, box, known_covariance=factor is not None)
 
 
 def _warn_few(

@@ -21,6 +21,7 @@ from fastpubpriv.estimators.ladder.rungs import STRUCTURES, Prediction, outlook
 from fastpubpriv.estimators.ladder.schedule import Noise
 from fastpubpriv.estimators.radii import Mode, failure_probability
 from fastpubpriv.maps import Rule
+from fastpubpriv.mixtures.bounded import bounded, checked_bounds
 from fastpubpriv.mixtures.separated import practical
 from fastpubpriv.mixtures.separated.balls import refuse_too_much
 from fastpubpriv.mixtures.separated.leaf_gaussians import (
@@ -256,6 +257,7 @@ def learn_separated_mixture(
     mode: Mode = "practical",
     failure_prob: float = FAILURE_PROB,
     weight_floor: float = 0.05,
+    bounds: Any = None,
     columns: Any = None,
     ledger: Ledger | None = None,
     random_state: int | None = None,
@@ -291,7 +293,7 @@ def learn_separated_mixture(
         The bounds are those derived from the public rows.
     weight_floor : float in (0, 1)
         No weight is reported below weight_floor / n_components: this share of an equal weight.
-    {matched_columns}
+    {mixture_bounds, matched_columns}
         They should have comparable scales.
     {ledger, random_state, threads, progress}
 
@@ -341,6 +343,7 @@ def learn_separated_mixture(
     failure_prob = failure_probability(failure_prob)
     weight_floor = validation.probability("weight_floor", weight_floor)
     structure = validation.choice("structure", structure, ("auto", *STRUCTURES))
+    box = checked_bounds("learn_separated_mixture", bounds, public, rows.dim, rows.columns)
     overall_variance(public)
     shape = Shape(
         dim=rows.dim, n_pub=len(public), n_components=k, min_weight=weight, mode=mode, failure_prob=failure_prob
@@ -371,7 +374,7 @@ def learn_separated_mixture(
     with run.paid():
         found = find_components(run, public, shape, chosen, search_cost)
         leaves, source = stage.learn(run, found, public, allowance=left, structure=structure, failure_prob=failure_prob)
-        return put_together(
+        learnt = put_together(
             run,
             found,
             leaves,
@@ -386,3 +389,4 @@ def learn_separated_mixture(
                 "node_share": float(search_cost / allowance / depth) if depth else 0.0,
             },
         )
+        return bounded(learnt, box)

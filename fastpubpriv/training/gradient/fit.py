@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import warnings
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -61,6 +62,22 @@ def descent_for(method: Any, loss: Any) -> Settings | None:
     if method == "auto" and not is_stepwise(loss):
         return DESCENTS["semi_dp"]()
     return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _How:
+    """What a result says of the way to it: fields of `DescentResult`."""
+
+    method: str
+    steps: int
+    clip_norm: float
+    batch_rows: int
+    step_size: float = 0.0
+    priv_weight: float = 1.0
+    noise_std: float = 0.0
+    lost_steps: int = 0
+    predicted_excess: float | None = None
+    public_excess: float | None = None
 
 
 def fit(
@@ -140,16 +157,9 @@ def _chosen(
         units = problem.units
         kept = kept_rows(rows, units, units.width + 1, dtype=units.dtype, threads=account["threads"])
         weights = choose_model(run.on(kept), problem, models, clip)
-        how = {"method": settings.name, "steps": 1, "step_size": 0.0, "clip_norm": clip, "priv_weight": 1.0}
-        more = {
-            "batch_rows": rows.n,
-            "noise_std": 0.0,
-            "lost_steps": 0,
-            "predicted_excess": None,
-            "public_excess": None,
-        }
+        how = _How(method=settings.name, steps=1, clip_norm=clip, batch_rows=rows.n)
         clipped = "public rows" if settings.clip == "auto" else "argument"
-        return _assembled(run, problem, public, weights, names, {**how, **more}, {"clip": clipped})
+        return _assembled(run, problem, public, weights, names, how, {"clip": clipped})
 
 
 def _perturbed(
@@ -172,18 +182,17 @@ def _perturbed(
     with run.paid():
         weights, noise_std = learn_minimum(run, problem, plan, account["threads"])
         unit = problem.units.scale**2
-        how = {
-            "method": settings.name,
-            "steps": minimum.steps,
-            "step_size": minimum.step_size,
-            "clip_norm": minimum.longest,
-            "priv_weight": minimum.priv_weight,
-            "batch_rows": rows.n,
-            "noise_std": noise_std,
-            "lost_steps": 0,
-            "predicted_excess": _known(plan.predicted, unit),
-            "public_excess": _known(plan.public_excess, unit),
-        }
+        how = _How(
+            method=settings.name,
+            steps=minimum.steps,
+            step_size=minimum.step_size,
+            clip_norm=minimum.longest,
+            priv_weight=minimum.priv_weight,
+            batch_rows=rows.n,
+            noise_std=noise_std,
+            predicted_excess=_known(plan.predicted, unit),
+            public_excess=_known(plan.public_excess, unit),
+        )
         clipped = "public rows" if settings.row_norm == "auto" else "argument"
         return _assembled(run, problem, public, weights, names, how, {"clip": clipped, "start": "public weights"})
 
@@ -207,18 +216,18 @@ def _result(
     if problem.loss is not None and problem.loss.name in ("squared", "huber"):
         squares = problem.units.scale**2
     start = plan.settings.start
-    how = {
-        "method": plan.settings.name,
-        "steps": plan.steps,
-        "step_size": plan.step_size,
-        "clip_norm": plan.clip_norm,
-        "priv_weight": plan.priv_weight,
-        "batch_rows": plan.divisor,
-        "noise_std": 0.0 if asker is None else asker.noise_std,
-        "lost_steps": 0 if asker is None else asker.lost,
-        "predicted_excess": _known(plan.predicted, squares),
-        "public_excess": _known(plan.public_excess, squares),
-    }
+    how = _How(
+        method=plan.settings.name,
+        steps=plan.steps,
+        step_size=plan.step_size,
+        clip_norm=plan.clip_norm,
+        priv_weight=plan.priv_weight,
+        batch_rows=plan.divisor,
+        noise_std=0.0 if asker is None else asker.noise_std,
+        lost_steps=0 if asker is None else asker.lost,
+        predicted_excess=_known(plan.predicted, squares),
+        public_excess=_known(plan.public_excess, squares),
+    )
     ranges = {
         "clip": "public rows" if plan.settings.clip_norm == "auto" else "argument",
         "start": f"{start} weights" if isinstance(start, str) else "argument",
@@ -232,7 +241,7 @@ def _assembled(
     fitted: PublicFit,
     weights: FloatArray,
     names: tuple[int, tuple[str, ...] | None, tuple[str, ...]],
-    how: dict[str, Any],
+    how: _How,
     ranges: dict[str, str],
 ) -> DescentResult:
     n_pub, features, columns = names
@@ -253,7 +262,7 @@ def _assembled(
         design={} if design is None else design.to_dict(),
         columns=features,
         provenance={"scales": "none" if design is None else problem.scales, **ranges},
-        **how,
+        **asdict(how),
         **shared,
     )
 
