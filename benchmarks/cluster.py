@@ -58,7 +58,7 @@ def measure(rows: int, dim: int, chunks: list[int], workers: list[int], times: i
 
     asked, lines = query(dim), []
     for many in workers:
-        options = {"n_workers": many, "threads_per_worker": 1, "dashboard_address": None}
+        options = {"n_workers": many, "threads_per_worker": 1, "dashboard_address": ":0"}
         with LocalCluster(**options) as cluster, Client(cluster) as client:
             for count in chunks:
                 made = (

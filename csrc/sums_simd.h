@@ -73,7 +73,7 @@ TARGET FPP_INLINE void NAME(stream_row)(const fpp_plan *plan, const char *row, d
     }
     int64_t k = 0;
     for (; k + FPP_LANES <= dim; k += FPP_LANES) {
-        __builtin_prefetch(row + k * (is_f32 ? 4 : 8) + FPP_AHEAD);
+        FPP_FETCH(row + k * (is_f32 ? 4 : 8) + FPP_AHEAD);
         STEP(k, FPP_LANES)
     }
     if (k < dim) {
@@ -173,7 +173,7 @@ TARGET FPP_INLINE int64_t NAME(sum_narrow)(const fpp_plan *plan, const char *x, 
 #define COLUMNS(v, square)                                                                            \
     if (count > (v)) {                                                                                \
         if (!is_f32 || (v) % 2 == 0) {                                                                \
-            __builtin_prefetch(next + (v) * (is_f32 ? 32 : 64) + FPP_AHEAD);                          \
+            FPP_FETCH(next + (v) * (is_f32 ? 32 : 64) + FPP_AHEAD);                          \
         }                                                                                             \
         V t = LOAD(next, v, tail);                                                                    \
         t = (shifted ? t - NAME(load)(center + 8 * (v)) : t) * inv_step;                              \

@@ -24,7 +24,7 @@ class Wire:
             self.tasks.append(cloudpickle.dumps(graph[key]))
             given = {name: cloudpickle.loads(done[name]) for name in graph[key].dependencies}
             first = cloudpickle.loads(self.tasks[-1])(given)
-            if "fastpubpriv" in str(key):
+            if "fastpubpriv" in str(key) and "chunk" not in str(key):
                 _spoil(first)
             done[key] = cloudpickle.dumps(cloudpickle.loads(self.tasks[-1])(given))
             self.answers.append(done[key])

@@ -16,6 +16,8 @@ from fastpubpriv.mixtures.axis_aligned import anchors, univariate
 from fastpubpriv.mixtures.axis_aligned import learn as axis_aligned
 from fastpubpriv.sources.views import interleaved
 
+pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
+
 APPROX = ApproxDP(1, 1e-6)
 COMMON = {"threads": 1, "progress": False}
 HOSTILE = [np.nan, np.inf, -np.inf, 1e308, -1.7976931348623157e308, 5e-324, -0.0, 1e9, -1e9, 2.0**53]

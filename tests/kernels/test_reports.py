@@ -119,6 +119,19 @@ def test_codes_agree_with_their_twin(book):
 
 
 @pytest.mark.parametrize("book", BOOKS, ids=book_id)
+def test_words_of_one_book_after_another_are_read_as_alone(book):
+    dim = book.vectors.dim
+    codes = np.zeros((60, 10), np.uint8)
+    codes[:, 0] = np.repeat([7, 9, 7], 20)
+    codes[:, 8] = np.r_[np.arange(20), np.arange(20)[::-1], np.random.default_rng(0).integers(0, 40, 20)]
+    together, alone = np.empty((60, dim), np.int32), np.empty((60, dim), np.int32)
+    seeds.code_integers(codes, book.vectors, together)
+    for i in range(60):
+        seeds.code_integers(codes[i : i + 1], book.vectors, alone[i : i + 1])
+    assert np.array_equal(together, alone)
+
+
+@pytest.mark.parametrize("book", BOOKS, ids=book_id)
 def test_a_code_depends_on_its_number_and_its_row_alone(book):
     rows = odd_rows(book.vectors.dim, 40)
     whole = np.empty((40, 10), np.uint8)

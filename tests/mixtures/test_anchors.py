@@ -1,11 +1,17 @@
 """Anchors: cuts in valleys, codes of rows, splits, and the whole learner in several columns."""
 
+import math
+from unittest import mock
+
 import numpy as np
 import pytest
 from axis_cases import BLOBS, learn, matched
 from scipy import stats
+from spies import seeded
 
+from fastpubpriv import AccuracyWarning, ApproxDP, learn_axis_aligned_mixture
 from fastpubpriv.experiments.mixture_cases import Truth, blobs, distance_by_draws, released
+from fastpubpriv.mixtures.axis_aligned import anchors
 from fastpubpriv.mixtures.axis_aligned.anchors import (
     Start,
     anchor_columns,
@@ -144,3 +150,19 @@ def test_deviations_a_billionth_of_the_distances():
     )
     result = learn(truth.draw(np.random.default_rng(3), 40_000), 3, method="anchors")
     assert (matched(result, truth) < [0.25, 0.25, 0.05]).all()
+
+
+def test_rows_too_few_to_show_any_place_are_said_before_they_are_paid_for():
+    """500 rows in 11 columns: no place can show, cells hold noise, and what is made of it stays near where nothing is known."""
+    rng = np.random.default_rng(0)
+    rows = 10.0 * rng.integers(0, 2, size=(500, 1)) + rng.normal(size=(500, 11))
+    options = {"n_components": 2, "budget": ApproxDP(1, 1e-6), "random_state": 0, "threads": 1, "progress": False}
+    with pytest.warns(AccuracyWarning, match=r"500 rows in 11 columns are too few for method='anchors' here"):
+        result = seeded(learn_axis_aligned_mixture, rows, **options)
+    assert set(result.status) <= {"empty", "fallback"}
+    assert np.abs(result.means).max() < 10.0
+    with (
+        mock.patch.object(anchors, "_STANDS_OUT", -math.inf),  # planted: noise is taken for rows
+        pytest.warns(AccuracyWarning, match="too few"),
+    ):
+        assert np.abs(seeded(learn_axis_aligned_mixture, rows, **options).means).max() > 10.0

@@ -258,6 +258,7 @@ def arguments_of(name):
     return dim, budget, options
 
 
+@pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
 @pytest.mark.parametrize("name", METHODS)
 def test_debits_before_it_reads(name):
     dim, budget, options = arguments_of(name)

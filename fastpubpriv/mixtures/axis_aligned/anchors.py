@@ -11,6 +11,7 @@ between them. Components that overlap in every column, or are concentric, come o
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -18,13 +19,14 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv._types import FloatArray, IntArray
+from fastpubpriv.errors import AccuracyWarning
 from fastpubpriv.kernels.bins import BinRule
 from fastpubpriv.mechanisms.cells import CellCounts, CodeCounts
 from fastpubpriv.mechanisms.histograms import Partition, StableHistograms, check_memory
 from fastpubpriv.mechanisms.selection.hypotheses import check_rows
 from fastpubpriv.mixtures.axis_aligned import dp_em
 from fastpubpriv.mixtures.axis_aligned.binned_em import Cells
-from fastpubpriv.mixtures.axis_aligned.candidates import MOST_EDGES, Scale, best_fit, partition
+from fastpubpriv.mixtures.axis_aligned.candidates import MOST_EDGES, Scale, best_fit, nothing, partition
 from fastpubpriv.mixtures.axis_aligned.choosing import choose, hypotheses_of
 from fastpubpriv.mixtures.axis_aligned.dp_em import Parameters
 from fastpubpriv.mixtures.axis_aligned.learned import AxisMethod, Learned, Task
@@ -49,6 +51,8 @@ _SCALES, _FEW_SCALES, _FEW_COLUMNS = 4, 6, 8  # of a column: in many columns, in
 _CELLS = 96  # of a column, about
 _LAPLACE_COLUMNS = 6  # up to so many, Laplace noise on joint counts is smaller than Gaussian noise
 _MATCHING = 0.15  # of the rows of a combination's main mode
+# Deviations of a count that some cell of a column must show whose rows showed no place: without them its cells hold noise alone.
+_STANDS_OUT = 4.0
 _EVIDENCE = 6.0  # standard deviations of the noise above which a combination is believed
 
 
@@ -80,6 +84,23 @@ def check(
     for components in range(1, task.n_components + 1):
         dp_em.check(account, em, components, known_std=task.known_std, steps=STEPS)
     check_rows(choice.n, dim)
+
+
+def warn_if_blind(task: Task, places: Rows) -> None:
+    """Warn, from public numbers alone, where not even all rows together in one place would be shown."""
+    dim, (epsilon, delta) = task.run.rows.dim, task.run.account.approx_left
+    most = dim * most_scales(dim)
+    event = stable_event(epsilon, delta, histograms=most, n=places.n, draws=most * places.n)
+    needed = event.count_threshold + 2.0 * event.count_noise_std
+    if places.n < needed:
+        n = task.run.rows.n
+        warnings.warn(
+            f"learn_axis_aligned_mixture: {n} rows in {dim} columns are too few for method='anchors' here: it takes about "
+            f"{math.ceil(needed * n / places.n)} in one place for it to show; pass more rows, a larger budget, fewer columns, or "
+            "public rows (x_pub)",
+            AccuracyWarning,
+            stacklevel=4,
+        )
 
 
 def most_scales(dim: int) -> int:
@@ -125,7 +146,8 @@ def marginals(task: Task, pairs: Rows | None, place_rows: Rows, cell_rows: Rows)
         cells, rounded = Cells(each, value, counts.noise_std, cell_rows.n), False
         if not task.known_std:
             cells, rounded = without_comb(cells, steps[j])
-        fit = best_fit(cells, task.n_components, std=1.0 if task.known_std else None)
+        blind = not places[j] and float(cells.counts.max(initial=0.0)) < _STANDS_OUT * cells.noise_std
+        fit = nothing() if blind else best_fit(cells, task.n_components, std=1.0 if task.known_std else None)
         cuts, confused = valleys(fit, task.min_weight / 2.0) if fit.size else (np.zeros(0), 0.0)
         share = max(tied[j], tied_in(cells)) if rounded else tied[j]
         columns.append(Column(fit, cuts, confused, bool(places[j]), share, steps[j]))
@@ -295,8 +317,11 @@ def learn(task: Task) -> Learned:
     )
     pairs = distant_pairs(before[0]) if before else None
     check(task, pairs, place_rows, cell_rows, (code_rows, matching_rows), em_rows, choice_rows)
+    warn_if_blind(task, place_rows)
     run.account.open()
     columns = marginals(task, pairs, place_rows, cell_rows)
+    if not any(column.fit.size for column in columns):
+        return choose(task, run.block(choice_rows), nothing(), status="fallback", diagnostics={"anchors": []})
     chosen = anchor_columns(columns)
     status = "ok" if all(column.seen and column.fit.size for column in columns) else "empty"
     least_mode = task.min_weight / 2.0

@@ -323,10 +323,10 @@ def candidates(
         with np.errstate(all="ignore"):
             heads = _searched(scaled, components, None if std is None else std / unit)
             if not heads:
-                return _nothing(), {"starts": 0}
+                return nothing(), {"starts": 0}
             found = _scattered(heads, size=size, jitter=jitter, fixed=std is not None)
     except np.linalg.LinAlgError:
-        return _nothing(), {"starts": 0}
+        return nothing(), {"starts": 0}
     facts = {
         "starts": sum(head.mixtures.size for head in heads),
         "misfit": float(min(head.score.min() for head in heads)),
@@ -344,9 +344,9 @@ def best_fit(cells: Cells, components: int, *, std: float | None = None) -> Mixt
         with np.errstate(all="ignore"):
             heads = _searched(scaled, components, None if std is None else std / unit)
     except np.linalg.LinAlgError:
-        return _nothing()
+        return nothing()
     if not heads:
-        return _nothing()
+        return nothing()
     extra = (math.log(max(cells.total, 8)) - 2.0) * (3 if std is None else 2)
     best = min(heads, key=lambda head: float(head.score.min()) + extra * head.mixtures.weights.shape[1])
     one = best.mixtures[by_score(best.score)[:1]]
@@ -360,7 +360,8 @@ def _in_cells(cells: Cells) -> tuple[Cells, float]:
     return Cells(np.concatenate([[-np.inf], near, [np.inf]]), cells.counts, cells.noise_std, cells.total), unit
 
 
-def _nothing() -> Mixtures:
+def nothing() -> Mixtures:
+    """No fit at all."""
     return Mixtures(np.zeros((0, 1)), np.zeros((0, 1)), np.ones((0, 1)))
 
 

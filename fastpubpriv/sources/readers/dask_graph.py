@@ -53,18 +53,25 @@ class Tasks:
 
     @classmethod
     def of(cls, graph: dict[Any, Any], keys: Any) -> Tasks:
-        """Every task guarded."""
+        """Every task guarded, under a name of its own: a scheduler may know a task of the old name that is not guarded."""
         from dask.core import flatten
-        from dask.task_spec import Task, TaskRef
+        from dask.task_spec import Alias, Task, TaskRef
 
+        nodes, name = _nodes(graph), _fresh("chunk")
+        guarded = {key: node for key, node in nodes.items() if isinstance(node, Task) and not node.is_coro}
+        aliases = {key: node for key, node in nodes.items() if isinstance(node, Alias)}
+        new = {key: (name, number) for number, key in enumerate([*guarded, *aliases])}
         found = {}
-        for key, node in _nodes(graph).items():
-            if isinstance(node, Task):
+        for key, node in nodes.items():
+            if key in guarded:
                 names = tuple(node.dependencies)
-                found[key] = Task(key, Guarded(node, names), *map(TaskRef, names), _data_producer=node.data_producer)
+                needed = [TaskRef(new.get(other, other)) for other in names]
+                found[new[key]] = Task(new[key], Guarded(node, names), *needed, _data_producer=node.data_producer)
+            elif key in aliases:
+                found[new[key]] = Alias(new[key], new.get(node.target, node.target))
             else:
-                found[key] = node
-        return cls(found, tuple(flatten(keys)))
+                found[key] = node.substitute(new) if isinstance(node, Task) else node
+        return cls(found, tuple(new.get(key, key) for key in flatten(keys)))
 
 
 def _nodes(graph: dict[Any, Any]) -> dict[Any, Any]:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import optimize
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.losses import LOSSES
@@ -105,6 +104,8 @@ def _minimum(problem: GradientProblem, rows: Any, penalty: float, start: FloatAr
         if not (np.isfinite(total) and np.isfinite(slope).all()):
             return _LARGEST, np.zeros(flat.size)
         return total, slope.ravel()
+
+    from scipy import optimize  # slow to import, and plans and fits by squares do not need it
 
     with np.errstate(all="ignore"):
         found = optimize.minimize(value, start.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": _MOST_PASSES})

@@ -1,0 +1,63 @@
+"""The goals of speed: what `python -m benchmarks` holds each row against, and says whether it was met.
+
+A goal is a ratio within the run: to the limit of the machine, at most; to a peer, at least. Small calls and first calls have
+seconds, as they depend little on the width of vectors. A goal that is not met stands in the table with its number, never left out.
+"""
+
+from __future__ import annotations
+
+LIMITS = {
+    "clipped exact sum, 1e+06 x 50": 1.2,
+    "clipped exact sum, 1e+05 x 500": 1.2,
+    "clipped exact sum with a centre, 1e+06 x 50": 1.4,
+    "clipped exact sum with a centre, 1e+05 x 500": 1.4,
+    "clipped exact sum, 5e+06 x 4": 1.3,
+    "clipped exact sum, 1e+06 x 50 float32": 2.0,
+    "clipped exact Gram, 1e+06 x 100": 1.5,
+    "clipped exact Gram, 1e+05 x 1000": 1.25,
+    "rows in one ball, 1e+07 x 4": 1.3,
+    "rows in one ball, 1e+06 x 16": 1.3,
+    "occupied bins, bounded, 1e+07": 2.5,
+    "occupied bins, heavy-tailed, 1e+07": 2.5,
+    "occupied bins, dyadic, 1e+07": 1.3,
+    "pairs of 2000 hypotheses, 2e+03 rows": 2.0,
+    "weighted_mean, 1e+06 x 50, whole call": 1.35,
+    "estimate_mean, clipping='gaussian', 1e+06 x 50, whole call": 1.35,
+    "estimate_mean, 1e+06 x 50, whole call": 1.35,
+}
+_LOOPS = {"Numba loop": 1.1, "NumPy in row blocks": 1.1}
+PEERS = {
+    "exact Gaussian noise, 1e+06 draws": {"numpy (insecure)": 2.0, "OpenDP integer": 1000.0},
+    "exact Laplace noise, 1e+06 draws": {"numpy (insecure)": 2.0, "OpenDP integer": 1000.0},
+    **{name: _LOOPS for name in LIMITS if name.startswith("clipped exact sum")},
+    "clipped exact Gram, 1e+06 x 100": {"NumPy clip and dsyrk": 5.0},
+    "clipped exact Gram, 1e+05 x 1000": {"NumPy clip and dsyrk": 2.5},
+    "Gaussian, 1e+06 x 100, 4 rounds": {"NumPy clip and dsyrk, as many passes": 2.0},
+    "most isolated row, 2000 x 100": {"scikit-learn NearestNeighbors": 15.0, "NumPy float32 products (may err)": 1.0},
+    "most isolated row, 20000 x 100": {"scikit-learn NearestNeighbors": 150.0, "NumPy float32 products (may err)": 1.0},
+    "most isolated row, 100000 x 50": {"NumPy float32 products (may err)": 120.0},
+    "terrific balls, 20000 x 4, 12 radii x 2": {"sorted cdist": 40.0},
+    "terrific balls, 20000 x 16, 12 radii x 2": {"sorted cdist": 40.0},
+    "rows in 200 x 24 balls, 1e+06 x 4": {"sorted cdist": 15.0},
+    "rows in 200 x 24 balls, 1e+06 x 16": {"sorted cdist": 15.0},
+    "occupied bins, bounded, 1e+07": {"NumPy unique": 8.0, "polars, one thread": 8.0},
+    "occupied bins, heavy-tailed, 1e+07": {"NumPy unique": 8.0, "polars, one thread": 8.0},
+    "occupied bins, dyadic, 1e+07": {"NumPy frexp and bincount": 8.0, "polars, one thread": 8.0},
+    "occupied bins, 30 widths, 1e+07": {"NumPy unique": 8.0, "polars, one thread": 8.0},
+    "stable_histogram, 1e+07, whole call": {"NumPy unique": 5.0, "polars, one thread": 6.0},
+    "threads by default, 10000 x 5": {"one thread": 0.95},
+}
+SECONDS = {
+    "estimate_mean, clipping='gaussian', 1000 x 5": 130e-6,
+    "estimate_mean, 1000 x 5": 130e-6,
+    "weighted_mean, 1000 x 5": 130e-6,
+}
+FIRST_CALL_SECONDS = 1.0
+
+
+def said(goal: float | None, found: float | None, *, at_most: bool, unit: str = "") -> str:
+    """A goal and whether `found` meets it, for a cell of the table; nothing where there is no goal."""
+    if goal is None or found is None:
+        return ""
+    met = found <= goal if at_most else found >= goal
+    return f"{'<=' if at_most else '>='} {goal:g}{unit}: {'met' if met else 'NOT MET'}"
