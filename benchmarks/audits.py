@@ -134,7 +134,7 @@ AUDITS: list[tuple[str, Budget, int, Run, int]] = [
     (
         "local.SubsetSelection, 20 columns",
         PURE,
-        200_000,
+        10_000,
         randomizer(lambda epsilon: local.SubsetSelection(20, epsilon)),
         2,
     ),

@@ -117,7 +117,7 @@ def test_tables_of_speed_and_accuracy_have_rows():
     ("text", "latex"),
     [
         ("2 Q^2 / 4^m", r"2 Q ^{2}/4 ^{m}"),
-        ("sqrt(D) <= epsilon", r"\sqrt{D }\le \varepsilon"),
+        ("sqrt(D) <= epsilon", r"\sqrt{D }\,\le \varepsilon"),
         ("q_ij", r"q _{ij}"),
         ("1e-7", r"1\cdot 10^{-7}"),
         ("max_depth", None),

@@ -103,7 +103,7 @@ class Reader:
         """A letter, a Greek letter, a function or a word."""
         if text == "sqrt" and self.next_is("("):
             self.take()
-            return rf"\sqrt{{{self.until(')')}}}"
+            return rf"\sqrt{{{self.until(')')}}}\,"
         if text in FUNCTIONS:
             return FUNCTIONS[text]
         if text in GREEK:
