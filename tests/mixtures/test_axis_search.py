@@ -20,7 +20,6 @@ from fastpubpriv.mixtures.axis_aligned.binned_em import (
 from fastpubpriv.mixtures.axis_aligned.candidates import (
     MOST_CELLS,
     Scale,
-    _grown,
     atoms,
     beam,
     best_fit,
@@ -30,6 +29,7 @@ from fastpubpriv.mixtures.axis_aligned.candidates import (
     nested_counts,
     partition,
 )
+from fastpubpriv.mixtures.axis_aligned.subsets import grown_subsets
 from fastpubpriv.mixtures.axis_aligned.univariate import MOST_SCALES, kept_scales
 
 
@@ -259,7 +259,7 @@ def test_a_grown_list_of_subsets_holds_each_once(size):
     subsets = np.array([sorted(rng.choice(9, size - 1, replace=False)) for _ in range(6)], dtype=np.int64)
     subsets = subsets.reshape(6, size - 1)
     expected = {tuple(sorted({*each, number})) for each in subsets.tolist() for number in range(9)}
-    assert _grown(subsets, 9).tolist() == [list(each) for each in sorted(expected) if len(each) == size]
+    assert grown_subsets(subsets, 9).tolist() == [list(each) for each in sorted(expected) if len(each) == size]
 
 
 def test_masses_of_cells_are_those_of_both_tails():

@@ -240,6 +240,7 @@ def test_scikit_learns_own_checks(kind):
     assert "check_complex_data" in excused
 
 
+@pytest.mark.filterwarnings("ignore::fastpubpriv.errors.PrivacyWarning")  # several fits without a ledger
 def test_what_is_stated_reaches_the_fit():
     rows, label = table(3000)
     rows["month"] = np.arange(3000) % 3
