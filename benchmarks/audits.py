@@ -100,11 +100,6 @@ def weighted(budget: Budget, claim: Budget, runs: int) -> auditing.AuditReport:
     return auditing.audit_weighted_mean(budget, claim=claim, runs=runs, confidence=CONFIDENCE)
 
 
-def traced(budget: Budget, claim: Budget, runs: int) -> auditing.AuditReport:
-    """By an attacker who knows one row, and the law of the others."""
-    return auditing.trace_weighted_mean(budget, claim=claim, runs=runs, confidence=CONFIDENCE)
-
-
 def randomizer(make: Callable[[float], local.Randomizer]) -> Run:
     """Reports of two opposite rows."""
 
@@ -124,7 +119,6 @@ AUDITS: list[tuple[str, Budget, int, Run, int]] = [
     ("coinpress_mean, discrete Laplace noise", PURE, 8_000, one_column(fpp.coinpress_mean, **BALL), 2),
     ("estimate_mean, clipping='gaussian'", APPROX, 8_000, one_column(fpp.estimate_mean, **PUBLIC), 2),
     ("weighted_mean", APPROX, 8_000, weighted, 2),
-    ("weighted_mean, by tracing", APPROX, 4_000, traced, 4),
     ("stable_histogram", APPROX, 8_000, histogram, 2),
     ("select_hypothesis", PURE, 4_000, selection, 2),
     ("train with SemiDP, Poisson batches", APPROX, 120, training, 12),
