@@ -63,11 +63,10 @@ def normalise(archive: Path, epoch: int) -> None:
             new.addfile(plain, io.BytesIO(body))
 
 
-def build(snapshot: Path, work: Path, isolated: bool, **changes: str) -> list[Path]:
+def build(snapshot: Path, work: Path, epoch: str, isolated: bool, **changes: str) -> list[Path]:
     """The archive and the wheel of a copy of the tree, built below `work`."""
     tree, out = work / "tree", work / "dist"
     shutil.copytree(snapshot, tree)
-    epoch = commit_time()
     environment = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "PYTHONHOME"}}
     environment |= {"SOURCE_DATE_EPOCH": epoch, "PYTHONHASHSEED": "0", **changes}
     builder = [sys.executable, "-m", "build", *([] if isolated else ["--no-isolation"]), "--outdir", str(out)]
@@ -99,11 +98,12 @@ def main() -> None:
     options = parser.parse_args()
     options.outdir.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as first, tempfile.TemporaryDirectory(prefix="a-longer-name-") as second:
-        snapshot = Path(first) / "snapshot"  # one, as somebody may be editing the tree
+        # Taken once, as somebody may be editing the tree, or committing.
+        snapshot, epoch = Path(first) / "snapshot", commit_time()
         shutil.copytree(ROOT, snapshot, ignore=LEFT_OUT)
-        made = build(snapshot, Path(first), not options.no_isolation)
+        made = build(snapshot, Path(first), epoch, not options.no_isolation)
         if options.twice:
-            again = build(snapshot, Path(second), not options.no_isolation, TZ="Asia/Kathmandu", LC_ALL="C")
+            again = build(snapshot, Path(second), epoch, not options.no_isolation, TZ="Asia/Kathmandu", LC_ALL="C")
             for one, other in zip(made, again, strict=True):
                 if digest(one) != digest(other):
                     raise SystemExit(f"{one.name}: two builds differ, {digest(one)} and {digest(other)}")
