@@ -20,7 +20,6 @@ import numpy as np
 import fastpubpriv as fpp
 from fastpubpriv import auditing, local
 from fastpubpriv.privacy import Budget
-from fastpubpriv.training import SemiDP
 
 TABLE = Path(__file__).resolve().parent.parent / "docs" / "evidence" / "audits.json"
 CONFIDENCE = 0.999
@@ -51,20 +50,6 @@ def one_column(call: Callable[..., Any], **options: Any) -> Run:
     return run
 
 
-def histogram(budget: Budget, claim: Budget, runs: int) -> auditing.AuditReport:
-    """The count of a bin that loses a row."""
-    bins = fpp.BinGrid(width=1.0)
-
-    def count(rows: Any, seed: int) -> float:
-        bars = fpp.stable_histogram(rows, bins=bins, budget=budget, random_state=seed, threads=1)[0]
-        here = np.flatnonzero(bars.lower[:, 0] == bars.lower[:, 0].min()) if len(bars.counts) else []
-        return float(bars.counts[here[0]]) if len(here) else 0.0
-
-    full, less = np.zeros((60, 1)), np.zeros((60, 1))
-    less[0] = 40.0
-    return auditing.audit(repeat(count), full, less, claim=claim, runs=runs, confidence=CONFIDENCE)
-
-
 def selection(budget: Budget, claim: Budget, runs: int) -> auditing.AuditReport:
     """The choice between two candidates whose scores are equal but for one row."""
     listed = (np.ones((2, 1)), np.array([-5.0, 5.0]).reshape(2, 1, 1), np.ones((2, 1, 1)))
@@ -75,24 +60,6 @@ def selection(budget: Budget, claim: Budget, runs: int) -> auditing.AuditReport:
     one, other = np.full((41, 1), -5.0), np.full((41, 1), -5.0)
     one[:21], other[:20] = 5.0, 5.0
     return auditing.audit(repeat(chosen), one, other, claim=claim, runs=runs, threshold=0.0, confidence=CONFIDENCE)
-
-
-def training(budget: Budget, claim: Budget, runs: int) -> auditing.AuditReport:
-    """A canary whose gradient is as long as the clip allows, in six steps over sampled batches."""
-    method = SemiDP(
-        steps=6, step_size=1.0, priv_weight=1.0, clip_norm=1.0, start="zero", scaling="none", sampling="poisson",
-        batch_rows=2,
-    )  # fmt: skip
-    public = np.array([[1.0, 0.5], [-1.0, 0.2], [0.5, -0.1], [2.0, 0.3]])
-
-    def last(rows: Any, seed: int) -> float:
-        common: dict[str, Any] = {"label": -1, "loss": "squared", "x_pub": public, "threads": 1}
-        found = fpp.train(rows, budget=budget, method=method, random_state=seed, **common)
-        return float(found.weights[0])
-
-    one, other = np.full((4, 2), np.nan), np.full((4, 2), np.nan)
-    one[2], other[2] = [1.0, FAR], [1.0, -FAR]
-    return auditing.audit(repeat(last), one, other, claim=claim, runs=runs, confidence=CONFIDENCE)
 
 
 def weighted(budget: Budget, claim: Budget, runs: int) -> auditing.AuditReport:
@@ -119,19 +86,10 @@ AUDITS: list[tuple[str, Budget, int, Run, int]] = [
     ("coinpress_mean, discrete Laplace noise", PURE, 8_000, one_column(fpp.coinpress_mean, **BALL), 2),
     ("estimate_mean, clipping='gaussian'", APPROX, 8_000, one_column(fpp.estimate_mean, **PUBLIC), 2),
     ("weighted_mean", APPROX, 8_000, weighted, 2),
-    ("stable_histogram", APPROX, 8_000, histogram, 2),
     ("select_hypothesis", PURE, 4_000, selection, 2),
-    ("train with SemiDP, Poisson batches", APPROX, 120, training, 12),
     ("local.PrivUnit, 20 columns", PURE, 200_000, randomizer(lambda epsilon: local.PrivUnit(20, epsilon)), 2),
     ("local.PrivUnitG, 20 columns", PURE, 200_000, randomizer(lambda epsilon: local.PrivUnitG(20, epsilon)), 2),
     ("local.Duchi, 1 column", PURE, 200_000, randomizer(lambda epsilon: local.Duchi(1, epsilon, 1.0)), 2),
-    (
-        "local.SubsetSelection, 20 columns",
-        PURE,
-        10_000,
-        randomizer(lambda epsilon: local.SubsetSelection(20, epsilon)),
-        2,
-    ),
 ]
 
 
