@@ -50,6 +50,20 @@ def one_column(call: Callable[..., Any], **options: Any) -> Run:
     return run
 
 
+def histogram(budget: Budget, claim: Budget, runs: int) -> auditing.AuditReport:
+    """The count of a bin that loses a row."""
+    bins = fpp.BinGrid(width=1.0)
+
+    def count(rows: Any, seed: int) -> float:
+        bars = fpp.stable_histogram(rows, bins=bins, budget=budget, random_state=seed, threads=1)[0]
+        here = np.flatnonzero(bars.lower[:, 0] == bars.lower[:, 0].min()) if len(bars.counts) else []
+        return float(bars.counts[here[0]]) if len(here) else 0.0
+
+    full, less = np.zeros((60, 1)), np.zeros((60, 1))
+    less[0] = 40.0
+    return auditing.audit(repeat(count), full, less, claim=claim, runs=runs, confidence=CONFIDENCE)
+
+
 def selection(budget: Budget, claim: Budget, runs: int) -> auditing.AuditReport:
     """The choice between two candidates whose scores are equal but for one row."""
     listed = (np.ones((2, 1)), np.array([-5.0, 5.0]).reshape(2, 1, 1), np.ones((2, 1, 1)))
@@ -86,10 +100,18 @@ AUDITS: list[tuple[str, Budget, int, Run, int]] = [
     ("coinpress_mean, discrete Laplace noise", PURE, 8_000, one_column(fpp.coinpress_mean, **BALL), 2),
     ("estimate_mean, clipping='gaussian'", APPROX, 8_000, one_column(fpp.estimate_mean, **PUBLIC), 2),
     ("weighted_mean", APPROX, 8_000, weighted, 2),
+    ("stable_histogram", APPROX, 8_000, histogram, 3),
     ("select_hypothesis", PURE, 4_000, selection, 2),
     ("local.PrivUnit, 20 columns", PURE, 200_000, randomizer(lambda epsilon: local.PrivUnit(20, epsilon)), 2),
     ("local.PrivUnitG, 20 columns", PURE, 200_000, randomizer(lambda epsilon: local.PrivUnitG(20, epsilon)), 2),
     ("local.Duchi, 1 column", PURE, 200_000, randomizer(lambda epsilon: local.Duchi(1, epsilon, 1.0)), 2),
+    (
+        "local.SubsetSelection, 20 columns",
+        PURE,
+        10_000,
+        randomizer(lambda epsilon: local.SubsetSelection(20, epsilon)),
+        2,
+    ),
 ]
 
 
