@@ -208,7 +208,7 @@ def test_an_empty_sum_has_no_mean():
 
 @pytest.mark.parametrize("n_pub", [0, 20, 400])
 def test_the_error_is_the_predicted_one(n_pub):
-    """200 runs on the sphere: within 5 standard errors of A P / (A + P); false alarms 6e-7."""
+    """200 runs on the sphere: within 4 standard errors of A P / (A + P); the seeds are fixed."""
     dim, n, runs = 8, 500, 200
     randomizer = PrivUnit(dim, 3.0)
     rng = np.random.default_rng(n_pub)
@@ -229,7 +229,7 @@ def test_the_error_is_the_predicted_one(n_pub):
         lower, upper = result.confidence_interval(0.95)
         covered += int(np.count_nonzero((lower <= truth) & (truth <= upper)))
     spread = np.std(errors) / math.sqrt(runs)
-    assert abs(np.mean(errors) - predicted.mean_squared_error) < 5.0 * spread + 0.02 * predicted.mean_squared_error
+    assert abs(np.mean(errors) - predicted.mean_squared_error) < 4.0 * spread
     assert covered / (runs * dim) > 0.93
     assert predicted.mean_squared_error <= min(predicted.private_error, predicted.public_error)
 
