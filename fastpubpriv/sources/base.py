@@ -263,7 +263,8 @@ class Rows(Closed, ABC):
         ----------
         frame : pandas.DataFrame, polars.DataFrame or polars.LazyFrame
             Read where it is, chunk by chunk. The plan of a LazyFrame runs in each pass, and now to count its rows: each must be
-            made of one person's row, whatever the others hold, and their number is published. No filter, join or sort, then.
+            made of one person's row, whatever the others hold, and their number is published. No filter, join or sort, then, and
+            no `scan_csv` without `schema=`, which guesses types from values.
         columns : sequence of column labels, optional
             Numeric columns to read, in this order; the default is all columns, which must then all be numeric.
 
@@ -288,7 +289,9 @@ class Rows(Closed, ABC):
         ----------
         collection : dask.array.Array, dask.dataframe.DataFrame or dask.dataframe.Series
             Its chunks are NumPy arrays or pandas frames. Each pass computes them again: persist what fits into the memory of the
-            workers. The chunks must be the same in each pass, which their numbers of rows are checked for.
+            workers. The chunks must be the same in each pass, which their numbers of rows are checked for. Each row must be made
+            of one person's row, whatever the others hold, and their number is published: no filter, join or sort, and no
+            `read_csv` without `dtype=`, which guesses types from values. In a chunk of objects, what is no number is missing.
         columns : sequence of column labels, optional
             As in `from_frame`, for a data frame.
         client : distributed.Client, optional

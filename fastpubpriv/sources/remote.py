@@ -23,13 +23,19 @@ from fastpubpriv.sources.blocks import RandomAccessRows
 from fastpubpriv.sources.readers.array import ArrayRows
 from fastpubpriv.sources.readers.frame import frame_rows
 from fastpubpriv.sources.views.view import View
-from fastpubpriv.threads.guard import passes, replace_error
+from fastpubpriv.threads.guard import call_foreign, passes, replace_error
 from fastpubpriv.threads.pool import alone
 
 CHANGED = (
     "a chunk of the collection has another shape than when it was opened: it must be the same in each pass. "
     "Persist the collection, or open it again"
 )
+UNREADABLE = (
+    "a chunk of the collection has other columns or types than the collection says, or could not be made. "
+    "The reason is withheld because it may quote private content: state the type of each column where the collection is built"
+)
+
+_TRUTH = {"True": 1.0, "False": 0.0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,15 +154,18 @@ def cuts(rows: Rows, ends: Callable[[Rows], IntArray]) -> IntArray:
     return every[(every >= 0) & (every <= rows.n)]
 
 
-def withheld(call: Callable[[], Any]) -> Any:
-    """call(), or a `Failed` in place of any exception: its text and its frames may hold private content."""
+def withheld(call: Callable[[], Any], *, foreign: bool = False) -> Any:
+    """call(), or a `Failed` in place of any exception: its text and its frames may hold private content.
+
+    Of `foreign` code, which makes chunks, an error of our classes is replaced too: that code chose its text.
+    """
     try:
         with alone(), np.errstate(all="ignore"):
             return call()
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        failure = error if passes(error) else replace_error(error)
+        failure = error if passes(error) and not foreign else replace_error(error)
         return Failed(type(failure).__name__, str(failure))
 
 
@@ -167,7 +176,7 @@ def first_failure(values: Sequence[Any]) -> Failed | None:
 
 def counted(chunk: Any) -> Any:
     """Rows of a chunk: the one thing that is asked when a collection does not know its length."""
-    return chunk if isinstance(chunk, Failed) else withheld(lambda: len(chunk))
+    return chunk if isinstance(chunk, Failed) else withheld(lambda: len(chunk), foreign=True)
 
 
 def extracted(form: Form, rows: int, begin: int, end: int, chunk: Any) -> Any:
@@ -181,7 +190,7 @@ def nothing(sent: Pass, chunk: Any) -> Any:
     """The part of a chunk that had no rows when it was opened."""
 
     def look() -> Part:
-        if len(chunk) != 0:
+        if call_foreign(lambda: len(chunk)) != 0:
             raise InputError(CHANGED)
         return Part(sent.query.packed(sent.query.zeros()), 0)
 
@@ -237,11 +246,38 @@ def _size(accumulators: Any) -> int:
 
 def _opened(form: Form, rows: int, chunk: Any) -> Rows:
     """A chunk as rows, by the same rules as in one process, after a look at its shape."""
-    if len(chunk) != rows:
+    if call_foreign(lambda: len(chunk)) != rows:
         raise InputError(CHANGED)
     # Rows taken out of a chunk of a data frame come as an array.
-    frame = form.labels is not None and not isinstance(chunk, np.ndarray)
-    found = frame_rows(chunk, form.labels) if frame else ArrayRows.from_object(chunk)
+    labels = None if isinstance(chunk, np.ndarray) else form.labels
+    # Names and types of one chunk may follow its values, and so may an error about them.
+    found: Rows = call_foreign(
+        lambda: ArrayRows.from_object(chunk) if labels is None else frame_rows(_numeric(chunk, labels), labels),
+        UNREADABLE,
+    )
     if found.dim != form.dim:
         raise InputError(CHANGED)
     return found
+
+
+def _numeric(chunk: Any, labels: Sequence[Any]) -> Any:
+    """The columns of a chunk. One value that is no number makes pandas hold a whole partition as objects; it alone is missing."""
+    from pandas.api.types import is_numeric_dtype
+
+    found = chunk[list(labels)]
+    for label in labels:
+        if not is_numeric_dtype(found[label].dtype):
+            values = np.array([_number(value) for value in found[label]], dtype=np.float64)
+            found = found.copy()
+            found[label] = values
+    return found
+
+
+def _number(value: Any) -> float:
+    """Dask may hold a column of objects as text, so a number is read from that, too."""
+    try:
+        if isinstance(value, str):
+            return float(_TRUTH.get(value, value))
+        return float(value) if isinstance(value, bool | int | float | np.number | np.bool_) else np.nan
+    except (ValueError, OverflowError):
+        return np.nan

@@ -18,10 +18,15 @@ def fits(n: int, width: int, dtype: type[np.floating]) -> bool:
     return n * width * np.dtype(dtype).itemsize <= MOST_BYTES
 
 
-def kept_rows(rows: Rows, function: OfChunk, width: int, *, dtype: type[np.floating], threads: int | None) -> Rows:
-    """The rows function(chunk), `width` numbers each, which must not depend on the rows beside them."""
+def kept_rows(
+    rows: Rows, function: OfChunk, width: int, *, dtype: type[np.floating], threads: int | None, single: bool = False
+) -> Rows:
+    """The rows function(chunk), `width` numbers each, which must not depend on the rows beside them.
+
+    Rows on a cluster stay there, unless a `single` one may be asked for at a time.
+    """
     view = each_row(rows, function, width)
-    if not fits(rows.n, width, dtype):
+    if (view.cluster is not None and not single) or not fits(rows.n, width, dtype):
         return view
     kept = np.empty((rows.n, width), dtype=dtype)
     if view.random_access:

@@ -3,6 +3,7 @@
 import itertools
 import logging
 import re
+import warnings
 
 import dask
 import dask.array as da
@@ -15,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from wires import Wire, chunked
 
-from fastpubpriv import InputError, Rows
+from fastpubpriv import ZCDP, InputError, Rows, linear_regression
 from fastpubpriv.errors import KernelError
 from fastpubpriv.mechanisms.group_covariances import GroupQuery
 from fastpubpriv.mechanisms.sums import AffineMap
@@ -189,6 +190,10 @@ def fail(block):
     raise ValueError(f"{TEXT}: {block[0, 0]}")
 
 
+def fail_like_us(block):
+    raise InputError(f"{TEXT}: {block[0, 0]}")
+
+
 CHANGES = {
     "longer": lambda block: np.concatenate([block, block[:1]]),
     "shorter": lambda block: block[1:],
@@ -196,6 +201,7 @@ CHANGES = {
     "empty": lambda block: block[:0],
     "text": lambda block: np.full(block.shape, TEXT),
     "error": fail,
+    "our error": fail_like_us,
 }
 
 
@@ -209,7 +215,53 @@ def test_a_chunk_of_another_shape_is_found(change, caplog, capfd):
             column_sums(rows)
     text = f"{caught.value!r} {caught.value.__cause__} {caught.value.__context__} {caplog.text} {''.join(capfd.readouterr())}"
     assert TEXT not in text
-    assert ("withheld" in text) == (change == "error")
+    assert ("withheld" in text) == (change in ("error", "our error", "text"))
+
+
+@pytest.mark.parametrize("odd", [None, TEXT, 10**400], ids=["none", "text", "huge"])
+@pytest.mark.parametrize("column", [[True, False, True, True], [1.5, 2.0, -3.0, 0.25]])
+def test_a_value_that_is_no_number_is_missing_alone(column, odd):
+    """It makes a whole partition one of objects, beside which no other row may change."""
+    meta = pd.DataFrame({"a": column})
+    parts = [meta.iloc[:2], pd.DataFrame({"a": [column[2], odd, column[3]]}, dtype=object)]
+    rows = Rows.from_dask(dd.from_map(lambda number: parts[number], range(2), meta=meta.iloc[:0]))
+    found = np.vstack(list(rows.chunks(chunk_rows=9)))
+    found[~np.isfinite(found)] = np.nan  # an infinity counts as missing, too
+    np.testing.assert_array_equal(found[:, 0], [*np.array(column[:3], float), np.nan, float(column[3])])
+
+
+def test_a_partition_of_other_columns_is_not_quoted():
+    meta = pd.DataFrame({"a": [1.0]})
+    parts = [meta, pd.DataFrame({TEXT: [1.0]})]
+    rows = Rows.from_dask(dd.from_map(lambda number: parts[number], range(2), meta=meta.iloc[:0]))
+    with pytest.raises(InputError, match="withheld") as caught:
+        column_sums(private_rows(rows))
+    assert TEXT not in str(caught.value)
+
+
+def test_no_task_is_named_by_content():
+    """Dask itself names data by a hash of it."""
+    for collection in (da.from_array(X, chunks=100), dd.from_pandas(pd.DataFrame(X), npartitions=3)):
+        names = [key[0] if isinstance(key, tuple) else key for key in Rows.from_dask(collection).tasks.graph]
+        assert names
+        assert all(name.startswith("fastpubpriv-chunk-") for name in names)
+
+
+def test_masked_chunks_are_refused():
+    with pytest.raises(InputError, match="masked"):
+        Rows.from_dask(da.from_array(np.ma.masked_invalid(X), chunks=100))
+
+
+def test_training_leaves_the_rows_where_they_are(monkeypatch):
+    rng = np.random.default_rng(1)
+    x, y = rng.normal(size=(400, 2)), rng.normal(size=400)
+    options = {"x_pub": x[:50].copy(), "y_pub": y[:50].copy(), "budget": ZCDP(1), "method": "newton", "random_state": 3}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        expected = linear_regression(x[50:], y[50:], **options)
+        monkeypatch.setattr(dask_graph.DaskCluster, "fetch", None)
+        found = linear_regression(chunked(x[50:], 3), chunked(y[50:], 3), **options)
+    np.testing.assert_array_equal(found.coefficients, expected.coefficients)
 
 
 def test_an_error_of_the_step_is_withheld():

@@ -243,7 +243,7 @@ def learn_axis_aligned_mixture(
     with np.errstate(all="ignore"):
         learned = chosen.learn(task)
         learnt = _result(run, learned, chosen, factor, rows, public, n_components)
-    return bounded(learnt, box, known_covariance=factor is not None)
+        return bounded(learnt, box, known_covariance=factor is not None)
 
 
 def _warn_few(

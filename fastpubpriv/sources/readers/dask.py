@@ -84,6 +84,8 @@ def _of_array(cls: type[DaskRows], array: Any, cluster: DaskCluster) -> DaskRows
             f"the chunks of the Dask array must be NumPy arrays, and are of type {type(array._meta).__name__}: "
             "pass x.map_blocks(numpy.asarray) or the like"
         )
+    if isinstance(array._meta, np.ma.MaskedArray):
+        raise InputError("the chunks of the Dask array are masked: pass dask.array.ma.filled(x, numpy.nan)")
     dim = 1 if array.ndim == 1 else array.shape[1]
     if np.isnan(dim):
         raise InputError("the number of columns of the Dask array is not known: call x.compute_chunk_sizes() first")

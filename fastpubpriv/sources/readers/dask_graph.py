@@ -40,7 +40,7 @@ class Guarded:
     def __call__(self, *values: Any) -> Any:
         """The value of the task, from those that it depends on."""
         return remote.first_failure(values) or remote.withheld(
-            partial(self.node, dict(zip(self.names, values, strict=True)))
+            partial(self.node, dict(zip(self.names, values, strict=True))), foreign=True
         )
 
 
@@ -55,12 +55,18 @@ class Tasks:
     def of(cls, graph: dict[Any, Any], keys: Any) -> Tasks:
         """Every task guarded, under a name of its own: a scheduler may know a task of the old name that is not guarded."""
         from dask.core import flatten
-        from dask.task_spec import Alias, Task, TaskRef
+        from dask.task_spec import Alias, DataNode, Task, TaskRef
 
         nodes, name = _nodes(graph), _fresh("chunk")
-        guarded = {key: node for key, node in nodes.items() if isinstance(node, Task) and not node.is_coro}
+        if any(isinstance(node, Task) and node.is_coro for node in nodes.values()):
+            raise InputError(
+                "a task of the Dask collection is a coroutine, whose errors Dask logs: build it from plain functions"
+            )
+        guarded = {key: node for key, node in nodes.items() if isinstance(node, Task)}
         aliases = {key: node for key, node in nodes.items() if isinstance(node, Alias)}
-        new = {key: (name, number) for number, key in enumerate([*guarded, *aliases])}
+        # Dask names data by a hash of its content, by which anyone who sees the name can test a guess.
+        data = {key: node for key, node in nodes.items() if isinstance(node, DataNode)}
+        new = {key: (name, number) for number, key in enumerate([*guarded, *aliases, *data])}
         found = {}
         for key, node in nodes.items():
             if key in guarded:
@@ -69,8 +75,10 @@ class Tasks:
                 found[new[key]] = Task(new[key], Guarded(node, names), *needed, _data_producer=node.data_producer)
             elif key in aliases:
                 found[new[key]] = Alias(new[key], new.get(node.target, node.target))
+            elif key in data:
+                found[new[key]] = DataNode(new[key], node.value)
             else:
-                found[key] = node.substitute(new) if isinstance(node, Task) else node
+                found[key] = node
         return cls(found, tuple(new.get(key, key) for key in flatten(keys)))
 
 

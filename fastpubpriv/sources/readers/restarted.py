@@ -90,6 +90,13 @@ def dataset_rows(
         raise InputError(
             f"{what} has no files, or is filtered: pass one without a filter, which has a public number of rows"
         )
+    import pyarrow.dataset
+
+    guessing = pyarrow.dataset.CsvFileFormat, getattr(pyarrow.dataset, "JsonFileFormat", pyarrow.dataset.CsvFileFormat)
+    if any(isinstance(getattr(fragment, "format", None), guessing) for fragment in fragments):
+        raise InputError(
+            f"{what} is of text, whose types Arrow guesses from values: pass Parquet or Arrow files, or Rows.from_csv"
+        )
     labels, _ = checked_schema(dataset.schema, columns, what)
     schemas = [_schema_of(fragment, dataset.schema, labels, what) for fragment in fragments]
     single = all(float_dtype(field.type) == np.float32 for schema in schemas for field in schema)

@@ -25,7 +25,6 @@ from fastpubpriv.privacy import (
 from fastpubpriv.release.account import Account
 from fastpubpriv.run import Run, noise_per_radius
 from fastpubpriv.sources import Rows
-from fastpubpriv.sources.views.each import each_row
 from fastpubpriv.training.gradient.checkpoint import Checkpoint
 from fastpubpriv.training.gradient.plan import NoiseOf, Plan
 from fastpubpriv.training.gradient.problem import GradientProblem
@@ -111,10 +110,14 @@ class Asker:
     def prepare(self, threads: int | None) -> None:
         """Bring the private rows into the units of the fit."""
         units = self._problem.units
-        if self._run.rows.cluster is not None and self._sampling is None:
-            self._rows = each_row(self._run.rows, units, units.width + 1)  # they stay where they are
-            return
-        self._rows = kept_rows(self._run.rows, units, units.width + 1, dtype=units.dtype, threads=threads)
+        self._rows = kept_rows(
+            self._run.rows,
+            units,
+            units.width + 1,
+            dtype=units.dtype,
+            threads=threads,
+            single=self._sampling is not None,
+        )
 
     def __call__(self, weights: FloatArray, step: int) -> FloatArray | None:
         """Minus the released sum of the gradients of a step; None if a crash has lost it."""
