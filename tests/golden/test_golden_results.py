@@ -79,6 +79,7 @@ WITHOUT_ALL = (
     "fastpubpriv.results.plots",
 )
 NO_CASE = {
+    "Counted": "what the tables of bins hand on; histograms have cases",
     "FastPubPrivError": "what all errors of the package are; its kinds have cases",
     "SampledGrid": "a grid with the noise of noise_multiplier_for, which has cases",
     "sampled_sum_grid": "the same; tests/mechanisms/test_batches.py compares what it costs",
