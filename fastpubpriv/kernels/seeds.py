@@ -20,22 +20,21 @@ _last = threading.local()  # to prepare a call takes as long as to draw a report
 
 def seed_integers(seeds: npt.NDArray[np.uint8], law: ReportLaw, out: npt.NDArray[np.int32]) -> None:
     """out (n, dim) int32 = the reports of seeds (n, 32) uint8."""
-    _cbuf.expect("seeds", seeds, np.uint8, (len(seeds), SEED_BYTES))
-    _cbuf.expect("out", out, np.int32, (len(seeds), law.dim))
-    claw, work = workspace(law)
-    _cbuf.check(
-        lib.fpp_report_of_seeds_i32(_cbuf.inp(seeds.reshape(-1)), len(seeds), claw, work, _cbuf.out(out.reshape(-1)))
-    )
+    _integers(lib.fpp_report_of_seeds_i32, "seeds", seeds, SEED_BYTES, law, out)
 
 
 def code_integers(codes: npt.NDArray[np.uint8], law: ReportLaw, out: npt.NDArray[np.int32]) -> None:
     """out (n, dim) int32 = the words that codes (n, 10) uint8 name."""
-    _cbuf.expect("codes", codes, np.uint8, (len(codes), CODE_BYTES))
-    _cbuf.expect("out", out, np.int32, (len(codes), law.dim))
+    _integers(lib.fpp_report_of_codes_i32, "codes", codes, CODE_BYTES, law, out)
+
+
+def _integers(
+    call: Any, name: str, given: npt.NDArray[np.uint8], width: int, law: ReportLaw, out: npt.NDArray[np.int32]
+) -> None:
+    _cbuf.expect(name, given, np.uint8, (len(given), width))
+    _cbuf.expect("out", out, np.int32, (len(given), law.dim))
     claw, work = workspace(law)
-    _cbuf.check(
-        lib.fpp_report_of_codes_i32(_cbuf.inp(codes.reshape(-1)), len(codes), claw, work, _cbuf.out(out.reshape(-1)))
-    )
+    _cbuf.check(call(_cbuf.inp(given.reshape(-1)), len(given), claw, work, _cbuf.out(out.reshape(-1))))
 
 
 def workspace(law: ReportLaw) -> tuple[Any, Any]:

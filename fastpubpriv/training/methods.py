@@ -20,6 +20,7 @@ from fastpubpriv.mechanisms.sums import AffineMap, SecondMoment, check_gram_grid
 from fastpubpriv.methods import Method, Registry
 from fastpubpriv.release.account import Account
 from fastpubpriv.run import Run, noise_per_radius
+from fastpubpriv.sources.views.each import each_row
 from fastpubpriv.training import newton as steps
 from fastpubpriv.training import newton_logistic as logistic
 from fastpubpriv.training import statistics
@@ -100,8 +101,8 @@ def _learn_newton(run: Run, problem: Problem, plan: Any, threads: int | None) ->
         return _fitted(found, found.covariance, plan)
     known, rotation, moved = problem.posterior, problem.rotation, None
     if plan.centre:
-        on_rows = run.on(rotated_rows(run.rows, rotation, threads=threads))
-        moved = release_centre(on_rows, problem, account.allowance * plan.centre)
+        once = each_row(run.rows, rotation, rotation.row_map.out_dim + 1)  # one pass: not kept
+        moved = release_centre(run.on(once), problem, account.allowance * plan.centre)
         known, rotation = moved.posterior, moved.rotation
     state = steps.newton(known, plan, problem.n_priv, noise, _asker(run, problem, rotation, plan, threads))
     fitted = _fitted(state, np.diag(state.variance), plan)
