@@ -150,12 +150,10 @@ FPP_API int32_t fpp_report_codes_f64(const double *x, int64_t n, int64_t row_str
     if (n == 0) {
         return FPP_OK;
     }
-    fpp_report_room *const room = fpp_room_in(workspace);
-    room->coins_begin = room->coins_end = 0;
-    room->end = (uint64_t)(first + n);
+    fpp_report_room *const room = fpp_room_open(workspace, first, n);
     int32_t status = FPP_OK;
     for (int64_t i = 0; i < n && status == FPP_OK; i++) {
-        const double *const row = (const double *)(const void *)((const char *)x + i * stride);
+        const double *const row = fpp_report_row(x, i, stride);
         status = one_code(room, law, book, key, (uint64_t)(first + i), row, codes + i * FPP_CODE_BYTES);
     }
     fpp_wipe(room, fpp_room_bytes(law));

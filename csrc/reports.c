@@ -49,6 +49,15 @@ FPP_LOCAL fpp_report_room *fpp_room_in(void *workspace)
     return (void *)(((uintptr_t)workspace + 63) & ~(uintptr_t)63);
 }
 
+FPP_LOCAL fpp_report_room *fpp_room_open(void *workspace, int64_t first, int64_t n)
+{
+    fpp_report_room *const room = fpp_room_in(workspace);
+    room->held = -1;
+    room->coins_begin = room->coins_end = 0;
+    room->end = (uint64_t)(first + n);
+    return room;
+}
+
 FPP_LOCAL int64_t fpp_room_bytes(const fpp_report_law *law)
 {
     return (int64_t)sizeof(fpp_report_room) + 8 * (2 * law->dim + FPP_SMALL_DIM);
@@ -367,14 +376,11 @@ FPP_API int32_t fpp_reports_f64(const double *x, int64_t n, int64_t row_stride, 
     if (n == 0) {
         return FPP_OK;
     }
-    fpp_report_room *const room = fpp_room_in(workspace);
-    room->held = -1;
-    room->coins_begin = room->coins_end = 0;
-    room->end = (uint64_t)(first + n);
+    fpp_report_room *const room = fpp_room_open(workspace, first, n);
     prepare_angle(room, law);
     int32_t status = FPP_OK;
     for (int64_t i = 0; i < n && status == FPP_OK; i++) {
-        const double *const row = (const double *)(const void *)((const char *)x + i * stride);
+        const double *const row = fpp_report_row(x, i, stride);
         status = one_report(room, law, key, (uint64_t)(first + i), row, out + i * law->dim);
     }
     fpp_wipe(room, fpp_room_bytes(law));

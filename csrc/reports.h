@@ -49,6 +49,12 @@ FPP_LOCAL int32_t fpp_law_is_valid(const fpp_report_law *law);
 FPP_LOCAL int32_t fpp_reports_fit(const fpp_report_law *law, int64_t first, int64_t n);
 /* The parts of a workspace, and the bytes to wipe. */
 FPP_LOCAL fpp_report_room *fpp_room_in(void *workspace);
+/* For reports `first` to `first + n`: nothing of an earlier call is held. */
+FPP_LOCAL fpp_report_room *fpp_room_open(void *workspace, int64_t first, int64_t n);
+FPP_INLINE const double *fpp_report_row(const double *x, int64_t i, int64_t stride)
+{
+    return (const double *)(const void *)((const char *)x + i * stride);
+}
 FPP_INLINE int64_t *fpp_room_normals(fpp_report_room *room) { return (int64_t *)(void *)(room + 1); }
 FPP_INLINE double *fpp_room_copy(fpp_report_room *room, int64_t dim)
 {
