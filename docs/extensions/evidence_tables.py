@@ -162,5 +162,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "guards": guard_table,
     "bench": lambda: readme_part("bench"),
     "accuracy": lambda: readme_part("accuracy"),
+    "gaussians": lambda: readme_part("gaussians"),
+    "mixtures": lambda: readme_part("mixtures"),
     "closer": closer_table,
 }
