@@ -269,8 +269,8 @@ def readme_gaussians(lines: list[dict[str, Any]]) -> str:
     loud = np.nanmax([line["worst silent covariance"] or 0.0 for line in lines])
     told.append(f"Largest relative covariance error without a status: {loud:.2f}.")
     return (
-        "Median error over that of the better of the public rows alone and the paper's method: median / ninth decile / worst of the "
-        "cases.\n\n" + table(text) + "\n\n" + "\n".join(told)
+        "Median error over that of the better of the public rows alone and the paper's method: median / ninth decile / worst of\n"
+        "the cases.\n\n" + table(text) + "\n\n" + "\n".join(told)
     )
 
 

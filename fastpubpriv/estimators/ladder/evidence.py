@@ -54,7 +54,8 @@ def lifting(scatter: FloatArray, degrees: int, part: float) -> float:
     """The ridge that lifts the least eigenvalue by this part of the way to its expectation; for at least dim degrees of freedom.
 
     The error of an eigenvalue that is truly small counts relative to it, so a reported covariance is lifted less than coordinates:
-    five times as much ridge has 1.4 times less divergence where there are hardly more rows than columns, and up to 2.4 times the error.
+    five times as much ridge has 1.4 times less divergence where there are hardly more rows than columns, and up to 2.4 times that
+    error.
     """
     dim = len(scatter)
     typical = max(0.3 / dim, (np.sqrt(degrees) - np.sqrt(dim)) ** 2)

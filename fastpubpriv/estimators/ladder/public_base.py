@@ -83,10 +83,10 @@ class PublicBase:
     """Mean and covariance of the public rows, always positive definite: coordinates v = inverse (x - center).
 
     `root` root^T is the covariance that the coordinates whiten; `reported`, a root of the one that is reported where no private one
-    takes its place, has less of a ridge. `ridge` is the number of pseudo-rows in it. `fallback` lists the columns whose public values
-    are all equal: they borrow the scale of the others; `borrowed` those of them whose scale no count has found since. `unseen`
-    is the number of first axes v_1, v_2, ... in which the public rows do not differ, where they lie along few directions. `source`
-    says where the numbers come from, `rough` that they are no more than the spread of the public rows around.
+    takes its place, has less of a ridge. `ridge` is the number of pseudo-rows in the first. `fallback` lists the columns whose
+    public values are all equal: they borrow the scale of the others; `borrowed` those of them whose scale no count has found
+    since. `unseen` is the number of first axes v_1, v_2, ... in which the public rows do not differ, where they lie along few
+    directions. `source` says where the numbers come from, `rough` that they are no more than the spread of the public rows around.
     """
 
     center: FloatArray
