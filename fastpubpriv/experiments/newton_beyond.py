@@ -82,17 +82,26 @@ def loss(coefficients: FloatArray, intercept: float, truth: FloatArray) -> float
     return 1.0 + float(np.sum((coefficients - truth) ** 2)) + intercept**2
 
 
-def adassp(rows: FloatArray, labels: FloatArray, epsilon: float, rng: np.random.Generator) -> FloatArray:
+def adassp(
+    rows: FloatArray,
+    labels: FloatArray,
+    epsilon: float,
+    rng: np.random.Generator,
+    *,
+    delta: float = DELTA,
+    longest: float | None = None,
+    largest: float = 3.0 * math.sqrt(SIGNAL + 1.0),
+) -> FloatArray:
     """Adaptive sufficient statistics in zCDP's normal noise: a third each for least eigenvalue, Gram matrix and cross moments.
 
-    Lengths of rows and labels are clipped where hardly any is beyond, known beforehand: its best case.
+    Rows longer than `longest` and labels beyond `largest` are clipped: by default where hardly any is beyond, its best case.
     """
     dim = rows.shape[1]
-    longest, largest = math.sqrt(dim) + 3.0, 3.0 * math.sqrt(SIGNAL + 1.0)
+    longest = math.sqrt(dim) + 3.0 if longest is None else longest
     rows = rows * np.minimum(1.0, longest / np.linalg.norm(rows, axis=1))[:, None]
     labels = np.clip(labels, -largest, largest)
     # Under replace-one: of a row's square 2 L^2 less what two squares share, of a product 2 L B, of an eigenvalue L^2.
-    unit = noise_multiplier_for(ApproxDP(epsilon, DELTA), FullBatch(), 3) / 2.0
+    unit = noise_multiplier_for(ApproxDP(epsilon, delta), FullBatch(), 3) / 2.0
     gram = rows.T @ rows
     noise = np.triu(rng.normal(size=(dim, dim))) * unit * math.sqrt(2.0) * longest**2
     least = max(0.0, float(np.linalg.eigvalsh(gram)[0]) + unit * longest**2 * (rng.normal() - 2.0))
