@@ -1,9 +1,9 @@
 """Regressions of real tables: `linear_regression` by each of its methods, beside peers with the same budget.
 
-A draw cuts a table into rows to judge by (a fifth), public rows and private rows. The error is the mean squared error on the rows to
-judge by over the variance of their labels. Peers get what public rows tell: units, bounds, the longest row. Opacus gets more: the best
-of its settings on the rows to judge by, a start from the public fit too, and an epsilon for rows that are added or removed, which is
-about half of one for rows that are replaced.
+A draw cuts a table into rows to judge by (a fifth), public rows and private rows. The error is the mean squared error on the rows
+to judge by over the variance of their labels. Peers get what public rows tell: units, bounds, the longest row. Opacus gets more:
+the best of its settings on the rows to judge by, a start from the public fit too, and an epsilon for rows that are added or
+removed, which is about half of one for rows that are replaced.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ STEP_SIZES, CLIP_NORMS, EPOCHS, BATCH = (0.03, 0.1, 0.3), (1.0, 3.0), (5, 20), 1
 
 @dataclass(frozen=True)
 class Cell:
-    """A table, public rows, a budget; and newton, the second moments and least squares on all rows in the specification's prototype.
+    """A table, public rows, a budget; and what the specification's prototype of newton and of the second moments reached.
 
-    Its figures are medians of 5 to 7 cuts, in which least squares differ by a few per cent: errors are compared over those of least
-    squares in the same cuts. None where it has no figure.
+    Its figures are medians of 5 to 7 cuts, whose least squares on all rows are `plain` and differ by a few per cent: errors are
+    compared over those of least squares in the same cuts. None where it has no figure.
     """
 
     table: str

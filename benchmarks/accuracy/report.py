@@ -225,8 +225,8 @@ def regression_report(lines: list[dict[str, Any]]) -> str:
     """The Markdown page of the regressions."""
     told = "\n".join(f"- {sentence}" for sentence in regressions.targets(lines))
     return (
-        f"## Regressions\n\n{told}\n\nMean squared error on rows to judge by, over the variance of their labels; medians over cuts of "
-        f"each table:\n\n{table(lines)}\n"
+        f"## Regressions\n\n{told}\n\nMean squared error on rows to judge by, over the variance of their labels; medians over "
+        f"cuts of each table:\n\n{table(lines)}\n"
     )
 
 

@@ -68,7 +68,8 @@ def train(
     {classes, class_weight, y_scale}
     method : "auto", "newton", "sufficient_statistics", "throw_away", "semi_dp" and others, or a value with settings
         Whitened Newton steps, one release of second moments (squared loss), public rows only (spends nothing), or the one of these
-        with the least predicted error; for other losses than the squared and the logistic one, "auto" is "semi_dp". Noisy gradient
+        with the least predicted error; for other losses than the squared and the logistic one, "auto" is "semi_dp", or public rows
+        only where that is predicted to gain little. Noisy gradient
         descent is "semi_dp", "dp_sgd" and "pda_mirror_descent", a choice among models that public rows suggest is "exponential",
         noise on the minimum of a weighted loss is "output_perturbation"; these also as values with settings, such as
         `fastpubpriv.training.SemiDP(...)`.

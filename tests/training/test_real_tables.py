@@ -1,4 +1,4 @@
-"""Regression on tables that ship in packages: as close as the specification's prototype, and "auto" nearly the best of its choices."""
+"""Regression on tables of packages: as close as the specification's prototype, and "auto" nearly the best of its choices."""
 
 import math
 

@@ -146,6 +146,8 @@ def _prepare(task: GradientTask, account: Account) -> Prepared:
     if loss is None or loss.values is None or loss.scores:
         raise InputError("method='exponential' is for a loss of one prediction that has a function of values")
     lengths = gradient_lengths(problem, public.weights, public)
+    if isinstance(settings.candidates, int) and not np.any(lengths > 0.0):
+        raise InputError("one model fits all public rows: pass candidates=, a list of models")
     known = public_curvature(problem, public, lengths, float(np.max(lengths)) or 1.0)
     models = spread_models(problem, settings, public, known)
     clip = clip_of(problem, settings, models)

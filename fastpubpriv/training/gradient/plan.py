@@ -237,7 +237,7 @@ def public_curvature(
     found = np.maximum(found, 0.0)
     share = min(1.0, problem.units.width / m)
     values = np.maximum((1.0 - share) * found + share * float(found.mean()), _LEAST * float(found.max()))
-    clipped = np.minimum(lengths, clip)
+    clipped, lengths = np.minimum(lengths, clip), np.maximum(lengths, 1e-150)
     energy = float(np.mean(lengths**2)) / float(np.sum(found))
     unknown = 1.0 / (m * found / energy + public.penalty / energy + _LEAST)
     far = np.sum((np.atleast_2d(public.weights) @ turn) ** 2, axis=0)
