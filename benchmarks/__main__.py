@@ -13,7 +13,7 @@ from rich.table import Table
 from threadpoolctl import threadpool_limits
 
 from benchmarks import goals
-from benchmarks.cases import bins, calls, hypotheses, limits, loops, reports
+from benchmarks.cases import bins, calls, hypotheses, limits, loops, reports, training
 from fastpubpriv.kernels._cext import lib
 from fastpubpriv.kernels.instructions import instruction_set
 
@@ -49,6 +49,7 @@ def hot_loops(opendp: bool) -> Iterable[loops.Case]:
     yield hypotheses.cells_case(2000)
     for shape in bins.SHAPES:
         yield bins.bins_case(shape, 10_000_000)
+    yield from training.cases()
 
 
 def whole_calls() -> Iterable[loops.Case]:
@@ -65,6 +66,8 @@ def lines(case: loops.Case, rounds: int) -> list[tuple[str, ...]]:
     own = goals.said(goals.LIMITS.get(case.name), ours / limit if limit else None, at_most=True, unit=" x limit")
     own += goals.said(goals.SECONDS.get(case.name), ours, at_most=True, unit=" s")
     table = []
+    if not case.peers:
+        table.append((case.name, f"{ours * 1e3:.2f} ms", "-", case.limit_name, "", "", own))
     for index, (peer, call) in enumerate(case.peers.items()):
         theirs = limits.best_seconds(call, max(2, rounds // 2)) * case.peer_scale.get(peer, 1.0)
         first = (case.name, f"{ours * 1e3:.2f} ms", f"{ours / limit:.2f}" if limit else "-", case.limit_name)
@@ -93,6 +96,7 @@ def main() -> None:
     parser.add_argument(
         "--only", choices=("loops", "calls", "first"), help="hot loops, whole calls, or first calls alone"
     )
+    parser.add_argument("--case", default="", help="only hot loops with this word in their name")
     parser.add_argument("--write", type=Path, help="Markdown file with <!-- bench --> and <!-- /bench --> marks")
     options = parser.parse_args()
     if options.isa is not None:
@@ -100,7 +104,8 @@ def main() -> None:
     with threadpool_limits(1):
         found = []
         if options.only in (None, "loops"):
-            found += [line for case in hot_loops(not options.no_opendp) for line in lines(case, options.rounds)]
+            for case in hot_loops(not options.no_opendp):
+                found += lines(case, options.rounds) if options.case in case.name else []
         if options.only in (None, "calls"):
             found += [line for case in whole_calls() for line in lines(case, options.rounds)]
         if options.only in (None, "first"):
