@@ -49,7 +49,6 @@ def hot_loops(opendp: bool) -> Iterable[loops.Case]:
     yield hypotheses.cells_case(2000)
     for shape in bins.SHAPES:
         yield bins.bins_case(shape, 10_000_000)
-    yield from training.cases()
 
 
 def whole_calls() -> Iterable[loops.Case]:
@@ -94,9 +93,10 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--isa", choices=ISAS, help="hold our code to these instructions; the peers keep theirs")
     parser.add_argument(
-        "--only", choices=("loops", "calls", "first"), help="hot loops, whole calls, or first calls alone"
+        "--only",
+        choices=("loops", "training", "calls", "first"),
+        help="hot loops, those of training, whole calls, or first calls alone",
     )
-    parser.add_argument("--case", default="", help="only hot loops with this word in their name")
     parser.add_argument("--write", type=Path, help="Markdown file with <!-- bench --> and <!-- /bench --> marks")
     options = parser.parse_args()
     if options.isa is not None:
@@ -104,8 +104,9 @@ def main() -> None:
     with threadpool_limits(1):
         found = []
         if options.only in (None, "loops"):
-            for case in hot_loops(not options.no_opendp):
-                found += lines(case, options.rounds) if options.case in case.name else []
+            found += [line for case in hot_loops(not options.no_opendp) for line in lines(case, options.rounds)]
+        if options.only in (None, "loops", "training"):
+            found += [line for case in training.cases() for line in lines(case, options.rounds)]
         if options.only in (None, "calls"):
             found += [line for case in whole_calls() for line in lines(case, options.rounds)]
         if options.only in (None, "first"):
