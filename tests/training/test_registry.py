@@ -44,10 +44,10 @@ def test_every_method_is_one_record():
 def test_a_name_and_its_settings_are_the_same_method(name):
     found = seeded(call, TABLE[40:], name)
     assert found.method == name
-    settings = METHODS[name].settings
-    if settings is not None:
+    kind = METHODS[name].settings
+    if kind is not None:
         given = {"label": -1, "x_pub": TABLE[:40].copy(), "budget": BUDGET, "loss": loss_of(name)}
-        same = seeded(train, TABLE[40:], **given, method=settings())
+        same = seeded(train, TABLE[40:], **given, method=kind())
         assert same.method == name
         np.testing.assert_array_equal(same.weights, found.weights)
     assert (found.spent.amounts[0] == 0) == (name == "throw_away")

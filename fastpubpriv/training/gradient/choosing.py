@@ -16,6 +16,7 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.mechanisms.losses import LossChoice
 from fastpubpriv.mechanisms.selection.hypotheses import epsilon_of
 from fastpubpriv.privacy import ApproxDP, Budget, PureDP
+from fastpubpriv.public_draws import draw_normals
 from fastpubpriv.release.account import Account
 from fastpubpriv.run import Run
 from fastpubpriv.training.gradient.plan import Curvature, gradient_lengths, public_curvature
@@ -124,10 +125,9 @@ def predicted_excess(task: GradientTask, models: FloatArray, known: Curvature, c
     """Mean excess of the choice, over best models drawn from what public rows leave open."""
     problem = task.problem
     away = (models - task.public.weights) @ known.turn
-    total, rng = 0.0, np.random.default_rng(0)  # public numbers: the same in every call
-    for _ in range(_TRUTHS):
-        best = rng.normal(size=known.unknown.shape) * np.sqrt(known.unknown)
-        excess = (away - best) ** 2 @ known.values / 2.0
+    total = 0.0
+    for normals in draw_normals((_TRUTHS, len(known.unknown)), 0):  # public numbers: the same in every call
+        excess = (away - normals * np.sqrt(known.unknown)) ** 2 @ known.values / 2.0
         # A score is a sum of losses, and a row moves it by up to twice the clip.
         chance = special.softmax(-epsilon * problem.n_priv * excess / (4.0 * clip))
         total += float(chance @ excess)
