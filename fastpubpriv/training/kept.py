@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from fastpubpriv.sources import Rows
+from fastpubpriv.sources.base import Chunk
 from fastpubpriv.sources.readers.array import ArrayRows
-from fastpubpriv.sources.views.each import OfChunk, each_row
-from fastpubpriv.threads.steps import share_out
+from fastpubpriv.sources.views.each import OfChunk, each_row, read_and_changed
+from fastpubpriv.threads.steps import share_out, share_stream
 
 MOST_BYTES = 1 << 30  # mapped rows are kept in memory up to this, else made again in each pass
 _ROWS = 1024
@@ -38,8 +41,19 @@ def kept_rows(
 
         share_out(work, -(-rows.n // _ROWS), threads=threads)
     else:
-        at = 0
-        for chunk in view.chunks(chunk_rows=_ROWS):
-            kept[at : at + len(chunk)] = chunk
-            at += len(chunk)
+        source, changed = read_and_changed(view)
+
+        def keep(placed: tuple[int, Chunk]) -> None:
+            begin, chunk = placed
+            kept[begin : begin + len(chunk)] = changed(chunk)
+
+        share_stream(keep, _placed(source), threads=threads)
     return ArrayRows(kept, "array")
+
+
+def _placed(rows: Rows) -> Iterator[tuple[int, Chunk]]:
+    """Each chunk with the number of rows before it."""
+    begin = 0
+    for chunk in rows.chunks():
+        yield begin, chunk
+        begin += len(chunk)
