@@ -165,15 +165,18 @@ def scan(path: str, n: int) -> dict[str, Any]:
     return {**found, "rows_per_second": n / found["seconds"]}
 
 
-def fit(path: str, name: str, threads: int | None) -> dict[str, Any]:
+def fit(path: str, name: str, threads: int | None, max_memory: float | None) -> dict[str, Any]:
     """One fit of the whole file: seconds, passes, memory; and what it costs whatever the number of rows."""
     import pandas as pd
 
     rows = fpp.Rows.from_parquet(path)
     public = _public(rows)
+    options = {"threads": threads, "progress": False}
+    if name == "regression":  # the others keep no rows
+        options["max_memory"] = max_memory
 
     def call(x: Any) -> Any:
-        return FITS[name](x, public, threads=threads, progress=False)
+        return FITS[name](x, public, **options)
 
     warnings.simplefilter("ignore")
     few = fpp.Rows.from_frame(pd.DataFrame(table(FEW, 1), columns=NAMES))
@@ -255,8 +258,9 @@ def _rounded(value: Any) -> Any:
     return float(f"{value:.5g}") if isinstance(value, float) else value
 
 
-def measure(n: int, folder: Path, fits: list[str], threads: list[int | None], results: Results) -> None:
+def measure(n: int, given: argparse.Namespace, results: Results) -> None:
     """All steps of one size that are not done yet."""
+    folder, fits, threads = given.folder, given.fits, given.threads
     wanted = [{"rows": n, "step": "fit", "fit": name, "threads": many} for many in threads for name in fits]
     others = [{"rows": n, "step": step} for step in ("scan", "prefix")]
     if all(results.found(**which) for which in [*wanted, *others]):
@@ -268,7 +272,7 @@ def measure(n: int, folder: Path, fits: list[str], threads: list[int | None], re
     plain = results.once(others[0], lambda: apart(scan, str(path), n))
 
     def compared(name: str, many: int | None) -> dict[str, Any]:
-        found = apart(fit, str(path), name, many)
+        found = apart(fit, str(path), name, many, given.max_memory)
         return {
             **found,
             "rows_per_second": n / found["seconds"],
@@ -330,13 +334,14 @@ def main() -> None:
     parser.add_argument("--rows", type=int, nargs="+", default=sizes, help="sizes of files (64 bytes a row)")
     parser.add_argument("--folder", type=Path, default=Path("build/out_of_core"), help="where the files are made")
     parser.add_argument("--fits", nargs="+", default=list(FITS), choices=list(FITS))
-    parser.add_argument("--threads", type=int, nargs="+", default=None, help="one or several; default: all cores")
+    parser.add_argument("--threads", type=int, nargs="+", default=[None], help="one or several; default: all cores")
+    parser.add_argument("--max-memory", type=float, help="bytes of rows that the regression keeps (default: 2**30)")
     parser.add_argument("--results", type=Path, help="file of finished steps, which are not done again")
     given = parser.parse_args()
-    results, threads = Results(given.results), given.threads or [None]
+    results = Results(given.results)
     for n in given.rows:
-        measure(n, given.folder, given.fits, threads, results)
-    show(results, given.fits, threads)
+        measure(n, given, results)
+    show(results, given.fits, given.threads)
 
 
 if __name__ == "__main__":

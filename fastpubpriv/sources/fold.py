@@ -110,7 +110,7 @@ class Executor:
     chunk_rows : int, optional
         Most rows in a chunk. The default is 4 MB worth, fewer if the query's `row_cost` is high.
     max_memory : int, optional
-        Bounds the counting of bins, in bytes.
+        Bounds the counting of bins, and the rows that a training call keeps for its further passes, in bytes.
 
     Examples
     --------
