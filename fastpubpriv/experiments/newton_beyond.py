@@ -152,7 +152,7 @@ def cell(size: Size, ratio: float, epsilon: float, run: int, *, rival: bool) -> 
     if rival:
         other = loss(adassp(rows[m:], labels[m:], epsilon, np.random.default_rng([run, m])), 0.0, truth)
         theirs = packaged(rows[m:], labels[m:], (rows[:m], labels[:m]), epsilon)
-        third = math.nan if theirs is None else loss(*theirs, truth)
+        third = math.nan if theirs is None else loss(theirs[0], theirs[1], truth)
     public = loss(found.public_coefficients, found.public_intercept, truth)
     return loss(found.coefficients, found.intercept, truth), 1.0 + found.predicted_excess, public, other, third
 

@@ -23,7 +23,7 @@ class TrainingMethod(Method):
 
     Its functions are called with a task, which is a loss with public rows in the units of the fit: a `Problem` of whitened
     coordinates or, for a method with `settings`, a `GradientTask`. `draws(task)` bounds the draws of noise; `prepare(task,
-    account)` returns the plan, which has a `predicted` error, None where none can be; `learn(run, task, plan, threads)` releases,
+    account)` returns the plan, which has a `predicted` error, None where none can be; `learn(run, task, plan)` releases,
     and returns a `Fitted` or, for a `GradientTask`, a `Descended`.
 
     Attributes

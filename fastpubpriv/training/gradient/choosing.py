@@ -167,12 +167,12 @@ def _prepare(task: GradientTask, account: Account) -> Prepared:
     )
 
 
-def _learn(run: Run, task: GradientTask, prepared: Prepared, threads: int | None) -> Descended:
+def _learn(run: Run, task: GradientTask, prepared: Prepared) -> Descended:
     """Release the choice."""
     problem, models, clip = task.problem, prepared.more, prepared.clip_norm
     assert problem.loss is not None
     units = problem.units
-    kept = kept_rows(run.rows, units, units.width + 1, dtype=units.dtype, threads=threads)
+    kept = kept_rows(run.rows, units, units.width + 1, dtype=units.dtype, executor=run.executor)
     law, epsilon = law_of(run.account)
     choice = LossChoice(weights=models, loss=problem.loss, clip=clip, law=law)
     return Descended(weights=models[run.on(kept).release(choice, name="model", cost=epsilon, clip=clip).index])

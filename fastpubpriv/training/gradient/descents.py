@@ -31,14 +31,15 @@ class Steps:
 
 
 def _draws(task: GradientTask) -> int:
+    task.settings.check_rows(task.problem.n_priv)
     return most_steps(task.problem, task.settings) * task.problem.size
 
 
 def _prepare(task: GradientTask, account: Account) -> Prepared:
     """The least predicted error; what can be refused is refused here."""
     problem, settings = task.problem, task.settings
-    if task.rows is not None:
-        check(problem, settings, task.rows)
+    if task.rows is not None and task.executor is not None:
+        check(problem, settings, task.rows, task.executor)
     plan = make_plan(problem, settings, noise_of(problem, settings, account), public=task.public)
     start = settings.start
     reads = plan.priv_weight > 0.0
@@ -66,7 +67,7 @@ def _prepare(task: GradientTask, account: Account) -> Prepared:
     )
 
 
-def _learn(run: Run, task: GradientTask, prepared: Prepared, threads: int | None) -> Descended:
+def _learn(run: Run, task: GradientTask, prepared: Prepared) -> Descended:
     """Take the steps."""
     steps: Steps = prepared.more
     if not prepared.reads:
@@ -74,7 +75,7 @@ def _learn(run: Run, task: GradientTask, prepared: Prepared, threads: int | None
     if steps.kept is not None and not steps.kept.resumed:
         steps.kept.start()
     asker = Asker(run, task.problem, steps.plan, steps.grid, steps.kept)
-    asker.prepare(threads)
+    asker.prepare()
     weights = descend(task.problem, steps.plan, asker)
     return Descended(weights=weights, noise_std=asker.noise_std, lost_steps=asker.lost)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fastpubpriv import run as running
@@ -70,11 +70,12 @@ def fit(
     with contextlib.ExitStack() as files:
         task = GradientTask(problem=problem, settings=settings, rows=rows, table=table, budget=budget, files=files)
         run = running.start("train", rows, record.spends(budget), draws=max(1, record.draws(task)), **account)
+        task = replace(task, executor=run.executor)
         plan: Prepared = record.prepare(task, run.account)
         if instead is not None and not plan.beats(WORTH):
             record, plan = instead, instead.prepare(task, run.account)
         if not plan.reads:
-            return _result(run, record, task, plan, record.learn(run, task, plan, account["threads"]), names)
+            return _result(run, record, task, plan, record.learn(run, task, plan), names)
         if not plan.beats(1.0):
             warnings.warn(
                 f"train: method={record.name!r} is predicted to be no closer than the public rows alone; pass a larger budget, "
@@ -83,7 +84,7 @@ def fit(
                 stacklevel=4,
             )
         with run.paid(before=plan.resumed):
-            return _result(run, record, task, plan, record.learn(run, task, plan, account["threads"]), names)
+            return _result(run, record, task, plan, record.learn(run, task, plan), names)
 
 
 def _result(

@@ -177,12 +177,12 @@ def _prepare(task: GradientTask, account: Account) -> Prepared:
     )
 
 
-def _learn(run: Run, task: GradientTask, prepared: Prepared, threads: int | None) -> Descended:
+def _learn(run: Run, task: GradientTask, prepared: Prepared) -> Descended:
     """Release the minimum."""
     minimum: WeightedMinimum = prepared.more
     units = task.problem.units
     row_map = ShortRow(units=units, radius=minimum.radius)
-    rows = kept_rows(run.rows, row_map, units.width + 1, dtype=np.float64, threads=threads)
+    rows = kept_rows(run.rows, row_map, units.width + 1, dtype=np.float64, executor=run.executor)
     released = run.on(rows).release(
         minimum, name="minimum", cost=run.account.allowance, clip_radius=minimum.radius, l2=minimum.l2
     )

@@ -11,7 +11,7 @@ from typing import Any
 from fastpubpriv._types import FloatArray
 from fastpubpriv.losses import LOSSES
 from fastpubpriv.privacy import Budget
-from fastpubpriv.sources import Rows
+from fastpubpriv.sources import Executor, Rows
 from fastpubpriv.training.gradient.problem import GradientProblem
 from fastpubpriv.training.gradient.public_fit import PublicFit, public_fit
 
@@ -32,6 +32,8 @@ class GradientTask:
         Public rows as they were given, for the digest of a checkpoint.
     budget : Budget or None
         As it was given, for the same.
+    executor : Executor or None
+        Of the run.
     files : ExitStack
         Closes what a plan has opened.
     known : PublicFit or None
@@ -43,6 +45,7 @@ class GradientTask:
     rows: Rows | None = None
     table: FloatArray | None = None
     budget: Budget | None = None
+    executor: Executor | None = None
     files: ExitStack = field(default_factory=ExitStack)
     known: PublicFit | None = None
 
