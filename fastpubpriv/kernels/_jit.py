@@ -1,8 +1,8 @@
 """`callback`: the one door to Numba, so that its options, and when it is imported, are decided in one place.
 
-Importing the package does not import Numba, which takes longer than all of the rest, and our own losses do not need it: they are C. What
-is compiled is a loss of the caller's alone, as a function that the loop in C calls for each row; in a loop of its own it took 2 s in place of
-0.3. Nothing is cached on disk: Numba's cache loads pickles, and a folder that others may write to would let them run code here.
+Importing the package does not import Numba, which takes longer than all of the rest, and our own losses do not need it: they are C.
+What is compiled is a loss of the caller's alone, as a function that the loop in C calls for each row; a loop of its own took 2 s to
+compile. So nothing is cached on disk: Numba's cache loads pickles, and a folder that others may write to would let them run code here.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ MOST_CALLBACKS = 64  # compiled functions that are kept
 def callback(function: Callable[..., Any], *, outputs: bool) -> Any:
     """The function compiled for C, with its machine address in `address`; it needs no GIL and is kept as long as the result.
 
-    A function of (prediction, label) -> residual, or with `outputs` one of (predictions, label, found) that fills `found` in. What raises
-    is NaN: an exception would tell of a row. IEEE arithmetic in the order of the code: a row must have the same bits wherever it
-    stands. A division by zero gives an infinity or a NaN.
+    A function of (prediction, label) -> residual, or with `outputs` one of (predictions, label, found) that fills `found` in. What
+    raises is NaN: an exception would tell of a row. IEEE arithmetic in the order of the code: a row must have the same bits wherever
+    it stands. A division by zero gives an infinity or a NaN.
     """
     import numba
     from numba import carray, types

@@ -108,7 +108,7 @@ def test_losses_are_those_of_python(name):
 
 @pytest.mark.parametrize(("ours", "shape"), [(logistic_residual, (5,)), (softmax_residual, (3, 5))])
 def test_a_loss_in_c_has_the_bits_of_the_same_loss_as_a_callback(ours, shape):
-    """On every instruction set; and the built-in losses, of which nothing is compiled, are those that are told by their functions."""
+    """On every instruction set."""
     rng = np.random.default_rng(6)
     rows = rows_of(rng, 67, 5, np.float64)
     rows[: len(rows) // 2, -1] = rng.integers(0, 3, len(rows) // 2)
