@@ -1,4 +1,4 @@
-"""What the kernels over labelled rows share: the call of C, which gets a loss of ours by its number and another one as a callback."""
+"""What the kernels over labelled rows share: the call of C, which gets a loss of ours by number and another one as a callback."""
 
 from __future__ import annotations
 
