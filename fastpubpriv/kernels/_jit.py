@@ -2,7 +2,7 @@
 
 Importing the package does not import Numba, which takes longer than all of the rest, and our own losses do not need it: they are C.
 What is compiled is a loss of the caller's alone, as a function that the loop in C calls for each row; a loop of its own took 2 s to
-compile. So nothing is cached on disk: Numba's cache loads pickles, and a folder that others may write to would let them run code here.
+compile. So nothing is cached on disk: Numba's cache loads pickles, and a folder that others may write to would let them run code.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ def callback(function: Callable[..., Any], *, outputs: bool) -> Any:
     """The function compiled for C, with its machine address in `address`; it needs no GIL and is kept as long as the result.
 
     A function of (prediction, label) -> residual, or with `outputs` one of (predictions, label, found) that fills `found` in. What
-    raises is NaN: an exception would tell of a row. IEEE arithmetic in the order of the code: a row must have the same bits wherever
-    it stands. A division by zero gives an infinity or a NaN.
+    raises is NaN: an exception would tell of a row. IEEE arithmetic in the order of the code: a row must have the same bits
+    wherever it stands. A division by zero gives an infinity or a NaN.
     """
     import numba
     from numba import carray, types
