@@ -8,6 +8,7 @@ compile. So nothing is cached on disk: Numba's cache loads pickles, and a folder
 from __future__ import annotations
 
 import functools
+import importlib
 import math
 from collections.abc import Callable
 from typing import Any
@@ -23,9 +24,8 @@ def callback(function: Callable[..., Any], *, outputs: bool) -> Any:
     raises is NaN: an exception would tell of a row. IEEE arithmetic in the order of the code: a row must have the same bits
     wherever it stands. A division by zero gives an infinity or a NaN.
     """
-    import numba
-    from numba import carray, types
-
+    numba: Any = importlib.import_module("numba")
+    carray, types = numba.carray, numba.types
     options: dict[str, Any] = {"fastmath": False, "error_model": "numpy"}
     # A function that the caller compiled with Numba may raise on a division by zero, so it is compiled again with these options.
     inner = numba.njit(nogil=True, **options)(getattr(function, "py_func", function))
