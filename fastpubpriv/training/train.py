@@ -53,6 +53,7 @@ def train(
     random_state: int | None = None,
     threads: int | None = None,
     progress: bool | None = None,
+    max_memory: float | None = None,
 ) -> TrainingResult | DescentResult:
     """Coefficients of a linear model that minimise a loss over private rows, starting from what public rows say.
 
@@ -70,7 +71,7 @@ def train(
         descent is "semi_dp", "dp_sgd" and "pda_mirror_descent", a choice among models that public rows suggest is "exponential",
         noise on the minimum of a weighted loss is "output_perturbation"; these also as values with settings, such as
         `fastpubpriv.training.SemiDP(...)`.
-    {ledger, random_state, threads, progress}
+    {ledger, random_state, threads, progress, kept_memory}
 
     Returns
     -------
@@ -118,7 +119,9 @@ def train(
         categories=categories, classes=classes, y_scale=y_scale, weights_pub=weights_pub, x_bounds=x_bounds,
         y_bounds=y_bounds, class_weight=class_weight,
     )  # fmt: skip
-    account = {"ledger": ledger, "random_state": random_state, "threads": threads, "progress": progress}
+    account = {
+        "ledger": ledger, "random_state": random_state, "threads": threads, "progress": progress, "max_memory": max_memory,
+    }  # fmt: skip
     data = _opened("train", x_priv, y_priv, x_pub, y_pub, label=label, columns=columns)
     descent = descent_for(method, kind)
     if descent is not None:
@@ -151,6 +154,7 @@ def linear_regression(
     random_state: int | None = None,
     threads: int | None = None,
     progress: bool | None = None,
+    max_memory: float | None = None,
 ) -> TrainingResult:
     """Linear regression on private rows, starting from what public rows say: coefficients, intervals, predictions.
 
@@ -161,7 +165,7 @@ def linear_regression(
     method : "auto", "newton", "sufficient_statistics" or "throw_away"
         Whitened Newton steps, one release of second moments, public rows only (spends nothing), or the one with the least predicted
         error.
-    {ledger, random_state, threads, progress}
+    {ledger, random_state, threads, progress, kept_memory}
 
     Returns
     -------
@@ -197,7 +201,9 @@ def linear_regression(
     model = Stated(
         categories=categories, y_scale=y_scale, weights_pub=weights_pub, x_bounds=x_bounds, y_bounds=y_bounds
     )
-    account = {"ledger": ledger, "random_state": random_state, "threads": threads, "progress": progress}
+    account = {
+        "ledger": ledger, "random_state": random_state, "threads": threads, "progress": progress, "max_memory": max_memory,
+    }  # fmt: skip
     data = _opened("linear_regression", x_priv, y_priv, x_pub, y_pub, label=label, columns=columns)
     return _train("linear_regression", "squared", data, budget, method, model, account)
 
@@ -222,6 +228,7 @@ def logistic_regression(
     random_state: int | None = None,
     threads: int | None = None,
     progress: bool | None = None,
+    max_memory: float | None = None,
 ) -> TrainingResult:
     """Logistic regression on private rows of two classes, starting from what public rows say.
 
@@ -231,7 +238,7 @@ def logistic_regression(
     {class_weight}
     method : "auto", "newton" or "throw_away"
         Whitened Newton steps, public rows only (spends nothing), or the one with the least predicted error.
-    {ledger, random_state, threads, progress}
+    {ledger, random_state, threads, progress, kept_memory}
 
     Returns
     -------
@@ -265,7 +272,9 @@ def logistic_regression(
     model = Stated(
         categories=categories, classes=classes, weights_pub=weights_pub, x_bounds=x_bounds, class_weight=class_weight
     )
-    account = {"ledger": ledger, "random_state": random_state, "threads": threads, "progress": progress}
+    account = {
+        "ledger": ledger, "random_state": random_state, "threads": threads, "progress": progress, "max_memory": max_memory,
+    }  # fmt: skip
     data = _opened("logistic_regression", x_priv, y_priv, x_pub, y_pub, label=label, columns=columns)
     return _train("logistic_regression", "logistic", data, budget, method, model, account)
 
@@ -309,7 +318,7 @@ def _train(
             stacklevel=3,
         )
     with run.paid():
-        fitted = chosen.learn(run, problem, plan, account["threads"])
+        fitted = chosen.learn(run, problem, plan)
         return _result(run, problem, chosen.name, plan, fitted, n_pub, features)
 
 

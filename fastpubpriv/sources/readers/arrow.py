@@ -238,6 +238,8 @@ class ParquetRows(Rows):
                     skipped += batch.num_rows
                     if low < high:
                         yield batch_rows(batch, self._labels, low, high, self._dtype)
+                    if last <= skipped < count:
+                        break  # the rest of the group would be decoded for nothing
 
 
 def _footer(name: str) -> tuple[Any, int]:
