@@ -51,8 +51,8 @@ torch-test: $(STAMP)-torch-test $(STAMP)-extension  ## The bridge to PyTorch; do
 guards: $(STAMP)-test $(STAMP)-extension  ## Speed, as ratios within one run, and accuracy on real columns
 	$(PYTEST) -q benchmarks/bench_guards.py benchmarks/bench_accuracy.py
 
-audit: $(STAMP)-test $(STAMP)-extension  ## Long runs: distribution tests, black-box privacy audits, large fuzzing, C sanitizers that need clang
-	$(MAKE) -C csrc tsan msan fuzz
+audit: $(STAMP)-test $(STAMP)-extension  ## Long runs: distribution tests, black-box privacy audits, large fuzzing, the C example and tests under more sanitizers
+	$(MAKE) -C csrc example tsan msan fuzz
 	$(PYTEST) -q -n 2 -m "statistical or audit"
 
 bench: $(STAMP)-bench $(STAMP)-extension  ## Speed: the pytest-benchmark suites, then one table of ratios to peers and limits
