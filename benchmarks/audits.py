@@ -131,7 +131,7 @@ AUDITS: list[tuple[str, Budget, int, Run, int]] = [
     ("stable_histogram", APPROX, 8_000, histogram, 3),
     ("select_hypothesis", PURE, 4_000, selection, 2),
     ("weighted_mean, the tracing attack", fpp.ApproxDP(epsilon=1, delta=1e-5), 1_000, traced, 15),
-    ("train, 'semi_dp', all rows", APPROX, 2_000, trained(fpp.train, loss="squared", method=SemiDP(**STEPS)), 3),
+    ("train, 'semi_dp', all rows", APPROX, 2_000, trained(fpp.train, loss="squared", method=SemiDP(**STEPS)), 4),
     (
         "train, 'semi_dp', Poisson batches",
         APPROX,
