@@ -139,7 +139,6 @@ AUDITS: list[tuple[str, Budget, int, Run, int]] = [
         trained(fpp.train, loss="squared", method=SemiDP(**STEPS, **SAMPLED)),
         8,
     ),
-    ("linear_regression, 'newton'", APPROX, 250, trained(fpp.linear_regression, method="newton"), 10),
     ("local.PrivUnit, 20 columns", PURE, 200_000, randomizer(lambda epsilon: local.PrivUnit(20, epsilon)), 2),
     ("local.PrivUnitG, 20 columns", PURE, 200_000, randomizer(lambda epsilon: local.PrivUnitG(20, epsilon)), 2),
     ("local.Duchi, 1 column", PURE, 200_000, randomizer(lambda epsilon: local.Duchi(1, epsilon, 1.0)), 2),
