@@ -5,10 +5,10 @@ from __future__ import annotations
 from importlib import import_module
 
 from fastpubpriv.errors import InputError
-from fastpubpriv.kernels import labelled
+from fastpubpriv.kernels._labelled import prepare
 from fastpubpriv.losses import LOSSES, Loss
 
-# What `import fastpubpriv` leaves for first calls: its own parts, and parts of SciPy that functions import when they need it.
+# What `import fastpubpriv` leaves for first calls: its own parts, and parts of SciPy that functions import when needed.
 _LATE = (
     "fastpubpriv.auditing",
     "fastpubpriv.estimators.coinpress",
@@ -34,13 +34,18 @@ _LATE = (
 def warmup(*losses: str | Loss) -> None:
     """Import now what functions would import in their first calls, and compile losses of your own, so that first calls are quick.
 
-    For a service that answers its first question as fast as its second. Nothing is kept on disk: each process warms up for itself.
+    For a service that answers its first question as fast as its second.
 
     Parameters
     ----------
     losses : str or Loss
-        Any number of them: what `train` will get as `loss=`. Losses with a name are compiled already and need nothing; the residual of a `Loss` of your
-        own is compiled by Numba, in about half a second.
+        Any number of them: what `train` will get as `loss=`. Losses with a name need nothing; the residual of a `Loss` of your own
+        is compiled by Numba, in about half a second.
+
+    Returns
+    -------
+    None
+        Imported modules and compiled functions stay until the process ends.
 
     Raises
     ------
@@ -50,6 +55,10 @@ def warmup(*losses: str | Loss) -> None:
     Privacy
     -------
     No private row is needed, and none is read.
+
+    Notes
+    -----
+    Nothing is kept on disk, where others might change what later runs here: each process warms up for itself, in about a second.
 
     Examples
     --------
@@ -66,4 +75,4 @@ def warmup(*losses: str | Loss) -> None:
         import_module(name)
     for each in losses:
         if isinstance(each, Loss):
-            labelled.prepare(each.residual, outputs=each.scores)
+            prepare(each.residual, outputs=each.scores)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy.typing as npt
 
 from fastpubpriv._types import IntArray
-from fastpubpriv.kernels.labelled import add_gradients
+from fastpubpriv.kernels._labelled import add_gradients
 from fastpubpriv.residual_maps import ResidualMap
 
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from fastpubpriv.errors import InputError, KernelError
+from fastpubpriv.kernels import _labelled
 from fastpubpriv.kernels import gradients as kernels
-from fastpubpriv.kernels import labelled
 from fastpubpriv.kernels._cext import lib
 from fastpubpriv.losses import LOSSES, logistic_residual, softmax_residual, squared_residual, weighted_logistic
 from fastpubpriv.reference import gradients as reference
@@ -127,7 +127,7 @@ def test_no_loss_of_ours_is_compiled(monkeypatch):
     def refuse(residual, *, outputs):
         raise AssertionError(residual)
 
-    monkeypatch.setattr(labelled, "callback", refuse)
+    monkeypatch.setattr(_labelled, "callback", refuse)
     for loss in [*LOSSES.values(), weighted_logistic(0.5, 1.0)]:
         chosen = map_of(np.random.default_rng(0), (3, 2) if loss.scores else (2,), loss.residual)
         summed(kernels.gradient_sum, np.ones((3, 3)), chosen)
