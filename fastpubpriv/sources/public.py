@@ -118,7 +118,7 @@ def public_table_of(
 
 def _readable(obj: object, columns: Sequence[Any] | None, dim: int | None) -> Rows:
     if isinstance(obj, str | os.PathLike) and os.fspath(obj).lower().endswith((".csv", ".csv.gz", ".csv.bz2")):
-        return arrow_rows(public_table(obj), columns)
+        return arrow_rows(public_table(obj), columns, what=repr(os.fspath(obj)))
     if dim == 1 and is_series(obj) and len(cast(Sequence[Any], obj)) == 1:
         return private_rows(series_as_row(obj))  # a row of a frame, or one value of a column: the same number
     if dim is not None and dim > 1 and is_series(obj):

@@ -116,10 +116,11 @@ def _data_columns(schema: Any) -> list[str]:
     return [name for name in schema.names if name not in index]
 
 
-def arrow_rows(source: object, columns: Sequence[str] | None, memory_map: bool = True) -> Rows:
-    """Rows of a Table, RecordBatch, list of RecordBatches, or path of an Arrow IPC / Feather file."""
+def arrow_rows(
+    source: object, columns: Sequence[str] | None, memory_map: bool = True, *, what: str = "the Arrow table"
+) -> Rows:
+    """Rows of a Table, RecordBatch, list of RecordBatches, or path of an Arrow IPC / Feather file; `what` it is for messages."""
     pa = load_pyarrow()
-    what = "the Arrow table"
     if isinstance(source, str | os.PathLike):
         name = existing_file(source)
         what = repr(name)
