@@ -1,7 +1,7 @@
 """Looks at the built book in a real browser: `make views`.
 
 Every page is opened as wide as a phone (390 pixels) and as a desk (1280), in light and in dark. It is an error if a page is wider
-than the screen, cuts something off, shows an image stretched or not at all, or has text that can hardly be told from what is behind.
+than the screen, cuts something off, shows an image stretched or not at all, or has text that is too faint.
 The search must find something when the book is opened from disk. `--shots FOLDER` draws some pages in the four views, for eyes.
 """
 
