@@ -24,10 +24,11 @@ Residual = Callable[[float, float], float]
 
 
 def residual_sum(chunk: npt.NDArray[Any], residual_map: ResidualMap, sums: IntArray) -> None:
-    """sums (dim,) += integer gradients of the labelled rows chunk (n, dim + 1), the label last."""
+    """sums (dim,) += integer gradients of the labelled rows chunk (n, dim + 1), the label last, or a weight after it."""
     m = residual_map
-    if chunk.dtype not in (np.float32, np.float64) or chunk.ndim != 2 or chunk.shape[1] != m.dim + 1:
-        raise KernelError(f"labelled rows must be float32 or float64 of shape (n, {m.dim + 1})")
+    width = m.dim + 1 + m.weighted
+    if chunk.dtype not in (np.float32, np.float64) or chunk.ndim != 2 or chunk.shape[1] != width:
+        raise KernelError(f"labelled rows must be float32 or float64 of shape (n, {width})")
     if sums.dtype != np.int64 or sums.shape != (m.dim,) or not sums.flags.c_contiguous or not sums.flags.writeable:
         raise KernelError(f"sums must be a contiguous int64 array of shape ({m.dim},)")
     rows = np.ascontiguousarray(chunk).view()
@@ -65,6 +66,9 @@ def _loop(residual: Residual) -> Any:
                     norm = math.sqrt(norm_sq[lane])
                     shortened = radius / norm if norm > radius else 1.0
                     steps = shortened * (min(max(found, -clip), clip) / clip) * inv_step
+                    if rows.shape[1] > dim + 1:
+                        weight = np.float64(rows[first + lane, dim + 1])
+                        steps = steps * min(weight, 1.0) if weight > 0.0 else 0.0
                     if math.isfinite(steps):
                         factor[lane] = steps
             add(tile, factor, largest, total, bound, sums)

@@ -18,6 +18,7 @@ from fastpubpriv.privacy import ApproxDP, Budget, PureDP
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.descent import DescentResult
 from fastpubpriv.sources import Rows
+from fastpubpriv.training.design import named_design
 from fastpubpriv.training.gradient.asking import Asker, check, noise_of
 from fastpubpriv.training.gradient.checkpoint import open_checkpoint
 from fastpubpriv.training.gradient.choosing import Exponential, choose_model, clip_of, spread_models
@@ -90,7 +91,7 @@ def fit(
 ) -> DescentResult:
     """Check, plan, pay, descend or choose."""
     rows, table = data
-    features = None if rows.columns is None else rows.columns[:-1]
+    features = None if rows.columns is None else tuple(str(each) for each in rows.columns[:-1])
     names = features or tuple(f"x{j}" for j in range(rows.dim - 1))
     problem, n_pub = make_gradient_problem(loss, table, names, rows.n, scaling=settings.scaling, stated=model)
     if isinstance(settings, Exponential):
@@ -259,7 +260,7 @@ def _assembled(
         terms=tuple(columns if design is None else design.terms),
         weights=frozen(weights.ravel()),
         classes=frozen(units.classes or ()),
-        design={} if design is None else design.to_dict(),
+        design=named_design(design, units.classes, problem.class_names),
         columns=features,
         provenance={"scales": "none" if design is None else problem.scales, **ranges},
         **asdict(how),
