@@ -89,10 +89,11 @@ weights_pub : (m,) array-like, optional
     How much each public row counts, at least 0; only ratios matter, and few heavy rows count as few rows. By default all alike.""",
     "weights_priv": """\
 weights_priv : (n_priv,) array-like, optional
-    How much each private row counts, in the unit of `weights_pub`, which is then needed ("newton", "sufficient_statistics").
-    A weight that is missing, infinite or negative counts as 0, one above `weight_cap` as that. It is as private as its row.
+    How much each private row counts, in the unit of `weights_pub`, which is then needed, for "newton" and "sufficient_statistics".
+    A missing, infinite or negative weight counts as 0, one above `weight_cap` as that. It is as private as its row.""",
+    "weight_cap": """\
 weight_cap : float > 0, optional
-    The largest weight that counts, known without the data. Noise is that of rows which all weigh so much.""",
+    The largest weight of a private row that counts, known without the data. Noise is that of rows which all weigh so much.""",
     "mixture_bounds": """\
 bounds : (lowest, highest), optional
     What columns can hold, known without the data: numbers, or vectors (dim,); an end may be infinite. Means are clipped to them,

@@ -65,8 +65,8 @@ def train(
     loss : "squared", "logistic", "huber", "softmax", "smooth_hinge", "poisson", Loss or RowLoss
         Of a number; of two classes; of a number, beyond `huber_loss(threshold)` standard units linear; of several classes, each
         with coefficients of its own; of two classes, as a margin; of counts; or one of your own (`fastpubpriv.training.Loss`).
-    {labelled_budget, x_pub_labelled, y_pub, label, features, weights_pub, weights_priv, x_bounds, y_bounds}
-    {categories, classes, class_weight, y_scale}
+    {labelled_budget, x_pub_labelled, y_pub, label, features, weights_pub, weights_priv, weight_cap}
+    {x_bounds, y_bounds, categories, classes, class_weight, y_scale}
     method : "auto", "newton", "sufficient_statistics", "throw_away", "semi_dp" and others, or a value with settings
         Whitened Newton steps, one release of second moments (squared loss), public rows only (spends nothing), or the one of these
         with the least predicted error; for other losses than the squared and the logistic one, "auto" is "semi_dp". Noisy gradient
@@ -163,7 +163,7 @@ def linear_regression(
 
     Parameters
     ----------
-    {x_labelled, y_priv, labelled_budget, x_pub_labelled, y_pub, label, features, weights_pub, weights_priv}
+    {x_labelled, y_priv, labelled_budget, x_pub_labelled, y_pub, label, features, weights_pub, weights_priv, weight_cap}
     {x_bounds, y_bounds, categories, y_scale}
     method : "auto", "newton", "sufficient_statistics" or "throw_away"
         Whitened Newton steps, one release of second moments, public rows only (spends nothing), or the one with the least predicted
@@ -238,7 +238,7 @@ def logistic_regression(
 
     Parameters
     ----------
-    {x_labelled, y_priv, labelled_budget, x_pub_labelled, y_pub, label, features, weights_pub, weights_priv}
+    {x_labelled, y_priv, labelled_budget, x_pub_labelled, y_pub, label, features, weights_pub, weights_priv, weight_cap}
     {x_bounds, categories, classes, class_weight}
     method : "auto", "newton" or "throw_away"
         Whitened Newton steps, public rows only (spends nothing), or the one with the least predicted error.
