@@ -66,6 +66,11 @@ progress : bool, optional
 max_memory : float, optional
     Most bytes that counting may take, were every row in a bin of its own; by default no limit. A call that may need more is refused
     before it pays, by public numbers alone. Never changes the answer.""",
+    "kept_memory": """\
+max_memory : float, optional
+    Most bytes of rows, in the units of the fit, that are kept in memory for further passes; by default 2**30 (30 million rows of 7
+    features). Rows that need more are read and changed in each pass, which takes longer. Never changes the
+    answer.""",
     "x_labelled": """\
 x_priv : (n_priv, dim) array-like, path, frame, table or Rows
     Private rows. One with a missing or infinite label or cell counts for nothing, but is counted; see Notes for cells.""",

@@ -88,6 +88,30 @@ def test_every_audit_has_a_figure():
         assert line["epsilon_lower"] <= claim.epsilon < line["twin_epsilon_lower"]
 
 
+def test_every_library_compared_has_figures():
+    from benchmarks.compared import CONTESTANTS, SIZES
+
+    kept = json.loads((DOCS / "evidence" / "compared.json").read_text(encoding="utf-8"))
+    assert [(line["task"], line["name"], line["library"]) for line in kept] == [
+        (each.task, each.name, each.library) for each in CONTESTANTS
+    ]
+    assert all(line["least"] <= line["median"] <= line["most"] for line in kept)
+    shown = re.findall(r"(?m)^```\{evidence\} (compared, .+)$", (DOCS / "compared_with.md").read_text(encoding="utf-8"))
+    assert {*SIZES} < {name.removeprefix("compared, ") for name in shown} == {each.task for each in CONTESTANTS}
+    assert all(len(TABLES[name]()) >= 5 for name in shown)
+
+
+@pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
+def test_a_task_runs_once_in_each_library_that_is_here(capsys):
+    from benchmarks import compared
+
+    found = compared.once("unbounded column")
+    assert found["fastpubpriv, one public row"] < 1.0
+    skipped = capsys.readouterr().out
+    for library in ("OpenDP", "diffprivlib"):
+        assert (f"skipped: {library}" in skipped) != (f"{library}, 0 to 50" in found)
+
+
 def test_every_file_of_long_tests_is_in_the_table():
     marked = [
         path for path in ROOT.glob("tests/**/test_*.py") if re.search(r"mark\.(statistical|audit)\b", path.read_text())

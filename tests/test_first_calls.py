@@ -40,9 +40,13 @@ CALLS = {
     "supercluster": "fpp.supercluster(p, n_components=1)",
     "plan": "fpp.plan('mean', n_priv=1000, n_pub=1, dim=5, budget=zcdp)",
     "plan of training": "fpp.plan('train', n_priv=1000, n_pub=20, dim=5, budget=zcdp)",
+    "linear_regression": "fpp.linear_regression(x, x[:, 0], x_pub=p, y_pub=p[:, 0], budget=zcdp, **quiet)",
+    "logistic_regression": "fpp.logistic_regression(x, x[:, 0] > 0, x_pub=p, y_pub=p[:, 0] > 0, budget=zcdp, **quiet)",
+    "train": "fpp.train(x, x[:, 0], x_pub=p, y_pub=p[:, 0], loss='huber', budget=zcdp, **quiet)",
     "local": "fpp.local.PrivUnit(20, 4.0).privatize(p[:, :1] * np.ones((1, 20)))",
 }
-NEEDED = {"local": ["scipy.optimize"]}  # the parameters of PrivUnit are searched for
+# The parameters of PrivUnit are searched for, and so is the fit on public rows.
+NEEDED = {"local": ["scipy.optimize"], "train": ["scipy.optimize"]}
 
 
 @pytest.mark.parametrize("name", CALLS)

@@ -185,8 +185,8 @@ GROUPS = (
     Group(
         "torch",
         "The bridge to PyTorch",
-        "`pip install 'fastpubpriv[torch]'`. PyTorch is large and nothing else needs it, so these two examples do not run while "
-        "the book is built; the bridge has tests of its own, `make torch-test`.",
+        "`pip install 'fastpubpriv[torch]'`. PyTorch is large and nothing else needs it, so these two examples run in "
+        "`make torch-test`; while the book is built they run only where PyTorch and Opacus are installed.",
         rest("fastpubpriv.torch"),
     ),
     Group(

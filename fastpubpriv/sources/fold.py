@@ -16,6 +16,7 @@ import numpy as np
 
 from fastpubpriv.errors import KernelError
 from fastpubpriv.sources.base import Chunk, Rows, default_chunk_rows
+from fastpubpriv.sources.views.each import read_and_changed
 from fastpubpriv.threads.guard import call_guarded
 from fastpubpriv.threads.pool import available_cpus, in_worker, max_threads
 from fastpubpriv.threads.progress import Progress
@@ -109,7 +110,7 @@ class Executor:
     chunk_rows : int, optional
         Most rows in a chunk. The default is 4 MB worth, fewer if the query's `row_cost` is high.
     max_memory : int, optional
-        Bounds the counting of bins, in bytes.
+        Bounds the counting of bins, and the rows that a training call keeps for its further passes, in bytes.
 
     Examples
     --------
@@ -208,10 +209,11 @@ def _pass(
     lent = Lent(query.zeros, ready)
     done: deque[int] = deque()  # rows added since the bar was last updated; adding and removing at its ends is atomic
     shown = 0
+    source, changed = read_and_changed(rows)
 
     def add(chunk: Chunk) -> None:
         with lent.one() as accumulators, np.errstate(all="ignore"):
-            query.add(chunk, accumulators)
+            query.add(changed(chunk), accumulators)
         if bar is not None:
             done.append(chunk.shape[0])
 
@@ -222,13 +224,13 @@ def _pass(
                 shown += done.popleft()
             bar.at(shown)
 
-    if rows.random_access:
-        block = rows.block
+    if source.random_access:
+        block = source.block
         run_steps(lambda k: add(block(k * size, min((k + 1) * size, n))), -(-n // size), workers, between=tell)
     else:
-        # Every chunk is a copy here, so the number of waiting chunks is limited.
+        # Every chunk is a copy here, so the number of waiting chunks is limited. The calling thread only reads.
         limit = max(1, min(workers, _IN_FLIGHT_BYTES // (8 * rows.dim * size)))
-        run_stream(add, rows.chunks(chunk_rows=size), limit if workers > 1 else 0, between=tell)
+        run_stream(add, source.chunks(chunk_rows=size), limit if workers > 1 else 0, between=tell)
     return lent.given_back()
 
 

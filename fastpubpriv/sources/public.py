@@ -120,7 +120,8 @@ def public_table_of(
 def open_public(obj: object, columns: Any, dim: int | None = None) -> Rows:
     """Public rows that are not checked yet; the types of a CSV file are inferred from its content."""
     if isinstance(obj, str | os.PathLike) and os.fspath(obj).lower().endswith((".csv", ".csv.gz", ".csv.bz2")):
-        return arrow_rows(public_table(obj, columns.texts if isinstance(columns, TextColumns) else ()), columns)
+        texts = columns.texts if isinstance(columns, TextColumns) else ()
+        return arrow_rows(public_table(obj, texts), columns, what=repr(os.fspath(obj)))
     if dim == 1 and is_series(obj) and len(cast(Sequence[Any], obj)) == 1:
         return private_rows(series_as_row(obj))  # a row of a frame, or one value of a column: the same number
     if dim is not None and dim > 1 and is_series(obj):

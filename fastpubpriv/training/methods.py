@@ -1,6 +1,6 @@
 """The methods of training, and the choice between them by errors that public numbers predict.
 
-`prepare(problem, account)` of a method returns its plan, which has a `predicted` error; `learn(run, problem, plan, threads)`
+`prepare(problem, account)` of a method returns its plan, which has a `predicted` error; `learn(run, problem, plan)`
 releases, after the debit, and returns what was learnt; `draws(dim)` bounds the draws of noise.
 """
 
@@ -43,7 +43,7 @@ class PublicOnly:
     predicted: float
 
 
-def _learn_public(run: Run, problem: Problem, plan: PublicOnly, threads: int | None) -> Fitted:
+def _learn_public(run: Run, problem: Problem, plan: PublicOnly) -> Fitted:
     return public_fit(problem)
 
 
@@ -67,9 +67,9 @@ def _plan_newton(problem: Problem, account: Account) -> Any:
     return plan
 
 
-def _asker(run: Run, problem: Problem, rotation: Rotation, plan: Any, threads: int | None) -> steps.Ask:
+def _asker(run: Run, problem: Problem, rotation: Rotation, plan: Any) -> steps.Ask:
     """What answers the requests of Newton steps."""
-    on_rows = run.on(rotated_rows(run.rows, rotation, threads=threads))
+    on_rows = run.on(rotated_rows(run.rows, rotation, run.executor))
 
     def ask(request: steps.Request, step: int) -> steps.Answer:
         released = on_rows.release(
@@ -93,11 +93,11 @@ def _asker(run: Run, problem: Problem, rotation: Rotation, plan: Any, threads: i
     return ask
 
 
-def _learn_newton(run: Run, problem: Problem, plan: Any, threads: int | None) -> Fitted:
+def _learn_newton(run: Run, problem: Problem, plan: Any) -> Fitted:
     account = run.account
     noise = noise_per_radius(problem.dim, pure=account.pure, allowance=account.allowance)
     if not isinstance(problem.posterior, Posterior):
-        ask = _asker(run, problem, problem.rotation, plan, threads)
+        ask = _asker(run, problem, problem.rotation, plan)
         found = logistic.newton_logistic(problem.posterior, plan, problem.counted, noise, ask)
         return _fitted(found, found.covariance, plan)
     known, rotation, moved = problem.posterior, problem.rotation, None
@@ -105,7 +105,7 @@ def _learn_newton(run: Run, problem: Problem, plan: Any, threads: int | None) ->
         once = each_row(run.rows, rotation, rotation.width)  # one pass: not kept
         moved = release_centre(run.on(once), problem, account.allowance * plan.centre)
         known, rotation = moved.posterior, moved.rotation
-    state = steps.newton(known, plan, problem.counted, noise, _asker(run, problem, rotation, plan, threads))
+    state = steps.newton(known, plan, problem.counted, noise, _asker(run, problem, rotation, plan))
     fitted = _fitted(state, np.diag(state.variance), plan)
     if moved is not None:
         fitted = replace(
@@ -162,7 +162,7 @@ def _plan_statistics(problem: Problem, account: Account) -> statistics.Statistic
     return statistics.plan_statistics(problem.posterior, problem.counted, entry)
 
 
-def _learn_statistics(run: Run, problem: Problem, plan: statistics.StatisticsPlan, threads: int | None) -> Fitted:
+def _learn_statistics(run: Run, problem: Problem, plan: statistics.StatisticsPlan) -> Fitted:
     assert isinstance(problem.posterior, Posterior)
     account, dim = run.account, problem.dim
     rows = residual_rows(run.rows, problem, plan)

@@ -13,7 +13,7 @@ import numpy as np
 from fastpubpriv._types import FloatArray
 from fastpubpriv.kernels.rows import rows_quantise
 from fastpubpriv.maps import MatrixKind, RowMap
-from fastpubpriv.sources import Rows
+from fastpubpriv.sources import Executor, Rows
 from fastpubpriv.sources.base import Chunk
 from fastpubpriv.training.design import Design
 from fastpubpriv.training.kept import kept_rows
@@ -111,6 +111,6 @@ def rotation_map(matrix: FloatArray, centre: FloatArray, offset: FloatArray, rad
     return row_map, step
 
 
-def rotated_rows(rows: Rows, rotation: Rotation, *, threads: int | None) -> Rows:
+def rotated_rows(rows: Rows, rotation: Rotation, executor: Executor) -> Rows:
     """The rows under the rotation: in memory where they fit, so that further passes only read them."""
-    return kept_rows(rows, rotation, rotation.width, dtype=np.float32, threads=threads)
+    return kept_rows(rows, rotation, rotation.width, dtype=np.float32, executor=executor)

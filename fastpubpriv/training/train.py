@@ -56,6 +56,7 @@ def train(
     random_state: int | None = None,
     threads: int | None = None,
     progress: bool | None = None,
+    max_memory: float | None = None,
 ) -> TrainingResult | DescentResult:
     """Coefficients of a linear model that minimise a loss over private rows, starting from what public rows say.
 
@@ -73,7 +74,7 @@ def train(
         descent is "semi_dp", "dp_sgd" and "pda_mirror_descent", a choice among models that public rows suggest is "exponential",
         noise on the minimum of a weighted loss is "output_perturbation"; these also as values with settings, such as
         `fastpubpriv.training.SemiDP(...)`.
-    {ledger, random_state, threads, progress}
+    {ledger, random_state, threads, progress, kept_memory}
 
     Returns
     -------
@@ -121,7 +122,9 @@ def train(
         categories=categories, classes=classes, y_scale=y_scale, weights_pub=weights_pub, x_bounds=x_bounds,
         y_bounds=y_bounds, class_weight=class_weight, weights_priv=weights_priv, weight_cap=weight_cap,
     )  # fmt: skip
-    account = {"ledger": ledger, "random_state": random_state, "threads": threads, "progress": progress}
+    account = {
+        "ledger": ledger, "random_state": random_state, "threads": threads, "progress": progress, "max_memory": max_memory,
+    }  # fmt: skip
     of_classes = isinstance(kind, Loss) and (kind.classes or kind.scores)
     given = (x_priv, y_priv, x_pub, y_pub)
     rows, table, model = opened("train", *given, label=label, columns=columns, stated=model, classes=of_classes)
@@ -158,6 +161,7 @@ def linear_regression(
     random_state: int | None = None,
     threads: int | None = None,
     progress: bool | None = None,
+    max_memory: float | None = None,
 ) -> TrainingResult:
     """Linear regression on private rows, starting from what public rows say: coefficients, intervals, predictions.
 
@@ -168,7 +172,7 @@ def linear_regression(
     method : "auto", "newton", "sufficient_statistics" or "throw_away"
         Whitened Newton steps, one release of second moments, public rows only (spends nothing), or the one with the least predicted
         error.
-    {ledger, random_state, threads, progress}
+    {ledger, random_state, threads, progress, kept_memory}
 
     Returns
     -------
@@ -205,7 +209,9 @@ def linear_regression(
         categories=categories, y_scale=y_scale, weights_pub=weights_pub, x_bounds=x_bounds, y_bounds=y_bounds,
         weights_priv=weights_priv, weight_cap=weight_cap,
     )  # fmt: skip
-    account = {"ledger": ledger, "random_state": random_state, "threads": threads, "progress": progress}
+    account = {
+        "ledger": ledger, "random_state": random_state, "threads": threads, "progress": progress, "max_memory": max_memory,
+    }  # fmt: skip
     given = (x_priv, y_priv, x_pub, y_pub)
     rows, table, model = opened("linear_regression", *given, label=label, columns=columns, stated=model, classes=False)
     return _train("linear_regression", "squared", (rows, table), budget, method, model, account)
@@ -233,6 +239,7 @@ def logistic_regression(
     random_state: int | None = None,
     threads: int | None = None,
     progress: bool | None = None,
+    max_memory: float | None = None,
 ) -> TrainingResult:
     """Logistic regression on private rows of two classes, starting from what public rows say.
 
@@ -242,7 +249,7 @@ def logistic_regression(
     {x_bounds, categories, classes, class_weight}
     method : "auto", "newton" or "throw_away"
         Whitened Newton steps, public rows only (spends nothing), or the one with the least predicted error.
-    {ledger, random_state, threads, progress}
+    {ledger, random_state, threads, progress, kept_memory}
 
     Returns
     -------
@@ -277,7 +284,9 @@ def logistic_regression(
         categories=categories, classes=classes, weights_pub=weights_pub, x_bounds=x_bounds, class_weight=class_weight,
         weights_priv=weights_priv, weight_cap=weight_cap,
     )  # fmt: skip
-    account = {"ledger": ledger, "random_state": random_state, "threads": threads, "progress": progress}
+    account = {
+        "ledger": ledger, "random_state": random_state, "threads": threads, "progress": progress, "max_memory": max_memory,
+    }  # fmt: skip
     given = (x_priv, y_priv, x_pub, y_pub)
     rows, table, model = opened("logistic_regression", *given, label=label, columns=columns, stated=model, classes=True)
     return _train("logistic_regression", "logistic", (rows, table), budget, method, model, account)
@@ -313,7 +322,7 @@ def _train(
             stacklevel=3,
         )
     with run.paid():
-        fitted = chosen.learn(run, problem, plan, account["threads"])
+        fitted = chosen.learn(run, problem, plan)
         return _result(run, problem, chosen.name, plan, fitted, n_pub, features)
 
 

@@ -134,10 +134,11 @@ def _data_columns(schema: Any) -> list[str]:
     return [name for name in schema.names if name not in index]
 
 
-def arrow_rows(source: object, columns: Sequence[str] | None, memory_map: bool = True) -> Rows:
-    """Rows of a Table, RecordBatch, list of RecordBatches, or path of an Arrow IPC / Feather file."""
+def arrow_rows(
+    source: object, columns: Sequence[str] | None, memory_map: bool = True, *, what: str = "the Arrow table"
+) -> Rows:
+    """Rows of a Table, RecordBatch, list of RecordBatches, or path of an Arrow IPC / Feather file; `what` it is for messages."""
     pa = load_pyarrow()
-    what = "the Arrow table"
     if isinstance(source, str | os.PathLike):
         name = existing_file(source)
         what = repr(name)
@@ -257,6 +258,8 @@ class ParquetRows(Rows):
                     skipped += batch.num_rows
                     if low < high:
                         yield batch_rows(batch, self._labels, low, high, self._dtype)
+                    if last <= skipped < count:
+                        break  # the rest of the group would be decoded for nothing
 
 
 def _footer(name: str) -> tuple[Any, int]:

@@ -55,7 +55,7 @@ class CsvRows(Rows):
             # The line may be a private row, so it is not quoted.
             raise InputError(f"the first line of {name!r} holds numbers: add a header line with the column names")
         # In a file without a header the first line is a private row, so only names that the caller gave are quoted.
-        labels = choose(header, columns, f"the header of {name!r}", list_names=False)
+        labels = choose(header, columns, f"the header of {name!r} (names between commas)", list_names=False)
         n = call_guarded(lambda: count_lines(name, join_quoted), message) - 1
         return cls(name, len(header), {label: header.index(label) for label in labels}, n, join_quoted)
 
@@ -93,7 +93,7 @@ def csv_stream(path: str, columns: Sequence[str]) -> Iterator[Chunk]:
     header = None if first is None else call_guarded(lambda: names_of(first.part(0, 1)), message)
     if first is None or header is None or any(_looks_like_a_number(cell) for cell in header):
         raise InputError(message)
-    labels = choose(header, columns, "the header of the rows", list_names=False)
+    labels = choose(header, columns, "the header of the rows (names between commas)", list_names=False)
     chosen = [(header.index(label), None) for label in labels]
     return iterate_guarded(_once(itertools.chain([first.part(1, len(first))], pieces), len(header), chosen))
 

@@ -24,7 +24,7 @@ from fastpubpriv.privacy import (
 )
 from fastpubpriv.release.account import Account
 from fastpubpriv.run import Run, noise_per_radius
-from fastpubpriv.sources import Rows
+from fastpubpriv.sources import Executor, Rows
 from fastpubpriv.training.gradient.checkpoint import Checkpoint
 from fastpubpriv.training.gradient.plan import NoiseOf, Plan
 from fastpubpriv.training.gradient.problem import GradientProblem
@@ -57,14 +57,13 @@ def sampled_grid(problem: GradientProblem, account: Account, sampling: Sampling,
     return sampled_sum_grid(epsilon, delta, sampling, steps=steps, dim=problem.size, n=problem.n_priv)
 
 
-def check(problem: GradientProblem, settings: Descent, rows: Rows) -> None:
+def check(problem: GradientProblem, settings: Descent, rows: Rows, executor: Executor) -> None:
     """Refuse, before the debit, what cannot be done with these rows."""
-    settings.check_rows(rows.n)
     if scheme(settings, rows.n) is None and settings.sampling != "one_pass":
         return
     if rows.cluster is not None and scheme(settings, rows.n) is None:
         return  # the rows of a step are a range, which a cluster reads where it lives
-    if not rows.random_access and not fits(rows.n, problem.units.width + 1, problem.units.dtype):
+    if not rows.random_access and not fits(rows.n, problem.units.width + 1, problem.units.dtype, executor):
         raise InputError(
             "batches need rows of which any can be read, or that fit into memory: pass an array or a .npy file, or sampling='full'"
         )
@@ -107,7 +106,7 @@ class Asker:
     def _rows_of_step(self) -> int:
         return self._plan.divisor if self._plan.settings.sampling == "one_pass" else self._problem.n_priv
 
-    def prepare(self, threads: int | None) -> None:
+    def prepare(self) -> None:
         """Bring the private rows into the units of the fit."""
         units = self._problem.units
         self._rows = kept_rows(
@@ -115,7 +114,7 @@ class Asker:
             units,
             units.width + 1,
             dtype=units.dtype,
-            threads=threads,
+            executor=self._run.executor,
             single=self._sampling is not None,
         )
 

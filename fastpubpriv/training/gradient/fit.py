@@ -98,9 +98,10 @@ def fit(
         return _chosen(problem, rows, budget, settings, (n_pub, features, names), account)
     if isinstance(settings, OutputPerturbation):
         return _perturbed(problem, rows, budget, settings, (n_pub, features, names), account)
-    check(problem, settings, rows)
+    settings.check_rows(rows.n)
     draws = max(1, most_steps(problem, settings) * problem.size)
     run = running.start("train", rows, budget, draws=draws, **account)
+    check(problem, settings, rows, run.executor)
     plan = make_plan(problem, settings, noise_of(problem, settings, run.account))
     if plan.priv_weight == 0.0:
         return _result(run, problem, plan, descend(problem, plan, None), (n_pub, features, names), None)
@@ -112,7 +113,7 @@ def fit(
         with run.paid(before=kept is not None and kept.resumed):
             if kept is not None and not kept.resumed:
                 kept.start()
-            asker.prepare(account["threads"])
+            asker.prepare()
             weights = descend(problem, plan, asker)
             return _result(run, problem, plan, weights, (n_pub, features, names), asker)
 
@@ -156,7 +157,7 @@ def _chosen(
     run = running.start("train", rows, spent, draws=1, **account)
     with run.paid():
         units = problem.units
-        kept = kept_rows(rows, units, units.width + 1, dtype=units.dtype, threads=account["threads"])
+        kept = kept_rows(rows, units, units.width + 1, dtype=units.dtype, executor=run.executor)
         weights = choose_model(run.on(kept), problem, models, clip)
         how = _How(method=settings.name, steps=1, clip_norm=clip, batch_rows=rows.n)
         clipped = "public rows" if settings.clip == "auto" else "argument"
@@ -181,7 +182,7 @@ def _perturbed(
     minimum = plan.minimum
     minimum.descend(lambda query: query.zeros()[0], 1)  # compiles the loss before the debit
     with run.paid():
-        weights, noise_std = learn_minimum(run, problem, plan, account["threads"])
+        weights, noise_std = learn_minimum(run, problem, plan)
         unit = problem.units.scale**2
         how = _How(
             method=settings.name,

@@ -153,10 +153,10 @@ def plan_minimum(problem: GradientProblem, settings: OutputPerturbation, public:
     return best
 
 
-def learn_minimum(run: Run, problem: GradientProblem, plan: Perturbed, threads: int | None) -> tuple[FloatArray, float]:
+def learn_minimum(run: Run, problem: GradientProblem, plan: Perturbed) -> tuple[FloatArray, float]:
     """Release; return the weights and the noise on each."""
     row_map = ShortRow(units=problem.units, radius=plan.minimum.radius)
-    rows = kept_rows(run.rows, row_map, problem.units.width + 1, dtype=np.float64, threads=threads)
+    rows = kept_rows(run.rows, row_map, problem.units.width + 1, dtype=np.float64, executor=run.executor)
     released = run.on(rows).release(
         plan.minimum, name="minimum", cost=run.account.allowance, clip_radius=plan.minimum.radius, l2=plan.minimum.l2
     )
