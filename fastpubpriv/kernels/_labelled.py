@@ -41,8 +41,8 @@ def add_gradients(
 ) -> None:
     """sums (of the shape of the weights) += integer gradients of the labelled rows chunk (n, dim + 1), the label last.
 
-    With `weighted`, rows have a weight after the label. `numbers` are those of fpp_gradient_map: quant_bound, inv_scale, clip, limit,
-    inv_step.
+    With `weighted`, rows have a weight after the label. `numbers` are those of fpp_gradient_map: quant_bound, inv_scale, clip,
+    limit, inv_step.
     """
     dim = weights.shape[-1]
     width = dim + 1 + weighted
