@@ -58,7 +58,7 @@ random_state : None or int
     None: fresh operating-system keys. int: repeatable, warned about, `private=False`.""",
     "threads": """\
 threads : int, optional
-    Number of threads; by default one for each core. Never changes the answer.""",
+    Number of threads; by default one for each core. Passes over few numbers wake none. Never changes the answer.""",
     "progress": """\
 progress : bool, optional
     Whether a progress bar is shown; by default on a terminal, for long work.""",

@@ -25,6 +25,12 @@ FIRST_CALLS = {
         "f.learn_separated_mixture(x, x_pub=p, n_components=1, min_weight=0.5, budget=zcdp, progress=False)"
     ),
     "linear_regression": "f.linear_regression(x, y, x_pub=p, y_pub=q, budget=zcdp, progress=False)",
+    "logistic_regression": "f.logistic_regression(x, y > 0, x_pub=p, y_pub=q > 0, budget=zcdp, progress=False)",
+    "train": "f.train(x, y, x_pub=p, y_pub=q, loss='huber', budget=zcdp, progress=False)",
+    "train, a loss of one's own": (
+        "f.train(x, y, x_pub=p, y_pub=q, budget=zcdp, progress=False, loss=f.training.Loss("
+        "name='own', residual=lambda a, b: b - a, values=lambda s, l: (s - l) ** 2 / 2))"
+    ),
     "PrivUnit": "f.local.PrivUnit(20, 4.0).privatize(x[:, :1] * np.ones((1, 20)))",
     "plan": "f.plan('mean', n_priv=1000, n_pub=1, dim=5, budget=zcdp)",
 }
@@ -140,4 +146,5 @@ def small_calls() -> list[Case]:
             {"NumPy unique": lambda: np.unique(np.ceil(line - 0.5), return_counts=True)},
         ),
         Case("threads by default, 10000 x 5", gaussian(more, None), {"one thread": gaussian(more, 1)}),
+        Case("two threads, 10000 x 5", gaussian(more, 2), {"one thread": gaussian(more, 1)}),
     ]

@@ -66,6 +66,11 @@ def add_gradients(
     del compiled  # its machine code was needed until here
 
 
+def prepare(residual: Callable[..., Any], *, outputs: bool) -> None:
+    """Compile a residual that is none of ours, for the calls to come."""
+    _name_loss(ffi.new("fpp_gradient_map *"), residual, outputs=outputs)
+
+
 def _name_loss(given: Any, residual: Callable[..., Any], *, outputs: bool) -> Any:
     """Write the loss into a map; what is returned must live as long as the map is used."""
     if isinstance(residual, losses.NumberedResidual) and residual.make in _NUMBERED and not outputs:

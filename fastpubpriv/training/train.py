@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv import run as running
+from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
-from fastpubpriv.errors import AccuracyWarning, InputError
+from fastpubpriv.errors import AccuracyWarning
 from fastpubpriv.losses import LOSSES, Loss, RowLoss
 from fastpubpriv.parameters import shared_docs
 from fastpubpriv.privacy import Budget, Ledger
@@ -20,14 +21,15 @@ from fastpubpriv.results.training import TrainingResult
 from fastpubpriv.sources import Rows
 from fastpubpriv.training.design import named_design
 from fastpubpriv.training.gradient.choosing import Exponential
-from fastpubpriv.training.gradient.fit import chosen_loss, descent_for, fit, is_stepwise
+from fastpubpriv.training.gradient.fit import chosen_loss, fit, is_stepwise
 from fastpubpriv.training.gradient.perturbing import OutputPerturbation
 from fastpubpriv.training.gradient.settings import Descent
 from fastpubpriv.training.leverage import rests_on_few, rows_behind
-from fastpubpriv.training.methods import METHODS, WORTH, candidates, choose, public_fit
+from fastpubpriv.training.methods import METHODS, WITHOUT_SETTINGS, asked, candidates, choose, public_fit
 from fastpubpriv.training.opened import opened
 from fastpubpriv.training.problem import Fitted, Problem, make_problem
 from fastpubpriv.training.public_linear import Posterior
+from fastpubpriv.training.record import WORTH
 from fastpubpriv.training.stated import Stated
 
 
@@ -70,7 +72,8 @@ def train(
     {x_bounds, y_bounds, categories, classes, class_weight, y_scale}
     method : "auto", "newton", "sufficient_statistics", "throw_away", "semi_dp" and others, or a value with settings
         Whitened Newton steps, one release of second moments (squared loss), public rows only (spends nothing), or the one of these
-        with the least predicted error; for other losses than the squared and the logistic one, "auto" is "semi_dp". Noisy gradient
+        with the least predicted error; for other losses than the squared and the logistic one, "auto" is "semi_dp", or public rows
+        only where that is predicted to gain little. Noisy gradient
         descent is "semi_dp", "dp_sgd" and "pda_mirror_descent", a choice among models that public rows suggest is "exponential",
         noise on the minimum of a weighted loss is "output_perturbation"; these also as values with settings, such as
         `fastpubpriv.training.SemiDP(...)`.
@@ -128,15 +131,13 @@ def train(
     of_classes = isinstance(kind, Loss) and (kind.classes or kind.scores)
     given = (x_priv, y_priv, x_pub, y_pub)
     rows, table, model = opened("train", *given, label=label, columns=columns, stated=model, classes=of_classes)
-    data, descent = (rows, table), descent_for(method, kind)
-    if descent is not None:
-        return fit(kind, data, budget, descent, model, account)
-    if not isinstance(kind, Loss) or not is_stepwise(kind):
-        name = getattr(kind, "name", type(kind).__name__)
-        raise InputError(
-            f"method={method!r} is for the squared and the logistic loss, got {name!r}: pass a gradient method"
-        )
-    return _train("train", kind.name, data, budget, str(method), model, account)
+    data = (rows, table)
+    name, settings = asked(method, kind)
+    if isinstance(kind, Loss) and is_stepwise(kind) and settings is None:
+        return _train("train", kind.name, data, budget, name, model, account)
+    auto = name == "auto"
+    record, public_only = METHODS["semi_dp" if auto else name], METHODS["throw_away"]
+    return fit(record, settings, kind, data, budget, model, account, instead=public_only if auto else None)
 
 
 @shared_docs
@@ -302,14 +303,14 @@ def _train(
     account: dict[str, Any],
 ) -> TrainingResult:
     """Check, choose, pay, learn."""
-    METHODS.choose(method)
+    validation.choice("method", method, ("auto", *WITHOUT_SETTINGS))
     rows, table = data
     dim = rows.dim - 1 - (model.weights_priv is not None)
     features = None if rows.columns is None else tuple(str(each) for each in rows.columns[:dim])
     names = features or tuple(f"x{j}" for j in range(dim))
     problem, n_pub = make_problem(LOSSES[loss], table, names, rows.n, model)
     options = candidates(problem, method)
-    draws = max(1, *(METHODS[each].draws(problem.dim) for each in options))
+    draws = max(1, *(METHODS[each].draws(problem) for each in options))
     run = running.start(name, rows, budget, draws=draws, **account)
     chosen, plan = choose(problem, run.account, options)
     if chosen.name == "throw_away":
