@@ -26,18 +26,6 @@ Example:
 LOSSES = ("squared", "logistic", "huber", "softmax", "smooth_hinge", "poisson")
 
 
-class TrainingMethods(options.Methods):
-    """The methods of `train`: those of the registry, and those by noisy gradients."""
-
-    def choices(self) -> tuple[str, ...]:
-        """The names, the default first."""
-        from fastpubpriv.training.gradient.choosing import Exponential
-        from fastpubpriv.training.gradient.perturbing import OutputPerturbation
-        from fastpubpriv.training.gradient.settings import DESCENTS
-
-        return tuple(dict.fromkeys([*super().choices(), *DESCENTS, Exponential.name, OutputPerturbation.name]))
-
-
 @click.command(
     epilog=TRAIN_EPILOG, short_help="A linear model of a label from the other columns: regression, classes, counts."
 )
@@ -98,10 +86,9 @@ class TrainingMethods(options.Methods):
 @click.option(
     "--y-scale", type=float, help="squared: a difference between labels that matters, where public ones are all equal."
 )
-@click.option(
-    "--method",
-    type=TrainingMethods("fastpubpriv.training.methods"),
-    help="newton and sufficient_statistics: see the README; those from semi_dp on: noisy gradients, any loss. Default: the first.",
+@options.method_option(
+    "fastpubpriv.training.methods",
+    "newton and sufficient_statistics: see the README; those from semi_dp on: noisy gradients, any loss.",
 )
 @options.ledger_options
 @options.run_options
