@@ -241,7 +241,7 @@ typedef struct {
     fpp_residual function;   /* FUNCTION: one of the two, else both NULL */
     fpp_residuals functions; /* `found` holds zeros and gets the residuals */
     const double *weights;   /* row-major (outputs, dim) */
-    const double *spread;    /* (dim,), or NULL; NULL for several outputs */
+    const double *spread;    /* (dim,) finite, or NULL; NULL for several outputs */
     double inv_scale;        /* 1.0 without `spread` */
     double clip;             /* not read without `spread` */
     double limit;            /* bound on |r z| or on |spread z| */

@@ -202,6 +202,12 @@ static int32_t map_is_valid(const fpp_gradient_map *map)
                                        : map->function != NULL || map->functions != NULL) {
         return 0;
     }
+    /* A row that fails its check becomes zeros, and zero times infinity would not be zero. */
+    for (int64_t k = 0; map->spread != NULL && k < map->dim; k++) {
+        if (!(fabs(map->spread[k]) < INFINITY)) {
+            return 0;
+        }
+    }
     return has_outputs(map) ? map->spread == NULL : map->outputs == 1;
 }
 
