@@ -47,7 +47,8 @@ def weather(name: str) -> Any:
 
 def ours_in_range(column: Any, high: float) -> float:
     budget = fpp.PureDP(epsilon=EPSILON)
-    return float(fpp.weighted_mean(column[:, None], budget=budget, bounds=(0.0, high)).mean[0])
+    found = fpp.weighted_mean(column[:, None], budget=budget, bounds=(0.0, high))
+    return float(found.mean[0])
 
 
 def opendp_in_range(column: Any, high: float) -> float:
@@ -72,7 +73,8 @@ def diffprivlib_in_range(column: Any, high: float) -> float:
 
 def ours_without_range(column: Any, public: Any) -> float:
     budget = fpp.PureDP(epsilon=EPSILON)
-    return float(fpp.estimate_mean(column[:, None], x_pub=public, budget=budget).mean[0])
+    found = fpp.estimate_mean(column[:, None], x_pub=public, budget=budget)
+    return float(found.mean[0])
 
 
 # A regression: coefficients from public rows and private ones; epsilon = 1, delta = 1e-6 where there is one.
@@ -153,12 +155,12 @@ class Contestant:
 
 
 def in_range(call: Callable[..., float], column: str, high: float) -> Callable[[int], float]:
-    return lambda run: abs(call(weather(column), high) - weather(column).mean())
+    return lambda run: abs(call(weather(column), high) - float(weather(column).mean()))
 
 
 def without_range(run: int) -> float:
     wind = weather("wind_speed")
-    return abs(ours_without_range(np.delete(wind, 7000), wind[7000:7001, None].copy()) - wind.mean())
+    return abs(ours_without_range(np.delete(wind, 7000), wind[7000:7001, None].copy()) - float(wind.mean()))
 
 
 def regression(call: Callable[[Labelled], Any], rows: int, columns: int) -> Callable[[int], float]:
