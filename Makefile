@@ -11,7 +11,7 @@ TEST_STEPS := lint c-test py-test serial-test guards
 
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint c-test py-test serial-test torch-test guards audit bench docs wheel wheel-aarch64 release c-library clean distclean
+.PHONY: help demo test lint c-test py-test serial-test torch-test guards audit bench docs views wheel wheel-aarch64 release c-library clean distclean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -63,6 +63,12 @@ bench: $(STAMP)-bench $(STAMP)-extension  ## Speed: the pytest-benchmark suites,
 docs: $(STAMP)-docs $(STAMP)-extension  ## The book in build/docs/html: every example runs; a warning, a broken link or reference fails
 	rm -rf build/docs docs/reference/api docs/reference/cli docs/evidence/proofs
 	$(BIN)/python -m sphinx -q -W --keep-going -b html -d build/docs/.doctrees docs build/docs/html
+
+views: build/docs/html/index.html  ## Every page of the book in a browser, as wide as a phone and a desk, light and dark; needs Chromium
+	$(PYTHON) .ci/views.py
+
+build/docs/html/index.html:
+	$(MAKE) --no-print-directory docs
 
 wheel: $(STAMP)-test  ## Source archive and wheel in dist/, the wheel tried in a new environment of each Python from 3.11 to 3.13
 	rm -rf dist

@@ -8,7 +8,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from benchmarks.accuracy import gaussians, means, mixtures, report, tables
+from benchmarks.accuracy import gaussians, means, mixtures, regressions, report, tables
 from benchmarks.accuracy.contestants import OURS, PEERS
 
 
@@ -32,6 +32,13 @@ def run_gaussians(options: argparse.Namespace) -> list[dict[str, Any]]:
 def run_mixtures(options: argparse.Namespace) -> dict[str, list[dict[str, Any]]]:
     """Separated mixtures, and columns of counts."""
     return mixtures.run(options.quick, resamples=options.resamples or (2 if options.quick else 10))
+
+
+def run_regressions(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Regressions of real tables."""
+    return regressions.run(
+        options.quick, seeds=options.resamples or (3 if options.quick else 20), wanted=options.regression or ()
+    )
 
 
 def strict(value: Any) -> Any:
@@ -70,6 +77,7 @@ ESTIMATORS = {
     "mean": (run_means, report.mean_report),
     "gaussian": (run_gaussians, report.gaussian_report),
     "mixture": (run_mixtures, report.mixture_report),
+    "regression": (run_regressions, report.regression_report),
 }
 
 
@@ -81,6 +89,12 @@ def main() -> None:
     parser.add_argument("--half", choices=["tuning", "report", "both"], default="both")
     parser.add_argument(
         "--table", action="append", choices=list(tables.COLUMNS), help="only this table; may be repeated"
+    )
+    parser.add_argument(
+        "--regression",
+        action="append",
+        choices=sorted({cell.table for cell in regressions.CELLS}),
+        help="only regressions of this table; may be repeated",
     )
     parser.add_argument("--contestants", choices=["default", "ours", "all"], default="all")
     parser.add_argument("--resamples", type=int, help="samples for each cell (200; 20 with --quick)")

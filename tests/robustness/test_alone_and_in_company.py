@@ -35,6 +35,7 @@ from fastpubpriv.release.account import Account
 from fastpubpriv.sources import Query, Rows, private_rows
 from fastpubpriv.sources.views import mapped
 from fastpubpriv.training import SemiDP, kept
+from fastpubpriv.training.methods import METHODS as TRAINING
 
 pytestmark = [
     pytest.mark.usefixtures("one_blas_thread"),  # matrices are small: a second thread would only wait
@@ -114,14 +115,15 @@ def estimators_of(dim):
     labelled = {"x_pub": np.column_stack([one_public, (one_public[:, :1] > 0.0) + 0.0]), "label": -1, "budget": AMPLE}
     for method in ("newton", "sufficient_statistics"):
         yield "linear_regression", np.column_stack([one, label]), {**labelled, "method": method}
-    yield "train", np.column_stack([one, label]), {**labelled, "loss": "squared", "method": "newton"}
+    for method in TRAINING:
+        loss = "huber" if method == "output_perturbation" else "squared"
+        yield "train", np.column_stack([one, label]), {**labelled, "loss": loss, "method": method}
     yield "logistic_regression", np.column_stack([one, label]), {**labelled, "method": "newton"}
     weights = {"class_weight": {0: 1.0, 1: 3.0}, "weights_pub": np.arange(len(one_public)) % 3 + 1.0}
     yield "logistic_regression", np.column_stack([one, label]), {**labelled, "method": "newton", **weights}
     ranged = {"x_bounds": (-1e6, 1e6), "y_bounds": (-1.0, 2.0)}
     yield "linear_regression", np.column_stack([one, label]), {**labelled, "method": "newton", **ranged}
     steps = SemiDP(steps=2, step_size=0.1, priv_weight=0.5)
-    yield "train", np.column_stack([one, label]), {**labelled, "loss": "squared", "method": "exponential"}
     for loss in ("huber", OwnLoss()):
         yield "train", np.column_stack([one, label]), {**labelled, "loss": loss, "method": steps}
     if dim == 8:
