@@ -179,7 +179,7 @@ def repeats(variance: FloatArray, noise_variance: FloatArray, steps: int) -> flo
     return min((1.0 + left) / max(1.0 - left, 1e-300), float(steps))
 
 
-def plan_newton(posterior: Posterior, n_priv: int, noise: Noise, centre: Fraction = Fraction(0)) -> NewtonPlan:
+def plan_newton(posterior: Posterior, n_priv: float, noise: Noise, centre: Fraction = Fraction(0)) -> NewtonPlan:
     """The number of steps and the clip with the least predicted error.
 
     Tried and lost: fewer steps where more are predicted to gain under 2 %. Later steps also undo errors in `inside` that no
@@ -206,7 +206,7 @@ def plan_newton(posterior: Posterior, n_priv: int, noise: Noise, centre: Fractio
     return best
 
 
-def _simulated(posterior: Posterior, public: FloatArray, n_priv: int, noise: float, steps: int, clip: Clip) -> float:
+def _simulated(posterior: Posterior, public: FloatArray, n_priv: float, noise: float, steps: int, clip: Clip) -> float:
     """Predicted excess after so many steps, radius and share of the first one kept."""
     variance, error = posterior.variance, posterior.excess
     pooled = np.zeros_like(variance)
@@ -244,7 +244,7 @@ Answer = tuple[FloatArray, float]  # the released sum, and the standard deviatio
 Ask = Callable[[Request, int], Answer]
 
 
-def newton(posterior: Posterior, plan: NewtonPlan, n_priv: int, noise: Noise, ask: Ask) -> State:
+def newton(posterior: Posterior, plan: NewtonPlan, n_priv: float, noise: Noise, ask: Ask) -> State:
     """Run the steps; `ask` releases the answer to a request."""
     state, public = State(posterior), posterior.typical
     clip, per_step = plan.clip, noise(plan.share)
