@@ -11,10 +11,10 @@ TEST_STEPS := lint c-test py-test serial-test guards
 
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint c-test py-test serial-test torch-test guards audit bench docs views wheel release c-library clean distclean
+.PHONY: help demo test lint c-test py-test serial-test torch-test guards audit bench docs views wheel wheel-aarch64 release c-library clean distclean
 
 help:  ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 demo: $(STAMP)-demo $(STAMP)-extension  ## Private means, covariances and mixtures of New York's weather and flights: tables, JSON files and plots
 	$(BIN)/fastpubpriv demo
@@ -79,6 +79,11 @@ wheel: $(STAMP)-test  ## Source archive and wheel in dist/, the wheel tried in a
 	    $$python -m venv build/wheel-venv && build/wheel-venv/bin/python -m pip install -q dist/*.whl \
 	        && (cd / && "$(CURDIR)/build/wheel-venv/bin/python" -I "$(CURDIR)/tests/smoke.py") || exit 1; \
 	done
+
+# The C tests as well: another processor rounds, aligns and orders memory in its own way.
+wheel-aarch64: $(STAMP)-test  ## The wheel for aarch64, cross-compiled; C tests and the wheel tried under qemu (Debian's cross compiler)
+	$(MAKE) -C csrc plain-test BUILD=_build/aarch64 CC=aarch64-linux-gnu-gcc RUN='qemu-aarch64 -L /usr/aarch64-linux-gnu'
+	.ci/aarch64 $(BIN)/python
 
 # What is handed out: both files built twice and the same, tried, and a list of what a fresh installation of them holds.
 release: $(STAMP)-release  ## The wheel as above, built twice to the same bits; a bill of materials (CycloneDX) and check sums beside it

@@ -1,8 +1,8 @@
 """Looks at the built book in a real browser: `make views`.
 
 Every page is opened as wide as a phone (390 pixels) and as a desk (1280), in light and in dark. It is an error if a page is wider
-than the screen, cuts something off, shows an image stretched or not at all, or has text that can hardly be told from what is behind
-`--shots FOLDER` draws some pages in the four views as well, for eyes.
+than the screen, cuts something off, shows an image stretched or not at all, or has text that is too faint.
+The search must find something when the book is opened from disk. `--shots FOLDER` draws some pages in the four views, for eyes.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import functools
 import http.server
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -100,6 +101,14 @@ def look(book: Path, names: list[str], seconds: float) -> dict[str, Any]:
     return found
 
 
+def search(book: Path, word: str = "ledger") -> list[str]:
+    """What the search page, opened from disk, finds for a word that stands on many pages; the finding, if it is nothing."""
+    target = f"{(book / 'search.html').resolve().as_uri()}?q={word}"
+    command = [browser(), *FLAGS, "--virtual-time-budget=10000", "--dump-dom", target]
+    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return [] if re.search(r'<li[^>]* class="kind-', said) else [f"search.html (from disk): finds nothing for {word!r}"]
+
+
 def shoot(book: Path, names: list[str], folder: Path) -> None:
     """One picture of each page in each of the four views, opened from disk."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -128,10 +137,9 @@ def main() -> None:
     if options.shots is not None:
         shoot(options.book, list(options.pages), options.shots)
     seen = look(options.book, names, options.seconds)
-    for page, view, what in seen["found"]:
-        print(f"{page} ({view}): {what}")  # noqa: T201
-    print(f"{seen['pages']} pages in four views, {len(seen['found'])} findings")  # noqa: T201
-    sys.exit(bool(seen["found"]) or seen["pages"] != len(names))
+    found = [f"{page} ({view}): {what}" for page, view, what in seen["found"]] + search(options.book)
+    print(*found, f"{seen['pages']} pages in four views and the search, {len(found)} findings", sep="\n")  # noqa: T201
+    sys.exit(bool(found) or seen["pages"] != len(names))
 
 
 if __name__ == "__main__":

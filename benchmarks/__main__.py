@@ -54,6 +54,8 @@ def hot_loops(opendp: bool) -> Iterable[loops.Case]:
 def whole_calls() -> Iterable[loops.Case]:
     """The cases that are public functions, with many rows and with few."""
     yield from calls.mean_calls(1_000_000, 50)
+    yield calls.covariance_call(300_000, 20)
+    yield calls.covariance_call(200_000, 50)
     yield calls.histogram_call(10_000_000)
     yield from calls.small_calls()
 

@@ -216,6 +216,8 @@ int32_t fpp_columns_box_f32(const float *x, int64_t n, int64_t row_stride, const
  *   without `spread`: steps = r shortened to limit / |z|, times inv_step; zero if r or label is not finite;
  *   with `spread`: z becomes spread z, steps = min(1, limit / |spread z|) (r inv_scale clipped to -clip ... clip) / clip inv_step.
  * SOFTMAX, and `functions`, have a score for each of `outputs` classes and as many rows of q; |r| |z| is then shortened as a whole.
+ * With `weighted`, a row has dim + 2 columns: a weight after the label, by which its steps are multiplied; above 1 it counts as 1, and
+ * as 0 unless it is above 0.
  * A row adds nothing if a step is not finite or its q fails sum q^2 <= quant_bound^2, whatever a function returns:
  * outputs dim quant_bound^2 must be at most 2^53. A function is called once for each row and returns; it need not be pure. */
 #define FPP_LOSS_FUNCTION 0
@@ -239,11 +241,12 @@ typedef struct {
     fpp_residual function;   /* FUNCTION: one of the two, else both NULL */
     fpp_residuals functions; /* `found` holds zeros and gets the residuals */
     const double *weights;   /* row-major (outputs, dim) */
-    const double *spread;    /* (dim,), or NULL; NULL for several outputs */
+    const double *spread;    /* (dim,) finite, or NULL; NULL for several outputs */
     double inv_scale;        /* 1.0 without `spread` */
     double clip;             /* not read without `spread` */
     double limit;            /* bound on |r z| or on |spread z| */
     double inv_step;
+    int32_t weighted;        /* 1: rows have weights, 0: they have none */
 } fpp_gradient_map;
 
 int64_t fpp_gradients_workspace_size(const fpp_gradient_map *map); /* bytes, any alignment; -1 if invalid */

@@ -154,6 +154,15 @@ static void row_steps(const fpp_gradient_map *map, double label, double norm_sq,
     scratch->steps[r] = finite ? steps : 0.0;
 }
 
+/* The weight of row r, from 0 to 1, is a factor of its steps: what they were bounded by still holds. */
+static void weigh_steps(const fpp_gradient_map *map, double weight, const gradient_scratch *scratch, int64_t r)
+{
+    const double factor = weight > 0.0 ? smaller(weight, 1.0) : 0.0;
+    for (int64_t o = 0; o < map->outputs; o++) {
+        scratch->steps[o * SIDE + r] *= factor;
+    }
+}
+
 enum { lanes_baseline = 2, lanes_avx2 = 4, lanes_avx512 = 8 };
 
 #define W 2
@@ -185,12 +194,19 @@ static int32_t map_is_valid(const fpp_gradient_map *map)
         || map->weights == NULL || map->loss < FPP_LOSS_FUNCTION || map->loss > FPP_LOSS_SOFTMAX || map->quant_bound < 1
         || map->quant_bound > INT64_C(94906265) /* floor(2^26.5) */
         || map->dim * map->outputs > exact / (map->quant_bound * map->quant_bound) || !is_positive(map->limit)
-        || !is_positive(map->inv_step) || !is_positive(map->inv_scale) || (map->spread != NULL && !is_positive(map->clip))) {
+        || !is_positive(map->inv_step) || !is_positive(map->inv_scale) || map->weighted < 0 || map->weighted > 1
+        || (map->spread != NULL && !is_positive(map->clip))) {
         return 0;
     }
     if (map->loss == FPP_LOSS_FUNCTION ? (map->function == NULL) == (map->functions == NULL)
                                        : map->function != NULL || map->functions != NULL) {
         return 0;
+    }
+    /* A row that fails its check becomes zeros, and zero times infinity would not be zero. */
+    for (int64_t k = 0; map->spread != NULL && k < map->dim; k++) {
+        if (!(fabs(map->spread[k]) < INFINITY)) {
+            return 0;
+        }
     }
     return has_outputs(map) ? map->spread == NULL : map->outputs == 1;
 }

@@ -130,6 +130,9 @@ TARGET static void NAME(tile)(const fpp_gradient_map *map, const char *x, int64_
     for (int64_t r = 0; r < SIDE; r++) {
         if (r < used) {
             row_steps(map, number(x + r * stride_bytes, map->dim, is_f32), norm_sq[r], scratch, r);
+            if (map->weighted) {
+                weigh_steps(map, number(x + r * stride_bytes, map->dim + 1, is_f32), scratch, r);
+            }
         } else {
             no_steps(map, scratch, r);
         }

@@ -26,10 +26,11 @@ static void check_refusals(void)
     const int64_t huge = INT64_C(1) << 62;
     const fpp_gradient_map map = {.dim = 2, .outputs = 1, .quant_bound = 60, .loss = FPP_LOSS_SQUARED, .weights = weights,
                                   .inv_scale = 1.0, .limit = 5.0, .inv_step = 10.0};
-    fpp_gradient_map bad[16];
+    static const double endless[2] = {1.0, INFINITY};
+    fpp_gradient_map bad[18];
     char *work = room(fpp_gradients_workspace_size(&map), 1);
     int64_t sums[2] = {0};
-    for (int i = 0; i < 16; i++) {
+    for (int i = 0; i < 18; i++) {
         bad[i] = map;
     }
     bad[0].dim = 0;
@@ -48,8 +49,11 @@ static void check_refusals(void)
     bad[13].inv_scale = 0.0;
     bad[14].spread = weights; /* without clip */
     bad[15].outputs = 2;      /* of a loss with one */
+    bad[16].spread = endless;
+    bad[16].clip = 1.0;
+    bad[17].weighted = 2;
     CHECK(fpp_gradients_workspace_size(NULL) == -1);
-    for (int i = 0; i < 16; i++) {
+    for (int i = 0; i < 18; i++) {
         CHECK(fpp_gradients_workspace_size(&bad[i]) == -1);
         REFUSED(fpp_gradients_sum_f64(doubles, 1, 3, &bad[i], work, sums));
     }
@@ -84,6 +88,12 @@ static void check_by_hand(void)
     memset(sums, 0, sizeof sums);
     ACCEPTED(fpp_gradients_sum_f32(floats, 2, 3, &map, work, sums));
     CHECK(sums[0] == 10 - 30 && sums[1] == -40);
+    /* Half the weight, more than 1, none, and a negative one. */
+    static const double weighted[16] = {2.0, 0.0, 2.0, 0.5, 2.0, 0.0, 2.0, 1e300, 2.0, 0.0, 2.0, NAN, 2.0, 0.0, 2.0, -1.0};
+    map.weighted = 1;
+    memset(sums, 0, sizeof sums);
+    ACCEPTED(fpp_gradients_sum_f64(weighted, 4, 4, &map, work, sums));
+    CHECK(sums[0] == 5 + 10 && sums[1] == 0);
     free(work);
     const fpp_gradient_map classes = {.dim = 1, .outputs = 2, .quant_bound = 200, .loss = FPP_LOSS_SOFTMAX, .weights = flat,
                                       .inv_scale = 1.0, .limit = 1.0, .inv_step = 100.0};

@@ -67,6 +67,23 @@ def test_an_unlisted_page_is_noticed(tmp_path):
     assert cells("```{code-cell}\n:tags: [x]\n\n1 + 1\n```\n") == ["\n1 + 1"]
 
 
+def long_lines(text: str) -> list[str]:
+    """Lines of shown cells that do not fit beside the table of contents on a desk."""
+    shown = re.sub(r"(?ms)^```\{code-cell\}\n:tags: \[(?:remove|hide)-cell\].*?^```$", "", text)
+    return [line for cell in cells(shown) for line in cell.splitlines() if len(line) >= 84]
+
+
+def test_lines_of_code_fit_on_a_page():
+    found = {path.name: long_lines(path.read_text(encoding="utf-8")) for path in DOCS.rglob("*.md")}
+    assert {name: lines for name, lines in found.items() if lines} == {}
+
+
+def test_a_long_line_is_noticed():
+    line = "x = " + "1 + " * 25 + "1"
+    assert long_lines(f"```{{code-cell}}\n{line}\n```\n") == [line]
+    assert long_lines(f"```{{code-cell}}\n:tags: [hide-cell]\n\n{line}\n```\n") == []
+
+
 def test_every_public_name_has_a_page():
     names = [name for group in GROUPS for name in group.names]
     assert sorted(names) == sorted(public_names())

@@ -48,3 +48,12 @@ def test_pages_that_nobody_reads_are_left_out(tmp_path):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
     assert views.pages(tmp_path) == ["guide/a.html", "index.html"]
+
+
+@pytest.mark.serial
+@pytest.mark.skipif(not any(map(shutil.which, views.BROWSERS)), reason="no browser is installed")
+@pytest.mark.parametrize(("item", "findings"), [('<li class="kind-text">', 0), ("<li>", 1)])
+def test_a_search_without_hits_is_seen(tmp_path, item, findings):
+    page = f"<ul id='found'></ul><script>document.getElementById('found').innerHTML = '{item}';</script>"
+    (tmp_path / "search.html").write_text(page, encoding="utf-8")
+    assert len(views.search(tmp_path)) == findings

@@ -106,7 +106,7 @@ GROUPS = (
         "Regression and training",
         "A label from the other columns. {name}`linear_regression` and {name}`logistic_regression` give coefficients with "
         "intervals; {name}`train` takes any loss and any method of `fastpubpriv.training`.",
-        top("linear_regression", "logistic_regression", "train", "TrainingResult", "DescentResult")
+        top("linear_regression", "logistic_regression", "train", "TrainingResult", "DescentResult", "warmup")
         + rest("fastpubpriv.training"),
     ),
     Group(

@@ -36,31 +36,39 @@ def add_gradients(
     weights: FloatArray,
     residual: Callable[..., Any],
     spread: FloatArray | None = None,
+    weighted: int = 0,
     **numbers: float,
 ) -> None:
     """sums (of the shape of the weights) += integer gradients of the labelled rows chunk (n, dim + 1), the label last.
 
-    `numbers` are those of fpp_gradient_map: quant_bound, inv_scale, clip, limit, inv_step.
+    With `weighted`, rows have a weight after the label. `numbers` are those of fpp_gradient_map: quant_bound, inv_scale, clip,
+    limit, inv_step.
     """
     dim = weights.shape[-1]
-    if chunk.dtype not in (np.float32, np.float64) or chunk.ndim != 2 or chunk.shape[1] != dim + 1:
-        raise KernelError(f"labelled rows must be float32 or float64 of shape (n, {dim + 1})")
+    width = dim + 1 + weighted
+    if chunk.dtype not in (np.float32, np.float64) or chunk.ndim != 2 or chunk.shape[1] != width:
+        raise KernelError(f"labelled rows must be float32 or float64 of shape (n, {width})")
     if not sums.flags.writeable:
         raise KernelError("sums must be writeable")
     _cbuf.expect("sums", sums, np.int64, weights.shape)
     rows = np.ascontiguousarray(chunk)
     keep = [np.ascontiguousarray(weights, dtype=np.float64).reshape(-1)]
-    given = ffi.new("fpp_gradient_map *", {"dim": dim, "outputs": weights.size // dim, **numbers})
+    given = ffi.new("fpp_gradient_map *", {"dim": dim, "outputs": weights.size // dim, "weighted": weighted, **numbers})
     compiled = _name_loss(given, residual, outputs=weights.ndim == 2)
     given.weights = _cbuf.inp(keep[0])
     if spread is not None:
         keep.append(np.ascontiguousarray(spread, dtype=np.float64))
         given.spread = _cbuf.inp(keep[1])
-    x, stride = _cbuf.rows(rows, dim + 1)
+    x, stride = _cbuf.rows(rows, width)
     workspace = _cbuf.scratch(max(0, lib.fpp_gradients_workspace_size(given)), "gradients")
     call = lib.fpp_gradients_sum_f64 if rows.itemsize == 8 else lib.fpp_gradients_sum_f32
     _cbuf.check(call(x, rows.shape[0], stride, given, _cbuf.out(workspace), _cbuf.out(sums.reshape(-1))))
     del compiled  # its machine code was needed until here
+
+
+def prepare(residual: Callable[..., Any], *, outputs: bool) -> None:
+    """Compile a residual that is none of ours, for the calls to come."""
+    _name_loss(ffi.new("fpp_gradient_map *"), residual, outputs=outputs)
 
 
 def _name_loss(given: Any, residual: Callable[..., Any], *, outputs: bool) -> Any:

@@ -15,7 +15,7 @@ from fastpubpriv.residual_maps import ResidualMap
 
 
 def residual_sum(chunk: npt.NDArray[Any], residual_map: ResidualMap, sums: IntArray) -> None:
-    """sums (dim,) += integer gradients of the labelled rows chunk (n, dim + 1), the label last."""
+    """sums (dim,) += integer gradients of the labelled rows chunk (n, dim + 1), the label last, or a weight after it."""
     m = residual_map
     add_gradients(
         chunk,
@@ -28,4 +28,5 @@ def residual_sum(chunk: npt.NDArray[Any], residual_map: ResidualMap, sums: IntAr
         inv_step=m.inv_step,
         inv_scale=1.0 / m.scale,
         clip=m.clip,
+        weighted=int(m.weighted),
     )

@@ -27,6 +27,9 @@ Accumulators = tuple[Any, ...]
 
 # A unit of work is what a row sum does with one number, about 1 ns.
 _INLINE_WORK = 1_000_000  # below this, waking a thread costs more than it saves
+_INLINE_WORK_ASKED = (
+    _INLINE_WORK  # the same where the caller says how many threads; tests make it zero, to cut few rows in many ways
+)
 _CHUNK_WORK = 20_000_000  # an interrupt waits for at most one chunk
 _CHUNKS_PER_THREAD = 4  # so that the other threads can take over the work of one that was held up
 _IN_FLIGHT_BYTES = 1 << 26  # limit on the chunks of a sequential source that have been read and not yet used
@@ -103,7 +106,7 @@ class Executor:
     Parameters
     ----------
     threads : int, optional
-        Threads to use. The default is one for each CPU; a small pass starts none, and the calling thread does the work.
+        Threads to use, one for each CPU by default. A pass over few numbers wakes none of them: the calling thread does the work.
     progress : bool, optional
         True shows a progress bar, False does not; the default shows one on a terminal when the pass takes more than 2
         s.
@@ -181,7 +184,9 @@ class Executor:
         """Number of threads, and rows of a chunk."""
         workers = 1
         if self.threads is not None:
-            workers = integer("threads", self.threads, minimum=1, maximum=max_threads())
+            asked = integer("threads", self.threads, minimum=1, maximum=max_threads())
+            # Rows that come in chunks of a given size may be many small jobs, whatever their number.
+            workers = asked if rows.n * cost > _INLINE_WORK_ASKED or self.chunk_rows is not None else 1
         elif rows.n * cost > _INLINE_WORK:
             workers = available_cpus()
         if query.chunk_rows is not None:

@@ -67,12 +67,12 @@ def _plan_newton(problem: Problem, account: Account) -> Any:
     noise = noise_per_radius(problem.dim, pure=account.pure, allowance=account.allowance)
     plan: Any
     if isinstance(problem.posterior, Posterior):
-        centre = centre_share(problem.posterior, problem.n_priv, noise)
-        plan = steps.plan_newton(problem.posterior, problem.n_priv, noise, centre)
+        centre = centre_share(problem.posterior, problem.counted, noise)
+        plan = steps.plan_newton(problem.posterior, problem.counted, noise, centre)
         if centre:
             check_sum_grids(account, [account.allowance * centre], problem.dim, problem.n_priv)
     else:
-        plan = logistic.plan_logistic(problem.posterior, problem.n_priv, noise)
+        plan = logistic.plan_logistic(problem.posterior, problem.counted, noise)
     check_sum_grids(account, [account.allowance * plan.share], problem.dim, problem.n_priv)
     return plan
 
@@ -91,6 +91,7 @@ def _asker(run: Run, problem: Problem, rotation: Rotation, plan: Any) -> steps.A
                 clip=request.clip,
                 radius=request.radius,
                 row_step=rotation.step,
+                weighted=rotation.weighted,
             ),
             name=f"gradient, step {step + 1}",
             cost=run.account.allowance * plan.share,
@@ -107,14 +108,14 @@ def _learn_newton(run: Run, problem: Problem, plan: Any) -> Fitted:
     noise = noise_per_radius(problem.dim, pure=account.pure, allowance=account.allowance)
     if not isinstance(problem.posterior, Posterior):
         ask = _asker(run, problem, problem.rotation, plan)
-        found = logistic.newton_logistic(problem.posterior, plan, problem.n_priv, noise, ask)
+        found = logistic.newton_logistic(problem.posterior, plan, problem.counted, noise, ask)
         return _fitted(found, found.covariance, plan)
     known, rotation, moved = problem.posterior, problem.rotation, None
     if plan.centre:
-        once = each_row(run.rows, rotation, rotation.row_map.out_dim + 1)  # one pass: not kept
+        once = each_row(run.rows, rotation, rotation.width)  # one pass: not kept
         moved = release_centre(run.on(once), problem, account.allowance * plan.centre)
         known, rotation = moved.posterior, moved.rotation
-    state = steps.newton(known, plan, problem.n_priv, noise, _asker(run, problem, rotation, plan))
+    state = steps.newton(known, plan, problem.counted, noise, _asker(run, problem, rotation, plan))
     fitted = _fitted(state, np.diag(state.variance), plan)
     if moved is not None:
         fitted = replace(
@@ -168,7 +169,7 @@ def _plan_statistics(problem: Problem, account: Account) -> statistics.Statistic
         )
     check_gram_grids(account, [account.allowance], problem.dim + 1, problem.n_priv)
     entry = statistics_noise(problem, account)
-    return statistics.plan_statistics(problem.posterior, problem.n_priv, entry)
+    return statistics.plan_statistics(problem.posterior, problem.counted, entry)
 
 
 def _learn_statistics(run: Run, problem: Problem, plan: statistics.StatisticsPlan) -> Fitted:
@@ -183,7 +184,7 @@ def _learn_statistics(run: Run, problem: Problem, plan: statistics.StatisticsPla
         clip_radius=plan.radius,
     )
     entry = _off_diagonal(account, released.noise_std)
-    fitted = statistics.pooled(problem.posterior, plan, problem.n_priv, released.value, entry)
+    fitted = statistics.pooled(problem.posterior, plan, problem.counted, released.value, entry)
     return replace(fitted, bias=counted_bias(problem, plan.clip, plan.weights.lever**2))
 
 
@@ -277,5 +278,5 @@ def _tied(problem: Problem, account: Account, plans: dict[str, Any]) -> str | No
         return None
     dim, m = problem.dim, len(problem.posterior.labels)
     noise = noise_per_radius(dim, pure=account.pure, allowance=account.allowance)(Fraction(1))
-    many = problem.n_priv >= 8.0 * dim**1.5 * noise / 2.0
+    many = problem.counted >= 8.0 * dim**1.5 * noise / 2.0
     return "sufficient_statistics" if m < 10 * dim and many else "newton"

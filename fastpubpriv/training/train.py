@@ -11,7 +11,7 @@ import numpy as np
 from fastpubpriv import run as running
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
-from fastpubpriv.errors import AccuracyWarning, InputError
+from fastpubpriv.errors import AccuracyWarning
 from fastpubpriv.losses import LOSSES, Loss, RowLoss
 from fastpubpriv.parameters import shared_docs
 from fastpubpriv.privacy import Budget, Ledger
@@ -19,13 +19,14 @@ from fastpubpriv.results.base import frozen
 from fastpubpriv.results.descent import DescentResult
 from fastpubpriv.results.training import TrainingResult
 from fastpubpriv.sources import Rows
-from fastpubpriv.sources.labelled import labelled_rows, public_labelled
+from fastpubpriv.training.design import named_design
 from fastpubpriv.training.gradient.choosing import Exponential
 from fastpubpriv.training.gradient.fit import chosen_loss, fit, is_stepwise
 from fastpubpriv.training.gradient.perturbing import OutputPerturbation
 from fastpubpriv.training.gradient.settings import Descent
 from fastpubpriv.training.leverage import rests_on_few, rows_behind
 from fastpubpriv.training.methods import METHODS, WITHOUT_SETTINGS, asked, candidates, choose, public_fit
+from fastpubpriv.training.opened import opened
 from fastpubpriv.training.problem import Fitted, Problem, make_problem
 from fastpubpriv.training.public_linear import Posterior
 from fastpubpriv.training.record import WORTH
@@ -44,10 +45,12 @@ def train(
     label: str | int | None = None,
     columns: Sequence[Any] | None = None,
     weights_pub: Any = None,
+    weights_priv: Any = None,
+    weight_cap: float | None = None,
     x_bounds: Any = None,
     y_bounds: tuple[float, float] | None = None,
     categories: Any = None,
-    classes: Sequence[float] | None = None,
+    classes: Sequence[float] | Sequence[str] | None = None,
     class_weight: Any = None,
     y_scale: float | None = None,
     method: str | Descent | Exponential | OutputPerturbation = "auto",
@@ -65,8 +68,8 @@ def train(
     loss : "squared", "logistic", "huber", "softmax", "smooth_hinge", "poisson", Loss or RowLoss
         Of a number; of two classes; of a number, beyond `huber_loss(threshold)` standard units linear; of several classes, each
         with coefficients of its own; of two classes, as a margin; of counts; or one of your own (`fastpubpriv.training.Loss`).
-    {labelled_budget, x_pub_labelled, y_pub, label, features, weights_pub, x_bounds, y_bounds, categories}
-    {classes, class_weight, y_scale}
+    {labelled_budget, x_pub_labelled, y_pub, label, features, weights_pub, weights_priv, weight_cap}
+    {x_bounds, y_bounds, categories, classes, class_weight, y_scale}
     method : "auto", "newton", "sufficient_statistics", "throw_away", "semi_dp" and others, or a value with settings
         Whitened Newton steps, one release of second moments (squared loss), public rows only (spends nothing), or the one of these
         with the least predicted error; for other losses than the squared and the logistic one, "auto" is "semi_dp", or public rows
@@ -120,12 +123,15 @@ def train(
     kind = chosen_loss(loss)
     model = Stated(
         categories=categories, classes=classes, y_scale=y_scale, weights_pub=weights_pub, x_bounds=x_bounds,
-        y_bounds=y_bounds, class_weight=class_weight,
+        y_bounds=y_bounds, class_weight=class_weight, weights_priv=weights_priv, weight_cap=weight_cap,
     )  # fmt: skip
     account = {
         "ledger": ledger, "random_state": random_state, "threads": threads, "progress": progress, "max_memory": max_memory,
     }  # fmt: skip
-    data = _opened("train", x_priv, y_priv, x_pub, y_pub, label=label, columns=columns)
+    of_classes = isinstance(kind, Loss) and (kind.classes or kind.scores)
+    given = (x_priv, y_priv, x_pub, y_pub)
+    rows, table, model = opened("train", *given, label=label, columns=columns, stated=model, classes=of_classes)
+    data = (rows, table)
     name, settings = asked(method, kind)
     if isinstance(kind, Loss) and is_stepwise(kind) and settings is None:
         return _train("train", kind.name, data, budget, name, model, account)
@@ -145,6 +151,8 @@ def linear_regression(
     label: str | int | None = None,
     columns: Sequence[Any] | None = None,
     weights_pub: Any = None,
+    weights_priv: Any = None,
+    weight_cap: float | None = None,
     x_bounds: Any = None,
     y_bounds: tuple[float, float] | None = None,
     categories: Any = None,
@@ -160,8 +168,8 @@ def linear_regression(
 
     Parameters
     ----------
-    {x_labelled, y_priv, labelled_budget, x_pub_labelled, y_pub, label, features, weights_pub, x_bounds, y_bounds, categories}
-    {y_scale}
+    {x_labelled, y_priv, labelled_budget, x_pub_labelled, y_pub, label, features, weights_pub, weights_priv, weight_cap}
+    {x_bounds, y_bounds, categories, y_scale}
     method : "auto", "newton", "sufficient_statistics" or "throw_away"
         Whitened Newton steps, one release of second moments, public rows only (spends nothing), or the one with the least predicted
         error.
@@ -199,13 +207,15 @@ def linear_regression(
     True
     """
     model = Stated(
-        categories=categories, y_scale=y_scale, weights_pub=weights_pub, x_bounds=x_bounds, y_bounds=y_bounds
-    )
+        categories=categories, y_scale=y_scale, weights_pub=weights_pub, x_bounds=x_bounds, y_bounds=y_bounds,
+        weights_priv=weights_priv, weight_cap=weight_cap,
+    )  # fmt: skip
     account = {
         "ledger": ledger, "random_state": random_state, "threads": threads, "progress": progress, "max_memory": max_memory,
     }  # fmt: skip
-    data = _opened("linear_regression", x_priv, y_priv, x_pub, y_pub, label=label, columns=columns)
-    return _train("linear_regression", "squared", data, budget, method, model, account)
+    given = (x_priv, y_priv, x_pub, y_pub)
+    rows, table, model = opened("linear_regression", *given, label=label, columns=columns, stated=model, classes=False)
+    return _train("linear_regression", "squared", (rows, table), budget, method, model, account)
 
 
 @shared_docs
@@ -219,9 +229,11 @@ def logistic_regression(
     label: str | int | None = None,
     columns: Sequence[Any] | None = None,
     weights_pub: Any = None,
+    weights_priv: Any = None,
+    weight_cap: float | None = None,
     x_bounds: Any = None,
     categories: Any = None,
-    classes: Sequence[float] | None = None,
+    classes: Sequence[float] | Sequence[str] | None = None,
     class_weight: Any = None,
     method: str = "auto",
     ledger: Ledger | None = None,
@@ -234,8 +246,8 @@ def logistic_regression(
 
     Parameters
     ----------
-    {x_labelled, y_priv, labelled_budget, x_pub_labelled, y_pub, label, features, weights_pub, x_bounds, categories, classes}
-    {class_weight}
+    {x_labelled, y_priv, labelled_budget, x_pub_labelled, y_pub, label, features, weights_pub, weights_priv, weight_cap}
+    {x_bounds, categories, classes, class_weight}
     method : "auto", "newton" or "throw_away"
         Whitened Newton steps, public rows only (spends nothing), or the one with the least predicted error.
     {ledger, random_state, threads, progress, kept_memory}
@@ -270,23 +282,15 @@ def logistic_regression(
     [1.0, 0.0]
     """
     model = Stated(
-        categories=categories, classes=classes, weights_pub=weights_pub, x_bounds=x_bounds, class_weight=class_weight
-    )
+        categories=categories, classes=classes, weights_pub=weights_pub, x_bounds=x_bounds, class_weight=class_weight,
+        weights_priv=weights_priv, weight_cap=weight_cap,
+    )  # fmt: skip
     account = {
         "ledger": ledger, "random_state": random_state, "threads": threads, "progress": progress, "max_memory": max_memory,
     }  # fmt: skip
-    data = _opened("logistic_regression", x_priv, y_priv, x_pub, y_pub, label=label, columns=columns)
-    return _train("logistic_regression", "logistic", data, budget, method, model, account)
-
-
-def _opened(
-    name: str, x_priv: Any, y_priv: Any, x_pub: Any, y_pub: Any, *, label: Any, columns: Any
-) -> tuple[Rows, FloatArray]:
-    """Private and public rows, labels last; nothing private is read."""
-    rows = labelled_rows(x_priv, y_priv, label=label, columns=columns)
-    if x_pub is None:
-        raise InputError(f"{name} starts from public rows with labels: pass x_pub= and y_pub=, or label=")
-    return rows, public_labelled(x_pub, y_pub, label=label, columns=columns, private=rows, x_priv=x_priv)
+    given = (x_priv, y_priv, x_pub, y_pub)
+    rows, table, model = opened("logistic_regression", *given, label=label, columns=columns, stated=model, classes=True)
+    return _train("logistic_regression", "logistic", (rows, table), budget, method, model, account)
 
 
 def _train(
@@ -301,8 +305,9 @@ def _train(
     """Check, choose, pay, learn."""
     validation.choice("method", method, ("auto", *WITHOUT_SETTINGS))
     rows, table = data
-    features = None if rows.columns is None else rows.columns[:-1]
-    names = features or tuple(f"x{j}" for j in range(rows.dim - 1))
+    dim = rows.dim - 1 - (model.weights_priv is not None)
+    features = None if rows.columns is None else tuple(str(each) for each in rows.columns[:dim])
+    names = features or tuple(f"x{j}" for j in range(dim))
     problem, n_pub = make_problem(LOSSES[loss], table, names, rows.n, model)
     options = candidates(problem, method)
     draws = max(1, *(METHODS[each].draws(problem) for each in options))
@@ -334,7 +339,7 @@ def _result(
     public = public_fit(problem)
     found, alone = problem.in_units(fitted.mean), problem.in_units(public.mean)
     shared = run.fields(n_pub)
-    shared["dim"] = run.rows.dim - 1
+    shared["dim"] = len(problem.design.columns)
     return TrainingResult(
         coefficients=frozen(found[1:]),
         intercept=float(found[0]),
@@ -353,7 +358,7 @@ def _result(
         public_excess=problem.posterior.excess * problem.unit,
         residual_std=_residual_std(problem),
         classes=frozen(problem.rotation.classes or ()),
-        design=problem.design.to_dict(),
+        design=named_design(problem.design, problem.rotation.classes, problem.class_names),
         columns=features,
         provenance={"scales": problem.scales, "residual clip": "public rows", "start": "public rows"},
         **shared,

@@ -15,6 +15,7 @@ from fastpubpriv.privacy import Budget
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.descent import DescentResult
 from fastpubpriv.sources import Rows
+from fastpubpriv.training.design import named_design
 from fastpubpriv.training.gradient.descents import finite
 from fastpubpriv.training.gradient.problem import make_gradient_problem
 from fastpubpriv.training.gradient.task import Descended, GradientTask, Prepared
@@ -62,7 +63,7 @@ def fit(
 ) -> DescentResult:
     """Check, plan, pay, learn; `settings` None is for a method that has none. `instead` is for one that is not worth its budget."""
     rows, table = data
-    features = None if rows.columns is None else rows.columns[:-1]
+    features = None if rows.columns is None else tuple(str(each) for each in rows.columns[:-1])
     columns = features or tuple(f"x{j}" for j in range(rows.dim - 1))
     scaling = getattr(settings, "scaling", "standard")
     problem, n_pub = make_gradient_problem(loss, table, columns, rows.n, scaling=scaling, stated=model)
@@ -115,7 +116,7 @@ def _result(
         predicted_excess=finite(plan.predicted, unit),
         public_excess=finite(plan.public_excess, unit),
         classes=frozen(units.classes or ()),
-        design={} if design is None else design.to_dict(),
+        design=named_design(design, units.classes, problem.class_names),
         columns=names.features,
         provenance={"scales": "none" if design is None else problem.scales, **plan.ranges},
         **shared,
