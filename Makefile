@@ -11,10 +11,10 @@ TEST_STEPS := lint c-test py-test serial-test guards
 
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint c-test py-test serial-test torch-test guards audit bench docs wheel release c-library clean distclean
+.PHONY: help demo test lint c-test py-test serial-test torch-test guards audit bench docs views wheel wheel-aarch64 release c-library clean distclean
 
 help:  ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 demo: $(STAMP)-demo $(STAMP)-extension  ## Private means, covariances and mixtures of New York's weather and flights: tables, JSON files and plots
 	$(BIN)/fastpubpriv demo
@@ -51,8 +51,8 @@ torch-test: $(STAMP)-torch-test $(STAMP)-extension  ## The bridge to PyTorch; do
 guards: $(STAMP)-test $(STAMP)-extension  ## Speed, as ratios within one run, and accuracy on real columns
 	$(PYTEST) -q benchmarks/bench_guards.py benchmarks/bench_accuracy.py
 
-audit: $(STAMP)-test $(STAMP)-extension  ## Long runs: distribution tests, black-box privacy audits, large fuzzing, C sanitizers that need clang
-	$(MAKE) -C csrc tsan msan fuzz
+audit: $(STAMP)-test $(STAMP)-extension  ## Long runs: distribution tests, black-box privacy audits, large fuzzing, the C example and tests under more sanitizers
+	$(MAKE) -C csrc example tsan msan fuzz
 	$(PYTEST) -q -n 2 -m "statistical or audit"
 
 bench: $(STAMP)-bench $(STAMP)-extension  ## Speed: the pytest-benchmark suites, then one table of ratios to peers and limits
@@ -64,6 +64,12 @@ docs: $(STAMP)-docs $(STAMP)-extension  ## The book in build/docs/html: every ex
 	rm -rf build/docs docs/reference/api docs/reference/cli docs/evidence/proofs
 	$(BIN)/python -m sphinx -q -W --keep-going -b html -d build/docs/.doctrees docs build/docs/html
 
+views: build/docs/html/index.html  ## Every page of the book in a browser, as wide as a phone and a desk, light and dark; needs Chromium
+	$(PYTHON) .ci/views.py
+
+build/docs/html/index.html:
+	$(MAKE) --no-print-directory docs
+
 wheel: $(STAMP)-test  ## Source archive and wheel in dist/, the wheel tried in a new environment of each Python from 3.11 to 3.13
 	rm -rf dist
 	$(BIN)/python .ci/release.py $(TWICE) --outdir dist
@@ -73,6 +79,11 @@ wheel: $(STAMP)-test  ## Source archive and wheel in dist/, the wheel tried in a
 	    $$python -m venv build/wheel-venv && build/wheel-venv/bin/python -m pip install -q dist/*.whl \
 	        && (cd / && "$(CURDIR)/build/wheel-venv/bin/python" -I "$(CURDIR)/tests/smoke.py") || exit 1; \
 	done
+
+# The C tests as well: another processor rounds, aligns and orders memory in its own way.
+wheel-aarch64: $(STAMP)-test  ## The wheel for aarch64, cross-compiled; C tests and the wheel tried under qemu (Debian's cross compiler)
+	$(MAKE) -C csrc plain-test BUILD=_build/aarch64 CC=aarch64-linux-gnu-gcc RUN='qemu-aarch64 -L /usr/aarch64-linux-gnu'
+	.ci/aarch64 $(BIN)/python
 
 # What is handed out: both files built twice and the same, tried, and a list of what a fresh installation of them holds.
 release: $(STAMP)-release  ## The wheel as above, built twice to the same bits; a bill of materials (CycloneDX) and check sums beside it

@@ -13,7 +13,7 @@ from rich.table import Table
 from threadpoolctl import threadpool_limits
 
 from benchmarks import goals
-from benchmarks.cases import bins, calls, hypotheses, limits, loops, reports
+from benchmarks.cases import bins, calls, hypotheses, limits, loops, reports, training
 from fastpubpriv.kernels._cext import lib
 from fastpubpriv.kernels.instructions import instruction_set
 
@@ -54,6 +54,8 @@ def hot_loops(opendp: bool) -> Iterable[loops.Case]:
 def whole_calls() -> Iterable[loops.Case]:
     """The cases that are public functions, with many rows and with few."""
     yield from calls.mean_calls(1_000_000, 50)
+    yield calls.covariance_call(300_000, 20)
+    yield calls.covariance_call(200_000, 50)
     yield calls.histogram_call(10_000_000)
     yield from calls.small_calls()
 
@@ -65,6 +67,8 @@ def lines(case: loops.Case, rounds: int) -> list[tuple[str, ...]]:
     own = goals.said(goals.LIMITS.get(case.name), ours / limit if limit else None, at_most=True, unit=" x limit")
     own += goals.said(goals.SECONDS.get(case.name), ours, at_most=True, unit=" s")
     table = []
+    if not case.peers:
+        table.append((case.name, f"{ours * 1e3:.2f} ms", "-", case.limit_name, "", "", own))
     for index, (peer, call) in enumerate(case.peers.items()):
         theirs = limits.best_seconds(call, max(2, rounds // 2)) * case.peer_scale.get(peer, 1.0)
         first = (case.name, f"{ours * 1e3:.2f} ms", f"{ours / limit:.2f}" if limit else "-", case.limit_name)
@@ -91,7 +95,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--isa", choices=ISAS, help="hold our code to these instructions; the peers keep theirs")
     parser.add_argument(
-        "--only", choices=("loops", "calls", "first"), help="hot loops, whole calls, or first calls alone"
+        "--only",
+        choices=("loops", "training", "calls", "first"),
+        help="hot loops, those of training, whole calls, or first calls alone",
     )
     parser.add_argument("--write", type=Path, help="Markdown file with <!-- bench --> and <!-- /bench --> marks")
     options = parser.parse_args()
@@ -101,6 +107,8 @@ def main() -> None:
         found = []
         if options.only in (None, "loops"):
             found += [line for case in hot_loops(not options.no_opendp) for line in lines(case, options.rounds)]
+        if options.only in (None, "loops", "training"):
+            found += [line for case in training.cases() for line in lines(case, options.rounds)]
         if options.only in (None, "calls"):
             found += [line for case in whole_calls() for line in lines(case, options.rounds)]
         if options.only in (None, "first"):

@@ -1,10 +1,17 @@
-"""`python -m benchmarks.out_of_core`: a Gaussian, a regression and a mixture from a Parquet file that need not fit into memory.
+"""`python -m benchmarks.out_of_core`: a Gaussian, a regression and a mixture from Parquet files that need not fit into memory.
 
-The file (eight columns of float64, three groups, the last column a linear function of the others) is made in `--folder` and removed
-at the end. Each fit runs in a process of its own, which tells its time, how often it read the file, and the most memory of its own
-that it had at once (mapped pages of the file are not its own). Beside them stands a plain scan: pyarrow decodes all columns and
-does nothing with them; "work" is time of the processor, which a busy machine changes little. On a prefix
-of the file, the results must have the bits of the same rows in memory.
+For each size a file (eight columns of float64, three groups, the last column a linear function of the others) is made in
+`--folder`, group after group, and removed when all its steps are done:
+
+- a plain scan: pyarrow decodes all columns and does nothing with them;
+- each fit, in a process of its own: its time, how often it went through rows and how often it read the file, and the most memory of
+  its own that it had at once (mapped pages of the file are not its own). `fixed` is the same call on 3,000 rows in memory, so
+  (seconds - fixed) / rows is what a row costs;
+- the same calls on a prefix of the file and on the same rows in memory, which must have the same bits.
+
+`work` is time of the processor in all threads, which a busy machine changes less than `seconds`. Each step is one line of JSON,
+added to `--results` at once; a second start with the same file of results does only the steps that are not there. At the end the
+table says for each fit what a row costs at each size, against the median of the sizes: linear growth is a column of ones.
 """
 
 from __future__ import annotations
@@ -12,8 +19,8 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
+import statistics
 import sys
-import tempfile
 import threading
 import time
 import warnings
@@ -24,6 +31,7 @@ from typing import Any
 import numpy as np
 
 import fastpubpriv as fpp
+from fastpubpriv.sources import fold
 from fastpubpriv.sources.readers.arrow import ParquetRows
 
 NAMES = [*"abcdefg", "y"]
@@ -31,7 +39,12 @@ CENTERS = np.zeros((3, 7))
 CENTERS[1, 0], CENTERS[2, 1] = 40.0, 60.0
 COEFFICIENTS = np.linspace(-1.0, 1.0, 7)
 GROUP = 1_000_000  # rows of a row group
-PUBLIC, PREFIX = 3000, 200_000
+PUBLIC, FEW, PREFIX = 3000, 3000, 1_000_000
+REPEATED_ROWS, MOST_REPEATS = (
+    2_000_000,
+    7,
+)  # a small size is measured several times: so many rows in all, and the least counts
+MEMORY = 2e9
 
 
 def table(n: int, seed: int) -> np.ndarray[Any, Any]:
@@ -44,15 +57,17 @@ def table(n: int, seed: int) -> np.ndarray[Any, Any]:
 
 
 def write(path: Path, n: int) -> None:
-    """The file, group after group."""
+    """The file, group after group; it has its name only when it is whole."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     schema = pa.schema([(name, pa.float64()) for name in NAMES])
-    with pq.ParquetWriter(path, schema, compression="none", use_dictionary=False) as writer:
+    unfinished = path.with_suffix(".unfinished")
+    with pq.ParquetWriter(unfinished, schema, compression="none", use_dictionary=False) as writer:
         for seed, first in enumerate(range(0, n, GROUP)):
             rows = table(min(GROUP, n - first), seed + 1)
             writer.write_table(pa.table([np.ascontiguousarray(rows[:, k]) for k in range(8)], schema=schema))
+    unfinished.rename(path)
 
 
 FITS: dict[str, Any] = {
@@ -61,6 +76,11 @@ FITS: dict[str, Any] = {
     "mixture": lambda x, pub, **o: fpp.learn_separated_mixture(
         x, x_pub=pub[:300], n_components=3, min_weight=0.2, budget=fpp.ZCDP(1), **o
     ),
+}
+NUMBERS = {
+    "gaussian": ("mean", "covariance"),
+    "regression": ("coefficients", "intercept"),
+    "mixture": ("weights", "means", "covariances"),
 }
 
 
@@ -92,46 +112,86 @@ class Watch:
             self.most = max(self.most, own_memory())
 
 
+class Counted:
+    """Rows that queries went through, and rows that were read from files, while the block runs."""
+
+    def __enter__(self) -> Counted:
+        self.passed = self.read = 0
+        self._pass, self._chunks = fold._pass, ParquetRows._chunks
+
+        def passed(query: Any, rows: Any, *more: Any) -> Any:
+            self.passed += rows.n
+            return self._pass(query, rows, *more)
+
+        def chunks(rows: Any, *where: int) -> Iterator[Any]:
+            for chunk in self._chunks(rows, *where):
+                self.read += len(chunk)
+                yield chunk
+
+        fold._pass, ParquetRows._chunks = passed, chunks  # type: ignore[method-assign]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        fold._pass, ParquetRows._chunks = self._pass, self._chunks  # type: ignore[method-assign]
+
+
+def timed(call: Any, times: int = 1) -> dict[str, float]:
+    """Least wall and processor time of some calls."""
+    seconds, work = [], []
+    for _ in range(times):
+        begin, spent = time.perf_counter(), time.process_time()
+        call()
+        seconds.append(time.perf_counter() - begin)
+        work.append(time.process_time() - spent)
+    return {"seconds": min(seconds), "work": min(work)}
+
+
+def _times(n: int) -> int:
+    return max(1, min(MOST_REPEATS, REPEATED_ROWS // n))
+
+
 def scan(path: str, n: int) -> dict[str, Any]:
     """Decode all columns, and do nothing with them."""
     import pyarrow.parquet as pq
 
-    begin, work, seen = time.perf_counter(), time.process_time(), 0
-    with pq.ParquetFile(path, memory_map=True) as file:
-        for batch in file.iter_batches(batch_size=1 << 16):
-            seen += batch.num_rows
-    assert seen == n
-    return {"seconds": time.perf_counter() - begin, "work": time.process_time() - work}
+    def once() -> None:
+        seen = 0
+        with pq.ParquetFile(path, memory_map=True) as file:
+            for batch in file.iter_batches(batch_size=1 << 16):
+                seen += batch.num_rows
+        assert seen == n
+
+    found: dict[str, Any] = timed(once, max(2, _times(n)))
+    return {**found, "rows_per_second": n / found["seconds"]}
 
 
-def fit(path: str, name: str, threads: int | None) -> dict[str, Any]:
-    """One fit of the whole file: seconds, rows that were read, memory."""
-    seen = 0
-    plain = ParquetRows._chunks
+def fit(path: str, name: str, threads: int | None, max_memory: float | None) -> dict[str, Any]:
+    """One fit of the whole file: seconds, passes, memory; and what it costs whatever the number of rows."""
+    import pandas as pd
 
-    def counted(self: Any, *where: int) -> Iterator[Any]:
-        nonlocal seen
-        for chunk in plain(self, *where):
-            seen += len(chunk)
-            yield chunk
-
-    ParquetRows._chunks = counted  # type: ignore[method-assign]
     rows = fpp.Rows.from_parquet(path)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        FITS[name](
-            table(3000, 1), _public(None), threads=threads, progress=False
-        )  # compiles what is compiled at the first call
+    public = _public(rows)
+    options = {"threads": threads, "progress": False}
+    if name == "regression":  # the others keep no rows
+        options["max_memory"] = max_memory
+
+    def call(x: Any) -> Any:
+        return FITS[name](x, public, **options)
+
+    warnings.simplefilter("ignore")
+    few = fpp.Rows.from_frame(pd.DataFrame(table(FEW, 1), columns=NAMES))
+    call(few)  # what is compiled at the first call, is
+    fixed = timed(lambda: call(few), 3)
     before = own_memory()
-    begin, work = time.perf_counter(), time.process_time()
-    with Watch() as watch, warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        FITS[name](rows, _public(rows), threads=threads, progress=False)
-    seconds, work = time.perf_counter() - begin, time.process_time() - work
+    with Watch() as watch, Counted() as counted:
+        found = timed(lambda: call(rows), _times(rows.n))
+    total = rows.n * _times(rows.n)
     return {
-        "seconds": seconds,
-        "work": work,
-        "passes": seen / rows.n,
+        **found,
+        "fixed": fixed["seconds"],
+        "fixed_work": fixed["work"],
+        "passes": counted.passed / total,
+        "read": counted.read / total,
         "memory": watch.most,
         "more": watch.most - before,
     }
@@ -148,24 +208,14 @@ def _public(rows: Any) -> Any:
 
 def prefix(path: str, n: int) -> dict[str, bool]:
     """Whether a prefix of the file gives the bits of the same rows in memory."""
-    size = min(PREFIX, n)
-    rows = fpp.Rows.from_parquet(path).slice(0, size)
+    rows = fpp.Rows.from_parquet(path).slice(0, min(PREFIX, n))
     memory = np.concatenate(list(rows.chunks()))
+    warnings.simplefilter("ignore")
     found = {}
     for name, call in FITS.items():
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            there, here = (call(x, _public(x), random_state=1, progress=False) for x in (rows, memory))
-        found[name] = all(np.array_equal(getattr(there, k), getattr(here, k)) for k in _numbers(name))
+        there, here = (call(x, _public(x), random_state=1, progress=False) for x in (rows, memory))
+        found[name] = all(np.array_equal(getattr(there, k), getattr(here, k)) for k in NUMBERS[name])
     return found
-
-
-def _numbers(name: str) -> tuple[str, ...]:
-    return {
-        "gaussian": ("mean", "covariance"),
-        "regression": ("coefficients", "intercept"),
-        "mixture": ("weights", "means", "covariances"),
-    }[name]
 
 
 def apart(call: Any, *given: Any) -> Any:
@@ -175,37 +225,123 @@ def apart(call: Any, *given: Any) -> Any:
         return pool.apply(call, given)
 
 
-def main() -> None:
-    """Print one line of JSON for each measurement."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, nargs="+", default=[10_000_000], help="sizes of files")
-    parser.add_argument("--folder", type=Path, default=None, help="where the file is made (64 bytes a row)")
-    parser.add_argument("--fits", nargs="+", default=list(FITS), choices=list(FITS))
-    parser.add_argument("--threads", type=int, default=None)
-    given = parser.parse_args()
-    for n in given.rows:
-        with tempfile.TemporaryDirectory(dir=given.folder) as folder:
-            path = Path(folder) / "rows.parquet"
-            write(path, n)
-            plain = min((apart(scan, str(path), n) for _ in range(2)), key=lambda found: float(found["work"]))
-            _say(rows=n, scan=plain, rows_per_second=n / plain["seconds"])
-            for name in given.fits:
-                found = apart(fit, str(path), name, given.threads)
-                each, work = found["seconds"] / found["passes"], found["work"] / found["passes"]
-                ratios = {"times_a_scan": each / plain["seconds"], "times_its_work": work / plain["work"]}
-                _say(rows=n, fit=name, **found, rows_per_second=n / each, **ratios)
-            _say(rows=n, prefix=apart(prefix, str(path), n))
+class Results:
+    """Steps that are done, in a file of one line of JSON each."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self.lines: list[dict[str, Any]] = []
+        if path is not None and path.exists():
+            self.lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
+
+    def found(self, **which: Any) -> dict[str, Any] | None:
+        """The line of a step, if it was done."""
+        return next((line for line in self.lines if all(line.get(key) == which[key] for key in which)), None)
+
+    def once(self, which: dict[str, Any], call: Any) -> dict[str, Any]:
+        """The line of a step, which is done now if it was not."""
+        line = self.found(**which)
+        if line is None:
+            line = _rounded({**which, **call()})
+            self.lines.append(line)
+            print(json.dumps(line))
+            sys.stdout.flush()
+            if self._path is not None:
+                with self._path.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(line) + "\n")
+        return line
 
 
 def _rounded(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _rounded(inner) for name, inner in value.items()}
-    return float(f"{value:.4g}") if isinstance(value, float) else value
+    return float(f"{value:.5g}") if isinstance(value, float) else value
 
 
-def _say(**found: Any) -> None:
-    print(json.dumps(_rounded(found)))
-    sys.stdout.flush()
+def measure(n: int, given: argparse.Namespace, results: Results) -> None:
+    """All steps of one size that are not done yet."""
+    folder, fits, threads = given.folder, given.fits, given.threads
+    wanted = [{"rows": n, "step": "fit", "fit": name, "threads": many} for many in threads for name in fits]
+    others = [{"rows": n, "step": step} for step in ("scan", "prefix")]
+    if all(results.found(**which) for which in [*wanted, *others]):
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"rows-{n}.parquet"
+    if not path.exists():
+        write(path, n)
+    plain = results.once(others[0], lambda: apart(scan, str(path), n))
+
+    def compared(name: str, many: int | None) -> dict[str, Any]:
+        found = apart(fit, str(path), name, many, given.max_memory)
+        return {
+            **found,
+            "rows_per_second": n / found["seconds"],
+            "times_a_scan": found["seconds"] / plain["seconds"],
+            "times_a_scan_each_pass": found["seconds"] / found["passes"] / plain["seconds"],
+        }
+
+    for which in wanted:
+        results.once(which, lambda which=which: compared(which["fit"], which["threads"]))
+    results.once(others[1], lambda: {"same_bits": apart(prefix, str(path), n), "first_rows": min(PREFIX, n)})
+    path.unlink()
+
+
+def growth(results: Results, fits: list[str], threads: list[int | None], clock: str) -> list[tuple[Any, ...]]:
+    """One line for each fit and size: nanoseconds a row, of the whole call, less what is fixed, and for each pass."""
+    lines = []
+    for name in fits:
+        for many in threads:
+            found = [line for line in results.lines if (line.get("fit"), line.get("threads")) == (name, many)]
+            found.sort(key=lambda line: int(line["rows"]))
+            fixed = "fixed" if clock == "seconds" else "fixed_work"
+            each = [1e9 * (line[clock] - line[fixed]) / line["rows"] for line in found]
+            passes = [row / line["passes"] for row, line in zip(each, found, strict=True)]
+            for line, row, one in zip(found, each, passes, strict=True):
+                whole = 1e9 * line[clock] / line["rows"]
+                middle = statistics.median(each)
+                lines.append(
+                    (name, many, line["rows"], line["passes"], line["read"], whole, row, row / middle, one,
+                     line["memory"] / 1e6)
+                )  # fmt: skip
+    return lines
+
+
+def show(results: Results, fits: list[str], threads: list[int | None]) -> None:
+    """The tables of growth, and what was promised and not seen."""
+    from rich.console import Console
+    from rich.table import Table
+
+    header = (
+        "fit", "threads", "rows", "passes", "of them read", "ns a row, whole", "less fixed", "of the median",
+        "a row and pass", "MB",
+    )  # fmt: skip
+    console = Console(width=130)
+    for clock in ("seconds", "work"):
+        drawn = Table(*header, title=f"{clock}: nanoseconds")
+        for name, many, n, passes, read, whole, row, part, one, memory in growth(results, fits, threads, clock):
+            numbers = (f"{passes:.3g}", f"{read:.3g}", f"{whole:.1f}", f"{row:.1f}", f"{part:.2f}", f"{one:.1f}")
+            drawn.add_row(name, str(many or "all"), f"{n:.0e}", *numbers, f"{memory:.0f}")
+        console.print(drawn)
+    large = [line for line in results.lines if line.get("memory", 0) > MEMORY]
+    other = [line for line in results.lines if not all(line.get("same_bits", {"": True}).values())]
+    print(f"fits beyond 2 GB: {len(large)}; prefixes with other bits than in memory: {len(other)}")
+
+
+def main() -> None:
+    """Measure what is not done yet, then print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    sizes = [100_000, 1_000_000, 10_000_000]
+    parser.add_argument("--rows", type=int, nargs="+", default=sizes, help="sizes of files (64 bytes a row)")
+    parser.add_argument("--folder", type=Path, default=Path("build/out_of_core"), help="where the files are made")
+    parser.add_argument("--fits", nargs="+", default=list(FITS), choices=list(FITS))
+    parser.add_argument("--threads", type=int, nargs="+", default=[None], help="one or several; default: all cores")
+    parser.add_argument("--max-memory", type=float, help="bytes of rows that the regression keeps (default: 2**30)")
+    parser.add_argument("--results", type=Path, help="file of finished steps, which are not done again")
+    given = parser.parse_args()
+    results = Results(given.results)
+    for n in given.rows:
+        measure(n, given, results)
+    show(results, given.fits, given.threads)
 
 
 if __name__ == "__main__":

@@ -210,6 +210,52 @@ typedef struct {
 int32_t fpp_columns_box_f64(const double *x, int64_t n, int64_t row_stride, const fpp_column_box *box, double *out);
 int32_t fpp_columns_box_f32(const float *x, int64_t n, int64_t row_stride, const fpp_column_box *box, double *out);
 
+/* ---- Gradients of linear models -------------------------------------------------------------------------------------
+ * A labelled row (z, label) has dim + 1 adjacent columns, the label last. It adds q, the integers nearest to steps z; with score =
+ * <weights, z> (terms added in ascending order, without fused multiply-adds) and residual r, minus the derivative of a loss:
+ *   without `spread`: steps = r shortened to limit / |z|, times inv_step; zero if r or label is not finite;
+ *   with `spread`: z becomes spread z, steps = min(1, limit / |spread z|) (r inv_scale clipped to -clip ... clip) / clip inv_step.
+ * SOFTMAX, and `functions`, have a score for each of `outputs` classes and as many rows of q; |r| |z| is then shortened as a whole.
+ * With `weighted`, a row has dim + 2 columns: a weight after the label, by which its steps are multiplied; above 1 it counts as 1, and
+ * as 0 unless it is above 0.
+ * A row adds nothing if a step is not finite or its q fails sum q^2 <= quant_bound^2, whatever a function returns:
+ * outputs dim quant_bound^2 must be at most 2^53. A function is called once for each row and returns; it need not be pure. */
+#define FPP_LOSS_FUNCTION 0
+#define FPP_LOSS_SQUARED 1
+#define FPP_LOSS_LOGISTIC 2          /* labels 0 and 1, as in the two below */
+#define FPP_LOSS_WEIGHTED_LOGISTIC 3 /* numbers: weights of the two classes */
+#define FPP_LOSS_SMOOTH_HINGE 4
+#define FPP_LOSS_HUBER 5             /* numbers: the threshold */
+#define FPP_LOSS_POISSON 6
+#define FPP_LOSS_SOFTMAX 7           /* labels 0 ... outputs - 1 */
+
+typedef double (*fpp_residual)(double score, double label);
+typedef void (*fpp_residuals)(const double *scores, int64_t outputs, double label, double *found);
+
+typedef struct {
+    int64_t dim;             /* columns of z */
+    int64_t outputs;         /* 1 without classes */
+    int64_t quant_bound;     /* Q */
+    int32_t loss;            /* FPP_LOSS_... */
+    double numbers[2];       /* of the loss */
+    fpp_residual function;   /* FUNCTION: one of the two, else both NULL */
+    fpp_residuals functions; /* `found` holds zeros and gets the residuals */
+    const double *weights;   /* row-major (outputs, dim) */
+    const double *spread;    /* (dim,) finite, or NULL; NULL for several outputs */
+    double inv_scale;        /* 1.0 without `spread` */
+    double clip;             /* not read without `spread` */
+    double limit;            /* bound on |r z| or on |spread z| */
+    double inv_step;
+    int32_t weighted;        /* 1: rows have weights, 0: they have none */
+} fpp_gradient_map;
+
+int64_t fpp_gradients_workspace_size(const fpp_gradient_map *map); /* bytes, any alignment; -1 if invalid */
+/* sums (outputs, dim): sum of q, added to modulo 2^64. */
+int32_t fpp_gradients_sum_f64(const double *x, int64_t n, int64_t row_stride, const fpp_gradient_map *map, void *workspace,
+                              int64_t *sums);
+int32_t fpp_gradients_sum_f32(const float *x, int64_t n, int64_t row_stride, const fpp_gradient_map *map, void *workspace,
+                              int64_t *sums);
+
 /* ---- Pairs of hypotheses ---------------------------------------------------------------------------------------------
  * Hypotheses stand in panels of FPP_PANEL: entry l of panel p is hypothesis p FPP_PANEL + l, and what is kept for each of them
  * has an innermost axis of FPP_PANEL. Codes have shape (panels, capacity, FPP_PANEL); the first n of the `capacity` rows count. */

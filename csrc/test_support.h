@@ -16,6 +16,7 @@ int test_bins(void);
 int test_arguments(void);
 int test_arguments_of_searches(void);
 int test_arguments_of_reports(void);
+int test_gradients(void);
 int test_reports(void);
 int test_threads(void);
 

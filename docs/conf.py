@@ -23,6 +23,8 @@ atexit.register(shutil.rmtree, PROFILE, ignore_errors=True)
 (PROFILE / "profile_default" / "startup" / "words.py").write_text(
     "import warnings\nwarnings.formatwarning = lambda words, kind, *where, **more: f'{kind.__name__}: {words}\\n'\n"
 )
+# The kernels talk on this machine alone; that nothing is encrypted there need not be said for every page.
+(PROFILE / "profile_default" / "ipython_kernel_config.py").write_text("c.IPKernelApp.log_level = 40  # errors\n")
 os.environ["IPYTHONDIR"] = str(PROFILE)
 
 project = "fastpubpriv"

@@ -49,6 +49,7 @@ if _TYPE_CHECKING:
     from fastpubpriv.results.training import TrainingResult
     from fastpubpriv.sources import Rows
     from fastpubpriv.training.train import linear_regression, logistic_regression, train
+    from fastpubpriv.warming import warmup
 
 __version__ = "0.1.0"
 
@@ -108,6 +109,7 @@ __all__ = [
     "supercluster",
     "terrific_ball",
     "train",
+    "warmup",
     "weighted_mean",
 ]
 
@@ -156,6 +158,7 @@ _HOMES = {
     "linear_regression": "fastpubpriv.training.train",
     "logistic_regression": "fastpubpriv.training.train",
     "train": "fastpubpriv.training.train",
+    "warmup": "fastpubpriv.warming",
 }
 _PARTS = (
     "auditing",

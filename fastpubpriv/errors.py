@@ -81,20 +81,41 @@ class EntropyError(FastPubPrivError, RuntimeError):
 
     Examples
     --------
+    >>> from unittest.mock import patch
     >>> import fastpubpriv as fpp
-    >>> issubclass(fpp.EntropyError, RuntimeError)  # an operating system without randomness cannot be shown here
-    True
+    >>> with patch("os.urandom", side_effect=OSError):  # play an operating system without randomness
+    ...     try:
+    ...         fpp.coinpress_mean([[1.0]], center=0.0, radius=5.0, budget=fpp.ZCDP(rho=1))
+    ...     except fpp.EntropyError as error:
+    ...         print(error)
+    the operating system gave no random bytes; nothing was released
     """
 
 
 class KernelError(FastPubPrivError, RuntimeError):
-    """A compiled kernel refused its arguments: a bug in this library, not in the caller's data.
+    """A kernel or a release refused what it was given: a bug in this library or in a mechanism of your own, never in the rows.
+
+    Please report one that you see without a mechanism of your own.
 
     Examples
     --------
+    A query that answers with a float, where only integers have a proven sensitivity:
+
+    >>> import numpy as np
     >>> import fastpubpriv as fpp
-    >>> issubclass(fpp.KernelError, fpp.FastPubPrivError)  # please report one that you see
-    True
+    >>> from fastpubpriv.privacy import GaussianEvent
+    >>> from fastpubpriv.release.release import release
+    >>> from fastpubpriv.run import start
+    >>> from fastpubpriv.sources import private_rows
+    >>> rows = private_rows([[1.0], [2.0]])
+    >>> own = start("own", rows, fpp.ZCDP(rho=1), draws=1, ledger=None, random_state=None, threads=1, progress=False)
+    >>> question = {"query": lambda: np.array([3.0]), "shape": (1,), "event": GaussianEvent(2, 10, 1), "unit": 1.0}
+    >>> try:
+    ...     with own.paid():
+    ...         release(own.account, name="sum", **question)
+    ... except fpp.KernelError as error:
+    ...     print(error)
+    release 'sum': the query must return an int64 array of shape (1,)
     """
 
 
@@ -103,9 +124,18 @@ class OutOfMemoryError(FastPubPrivError, MemoryError):
 
     Examples
     --------
+    A source that cannot have its next chunk; `except MemoryError` catches it as well:
+
     >>> import fastpubpriv as fpp
-    >>> issubclass(fpp.OutOfMemoryError, MemoryError)  # so `except MemoryError` catches it too
-    True
+    >>> def chunks():
+    ...     raise MemoryError
+    >>> rows = fpp.Rows.from_chunks(chunks, n=5, dim=1)
+    >>> ledger = fpp.Ledger(fpp.ZCDP(rho=1))
+    >>> try:
+    ...     fpp.coinpress_mean(rows, center=0.0, radius=5.0, budget=fpp.ZCDP(rho=1), ledger=ledger)
+    ... except MemoryError as error:
+    ...     print(type(error).__name__, "and spent is", ledger.spent)
+    OutOfMemoryError and spent is Cost(ZCDP, rho=1.0)
     """
 
 

@@ -214,7 +214,9 @@ class NumberedResidual:
 
 
 @functools.lru_cache(maxsize=64)
-def _huber_residual(threshold: float) -> Callable[[float, float], float]:
+def huber_residual(threshold: float) -> Callable[[float, float], float]:
+    """The residual of `huber_loss`."""
+
     def residual(prediction: float, label: float) -> float:
         return min(max(label - prediction, -threshold), threshold)
 
@@ -241,14 +243,16 @@ def huber_loss(threshold: float) -> Loss:
     return Loss(
         name="huber",
         made_by=(huber_loss, threshold),
-        residual=NumberedResidual(_huber_residual, (threshold,)),
+        residual=NumberedResidual(huber_residual, (threshold,)),
         values=values,
         residuals=lambda scores, labels: np.clip(labels - scores, -threshold, threshold),
     )
 
 
 @functools.lru_cache(maxsize=64)
-def _weighted_residual(first: float, second: float) -> Callable[[float, float], float]:
+def weighted_residual(first: float, second: float) -> Callable[[float, float], float]:
+    """The residual of `weighted_logistic`."""
+
     def residual(prediction: float, label: float) -> float:
         if label != 0.0 and label != 1.0:
             return math.nan
@@ -274,7 +278,7 @@ def weighted_logistic(first: float, second: float) -> Loss:
     return Loss(
         name="logistic",
         made_by=(weighted_logistic, first, second),
-        residual=NumberedResidual(_weighted_residual, (first, second)),
+        residual=NumberedResidual(weighted_residual, (first, second)),
         values=lambda scores, labels: weight(labels) * (np.logaddexp(0.0, scores) - _class(labels) * scores),
         residuals=lambda scores, labels: weight(labels) * (_class(labels) - _chances(scores)),
         curvature=0.25,

@@ -116,13 +116,10 @@ class RowMap(_Value):
             if not 0.0 < number < math.inf:
                 raise InputError(f"{name} must be positive and finite, got {number}")
             object.__setattr__(self, name, number)
-        shapes = {
-            MatrixKind.IDENTITY: None,
-            MatrixKind.DIAGONAL: (self.dim,),
-            MatrixKind.LOWER: (self.out_dim, self.dim),
-            MatrixKind.FULL: (self.out_dim, self.dim),
-        }
-        object.__setattr__(self, "matrix", _public("matrix", self.matrix, shapes[self.kind], required=True))
+        shape: tuple[int, ...] | None = (self.out_dim, self.dim)
+        if self.kind is MatrixKind.IDENTITY or self.kind is MatrixKind.DIAGONAL:
+            shape = None if self.kind is MatrixKind.IDENTITY else (self.dim,)
+        object.__setattr__(self, "matrix", _public("matrix", self.matrix, shape, required=True))
         object.__setattr__(self, "center", _public("center", self.center, (self.dim,)))
         object.__setattr__(self, "offset", _public("offset", self.offset, (self.out_dim,)))
 

@@ -58,7 +58,7 @@ random_state : None or int
     None: fresh operating-system keys. int: repeatable, warned about, `private=False`.""",
     "threads": """\
 threads : int, optional
-    Number of threads; by default one for each core. Never changes the answer.""",
+    Number of threads; by default one for each core. Passes over few numbers wake none. Never changes the answer.""",
     "progress": """\
 progress : bool, optional
     Whether a progress bar is shown; by default on a terminal, for long work.""",
@@ -66,6 +66,11 @@ progress : bool, optional
 max_memory : float, optional
     Most bytes that counting may take, were every row in a bin of its own; by default no limit. A call that may need more is refused
     before it pays, by public numbers alone. Never changes the answer.""",
+    "kept_memory": """\
+max_memory : float, optional
+    Most bytes of rows, in the units of the fit, that are kept in memory for further passes; by default 2**30 (30 million rows of 7
+    features). Rows that need more are read and changed in each pass, which takes longer. Never changes the
+    answer.""",
     "x_labelled": """\
 x_priv : (n_priv, dim) array-like, path, frame, table or Rows
     Private rows. One with a missing or infinite label or cell counts for nothing, but is counted; see Notes for cells.""",
@@ -86,8 +91,14 @@ columns : sequence of str, optional
     The features, the same for both tables and matched by name; by default all columns of `x_priv` but the label.""",
     "weights_pub": """\
 weights_pub : (m,) array-like, optional
-    How much each public row counts, at least 0; only ratios matter, and few heavy rows count as few rows. By default all alike.
-    Private rows have none: a weight is a part of its row, and a new row could bring any weight.""",
+    How much each public row counts, at least 0; only ratios matter, and few heavy rows count as few rows. By default all alike.""",
+    "weights_priv": """\
+weights_priv : (n_priv,) array-like, optional
+    How much each private row counts, in the unit of `weights_pub`, which is then needed, for "newton" and "sufficient_statistics".
+    A missing, infinite or negative weight counts as 0, one above `weight_cap` as that. It is as private as its row.""",
+    "weight_cap": """\
+weight_cap : float > 0, optional
+    The largest weight of a private row that counts, known without the data. Noise is that of rows which all weigh so much.""",
     "mixture_bounds": """\
 bounds : (lowest, highest), optional
     What columns can hold, known without the data: numbers, or vectors (dim,); an end may be infinite. Means are clipped to them,
@@ -108,15 +119,15 @@ class_weight : mapping of each class to a number above 0, or "public", optional
     would count private labels and is refused, as is resampling. For method "newton" and "throw_away".""",
     "categories": """\
 categories : mapping, optional
-    Column -> its list of numeric codes, or "public" for those of the public rows. Every code is a term of its own; any other
-    private cell counts as "other".""",
+    Column -> its list of numeric codes or of texts, or "public" for those of the public rows. Each is a term of its own; any other
+    private cell, of whatever type, counts as "other". Texts are compared without the blanks around them.""",
     "y_scale": """\
 y_scale : float > 0, optional
     A difference between labels that matters, for public labels that are all equal or exactly linear; where they are all equal,
     it stands for the size of residuals too.""",
     "classes": """\
-classes : two numbers, optional
-    The labels of the two classes; by default the two that the public rows have. Other private labels count for nothing.""",
+classes : numbers or texts, optional
+    The labels of the classes; by default those that the public rows have. A private row with another label counts for nothing.""",
     "labelled_budget": """\
 budget : ZCDP, ApproxDP or PureDP
     Spent whole, and debited before `x_priv` is read, unless the public rows alone are predicted to do as well.""",

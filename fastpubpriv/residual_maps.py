@@ -18,6 +18,8 @@ class ResidualMap(_Value):
 
     factor = min(1, radius / |spread z|) clip(residual(<slope, z>, label) / scale) / clip / step, 0 where that is not finite.
 
+    With `weighted`, a row is (z, label, weight), and its factor is multiplied by the weight, at most 1; 0 unless that is above 0.
+
     `residual` (prediction, label) -> float is minus the derivative of a loss in the prediction <slope, z>; Numba can compile it.
     `clip` bounds residuals in units of `scale`, `radius` bounds |spread z|, `quant_bound` is Q with dim Q^2 <= 2^53.
 
@@ -34,6 +36,7 @@ class ResidualMap(_Value):
     radius: float
     inv_step: float
     quant_bound: int
+    weighted: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "slope", _copied("slope", self.slope, 1))

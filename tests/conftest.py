@@ -14,6 +14,14 @@ def interrupts_arrive():
     signal.signal(signal.SIGINT, before)
 
 
+@pytest.fixture(autouse=True, scope="session")
+def small_passes_use_the_threads_that_are_asked_for():
+    """So that tests cut few rows among threads; `test_fold.py` tests the rule itself."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fastpubpriv.sources.fold._INLINE_WORK_ASKED", 0)
+        yield
+
+
 @pytest.fixture
 def one_blas_thread():
     """For small matrices: a second thread only waits for the first."""

@@ -67,6 +67,23 @@ def test_an_unlisted_page_is_noticed(tmp_path):
     assert cells("```{code-cell}\n:tags: [x]\n\n1 + 1\n```\n") == ["\n1 + 1"]
 
 
+def long_lines(text: str) -> list[str]:
+    """Lines of shown cells that do not fit beside the table of contents on a desk."""
+    shown = re.sub(r"(?ms)^```\{code-cell\}\n:tags: \[(?:remove|hide)-cell\].*?^```$", "", text)
+    return [line for cell in cells(shown) for line in cell.splitlines() if len(line) >= 84]
+
+
+def test_lines_of_code_fit_on_a_page():
+    found = {path.name: long_lines(path.read_text(encoding="utf-8")) for path in DOCS.rglob("*.md")}
+    assert {name: lines for name, lines in found.items() if lines} == {}
+
+
+def test_a_long_line_is_noticed():
+    line = "x = " + "1 + " * 25 + "1"
+    assert long_lines(f"```{{code-cell}}\n{line}\n```\n") == [line]
+    assert long_lines(f"```{{code-cell}}\n:tags: [hide-cell]\n\n{line}\n```\n") == []
+
+
 def test_every_public_name_has_a_page():
     names = [name for group in GROUPS for name in group.names]
     assert sorted(names) == sorted(public_names())
@@ -86,6 +103,30 @@ def test_every_audit_has_a_figure():
     for line, (_, claim, runs, _, factor) in zip(kept, AUDITS, strict=True):
         assert (line["claim"], line["runs"], line["twin_epsilon"]) == (str(claim), runs, factor)
         assert line["epsilon_lower"] <= claim.epsilon < line["twin_epsilon_lower"]
+
+
+def test_every_library_compared_has_figures():
+    from benchmarks.compared import CONTESTANTS, SIZES
+
+    kept = json.loads((DOCS / "evidence" / "compared.json").read_text(encoding="utf-8"))
+    assert [(line["task"], line["name"], line["library"]) for line in kept] == [
+        (each.task, each.name, each.library) for each in CONTESTANTS
+    ]
+    assert all(line["least"] <= line["median"] <= line["most"] for line in kept)
+    shown = re.findall(r"(?m)^```\{evidence\} (compared, .+)$", (DOCS / "compared_with.md").read_text(encoding="utf-8"))
+    assert {*SIZES} < {name.removeprefix("compared, ") for name in shown} == {each.task for each in CONTESTANTS}
+    assert all(len(TABLES[name]()) >= 5 for name in shown)
+
+
+@pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
+def test_a_task_runs_once_in_each_library_that_is_here(capsys):
+    from benchmarks import compared
+
+    found = compared.once("unbounded column")
+    assert found["fastpubpriv, one public row"] < 1.0
+    skipped = capsys.readouterr().out
+    for library in ("OpenDP", "diffprivlib"):
+        assert (f"skipped: {library}" in skipped) != (f"{library}, 0 to 50" in found)
 
 
 def test_every_file_of_long_tests_is_in_the_table():

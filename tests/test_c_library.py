@@ -16,7 +16,6 @@ ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = ROOT / "examples"
 MEANS = re.compile(r"mean of column (\d): (\S+)")
 COMPILERS = [name for name in ("gcc", "clang") if shutil.which(name)]
-SANITIZERS = ["address,undefined", "thread"]
 
 pytestmark = [
     pytest.mark.serial,
@@ -97,32 +96,6 @@ def test_the_c_example_by_pkg_config(prefix, tmp_path, compiler):
     printed = run(tmp_path / "private_sum", LD_LIBRARY_PATH=str(prefix / "lib"))
     check_means(printed)
     assert re.search(r"a report: \((-?\d+), (-?\d+), (-?\d+)\)", printed)
-
-
-@pytest.mark.audit
-@pytest.mark.parametrize("sanitizer", SANITIZERS)
-@pytest.mark.parametrize("compiler", COMPILERS)
-def test_the_c_example_under_sanitizers(sources, tmp_path, compiler, sanitizer):
-    """The library too: its sources are compiled with the sanitizer, not taken from the installed archive."""
-    needed = [
-        sources / name for name in sorted(path.name for path in sources.glob("*.c")) if not name.startswith("test_")
-    ]
-    flags = [
-        "-std=c11",
-        "-O1",
-        "-fno-math-errno",
-        "-ffp-contract=off",
-        f"-fsanitize={sanitizer}",
-        "-fno-sanitize-recover=all",
-    ]
-    (tmp_path / "probe.c").write_text("int main(void) { return 0; }\n", encoding="utf-8")
-    try:
-        run(compiler, *flags, tmp_path / "probe.c", "-o", tmp_path / "probe")
-        run(tmp_path / "probe")
-    except AssertionError:
-        pytest.skip(f"{compiler} has no {sanitizer} sanitizer here")
-    run(compiler, *flags, "-I", sources, EXAMPLES / "private_sum.c", *needed, "-lm", "-o", tmp_path / "private_sum")
-    check_means(run(tmp_path / "private_sum"))
 
 
 def test_cmake_finds_the_library(prefix, tmp_path):

@@ -26,8 +26,10 @@ def blocks(text: str) -> list[str]:
 
 
 def modules() -> list[str]:
+    """Those whose examples run here; `tests/torch_bridge` runs those that need PyTorch."""
     found = pkgutil.walk_packages(fastpubpriv.__path__, "fastpubpriv.")
-    return ["fastpubpriv", *(module.name for module in found if not module.name.endswith("_cext"))]
+    elsewhere = ("_cext", ".torch.training")
+    return ["fastpubpriv", *(module.name for module in found if not module.name.endswith(elsewhere))]
 
 
 def run_examples(text: str, name: str, names: dict[str, object]) -> tuple[int, int]:

@@ -15,7 +15,7 @@ from scipy.stats import chi2
 import fastpubpriv as fpp
 from fastpubpriv.local import PrivUnit, mean_error
 from fastpubpriv.mixtures.list_decoding import decode_means
-from fastpubpriv.mixtures.list_decoding.sizes import mixture_sizes
+from fastpubpriv.mixtures.list_decoding.sizes import histogram_error, mixture_sizes
 from fastpubpriv.privacy import gaussian_count_grid, gaussian_gram_grid
 from fastpubpriv.training import SemiDP
 
@@ -93,6 +93,48 @@ def test_a10_weights_add_up_to_one():
     # A tenth is lifted to 0.6 / 2, and both are divided by 0.3 + 0.9.
     assert sorted(found.weights) == pytest.approx([0.25, 0.75], abs=0.01)
     assert found.weights.sum() == pytest.approx(1.0, abs=1e-12)
+
+
+def test_a12_the_parts_of_a_run():
+    """In units of rho: what was counted as 1 for second moments, ball queries, learners and sizes."""
+    moments, counts = gaussian_gram_grid(0.5, 3, 1000), gaussian_count_grid(0.5, 3, 1000)
+    half = moments.event.squared_sensitivity / (2 * moments.quant_bound**2) ** 2
+    double = counts.event.squared_sensitivity / counts.quant_bound**2
+    assert (half, double) == (0.5, 2.0)
+    assert half + 3 * double == 6.5
+
+
+@pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning", "ignore::fastpubpriv.AccuracyWarning")
+def test_a13_fewer_groups_than_asked_for():
+    rng = np.random.default_rng(0)
+    found = fpp.learn_separated_mixture(
+        rng.normal(size=(4_000, 2)),
+        x_pub=rng.normal(size=(60, 2)),
+        n_components=3,
+        min_weight=0.2,
+        budget=fpp.ZCDP(0.5),
+        method="tree",
+        random_state=0,
+    )
+    assert len(found.weights) == 1
+    assert found.weights.tolist() == [1.0]
+
+
+@pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning", "ignore::fastpubpriv.AccuracyWarning")
+@pytest.mark.parametrize("method", ["tree", "public_pca"])
+def test_a14_equal_public_rows(method):
+    rng = np.random.default_rng(0)
+    centers = np.array([[0.0, 0.0], [60.0, 0.0]])
+    found = fpp.learn_separated_mixture(
+        centers[rng.integers(2, size=4_000)] + rng.normal(size=(4_000, 2)),
+        x_pub=np.repeat(centers[rng.integers(2, size=30)] + rng.normal(size=(30, 2)), 2, axis=0),
+        n_components=2,
+        min_weight=0.3,
+        budget=fpp.ZCDP(0.5),
+        method=method,
+        random_state=0,
+    )
+    assert sorted(found.means[:, 0]) == pytest.approx([0.0, 60.0], abs=2.0)
 
 
 def test_b3_one_pass_ends_with_the_private_rows():
@@ -176,3 +218,23 @@ def test_c5_the_bound_of_a_light_bin():
 def test_c6_lists_grow_with_the_power_of_the_dimension():
     one, two = (mixture_sizes(1, dim, 0.9, BUDGET).log10_candidates for dim in (1, 2))
     assert two > 2 * one - 1
+
+
+def test_c7_privacy_is_paid_in_every_column():
+    """The error of all counts, when each column has its share of the budget, grows as d log(1/delta)."""
+    dim, n = 100, 10_000
+    one = histogram_error(fpp.ApproxDP(epsilon=1, delta=1e-6), n, 0.05)
+    each = histogram_error(fpp.ApproxDP(epsilon=1 / dim, delta=1e-6 / dim), n, 0.05 / dim)
+    assert each > dim * one
+    assert one > math.log(1e6)
+
+
+def test_c8_where_the_curve_bends():
+    def second_derivative(x: float) -> float:
+        return x * math.exp(-(x**2) / 2) - 8 * x * math.exp(-2 * x**2)
+
+    end = math.sqrt(2 * math.log(8) / 3)
+    assert second_derivative(end) == pytest.approx(0.0, abs=1e-12)
+    assert end > 1.0
+    assert second_derivative(1.3) > 0.0 > second_derivative(1.0)
+    assert min(2 * math.log(8 / 3), 2 * math.log(8) / 3) > 1.3

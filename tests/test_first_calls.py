@@ -40,9 +40,13 @@ CALLS = {
     "supercluster": "fpp.supercluster(p, n_components=1)",
     "plan": "fpp.plan('mean', n_priv=1000, n_pub=1, dim=5, budget=zcdp)",
     "plan of training": "fpp.plan('train', n_priv=1000, n_pub=20, dim=5, budget=zcdp)",
+    "linear_regression": "fpp.linear_regression(x, x[:, 0], x_pub=p, y_pub=p[:, 0], budget=zcdp, **quiet)",
+    "logistic_regression": "fpp.logistic_regression(x, x[:, 0] > 0, x_pub=p, y_pub=p[:, 0] > 0, budget=zcdp, **quiet)",
+    "train": "fpp.train(x, x[:, 0], x_pub=p, y_pub=p[:, 0], loss='huber', budget=zcdp, **quiet)",
     "local": "fpp.local.PrivUnit(20, 4.0).privatize(p[:, :1] * np.ones((1, 20)))",
 }
-NEEDED = {"local": ["scipy.optimize"]}  # the parameters of PrivUnit are searched for
+# The parameters of PrivUnit are searched for, and so is the fit on public rows.
+NEEDED = {"local": ["scipy.optimize"], "train": ["scipy.optimize"]}
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -51,6 +55,40 @@ def test_a_first_call_imports_nothing_that_it_does_not_need(name):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == str(NEEDED.get(name, []))
+
+
+WARM = """
+import warnings
+def pinball(prediction, label):
+    return 0.5 if label > prediction else -0.5
+def values(scores, labels):
+    return 0.5 * abs(labels - scores)
+own = fpp.training.Loss(name="median", residual=pinball, values=values)
+assert "numba" not in sys.modules and not set(fpp._HOMES.values()) <= set(sys.modules)
+fpp.warmup(own, "huber")
+assert set(fpp._HOMES.values()) <= set(sys.modules)
+before = set(sys.modules)
+warnings.simplefilter("ignore")
+fpp.train(x, x[:, 0], x_pub=p, y_pub=p[:, 0], loss=own, budget=zcdp, **quiet)
+fpp.estimate_gaussian(x, x_pub=p, budget=zcdp, **quiet)
+fpp.local.PrivUnit(20, 4.0)
+print(sorted({name.partition(".")[0] for name in set(sys.modules) - before} & {"numba", "llvmlite", "scipy", "fastpubpriv"}))
+"""
+
+
+def test_after_a_warm_up_first_calls_import_nothing():
+    done = subprocess.run([sys.executable, "-c", PREPARED + WARM], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "[]"
+
+
+def test_a_warm_up_refuses_what_is_no_loss():
+    from fastpubpriv import warmup
+    from fastpubpriv.errors import InputError
+
+    for wrong in ("hubert", 3, None):
+        with pytest.raises(InputError, match="warmup takes names of losses"):
+            warmup(wrong)
 
 
 def test_quantiles_have_the_bits_of_scipy():

@@ -5,11 +5,16 @@ from __future__ import annotations
 import importlib.util
 import io
 import re
+import shlex
 import tarfile
 import tomllib
 from pathlib import Path
 
+import pytest
+from click.testing import CliRunner
+
 import fastpubpriv
+from fastpubpriv.cli import main
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -47,6 +52,61 @@ def test_workflows_try_three_pythons_and_two_architectures():
     assert project()["requires-python"] == f">={pythons[0]}"
     machines = re.search(r"machine: \[(.+)\]", workflow)[1].split(", ")
     assert sorted(machine.endswith("-arm") for machine in machines) == [False, True]
+
+
+def recipe_part(name: str) -> list[str]:
+    """The entries of a list of the conda recipe."""
+    body = re.search(rf"(?m)^ +{name}:\n((?: +- .+\n)+)", text("conda/meta.yaml"))[1]
+    return [line.split("- ", 1)[1] for line in body.splitlines()]
+
+
+def test_conda_builds_as_pip_builds():
+    """With what the build system asks for beforehand, as nothing is fetched during a build, and the same command at the end."""
+    built = tomllib.loads(text("pyproject.toml"))["build-system"]["requires"]
+    host = [line.replace(" ", "") for line in recipe_part("host")]
+    assert set(host) == {"python>=3.11", "pip", *built}
+    assert recipe_part("build") == ["{{ compiler('c') }}"]
+    script = version_in("conda/meta.yaml", r"^  script: \{\{ PYTHON \}\} (.+)$")
+    assert script == "-m pip install . -vv --no-deps --no-build-isolation"
+    assert recipe_part("entry_points") == [" = ".join(each) for each in project()["scripts"].items()]
+
+
+def test_what_conda_tries_works():
+    for command in recipe_part("commands"):
+        program, *words = shlex.split(command)
+        if program == "python":
+            exec(compile(words[-1], command, "exec"), {})  # our own text
+        else:
+            assert program in project()["scripts"]
+            assert CliRunner().invoke(main, words).exit_code == 0, command
+
+
+def unknown_steps(workflow: str) -> list[str]:
+    """Steps of a workflow that call neither a target of the Makefile nor a script that is there, or hand out what none makes."""
+    makefile = text("Makefile")
+    targets = set(re.findall(r"(?m)^([a-z-]+):", makefile))
+    wrong = []
+    for step in re.findall(r"(?m)^ +- run: (.+)$", workflow):
+        words = shlex.split(step)
+        known = {"make": words[1] in targets, "bash": (ROOT / words[1]).is_file()}
+        wrong += [] if known.get(words[0], False) else [step]
+    for path in re.findall(r"(?m)^ +path: (.+)$", workflow):
+        # The folder of cibuildwheel is its own.
+        wrong += [] if path.removesuffix("/*") in makefile or path.startswith("wheelhouse/") else [path]
+    return wrong
+
+
+@pytest.mark.parametrize("name", ["docs", "tests", "wheels"])
+def test_workflows_call_what_is_there(name):
+    workflow = text(f".github/workflows/{name}.yml")
+    assert unknown_steps(workflow) == []
+    assert re.findall(r"(?m)^ +- run: .+$", workflow)
+    assert workflow.count("persist-credentials: false") == workflow.count("actions/checkout@")
+
+
+def test_steps_that_lead_nowhere_are_noticed():
+    workflow = "      - run: make nothing\n      - run: bash .ci/run\n      - run: sh x\n          path: elsewhere/*\n"
+    assert unknown_steps(workflow) == ["make nothing", "sh x", "elsewhere/*"]
 
 
 def test_an_archive_says_nothing_of_when_and_where_it_was_made(tmp_path):

@@ -8,7 +8,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from benchmarks.accuracy import gaussians, means, mixtures, report, tables
+from benchmarks.accuracy import gaussians, means, mixtures, regressions, report, tables
 from benchmarks.accuracy.contestants import OURS, PEERS
 
 
@@ -33,6 +33,13 @@ def run_mixtures(options: argparse.Namespace) -> dict[str, list[dict[str, Any]]]
     """Separated mixtures, and columns of counts."""
     resamples = options.resamples or (2 if options.quick else 10)
     return mixtures.run(options.quick, resamples=resamples, processes=options.processes, keep=options.keep)
+
+
+def run_regressions(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Regressions of real tables."""
+    return regressions.run(
+        options.quick, seeds=options.resamples or (3 if options.quick else 20), wanted=options.regression or ()
+    )
 
 
 def strict(value: Any) -> Any:
@@ -71,6 +78,7 @@ ESTIMATORS = {
     "mean": (run_means, report.mean_report),
     "gaussian": (run_gaussians, report.gaussian_report),
     "mixture": (run_mixtures, report.mixture_report),
+    "regression": (run_regressions, report.regression_report),
 }
 # Marks in the README, and what stands between them.
 README_PARTS = {
@@ -88,6 +96,12 @@ def main() -> None:
     parser.add_argument("--half", choices=["tuning", "report", "both"], default="both")
     parser.add_argument(
         "--table", action="append", choices=list(tables.COLUMNS), help="only this table; may be repeated"
+    )
+    parser.add_argument(
+        "--regression",
+        action="append",
+        choices=sorted({cell.table for cell in regressions.CELLS}),
+        help="only regressions of this table; may be repeated",
     )
     parser.add_argument("--contestants", choices=["default", "ours", "all"], default="all")
     parser.add_argument("--resamples", type=int, help="samples for each cell (200; 20 with --quick)")
@@ -119,11 +133,11 @@ def main() -> None:
         options.json.write_text(json.dumps(strict(found), indent=1) + "\n", encoding="utf-8")
     if options.write is not None:
         text = options.write.read_text(encoding="utf-8")
-        for name, part in found.items():
+        for name in found.keys() & README_PARTS.keys():
             mark, write = README_PARTS[name]
             before, rest = text.split(f"<!-- {mark} -->", 1)
             after = rest.split(f"<!-- /{mark} -->", 1)[1]
-            text = f"{before}<!-- {mark} -->\n{write(part)}\n<!-- /{mark} -->{after}"
+            text = f"{before}<!-- {mark} -->\n{write(found[name])}\n<!-- /{mark} -->{after}"
         options.write.write_text(text, encoding="utf-8")
     if options.markdown is not None:
         options.markdown.write_text("\n".join(pages), encoding="utf-8")

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.accuracy import gaussians
+from benchmarks.accuracy import gaussians, regressions
 
 Cells = list[dict[str, Any]]
 # Against the best radius in hindsight: median, ninth decile, and worst without a status, for n >= 2,000; the median at n = 300.
@@ -222,6 +222,15 @@ def gaussian_report(lines: list[dict[str, Any]]) -> str:
     """The Markdown page of the Gaussians."""
     told = "\n".join(f"- {sentence}" for sentence in gaussians.targets(lines))
     return f"## Gaussians\n\n{told}\n\nMedians of relative covariance and Mahalanobis mean errors:\n\n{table(lines)}\n"
+
+
+def regression_report(lines: list[dict[str, Any]]) -> str:
+    """The Markdown page of the regressions."""
+    told = "\n".join(f"- {sentence}" for sentence in regressions.targets(lines))
+    return (
+        f"## Regressions\n\n{told}\n\nMean squared error on rows to judge by, over the variance of their labels; medians over "
+        f"cuts of each table:\n\n{table(lines)}\n"
+    )
 
 
 def mixture_report(found: dict[str, list[dict[str, Any]]]) -> str:

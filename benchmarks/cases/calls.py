@@ -5,13 +5,23 @@ from __future__ import annotations
 import subprocess
 import sys
 import warnings
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from benchmarks.cases import bins, limits, loops
 from benchmarks.cases.loops import Call, Case
-from fastpubpriv import ZCDP, AccuracyWarning, ApproxDP, BinGrid, estimate_mean, stable_histogram, weighted_mean
+from fastpubpriv import (
+    ZCDP,
+    AccuracyWarning,
+    ApproxDP,
+    BinGrid,
+    coinpress_covariance,
+    estimate_mean,
+    stable_histogram,
+    weighted_mean,
+)
 
 RHO = ZCDP(rho=0.5)
 APPROXIMATE = ApproxDP(epsilon=1.0, delta=1e-6)
@@ -25,6 +35,12 @@ FIRST_CALLS = {
         "f.learn_separated_mixture(x, x_pub=p, n_components=1, min_weight=0.5, budget=zcdp, progress=False)"
     ),
     "linear_regression": "f.linear_regression(x, y, x_pub=p, y_pub=q, budget=zcdp, progress=False)",
+    "logistic_regression": "f.logistic_regression(x, y > 0, x_pub=p, y_pub=q > 0, budget=zcdp, progress=False)",
+    "train": "f.train(x, y, x_pub=p, y_pub=q, loss='huber', budget=zcdp, progress=False)",
+    "train, a loss of one's own": (
+        "f.train(x, y, x_pub=p, y_pub=q, budget=zcdp, progress=False, loss=f.training.Loss("
+        "name='own', residual=lambda a, b: b - a, values=lambda s, l: (s - l) ** 2 / 2))"
+    ),
     "PrivUnit": "f.local.PrivUnit(20, 4.0).privatize(x[:, :1] * np.ones((1, 20)))",
     "plan": "f.plan('mean', n_priv=1000, n_pub=1, dim=5, budget=zcdp)",
 }
@@ -94,6 +110,46 @@ def mean_calls(n: int, dim: int) -> list[Case]:
     return [case(name, passes, call) for name, (passes, call) in calls.items()]
 
 
+def published_covariance(x: np.ndarray, steps: int, rng: np.random.Generator) -> np.ndarray:
+    """Rounds of CoinPress as its authors' script has them, in NumPy: a copy of all rows whitened, clipped and multiplied."""
+    n, dim = x.shape
+    base = np.eye(dim)
+    clip = np.sqrt(dim + 2.0 * np.sqrt(dim * np.log(n / 0.1)) + 2.0 * np.log(n / 0.1))
+    for step in range(steps):
+        rho = 0.5 * (0.75 if step == steps - 1 else 0.25 / (steps - 1))
+        w = x @ base
+        norm = np.sqrt((w**2).sum(axis=1, keepdims=True))
+        ratio = clip / norm
+        short = (ratio < 1.0).squeeze()
+        w[short] = (w * ratio)[short]
+        noise = rng.standard_normal((dim, dim)) * clip**2 / np.sqrt(rho) / n
+        noise = np.triu(noise) + np.triu(noise, 1).T
+        values, vectors = np.linalg.eigh(w.T @ w / n + noise)
+        values = np.maximum(values, 1e-3)
+        if step < steps - 1:
+            bound = values + 0.05
+            base = base @ (vectors / np.sqrt(bound)) @ vectors.T
+        else:
+            back = np.linalg.inv(base)
+            found: np.ndarray = back.T @ (vectors * values) @ vectors.T @ back
+    return found
+
+
+def covariance_call(n: int, dim: int) -> Case:
+    """Four rounds of CoinPress for a covariance, against the published script."""
+    rng = np.random.default_rng(4)
+    x = rng.standard_normal((n, dim)) * np.linspace(1.0, 0.3, dim)
+    call = partial(coinpress_covariance, x, budget=RHO, scale=1.0, steps=4, threads=1, progress=False)
+    true = np.diag(np.linspace(1.0, 0.3, dim) ** 2)
+    for found in (call().covariance, published_covariance(x, 4, rng)):
+        assert np.linalg.norm(found - true) < 0.2 * np.linalg.norm(true)
+    return Case(
+        f"coinpress_covariance, {n:.0e} x {dim}, 4 rounds, whole call",
+        quiet(call),
+        {"the published script": lambda: published_covariance(x, 4, rng)},
+    )
+
+
 def histogram_call(n: int) -> Case:
     """A stable histogram with its noise, against counting alone."""
     x = bins.column("bounded", n)
@@ -140,4 +196,5 @@ def small_calls() -> list[Case]:
             {"NumPy unique": lambda: np.unique(np.ceil(line - 0.5), return_counts=True)},
         ),
         Case("threads by default, 10000 x 5", gaussian(more, None), {"one thread": gaussian(more, 1)}),
+        Case("two threads, 10000 x 5", gaussian(more, 2), {"one thread": gaussian(more, 1)}),
     ]

@@ -13,6 +13,7 @@ class Evidence(SphinxDirective):
     """A table by its name."""
 
     required_arguments = 1
+    final_argument_whitespace = True
 
     def run(self) -> list[nodes.Node]:
         """Make the table, and read it as Markdown."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -156,6 +157,23 @@ def closer_table() -> list[str]:
     return table(("rows", "`estimate_mean`", "closer"), rows)
 
 
+def compared_table(task: str) -> list[str]:
+    """The errors that `python -m benchmarks.compared --write` kept for one task."""
+    found = json.loads((ROOT / "docs" / "evidence" / "compared.json").read_text(encoding="utf-8"))
+    rows = [
+        (
+            line["name"],
+            f"{line['library']} {line['version']}",
+            *(f"{line[name]:,.3g}" for name in ("median", "least", "most")),
+            str(line["runs"]),
+        )
+        for line in found
+        if line["task"] == task
+    ]
+    return table(("call", "version", "median error", "least", "most", "runs"), rows)
+
+
+TASKS = ("bounded column", "unbounded column", "regression", "regression, 10 columns", "regression, few rows")
 TABLES: dict[str, Callable[[], list[str]]] = {
     "tests": test_table,
     "audits": audit_table,
@@ -165,4 +183,5 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "gaussians": lambda: readme_part("gaussians"),
     "mixtures": lambda: readme_part("mixtures"),
     "closer": closer_table,
+    **{f"compared, {task}": partial(compared_table, task) for task in TASKS},
 }

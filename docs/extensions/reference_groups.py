@@ -106,7 +106,7 @@ GROUPS = (
         "Regression and training",
         "A label from the other columns. {name}`linear_regression` and {name}`logistic_regression` give coefficients with "
         "intervals; {name}`train` takes any loss and any method of `fastpubpriv.training`.",
-        top("linear_regression", "logistic_regression", "train", "TrainingResult", "DescentResult")
+        top("linear_regression", "logistic_regression", "train", "TrainingResult", "DescentResult", "warmup")
         + rest("fastpubpriv.training"),
     ),
     Group(
@@ -185,8 +185,8 @@ GROUPS = (
     Group(
         "torch",
         "The bridge to PyTorch",
-        "`pip install 'fastpubpriv[torch]'`. PyTorch is large and nothing else needs it, so these two examples do not run while "
-        "the book is built; the bridge has tests of its own, `make torch-test`.",
+        "`pip install 'fastpubpriv[torch]'`. PyTorch is large and nothing else needs it, so these two examples run in "
+        "`make torch-test`; while the book is built they run only where PyTorch and Opacus are installed.",
         rest("fastpubpriv.torch"),
     ),
     Group(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,24 @@ from fastpubpriv.sources import Rows, private_rows
 from fastpubpriv.sources.public import public_table_of
 from fastpubpriv.sources.readers.arrow import float_dtype, load_pyarrow
 from fastpubpriv.sources.readers.csv import public_table
+from fastpubpriv.sources.readers.texts import TextColumns
 
 TYPED = (".parquet", ".arrow", ".feather", ".ipc")
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Columns of text, with their public lists of texts; and columns that are no features."""
+
+    texts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    without: tuple[str, ...] = ()
+
+    def of(self, names: Sequence[str] | None) -> Any:
+        """What to ask a source for."""
+        return TextColumns(names, self.texts) if self.texts else names
+
+
+PLAIN = Reading()
 
 
 @dataclass(slots=True, eq=False)
@@ -94,9 +111,9 @@ def _numeric(schema: dict[str, bool]) -> list[str]:
 
 
 def common_columns(
-    private_path: Path, theirs: dict[str, bool], join_quoted_lines: bool = False
+    private_path: Path, theirs: dict[str, bool], join_quoted_lines: bool = False, read: Reading = PLAIN
 ) -> tuple[list[str], list[str]]:
-    """Numeric columns that both tables have, in the order of the public one (`theirs`), and notes on those left out.
+    """Columns to read that both tables have, in the order of the public one (`theirs`), and notes on those left out.
 
     What is decided here depends on the form of the files and on public values.
     """
@@ -107,15 +124,17 @@ def common_columns(
         # only this file has are therefore not shown either.
         header = set(_private_rows(private_path, None, join_quoted_lines).columns or ())
         ours = {name: True for name in theirs if name in header}
-    chosen = [name for name in _numeric(theirs) if ours.get(name, False)]
+    theirs = {name: numeric for name, numeric in theirs.items() if name not in read.without}
+    chosen = [name for name in theirs if name in ours and (name in read.texts or (theirs[name] and ours[name]))]
     text = [name for name in theirs if name in ours and name not in chosen]
+    kind = "columns to read" if read.texts else "numeric columns"
     missing = [name for name in theirs if name not in ours]
     if not chosen:
         raise InputError(
             f"no numeric column occurs in both files (the public file has {_listed(list(theirs)) or 'none'}): "
             "pass --columns, or rename columns so that they agree"
         )
-    notes = [f"using the numeric columns that both files have: {_listed(chosen)}"]
+    notes = [f"using the {kind} that both files have: {_listed(chosen)}"]
     for words, names in (
         ("not numeric", text),
         ("only in the public file", missing),
@@ -133,6 +152,7 @@ def open_files(
     join_quoted_lines: bool = False,
     *,
     finite: bool = True,
+    read: Reading = PLAIN,
 ) -> Opened:
     """Open both files on the same columns; names apply to tables, and `.npy` files are matched by position.
 
@@ -150,7 +170,7 @@ def open_files(
     if names is not None and not any(tables):
         raise InputError("--columns chooses columns by name, and .npy files have none: save the columns that you want")
     if names is None and all(tables):
-        names, notes = common_columns(private_path, _public_schema(public_path), join_quoted_lines)
+        names, notes = common_columns(private_path, _public_schema(public_path), join_quoted_lines, read)
     elif names is None and tables[1]:
         names = _numeric(_public_schema(public_path)) or None
     elif any(tables) and not all(tables):
@@ -159,8 +179,8 @@ def open_files(
         opened = _open_private(private_path, names, join_quoted_lines)
         rows, notes = opened.private, notes + opened.notes
     else:
-        rows = _private_rows(private_path, names if tables[0] else None, join_quoted_lines)
-    chosen = names if tables[1] else None
+        rows = _private_rows(private_path, read.of(names) if tables[0] else None, join_quoted_lines)
+    chosen = read.of(names) if tables[1] else None
     found, _ = public_table_of(public_path, columns=chosen, dim=rows.dim, argument="--public", finite=finite)
     return Opened(rows, found, notes)
 
@@ -180,10 +200,17 @@ def _open_private(path: Path, names: list[str] | None, join_quoted_lines: bool) 
     return Opened(_private_rows(path, names or None, join_quoted_lines), None, notes)
 
 
-def _private_rows(path: Path, names: list[str] | None, join_quoted_lines: bool) -> Rows:
+def _private_rows(path: Path, names: Any, join_quoted_lines: bool) -> Rows:
     if _suffix(path) == ".csv":
         return Rows.from_csv(path, names, join_quoted_lines=join_quoted_lines)
     return private_rows(path, columns=names)
+
+
+def private_column(path: Path, name: str, join_quoted_lines: bool) -> Rows:
+    """One column of a private table."""
+    if not _is_table(path):
+        raise click.UsageError("--weights-priv names a column, and .npy files have none: save a table")
+    return _private_rows(path, [name], join_quoted_lines)
 
 
 def read_array(path: str, what: str) -> FloatArray:

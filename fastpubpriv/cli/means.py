@@ -26,8 +26,8 @@ def run(
     deliver.run(call, title, settings, **drawing)
 
 
-def prepare(settings: dict[str, Any]) -> Any:
-    """Everything that can be refused before the budget is touched; returns the opened files."""
+def prepare(settings: dict[str, Any], **reading: Any) -> Any:
+    """Everything that can be refused before the budget is touched; returns the opened files. `reading`: as for `open_files`."""
     from fastpubpriv.cli import inputs, outputs, report
 
     settings["budget"] = options.require_budget(settings["rho"], settings["epsilon"], settings["delta"])
@@ -40,6 +40,7 @@ def prepare(settings: dict[str, Any]) -> Any:
         settings["columns"],
         settings["join_quoted_lines"],
         finite="label" not in settings,
+        **reading,
     )
     if not settings["quiet"]:
         for text in opened.notes:

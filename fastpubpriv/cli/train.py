@@ -16,14 +16,19 @@ TRAIN_EPILOG = """\b
 Examples:
   fastpubpriv train --private visits.parquet --public volunteers.csv --label cost --epsilon 1 --delta 1e-7 --json model.json
   fastpubpriv train --loss logistic --private p.csv --public q.csv --label ill --columns age,dose --rho 0.1
+  fastpubpriv train --private f.parquet --public g.parquet --label delay --categories carrier,month=1:2:3 --rho 0.1
+  fastpubpriv train --loss softmax --private p.csv --public q.csv --label species --classes cat,dog,fox --rho 0.5
 """
 PREDICT_EPILOG = """\b
 Example:
   fastpubpriv predict --model model.json --rows new.parquet --out predictions.csv
 """
+LOSSES = ("squared", "logistic", "huber", "softmax", "smooth_hinge", "poisson")
 
 
-@click.command(epilog=TRAIN_EPILOG, short_help="Linear or logistic regression of a label on the other columns.")
+@click.command(
+    epilog=TRAIN_EPILOG, short_help="A linear model of a label from the other columns: regression, classes, counts."
+)
 @options.private_option("The labelled rows to protect")
 @options.public_option(required=True)
 @click.option(
@@ -31,24 +36,46 @@ Example:
 )
 @click.option(
     "--loss",
-    type=click.Choice(["squared", "logistic"]),
+    type=click.Choice(LOSSES),
     default="squared",
     show_default=True,
-    help="squared: the label is a number; logistic: it is one of two classes.",
+    help="squared: the label is a number; huber: the same, long residuals count linearly; logistic, smooth_hinge: one of two "
+    "classes; softmax: one of several; poisson: a count.",
+)
+@click.option(
+    "--huber-threshold",
+    type=float,
+    help="huber: residuals beyond it count linearly, in standard deviations of public labels. Default: 1.345.",
 )
 @options.budget_options()
 @options.columns_option
 @click.option(
     "--categories",
-    metavar="A,B=1:2:3,...",
-    help="Columns whose numbers are codes; those listed, or those of the public rows, each get a term.",
+    metavar="A,B=x:y:z,...",
+    help="Columns of codes or of text; each number or text that is listed, or that public rows have, gets a term. Any other "
+    "cell of a private row counts as 'other'.",
 )
-@click.option("--classes", metavar="A,B", help="logistic: the two labels. Default: those of the public rows.")
+@click.option(
+    "--classes",
+    metavar="A,B,...",
+    help="The labels of the classes, numbers or texts. Default: those of the public rows. Rows with another one count for nothing.",
+)
 @click.option(
     "--class-weight",
     metavar="A=W,B=W|public",
     help="logistic: numbers that the loss of each class is multiplied by; public: one over the frequency in the public rows.",
 )
+@click.option(
+    "--weights-pub",
+    metavar="NAME|FILE.npy",
+    help="How much each public row counts: a column of the public file, or a file with a number for each row.",
+)
+@click.option(
+    "--weights-priv",
+    metavar="NAME",
+    help="How much each private row counts: a column of the private file, in the unit of --weights-pub; with --weight-cap.",
+)
+@click.option("--weight-cap", type=float, help="The largest private weight that counts, known without the data.")
 @click.option(
     "--x-bounds",
     metavar="NAME=LOW:HIGH",
@@ -59,36 +86,59 @@ Example:
 @click.option(
     "--y-scale", type=float, help="squared: a difference between labels that matters, where public ones are all equal."
 )
-@options.method_option("fastpubpriv.training.methods", "See the README.")
+@options.method_option(
+    "fastpubpriv.training.methods",
+    "newton and sufficient_statistics: see the README; those from semi_dp on: noisy gradients, any loss.",
+)
 @options.ledger_options
 @options.run_options
 @options.output_options
 def train(**settings: Any) -> None:
-    """Linear or logistic regression on private rows, starting from public ones.
+    """A linear model of a label on private rows, starting from public ones.
 
     A private row with a missing label counts for nothing; one with a missing cell too, unless public cells of that column are
     missing as well. Where the public rows alone are predicted to do as well, nothing is spent.
     """
-    label = settings["label"]
+    from fastpubpriv.cli import inputs
+    from fastpubpriv.training.opened import class_texts, column_texts
+
+    label, path = settings["label"], settings["public_path"]
+    stated, loss = _stated(settings), _loss(settings)
+    texts = column_texts(stated.get("categories"), path)
+    names = class_texts(stated.get("classes"), path, None, label) if _of_classes(settings["loss"]) else None
+    both = texts if names is None or label is None else {**texts, label: names}
     if label is not None and settings["columns"] is not None:
         settings["columns"] = f"{settings['columns']},{label}"
-    opened = prepare(settings)
-    public, names = opened.public, opened.private.columns
-    if (label is None) != (names is None):
+    opened = prepare(settings, read=inputs.Reading(both, _without(settings)))
+    public, columns = opened.public, opened.private.columns
+    if (label is None) != (columns is None):
         raise click.UsageError(
             "--label names a column of a table, and is left out for .npy files: their last column is it"
         )
+    if columns is not None and label not in columns:
+        raise click.UsageError(f"--label: {label[:80]!r} is not a column of both files that can be read")
+    if columns is not None:
+        order = [place for place, name in enumerate(columns) if name != label]
+        public = public[:, [*order, columns.index(label)]]
+    if both:
+        from fastpubpriv.sources.public import open_public
+
+        public = open_public(path, inputs.Reading(both).of(columns))
+    if settings["weights_pub"] is not None:
+        stated["weights_pub"] = _weights(settings["weights_pub"], path)
+    if settings["weights_priv"] is not None:
+        stated["weights_priv"] = inputs.private_column(
+            settings["private_path"], settings["weights_priv"], settings["join_quoted_lines"]
+        )
+    if texts:
+        stated["categories"] = {**stated["categories"], **texts}
     if names is not None:
-        if label not in names:
-            raise click.UsageError(f"--label: {label[:80]!r} is not a numeric column of both files")
-        order = [place for place, name in enumerate(names) if name != label]
-        public = public[:, [*order, names.index(label)]]
-    stated = _stated(settings)
+        stated["classes"] = names
 
     def call(ledger: Any) -> Any:
         return fpp.train(
             opened.private,
-            loss=settings["loss"],
+            loss=loss,
             x_pub=public,
             label=-1 if label is None else label,
             ledger=ledger,
@@ -100,26 +150,63 @@ def train(**settings: Any) -> None:
     run(call, f"Regression on {opened.private.n:,} private rows", settings)
 
 
+def _of_classes(loss: str) -> bool:
+    return loss in ("logistic", "softmax", "smooth_hinge")
+
+
+def _loss(settings: dict[str, Any]) -> Any:
+    """The loss, as an argument of `train`; what it cannot be drawn with is refused before anything is read."""
+    stepwise = settings["loss"] in ("squared", "logistic")
+    if settings["plot_path"] is not None and not (
+        stepwise and settings["method"] in (None, "auto", "newton", "sufficient_statistics", "throw_away")
+    ):
+        raise click.UsageError("--plot shows intervals, which noisy gradients do not have: leave it out")
+    if settings["huber_threshold"] is None:
+        return settings["loss"]
+    if settings["loss"] != "huber":
+        raise click.UsageError("--huber-threshold belongs to --loss huber")
+    from fastpubpriv.training import huber_loss
+
+    return huber_loss(settings["huber_threshold"])
+
+
+def _without(settings: dict[str, Any]) -> tuple[str, ...]:
+    """Columns that are no features."""
+    names = (settings["weights_pub"], settings["weights_priv"])
+    return tuple(name for name in names if name is not None and not name.endswith(".npy"))
+
+
+def _weights(given: str, path: Path) -> Any:
+    """The weights of the public rows."""
+    from fastpubpriv.cli import inputs
+    from fastpubpriv.sources import public_rows
+
+    if given.endswith(".npy"):
+        return inputs.read_array(given, "--weights-pub")
+    return public_rows(path, columns=[given], argument="--weights-pub")[:, 0]
+
+
 def _stated(settings: dict[str, Any]) -> dict[str, Any]:
     """What the options say of columns and labels, as arguments of `train`."""
-    found: dict[str, Any] = options.given(settings, "y_scale")
+    found: dict[str, Any] = options.given(settings, "y_scale", "weight_cap")
     coded: dict[str, Any] = {}
     for each in (settings["categories"] or "").split(",") if settings["categories"] is not None else ():
         name, equals, levels = each.partition("=")
-        coded[name.strip()] = _numbers(levels, "--categories", each) if equals else "public"
+        coded[name.strip()] = _listed(levels.split(":"), "--categories", each) if equals else "public"
     if coded:
         found["categories"] = coded
     if settings["classes"] is not None:
-        found["classes"] = options.two_numbers(settings["classes"], "--classes")
+        found["classes"] = tuple(_listed(settings["classes"].split(","), "--classes", settings["classes"]))
     if settings["y_bounds"] is not None:
         found["y_bounds"] = options.two_numbers(settings["y_bounds"], "--y-bounds")
     if settings["class_weight"] == "public":
         found["class_weight"] = "public"
     elif settings["class_weight"] is not None:
-        pairs = [
-            _numbers(each.replace("=", ":"), "--class-weight", each, 2) for each in settings["class_weight"].split(",")
-        ]
-        found["class_weight"] = {label: weight for label, weight in pairs}
+        found["class_weight"] = {}
+        for each in settings["class_weight"].split(","):
+            name, _, weight = each.rpartition("=")
+            (label,) = _listed([name], "--class-weight", each)
+            (found["class_weight"][label],) = _numbers(weight, "--class-weight", each, 1)
     if settings["x_bounds"]:
         found["x_bounds"] = {}
         for each in settings["x_bounds"]:
@@ -128,13 +215,31 @@ def _stated(settings: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _numbers(text: str, option: str, quoted: str, count: int | None = None) -> list[float]:
-    """Numbers between colons."""
+def _listed(parts: list[str], option: str, quoted: str) -> list[Any]:
+    """Numbers, if all parts are; else texts."""
+    parts = [part.strip() for part in parts]
+    if not all(parts):
+        raise click.UsageError(f"{option} must look like {SHAPES[option]}; got {quoted[:80]!r}")
+    numbers = [options.exact_number(part) for part in parts]
+    if any(each is None for each in numbers):
+        return parts
+    return [options.real(each, option) for each in numbers if each is not None]
+
+
+SHAPES = {
+    "--categories": "month, month=1:2:3 or carrier=AA:DL",
+    "--classes": "0,1 or no,yes",
+    "--class-weight": "0=1,1=5",
+    "--x-bounds": "age=0:120",
+}
+
+
+def _numbers(text: str, option: str, quoted: str, count: int) -> list[float]:
+    """So many numbers, colons between them."""
     found = [options.exact_number(part.strip()) for part in text.split(":")]
     numbers = [options.real(each, option) for each in found if each is not None]
-    if len(numbers) < len(found) or count not in (None, len(found)):
-        shapes = {"--categories": "month or month=1:2:3", "--class-weight": "0=1,1=5", "--x-bounds": "age=0:120"}
-        raise click.UsageError(f"{option} must look like {shapes[option]}; got {quoted[:80]!r}")
+    if len(numbers) != count or len(found) != count:
+        raise click.UsageError(f"{option} must look like {SHAPES[option]}; got {quoted[:80]!r}")
     return numbers
 
 
@@ -151,11 +256,13 @@ def _numbers(text: str, option: str, quoted: str, count: int | None = None) -> l
 def predict(model_path: Path, rows_path: Path, out_path: Path) -> None:
     """Labels of rows by a model that `train` wrote, one line for each row.
 
-    Of a logistic model, the likelier class and the probability of the second one. A row with a missing cell has none. The
-    predictions are as private as the rows that they are of.
+    Of a logistic model, the likelier class and the probability of the second one; of several classes, the likeliest and its
+    probability. A row with a missing cell has none. The predictions are as private as the rows that they are of.
     """
     from fastpubpriv.cli import outputs, streams
     from fastpubpriv.errors import InputError
+    from fastpubpriv.results.cells import Cells, as_columns
+    from fastpubpriv.results.descent import DescentResult
     from fastpubpriv.results.training import TrainingResult
     from fastpubpriv.sources import private_rows
 
@@ -168,24 +275,36 @@ def predict(model_path: Path, rows_path: Path, out_path: Path) -> None:
         kept.pop("warnings", None)
     except (OSError, ValueError, AttributeError, TypeError):
         raise InputError(f"--model: {str(model_path)!r} is not a model that `train --json` wrote") from None
-    model = TrainingResult.from_json(json.dumps(kept))
-    rows = private_rows(rows_path, columns=None if rows_path.suffix == ".npy" else model.columns)
+    kind: Any = DescentResult if kept.get("kind") == "DescentResult" else TrainingResult
+    model = kind.from_json(json.dumps(kept))
+    columns = None if rows_path.suffix == ".npy" else model.columns
+    rows = private_rows(rows_path, columns=as_columns(columns, model.design))
     if rows.dim != model.dim:
         raise InputError(
             f"--rows has {rows.dim} columns and the model has {model.dim}: pass the columns without the label"
         )
-    classes = len(model.classes) > 0
-    lines = ["label,probability" if classes else "label"]
+    texts, chances = bool(model.design.get("classes")), model.loss in ("logistic", "softmax")
+    lines = ["label,probability" if chances else "label"]
     for chunk in rows.chunks():
-        labels = model.predict(chunk)
-        if classes:
-            second = model.predict_proba(chunk)[:, 1]
-            lines += [f"{one:.10g},{other:.6g}" for one, other in zip(labels, second, strict=True)]
-        else:
-            lines += [f"{one:.10g}" for one in labels]
+        cells = Cells(chunk.astype("float64"))
+        labels = [_field(each, texts) for each in model.predict(cells)]
+        if chances:
+            both = model.predict_proba(cells)
+            # Of two classes the probability of the second one, of more that of the likeliest.
+            shown = both[:, 1] if both.shape[1] == 2 else both.max(axis=1)
+            labels = [f"{one},{other:.6g}" for one, other in zip(labels, shown, strict=True)]
+        lines += labels
     text = "\n".join(lines)
     if outputs.is_stdout(out_path):
         streams.emit(text)
         streams.wait_for_reader()
     else:
         outputs.replace_file(out_path, lambda place: place.write_text(text + "\n", encoding="utf-8"))
+
+
+def _field(label: Any, texts: bool) -> str:
+    """A label as a field of a CSV file."""
+    if not texts:
+        return f"{label:.10g}"
+    quoted = "" if label is None else str(label).replace('"', '""')
+    return f'"{quoted}"' if any(sign in quoted for sign in ',"\r\n') else quoted

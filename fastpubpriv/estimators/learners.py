@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
@@ -25,7 +25,7 @@ def coinpress_rounds(
     run: Run,
     base: AffineMap,
     *,
-    shares: list[Fraction],
+    shares: Sequence[Fraction],
     n: int,
     row_failure: float,
     slack: Callable[[Released], float],

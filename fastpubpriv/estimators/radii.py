@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, Literal
 
 from scipy.special import gammaln
@@ -59,16 +60,18 @@ def chi_radius(dim: int, failure_prob: float) -> float:
     return math.sqrt(dim + 2.0 * math.sqrt(dim * tail) + 2.0 * tail)
 
 
+@lru_cache(maxsize=256)
 def expected_normal_norm(dim: int) -> float:
     """E |N(0, I_d)| = sqrt(2) Gamma((d + 1) / 2) / Gamma(d / 2)."""
     return math.sqrt(2.0) * math.exp(gammaln((dim + 1) / 2.0) - gammaln(dim / 2.0))
 
 
-def budget_shares(steps: int) -> list[Fraction]:
+@lru_cache(maxsize=64)
+def budget_shares(steps: int) -> tuple[Fraction, ...]:
     """Shares of the steps: 3/4 for the last, the rest alike; they add up to one exactly."""
     if steps == 1:
-        return [Fraction(1)]
-    return [FIRST_STEPS_SHARE / (steps - 1)] * (steps - 1) + [1 - FIRST_STEPS_SHARE]
+        return (Fraction(1),)
+    return (FIRST_STEPS_SHARE / (steps - 1),) * (steps - 1) + (1 - FIRST_STEPS_SHARE,)
 
 
 def gap_radius(dim: int, n_pub: int, failure_prob: float, pub_priv_gap: float) -> float:

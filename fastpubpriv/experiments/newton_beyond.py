@@ -7,7 +7,9 @@ import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -33,6 +35,7 @@ RUNS = 5
 EPSILONS = (2.0, 4.0)
 DELTA = 1e-5
 SIGNAL = 2009.2422  # squared norm of the coefficients: the paper's loss at zero, less the noise
+MOST_PACKAGED = 400
 SMALLEST_GAIN = 0.9  # ratio up to which the printed table is beaten
 NOTES = (
     "Optimal DP Model Training with Public Data, the problem of Tables 5 to 10: n = 30000, d = 2000, delta = 1e-5",
@@ -40,6 +43,7 @@ NOTES = (
     "newton: fastpubpriv at the stated epsilon under replace-one, with nothing tuned on private rows",
     "paper: Algorithm 1 as printed in Table 5, step size and weight tuned; its noise costs epsilon 4.11 to 4.36 under replace-one",
     "adassp: AdaSSP (Wang 2018) on the private rows alone, clipped as for columns of unit variance",
+    "diffprivlib: its linear regression at epsilon alone, bounds from the public rows; where it is installed, up to 400 columns",
     SEED_NOTE,
 )
 
@@ -65,6 +69,7 @@ class Line:
     predicted: float
     public: float
     adassp: float
+    diffprivlib: float
     paper: float
 
 
@@ -82,17 +87,26 @@ def loss(coefficients: FloatArray, intercept: float, truth: FloatArray) -> float
     return 1.0 + float(np.sum((coefficients - truth) ** 2)) + intercept**2
 
 
-def adassp(rows: FloatArray, labels: FloatArray, epsilon: float, rng: np.random.Generator) -> FloatArray:
+def adassp(
+    rows: FloatArray,
+    labels: FloatArray,
+    epsilon: float,
+    rng: np.random.Generator,
+    *,
+    delta: float = DELTA,
+    longest: float | None = None,
+    largest: float = 3.0 * math.sqrt(SIGNAL + 1.0),
+) -> FloatArray:
     """Adaptive sufficient statistics in zCDP's normal noise: a third each for least eigenvalue, Gram matrix and cross moments.
 
-    Lengths of rows and labels are clipped where hardly any is beyond, known beforehand: its best case.
+    Rows longer than `longest` and labels beyond `largest` are clipped: by default where hardly any is beyond, its best case.
     """
     dim = rows.shape[1]
-    longest, largest = math.sqrt(dim) + 3.0, 3.0 * math.sqrt(SIGNAL + 1.0)
+    longest = math.sqrt(dim) + 3.0 if longest is None else longest
     rows = rows * np.minimum(1.0, longest / np.linalg.norm(rows, axis=1))[:, None]
     labels = np.clip(labels, -largest, largest)
     # Under replace-one: of a row's square 2 L^2 less what two squares share, of a product 2 L B, of an eigenvalue L^2.
-    unit = noise_multiplier_for(ApproxDP(epsilon, DELTA), FullBatch(), 3) / 2.0
+    unit = noise_multiplier_for(ApproxDP(epsilon, delta), FullBatch(), 3) / 2.0
     gram = rows.T @ rows
     noise = np.triu(rng.normal(size=(dim, dim))) * unit * math.sqrt(2.0) * longest**2
     least = max(0.0, float(np.linalg.eigvalsh(gram)[0]) + unit * longest**2 * (rng.normal() - 2.0))
@@ -102,8 +116,26 @@ def adassp(rows: FloatArray, labels: FloatArray, epsilon: float, rng: np.random.
     return np.linalg.solve(noisy + ridge * np.eye(dim), cross)
 
 
-def cell(size: Size, ratio: float, epsilon: float, run: int, *, rival: bool) -> tuple[float, float, float, float]:
-    """Losses of newton, as predicted, of public rows alone and of AdaSSP (NaN without `rival`)."""
+def packaged(rows: FloatArray, labels: FloatArray, shown: tuple[FloatArray, FloatArray], epsilon: float) -> Any:
+    """Coefficients and intercept by diffprivlib, None where it is not installed, or where its loops in Python would take hours."""
+    if rows.shape[1] > MOST_PACKAGED:
+        return None
+    try:
+        models = import_module("diffprivlib.models")
+    except ImportError:
+        return None
+    x, y = shown
+    model = models.LinearRegression(
+        epsilon=epsilon, bounds_X=(x.min(axis=0), x.max(axis=0)), bounds_y=(y.min(), y.max()), random_state=len(x)
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that its minimisation stopped early
+        model.fit(rows, labels)
+    return np.ravel(model.coef_), float(model.intercept_)
+
+
+def cell(size: Size, ratio: float, epsilon: float, run: int, *, rival: bool) -> tuple[float, ...]:
+    """Losses of newton, as predicted, of public rows alone, of AdaSSP and of diffprivlib (NaN without `rival`)."""
     rows, labels, truth = problem(size, run)
     m = round(size.rows * ratio)
     found = linear_regression(
@@ -116,15 +148,17 @@ def cell(size: Size, ratio: float, epsilon: float, run: int, *, rival: bool) -> 
         random_state=noise_seed(size.dim, run, round(100 * ratio)),
         progress=False,
     )
-    other = math.nan
+    other = third = math.nan
     if rival:
         other = loss(adassp(rows[m:], labels[m:], epsilon, np.random.default_rng([run, m])), 0.0, truth)
+        theirs = packaged(rows[m:], labels[m:], (rows[:m], labels[:m]), epsilon)
+        third = math.nan if theirs is None else loss(theirs[0], theirs[1], truth)
     public = loss(found.public_coefficients, found.public_intercept, truth)
-    return loss(found.coefficients, found.intercept, truth), 1.0 + found.predicted_excess, public, other
+    return loss(found.coefficients, found.intercept, truth), 1.0 + found.predicted_excess, public, other, third
 
 
 def lines(size: Size, runs: int, ratios: Sequence[float], *, threads: int | None, progress: bool | None) -> list[Line]:
-    """All cells, medians over runs; AdaSSP in the first run of each."""
+    """All cells, medians over runs; AdaSSP and diffprivlib in the first run of each."""
     tasks = [(ratio, epsilon, run) for epsilon in EPSILONS for ratio in ratios for run in range(runs)]
     with warnings.catch_warnings():
         # Where public rows are most of all rows, newton is predicted to gain little: these cells are wanted too.
@@ -136,27 +170,30 @@ def lines(size: Size, runs: int, ratios: Sequence[float], *, threads: int | None
     result = []
     for start in range(0, len(tasks), runs):
         ratio, epsilon, _ = tasks[start]
-        newton, predicted, public, other = np.array(found[start : start + runs]).T
+        newton, predicted, public, other, third = np.array(found[start : start + runs]).T
         middle, expected, alone = (float(np.median(part)) for part in (newton, predicted, public))
-        result.append(Line(ratio, epsilon, middle, expected, alone, float(other[0]), printed[ratio]))
+        rivals = float(other[0]), float(third[0])
+        result.append(Line(ratio, epsilon, middle, expected, alone, *rivals, printed[ratio]))
     return result
 
 
 def run(
     out: Path, *, runs: int | None = None, threads: int | None = None, progress: bool | None = None, quick: bool = False
 ) -> Report:
-    """Write `b-beyond.csv` and `.png` into `out`; `quick` is a fifth of rows and columns, two runs, and five ratios.
+    """Write `b-beyond.csv` and `.png` into `out`; `quick` is a fifth of rows and columns, and two runs.
 
-    A run of the whole problem takes about a minute for each of 18 cells on two cores.
+    The whole problem takes about a minute for each run of each of 18 cells on two cores; with `quick` all of it takes a few.
     """
     start = time.perf_counter()
     size = QUICK if quick else PAPER
-    ratios = (0.03, 0.1, 0.25, 0.5, 0.9) if quick else RATIOS
     # Large rows fill the memory: one problem at a time, with threads inside it.
     at_once = checked_threads(threads) if quick else 1
-    found = lines(size, checked_runs(runs, 2 if quick else RUNS), ratios, threads=at_once, progress=progress)
-    columns = ("public_ratio", "epsilon", "newton", "predicted", "public_only", "adassp", "paper_algorithm_1")
-    table = [(x.ratio, x.epsilon, x.newton, x.predicted, x.public, x.adassp, x.paper) for x in found]
+    found = lines(size, checked_runs(runs, 2 if quick else RUNS), RATIOS, threads=at_once, progress=progress)
+    columns = (
+        *("public_ratio", "epsilon", "newton", "predicted", "public_only", "adassp", "diffprivlib"),
+        "paper_algorithm_1",
+    )
+    table = [(x.ratio, x.epsilon, x.newton, x.predicted, x.public, x.adassp, x.diffprivlib, x.paper) for x in found]
     notes = (f"HERE A FIFTH OF EVERYTHING: {size}", *NOTES) if quick else NOTES
     csv = write_csv(Path(out) / f"{NAME}.csv", notes, columns, table)
     png = draw(found, Path(out) / f"{NAME}.png")
@@ -171,9 +208,13 @@ def below_paper(found: Sequence[Line]) -> tuple[int, int]:
 
 def summary(found: Sequence[Line]) -> tuple[str, ...]:
     """Losses by ratio, and in how many cells the printed table is beaten."""
-    head = ("n_pub/n", "epsilon", "newton", "predicted", "public only", "AdaSSP", "paper's Table 5")
+    head = ("n_pub/n", "epsilon", "newton", "predicted", "public only", "AdaSSP", "diffprivlib", "paper's Table 5")
     rows = [
-        (f"{x.ratio:g}", f"{x.epsilon:g}", *(f"{v:.4f}" for v in (x.newton, x.predicted, x.public, x.adassp, x.paper)))
+        (
+            f"{x.ratio:g}",
+            f"{x.epsilon:g}",
+            *(shown(v) for v in (x.newton, x.predicted, x.public, x.adassp, x.diffprivlib, x.paper)),
+        )
         for x in found
     ]
     below, asked = below_paper(found)
@@ -181,6 +222,11 @@ def summary(found: Sequence[Line]) -> tuple[str, ...]:
         f"newton at an honest epsilon of 4 is below the paper's tuned Table 5 (really 4.11 to 4.36) in {below} of {asked} cells",
         *text_table(head, rows),
     )
+
+
+def shown(loss: float) -> str:
+    """Four digits after the point, fewer of a large loss."""
+    return "-" if math.isnan(loss) else f"{loss:.4f}" if loss < 100.0 else f"{loss:.3g}"
 
 
 def draw(found: Sequence[Line], path: Path) -> Path:

@@ -47,7 +47,8 @@ class ResidualSum(Measurement[Fraction, Released]):
     """Release the sum over rows (z, label) of min(1, radius / |spread z|) clip(residual / scale) / clip (spread z), (D,).
 
     `cost` is a rho, or an epsilon when the account is pure. Replace-one sensitivity 2Q in l2, isqrt(4 D Q^2) in l1, in grid steps.
-    `row_step` is the unit of the rows' z.
+    `row_step` is the unit of the rows' z. With `weighted`, rows are (z, label, weight), and each term is multiplied by its row's
+    weight, at most 1: the sensitivity is the same.
     """
 
     slope: FloatArray
@@ -57,6 +58,7 @@ class ResidualSum(Measurement[Fraction, Released]):
     clip: float
     radius: float
     row_step: float = 1.0
+    weighted: bool = False
 
     def release(self, account: Payer, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Released:
         """Charge `cost`, run the pass and add noise."""
@@ -72,6 +74,7 @@ class ResidualSum(Measurement[Fraction, Released]):
             radius=self.radius,
             inv_step=1.0 / unit,
             quant_bound=grid.quant_bound,
+            weighted=self.weighted,
         )
         query = partial(executor.run, ResidualQuery(residual_map=residual_map), rows)
         value = release(account, name=name, query=query, shape=(dim,), event=grid.event, unit=unit)

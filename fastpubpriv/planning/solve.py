@@ -91,6 +91,8 @@ MEANINGS = {
     "semi_dp": "error of semi-private gradient descent",
     "dp_sgd": "error of noisy gradient descent on private rows alone",
     "pda_mirror_descent": "error of mirror descent",
+    "output_perturbation": "error of noise on the minimum of the loss",
+    "exponential": "error of a choice among models that public rows suggest",
     "implied_epsilon": "epsilon of the budget, for zCDP at delta = 1e-6",
     "worth_rows": "private rows from which they are worth it",
     "worth_budget": "rho or epsilon from which private rows are worth it",

@@ -25,13 +25,14 @@ from fastpubpriv.release.account import Account
 from fastpubpriv.run import noise_per_radius
 from fastpubpriv.training.gradient.asking import noise_of
 from fastpubpriv.training.gradient.fit import STEPWISE
-from fastpubpriv.training.gradient.plan import make_plan, most_steps
 from fastpubpriv.training.gradient.problem import GradientProblem, make_gradient_problem
 from fastpubpriv.training.gradient.public_fit import PublicFit, public_fit
-from fastpubpriv.training.gradient.settings import DESCENTS
-from fastpubpriv.training.methods import METHODS, WORTH, candidates, least, prepare, statistics_noise
+from fastpubpriv.training.gradient.settings import Descent
+from fastpubpriv.training.gradient.task import GradientTask, Prepared
+from fastpubpriv.training.methods import METHODS, candidates, least, prepare, statistics_noise
 from fastpubpriv.training.problem import Problem, make_problem
 from fastpubpriv.training.public_linear import Posterior
+from fastpubpriv.training.record import WORTH
 from fastpubpriv.training.stated import Stated
 
 UNITS = {
@@ -57,9 +58,11 @@ def plan_train(
             f"plan('train') makes up public rows of at most 2^24 cells: pass n_pub up to {_MOST_CELLS // (dim + 1)}"
         )
     loss = validation.choice("loss", loss, STEPWISE)
-    method = validation.choice("method", method, (*METHODS.choices, *DESCENTS))
+    method = METHODS.choose(method)
     if (loss, method) == ("logistic", "sufficient_statistics"):
         raise InputError("method='sufficient_statistics' is for the squared loss: pass method='newton'")
+    if (loss, method) == ("squared", "output_perturbation"):
+        raise InputError("method='output_perturbation' needs a loss whose gradients are bounded: pass loss='logistic'")
     explained = validation.fraction("r_squared", r_squared)
     case = _Case(loss=loss, method=method, table=typical_rows(loss, dim, n_pub, explained))
     return Forecast(predict=case.predict, unit=UNITS[loss], more=case.more)
@@ -119,24 +122,27 @@ class _Case:
         """The method that is taken, the plans of all that can be done, and the account that pays."""
         problem = replace(self._problem, n_priv=n_priv)
         names = candidates(problem, method)
-        draws = max(1, *(METHODS[each].draws(problem.dim) for each in names))
+        draws = max(1, *(METHODS[each].draws(problem) for each in names))
         account = Account("plan", budget, draws=draws)
         plans = prepare(problem, account, names)
         return least(problem, account, plans), plans, account
 
-    def _descent(self, n_priv: int, budget: Budget, method: str) -> tuple[Any, float]:
-        """The plan of a gradient method, and the noise of its steps."""
-        problem, settings = replace(self._gradients, n_priv=n_priv), DESCENTS[method]()
-        account = Account("plan", budget, draws=max(1, most_steps(problem, settings) * problem.size))
-        noise = noise_of(problem, settings, account)
-        plan = make_plan(problem, settings, noise, public=self._public)
-        return plan, noise(plan.steps)
+    def _with_settings(self, n_priv: int, budget: Budget, method: str) -> tuple[Prepared, float]:
+        """The plan of a method with settings, and the noise of its steps, over the bound on a row."""
+        record, problem = METHODS[method], replace(self._gradients, n_priv=n_priv)
+        assert record.settings is not None
+        task = GradientTask(problem=problem, settings=record.settings(), known=self._public)
+        account = Account("plan", record.spends(budget), draws=max(1, record.draws(task)))
+        plan: Prepared = record.prepare(task, account)
+        if isinstance(task.settings, Descent):
+            return plan, noise_of(problem, task.settings, account)(plan.steps)
+        return plan, 0.0
 
     def predict(self, n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
         """The error of the method, and what it does."""
-        if self.method in DESCENTS:
-            plan, noise = self._descent(n_priv, budget, self.method)
-            return float(plan.predicted), {"steps": float(plan.steps), "noise_multiplier": noise}
+        if self.method != "auto" and METHODS[self.method].settings is not None:
+            plan, noise = self._with_settings(n_priv, budget, self.method)
+            return _excess(plan), {"steps": float(plan.steps), "noise_multiplier": noise}
         name, plans, account = self._stepwise(n_priv, budget, self.method)
         noise, steps = 0.0, 0
         if name == "newton":
@@ -154,10 +160,11 @@ class _Case:
         """The error of every method, where the choice turns, and the minimax rates."""
         _, plans, _ = self._stepwise(n_priv, budget, "auto")
         found = {name: float(plan.predicted) for name, plan in plans.items() if name != "throw_away"}
-        for name in DESCENTS:
-            # With two or three public rows, which one line fits, there may be no gradient to choose a clip by.
+        for name, record in METHODS.items():
+            # Some losses have no output perturbation; two or three public rows, which one line fits, no gradient for a clip.
             with contextlib.suppress(InputError, BudgetError):
-                found[name] = float(self._descent(n_priv, budget, name)[0].predicted)
+                if record.settings is not None:
+                    found[name] = _excess(self._with_settings(n_priv, budget, name)[0])
         rates = minimax_rates(n_priv=n_priv, n_pub=len(self.table), dim=self.table.shape[1] - 1, budget=budget)
         return found | {
             "implied_epsilon": _epsilon(budget),
@@ -191,6 +198,10 @@ class _Case:
         make = _maker(budget)
         most = MOST_PURE if isinstance(budget, PureDP) else MOST_AMOUNT
         return _turn(float(budget.amounts[0]), LEAST_AMOUNT, most, lambda amount: self._worth(n_priv, make(amount)))
+
+
+def _excess(plan: Prepared) -> float:
+    return math.inf if plan.predicted is None else plan.predicted
 
 
 def _maker(budget: Budget) -> Callable[[float], Budget]:

@@ -53,6 +53,8 @@ def exact(value: object, name: str) -> Fraction:
 
 def whole(value: object, name: str, *, at_least: int = 1) -> int:
     """`value` as an int >= at_least; BudgetError for bools, floats and everything else."""
+    if type(value) is int and value >= at_least:
+        return value
     if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer):
         raise BudgetError(f"{name} must be an int, got {type(value).__name__}; pass a whole number >= {at_least}")
     if value < at_least:

@@ -13,16 +13,17 @@ from fastpubpriv.residual_maps import ResidualMap
 
 
 def residual_sum(chunk: npt.NDArray[Any], residual_map: ResidualMap, sums: IntArray) -> None:
-    """sums (dim,) += integer gradients of the labelled rows chunk (n, dim + 1), the label last."""
+    """sums (dim,) += integer gradients of the labelled rows chunk (n, dim + 1), the label last, or a weight after it."""
     m = residual_map
     for row in chunk.astype(np.float64):
-        z, label = row[:-1], float(row[-1])
+        z, label = row[: m.dim], float(row[m.dim])
+        weight = min(float(row[-1]), 1.0) if m.weighted and row[-1] > 0.0 else float(not m.weighted)
         with np.errstate(all="ignore"):
             weighted = m.spread * z
             norm = float(np.sqrt(sum_in_order(weighted * weighted)))
             residual = float(m.residual(float(sum_in_order(m.slope * z)), label)) * (1.0 / m.scale)
             shortened = m.radius / norm if norm > m.radius else 1.0
-            factor = shortened * (min(max(residual, -m.clip), m.clip) / m.clip) * m.inv_step
+            factor = shortened * (min(max(residual, -m.clip), m.clip) / m.clip) * m.inv_step * weight
             if not (np.isfinite(residual) and np.isfinite(factor)):
                 continue
             steps = factor * weighted

@@ -28,6 +28,10 @@ MOST_IN_REPR = 6
 LEVEL = 0.95
 
 
+# Types, most of the fields, whose values nobody can change: no slower question need be asked of them.
+_READ_ONLY = frozenset({int, float, str, bool, type(None), Fraction})
+
+
 def frozen(array: Any) -> FloatArray:
     """Return a read-only float64 copy, or the array itself if it is one already: matrices may be large."""
     if type(array) is np.ndarray and array.dtype == np.float64 and array.flags.owndata and not array.flags.writeable:
@@ -39,6 +43,8 @@ def frozen(array: Any) -> FloatArray:
 
 def read_only(value: Any) -> Any:
     """A field as a result holds it: arrays, lists and dictionaries at any depth are read-only, for the caller too."""
+    if type(value) in _READ_ONLY:
+        return value
     if isinstance(value, np.ndarray):
         if value.dtype.kind == "f":
             return frozen(value)

@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fastpubpriv._types import FloatArray
-from fastpubpriv.columns import points, term_values
 from fastpubpriv.errors import InputError
 from fastpubpriv.reading import Form
 from fastpubpriv.results.base import Result
+from fastpubpriv.results.cells import fits, labels_of, shown_class, terms_of
 from fastpubpriv.results.words import Table
 
 
@@ -46,9 +46,9 @@ class DescentResult(Result):
         Excess of the loss (of the mean squared error, for the squared loss) over that of the best coefficients, predicted from
         public rows, for the method and for the public fit; NaN where the loss has no public fit.
     classes : (k,) float64
-        The labels of a model of classes, else empty.
+        The labels of a model of classes, else empty; 0, 1, ... for texts, which stand in `design`.
     design : mapping
-        How the terms are made of the columns; empty for columns as they are.
+        How the terms are made of the columns, without "source" for columns as they are; texts as for `TrainingResult`.
 
     Examples
     --------
@@ -96,15 +96,8 @@ class DescentResult(Result):
     def _refuse_nonsense(self) -> None:
         p = len(self.terms)
         fine = self.coefficients.shape[1] == p and len(self.coefficients) in (1, len(self.classes))
-        if self.design:
-            wanted = {"source": p, "role": p, "level": p, "fill": self.dim}
-            for name, length in wanted.items():
-                given = self.design.get(name)
-                fine = fine and isinstance(given, tuple) and len(given) == length
-                fine = fine and all(type(item) in (int, float) or item is None for item in given or ())
-            fine = fine and all(type(j) is int and 0 <= j < self.dim for j in self.design["source"])
-        else:
-            fine = fine and p == self.dim
+        fine = fine and fits(self.design, self.dim, p, self.columns, len(self.classes))
+        fine = fine and ("source" in self.design or p == self.dim)
         if not fine:
             raise InputError(
                 "this JSON text is not a DescentResult: its coefficients, terms and design do not fit together"
@@ -112,16 +105,16 @@ class DescentResult(Result):
 
     def decision_function(self, rows: Any) -> FloatArray:
         """Intercept plus coefficients times terms of rows (n, dim): (n,), or (n, outputs). NaN where a cell is missing."""
-        found = np.atleast_2d(points(rows, self.dim, self.columns, finite=False))
-        if self.design:
-            plan = {name: np.array(self.design[name], dtype=np.float64) for name in ("source", "role", "level", "fill")}
-            found = term_values(found, **plan)
+        found = terms_of(rows, self.dim, self.columns, self.design)
         with np.errstate(all="ignore"):
             scores: FloatArray = self.intercept + found @ self.coefficients.T
         return scores if len(self.coefficients) > 1 else scores[:, 0]
 
-    def predict(self, rows: Any) -> FloatArray:
-        """The label of each of rows (n, dim), (n,): a number, a mean count, or the likeliest class. NaN where a cell is missing."""
+    def predict(self, rows: Any) -> Any:
+        """The label of each of rows (n, dim), (n,): a number, a mean count, or the likeliest class. NaN where a cell is missing.
+
+        Text in rows and classes as for `TrainingResult.predict`.
+        """
         scores = self.decision_function(rows)
         with np.errstate(all="ignore"):
             if self.loss == "poisson":
@@ -130,7 +123,7 @@ class DescentResult(Result):
                 return scores
             place = np.argmax(scores, axis=1) if scores.ndim == 2 else (scores > 0.0).astype(np.int64)
             missing = np.isnan(scores).any(axis=1) if scores.ndim == 2 else np.isnan(scores)
-            return np.where(missing, np.nan, self.classes[place])
+            return labels_of(place, missing, self.classes, self.design)
 
     def predict_proba(self, rows: Any) -> FloatArray:
         """Probabilities of the classes for rows (n, dim), (n, classes), of the logistic and the softmax loss."""
@@ -154,8 +147,10 @@ class DescentResult(Result):
             ]
             return Table("term", names, columns)
         columns = [
-            (f"class {label:g}", [start, *slopes])
-            for label, start, slopes in zip(self.classes, self.intercept, self.coefficients, strict=True)
+            (f"class {shown_class(label, index, self.design)}", [start, *slopes])
+            for index, (label, start, slopes) in enumerate(
+                zip(self.classes, self.intercept, self.coefficients, strict=True)
+            )
         ]
         return Table("term", names, columns)
 

@@ -61,13 +61,10 @@ def public_estimate(rows: FloatArray, level: float) -> Estimate:
 def new_figure(width: float, height: float) -> Any:
     """Return a figure that needs no screen and no global state."""
     try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
+        from fastpubpriv.results.figures import ShownFigure
     except ImportError:
         raise InputError("drawing needs matplotlib: pip install 'fastpubpriv[plot]'") from None
-    figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
+    return ShownFigure(figsize=(width, height), layout="constrained")
 
 
 def save(figure: Any, path: str | Path | None) -> Any:

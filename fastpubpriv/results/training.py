@@ -11,11 +11,12 @@ import numpy as np
 
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
-from fastpubpriv.columns import listed, points, term_values
+from fastpubpriv.columns import listed
 from fastpubpriv.errors import InputError
 from fastpubpriv.quantiles import normal_quantile
 from fastpubpriv.reading import Form
 from fastpubpriv.results.base import LEVEL, Result
+from fastpubpriv.results.cells import fits, labels_of, terms_of
 from fastpubpriv.results.words import Table
 
 
@@ -53,9 +54,10 @@ class TrainingResult(Result):
     residual_std : float
         Of a new label about its prediction; zero for classes.
     classes : (k,) float64
-        The two labels of a logistic model, else empty.
+        The two labels of a logistic model, else empty; 0 and 1 for two texts, which stand in `design`.
     design : mapping
-        How the terms are made of the columns.
+        How the terms are made of the columns: "texts" has the lists of columns of text, "classes" those
+        of classes that are texts.
 
     Examples
     --------
@@ -101,18 +103,14 @@ class TrainingResult(Result):
 
     def _refuse_nonsense(self) -> None:
         p = len(self.terms)
-        wanted = {"source": p, "role": p, "level": p, "fill": self.dim}
         fine = (
             len(self.coefficients) == len(self.status) == p
             and {*self.status} <= {"ok", "few_rows"}
             and len(self.covariance) == p + 1
             and len(self.classes) in (0, 2)
         )
-        for name, length in wanted.items():
-            given = self.design.get(name)
-            fine = fine and isinstance(given, tuple) and len(given) == length
-            fine = fine and all(type(item) in (int, float) or item is None for item in given or ())
-        fine = fine and all(type(j) is int and 0 <= j < self.dim for j in self.design["source"])
+        fine = fine and "source" in self.design
+        fine = fine and fits(self.design, self.dim, p, self.columns, len(self.classes))
         if not fine:
             raise InputError(
                 "this JSON text is not a TrainingResult: its coefficients, terms and design do not fit together"
@@ -144,9 +142,7 @@ class TrainingResult(Result):
         return self.coefficients - width, self.coefficients + width
 
     def _terms_of(self, rows: Any) -> FloatArray:
-        found = points(rows, self.dim, self.columns, finite=False)
-        plan = {name: np.array(self.design[name], dtype=np.float64) for name in ("source", "role", "level", "fill")}
-        return term_values(np.atleast_2d(found), **plan)
+        return terms_of(rows, self.dim, self.columns, self.design)
 
     def decision_function(self, rows: Any) -> FloatArray:
         """Intercept plus coefficients times terms of rows (n, dim), (n,): a label, or log-odds. NaN where a cell is missing."""
@@ -154,12 +150,16 @@ class TrainingResult(Result):
             found: FloatArray = self.intercept + self._terms_of(rows) @ self.coefficients
         return found
 
-    def predict(self, rows: Any) -> FloatArray:
-        """The label of each of rows (n, dim), (n,): its mean, or the likelier class. NaN where a needed cell is missing."""
+    def predict(self, rows: Any) -> Any:
+        """The label of each of rows (n, dim), (n,): its mean, or the likelier class. NaN where a needed cell is missing.
+
+        Rows of a model with columns of text are a table or a path, or an array of objects. Classes that are texts come as an array
+        of objects, None where a cell is missing.
+        """
         found = self.decision_function(rows)
         if self.loss != "logistic":
             return found
-        return np.where(np.isnan(found), np.nan, np.where(found > 0.0, self.classes[1], self.classes[0]))
+        return labels_of((found > 0.0).astype(np.int64), np.isnan(found), self.classes, self.design)
 
     def predict_proba(self, rows: Any) -> FloatArray:
         """Probabilities of the two classes for rows (n, dim), (n, 2)."""

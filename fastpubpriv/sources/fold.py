@@ -16,6 +16,7 @@ import numpy as np
 
 from fastpubpriv.errors import KernelError
 from fastpubpriv.sources.base import Chunk, Rows, default_chunk_rows
+from fastpubpriv.sources.views.each import read_and_changed
 from fastpubpriv.threads.guard import call_guarded
 from fastpubpriv.threads.pool import available_cpus, in_worker, max_threads
 from fastpubpriv.threads.progress import Progress
@@ -26,6 +27,9 @@ Accumulators = tuple[Any, ...]
 
 # A unit of work is what a row sum does with one number, about 1 ns.
 _INLINE_WORK = 1_000_000  # below this, waking a thread costs more than it saves
+_INLINE_WORK_ASKED = (
+    _INLINE_WORK  # the same where the caller says how many threads; tests make it zero, to cut few rows in many ways
+)
 _CHUNK_WORK = 20_000_000  # an interrupt waits for at most one chunk
 _CHUNKS_PER_THREAD = 4  # so that the other threads can take over the work of one that was held up
 _IN_FLIGHT_BYTES = 1 << 26  # limit on the chunks of a sequential source that have been read and not yet used
@@ -102,14 +106,14 @@ class Executor:
     Parameters
     ----------
     threads : int, optional
-        Threads to use. The default is one for each CPU; a small pass starts none, and the calling thread does the work.
+        Threads to use, one for each CPU by default. A pass over few numbers wakes none of them: the calling thread does the work.
     progress : bool, optional
         True shows a progress bar, False does not; the default shows one on a terminal when the pass takes more than 2
         s.
     chunk_rows : int, optional
         Most rows in a chunk. The default is 4 MB worth, fewer if the query's `row_cost` is high.
     max_memory : int, optional
-        Bounds the counting of bins, in bytes.
+        Bounds the counting of bins, and the rows that a training call keeps for its further passes, in bytes.
 
     Examples
     --------
@@ -180,7 +184,9 @@ class Executor:
         """Number of threads, and rows of a chunk."""
         workers = 1
         if self.threads is not None:
-            workers = integer("threads", self.threads, minimum=1, maximum=max_threads())
+            asked = integer("threads", self.threads, minimum=1, maximum=max_threads())
+            # Rows that come in chunks of a given size may be many small jobs, whatever their number.
+            workers = asked if rows.n * cost > _INLINE_WORK_ASKED or self.chunk_rows is not None else 1
         elif rows.n * cost > _INLINE_WORK:
             workers = available_cpus()
         if query.chunk_rows is not None:
@@ -208,10 +214,11 @@ def _pass(
     lent = Lent(query.zeros, ready)
     done: deque[int] = deque()  # rows added since the bar was last updated; adding and removing at its ends is atomic
     shown = 0
+    source, changed = read_and_changed(rows)
 
     def add(chunk: Chunk) -> None:
         with lent.one() as accumulators, np.errstate(all="ignore"):
-            query.add(chunk, accumulators)
+            query.add(changed(chunk), accumulators)
         if bar is not None:
             done.append(chunk.shape[0])
 
@@ -222,13 +229,13 @@ def _pass(
                 shown += done.popleft()
             bar.at(shown)
 
-    if rows.random_access:
-        block = rows.block
+    if source.random_access:
+        block = source.block
         run_steps(lambda k: add(block(k * size, min((k + 1) * size, n))), -(-n // size), workers, between=tell)
     else:
-        # Every chunk is a copy here, so the number of waiting chunks is limited.
+        # Every chunk is a copy here, so the number of waiting chunks is limited. The calling thread only reads.
         limit = max(1, min(workers, _IN_FLIGHT_BYTES // (8 * rows.dim * size)))
-        run_stream(add, rows.chunks(chunk_rows=size), limit if workers > 1 else 0, between=tell)
+        run_stream(add, source.chunks(chunk_rows=size), limit if workers > 1 else 0, between=tell)
     return lent.given_back()
 
 

@@ -5,7 +5,7 @@ The two together are one row: replacing it replaces both.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,14 +16,27 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.sources.base import Chunk, Rows
 from fastpubpriv.sources.private import private_rows
 from fastpubpriv.sources.public import public_table_of, refuse_shared_memory
+from fastpubpriv.sources.public_texts import label_cells
+from fastpubpriv.sources.readers.columns import ColumnRows
+from fastpubpriv.sources.readers.frame import is_frame, is_series
+from fastpubpriv.sources.readers.texts import TextColumns, places
 from fastpubpriv.sources.views.each import each_row
 from fastpubpriv.sources.views.view import View
-from fastpubpriv.threads.guard import name_argument
+from fastpubpriv.threads.guard import call_guarded, name_argument
 
 Label = str | int | None
+Texts = Mapping[str, tuple[str, ...]]
 
 
-def labelled_rows(x: object, y: object, *, label: Label, columns: Sequence[Any] | None) -> Rows:
+def labelled_rows(
+    x: object,
+    y: object,
+    *,
+    label: Label,
+    columns: Sequence[Any] | None,
+    texts: Texts | None = None,
+    label_texts: tuple[str, ...] | None = None,
+) -> Rows:
     """Private rows with their labels as the last column.
 
     Parameters
@@ -36,6 +49,10 @@ def labelled_rows(x: object, y: object, *, label: Label, columns: Sequence[Any] 
         Name of the column of `x` that holds the labels, or -1 for the last column of a source without names. Either this or `y`.
     columns : sequence of column names, optional
         The features; the default is all columns of `x` but the label.
+    texts : mapping, optional
+        Column of text -> the public list of its texts: a cell becomes the place of its text there, and NaN if it is none of them.
+    label_texts : tuple of str, optional
+        The same for labels.
 
     Returns
     -------
@@ -50,19 +67,50 @@ def labelled_rows(x: object, y: object, *, label: Label, columns: Sequence[Any] 
     if (y is None) == (label is None):
         raise InputError("pass the labels once: y_priv=, or label= with the name of a column of x_priv")
     if label is not None:
-        return name_argument("x_priv", lambda: _of_table(x, label, columns))
-    features = name_argument("x_priv", lambda: private_rows(x, columns=columns))
-    return beside(features, name_argument("y_priv", lambda: private_rows(y)))
+        both = {**(texts or {}), **({} if label_texts is None else {str(label): label_texts})}
+        return name_argument("x_priv", lambda: _of_table(x, label, columns, both))
+    features = name_argument("x_priv", lambda: private_rows(x, columns=_asked(columns, texts)))
+    return beside(features, name_argument("y_priv", lambda: _label_rows(y, label_texts)))
+
+
+def _asked(columns: Sequence[Any] | None, texts: Texts | None) -> Any:
+    return columns if texts is None else TextColumns(columns, texts)
+
+
+def _label_rows(y: Any, texts: tuple[str, ...] | None) -> Rows:
+    """Labels by themselves; those that are text become places in the list."""
+    if texts is None:
+        return private_rows(y)
+    if is_series(y) or (is_frame(y) and y.shape[1] == 1):
+        frame = y.to_frame() if is_series(y) else y
+        frame = frame.set_axis(["label"], axis=1) if hasattr(frame, "set_axis") else frame.rename(lambda _: "label")
+        return private_rows(frame, columns=_asked(["label"], {"label": texts}))
+    cells, found = call_guarded(lambda: list(label_cells(y))), places(texts)
+    if not cells:
+        raise InputError(
+            "the classes are text: pass labels as an array, a list or a series of text, or name their column by label="
+        )
+    return ColumnRows(
+        len(cells), "array", ["label"], [lambda begin, end: found(cells[begin:end])], np.dtype(np.float64), []
+    )
 
 
 def public_labelled(
-    x: object, y: object, *, label: Label, columns: Sequence[Any] | None, private: Rows, x_priv: object
+    x: object,
+    y: object,
+    *,
+    label: Label,
+    columns: Sequence[Any] | None,
+    private: Rows,
+    x_priv: object,
+    texts: Texts | None = None,
+    label_texts: tuple[str, ...] | None = None,
 ) -> FloatArray:
     """Public rows (m, dim + 1), the label last, in the order of the columns of the private rows; cells may be missing (NaN).
 
     Parameters
     ----------
-    x, y, label, columns
+    x, y, label, columns, texts, label_texts
         As for `labelled_rows`.
     private : Rows
         The private rows, labels with them.
@@ -72,7 +120,9 @@ def public_labelled(
     if (y is None) == (label is None):
         raise InputError("pass the public labels once: y_pub=, or label= with the name of a column of x_pub")
     named = isinstance(label, str)
-    chosen = None if columns is None else [*columns, *([label] if named else [])]
+    named_columns = None if columns is None else [*columns, *([label] if named else [])]
+    read = {**(texts or {}), **({} if label_texts is None or not named else {str(label): label_texts})}
+    chosen = _asked(named_columns, read)
     refuse_shared_memory(x_priv, x, columns=chosen)
     show = private.kind != "csv"
     names = private.columns
@@ -81,23 +131,26 @@ def public_labelled(
         return table
     dim = private.dim - 1
     features, _ = public_table_of(
-        x, columns=columns, dim=dim, names=None if names is None else names[:-1], show=show, finite=False
+        x, columns=_asked(columns, texts), dim=dim, names=None if names is None else names[:-1], show=show, finite=False
     )
-    labels, _ = public_table_of(y, dim=1, argument="y_pub", finite=False)
+    if label_texts is None:
+        labels, _ = public_table_of(y, dim=1, argument="y_pub", finite=False)
+    else:
+        labels = places(label_texts)(label_cells(y)).reshape(-1, 1)
     if len(labels) != len(features):
         raise InputError(f"x_pub has {len(features)} rows and y_pub has {len(labels)}: one label for each row")
     return np.hstack([features, labels])
 
 
-def _of_table(x: object, label: Label, columns: Sequence[Any] | None) -> Rows:
+def _of_table(x: object, label: Label, columns: Sequence[Any] | None, texts: Texts) -> Rows:
     if not isinstance(label, str):
-        rows = private_rows(x, columns=columns)
+        rows = private_rows(x, columns=_asked(columns, texts))
         if label != -1 or rows.columns is not None:
             raise InputError("label must be the name of a column, or -1 for the last column of a source without names")
         if rows.dim < 2:
             raise InputError("there is no column beside the label: at least one is needed")
         return rows
-    rows = private_rows(x, columns=columns if columns is None else [*columns, label])
+    rows = private_rows(x, columns=_asked(columns if columns is None else [*columns, label], texts))
     if rows.columns is None:
         raise InputError(f"label= names a column, and a source of kind {rows.kind!r} has no names: pass y_priv=")
     if label not in rows.columns:
@@ -131,6 +184,16 @@ def beside(features: Rows, labels: Rows) -> Rows:
     if labels.n != features.n:
         raise InputError(f"x_priv has {features.n} rows and y_priv has {labels.n}: one label for each row")
     return Labelled(features, labels)
+
+
+def weighted_rows(rows: Rows, weights: object) -> Rows:
+    """Labelled rows with a weight of each as a further, last column."""
+    found = name_argument("weights_priv", lambda: private_rows(weights))
+    if found.dim != 1 or found.n != rows.n:
+        raise InputError(
+            f"weights_priv must be one number for each of the {rows.n} private rows, got {found.n} rows of {found.dim}"
+        )
+    return Labelled(rows, found)
 
 
 def _names(features: Rows, labels: Rows) -> tuple[str, ...] | None:

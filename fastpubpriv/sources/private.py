@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from fastpubpriv.sources.readers.columns import asked_columns
 from fastpubpriv.sources.readers.dask import is_dask
 from fastpubpriv.sources.readers.frame import is_frame, is_lazy, is_series
 from fastpubpriv.sources.readers.restarted import is_directory
+from fastpubpriv.sources.readers.texts import Coded, TextColumns, names_of_columns
 from fastpubpriv.threads.guard import call_guarded
 from fastpubpriv.validation import path_name
 
@@ -104,7 +105,14 @@ def _suffix(path: PathLike) -> str:
 
 def _as_asked(rows: Rows, columns: Sequence[Any] | None) -> Rows:
     """The rows, if they have just the columns asked for."""
-    if columns is None or (rows.columns is not None and rows.columns == tuple(asked_columns(columns))):
+    asked = names_of_columns(columns)
+    texts: Mapping[str, tuple[str, ...]] = columns.texts if isinstance(columns, TextColumns) else {}
+    held = {str(name): name.levels for name in rows.columns or () if isinstance(name, Coded)}
+    if any(held.get(name) != levels for name, levels in texts.items()):
+        raise InputError(
+            "text is read from frames, tables and files, and these rows hold numbers: pass the table or the path itself"
+        )
+    if asked is None or (rows.columns is not None and rows.columns == tuple(asked_columns(asked))):
         return rows
     if rows.columns is None:
         raise InputError(

@@ -20,6 +20,7 @@ from fastpubpriv.sources.readers.columns import ColumnRows
 from fastpubpriv.sources.readers.csv import public_table
 from fastpubpriv.sources.readers.dask import is_dask
 from fastpubpriv.sources.readers.frame import is_lazy, is_series, series_as_row
+from fastpubpriv.sources.readers.texts import TextColumns, names_of_columns
 from fastpubpriv.threads.guard import call_guarded, name_argument
 
 # Beyond these a square overflows or underflows, and a radius computed from the rows would be inf or 0.
@@ -95,7 +96,7 @@ def public_table_of(
     finite: bool = True,
 ) -> tuple[FloatArray, tuple[str, ...] | None]:
     """`public_rows`, and the names of the columns if they have any; with finite=False, a cell may be missing (NaN)."""
-    rows = name_argument(argument, lambda: call_guarded(lambda: _readable(obj, columns, dim)))
+    rows = name_argument(argument, lambda: call_guarded(lambda: open_public(obj, columns, dim)))
     order = column_order(names, rows.columns, of="x_priv", within=argument, show=show)
     if dim is not None and rows.dim != dim:
         raise InputError(
@@ -116,14 +117,16 @@ def public_table_of(
     return matrix, found
 
 
-def _readable(obj: object, columns: Sequence[Any] | None, dim: int | None) -> Rows:
+def open_public(obj: object, columns: Any, dim: int | None = None) -> Rows:
+    """Public rows that are not checked yet; the types of a CSV file are inferred from its content."""
     if isinstance(obj, str | os.PathLike) and os.fspath(obj).lower().endswith((".csv", ".csv.gz", ".csv.bz2")):
-        return arrow_rows(public_table(obj), columns)
+        texts = columns.texts if isinstance(columns, TextColumns) else ()
+        return arrow_rows(public_table(obj, texts), columns, what=repr(os.fspath(obj)))
     if dim == 1 and is_series(obj) and len(cast(Sequence[Any], obj)) == 1:
         return private_rows(series_as_row(obj))  # a row of a frame, or one value of a column: the same number
     if dim is not None and dim > 1 and is_series(obj):
         return private_rows(series_as_row(obj), columns=columns)
-    if dim is not None and dim > 1 and columns is None:
+    if dim is not None and dim > 1 and names_of_columns(columns) is None:
         row = _one_row(obj)
         if row is not None:
             if row.size != dim:

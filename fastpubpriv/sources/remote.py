@@ -22,6 +22,7 @@ from fastpubpriv.sources.base import Chunk, Rows
 from fastpubpriv.sources.blocks import RandomAccessRows
 from fastpubpriv.sources.readers.array import ArrayRows
 from fastpubpriv.sources.readers.frame import frame_rows
+from fastpubpriv.sources.readers.texts import Coded
 from fastpubpriv.sources.views.view import View
 from fastpubpriv.threads.guard import call_foreign, passes, replace_error
 from fastpubpriv.threads.pool import alone
@@ -266,7 +267,10 @@ def _numeric(chunk: Any, labels: Sequence[Any]) -> Any:
 
     found = chunk[list(labels)]
     for label in labels:
-        if not is_numeric_dtype(found[label].dtype):
+        if isinstance(label, Coded):
+            if is_numeric_dtype(found[label].dtype):  # a partition without any text
+                found = found.astype({label: object})
+        elif not is_numeric_dtype(found[label].dtype):
             values = np.array([_number(value) for value in found[label]], dtype=np.float64)
             found = found.copy()
             found[label] = values

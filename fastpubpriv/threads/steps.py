@@ -1,5 +1,5 @@
 """Pieces of work in the thread pool: `run_steps` for numbered pieces, `run_stream` for pieces that arrive one after another, and
-`share_out` for numbered pieces that read private rows. `Lent` lends a buffer to each piece that needs one.
+`share_out` and `share_stream` for either of them where private rows are read. `Lent` lends a buffer to each piece that needs one.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Generic, NoReturn, TypeVar
 
-from fastpubpriv.threads.guard import reraise
+from fastpubpriv.threads.guard import call_guarded, reraise
 from fastpubpriv.threads.pool import Crew, available_cpus, in_worker
 
 _STOP_SECONDS = 0.1
@@ -155,9 +155,7 @@ def share_out(work: Callable[[int], object], count: int, *, threads: int | None 
     The pieces must not depend on each other. An interrupt leaves within 0.2 s, and no thread starts another piece. As in a pass,
     the exception of a piece comes back without its causes, and a foreign one as a generic InputError.
     """
-    workers = available_cpus() if threads is None else threads
-    if in_worker() or not threading.main_thread().is_alive():
-        workers = 1
+    workers = _workers(threads)
     failure: BaseException | None = None
     try:
         run_steps(work, count, workers)
@@ -168,3 +166,16 @@ def share_out(work: Callable[[int], object], count: int, *, threads: int | None 
             reraise(failure)
         finally:
             del failure  # else the frame and the exception would keep each other, and the rows, alive
+
+
+def share_stream(work: Callable[[T], object], items: Iterable[T], *, threads: int | None = None) -> None:
+    """Call work(item) for each item, from up to `threads` threads while the calling thread fetches the next; see `share_out`."""
+    workers = _workers(threads)
+    call_guarded(lambda: run_stream(work, items, workers if workers > 1 else 0))
+
+
+def _workers(threads: int | None) -> int:
+    """How many threads there are for pieces of work: one inside the pool, and while Python shuts down."""
+    if in_worker() or not threading.main_thread().is_alive():
+        return 1
+    return available_cpus() if threads is None else threads

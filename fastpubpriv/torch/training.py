@@ -102,22 +102,27 @@ def make_semi_private(
 
     Examples
     --------
-    >>> import torch  # doctest: +SKIP
-    >>> net = torch.nn.Sequential(torch.nn.Linear(64, 32), torch.nn.ReLU(), torch.nn.Linear(32, 10))  # doctest: +SKIP
+    >>> import torch
+    >>> from fastpubpriv import ApproxDP
+    >>> x = torch.randn(600, 3)
+    >>> y = x.sum(dim=1)
+    >>> net = torch.nn.Linear(3, 1)
     >>> training = make_semi_private(
     ...     net,
-    ...     torch.optim.SGD(net.parameters(), lr=0.5, momentum=0.9),
-    ...     (x_priv, y_priv),
-    ...     public=(x_pub, y_pub),
-    ...     loss=lambda outputs, y: torch.nn.functional.cross_entropy(outputs, y, reduction="none"),
+    ...     torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9),
+    ...     (x[100:].clone(), y[100:].clone()),
+    ...     public=(x[:100].clone(), y[:100].clone()),
+    ...     loss=lambda outputs, y: (outputs[:, 0] - y) ** 2,
     ...     budget=ApproxDP(epsilon=4, delta=1e-5),
-    ...     steps=200,
-    ...     batch_rows=128,
-    ...     public_batch_rows=32,
+    ...     steps=20,
+    ...     batch_rows=100,
+    ...     public_batch_rows=50,
     ...     clip_norm=1.0,
     ...     priv_weight=0.7,
-    ... )  # doctest: +SKIP
-    >>> training.run()  # doctest: +SKIP
+    ... )
+    >>> training.run()
+    >>> training.spent
+    ApproxDP(epsilon=4.0, delta=1e-05)
     """
     torch = import_torch()
     hidden, shown = Table(torch, private, "private"), Table(torch, public, "public")
@@ -163,11 +168,28 @@ class SemiPrivateTraining:
 
     Examples
     --------
-    >>> import torch  # doctest: +SKIP
-    >>> training = make_semi_private(module, optimizer, (x_priv, y_priv), loss=loss, budget=budget, steps=200)  # doctest: +SKIP
-    >>> training.run()  # doctest: +SKIP
-    >>> training.steps_done  # doctest: +SKIP
-    200
+    >>> import torch
+    >>> from fastpubpriv import ApproxDP
+    >>> x, net = torch.randn(300, 2), torch.nn.Linear(2, 1)
+    >>> training = make_semi_private(
+    ...     net,
+    ...     torch.optim.SGD(net.parameters(), lr=0.1),
+    ...     (x[50:].clone(), x[50:, 0].clone()),
+    ...     public=(x[:50].clone(), x[:50, 0].clone()),
+    ...     loss=lambda outputs, y: (outputs[:, 0] - y) ** 2,
+    ...     budget=ApproxDP(epsilon=2, delta=1e-5),
+    ...     steps=5,
+    ...     batch_rows=50,
+    ...     public_batch_rows=20,
+    ...     clip_norm=1.0,
+    ...     priv_weight=0.7,
+    ... )
+    >>> for made in training:  # `run` makes all steps at once
+    ...     if made == 5:
+    ...         print("the last one")
+    the last one
+    >>> training.steps_done
+    5
     """
 
     def __init__(

@@ -31,7 +31,7 @@ _LARGEST = 1e30
 Noise = Callable[[Fraction], float]  # share of the allowance -> noise on a sum of rows clipped to radius 1
 
 
-def centre_share(posterior: Posterior, n_priv: int, noise: Noise) -> Fraction:
+def centre_share(posterior: Posterior, n_priv: float, noise: Noise) -> Fraction:
     """The share of the budget that the mean of the private rows is worth: none unless public rows are few."""
     m, dim = len(posterior.labels), len(posterior.mean)
     if dim < _FEW * m:
@@ -43,7 +43,7 @@ def centre_share(posterior: Posterior, n_priv: int, noise: Noise) -> Fraction:
     return _SHARES[-1]
 
 
-def _unit(posterior: Posterior, n_priv: int) -> float:
+def _unit(posterior: Posterior, n_priv: float) -> float:
     """A mean of private rows has this times the noise on a sum of rows clipped to radius 1."""
     found = weighting(posterior.typical, np.ones(len(posterior.mean)))
     return found.radius / (n_priv * float(found.lever.mean()))
@@ -88,7 +88,7 @@ def release_centre(run: Run, problem: Problem, cost: Fraction) -> Centred:
     """Release the mean of the rotated rows of `run` and move the problem there."""
     posterior = problem.posterior
     assert isinstance(posterior, Posterior)
-    m, dim, n = len(posterior.labels), len(posterior.mean), problem.n_priv
+    m, dim, n = len(posterior.labels), len(posterior.mean), problem.counted
     weights = weighting(posterior.typical, np.ones(dim))
     released = run.release(
         ResidualSum(
@@ -99,6 +99,7 @@ def release_centre(run: Run, problem: Problem, cost: Fraction) -> Centred:
             clip=1.0,
             radius=weights.radius,
             row_step=problem.rotation.step,
+            weighted=problem.rotation.weighted,
         ),
         name="mean of the rows",
         cost=cost,

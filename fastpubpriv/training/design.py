@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -42,6 +42,8 @@ class Design:
         A term is standardised to (term - centre) / scale.
     reach : (p,) float64
         Public rows beyond it count less, see `leverage_weights`; infinite for indicators, which are bounded by themselves.
+    texts : mapping
+        Column of text -> the texts that its categories 0, 1, ... stand for.
     """
 
     columns: tuple[str, ...]
@@ -53,6 +55,7 @@ class Design:
     centre: FloatArray
     scale: FloatArray
     reach: FloatArray
+    texts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def expand(self, rows: FloatArray) -> FloatArray:
         """Rows (k, dim) as terms (k, p), entry by entry; not finite where a missing cell has nothing to stand for it."""
@@ -78,7 +81,9 @@ class Design:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain lists, ready for JSON."""
+        texts = {"texts": {name: list(listed) for name, listed in self.texts.items()}} if self.texts else {}
         return {
+            **texts,
             "columns": list(self.columns),
             "terms": list(self.terms),
             "source": self.source.tolist(),
@@ -88,8 +93,18 @@ class Design:
         }
 
 
+def named_design(design: Design | None, classes: Sequence[float] | None, names: Sequence[str]) -> dict[str, Any]:
+    """What a result says of a design, with the names of classes that are texts."""
+    found = {} if design is None else design.to_dict()
+    return {**found, "classes": [names[int(each)] for each in classes or ()]} if names else found
+
+
 def make_design(
-    table: FloatArray, columns: Sequence[str], categories: Any, ranges: tuple[FloatArray, FloatArray] | None = None
+    table: FloatArray,
+    columns: Sequence[str],
+    categories: Any,
+    ranges: tuple[FloatArray, FloatArray] | None = None,
+    texts: Mapping[str, tuple[str, ...]] | None = None,
 ) -> tuple[Design, BoolArray]:
     """The design of public rows (m, dim) with NaN where a cell is missing, and which of the rows can be used.
 
@@ -103,6 +118,8 @@ def make_design(
         Column name -> list of numeric levels, or "public" for the levels that the public rows have.
     ranges : None or two (dim,) float64
         Lowest and highest value of each column, NaN where the public rows choose its units.
+    texts : None or mapping
+        Column of text -> the texts whose places are its levels.
     """
     levels = _levels(table, columns, categories)
     names: list[str] = []
@@ -120,7 +137,8 @@ def make_design(
     for j, name in enumerate(columns):
         if name in levels:
             for value in levels[name]:
-                term(f"{name}={value:g}", j, LEVEL, value)
+                shown = f"{value:g}" if not texts or name not in texts else texts[name][int(value)]
+                term(f"{name}={shown}", j, LEVEL, value)
             term(f"{name}=other", j, OTHER)
             continue
         missing = np.isnan(table[:, j])
@@ -139,6 +157,7 @@ def make_design(
         centre=np.zeros(p),
         scale=np.ones(p),
         reach=np.full(p, np.inf),
+        texts=texts or {},
     )
     expanded = plain.expand(table)
     usable: BoolArray = np.logical_and.reduce(np.isfinite(expanded), axis=1)
@@ -172,6 +191,7 @@ def _scaled(plain: Design, terms: FloatArray, ranges: tuple[FloatArray, FloatArr
         centre=centre[kept],
         scale=scale[kept],
         reach=reach[kept],
+        texts=plain.texts,
     )
 
 
@@ -215,17 +235,10 @@ def _levels(table: FloatArray, columns: Sequence[str], categories: Any) -> dict[
         if name not in columns:
             raise InputError(f"categories names a column {name!r} that there is not")
         if isinstance(given, str):
-            if given != "public":
-                raise InputError(f"the categories of {name!r} must be a list of numbers or 'public', got {given!r}")
             cells = table[:, list(columns).index(name)]
             values = np.unique(cells[np.isfinite(cells)])
         else:
             listed = list(given)
-            if any(isinstance(each, str) for each in listed):
-                raise InputError(
-                    f"the categories of {name!r} must be numbers, got text: code each cell by its place in a public list first, "
-                    "and any other cell as -1"
-                )
             values = np.unique(validation.finite_vector(f"categories[{name!r}]", listed, len(listed)))
         if not 1 <= len(values) <= MOST_LEVELS:
             raise InputError(f"column {name!r} must have 1 to {MOST_LEVELS} categories, got {len(values)}")

@@ -1,7 +1,7 @@
-"""The methods of training, and the choice between them by errors that public numbers predict.
+"""The registry of all methods of training, and the choice between them by errors that public numbers predict.
 
-`prepare(problem, account)` of a method returns its plan, which has a `predicted` error; `learn(run, problem, plan, threads)`
-releases, after the debit, and returns what was learnt; `draws(dim)` bounds the draws of noise.
+What the functions of a record are called with stands in `TrainingMethod`. The methods in this file have no settings; those that
+have are in `gradient/`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ import numpy as np
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
+from fastpubpriv.losses import Loss, RowLoss
 from fastpubpriv.mechanisms.residuals import ResidualSum
 from fastpubpriv.mechanisms.sums import AffineMap, SecondMoment, check_gram_grids, check_sum_grids, gram_grid
-from fastpubpriv.methods import Method, Registry
+from fastpubpriv.methods import Registry
 from fastpubpriv.release.account import Account
 from fastpubpriv.run import Run, noise_per_radius
 from fastpubpriv.sources.views.each import each_row
@@ -25,13 +26,18 @@ from fastpubpriv.training import newton as steps
 from fastpubpriv.training import newton_logistic as logistic
 from fastpubpriv.training import statistics
 from fastpubpriv.training.centre import centre_share, release_centre
+from fastpubpriv.training.gradient.choosing import EXPONENTIAL
+from fastpubpriv.training.gradient.descents import DP_SGD, PDA_MIRROR_DESCENT, SEMI_DP, prepare_public
+from fastpubpriv.training.gradient.fit import is_stepwise
+from fastpubpriv.training.gradient.perturbing import OUTPUT_PERTURBATION
+from fastpubpriv.training.gradient.task import Descended, GradientTask
 from fastpubpriv.training.leverage import counted_bias
 from fastpubpriv.training.problem import Fitted, Problem
 from fastpubpriv.training.public_linear import Posterior
+from fastpubpriv.training.record import WORTH, TrainingMethod
 from fastpubpriv.training.residual_rows import residual_rows
 from fastpubpriv.training.rotated import Rotation, rotated_rows
 
-WORTH = 0.9  # a private method must be predicted to leave at most this part of the public rows' error
 _TIE = 0.05
 _BOTH_GOOD = 0.02  # of a residual's variance: predicted errors below it are both about zero
 
@@ -43,8 +49,12 @@ class PublicOnly:
     predicted: float
 
 
-def _learn_public(run: Run, problem: Problem, plan: PublicOnly, threads: int | None) -> Fitted:
-    return public_fit(problem)
+def _plan_public(task: Problem | GradientTask, account: Account) -> Any:
+    return prepare_public(task) if isinstance(task, GradientTask) else PublicOnly(predicted=task.posterior.excess)
+
+
+def _learn_public(run: Run, task: Problem | GradientTask, plan: Any) -> Fitted | Descended:
+    return Descended(weights=plan.public.weights) if isinstance(task, GradientTask) else public_fit(task)
 
 
 def public_fit(problem: Problem) -> Fitted:
@@ -57,19 +67,19 @@ def _plan_newton(problem: Problem, account: Account) -> Any:
     noise = noise_per_radius(problem.dim, pure=account.pure, allowance=account.allowance)
     plan: Any
     if isinstance(problem.posterior, Posterior):
-        centre = centre_share(problem.posterior, problem.n_priv, noise)
-        plan = steps.plan_newton(problem.posterior, problem.n_priv, noise, centre)
+        centre = centre_share(problem.posterior, problem.counted, noise)
+        plan = steps.plan_newton(problem.posterior, problem.counted, noise, centre)
         if centre:
             check_sum_grids(account, [account.allowance * centre], problem.dim, problem.n_priv)
     else:
-        plan = logistic.plan_logistic(problem.posterior, problem.n_priv, noise)
+        plan = logistic.plan_logistic(problem.posterior, problem.counted, noise)
     check_sum_grids(account, [account.allowance * plan.share], problem.dim, problem.n_priv)
     return plan
 
 
-def _asker(run: Run, problem: Problem, rotation: Rotation, plan: Any, threads: int | None) -> steps.Ask:
+def _asker(run: Run, problem: Problem, rotation: Rotation, plan: Any) -> steps.Ask:
     """What answers the requests of Newton steps."""
-    on_rows = run.on(rotated_rows(run.rows, rotation, threads=threads))
+    on_rows = run.on(rotated_rows(run.rows, rotation, run.executor))
 
     def ask(request: steps.Request, step: int) -> steps.Answer:
         released = on_rows.release(
@@ -81,6 +91,7 @@ def _asker(run: Run, problem: Problem, rotation: Rotation, plan: Any, threads: i
                 clip=request.clip,
                 radius=request.radius,
                 row_step=rotation.step,
+                weighted=rotation.weighted,
             ),
             name=f"gradient, step {step + 1}",
             cost=run.account.allowance * plan.share,
@@ -92,19 +103,19 @@ def _asker(run: Run, problem: Problem, rotation: Rotation, plan: Any, threads: i
     return ask
 
 
-def _learn_newton(run: Run, problem: Problem, plan: Any, threads: int | None) -> Fitted:
+def _learn_newton(run: Run, problem: Problem, plan: Any) -> Fitted:
     account = run.account
     noise = noise_per_radius(problem.dim, pure=account.pure, allowance=account.allowance)
     if not isinstance(problem.posterior, Posterior):
-        ask = _asker(run, problem, problem.rotation, plan, threads)
-        found = logistic.newton_logistic(problem.posterior, plan, problem.n_priv, noise, ask)
+        ask = _asker(run, problem, problem.rotation, plan)
+        found = logistic.newton_logistic(problem.posterior, plan, problem.counted, noise, ask)
         return _fitted(found, found.covariance, plan)
     known, rotation, moved = problem.posterior, problem.rotation, None
     if plan.centre:
-        once = each_row(run.rows, rotation, rotation.row_map.out_dim + 1)  # one pass: not kept
+        once = each_row(run.rows, rotation, rotation.width)  # one pass: not kept
         moved = release_centre(run.on(once), problem, account.allowance * plan.centre)
         known, rotation = moved.posterior, moved.rotation
-    state = steps.newton(known, plan, problem.n_priv, noise, _asker(run, problem, rotation, plan, threads))
+    state = steps.newton(known, plan, problem.counted, noise, _asker(run, problem, rotation, plan))
     fitted = _fitted(state, np.diag(state.variance), plan)
     if moved is not None:
         fitted = replace(
@@ -158,10 +169,10 @@ def _plan_statistics(problem: Problem, account: Account) -> statistics.Statistic
         )
     check_gram_grids(account, [account.allowance], problem.dim + 1, problem.n_priv)
     entry = statistics_noise(problem, account)
-    return statistics.plan_statistics(problem.posterior, problem.n_priv, entry)
+    return statistics.plan_statistics(problem.posterior, problem.counted, entry)
 
 
-def _learn_statistics(run: Run, problem: Problem, plan: statistics.StatisticsPlan, threads: int | None) -> Fitted:
+def _learn_statistics(run: Run, problem: Problem, plan: statistics.StatisticsPlan) -> Fitted:
     assert isinstance(problem.posterior, Posterior)
     account, dim = run.account, problem.dim
     rows = residual_rows(run.rows, problem, plan)
@@ -173,34 +184,60 @@ def _learn_statistics(run: Run, problem: Problem, plan: statistics.StatisticsPla
         clip_radius=plan.radius,
     )
     entry = _off_diagonal(account, released.noise_std)
-    fitted = statistics.pooled(problem.posterior, plan, problem.n_priv, released.value, entry)
+    fitted = statistics.pooled(problem.posterior, plan, problem.counted, released.value, entry)
     return replace(fitted, bias=counted_bias(problem, plan.clip, plan.weights.lever**2))
 
 
-METHODS: Registry[Method] = Registry(
-    Method(name="newton", prepare=_plan_newton, learn=_learn_newton, draws=lambda dim: (steps.STEPS[-1] + 1) * dim),
-    Method(
+METHODS: Registry[TrainingMethod] = Registry(
+    TrainingMethod(
+        name="newton",
+        prepare=_plan_newton,
+        learn=_learn_newton,
+        draws=lambda problem: (steps.STEPS[-1] + 1) * problem.dim,
+    ),
+    TrainingMethod(
         name="sufficient_statistics",
         prepare=_plan_statistics,
         learn=_learn_statistics,
-        draws=lambda dim: (dim + 1) ** 2,
+        draws=lambda problem: (problem.dim + 1) ** 2,
     ),
-    Method(
-        name="throw_away",
-        prepare=lambda problem, account: PublicOnly(predicted=problem.posterior.excess),
-        learn=_learn_public,
-        draws=lambda dim: 0,
-    ),
+    TrainingMethod(name="throw_away", prepare=_plan_public, learn=_learn_public, draws=lambda task: 0),
+    SEMI_DP,
+    DP_SGD,
+    PDA_MIRROR_DESCENT,
+    OUTPUT_PERTURBATION,
+    EXPONENTIAL,
     auto=True,
 )
+WITHOUT_SETTINGS = tuple(name for name, each in METHODS.items() if each.settings is None)
+
+
+def asked(method: Any, loss: Loss | RowLoss) -> tuple[str, Any]:
+    """The name of a method that is given by name or as a value with settings, and its settings, None where it has none."""
+    for record in METHODS.values():
+        if record.settings is not None and isinstance(method, record.settings):
+            return record.name, method
+    name = METHODS.choose(method)
+    if is_stepwise(loss):
+        made = None if name == "auto" else METHODS[name].settings
+    elif name in ("auto", "throw_away"):
+        made = METHODS["semi_dp"].settings if name == "auto" else None
+    else:
+        made = METHODS[name].settings
+        if made is None:
+            kind = getattr(loss, "name", type(loss).__name__)
+            raise InputError(
+                f"method={method!r} is for the squared and the logistic loss, got {kind!r}: pass a gradient method"
+            )
+    return name, None if made is None else made()
 
 
 def candidates(problem: Problem, method: str) -> list[str]:
-    """The methods that `method` may stand for: itself, or all that the loss has."""
+    """The methods that `method` may stand for: itself, or all without settings that the loss has."""
     if method != "auto":
         return [method]
     linear = isinstance(problem.posterior, Posterior)
-    return [name for name in METHODS if linear or name != "sufficient_statistics"]
+    return [name for name in WITHOUT_SETTINGS if linear or name != "sufficient_statistics"]
 
 
 def prepare(problem: Problem, account: Account, names: list[str]) -> dict[str, Any]:
@@ -225,7 +262,7 @@ def least(problem: Problem, account: Account, plans: dict[str, Any]) -> str:
     return chosen
 
 
-def choose(problem: Problem, account: Account, names: list[str]) -> tuple[Method, Any]:
+def choose(problem: Problem, account: Account, names: list[str]) -> tuple[TrainingMethod, Any]:
     """The method with the least predicted error, and its plan; public rows alone unless a private one is clearly better."""
     plans = prepare(problem, account, names)
     chosen = least(problem, account, plans)
@@ -241,5 +278,5 @@ def _tied(problem: Problem, account: Account, plans: dict[str, Any]) -> str | No
         return None
     dim, m = problem.dim, len(problem.posterior.labels)
     noise = noise_per_radius(dim, pure=account.pure, allowance=account.allowance)(Fraction(1))
-    many = problem.n_priv >= 8.0 * dim**1.5 * noise / 2.0
+    many = problem.counted >= 8.0 * dim**1.5 * noise / 2.0
     return "sufficient_statistics" if m < 10 * dim and many else "newton"

@@ -192,7 +192,7 @@ class LogisticPlan:
         return Fraction(1, self.steps)
 
 
-def plan_logistic(posterior: LogisticPosterior, n_priv: int, noise: Noise) -> LogisticPlan:
+def plan_logistic(posterior: LogisticPosterior, n_priv: float, noise: Noise) -> LogisticPlan:
     """The number of steps with the least predicted error, from public numbers."""
     m, h = len(posterior.labels), posterior.curvature
     public, best = posterior.typical, None
@@ -214,7 +214,7 @@ def plan_logistic(posterior: LogisticPosterior, n_priv: int, noise: Noise) -> Lo
     return best
 
 
-def _weights(public: FloatArray, variance: FloatArray, h: FloatArray, n_priv: int, noise: float) -> Weighting:
+def _weights(public: FloatArray, variance: FloatArray, h: FloatArray, n_priv: float, noise: float) -> Weighting:
     """Water-filled weights for the precision that a step has."""
     radius = 1.0
     for _ in range(2):
@@ -225,7 +225,7 @@ def _weights(public: FloatArray, variance: FloatArray, h: FloatArray, n_priv: in
 
 
 def newton_logistic(
-    posterior: LogisticPosterior, plan: LogisticPlan, n_priv: int, noise: Noise, ask: Ask
+    posterior: LogisticPosterior, plan: LogisticPlan, n_priv: float, noise: Noise, ask: Ask
 ) -> LogisticState:
     """Run the steps; `ask` releases the answer to a request."""
     state, public = LogisticState(posterior), posterior.typical

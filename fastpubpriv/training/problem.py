@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -17,6 +17,7 @@ from fastpubpriv.losses import Loss, weighted_logistic
 from fastpubpriv.training.design import Design, make_design
 from fastpubpriv.training.newton_logistic import LogisticPosterior, logistic_posterior
 from fastpubpriv.training.public_linear import Posterior, linear_posterior
+from fastpubpriv.training.public_logistic import chances
 from fastpubpriv.training.rotated import Rotation, label_values, rotation_map
 from fastpubpriv.training.stated import Importance, Stated
 from fastpubpriv.training.whitening import Whitener
@@ -42,6 +43,10 @@ class Problem:
         Private rows.
     scales : str
         Where the units of columns come from.
+    class_names : tuple of str
+        Texts that the classes 0, 1, ... stand for; empty for classes that are numbers.
+    weight_share : float
+        Mean weight of the public rows, in units of the cap on private ones; 1 where private rows have no weights.
     """
 
     loss: Loss
@@ -51,11 +56,18 @@ class Problem:
     rotation: Rotation
     n_priv: int
     scales: str = "public rows"
+    class_names: tuple[str, ...] = ()
+    weight_share: float = 1.0
 
     @property
     def dim(self) -> int:
         """Coordinates, the intercept among them."""
         return len(self.posterior.mean)
+
+    @property
+    def counted(self) -> float:
+        """So many private rows of the largest weight would count as much as all do."""
+        return self.n_priv * self.weight_share
 
     @property
     def unit(self) -> float:
@@ -135,9 +147,10 @@ def make_problem(
 ) -> tuple[Problem, int]:
     """The problem of public rows (m, dim + 1), the label last, and how many of them could be used."""
     given = stated.row_weights(len(table), n_priv)
+    share = 1.0 if given is None or stated.weight_cap is None else float(given.mean())
     if given is not None:
         table, given = table[given > 0.0], given[given > 0.0]
-    design, usable = make_design(table[:, :-1], names, stated.categories, stated.ranges(names))
+    design, usable = make_design(table[:, :-1], names, stated.categories, stated.ranges(names), stated.texts)
     usable &= np.isfinite(table[:, -1])
     pair = _classes(table[usable, -1], stated.classes) if loss.classes else None
     if pair is not None:
@@ -169,6 +182,8 @@ def make_problem(
             label_resolution=resolution,
             importance=None if counted is None else Importance.of(counted),
         )
+    if counted is not None and stated.weight_cap is not None:
+        posterior = _of_unequal_rows(posterior, counted[Importance.of(counted).sample])
     longest = float(np.sqrt(np.max(np.sum(posterior.rows**2, axis=1))))
     row_map, step = rotation_map(
         posterior.turn[1:].T @ whitener.root,
@@ -176,8 +191,33 @@ def make_problem(
         posterior.turn[0],
         _FAR * longest + np.sqrt(len(whitener.mean)),
     )
-    rotation = Rotation(design=design, row_map=row_map, step=step, label_centre=centre, label_scale=scale, classes=pair)
-    return Problem(loss, design, whitener, posterior, rotation, n_priv, stated.origin), len(used)
+    rotation = Rotation(
+        design=design, row_map=row_map, step=step, label_centre=centre, label_scale=scale, classes=pair,
+        weight_cap=stated.weight_cap,
+    )  # fmt: skip
+    words = (stated.origin, stated.class_names)
+    return Problem(loss, design, whitener, posterior, rotation, n_priv, *words, weight_share=share), len(used)
+
+
+def _of_unequal_rows(posterior: Posterior | LogisticPosterior, heavy: FloatArray) -> Posterior | LogisticPosterior:
+    """The posterior for private rows with weights like these (k,), at most 1, of the public rows that stand for them.
+
+    Rows of unequal weight leave less sampling error than as many of the largest weight as would count alike: it has the mean of
+    w^2 r^2 where that of w r^2 stands.
+    """
+    if isinstance(posterior, LogisticPosterior):
+        missed = posterior.factors * (posterior.labels - chances(posterior.rows @ posterior.mean))
+        return replace(posterior, energy=posterior.energy * _weight_of(missed, heavy))
+    usual = posterior.residuals * np.sqrt(posterior.weights) / posterior.scale
+    clips = [
+        replace(c, energy=c.energy * _weight_of(np.clip(usual, -c.bound, c.bound), heavy)) for c in posterior.clips
+    ]
+    return replace(posterior, clips=tuple(clips))
+
+
+def _weight_of(residuals: FloatArray, heavy: FloatArray) -> float:
+    squares = residuals**2
+    return float(heavy @ squares) / max(float(squares.sum()), 1e-300)
 
 
 def _with_class_weights(

@@ -31,11 +31,14 @@ class ResidualRow:
     def __call__(self, chunk: Chunk) -> Chunk:
         """Rows (k, dim + 1) as (k, D + 1) float64; one without a label, or with a missing cell, is zero."""
         turned = self.rotation(chunk)
-        z = np.ascontiguousarray(turned[:, :-1].T, dtype=np.float64) * self.rotation.step
+        dim = self.rotation.row_map.out_dim
+        z = np.ascontiguousarray(turned[:, :dim].T, dtype=np.float64) * self.rotation.step
         with np.errstate(all="ignore"):
             norm = np.sqrt(total_of_squares(z))
             lever = np.where(norm > self.radius, self.radius / norm, 1.0)
-            residual = (turned[:, -1].astype(np.float64) - total(z * self.slope[:, None])) / self.scale
+            residual = (turned[:, dim].astype(np.float64) - total(z * self.slope[:, None])) / self.scale
+            if self.rotation.weighted:
+                lever = lever * np.sqrt(turned[:, -1].astype(np.float64))  # of the square, the weight is a factor
             out = np.empty((len(chunk), len(z) + 1))
             out[:, :-1] = (lever * z).T
             out[:, -1] = lever * self.weight * np.clip(residual, -self.clip, self.clip)

@@ -13,7 +13,7 @@ import numpy as np
 from fastpubpriv._types import FloatArray
 from fastpubpriv.kernels.rows import rows_quantise
 from fastpubpriv.maps import MatrixKind, RowMap
-from fastpubpriv.sources import Rows
+from fastpubpriv.sources import Executor, Rows
 from fastpubpriv.sources.base import Chunk
 from fastpubpriv.training.design import Design
 from fastpubpriv.training.kept import kept_rows
@@ -38,6 +38,8 @@ class Rotation:
         The label becomes (label - centre) / scale.
     classes : tuple of float or None
         Two labels that become 0 and 1; any other becomes NaN.
+    weight_cap : float or None
+        Rows have a weight after the label, which becomes min(weight, cap) / cap.
     """
 
     design: Design
@@ -46,20 +48,41 @@ class Rotation:
     label_centre: float = 0.0
     label_scale: float = 1.0
     classes: tuple[float, float] | None = None
+    weight_cap: float | None = None
+
+    @property
+    def weighted(self) -> bool:
+        """Whether rows have weights."""
+        return self.weight_cap is not None
+
+    @property
+    def width(self) -> int:
+        """Numbers of a row that comes out."""
+        return self.row_map.out_dim + 1 + self.weighted
 
     def __call__(self, chunk: Chunk) -> Chunk:
-        """Rows (k, dim + 1) as (k, D + 1) float32; a row that counts for nothing has z = 0 or no label."""
-        terms = np.ascontiguousarray(self.design.standardise(chunk[:, :-1]))
-        whole = np.empty((len(chunk), self.row_map.out_dim), dtype=np.int32)
+        """Rows (k, dim + 1) as (k, D + 1) float32, or with a weight more; a row that counts for nothing has z = 0 or no label."""
+        label = chunk.shape[1] - 1 - self.weighted
+        terms = np.ascontiguousarray(self.design.standardise(chunk[:, :label]))
+        dim = self.row_map.out_dim
+        whole = np.empty((len(chunk), dim), dtype=np.int32)
         rows_quantise(terms, self.row_map, whole)
-        out = np.empty((len(chunk), whole.shape[1] + 1), dtype=np.float32)
-        out[:, :-1] = whole
-        out[:, -1] = self.labels(chunk[:, -1].astype(np.float64))
+        out = np.empty((len(chunk), self.width), dtype=np.float32)
+        out[:, :dim] = whole
+        out[:, dim] = self.labels(chunk[:, label].astype(np.float64))
+        if self.weight_cap is not None:
+            out[:, -1] = capped(chunk[:, -1].astype(np.float64), self.weight_cap)
         return out
 
     def labels(self, found: FloatArray) -> FloatArray:
         """Labels in their unit."""
         return label_values(found, self.label_centre, self.label_scale, self.classes)
+
+
+def capped(weights: FloatArray, cap: float) -> FloatArray:
+    """min(weight, cap) / cap, (k,); 0 for a weight that is missing, infinite or negative."""
+    with np.errstate(all="ignore"):
+        return np.where(np.isfinite(weights) & (weights > 0.0), np.minimum(weights / cap, 1.0), 0.0)
 
 
 def label_values(found: FloatArray, centre: float, scale: float, classes: tuple[float, float] | None) -> FloatArray:
@@ -88,6 +111,6 @@ def rotation_map(matrix: FloatArray, centre: FloatArray, offset: FloatArray, rad
     return row_map, step
 
 
-def rotated_rows(rows: Rows, rotation: Rotation, *, threads: int | None) -> Rows:
+def rotated_rows(rows: Rows, rotation: Rotation, executor: Executor) -> Rows:
     """The rows under the rotation: in memory where they fit, so that further passes only read them."""
-    return kept_rows(rows, rotation, rotation.row_map.out_dim + 1, dtype=np.float32, threads=threads)
+    return kept_rows(rows, rotation, rotation.width, dtype=np.float32, executor=executor)

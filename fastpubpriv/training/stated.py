@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -26,8 +26,12 @@ class Stated:
 
     Attributes
     ----------
-    categories, classes, y_scale, weights_pub, x_bounds, y_bounds, class_weight
-        As the caller gave them, see `train`.
+    categories, classes, y_scale, weights_pub, x_bounds, y_bounds, class_weight, weights_priv, weight_cap
+        As the caller gave them, see `train`; texts as their places in the lists below.
+    texts : mapping
+        Column of text -> the list of its texts.
+    class_names : tuple of str
+        Classes that are texts.
     """
 
     categories: Any = None
@@ -37,6 +41,10 @@ class Stated:
     x_bounds: Any = None
     y_bounds: Any = None
     class_weight: Any = None
+    weights_priv: Any = None
+    weight_cap: Any = None
+    texts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    class_names: tuple[str, ...] = ()
 
     @property
     def origin(self) -> str:
@@ -53,14 +61,37 @@ class Stated:
             raise InputError("weights_pub must be one number for each public row, got text")
         if hasattr(self.weights_pub, "__len__") and len(self.weights_pub) in {n_priv, n_priv + m} - {m}:
             raise InputError(
-                f"weights_pub must have one number for each of the {m} public rows, got {len(self.weights_pub)}: weights of "
-                "private rows are not taken, because a weight is a part of its row, and a new row could bring any weight"
+                f"weights_pub must have one number for each of the {m} public rows, got {len(self.weights_pub)}: those of "
+                "private rows are weights_priv=, with weight_cap=, because a new row could bring any weight"
             )
         found = validation.finite_vector("weights_pub", self.weights_pub, m)
         if not np.all(found >= 0.0) or not found.any():
             raise InputError("weights_pub must not be negative, and not all zero")
-        weights: FloatArray = found / found.max()
+        largest = float(found.max()) if self.weight_cap is None else float(self.weight_cap)
+        weights: FloatArray = np.minimum(found / largest, 1.0)
         return weights
+
+    def checked_weights(self) -> Stated:
+        """The same, after the form of what says how much private rows count."""
+        if self.weights_priv is None:
+            if self.weight_cap is not None:
+                raise InputError("weight_cap= belongs to weights_priv=, the weights of private rows: pass both or none")
+            return self
+        if self.weight_cap is None:
+            raise InputError(
+                "weights_priv= needs weight_cap=, the largest weight that counts, known without the data: a weight is a part of "
+                "its row, and a new row could bring any"
+            )
+        if self.weights_pub is None:
+            raise InputError(
+                "weights_priv= needs weights_pub=, weights of the public rows in the same unit: how much private rows weigh is "
+                "learnt from these, as the sum of private weights is not released"
+            )
+        if isinstance(self.weights_priv, str):
+            raise InputError(
+                "weights_priv must be one number for each private row: pass the column itself, x_priv['name']"
+            )
+        return replace(self, weight_cap=validation.positive("weight_cap", self.weight_cap))
 
     def ranges(self, names: Sequence[str]) -> tuple[FloatArray, FloatArray] | None:
         """Lowest and highest value (dim,) of each column, NaN where nothing is stated; or None."""

@@ -48,7 +48,7 @@ class StatisticsPlan:
         return math.sqrt(2.0) * self.weights.radius
 
 
-def plan_statistics(posterior: Posterior, n_priv: int, noise: float) -> StatisticsPlan:
+def plan_statistics(posterior: Posterior, n_priv: float, noise: float) -> StatisticsPlan:
     """The clips with the least predicted error; `noise` is that of an off-diagonal entry for rows clipped to norm 1."""
     weights = weighting(posterior.typical, np.ones(len(posterior.mean)))
     share = _second_share(weights, posterior.typical)
@@ -70,7 +70,9 @@ def _second_share(weights: Weighting, public: FloatArray) -> float:
     return float(weights.lever**2 @ norms / norms.sum())
 
 
-def _error(posterior: Posterior, n_priv: int, clip: Clip, share: float, entry: float, residual_weight: float) -> float:
+def _error(
+    posterior: Posterior, n_priv: float, clip: Clip, share: float, entry: float, residual_weight: float
+) -> float:
     """Variance of an entry of the measured gradient, noise, sampling and the error of the curvature together."""
     scale, m = posterior.scale, len(posterior.labels)
     noise = (entry * scale / (residual_weight * n_priv * clip.inside)) ** 2
@@ -79,7 +81,7 @@ def _error(posterior: Posterior, n_priv: int, clip: Clip, share: float, entry: f
     return noise + sampling + share**2 * posterior.excess * private * public / (private + public)
 
 
-def _curvature_errors(n_priv: int, m: int, share: float, entry: float) -> tuple[float, float]:
+def _curvature_errors(n_priv: float, m: int, share: float, entry: float) -> tuple[float, float]:
     """Error of an entry of the second moments of private and of public rows."""
     return (entry / (n_priv * share)) ** 2 + 1.0 / n_priv, _CURVATURE / m
 
@@ -89,7 +91,7 @@ def _bounded(released: FloatArray) -> FloatArray:
     return np.clip(np.nan_to_num(released), -_LARGEST, _LARGEST)
 
 
-def pooled(posterior: Posterior, plan: StatisticsPlan, n_priv: int, released: FloatArray, entry: float) -> Fitted:
+def pooled(posterior: Posterior, plan: StatisticsPlan, n_priv: float, released: FloatArray, entry: float) -> Fitted:
     """The coefficients from the released matrix (D + 1, D + 1), the residual last; `entry` is the noise off its diagonal."""
     dim, m, clip, public = len(posterior.mean), len(posterior.labels), plan.clip, posterior.typical
     lever = plan.weights.lever

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv import run as running
+from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
-from fastpubpriv.errors import AccuracyWarning, InputError
+from fastpubpriv.errors import AccuracyWarning
 from fastpubpriv.losses import LOSSES, Loss, RowLoss
 from fastpubpriv.parameters import shared_docs
 from fastpubpriv.privacy import Budget, Ledger
@@ -18,15 +19,17 @@ from fastpubpriv.results.base import frozen
 from fastpubpriv.results.descent import DescentResult
 from fastpubpriv.results.training import TrainingResult
 from fastpubpriv.sources import Rows
-from fastpubpriv.sources.labelled import labelled_rows, public_labelled
+from fastpubpriv.training.design import named_design
 from fastpubpriv.training.gradient.choosing import Exponential
-from fastpubpriv.training.gradient.fit import chosen_loss, descent_for, fit, is_stepwise
+from fastpubpriv.training.gradient.fit import chosen_loss, fit, is_stepwise
 from fastpubpriv.training.gradient.perturbing import OutputPerturbation
 from fastpubpriv.training.gradient.settings import Descent
 from fastpubpriv.training.leverage import rests_on_few, rows_behind
-from fastpubpriv.training.methods import METHODS, WORTH, candidates, choose, public_fit
+from fastpubpriv.training.methods import METHODS, WITHOUT_SETTINGS, asked, candidates, choose, public_fit
+from fastpubpriv.training.opened import opened
 from fastpubpriv.training.problem import Fitted, Problem, make_problem
 from fastpubpriv.training.public_linear import Posterior
+from fastpubpriv.training.record import WORTH
 from fastpubpriv.training.stated import Stated
 
 
@@ -42,10 +45,12 @@ def train(
     label: str | int | None = None,
     columns: Sequence[Any] | None = None,
     weights_pub: Any = None,
+    weights_priv: Any = None,
+    weight_cap: float | None = None,
     x_bounds: Any = None,
     y_bounds: tuple[float, float] | None = None,
     categories: Any = None,
-    classes: Sequence[float] | None = None,
+    classes: Sequence[float] | Sequence[str] | None = None,
     class_weight: Any = None,
     y_scale: float | None = None,
     method: str | Descent | Exponential | OutputPerturbation = "auto",
@@ -53,6 +58,7 @@ def train(
     random_state: int | None = None,
     threads: int | None = None,
     progress: bool | None = None,
+    max_memory: float | None = None,
 ) -> TrainingResult | DescentResult:
     """Coefficients of a linear model that minimise a loss over private rows, starting from what public rows say.
 
@@ -62,15 +68,16 @@ def train(
     loss : "squared", "logistic", "huber", "softmax", "smooth_hinge", "poisson", Loss or RowLoss
         Of a number; of two classes; of a number, beyond `huber_loss(threshold)` standard units linear; of several classes, each
         with coefficients of its own; of two classes, as a margin; of counts; or one of your own (`fastpubpriv.training.Loss`).
-    {labelled_budget, x_pub_labelled, y_pub, label, features, weights_pub, x_bounds, y_bounds, categories}
-    {classes, class_weight, y_scale}
+    {labelled_budget, x_pub_labelled, y_pub, label, features, weights_pub, weights_priv, weight_cap}
+    {x_bounds, y_bounds, categories, classes, class_weight, y_scale}
     method : "auto", "newton", "sufficient_statistics", "throw_away", "semi_dp" and others, or a value with settings
         Whitened Newton steps, one release of second moments (squared loss), public rows only (spends nothing), or the one of these
-        with the least predicted error; for other losses than the squared and the logistic one, "auto" is "semi_dp". Noisy gradient
+        with the least predicted error; for other losses than the squared and the logistic one, "auto" is "semi_dp", or public rows
+        only where that is predicted to gain little. Noisy gradient
         descent is "semi_dp", "dp_sgd" and "pda_mirror_descent", a choice among models that public rows suggest is "exponential",
         noise on the minimum of a weighted loss is "output_perturbation"; these also as values with settings, such as
         `fastpubpriv.training.SemiDP(...)`.
-    {ledger, random_state, threads, progress}
+    {ledger, random_state, threads, progress, kept_memory}
 
     Returns
     -------
@@ -116,19 +123,21 @@ def train(
     kind = chosen_loss(loss)
     model = Stated(
         categories=categories, classes=classes, y_scale=y_scale, weights_pub=weights_pub, x_bounds=x_bounds,
-        y_bounds=y_bounds, class_weight=class_weight,
+        y_bounds=y_bounds, class_weight=class_weight, weights_priv=weights_priv, weight_cap=weight_cap,
     )  # fmt: skip
-    account = {"ledger": ledger, "random_state": random_state, "threads": threads, "progress": progress}
-    data = _opened("train", x_priv, y_priv, x_pub, y_pub, label=label, columns=columns)
-    descent = descent_for(method, kind)
-    if descent is not None:
-        return fit(kind, data, budget, descent, model, account)
-    if not isinstance(kind, Loss) or not is_stepwise(kind):
-        name = getattr(kind, "name", type(kind).__name__)
-        raise InputError(
-            f"method={method!r} is for the squared and the logistic loss, got {name!r}: pass a gradient method"
-        )
-    return _train("train", kind.name, data, budget, str(method), model, account)
+    account = {
+        "ledger": ledger, "random_state": random_state, "threads": threads, "progress": progress, "max_memory": max_memory,
+    }  # fmt: skip
+    of_classes = isinstance(kind, Loss) and (kind.classes or kind.scores)
+    given = (x_priv, y_priv, x_pub, y_pub)
+    rows, table, model = opened("train", *given, label=label, columns=columns, stated=model, classes=of_classes)
+    data = (rows, table)
+    name, settings = asked(method, kind)
+    if isinstance(kind, Loss) and is_stepwise(kind) and settings is None:
+        return _train("train", kind.name, data, budget, name, model, account)
+    auto = name == "auto"
+    record, public_only = METHODS["semi_dp" if auto else name], METHODS["throw_away"]
+    return fit(record, settings, kind, data, budget, model, account, instead=public_only if auto else None)
 
 
 @shared_docs
@@ -142,6 +151,8 @@ def linear_regression(
     label: str | int | None = None,
     columns: Sequence[Any] | None = None,
     weights_pub: Any = None,
+    weights_priv: Any = None,
+    weight_cap: float | None = None,
     x_bounds: Any = None,
     y_bounds: tuple[float, float] | None = None,
     categories: Any = None,
@@ -151,17 +162,18 @@ def linear_regression(
     random_state: int | None = None,
     threads: int | None = None,
     progress: bool | None = None,
+    max_memory: float | None = None,
 ) -> TrainingResult:
     """Linear regression on private rows, starting from what public rows say: coefficients, intervals, predictions.
 
     Parameters
     ----------
-    {x_labelled, y_priv, labelled_budget, x_pub_labelled, y_pub, label, features, weights_pub, x_bounds, y_bounds, categories}
-    {y_scale}
+    {x_labelled, y_priv, labelled_budget, x_pub_labelled, y_pub, label, features, weights_pub, weights_priv, weight_cap}
+    {x_bounds, y_bounds, categories, y_scale}
     method : "auto", "newton", "sufficient_statistics" or "throw_away"
         Whitened Newton steps, one release of second moments, public rows only (spends nothing), or the one with the least predicted
         error.
-    {ledger, random_state, threads, progress}
+    {ledger, random_state, threads, progress, kept_memory}
 
     Returns
     -------
@@ -195,11 +207,15 @@ def linear_regression(
     True
     """
     model = Stated(
-        categories=categories, y_scale=y_scale, weights_pub=weights_pub, x_bounds=x_bounds, y_bounds=y_bounds
-    )
-    account = {"ledger": ledger, "random_state": random_state, "threads": threads, "progress": progress}
-    data = _opened("linear_regression", x_priv, y_priv, x_pub, y_pub, label=label, columns=columns)
-    return _train("linear_regression", "squared", data, budget, method, model, account)
+        categories=categories, y_scale=y_scale, weights_pub=weights_pub, x_bounds=x_bounds, y_bounds=y_bounds,
+        weights_priv=weights_priv, weight_cap=weight_cap,
+    )  # fmt: skip
+    account = {
+        "ledger": ledger, "random_state": random_state, "threads": threads, "progress": progress, "max_memory": max_memory,
+    }  # fmt: skip
+    given = (x_priv, y_priv, x_pub, y_pub)
+    rows, table, model = opened("linear_regression", *given, label=label, columns=columns, stated=model, classes=False)
+    return _train("linear_regression", "squared", (rows, table), budget, method, model, account)
 
 
 @shared_docs
@@ -213,25 +229,28 @@ def logistic_regression(
     label: str | int | None = None,
     columns: Sequence[Any] | None = None,
     weights_pub: Any = None,
+    weights_priv: Any = None,
+    weight_cap: float | None = None,
     x_bounds: Any = None,
     categories: Any = None,
-    classes: Sequence[float] | None = None,
+    classes: Sequence[float] | Sequence[str] | None = None,
     class_weight: Any = None,
     method: str = "auto",
     ledger: Ledger | None = None,
     random_state: int | None = None,
     threads: int | None = None,
     progress: bool | None = None,
+    max_memory: float | None = None,
 ) -> TrainingResult:
     """Logistic regression on private rows of two classes, starting from what public rows say.
 
     Parameters
     ----------
-    {x_labelled, y_priv, labelled_budget, x_pub_labelled, y_pub, label, features, weights_pub, x_bounds, categories, classes}
-    {class_weight}
+    {x_labelled, y_priv, labelled_budget, x_pub_labelled, y_pub, label, features, weights_pub, weights_priv, weight_cap}
+    {x_bounds, categories, classes, class_weight}
     method : "auto", "newton" or "throw_away"
         Whitened Newton steps, public rows only (spends nothing), or the one with the least predicted error.
-    {ledger, random_state, threads, progress}
+    {ledger, random_state, threads, progress, kept_memory}
 
     Returns
     -------
@@ -263,21 +282,15 @@ def logistic_regression(
     [1.0, 0.0]
     """
     model = Stated(
-        categories=categories, classes=classes, weights_pub=weights_pub, x_bounds=x_bounds, class_weight=class_weight
-    )
-    account = {"ledger": ledger, "random_state": random_state, "threads": threads, "progress": progress}
-    data = _opened("logistic_regression", x_priv, y_priv, x_pub, y_pub, label=label, columns=columns)
-    return _train("logistic_regression", "logistic", data, budget, method, model, account)
-
-
-def _opened(
-    name: str, x_priv: Any, y_priv: Any, x_pub: Any, y_pub: Any, *, label: Any, columns: Any
-) -> tuple[Rows, FloatArray]:
-    """Private and public rows, labels last; nothing private is read."""
-    rows = labelled_rows(x_priv, y_priv, label=label, columns=columns)
-    if x_pub is None:
-        raise InputError(f"{name} starts from public rows with labels: pass x_pub= and y_pub=, or label=")
-    return rows, public_labelled(x_pub, y_pub, label=label, columns=columns, private=rows, x_priv=x_priv)
+        categories=categories, classes=classes, weights_pub=weights_pub, x_bounds=x_bounds, class_weight=class_weight,
+        weights_priv=weights_priv, weight_cap=weight_cap,
+    )  # fmt: skip
+    account = {
+        "ledger": ledger, "random_state": random_state, "threads": threads, "progress": progress, "max_memory": max_memory,
+    }  # fmt: skip
+    given = (x_priv, y_priv, x_pub, y_pub)
+    rows, table, model = opened("logistic_regression", *given, label=label, columns=columns, stated=model, classes=True)
+    return _train("logistic_regression", "logistic", (rows, table), budget, method, model, account)
 
 
 def _train(
@@ -290,13 +303,14 @@ def _train(
     account: dict[str, Any],
 ) -> TrainingResult:
     """Check, choose, pay, learn."""
-    METHODS.choose(method)
+    validation.choice("method", method, ("auto", *WITHOUT_SETTINGS))
     rows, table = data
-    features = None if rows.columns is None else rows.columns[:-1]
-    names = features or tuple(f"x{j}" for j in range(rows.dim - 1))
+    dim = rows.dim - 1 - (model.weights_priv is not None)
+    features = None if rows.columns is None else tuple(str(each) for each in rows.columns[:dim])
+    names = features or tuple(f"x{j}" for j in range(dim))
     problem, n_pub = make_problem(LOSSES[loss], table, names, rows.n, model)
     options = candidates(problem, method)
-    draws = max(1, *(METHODS[each].draws(problem.dim) for each in options))
+    draws = max(1, *(METHODS[each].draws(problem) for each in options))
     run = running.start(name, rows, budget, draws=draws, **account)
     chosen, plan = choose(problem, run.account, options)
     if chosen.name == "throw_away":
@@ -309,7 +323,7 @@ def _train(
             stacklevel=3,
         )
     with run.paid():
-        fitted = chosen.learn(run, problem, plan, account["threads"])
+        fitted = chosen.learn(run, problem, plan)
         return _result(run, problem, chosen.name, plan, fitted, n_pub, features)
 
 
@@ -325,7 +339,7 @@ def _result(
     public = public_fit(problem)
     found, alone = problem.in_units(fitted.mean), problem.in_units(public.mean)
     shared = run.fields(n_pub)
-    shared["dim"] = run.rows.dim - 1
+    shared["dim"] = len(problem.design.columns)
     return TrainingResult(
         coefficients=frozen(found[1:]),
         intercept=float(found[0]),
@@ -344,7 +358,7 @@ def _result(
         public_excess=problem.posterior.excess * problem.unit,
         residual_std=_residual_std(problem),
         classes=frozen(problem.rotation.classes or ()),
-        design=problem.design.to_dict(),
+        design=named_design(problem.design, problem.rotation.classes, problem.class_names),
         columns=features,
         provenance={"scales": problem.scales, "residual clip": "public rows", "start": "public rows"},
         **shared,

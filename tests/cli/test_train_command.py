@@ -134,3 +134,68 @@ def test_predict_refuses_what_is_no_model(files):
         assert words in " ".join(result.stderr.split())
     result = predict("--model", folder / "m.json", "--rows", folder / "new.csv", "--out", folder / "new.csv", code=2)
     assert "also one of the files" in " ".join(result.stderr.split())
+
+
+def test_text_in_columns_and_classes(files):
+    folder, table = files
+    carrier = np.array(["AA", "B6", "DL"])[table.month - 1]
+    table = table.assign(carrier=carrier, state=np.where(table.ill == 1, "ill", "well, or so"))
+    table.loc[210:220, "carrier"] = "only private"
+    for suffix, write in (("csv", "to_csv"), ("parquet", "to_parquet")):
+        getattr(table.iloc[200:], write)(folder / f"private.{suffix}", index=False)
+    table.iloc[:200].to_csv(folder / "public.csv", index=False)
+    table[["carrier", "dose", "age"]].iloc[:5].to_csv(folder / "new.csv", index=False)
+    given = (
+        "--columns",
+        "age,dose,carrier",
+        "--label",
+        "state",
+        "--loss",
+        "logistic",
+        "--method",
+        "newton",
+        "--rho",
+        "0.5",
+    )
+    models = []
+    for suffix, categories in (("csv", "carrier"), ("parquet", "carrier=AA:B6:DL")):
+        more = ("--categories", categories, "--json", folder / "model.json", "--seed", "1", "-q")
+        train(*arguments(folder, suffix, *given, *more))
+        models.append(json.loads((folder / "model.json").read_text()))
+    assert models[0]["coefficients"] == models[1]["coefficients"]
+    assert models[0]["terms"] == ["age", "dose", "carrier=AA", "carrier=B6", "carrier=DL"]
+    assert models[0]["design"]["classes"] == ["ill", "well, or so"]
+    predict("--model", folder / "model.json", "--rows", folder / "new.csv", "--out", folder / "out.csv")
+    found = pd.read_csv(folder / "out.csv")
+    assert set(found.label) <= {"ill", "well, or so"}
+    assert ((found.probability > 0.5) == (found.label == "well, or so")).all()
+
+
+def test_other_losses_and_methods(files):
+    folder, _ = files
+    given = ("--columns", "age,dose", "--rho", "0.5", "--json", folder / "model.json", "-q")
+    train(*arguments(folder, "parquet", *given, "--label", "cost", "--loss", "huber", "--huber-threshold", "2"))
+    assert json.loads((folder / "model.json").read_text())["loss"] == "huber"
+    result = predict("--model", folder / "model.json", "--rows", folder / "new.csv", "--out", "-")
+    assert result.stdout.split()[0] == "label"
+    train(*arguments(folder, "parquet", *given, "--label", "month", "--loss", "softmax"))
+    result = predict("--model", folder / "model.json", "--rows", folder / "new.csv", "--out", "-")
+    head, *lines = result.stdout.split()
+    assert head == "label,probability"
+    assert all(float(line.split(",")[1]) >= 1 / 3 for line in lines)
+    refused = train(*arguments(folder, "parquet", *given, "--label", "cost", "--huber-threshold", "2"), code=2)
+    assert "--huber-threshold belongs to" in refused.stderr
+    plot = ("--label", "ill", "--loss", "smooth_hinge", "--plot", folder / "p.png")
+    assert "--plot" in train(*arguments(folder, "parquet", *given, *plot), code=2).stderr
+
+
+def test_weights_of_public_rows(files):
+    folder, table = files
+    table.iloc[:200].assign(count=np.arange(200) % 3).to_csv(folder / "public.csv", index=False)
+    np.save(folder / "weights.npy", np.arange(200) % 3)
+    found = []
+    for weights in ("count", folder / "weights.npy"):
+        given = ("--label", "cost", "--columns", "age,dose", "--weights-pub", weights, "--seed", "1")
+        train(*arguments(folder, "csv", *given, "--rho", "0.5", "--json", folder / "model.json", "-q"))
+        found.append(json.loads((folder / "model.json").read_text())["coefficients"])
+    assert found[0] == found[1]

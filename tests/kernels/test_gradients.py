@@ -1,13 +1,16 @@
 """The sum of gradients that are clipped as a whole: equal to its twin in every integer, whatever the rows and the residual do."""
 
 import math
+from types import FunctionType
 
 import numpy as np
 import pytest
 
 from fastpubpriv.errors import InputError, KernelError
+from fastpubpriv.kernels import _labelled
 from fastpubpriv.kernels import gradients as kernels
-from fastpubpriv.losses import LOSSES, softmax_residual, squared_residual
+from fastpubpriv.kernels._cext import lib
+from fastpubpriv.losses import LOSSES, logistic_residual, softmax_residual, squared_residual, weighted_logistic
 from fastpubpriv.reference import gradients as reference
 from fastpubpriv.residual_maps import GradientMap
 
@@ -101,6 +104,35 @@ def test_losses_are_those_of_python(name):
     exact = np.nan_to_num(clipped).sum(axis=0).reshape(chosen.weights.shape) * chosen.inv_step
     # The path over scalars is the naive one over per-sample gradients, but for the rounding of each of 150 rows to the grid.
     assert np.max(np.abs(found - exact)) <= 150
+
+
+@pytest.mark.parametrize(("ours", "shape"), [(logistic_residual, (5,)), (softmax_residual, (3, 5))])
+def test_a_loss_in_c_has_the_bits_of_the_same_loss_as_a_callback(ours, shape):
+    """On every instruction set."""
+    rng = np.random.default_rng(6)
+    rows = rows_of(rng, 67, 5, np.float64)
+    rows[: len(rows) // 2, -1] = rng.integers(0, 3, len(rows) // 2)
+    built_in = map_of(rng, shape, ours)
+    called = replaced(built_in, residual=FunctionType(ours.__code__, ours.__globals__))
+    found = summed(kernels.gradient_sum, rows, called)
+    assert found.any()
+    for level in range(lib.FPP_ISA_BASELINE, lib.FPP_ISA_AVX512 + 1):
+        lib.fpp_isa_limit(level)
+        np.testing.assert_array_equal(summed(kernels.gradient_sum, rows, built_in), found)
+        np.testing.assert_array_equal(summed(kernels.gradient_sum, rows, called), found)
+    lib.fpp_isa_limit(lib.FPP_ISA_AVX512)
+
+
+def test_no_loss_of_ours_is_compiled(monkeypatch):
+    def refuse(residual, *, outputs):
+        raise AssertionError(residual)
+
+    monkeypatch.setattr(_labelled, "callback", refuse)
+    for loss in [*LOSSES.values(), weighted_logistic(0.5, 1.0)]:
+        chosen = map_of(np.random.default_rng(0), (3, 2) if loss.scores else (2,), loss.residual)
+        summed(kernels.gradient_sum, np.ones((3, 3)), chosen)
+    with pytest.raises(AssertionError):  # the planted one
+        summed(kernels.gradient_sum, np.ones((3, 3)), replaced(chosen, residual=several))
 
 
 def test_by_hand():

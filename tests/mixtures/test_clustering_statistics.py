@@ -3,6 +3,7 @@
 Searches are run alone where the estimation of the leaves would change nothing. Each test has a planted fault that it must catch.
 """
 
+import dataclasses
 import math
 from fractions import Fraction
 
@@ -12,7 +13,7 @@ from mixture_cases import Mixture, errors_of, matched, separated
 
 from fastpubpriv import ZCDP, Rows, learn_separated_mixture
 from fastpubpriv import run as running
-from fastpubpriv.mixtures.separated import leaf_gaussians, practical, theory
+from fastpubpriv.mixtures.separated import leaf_ladder, practical, theory
 from fastpubpriv.mixtures.separated.search import Search
 
 pytestmark = pytest.mark.statistical
@@ -182,6 +183,6 @@ def test_whole_fit_is_as_close_as_the_spec_says():
 
 def test_that_test_notices_a_sum_divided_by_all_rows(monkeypatch):
     """Planted fault: the sums of a leaf are divided by the number of all rows."""
-    original = leaf_gaussians.Problem
-    monkeypatch.setattr(leaf_gaussians, "Problem", lambda **options: original(**{**options, "n": 60_000}))
+    original = leaf_ladder._leaf
+    monkeypatch.setattr(leaf_ladder, "_leaf", lambda *args: dataclasses.replace(original(*args), n=60_000))
     assert within_the_spec([whole_fit(seed) for seed in range(2)]) < 0.9

@@ -26,6 +26,7 @@ PAIRS = [
     ("semi_dp", "approx"),
     ("dp_sgd", "pure"),
     ("pda_mirror_descent", "approx"),
+    ("exponential", "zcdp"),
 ]
 
 
@@ -151,7 +152,8 @@ def test_the_rates_of_approximate_privacy_and_how_all_rates_grow():
         ({"n_pub": 1}, "n_pub of at least 2"),
         ({"n_pub": 2**24}, "2\\^24 cells"),
         ({"loss": "poisson"}, "loss"),
-        ({"method": "exponential"}, "method"),
+        ({"method": "exponentials"}, "method"),
+        ({"method": "output_perturbation"}, "bounded"),
         ({"loss": "logistic", "method": "sufficient_statistics"}, "squared loss"),
         ({"r_squared": 1.0}, "r_squared"),
         ({"r_squared": -0.1}, "r_squared"),

@@ -45,6 +45,8 @@ from fastpubpriv.mixtures.list_decoding import (
     decode_variances,
 )
 from fastpubpriv.privacy import Cost, Neighbors
+from fastpubpriv.training import OutputPerturbation
+from fastpubpriv.training.methods import METHODS
 
 DIM = 2
 RNG = np.random.default_rng(11)
@@ -371,7 +373,7 @@ CALLS = {
                 **({"y_scale": LENGTHS, "y_bounds": [None, (-1e9, 1e9), (0, 1), "x", 3]} if rows is ROWS else {}),
                 "weights_pub": [None, np.ones(len(public)), np.ones(len(rows)), [1.0], "x", math.nan],
                 "x_bounds": [None, (-1e9, 1e9), (0.0, 1e-300), {"x0": (-1e9, 1e9)}, {"z": (0, 1)}, "x", 3],
-                "method": ["auto", "newton", "sufficient_statistics", "throw_away", "semi_dp", "x"],
+                "method": [*METHODS.choices, "x"],
             },
         )
         for name, function, rows, public, more, methods in (
@@ -380,6 +382,21 @@ CALLS = {
             ("train", train, ROWS, PUBLIC, {"loss": "squared"}, ("newton", "semi_dp")),
         )
         for method in methods
+    },
+    **{
+        f"train, {method}": Call(
+            train,
+            options={
+                "x_pub": PUBLIC,
+                "label": -1,
+                "loss": "huber" if method == "output_perturbation" else "squared",
+                # By itself it takes up to a thousand steps, where noise is small.
+                "method": OutputPerturbation(steps=20) if method == "output_perturbation" else method,
+            },
+            hostile={"y_scale": LENGTHS, "loss": ["poisson", "logistic", 3]},
+        )
+        for method in METHODS
+        if method not in ("newton", "semi_dp", "throw_away")  # these are above; the last one never asks the rows
     },
     "decode_variances": Call(
         decode_variances,

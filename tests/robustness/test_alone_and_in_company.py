@@ -34,7 +34,8 @@ from fastpubpriv.mixtures.separated import searches
 from fastpubpriv.release.account import Account
 from fastpubpriv.sources import Query, Rows, private_rows
 from fastpubpriv.sources.views import mapped
-from fastpubpriv.training import SemiDP, kept
+from fastpubpriv.training import OutputPerturbation, SemiDP, kept
+from fastpubpriv.training.methods import METHODS as TRAINING
 
 pytestmark = [
     pytest.mark.usefixtures("one_blas_thread"),  # matrices are small: a second thread would only wait
@@ -50,8 +51,8 @@ BY_POSITION = {"fastpubpriv.mechanisms.group_covariances.GroupQuery"}
 # Places that see private rows without a query, each for a reason.
 READERS = {
     # Copies of a view that turns each row by itself; see the test of the rotation below.
-    "fastpubpriv.training.kept.kept_rows",
     "fastpubpriv.training.kept.kept_rows.work",
+    "fastpubpriv.training.kept._placed",
     # Each report and each gradient is made from one user's row by a kernel that takes rows one by one.
     "fastpubpriv.release.reports._draw",
     "fastpubpriv.local.training._block",
@@ -114,14 +115,17 @@ def estimators_of(dim):
     labelled = {"x_pub": np.column_stack([one_public, (one_public[:, :1] > 0.0) + 0.0]), "label": -1, "budget": AMPLE}
     for method in ("newton", "sufficient_statistics"):
         yield "linear_regression", np.column_stack([one, label]), {**labelled, "method": method}
-    yield "train", np.column_stack([one, label]), {**labelled, "loss": "squared", "method": "newton"}
+    for method in TRAINING:
+        given = {"loss": "squared", "method": method}
+        if method == "output_perturbation":
+            given = {"loss": "huber", "method": OutputPerturbation(steps=5)}
+        yield "train", np.column_stack([one, label]), {**labelled, **given}
     yield "logistic_regression", np.column_stack([one, label]), {**labelled, "method": "newton"}
     weights = {"class_weight": {0: 1.0, 1: 3.0}, "weights_pub": np.arange(len(one_public)) % 3 + 1.0}
     yield "logistic_regression", np.column_stack([one, label]), {**labelled, "method": "newton", **weights}
     ranged = {"x_bounds": (-1e6, 1e6), "y_bounds": (-1.0, 2.0)}
     yield "linear_regression", np.column_stack([one, label]), {**labelled, "method": "newton", **ranged}
     steps = SemiDP(steps=2, step_size=0.1, priv_weight=0.5)
-    yield "train", np.column_stack([one, label]), {**labelled, "loss": "squared", "method": "exponential"}
     for loss in ("huber", OwnLoss()):
         yield "train", np.column_stack([one, label]), {**labelled, "loss": loss, "method": steps}
     if dim == 8:

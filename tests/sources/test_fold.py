@@ -18,6 +18,7 @@ from helpers_sources import add_sums, column_sums, direct_sums, every_source, fo
 
 from fastpubpriv.errors import InputError, KernelError, OutOfMemoryError
 from fastpubpriv.sources import Executor, Query, Rows, private_rows
+from fastpubpriv.sources import fold as fold_module
 from fastpubpriv.threads import pool
 
 # What a Python of its own needs to import the helpers of these tests.
@@ -190,6 +191,22 @@ def test_errors_of_the_other_parts_of_a_query(part):
         assert "Alice" not in repr(caught.value)
         assert "1234" not in repr(caught.value)
         assert (caught.value.__cause__, caught.value.__context__) == (None, None)
+
+
+@pytest.mark.parametrize(("n", "threads", "wakes"), [(2000, 2, False), (2000, None, False), (400_000, 2, True)])
+def test_small_work_stays_on_the_calling_thread(n, threads, wakes, monkeypatch):
+    """Also where threads are asked for: waking them would cost more than the whole pass."""
+    monkeypatch.setattr(fold_module, "_INLINE_WORK_ASKED", fold_module._INLINE_WORK)
+    used = set()
+
+    def step(chunk, accumulators):
+        used.add(threading.get_ident())
+        time.sleep(0.02 if wakes else 0.0)  # so that the caller cannot do everything before a thread has come
+        accumulators[0][0] += len(chunk)
+
+    rows = private_rows(np.zeros((n, 5)))
+    assert fold(rows, lambda: (np.zeros(1, np.int64),), step, threads=threads)[0][0] == n
+    assert (used == {threading.get_ident()}) is not wakes
 
 
 def test_a_pass_within_a_pass_does_not_wait_for_itself():

@@ -120,7 +120,7 @@ def test_forms_are_checked_as_for_private_rows(tmp_path):
         with pytest.raises(InputError):
             public_rows(bad, dim=3)
     (tmp_path / "t.csv").write_text("a,name\n1,Bob\n2,Eve\n")
-    with pytest.raises(InputError, match=r"not numeric in the Arrow table: 'name'.*pass columns="):
+    with pytest.raises(InputError, match=r"not numeric in '.*csv': 'name'.*pass columns="):
         public_rows(tmp_path / "t.csv")
     assert public_rows(tmp_path / "t.csv", columns=["a"]).tolist() == [[1.0], [2.0]]
     (tmp_path / "t.csv").write_text("a,b\n1\n")
@@ -184,3 +184,12 @@ def test_overlap_too_hard_to_decide_counts_as_shared(monkeypatch):
     with pytest.raises(InputError, match="share memory"):
         refuse_shared_memory(X[:, :2], X[:, 2:])
     refuse_shared_memory(X, X.copy())
+
+
+def test_a_message_about_a_file_names_the_file_and_says_what_separates_columns(tmp_path):
+    path = tmp_path / "people.csv"
+    path.write_text("age;income\n34;52000\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"people\.csv' has no column 'age'; it has 'age;income'"):
+        public_rows(path, columns=["age"])
+    with pytest.raises(InputError, match=r"people\.csv' \(names between commas\) has no column 'age'$"):
+        private_rows(path, columns=["age"])

@@ -1,5 +1,6 @@
 """The bridge to PyTorch. `make torch-test` installs what it needs; without PyTorch and Opacus these tests are left out."""
 
+import doctest
 import warnings
 
 import numpy as np
@@ -11,7 +12,7 @@ from fastpubpriv.errors import BudgetError, InputError, ReplayError, SeededNoise
 torch = pytest.importorskip("torch")
 opacus = pytest.importorskip("opacus")
 
-from fastpubpriv.torch import make_semi_private  # noqa: E402
+from fastpubpriv.torch import make_semi_private, training  # noqa: E402
 from fastpubpriv.torch.rows import RowGradients, Table  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings(
@@ -262,3 +263,10 @@ def test_refusals(changes, said):
 def test_other_budgets_are_refused():
     with pytest.raises(BudgetError, match="ApproxDP"):
         prepare(rows(), budget=fpp.ZCDP(1))
+
+
+def test_the_examples_of_the_reference_run():
+    """The book shows them and is built without PyTorch."""
+    tests = [test for test in doctest.DocTestFinder().find(training) if test.examples]
+    assert {test.name.rpartition(".")[2] for test in tests} == {"make_semi_private", "SemiPrivateTraining"}
+    assert [test.name for test in tests if doctest.DocTestRunner().run(test).failed] == []

@@ -206,9 +206,31 @@ def test_the_same_bits_for_any_threads_chunks_and_source(tmp_path):
 def test_rows_that_do_not_fit_in_memory_are_turned_in_each_pass(monkeypatch):
     x, y = table(3000, 9)
     wanted = seeded(linear_regression, **split(x, y, 200), budget=STRONG, method="newton")
-    monkeypatch.setattr("fastpubpriv.training.kept.MOST_BYTES", 1000)
+    found = seeded(linear_regression, **split(x, y, 200), budget=STRONG, method="newton", max_memory=1000)
+    np.testing.assert_array_equal(found.coefficients, wanted.coefficients)
+    monkeypatch.setattr("fastpubpriv.training.kept.KEPT_BYTES", 1000)
     found = seeded(linear_regression, **split(x, y, 200), budget=STRONG, method="newton")
     np.testing.assert_array_equal(found.coefficients, wanted.coefficients)
+
+
+def test_rows_are_kept_within_max_memory():
+    """Memory for 1,000 rows of 5 features, a one and a label: those of 1,000 rows are read once, those of 1,001 in each pass."""
+    x, y = table(1500, 9)
+    most = 4 * 7 * 1000
+    reads = {}
+    for n in (1000, 1001):
+        passes = []
+
+        def chunks(n=n, passes=passes):
+            passes.append(n)
+            yield np.column_stack([x[:n], y[:n]])
+
+        rows = fpp.Rows.from_chunks(chunks, n=n, dim=6)
+        public = np.column_stack([x, y])[1100:].copy()
+        seeded(linear_regression, rows, label=-1, x_pub=public, budget=STRONG, method="newton", max_memory=most)
+        reads[n] = len(passes)
+    assert reads[1000] == 1
+    assert reads[1001] > 1
 
 
 def test_a_drift_of_the_public_rows_is_seen_and_discounted():
@@ -319,7 +341,7 @@ def test_train_is_what_the_others_call():
         np.testing.assert_array_equal(found.coefficients, wanted.coefficients)
     with pytest.raises(InputError, match="loss"):
         train(**GOOD, loss="hinge", budget=ZCDP(1))
-    assert set(METHODS) == {"newton", "sufficient_statistics", "throw_away"}
+    assert METHODS.choices[:4] == ("auto", "newton", "sufficient_statistics", "throw_away")
 
 
 def test_the_result():

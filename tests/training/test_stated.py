@@ -187,8 +187,8 @@ def test_an_infinite_label_is_a_missing_one(method, label):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"weights_pub": np.ones(4000)}, "weights of private rows are not taken"),
-        ({"weights_pub": np.ones(4300)}, "weights of private rows are not taken"),
+        ({"weights_pub": np.ones(4000)}, "weights_priv=, with weight_cap="),
+        ({"weights_pub": np.ones(4300)}, "weights_priv=, with weight_cap="),
         ({"weights_pub": np.ones(299)}, "300"),
         ({"weights_pub": np.full(300, -1.0)}, "negative"),
         ({"weights_pub": np.zeros(300)}, "all zero"),
@@ -205,7 +205,7 @@ def test_an_infinite_label_is_a_missing_one(method, label):
         ({"x_bounds": {"x0": (-1e308, 1e308)}}, "too far apart"),
         ({"x_bounds": {"x0": (0.0, 9.0)}, "categories": {"x0": "public"}}, "categories"),
         ({"y_bounds": (0.0, 1.0)}, "beyond y_bounds"),
-        ({"categories": {"x0": ["a", "b"]}}, "place in a public list"),
+        ({"categories": {"x0": ["a", "b"]}}, "text is read from frames"),
         ({"y_bounds": 3.0}, "y_bounds"),
         ({"y_bounds": (-1e308, 1e308)}, "too far apart"),
         ({"class_weight": {0: 1, 1: 2}}, "class_weight"),

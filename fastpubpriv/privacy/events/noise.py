@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, ClassVar
 
 from fastpubpriv._types import IntArray
@@ -23,6 +24,11 @@ from fastpubpriv.privacy.events.base import (
 )
 from fastpubpriv.privacy.exact import exact, float_up, show, whole
 from fastpubpriv.privacy.relations import Neighbors
+
+
+@lru_cache(maxsize=1024)  # each release asks for it several times
+def _gaussian_rho(squared_sensitivity: int, log2_scale: int) -> Fraction:
+    return Fraction(squared_sensitivity, 2 * 4**log2_scale)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +79,7 @@ class GaussianEvent(ExactNoise):
     @property
     def rho(self) -> Fraction:
         """Exact zCDP cost, squared_sensitivity / (2 * 4^log2_scale)."""
-        return Fraction(int(self.squared_sensitivity), 2 * 4 ** int(self.log2_scale))
+        return _gaussian_rho(int(self.squared_sensitivity), int(self.log2_scale))
 
     @property
     def noise_std(self) -> float:

@@ -18,6 +18,7 @@ from fastpubpriv.sources.paths import existing_file
 from fastpubpriv.sources.readers.array import plain_list
 from fastpubpriv.sources.readers.columns import ColumnReader, ColumnRows, assemble, choose, require_numeric
 from fastpubpriv.sources.readers.pieces import check_count
+from fastpubpriv.sources.readers.texts import Coded, arrow_places, name_of, names_of_columns, refuse_numbers
 from fastpubpriv.threads.guard import call_guarded
 from fastpubpriv.validation import boolean, path_name
 
@@ -78,8 +79,21 @@ def to_numpy(column: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
     return values  # type: ignore[no-any-return]
 
 
-def column_reader(column: Any) -> ColumnReader:
-    """Reader of ranges of an Array or ChunkedArray whose type `float_dtype` accepts."""
+def is_text(arrow_type: Any) -> bool:
+    """Whether a column of this Arrow type holds text."""
+    types = load_pyarrow().types
+    if types.is_dictionary(arrow_type):
+        return is_text(arrow_type.value_type)
+    kinds = ("is_string", "is_large_string", "is_string_view")
+    return any(kind(arrow_type) for name in kinds if (kind := getattr(types, name, None)) is not None)
+
+
+def column_reader(column: Any, label: Any = None, what: str = "the Arrow table") -> ColumnReader:
+    """Reader of ranges of an Array or ChunkedArray whose type `float_dtype` accepts, or of text where the label has a list."""
+    if isinstance(label, Coded):
+        if not is_text(column.type):
+            refuse_numbers(label, str(column.type)[:40], what)
+        return lambda begin, end: arrow_places(column.slice(begin, end - begin), label.levels)
     dtype = float_dtype(column.type) or _F64
     return lambda begin, end: to_numpy(column.slice(begin, end - begin), dtype)
 
@@ -101,11 +115,15 @@ def column_memory(column: Any) -> list[NDArray[Any]]:
 
 def checked_schema(schema: Any, columns: Sequence[str] | None, what: str) -> tuple[list[str], np.dtype[Any]]:
     """The columns to read and the dtype of their rows, from the types alone."""
-    labels = choose(_data_columns(schema) if columns is None else schema.names, columns, what)
-    types = [schema.field(label).type for label in labels]
-    dtypes = [float_dtype(t) for t in types]
+    every = names_of_columns(columns) is None
+    labels = choose(_data_columns(schema) if every else schema.names, columns, what)
+    types = [schema.field(str(label)).type for label in labels]
+    for label, held in zip(labels, types, strict=True):
+        if isinstance(label, Coded) and not is_text(held):
+            refuse_numbers(label, str(held)[:40], what)
+    dtypes = [_F64 if isinstance(label, Coded) else float_dtype(t) for label, t in zip(labels, types, strict=True)]
     refused = [(label, str(t)[:40]) for label, t, d in zip(labels, types, dtypes, strict=True) if d is None]
-    require_numeric(refused, what, columns is not None)
+    require_numeric(refused, what, columns)
     return labels, _F32 if all(d == _F32 for d in dtypes) else _F64
 
 
@@ -116,10 +134,11 @@ def _data_columns(schema: Any) -> list[str]:
     return [name for name in schema.names if name not in index]
 
 
-def arrow_rows(source: object, columns: Sequence[str] | None, memory_map: bool = True) -> Rows:
-    """Rows of a Table, RecordBatch, list of RecordBatches, or path of an Arrow IPC / Feather file."""
+def arrow_rows(
+    source: object, columns: Sequence[str] | None, memory_map: bool = True, *, what: str = "the Arrow table"
+) -> Rows:
+    """Rows of a Table, RecordBatch, list of RecordBatches, or path of an Arrow IPC / Feather file; `what` it is for messages."""
     pa = load_pyarrow()
-    what = "the Arrow table"
     if isinstance(source, str | os.PathLike):
         name = existing_file(source)
         what = repr(name)
@@ -144,8 +163,10 @@ def arrow_rows(source: object, columns: Sequence[str] | None, memory_map: bool =
     # A name that is not UTF-8 cannot be read, and the error of pyarrow would quote it.
     call_guarded(lambda: table.schema.names, f"the column names of {what} cannot be read: they must be text in UTF-8")
     labels, dtype = checked_schema(table.schema, columns, what)
-    held = [view for label in labels for view in column_memory(table.column(label))]
-    return ColumnRows(table.num_rows, "arrow", labels, [column_reader(table.column(k)) for k in labels], dtype, held)
+    numbers = [label for label in labels if not isinstance(label, Coded)]
+    held = [view for label in numbers for view in column_memory(table.column(label))]
+    readers = [column_reader(table.column(str(k)), k, what) for k in labels]
+    return ColumnRows(table.num_rows, "arrow", labels, readers, dtype, held)
 
 
 def _read_ipc(pa: ModuleType, name: str, mapped: bool) -> Any:
@@ -175,7 +196,7 @@ class ParquetRows(Rows):
         *,
         memory_map: bool,
     ) -> None:
-        super().__init__(sum(counts), len(labels), "parquet", tuple(labels))
+        super().__init__(sum(counts), len(labels), "parquet", tuple(map(name_of, labels)))
         self._paths = tuple(paths)
         self._counts = tuple(counts)
         self._labels = list(labels)
@@ -200,7 +221,7 @@ class ParquetRows(Rows):
         for name in paths[1:]:
             other, count = _footer(name)
             counts.append(count)
-            if columns is None and set(_data_columns(other)) != set(labels):
+            if names_of_columns(columns) is None and set(_data_columns(other)) != set(labels):
                 raise InputError(
                     f"{name!r} has other columns than {paths[0]!r}: pass columns=[...] that all files have"
                 )
@@ -237,6 +258,8 @@ class ParquetRows(Rows):
                     skipped += batch.num_rows
                     if low < high:
                         yield batch_rows(batch, self._labels, low, high, self._dtype)
+                    if last <= skipped < count:
+                        break  # the rest of the group would be decoded for nothing
 
 
 def _footer(name: str) -> tuple[Any, int]:
@@ -256,4 +279,4 @@ def _footer(name: str) -> tuple[Any, int]:
 
 def batch_rows(batch: Any, labels: Sequence[str], begin: int, end: int, dtype: np.dtype[Any]) -> Chunk:
     """Rows begin to end of a record batch."""
-    return assemble([column_reader(batch.column(label)) for label in labels], begin, end, dtype)
+    return assemble([column_reader(batch.column(str(label)), label) for label in labels], begin, end, dtype)

@@ -3,7 +3,8 @@
 A line has the cells that a reader of its columns expects, or it is a row of missing values. A comma separates two cells
 unless an odd number of quotes stands before it on its line, and a line with an odd number of quotes has no cells. A
 cell is a number if, out of its quotes and without the blanks around it, it is a decimal numeral; its value is then the
-double nearest to it. Any other cell is NaN.
+double nearest to it. Any other cell is NaN. In a column of text a cell is the place of its text in the public list of the column,
+or NaN.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ from numpy.typing import NDArray
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.sources.readers.arrow import load_pyarrow
 from fastpubpriv.sources.readers.lines import QUOTE, Lines
+from fastpubpriv.sources.readers.texts import arrow_places
 
 Positions = IntArray
+Column = tuple[int, tuple[str, ...] | None]  # its place on a line; its list, if it holds text
 
 _COMMA = ord(",")
 _BLANKS = " \t\r\v\f"
@@ -29,8 +32,8 @@ _NUMERAL = r"\A[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|(?i:nan|
 _SIMPLE = b"0123456789+-.eE"
 
 
-def read_columns(lines: Lines, width: int, chosen: Sequence[int]) -> list[FloatArray]:
-    """The numbers in some columns of lines that should have `width` cells, column by column."""
+def read_columns(lines: Lines, width: int, chosen: Sequence[Column]) -> list[FloatArray]:
+    """The numbers, or places of texts, in some columns of lines that should have `width` cells, column by column."""
     codes = lines.text
     commas = np.flatnonzero(codes == _COMMA)
     quotes = np.flatnonzero(codes == QUOTE)
@@ -45,7 +48,7 @@ def read_columns(lines: Lines, width: int, chosen: Sequence[int]) -> list[FloatA
     whole &= np.searchsorted(commas, lines.end) - first == width - 1
     first = first[whole]
     columns = []
-    for index in chosen:
+    for index, levels in chosen:
         begin, end = (
             lines.begin.copy(),
             lines.begin.copy(),
@@ -54,7 +57,8 @@ def read_columns(lines: Lines, width: int, chosen: Sequence[int]) -> list[FloatA
         end[whole] = lines.end[whole] if index == width - 1 else commas[first + index]
         if len(quotes):
             _unquote(codes, begin, end)
-        columns.append(_numbers(codes, begin, end))
+        texts = _texts(codes, begin, end)
+        columns.append(_numbers(texts) if levels is None else _places(texts, levels))
     return columns
 
 
@@ -93,19 +97,30 @@ def _unquote(codes: NDArray[np.uint8], begin: Positions, end: Positions) -> None
     end[at] -= 1
 
 
-def _numbers(codes: NDArray[np.uint8], begin: Positions, end: Positions) -> FloatArray:
-    """The number in each of the cells codes[begin:end], which follow each other; NaN where there is none."""
+def _texts(codes: NDArray[np.uint8], begin: Positions, end: Positions) -> Any:
+    """The cells codes[begin:end], which follow each other, as Arrow text; an empty one is missing."""
     pa = load_pyarrow()
     # Cells and what lies between them are one array of texts over the same bytes; every second text is kept.
     bounds = np.stack([begin, end], axis=1).astype(np.int32).ravel()
     missing = np.ones(len(bounds), bool)
     missing[::2] = begin < end
-    texts = pa.StringArray.from_buffers(
+    return pa.StringArray.from_buffers(
         len(bounds) - 1,
         pa.py_buffer(bounds),
         pa.py_buffer(codes),
         pa.py_buffer(np.packbits(missing, bitorder="little")),
     ).take(pa.array(np.arange(0, len(bounds), 2)))
+
+
+def _places(texts: Any, levels: Sequence[str]) -> FloatArray:
+    """The places of texts in a list. A quote within a cell stands there twice, so it does in the list."""
+    found: FloatArray = arrow_places(texts, [level.replace('"', '""') for level in levels])
+    return found
+
+
+def _numbers(texts: Any) -> FloatArray:
+    """The number in each of the texts; NaN where there is none."""
+    pa = load_pyarrow()
     parsed = _parsed(pa, texts) if _is_simple(texts) else None
     if parsed is None:
         texts = _numerals(pa, texts)

@@ -13,6 +13,7 @@ from fastpubpriv.columns import listed
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources.base import Chunk
 from fastpubpriv.sources.blocks import RandomAccessRows
+from fastpubpriv.sources.readers.texts import TextColumns, coded_labels, name_of, names_of_columns
 from fastpubpriv.threads.guard import call_foreign
 
 ColumnReader = Callable[[int, int], NDArray[Any]]  # (begin, end) -> values of one column, one-dimensional
@@ -28,11 +29,10 @@ def asked_columns(columns: object) -> list[Any]:
     return list(columns)
 
 
-def choose(
-    available: Sequence[Hashable], columns: Sequence[Any] | None, what: str, list_names: bool = True
-) -> list[Any]:
-    """The labels to read; InputError if one of them does not exist."""
-    chosen = list(available) if columns is None else asked_columns(columns)
+def choose(available: Sequence[Hashable], columns: Any, what: str, list_names: bool = True) -> list[Any]:
+    """The labels to read, those of text as `Coded`; InputError if one of them does not exist."""
+    asked = names_of_columns(columns)
+    chosen = list(available) if asked is None else asked_columns(asked)
     if not chosen:
         raise InputError(f"no columns of {what} were chosen: at least one is needed")
     there = Counter(available)
@@ -42,19 +42,25 @@ def choose(
         raise InputError(f"{what} has no column {listed(missing)}{known}")
     ambiguous = [label for label in dict.fromkeys(chosen) if there[label] > 1]
     if ambiguous:
-        named = listed(ambiguous) if list_names or columns is not None else "of some name"
+        named = listed(ambiguous) if list_names or asked is not None else "of some name"
         raise InputError(f"{what} has more than one column {named}: rename one of them")
     repeated = [label for label, count in Counter(chosen).items() if count > 1]
     if repeated:
         raise InputError(f"column {listed(repeated)} was chosen twice: choose each column once")
-    return chosen
+    return coded_labels(chosen, columns)
 
 
-def require_numeric(refused: Sequence[tuple[Any, str]], what: str, asked: bool) -> None:
+def require_numeric(refused: Sequence[tuple[Any, str]], what: str, columns: Any) -> None:
     """InputError naming the columns (and their types, which are part of the form) that hold no numbers."""
     if not refused:
         return
     listed = ", ".join(f"{label!r} ({kind})" for label, kind in refused)
+    asked = names_of_columns(columns) is not None
+    if isinstance(columns, TextColumns):
+        text = "name a column of text in categories={column: 'public'}, or its list of texts"
+        raise InputError(
+            f"not numeric in {what}: {listed}. Convert them to numbers first, leave them out by columns=, or {text}"
+        )
     advice = "choose numeric columns only" if asked else "pass columns=[...] with the numeric columns to use"
     raise InputError(f"not numeric in {what}: {listed}. Convert them to numbers first, or {advice}")
 
@@ -87,7 +93,7 @@ class ColumnRows(RandomAccessRows):
         dtype: np.dtype[Any],
         held: Sequence[NDArray[Any]],
     ) -> None:
-        super().__init__(n, len(readers), kind, tuple(str(label) for label in labels))
+        super().__init__(n, len(readers), kind, tuple(name_of(label) for label in labels))
         self._readers = tuple(readers)
         self._dtype = dtype
         self._held = tuple(held)

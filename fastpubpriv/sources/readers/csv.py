@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,10 +17,11 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.sources.base import Chunk, PathLike, Rows
 from fastpubpriv.sources.paths import existing_file
 from fastpubpriv.sources.readers.arrow import load_pyarrow
-from fastpubpriv.sources.readers.cells import names_of, read_columns
+from fastpubpriv.sources.readers.cells import Column, names_of, read_columns
 from fastpubpriv.sources.readers.columns import assemble, choose
 from fastpubpriv.sources.readers.lines import Lines, count_lines, read_lines
 from fastpubpriv.sources.readers.pieces import check_count
+from fastpubpriv.sources.readers.texts import name_of
 from fastpubpriv.threads.guard import call_guarded, iterate_guarded
 
 _F64 = np.dtype(np.float64)
@@ -32,10 +33,10 @@ class CsvRows(Rows):
     __slots__ = ("_chosen", "_join_quoted", "_path", "_width")
 
     def __init__(self, path: str, width: int, chosen: dict[str, int], n: int, join_quoted: bool) -> None:
-        super().__init__(n, len(chosen), "csv", tuple(chosen))
+        super().__init__(n, len(chosen), "csv", tuple(map(name_of, chosen)))
         self._path = path
         self._width = width
-        self._chosen = list(chosen.values())
+        self._chosen = [(place, getattr(label, "levels", None)) for label, place in chosen.items()]
         self._join_quoted = join_quoted
 
     @classmethod
@@ -54,7 +55,7 @@ class CsvRows(Rows):
             # The line may be a private row, so it is not quoted.
             raise InputError(f"the first line of {name!r} holds numbers: add a header line with the column names")
         # In a file without a header the first line is a private row, so only names that the caller gave are quoted.
-        labels = choose(header, columns, f"the header of {name!r}", list_names=False)
+        labels = choose(header, columns, f"the header of {name!r} (names between commas)", list_names=False)
         n = call_guarded(lambda: count_lines(name, join_quoted), message) - 1
         return cls(name, len(header), {label: header.index(label) for label in labels}, n, join_quoted)
 
@@ -92,12 +93,12 @@ def csv_stream(path: str, columns: Sequence[str]) -> Iterator[Chunk]:
     header = None if first is None else call_guarded(lambda: names_of(first.part(0, 1)), message)
     if first is None or header is None or any(_looks_like_a_number(cell) for cell in header):
         raise InputError(message)
-    labels = choose(header, columns, "the header of the rows", list_names=False)
-    chosen = [header.index(label) for label in labels]
+    labels = choose(header, columns, "the header of the rows (names between commas)", list_names=False)
+    chosen = [(header.index(label), None) for label in labels]
     return iterate_guarded(_once(itertools.chain([first.part(1, len(first))], pieces), len(header), chosen))
 
 
-def _once(pieces: Iterator[Lines], width: int, chosen: Sequence[int]) -> Iterator[Chunk]:
+def _once(pieces: Iterator[Lines], width: int, chosen: Sequence[Column]) -> Iterator[Chunk]:
     for lines in pieces:
         if len(lines):
             columns = read_columns(lines, width, chosen)
@@ -119,14 +120,15 @@ def _looks_like_a_number(cell: str) -> bool:
     return cell.lower().lstrip("+-") not in {"nan", "inf", "infinity"}  # a column may be called "inf"
 
 
-def public_table(path: PathLike) -> Any:
-    """A public CSV file as an Arrow table, types inferred from its content; errors quote what Arrow says."""
+def public_table(path: PathLike, texts: Iterable[str] = ()) -> Any:
+    """A public CSV file as an Arrow table, types inferred but for columns of text; errors quote what Arrow says."""
     name = existing_file(path)
     pa = load_pyarrow()
     import pyarrow.csv
 
     try:
-        table = pyarrow.csv.read_csv(name)
+        as_text = pyarrow.csv.ConvertOptions(column_types={label: pa.string() for label in texts})
+        table = pyarrow.csv.read_csv(name, convert_options=as_text)
         labels = [label.strip() for label in table.column_names]  # as in the header of a private file
         return table.rename_columns(labels)
     except UnicodeDecodeError:

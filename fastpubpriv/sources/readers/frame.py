@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources.base import Rows
 from fastpubpriv.sources.readers.columns import ColumnReader, ColumnRows, choose, require_numeric
+from fastpubpriv.sources.readers.texts import Coded, places, refuse_numbers
 from fastpubpriv.threads.guard import call_guarded
 
 _F64 = np.dtype(np.float64)
@@ -67,12 +68,15 @@ def _pandas_rows(frame: Any, columns: Sequence[Any] | None) -> Rows:
     what = "the data frame"
     labels = choose(list(frame.columns), columns, what)
     dtypes = {label: frame[label].dtype for label in labels}
-    require_numeric([(k, _kind(d)) for k, d in dtypes.items() if not _pandas_numeric(d)], what, columns is not None)
+    refused = [(k, _kind(d)) for k, d in dtypes.items() if not isinstance(k, Coded) and not _pandas_numeric(d)]
+    require_numeric(refused, what, columns)
     readers: list[ColumnReader] = []
     held: list[NDArray[Any]] = []
     for label in labels:
         series = frame[label]
-        if isinstance(series.dtype, np.dtype):
+        if isinstance(label, Coded):
+            readers.append(_pandas_texts(series, label, what))
+        elif isinstance(series.dtype, np.dtype):
             values = np.ndarray.view(series.to_numpy(), np.ndarray)
             readers.append(_array_reader(values))
             held.append(values)
@@ -86,7 +90,7 @@ def _pandas_rows(frame: Any, columns: Sequence[Any] | None) -> Rows:
             readers.append(_masked_reader(series.array))
             if hasattr(series.array, "_data"):
                 held.append(series.array._data)
-    dtype = _F32 if all(d == _F32 for d in dtypes.values()) else _F64
+    dtype = _F32 if all(d == _F32 and not isinstance(k, Coded) for k, d in dtypes.items()) else _F64
     return ColumnRows(len(frame), "frame", labels, readers, dtype, held)
 
 
@@ -107,6 +111,24 @@ def _pandas_numeric(dtype: Any) -> bool:
     return getattr(dtype, "numpy_dtype", np.dtype(object)).kind in "biuf" and not hasattr(dtype, "subtype")
 
 
+def _pandas_texts(series: Any, label: Coded, what: str) -> ColumnReader:
+    dtype = series.dtype
+    if hasattr(dtype, "pyarrow_dtype"):
+        from fastpubpriv.sources.readers.arrow import column_reader
+
+        return column_reader(call_guarded(lambda: series.array.__arrow_array__()), label, what)
+    if _pandas_numeric(dtype) or (isinstance(dtype, np.dtype) and dtype.kind != "O") or hasattr(dtype, "subtype"):
+        refuse_numbers(label, _kind(dtype), what)
+    found = places(label.levels)
+    if hasattr(dtype, "categories"):
+        # A category has one place, whatever rows it is in; the code of a missing cell is -1.
+        table = np.append(found(list(dtype.categories)), np.nan)
+        codes = np.asarray(series.cat.codes)
+        return lambda begin, end: table[codes[begin:end]]
+    array = series.array
+    return lambda begin, end: found(np.asarray(array[begin:end], dtype=object))
+
+
 def _array_reader(values: NDArray[Any]) -> ColumnReader:
     return lambda begin, end: values[begin:end]
 
@@ -122,13 +144,22 @@ def polars_frame_rows(frame: Any, columns: Sequence[Any] | None) -> Rows:
     labels = choose(list(frame.columns), columns, what)
     series = [frame.get_column(label) for label in labels]
     refused = [
-        (s.name, _polars_kind(s.dtype)) for s in series if not (s.dtype.is_numeric() or s.dtype == polars.Boolean)
+        (s.name, _polars_kind(s.dtype))
+        for s, label in zip(series, labels, strict=True)
+        if not (isinstance(label, Coded) or s.dtype.is_numeric() or s.dtype == polars.Boolean)
     ]
-    require_numeric(refused, what, columns is not None)
+    require_numeric(refused, what, columns)
     dtype = _F32 if all(s.dtype == polars.Float32 for s in series) else _F64
     target = polars.Float32 if dtype == _F32 else polars.Float64
-    readers = [_polars_reader(s, target) for s in series]
-    held = [view for view in map(_polars_view, series) if view is not None]
+    readers = [
+        _polars_texts(s, label, what) if isinstance(label, Coded) else _polars_reader(s, target)
+        for s, label in zip(series, labels, strict=True)
+    ]
+    held = [
+        view
+        for s, label in zip(series, labels, strict=True)
+        if not isinstance(label, Coded) and (view := _polars_view(s)) is not None
+    ]
     return ColumnRows(frame.height, "frame", labels, readers, dtype, held)
 
 
@@ -139,6 +170,15 @@ def _polars_kind(dtype: Any) -> str:
 
 def _polars_reader(series: Any, target: Any) -> ColumnReader:
     return lambda begin, end: series.slice(begin, end - begin).cast(target).to_numpy()
+
+
+def _polars_texts(series: Any, label: Coded, what: str) -> ColumnReader:
+    polars = sys.modules["polars"]
+    kinds = [getattr(polars, name, None) for name in ("String", "Utf8", "Categorical", "Enum", "Object")]
+    if not any(kind is not None and series.dtype == kind for kind in kinds):
+        refuse_numbers(label, _polars_kind(series.dtype), what)
+    found = places(label.levels)
+    return lambda begin, end: found(series.slice(begin, end - begin).to_list())
 
 
 def _polars_view(series: Any) -> NDArray[Any] | None:

@@ -15,6 +15,7 @@ from fastpubpriv.sources.readers.arrow import batch_rows, checked_schema, float_
 from fastpubpriv.sources.readers.columns import choose
 from fastpubpriv.sources.readers.frame import polars_frame_rows
 from fastpubpriv.sources.readers.pieces import check_count
+from fastpubpriv.sources.readers.texts import name_of
 from fastpubpriv.threads.guard import call_foreign, call_guarded, iterate_foreign
 from fastpubpriv.validation import path_name
 
@@ -31,7 +32,7 @@ class RestartedRows(Rows):
     __slots__ = ("_open",)
 
     def __init__(self, n: int, kind: str, labels: Sequence[Any], open_at: Open) -> None:
-        super().__init__(n, len(labels), kind, tuple(str(label) for label in labels))
+        super().__init__(n, len(labels), kind, tuple(name_of(label) for label in labels))
         self._open = open_at
 
     def _chunks(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
@@ -169,7 +170,7 @@ def lazy_rows(frame: Any, columns: Sequence[Any] | None) -> Rows:
     labels = choose(schema.names(), columns, what)
     chosen = frame.select(labels)
     empty = polars.DataFrame(schema={label: schema[label] for label in labels})
-    like = polars_frame_rows(empty.clear(1), labels if columns is not None else None)
+    like = polars_frame_rows(empty.clear(1), None if columns is None else labels)
     dtype = like.block(0, 1).dtype
     n = int(call_foreign(lambda: chosen.select(polars.len()).collect(engine="streaming").item()))
 

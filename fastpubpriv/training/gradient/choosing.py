@@ -15,13 +15,20 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.mechanisms.losses import LossChoice
 from fastpubpriv.mechanisms.selection.hypotheses import epsilon_of
+from fastpubpriv.privacy import ApproxDP, Budget, PureDP
+from fastpubpriv.public_draws import draw_normals
+from fastpubpriv.release.account import Account
 from fastpubpriv.run import Run
-from fastpubpriv.training.gradient.plan import Curvature
+from fastpubpriv.training.gradient.plan import Curvature, gradient_lengths, public_curvature
 from fastpubpriv.training.gradient.problem import GradientProblem
 from fastpubpriv.training.gradient.public_fit import PublicFit
+from fastpubpriv.training.gradient.task import Descended, GradientTask, Prepared, excess_part
+from fastpubpriv.training.kept import kept_rows
+from fastpubpriv.training.record import TrainingMethod
 
 MOST_CANDIDATES = 10_000
 _CLIP_QUANTILE = 0.99
+_TRUTHS = 32  # best models that a prediction tries, at random places in what public rows leave open
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -67,6 +74,11 @@ class Exponential:
         validation.nonnegative("l2", self.l2)
         validation.choice("scaling", self.scaling, ("standard", "none"))
 
+    @property
+    def public_l2(self) -> float:
+        """The ridge that the public fit shares with the loss."""
+        return self.l2
+
 
 def spread_models(problem: GradientProblem, settings: Exponential, public: PublicFit, known: Curvature) -> FloatArray:
     """The models to choose from, the public fit first: points of a fixed sequence under the normal law of what is unknown."""
@@ -103,12 +115,74 @@ def clip_of(problem: GradientProblem, settings: Exponential, models: FloatArray)
     return clip
 
 
-def choose_model(run: Run, problem: GradientProblem, models: FloatArray, clip: float) -> FloatArray:
+def law_of(account: Account) -> tuple[str, Fraction]:
+    """How it is chosen, and with what epsilon."""
+    law = "permute_and_flip" if account.pure else "exponential"
+    return law, epsilon_of(Fraction(account.allowance), law, pure=account.pure)
+
+
+def predicted_excess(task: GradientTask, models: FloatArray, known: Curvature, clip: float, epsilon: float) -> float:
+    """Mean excess of the choice, over best models drawn from what public rows leave open."""
+    problem = task.problem
+    away = (models - task.public.weights) @ known.turn
+    total = 0.0
+    for normals in draw_normals((_TRUTHS, len(known.unknown)), 0):  # public numbers: the same in every call
+        excess = (away - normals * np.sqrt(known.unknown)) ** 2 @ known.values / 2.0
+        # A score is a sum of losses, and a row moves it by up to twice the clip.
+        chance = special.softmax(-epsilon * problem.n_priv * excess / (4.0 * clip))
+        total += float(chance @ excess)
+    return 2.0 * excess_part(problem) * total / _TRUTHS
+
+
+def _without_delta(budget: Budget) -> Budget:
+    """A choice has no use for delta, so none is spent."""
+    return PureDP(budget.epsilon) if isinstance(budget, ApproxDP) else budget
+
+
+def _prepare(task: GradientTask, account: Account) -> Prepared:
+    """The models to choose from, and the bound on differences of their losses."""
+    problem, settings, public = task.problem, task.settings, task.public
+    loss = problem.loss
+    if loss is None or loss.values is None or loss.scores:
+        raise InputError("method='exponential' is for a loss of one prediction that has a function of values")
+    lengths = gradient_lengths(problem, public.weights, public)
+    if isinstance(settings.candidates, int) and not np.any(lengths > 0.0):
+        raise InputError("one model fits all public rows: pass candidates=, a list of models")
+    known = public_curvature(problem, public, lengths, float(np.max(lengths)) or 1.0)
+    models = spread_models(problem, settings, public, known)
+    clip = clip_of(problem, settings, models)
+    predicted = None
+    if isinstance(settings.candidates, int):
+        # A list of the user's holds what the public rows know nothing of.
+        predicted = predicted_excess(task, models, known, clip, float(law_of(account)[1]))
+    return Prepared(
+        public=public,
+        predicted=predicted,
+        public_excess=excess_part(problem) * float(np.sum(known.values * known.unknown)),
+        steps=1,
+        clip_norm=clip,
+        batch_rows=problem.n_priv,
+        ranges={"clip": "public rows" if settings.clip == "auto" else "argument"},
+        more=models,
+    )
+
+
+def _learn(run: Run, task: GradientTask, prepared: Prepared) -> Descended:
     """Release the choice."""
+    problem, models, clip = task.problem, prepared.more, prepared.clip_norm
     assert problem.loss is not None
-    pure = run.account.pure
-    law = "permute_and_flip" if pure else "exponential"
-    epsilon = epsilon_of(Fraction(run.account.allowance), law, pure=pure)
+    units = problem.units
+    kept = kept_rows(run.rows, units, units.width + 1, dtype=units.dtype, executor=run.executor)
+    law, epsilon = law_of(run.account)
     choice = LossChoice(weights=models, loss=problem.loss, clip=clip, law=law)
-    found: FloatArray = models[run.release(choice, name="model", cost=epsilon, clip=clip).index]
-    return found
+    return Descended(weights=models[run.on(kept).release(choice, name="model", cost=epsilon, clip=clip).index])
+
+
+EXPONENTIAL = TrainingMethod(
+    name=Exponential.name,
+    settings=Exponential,
+    spends=_without_delta,
+    draws=lambda task: 1,
+    prepare=_prepare,
+    learn=_learn,
+)

@@ -10,17 +10,19 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fastpubpriv import validation
-from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.losses import LOSSES
 from fastpubpriv.mechanisms.minima import WeightedMinimum
 from fastpubpriv.mechanisms.rowwise import total_of_squares
+from fastpubpriv.release.account import Account
 from fastpubpriv.run import Run, noise_per_radius
 from fastpubpriv.sources.base import Chunk
 from fastpubpriv.training.gradient.plan import gradient_lengths, public_curvature
 from fastpubpriv.training.gradient.problem import GradientProblem, Units
 from fastpubpriv.training.gradient.public_fit import PublicFit
+from fastpubpriv.training.gradient.task import Descended, GradientTask, Prepared
 from fastpubpriv.training.kept import kept_rows
+from fastpubpriv.training.record import TrainingMethod
 
 # Bounds on the derivative in the prediction, which a loss of the user's cannot prove.
 SLOPES = {"logistic": 1.0, "huber": 1.345, "smooth_hinge": 1.0}
@@ -153,12 +155,44 @@ def plan_minimum(problem: GradientProblem, settings: OutputPerturbation, public:
     return best
 
 
-def learn_minimum(run: Run, problem: GradientProblem, plan: Perturbed, threads: int | None) -> tuple[FloatArray, float]:
-    """Release; return the weights and the noise on each."""
-    row_map = ShortRow(units=problem.units, radius=plan.minimum.radius)
-    rows = kept_rows(run.rows, row_map, problem.units.width + 1, dtype=np.float64, threads=threads)
-    released = run.on(rows).release(
-        plan.minimum, name="minimum", cost=run.account.allowance, clip_radius=plan.minimum.radius, l2=plan.minimum.l2
+def _prepare(task: GradientTask, account: Account) -> Prepared:
+    """The least predicted error; compiles the loss."""
+    settings = task.settings
+    check_loss(task.problem)
+    plan = plan_minimum(task.problem, settings, task.public, account)
+    minimum = plan.minimum
+    if task.rows is not None:
+        minimum.descend(lambda query: query.zeros()[0], 1)
+    return Prepared(
+        public=task.public,
+        predicted=plan.predicted,
+        public_excess=plan.public_excess,
+        steps=minimum.steps,
+        step_size=minimum.step_size,
+        clip_norm=minimum.longest,
+        priv_weight=minimum.priv_weight,
+        batch_rows=task.problem.n_priv,
+        ranges={"clip": "public rows" if settings.row_norm == "auto" else "argument", "start": "public weights"},
+        more=minimum,
     )
-    found: FloatArray = plan.minimum.start + released.value
-    return found, released.noise_std
+
+
+def _learn(run: Run, task: GradientTask, prepared: Prepared) -> Descended:
+    """Release the minimum."""
+    minimum: WeightedMinimum = prepared.more
+    units = task.problem.units
+    row_map = ShortRow(units=units, radius=minimum.radius)
+    rows = kept_rows(run.rows, row_map, units.width + 1, dtype=np.float64, executor=run.executor)
+    released = run.on(rows).release(
+        minimum, name="minimum", cost=run.account.allowance, clip_radius=minimum.radius, l2=minimum.l2
+    )
+    return Descended(weights=minimum.start + released.value, noise_std=released.noise_std)
+
+
+OUTPUT_PERTURBATION = TrainingMethod(
+    name=OutputPerturbation.name,
+    settings=OutputPerturbation,
+    draws=lambda task: task.problem.size,
+    prepare=_prepare,
+    learn=_learn,
+)

@@ -14,10 +14,10 @@ import numpy as np
 
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.losses import LOSSES
 from fastpubpriv.training.gradient.problem import GradientProblem
 from fastpubpriv.training.gradient.public_fit import PublicFit, public_fit
 from fastpubpriv.training.gradient.settings import Descent
+from fastpubpriv.training.gradient.task import excess_part
 
 QUANTILE = 0.9
 _FULL_STEPS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
@@ -237,7 +237,7 @@ def public_curvature(
     found = np.maximum(found, 0.0)
     share = min(1.0, problem.units.width / m)
     values = np.maximum((1.0 - share) * found + share * float(found.mean()), _LEAST * float(found.max()))
-    clipped = np.minimum(lengths, clip)
+    clipped, lengths = np.minimum(lengths, clip), np.maximum(lengths, 1e-150)
     energy = float(np.mean(lengths**2)) / float(np.sum(found))
     unknown = 1.0 / (m * found / energy + public.penalty / energy + _LEAST)
     far = np.sum((np.atleast_2d(public.weights) @ turn) ** 2, axis=0)
@@ -280,7 +280,7 @@ def _predicted(plan: Plan, curvature: Curvature | None, problem: GradientProblem
         known = (1.0 - alpha) + alpha * end if warm else (1.0 - alpha) * (1.0 - end)
         far = c.unknown if warm else c.far
         error = known**2 * c.unknown + doubt**2 * far + sampling + spread + (0.0 if warm else end**2 * c.far)
-        unit = (1.0 if problem.loss is LOSSES["squared"] else 0.5) * problem.outputs
+        unit = excess_part(problem)
         total = unit * float(np.sum(c.values * error))
     alone = unit * float(np.sum(c.values * c.unknown))
     return replace(plan, predicted=total if math.isfinite(total) else math.inf, public_excess=alone)

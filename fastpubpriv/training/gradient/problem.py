@@ -97,6 +97,8 @@ class GradientProblem:
         Private rows.
     scales : str
         Where the units of columns come from.
+    class_names : tuple of str
+        Texts that the classes 0, 1, ... stand for; empty for classes that are numbers.
     """
 
     loss: Loss | None
@@ -107,6 +109,7 @@ class GradientProblem:
     outputs: int
     n_priv: int
     scales: str = "public rows"
+    class_names: tuple[str, ...] = ()
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -148,16 +151,18 @@ def make_gradient_problem(
     stated: Stated,
 ) -> tuple[GradientProblem, int]:
     """The problem of public rows (m, dim + 1), the label last, and how many of them could be used."""
+    if any(each is not None for each in (stated.weights_pub, stated.weights_priv, stated.class_weight)):
+        raise InputError(
+            "weights_pub=, weights_priv= and class_weight= are for the squared and the logistic loss by method='newton'"
+        )
     known = loss if isinstance(loss, Loss) else None
     if scaling == "standard":
-        design, usable = make_design(table[:, :-1], names, stated.categories, stated.ranges(names))
+        design, usable = make_design(table[:, :-1], names, stated.categories, stated.ranges(names), stated.texts)
     else:
         for name in ("categories", "x_bounds", "y_bounds"):
             if getattr(stated, name) is not None:
                 raise InputError(f"{name}= belongs to scaling='standard'")
         design, usable = None, np.logical_and.reduce(np.isfinite(table[:, :-1]), axis=1)
-    if stated.weights_pub is not None or stated.class_weight is not None:
-        raise InputError("weights_pub= and class_weight= are for the squared and the logistic loss by method='newton'")
     usable &= np.isfinite(table[:, -1])
     several = known is not None and (known.classes or known.scores)
     levels = _classes(table[usable, -1], stated.classes, two=known is not None and known.classes) if several else None
@@ -187,6 +192,7 @@ def make_gradient_problem(
         outputs=outputs,
         n_priv=n_priv,
         scales=stated.origin,
+        class_names=stated.class_names,
     )
     return made, len(used)
 

@@ -200,6 +200,11 @@ class Descent:
             return tuple(given)
         return (given,)
 
+    @property
+    def public_l2(self) -> float:
+        """The ridge that the public fit shares with the loss."""
+        return self.l2
+
     def check_rows(self, n: int) -> None:
         """Refuse batches that there are not rows for."""
         if self.batch_rows is None:
@@ -285,6 +290,3 @@ class MirrorDescent(Descent):
     def __post_init__(self) -> None:
         Descent.__post_init__(self)
         validation.positive("ridge", self.ridge)
-
-
-DESCENTS: dict[str, type[Descent]] = {kind.name: kind for kind in (SemiDP, DPSGD, MirrorDescent)}

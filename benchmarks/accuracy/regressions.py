@@ -1,0 +1,280 @@
+"""Regressions of real tables: `linear_regression` by each of its methods, beside peers with the same budget.
+
+A draw cuts a table into rows to judge by (a fifth), public rows and private rows. The error is the mean squared error on the rows
+to judge by over the variance of their labels. Peers get what public rows tell: units, bounds, the longest row. Opacus gets more:
+the best of its settings on the rows to judge by, a start from the public fit too, and an epsilon for rows that are added or
+removed, which is about half of one for rows that are replaced.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+import fastpubpriv as fpp
+from benchmarks.accuracy import tables
+from benchmarks.accuracy.contestants import module
+from fastpubpriv.errors import InputError
+from fastpubpriv.experiments.newton_beyond import adassp
+from fastpubpriv.experiments.weather import package_file
+
+METHODS = ("newton", "sufficient_statistics", "auto")
+CLOSE, BEST = 1.03, 1.02  # goals: of the prototype's error, and of the best method's
+_TEST = 5  # one row in so many judges
+_FLIGHTS = 131_250  # so many rows leave the prototype's 105,000 to train on
+STEP_SIZES, CLIP_NORMS, EPOCHS, BATCH = (0.03, 0.1, 0.3), (1.0, 3.0), (5, 20), 1000
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A table, public rows, a budget; and what the specification's prototype of newton and of the second moments reached.
+
+    Its figures are medians of 5 to 7 cuts, whose least squares on all rows are `plain` and differ by a few per cent: errors are
+    compared over those of least squares in the same cuts. None where it has no figure.
+    """
+
+    table: str
+    n_pub: int
+    epsilon: float
+    delta: float = 1e-5
+    newton: float | None = None
+    statistics: float | None = None
+    plain: float | None = None
+
+
+CELLS = (
+    Cell("visits", 100, 0.5, newton=0.905, statistics=0.905, plain=0.9046),
+    Cell("visits", 500, 1.0, newton=0.905, statistics=0.905, plain=0.9046),
+    Cell("visits", 2000, 4.0, newton=0.905, statistics=0.905, plain=0.9046),
+    Cell("affairs", 100, 1.0, newton=0.926, statistics=0.922, plain=0.904),
+    Cell("affairs", 500, 0.5, newton=0.908, statistics=0.912, plain=0.904),
+    Cell("affairs", 500, 4.0, newton=0.904, statistics=0.903, plain=0.904),
+    Cell("affairs", 2000, 1.0, newton=0.902, statistics=0.904, plain=0.904),
+    Cell("flights", 100, 1.0, newton=0.179, statistics=0.165, plain=0.1554),
+    Cell("flights", 500, 0.5, newton=0.156, statistics=0.156, plain=0.1536),
+    Cell("flights", 2000, 0.5, newton=0.161, statistics=0.165, plain=0.1600),
+    Cell("flights", 2000, 4.0, newton=0.161, statistics=0.161, plain=0.1600),
+    Cell("diabetes", 40, 0.5, 1e-4, newton=0.599, statistics=0.580, plain=0.587),
+    Cell("diabetes", 40, 4.0, 1e-4, newton=0.568, statistics=0.570, plain=0.587),
+    Cell("diabetes", 100, 1.0, 1e-4, newton=0.580, statistics=0.579, plain=0.587),
+    Cell("schools", 60, 1.0, 1e-4),
+    Cell("visibility", 200, 1.0),
+)
+
+
+@cache
+def labelled(table: str) -> np.ndarray:
+    """Complete rows of numbers, the label last."""
+    if table == "flights":
+        return _flights()
+    if table == "visits":
+        found = tables.frame("randhie")
+        return _last(found, "mdvis", log=True)  # how often someone saw a doctor
+    if table == "affairs":
+        return _last(tables.frame("fair"), "affairs", log=True)
+    if table == "diabetes":
+        return _last(tables.frame("diabetes"), "target")
+    if table == "schools":
+        # Share of pupils above the median in mathematics, on what is known of a district.
+        found = tables.frame("star98")
+        found["above"] = found["NABOVE"] / (found["NABOVE"] + found["NBELOW"])
+        plain = ["LOWINC", "PERASIAN", "PERBLACK", "PERHISP", "PERMINTE", "AVYRSEXP", "AVSALK", "PERSPENK", "PTRATIO"]
+        return _last(found[[*plain, "above"]], "above")
+    if table == "visibility":
+        plain = ["temp", "dewp", "humid", "wind_speed", "precip", "pressure"]
+        return _last(tables.frame("weather")[[*plain, "visib"]], "visib")
+    raise InputError(f"no table {table!r}")
+
+
+def _last(frame: Any, label: str, *, log: bool = False) -> np.ndarray:
+    frame = frame.dropna()
+    y = frame[label].to_numpy(np.float64)
+    return np.column_stack([frame.drop(columns=label).to_numpy(np.float64), np.log1p(y) if log else y])
+
+
+def _flights() -> np.ndarray:
+    """Arrival delay on departure delay, distance, hour and minute, and one column for each carrier, origin and month."""
+    pandas = importlib.import_module("pandas")
+    frame = pandas.read_csv(package_file("flights.csv.zip", "flights"))
+    frame = frame.dropna(subset=["arr_delay", "dep_delay", "distance", "hour", "minute"])
+    coded = pandas.get_dummies(frame[["carrier", "origin", "month"]].astype(str))
+    numbers = frame[["dep_delay", "distance", "hour", "minute"]]
+    rows = np.column_stack([numbers, coded, frame["arr_delay"]]).astype(np.float64)
+    return rows[np.random.default_rng(1).permutation(len(rows))[:_FLIGHTS]]
+
+
+@dataclass(frozen=True)
+class Cut:
+    """One draw: rows and labels of each kind."""
+
+    public: tuple[np.ndarray, np.ndarray]
+    private: tuple[np.ndarray, np.ndarray]
+    test: tuple[np.ndarray, np.ndarray]
+    cell: Cell
+    seed: int
+
+    @classmethod
+    def of(cls, cell: Cell, seed: int) -> Cut:
+        """A permutation of the table, cut."""
+        rows = labelled(cell.table)
+        rows = rows[np.random.default_rng([31, seed]).permutation(len(rows))]
+        judge = len(rows) // _TEST
+        parts = rows[judge : judge + cell.n_pub], rows[judge + cell.n_pub :], rows[:judge]
+        public, private, test = ((np.ascontiguousarray(part[:, :-1]), part[:, -1].copy()) for part in parts)
+        return cls(public, private, test, cell, seed)
+
+    def error(self, predict: Callable[[np.ndarray], np.ndarray]) -> float:
+        """Of a function of rows."""
+        return float(np.mean((predict(self.test[0]) - self.test[1]) ** 2) / self.test[1].var())
+
+    @property
+    def budget(self) -> fpp.ApproxDP:
+        """Of the cell."""
+        return fpp.ApproxDP(self.cell.epsilon, self.cell.delta)
+
+    @property
+    def units(self) -> tuple[np.ndarray, np.ndarray, float, float]:
+        """Means and standard deviations of public rows and labels."""
+        x, y = self.public
+        spread = x.std(axis=0)
+        return x.mean(axis=0), np.where(spread > 0.0, spread, 1.0), float(y.mean()), float(y.std()) or 1.0
+
+
+def ours(cut: Cut, method: str) -> float:
+    """By a method of `linear_regression`."""
+    return cut.error(_fitted(cut, method).predict)
+
+
+def _fitted(cut: Cut, method: str) -> Any:
+    return fpp.linear_regression(
+        *cut.private, x_pub=cut.public[0], y_pub=cut.public[1], budget=cut.budget, method=method,
+        random_state=cut.seed, progress=False, threads=1,
+    )  # fmt: skip
+
+
+def non_private(cut: Cut) -> float:
+    """Least squares on all rows to train on."""
+    x, y = (np.concatenate([one, other]) for one, other in zip(cut.public, cut.private, strict=True))
+    mean, scale = x.mean(axis=0), np.maximum(x.std(axis=0), 1e-12)
+    weights = np.linalg.lstsq((x - mean) / scale, y - y.mean(), rcond=None)[0]
+    return cut.error(lambda z: y.mean() + (z - mean) / scale @ weights)
+
+
+def public_only(cut: Cut) -> float:
+    """Our public fit."""
+    return ours(cut, "throw_away")
+
+
+def adaptive_statistics(cut: Cut) -> float:
+    """AdaSSP (Wang 2018) in public units, its bounds the longest public row and the largest public label."""
+    mean, scale, centre, size = cut.units
+
+    def terms(x: np.ndarray) -> np.ndarray:
+        return np.column_stack([np.ones(len(x)), (x - mean) / scale])
+
+    longest = float(np.sqrt(np.sum(terms(cut.public[0]) ** 2, axis=1)).max())
+    largest = float(np.abs((cut.public[1] - centre) / size).max())
+    weights = adassp(
+        terms(cut.private[0]), (cut.private[1] - centre) / size, cut.cell.epsilon, np.random.default_rng(cut.seed),
+        delta=cut.cell.delta, longest=longest, largest=largest,
+    )  # fmt: skip
+    return cut.error(lambda z: centre + size * (terms(z) @ weights))
+
+
+def diffprivlib(cut: Cut) -> float | None:
+    """Its linear regression, bounds from the public rows; it spends epsilon alone, so that delta is of no use to it."""
+    models = module("diffprivlib.models")
+    if models is None:
+        return None
+    (x, y), (x_pub, y_pub) = cut.private, cut.public
+    low, high = x_pub.min(axis=0), x_pub.max(axis=0)
+    model = models.LinearRegression(
+        epsilon=cut.cell.epsilon, bounds_X=(low, np.where(high > low, high, low + 1.0)),
+        bounds_y=(y_pub.min(), max(y_pub.max(), y_pub.min() + 1e-6)), random_state=cut.seed,
+    )  # fmt: skip
+    return cut.error(model.fit(x, y).predict)
+
+
+def opacus(cut: Cut) -> float | None:
+    """DP-SGD, the best of its settings on the rows to judge by."""
+    if module("opacus") is None:
+        return None
+    network = importlib.import_module("benchmarks.networks.opacus_regression")
+    rows = {"public": cut.public, "private": cut.private}
+    found = [
+        cut.error(network.opacus_fit(rows, cut.cell.epsilon, (size, clip, epochs, BATCH, warm, cut.seed)))
+        for size in STEP_SIZES
+        for clip in CLIP_NORMS
+        for epochs in EPOCHS
+        for warm in (0.0, 1.0)
+    ]
+    return min(found)
+
+
+PEERS: dict[str, Callable[[Cut], float | None]] = {
+    "AdaSSP": adaptive_statistics,
+    "diffprivlib": diffprivlib,
+    "Opacus, best on test": opacus,
+}
+
+
+def measure(cell: Cell, seeds: int, *, peers: bool = True) -> dict[str, Any]:
+    """Medians over cuts of a cell; a peer that is not installed is NaN."""
+    found: dict[str, list[float]] = {}
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        for seed in range(seeds):
+            cut = Cut.of(cell, seed)
+            each: dict[str, float | None] = {method: ours(cut, method) for method in METHODS}
+            each |= {"public": public_only(cut), "non-private": non_private(cut)}
+            for name, peer in PEERS.items() if peers else ():
+                # Peers are medians of fewer cuts where a run of theirs takes long: every other one.
+                each[name] = peer(cut) if seed < max(1, seeds // 4) else math.nan
+            for name, error in each.items():
+                found.setdefault(name, []).append(math.nan if error is None else error)
+    medians = {
+        name: float(np.nanmedian(errors)) if not np.isnan(errors).all() else math.nan for name, errors in found.items()
+    }
+    return {
+        "table": cell.table, "rows": len(labelled(cell.table)), "n_pub": cell.n_pub, "epsilon": cell.epsilon,
+        "delta": cell.delta, "cuts": seeds, **medians, **judged(cell, medians),
+    }  # fmt: skip
+
+
+def judged(cell: Cell, medians: dict[str, float]) -> dict[str, float]:
+    """The two ratios that have goals: newton over the prototype, each over least squares; auto over the best of its choices."""
+    over = math.nan
+    if cell.newton is not None and cell.plain is not None:
+        over = (medians["newton"] / medians["non-private"]) / (cell.newton / cell.plain)
+    best = min(medians[name] for name in ("newton", "sufficient_statistics", "public"))
+    return {"newton / prototype": over, "auto / best": medians["auto"] / best}
+
+
+def run(quick: bool, *, seeds: int, wanted: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """All cells, or those of some tables; with `quick` one of each table but the flights."""
+    chosen = [cell for cell in CELLS if not wanted or cell.table in wanted]
+    if quick:
+        chosen = list({cell.table: cell for cell in chosen if cell.table != "flights"}.values())
+    found = []
+    for cell in chosen:
+        found.append(measure(cell, seeds))
+        print(found[-1], flush=True)
+    return found
+
+
+def targets(lines: Sequence[dict[str, Any]]) -> list[str]:
+    """What was aimed at, and in how many cells it was reached."""
+    known = [line for line in lines if not math.isnan(line["newton / prototype"])]
+    close = sum(line["newton / prototype"] <= CLOSE for line in known)
+    best = sum(line["auto / best"] <= BEST for line in lines)
+    return [
+        f"newton within {CLOSE} times the prototype's error: {close} of {len(known)} cells",
+        f'"auto" within {BEST} times the best of newton, second moments and public rows: {best} of {len(lines)} cells',
+    ]

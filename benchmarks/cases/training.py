@@ -1,0 +1,222 @@
+"""Hot loops of training with their peers: a pass of clipped gradients, a mini-batch, a Newton pass, a sweep over many settings."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from benchmarks.cases import limits
+from benchmarks.cases.loops import Call, Case
+from fastpubpriv.experiments.draws import SimulatedDraws
+from fastpubpriv.kernels.gradients import gradient_sum
+from fastpubpriv.kernels.residuals import residual_sum
+from fastpubpriv.losses import squared_residual
+from fastpubpriv.residual_maps import GradientMap, ResidualMap
+from fastpubpriv.threads.pool import available_cpus
+from fastpubpriv.training import Sweep, sweep
+
+CLIP, BOUND, BLOCK = 2.0, 2**20, 4096
+BATCH, POOL, WIDTH = 500, 27_000, 2000
+STEPS, OF = 50, 5000  # of a sweep that is timed, and of paper B's run
+GRID = 176
+LOOP, BLOCKS = "Numba loop", "NumPy in row blocks"
+
+
+def labelled(n: int, dim: int, dtype: Any) -> np.ndarray:
+    """Rows of unit variance with a label last."""
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((n, dim + 1)).astype(dtype)
+    rows[:, -1] = rows[:, :-1] @ (rng.standard_normal(dim) / np.sqrt(dim)).astype(dtype) + rows[:, -1]
+    return rows
+
+
+def gradient_map(dim: int, residual: Any = squared_residual) -> GradientMap:
+    """Clipped gradients at some weights."""
+    weights = np.full(dim, 0.5 / np.sqrt(dim))
+    return GradientMap(
+        weights=weights, residual=residual, clip_norm=CLIP, inv_step=(BOUND - dim) / CLIP, quant_bound=BOUND
+    )
+
+
+def residual_map(dim: int) -> ResidualMap:
+    """One Newton pass over whitened rows, one in ten of them shortened."""
+    return ResidualMap(
+        slope=np.full(dim, 0.5 / np.sqrt(dim)), spread=np.full(dim, 1.0 / np.sqrt(dim)), residual=squared_residual,
+        scale=1.0, clip=2.0, radius=1.2, inv_step=(BOUND - dim) / 1.2, quant_bound=BOUND,
+    )  # fmt: skip
+
+
+def numpy_gradients(rows: Any, weights: Any) -> Any:
+    """As a careful NumPy user writes it: norms are a product of the residual's and the row's; nothing of the size of the table."""
+    total = np.zeros(len(weights))
+    for begin in range(0, len(rows), BLOCK):
+        x, y = rows[begin : begin + BLOCK, :-1], rows[begin : begin + BLOCK, -1]
+        residual = y - x @ weights.astype(rows.dtype)
+        bound = CLIP / np.sqrt(np.einsum("ij,ij->i", x, x))
+        total += np.clip(residual, -bound, bound) @ x
+    return total
+
+
+def numpy_newton(rows: Any, chosen: ResidualMap) -> Any:
+    """A Newton pass in NumPy blocks: residual, weighted norm, weighted sum."""
+    total, slope = np.zeros(len(chosen.slope)), chosen.slope.astype(rows.dtype)
+    spread = chosen.spread.astype(rows.dtype)
+    for begin in range(0, len(rows), BLOCK):
+        x, y = rows[begin : begin + BLOCK, :-1], rows[begin : begin + BLOCK, -1]
+        spreads = x * spread
+        lever = np.minimum(1.0, chosen.radius / np.sqrt(np.einsum("ij,ij->i", spreads, spreads)))
+        total += (lever * np.clip(y - x @ slope, -chosen.clip, chosen.clip)) @ spreads
+    return total
+
+
+@functools.cache
+def numba_gradients() -> Callable[..., Any]:
+    """The pass of gradients as a loop in floats, whose additions may be put in any order."""
+    import numba
+
+    def loop(rows, weights, clip):  # type: ignore[no-untyped-def]
+        total = np.zeros(weights.size)
+        for i in range(rows.shape[0]):
+            prediction, norm_sq = 0.0, 0.0
+            for j in range(weights.size):
+                prediction += rows[i, j] * weights[j]
+                norm_sq += rows[i, j] * rows[i, j]
+            bound = clip / np.sqrt(norm_sq)
+            factor = min(max(rows[i, weights.size] - prediction, -bound), bound)
+            for j in range(weights.size):
+                total[j] += factor * rows[i, j]
+        return total
+
+    return numba.njit(nogil=True, fastmath={"reassoc", "contract", "nsz"})(loop)
+
+
+@functools.cache
+def numba_newton() -> Callable[..., Any]:
+    """A Newton pass as such a loop."""
+    import numba
+
+    def loop(rows, slope, spread, clip, radius):  # type: ignore[no-untyped-def]
+        total = np.zeros(slope.size)
+        for i in range(rows.shape[0]):
+            prediction, norm_sq = 0.0, 0.0
+            for j in range(slope.size):
+                prediction += rows[i, j] * slope[j]
+                norm_sq += (rows[i, j] * spread[j]) ** 2
+            factor = min(max(rows[i, slope.size] - prediction, -clip), clip)
+            if norm_sq > radius * radius:
+                factor *= radius / np.sqrt(norm_sq)
+            for j in range(slope.size):
+                total[j] += factor * rows[i, j] * spread[j]
+        return total
+
+    return numba.njit(nogil=True, fastmath={"reassoc", "contract", "nsz"})(loop)
+
+
+def gradient_case(n: int, dim: int, dtype: type = np.float64, residual: Any = squared_residual) -> Case:
+    """Per-sample clipping for a linear model, a full pass."""
+    rows, chosen, sums = labelled(n, dim, dtype), gradient_map(dim, residual), np.zeros(dim, dtype=np.int64)
+    loop = numba_gradients()
+    kind = "" if dtype is np.float64 else " float32"
+    kind += "" if residual is squared_residual else ", logistic"
+    return Case(
+        f"clipped gradients, {n:.0e} x {dim}{kind}",
+        lambda: gradient_sum(rows, chosen, sums),
+        {
+            BLOCKS: lambda: numpy_gradients(rows, chosen.weights),
+            LOOP: lambda: loop(rows, chosen.weights, CLIP),
+        },
+        lambda: limits.read_seconds(rows),
+        "reading the rows once",
+        lambda: limits.read_once(rows),
+    )
+
+
+def batch_case() -> Case:
+    """A mini-batch of rows that lie apart."""
+    rows, chosen, sums = labelled(POOL, WIDTH, np.float32), gradient_map(WIDTH), np.zeros(WIDTH, dtype=np.int64)
+    draws = [np.sort(np.random.default_rng(k).choice(POOL, BATCH, replace=False)) for k in range(32)]
+    turn = iter(range(10**12))  # another batch each time: the last one is in the cache
+
+    def places() -> Any:
+        return draws[next(turn) % len(draws)]
+
+    return Case(
+        f"a mini-batch of {BATCH} of {POOL} x {WIDTH} float32",
+        lambda: gradient_sum(rows[places()], chosen, sums),
+        {"NumPy": lambda: numpy_gradients(rows[places()], chosen.weights)},
+        lambda: limits.read_seconds(rows) * BATCH / POOL,
+        "reading as many rows of the table",
+    )
+
+
+def newton_case(n: int, dim: int) -> Case:
+    """A pass of `newton` over rotated rows, which are kept in single precision; its limit is its matrix products."""
+    rows, chosen, sums = labelled(n, dim, np.float32), residual_map(dim), np.zeros(dim, dtype=np.int64)
+    slope, spread = chosen.slope.astype(np.float32), chosen.spread
+    loop = numba_newton()
+
+    def products() -> Any:
+        """Predictions, and the weighted sum of rows; they add up in an order that depends on the rows beside a row."""
+        return np.clip(rows[:, -1] - rows[:, :-1] @ slope, -chosen.clip, chosen.clip) @ rows[:, :-1]
+
+    return Case(
+        f"a Newton pass, {n:.0e} x {dim}",
+        lambda: residual_sum(rows, chosen, sums),
+        {
+            BLOCKS: lambda: numpy_newton(rows, chosen),
+            LOOP: lambda: loop(rows, chosen.slope, spread, chosen.clip, chosen.radius),
+        },
+        lambda: limits.best_seconds(products),
+        "its two matrix products",
+        products,
+    )
+
+
+def sweep_case(settings: int, *, threads: int = 1) -> Case:
+    """Fifty of the 5,000 steps of paper B's run, several settings side by side: 2,000 columns, batches of 500 and 200."""
+    rows = labelled(30_000, WIDTH, np.float32)
+    private, public = rows[3000:], rows[:3000]
+
+    def run(sizes: Any) -> None:
+        chosen = Sweep(
+            step_size=sizes,
+            priv_weight=0.5,
+            steps=STEPS,
+            clip_norm=1.0,
+            noise_multiplier=2.744,
+            batch_rows=float(BATCH),
+        )
+        draws = SimulatedDraws(1, n=len(private), rate=1 / 54, n_pub=len(public), public_rows=200)
+        sweep(chosen, private[:, :-1], private[:, -1], x_pub=public[:, :-1], y_pub=public[:, -1], draws=draws)
+
+    sizes = np.linspace(0.01, 1.9, settings)
+
+    def ours() -> None:
+        with threadpool_limits(threads):
+            run(sizes)
+
+    cores = "" if threads == 1 else ", all cores"
+    alone: dict[str, Call] = {}
+    if settings > 1 and threads == 1:
+        alone["one setting at a time"] = lambda: run(sizes[:1])
+    return Case(
+        f"{STEPS} steps of {settings} settings{cores}",
+        ours,
+        alone,
+        peer_scale={"one setting at a time": float(settings)},
+    )
+
+
+def cases() -> Any:
+    """At full size."""
+    yield gradient_case(1_000_000, 100)
+    yield gradient_case(1_000_000, 100, np.float32)
+    yield batch_case()
+    yield newton_case(1_000_000, 100)
+    yield sweep_case(1)
+    yield sweep_case(16)
+    yield sweep_case(GRID, threads=available_cpus())

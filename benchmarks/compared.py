@@ -1,0 +1,261 @@
+"""`python -m benchmarks.compared`: the three tasks of the book's page "Compared with", in each library that is installed here.
+
+With `--write` the medians go to the table of that page. Lines of libraries that are not here stay as they are: diffprivlib does not
+load beside newer versions of scikit-learn (`pip install '.[bench]'` has both), and Opacus needs PyTorch (`pip install '.[torch]'`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import statistics
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import fastpubpriv as fpp
+from fastpubpriv.experiments.weather import weather_path
+
+TABLE = Path(__file__).resolve().parent.parent / "docs" / "evidence" / "compared.json"
+MODULES = {
+    "fastpubpriv": "fastpubpriv",
+    "OpenDP": "opendp.prelude",
+    "diffprivlib": "diffprivlib.models",
+    "Opacus": "opacus",
+}
+EPSILON = 0.1  # of the two means
+SHARED = 200  # public rows of the regression
+
+
+@cache
+def weather(name: str) -> Any:
+    """The values of a column that are there."""
+    import pandas as pd
+
+    return pd.read_csv(weather_path())[name].dropna().to_numpy(copy=True)
+
+
+# The three libraries on a column, its range given.
+
+
+def ours_in_range(column: Any, high: float) -> float:
+    budget = fpp.PureDP(epsilon=EPSILON)
+    found = fpp.weighted_mean(column[:, None], budget=budget, bounds=(0.0, high))
+    return float(found.mean[0])
+
+
+def opendp_in_range(column: Any, high: float) -> float:
+    import opendp.prelude as dp
+
+    dp.enable_features("contrib")
+    n = len(column)
+    domain = dp.vector_domain(dp.atom_domain(T=float, nan=False), size=n)
+    space = domain, dp.symmetric_distance()
+    bounded = space >> dp.t.then_clamp((0.0, high)) >> dp.t.then_mean()
+    return float((bounded >> dp.m.then_laplace(high / n / EPSILON))(column))
+
+
+def diffprivlib_in_range(column: Any, high: float) -> float:
+    from diffprivlib import tools
+
+    return float(tools.mean(column, epsilon=EPSILON, bounds=(0.0, high)))
+
+
+# A column without a range.
+
+
+def ours_without_range(column: Any, public: Any) -> float:
+    budget = fpp.PureDP(epsilon=EPSILON)
+    found = fpp.estimate_mean(column[:, None], x_pub=public, budget=budget)
+    return float(found.mean[0])
+
+
+# A regression: coefficients from public rows and private ones; epsilon = 1, delta = 1e-6 where there is one.
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """Rows with labels, public and private, and the coefficients that they were made with."""
+
+    x: Any
+    y: Any
+    x_pub: Any
+    y_pub: Any
+    best: Any
+
+    def excess(self, coefficients: Any) -> float:
+        """Loss above that of the best coefficients: the squared distance to them."""
+        return float(np.sum((np.ravel(coefficients) - self.best) ** 2))
+
+
+def labelled(rows: int = 20_000, columns: int = 4, seed: int = 0) -> Labelled:
+    """Independent normal columns, and a label with noise 1."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(rows, columns))
+    best = rng.normal(size=columns) / 2
+    y = x @ best + rng.normal(size=rows)
+    return Labelled(x[SHARED:].copy(), y[SHARED:].copy(), x[:SHARED].copy(), y[:SHARED].copy(), best)
+
+
+def public_regression(data: Labelled) -> Any:
+    return np.linalg.lstsq(data.x_pub, data.y_pub, rcond=None)[0]
+
+
+def ours_regression(data: Labelled) -> Any:
+    budget = fpp.ApproxDP(epsilon=1, delta=1e-6)
+    public = {"x_pub": data.x_pub, "y_pub": data.y_pub}
+    return fpp.linear_regression(data.x, data.y, **public, budget=budget).coefficients
+
+
+def diffprivlib_regression(data: Labelled) -> Any:
+    from diffprivlib.models import LinearRegression
+
+    model = LinearRegression(epsilon=1.0, bounds_X=(-4.0, 4.0), bounds_y=(-8.0, 8.0))
+    return model.fit(data.x, data.y).coef_
+
+
+def opacus_regression(data: Labelled) -> Any:
+    import torch
+    from opacus import PrivacyEngine
+
+    net = torch.nn.Linear(data.x.shape[1], 1)
+    rows = torch.utils.data.TensorDataset(torch.tensor(data.x).float(), torch.tensor(data.y).float())
+    net, step, loader = PrivacyEngine().make_private_with_epsilon(
+        module=net,
+        optimizer=torch.optim.SGD(net.parameters(), lr=0.5),
+        data_loader=torch.utils.data.DataLoader(rows, batch_size=600),
+        target_epsilon=1.0,
+        target_delta=1e-6,
+        epochs=5,
+        max_grad_norm=2.0,
+    )
+    for _ in range(5):
+        for features, labels in loader:
+            step.zero_grad()
+            torch.nn.functional.mse_loss(net(features).ravel(), labels).backward()
+            step.step()
+    return net._module.weight.detach().numpy()
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """One call of a library: its error in the run of a number."""
+
+    task: str
+    name: str
+    library: str
+    error: Callable[[int], float]
+
+
+def in_range(call: Callable[..., float], column: str, high: float) -> Callable[[int], float]:
+    return lambda run: abs(call(weather(column), high) - float(weather(column).mean()))
+
+
+def without_range(run: int) -> float:
+    wind = weather("wind_speed")
+    return abs(ours_without_range(np.delete(wind, 7000), wind[7000:7001, None].copy()) - float(wind.mean()))
+
+
+def regression(call: Callable[[Labelled], Any], rows: int, columns: int) -> Callable[[int], float]:
+    def error(run: int) -> float:
+        data = labelled(rows, columns, seed=run)
+        return data.excess(call(data))
+
+    return error
+
+
+PEERS = {"OpenDP": opendp_in_range, "diffprivlib": diffprivlib_in_range}
+GUESSES = (50.0, 2_000.0, 100_000.0)
+REGRESSIONS = {
+    "public rows alone": ("fastpubpriv", public_regression),
+    "fastpubpriv": ("fastpubpriv", ours_regression),
+    "diffprivlib, ranges given": ("diffprivlib", diffprivlib_regression),
+    "Opacus, nothing tuned": ("Opacus", opacus_regression),
+}
+SIZES = {"regression": (20_000, 4), "regression, 10 columns": (20_000, 10), "regression, few rows": (2_000, 10)}
+CONTESTANTS = (
+    Contestant("bounded column", "fastpubpriv", "fastpubpriv", in_range(ours_in_range, "humid", 100.0)),
+    *(Contestant("bounded column", name, name, in_range(call, "humid", 100.0)) for name, call in PEERS.items()),
+    Contestant("unbounded column", "fastpubpriv, one public row", "fastpubpriv", without_range),
+    *(
+        Contestant("unbounded column", f"{name}, 0 to {guess:,.0f}", name, in_range(call, "wind_speed", guess))
+        for name, call in PEERS.items()
+        for guess in GUESSES
+    ),
+    *(
+        Contestant(task, name, library, regression(call, *size))
+        for task, size in SIZES.items()
+        for name, (library, call) in REGRESSIONS.items()
+        if library != "Opacus" or task == "regression"  # minutes of training
+    ),
+)
+
+
+def missing(library: str) -> str | None:
+    """Why a library cannot be used here; None if it can."""
+    try:
+        importlib.import_module(MODULES[library])
+    except ImportError as error:
+        return f"skipped: {library} ({error})"
+    return None
+
+
+def once(task: str) -> dict[str, float]:
+    """One run of a task in each library that is here; says which are not."""
+    chosen = [each for each in CONTESTANTS if each.task == task]
+    reasons = {library: missing(library) for library in dict.fromkeys(each.library for each in chosen)}
+    print(*filter(None, reasons.values()), sep="\n", end="")
+    return {each.name: each.error(0) for each in chosen if reasons[each.library] is None}
+
+
+def measure(contestant: Contestant, runs: int) -> dict[str, Any]:
+    """What stands in the table about a contestant."""
+    count = max(3, runs // 3) if contestant.library == "Opacus" else runs
+    errors = sorted(map(contestant.error, range(count)))
+    figures = {"runs": count, "median": statistics.median(errors), "least": errors[0], "most": errors[-1]}
+    figures = {name: float(f"{value:.3g}") if name != "runs" else value for name, value in figures.items()}
+    return {
+        "task": contestant.task,
+        "name": contestant.name,
+        "library": contestant.library,
+        "version": metadata.version(contestant.library.lower()),
+        **figures,
+    }
+
+
+def merged(new: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The table with new lines in the place of old ones, in the order of the contestants."""
+    kept = json.loads(TABLE.read_text(encoding="utf-8")) if TABLE.exists() else []
+    lines = {(line["task"], line["name"]): line for line in [*kept, *new]}
+    order = [(each.task, each.name) for each in CONTESTANTS]
+    return [lines[key] for key in order if key in lines]
+
+
+def main() -> None:
+    """Run all tasks in all libraries that are here."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.compared", description=__doc__)
+    parser.add_argument("--runs", type=int, default=9)
+    parser.add_argument("--library", choices=MODULES, action="append")
+    parser.add_argument("--write", action="store_true", help="keep the figures in docs/evidence/compared.json")
+    options = parser.parse_args()
+    wanted = options.library or list(MODULES)
+    reasons = {library: missing(library) for library in wanted}
+    print(*filter(None, reasons.values()), sep="\n")
+    warnings.simplefilter("ignore")
+    chosen = [each for each in CONTESTANTS if each.library in wanted and reasons[each.library] is None]
+    for each in chosen:
+        line = measure(each, options.runs)
+        print(*line.values(), sep=", ", flush=True)
+        if options.write:
+            TABLE.write_text(json.dumps(merged([line]), indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

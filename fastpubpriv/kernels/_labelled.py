@@ -1,0 +1,90 @@
+"""What the kernels over labelled rows share: the call of C, which gets a loss of ours by number and another one as a callback."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastpubpriv import losses
+from fastpubpriv._types import FloatArray, IntArray
+from fastpubpriv.errors import KernelError
+from fastpubpriv.kernels import _cbuf
+from fastpubpriv.kernels._cext import ffi, lib
+from fastpubpriv.kernels._jit import callback
+
+# Functions without numbers, then those that are made with numbers. C repeats them operation by operation.
+_PLAIN = {
+    losses.squared_residual: lib.FPP_LOSS_SQUARED,
+    losses.logistic_residual: lib.FPP_LOSS_LOGISTIC,
+    losses.smooth_hinge_residual: lib.FPP_LOSS_SMOOTH_HINGE,
+    losses.poisson_residual: lib.FPP_LOSS_POISSON,
+    losses.softmax_residual: lib.FPP_LOSS_SOFTMAX,
+}
+_NUMBERED = {
+    losses.huber_residual: lib.FPP_LOSS_HUBER,
+    losses.weighted_residual: lib.FPP_LOSS_WEIGHTED_LOGISTIC,
+}
+
+
+def add_gradients(
+    chunk: npt.NDArray[Any],
+    sums: IntArray,
+    *,
+    weights: FloatArray,
+    residual: Callable[..., Any],
+    spread: FloatArray | None = None,
+    weighted: int = 0,
+    **numbers: float,
+) -> None:
+    """sums (of the shape of the weights) += integer gradients of the labelled rows chunk (n, dim + 1), the label last.
+
+    With `weighted`, rows have a weight after the label. `numbers` are those of fpp_gradient_map: quant_bound, inv_scale, clip,
+    limit, inv_step.
+    """
+    dim = weights.shape[-1]
+    width = dim + 1 + weighted
+    if chunk.dtype not in (np.float32, np.float64) or chunk.ndim != 2 or chunk.shape[1] != width:
+        raise KernelError(f"labelled rows must be float32 or float64 of shape (n, {width})")
+    if not sums.flags.writeable:
+        raise KernelError("sums must be writeable")
+    _cbuf.expect("sums", sums, np.int64, weights.shape)
+    rows = np.ascontiguousarray(chunk)
+    keep = [np.ascontiguousarray(weights, dtype=np.float64).reshape(-1)]
+    given = ffi.new("fpp_gradient_map *", {"dim": dim, "outputs": weights.size // dim, "weighted": weighted, **numbers})
+    compiled = _name_loss(given, residual, outputs=weights.ndim == 2)
+    given.weights = _cbuf.inp(keep[0])
+    if spread is not None:
+        keep.append(np.ascontiguousarray(spread, dtype=np.float64))
+        given.spread = _cbuf.inp(keep[1])
+    x, stride = _cbuf.rows(rows, width)
+    workspace = _cbuf.scratch(max(0, lib.fpp_gradients_workspace_size(given)), "gradients")
+    call = lib.fpp_gradients_sum_f64 if rows.itemsize == 8 else lib.fpp_gradients_sum_f32
+    _cbuf.check(call(x, rows.shape[0], stride, given, _cbuf.out(workspace), _cbuf.out(sums.reshape(-1))))
+    del compiled  # its machine code was needed until here
+
+
+def prepare(residual: Callable[..., Any], *, outputs: bool) -> None:
+    """Compile a residual that is none of ours, for the calls to come."""
+    _name_loss(ffi.new("fpp_gradient_map *"), residual, outputs=outputs)
+
+
+def _name_loss(given: Any, residual: Callable[..., Any], *, outputs: bool) -> Any:
+    """Write the loss into a map; what is returned must live as long as the map is used."""
+    if isinstance(residual, losses.NumberedResidual) and residual.make in _NUMBERED and not outputs:
+        given.loss = _NUMBERED[residual.make]
+        given.numbers[0 : len(residual.numbers)] = residual.numbers
+        return None
+    # A function for one prediction is no answer for several, and the other way round: Numba says so of a wrong one.
+    if residual in _PLAIN and outputs == (residual is losses.softmax_residual):
+        given.loss = _PLAIN[residual]
+        return None
+    compiled = callback(residual, outputs=outputs)
+    given.loss = lib.FPP_LOSS_FUNCTION
+    if outputs:
+        given.functions = ffi.cast("fpp_residuals", compiled.address)
+    else:
+        given.function = ffi.cast("fpp_residual", compiled.address)
+    return compiled
