@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from scipy.special import multigammaln
 
@@ -58,5 +60,5 @@ def lifting(scatter: FloatArray, degrees: int, part: float) -> float:
     error.
     """
     dim = len(scatter)
-    typical = max(0.3 / dim, (np.sqrt(degrees) - np.sqrt(dim)) ** 2)
+    typical = max(0.3 / dim, (math.sqrt(degrees) - math.sqrt(dim)) ** 2)
     return max(part * max(float(np.min(scatter)), 0.0) * (degrees / typical - 1.0), float(GRID[0]))
