@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import pytest
 
-from benchmarks.cases import bins, hypotheses, leaves, loops, reports
+from benchmarks.cases import bins, hypotheses, leaves, loops, reports, training
 from benchmarks.conftest import LEVEL
 from fastpubpriv.kernels._cext import lib
 
@@ -169,6 +169,19 @@ GUARDS = {
         "NumPy unique",
         Ratios(1.2, 1.2, 1.2),
         Ratios(2.31, 2.90, 2.81),
+    ),
+    # Of the next two on one processor, a busy one.
+    "clipped gradients": (
+        lambda: training.gradient_case(50_000, 100),
+        training.BLOCKS,
+        Ratios(0.7, 1.0, 1.0),
+        Ratios(1.15, 1.65, 1.64),
+    ),
+    "a newton pass": (
+        lambda: training.newton_case(50_000, 100),
+        training.BLOCKS,
+        Ratios(0.6, 0.9, 1.2),
+        Ratios(1.00, 1.53, 1.98),
     ),
 }
 MOST_READS, READS_SEEN = 4.0, 2.5  # the clipped sum in readings of its rows, on Zen 4; 1.4 at full width

@@ -46,7 +46,9 @@ def weather(name: str) -> Any:
 
 
 def ours_in_range(column: Any, high: float) -> float:
-    return float(fpp.weighted_mean(column[:, None], budget=fpp.PureDP(epsilon=EPSILON), bounds=(0.0, high)).mean[0])
+    budget = fpp.PureDP(epsilon=EPSILON)
+    found = fpp.weighted_mean(column[:, None], budget=budget, bounds=(0.0, high))
+    return float(found.mean[0])
 
 
 def opendp_in_range(column: Any, high: float) -> float:
@@ -54,7 +56,8 @@ def opendp_in_range(column: Any, high: float) -> float:
 
     dp.enable_features("contrib")
     n = len(column)
-    space = dp.vector_domain(dp.atom_domain(T=float, nan=False), size=n), dp.symmetric_distance()
+    domain = dp.vector_domain(dp.atom_domain(T=float, nan=False), size=n)
+    space = domain, dp.symmetric_distance()
     bounded = space >> dp.t.then_clamp((0.0, high)) >> dp.t.then_mean()
     return float((bounded >> dp.m.then_laplace(high / n / EPSILON))(column))
 
@@ -69,7 +72,8 @@ def diffprivlib_in_range(column: Any, high: float) -> float:
 
 
 def ours_without_range(column: Any, public: Any) -> float:
-    found = fpp.estimate_mean(column[:, None], x_pub=public, budget=fpp.PureDP(epsilon=EPSILON))
+    budget = fpp.PureDP(epsilon=EPSILON)
+    found = fpp.estimate_mean(column[:, None], x_pub=public, budget=budget)
     return float(found.mean[0])
 
 
@@ -106,7 +110,8 @@ def public_regression(data: Labelled) -> Any:
 
 def ours_regression(data: Labelled) -> Any:
     budget = fpp.ApproxDP(epsilon=1, delta=1e-6)
-    return fpp.linear_regression(data.x, data.y, x_pub=data.x_pub, y_pub=data.y_pub, budget=budget).coefficients
+    public = {"x_pub": data.x_pub, "y_pub": data.y_pub}
+    return fpp.linear_regression(data.x, data.y, **public, budget=budget).coefficients
 
 
 def diffprivlib_regression(data: Labelled) -> Any:
@@ -150,12 +155,12 @@ class Contestant:
 
 
 def in_range(call: Callable[..., float], column: str, high: float) -> Callable[[int], float]:
-    return lambda run: abs(call(weather(column), high) - weather(column).mean())
+    return lambda run: abs(call(weather(column), high) - float(weather(column).mean()))
 
 
 def without_range(run: int) -> float:
     wind = weather("wind_speed")
-    return abs(ours_without_range(np.delete(wind, 7000), wind[7000:7001, None].copy()) - wind.mean())
+    return abs(ours_without_range(np.delete(wind, 7000), wind[7000:7001, None].copy()) - float(wind.mean()))
 
 
 def regression(call: Callable[[Labelled], Any], rows: int, columns: int) -> Callable[[int], float]:

@@ -4,7 +4,7 @@
 
 typedef struct {
     fpp_gradient_map map;
-    int64_t n;
+    int64_t n, stride;
     int32_t narrow;
     double *x, *weights, *spread;
     float *x32;
@@ -35,13 +35,17 @@ static problem make(fuzz_input *in)
     uint64_t seed = take(in, 2);
     p.n = pick(in, 0, 40);
     p.narrow = (int32_t)pick(in, 0, 1);
-    p.x = numbers(p.n * (dim + 1), &seed, sizes[pick(in, 0, 7)]);
+    p.stride = dim + 1 + pick(in, 0, 1);
+    p.x = numbers(p.n * p.stride, &seed, sizes[pick(in, 0, 7)]);
     p.weights = numbers(outputs * dim, &seed, 1.0);
     p.spread = numbers(dim, &seed, 1.0);
     for (int64_t i = 0; i < p.n; i++) {
-        p.x[i * (dim + 1) + dim] = (double)pick(in, 0, 3);
+        p.x[i * p.stride + dim] = (double)pick(in, 0, 3);
+        if (p.stride > dim + 1) {
+            p.x[i * p.stride + dim + 1] = (double)pick(in, 0, 6) * 0.25 - 0.25;
+        }
     }
-    sprinkle(in, p.x, p.n * (dim + 1), 15);
+    sprinkle(in, p.x, p.n * p.stride, 15);
     sprinkle(in, p.weights, outputs * dim, 3);
     sprinkle(in, p.spread, dim, 3);
     const int64_t spread = pick(in, 0, 1) && !several_outputs;
@@ -51,11 +55,11 @@ static problem make(fuzz_input *in)
         .dim = dim, .outputs = outputs, .quant_bound = bound, .loss = loss, .numbers = {0.25, 1.0},
         .function = loss == FPP_LOSS_FUNCTION && !called ? steep : NULL,
         .functions = loss == FPP_LOSS_FUNCTION && called ? several : NULL,
-        .weights = p.weights, .spread = spread ? p.spread : NULL,
+        .weighted = p.stride > dim + 1, .weights = p.weights, .spread = spread ? p.spread : NULL,
         .inv_scale = spread ? 0.5 : 1.0, .clip = 2.0, .limit = limit, .inv_step = inv_step,
     };
-    p.x32 = as_floats(p.x, p.n * (dim + 1));
-    for (int64_t i = 0; p.narrow && i < p.n * (dim + 1); i++) {
+    p.x32 = as_floats(p.x, p.n * p.stride);
+    for (int64_t i = 0; p.narrow && i < p.n * p.stride; i++) {
         p.x[i] = (double)p.x32[i]; /* the twin reads doubles */
     }
     return p;
@@ -167,6 +171,9 @@ static void plain_row(const fpp_gradient_map *map, const double *x, double *step
     }
     for (int64_t o = 0; o < outputs; o++) {
         finite &= fabs(steps[o]) < INFINITY;
+        if (map->weighted) {
+            steps[o] *= x[dim + 1] > 0.0 ? plain_min(x[dim + 1], 1.0) : 0.0;
+        }
     }
     for (int64_t i = 0; i < outputs * dim; i++) {
         const double z = map->spread != NULL ? map->spread[i % dim] * x[i % dim] : x[i % dim];
@@ -181,7 +188,7 @@ static void plain_row(const fpp_gradient_map *map, const double *x, double *step
 
 static int32_t sum(const problem *p, int64_t first, int64_t n, void *work, int64_t *sums)
 {
-    const int64_t stride = p->map.dim + 1;
+    const int64_t stride = p->stride;
     return p->narrow ? fpp_gradients_sum_f32(p->x32 + first * stride, n, stride, &p->map, work, sums)
                      : fpp_gradients_sum_f64(p->x + first * stride, n, stride, &p->map, work, sums);
 }
@@ -198,7 +205,7 @@ static void run(fuzz_input in, int32_t level)
         fpp_isa_limit(level);
         AGREE(sum(&p, 0, p.n, work + 3, sums) == FPP_OK);
         for (int64_t r = 0; r < p.n; r++) {
-            plain_row(&p.map, p.x + r * (p.map.dim + 1), steps, q);
+            plain_row(&p.map, p.x + r * p.stride, steps, q);
             memset(one, 0, (size_t)entries * sizeof *one);
             AGREE(sum(&p, r, 1, work + 3, one) == FPP_OK);
             AGREE(memcmp(one, q, (size_t)entries * sizeof *q) == 0);

@@ -34,7 +34,7 @@ from fastpubpriv.mixtures.separated import searches
 from fastpubpriv.release.account import Account
 from fastpubpriv.sources import Query, Rows, private_rows
 from fastpubpriv.sources.views import mapped
-from fastpubpriv.training import SemiDP, kept
+from fastpubpriv.training import OutputPerturbation, SemiDP, kept
 from fastpubpriv.training.methods import METHODS as TRAINING
 
 pytestmark = [
@@ -116,8 +116,10 @@ def estimators_of(dim):
     for method in ("newton", "sufficient_statistics"):
         yield "linear_regression", np.column_stack([one, label]), {**labelled, "method": method}
     for method in TRAINING:
-        loss = "huber" if method == "output_perturbation" else "squared"
-        yield "train", np.column_stack([one, label]), {**labelled, "loss": loss, "method": method}
+        given = {"loss": "squared", "method": method}
+        if method == "output_perturbation":
+            given = {"loss": "huber", "method": OutputPerturbation(steps=5)}
+        yield "train", np.column_stack([one, label]), {**labelled, **given}
     yield "logistic_regression", np.column_stack([one, label]), {**labelled, "method": "newton"}
     weights = {"class_weight": {0: 1.0, 1: 3.0}, "weights_pub": np.arange(len(one_public)) % 3 + 1.0}
     yield "logistic_regression", np.column_stack([one, label]), {**labelled, "method": "newton", **weights}

@@ -90,6 +90,7 @@ def forms(frame, folder):
     yield "polars lazy", pl.lazy()
     yield "arrow", table
     yield "arrow dictionary", table.set_column(0, "carrier", table["carrier"].dictionary_encode())
+    yield "dask", pytest.importorskip("dask.dataframe").from_pandas(texts, npartitions=3)
     yield "parquet", str(folder / "rows.parquet")
     yield "csv", str(folder / "rows.csv")
 

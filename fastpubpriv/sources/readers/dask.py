@@ -14,7 +14,7 @@ from fastpubpriv.sources.readers.array import ArrayRows
 from fastpubpriv.sources.readers.columns import choose
 from fastpubpriv.sources.readers.dask_graph import DaskCluster, Tasks
 from fastpubpriv.sources.readers.frame import frame_rows
-from fastpubpriv.sources.readers.texts import name_of
+from fastpubpriv.sources.readers.texts import TextColumns, name_of, names_of_columns
 from fastpubpriv.sources.remote import Form
 from fastpubpriv.threads.guard import call_foreign
 
@@ -59,7 +59,7 @@ class DaskRows(Rows):
             raise InputError(f"client must be a distributed.Client, got {type(client).__name__}")
         cluster = DaskCluster(client)
         if _is_array(collection):
-            if columns is not None:
+            if names_of_columns(columns) is not None or (isinstance(columns, TextColumns) and columns.texts):
                 raise InputError("columns= chooses columns by name, and a Dask array has no names: slice it instead")
             return _of_array(cls, collection, cluster)
         return _of_frame(cls, collection, columns, cluster)
