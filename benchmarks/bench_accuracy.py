@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.accuracy import contestants, gaussians, hindsight, means, mixtures, report, tables
+from benchmarks.accuracy import contestants, gaussians, hindsight, keeping, means, mixtures, report, tables
 
 # Skewed with a long tail, heavy on both sides, bounded, a year, counts with one far value, nearly all zeros.
 COLUMNS = (
@@ -45,6 +45,17 @@ def test_scores_of_answers():
     assert found["rmse"] == pytest.approx(np.sqrt((0.25 + 20.25) / 2.0))
     assert (found["plain"], found["covered_plain"], found["coverage"]) == (1, 1, 0.5)
     assert found["statuses"]["faint"] == {"answers": 1, "covered": 0, "rmse": 4.5}
+
+
+def test_a_run_that_was_stopped_goes_on_where_it_was(tmp_path):
+    kept = tmp_path / "kept.lines"
+    tasks = [keeping.Task(f"power {k}", pow, (2, k)) for k in range(3)]
+    assert keeping.results(tasks[:2], keep=kept) == [1, 2]
+    with kept.open("a", encoding="utf-8") as lines:
+        lines.write('\n{"key": "power 1", "resu')  # the stop came in the middle of a line
+    never = [keeping.Task(task.key, divmod, (1, 0)) for task in tasks[:2]]
+    assert keeping.results([*never, tasks[2]], keep=kept) == [1, 2, 4]
+    assert keeping.results(tasks, keep=kept, processes=2) == [1, 2, 4]
 
 
 @pytest.fixture(scope="module")

@@ -20,18 +20,19 @@ def run_means(options: argparse.Namespace) -> list[dict[str, Any]]:
         chosen, grid = chosen[::4], means.cells((300, 2_000), (1, 50), (("rho", 0.5), ("epsilon", 1.0)))
     names = {"default": ("estimate_mean",), "ours": tuple(OURS), "all": (*OURS, *PEERS)}[options.contestants]
     resamples = options.resamples or (20 if options.quick else 200)
-    return means.run(chosen, grid, resamples=resamples, names=names, processes=options.processes)
+    return means.run(chosen, grid, resamples=resamples, names=names, processes=options.processes, keep=options.keep)
 
 
 def run_gaussians(options: argparse.Namespace) -> list[dict[str, Any]]:
     """The problems of several columns."""
     resamples = options.resamples or (3 if options.quick else 20)
-    return gaussians.run(options.quick, resamples=resamples, processes=options.processes)
+    return gaussians.run(options.quick, resamples=resamples, processes=options.processes, keep=options.keep)
 
 
 def run_mixtures(options: argparse.Namespace) -> dict[str, list[dict[str, Any]]]:
     """Separated mixtures, and columns of counts."""
-    return mixtures.run(options.quick, resamples=options.resamples or (2 if options.quick else 10))
+    resamples = options.resamples or (2 if options.quick else 10)
+    return mixtures.run(options.quick, resamples=resamples, processes=options.processes, keep=options.keep)
 
 
 def run_regressions(options: argparse.Namespace) -> list[dict[str, Any]]:
@@ -79,6 +80,12 @@ ESTIMATORS = {
     "mixture": (run_mixtures, report.mixture_report),
     "regression": (run_regressions, report.regression_report),
 }
+# Marks in the README, and what stands between them.
+README_PARTS = {
+    "mean": ("accuracy", report.readme_table),
+    "gaussian": ("gaussians", report.readme_gaussians),
+    "mixture": ("mixtures", report.readme_mixtures),
+}
 
 
 def main() -> None:
@@ -99,8 +106,13 @@ def main() -> None:
     parser.add_argument("--contestants", choices=["default", "ours", "all"], default="all")
     parser.add_argument("--resamples", type=int, help="samples for each cell (200; 20 with --quick)")
     parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument(
+        "--keep",
+        type=Path,
+        help="file of results as they come: what it holds, from the same code, is not measured again",
+    )
     parser.add_argument("--json", type=Path, help="write every cell to this file")
-    parser.add_argument("--write", type=Path, help="Markdown file with <!-- accuracy --> and <!-- /accuracy --> marks")
+    parser.add_argument("--write", type=Path, help="Markdown file with marks such as <!-- accuracy -->, as the README")
     parser.add_argument(
         "--read",
         type=Path,
@@ -119,14 +131,14 @@ def main() -> None:
     print("\n".join(pages))
     if options.json is not None:
         options.json.write_text(json.dumps(strict(found), indent=1) + "\n", encoding="utf-8")
-    if options.write is not None and "mean" in found:
+    if options.write is not None:
         text = options.write.read_text(encoding="utf-8")
-        before, rest = text.split("<!-- accuracy -->", 1)
-        after = rest.split("<!-- /accuracy -->", 1)[1]
-        options.write.write_text(
-            f"{before}<!-- accuracy -->\n{report.readme_table(found['mean'])}\n<!-- /accuracy -->{after}",
-            encoding="utf-8",
-        )
+        for name in found.keys() & README_PARTS.keys():
+            mark, write = README_PARTS[name]
+            before, rest = text.split(f"<!-- {mark} -->", 1)
+            after = rest.split(f"<!-- /{mark} -->", 1)[1]
+            text = f"{before}<!-- {mark} -->\n{write(found[name])}\n<!-- /{mark} -->{after}"
+        options.write.write_text(text, encoding="utf-8")
     if options.markdown is not None:
         options.markdown.write_text("\n".join(pages), encoding="utf-8")
 

@@ -6,8 +6,8 @@ import warnings
 import zlib
 from collections import Counter
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from scipy.stats import special_ortho_group
 import fastpubpriv as fpp
 from benchmarks.accuracy import tables
 from benchmarks.accuracy.contestants import statuses
+from benchmarks.accuracy.keeping import Task, results
 
 BUDGETS = {"rho 0.05": fpp.ZCDP(0.05), "rho 0.5": fpp.ZCDP(0.5), "epsilon 1": fpp.PureDP(1)}
 # dim, private rows, public rows, condition number of the covariance.
@@ -157,20 +158,33 @@ def run_problem(problem: Problem, budget: str, resamples: int) -> dict[str, Any]
             word: value,
             f"{word} ratio": value / min(public, paper),
         }
+    line["samples"] = len(found["public"])
     line["worst silent covariance"] = max(silent, default=float("nan"))
     line["status"] = ", ".join(f"{count} {word}" for word, count in Counter(told).items())
     return line
 
 
 def run(
-    quick: bool, *, resamples: int, processes: int = 1, budgets: Sequence[str] = tuple(BUDGETS)
+    quick: bool,
+    *,
+    resamples: int,
+    processes: int = 1,
+    budgets: Sequence[str] = tuple(BUDGETS),
+    keep: Path | None = None,
 ) -> list[dict[str, Any]]:
-    """All problems with all budgets."""
-    jobs = [(problem, budget, resamples) for budget in budgets for problem in problems(quick)]
-    if processes == 1:
-        return [line for job in jobs if (line := run_problem(*job))]
-    with ProcessPoolExecutor(processes) as pool:
-        return [line for line in pool.map(run_problem, *zip(*jobs, strict=True)) if line]
+    """All problems with all budgets; `keep` as in `keeping.results`."""
+    tasks = [
+        Task(f"gaussian {problem.name} {budget} {resamples}", run_problem, (problem, budget, resamples))
+        for budget in budgets
+        for problem in problems(quick)
+    ]
+    return [line for line in results(tasks, processes=processes, keep=keep) if line]
+
+
+def kind_of(line: dict[str, Any]) -> str:
+    """Tables of one size, or Gaussians, in words."""
+    name: str = line["problem"]
+    return "Gaussians" if name.startswith("Gaussian") else f"tables, n = {name.split('(')[1].split(' x ')[0]}"
 
 
 def targets(lines: list[dict[str, Any]]) -> list[str]:
@@ -179,7 +193,7 @@ def targets(lines: list[dict[str, Any]]) -> list[str]:
     for word in ("covariance", "mean"):
         above = [line["problem"] + ", " + line["budget"] for line in lines if line[f"{word} ratio"] > 1.1]
         told.append(f"{word} at most 1.1 of the better: {len(lines) - len(above)} of {len(lines)}; above: {above}")
-    loud = [line["problem"] for line in lines if line["worst silent covariance"] > 2.0]
+    loud = [line["problem"] for line in lines if (line["worst silent covariance"] or 0.0) > 2.0]
     told.append(f"covariance errors above 2 without a status: {loud or 'none'}")
     beyond = [line["problem"] for line in lines if line["covariance"] > 2.0 and line["public covariance"] < 1.0]
     told.append(f"covariance errors above 2 where the public rows give less than 1: {beyond or 'none'}")

@@ -6,10 +6,10 @@ import math
 import warnings
 import zlib
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from scipy import stats
 
 from benchmarks.accuracy.contestants import OURS, PEERS, PLAIN_STATUSES, Answer, Contestant, Sample
 from benchmarks.accuracy.hindsight import Cell, best_radius_error, non_private_error, public_error
+from benchmarks.accuracy.keeping import Task, results
 from benchmarks.accuracy.tables import Column
 
 SIZES = (300, 2_000, 20_000)
@@ -136,12 +137,15 @@ def run_job(job: Job) -> list[dict[str, Any]]:
 
 
 def run(
-    chosen: Sequence[Column], grid: Sequence[Cell], *, resamples: int, names: Sequence[str], processes: int = 1
+    chosen: Sequence[Column],
+    grid: Sequence[Cell],
+    *,
+    resamples: int,
+    names: Sequence[str],
+    processes: int = 1,
+    keep: Path | None = None,
 ) -> list[dict[str, Any]]:
-    """All cells of all columns, on one process or several."""
+    """All cells of all columns, on one process or several; `keep` as in `keeping.results`."""
     jobs = [Job(column, tuple(grid), resamples, tuple(names)) for column in chosen]
-    if processes == 1:
-        parts = map(run_job, jobs)
-        return [cell for part in parts for cell in part]
-    with ProcessPoolExecutor(processes) as pool:
-        return [cell for part in pool.map(run_job, jobs) for cell in part]
+    tasks = [Task(f"mean {job.column.name} {job.cells} {job.resamples} {job.names}", run_job, (job,)) for job in jobs]
+    return [cell for part in results(tasks, processes=processes, keep=keep) for cell in part]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import warnings
 import zlib
 from collections import Counter
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ from scipy.special import ndtr
 import fastpubpriv as fpp
 from benchmarks.accuracy import tables
 from benchmarks.accuracy.gaussians import normal_covariance
+from benchmarks.accuracy.keeping import Task, results
 from fastpubpriv.mixtures.axis_aligned.dp_em import public_start
 
 # dim, components, private rows, public rows for each component, condition of the covariances, rho.
@@ -139,16 +142,26 @@ def of_table(name: str, resamples: int, *, n: int = 5_000, n_pub: int = 40, rho:
     return line
 
 
-def run(quick: bool, *, resamples: int) -> dict[str, list[dict[str, Any]]]:
-    """The grid of separated mixtures, the columns of counts, and real tables."""
+def run(
+    quick: bool, *, resamples: int, processes: int = 1, keep: Path | None = None
+) -> dict[str, list[dict[str, Any]]]:
+    """The grid of separated mixtures, the columns of counts, and real tables; `keep` as in `keeping.results`."""
     chosen = [column for column in tables.columns() if column.name in COUNTS]
     settings = [{}, {"n_pub": 8, "rho": 0.05}, {"n": 500}]
-    return {
-        "separated": [separated(case, resamples) for case in (GRID[:4:3] if quick else GRID)],
-        "counts": [of_counts(column, resamples) for column in (chosen[:2] if quick else chosen)],
+    tasks = {
+        "separated": [
+            Task(f"separated {case} {resamples}", separated, (case, resamples))
+            for case in (GRID[:4:3] if quick else GRID)
+        ],
+        "counts": [
+            Task(f"counts {column.name} {resamples}", of_counts, (column, resamples))
+            for column in (chosen[:2] if quick else chosen)
+        ],
         "tables": [
-            of_table(name, resamples, **each)
+            Task(f"tables {name} {each} {resamples}", partial(of_table, **each), (name, resamples))
             for name in (tables.JOINT_TABLES[:2] if quick else tables.JOINT_TABLES)
             for each in (settings[:1] if quick else settings)
         ],
     }
+    found = iter(results([task for each in tasks.values() for task in each], processes=processes, keep=keep))
+    return {name: [next(found) for _ in each] for name, each in tasks.items()}

@@ -15,6 +15,7 @@ Cells = list[dict[str, Any]]
 # Against the best radius in hindsight: median, ninth decile, and worst without a status, for n >= 2,000; the median at n = 300.
 MEDIAN, DECILE, WORST, SMALL_MEDIAN = 1.1, 1.5, 3.0, 1.3
 COVERAGE, ONE_IN = 0.93, 30
+OBVIOUS = 1.1  # times the better of two simple answers
 LARGE = 2_000
 
 
@@ -157,6 +158,8 @@ def table(lines: Iterable[dict[str, Any]]) -> str:
 
 
 def _shown(value: Any) -> str:
+    if value is None:
+        return "-"
     if isinstance(value, bool):
         return "yes" if value else "**no**"
     if isinstance(value, float):
@@ -237,4 +240,61 @@ def mixture_report(found: dict[str, list[dict[str, Any]]]) -> str:
         f"{table(found['separated'])}\n\nAxis-aligned mixtures of columns that are counts:\n\n{table(found['counts'])}\n\n"
         "Axis-aligned mixtures of real tables, distance of distribution functions, averaged over the columns:\n\n"
         f"{table(found['tables'])}\n"
+    )
+
+
+def _spread(values: Iterable[float]) -> str:
+    """Median, ninth decile and most of some ratios."""
+    found = np.array(list(values))
+    return " / ".join(f"{value:.2f}" for value in np.quantile(found, [0.5, 0.9, 1.0]))
+
+
+def readme_gaussians(lines: list[dict[str, Any]]) -> str:
+    """Ratios to the better of two simple answers by kind of problem and budget, and every case above the limit."""
+    text = []
+    groups: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+    for line in lines:
+        groups[gaussians.kind_of(line), line["budget"]].append(line)
+    for (kind, budget), group in groups.items():
+        text.append({
+            "": f"{kind}, {budget}", "cases": len(group),
+            "covariance": _spread(line["covariance ratio"] for line in group),
+            "mean": _spread(line["mean ratio"] for line in group),
+            "covariance error, ours": float(np.median([line["covariance"] for line in group])),
+            "public rows": float(np.median([line["public covariance"] for line in group])),
+            "paper's method": float(np.median([line["paper covariance"] for line in group])),
+        })  # fmt: skip
+    told = [
+        f"{len(lines)} cases: ten tables and ten Gaussians, {', '.join(dict.fromkeys(line['budget'] for line in lines))}; "
+        f"{max(line['samples'] for line in lines)} samples each."
+    ]
+    for word in ("covariance", "mean"):
+        above = sorted(
+            (line for line in lines if line[f"{word} ratio"] > OBVIOUS), key=lambda line: -line[f"{word} ratio"]
+        )
+        named = "; ".join(f"{line['problem']}, {line['budget']}: {line[f'{word} ratio']:.2f}" for line in above)
+        told.append(f"Error of the {word} above {OBVIOUS} times the better in {len(above)} of them: {named or 'none'}.")
+    # A case where every answer has a status has none without: NaN, or null where a file of JSON was read.
+    loud = np.nanmax([line["worst silent covariance"] or 0.0 for line in lines])
+    told.append(f"Largest relative covariance error without a status: {loud:.2f}.")
+    return (
+        "Median error over that of the better of the public rows alone and the paper's method: median / ninth decile / worst of\n"
+        "the cases.\n\n" + table(text) + "\n\n" + "\n".join(told)
+    )
+
+
+def readme_mixtures(found: dict[str, list[dict[str, Any]]]) -> str:
+    """Errors of separated components beside those of the public rows, and mixtures of columns that are none."""
+    names = {"mixture": "separated components", "ours": "ours", "public": "public rows", "non-private": "no privacy"}
+    lines = [{shown: line[name] for name, shown in names.items()} for line in found["separated"]]
+    both = found["counts"] + found["tables"]
+    return (
+        "Median error of a component's mean, in standard deviations of a column:\n\n"
+        f"{table(lines)}\n\n"
+        f"Means without a status are off by at most {max(line['worst silent'] for line in found['separated']):.2f} deviations. "
+        f"Axis-aligned mixtures of {len(found['tables'])} real tables:\n"
+        "distance of distribution functions over that of a fit to the public rows, median / ninth decile / worst "
+        f"{_spread(line['ratio to public'] for line in found['tables'])}.\n"
+        f"Absurd components without a status, on them and on {len(found['counts'])} columns of counts: "
+        f"{sum(line['absurd and ok'] for line in both)}."
     )

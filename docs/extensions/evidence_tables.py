@@ -180,6 +180,8 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "guards": guard_table,
     "bench": lambda: readme_part("bench"),
     "accuracy": lambda: readme_part("accuracy"),
+    "gaussians": lambda: readme_part("gaussians"),
+    "mixtures": lambda: readme_part("mixtures"),
     "closer": closer_table,
     **{f"compared, {task}": partial(compared_table, task) for task in TASKS},
 }

@@ -412,6 +412,7 @@ def test_digits_follow_the_uncertainty(value, scale, text):
 DEFAULTS = {
     "mean": (fpp.estimate_mean, [], {}),
     "weighted-mean": (fpp.weighted_mean, ["--norm-bound", "auto"], {"norm_bound": "auto"}),
+    "gaussian": (fpp.estimate_gaussian, [], {}),
     "coinpress-mean": (fpp.coinpress_mean, ["--center", "0", "--radius", "auto"], {"center": 0.0, "radius": "auto"}),
 }
 
@@ -435,5 +436,13 @@ def test_a_command_without_options_gives_what_the_function_gives(command, tmp_pa
     invoke(command, *files, *options)
     found = json.loads((tmp_path / "out.json").read_text())
     expected = function(rows, budget=fpp.ZCDP(rho=0.5), random_state=3, **given).to_dict()
-    for name in ("mean", "noise_std", "sampling_std", "report", "releases", "provenance"):
+    for name in {
+        "mean",
+        "covariance",
+        "noise_std",
+        "sampling_std",
+        "report",
+        "releases",
+        "provenance",
+    } & expected.keys():
         assert json.dumps(found["result"][name] if "result" in found else found[name]) == json.dumps(expected[name])

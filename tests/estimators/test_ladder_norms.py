@@ -10,6 +10,7 @@ from scipy import stats
 from spies import seeded
 
 from fastpubpriv import estimate_gaussian
+from fastpubpriv.estimators.ladder import full
 from fastpubpriv.estimators.ladder.norms import (
     CountShares,
     Norms,
@@ -133,6 +134,29 @@ def test_a_stretch_is_for_scales_that_are_far_off():
     assert off_scale(10.0, strength)
     # Two public rows say so little about their scale that ten times as much is chance.
     assert not off_scale(10.0, plain_strength(4, 2))
+
+
+def share_of_a_rare_column():
+    """Median of the released variance of a column with 1.5 % of ones, which no public row shows, over its true one."""
+    found = []
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        rows = rng.normal(size=(5005, 10))
+        rows[:, -1] = rng.random(5005) < 0.015
+        public, private = rows[:5].copy(), rows[5:]
+        public[:, -1] = 0.0
+        result = seeded(estimate_gaussian, private, x_pub=public, budget=RHO_HALF, random_state=seed)
+        assert result.structure == "full"
+        found.append(result.covariance[-1, -1] / private[:, -1].var())
+    return float(np.median(found))
+
+
+@pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
+def test_rare_rows_are_not_cut_off_by_the_balls_of_early_rounds(monkeypatch):
+    """Each narrow ball makes their direction look smaller, and the next one blows it up."""
+    assert 0.7 <= share_of_a_rare_column() <= 1.2
+    monkeypatch.setattr(full, "FAR_EXCESS", np.inf)
+    assert share_of_a_rare_column() < 0.5
 
 
 def coverage(runs, spoil=1.0):

@@ -51,6 +51,37 @@ def test_the_ridge_does_not_lift_truly_small_eigenvalues():
     assert likely < 0.1 * 200.0 * 1e-4
 
 
+def test_columns_of_one_scale_share_it_and_others_keep_theirs():
+    """As far as chance goes the variance is the average of all; a column in another unit is left alone."""
+    logs = np.linspace(-0.5, 0.5, 30)
+    together, middle, degrees = moderated(logs, 5)
+    assert np.exp(middle) == pytest.approx(np.exp(logs).mean(), rel=1e-12)
+    assert np.ptp(together) < 0.01 * np.ptp(logs)
+    assert degrees > 1e4
+    apart = np.array([0.0, 0.1, 25.0])
+    assert np.allclose(moderated(apart, 9)[0], apart, atol=0.2)
+
+
+def test_the_reported_covariance_has_less_of_a_ridge_than_the_coordinates():
+    rows = mixed(9, 9, 8)
+    base = public_base(rows)
+    whitened = base.root @ base.root.T
+    assert 0.0 < np.linalg.eigvalsh(base.covariance)[0] < np.linalg.eigvalsh(whitened)[0]
+    assert np.allclose(base.scaled(np.full(8, 3.0)).covariance, 9.0 * base.covariance)
+    # Fewer rows than columns: nothing but the ridge fills the directions that no public row shows.
+    few = public_base(rows[:4])
+    assert np.allclose(few.covariance, few.root @ few.root.T)
+
+
+def test_no_structure_is_believed_where_the_evidence_cannot_tell():
+    rng = np.random.default_rng(3)
+    likely = [
+        evidence.pseudo_rows(np.maximum(np.linalg.eigvalsh(np.cov(rng.normal(size=(10, 20)).T) * 9.0), 0.0), 9)[0]
+        for _ in range(20)
+    ]
+    assert np.median(likely) == evidence.GRID[-1]
+
+
 @pytest.mark.parametrize(("n", "dim"), [(6, 3), (5, 8), (50, 4)])
 def test_leave_one_out_distances(n, dim):
     rows = mixed(2, n, dim)

@@ -14,7 +14,7 @@ import numpy as np
 from fastpubpriv._types import FloatArray
 from fastpubpriv.estimators.ladder import targets
 from fastpubpriv.estimators.ladder.clipping import clip_factor
-from fastpubpriv.estimators.ladder.norms import Cut, Norms, early_cut, gram_cut, tail_edges
+from fastpubpriv.estimators.ladder.norms import Cut, Norms, chi_beyond, early_cut, gram_cut, tail_edges
 from fastpubpriv.estimators.ladder.public_base import PublicBase
 from fastpubpriv.estimators.ladder.schedule import Plan, Step, excess_of
 from fastpubpriv.estimators.ladder.shifts import shift_of, weight_of
@@ -27,6 +27,8 @@ from fastpubpriv.quantiles import chi2_quantile
 LEAST_MASS = 0.25
 # Rows are far out where the ball of a single round would leave more squared error than this.
 FAR_BIAS_SQ = 0.02
+# They are also far where the narrow ball of early rounds would take so much more of each column's variance than of white rows.
+FAR_EXCESS = 0.03
 
 
 def lifted_place(vectors: FloatArray) -> int:
@@ -120,7 +122,17 @@ class FullRung:
             # A single round would lose what lies beyond its ball.
             cut = self._last_cut(norms, self.left)
             self._excess = math.sqrt(0.01 + cut.bias_sq / self.plan.dim)
-            self._far = cut.bias_sq > FAR_BIAS_SQ
+            self._far = cut.bias_sq > FAR_BIAS_SQ or self._narrow_excess(norms) > FAR_EXCESS
+
+    def _narrow_excess(self, norms: Norms) -> float:
+        """What a ball for white rows would cut off, for each column, beyond what it cuts off white rows."""
+        dim = self.plan.dim
+        quartile = norms.quantile_sq(0.75)
+        if quartile is None:
+            return 0.0
+        unit = max(quartile - 1.0, 1e-9) / chi2_quantile(0.75, dim)
+        white = chi2_quantile(0.9, dim)
+        return (norms.beyond(math.sqrt(1.0 + unit * white), power=2) / unit - chi_beyond(dim, white)) / dim
 
     def _least_sq(self, norms: Norms) -> float:
         plan = self.plan

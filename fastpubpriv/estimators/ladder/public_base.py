@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy import special
 from scipy.special import polygamma, psi
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.estimators.ladder.evidence import pseudo_rows
+from fastpubpriv.estimators.ladder.evidence import LIFT_REPORTED, lifting, pseudo_rows
 from fastpubpriv.estimators.matrices import spectrum, symmetric
 from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.quantiles import f_quantile
@@ -81,15 +82,17 @@ def plain_strength(dim: int, n_pub: int) -> Strength:
 class PublicBase:
     """Mean and covariance of the public rows, always positive definite: coordinates v = inverse (x - center).
 
-    `root` root^T is the covariance. `ridge` is the number of pseudo-rows in it. `fallback` lists the columns whose public values
-    are all equal: they borrow the scale of the others; `borrowed` those of them whose scale no count has found since. `unseen`
-    is the number of first axes v_1, v_2, ... in which the public rows do not differ, where they lie along few directions. `source`
-    says where the numbers come from, `rough` that they are no more than the spread of the public rows around.
+    `root` root^T is the covariance that the coordinates whiten; `reported`, a root of the one that is reported where no private one
+    takes its place, has less of a ridge. `ridge` is the number of pseudo-rows in the first. `fallback` lists the columns whose
+    public values are all equal: they borrow the scale of the others; `borrowed` those of them whose scale no count has found
+    since. `unseen` is the number of first axes v_1, v_2, ... in which the public rows do not differ, where they lie along few
+    directions. `source` says where the numbers come from, `rough` that they are no more than the spread of the public rows around.
     """
 
     center: FloatArray
     root: FloatArray
     inverse: FloatArray
+    reported: FloatArray
     strength: Strength
     ridge: float
     fallback: tuple[int, ...] = ()
@@ -105,8 +108,8 @@ class PublicBase:
 
     @property
     def covariance(self) -> FloatArray:
-        """The public covariance, in squared data units."""
-        return symmetric(self.root @ self.root.T)
+        """The public covariance as it is reported, in squared data units."""
+        return symmetric(self.reported @ self.reported.T)
 
     def settled(self, mean: FloatArray) -> FloatArray:
         """A mean with the public value wherever a borrowed scale would have decided its noise."""
@@ -123,7 +126,8 @@ class PublicBase:
 
     def scaled(self, factors: FloatArray) -> PublicBase:
         """The base with the columns in other units: factors (dim,) on their scales."""
-        return replace(self, root=frozen(self.root * factors[:, None]), inverse=frozen(self.inverse / factors))
+        root, reported = (frozen(each * factors[:, None]) for each in (self.root, self.reported))
+        return replace(self, root=root, reported=reported, inverse=frozen(self.inverse / factors))
 
 
 def marchenko_pastur(dim: int, ratio: float) -> FloatArray:
@@ -142,16 +146,21 @@ def moderated(logs: FloatArray, degrees: int) -> tuple[FloatArray, float, float]
     """Log variances (k,) of columns drawn together as far as they look alike, a typical one, and their degrees of freedom then.
 
     The spread of log variances beyond what `degrees` degrees of freedom leave by chance is that of the columns themselves; one
-    standard error more of it is allowed for. In logarithms, so that columns in very different units are left alone.
+    standard error more of it is allowed for. In logarithms, so that columns in very different units are left alone. A spread within
+    one standard error of chance is taken for chance: the columns then have one variance, the average of theirs.
     """
     chance = float(polygamma(1, degrees / 2.0))
     centred = logs - float(psi(degrees / 2.0)) + math.log(degrees / 2.0)
     middle = float(np.mean(centred))
-    share = 1.0
-    if len(logs) > 1:
-        spread = float(np.var(centred, ddof=1)) * (1.0 + math.sqrt(2.0 / (len(logs) - 1.0)))
-        least = degrees / (degrees + MOST_PRIOR_ROWS)
-        share = max(least, (spread - chance) / spread if spread > 0.0 else 0.0)
+    if len(logs) < 2:
+        return logs, middle, float(degrees)
+    least = degrees / (degrees + MOST_PRIOR_ROWS)
+    spread, error = float(np.var(centred, ddof=1)), math.sqrt(2.0 / (len(logs) - 1.0))
+    if spread <= chance * (1.0 + error):
+        share, middle = least, float(special.logsumexp(logs)) - math.log(len(logs))
+    else:
+        spread *= 1.0 + error
+        share = max(least, (spread - chance) / spread)
     return share * logs + (1.0 - share) * middle, middle, degrees / share
 
 
@@ -227,6 +236,8 @@ def public_base(x_pub: FloatArray, *, around: FloatArray | None = None) -> Publi
     ridge, ridge_low = pseudo_rows(scatter, degrees)
     axes = ridge <= degrees
     root, inverse = _root(spreads, (ridge + scatter) / (ridge + degrees), vectors, axes=axes)
+    less = min(ridge, lifting(scatter, degrees, LIFT_REPORTED)) if degrees >= dim else ridge
+    reported = spreads[:, None] * vectors * np.sqrt((less + scatter) / (less + degrees))
     quartile = math.nan
     if n_pub >= LEAST_DISTANCES:
         quartile = float(np.quantile(_distances(gaps, scatter, vectors, ridge), QUARTILE))
@@ -243,6 +254,7 @@ def public_base(x_pub: FloatArray, *, around: FloatArray | None = None) -> Publi
         center=frozen(center * unit),
         root=frozen(root),
         inverse=frozen(inverse),
+        reported=frozen(reported),
         strength=strength,
         ridge=ridge,
         fallback=(silent := tuple(np.flatnonzero(~known & ~lent).tolist())),
@@ -270,6 +282,7 @@ def rough_base(center: FloatArray, around: FloatArray, *, n_pub: int) -> PublicB
         center=frozen(center),
         root=frozen(np.diag(spreads)),
         inverse=frozen(np.diag(1.0 / spreads)),
+        reported=frozen(np.diag(spreads)),
         strength=strength,
         ridge=0.0,
         fallback=tuple(np.flatnonzero(~known).tolist()),
