@@ -26,7 +26,7 @@ COMMANDS = {
     "weighted-mean": ("means:weighted_mean", "Mean of bounded rows, private and public ones weighted for least error."),
     "coinpress-mean": ("means:coinpress_mean", "Mean of private rows without public rows: give a centre and radius."),
     "histogram": ("histogram:histogram", "Histograms of private columns, with no range given."),
-    "train": ("train:train", "Linear or logistic regression of a label on the other columns."),
+    "train": ("train:train", "A linear model of a label from the other columns: regression, classes, counts."),
     "predict": ("train:predict", "Labels of rows by a model that `train` wrote."),
     "local": ("local:local", "Reports of users who trust nobody, and means from them: two ends of a pipe."),
     "plan": ("plan:plan", "What error a budget buys, or what rows or budget an error needs. Reads no data."),

@@ -74,7 +74,7 @@ def labelled_rows(
 
 
 def _asked(columns: Sequence[Any] | None, texts: Texts | None) -> Any:
-    return TextColumns(columns, texts) if texts else columns
+    return columns if texts is None else TextColumns(columns, texts)
 
 
 def _label_rows(y: Any, texts: tuple[str, ...] | None) -> Rows:

@@ -34,8 +34,8 @@ def test_expected_normal_norm(dim):
 
 
 def test_budget_shares():
-    assert budget_shares(1) == [1]
-    assert budget_shares(2) == [Fraction(1, 4), Fraction(3, 4)]
+    assert budget_shares(1) == (1,)
+    assert budget_shares(2) == (Fraction(1, 4), Fraction(3, 4))
     for steps in (3, 6, 1000):
         shares = budget_shares(steps)
         assert sum(shares) == 1

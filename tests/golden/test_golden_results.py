@@ -82,6 +82,7 @@ NO_CASE = {
     "Counted": "what the tables of bins hand on; histograms have cases",
     "FastPubPrivError": "what all errors of the package are; its kinds have cases",
     "SampledGrid": "a grid with the noise of noise_multiplier_for, which has cases",
+    "warmup": "gives nothing back; tests/test_first_calls.py sees what it has compiled",
     "sampled_sum_grid": "the same; tests/mechanisms/test_batches.py compares what it costs",
 }
 

@@ -39,8 +39,9 @@ def test_the_learner_comes_as_close_as_predicted(method):
         )
         errors += [np.linalg.norm(covariance - np.eye(4)) for covariance in result.covariances]
         own = result.diagnostics["predicted_covariance_errors"]
-        # Made from the released second moments as well, which moves it by a few parts in a hundred from call to call.
-        assert own == pytest.approx([planned.error] * 2, rel=0.2)
+        # Made from the rows as well: the columns of these public rows differ by chance only, and are taken for alike, which a
+        # plan cannot count on; released second moments move it by a few parts in a hundred from call to call.
+        assert all(0.65 < each / planned.error < 1.2 for each in own)
     # Ten root mean squares of about twenty entries each: the mean of their ratio to the prediction has a deviation near 0.05.
     assert 0.5 < np.mean(errors) / planned.error < 1.6
 

@@ -264,16 +264,16 @@ def _predicted(plan: Plan, curvature: Curvature | None, problem: GradientProblem
     size = plan.step_size * c.pull / (1.0 - settings.momentum)
     if settings.accelerated:
         size = size * max(1.0, steps / 4.0)  # as far as so many steps of plain descent
-    left = 1.0 - size * c.inside * c.values
-    end = np.where(np.abs(left) < 1.0, np.clip(left, -1.0, 1.0) ** steps, np.inf) if steps > 1 else left
-    # How fast a step contracts is known to about a seventh only: few steps leave that much of the first error.
-    doubt = alpha * _DOUBT * (1.0 - left) * steps * np.minimum(np.abs(left), 1.0) ** (steps - 1)
-    rows = len(problem.x)
-    public_rows = min(settings.public_batch_rows or rows, rows)
-    per_row = c.energy * c.inside**2 * c.values
-    fresh = alpha**2 * (noise**2 + per_row * (1.0 / plan.divisor - 1.0 / problem.n_priv))
-    fresh = fresh + (1.0 - alpha) ** 2 * per_row * (1.0 / public_rows - 1.0 / rows)
     with np.errstate(all="ignore"):
+        left = 1.0 - size * c.inside * c.values
+        end = np.where(np.abs(left) < 1.0, np.clip(left, -1.0, 1.0) ** steps, np.inf) if steps > 1 else left
+        # How fast a step contracts is known to about a seventh only: few steps leave that much of the first error.
+        doubt = alpha * _DOUBT * (1.0 - left) * steps * np.minimum(np.abs(left), 1.0) ** (steps - 1)
+        rows = len(problem.x)
+        public_rows = min(settings.public_batch_rows or rows, rows)
+        per_row = c.energy * c.inside**2 * c.values
+        fresh = alpha**2 * (noise**2 + per_row * (1.0 / plan.divisor - 1.0 / problem.n_priv))
+        fresh = fresh + (1.0 - alpha) ** 2 * per_row * (1.0 / public_rows - 1.0 / rows)
         spread = size**2 * fresh * np.where(left**2 < 1.0, (1.0 - end**2) / (1.0 - left**2), np.inf)
         sampling = (alpha * (1.0 - end)) ** 2 * c.energy / (c.values * problem.n_priv)
         warm = isinstance(settings.start, str) and settings.start == "public"
