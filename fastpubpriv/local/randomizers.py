@@ -257,7 +257,9 @@ class Randomizer:
 
     def _reported(self, rows: Rows | FloatArray, keys: KeySource, *, threads: int | None = 1) -> Reports:
         """Reports of rows that have been checked, with keys of a run."""
-        made = release_reports(rows, self.law, seeds=self.form == "selection", keys=keys, threads=threads)
+        made = release_reports(
+            rows, self.law, seeds=self.form == "selection", entry_bytes=self.entry_bytes, keys=keys, threads=threads
+        )
         return Reports.fitted(self, made, private=keys.private)
 
 

@@ -89,10 +89,7 @@ class Reports:
 
     @classmethod
     def fitted(cls, randomizer: Randomizer, payload: npt.NDArray[Any], *, private: bool) -> Self:
-        """Reports as they come from the kernel, cut off at the largest entry that their bytes can hold."""
-        if randomizer.entry_bytes == 2:
-            np.minimum(payload, 32767, out=payload)
-            np.maximum(payload, -32767, out=payload)  # both take half as long as np.clip for one report
+        """Reports as `release_reports` gives them."""
         payload.flags.writeable = False
         made = cls.__new__(cls)  # the kernel's own array: not looked at again, and not copied
         made.randomizer, made.payload, made.private = randomizer, payload, private

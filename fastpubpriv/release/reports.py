@@ -35,7 +35,7 @@ def report_keys(random_state: int | None) -> KeySource:
 
 
 def release_reports(
-    rows: Rows | FloatArray, law: ReportLaw, *, seeds: bool, keys: KeySource, threads: int | None
+    rows: Rows | FloatArray, law: ReportLaw, *, seeds: bool, entry_bytes: int, keys: KeySource, threads: int | None
 ) -> npt.NDArray[Any]:
     """Draw one report for each row.
 
@@ -47,6 +47,8 @@ def release_reports(
         Public; the same for all rows.
     seeds : bool
         True: reports are seeds of 32 bytes; False: integer vectors.
+    entry_bytes : int
+        Bytes of an entry of a vector: with 2, larger entries are cut off at +-32767.
     keys : KeySource
         From `report_keys`: one for a run, which takes a key for each chunk of rows.
     threads : int or None
@@ -62,8 +64,16 @@ def release_reports(
         _draw(rows, law, kernels.report_seeds, made, normals=law.dim, keys=keys, threads=threads)
     else:
         made = np.empty((len(rows), law.dim), dtype=np.int32)
-        _draw(rows, law, kernels.report_integers, made, normals=law.dim, keys=keys, threads=threads)
+        kernel = _narrow_integers if entry_bytes == 2 else kernels.report_integers
+        _draw(rows, law, kernel, made, normals=law.dim, keys=keys, threads=threads)
     return made
+
+
+def _narrow_integers(rows: FloatArray, law: ReportLaw, key: bytes, out: npt.NDArray[np.int32], **where: int) -> None:
+    """Reports whose entries fit into two bytes, cut off by the thread that drew them."""
+    kernels.report_integers(rows, law, key, out, **where)
+    np.minimum(out, 32767, out=out)
+    np.maximum(out, -32767, out=out)  # both take half as long as np.clip for one report
 
 
 def release_codes(
