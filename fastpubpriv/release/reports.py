@@ -6,7 +6,7 @@ Privacy notes: `notes/local_reports.md` and `notes/local_codes.md`. What a repor
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -19,12 +19,12 @@ from fastpubpriv.keys import KeySource, key_source
 from fastpubpriv.laws import CodeLaw, ReportLaw
 from fastpubpriv.sources.base import Rows
 from fastpubpriv.sources.blocks import even_chunks
-from fastpubpriv.threads.steps import share_out
+from fastpubpriv.threads.steps import share_stream
 
 _CHUNK_ENTRIES = 1 << 19
-_PIECES = 16  # of a chunk, for threads to share
+_PIECES = 16  # at most, of a chunk, for threads to share
+_PIECE_NANOSECONDS = 8_000_000  # two threads are 1.8 times one; with pieces of 2 ms, 1.6 times, and with a wait after each chunk 1.4
 _ROW_NANOSECONDS = 2_000  # for a report, besides about 15 for each of its normals
-_THREADS_PAY = 2_000_000
 
 
 def report_keys(random_state: int | None) -> KeySource:
@@ -112,27 +112,25 @@ def _draw(
     if isinstance(rows, np.ndarray):
         kernel(rows, law, keys.fresh(), made)
         return
-    begin = 0
-    fitting = min(_CHUNK_ENTRIES // rows.dim, max(_PIECES, _PIECES * _CHUNK_ENTRIES // normals))
-    for chunk in even_chunks(rows, max(1, fitting)):
-        n = chunk.shape[0]
-        # Only now, as in `release`: a process forked while rows are read must not share the key.
-        key = keys.fresh()
-        size = -(-n // _PIECES)
-        work = n * (_ROW_NANOSECONDS + 15 * normals)
-        out = made[begin : begin + n]
+    row_nanoseconds = _ROW_NANOSECONDS + 15 * normals
+    fitting = max(1, min(_CHUNK_ENTRIES // rows.dim, max(_PIECES, _PIECES * _CHUNK_ENTRIES // normals)))
 
-        def piece(
-            number: int, chunk: npt.NDArray[Any] = chunk, key: bytes = key, size: int = size, out: Any = out
-        ) -> None:
-            part = slice(number * size, (number + 1) * size)
-            # A copy of this piece alone: rows of another type, or that lie apart.
-            mine = np.ascontiguousarray(chunk[part], dtype=np.float64)
-            kernel(mine, law, key, out[part], first=number * size)
+    def pieces() -> Iterator[tuple[npt.NDArray[Any], bytes, int, npt.NDArray[Any]]]:
+        begin = 0
+        for chunk in even_chunks(rows, fitting):
+            # Only now, as in `release`: a process forked while rows are read must not share the key.
+            key, n = keys.fresh(), chunk.shape[0]
+            size = max(-(-n // _PIECES), _PIECE_NANOSECONDS // row_nanoseconds)
+            for first in range(0, n, size):
+                part = slice(first, min(first + size, n))
+                yield chunk[part], key, first, made[begin + part.start : begin + part.stop]
+            begin += n
 
+    def work(piece: tuple[npt.NDArray[Any], bytes, int, npt.NDArray[Any]]) -> None:
+        part, key, first, out = piece
         with np.errstate(all="ignore"):
-            if work > _THREADS_PAY:
-                share_out(piece, -(-n // size), threads=threads)
-            else:  # a client that sends one report
-                piece(0, size=n)
-        begin += n
+            # A copy of this piece alone: rows of another type, or that lie apart.
+            kernel(np.ascontiguousarray(part, dtype=np.float64), law, key, out, first=first)
+
+    small = len(rows) * row_nanoseconds <= _PIECE_NANOSECONDS  # a client that sends one report
+    share_stream(work, pieces(), threads=1 if small else threads)
