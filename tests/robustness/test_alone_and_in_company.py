@@ -54,7 +54,7 @@ READERS = {
     "fastpubpriv.training.kept.kept_rows.work",
     "fastpubpriv.training.kept._placed",
     # Each report and each gradient is made from one user's row by a kernel that takes rows one by one.
-    "fastpubpriv.release.reports._draw",
+    "fastpubpriv.release.reports._draw.pieces",
     "fastpubpriv.local.training._block",
     # On their way to such a report.
     "fastpubpriv.cli.reporting.Source._read",
