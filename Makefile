@@ -83,7 +83,7 @@ wheel: $(STAMP)-test  ## Source archive and wheel in dist/, the wheel tried in a
 # The C tests as well: another processor rounds, aligns and orders memory in its own way.
 wheel-aarch64: $(STAMP)-test  ## The wheel for aarch64, cross-compiled; C tests and the wheel tried under qemu (Debian's cross compiler)
 	$(MAKE) -C csrc plain-test BUILD=_build/aarch64 CC=aarch64-linux-gnu-gcc RUN='qemu-aarch64 -L /usr/aarch64-linux-gnu'
-	.ci/aarch64 $(BIN)/python
+	.ci/aarch64 "$(CURDIR)/$(BIN)/python"
 
 # What is handed out: both files built twice and the same, tried, and a list of what a fresh installation of them holds.
 release: $(STAMP)-release  ## The wheel as above, built twice to the same bits; a bill of materials (CycloneDX) and check sums beside it
