@@ -27,9 +27,8 @@ Accumulators = tuple[Any, ...]
 
 # A unit of work is what a row sum does with one number, about 1 ns.
 _INLINE_WORK = 1_000_000  # below this, waking a thread costs more than it saves
-_INLINE_WORK_ASKED = (
-    _INLINE_WORK  # the same where the caller says how many threads; tests make it zero, to cut few rows in many ways
-)
+# The same where the caller says how many threads; tests make it zero, to cut few rows in many ways.
+_INLINE_WORK_ASKED = _INLINE_WORK
 _CHUNK_WORK = 20_000_000  # an interrupt waits for at most one chunk
 _CHUNKS_PER_THREAD = 4  # so that the other threads can take over the work of one that was held up
 _IN_FLIGHT_BYTES = 1 << 26  # limit on the chunks of a sequential source that have been read and not yet used

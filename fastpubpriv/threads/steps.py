@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Generic, NoReturn, TypeVar
 
-from fastpubpriv.threads.guard import call_guarded, reraise
+from fastpubpriv.threads.guard import call_guarded
 from fastpubpriv.threads.pool import Crew, available_cpus, in_worker
 
 _STOP_SECONDS = 0.1
@@ -156,16 +156,7 @@ def share_out(work: Callable[[int], object], count: int, *, threads: int | None 
     the exception of a piece comes back without its causes, and a foreign one as a generic InputError.
     """
     workers = _workers(threads)
-    failure: BaseException | None = None
-    try:
-        run_steps(work, count, workers)
-    except BaseException as error:
-        failure = error
-    if failure is not None:
-        try:
-            reraise(failure)
-        finally:
-            del failure  # else the frame and the exception would keep each other, and the rows, alive
+    call_guarded(lambda: run_steps(work, count, workers))
 
 
 def share_stream(work: Callable[[T], object], items: Iterable[T], *, threads: int | None = None) -> None:

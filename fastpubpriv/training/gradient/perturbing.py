@@ -156,13 +156,14 @@ def plan_minimum(problem: GradientProblem, settings: OutputPerturbation, public:
 
 
 def _prepare(task: GradientTask, account: Account) -> Prepared:
-    """The least predicted error; compiles the loss."""
+    """The least predicted error; a public row goes through the first step, so that nothing is refused after the debit."""
     settings = task.settings
     check_loss(task.problem)
     plan = plan_minimum(task.problem, settings, task.public, account)
     minimum = plan.minimum
     if task.rows is not None:
-        minimum.descend(lambda query: query.zeros()[0], 1)
+        query = minimum.query(minimum.start)
+        query.add(minimum.public[:1], query.zeros())
     return Prepared(
         public=task.public,
         predicted=plan.predicted,
