@@ -76,22 +76,8 @@ static float tile_slack(const double *box, const double *middle, const double *c
     return (float)((double)(dim + 16) * 0x1p-24 * *far);
 }
 
-#define W 2
-#define NAME(x) x##_baseline
-#define TARGET
-#include "balls_simd.h"
-
-#if FPP_X86
-#define W 4
-#define NAME(x) x##_avx2
-#define TARGET FPP_TARGET_AVX2
-#include "balls_simd.h"
-
-#define W 8
-#define NAME(x) x##_avx512
-#define TARGET FPP_TARGET_AVX512
-#include "balls_simd.h"
-#endif
+#define KERNELS "balls_simd.h"
+#include "each_level.h"
 
 static const ball_kernels *kernels_now(void)
 {

@@ -165,22 +165,8 @@ static void weigh_steps(const fpp_gradient_map *map, double weight, const gradie
 
 enum { lanes_baseline = 2, lanes_avx2 = 4, lanes_avx512 = 8 };
 
-#define W 2
-#define NAME(x) x##_baseline
-#define TARGET
-#include "gradients_simd.h"
-
-#if FPP_X86
-#define W 4
-#define NAME(x) x##_avx2
-#define TARGET FPP_TARGET_AVX2
-#include "gradients_simd.h"
-
-#define W 8
-#define NAME(x) x##_avx512
-#define TARGET FPP_TARGET_AVX512
-#include "gradients_simd.h"
-#endif
+#define KERNELS "gradients_simd.h"
+#include "each_level.h"
 
 FPP_INLINE int is_positive(double value)
 {

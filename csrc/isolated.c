@@ -11,22 +11,8 @@ typedef struct {
     double farthest;
 } race_state;
 
-#define W 2
-#define NAME(x) x##_baseline
-#define TARGET
-#include "isolated_simd.h"
-
-#if FPP_X86
-#define W 4
-#define NAME(x) x##_avx2
-#define TARGET FPP_TARGET_AVX2
-#include "isolated_simd.h"
-
-#define W 8
-#define NAME(x) x##_avx512
-#define TARGET FPP_TARGET_AVX512
-#include "isolated_simd.h"
-#endif
+#define KERNELS "isolated_simd.h"
+#include "each_level.h"
 
 static int32_t race_is_valid(const fpp_race *race)
 {

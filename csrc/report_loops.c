@@ -18,22 +18,8 @@ FPP_INLINE void add_compensated(double term, double *total, double *carry)
     *total = sum;
 }
 
-#define W 2
-#define NAME(x) x##_baseline
-#define TARGET
-#include "report_simd.h"
-
-#if FPP_X86
-#define W 4
-#define NAME(x) x##_avx2
-#define TARGET FPP_TARGET_AVX2
-#include "report_simd.h"
-
-#define W 8
-#define NAME(x) x##_avx512
-#define TARGET FPP_TARGET_AVX512
-#include "report_simd.h"
-#endif
+#define KERNELS "report_simd.h"
+#include "each_level.h"
 
 FPP_LOCAL void fpp_row_products(const double *x, const int64_t *g, int64_t n, fpp_products *sums)
 {
