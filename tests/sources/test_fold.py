@@ -354,7 +354,7 @@ def test_files_larger_than_memory_are_read_in_pieces(kind, tmp_path):
         import pyarrow.parquet as pq
 
         path = tmp_path / "x.parquet"
-        n = 500_000
+        n = 1_000_000
         column = pa.array(np.zeros(n))
         pq.write_table(pa.table({f"c{i}": column for i in range(dim)}), path, row_group_size=100_000)
     else:
@@ -373,7 +373,8 @@ def test_files_larger_than_memory_are_read_in_pieces(kind, tmp_path):
     assert done.returncode == 0, done.stderr
     found, extra = map(int, done.stdout.split())
     assert found == n + (kind != "parquet")
-    assert extra < 64 * 2**20
+    # Threads of Arrow keep some decoded pieces, more of them under load: 52 to 76 MB were seen here.
+    assert extra < n * dim * 8 / 3
 
 
 class Terminal:
