@@ -233,7 +233,8 @@ def test_a_tail_that_would_have_shown_further_out_is_not_heavy():
     values[last - 2 : last + 1] = 180.0, 150.0, 100.0
 
     def side(std):
-        return tails.side_of(values, np.full(2047, std**2), edges, last, 1, 0)
+        (found,) = tails.sides_of([values], [np.full(2047, std**2)], edges, [last], 1, np.zeros(1, dtype=int)).each()
+        return found
 
     assert not side(2.0).heavy
     values[last + 1] = 60.0

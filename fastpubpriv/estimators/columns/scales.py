@@ -89,16 +89,23 @@ def lower_medians(public: FloatArray) -> FloatArray:
 
 def pooled(counts: FloatArray, seen: IntArray, others: int, shares: Shares) -> tuple[FloatArray, FloatArray]:
     """Counts (..., cells) and their variances, private ones and those of the other public rows weighted by inverse variance."""
-    variance = np.full(counts.shape, shares.count_std**2)
+    own = shares.count_std**2
     if others == 0:
-        return counts, variance
+        return counts, np.full(counts.shape, own)
+    factor = shares.n / others
+    # Nearly all cells are far from every public row, and have one weight; the others follow one by one.
+    weight = own / (own + factor**2 * 0.5)
+    found, variance = counts + weight * (0.0 - counts), np.full(counts.shape, own * (1.0 - weight))
     around = np.zeros((*counts.shape[:-1], counts.shape[-1] + 2))
     around[..., 1:-1] = seen
-    mean = (around[..., :-2] + around[..., 1:-1] + around[..., 2:]) / 3.0
-    factor = shares.n / others
-    public_variance = factor**2 * (mean + 0.5)
-    weight = variance / (variance + public_variance)
-    return counts + weight * (factor * seen - counts), variance * (1.0 - weight)
+    some = around > 0.0
+    near = np.nonzero(some[..., :-2] | some[..., 1:-1] | some[..., 2:])
+    *line, place = near
+    mean = (around[*line, place] + around[*line, place + 1] + around[*line, place + 2]) / 3.0
+    weights = own / (own + factor**2 * (mean + 0.5))
+    found[near] = counts[near] + weights * (factor * seen[near] - counts[near])
+    variance[near] = own * (1.0 - weights)
+    return found, variance
 
 
 def column_of(counts: FloatArray, public: FloatArray, center: float, shares: Shares) -> Column:
@@ -266,10 +273,13 @@ def doubtful_sum(column: Column, scale: Scale, shares: Shares) -> float:
         begin = 1 + (max(lasts, default=len(counts)) if last is None else last)
         near = counts[begin : begin + DOUBTFUL_OCTAVES * shares.parts]
         for width, limit in ((1, DOUBTFUL_CELL), (shares.parts, DOUBTFUL_OCTAVE)):
-            sums = np.convolve(near, np.ones(width), "valid") if len(near) >= width else np.zeros(0)
+            sums = (
+                near if width == 1 else np.convolve(near, np.ones(width), "valid") if len(near) >= width else near[:0]
+            )
             places = np.flatnonzero(sums > limit * shares.count_std * math.sqrt(width))
-            with np.errstate(over="ignore"):
-                worst = max(worst, float((sums[places] * edges[begin + places]).max(initial=0.0)))
+            if len(places):
+                with np.errstate(over="ignore"):
+                    worst = max(worst, float((sums[places] * edges[begin + places]).max()))
     return worst
 
 
