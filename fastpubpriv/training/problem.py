@@ -46,7 +46,9 @@ class Problem:
     class_names : tuple of str
         Texts that the classes 0, 1, ... stand for; empty for classes that are numbers.
     weight_share : float
-        Mean weight of the public rows, in units of the cap on private ones; 1 where private rows have no weights.
+        Mean weight of the private rows, in units of their cap: that of public rows until it is released; 1 without weights.
+    weight_spread : float
+        Mean of the squared weights of the public rows over the mean of the weights, in that unit; 1 without weights.
     """
 
     loss: Loss
@@ -58,6 +60,7 @@ class Problem:
     scales: str = "public rows"
     class_names: tuple[str, ...] = ()
     weight_share: float = 1.0
+    weight_spread: float = 1.0
 
     @property
     def dim(self) -> int:
@@ -147,7 +150,9 @@ def make_problem(
 ) -> tuple[Problem, int]:
     """The problem of public rows (m, dim + 1), the label last, and how many of them could be used."""
     given = stated.row_weights(len(table), n_priv)
-    share = 1.0 if given is None or stated.weight_cap is None else float(given.mean())
+    share, spread = 1.0, 1.0
+    if given is not None and stated.weight_cap is not None:
+        share, spread = float(given.mean()), float(given @ given) / float(given.sum())
     if given is not None:
         table, given = table[given > 0.0], given[given > 0.0]
     design, usable = make_design(table[:, :-1], names, stated.categories, stated.ranges(names), stated.texts)
@@ -196,7 +201,9 @@ def make_problem(
         weight_cap=stated.weight_cap,
     )  # fmt: skip
     words = (stated.origin, stated.class_names)
-    return Problem(loss, design, whitener, posterior, rotation, n_priv, *words, weight_share=share), len(used)
+    return Problem(
+        loss, design, whitener, posterior, rotation, n_priv, *words, weight_share=share, weight_spread=spread
+    ), len(used)
 
 
 def _of_unequal_rows(posterior: Posterior | LogisticPosterior, heavy: FloatArray) -> Posterior | LogisticPosterior:

@@ -31,6 +31,7 @@ from fastpubpriv.training.problem import Fitted, Problem, make_problem
 from fastpubpriv.training.public_linear import Posterior
 from fastpubpriv.training.record import WORTH
 from fastpubpriv.training.stated import Stated
+from fastpubpriv.training.weighing import SUM_OF_WEIGHTS
 
 
 @shared_docs
@@ -360,9 +361,18 @@ def _result(
         classes=frozen(problem.rotation.classes or ()),
         design=named_design(problem.design, problem.rotation.classes, problem.class_names),
         columns=features,
-        provenance={"scales": problem.scales, "residual clip": "public rows", "start": "public rows"},
+        provenance=_provenance(run, problem),
         **shared,
     )
+
+
+def _provenance(run: running.Run, problem: Problem) -> dict[str, str]:
+    """Where numbers come from."""
+    found = {"scales": problem.scales, "residual clip": "public rows", "start": "public rows"}
+    if problem.rotation.weighted:
+        released = any(each["name"] == SUM_OF_WEIGHTS for each in run.log)
+        found["sum of weights"] = "released" if released else "public rows"
+    return found
 
 
 def _residual_std(problem: Problem) -> float:
