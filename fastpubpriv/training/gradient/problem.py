@@ -153,7 +153,7 @@ def make_gradient_problem(
     """The problem of public rows (m, dim + 1), the label last, and how many of them could be used."""
     if any(each is not None for each in (stated.weights_pub, stated.weights_priv, stated.class_weight)):
         raise InputError(
-            "weights_pub=, weights_priv= and class_weight= are for the squared and the logistic loss by method='newton'"
+            "weights_pub=, weights_priv= and class_weight= are for the squared, the Huber and the logistic loss by method='newton'"
         )
     known = loss if isinstance(loss, Loss) else None
     if scaling == "standard":
