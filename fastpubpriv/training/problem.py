@@ -20,7 +20,7 @@ from fastpubpriv.training.public_huber import FixedClip, huber_posterior
 from fastpubpriv.training.public_linear import Posterior, linear_posterior
 from fastpubpriv.training.public_logistic import chances
 from fastpubpriv.training.rotated import Rotation, label_values, rotation_map
-from fastpubpriv.training.stated import Importance, Stated
+from fastpubpriv.training.stated import Importance, Stated, class_list
 from fastpubpriv.training.whitening import Whitener
 
 _FAR = 16.0  # rows so many times as long as the longest public one are shortened
@@ -241,7 +241,7 @@ def _with_class_weights(
 def _classes(labels: FloatArray, classes: Any) -> tuple[float, float]:
     """The two classes, in ascending order or as given."""
     if classes is not None:
-        given = validation.finite_vector("classes", list(classes), 2)
+        given = validation.finite_vector("classes", class_list(classes), 2)
         if given[0] == given[1]:
             raise InputError("classes must be two different numbers")
         return float(given[0]), float(given[1])
