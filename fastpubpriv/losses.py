@@ -268,6 +268,12 @@ def _huber_loss(threshold: float) -> Loss:
     )
 
 
+def huber_threshold(loss: object) -> float | None:
+    """The threshold of a loss that `huber_loss` has made, None for any other."""
+    made = loss.made_by if isinstance(loss, Loss) else ()
+    return float(made[1]) if made and made[0] is huber_loss else None
+
+
 @functools.lru_cache(maxsize=64)
 def weighted_residual(first: float, second: float) -> Callable[[float, float], float]:
     """The residual of `weighted_logistic`."""

@@ -183,7 +183,7 @@ def statistics_noise(problem: Problem, account: Account) -> float:
 
 
 def _plan_statistics(problem: Problem, account: Account) -> statistics.StatisticsPlan:
-    if not isinstance(problem.posterior, Posterior):
+    if not isinstance(problem.posterior, Posterior) or problem.posterior.threshold is not None:
         raise InputError("method='sufficient_statistics' is for the squared loss: pass method='newton'")
     if problem.posterior.blank:
         raise InputError(
@@ -251,7 +251,7 @@ def asked(method: Any, loss: Loss | RowLoss) -> tuple[str, Any]:
         if made is None:
             kind = getattr(loss, "name", type(loss).__name__)
             raise InputError(
-                f"method={method!r} is for the squared and the logistic loss, got {kind!r}: pass a gradient method"
+                f"method={method!r} is for the squared, the Huber and the logistic loss, got {kind!r}: pass a gradient method"
             )
     return name, None if made is None else made()
 
@@ -260,7 +260,8 @@ def candidates(problem: Problem, method: str) -> list[str]:
     """The methods that `method` may stand for: itself, or all without settings that the loss has."""
     if method != "auto":
         return [method]
-    linear = isinstance(problem.posterior, Posterior)
+    known = problem.posterior
+    linear = isinstance(known, Posterior) and known.threshold is None
     return [name for name in WITHOUT_SETTINGS if linear or name != "sufficient_statistics"]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -13,9 +13,10 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.columns import LEVEL
 from fastpubpriv.errors import InputError
-from fastpubpriv.losses import Loss, weighted_logistic
+from fastpubpriv.losses import Loss, huber_threshold, weighted_logistic
 from fastpubpriv.training.design import Design, make_design
 from fastpubpriv.training.newton_logistic import LogisticPosterior, logistic_posterior
+from fastpubpriv.training.public_huber import FixedClip, huber_posterior
 from fastpubpriv.training.public_linear import Posterior, linear_posterior
 from fastpubpriv.training.public_logistic import chances
 from fastpubpriv.training.rotated import Rotation, label_values, rotation_map
@@ -179,7 +180,8 @@ def make_problem(
         )
         posterior = logistic_posterior(terms, labels, weights, whitener, importance=importance, factors=factors)
     else:
-        posterior = linear_posterior(
+        threshold = huber_threshold(loss)
+        posterior = (linear_posterior if threshold is None else partial(huber_posterior, threshold=threshold))(
             terms,
             labels,
             weights,
@@ -217,7 +219,12 @@ def _of_unequal_rows(posterior: Posterior | LogisticPosterior, heavy: FloatArray
         return replace(posterior, energy=posterior.energy * _weight_of(missed, heavy))
     usual = posterior.residuals * np.sqrt(posterior.weights) / posterior.scale
     clips = [
-        replace(c, energy=c.energy * _weight_of(np.clip(usual, -c.bound, c.bound), heavy)) for c in posterior.clips
+        replace(c, counts=heavy)
+        if isinstance(c, FixedClip)
+        else replace(
+            c.at(1.0), energy=c.at(1.0).energy * _weight_of(np.clip(usual, -c.at(1.0).bound, c.at(1.0).bound), heavy)
+        )
+        for c in posterior.clips
     ]
     return replace(posterior, clips=tuple(clips))
 

@@ -162,8 +162,8 @@ def make_gradient_problem(
     if any(each is not None for each in (stated.weights_pub, stated.weights_priv, stated.class_weight)):
         stated.refuse_balancing()
         raise InputError(
-            "weights_pub=, weights_priv= and class_weight= are not for this loss or method: pass loss='squared' or 'logistic' with "
-            "method='newton', or leave them out"
+            "weights_pub=, weights_priv= and class_weight= are not for this loss or method: pass loss='squared', 'huber' or "
+            "'logistic' with method='newton', or leave them out"
         )
     known = loss if isinstance(loss, Loss) else None
     if scaling == "standard":
