@@ -9,8 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from fastpubpriv import kernels
-from fastpubpriv.kernels import _cext
+from fastpubpriv.kernels import _cext, _compiled
 
 CSRC = Path(__file__).resolve().parents[2] / "csrc"
 
@@ -54,21 +53,21 @@ def test_only_the_header_of_the_two_compilers_shuffles():
 
 
 def test_a_stale_extension_is_told_at_its_import(monkeypatch):
-    assert kernels._declared() == _cext.lib.FPP_DECLARATION
-    kernels._check_compiled()
+    assert _compiled.declared() == _cext.lib.FPP_DECLARATION
+    _compiled.check_compiled()
     monkeypatch.setattr(_cext, "lib", SimpleNamespace(FPP_DECLARATION=_cext.lib.FPP_DECLARATION + 1))
     with pytest.raises(ImportError, match="older than its Python part: run `python setup"):
-        kernels._check_compiled()
+        _compiled.check_compiled()
 
 
 def test_an_extension_without_its_sources_is_not_compared(monkeypatch, tmp_path):
-    monkeypatch.setattr(kernels, "__file__", str(tmp_path / "fastpubpriv" / "kernels" / "__init__.py"))
-    assert kernels._declared() is None
+    monkeypatch.setattr(_compiled, "__file__", str(tmp_path / "fastpubpriv" / "kernels" / "_compiled.py"))
+    assert _compiled.declared() is None
     monkeypatch.setattr(_cext, "lib", SimpleNamespace(FPP_DECLARATION=1))
-    kernels._check_compiled()
+    _compiled.check_compiled()
 
 
 def test_a_missing_extension_says_how_to_make_one(monkeypatch):
     monkeypatch.setitem(sys.modules, "fastpubpriv.kernels._cext", None)
     with pytest.raises(ImportError, match="missing or cannot be loaded"):
-        kernels._check_compiled()
+        _compiled.check_compiled()
