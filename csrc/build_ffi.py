@@ -1,5 +1,6 @@
 """Describes the extension module to cffi: `fpp.h` between its marks is the declaration, the other C files are the library."""
 
+import hashlib
 from pathlib import Path
 
 from cffi import FFI
@@ -20,11 +21,16 @@ def declaration() -> str:
     return header.split("/* cdef begins */")[1].split("/* cdef ends */")[0]
 
 
+def fingerprint(declared: str) -> str:
+    """A number that changes with every change of the declaration: `fastpubpriv.kernels` tells a stale extension by it."""
+    return f"0x{hashlib.sha256(declared.encode()).hexdigest()[:15]}"
+
+
 ffi = FFI()
-ffi.cdef(declaration())
+ffi.cdef(declaration() + "\n#define FPP_DECLARATION ...\n")
 ffi.set_source(
     "fastpubpriv.kernels._cext",
-    '#include "fpp.h"',
+    f'#include "fpp.h"\n#define FPP_DECLARATION {fingerprint(declaration())}LL',
     sources=[f"csrc/{name}" for name in SOURCES],
     depends=[f"csrc/{path.name}" for path in sorted(HERE.glob("*.h"))],
     include_dirs=["csrc"],
