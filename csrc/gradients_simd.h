@@ -6,32 +6,6 @@ typedef uint64_t NAME(words) __attribute__((vector_size(8 * W)));
 typedef uint64_t NAME(words_u) __attribute__((vector_size(8 * W), aligned(8), may_alias));
 #define PARTS (SIDE / W)
 
-/* tile (dim, SIDE) = `used` rows side by side, zero in the other lanes. */
-TARGET FPP_INLINE void NAME(turn_rows)(const char *x, int64_t stride_bytes, int64_t used, int64_t dim, double *restrict tile, int is_f32)
-{
-    if (used < SIDE || dim < W) {
-        for (int64_t k = 0; k < dim; k++) {
-            for (int64_t r = 0; r < SIDE; r++) {
-                tile[k * SIDE + r] = r < used ? number(x + r * stride_bytes, k, is_f32) : 0.0;
-            }
-        }
-        return;
-    }
-    for (int64_t lane = 0; lane < SIDE; lane += W) {
-        for (int64_t k = 0; k < dim; k += W) {
-            const int64_t at = k < dim - W ? k : dim - W; /* the last columns are turned with some of those before them, a second time */
-            V m[W];
-            for (int r = 0; r < W; r++) {
-                m[r] = NAME(load_x)(x + (lane + r) * stride_bytes, at, is_f32);
-            }
-            NAME(transpose)(m);
-            for (int r = 0; r < W; r++) {
-                NAME(store)(tile + (at + r) * SIDE + lane, m[r]);
-            }
-        }
-    }
-}
-
 /* scores (SIDE) of the rows of a tile for one output; with `norms` also norm_sq (SIDE). */
 TARGET FPP_INLINE void NAME(predict)(const fpp_gradient_map *map, const double *restrict weights, const double *restrict tile,
                                      double *restrict scores, double *restrict norm_sq, int norms, int spread)
@@ -115,9 +89,9 @@ TARGET static void NAME(tile)(const fpp_gradient_map *map, const char *x, int64_
 {
     double norm_sq[SIDE];
     if (is_f32) {
-        NAME(turn_rows)(x, stride_bytes, used, map->dim, scratch->tile, 1);
+        NAME(turn_rows)(x, stride_bytes, used, SIDE, map->dim, scratch->tile, 1);
     } else {
-        NAME(turn_rows)(x, stride_bytes, used, map->dim, scratch->tile, 0);
+        NAME(turn_rows)(x, stride_bytes, used, SIDE, map->dim, scratch->tile, 0);
     }
     if (map->spread != NULL) {
         NAME(predict)(map, map->weights, scratch->tile, scratch->steps, norm_sq, 1, 1);

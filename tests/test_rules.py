@@ -641,7 +641,6 @@ NO_TWIN = {
     "kernel_function": "the address of a function of the C library",
     "instruction_set": "what the processor has",
     "interface_version": "a number of the C library",
-    "directions": "standard_normal divided by its norm; its law is tested instead",
 }
 
 
