@@ -421,4 +421,3 @@ def test_no_progress_elsewhere(monkeypatch, capsys):
     assert stderr.text == ""
     column_sums(private_rows(X), progress=True)
     assert "257" in stderr.text
-
