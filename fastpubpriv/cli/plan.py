@@ -106,7 +106,9 @@ def own_arguments(task: str, settings: dict[str, Any]) -> dict[str, Any]:
 @click.option(
     "--candidates", type=options.Count(), help="select-hypothesis and axis-aligned-mixture: length of the list."
 )
-@click.option("--loss", type=click.Choice(["squared", "logistic"]), help="train: what is minimised. Default: squared.")
+@click.option(
+    "--loss", type=click.Choice(["squared", "logistic", "huber"]), help="train: what is minimised. Default: squared."
+)
 @click.option(
     "--r-squared", type=float, help="train: share of the labels' variance that a model explains. Default: 0.5."
 )

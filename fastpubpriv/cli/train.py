@@ -82,9 +82,11 @@ LOSSES = ("squared", "logistic", "huber", "softmax", "smooth_hinge", "poisson")
     multiple=True,
     help="What a column can hold, known without the data; may be given for several columns.",
 )
-@click.option("--y-bounds", metavar="LOW,HIGH", help="squared: what labels can be, known without the data.")
+@click.option("--y-bounds", metavar="LOW,HIGH", help="squared, huber: what labels can be, known without the data.")
 @click.option(
-    "--y-scale", type=float, help="squared: a difference between labels that matters, where public ones are all equal."
+    "--y-scale",
+    type=float,
+    help="squared, huber: a difference between labels that matters, where public ones are all equal.",
 )
 @options.method_option(
     "fastpubpriv.training.methods",
@@ -156,7 +158,7 @@ def _of_classes(loss: str) -> bool:
 
 def _loss(settings: dict[str, Any]) -> Any:
     """The loss, as an argument of `train`; what it cannot be drawn with is refused before anything is read."""
-    stepwise = settings["loss"] in ("squared", "logistic")
+    stepwise = settings["loss"] in ("squared", "logistic", "huber")
     if settings["plot_path"] is not None and not (
         stepwise and settings["method"] in (None, "auto", "newton", "sufficient_statistics", "throw_away")
     ):

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv._types import FloatArray, IntArray
-from fastpubpriv.errors import KernelError
+from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import gradients as kernels
 from fastpubpriv.kernels.rows import rows_sum
 from fastpubpriv.maps import RowMap
@@ -27,8 +27,14 @@ from fastpubpriv.release.release import release
 from fastpubpriv.residual_maps import GradientMap
 from fastpubpriv.sources import Executor, Query, Rows
 from fastpubpriv.sources.base import Chunk
+from fastpubpriv.threads.guard import call_foreign
 
 _PIECE_BYTES = 1 << 23  # of a batch, gathered at a time
+
+GRADIENT_FAILED = (
+    "gradient() of the loss failed at private rows, or did not return one gradient for each. The reason is withheld because it may "
+    "quote them, and what was debited is spent: try it on rows that you may look at, and return NaN for a row that it cannot handle"
+)
 
 PerRow = Callable[[FloatArray, FloatArray, FloatArray], Any]
 
@@ -137,9 +143,12 @@ class RowGradientQuery(Query):
     def add(self, chunk: Chunk, accumulators: tuple[IntArray]) -> None:
         """See `Query.add`."""
         rows, labels = chunk[:, :-1].astype(np.float64), chunk[:, -1].astype(np.float64)
-        found = np.asarray(self.gradient(self.weights.copy(), rows, labels), dtype=np.float64)
+        weights = self.weights.copy()
+        found = call_foreign(
+            lambda: np.asarray(self.gradient(weights, rows, labels), dtype=np.float64), GRADIENT_FAILED
+        )
         if found.shape != (len(chunk), *self.weights.shape):
-            raise KernelError("a gradient must have the shape of the weights for each row")
+            raise InputError(GRADIENT_FAILED)
         rows_sum(np.ascontiguousarray(found).reshape(len(chunk), -1), self.row_map, accumulators[0].reshape(-1))
 
     @property

@@ -38,6 +38,7 @@ from fastpubpriv.training.stated import Stated
 UNITS = {
     "squared": "excess of the mean squared error, in parts of the variance of a label",
     "logistic": "excess of the mean log-loss",
+    "huber": "excess of the mean Huber loss, in parts of the variance of a label",
 }
 _MOST_CELLS = 2**24  # of the public rows that are made up
 _LOGISTIC_VARIANCE = math.pi**2 / 3.0
@@ -59,7 +60,7 @@ def plan_train(
         )
     loss = validation.choice("loss", loss, STEPWISE)
     method = METHODS.choose(method)
-    if (loss, method) == ("logistic", "sufficient_statistics"):
+    if loss != "squared" and method == "sufficient_statistics":
         raise InputError("method='sufficient_statistics' is for the squared loss: pass method='newton'")
     if (loss, method) == ("squared", "output_perturbation"):
         raise InputError("method='output_perturbation' needs a loss whose gradients are bounded: pass loss='logistic'")
@@ -78,7 +79,7 @@ def typical_rows(loss: str, dim: int, n_pub: int, r_squared: float) -> FloatArra
     levels = (order + 0.5) / n_pub
     x, noise = ndtri(levels[:, :-1]), levels[:, -1]
     signal = x.sum(axis=1) / math.sqrt(dim)
-    if loss == "squared":
+    if not LOSSES[loss].classes:
         label = math.sqrt(r_squared) * signal + math.sqrt(1.0 - r_squared) * ndtri(noise)
     else:
         odds = math.sqrt(_LOGISTIC_VARIANCE * r_squared / (1.0 - r_squared)) * signal
@@ -180,8 +181,9 @@ class _Case:
 
     def _without_privacy(self, n_priv: int) -> float:
         known = self._problem.posterior
-        curvature = np.full(self._problem.dim, 1.0) if isinstance(known, Posterior) else 0.5 * known.curvature
-        each = 1.0 / known.unexplained if isinstance(known, Posterior) else known.curvature
+        if isinstance(known, Posterior):
+            return known.part * float(np.sum(1.0 / (1.0 / known.variance + n_priv * (1.0 / known.row_variance))))
+        curvature, each = 0.5 * known.curvature, known.curvature
         return float(np.sum(curvature / (1.0 / known.variance + n_priv * each)))
 
     def _worth(self, n_priv: int, budget: Budget) -> bool:

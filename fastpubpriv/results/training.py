@@ -39,7 +39,7 @@ class TrainingResult(Result):
     method : str
         The method that was used.
     loss : str
-        "squared" or "logistic".
+        "squared", "logistic" or "huber".
     terms : tuple of str
         What the model is linear in: columns, indicators of missing cells, and of categories ("month=2"). A column without spread in
         the public rows has none.
@@ -49,8 +49,8 @@ class TrainingResult(Result):
         "ok", or "few_rows" for a term with few rows behind it. Rows far out count less here than in least squares; if the line
         bends there, the coefficient is that of the bulk of the rows. The interval counts the difference that public rows show.
     predicted_excess, public_excess : float
-        Excess of the mean squared error (or log-loss) over that of the best coefficients, predicted before anything was spent, for
-        the method and for the public rows alone.
+        Excess of the mean squared error (log-loss, Huber loss) over that of the best coefficients, predicted before anything was
+        spent, for the method and for the public rows alone.
     residual_std : float
         Of a new label about its prediction; zero for classes.
     classes : (k,) float64
@@ -223,7 +223,7 @@ class TrainingResult(Result):
         return self._table(level), [rows, interval, *facts]
 
     def _details(self) -> list[tuple[str, str]]:
-        unit = "log-loss" if self.loss == "logistic" else "mean squared error"
+        unit = {"logistic": "log-loss", "huber": "mean Huber loss"}.get(self.loss, "mean squared error")
         share = f"; noise for privacy is {self.privacy_share:.0%} of the variance" if self.privacy_share > 0.0 else ""
         found = [
             ("Method", f"{self.method}, {self.loss} loss"),

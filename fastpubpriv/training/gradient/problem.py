@@ -15,7 +15,7 @@ from fastpubpriv.losses import Loss, RowLoss
 from fastpubpriv.sources.base import Chunk
 from fastpubpriv.training.design import Design, make_design
 from fastpubpriv.training.rotated import label_values
-from fastpubpriv.training.stated import Stated
+from fastpubpriv.training.stated import Stated, class_list
 
 MOST_CLASSES = 1000
 
@@ -133,7 +133,15 @@ class GradientProblem:
         For a loss of the user's, coefficients are -1 and vectors the gradients.
         """
         if self.row_loss is not None:
-            found = np.asarray(self.row_loss.gradient(weights.copy(), self.x[rows], self.y[rows]), dtype=np.float64)
+            try:
+                # Copies: a function that writes into its arguments must not change the public rows.
+                given = weights.copy(), self.x[rows].copy(), self.y[rows].copy()
+                found = np.asarray(self.row_loss.gradient(*given), dtype=np.float64)
+            except Exception as error:
+                raise InputError(
+                    f"loss: gradient() fails at public rows ({type(error).__name__}: {error}): it takes weights, rows and labels, "
+                    "and returns an array with one gradient for each row"
+                ) from error
             if found.shape != self.x[rows].shape:
                 raise InputError(f"gradient() must return shape {self.x[rows].shape} for these rows, got {found.shape}")
             return np.full((len(found), 1), -1.0), found
@@ -152,8 +160,10 @@ def make_gradient_problem(
 ) -> tuple[GradientProblem, int]:
     """The problem of public rows (m, dim + 1), the label last, and how many of them could be used."""
     if any(each is not None for each in (stated.weights_pub, stated.weights_priv, stated.class_weight)):
+        stated.refuse_balancing()
         raise InputError(
-            "weights_pub=, weights_priv= and class_weight= are for the squared and the logistic loss by method='newton'"
+            "weights_pub=, weights_priv= and class_weight= are not for this loss or method: pass loss='squared', 'huber' or "
+            "'logistic' with method='newton', or leave them out"
         )
     known = loss if isinstance(loss, Loss) else None
     if scaling == "standard":
@@ -172,6 +182,8 @@ def make_gradient_problem(
     else:
         stated.refuse_classes()
     used = table[usable]
+    if known is not None and known.counts and (used[:, -1] < 0.0).any():
+        raise InputError(f"loss={known.name!r} is for counts, and public labels go down to {used[:, -1].min():g}")
     if len(used) < 2:
         raise InputError("at least 2 public rows with a label and without missing cells are needed to start from")
     centre, scale = 0.0, 1.0
@@ -199,9 +211,10 @@ def make_gradient_problem(
 
 def _classes(labels: FloatArray, classes: Any, *, two: bool) -> tuple[float, ...]:
     """The classes, in ascending order or as given."""
-    found = np.unique(labels) if classes is None else np.array(list(classes), dtype=np.float64)
+    found = np.unique(labels)
     if classes is not None:
-        found = validation.finite_vector("classes", found, len(found))
+        listed = class_list(classes)
+        found = validation.finite_vector("classes", listed, len(listed))
         if len(np.unique(found)) < len(found):
             raise InputError("classes must be different numbers")
     fine = len(found) == 2 if two else 2 <= len(found) <= MOST_CLASSES
