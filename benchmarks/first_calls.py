@@ -16,9 +16,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.cases.first_calls import COMMANDS, COMPILED, FUNCTIONS, command_seconds, seconds, write_tables
+from benchmarks.cases.first_calls import COMMANDS, FUNCTIONS, MOST, command_seconds, goal_of, seconds, write_tables
 
-MOST, MOST_UNCOMPILED = 1.0, 0.35
 # All pairs of 1,000 mixtures at 1,024 public draws each: 3 s of densities, at 2 ns for each component of each. Fewer candidates
 # (`candidates=`) or draws take less, and change what is released.
 _PAIRS = "compares 1,000 candidates pair by pair"
@@ -34,8 +33,7 @@ def measured(word: str, rounds: int, folder: Path) -> Iterator[tuple[str, float 
     for name, code in FUNCTIONS.items():
         if word in name:
             found = [seconds(code, folder) for _ in range(rounds + 1)][1:]  # the first one writes bytecode
-            goal = MOST if name in COMPILED else MOST_UNCOMPILED
-            yield name, min(first for first, _ in found), min(call for _, call in found), goal
+            yield name, min(first for first, _ in found), min(call for _, call in found), goal_of(name)
     for name, line in COMMANDS.items():
         if word in f"fastpubpriv {name}":
             whole = [command_seconds(line.split(), folder) for _ in range(rounds + 1)][1:]
