@@ -16,9 +16,6 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
-
 from benchmarks.cases.first_calls import COMMANDS, FUNCTIONS, MOST, command_seconds, goal_of, seconds, write_tables
 
 # All pairs of 1,000 mixtures at 1,024 public draws each: 3 s of densities, at 2 ns for each component of each. Fewer candidates
@@ -73,9 +70,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="names that hold this word")
     parser.add_argument("--json", type=Path, help="write the seconds of the calls")
     given = parser.parse_args()
-    table = Table(
-        "call", "import, s", "call, s", "goal", title="First calls in fresh processes, seconds of the processor"
-    )
+    print(f"{'seconds of the processor':<48}{'import':>8}{'call':>8}  goal")
     calls: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -85,8 +80,8 @@ def main() -> None:
             said = f"<= {goal:g}: " + (
                 "met" if found <= goal else f"NOT MET: {NOT_MET.get(call, 'why is to be found out')}"
             )
-            table.add_row(call, "" if first is None else f"{first:.2f}", f"{found:.3f}", said)
-    Console(width=150).print(table)
+            imported = "" if first is None else f"{first:.2f}"
+            print(f"{call:<48}{imported:>8}{found:>8.3f}  {said}", flush=True)
     failed = [call for call, found in calls.items() if math.isinf(found)]
     if given.json is not None:
         done = {call: found for call, found in calls.items() if call not in failed}
