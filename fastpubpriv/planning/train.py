@@ -61,8 +61,8 @@ def plan_train(
     method = METHODS.choose(method)
     if (loss, method) == ("logistic", "sufficient_statistics"):
         raise InputError("method='sufficient_statistics' is for the squared loss: pass method='newton'")
-    if (loss, method) == ("squared", "output_perturbation"):
-        raise InputError("method='output_perturbation' needs a loss whose gradients are bounded: pass loss='logistic'")
+    if loss == "squared" and method in ("output_perturbation", "objective_perturbation"):
+        raise InputError(f"method={method!r} needs a loss whose gradients are bounded: pass loss='logistic'")
     explained = validation.fraction("r_squared", r_squared)
     case = _Case(loss=loss, method=method, table=typical_rows(loss, dim, n_pub, explained))
     return Forecast(predict=case.predict, unit=UNITS[loss], more=case.more)
@@ -161,7 +161,7 @@ class _Case:
         _, plans, _ = self._stepwise(n_priv, budget, "auto")
         found = {name: float(plan.predicted) for name, plan in plans.items() if name != "throw_away"}
         for name, record in METHODS.items():
-            # Some losses have no output perturbation; two or three public rows, which one line fits, no gradient for a clip.
+            # Some losses have no perturbed minimum; two or three public rows, which one line fits, no gradient for a clip.
             with contextlib.suppress(InputError, BudgetError):
                 if record.settings is not None:
                     found[name] = _excess(self._with_settings(n_priv, budget, name)[0])
