@@ -29,11 +29,8 @@ _STEPS = 24
 _LARGEST = 1e6  # of settings: no product of them over- or underflows, so that errors stay relative
 _STRENGTHS = tuple(2.0**-k for k in range(18))
 _SHARES = (1.0, 0.5, 0.25, 0.1)
-_COMPUTED = (
-    0.02,
-    0.1,
-    0.3,
-)  # of the budget beside the determinant: for the distance of a computed minimum from the exact one
+# Of the budget beside the determinant: for the distance of a computed minimum from the exact one.
+_COMPUTED = (0.005, 0.02, 0.1, 0.3)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -54,7 +51,8 @@ class ObjectivePerturbation:
         Rows longer than this, in the units of the fit, are shortened to it, which bends the line; "auto" is the longest
         public row.
     steps : int
-        Passes over the rows that look for the minimum. Where they do not find it, gradient steps go on until it is sure.
+        Passes over the rows that look for the minimum. Where they do not find it, which few rows and no ordinary ones do, more
+        passes follow until it is found.
 
     Examples
     --------
@@ -153,6 +151,7 @@ def plan_objective(
 
 def _prepare(task: GradientTask, account: Account) -> Prepared:
     """The least predicted error; a public row goes through a pass, so that nothing is refused after the debit."""
+    check_loss(task.problem, ObjectivePerturbation.name)  # before the public fit, which takes time
     settings, epsilon = task.settings, epsilon_of(account)
     plan = plan_objective(task.problem, settings, task.public, epsilon)
     minimum, n = plan.minimum, task.problem.n_priv
