@@ -113,7 +113,7 @@ def accounting() -> Iterator[Case]:
     yield steps("ledger in a file", ledger_in_a_file, fpp.Ledger)
 
 
-KINDS = ("Gaussian", "Laplace", "KNorm", "Selection", "StableHistogram", "Composed")
+KINDS = ("Gaussian", "Laplace", "KNorm", "Selection", "StableHistogram", "Objective", "Composed")
 
 
 def budgets() -> dict[str, Any]:
@@ -140,6 +140,10 @@ def some_events() -> list[Any]:
         privacy.GaussianEvent(squared_sensitivity=2**16, log2_scale=10, draws=4),
         privacy.GaussianEvent(squared_sensitivity=2**16, log2_scale=10, draws=4, clusters=cases),
         privacy.LaplaceEvent(l1_sensitivity=300, log2_scale=10, draws=4),
+        privacy.KNormEvent(epsilon=HALF, delta=2.0**-40, l2_sensitivity=64, draws=3),
+        privacy.SelectionEvent(epsilon=1, sensitivity=1, candidates=5),
+        privacy.SelectionEvent(epsilon=1, sensitivity=2, candidates=5, law="permute_and_flip"),
+        privacy.stable_event(1, 1e-6, histograms=2, n=1000, draws=2000),
         privacy.ObjectiveEvent(
             l1_sensitivity=300,
             log2_scale=10,
@@ -148,10 +152,6 @@ def some_events() -> list[Any]:
             computed_log2_scale=12,
             draws=4,
         ),
-        privacy.KNormEvent(epsilon=HALF, delta=2.0**-40, l2_sensitivity=64, draws=3),
-        privacy.SelectionEvent(epsilon=1, sensitivity=1, candidates=5),
-        privacy.SelectionEvent(epsilon=1, sensitivity=2, candidates=5, law="permute_and_flip"),
-        privacy.stable_event(1, 1e-6, histograms=2, n=1000, draws=2000),
     ]
 
 

@@ -286,7 +286,11 @@ ASKED = {
     "minimum": (
         PureDP(1),
         lambda account, error: release_minimum(
-            account, name="x", loss=SimpleNamespace(solve=lambda secret: fail(error)), event=MINIMUM, unit=1.0
+            account,
+            name="x",
+            loss=SimpleNamespace(solve=lambda secret: fail(error), in_steps=None),
+            event=MINIMUM,
+            unit=1.0,
         ),
     ),
     "bins": (
