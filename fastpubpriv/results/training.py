@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fastpubpriv import validation
+from fastpubpriv import columns, validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.columns import listed
 from fastpubpriv.errors import InputError
@@ -39,7 +39,7 @@ class TrainingResult(Result):
     method : str
         The method that was used.
     loss : str
-        "squared" or "logistic".
+        "squared", "logistic" or "huber".
     terms : tuple of str
         What the model is linear in: columns, indicators of missing cells, and of categories ("month=2"). A column without spread in
         the public rows has none.
@@ -49,8 +49,8 @@ class TrainingResult(Result):
         "ok", or "few_rows" for a term with few rows behind it. Rows far out count less here than in least squares; if the line
         bends there, the coefficient is that of the bulk of the rows. The interval counts the difference that public rows show.
     predicted_excess, public_excess : float
-        Excess of the mean squared error (or log-loss) over that of the best coefficients, predicted before anything was spent, for
-        the method and for the public rows alone.
+        Excess of the mean squared error (log-loss, Huber loss) over that of the best coefficients, predicted before anything was
+        spent, for the method and for the public rows alone.
     residual_std : float
         Of a new label about its prediction; zero for classes.
     classes : (k,) float64
@@ -186,7 +186,12 @@ class TrainingResult(Result):
         return middle - width, middle + width
 
     def plot(self, path: str | Path | None = None, *, level: float = 0.95) -> Any:
-        """Draw private and public coefficients with their intervals (needs matplotlib); returns the figure."""
+        """Draw private and public coefficients with their intervals (needs matplotlib); returns the figure.
+
+        Up to twelve numbers have a panel each; beyond these, and where there are categories, terms stand below each other, and each
+        column has an axis in its own unit.
+        """
+        from fastpubpriv.results import coefficient_plots
         from fastpubpriv.results import plots as plotting
 
         width = normal_quantile(0.5 + validation.confidence_level(level) / 2.0)
@@ -201,7 +206,16 @@ class TrainingResult(Result):
                 self.public_coefficients + public,
             ),
         ]
-        return plotting.plot_means(estimates, columns=self.terms, path=path, level=level, quantity="coefficients")
+        roles = self.design.get("role", [])
+        levels = [role in (columns.LEVEL, columns.OTHER) for role in roles] or [False] * len(self.terms)
+        if len(self.terms) <= plotting.MAX_PANELS and not any(levels):
+            return plotting.plot_means(estimates, columns=self.terms, path=path, level=level, quantity="coefficients")
+        unit = "log-odds" if self.loss == "logistic" else "label"
+        return coefficient_plots.plot_coefficients(
+            estimates, terms=self.terms, groups=coefficient_plots.strips(self.terms, self.design.get("source"), levels),
+            title=f"Coefficients, with {level:.0%} intervals", path=path,
+            unit=f"{unit} per unit of the column; of a level, about the mean of the public rows",
+        )  # fmt: skip
 
     def _estimate(self) -> tuple[str, Any]:
         return "coefficients", self.coefficients
@@ -223,7 +237,7 @@ class TrainingResult(Result):
         return self._table(level), [rows, interval, *facts]
 
     def _details(self) -> list[tuple[str, str]]:
-        unit = "log-loss" if self.loss == "logistic" else "mean squared error"
+        unit = {"logistic": "log-loss", "huber": "mean Huber loss"}.get(self.loss, "mean squared error")
         share = f"; noise for privacy is {self.privacy_share:.0%} of the variance" if self.privacy_share > 0.0 else ""
         found = [
             ("Method", f"{self.method}, {self.loss} loss"),
@@ -231,7 +245,10 @@ class TrainingResult(Result):
                 "Predicted",
                 f"{unit} {self.predicted_excess:.3g} above the best, public rows alone {self.public_excess:.3g}",
             ),
-            ("Estimate", f"private and public rows together{share}"),
+            (
+                "Estimate",
+                "public rows alone" if self.method == "throw_away" else f"private and public rows together{share}",
+            ),
         ]
         few = [name for name, status in zip(self.terms, self.status, strict=True) if status != "ok"]
         if few:

@@ -15,7 +15,7 @@ from typing import Protocol
 import numpy as np
 
 from fastpubpriv._types import FloatArray
-from fastpubpriv.training.public_linear import Clip, Posterior
+from fastpubpriv.training.public_linear import Bound, Clip, Posterior
 from fastpubpriv.training.whitening import Weighting, water_filled, weighting
 
 STEPS = (1, 2, 4, 8, 16, 32)
@@ -33,16 +33,16 @@ class NewtonPlan:
     ----------
     steps : int
         Passes, each with the same share of the budget.
-    clip : Clip
-        Bound on residuals.
+    clip : Bound
+        On residuals.
     predicted : float
-        Excess of the squared error, clipping bias included, in the unit of the labels.
+        Excess of the squared error (or of the Huber loss), clipping bias included, in the unit of the labels.
     centre : Fraction
         Share of the budget for the mean of the private rows, see `centre_share`.
     """
 
     steps: int
-    clip: Clip
+    clip: Bound
     predicted: float
     centre: Fraction = Fraction(0)
 
@@ -185,7 +185,7 @@ def plan_newton(posterior: Posterior, n_priv: float, noise: Noise, centre: Fract
     Tried and lost: fewer steps where more are predicted to gain under 2 %. Later steps also undo errors in `inside` that no
     prediction sees; with exponential labels, 9 columns and 500 public rows the error rose by 15 % and coverage fell to .91.
     """
-    public = posterior.typical
+    public, part = posterior.typical, posterior.part
     best: NewtonPlan | None = None
     for steps in STEPS:
         per_step = noise((1 - centre) / steps)
@@ -193,8 +193,8 @@ def plan_newton(posterior: Posterior, n_priv: float, noise: Noise, centre: Fract
             NewtonPlan(
                 steps=steps,
                 clip=clip,
-                predicted=_simulated(posterior, public, n_priv, per_step, steps, clip)
-                + clip.bias_sq * posterior.noise_share,
+                predicted=part
+                * (_simulated(posterior, public, n_priv, per_step, steps, clip) + clip.bias_sq * posterior.noise_share),
                 centre=centre,
             )
             for clip in posterior.clips
@@ -206,11 +206,14 @@ def plan_newton(posterior: Posterior, n_priv: float, noise: Noise, centre: Fract
     return best
 
 
-def _simulated(posterior: Posterior, public: FloatArray, n_priv: float, noise: float, steps: int, clip: Clip) -> float:
-    """Predicted excess after so many steps, radius and share of the first one kept."""
-    variance, error = posterior.variance, posterior.excess
+def _simulated(
+    posterior: Posterior, public: FloatArray, n_priv: float, noise: float, steps: int, bound: Bound
+) -> float:
+    """Predicted squared error after so many steps, radius and share of the first one kept."""
+    variance, error = posterior.variance, posterior.spread
     pooled = np.zeros_like(variance)
     unit = posterior.unexplained
+    clip = bound.at(math.sqrt(unit + error))
 
     def precision(radius: float, share: float) -> float:
         size = math.sqrt(unit + error)
@@ -226,6 +229,7 @@ def _simulated(posterior: Posterior, public: FloatArray, n_priv: float, noise: f
         sampling = clip.energy * (unit + error) / (n_priv * clip.inside**2)
         variance = 1.0 / (1.0 / posterior.variance + 1.0 / (1.0 / pooled + sampling))
         error = float(variance.sum())
+        clip = bound.at(math.sqrt(unit + error))
     return error
 
 
@@ -254,11 +258,12 @@ Ask = Callable[[Request, int], Answer]
 def newton(posterior: Posterior, plan: NewtonPlan, n_priv: float, noise: Noise, ask: Ask) -> State:
     """Run the steps; `ask` releases the answer to a request."""
     state, public = State(posterior), posterior.typical
-    clip, per_step = plan.clip, noise(plan.share)
+    per_step = noise(plan.share)
     for step in range(plan.steps):
         scale, error = state.scale, state.error
+        clip = plan.clip.at(scale)
 
-        def precision(radius: float, share: float, scale: float = scale) -> float:
+        def precision(radius: float, share: float, scale: float = scale, clip: Clip = clip) -> float:
             return float((radius * per_step * clip.bound * scale / (n_priv * clip.inside * share)) ** -2)
 
         weights = chosen_weighting(public, state.variance, precision)

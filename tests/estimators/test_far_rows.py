@@ -233,7 +233,8 @@ def test_a_tail_that_would_have_shown_further_out_is_not_heavy():
     values[last - 2 : last + 1] = 180.0, 150.0, 100.0
 
     def side(std):
-        return tails.side_of(values, np.full(2047, std**2), edges, last, 1, 0)
+        (found,) = tails.sides_of([values], [np.full(2047, std**2)], edges, [last], 1, np.zeros(1, dtype=int)).each()
+        return found
 
     assert not side(2.0).heavy
     values[last + 1] = 60.0
@@ -251,12 +252,10 @@ def test_a_wide_window_that_stands_out_by_chance_must_be_as_rare_as_its_end_is_f
         above, below = rng.normal(scale=shares.count_std, size=(2, size))
         above[end] += 20_000.0
         spread = np.full(size, shares.count_std**2)
-        found = scales.scale_of(
-            scales.Column(
-                center=0.0, above=above, below=below, above_var=spread, below_var=spread, zero=0.0, missing=0.0,
-                public_above=none, public_below=none,
-            ),
-            shares,
+        column = scales.Column(
+            center=0.0, above=above, below=below, above_var=spread, below_var=spread, zero=0.0, missing=0.0,
+            public_above=none, public_below=none,
         )  # fmt: skip
+        (found,) = scales.scales_of([column], [shares])
         far += max(found.above or 0, found.below or 0) >= end + 2 * shares.parts
     assert far <= 10

@@ -41,6 +41,7 @@ def regressions() -> Iterator[Case]:
                 f"linear_regression, {method}, {name}", fpp.linear_regression, **given, method=method, threads=(2,)
             )
         yield private(f"train, {name}", fpp.train, **given, loss="squared", method="newton")
+        yield private(f"train, huber, {name}", fpp.train, **given, loss="huber", method="newton", threads=(2,))
         given = {**labelled(CLASS), **common, "budget": budget}
         yield private(f"logistic_regression, newton, {name}", fpp.logistic_regression, **given, method="newton")
     given = {**common, "budget": ZCDP(1)}

@@ -40,6 +40,7 @@ from fastpubpriv.training.methods import METHODS as TRAINING
 pytestmark = [
     pytest.mark.usefixtures("one_blas_thread"),  # matrices are small: a second thread would only wait
     pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning"),
+    pytest.mark.filterwarnings("ignore::fastpubpriv.ExperimentalWarning"),
     pytest.mark.filterwarnings("ignore::fastpubpriv.PrivacyWarning"),
 ]
 

@@ -10,7 +10,7 @@ from typing import Any
 from fastpubpriv import run as running
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import AccuracyWarning, ExperimentalWarning, InputError
-from fastpubpriv.losses import LOSSES, Loss, RowLoss
+from fastpubpriv.losses import LOSSES, Loss, RowLoss, huber_threshold
 from fastpubpriv.privacy import Budget
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.descent import DescentResult
@@ -22,7 +22,7 @@ from fastpubpriv.training.gradient.task import Descended, GradientTask, Prepared
 from fastpubpriv.training.record import WORTH, TrainingMethod
 from fastpubpriv.training.stated import Stated
 
-STEPWISE = ("squared", "logistic")  # losses that methods without settings know
+STEPWISE = ("squared", "logistic", "huber")  # losses that methods without settings know
 
 
 def chosen_loss(loss: Any) -> Loss | RowLoss:
@@ -38,7 +38,7 @@ def chosen_loss(loss: Any) -> Loss | RowLoss:
 
 def is_stepwise(loss: Any) -> bool:
     """Whether methods without settings know the loss."""
-    return any(loss is LOSSES[name] for name in STEPWISE)
+    return huber_threshold(loss) is not None or any(loss is LOSSES[name] for name in STEPWISE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
