@@ -13,6 +13,7 @@ from fastpubpriv.estimators.columns.shares import FEW_COLUMNS, Shares
 from fastpubpriv.estimators.columns.tails import Side, side_of
 
 BELOW, BEYOND = 10, 4  # octaves around the last cell in which a clip point may lie
+STEPS = np.arange(4) / 4.0  # of a cell between clip points
 LARGEST_EXPONENT = 1020  # of a clip point, so that the box of a column is finite
 MISSING_STDS = 3.0
 # Where rows far from all others are looked for: octaves beyond the end of either side, and inside it, and no more deviations of the
@@ -89,6 +90,7 @@ def candidates(side: Side | None, exponent: int, bound: float) -> FloatArray:
         return np.zeros(1)
     begin, end = side.seen - 1 - BELOW * side.parts, side.seen - 1 + BEYOND * side.parts
     edges = side.upper[begin : end + 1]
+    edges = np.append((edges[:-1, None] + np.diff(edges)[:, None] * STEPS).ravel(), edges[-1])
     most = min(bound, math.ldexp(1.0, min(1000, LARGEST_EXPONENT - exponent)))
     points = np.concatenate([[0.0], np.minimum(edges, most)])  # ascending
     return np.asarray(points[np.append(True, points[1:] != points[:-1])])
@@ -123,7 +125,8 @@ def sides_of(
 
 def choose(column: Column, scale: Scale, shares: Shares, bounds: tuple[float, float] | None) -> Clip:
     """The clip interval of least predicted error, and what the counts say about it."""
-    exponent, sides, reach = sides_of(column, scale, shares, bounds)
+    exponent, seen, reach = sides_of(column, scale, shares, bounds)
+    sides = with_empty_side(column, seen, shares, exponent, reach)
     points = [candidates(side, exponent, most) for side, most in zip(sides, reach, strict=True)]
     excess, variance, hidden = zip(
         *(
@@ -148,15 +151,15 @@ def choose(column: Column, scale: Scale, shares: Shares, bounds: tuple[float, fl
         unseen.append(
             max(
                 float(hidden[place][at[place]]),
-                unseen_far(sides, place, counted[place], clip, possible, exponent, shares),
-                unseen_beside(sides, place, counted[place][0], column.zero / rows, reach[place], shares),
+                unseen_far(seen, place, counted[place], clip, possible, exponent, shares),
+                unseen_beside(seen, place, counted[place][0], column.zero / rows, reach[place], shares),
             )
         )
     return Clip(
         exponent=exponent,
         below=below,
         above=above,
-        correction=max(0.0, float(excess[1][at[1]])) - max(0.0, float(excess[0][at[0]])),
+        correction=put_back(excess[1][at[1]], variance[1][at[1]]) - put_back(excess[0][at[0]], variance[0][at[0]]),
         variance=float(variance[0][at[0]] + variance[1][at[1]]),
         hidden_below=unseen[0],
         hidden_above=unseen[1],
@@ -166,8 +169,40 @@ def choose(column: Column, scale: Scale, shares: Shares, bounds: tuple[float, fl
         std=std,
         rows=rows,
         missing=missing,
-        sides=sides,
+        sides=seen,
     )
+
+
+def with_empty_side(
+    column: Column,
+    sides: tuple[Side | None, Side | None],
+    shares: Shares,
+    exponent: int,
+    reach: tuple[float, float],
+) -> tuple[Side | None, Side | None]:
+    """The sides to weigh clip points on: one where no cell stands out ends an octave, or two whole cells, inside the other.
+
+    A public row near an end of a column leaves few rows on one side of it, too few for a cell to stand out, and far too many to
+    clip all of them to that row: their counts are weighed as those of the other side are.
+    """
+    below, above = sides
+    if (below is None) == (above is None):
+        return sides
+    other = below or above
+    assert other is not None
+    counts, variances = (column.below, column.below_var) if below is None else (column.above, column.above_var)
+    last = max(other.last - max(shares.parts, 2), 0)
+    side = side_of(counts, variances, edges_of(shares.log2_parts), last, shares.parts, exponent)
+    side = side.limited(reach[0 if below is None else 1])
+    return (side, above) if below is None else (below, side)
+
+
+def put_back(excess: float, variance: float) -> float:
+    """What is added for numbers that a side cuts: its noisy sum, less the share of it that noise explains (James and Stein).
+
+    As it stands, the sum of cells that hold nothing would add its noise to nearly every column.
+    """
+    return max(0.0, float(excess) - float(variance) / float(excess)) if excess > 0.0 else 0.0
 
 
 def unseen_far(

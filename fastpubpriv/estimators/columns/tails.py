@@ -76,10 +76,13 @@ class Side:
 
     def excess(self, clips: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """For each of `clips` (k,): sum of rows times what they exceed it by, its variance, and what may be hidden: (k,) each."""
-        over = np.maximum(self.middle - clips[:, None], 0.0)
-        beyond = self.upper > clips[:, None]
+        # Numbers of a cell are taken to lie evenly in it: `over` is what they exceed a clip by on average, also of one inside.
+        part = np.clip(self.upper - clips[:, None], 0.0, self.upper - self.lower)
+        over = part * (0.5 * part / np.maximum(self.upper - self.lower, TINY)) + np.maximum(
+            self.lower - clips[:, None], 0.0
+        ) * (part > 0.0)
         weighted = over * self.mass
-        within = np.where(beyond, np.maximum(self.mass, 0.0) * (self.upper - self.lower), 0.0)
+        within = np.maximum(self.mass, 0.0) * part
         variance = (
             (self.variance * over**2).sum(axis=1)
             + (self.spread * over).sum(axis=1) ** 2
