@@ -13,7 +13,7 @@ from fastpubpriv.estimators.columns.shares import FEW_COLUMNS, Shares
 from fastpubpriv.estimators.columns.tails import Side, side_of
 
 BELOW, BEYOND = 10, 4  # octaves around the last cell in which a clip point may lie
-STEPS = np.arange(4) / 4.0  # of a cell between clip points
+POINTS_AN_OCTAVE = 4
 LARGEST_EXPONENT = 1020  # of a clip point, so that the box of a column is finite
 MISSING_STDS = 3.0
 # Where rows far from all others are looked for: octaves beyond the end of either side, and inside it, and no more deviations of the
@@ -90,7 +90,8 @@ def candidates(side: Side | None, exponent: int, bound: float) -> FloatArray:
         return np.zeros(1)
     begin, end = side.seen - 1 - BELOW * side.parts, side.seen - 1 + BEYOND * side.parts
     edges = side.upper[begin : end + 1]
-    edges = np.append((edges[:-1, None] + np.diff(edges)[:, None] * STEPS).ravel(), edges[-1])
+    steps = max(1, POINTS_AN_OCTAVE // side.parts)
+    edges = np.append((edges[:-1, None] + np.diff(edges)[:, None] * (np.arange(steps) / steps)).ravel(), edges[-1])
     most = min(bound, math.ldexp(1.0, min(1000, LARGEST_EXPONENT - exponent)))
     points = np.concatenate([[0.0], np.minimum(edges, most)])  # ascending
     return np.asarray(points[np.append(True, points[1:] != points[:-1])])
