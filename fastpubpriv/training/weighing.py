@@ -20,6 +20,7 @@ from fastpubpriv.sources.base import Chunk
 from fastpubpriv.sources.views.each import each_row
 from fastpubpriv.training.newton_logistic import LogisticPosterior
 from fastpubpriv.training.problem import Problem
+from fastpubpriv.training.public_huber import FixedClip
 from fastpubpriv.training.rotated import Rotation, capped
 
 _SHARES = tuple(Fraction(k, 100) for k in (1, 2, 5))  # of the budget
@@ -72,4 +73,6 @@ def weigh(run: Run, problem: Problem, plan: Any, cost: Fraction) -> tuple[Proble
     if isinstance(problem.posterior, LogisticPosterior):
         heavier = replace(problem.posterior, energy=problem.posterior.energy * factor)
         return replace(moved, posterior=heavier), plan
+    if isinstance(plan.clip, FixedClip):
+        return moved, replace(plan, clip=replace(plan.clip, counts=plan.clip.counts * factor))
     return moved, replace(plan, clip=replace(plan.clip, energy=plan.clip.energy * factor))

@@ -151,14 +151,14 @@ def test_an_empty_side_is_not_believed_to_be_empty_where_most_rows_are_at_the_ce
     with (
         mock.patch.object(clips, "unseen_beside", **nothing),
         mock.patch.object(clips, "unseen_far", **nothing),
-        mock.patch.object(clips, "with_empty_side", seen_alone),
+        mock.patch.object(clips, "with_empty_sides", seen_alone),
     ):
         assert coverage(engines, truth, **options) < 0.8
 
 
-def seen_alone(column, sides, *args):
+def seen_alone(columns, lasts, shares):
     """Planted: a side where no cell stands out is empty."""
-    return sides
+    return lasts
 
 
 def at_an_end(budget):
@@ -173,7 +173,7 @@ def at_an_end(budget):
 @pytest.mark.parametrize("budget", BUDGETS[::2], ids=["zcdp", "pure"])
 def test_few_rows_on_one_side_of_the_public_row_are_not_all_clipped_to_it(budget):
     found = at_an_end(budget)
-    with mock.patch.object(clips, "with_empty_side", seen_alone):
+    with mock.patch.object(clips, "with_empty_sides", seen_alone):
         alone = at_an_end(budget)
     assert np.sqrt(np.mean(alone**2)) > np.sqrt(np.mean(found**2))
     assert alone.mean() > found.mean() + 0.004  # what is clipped to the public row
@@ -277,7 +277,8 @@ def test_a_tail_that_would_have_shown_further_out_is_not_heavy():
     values[last - 2 : last + 1] = 180.0, 150.0, 100.0
 
     def side(std):
-        return tails.side_of(values, np.full(2047, std**2), edges, last, 1, 0)
+        (found,) = tails.sides_of([values], [np.full(2047, std**2)], edges, [last], 1, np.zeros(1, dtype=int)).each()
+        return found
 
     assert not side(2.0).heavy
     values[last + 1] = 60.0
@@ -295,13 +296,11 @@ def test_a_wide_window_that_stands_out_by_chance_must_be_as_rare_as_its_end_is_f
         above, below = rng.normal(scale=divided.count_std, size=(2, size))
         above[end] += 20_000.0
         spread = np.full(size, divided.count_std**2)
-        found = scales.scale_of(
-            scales.Column(
-                center=0.0, above=above, below=below, above_var=spread, below_var=spread, zero=0.0, missing=0.0,
-                public_above=none, public_below=none,
-            ),
-            divided,
+        column = scales.Column(
+            center=0.0, above=above, below=below, above_var=spread, below_var=spread, zero=0.0, missing=0.0,
+            public_above=none, public_below=none,
         )  # fmt: skip
+        (found,) = scales.scales_of([column], [divided])
         far += max(found.above or 0, found.below or 0) >= end + 2 * divided.parts
     assert far <= 10
 
@@ -315,18 +314,17 @@ def test_numbers_of_a_cell_are_spread_evenly_also_below_a_clip_point_inside_it()
     last = scales.key_of(8.0, 1)
     values = np.zeros(len(edges) - 1)
     values[last - 3 : last + 1] = 40.0, 30.0, 20.0, 10.0
-    side = tails.side_of(values, np.full(len(values), 1e-30), edges, last, 1 << 1, 0)
-    inside = []
-    for cell in range(len(side.mass)):
-        if side.mass[cell] > 0.5:
-            inside.append(rng.uniform(side.lower[cell], side.upper[cell], int(4000 * side.mass[cell])))
-    numbers = np.concatenate(inside)
-    clip_points = np.array([2.5, 3.0, 4.4, 5.0, 6.5, 7.9])
-    found, _, _ = side.excess(clip_points)
-    beyond = side.mass[side.seen :] * (side.mass[side.seen :] <= 0.5)
-    for clip, told in zip(clip_points, found, strict=True):
-        tail = float((beyond * (side.middle[side.seen :] - clip)).sum())
-        assert told == pytest.approx(np.maximum(numbers - clip, 0.0).sum() / 4000 + tail, rel=0.03, abs=0.05)
+    side = tails.sides_of([values], [np.full(len(values), 1e-30)], edges, [last], 2, np.zeros(1, dtype=int))
+    counted = np.flatnonzero(side.mass[0, : side.seen])
+    numbers = [rng.uniform(side.lower[0, k], side.upper[0, k], int(4000 * side.mass[0, k])) for k in counted]
+    points = np.array([2.5, 3.0, 4.4, 5.0, 6.5, 7.9])
+    (found,), _, _ = side.excess(points[None])
+    guessed, middle = side.mass[0, side.seen :], side.middle[0, side.seen :]
+    for clip, told in zip(points, found, strict=True):
+        beyond = float((guessed * (middle - clip)).sum())
+        assert told == pytest.approx(
+            np.maximum(np.concatenate(numbers) - clip, 0.0).sum() / 4000 + beyond, rel=0.03, abs=0.05
+        )
 
 
 def test_what_noise_explains_is_not_put_back():
