@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import tempfile
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -218,7 +219,8 @@ def main() -> None:
         levels = [min(widest, ("baseline", "avx2", "avx512").index(given.isa))]
     rounds, scale = (1, QUICK) if given.quick else (given.rounds, 1.0)
     lib.fpp_isa_limit(levels[0])
-    with threadpool_limits(1):
+    with threadpool_limits(1), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of small budgets and seeds, which is not what is measured
         found = list(measured(given.only or SECTIONS, levels, rounds, scale))
     head = note(levels)
     table = Table(*HEADER, title=head)
