@@ -260,8 +260,8 @@ class JointState(State):
         scores = inverse @ (self._rows * lever[:, None]).T
         self._sampling = sampling * scores @ scores.T / len(lever)
         self._scores = (1.0 / m + 1.0 / n_priv) / len(lever), scores
-        for now in (None, self.private_mean):
-            pure, _ = self._pool_jointly(now)
+        for middle in (None, self.private_mean):
+            pure, _ = self._pool_jointly(middle)
             self._combine(pure, self._sampling)
 
     def close(self) -> None:
@@ -270,8 +270,8 @@ class JointState(State):
         Steps before the last are led by slopes as they are: the nearer they start, the less it matters.
         """
         factor, scores = self._scores
-        for now in (self.private_mean, self.private_mean):
-            pure, began = self._pool_jointly(now)
+        for middle in (self.private_mean, self.private_mean):
+            pure, began = self._pool_jointly(middle)
             apart = self.private_mean - began
             way = self._covariance + np.outer(apart, apart)
             along = np.einsum("ij,jk,ik->i", self._rows, way, self._rows)
