@@ -90,7 +90,10 @@ LOSSES = ("squared", "logistic", "huber", "softmax", "smooth_hinge", "poisson")
 )
 @options.method_option(
     "fastpubpriv.training.methods",
-    "newton and sufficient_statistics: see the README; those from semi_dp on: noisy gradients, any loss.",
+    "auto: what public numbers predict to be closest. newton: a few noisy Newton steps that start from the public fit (squared, "
+    "logistic, huber). sufficient_statistics: one noisy sum of squares and products (squared). throw_away: public rows alone, "
+    "spends nothing. semi_dp, dp_sgd, pda_mirror_descent: noisy gradient descent, any loss. output_perturbation: noise on the "
+    "minimum (logistic, huber, smooth_hinge; --rho or --epsilon alone). exponential: a choice among models (few columns).",
 )
 @options.ledger_options
 @options.run_options

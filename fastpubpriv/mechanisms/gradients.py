@@ -118,9 +118,9 @@ class LinearGradientQuery(Query):
         """See `Query.zeros`."""
         return (np.zeros(self.gradient_map.weights.shape, dtype=np.int64),)
 
-    def add(self, chunk: Chunk, accumulators: tuple[IntArray]) -> None:
-        """See `Query.add`."""
-        kernels.gradient_sum(chunk, self.gradient_map, accumulators[0])
+    def add(self, chunk: Chunk, accumulators: tuple[IntArray], places: IntArray | None = None) -> None:
+        """See `Query.add`; with places (k,), of the rows of the chunk at these positions."""
+        kernels.gradient_sum(chunk, self.gradient_map, accumulators[0], places)
 
     @property
     def row_cost(self) -> int:
@@ -194,17 +194,26 @@ class SampledGradientSum(Measurement[SampledGaussianEvent, Released]):
     ) -> Released:
         """Charge the event, draw the batch, add up its gradients and add noise."""
         query = self.gradient.query(self.grid, self.clip_norm)
-        piece = max(1, _PIECE_BYTES // (8 * rows.dim))
 
         def ask() -> IntArray:
             accumulators = query.zeros()
             places = draw_batch(account, cost.sampling, rows.n)
-            with np.errstate(all="ignore"):
-                for begin in range(0, len(places), piece):
-                    query.add(rows.take(places[begin : begin + piece]), accumulators)
+            _add_batch(query, rows, places, accumulators)
             found: IntArray = query.answer(accumulators)
             return found
 
         unit = self.grid.step(self.clip_norm)
         value = release(account, name=name, query=ask, shape=self.gradient.shape, event=cost, unit=unit)
         return Released(value=value, noise_std=cost.noise_std * unit, event=cost)
+
+
+def _add_batch(query: Query, rows: Rows, places: IntArray, accumulators: Any) -> None:
+    """Add the rows at these positions: where they lie, if that is in memory, else gathered piece by piece."""
+    table = rows.in_memory
+    if table is not None and isinstance(query, LinearGradientQuery):
+        query.add(table, accumulators, places)
+        return
+    piece = max(1, _PIECE_BYTES // (8 * rows.dim))
+    with np.errstate(all="ignore"):
+        for begin in range(0, len(places), piece):
+            query.add(rows.take(places[begin : begin + piece]), accumulators)

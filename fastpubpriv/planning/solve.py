@@ -274,6 +274,7 @@ def plan(
         - "select_hypothesis": `candidates`, the length of the list (needed); `failure_prob`.
         - "train": `n_pub` (at least 2), `loss` ("squared", "logistic" or "huber"), `method` (not "exponential"), and `r_squared`,
           the share of the labels' variance that the best model explains, default 0.5. `dim` counts the columns without the label.
+          `mean_weight`, for private rows with weights, is the mean of them in units of `weight_cap`.
 
     Returns
     -------

@@ -84,8 +84,7 @@ def release(
         # Only now: a key that exists while the query runs would be shared with a process that is forked during the query.
         noisy = _SAMPLERS[event.law](account.fresh_key(), exact.size, event, 0).reshape(shape)
         # Wrap-around addition: reduction modulo 2^64 commutes with adding noise, so even an overflow would cost no privacy.
-        with np.errstate(over="ignore"):
-            noisy += exact
+        noisy += exact
         if transcript is None:
             del exact  # a matrix may be large
         answer = noisy.astype(np.float64)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fastpubpriv import validation
+from fastpubpriv import columns, validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.columns import listed
 from fastpubpriv.errors import InputError
@@ -193,7 +193,12 @@ class TrainingResult(Result):
         return middle - width, middle + width
 
     def plot(self, path: str | Path | None = None, *, level: float = 0.95) -> Any:
-        """Draw private and public coefficients with their intervals (needs matplotlib); returns the figure."""
+        """Draw private and public coefficients with their intervals (needs matplotlib); returns the figure.
+
+        Up to twelve numbers have a panel each; beyond these, and where there are categories, terms stand below each other, and each
+        column has an axis in its own unit.
+        """
+        from fastpubpriv.results import coefficient_plots
         from fastpubpriv.results import plots as plotting
 
         width = normal_quantile(0.5 + validation.confidence_level(level) / 2.0)
@@ -208,7 +213,16 @@ class TrainingResult(Result):
                 self.public_coefficients + public,
             ),
         ]
-        return plotting.plot_means(estimates, columns=self.terms, path=path, level=level, quantity="coefficients")
+        roles = self.design.get("role", [])
+        levels = [role in (columns.LEVEL, columns.OTHER) for role in roles] or [False] * len(self.terms)
+        if len(self.terms) <= plotting.MAX_PANELS and not any(levels):
+            return plotting.plot_means(estimates, columns=self.terms, path=path, level=level, quantity="coefficients")
+        unit = "log-odds" if self.loss == "logistic" else "label"
+        return coefficient_plots.plot_coefficients(
+            estimates, terms=self.terms, groups=coefficient_plots.strips(self.terms, self.design.get("source"), levels),
+            title=f"Coefficients, with {level:.0%} intervals", path=path,
+            unit=f"{unit} per unit of the column; of a level, about the mean of the public rows",
+        )  # fmt: skip
 
     def _estimate(self) -> tuple[str, Any]:
         return "coefficients", self.coefficients
@@ -238,7 +252,10 @@ class TrainingResult(Result):
                 "Predicted",
                 f"{unit} {self.predicted_excess:.3g} above the best, public rows alone {self.public_excess:.3g}",
             ),
-            ("Estimate", f"private and public rows together{share}"),
+            (
+                "Estimate",
+                "public rows alone" if self.method == "throw_away" else f"private and public rows together{share}",
+            ),
         ]
         few = [name for name, status in zip(self.terms, self.status, strict=True) if status == "few_rows"]
         needed = "five" if self.loss == "logistic" else "two"

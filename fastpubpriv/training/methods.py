@@ -37,6 +37,7 @@ from fastpubpriv.training.public_linear import Posterior
 from fastpubpriv.training.record import WORTH, TrainingMethod
 from fastpubpriv.training.residual_rows import residual_rows
 from fastpubpriv.training.rotated import Rotation, rotated_rows
+from fastpubpriv.training.weighing import weigh, weighing_share
 
 _TIE = 0.05
 _BOTH_GOOD = 0.02  # of a residual's variance: predicted errors below it are both about zero
@@ -63,22 +64,44 @@ def public_fit(problem: Problem) -> Fitted:
     return Fitted(mean=known.mean, covariance=known.covariance, noise=np.zeros((problem.dim,) * 2))
 
 
+def _weighing(problem: Problem, account: Account) -> Fraction:
+    """What the sum of private weights costs."""
+    noise = noise_per_radius(1, pure=account.pure, allowance=account.allowance)
+    return account.allowance * weighing_share(problem, noise)
+
+
+def _weighed(run: Run, problem: Problem, plan: Any) -> tuple[Problem, Any, Fraction]:
+    """Problem and plan with the released sum of private weights, if it is worth its cost; and what is left to spend."""
+    cost = _weighing(problem, run.account)
+    found = (problem, plan) if not cost else weigh(run, problem, plan, cost)
+    return *found, run.account.allowance - cost
+
+
+def _check_weighing(problem: Problem, account: Account) -> Fraction:
+    """What is left to spend besides the sum of weights; raises before the debit where that sum cannot be released."""
+    cost = _weighing(problem, account)
+    if cost:
+        check_sum_grids(account, [cost], 1, problem.n_priv)
+    return account.allowance - cost
+
+
 def _plan_newton(problem: Problem, account: Account) -> Any:
-    noise = noise_per_radius(problem.dim, pure=account.pure, allowance=account.allowance)
+    left = _check_weighing(problem, account)
+    noise = noise_per_radius(problem.dim, pure=account.pure, allowance=left)
     plan: Any
     if isinstance(problem.posterior, Posterior):
         centre = centre_share(problem.posterior, problem.counted, noise)
         plan = steps.plan_newton(problem.posterior, problem.counted, noise, centre)
         if centre:
-            check_sum_grids(account, [account.allowance * centre], problem.dim, problem.n_priv)
+            check_sum_grids(account, [left * centre], problem.dim, problem.n_priv)
     else:
         plan = logistic.plan_logistic(problem.posterior, problem.counted, noise)
-    check_sum_grids(account, [account.allowance * plan.share], problem.dim, problem.n_priv)
+    check_sum_grids(account, [left * plan.share], problem.dim, problem.n_priv)
     return plan
 
 
-def _asker(run: Run, problem: Problem, rotation: Rotation, plan: Any) -> steps.Ask:
-    """What answers the requests of Newton steps."""
+def _asker(run: Run, problem: Problem, rotation: Rotation, cost: Fraction) -> steps.Ask:
+    """What answers the requests of Newton steps, each at `cost`."""
     on_rows = run.on(rotated_rows(run.rows, rotation, run.executor))
 
     def ask(request: steps.Request, step: int) -> steps.Answer:
@@ -94,7 +117,7 @@ def _asker(run: Run, problem: Problem, rotation: Rotation, plan: Any) -> steps.A
                 weighted=rotation.weighted,
             ),
             name=f"gradient, step {step + 1}",
-            cost=run.account.allowance * plan.share,
+            cost=cost,
             residual_clip=request.clip * request.scale * rotation.label_scale,
             clip_radius=request.radius,
         )
@@ -104,23 +127,23 @@ def _asker(run: Run, problem: Problem, rotation: Rotation, plan: Any) -> steps.A
 
 
 def _learn_newton(run: Run, problem: Problem, plan: Any) -> Fitted:
-    account = run.account
-    noise = noise_per_radius(problem.dim, pure=account.pure, allowance=account.allowance)
+    problem, plan, left = _weighed(run, problem, plan)
+    noise = noise_per_radius(problem.dim, pure=run.account.pure, allowance=left)
     if not isinstance(problem.posterior, Posterior):
-        ask = _asker(run, problem, problem.rotation, plan)
+        ask = _asker(run, problem, problem.rotation, left * plan.share)
         found = logistic.newton_logistic(problem.posterior, plan, problem.counted, noise, ask)
         return _fitted(found, plan)
     known, rotation, moved = problem.posterior, problem.rotation, None
     if plan.centre:
         once = each_row(run.rows, rotation, rotation.width)  # one pass: not kept
-        moved = release_centre(run.on(once), problem, account.allowance * plan.centre)
+        moved = release_centre(run.on(once), problem, left * plan.centre)
         known, rotation = moved.posterior, moved.rotation
     state = steps.newton(
         known,
         plan,
         problem.counted,
         noise,
-        _asker(run, problem, rotation, plan),
+        _asker(run, problem, rotation, left * plan.share),
         sparse=bool(rests_on_few(problem).any()),
     )
     fitted = _fitted(state, plan)
@@ -162,7 +185,7 @@ def _off_diagonal(account: Account, diagonal: float) -> float:
 
 def statistics_noise(problem: Problem, account: Account) -> float:
     """Noise off the diagonal of the one release of "sufficient_statistics", for rows clipped to norm 1."""
-    return _entry(account, account.allowance, problem.dim + 1, problem.n_priv)
+    return _entry(account, account.allowance - _weighing(problem, account), problem.dim + 1, problem.n_priv)
 
 
 def _plan_statistics(problem: Problem, account: Account) -> statistics.StatisticsPlan:
@@ -173,19 +196,20 @@ def _plan_statistics(problem: Problem, account: Account) -> statistics.Statistic
             "method='sufficient_statistics' clips residuals once, by those of public rows, and public labels that are all equal "
             "have none: pass method='newton'"
         )
-    check_gram_grids(account, [account.allowance], problem.dim + 1, problem.n_priv)
+    check_gram_grids(account, [_check_weighing(problem, account)], problem.dim + 1, problem.n_priv)
     entry = statistics_noise(problem, account)
     return statistics.plan_statistics(problem.posterior, problem.counted, entry)
 
 
 def _learn_statistics(run: Run, problem: Problem, plan: statistics.StatisticsPlan) -> Fitted:
+    problem, plan, left = _weighed(run, problem, plan)
     assert isinstance(problem.posterior, Posterior)
     account, dim = run.account, problem.dim
     rows = residual_rows(run.rows, problem, plan)
     released = run.on(rows).release(
         SecondMoment(affine=AffineMap(dim=dim + 1), radius=plan.radius),
         name="second moments of rows and residuals",
-        cost=account.allowance,
+        cost=left,
         residual_clip=plan.clip.bound * problem.posterior.scale * problem.rotation.label_scale,
         clip_radius=plan.radius,
     )
@@ -199,13 +223,13 @@ METHODS: Registry[TrainingMethod] = Registry(
         name="newton",
         prepare=_plan_newton,
         learn=_learn_newton,
-        draws=lambda problem: (steps.STEPS[-1] + 1) * problem.dim,
+        draws=lambda problem: (steps.STEPS[-1] + 1) * problem.dim + problem.rotation.weighted,
     ),
     TrainingMethod(
         name="sufficient_statistics",
         prepare=_plan_statistics,
         learn=_learn_statistics,
-        draws=lambda problem: (problem.dim + 1) ** 2,
+        draws=lambda problem: (problem.dim + 1) ** 2 + problem.rotation.weighted,
     ),
     TrainingMethod(name="throw_away", prepare=_plan_public, learn=_learn_public, draws=lambda task: 0),
     SEMI_DP,

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv import validation
-from fastpubpriv._types import FloatArray
+from fastpubpriv._types import BoolArray, FloatArray
 from fastpubpriv.columns import LEVEL
 from fastpubpriv.errors import InputError
 from fastpubpriv.losses import Loss, huber_threshold, weighted_logistic
@@ -23,6 +23,7 @@ from fastpubpriv.training.rotated import Rotation, label_values, rotation_map
 from fastpubpriv.training.stated import Importance, Stated, class_list
 from fastpubpriv.training.whitening import Whitener
 
+FEW = "at least 2 public rows with a label and without missing cells are needed to start from"
 _FAR = 16.0  # rows so many times as long as the longest public one are shortened
 
 
@@ -47,7 +48,9 @@ class Problem:
     class_names : tuple of str
         Texts that the classes 0, 1, ... stand for; empty for classes that are numbers.
     weight_share : float
-        Mean weight of the public rows, in units of the cap on private ones; 1 where private rows have no weights.
+        Mean weight of the private rows, in units of their cap: that of public rows until it is released; 1 without weights.
+    weight_spread : float
+        Mean of the squared weights of the public rows over the mean of the weights, in that unit; 1 without weights.
     """
 
     loss: Loss
@@ -59,6 +62,7 @@ class Problem:
     scales: str = "public rows"
     class_names: tuple[str, ...] = ()
     weight_share: float = 1.0
+    weight_spread: float = 1.0
 
     @property
     def dim(self) -> int:
@@ -148,11 +152,14 @@ def make_problem(
 ) -> tuple[Problem, int]:
     """The problem of public rows (m, dim + 1), the label last, and how many of them could be used."""
     given = stated.row_weights(len(table), n_priv)
-    share = 1.0 if given is None or stated.weight_cap is None else float(given.mean())
+    share, spread = 1.0, 1.0
+    if given is not None and stated.weight_cap is not None:
+        share, spread = float(given.mean()), float(given @ given) / float(given.sum())
     if given is not None:
         table, given = table[given > 0.0], given[given > 0.0]
+    labelled = with_labels(table)
+    table, given = table[labelled], None if given is None else given[labelled]
     design, usable = make_design(table[:, :-1], names, stated.categories, stated.ranges(names), stated.texts)
-    usable &= np.isfinite(table[:, -1])
     pair = _classes(table[usable, -1], stated.classes) if loss.classes else None
     if pair is not None:
         usable &= np.isin(table[:, -1], pair)
@@ -162,7 +169,7 @@ def make_problem(
     used = table[usable]
     counted = None if given is None else given[usable]
     if len(used) < 2:
-        raise InputError("at least 2 public rows with a label and without missing cells are needed to start from")
+        raise InputError(FEW)
     centre, scale, resolution = (0.0, 1.0, 0.0) if loss.classes else stated.label_unit(used[:, -1])
     terms = design.standardise(used[:, :-1])
     weights = design.leverage_weights(terms)
@@ -198,7 +205,17 @@ def make_problem(
         weight_cap=stated.weight_cap,
     )  # fmt: skip
     words = (stated.origin, stated.class_names)
-    return Problem(loss, design, whitener, posterior, rotation, n_priv, *words, weight_share=share), len(used)
+    return Problem(
+        loss, design, whitener, posterior, rotation, n_priv, *words, weight_share=share, weight_spread=spread
+    ), len(used)
+
+
+def with_labels(table: FloatArray) -> BoolArray:
+    """Which public rows (m, dim + 1) have a label: the others say nothing of it, and their gaps make no term."""
+    found: BoolArray = np.isfinite(table[:, -1])
+    if found.sum() < 2:
+        raise InputError(FEW)
+    return found
 
 
 def _of_unequal_rows(posterior: Posterior | LogisticPosterior, heavy: FloatArray) -> Posterior | LogisticPosterior:

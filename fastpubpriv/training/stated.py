@@ -84,8 +84,8 @@ class Stated:
             )
         if self.weights_pub is None:
             raise InputError(
-                "weights_priv= needs weights_pub=, weights of the public rows in the same unit: how much private rows weigh is "
-                "learnt from these, as the sum of private weights is not released"
+                "weights_priv= needs weights_pub=, weights of the public rows in the same unit: what is learnt from public rows "
+                "must be of rows that count alike"
             )
         if isinstance(self.weights_priv, str):
             raise InputError(

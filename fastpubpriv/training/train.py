@@ -32,6 +32,7 @@ from fastpubpriv.training.problem import Fitted, Problem, make_problem
 from fastpubpriv.training.public_linear import Posterior
 from fastpubpriv.training.record import WORTH
 from fastpubpriv.training.stated import Stated
+from fastpubpriv.training.weighing import SUM_OF_WEIGHTS
 
 
 @shared_docs
@@ -365,7 +366,7 @@ def _result(
         classes=frozen(problem.rotation.classes or ()),
         design=named_design(problem.design, problem.rotation.classes, problem.class_names),
         columns=features,
-        provenance={"scales": problem.scales, "residual clip": "public rows", "start": "public rows"},
+        provenance=_provenance(run, problem),
         **shared,
     )
 
@@ -376,6 +377,15 @@ def _status(problem: Problem) -> tuple[str, ...]:
     if len(problem.posterior.labels) < least * problem.dim:
         return ("few_public_rows",) * len(problem.design.terms)
     return tuple("few_rows" if few else "ok" for few in rests_on_few(problem))
+
+
+def _provenance(run: running.Run, problem: Problem) -> dict[str, str]:
+    """Where numbers come from."""
+    found = {"scales": problem.scales, "residual clip": "public rows", "start": "public rows"}
+    if problem.rotation.weighted:
+        released = any(each["name"] == SUM_OF_WEIGHTS for each in run.log)
+        found["sum of weights"] = "released" if released else "public rows"
+    return found
 
 
 def _residual_std(problem: Problem) -> float:

@@ -9,7 +9,7 @@ import numpy as np
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.estimators.columns.balls import choose_ball
-from fastpubpriv.estimators.columns.scales import Column, edges_of, pooled, scale_of
+from fastpubpriv.estimators.columns.scales import Column, edges_of, pooled, scales_of
 from fastpubpriv.estimators.columns.shares import Shares, divide
 from fastpubpriv.kernels.columns import EXPONENTS
 from fastpubpriv.mechanisms.sums import AffineMap, ShellCounts, check_sum_grids
@@ -52,7 +52,8 @@ class NormCount:
         """Release the count; the clip radius of least predicted error, and the norm where rows end. `public` norms (m,) help."""
         found = run.release(ShellCounts(affine=affine, edges=EDGES), name="norms of rows", cost=self.shares.cells)
         column = column_of(found.value, public, self.shares)
-        last = scale_of(column, self.shares).above
+        (scale,) = scales_of([column], [self.shares])
+        last = scale.above
         if last is None:
             # Rows at the centre need no ball; where nothing can be told, the public rows are all there is.
             seen = column.zero <= self.shares.n / 2.0 and len(public) and float(public.max()) > 0.0
