@@ -186,10 +186,12 @@ def note(levels: Sequence[int]) -> str:
     """What the numbers depend on."""
     machine = describe_machine()
     sets = " / ".join(NAMES[level] for level in levels)
+    absent = [name for name in ("opendp", "sklearn", "polars") if importlib.util.find_spec(name) is None]
+    left_out = f" Not installed, and so left out: {', '.join(absent)}." if absent else ""
     return (
         f"{machine['processor']}, {machine['CPUs']} CPUs; NumPy {machine['numpy']} with {machine['BLAS']}. Ours with {sets}, "
         "peers and limits with all instructions that they choose. One thread where nothing else is said; the least of some runs "
-        "of `python -m benchmarks.table`."
+        f"of `python -m benchmarks.table`.{left_out}"
     )
 
 
