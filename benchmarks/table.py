@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import tempfile
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -185,10 +186,12 @@ def note(levels: Sequence[int]) -> str:
     """What the numbers depend on."""
     machine = describe_machine()
     sets = " / ".join(NAMES[level] for level in levels)
+    absent = [name for name in ("opendp", "sklearn", "polars") if importlib.util.find_spec(name) is None]
+    left_out = f" Not installed, and so left out: {', '.join(absent)}." if absent else ""
     return (
         f"{machine['processor']}, {machine['CPUs']} CPUs; NumPy {machine['numpy']} with {machine['BLAS']}. Ours with {sets}, "
         "peers and limits with all instructions that they choose. One thread where nothing else is said; the least of some runs "
-        "of `python -m benchmarks.table`."
+        f"of `python -m benchmarks.table`.{left_out}"
     )
 
 
@@ -218,7 +221,8 @@ def main() -> None:
         levels = [min(widest, ("baseline", "avx2", "avx512").index(given.isa))]
     rounds, scale = (1, QUICK) if given.quick else (given.rounds, 1.0)
     lib.fpp_isa_limit(levels[0])
-    with threadpool_limits(1):
+    with threadpool_limits(1), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of small budgets and seeds, which is not what is measured
         found = list(measured(given.only or SECTIONS, levels, rounds, scale))
     head = note(levels)
     table = Table(*HEADER, title=head)

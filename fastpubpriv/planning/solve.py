@@ -92,6 +92,7 @@ MEANINGS = {
     "dp_sgd": "error of noisy gradient descent on private rows alone",
     "pda_mirror_descent": "error of mirror descent",
     "output_perturbation": "error of noise on the minimum of the loss",
+    "objective_perturbation": "error of a minimum moved by secret noise",
     "exponential": "error of a choice among models that public rows suggest",
     "implied_epsilon": "epsilon of the budget, for zCDP at delta = 1e-6",
     "worth_rows": "private rows from which they are worth it",

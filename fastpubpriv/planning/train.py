@@ -68,8 +68,8 @@ def plan_train(
     method = METHODS.choose(method)
     if loss != "squared" and method == "sufficient_statistics":
         raise InputError("method='sufficient_statistics' is for the squared loss: pass method='newton'")
-    if (loss, method) == ("squared", "output_perturbation"):
-        raise InputError("method='output_perturbation' needs a loss whose gradients are bounded: pass loss='logistic'")
+    if loss == "squared" and method in ("output_perturbation", "objective_perturbation"):
+        raise InputError(f"method={method!r} needs a loss whose gradients are bounded: pass loss='logistic'")
     explained = validation.fraction("r_squared", r_squared)
     weight = None if mean_weight is None else validation.positive("mean_weight", mean_weight)
     if weight is not None and weight > 1.0:
@@ -175,7 +175,7 @@ class _Case:
         _, plans, _ = self._stepwise(n_priv, budget, "auto")
         found = {name: float(plan.predicted) for name, plan in plans.items() if name != "throw_away"}
         for name, record in METHODS.items():
-            # Some losses have no output perturbation; two or three public rows, which one line fits, no gradient for a clip.
+            # Some losses have no perturbed minimum; two or three public rows, which one line fits, no gradient for a clip.
             with contextlib.suppress(InputError, BudgetError):
                 if record.settings is not None:
                     found[name] = _excess(self._with_settings(n_priv, budget, name)[0])
