@@ -27,6 +27,7 @@ from fastpubpriv.training.gradient.perturbing import OutputPerturbation
 from fastpubpriv.training.gradient.settings import Descent
 from fastpubpriv.training.leverage import rests_on_few, rows_behind
 from fastpubpriv.training.methods import METHODS, WITHOUT_SETTINGS, asked, candidates, choose, public_fit
+from fastpubpriv.training.newton_state import FEW, FEW_OF_CLASSES
 from fastpubpriv.training.opened import opened
 from fastpubpriv.training.problem import Fitted, Problem, make_problem
 from fastpubpriv.training.public_linear import Posterior
@@ -361,7 +362,7 @@ def _result(
         loss=problem.loss.name,
         terms=problem.design.terms,
         rows_behind=frozen(rows_behind(problem)),
-        status=tuple("few_rows" if few else "ok" for few in rests_on_few(problem)),
+        status=_status(problem),
         predicted_excess=float(plan.predicted) * problem.unit,
         public_excess=problem.posterior.excess * problem.unit,
         residual_std=_residual_std(problem),
@@ -371,6 +372,14 @@ def _result(
         provenance=_provenance(run, problem),
         **shared,
     )
+
+
+def _status(problem: Problem) -> tuple[str, ...]:
+    """Of each term, see `TrainingResult.status`."""
+    least = FEW_OF_CLASSES if problem.loss.classes else FEW
+    if len(problem.posterior.labels) < least * problem.dim:
+        return ("few_public_rows",) * len(problem.design.terms)
+    return tuple("few_rows" if few else "ok" for few in rests_on_few(problem))
 
 
 def _provenance(run: running.Run, problem: Problem) -> dict[str, str]:
