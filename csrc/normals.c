@@ -38,7 +38,8 @@ typedef struct {
     void (*scores)(const double *edges, int64_t n_edges, double mean, double std, double *z, double *exponents);
     void (*cells)(const double *z, const double *exponentials, int64_t n_edges, double *room, double *inside, double *density,
                   double *tilted);
-    void (*slopes)(const fpp_cell_fit *fit, int64_t row, double *slopes, double *weighted, double *residuals);
+    void (*slopes)(const fpp_cell_fit *fit, int64_t row, const double *exponentials, double *room, double *slopes, double *weighted,
+                   double *residuals);
     void (*distances)(const char *x, int64_t n, int64_t stride_bytes, int is_f32, const fpp_normals *at, double *tiles, double *length_sq,
                       uint8_t *whole);
     void (*statistic)(int64_t n, const fpp_normals *at, const double *tiles, const double *length_sq, const double *share,
@@ -57,12 +58,12 @@ FPP_API int32_t fpp_normal_scores_f64(const double *edges, int64_t n_edges, cons
                                       double *z, double *exponents)
 {
     if (n_edges < 2 || n_edges > FPP_DIM_MAX || edges == NULL || !fpp_is_given(means, n, n_edges * 8) || !fpp_is_given(stds, n, n_edges * 8)
-        || !fpp_is_given(z, n, n_edges * 8) || !fpp_is_given(exponents, n, n_edges * 8)) {
+        || !fpp_is_given(z, n, n_edges * 8)) {
         return FPP_ERR_ARGUMENT;
     }
     const fpp_normal_loops *loops = loops_now();
     for (int64_t i = 0; i < n; i++) {
-        loops->scores(edges, n_edges, means[i], stds[i], z + i * n_edges, exponents + i * n_edges);
+        loops->scores(edges, n_edges, means[i], stds[i], z + i * n_edges, exponents == NULL ? NULL : exponents + i * n_edges);
     }
     return FPP_OK;
 }
@@ -84,16 +85,17 @@ FPP_API int32_t fpp_normal_cells_f64(const double *z, const double *exponentials
     return FPP_OK;
 }
 
-FPP_API int32_t fpp_normal_slopes_f64(const fpp_cell_fit *fit, const int64_t *rows, int64_t n, double *slopes, double *weighted,
-                                      double *residuals)
+FPP_API int32_t fpp_normal_slopes_f64(const fpp_cell_fit *fit, const int64_t *rows, const double *exponentials, int64_t n,
+                                      double *workspace, double *slopes, double *weighted, double *residuals)
 {
     if (fit == NULL || fit->size < 0 || fit->size > FPP_DIM_MAX || fit->components < 1 || fit->components > FPP_DIM_MAX || fit->cells < 1
         || fit->cells > FPP_DIM_MAX || fit->counts == NULL) {
         return FPP_ERR_ARGUMENT;
     }
-    const int64_t parameters = fit->components * (fit->tilted == NULL ? 2 : 3), row_bytes = fit->components * fit->cells * 8;
+    const int64_t parameters = fit->components * (fit->fixed_std ? 2 : 3), row_bytes = fit->components * (fit->cells + 1) * 8;
     if (!fpp_is_given(fit->weights, fit->size, 8) || !fpp_is_given(fit->inside, fit->size, row_bytes)
-        || !fpp_is_given(fit->density, fit->size, row_bytes) || !fpp_is_given(rows, n, 3 * row_bytes) || !fpp_is_given(slopes, n, 8)
+        || !fpp_is_given(fit->z, fit->size, row_bytes) || !fpp_is_given(rows, n, 3 * row_bytes)
+        || !fpp_is_given(exponentials, n, row_bytes) || workspace == NULL || !fpp_is_given(slopes, n, 8)
         || !fpp_is_given(weighted, n, 8) || !fpp_is_given(residuals, n, 8)) {
         return FPP_ERR_ARGUMENT;
     }
@@ -105,7 +107,7 @@ FPP_API int32_t fpp_normal_slopes_f64(const fpp_cell_fit *fit, const int64_t *ro
     const fpp_normal_loops *loops = loops_now();
     for (int64_t i = 0; i < n; i++) {
         const int64_t at = i * parameters * fit->cells;
-        loops->slopes(fit, rows[i], slopes + at, weighted + at, residuals + i * fit->cells);
+        loops->slopes(fit, rows[i], exponentials + i * fit->components * (fit->cells + 1), workspace, slopes + at, weighted + at, residuals + i * fit->cells);
     }
     return FPP_OK;
 }

@@ -82,11 +82,32 @@ TARGET static void NAME(scores)(const double *edges, int64_t n_edges, double mea
     for (; j + W <= n_edges; j += W) {
         const V v = (NAME(load)(edges + j) - mean) / std;
         NAME(store)(z + j, v);
-        NAME(store)(exponents + j, -0.5 * v * v);
+        if (exponents != NULL) {
+            NAME(store)(exponents + j, -0.5 * v * v);
+        }
     }
     for (; j < n_edges; j++) {
         z[j] = (edges[j] - mean) / std;
-        exponents[j] = -0.5 * z[j] * z[j];
+        if (exponents != NULL) {
+            exponents[j] = -0.5 * z[j] * z[j];
+        }
+    }
+}
+
+/* Differences of phi(z) and z phi(z), these only if `tilted` is not NULL; room as for `cells`. */
+TARGET FPP_INLINE void NAME(densities)(const double *z, const double *exponentials, int64_t n_edges, double *room, double *density,
+                                       double *tilted)
+{
+    double *const products = room, *const heights = room + n_edges + 8;
+    for (int64_t j = 0; j < n_edges; j++) {
+        heights[j] = ROOT_TWO_PI * exponentials[j];
+        products[j] = (fabs(z[j]) < FARTHEST ? z[j] : 0.0) * heights[j];
+    }
+    for (int64_t j = 0; j < n_edges - 1; j++) {
+        density[j] = heights[j + 1] - heights[j];
+    }
+    for (int64_t j = 0; tilted != NULL && j < n_edges - 1; j++) {
+        tilted[j] = products[j + 1] - products[j];
     }
 }
 
@@ -94,7 +115,7 @@ TARGET static void NAME(scores)(const double *edges, int64_t n_edges, double mea
 TARGET static void NAME(cells)(const double *z, const double *exponentials, int64_t n_edges, double *room, double *inside,
                                double *density, double *tilted)
 {
-    double *const tail = room, *const heights = room + n_edges + 8;
+    double *const tail = room;
     int64_t j = 0;
     for (; j < n_edges; j += W) {
         V v;
@@ -120,14 +141,7 @@ TARGET static void NAME(cells)(const double *z, const double *exponentials, int6
     if (exponentials == NULL) {
         return;
     }
-    for (j = 0; j < n_edges; j++) {
-        heights[j] = ROOT_TWO_PI * exponentials[j];
-        tail[j] = (fabs(z[j]) < FARTHEST ? z[j] : 0.0) * heights[j];
-    }
-    for (j = 0; j < cells; j++) {
-        density[j] = heights[j + 1] - heights[j];
-        tilted[j] = tail[j + 1] - tail[j];
-    }
+    NAME(densities)(z, exponentials, n_edges, room, density, tilted);
 }
 
 /* to = total * weight * from (less the mass, if there is one), and the same times the precision. */
@@ -140,12 +154,17 @@ TARGET FPP_INLINE void NAME(slope)(int64_t n, double total, double weight, const
     }
 }
 
-TARGET static void NAME(slopes)(const fpp_cell_fit *fit, int64_t row, double *restrict slopes, double *restrict weighted,
-                                double *restrict residuals)
+TARGET static void NAME(slopes)(const fpp_cell_fit *fit, int64_t row, const double *exponentials, double *room, double *restrict slopes,
+                                double *restrict weighted, double *restrict residuals)
 {
     const int64_t cells = fit->cells, k = fit->components;
     const double *const weights = fit->weights + row * k;
+    double *const density = room, *const tilted = fit->fixed_std ? NULL : room + k * cells;
     double mass[BLOCK], precision[BLOCK];
+    for (int64_t c = 0; c < k; c++) {
+        NAME(densities)(fit->z + (row * k + c) * (cells + 1), exponentials + c * (cells + 1), cells + 1, room + 2 * k * cells,
+                        density + c * cells, tilted == NULL ? NULL : tilted + c * cells);
+    }
     for (int64_t begin = 0; begin < cells; begin += BLOCK) {
         const int64_t n = cells - begin < BLOCK ? cells - begin : BLOCK;
         for (int64_t c = 0; c < k; c++) {
@@ -162,9 +181,9 @@ TARGET static void NAME(slopes)(const fpp_cell_fit *fit, int64_t row, double *re
         for (int64_t c = 0; c < k; c++) {
             const int64_t from = (row * k + c) * cells + begin, to = c * cells + begin, next = k * cells;
             NAME(slope)(n, fit->total, weights[c], fit->inside + from, mass, precision, slopes + to, weighted + to);
-            NAME(slope)(n, fit->total, -weights[c], fit->density + from, NULL, precision, slopes + to + next, weighted + to + next);
-            if (fit->tilted != NULL) {
-                NAME(slope)(n, fit->total, -weights[c], fit->tilted + from, NULL, precision, slopes + to + 2 * next,
+            NAME(slope)(n, fit->total, -weights[c], density + to, NULL, precision, slopes + to + next, weighted + to + next);
+            if (tilted != NULL) {
+                NAME(slope)(n, fit->total, -weights[c], tilted + to, NULL, precision, slopes + to + 2 * next,
                             weighted + to + 2 * next);
             }
         }

@@ -254,12 +254,13 @@ def sweep_case(settings: int, *, threads: int = 1) -> Case:
     )
 
 
-def cases() -> Any:
-    """At full size."""
-    yield gradient_case(1_000_000, 100)
-    yield gradient_case(1_000_000, 100, np.float32)
+def cases(scale: float = 1.0) -> Any:
+    """At full size, or with a part of the rows."""
+    rows = int(1_000_000 * scale)
+    yield gradient_case(rows, 100)
+    yield gradient_case(rows, 100, np.float32)
     yield batch_case()
-    yield newton_case(1_000_000, 100)
+    yield newton_case(rows, 100)
     yield sweep_case(1)
     yield sweep_case(16)
     yield sweep_case(GRID, threads=available_cpus())

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastpubpriv._types import FloatArray, IntArray
+from fastpubpriv.errors import KernelError
 from fastpubpriv.kernels import _cbuf
 from fastpubpriv.kernels._cext import ffi, lib
 
@@ -20,36 +21,35 @@ def _room(numbers: int, name: str) -> FloatArray:
     return _cbuf.scratch(8 * numbers, name)[: 8 * numbers].view(np.float64)
 
 
-def _scores(means: FloatArray, stds: FloatArray, edges: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """(edge - mean) / std and minus half its square, (size, components, edges) each."""
-    shape = (*means.shape, len(edges))
+def _scores(means: FloatArray, stds: FloatArray, edges: FloatArray, exponents: FloatArray | None) -> FloatArray:
+    """(edge - mean) / std and, into `exponents`, minus half its square, (size, components, edges) each."""
     means, stds = np.ascontiguousarray(means), np.ascontiguousarray(stds)
-    z, exponents = np.empty(shape), np.empty(shape)
+    z = np.empty((*means.shape, len(edges)))
+    found = ffi.NULL if exponents is None else _cbuf.out(exponents.reshape(-1))
     given = (
         _cbuf.inp(np.ascontiguousarray(edges)),
         len(edges),
         _cbuf.inp(means.reshape(-1)),
         _cbuf.inp(stds.reshape(-1)),
     )
-    _cbuf.check(
-        lib.fpp_normal_scores_f64(*given, means.size, _cbuf.out(z.reshape(-1)), _cbuf.out(exponents.reshape(-1)))
-    )
-    return z, exponents
+    _cbuf.check(lib.fpp_normal_scores_f64(*given, means.size, _cbuf.out(z.reshape(-1)), found))
+    return z
 
 
-def cell_masses(means: FloatArray, stds: FloatArray, edges: FloatArray) -> FloatArray:
-    """Mass of each normal (size, components) between neighbours of ascending edges, (size, components, cells)."""
-    z, _ = _scores(means, stds, edges)
+def cell_masses(means: FloatArray, stds: FloatArray, edges: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Mass of each normal (size, components) between ascending edges, (size, components, cells), and the edges in stds."""
+    z = _scores(means, stds, edges, None)
     inside = np.empty((*means.shape, len(edges) - 1))
     work = _room(2 * len(edges) + 16, "normal cells")
     given = _cbuf.inp(z.reshape(-1)), ffi.NULL, means.size, len(edges), _cbuf.out(work)
     _cbuf.check(lib.fpp_normal_cells_f64(*given, _cbuf.out(inside.reshape(-1)), ffi.NULL, ffi.NULL))
-    return inside
+    return inside, z
 
 
 def cell_parts(means: FloatArray, stds: FloatArray, edges: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Differences of Phi(z), phi(z) and z phi(z) from edge to edge, (size, components, cells) each."""
-    z, exponents = _scores(means, stds, edges)
+    exponents = np.empty((*means.shape, len(edges)))
+    z = _scores(means, stds, edges, exponents)
     with np.errstate(under="ignore"):
         np.exp(exponents, out=exponents)
     inside, density, tilted = np.empty((3, *means.shape, len(edges) - 1))
@@ -63,7 +63,7 @@ def cell_parts(means: FloatArray, stds: FloatArray, edges: FloatArray) -> tuple[
 def cell_slopes(
     counts: FloatArray,
     weights: FloatArray,
-    parts: tuple[FloatArray, FloatArray, FloatArray],
+    masses: tuple[FloatArray, FloatArray],
     total: float,
     noise_variance: float,
     rows: IntArray,
@@ -71,24 +71,32 @@ def cell_slopes(
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Of the mixtures `rows`: slopes of expected counts and the same times the precision, (rows, p, cells), and weighted residuals.
 
-    The parameters are log weights, means and log stds (these not with `fixed_std`); residuals are (rows, cells).
+    `masses` are their `cell_masses`. The parameters are log weights, means and log stds (these not with `fixed_std`); residuals
+    are (rows, cells).
     """
-    size, components, cells = parts[0].shape
+    inside, z = masses
+    size, components, cells = inside.shape
     _cbuf.expect("counts", counts, np.float64, (cells,))
     _cbuf.expect("weights", weights, np.float64, (size, components))
-    for part in parts:
-        _cbuf.expect("parts", part, np.float64, (size, components, cells))
+    _cbuf.expect("masses", inside, np.float64, (size, components, cells))
+    _cbuf.expect("edges", z, np.float64, (size, components, cells + 1))
     _cbuf.expect("rows", rows, np.int64, (len(rows),))
-    inside, density, tilted = (_cbuf.inp(part.reshape(-1)) for part in parts)
-    keep = _cbuf.inp(counts), _cbuf.inp(weights.reshape(-1))
-    fit = ffi.new(
-        "fpp_cell_fit *",
-        (size, components, cells, *keep, inside, density, ffi.NULL if fixed_std else tilted, total, noise_variance),
-    )
+    if len(rows) and not 0 <= rows.min() <= rows.max() < size:
+        raise KernelError(f"rows must be numbers of {size} mixtures")
+    with np.errstate(all="ignore"):
+        chosen = z[rows]
+        exponentials = -0.5 * chosen
+        exponentials *= chosen
+        np.exp(exponentials, out=exponentials)
+    keep = _cbuf.inp(counts), _cbuf.inp(weights.reshape(-1)), _cbuf.inp(inside.reshape(-1)), _cbuf.inp(z.reshape(-1))
+    fit = ffi.new("fpp_cell_fit *", (size, components, cells, *keep, total, noise_variance, int(fixed_std)))
     slopes, weighted = np.empty((2, len(rows), components * (2 if fixed_std else 3), cells))
     residuals = np.empty((len(rows), cells))
-    found = (_cbuf.out(each.reshape(-1)) for each in (slopes, weighted, residuals))
-    _cbuf.check(lib.fpp_normal_slopes_f64(fit, _cbuf.inp(rows), len(rows), *found))
+    work = _room(2 * (components + 1) * (cells + 1) + 16, "normal cells")
+    given = fit, _cbuf.inp(rows), _cbuf.inp(exponentials.reshape(-1)), len(rows), _cbuf.out(work)
+    _cbuf.check(
+        lib.fpp_normal_slopes_f64(*given, *(_cbuf.out(each.reshape(-1)) for each in (slopes, weighted, residuals)))
+    )
     return slopes, weighted, residuals
 
 

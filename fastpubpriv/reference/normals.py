@@ -25,32 +25,39 @@ def _inside(z: FloatArray) -> FloatArray:
     return mass
 
 
-def cell_masses(means: FloatArray, stds: FloatArray, edges: FloatArray) -> FloatArray:
-    """Mass of each normal (size, components) between neighbours of ascending edges, (size, components, cells)."""
+def cell_masses(means: FloatArray, stds: FloatArray, edges: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Mass of each normal (size, components) between ascending edges, (size, components, cells), and the edges in stds."""
     with np.errstate(all="ignore"):
-        return _inside((edges - means[:, :, None]) / stds[:, :, None])
+        z = (edges - means[:, :, None]) / stds[:, :, None]
+        return _inside(z), z
+
+
+def _densities(z: FloatArray) -> tuple[FloatArray, FloatArray]:
+    density = _ROOT * np.exp(-0.5 * z * z)
+    tilted = np.where(np.abs(z) < 40.0, z, 0.0) * density
+    return np.diff(density), np.diff(tilted)
 
 
 def cell_parts(means: FloatArray, stds: FloatArray, edges: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Differences of Phi(z), phi(z) and z phi(z) from edge to edge, (size, components, cells) each."""
     with np.errstate(all="ignore"):
         z = (edges - means[:, :, None]) / stds[:, :, None]
-        density = _ROOT * np.exp(-0.5 * z * z)
-        tilted = np.where(np.abs(z) < 40.0, z, 0.0) * density
-        return _inside(z), np.diff(density), np.diff(tilted)
+        return _inside(z), *_densities(z)
 
 
 def cell_slopes(
     counts: FloatArray,
     weights: FloatArray,
-    parts: tuple[FloatArray, FloatArray, FloatArray],
+    masses: tuple[FloatArray, FloatArray],
     total: float,
     noise_variance: float,
     rows: IntArray,
     fixed_std: bool,
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Slopes of expected counts, the same times the precision, and weighted residuals, of the mixtures `rows`."""
-    inside, density, tilted = (part[rows] for part in parts)
+    inside, z = (part[rows] for part in masses)
+    with np.errstate(all="ignore"):
+        density, tilted = _densities(z)
     shares = weights[rows][:, :, None]
     mass = np.sum(shares * inside, axis=1)
     blocks = [shares * (inside - mass[:, None, :]), -shares * density]

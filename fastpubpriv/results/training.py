@@ -48,6 +48,8 @@ class TrainingResult(Result):
     status : tuple of str
         "ok", or "few_rows" for a term with few rows behind it. Rows far out count less here than in least squares; if the line
         bends there, the coefficient is that of the bulk of the rows. The interval counts the difference that public rows show.
+        "few_public_rows" for all terms where there are fewer than two public rows for each coefficient (five, of classes): the
+        size of residuals and how much of the way a step covers are then hardly known, and there are no intervals (NaN).
     predicted_excess, public_excess : float
         Excess of the mean squared error (log-loss, Huber loss) over that of the best coefficients, predicted before anything was
         spent, for the method and for the public rows alone.
@@ -105,7 +107,7 @@ class TrainingResult(Result):
         p = len(self.terms)
         fine = (
             len(self.coefficients) == len(self.status) == p
-            and {*self.status} <= {"ok", "few_rows"}
+            and {*self.status} <= {"ok", "few_rows", "few_public_rows"}
             and len(self.covariance) == p + 1
             and len(self.classes) in (0, 2)
         )
@@ -117,15 +119,20 @@ class TrainingResult(Result):
             )
 
     @property
+    def _known(self) -> float:
+        """1, or NaN where there are too few public rows for intervals."""
+        return np.nan if "few_public_rows" in self.status else 1.0
+
+    @property
     def standard_error(self) -> FloatArray:
-        """Standard deviation of each coefficient, (terms,)."""
-        found: FloatArray = np.sqrt(np.diag(self.covariance)[1:])
+        """Standard deviation of each coefficient, (terms,); NaN where `status` says "few_public_rows"."""
+        found: FloatArray = np.sqrt(np.diag(self.covariance)[1:]) * self._known
         return found
 
     @property
     def intercept_error(self) -> float:
-        """Standard deviation of the intercept, the bias of clipping included."""
-        return float(np.sqrt(self.covariance[0, 0]))
+        """Standard deviation of the intercept, the bias of clipping included; NaN where `status` says "few_public_rows"."""
+        return float(np.sqrt(self.covariance[0, 0]) * self._known)
 
     @property
     def privacy_share(self) -> float:
@@ -136,7 +143,7 @@ class TrainingResult(Result):
         """Lower and upper ends, (terms,) each, of an interval for every coefficient.
 
         Counts what public and private rows leave open and the known noise, under a normal law; labels that are skewed move the
-        intercept most, which `intercept_error` counts.
+        intercept most, which `intercept_error` counts. NaN where `status` says "few_public_rows".
         """
         width = normal_quantile(0.5 + validation.confidence_level(level) / 2.0) * self.standard_error
         return self.coefficients - width, self.coefficients + width
@@ -181,7 +188,7 @@ class TrainingResult(Result):
         terms = self._terms_of(rows)
         with_one = np.hstack([np.ones((len(terms), 1)), terms])
         variance = np.einsum("ij,jk,ik->i", with_one, self.covariance, with_one) + self.residual_std**2
-        width = normal_quantile(0.5 + validation.confidence_level(level) / 2.0) * np.sqrt(variance)
+        width = normal_quantile(0.5 + validation.confidence_level(level) / 2.0) * np.sqrt(variance) * self._known
         middle = self.predict(rows)
         return middle - width, middle + width
 
@@ -195,7 +202,7 @@ class TrainingResult(Result):
         from fastpubpriv.results import plots as plotting
 
         width = normal_quantile(0.5 + validation.confidence_level(level) / 2.0)
-        public = width * np.sqrt(np.diag(self.public_covariance)[1:])
+        public = width * np.sqrt(np.diag(self.public_covariance)[1:]) * self._known
         lower, upper = self.confidence_interval(level)
         estimates = [
             plotting.Estimate("private", self.coefficients, lower, upper),
@@ -250,7 +257,16 @@ class TrainingResult(Result):
                 "public rows alone" if self.method == "throw_away" else f"private and public rows together{share}",
             ),
         ]
-        few = [name for name, status in zip(self.terms, self.status, strict=True) if status != "ok"]
+        few = [name for name, status in zip(self.terms, self.status, strict=True) if status == "few_rows"]
+        needed = "five" if self.loss == "logistic" else "two"
+        if np.isnan(self._known):
+            found.append(
+                (
+                    "Few public rows",
+                    f"{self.n_pub:,} for {len(self.terms) + 1:,} coefficients: the size of residuals and how much of the way a "
+                    f"step covers are hardly known, so that there are no intervals: these need {needed} for each",
+                )
+            )
         if few:
             found.append(
                 (

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.losses import Loss, RowLoss
 from fastpubpriv.mechanisms.residuals import ResidualSum
@@ -29,9 +28,11 @@ from fastpubpriv.training.centre import centre_share, release_centre
 from fastpubpriv.training.gradient.choosing import EXPONENTIAL
 from fastpubpriv.training.gradient.descents import DP_SGD, PDA_MIRROR_DESCENT, SEMI_DP, prepare_public
 from fastpubpriv.training.gradient.fit import is_stepwise
+from fastpubpriv.training.gradient.objective import OBJECTIVE_PERTURBATION
 from fastpubpriv.training.gradient.perturbing import OUTPUT_PERTURBATION
 from fastpubpriv.training.gradient.task import Descended, GradientTask
-from fastpubpriv.training.leverage import counted_bias
+from fastpubpriv.training.leverage import counted_bias, rests_on_few
+from fastpubpriv.training.newton_state import State
 from fastpubpriv.training.problem import Fitted, Problem
 from fastpubpriv.training.public_linear import Posterior
 from fastpubpriv.training.record import WORTH, TrainingMethod
@@ -132,14 +133,21 @@ def _learn_newton(run: Run, problem: Problem, plan: Any) -> Fitted:
     if not isinstance(problem.posterior, Posterior):
         ask = _asker(run, problem, problem.rotation, left * plan.share)
         found = logistic.newton_logistic(problem.posterior, plan, problem.counted, noise, ask)
-        return _fitted(found, found.covariance, plan)
+        return _fitted(found, plan)
     known, rotation, moved = problem.posterior, problem.rotation, None
     if plan.centre:
         once = each_row(run.rows, rotation, rotation.width)  # one pass: not kept
         moved = release_centre(run.on(once), problem, left * plan.centre)
         known, rotation = moved.posterior, moved.rotation
-    state = steps.newton(known, plan, problem.counted, noise, _asker(run, problem, rotation, left * plan.share))
-    fitted = _fitted(state, np.diag(state.variance), plan)
+    state = steps.newton(
+        known,
+        plan,
+        problem.counted,
+        noise,
+        _asker(run, problem, rotation, left * plan.share),
+        sparse=bool(rests_on_few(problem).any()),
+    )
+    fitted = _fitted(state, plan)
     if moved is not None:
         fitted = replace(
             fitted,
@@ -155,12 +163,11 @@ def _learn_newton(run: Run, problem: Problem, plan: Any) -> Fitted:
     )
 
 
-def _fitted(state: steps.State, covariance: FloatArray, plan: Any) -> Fitted:
-    gain = covariance * state.private_precision
+def _fitted(state: State, plan: Any) -> Fitted:
     return Fitted(
         mean=state.mean,
-        covariance=covariance,
-        noise=(gain / state.noise_precision) @ gain.T,
+        covariance=state.covariance,
+        noise=state.noise,
         drift=state.drift,
         steps=plan.steps,
     )
@@ -230,6 +237,7 @@ METHODS: Registry[TrainingMethod] = Registry(
     DP_SGD,
     PDA_MIRROR_DESCENT,
     OUTPUT_PERTURBATION,
+    OBJECTIVE_PERTURBATION,
     EXPONENTIAL,
     auto=True,
 )

@@ -6,6 +6,7 @@ from scipy import stats
 from scipy.special import ndtr, ndtri
 from scipy.stats import qmc
 
+from fastpubpriv.kernels import normals as kernels
 from fastpubpriv.mixtures.axis_aligned import binned_em, subsets
 from fastpubpriv.mixtures.axis_aligned.binned_em import (
     Cells,
@@ -301,7 +302,9 @@ def refined_the_long_way(cells, mixtures, steps):
     score, damping = misfit(cells, part), np.full(part.size, 1e-2)
     for _ in range(steps):
         every = np.arange(part.size)
-        curvature, gradient = binned_em._normal_equations(part, cell_parts(part, cells.edges), cells, every, False)
+        curvature, gradient = binned_em._normal_equations(
+            part, kernels.cell_masses(part.means, part.stds, cells.edges), cells, every, False
+        )
         diagonal = np.einsum("spp->sp", curvature)
         curvature = curvature + (damping[:, None] * diagonal + 1e-6)[:, :, None] * np.eye(diagonal.shape[1])
         step = np.linalg.solve(curvature, gradient[:, :, None])[:, :, 0]

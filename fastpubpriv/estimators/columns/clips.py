@@ -11,9 +11,10 @@ import numpy as np
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.estimators.columns.scales import Column, Scale, edges_of
 from fastpubpriv.estimators.columns.shares import FEW_COLUMNS, Shares
-from fastpubpriv.estimators.columns.tails import Side, Sides, sides_of
+from fastpubpriv.estimators.columns.tails import TINY, Side, Sides, sides_of
 
 BELOW, BEYOND = 10, 4  # octaves around the last cell in which a clip point may lie
+POINTS_AN_OCTAVE = 4
 LARGEST_EXPONENT = 1020  # of a clip point, so that the box of a column is finite
 MISSING_STDS = 3.0
 # Where rows far from all others are looked for: octaves beyond the end of either side, and inside it, and no more deviations of the
@@ -90,8 +91,11 @@ def candidates(sides: Sides, exponents: IntArray, bounds: FloatArray) -> FloatAr
     """Clip points of each side that are weighed against each other, ascending from zero: (sides, k); zeros where there is none."""
     begin, end = sides.seen - 1 - BELOW * sides.parts, sides.seen - 1 + BEYOND * sides.parts
     most = np.minimum(bounds, np.ldexp(1.0, np.minimum(1000, LARGEST_EXPONENT - exponents)))
-    points = np.zeros((len(most), end - begin + 2))
-    np.minimum(sides.upper[:, begin : end + 1], most[:, None], out=points[:, 1:])
+    steps, edges = max(1, POINTS_AN_OCTAVE // sides.parts), sides.upper[:, begin : end + 1]
+    points = np.zeros((len(most), steps * (end - begin) + 2))
+    within = edges[:, :-1, None] + np.diff(edges, axis=1)[:, :, None] * (np.arange(steps) / steps)
+    points[:, 1:-1], points[:, -1] = within.reshape(len(most), -1), edges[:, -1]
+    np.minimum(points, most[:, None], out=points)
     return points * sides.present[:, None]
 
 
@@ -108,6 +112,35 @@ def reach_of(column: Column, bounds: tuple[float, float] | None, exponent: int) 
     with np.errstate(all="ignore"):
         low, high = column.center - bounds[0], bounds[1] - column.center
         return float(np.ldexp(max(low, 0.0), -exponent)), float(np.ldexp(max(high, 0.0), -exponent))
+
+
+def with_empty_sides(columns: Sequence[Column], lasts: Sequence[int | None], shares: Shares) -> list[int | None]:
+    """The last cells to weigh clip points by: a side where no cell stands out ends an octave, or two whole cells, inside the other.
+
+    A public row near an end of a column leaves few rows on one side of it, too few for a cell to stand out, and far too many to
+    clip all of them to that row: their counts are weighed as those of the other side are. Where most rows are at the public one, as
+    in a column of few ones among zeros, nothing is known to lie beside it. `lasts` are those below and above each column in turn.
+    """
+    found = list(lasts)
+    for j, column in enumerate(columns):
+        for empty, other in ((2 * j, lasts[2 * j + 1]), (2 * j + 1, lasts[2 * j])):
+            if lasts[empty] is None and other is not None and column.zero <= HALF_AT_CENTER * shares.n:
+                found[empty] = max(other - max(shares.parts, 2), 0)
+    return found
+
+
+def believed_risk(excess: FloatArray, variance: FloatArray) -> FloatArray:
+    """Squared error of clipping a side where no cell stands out: none where its counts do not suggest any rows."""
+    suggested = np.maximum(excess, 0.0) ** 2
+    return np.asarray(variance * (suggested / np.maximum(suggested + variance, TINY)))
+
+
+def put_back(excess: float, variance: float) -> float:
+    """What is added for numbers that a side cuts: its noisy sum, less the share of it that noise explains (James and Stein).
+
+    As it stands, the sum of cells that hold nothing would add its noise to nearly every column.
+    """
+    return max(0.0, excess - variance / excess) if excess > 0.0 else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -139,7 +172,7 @@ def _choices(columns: Sequence[Column], scales: Sequence[Scale], shares: Shares,
         [counts for each in columns for counts in (each.below, each.above)],
         [variances for each in columns for variances in (each.below_var, each.above_var)],
         edges,
-        lasts,
+        with_empty_sides(columns, lasts, shares),
         shares.parts,
         units,
     )
@@ -150,13 +183,15 @@ def _choices(columns: Sequence[Column], scales: Sequence[Scale], shares: Shares,
     excess, variance, hidden = (np.where(every.present[:, None], part, 0.0).reshape(shape) for part in parts)
     points = points.reshape(shape)
     radius = (points[:, 0, :, None] + points[:, 1, None, :]) / 2.0
-    error = (radius * shares.noise_per_clip) ** 2 + variance[:, 0, :, None] + variance[:, 1, None, :]
+    seen = np.array([last is not None for last in lasts]).reshape(-1, 2, 1)
+    risk = np.where(seen, variance, believed_risk(excess, variance))
+    error = (radius * shares.noise_per_clip) ** 2 + risk[:, 0, :, None] + risk[:, 1, None, :]
     best = np.unravel_index(error.reshape(len(columns), -1).argmin(axis=1), error.shape[1:])
     at = np.arange(len(columns))[:, None], np.arange(2), np.stack(best, axis=1)
     clips = points[at]
     limits = np.stack([clips.ravel(), np.full(clips.size, math.inf)], axis=1)
     moments = np.where(every.present[:, None], np.concatenate(every.clipped(limits), axis=1), 0.0).reshape(shape)
-    sides = every.each()
+    sides = [None if last is None else side for last, side in zip(lasts, every.each(), strict=True)]
     chosen = (part[at].tolist() for part in (points, excess, variance, hidden))
     return [
         _Choice(
@@ -202,7 +237,7 @@ def _clip(column: Column, choice: _Choice, shares: Shares) -> Clip:
         exponent=choice.exponent,
         below=below,
         above=above,
-        correction=max(0.0, choice.excess[1]) - max(0.0, choice.excess[0]),
+        correction=put_back(choice.excess[1], choice.variance[1]) - put_back(choice.excess[0], choice.variance[0]),
         variance=choice.variance[0] + choice.variance[1],
         hidden_below=unseen[0],
         hidden_above=unseen[1],

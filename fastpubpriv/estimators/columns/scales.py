@@ -20,7 +20,7 @@ from fastpubpriv.kernels.columns import EXPONENTS
 WIDTHS = (1, 2, 4, 8)
 ANCHOR, ANCHOR_PURE = 5.2, 9.8
 WEAK = 3.5
-FALSE_ALARM = 0.01
+FALSE_ALARM, FALSE_ALARM_PURE = 0.01, 0.03  # so rare an error costs more rows under Laplace noise
 GUESSED = 16  # times rarer beside a place that only the size of the centre suggests
 MOST_FALSE_ALARM_COLUMNS = 10
 # A cell found by mistake g octaves out costs 4^g in squared error: mistakes must become rare faster than that.
@@ -143,7 +143,7 @@ def thresholds(log2_parts: int, chance: float, width: int, pure: bool) -> FloatA
 
 def chance_of(shares: Shares) -> float:
     """Chance of a false alarm beside what is known, for one column."""
-    return FALSE_ALARM / min(shares.dim, MOST_FALSE_ALARM_COLUMNS)
+    return (FALSE_ALARM_PURE if shares.pure else FALSE_ALARM) / min(shares.dim, MOST_FALSE_ALARM_COLUMNS)
 
 
 def undetected_rows(shares: Shares) -> float:

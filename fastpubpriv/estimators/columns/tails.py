@@ -113,10 +113,12 @@ class Sides:
 
     def excess(self, clips: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """For each of `clips` (sides, k): sum of rows times what they exceed it by, its variance, and what may be hidden."""
-        over = np.maximum(self.middle[:, None] - clips[:, :, None], 0.0)
-        beyond = self.upper[:, None] > clips[:, :, None]
+        # Numbers of a cell are taken to lie evenly in it: `over` is what they exceed a clip by on average, also of one inside.
+        lower, width, clips = self.lower[:, None], (self.upper - self.lower)[:, None], clips[:, :, None]
+        part = np.clip(self.upper[:, None] - clips, 0.0, width)
+        over = part * (0.5 * part / np.maximum(width, TINY)) + np.maximum(lower - clips, 0.0) * (part > 0.0)
         weighted = over * self.mass[:, None]
-        within = np.where(beyond, (np.maximum(self.mass, 0.0) * (self.upper - self.lower))[:, None], 0.0)
+        within = np.maximum(self.mass, 0.0)[:, None] * part
         variance = (
             (self.variance[:, None] * over**2).sum(axis=2)
             + (self.spread[:, None] * over).sum(axis=2) ** 2

@@ -95,7 +95,7 @@ def cell_parts(mixtures: Mixtures, edges: FloatArray) -> Parts:
 
 def cell_masses(mixtures: Mixtures, edges: FloatArray) -> FloatArray:
     """The first of `cell_parts` alone."""
-    return kernels.cell_masses(mixtures.means, mixtures.stds, edges)
+    return kernels.cell_masses(mixtures.means, mixtures.stds, edges)[0]
 
 
 def masses(mixtures: Mixtures, edges: FloatArray) -> FloatArray:
@@ -162,10 +162,10 @@ class Fit:
 
 
 def _normal_equations(
-    mixtures: Mixtures, parts: Parts, cells: Cells, rows: IntArray, fixed_std: bool
+    mixtures: Mixtures, masses: tuple[FloatArray, FloatArray], cells: Cells, rows: IntArray, fixed_std: bool
 ) -> tuple[FloatArray, FloatArray]:
-    """Curvature (rows, p, p) and gradient (rows, p) of the mixtures `rows`, of which `parts` are the `cell_parts`."""
-    given = cells.counts, mixtures.weights, parts, float(cells.total), cells.noise_std**2, rows
+    """Curvature (rows, p, p) and gradient (rows, p) of the mixtures `rows`, of which `masses` are the `kernels.cell_masses`."""
+    given = cells.counts, mixtures.weights, masses, float(cells.total), cells.noise_std**2, rows
     slopes, weighted, residuals = kernels.cell_slopes(*given, fixed_std)
     curvature = np.matmul(weighted, slopes.transpose(0, 2, 1))
     gradient = np.matmul(slopes, residuals[:, :, None])[:, :, 0]
@@ -204,9 +204,11 @@ def _refined(cells: Cells, start: Mixtures, steps: int, fixed_std: bool) -> Fit:
     """
     least = 0.25 * cells.resolution
     weights, means, stds = start.weights.copy(), start.means.copy(), start.stds.copy()
-    parts = cell_parts(start, cells.edges)
-    score = _misfit(cells, np.einsum("sk,skg->sg", weights, parts[0]))
-    curvature, gradient = _normal_equations(start, parts, cells, np.arange(start.size), fixed_std)
+    found = kernels.cell_masses(means, stds, cells.edges)
+    score = _misfit(cells, np.einsum("sk,skg->sg", weights, found[0]))
+    curvature, gradient = _normal_equations(
+        Mixtures(weights, means, stds), found, cells, np.arange(start.size), fixed_std
+    )
     damping = np.full(start.size, 1e-2)
     live = np.arange(start.size)
     for _ in range(steps):
@@ -214,8 +216,8 @@ def _refined(cells: Cells, start: Mixtures, steps: int, fixed_std: bool) -> Fit:
         damped = curvature[live] + (damping[live, None] * diagonal + 1e-6)[:, :, None] * np.eye(diagonal.shape[1])
         step = np.linalg.solve(damped, gradient[live][:, :, None])[:, :, 0]
         tried = moved(Mixtures(weights[live], means[live], stds[live]), step, least=least, fixed_std=fixed_std)
-        parts = cell_parts(tried, cells.edges)
-        tried_score = _misfit(cells, np.einsum("sk,skg->sg", tried.weights, parts[0]))
+        found = kernels.cell_masses(tried.means, tried.stds, cells.edges)
+        tried_score = _misfit(cells, np.einsum("sk,skg->sg", tried.weights, found[0]))
         gain = score[live] - tried_score
         better = tried_score < score[live]
         chosen = np.flatnonzero(better)
@@ -223,7 +225,7 @@ def _refined(cells: Cells, start: Mixtures, steps: int, fixed_std: bool) -> Fit:
         weights[rows], means[rows], stds[rows] = tried.weights[chosen], tried.means[chosen], tried.stds[chosen]
         score[rows] = tried_score[chosen]
         if len(rows):
-            curvature[rows], gradient[rows] = _normal_equations(tried, parts, cells, chosen, fixed_std)
+            curvature[rows], gradient[rows] = _normal_equations(tried, found, cells, chosen, fixed_std)
         stuck = ~better & (damping[live] >= _MOST_DAMPING)
         damping[live] = np.where(better, damping[live] * 0.3, np.minimum(damping[live] * 10.0, _MOST_DAMPING))
         if not np.any(better & (gain > 1e-4)) and np.all(damping > 1.0):

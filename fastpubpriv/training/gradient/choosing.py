@@ -133,8 +133,8 @@ def predicted_excess(task: GradientTask, models: FloatArray, known: Curvature, c
     return 2.0 * excess_part(problem) * total / _TRUTHS
 
 
-def _without_delta(budget: Budget) -> Budget:
-    """A choice has no use for delta, so none is spent."""
+def without_delta(budget: Budget) -> Budget:
+    """What has a pure cost has no use for delta, so none is spent."""
     return PureDP(budget.epsilon) if isinstance(budget, ApproxDP) else budget
 
 
@@ -180,7 +180,7 @@ def _learn(run: Run, task: GradientTask, prepared: Prepared) -> Descended:
 EXPONENTIAL = TrainingMethod(
     name=Exponential.name,
     settings=Exponential,
-    spends=_without_delta,
+    spends=without_delta,
     draws=lambda task: 1,
     prepare=_prepare,
     learn=_learn,
