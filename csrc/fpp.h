@@ -257,12 +257,11 @@ typedef struct {
 } fpp_gradient_map;
 
 int64_t fpp_gradients_workspace_size(const fpp_gradient_map *map); /* bytes, any alignment; -1 if invalid */
-/* sums (outputs, dim): sum of q, added to modulo 2^64. */
+/* sums (outputs, dim): sum of q, added to modulo 2^64; `_at` of the rows at places (count), each in 0 ... n - 1. */
 int32_t fpp_gradients_sum_f64(const double *x, int64_t n, int64_t row_stride, const fpp_gradient_map *map, void *workspace,
                               int64_t *sums);
 int32_t fpp_gradients_sum_f32(const float *x, int64_t n, int64_t row_stride, const fpp_gradient_map *map, void *workspace,
                               int64_t *sums);
-/* The same of the rows at places (count), each in 0 ... n - 1. */
 int32_t fpp_gradients_sum_at_f64(const double *x, int64_t n, int64_t row_stride, const int64_t *places, int64_t count,
                                  const fpp_gradient_map *map, void *workspace, int64_t *sums);
 int32_t fpp_gradients_sum_at_f32(const float *x, int64_t n, int64_t row_stride, const int64_t *places, int64_t count,
