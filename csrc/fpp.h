@@ -219,7 +219,7 @@ int32_t fpp_columns_box_f32(const float *x, int64_t n, int64_t row_stride, const
 
 /* ---- Gradients of linear models -------------------------------------------------------------------------------------
  * A labelled row (z, label) has dim + 1 adjacent columns, the label last. It adds q, the integers nearest to steps z; with score =
- * <weights, z> (eight sums of every eighth term, without fused multiply-adds, then added by halves) and residual r, minus the derivative of a loss:
+ * <weights, z> (eight sums of every eighth term, added by halves; no fused multiply-adds) and residual r, minus the derivative of a loss:
  *   without `spread`: steps = r shortened to limit / |z|, times inv_step; zero if r or label is not finite;
  *   with `spread`: z becomes spread z, steps = min(1, limit / |spread z|) (r inv_scale clipped to -clip ... clip) / clip inv_step.
  * SOFTMAX, and `functions`, have a score for each of `outputs` classes and as many rows of q; |r| |z| is then shortened as a whole.
