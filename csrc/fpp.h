@@ -439,9 +439,8 @@ int32_t fpp_report_batch_write(const fpp_report_header *header, const int32_t *e
 int32_t fpp_report_batch_read(const uint8_t *bytes, int64_t n_bytes, fpp_report_header *header);
 int32_t fpp_report_batch_entries(const uint8_t *bytes, int64_t n_bytes, int32_t *entries, uint8_t *seeds);
 
-/* ---- Normals: cells of the line, and rows under a mixture ------------------------------------------------------------
- * Exponentials of arrays are the caller's: between two calls it replaces each number by its exp. */
-/* z, exponents (n, n_edges): (edge - mean) / std and -z^2 / 2 (or NULL). n_edges >= 2. */
+/* ---- Normals: cells of the line, and rows under a mixture; exponentials of whole arrays are the caller's, between two calls --------
+ * z, exponents (n, n_edges): (edge - mean) / std and -z^2 / 2 (or NULL). n_edges >= 2. */
 int32_t fpp_normal_scores_f64(const double *edges, int64_t n_edges, const double *means, const double *stds, int64_t n, double *z,
                               double *exponents);
 /* (n, n_edges - 1) each: differences, from an edge to the next, of Phi(z), phi(z) and z phi(z), the last two only if exponentials
