@@ -195,8 +195,8 @@ def run(
 ) -> Report:
     """Write `b-beyond.csv` and `.png` into `out`; `quick` is a fifth of rows and columns, and two runs; `cells`: these alone.
 
-    A fifth has the same losses but more luck: at a share of .5 and epsilon 4, 8 draws have 1.1044 on average and a standard deviation
-    of .0079 each (least squares on all rows 1.070, the paper's table 1.1043), so that medians of two runs do not tell them apart.
+    A fifth has the same losses but more luck: at a share of .5 and epsilon 4, 8 draws have 1.1044 on average and a standard
+    deviation of .0079 each (least squares on all rows 1.070, the paper's table 1.1043): two runs do not tell these apart.
 
     The whole problem takes about a minute for each run of each of 18 cells on two cores; with `quick` all of it takes a few.
     """
