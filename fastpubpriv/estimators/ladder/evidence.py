@@ -13,10 +13,10 @@ from fastpubpriv._types import FloatArray
 GRID = np.exp(np.linspace(np.log(1e-4), np.log(1e5), 91))
 # Numbers of pseudo-rows within so many nats of the best are all believable.
 BELIEVABLE = 2.0
-# No structure at all is taken for the best where it is worse by no more than this.
-NO_WORSE = 0.5
+# No structure at all is taken for the best where it is worse by no more than this: chance alone makes as much in one case of a hundred.
+NO_WORSE = 3.0
 # How far towards its expectation the ridge may lift the least eigenvalue: of coordinates, and of a covariance that is reported.
-LIFT, LIFT_REPORTED = 0.15, 0.03
+LIFT, LIFT_REPORTED = 0.15, 0.02
 
 
 def log_evidence(pseudo_rows: FloatArray, scatter: FloatArray, degrees: int) -> FloatArray:
