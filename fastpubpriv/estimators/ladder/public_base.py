@@ -25,8 +25,8 @@ MOST_PRIOR_ROWS = 1e4
 # the error of one common variance, and on real tables nothing was gained.
 BY_CHANCE = 3.0
 # Coordinates lie along the axes of the public rows up to so many rows of ridge for each degree of freedom, and near the columns
-# beyond. Along axes those directions are known in which the public rows do not differ, where noise may be large beside the rows: with
-# 1 in place of 3, means of nearly collinear columns from six public rows were off by 1.3 times the public error.
+# beyond. Along axes those directions are known in which the public rows do not differ, where noise may be large beside the rows:
+# with 1 in place of 3, means of nearly collinear columns from six public rows were off by 1.3 times the public error.
 AXES = 3.0
 # Names in a warning; the result has all of them.
 MOST_NAMES = 5
