@@ -278,7 +278,11 @@ def readme_gaussians(lines: list[dict[str, Any]]) -> str:
             (line for line in lines if line[f"{word} ratio"] > OBVIOUS), key=lambda line: -line[f"{word} ratio"]
         )
         named = "; ".join(f"{line['problem']}, {line['budget']}: {_with_error(line, word)}" for line in above)
-        told.append(f"Error of the {word} above {OBVIOUS} times the better in {len(above)} of them: {named or 'none'}.")
+        worst = max(lines, key=lambda line: line[f"{word} ratio"])
+        told.append(
+            f"Error of the {word} above {OBVIOUS} times the better in {len(above)} of them: {named or 'none'}. "
+            f"The largest ratio, with its standard error: {_with_error(worst, word)}."
+        )
     # A case where every answer has a status has none without: NaN, or null where a file of JSON was read.
     loud = np.nanmax([line["worst silent covariance"] or 0.0 for line in lines])
     told.append(f"Largest relative covariance error without a status: {loud:.2f}.")
