@@ -57,7 +57,7 @@ audit: $(STAMP)-test $(STAMP)-extension  ## Long runs: distribution tests, black
 
 bench: $(STAMP)-bench $(STAMP)-extension  ## Speed: the pytest-benchmark suites, then one table of ratios to peers and limits
 	$(PYTEST) -q -m bench --benchmark-enable --benchmark-columns=min,median,ops benchmarks
-	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks.table
 
 # From nothing each time, so that no page shows what an older library said.
 docs: $(STAMP)-docs $(STAMP)-extension  ## The book in build/docs/html: every example runs; a warning, a broken link or reference fails

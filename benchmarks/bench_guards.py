@@ -43,6 +43,12 @@ GUARDS = {
         Ratios(0.5, 0.8, 0.8),
         Ratios(0.87, 2.23, 2.85),
     ),
+    "a small pass": (
+        loops.empty_pass_case,
+        "NumPy mean",
+        Ratios(1.5, 1.5, 1.5),  # Python on both sides
+        Ratios(2.6, 2.9, 2.9),
+    ),
     "local reports 100": (
         lambda: reports.report_case(2_000, 100),
         reports.NUMPY,

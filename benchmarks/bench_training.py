@@ -54,7 +54,7 @@ def test_peers_compute_the_same():
     np.testing.assert_allclose(again, naive, atol=1e-8)
 
 
-@pytest.mark.parametrize("who", ["ours", "NumPy"])
+@pytest.mark.parametrize("who", ["ours", "NumPy", training.LOOP])
 def test_a_mini_batch(benchmark, who):
     run(benchmark, training.batch_case(), who, training.BATCH)
 

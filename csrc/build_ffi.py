@@ -1,5 +1,6 @@
 """Describes the extension module to cffi: `fpp.h` between its marks is the declaration, the other C files are the library."""
 
+import hashlib
 from pathlib import Path
 
 from cffi import FFI
@@ -7,7 +8,7 @@ from cffi import FFI
 HERE = Path(__file__).resolve().parent
 SOURCES = [
     "isa.c", "chacha.c", "fixed.c", "sampler.c", "coins.c", "rowmap.c", "rows.c", "gram.c", "shells.c", "tree.c", "bins.c",
-    "hypotheses.c", "roots.c", "isolated.c", "balls.c", "cells.c", "columns.c", "gradients.c",
+    "hypotheses.c", "roots.c", "isolated.c", "balls.c", "cells.c", "columns.c", "normals.c", "gradients.c",
     "reports.c", "report_loops.c", "seeds.c", "codes.c", "wire.c",
 ]  # fmt: skip
 # No -ffast-math, ever: it would make NaN checks vanish. Contraction is off so that every instruction set rounds alike.
@@ -20,11 +21,16 @@ def declaration() -> str:
     return header.split("/* cdef begins */")[1].split("/* cdef ends */")[0]
 
 
+def fingerprint(declared: str) -> str:
+    """A number that changes with every change of the declaration: `fastpubpriv.kernels` tells a stale extension by it."""
+    return f"0x{hashlib.sha256(declared.encode()).hexdigest()[:15]}"
+
+
 ffi = FFI()
-ffi.cdef(declaration())
+ffi.cdef(declaration() + "\n#define FPP_DECLARATION ...\n")
 ffi.set_source(
     "fastpubpriv.kernels._cext",
-    '#include "fpp.h"',
+    f'#include "fpp.h"\n#define FPP_DECLARATION {fingerprint(declaration())}LL',
     sources=[f"csrc/{name}" for name in SOURCES],
     depends=[f"csrc/{path.name}" for path in sorted(HERE.glob("*.h"))],
     include_dirs=["csrc"],

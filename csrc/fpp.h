@@ -195,6 +195,13 @@ int32_t fpp_columns_count_f64(const double *x, int64_t n, int64_t row_stride, in
 int32_t fpp_columns_count_f32(const float *x, int64_t n, int64_t row_stride, int64_t dim, const double *center, int32_t log2_parts,
                               int32_t neutral, int64_t *counts);
 
+/* counts (edges + 1 for each column, one after another) += rows of n by dim numbers: column k has the edges begins[k] ... begins[k + 1] - 1,
+ * ascending, and cell j of it holds the x with j of them at most x. A number that is not finite is in no cell. begins[0] = 0. */
+int32_t fpp_columns_cells_f64(const double *x, int64_t n, int64_t row_stride, int64_t dim, const double *edges, const int64_t *begins,
+                              int64_t *counts);
+int32_t fpp_columns_cells_f32(const float *x, int64_t n, int64_t row_stride, int64_t dim, const double *edges, const int64_t *begins,
+                              int64_t *counts);
+
 typedef struct {
     int64_t dim;
     int32_t neutral;      /* a row with a number that is not finite becomes NaN throughout */
@@ -212,7 +219,7 @@ int32_t fpp_columns_box_f32(const float *x, int64_t n, int64_t row_stride, const
 
 /* ---- Gradients of linear models -------------------------------------------------------------------------------------
  * A labelled row (z, label) has dim + 1 adjacent columns, the label last. It adds q, the integers nearest to steps z; with score =
- * <weights, z> (terms added in ascending order, without fused multiply-adds) and residual r, minus the derivative of a loss:
+ * <weights, z> (eight sums of every eighth term, without fused multiply-adds, then added by halves) and residual r, minus the derivative of a loss:
  *   without `spread`: steps = r shortened to limit / |z|, times inv_step; zero if r or label is not finite;
  *   with `spread`: z becomes spread z, steps = min(1, limit / |spread z|) (r inv_scale clipped to -clip ... clip) / clip inv_step.
  * SOFTMAX, and `functions`, have a score for each of `outputs` classes and as many rows of q; |r| |z| is then shortened as a whole.
@@ -255,6 +262,11 @@ int32_t fpp_gradients_sum_f64(const double *x, int64_t n, int64_t row_stride, co
                               int64_t *sums);
 int32_t fpp_gradients_sum_f32(const float *x, int64_t n, int64_t row_stride, const fpp_gradient_map *map, void *workspace,
                               int64_t *sums);
+/* The same of the rows at places (count), each in 0 ... n - 1. */
+int32_t fpp_gradients_sum_at_f64(const double *x, int64_t n, int64_t row_stride, const int64_t *places, int64_t count,
+                                 const fpp_gradient_map *map, void *workspace, int64_t *sums);
+int32_t fpp_gradients_sum_at_f32(const float *x, int64_t n, int64_t row_stride, const int64_t *places, int64_t count,
+                                 const fpp_gradient_map *map, void *workspace, int64_t *sums);
 
 /* ---- Pairs of hypotheses ---------------------------------------------------------------------------------------------
  * Hypotheses stand in panels of FPP_PANEL: entry l of panel p is hypothesis p FPP_PANEL + l, and what is kept for each of them
@@ -427,6 +439,50 @@ int64_t fpp_report_batch_size(const fpp_report_header *header); /* bytes of the 
 int32_t fpp_report_batch_write(const fpp_report_header *header, const int32_t *entries, const uint8_t *seeds, uint8_t *bytes);
 int32_t fpp_report_batch_read(const uint8_t *bytes, int64_t n_bytes, fpp_report_header *header);
 int32_t fpp_report_batch_entries(const uint8_t *bytes, int64_t n_bytes, int32_t *entries, uint8_t *seeds);
+
+/* ---- Normals: cells of the line, and rows under a mixture ------------------------------------------------------------
+ * Exponentials of arrays are the caller's: between two calls it replaces each number by its exp. */
+/* z, exponents (n, n_edges): (edge - mean) / std and -z^2 / 2 (or NULL). n_edges >= 2. */
+int32_t fpp_normal_scores_f64(const double *edges, int64_t n_edges, const double *means, const double *stds, int64_t n, double *z,
+                              double *exponents);
+/* (n, n_edges - 1) each: differences, from an edge to the next, of Phi(z), phi(z) and z phi(z), the last two only if exponentials
+ * (exp of the exponents) are not NULL. z ascends along a row. workspace: 2 n_edges + 16 numbers. */
+int32_t fpp_normal_cells_f64(const double *z, const double *exponentials, int64_t n, int64_t n_edges, double *workspace,
+                             double *inside, double *density, double *tilted);
+
+typedef struct {
+    int64_t size, components, cells; /* mixtures in the batch, and what they have */
+    const double *counts;            /* (cells) */
+    const double *weights;           /* (size, components) */
+    const double *inside;            /* (size, components, cells), from fpp_normal_cells_f64 */
+    const double *z;                 /* (size, components, cells + 1) */
+    double total, noise_variance;
+    int32_t fixed_std;
+} fpp_cell_fit;
+
+/* For n of the mixtures, with exponentials (n, components, cells + 1) of theirs: derivatives of expected counts in log weights, means
+ * and, unless fixed, log stds (n, 2 or 3 components, cells), the same times the precision 1 / (noise_variance + expected + 1e-9), and
+ * precision times counts less expected (n, cells). workspace: 2 (components + 1) (cells + 1) + 16 numbers. */
+int32_t fpp_normal_slopes_f64(const fpp_cell_fit *fit, const int64_t *rows, const double *exponentials, int64_t n, double *workspace,
+                              double *slopes, double *weighted, double *residuals);
+
+typedef struct {
+    int64_t dim, components;
+    const double *means; /* (components, dim) each */
+    const double *stds;
+} fpp_normals;
+
+int64_t fpp_statistic_tiles(const fpp_normals *at, int64_t n); /* numbers in `tiles` for n rows; -1 if invalid */
+/* tiles: rows in standard deviations of each component, within 1e70; length_sq (components, n); whole (n): 1 if all entries are finite. */
+int32_t fpp_normal_distances_f64(const double *x, int64_t n, int64_t row_stride, const fpp_normals *at, double *tiles,
+                                 double *length_sq, uint8_t *whole);
+int32_t fpp_normal_distances_f32(const float *x, int64_t n, int64_t row_stride, const fpp_normals *at, double *tiles,
+                                 double *length_sq, uint8_t *whole);
+/* out (n, components (1 + dim), or (1 + 2 dim) if radii[2] > 0): with shares (components, n), radii[0] share; share z clipped to
+ * radii[1]; share (z^2 - 1) / sqrt 2 clipped to radii[2]; zeros for a row that is not whole. */
+int32_t fpp_normal_statistic_f64(const double *tiles, const double *length_sq, const double *share, const uint8_t *whole, int64_t n,
+                                 const fpp_normals *at, const double *radii, double *out);
+
 /* ---- Test hooks: not part of the stable interface -------------------------------------------------------------------
  * As the samplers (law 0 Gaussian, 1 Laplace), but the quick tests leave a window of 2^window_log2 undecided, so that the slow exact
  * comparison runs often. window_log2 = 0 means the window of ordinary draws. */

@@ -1,5 +1,5 @@
-/* Gradients of linear models as exact integers: the residual of a loss times a row, clipped as a whole. Sixteen rows go side by side;
- * what one adds depends on that row and the map alone, and each sum along a row has one order on every instruction set. */
+/* Gradients of linear models as exact integers: the residual of a loss times a row, clipped as a whole. What a row adds depends on that
+ * row and the map alone, and each sum along a row has one order on every instruction set: eight lanes, folded as those of fpp_fold. */
 #include "rowmap.h"
 
 #include <math.h>
@@ -8,15 +8,56 @@
 #include <immintrin.h>
 #endif
 
-#define SIDE 16 /* rows side by side: a tile of 100 columns stays in the first cache, and their sums hide the latency of additions */
+#define KEEP_MAX 1024 /* columns of a row of which z is written down, aligned, until its step is known; wider ones are read again */
+
+/* The map with its vectors padded to eight columns, and scratch in the caller's workspace. */
+typedef struct {
+    const fpp_gradient_map *map;
+    int64_t ld;             /* doubles from one row of z to the next; zero beyond dim */
+    int64_t rows;           /* of a group, at most FPP_LANES */
+    int keep;               /* z is written down until its step is known */
+    int has_outputs;        /* `weights` is a matrix, be it of one row */
+    double quant_bound_sq, surely_sq;
+    double *weights;        /* (outputs, ld) */
+    double *spread;         /* (ld), where the map has one */
+    double *z;              /* (2, rows, ld) if `keep`: z of two groups */
+    double *scores;         /* (outputs, FPP_LANES, FPP_LANES): lanes of the scores of each row of a group */
+    double *norms;          /* (FPP_LANES, FPP_LANES): lanes of their squared norms */
+    double *squares;        /* (FPP_LANES, FPP_LANES): lanes of the squared norms of the steps of the group before it */
+    double *steps;          /* (outputs, FPP_LANES): scores, then grid steps for each unit of a column */
+    double *score;          /* (outputs): of one row */
+    double *found;          /* (outputs): its residuals */
+    uint64_t *sums;         /* (outputs, ld) */
+} gradient_plan;
 
 typedef struct {
-    double *tile;    /* (dim, SIDE) */
-    double *steps;   /* (outputs, SIDE): scores, then grid steps for each unit of a column */
-    double *scores;  /* (outputs): of one row */
-    double *found;   /* (outputs): its residuals */
-    uint64_t *sums;  /* (outputs, dim, lanes of a vector) */
-} gradient_scratch;
+    const char *at;
+    int64_t n, stride_bytes;
+    const int64_t *places;  /* (n): which rows, NULL for one after the other */
+    int64_t ahead;          /* rows between one of `places` and the one to prefetch */
+    int is_f32;
+} labelled_rows;
+
+/* A group and the one before it. */
+typedef struct {
+    const char *row[FPP_LANES], *old[FPP_LANES], *ahead[FPP_LANES];
+    double *to, *from; /* where their z are kept */
+} row_group;
+
+FPP_INLINE const char *row_at(const labelled_rows *x, int64_t i)
+{
+    return x->at + (x->places == NULL ? i : x->places[i]) * x->stride_bytes;
+}
+
+/* Beyond the end the last row is read again, without a step. */
+FPP_INLINE void begin_group(const labelled_rows *x, int64_t i, int64_t rows, row_group *group)
+{
+    for (int64_t r = 0; r < rows; r++) {
+        group->old[r] = group->row[r];
+        group->row[r] = row_at(x, fpp_min(i + r, x->n - 1));
+        group->ahead[r] = x->places == NULL ? group->row[r] + FPP_AHEAD : row_at(x, fpp_min(i + r + x->ahead, x->n - 1));
+    }
+}
 
 FPP_INLINE double number(const char *row, int64_t column, int is_f32)
 {
@@ -92,78 +133,56 @@ static void softmax(const double *scores, int64_t outputs, double label, double 
     }
 }
 
-/* Whether `weights` is a matrix, be it of one row. */
 FPP_INLINE int has_outputs(const fpp_gradient_map *map)
 {
     return map->loss == FPP_LOSS_SOFTMAX || map->functions != NULL;
 }
 
-/* Rows whose predictions have several outputs: steps (outputs, SIDE) of row r, zero where something is not finite. */
-static void steps_of_outputs(const fpp_gradient_map *map, double label, double norm_sq, const gradient_scratch *scratch, int64_t r)
+/* Scores of row r of a group, whose predictions have several outputs, become its steps: zero where something is not finite. */
+static void steps_of_outputs(const gradient_plan *plan, double label, double norm_sq, int64_t r)
 {
+    const fpp_gradient_map *map = plan->map;
     const int64_t outputs = map->outputs;
     double length_sq = 0.0;
     int finite = fabs(label) < INFINITY;
     for (int64_t o = 0; o < outputs; o++) {
-        scratch->scores[o] = scratch->steps[o * SIDE + r];
-        scratch->found[o] = 0.0;
+        plan->score[o] = plan->steps[o * FPP_LANES + r];
+        plan->found[o] = 0.0;
     }
     if (map->loss == FPP_LOSS_SOFTMAX) {
-        softmax(scratch->scores, outputs, label, scratch->found);
+        softmax(plan->score, outputs, label, plan->found);
     } else {
-        map->functions(scratch->scores, outputs, label, scratch->found);
+        map->functions(plan->score, outputs, label, plan->found);
     }
     for (int64_t o = 0; o < outputs; o++) {
-        length_sq += scratch->found[o] * scratch->found[o];
+        length_sq += plan->found[o] * plan->found[o];
     }
     const double length = sqrt(length_sq), longest = map->limit / sqrt(norm_sq);
     const double shortened = (length > longest ? longest / length : 1.0) * map->inv_step;
     for (int64_t o = 0; o < outputs; o++) {
-        scratch->found[o] *= shortened;
-        finite &= fabs(scratch->found[o]) < INFINITY;
+        plan->found[o] *= shortened;
+        finite &= fabs(plan->found[o]) < INFINITY;
     }
     for (int64_t o = 0; o < outputs; o++) {
-        scratch->steps[o * SIDE + r] = finite ? scratch->found[o] : 0.0;
+        plan->steps[o * FPP_LANES + r] = finite ? plan->found[o] : 0.0;
     }
 }
 
-static void no_steps(const fpp_gradient_map *map, const gradient_scratch *scratch, int64_t r)
+static void no_steps(const gradient_plan *plan, int64_t r)
 {
-    for (int64_t o = 0; o < map->outputs; o++) {
-        scratch->steps[o * SIDE + r] = 0.0;
+    for (int64_t o = 0; o < plan->map->outputs; o++) {
+        plan->steps[o * FPP_LANES + r] = 0.0;
     }
-}
-
-/* Scores of row r become its steps: see fpp_gradient_map. */
-static void row_steps(const fpp_gradient_map *map, double label, double norm_sq, const gradient_scratch *scratch, int64_t r)
-{
-    if (has_outputs(map)) {
-        steps_of_outputs(map, label, norm_sq, scratch, r);
-        return;
-    }
-    const double residual = residual_of(map, scratch->steps[r], label) * map->inv_scale;
-    double steps;
-    if (map->spread != NULL) {
-        const double norm = sqrt(norm_sq), shortened = norm > map->limit ? map->limit / norm : 1.0;
-        steps = shortened * (smaller(larger(residual, -map->clip), map->clip) / map->clip) * map->inv_step;
-    } else {
-        const double longest = map->limit / sqrt(norm_sq);
-        steps = smaller(larger(residual, -longest), longest) * map->inv_step;
-    }
-    const int finite = fabs(residual) < INFINITY && fabs(steps) < INFINITY && (map->spread != NULL || fabs(label) < INFINITY);
-    scratch->steps[r] = finite ? steps : 0.0;
 }
 
 /* The weight of row r, from 0 to 1, is a factor of its steps: what they were bounded by still holds. */
-static void weigh_steps(const fpp_gradient_map *map, double weight, const gradient_scratch *scratch, int64_t r)
+static void weigh_steps(const gradient_plan *plan, double weight, int64_t r)
 {
     const double factor = weight > 0.0 ? smaller(weight, 1.0) : 0.0;
-    for (int64_t o = 0; o < map->outputs; o++) {
-        scratch->steps[o * SIDE + r] *= factor;
+    for (int64_t o = 0; o < plan->map->outputs; o++) {
+        plan->steps[o * FPP_LANES + r] *= factor;
     }
 }
-
-enum { lanes_baseline = 2, lanes_avx2 = 4, lanes_avx512 = 8 };
 
 #define KERNELS "gradients_simd.h"
 #include "each_level.h"
@@ -197,58 +216,136 @@ static int32_t map_is_valid(const fpp_gradient_map *map)
     return has_outputs(map) ? map->spread == NULL : map->outputs == 1;
 }
 
+static double *take(double *base, int64_t *used, int64_t words)
+{
+    double *begin = base == NULL ? NULL : base + *used;
+    *used += fpp_round_up(words, FPP_LANES);
+    return begin;
+}
+
+/* Lays the scratch out from `base`, 64-byte aligned, and returns the words used; a null base only counts them. */
+static int64_t lay_out(const fpp_gradient_map *map, double *base, gradient_plan *plan)
+{
+    const int64_t ld = fpp_round_up(map->dim, FPP_LANES);
+    int64_t used = 0;
+    /* A power of two would put all rows of a group in one cache set. */
+    plan->ld = ld % 64 == 0 ? ld + FPP_LANES : ld;
+    /* Short rows need several in a group to hide the latency of a factor; of long ones, two groups should fit the first cache. */
+    plan->rows = plan->ld <= 128 ? 8 : plan->ld <= 256 ? 4 : 1;
+    plan->keep = map->spread != NULL || plan->ld <= KEEP_MAX;
+    plan->weights = take(base, &used, map->outputs * plan->ld);
+    plan->spread = take(base, &used, map->spread == NULL ? 0 : plan->ld);
+    plan->z = take(base, &used, plan->keep ? 2 * plan->rows * plan->ld : 0);
+    plan->scores = take(base, &used, map->outputs * FPP_LANES * FPP_LANES);
+    plan->norms = take(base, &used, FPP_LANES * FPP_LANES);
+    plan->squares = take(base, &used, FPP_LANES * FPP_LANES);
+    plan->steps = take(base, &used, map->outputs * FPP_LANES);
+    plan->score = take(base, &used, map->outputs);
+    plan->found = take(base, &used, map->outputs);
+    plan->sums = (uint64_t *)(void *)take(base, &used, map->outputs * plan->ld);
+    return used;
+}
+
 FPP_API int64_t fpp_gradients_workspace_size(const fpp_gradient_map *map)
 {
+    gradient_plan plan;
     if (!map_is_valid(map)) {
         return -1;
     }
-    return 64 + ((map->dim + map->outputs) * SIDE + 2 * map->outputs + map->outputs * map->dim * FPP_LANES) * (int64_t)sizeof(double);
+    return 64 + lay_out(map, NULL, &plan) * (int64_t)sizeof(double);
 }
 
-static gradient_scratch lay_out(const fpp_gradient_map *map, char *workspace)
+static gradient_plan plan_of(const fpp_gradient_map *map, char *workspace)
 {
-    gradient_scratch scratch;
-    scratch.tile = (double *)(void *)(workspace + (64 - (uintptr_t)workspace % 64) % 64);
-    scratch.steps = scratch.tile + map->dim * SIDE;
-    scratch.sums = (uint64_t *)(void *)(scratch.steps + map->outputs * SIDE);
-    scratch.scores = (double *)(void *)(scratch.sums + map->outputs * map->dim * FPP_LANES);
-    scratch.found = scratch.scores + map->outputs;
-    return scratch;
+    gradient_plan plan;
+    lay_out(map, (double *)(void *)(workspace + (64 - (uintptr_t)workspace % 64) % 64), &plan);
+    plan.map = map;
+    plan.has_outputs = has_outputs(map);
+    plan.quant_bound_sq = (double)(map->quant_bound * map->quant_bound);
+    /* Rounding moves each entry by at most 1/2: if the steps have a norm of at most Q - sqrt(D) / 2, their integers pass. The sum of D < 2^25
+     * squares errs by less than 2^-27 of it. Only the other rows need the check of their integers, which is a subtraction more. */
+    const double surely = (double)map->quant_bound - 0.5 * sqrt((double)(map->outputs * map->dim));
+    plan.surely_sq = surely >= 1.0 ? surely * surely * (1.0 - 0x1p-20) : -1.0;
+    for (int64_t o = 0; o < map->outputs; o++) {
+        for (int64_t k = 0; k < plan.ld; k++) {
+            plan.weights[o * plan.ld + k] = k < map->dim ? map->weights[o * map->dim + k] : 0.0;
+        }
+    }
+    for (int64_t k = 0; map->spread != NULL && k < plan.ld; k++) {
+        plan.spread[k] = k < map->dim ? map->spread[k] : 0.0;
+    }
+    /* From z to the end. */
+    memset(plan.z, 0, (size_t)((char *)(plan.sums + map->outputs * plan.ld) - (char *)plan.z));
+    return plan;
 }
 
-FPP_INLINE int32_t gradients_sum(const char *x, int64_t n, int64_t row_stride, const fpp_gradient_map *map, int is_f32,
-                                 void *workspace, int64_t *sums)
+static int32_t gradients_sum(const labelled_rows *x, const fpp_gradient_map *map, void *workspace, int64_t *sums)
 {
-    int64_t stride_bytes;
-    if (!fpp_rows_are_given(x, n, row_stride, is_f32, &stride_bytes) || !map_is_valid(map) || workspace == NULL || sums == NULL) {
+    if (!map_is_valid(map) || workspace == NULL || sums == NULL) {
         return FPP_ERR_ARGUMENT;
     }
-    const gradient_scratch scratch = lay_out(map, workspace);
-    const int64_t entries = map->outputs * map->dim, lanes = FPP_AT_LEVEL(lanes);
-    void (*const tile)(const fpp_gradient_map *, const char *, int64_t, int64_t, int, const gradient_scratch *) = FPP_AT_LEVEL(tile);
-    memset(scratch.sums, 0, (size_t)(entries * lanes) * sizeof *scratch.sums);
-    uint64_t added = 0; /* rows of a vector's lane */
-    for (int64_t i = 0; i < n; i += SIDE, added += (uint64_t)(SIDE / lanes)) {
-        tile(map, x + i * stride_bytes, stride_bytes, fpp_min(SIDE, n - i), is_f32, &scratch);
+    if (x->n == 0) {
+        return FPP_OK;
     }
-    for (int64_t k = 0; k < entries; k++) {
-        uint64_t steps = (uint64_t)sums[k];
-        for (int64_t l = 0; l < lanes; l++) {
-            steps += scratch.sums[k * lanes + l] - added * FPP_ROUNDER_BITS;
+    gradient_plan plan = plan_of(map, workspace);
+    plan.rows = fpp_min(plan.rows, x->n);
+    const int64_t rows = FPP_AT_LEVEL(stream)(&plan, x);
+    for (int64_t o = 0; o < map->outputs; o++) {
+        for (int64_t k = 0; k < map->dim; k++) {
+            /* Every row that passed has left the bits of the rounder. */
+            const uint64_t steps = plan.sums[o * plan.ld + k] - FPP_ROUNDER_BITS * (uint64_t)rows;
+            sums[o * map->dim + k] = (int64_t)((uint64_t)sums[o * map->dim + k] + steps);
         }
-        sums[k] = (int64_t)steps;
     }
     return FPP_OK;
+}
+
+static int32_t all_rows(const void *x, int64_t n, int64_t row_stride, const fpp_gradient_map *map, void *workspace, int64_t *sums,
+                        int is_f32)
+{
+    labelled_rows rows = {.at = x, .n = n, .is_f32 = is_f32};
+    if (!fpp_rows_are_given(x, n, row_stride, is_f32, &rows.stride_bytes)) {
+        return FPP_ERR_ARGUMENT;
+    }
+    return gradients_sum(&rows, map, workspace, sums);
+}
+
+static int32_t rows_at(const void *x, int64_t n, int64_t row_stride, const int64_t *places, int64_t count, const fpp_gradient_map *map,
+                       void *workspace, int64_t *sums, int is_f32)
+{
+    labelled_rows rows = {.at = x, .n = count, .places = places, .is_f32 = is_f32};
+    if (!fpp_rows_are_given(x, n, row_stride, is_f32, &rows.stride_bytes) || !fpp_is_given(places, count, 8) || !map_is_valid(map)) {
+        return FPP_ERR_ARGUMENT;
+    }
+    for (int64_t i = 0; i < count; i++) {
+        if (places[i] < 0 || places[i] >= n) {
+            return FPP_ERR_ARGUMENT;
+        }
+    }
+    rows.ahead = 1 + FPP_AHEAD / (map->dim * (is_f32 ? 4 : 8));
+    return gradients_sum(&rows, map, workspace, sums);
 }
 
 FPP_API int32_t fpp_gradients_sum_f64(const double *x, int64_t n, int64_t row_stride, const fpp_gradient_map *map, void *workspace,
                                       int64_t *sums)
 {
-    return gradients_sum((const char *)x, n, row_stride, map, 0, workspace, sums);
+    return all_rows(x, n, row_stride, map, workspace, sums, 0);
 }
 
 FPP_API int32_t fpp_gradients_sum_f32(const float *x, int64_t n, int64_t row_stride, const fpp_gradient_map *map, void *workspace,
                                       int64_t *sums)
 {
-    return gradients_sum((const char *)x, n, row_stride, map, 1, workspace, sums);
+    return all_rows(x, n, row_stride, map, workspace, sums, 1);
+}
+
+FPP_API int32_t fpp_gradients_sum_at_f64(const double *x, int64_t n, int64_t row_stride, const int64_t *places, int64_t count,
+                                         const fpp_gradient_map *map, void *workspace, int64_t *sums)
+{
+    return rows_at(x, n, row_stride, places, count, map, workspace, sums, 0);
+}
+
+FPP_API int32_t fpp_gradients_sum_at_f32(const float *x, int64_t n, int64_t row_stride, const int64_t *places, int64_t count,
+                                         const fpp_gradient_map *map, void *workspace, int64_t *sums)
+{
+    return rows_at(x, n, row_stride, places, count, map, workspace, sums, 1);
 }

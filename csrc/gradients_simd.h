@@ -1,150 +1,243 @@
-/* Loops of gradients.c for one vector width: included under W, NAME and TARGET (see rows_simd.h). Sums along a row go column by column
- * without fused multiply-adds, a row in each lane, so that their bits are those of one row at a time. */
-#include "vector_simd.h"
+/* Loops of gradients.c for one vector width: included under W, NAME and TARGET (see row_vectors_simd.h). As the stream of column sums
+ * (sums_simd.h): while scores and norms of a group of rows are taken, the group before it, whose factors are known, is rounded onto
+ * the sums, so that reading is even and roots and quotients have time to finish.
+ *
+ * What it costs, on a full-width AVX-512 machine: of 100 columns, eight take about 8.8 cycles: 2.8 to form scores and norms, 3.0 to round
+ * and add (6.2 of both in one loop, where the vector units alone would take 4), the rest for what a group does once. In readings of
+ * the rows, doubles and floats: 1.12 and 1.47; with AVX2 1.24 and 1.86, with the baseline 1.45 and 2.7. What lost:
+ * - rows turned, one in each lane: 2.1 and 3.4. Shuffles have one port, and sixteen rows read side by side cannot be prefetched.
+ * - two or four rows side by side: doubles 1.22 and 1.24 in place of 1.13; floats gain by two (1.53 to 1.50), and nothing more by four.
+ * - factors one group later, with three groups under way, to hide the roots: 12.2 cycles in place of 10.9, as more has to stay in L1.
+ * - the check of the integers in the loop, in place of one of the steps that only a doubtful row fails: floats 1.52 in place of 1.47.
+ * - z of wide rows written down: 19 cycles in place of 11 at 2,000 columns; z of 100 columns read again, unaligned: 10.3 in place of 9.4.
+ * - two rows to a group of 1,000 columns: 14.6 cycles in place of 9.7 to 11. Prefetching 4 to 32 KB ahead: all the same. */
+#include "row_vectors_simd.h"
 
-typedef uint64_t NAME(words) __attribute__((vector_size(8 * W)));
-typedef uint64_t NAME(words_u) __attribute__((vector_size(8 * W), aligned(8), may_alias));
-#define PARTS (SIDE / W)
+#define RT (W == 8 ? 2 : 1) /* rows of single precision side by side */
 
-/* tile (dim, SIDE) = `used` rows side by side, zero in the other lanes. */
-TARGET FPP_INLINE void NAME(turn_rows)(const char *x, int64_t stride_bytes, int64_t used, int64_t dim, double *restrict tile, int is_f32)
+/* One output of `count` rows side by side, number r0 of their group, and of as many of the group before. The `first` output takes the norms
+ * of the new rows, and opens the sums of squares of the old rows' steps. `keep`: z of the new rows goes to `to` and that of the old ones is in
+ * `from`; else the old rows are read again. */
+TARGET FPP_INLINE void NAME(gradient_rows)(const gradient_plan *plan, const row_group *group, int64_t r0, int64_t output, int count,
+                                           int first, int spread, int keep, int is_f32)
 {
-    if (used < SIDE || dim < W) {
-        for (int64_t k = 0; k < dim; k++) {
-            for (int64_t r = 0; r < SIDE; r++) {
-                tile[k * SIDE + r] = r < used ? number(x + r * stride_bytes, k, is_f32) : 0.0;
+    const int64_t dim = plan->map->dim, ld = plan->ld;
+    const double *restrict weights = plan->weights + output * ld;
+    const double *restrict factors = plan->spread;
+    const double *restrict from = group->from + r0 * ld;
+    double *restrict to = group->to + r0 * ld;
+    double *restrict scores = plan->scores + (output * FPP_LANES + r0) * FPP_LANES;
+    double *restrict norms = plan->norms + r0 * FPP_LANES;
+    double *restrict squares = plan->squares + r0 * FPP_LANES;
+    uint64_t *restrict sums = plan->sums + output * ld;
+    const char *row[RT], *old[RT], *ahead[RT];
+    V score[RT][PARTS], norm[RT][PARTS], sum_sq[RT], step[RT];
+    for (int r = 0; r < count; r++) {
+        row[r] = group->row[r0 + r];
+        old[r] = group->old[r0 + r];
+        ahead[r] = group->ahead[r0 + r];
+        step[r] = (V){0.0} + plan->steps[output * FPP_LANES + r0 + r];
+        sum_sq[r] = first ? (V){0.0} : NAME(load)(squares + r * FPP_LANES);
+        for (int s = 0; s < PARTS; s++) {
+            score[r][s] = (V){0.0};
+            norm[r][s] = (V){0.0};
+        }
+    }
+#define STEP(k, left)                                                                                                \
+    for (int s = 0; s < PARTS; s++) {                                                                                \
+        const int64_t at = (k) + s * W;                                                                              \
+        const V weight = NAME(load)(weights + at);                                                                   \
+        VI sum = *(const NAME(bits_u) *)(sums + at);                                                                 \
+        for (int r = 0; r < count; r++) {                                                                            \
+            V z = keep && !first ? NAME(load)(to + r * ld + at) : NAME(load_x)(row[r], at, (left)-s * W, is_f32);   \
+            score[r][s] += z * weight;                                                                               \
+            if (spread) {                                                                                            \
+                z = z * NAME(load)(factors + at);                                                                    \
+            }                                                                                                        \
+            if (first) {                                                                                             \
+                norm[r][s] += z * z;                                                                                 \
+            }                                                                                                        \
+            if (keep && first) {                                                                                     \
+                NAME(store)(to + r * ld + at, z);                                                                    \
+            }                                                                                                        \
+            const V last = keep ? NAME(load)(from + r * ld + at) : NAME(load_x)(old[r], at, (left)-s * W, is_f32); \
+            const V steps = last * step[r];                                                                          \
+            sum_sq[r] = ADD_SQUARE(sum_sq[r], steps);                                                                \
+            sum += (VI)(steps + FPP_ROUNDER);                                                                        \
+        }                                                                                                            \
+        *(NAME(bits_u) *)(sums + at) = sum;                                                                          \
+    }
+    int64_t k = 0;
+    for (; k + FPP_LANES <= dim; k += FPP_LANES) {
+        for (int r = 0; r < count && first; r++) {
+            FPP_FETCH(ahead[r] + k * (is_f32 ? 4 : 8));
+        }
+        STEP(k, FPP_LANES)
+    }
+    if (k < dim) {
+        STEP(k, dim - k)
+    }
+#undef STEP
+    for (int r = 0; r < count; r++) {
+        for (int s = 0; s < PARTS; s++) {
+            NAME(store)(scores + r * FPP_LANES + s * W, score[r][s]);
+            if (first) {
+                NAME(store)(norms + r * FPP_LANES + s * W, norm[r][s]);
             }
         }
-        return;
+        NAME(store)(squares + r * FPP_LANES, sum_sq[r]);
     }
-    for (int64_t lane = 0; lane < SIDE; lane += W) {
-        for (int64_t k = 0; k < dim; k += W) {
-            const int64_t at = k < dim - W ? k : dim - W; /* the last columns are turned with some of those before them, a second time */
-            V m[W];
-            for (int r = 0; r < W; r++) {
-                m[r] = NAME(load_x)(x + (lane + r) * stride_bytes, at, is_f32);
+}
+
+/* The check of the integers of row r, which has been added (`reject` in rows_simd.h says why one comparison is enough): one that fails it
+ * is taken off again. Its bits are formed by the same operations. */
+TARGET static void NAME(check_row)(const gradient_plan *plan, const char *row, const double *z, int64_t r, int is_f32)
+{
+    V sum_sq = {0.0};
+    double total = 0.0;
+    for (int taken_off = 0; taken_off < 2; taken_off++) {
+        for (int64_t o = 0; o < plan->map->outputs; o++) {
+            for (int64_t k = 0; k < plan->map->dim; k += W) {
+                const V last = z != NULL ? NAME(load)(z + k) : NAME(load_x)(row, k, plan->map->dim - k, is_f32);
+                const V raised = last * plan->steps[o * FPP_LANES + r] + FPP_ROUNDER;
+                const V q = raised - FPP_ROUNDER;
+                sum_sq += q * q;
+                if (taken_off) {
+                    *(NAME(bits_u) *)(plan->sums + o * plan->ld + k) += FPP_ROUNDER_BITS - (VI)raised;
+                }
             }
-            NAME(transpose)(m);
-            for (int r = 0; r < W; r++) {
-                NAME(store)(tile + (at + r) * SIDE + lane, m[r]);
-            }
+        }
+        for (int l = 0; l < W; l++) {
+            total += sum_sq[l];
+        }
+        if (total <= plan->quant_bound_sq) {
+            return;
         }
     }
 }
 
-/* scores (SIDE) of the rows of a tile for one output; with `norms` also norm_sq (SIDE). */
-TARGET FPP_INLINE void NAME(predict)(const fpp_gradient_map *map, const double *restrict weights, const double *restrict tile,
-                                     double *restrict scores, double *restrict norm_sq, int norms, int spread)
+TARGET FPP_INLINE V NAME(chosen)(VI where, V then, V otherwise)
 {
-    V sum[PARTS], squares[PARTS];
-    for (int p = 0; p < PARTS; p++) {
-        sum[p] = (V){0.0};
-        squares[p] = (V){0.0};
-    }
-    for (int64_t k = 0; k < map->dim; k++) {
-        for (int p = 0; p < PARTS; p++) {
-            const V v = NAME(load)(tile + k * SIDE + p * W);
-            sum[p] += v * weights[k];
-            if (norms) {
-                const V s = spread ? v * map->spread[k] : v;
-                squares[p] += s * s;
-            }
-        }
-    }
-    for (int p = 0; p < PARTS; p++) {
-        NAME(store)(scores + p * W, sum[p]);
-        if (norms) {
-            NAME(store)(norm_sq + p * W, squares[p]);
-        }
-    }
+    return (V)((where & (VI)then) | (~where & (VI)otherwise));
 }
 
-/* Adds the rows of a tile, each times its steps (outputs, SIDE), to sums (outputs, dim, W) without those that fail the check of the
- * integers (`reject` in rows_simd.h says why one comparison is enough): they become rows of zeros. */
-TARGET FPP_INLINE void NAME(add_tile)(const fpp_gradient_map *map, const gradient_scratch *scratch, int spread)
+/* As larger(smaller()), with the same answer where something is NaN. */
+TARGET FPP_INLINE V NAME(between)(V v, V bound)
 {
-    const int64_t dim = map->dim;
-    const double bound_sq = (double)(map->quant_bound * map->quant_bound);
-    double *restrict tile = scratch->tile, *restrict steps = scratch->steps;
-    V squares[PARTS];
-    double sum_sq[SIDE];
-#define RAISED(o, k, p)                                                                                                     \
-    ((spread ? NAME(load)(tile + (k) * SIDE + (p) * W) * map->spread[k] : NAME(load)(tile + (k) * SIDE + (p) * W))          \
-         * NAME(load)(steps + (o) * SIDE + (p) * W)                                                                         \
-     + FPP_ROUNDER)
-    for (int p = 0; p < PARTS; p++) {
-        squares[p] = (V){0.0};
-    }
-    for (int64_t o = 0; o < map->outputs; o++) {
-        for (int64_t k = 0; k < dim; k++) {
-            for (int p = 0; p < PARTS; p++) {
-                const V q = RAISED(o, k, p) - FPP_ROUNDER;
-                squares[p] += q * q;
-            }
-        }
-    }
-    for (int p = 0; p < PARTS; p++) {
-        NAME(store)(sum_sq + p * W, squares[p]);
-    }
-    for (int64_t r = 0; r < SIDE; r++) {
-        if (FPP_LIKELY(sum_sq[r] <= bound_sq)) {
-            continue;
-        }
-        for (int64_t k = 0; k < dim; k++) {
-            tile[k * SIDE + r] = 0.0;
-        }
-        for (int64_t o = 0; o < map->outputs; o++) {
-            steps[o * SIDE + r] = 0.0;
-        }
-    }
-    for (int64_t o = 0; o < map->outputs; o++) {
-        uint64_t *restrict sums = scratch->sums + o * dim * W;
-        for (int64_t k = 0; k < dim; k++) {
-            NAME(words) sum = *(const NAME(words_u) *)(sums + k * W);
-            for (int p = 0; p < PARTS; p++) {
-                sum += (NAME(words))RAISED(o, k, p);
-            }
-            *(NAME(words_u) *)(sums + k * W) = sum;
-        }
-    }
-#undef RAISED
+    v = NAME(chosen)((VI)(-bound > v), -bound, v);
+    return NAME(chosen)((VI)(bound < v), bound, v);
 }
 
-TARGET static void NAME(tile)(const fpp_gradient_map *map, const char *x, int64_t stride_bytes, int64_t used, int is_f32,
-                              const gradient_scratch *scratch)
+TARGET FPP_INLINE VI NAME(is_finite)(V v)
 {
-    double norm_sq[SIDE];
-    if (is_f32) {
-        NAME(turn_rows)(x, stride_bytes, used, map->dim, scratch->tile, 1);
-    } else {
-        NAME(turn_rows)(x, stride_bytes, used, map->dim, scratch->tile, 0);
+    return ((VI)v & (UINT64_MAX >> 1)) < UINT64_C(0x7ff) << 52;
+}
+
+/* Steps of up to eight rows from their scores: see fpp_gradient_map. */
+TARGET FPP_INLINE void NAME(shortened_steps)(const fpp_gradient_map *map, const double *restrict labels, const double *restrict norm_sq,
+                                             int64_t used, double *restrict steps, int spread)
+{
+    const V limit = (V){0.0} + map->limit, clip = (V){0.0} + map->clip;
+    double norms[FPP_LANES];
+    for (int r = 0; r < FPP_LANES; r++) {
+        norms[r] = __builtin_sqrt(norm_sq[r]);
     }
-    if (map->spread != NULL) {
-        NAME(predict)(map, map->weights, scratch->tile, scratch->steps, norm_sq, 1, 1);
-    } else {
-        NAME(predict)(map, map->weights, scratch->tile, scratch->steps, norm_sq, 1, 0);
+    if (map->loss != FPP_LOSS_SQUARED) {
+        for (int64_t r = 0; r < used; r++) {
+            steps[r] = residual_of(map, steps[r], labels[r]);
+        }
     }
-    for (int64_t o = 1; o < map->outputs; o++) {
-        NAME(predict)(map, map->weights + o * map->dim, scratch->tile, scratch->steps + o * SIDE, norm_sq, 0, 0);
-    }
-    for (int64_t r = 0; r < SIDE; r++) {
-        if (r < used) {
-            row_steps(map, number(x + r * stride_bytes, map->dim, is_f32), norm_sq[r], scratch, r);
-            if (map->weighted) {
-                weigh_steps(map, number(x + r * stride_bytes, map->dim + 1, is_f32), scratch, r);
-            }
+    for (int r = 0; r < FPP_LANES; r += W) {
+        const V label = NAME(load)(labels + r), found = NAME(load)(steps + r), norm = NAME(load)(norms + r);
+        const V residual = (map->loss == FPP_LOSS_SQUARED ? label - found : found) * map->inv_scale;
+        V step;
+        if (spread) {
+            step = limit / NAME(chosen)((VI)(norm > limit), norm, limit) * (NAME(between)(residual, clip) / clip) * map->inv_step;
         } else {
-            no_steps(map, scratch, r);
+            step = NAME(between)(residual, limit / norm) * map->inv_step;
         }
+        VI finite = NAME(is_finite)(residual) & NAME(is_finite)(step);
+        finite &= spread ? finite : NAME(is_finite)(label);
+        NAME(store)(steps + r, (V)(finite & (VI)step));
     }
-    if (map->spread != NULL) {
-        NAME(add_tile)(map, scratch, 1);
+}
+
+/* Lanes of the `used` rows of a group become its steps, zeros for rows that are not there. */
+TARGET FPP_INLINE void NAME(steps_of_group)(const gradient_plan *plan, const row_group *group, int64_t used, int spread, int is_f32)
+{
+    const fpp_gradient_map *map = plan->map;
+    double norm_sq[FPP_LANES], labels[FPP_LANES] = {0.0};
+    NAME(fold)((const double(*)[FPP_LANES])plan->norms, norm_sq);
+    for (int64_t o = 0; o < map->outputs; o++) {
+        NAME(fold)((const double(*)[FPP_LANES])(plan->scores + o * FPP_LANES * FPP_LANES), plan->steps + o * FPP_LANES);
+    }
+    for (int64_t r = 0; r < used; r++) {
+        labels[r] = number(group->row[r], map->dim, is_f32);
+    }
+    if (plan->has_outputs) {
+        for (int64_t r = 0; r < used; r++) {
+            steps_of_outputs(plan, labels[r], norm_sq[r], r);
+        }
     } else {
-        NAME(add_tile)(map, scratch, 0);
+        NAME(shortened_steps)(map, labels, norm_sq, used, plan->steps, spread);
     }
+    for (int64_t r = 0; map->weighted && r < used; r++) {
+        weigh_steps(plan, number(group->row[r], map->dim + 1, is_f32), r);
+    }
+    for (int64_t r = used; r < plan->rows; r++) {
+        no_steps(plan, r);
+    }
+}
+
+/* The loop over n >= 1 rows; returns how many passed, those among them that are not there. Rows are added before their check is known:
+ * adding integers modulo 2^64 can be undone exactly. */
+TARGET FPP_INLINE int64_t NAME(gradients)(const gradient_plan *plan, const labelled_rows *x, int spread, int keep, int is_f32)
+{
+    const int64_t rows = plan->rows, outputs = plan->map->outputs, together = is_f32 ? RT : 1;
+    double row_sq[FPP_LANES];
+    row_group group = {.to = plan->z, .from = plan->z + rows * plan->ld};
+    int64_t i = 0;
+    begin_group(x, 0, rows, &group); /* whose steps are zeros */
+    for (; i < x->n + rows; i += rows) {
+        begin_group(x, i, rows, &group);
+        for (int64_t r = 0, done; r < rows; r += done) {
+            done = rows - r >= together ? together : 1;
+            if (RT > 1 && done == RT) {
+                NAME(gradient_rows)(plan, &group, r, 0, RT, 1, spread, keep, is_f32);
+            } else {
+                NAME(gradient_rows)(plan, &group, r, 0, 1, 1, spread, keep, is_f32);
+            }
+            for (int64_t each = r; outputs > 1 && each < r + done; each++) {
+                for (int64_t o = 1; o < outputs; o++) {
+                    NAME(gradient_rows)(plan, &group, each, o, 1, 0, 0, keep, is_f32);
+                }
+            }
+        }
+        NAME(fold)((const double(*)[FPP_LANES])plan->squares, row_sq);
+        for (int64_t r = 0; r < rows; r++) {
+            if (FPP_UNLIKELY(!(row_sq[r] <= plan->surely_sq))) {
+                NAME(check_row)(plan, group.old[r], keep ? group.from + r * plan->ld : NULL, r, is_f32);
+            }
+        }
+        NAME(steps_of_group)(plan, &group, fpp_min(rows, i < x->n ? x->n - i : 0), spread, is_f32);
+        double *swap = group.to;
+        group.to = group.from;
+        group.from = swap;
+    }
+    return i;
+}
+
+TARGET static int64_t NAME(stream)(const gradient_plan *plan, const labelled_rows *x)
+{
+    const int spread = plan->map->spread != NULL;
+    if (x->is_f32) {
+        return spread ? NAME(gradients)(plan, x, 1, 1, 1) : plan->keep ? NAME(gradients)(plan, x, 0, 1, 1) : NAME(gradients)(plan, x, 0, 0, 1);
+    }
+    return spread ? NAME(gradients)(plan, x, 1, 1, 0) : plan->keep ? NAME(gradients)(plan, x, 0, 1, 0) : NAME(gradients)(plan, x, 0, 0, 0);
 }
 
 #undef PARTS
+#undef ADD_SQUARE
 #undef V
 #undef VI
 #undef W

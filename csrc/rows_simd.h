@@ -1,80 +1,14 @@
 /* The row pipeline for one vector width: included by rowmap.c once per instruction set, with
- *   W       doubles per vector (2, 4 or 8), a divisor of FPP_LANES
- *   NAME    makes a name unique to the instruction set
- *   TARGET  function attribute
+ *   W, NAME and TARGET, see row_vectors_simd.h
  *   RB, CB  rows and vectors of the register block of the matrix product
  *   RG      rows that the rounding loops take together
  *   RT      rows that the loop over x takes together; RB, RG and RT divide 8
  *   SR      rows of a group of the stream of column sums, when rows are wide
  * Padding columns hold zero everywhere, so that tails need no second loop.
  */
-typedef double NAME(vec) __attribute__((vector_size(8 * W)));
-typedef double NAME(vec_u) __attribute__((vector_size(8 * W), aligned(8), may_alias));
-typedef float NAME(vecf_u) __attribute__((vector_size(4 * W), aligned(4), may_alias));
-typedef uint64_t NAME(bits) __attribute__((vector_size(8 * W)));
-typedef uint64_t NAME(bits_u) __attribute__((vector_size(8 * W), aligned(8), may_alias));
-typedef int32_t NAME(half) __attribute__((vector_size(4 * W)));
-typedef int32_t NAME(half_u) __attribute__((vector_size(4 * W), aligned(4), may_alias));
-#define V NAME(vec)
-#define VI NAME(bits)
+#include "row_vectors_simd.h"
+
 #define PANEL (CB * W)
-#define PARTS (FPP_LANES / W)
-
-TARGET FPP_INLINE V NAME(load)(const double *p)
-{
-    return *(const NAME(vec_u) *)p;
-}
-
-TARGET FPP_INLINE void NAME(store)(double *p, V v)
-{
-    *(NAME(vec_u) *)p = v;
-}
-
-/* W entries of a row of x from column k, `left` of them before the row ends; zeros after its end, which is never read. */
-TARGET FPP_INLINE V NAME(load_x)(const char *x, int64_t k, int64_t left, int32_t is_f32)
-{
-    const double *x64 = (const double *)(const void *)x + k;
-    const float *x32 = (const float *)(const void *)x + k;
-    if (left >= W) {
-        return is_f32 ? (V)__builtin_convertvector(*(const NAME(vecf_u) *)x32, V)
-                      : (V)*(const NAME(vec_u) *)x64;
-    }
-#if W == 8
-    const __mmask8 mask = (__mmask8)(left <= 0 ? 0U : (1U << left) - 1U);
-    return is_f32 ? (V)_mm512_cvtps_pd(_mm256_maskz_loadu_ps(mask, x32))
-                  : (V)_mm512_maskz_loadu_pd(mask, x64);
-#else
-    V v = {0.0};
-    for (int l = 0; l < W; l++) {
-        if (l < left) {
-            v[l] = is_f32 ? (double)x32[l] : x64[l];
-        }
-    }
-    return v;
-#endif
-}
-
-/* Folds the lanes of eight rows as fpp_fold does those of one. */
-TARGET FPP_INLINE void NAME(fold)(const double lanes[FPP_LANES][FPP_LANES], double *sums)
-{
-#if W == 8
-    V half[4], quarter[2];
-    for (int i = 0; i < 4; i++) {
-        const V a = NAME(load)(lanes[2 * i]), b = NAME(load)(lanes[2 * i + 1]);
-        half[i] = FPP_SHUFFLE(VI, a, b, 0, 1, 2, 3, 8, 9, 10, 11) + FPP_SHUFFLE(VI, a, b, 4, 5, 6, 7, 12, 13, 14, 15);
-    }
-    for (int i = 0; i < 2; i++) {
-        const V a = half[2 * i], b = half[2 * i + 1];
-        quarter[i] = FPP_SHUFFLE(VI, a, b, 0, 1, 4, 5, 8, 9, 12, 13) + FPP_SHUFFLE(VI, a, b, 2, 3, 6, 7, 10, 11, 14, 15);
-    }
-    NAME(store)(sums, FPP_SHUFFLE(VI, quarter[0], quarter[1], 0, 2, 4, 6, 8, 10, 12, 14)
-                          + FPP_SHUFFLE(VI, quarter[0], quarter[1], 1, 3, 5, 7, 9, 11, 13, 15));
-#else
-    for (int r = 0; r < FPP_LANES; r++) {
-        sums[r] = fpp_fold(lanes[r]);
-    }
-#endif
-}
 
 /* `count` rows of an identity or diagonal map, side by side. */
 TARGET FPP_INLINE void NAME(rows_together)(const fpp_plan *plan, const char *x, int64_t stride_bytes, double *restrict z,
@@ -376,6 +310,7 @@ static const fpp_row_kernels NAME(kernels) = {
 #undef V
 #undef VI
 #undef PANEL
+#undef ADD_SQUARE
 #undef PARTS
 #undef W
 #undef NAME

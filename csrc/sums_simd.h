@@ -36,12 +36,6 @@ TARGET static void NAME(sum)(const fpp_plan *plan, int64_t rows, double *factor)
     }
 }
 
-#if W == 8
-#define ADD_SQUARE(sum, q) ((V)_mm512_fmadd_pd(q, q, sum)) /* exact where it matters, as multiplying and adding is */
-#else
-#define ADD_SQUARE(sum, q) ((sum) + (q) * (q))
-#endif
-
 /* One step of the stream below: forms z of a new row and rounds an old one, whose factor is known, onto the sums. */
 TARGET FPP_INLINE void NAME(stream_row)(const fpp_plan *plan, const char *row, double *restrict to, const double *restrict from,
                                         double factor, double *norm_lanes, double *square_lanes, int shifted, int general, int is_f32)
@@ -263,4 +257,3 @@ TARGET static int64_t NAME(stream)(const fpp_plan *plan, const char *x, int64_t 
     BY_KIND(NAME(sum_stream), plan, x, count, stride_bytes);
     return count;
 }
-#undef ADD_SQUARE

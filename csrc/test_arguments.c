@@ -333,6 +333,23 @@ static void check_columns(void)
     ACCEPTED(fpp_columns_count_##type(x, 2, 2, 2, zeros, 0, 1, counts));
     FOR_BOTH(CELLS);
     CHECK(counts[1022] == 2); /* 1.0 in either type */
+    static const int64_t begins[3] = {0, 2, 3}, falling[3] = {0, 2, 1}, late[3] = {1, 2, 3}, none[3] = {0, 0, 0};
+    int64_t cells[5] = {0};
+#define BETWEEN(type)                                                          \
+    REFUSED(fpp_columns_cells_##type(NULL, 2, 2, 2, doubles, begins, cells));  \
+    REFUSED(fpp_columns_cells_##type(x, -1, 2, 2, doubles, begins, cells));    \
+    REFUSED(fpp_columns_cells_##type(x, 3, huge, 2, doubles, begins, cells));  \
+    REFUSED(fpp_columns_cells_##type(x, 2, 2, 0, doubles, begins, cells));     \
+    REFUSED(fpp_columns_cells_##type(x, 2, 2, 2, NULL, begins, cells));        \
+    REFUSED(fpp_columns_cells_##type(x, 2, 2, 2, doubles, NULL, cells));       \
+    REFUSED(fpp_columns_cells_##type(x, 2, 2, 2, doubles, falling, cells));    \
+    REFUSED(fpp_columns_cells_##type(x, 2, 2, 2, doubles, late, cells));       \
+    REFUSED(fpp_columns_cells_##type(x, 2, 2, 2, doubles, begins, NULL));      \
+    ACCEPTED(fpp_columns_cells_##type(x, 2, 2, 2, NULL, none, cells));         \
+    memset(cells, 0, sizeof cells);                                            \
+    ACCEPTED(fpp_columns_cells_##type(x, 3, 2, 2, doubles, begins, cells));    \
+    CHECK(cells[0] == 0 && cells[1] == 1 && cells[2] == 2 && cells[3] == 1 && cells[4] == 2);
+    FOR_BOTH(BETWEEN);
 #define BOXES(type)                                              \
     REFUSED(fpp_columns_box_##type(NULL, 2, 2, &box, out));      \
     REFUSED(fpp_columns_box_##type(x, 2, 2, NULL, out));         \
@@ -350,6 +367,58 @@ static void check_columns(void)
     free(counts);
 }
 
+static void check_normals(void)
+{
+    const int64_t rows[2] = {1, 0}, outside[2] = {0, 2};
+    double z[8], e[8], inside[8], density[8], tilted[8], work[32], length_sq[4], radii[3] = {1.0, 1.0, 1.0}, out[18], weighted[18];
+    uint8_t whole[2];
+    REFUSED(fpp_normal_scores_f64(NULL, 4, doubles, doubles, 2, z, e));
+    REFUSED(fpp_normal_scores_f64(doubles, 1, doubles, doubles, 2, z, e));
+    REFUSED(fpp_normal_scores_f64(doubles, 4, NULL, doubles, 2, z, e));
+    REFUSED(fpp_normal_scores_f64(doubles, 4, doubles, doubles, huge, z, e));
+    REFUSED(fpp_normal_scores_f64(doubles, 4, doubles, doubles, 2, NULL, e));
+    ACCEPTED(fpp_normal_scores_f64(doubles, 4, doubles, doubles, 2, z, e));
+    REFUSED(fpp_normal_cells_f64(NULL, e, 2, 4, work, inside, density, tilted));
+    REFUSED(fpp_normal_cells_f64(z, e, 2, 1, work, inside, density, tilted));
+    REFUSED(fpp_normal_cells_f64(z, e, -1, 4, work, inside, density, tilted));
+    REFUSED(fpp_normal_cells_f64(z, e, 2, 4, NULL, inside, density, tilted));
+    REFUSED(fpp_normal_cells_f64(z, e, 2, 4, work, inside, NULL, tilted));
+    ACCEPTED(fpp_normal_cells_f64(z, NULL, 2, 4, work, inside, NULL, NULL));
+    ACCEPTED(fpp_normal_cells_f64(z, e, 2, 4, work, inside, density, tilted));
+    const fpp_cell_fit fit = {.size = 2, .components = 1, .cells = 3, .counts = doubles, .weights = doubles, .inside = inside,
+                              .z = z, .total = 10.0, .noise_variance = 1.0};
+    fpp_cell_fit bad[4] = {fit, fit, fit, fit};
+    bad[0].counts = bad[1].weights = bad[2].z = NULL;
+    bad[3].cells = 0;
+    for (int i = 0; i < 4; i++) {
+        REFUSED(fpp_normal_slopes_f64(&bad[i], rows, e, 2, work, out, weighted, tilted));
+    }
+    REFUSED(fpp_normal_slopes_f64(NULL, rows, e, 2, work, out, weighted, tilted));
+    REFUSED(fpp_normal_slopes_f64(&fit, rows, NULL, 2, work, out, weighted, tilted));
+    REFUSED(fpp_normal_slopes_f64(&fit, rows, e, 2, NULL, out, weighted, tilted));
+    REFUSED(fpp_normal_slopes_f64(&fit, outside, e, 2, work, out, weighted, tilted));
+    REFUSED(fpp_normal_slopes_f64(&fit, NULL, e, 2, work, out, weighted, tilted));
+    ACCEPTED(fpp_normal_slopes_f64(&fit, rows, e, 2, work, out, weighted, tilted));
+    const fpp_normals at = {.dim = 2, .components = 1, .means = doubles, .stds = doubles}, without = {.dim = 2, .components = 1};
+    CHECK(fpp_statistic_tiles(NULL, 2) == -1 && fpp_statistic_tiles(&without, 2) == -1 && fpp_statistic_tiles(&at, huge) == -1);
+    double *tiles = room(fpp_statistic_tiles(&at, 2) * (int64_t)sizeof *tiles, 1);
+#define DISTANCES(type)                                                              \
+    REFUSED(fpp_normal_distances_##type(NULL, 2, 2, &at, tiles, length_sq, whole));  \
+    REFUSED(fpp_normal_distances_##type(x, -1, 2, &at, tiles, length_sq, whole));    \
+    REFUSED(fpp_normal_distances_##type(x, 2, 2, &without, tiles, length_sq, whole)); \
+    REFUSED(fpp_normal_distances_##type(x, 2, 2, &at, NULL, length_sq, whole));      \
+    REFUSED(fpp_normal_distances_##type(x, 2, 2, &at, tiles, NULL, whole));          \
+    ACCEPTED(fpp_normal_distances_##type(x, 2, 2, &at, tiles, length_sq, whole));
+    FOR_BOTH(DISTANCES);
+    REFUSED(fpp_normal_statistic_f64(NULL, length_sq, doubles, whole, 2, &at, radii, out));
+    REFUSED(fpp_normal_statistic_f64(tiles, length_sq, NULL, whole, 2, &at, radii, out));
+    REFUSED(fpp_normal_statistic_f64(tiles, length_sq, doubles, whole, 2, &without, radii, out));
+    REFUSED(fpp_normal_statistic_f64(tiles, length_sq, doubles, whole, 2, &at, NULL, out));
+    REFUSED(fpp_normal_statistic_f64(tiles, length_sq, doubles, whole, 2, &at, radii, NULL));
+    ACCEPTED(fpp_normal_statistic_f64(tiles, length_sq, doubles, whole, 2, &at, radii, out));
+    free(tiles);
+}
+
 int test_arguments(void)
 {
     const int before = n_failed;
@@ -361,5 +430,6 @@ int test_arguments(void)
     check_pairs();
     check_roots();
     check_columns();
+    check_normals();
     return n_failed - before;
 }

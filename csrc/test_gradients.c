@@ -23,6 +23,7 @@ static void wild_outputs(const double *scores, int64_t outputs, double label, do
 static void check_refusals(void)
 {
     static const double weights[2] = {0.5, 0.0};
+    static const int64_t places[4] = {1, 0, 2, -1}; /* of two rows: the last ones are not there */
     const int64_t huge = INT64_C(1) << 62;
     const fpp_gradient_map map = {.dim = 2, .outputs = 1, .quant_bound = 60, .loss = FPP_LOSS_SQUARED, .weights = weights,
                                   .inv_scale = 1.0, .limit = 5.0, .inv_step = 10.0};
@@ -66,7 +67,18 @@ static void check_refusals(void)
     REFUSED(fpp_gradients_sum_##type(x, huge, 3, &map, work, sums));   \
     REFUSED(fpp_gradients_sum_##type(x, 3, huge, &map, work, sums));   \
     ACCEPTED(fpp_gradients_sum_##type(NULL, 0, 3, &map, work, sums));  \
-    ACCEPTED(fpp_gradients_sum_##type(x, 1, huge, &map, work, sums))
+    ACCEPTED(fpp_gradients_sum_##type(x, 1, huge, &map, work, sums));  \
+    REFUSED(fpp_gradients_sum_at_##type(NULL, 2, 3, places, 1, &map, work, sums)); \
+    REFUSED(fpp_gradients_sum_at_##type(x, 2, 3, NULL, 1, &map, work, sums));      \
+    REFUSED(fpp_gradients_sum_at_##type(x, 2, 3, places, -1, &map, work, sums));   \
+    REFUSED(fpp_gradients_sum_at_##type(x, 2, 3, places, 3, &map, work, sums));    \
+    REFUSED(fpp_gradients_sum_at_##type(x, 2, 3, places + 3, 1, &map, work, sums)); \
+    REFUSED(fpp_gradients_sum_at_##type(x, huge, 3, places, 1, &map, work, sums)); \
+    REFUSED(fpp_gradients_sum_at_##type(x, 2, 3, places, 1, NULL, work, sums));    \
+    REFUSED(fpp_gradients_sum_at_##type(x, 2, 3, places, 1, &map, NULL, sums));    \
+    REFUSED(fpp_gradients_sum_at_##type(x, 2, 3, places, 1, &map, work, NULL));    \
+    ACCEPTED(fpp_gradients_sum_at_##type(x, 2, 3, NULL, 0, &map, work, sums));     \
+    ACCEPTED(fpp_gradients_sum_at_##type(NULL, 0, 3, NULL, 0, &map, work, sums))
     REFUSALS(f64, doubles);
     REFUSALS(f32, floats);
     free(work);
@@ -82,6 +94,10 @@ static void check_by_hand(void)
     int64_t sums[2] = {1, 1};
     ACCEPTED(fpp_gradients_sum_f64(doubles, 2, 3, &map, work, sums));
     CHECK(sums[0] == 1 + 20 - 30 && sums[1] == 1 - 40);
+    static const int64_t places[3] = {1, 1, 0};
+    memset(sums, 0, sizeof sums);
+    ACCEPTED(fpp_gradients_sum_at_f64(doubles, 2, 3, places, 3, &map, work, sums));
+    CHECK(sums[0] == 20 - 60 && sums[1] == -80);
     map.spread = spread;
     map.inv_scale = 0.5;
     map.clip = 1.0;
@@ -153,6 +169,9 @@ int test_gradients(void)
             check_bound(level, dim, 1);
             check_bound(level, dim, 3);
         }
+        check_bound(level, 250, 1); /* smaller groups, then rows that are read again */
+        check_bound(level, 1030, 1);
+        check_bound(level, 1030, 2);
     }
     fpp_isa_limit(FPP_ISA_AVX512);
     return n_failed - before;

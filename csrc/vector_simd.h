@@ -82,3 +82,32 @@ TARGET FPP_INLINE void NAME(transpose_f)(NAME(vecf) *m)
     TURN(NAME(vecf), NAME(half))
 }
 #undef TURN
+
+/* tile (dim, side) = `used` rows side by side, zero in the other lanes; `side` is a multiple of W. */
+TARGET FPP_INLINE void NAME(turn_rows)(const char *x, int64_t stride_bytes, int64_t used, int64_t side, int64_t dim,
+                                       double *restrict tile, int is_f32)
+{
+    if (used < side || dim < W) {
+        for (int64_t k = 0; k < dim; k++) {
+            for (int64_t r = 0; r < side; r++) {
+                const char *row = x + (r < used ? r : 0) * stride_bytes;
+                const double number = is_f32 ? (double)((const float *)(const void *)row)[k] : ((const double *)(const void *)row)[k];
+                tile[k * side + r] = r < used ? number : 0.0;
+            }
+        }
+        return;
+    }
+    for (int64_t lane = 0; lane < side; lane += W) {
+        for (int64_t k = 0; k < dim; k += W) {
+            const int64_t at = k < dim - W ? k : dim - W; /* the last columns are turned with some of those before them, a second time */
+            V m[W];
+            for (int r = 0; r < W; r++) {
+                m[r] = NAME(load_x)(x + (lane + r) * stride_bytes, at, is_f32);
+            }
+            NAME(transpose)(m);
+            for (int r = 0; r < W; r++) {
+                NAME(store)(tile + (at + r) * side + lane, m[r]);
+            }
+        }
+    }
+}

@@ -15,12 +15,19 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 
 
 class RowLoss(Protocol):
     """A loss of one's own: values and gradients row by row. A row whose gradient is not finite counts as one without a gradient.
+
+    Privacy
+    -------
+    The guarantee is for what is released. A `gradient` that raises at a private row ends the run with an InputError that quotes
+    nothing, after the debit; that it was raised tells of that row. So do what it prints, warns of, or writes. Let it return NaN for
+    a row that it cannot handle.
 
     Examples
     --------
@@ -112,17 +119,28 @@ class Loss:
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not callable(self.residual):
             raise InputError("a Loss needs a name and a function residual(prediction, label)")
+        if not all(isinstance(each, bool) for each in (self.classes, self.scores, self.counts)):
+            raise InputError("classes, scores and counts of a Loss are True or False")
         if self.classes + self.scores + self.counts > 1:
             raise InputError("the labels of a Loss are numbers, two classes (classes), several (scores), or counts")
-        if not 0.0 < float(self.curvature) < math.inf:
-            raise InputError(f"curvature must be positive and finite, got {self.curvature}")
+        validation.positive("curvature", self.curvature)
 
     def residuals_of(self, scores: Any, labels: Any) -> FloatArray:
-        """Residuals of many rows: (k,), or (k, outputs) for `scores`."""
+        """Residuals of many rows: (k,), or (k, outputs) for `scores`. InputError, without a word of the row, where they fail."""
         predicted, known = np.asarray(scores, dtype=np.float64), np.asarray(labels, dtype=np.float64)
+        try:
+            return self._residuals_of(predicted, known)
+        except Exception as error:  # a function of the user's, perhaps at a private row
+            kind = type(error).__name__
+        wanted = (
+            "(scores, label, found) that fills found in" if self.scores else "(prediction, label) that returns a number"
+        )
+        raise InputError(f"the residual of the loss {self.name!r} fails ({kind}): pass a function {wanted}")
+
+    def _residuals_of(self, predicted: FloatArray, known: FloatArray) -> FloatArray:
         with np.errstate(all="ignore"):
             if self.residuals is not None:
-                found: FloatArray = np.asarray(self.residuals(predicted, known))
+                found: FloatArray = np.asarray(self.residuals(predicted, known), dtype=np.float64)
                 return found
             plain, found = getattr(self.residual, "py_func", self.residual), np.empty(predicted.shape)
             for index, (one, label) in enumerate(zip(predicted, known, strict=True)):
@@ -223,7 +241,6 @@ def huber_residual(threshold: float) -> Callable[[float, float], float]:
     return residual
 
 
-@functools.lru_cache(maxsize=64)
 def huber_loss(threshold: float) -> Loss:
     """Half the square of a residual up to `threshold`, in the unit of the fit, and linear beyond it.
 
@@ -233,9 +250,11 @@ def huber_loss(threshold: float) -> Loss:
     >>> huber_loss(1.5).name
     'huber'
     """
-    if not 0.0 < threshold < math.inf:
-        raise InputError(f"the threshold of the Huber loss must be positive and finite, got {threshold}")
+    return _huber_loss(validation.positive("the threshold of the Huber loss", threshold))
 
+
+@functools.lru_cache(maxsize=64)
+def _huber_loss(threshold: float) -> Loss:
     def values(scores: Any, labels: Any) -> Any:
         size = np.abs(labels - scores)
         return np.where(size <= threshold, 0.5 * size**2, threshold * (size - 0.5 * threshold))
@@ -247,6 +266,12 @@ def huber_loss(threshold: float) -> Loss:
         values=values,
         residuals=lambda scores, labels: np.clip(labels - scores, -threshold, threshold),
     )
+
+
+def huber_threshold(loss: object) -> float | None:
+    """The threshold of a loss that `huber_loss` has made, None for any other."""
+    made = loss.made_by if isinstance(loss, Loss) else ()
+    return float(made[1]) if made and made[0] is huber_loss else None
 
 
 @functools.lru_cache(maxsize=64)

@@ -94,6 +94,8 @@ class RowMap(_Value):
     def __post_init__(self) -> None:
         for name in ("dim", "out_dim", "quant_bound"):
             value = getattr(self, name)
+            if type(value) is int and value >= 1:  # nearly always: a map is made for every pass
+                continue
             if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
                 raise InputError(f"{name} must be an integer of at least 1, got {value!r}")
             object.__setattr__(self, name, int(value))

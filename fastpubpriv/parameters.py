@@ -95,7 +95,8 @@ weights_pub : (m,) array-like, optional
     "weights_priv": """\
 weights_priv : (n_priv,) array-like, optional
     How much each private row counts, in the unit of `weights_pub`, which is then needed, for "newton" and "sufficient_statistics".
-    A missing, infinite or negative weight counts as 0, one above `weight_cap` as that. It is as private as its row.""",
+    A missing, infinite or negative weight counts as 0, one above `weight_cap` as that. It is as private as its row. One to five
+    hundredths of the budget release what they add up to, unless noise would hide that: then public weights say it.""",
     "weight_cap": """\
 weight_cap : float > 0, optional
     The largest weight of a private row that counts, known without the data. Noise is that of rows which all weigh so much.""",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -170,7 +171,7 @@ def noise_per_radius(dim: int, *, pure: bool, allowance: Fraction) -> Callable[[
 
     def noise(share: Fraction) -> float:
         if pure:
-            return float(np.sqrt(8.0 * dim)) / float(allowance * share)
-        return 2.0 / float(np.sqrt(2.0 * float(allowance * share)))
+            return math.sqrt(8.0 * dim) / float(allowance * share)
+        return 2.0 / math.sqrt(2.0 * float(allowance * share))
 
     return noise

@@ -57,6 +57,16 @@ def positive(name: str, value: object) -> float:
     return number
 
 
+def clip_norm(value: object) -> float:
+    """A bound on the norm of gradients: a float between 1e-100 and 1e100, so that its square is a number; else InputError."""
+    number = positive("clip_norm", value)
+    if not 1e-100 <= number <= 1e100:
+        raise InputError(
+            f"clip_norm must lie between 1e-100 and 1e100, got {_shown(value)}: change the unit of the columns"
+        )
+    return number
+
+
 def nonnegative(name: str, value: object) -> float:
     """A finite number of zero or more, as a float; else InputError. Types as in `finite`."""
     number = _real(name, value, "a finite number of at least 0")

@@ -27,7 +27,6 @@ _LATE = (
     "fastpubpriv.planning",
     "fastpubpriv.training.train",
     "scipy.optimize",
-    "scipy.stats",
 )
 
 

@@ -86,7 +86,12 @@ def no_print(source: Source) -> list[str]:
 
 def no_foreign_randomness(source: Source) -> list[str]:
     """Coins come from keys.py; NumPy may make public data, and the ledger asks `secrets` for names of files."""
-    public = ("fastpubpriv/experiments/", "fastpubpriv/public_draws.py", "fastpubpriv/privacy/ledger_file.py")
+    public = (
+        "fastpubpriv/experiments/",
+        "fastpubpriv/public_draws.py",
+        "fastpubpriv/public_points.py",
+        "fastpubpriv/privacy/ledger_file.py",
+    )
     if source.path.startswith(public):
         return []
     bad = []
@@ -593,7 +598,8 @@ def unexplained(modules: list[Source], notes: dict[str, str]) -> list[str]:
             calls = {ast.unparse(node.func) for node in ast.walk(function) if isinstance(node, ast.Call)}
             # `run.release(...)` and `measurement.release(...)` release by way of a measurement, which has its note.
             if calls & {"release", "release.release"} or any(
-                name.split(".")[-1] in {"release_choice", "release_stable", "release_reports", "release_codes"}
+                name.split(".")[-1]
+                in {"release_choice", "release_minimum", "release_stable", "release_reports", "release_codes"}
                 for name in calls
             ):
                 callers.add(methods.get(function, function.name))
@@ -636,7 +642,6 @@ NO_TWIN = {
     "kernel_function": "the address of a function of the C library",
     "instruction_set": "what the processor has",
     "interface_version": "a number of the C library",
-    "directions": "standard_normal divided by its norm; its law is tested instead",
 }
 
 

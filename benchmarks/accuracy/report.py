@@ -233,6 +233,37 @@ def regression_report(lines: list[dict[str, Any]]) -> str:
     )
 
 
+def readme_regressions(lines: list[dict[str, Any]]) -> str:
+    """Errors of each method and peer, by table."""
+    names = {"visits": "visits to a doctor", "flights": "arrival delay of flights"}
+    order = list(dict.fromkeys(cell.table for cell in regressions.CELLS))
+    shown = []
+    for line in sorted(lines, key=lambda line: (order.index(line["table"]), line["n_pub"], line["epsilon"])):
+        errors = {
+            '"newton"': "newton", '"sufficient_statistics"': "sufficient_statistics", '"auto"': "auto",
+            "public rows alone": "public", "AdaSSP": "AdaSSP", "diffprivlib": "diffprivlib",
+            "Opacus, best on test": regressions.OPACUS, "no privacy": "non-private",
+        }  # fmt: skip
+        shown.append({
+            "table": names.get(line["table"], line["table"]), "rows": line["rows"], "public": line["n_pub"],
+            "epsilon": line["epsilon"], "cuts (of Opacus)": f"{line['cuts']} ({line['Opacus cuts']})",
+            **{title: _error(line.get(name)) for title, name in errors.items()},
+        })  # fmt: skip
+    return "\n\n".join([table(shown), " ".join(f"{sentence}." for sentence in regressions.targets(lines))])
+
+
+def _error(value: float | None) -> str:
+    if value is None or math.isnan(value):
+        return "-"
+    return (
+        f"{value:.3f}"
+        if value < 1.0
+        else f"{value:.3g}"
+        if value < 1000.0
+        else f"over 1e{math.floor(math.log10(value))}"
+    )
+
+
 def mixture_report(found: dict[str, list[dict[str, Any]]]) -> str:
     """The Markdown page of the mixtures."""
     return (

@@ -1,9 +1,8 @@
-"""Whole calls, as a user makes them: on many rows beside their passes, on few, and first in a fresh process."""
+"""Whole calls, as a user makes them: on many rows beside their passes, and on few."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import itertools
 import warnings
 from functools import partial
 from typing import Any
@@ -18,50 +17,17 @@ from fastpubpriv import (
     ApproxDP,
     BinGrid,
     coinpress_covariance,
+    coinpress_mean,
     estimate_mean,
+    learn_axis_aligned_mixture,
+    learn_separated_mixture,
     stable_histogram,
     weighted_mean,
 )
+from fastpubpriv.privacy import Poisson, noise_multiplier_for
 
 RHO = ZCDP(rho=0.5)
 APPROXIMATE = ApproxDP(epsilon=1.0, delta=1e-6)
-# What a fresh process does after `import numpy, fastpubpriv`: x (2000, 3), y and labels are private, p, q and kinds public.
-FIRST_CALLS = {
-    "estimate_mean": "f.estimate_mean(x, x_pub=p, budget=zcdp, progress=False)",
-    "estimate_gaussian": "f.estimate_gaussian(x, x_pub=p, budget=zcdp, progress=False)",
-    "stable_histogram": "f.stable_histogram(y, bins=f.BinGrid(width=0.5), budget=approx, progress=False)",
-    "supercluster": "f.supercluster(p, n_components=2)",
-    "learn_separated_mixture": (
-        "f.learn_separated_mixture(x, x_pub=p, n_components=1, min_weight=0.5, budget=zcdp, progress=False)"
-    ),
-    "linear_regression": "f.linear_regression(x, y, x_pub=p, y_pub=q, budget=zcdp, progress=False)",
-    "logistic_regression": "f.logistic_regression(x, y > 0, x_pub=p, y_pub=q > 0, budget=zcdp, progress=False)",
-    "train": "f.train(x, y, x_pub=p, y_pub=q, loss='huber', budget=zcdp, progress=False)",
-    "train, a loss of one's own": (
-        "f.train(x, y, x_pub=p, y_pub=q, budget=zcdp, progress=False, loss=f.training.Loss("
-        "name='own', residual=lambda a, b: b - a, values=lambda s, l: (s - l) ** 2 / 2))"
-    ),
-    "PrivUnit": "f.local.PrivUnit(20, 4.0).privatize(x[:, :1] * np.ones((1, 20)))",
-    "plan": "f.plan('mean', n_priv=1000, n_pub=1, dim=5, budget=zcdp)",
-}
-_PREPARED = """
-import time, warnings
-import numpy as np
-import fastpubpriv as f
-warnings.simplefilter("ignore")
-rng = np.random.default_rng(0)
-x, p = rng.normal(size=(2000, 3)), rng.normal(size=(40, 3))
-y, q = x @ [1.0, 2.0, 3.0], p @ [1.0, 2.0, 3.0]
-zcdp, approx = f.ZCDP(0.5), f.ApproxDP(1, 1e-6)
-start = time.process_time()
-"""
-
-
-def first_call_seconds(name: str) -> float:
-    """Processor seconds of a first call, the imports of NumPy and the package apart."""
-    code = f"{_PREPARED}\n{FIRST_CALLS[name]}\nprint(time.process_time() - start)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return float(done.stdout)
 
 
 def quiet(call: Call) -> Call:
@@ -135,6 +101,42 @@ def published_covariance(x: np.ndarray, steps: int, rng: np.random.Generator) ->
     return found
 
 
+def published_mean(x: np.ndarray, steps: int, rng: np.random.Generator) -> np.ndarray:
+    """Rounds of CoinPress for a mean as its authors' script has them, in NumPy."""
+    n, dim = x.shape
+    center, radius = np.zeros(dim), 10.0 * np.sqrt(dim)
+    gamma = np.sqrt(dim + 2.0 * np.sqrt(dim * np.log(n / 0.1)) + 2.0 * np.log(n / 0.1))
+    for step in range(steps):
+        rho = 0.5 * (0.75 if step == steps - 1 else 0.25 / (steps - 1))
+        clip = min(np.sqrt(radius**2 + 6.0 * radius + gamma**2), radius + gamma)
+        away = x - center
+        length = np.linalg.norm(away, axis=1)
+        outside = length > clip
+        inside = x.copy()
+        inside[outside] = center + (away.T / length).T[outside] * clip
+        std = 2.0 * clip / n / np.sqrt(2.0 * rho)
+        center = inside.mean(axis=0) + rng.standard_normal(dim) * std
+        radius = gamma * np.sqrt(1.0 / n + std**2)
+    return center
+
+
+def published_mean_call(n: int, dim: int) -> Case:
+    """Four rounds of CoinPress for a mean, against the published script."""
+    rng = np.random.default_rng(5)
+    x = rng.standard_normal((n, dim))
+    given = {"variance": 1.0, "center": 0.0, "radius": 10.0 * float(np.sqrt(dim)), "steps": 4}
+    call = partial(coinpress_mean, x, budget=RHO, threads=1, progress=False, **given)
+    for found in (call().mean, published_mean(x, 4, rng)):
+        assert np.linalg.norm(found) < 0.1 * np.sqrt(dim)
+    return Case(
+        f"coinpress_mean, {n:.0e} x {dim}, 4 rounds, whole call",
+        quiet(call),
+        {"the published script": lambda: published_mean(x, 4, rng)},
+        lambda: 4 * limits.read_seconds(x),
+        "reading the rows 4 times",
+    )
+
+
 def covariance_call(n: int, dim: int) -> Case:
     """Four rounds of CoinPress for a covariance, against the published script."""
     rng = np.random.default_rng(4)
@@ -163,6 +165,54 @@ def histogram_call(n: int) -> Case:
         },
         lambda: limits.read_seconds(x),
         "reading the column once",
+    )
+
+
+def widths_call(n: int) -> Case:
+    """Thirty nested widths against the finest of them alone."""
+    x = bins.column("bounded", n)
+
+    def call(levels: int) -> Call:
+        grid = BinGrid(width=0.01, levels=levels)
+        return lambda: stable_histogram(x, bins=grid, budget=APPROXIMATE, threads=1, progress=False)
+
+    return Case(f"stable_histogram, 30 widths, {n:.0e}, whole call", call(30), {"one width": call(1)})
+
+
+def mixture_call(n: int) -> Case:
+    """A fit of eight separated Gaussians in 16 columns, against scikit-learn's."""
+    from sklearn.mixture import GaussianMixture
+
+    rows = loops.clusters(n + 80, 16, count=8, apart=12.0)
+    order = np.random.default_rng(0).permutation(len(rows))
+    public, private = rows[order[:-n]].copy(), np.ascontiguousarray(rows[order[-n:]])
+    given = {"n_components": 8, "min_weight": 0.1, "budget": RHO, "threads": 1, "progress": False}
+    return Case(
+        f"learn_separated_mixture, {n:.0e} x 16, 8 components, whole call",
+        quiet(lambda: learn_separated_mixture(private, x_pub=public, **given)),
+        {"scikit-learn GaussianMixture (not private)": lambda: GaussianMixture(8, random_state=0).fit(private)},
+    )
+
+
+def axis_aligned_call(n: int) -> Case:
+    """A fit of two Gaussians with independent columns, without public rows."""
+    rng = np.random.default_rng(6)
+    x = rng.standard_normal((n, 50)) + 8.0 * rng.integers(2, size=(n, 1))
+    given = {"n_components": 2, "budget": APPROXIMATE, "threads": 1, "progress": False}
+    return Case(
+        f"learn_axis_aligned_mixture, {n:.0e} x 50, whole call",
+        quiet(lambda: learn_axis_aligned_mixture(x, **given)),
+        {},
+    )
+
+
+def calibration_call() -> Case:
+    """The noise of 5,000 steps over a 54th of the rows each, for a delta that no earlier call has asked for."""
+    deltas = (1e-5 * (1.0 + 1e-9 * turn) for turn in itertools.count())
+    return Case(
+        "noise_multiplier_for, 5000 steps of 1/54",
+        lambda: noise_multiplier_for(ApproxDP(2.0, next(deltas)), Poisson(1 / 54), 5000),
+        {},
     )
 
 

@@ -20,6 +20,7 @@ from fastpubpriv.kernels.balls import ball_counts, first_terrific, widest_gap
 from fastpubpriv.kernels.nearest import most_isolated
 from fastpubpriv.maps import RowMap
 from fastpubpriv.reference import rows as reference
+from fastpubpriv.sources import Executor, Query, private_rows
 
 Call = Callable[[], Any]
 KEY = bytes(range(32))
@@ -60,6 +61,26 @@ def numpy_clip(x: np.ndarray, radius: float) -> np.ndarray:
     """What a NumPy user writes: rows scaled down to a norm."""
     norms = np.sqrt(np.einsum("ij,ij->i", x, x))
     return x * np.minimum(1.0, radius / norms)[:, None]
+
+
+class _Nothing(Query):
+    """A pass that does nothing with its rows: what is left is what every pass costs."""
+
+    def zeros(self) -> tuple[np.ndarray]:
+        return (np.zeros(50, dtype=np.int64),)
+
+    def add(self, chunk: Any, accumulators: Any) -> None:
+        pass
+
+
+def empty_pass_case() -> Case:
+    """What a pass over few rows costs beside its loop, against NumPy's mean of them, which reads them."""
+    x = np.zeros((1000, 50))
+    return Case(
+        "a pass over 1000 x 50 that does nothing",
+        lambda: Executor().run(_Nothing(), private_rows(x)),
+        {"NumPy mean": lambda: x.mean(axis=0)},
+    )
 
 
 def noise_cases(draws: int, opendp: bool) -> list[Case]:

@@ -129,21 +129,30 @@ static void plain_softmax(const double *scores, int64_t outputs, double label, d
     found[0] = known ? found[0] : NAN;
 }
 
+static double by_halves(const double *a)
+{
+    return ((a[0] + a[4]) + (a[2] + a[6])) + ((a[1] + a[5]) + (a[3] + a[7]));
+}
+
 /* q of one row, (outputs, dim). */
 static void plain_row(const fpp_gradient_map *map, const double *x, double *steps, int64_t *q)
 {
     const int64_t dim = map->dim, outputs = map->outputs;
     const double label = x[dim];
-    double norm_sq = 0.0, sum_sq = 0.0, length_sq = 0.0, scores[5] = {0.0};
+    double sum_sq = 0.0, length_sq = 0.0, scores[5] = {0.0}, norm_lanes[8] = {0.0}, score_lanes[5][8] = {{0.0}};
     int finite = 1;
     memset(q, 0, (size_t)(outputs * dim) * sizeof *q);
     memset(steps, 0, (size_t)outputs * sizeof *steps);
     for (int64_t k = 0; k < dim; k++) {
         const double z = map->spread != NULL ? map->spread[k] * x[k] : x[k];
-        norm_sq += z * z;
+        norm_lanes[k % 8] += z * z;
         for (int64_t o = 0; o < outputs; o++) {
-            scores[o] += map->weights[o * dim + k] * x[k];
+            score_lanes[o][k % 8] += map->weights[o * dim + k] * x[k];
         }
+    }
+    const double norm_sq = by_halves(norm_lanes);
+    for (int64_t o = 0; o < outputs; o++) {
+        scores[o] = by_halves(score_lanes[o]);
     }
     if (map->loss == FPP_LOSS_SOFTMAX || map->functions != NULL) {
         if (map->functions != NULL) {
@@ -204,6 +213,16 @@ static void run(fuzz_input in, int32_t level)
         char *work = room(size + 3, 1);
         fpp_isa_limit(level);
         AGREE(sum(&p, 0, p.n, work + 3, sums) == FPP_OK);
+        /* All rows by their places, from the last on. */
+        int64_t *places = room(p.n, sizeof *places), *others = zeros(entries, sizeof *others);
+        for (int64_t r = 0; r < p.n; r++) {
+            places[r] = p.n - 1 - r;
+        }
+        AGREE((p.narrow ? fpp_gradients_sum_at_f32(p.x32, p.n, p.stride, places, p.n, &p.map, work + 3, others)
+                        : fpp_gradients_sum_at_f64(p.x, p.n, p.stride, places, p.n, &p.map, work + 3, others)) == FPP_OK);
+        AGREE(memcmp(others, sums, (size_t)entries * sizeof *sums) == 0);
+        free(places);
+        free(others);
         for (int64_t r = 0; r < p.n; r++) {
             plain_row(&p.map, p.x + r * p.stride, steps, q);
             memset(one, 0, (size_t)entries * sizeof *one);

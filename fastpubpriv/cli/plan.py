@@ -53,6 +53,7 @@ NAMES = {
     "failure_prob": "failure_prob",
     "loss": "loss",
     "r_squared": "r_squared",
+    "mean_weight": "mean_weight",
 }
 
 
@@ -106,9 +107,14 @@ def own_arguments(task: str, settings: dict[str, Any]) -> dict[str, Any]:
 @click.option(
     "--candidates", type=options.Count(), help="select-hypothesis and axis-aligned-mixture: length of the list."
 )
-@click.option("--loss", type=click.Choice(["squared", "logistic"]), help="train: what is minimised. Default: squared.")
+@click.option(
+    "--loss", type=click.Choice(["squared", "logistic", "huber"]), help="train: what is minimised. Default: squared."
+)
 @click.option(
     "--r-squared", type=float, help="train: share of the labels' variance that a model explains. Default: 0.5."
+)
+@click.option(
+    "--mean-weight", type=float, help="train: mean weight of private rows, in units of their cap. Default: no weights."
 )
 @options.plan_options
 @click.option("--json", "json_path", type=options.FileName(dash=True), help="Write the plan; - for stdout.")

@@ -82,13 +82,18 @@ LOSSES = ("squared", "logistic", "huber", "softmax", "smooth_hinge", "poisson")
     multiple=True,
     help="What a column can hold, known without the data; may be given for several columns.",
 )
-@click.option("--y-bounds", metavar="LOW,HIGH", help="squared: what labels can be, known without the data.")
+@click.option("--y-bounds", metavar="LOW,HIGH", help="squared, huber: what labels can be, known without the data.")
 @click.option(
-    "--y-scale", type=float, help="squared: a difference between labels that matters, where public ones are all equal."
+    "--y-scale",
+    type=float,
+    help="squared, huber: a difference between labels that matters, where public ones are all equal.",
 )
 @options.method_option(
     "fastpubpriv.training.methods",
-    "newton and sufficient_statistics: see the README; those from semi_dp on: noisy gradients, any loss.",
+    "auto: what public numbers predict to be closest. newton: a few noisy Newton steps that start from the public fit (squared, "
+    "logistic, huber). sufficient_statistics: one noisy sum of squares and products (squared). throw_away: public rows alone, "
+    "spends nothing. semi_dp, dp_sgd, pda_mirror_descent: noisy gradient descent, any loss. output_perturbation: noise on the "
+    "minimum (logistic, huber, smooth_hinge; --rho or --epsilon alone). exponential: a choice among models (few columns).",
 )
 @options.ledger_options
 @options.run_options
@@ -156,7 +161,7 @@ def _of_classes(loss: str) -> bool:
 
 def _loss(settings: dict[str, Any]) -> Any:
     """The loss, as an argument of `train`; what it cannot be drawn with is refused before anything is read."""
-    stepwise = settings["loss"] in ("squared", "logistic")
+    stepwise = settings["loss"] in ("squared", "logistic", "huber")
     if settings["plot_path"] is not None and not (
         stepwise and settings["method"] in (None, "auto", "newton", "sufficient_statistics", "throw_away")
     ):

@@ -129,6 +129,38 @@ def refine(
     return center, noise_std
 
 
+def counts_of_norms(run: running.Run, steps: int, *, once: bool) -> list[NormCount]:
+    """The counts of distances, one before all steps or one in each; raises now, before the debit, unless all grids exist."""
+    n, dim, shares = run.rows.n, run.rows.dim, budget_shares(steps)
+    norms = [NormCount.of(run.account, n, dim, part) for part in ((Fraction(1),) if once else shares)]
+    for each in norms:
+        each.check_grids(run.account)
+    if once:
+        check_sum_grids(run.account, (norms[0].left * share for share in shares), dim, n)
+    return norms
+
+
+def counted_steps(run: running.Run, center: FloatArray, norms: list[NormCount]) -> tuple[FloatArray, float, FloatArray]:
+    """The last centre, its noise, and the deviation to allow for in a row: (dim,) data units; where no deviation is known.
+
+    Each step counts the distances from its centre and clips where the predicted error is least. No column's own deviation is known:
+    each is allowed that of whole rows, and its part of what clipping may have taken.
+    """
+    n, dim = run.rows.n, run.rows.dim
+    seen, noise_std = None, 0.0
+    for index, count in enumerate(norms):
+        affine = AffineMap(dim=dim, center=center)
+        seen = count.look(run, affine, np.zeros(0))
+        name = f"clipped sum, step {index + 1} of {len(norms)}"
+        released = run.release(
+            VectorSum(affine=affine, radius=seen.radius), name=name, cost=count.left, clip_radius=seen.radius
+        )
+        center = np.clip(center + released.value / n, -LARGEST_SIZE, LARGEST_SIZE)
+        noise_std = released.noise_std / n
+    assert seen is not None
+    return center, noise_std, np.full(dim, math.hypot(seen.rms, seen.bias / math.sqrt(dim * n)))
+
+
 def mean_result(
     run: running.Run,
     center: FloatArray,
@@ -209,7 +241,9 @@ def coinpress_mean(
     radius : float > 0 or "auto"
         Radius of the ball, in standard deviations (that is, after whitening by `variance` or `covariance`). Too small a radius
         costs accuracy, never privacy. "auto": part of the budget, a quarter or more, buys a private count of the distances from
-        `center`, and the ball reaches as far as rows stand out of its noise.
+        `center`, and the ball reaches as far as rows stand out of its noise. Without a variance or covariance, every step counts
+        again about its own centre and clips where the predicted error is least: no deviation has to be known, and the interval
+        allows each column that of whole rows, so that it is wide for columns in small units.
     bounds : (lowest, highest), numbers or (dim,) each
         What each column can hold, instead of `center` and `radius`; the answer lies within. Without a variance or covariance, the
         standard deviations are taken to be the largest that the bounds allow: half the range.
@@ -258,42 +292,46 @@ def coinpress_mean(
     ball, whitening, box = starting_ball(center, radius, bounds, root, rows.dim)
     mode = validation.choice("mode", mode, ("practical", "theory"))
     failure_prob = failure_probability(failure_prob)
+    counted, inverse = ball.radius == math.inf, whitening.inverse
+    unknown = counted and root is None  # nobody said what the deviations are
+    count = FEW_STEPS if counted and step_count(steps) == "auto" else most_steps(steps)
     run = running.start(
         "coinpress_mean",
         rows,
         budget,
-        draws=most_steps(steps) * rows.dim + (DRAWS if ball.radius == math.inf else 0),
+        draws=count * rows.dim + (DRAWS * (count if unknown else 1) if counted else 0),
         ledger=ledger,
         random_state=random_state,
         threads=threads,
         progress=progress,
     )
-    counted, inverse = ball.radius == math.inf, whitening.inverse
     settings: dict[str, Any] = {"mode": mode, "failure_prob": failure_prob}
-    norms = NormCount.of(run.account, rows.n, rows.dim)
+    norms: list[NormCount] = []
     if counted:
-        count = FEW_STEPS if step_count(steps) == "auto" else most_steps(steps)
-        norms.check_grids(run.account)
-        check_sum_grids(run.account, (norms.left * share for share in budget_shares(count)), rows.dim, rows.n)
+        norms = counts_of_norms(run, count, once=not unknown)
     else:
         count = choose_steps(run, ball, steps, **settings)
         check_path(run, predicted_path(run, ball, count, **settings))
     with run.paid():
-        if counted:
-            affine = AffineMap(dim=rows.dim, center=ball.center, matrix=inverse, lower=True)
-            ball = Ball(ball.center, norms.radii(run, affine, np.zeros(0))[1])
-            settings["allowance"] = norms.left
-        estimate, noise_std = refine(run, ball, whitening, inverse, steps=count, **settings)
+        if unknown:
+            estimate, noise_std, row_std = counted_steps(run, ball.center, norms)
+        else:
+            if counted:
+                affine = AffineMap(dim=rows.dim, center=ball.center, matrix=inverse, lower=True)
+                ball = Ball(ball.center, norms[0].look(run, affine, np.zeros(0)).end)
+                settings["allowance"] = norms[0].left
+            estimate, noise_std = refine(run, ball, whitening, inverse, steps=count, **settings)
+            row_std = whitening.row_std()
         return mean_result(
             run,
             estimate if box is None else np.clip(estimate, *box),
             noise_std,
             whitening,
-            whitening.row_std(),
+            row_std,
             n_pub=0,
             provenance={
                 "center": "argument",
                 "radius": "released" if counted else "argument",
-                "covariance": "argument",
+                "covariance": "norms of rows" if unknown else "argument",
             },
         )

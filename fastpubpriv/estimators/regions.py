@@ -45,7 +45,7 @@ class Region:
     @property
     def matrix(self) -> FloatArray | None:
         """The diagonal of the map to these units, None where they are those of the data."""
-        return None if self.box is None else 1.0 / self.unit
+        return None if self.box is None and np.all(self.unit == 1.0) else 1.0 / self.unit
 
     def warn_if_contradicted(self, public: FloatArray) -> None:
         """Warn where more public rows than a few would be clipped."""
@@ -66,6 +66,16 @@ class Region:
         return mean if self.box is None else np.clip(mean, *self.box)
 
 
+def units_of(public: FloatArray) -> FloatArray:
+    """Standard deviations of the public columns (m, dim), the least of them for a constant one.
+
+    Ones where a column is alone in its ball, or where nothing can be told.
+    """
+    stds = np.std(public, axis=0, ddof=1) if len(public) >= 2 and public.shape[1] > 1 else np.zeros(public.shape[1])
+    told = np.isfinite(stds) & (stds > 1.0 / LARGEST_SIZE) & (stds < LARGEST_SIZE)
+    return np.where(told, stds, stds[told].min()) if told.any() else np.ones(len(stds))
+
+
 def clip_region(
     norm_bound: Any, bounds: Any, center: Any, variance: Any, public: FloatArray | None, dim: int
 ) -> Region:
@@ -74,13 +84,13 @@ def clip_region(
         raise InputError("pass either norm_bound=, the distance to which rows are clipped, or bounds=(lowest, highest)")
     box = validation.column_bounds(bounds, dim)
     if box is None:
-        middle, center_from = clip_center(center, public, dim)
         auto = isinstance(norm_bound, str) and validation.choice("norm_bound", norm_bound, ("auto",)) == "auto"
         if auto and public is None:
             raise InputError("norm_bound='auto' needs public rows: pass x_pub=, or a number")
+        middle, center_from = clip_center("public" if auto and center is None else center, public, dim)
         return Region(
             center=middle,
-            unit=np.ones(dim),
+            unit=units_of(public) if auto and variance is None and public is not None else np.ones(dim),
             radius=LARGEST_SIZE if auto else size("norm_bound", norm_bound),
             box=None,
             provenance={"center": center_from, "norm_bound": "released" if auto else "argument"},

@@ -126,8 +126,13 @@ class Average:
     public: FloatArray | None
     variance: float
 
-    def result(self, run: running.Run, total: FloatArray | None, noise_std: float, **facts: Any) -> MeanResult:
-        """The result, from the released sum of the private offsets (None where the share is zero) and the noise on it."""
+    def result(
+        self, run: running.Run, total: FloatArray | None, noise_std: float, bias: float = 0.0, **facts: Any
+    ) -> MeanResult:
+        """The result, from the released sum of the private offsets, None where the share is zero.
+
+        Each coordinate of the sum has noise of `noise_std`, and clipping may have taken `bias` from it.
+        """
         rows, share, public, middle, unit = run.rows, self.share, self.public, self.region.center, self.region.unit
         n_pub = 0 if public is None else len(public)
         mean = np.zeros(rows.dim)
@@ -147,7 +152,7 @@ class Average:
         return MeanResult(
             mean=frozen(self.region.within(mean) if self.project else mean),
             noise_std=frozen(unit * (share * noise_std / rows.n)),
-            sampling_std=frozen(unit * (sampling * row_std)),
+            sampling_std=frozen(unit * np.hypot(sampling * row_std, share * bias / rows.n)),
             columns=rows.columns,
             **facts,
             **run.fields(n_pub),
@@ -189,7 +194,9 @@ class WeightedCall:
             "provenance": average.region.provenance | {"variance": self.energy(average.region)[1]},
         }
 
-    def released(self, average: Average, allowance: Fraction, grid: KNormGrid | None = None) -> MeanResult:
+    def released(
+        self, average: Average, allowance: Fraction, grid: KNormGrid | None = None, bias: float = 0.0
+    ) -> MeanResult:
         """The result, from one clipped sum."""
         run, region = self.run, average.region
         affine = AffineMap(dim=run.rows.dim, center=region.center, matrix=region.matrix)
@@ -197,7 +204,7 @@ class WeightedCall:
         found = run.release(
             asked, name="clipped sum", cost=allowance, clip_radius=region.radius, private_weight=average.share
         )
-        return average.result(run, found.value, found.noise_std, **self.facts(average))
+        return average.result(run, found.value, found.noise_std, bias, **self.facts(average))
 
     def counted(self, region: Region) -> MeanResult:
         """The result with the radius from a count of norms, which is paid for first."""
@@ -206,9 +213,10 @@ class WeightedCall:
         norms = NormCount.of(run.account, run.rows.n, run.rows.dim)
         norms.check_grids(run.account)
         with run.paid():
-            affine = AffineMap(dim=run.rows.dim, center=region.center)
-            radius, _ = norms.radii(run, affine, np.linalg.norm(public - region.center, axis=1))
-            return self.released(self.average(replace(region, radius=radius), norms.left), norms.left)
+            affine = AffineMap(dim=run.rows.dim, center=region.center, matrix=region.matrix)
+            seen = norms.look(run, affine, np.linalg.norm((public - region.center) / region.unit, axis=1))
+            average = self.average(replace(region, radius=seen.radius), norms.left)
+            return self.released(average, norms.left, bias=seen.bias / math.sqrt(run.rows.dim))
 
 
 @shared_docs
@@ -242,6 +250,8 @@ def weighted_mean(
     norm_bound : float > 0 or "auto"
         B: rows are clipped to distance B from `center`, in data units. Either this or `bounds`. "auto": part of the budget, a
         quarter or more, buys a private count of the distances, helped by the public ones, for the radius of least predicted error.
+        With several columns, two public rows or more and no `variance`, distances are in standard deviations of the public columns
+        (the least of them for a column that is constant there), so that columns in small units do not get the noise of others.
     bounds : (lowest, highest), numbers or (dim,) each
         What each column can hold. Rows are clipped around the middle, in units of half the range of each column, so that columns of
         very different scale do not share their noise. Replaces `norm_bound`, `center` and `variance`.
@@ -253,7 +263,8 @@ def weighted_mean(
         Weight of each private row: the best one; 0 (public rows only); 1 / (n_priv + n_pub) (one Gaussian mechanism on all rows);
         1 / n_priv (private rows only); or a number in [0, 1 / n_priv].
     center : None, float, (dim,) or "public"
-        Centre of the clipping ball: zero, given, or the public mean, which allows a smaller `norm_bound` for free.
+        Centre of the clipping ball: zero, given, or the public mean, which allows a smaller `norm_bound` for free. None is the
+        public mean with norm_bound="auto", else zero.
     noise : "laplace" or "k_norm"
         For pure budgets. "laplace" is exact epsilon-DP. "k_norm" has up to half its squared error but is computed in
         floating point: the result then reports the (epsilon, delta) that really holds.

@@ -1,1 +1,5 @@
 """The only folder that calls compiled code (C by cffi, or Numba): functions of checked arrays, each with a twin in `reference`."""
+
+from fastpubpriv.kernels._compiled import check_compiled
+
+check_compiled()

@@ -35,6 +35,7 @@ def add_gradients(
     *,
     weights: FloatArray,
     residual: Callable[..., Any],
+    places: IntArray | None = None,
     spread: FloatArray | None = None,
     weighted: int = 0,
     **numbers: float,
@@ -42,7 +43,7 @@ def add_gradients(
     """sums (of the shape of the weights) += integer gradients of the labelled rows chunk (n, dim + 1), the label last.
 
     With `weighted`, rows have a weight after the label. `numbers` are those of fpp_gradient_map: quant_bound, inv_scale, clip,
-    limit, inv_step.
+    limit, inv_step. `places` (k,) are those of the rows that count.
     """
     dim = weights.shape[-1]
     width = dim + 1 + weighted
@@ -51,7 +52,8 @@ def add_gradients(
     if not sums.flags.writeable:
         raise KernelError("sums must be writeable")
     _cbuf.expect("sums", sums, np.int64, weights.shape)
-    rows = np.ascontiguousarray(chunk)
+    adjacent = chunk.strides[1] == chunk.itemsize and chunk.strides[0] % chunk.itemsize == 0 and chunk.flags.aligned
+    rows = chunk if adjacent else np.ascontiguousarray(chunk)
     keep = [np.ascontiguousarray(weights, dtype=np.float64).reshape(-1)]
     given = ffi.new("fpp_gradient_map *", {"dim": dim, "outputs": weights.size // dim, "weighted": weighted, **numbers})
     compiled = _name_loss(given, residual, outputs=weights.ndim == 2)
@@ -61,8 +63,14 @@ def add_gradients(
         given.spread = _cbuf.inp(keep[1])
     x, stride = _cbuf.rows(rows, width)
     workspace = _cbuf.scratch(max(0, lib.fpp_gradients_workspace_size(given)), "gradients")
-    call = lib.fpp_gradients_sum_f64 if rows.itemsize == 8 else lib.fpp_gradients_sum_f32
-    _cbuf.check(call(x, rows.shape[0], stride, given, _cbuf.out(workspace), _cbuf.out(sums.reshape(-1))))
+    into = (given, _cbuf.out(workspace), _cbuf.out(sums.reshape(-1)))
+    if places is None:
+        call = lib.fpp_gradients_sum_f64 if rows.itemsize == 8 else lib.fpp_gradients_sum_f32
+        _cbuf.check(call(x, rows.shape[0], stride, *into))
+    else:
+        _cbuf.expect("places", places, np.int64, (len(places),))
+        call = lib.fpp_gradients_sum_at_f64 if rows.itemsize == 8 else lib.fpp_gradients_sum_at_f32
+        _cbuf.check(call(x, rows.shape[0], stride, _cbuf.inp(places), len(places), *into))
     del compiled  # its machine code was needed until here
 
 

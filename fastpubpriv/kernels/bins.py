@@ -188,7 +188,7 @@ class BinTable:
         self._flush()
         keys, counts = self._arrays
         taken = np.flatnonzero(counts)
-        if self.words == 1:
+        if self.words == 1 and len(taken):
             taken = taken[np.argsort(keys[taken, 0])]
         found, numbers = keys[taken], counts[taken]
         if self._totals is None:
@@ -196,8 +196,10 @@ class BinTable:
         cells = np.flatnonzero(self._totals)
         if self._rule is not None and self._rule.dyadic:
             cells = cells[(cells > 0) & (cells < 2046)]  # the numbers of the other cells have been counted one by one
-        below = np.searchsorted(found[:, 0], self._table.base, side="right")
         window = (self._table.base + cells)[:, None], self._totals[cells]
+        if not len(taken):  # all of them are in the window, as of most small data sets
+            return window
+        below = np.searchsorted(found[:, 0], self._table.base, side="right")
         parts = (found[:below], numbers[:below]), window, (found[below:], numbers[below:])
         return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
 

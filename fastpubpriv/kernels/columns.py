@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fastpubpriv._types import FloatArray, IntArray
+from fastpubpriv.errors import KernelError
 from fastpubpriv.kernels import _cbuf
 from fastpubpriv.kernels._cext import ffi, lib
 from fastpubpriv.maps import ColumnBox
@@ -31,6 +33,22 @@ def columns_count(
     call = lib.fpp_columns_count_f64 if chunk.itemsize == 8 else lib.fpp_columns_count_f32
     given = _cbuf.inp(center), log2_parts, int(neutral)
     _cbuf.check(call(x, chunk.shape[0], stride, center.size, *given, _cbuf.out(counts.reshape(-1))))
+
+
+def columns_cells(chunk: npt.NDArray[Any], edges: Sequence[FloatArray], counts: IntArray) -> None:
+    """counts (edges + 1 of each column, one after another) += numbers of chunk by how many edges are at most each.
+
+    Of the first columns of chunk, as many as there are lists of edges, which ascend; a number that is not finite is in no cell.
+    """
+    begins = np.concatenate([[0], np.cumsum([len(cuts) for cuts in edges])]).astype(np.int64)
+    flat = np.concatenate([*edges, np.zeros(0)]).astype(np.float64, copy=False)
+    _cbuf.expect("counts", counts, np.int64, (len(flat) + len(edges),))
+    if chunk.ndim != 2 or chunk.shape[1] < len(edges):
+        raise KernelError(f"rows must have {len(edges)} columns or more")
+    x, stride = _cbuf.rows(chunk, chunk.shape[1])
+    call = lib.fpp_columns_cells_f64 if chunk.itemsize == 8 else lib.fpp_columns_cells_f32
+    given = len(edges), _cbuf.inp(flat), _cbuf.inp(begins)
+    _cbuf.check(call(x, chunk.shape[0], stride, *given, _cbuf.out(counts)))
 
 
 def columns_box(chunk: npt.NDArray[Any], box: ColumnBox) -> FloatArray:

@@ -14,12 +14,18 @@ from fastpubpriv.kernels._labelled import add_gradients
 from fastpubpriv.residual_maps import GradientMap
 
 
-def gradient_sum(chunk: npt.NDArray[Any], gradient_map: GradientMap, sums: IntArray) -> None:
-    """sums (dim,) or (outputs, dim) += integer gradients of the labelled rows chunk (n, dim + 1), the label last."""
+def gradient_sum(
+    chunk: npt.NDArray[Any], gradient_map: GradientMap, sums: IntArray, places: IntArray | None = None
+) -> None:
+    """sums (dim,) or (outputs, dim) += integer gradients of the labelled rows chunk (n, dim + 1), the label last.
+
+    With places (k,), of the rows at these positions, which are read where they lie.
+    """
     m = gradient_map
     add_gradients(
         chunk,
         sums,
+        places=places,
         weights=m.weights,
         residual=m.residual,
         quant_bound=m.quant_bound,

@@ -84,18 +84,6 @@ def standard_normal(key: bytes, count: int, *, begin: int = 0) -> FloatArray:
     return draws
 
 
-def directions(key: bytes, count: int, dim: int) -> FloatArray:
-    """Unit vectors, uniform on the sphere up to the error of `standard_normal`; (count, dim) float64."""
-    if not dim >= 1:
-        raise KernelError(f"directions need dim >= 1, got {dim}")
-    rows = standard_normal(key, count * dim).reshape(count, dim)
-    norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))
-    rows[norms == 0.0, 0] = 1.0  # all entries zero: probability below 2^-40 for dim 1
-    norms[norms == 0.0] = 1.0
-    rows /= norms[:, None]
-    return rows
-
-
 def k_norm_floor(key: bytes, dim: int, scale: float) -> IntArray:
     """floor(z), z of density proportional to exp(-|z|_2 / scale); (dim,) int64. Close, not exact (`knorm_delta`).
 

@@ -5,7 +5,6 @@ Privacy notes: `notes/cell_counts.md`, `notes/code_counts.md`, `notes/real_colum
 
 from __future__ import annotations
 
-import abc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -15,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv._types import FloatArray, IntArray
-from fastpubpriv.kernels.columns import cells_of_column, columns_count
+from fastpubpriv.kernels.columns import cells_of_column, columns_cells, columns_count
 from fastpubpriv.mechanisms.sums import Measurement, Released
 from fastpubpriv.privacy import GaussianEvent, LaplaceEvent, gaussian_count_grid, laplace_count_grid
 from fastpubpriv.release.account import Account
@@ -25,15 +24,49 @@ from fastpubpriv.sources.base import Chunk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class CountsQuery(Query):
-    """Counts of several histograms with `cells` bins each, one after another, times `scale`."""
+class CellQuery(Query):
+    """For each column, the numbers of rows below its first edge, between each edge and the next, and from the last edge on.
+
+    A value on an edge belongs to the cell on its right; one that is not finite is in no cell.
+    """
 
     cells: tuple[int, ...]
+    edges: tuple[FloatArray, ...]
     scale: int = 1
 
-    @abc.abstractmethod
-    def places(self, chunk: Chunk) -> list[IntArray]:
-        """For each histogram, the cell number of each row of a chunk; a row with any other number is in no cell."""
+    @classmethod
+    def between(cls, edges: Sequence[FloatArray], scale: int = 1) -> CellQuery:
+        """The query for ascending edges of each column."""
+        return cls(cells=tuple(len(cuts) + 1 for cuts in edges), scale=scale, edges=tuple(edges))
+
+    def zeros(self) -> tuple[IntArray, ...]:
+        """See `Query.zeros`."""
+        return (np.zeros(sum(self.cells), dtype=np.int64),)
+
+    def add(self, chunk: Chunk, accumulators: Any) -> None:
+        """See `Query.add`."""
+        columns_cells(chunk, self.edges, accumulators[0])
+
+    def answer(self, accumulators: tuple[IntArray, ...]) -> IntArray:
+        """A count is scaled up to the noise grid, never the noise down."""
+        counts: IntArray = accumulators[0]
+        counts *= self.scale
+        return counts
+
+    @property
+    def row_cost(self) -> int:
+        """See `Query.row_cost`."""
+        return 16 * len(self.edges)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CodeQuery(Query):
+    """For each coding, the number of rows with each code that `codes` gives, times `scale`; any other number is in no cell."""
+
+    cells: tuple[int, ...]
+    scale: int
+    codes: Callable[[Any], list[IntArray]]
+    cost: int
 
     def zeros(self) -> tuple[IntArray, ...]:
         """See `Query.zeros`."""
@@ -41,7 +74,7 @@ class CountsQuery(Query):
 
     def add(self, chunk: Chunk, accumulators: Any) -> None:
         """See `Query.add`."""
-        for found, size, counts in zip(self.places(chunk), self.cells, accumulators, strict=True):
+        for found, size, counts in zip(self.codes(chunk), self.cells, accumulators, strict=True):
             counts[:] += np.bincount(found[(found >= 0) & (found < size)], minlength=size)
 
     def answer(self, accumulators: tuple[IntArray, ...]) -> IntArray:
@@ -49,46 +82,6 @@ class CountsQuery(Query):
         counts: IntArray = np.concatenate(accumulators)
         counts *= self.scale
         return counts
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class CellQuery(CountsQuery):
-    """For each column, the numbers of rows below its first edge, between each edge and the next, and from the last edge on.
-
-    A value on an edge belongs to the cell on its right; one that is not finite is in no cell.
-    """
-
-    edges: tuple[FloatArray, ...]
-
-    @classmethod
-    def between(cls, edges: Sequence[FloatArray], scale: int = 1) -> CellQuery:
-        """The query for ascending edges of each column."""
-        return cls(cells=tuple(len(cuts) + 1 for cuts in edges), scale=scale, edges=tuple(edges))
-
-    def places(self, chunk: Chunk) -> list[IntArray]:
-        """See `CountsQuery.places`."""
-        found = []
-        for column, cuts in enumerate(self.edges):
-            value = chunk[:, column].astype(np.float64)
-            found.append(np.searchsorted(cuts, value[np.isfinite(value)], side="right"))
-        return found
-
-    @property
-    def row_cost(self) -> int:
-        """See `Query.row_cost`."""
-        return 64 * len(self.edges)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class CodeQuery(CountsQuery):
-    """For each coding, the number of rows with each code that `codes` gives."""
-
-    codes: Callable[[Any], list[IntArray]]
-    cost: int
-
-    def places(self, chunk: Chunk) -> list[IntArray]:
-        """See `CountsQuery.places`."""
-        return self.codes(chunk)
 
     @property
     def row_cost(self) -> int:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv._types import FloatArray, IntArray
-from fastpubpriv.errors import KernelError
+from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import gradients as kernels
 from fastpubpriv.kernels.rows import rows_sum
 from fastpubpriv.maps import RowMap
@@ -27,8 +27,14 @@ from fastpubpriv.release.release import release
 from fastpubpriv.residual_maps import GradientMap
 from fastpubpriv.sources import Executor, Query, Rows
 from fastpubpriv.sources.base import Chunk
+from fastpubpriv.threads.guard import call_foreign
 
 _PIECE_BYTES = 1 << 23  # of a batch, gathered at a time
+
+GRADIENT_FAILED = (
+    "gradient() of the loss failed at private rows, or did not return one gradient for each. The reason is withheld because it may "
+    "quote them, and what was debited is spent: try it on rows that you may look at, and return NaN for a row that it cannot handle"
+)
 
 PerRow = Callable[[FloatArray, FloatArray, FloatArray], Any]
 
@@ -112,9 +118,9 @@ class LinearGradientQuery(Query):
         """See `Query.zeros`."""
         return (np.zeros(self.gradient_map.weights.shape, dtype=np.int64),)
 
-    def add(self, chunk: Chunk, accumulators: tuple[IntArray]) -> None:
-        """See `Query.add`."""
-        kernels.gradient_sum(chunk, self.gradient_map, accumulators[0])
+    def add(self, chunk: Chunk, accumulators: tuple[IntArray], places: IntArray | None = None) -> None:
+        """See `Query.add`; with places (k,), of the rows of the chunk at these positions."""
+        kernels.gradient_sum(chunk, self.gradient_map, accumulators[0], places)
 
     @property
     def row_cost(self) -> int:
@@ -137,9 +143,12 @@ class RowGradientQuery(Query):
     def add(self, chunk: Chunk, accumulators: tuple[IntArray]) -> None:
         """See `Query.add`."""
         rows, labels = chunk[:, :-1].astype(np.float64), chunk[:, -1].astype(np.float64)
-        found = np.asarray(self.gradient(self.weights.copy(), rows, labels), dtype=np.float64)
+        weights = self.weights.copy()
+        found = call_foreign(
+            lambda: np.asarray(self.gradient(weights, rows, labels), dtype=np.float64), GRADIENT_FAILED
+        )
         if found.shape != (len(chunk), *self.weights.shape):
-            raise KernelError("a gradient must have the shape of the weights for each row")
+            raise InputError(GRADIENT_FAILED)
         rows_sum(np.ascontiguousarray(found).reshape(len(chunk), -1), self.row_map, accumulators[0].reshape(-1))
 
     @property
@@ -185,17 +194,26 @@ class SampledGradientSum(Measurement[SampledGaussianEvent, Released]):
     ) -> Released:
         """Charge the event, draw the batch, add up its gradients and add noise."""
         query = self.gradient.query(self.grid, self.clip_norm)
-        piece = max(1, _PIECE_BYTES // (8 * rows.dim))
 
         def ask() -> IntArray:
             accumulators = query.zeros()
             places = draw_batch(account, cost.sampling, rows.n)
-            with np.errstate(all="ignore"):
-                for begin in range(0, len(places), piece):
-                    query.add(rows.take(places[begin : begin + piece]), accumulators)
+            _add_batch(query, rows, places, accumulators)
             found: IntArray = query.answer(accumulators)
             return found
 
         unit = self.grid.step(self.clip_norm)
         value = release(account, name=name, query=ask, shape=self.gradient.shape, event=cost, unit=unit)
         return Released(value=value, noise_std=cost.noise_std * unit, event=cost)
+
+
+def _add_batch(query: Query, rows: Rows, places: IntArray, accumulators: Any) -> None:
+    """Add the rows at these positions: where they lie, if that is in memory, else gathered piece by piece."""
+    table = rows.in_memory
+    if table is not None and isinstance(query, LinearGradientQuery):
+        query.add(table, accumulators, places)
+        return
+    piece = max(1, _PIECE_BYTES // (8 * rows.dim))
+    with np.errstate(all="ignore"):
+        for begin in range(0, len(places), piece):
+            query.add(rows.take(places[begin : begin + piece]), accumulators)

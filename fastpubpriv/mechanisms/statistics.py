@@ -19,6 +19,8 @@ from fastpubpriv.release.release import release
 from fastpubpriv.sources import Executor, Query, Rows
 from fastpubpriv.sources.base import Chunk
 
+_NUMBERS = 1 << 17  # of the statistics that are held at a time
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StatisticQuery(Query):
@@ -34,7 +36,11 @@ class StatisticQuery(Query):
 
     def add(self, chunk: Chunk, accumulators: Any) -> None:
         """See `Query.add`."""
-        kernels.rows_sum(np.ascontiguousarray(self.statistic(chunk)), self.row_map, accumulators[0])
+        # A few rows at a time: what they become is then read while it is still in the second-level cache.
+        size = max(64, _NUMBERS // self.row_map.out_dim)
+        for begin in range(0, len(chunk), size):
+            part = np.ascontiguousarray(self.statistic(chunk[begin : begin + size]))
+            kernels.rows_sum(part, self.row_map, accumulators[0])
 
     @property
     def row_cost(self) -> int:

@@ -92,6 +92,7 @@ MEANINGS = {
     "dp_sgd": "error of noisy gradient descent on private rows alone",
     "pda_mirror_descent": "error of mirror descent",
     "output_perturbation": "error of noise on the minimum of the loss",
+    "objective_perturbation": "error of a minimum moved by secret noise",
     "exponential": "error of a choice among models that public rows suggest",
     "implied_epsilon": "epsilon of the budget, for zCDP at delta = 1e-6",
     "worth_rows": "private rows from which they are worth it",
@@ -272,8 +273,9 @@ def plan(
         - "axis_aligned_mixture": `n_components` (needed), `n_pub`, `candidates`, `method`, `failure_prob`, and `accuracy`, for
           which `details` has the paper's list sizes and rows, default 0.1.
         - "select_hypothesis": `candidates`, the length of the list (needed); `failure_prob`.
-        - "train": `n_pub` (at least 2), `loss` ("squared" or "logistic"), `method` (not "exponential"), and `r_squared`, the share
-          of the labels' variance that the best model explains, default 0.5. `dim` counts the columns without the label.
+        - "train": `n_pub` (at least 2), `loss` ("squared", "logistic" or "huber"), `method` (not "exponential"), and `r_squared`,
+          the share of the labels' variance that the best model explains, default 0.5. `dim` counts the columns without the label.
+          `mean_weight`, for private rows with weights, is the mean of them in units of `weight_cap`.
 
     Returns
     -------

@@ -38,6 +38,7 @@ from fastpubpriv.training.stated import Stated
 UNITS = {
     "squared": "excess of the mean squared error, in parts of the variance of a label",
     "logistic": "excess of the mean log-loss",
+    "huber": "excess of the mean Huber loss, in parts of the variance of a label",
 }
 _MOST_CELLS = 2**24  # of the public rows that are made up
 _LOGISTIC_VARIANCE = math.pi**2 / 3.0
@@ -47,7 +48,13 @@ _STRIDE = 16
 
 
 def plan_train(
-    *, dim: int, n_pub: int = 0, loss: str = "squared", method: str = "auto", r_squared: float = 0.5
+    *,
+    dim: int,
+    n_pub: int = 0,
+    loss: str = "squared",
+    method: str = "auto",
+    r_squared: float = 0.5,
+    mean_weight: float | None = None,
 ) -> Forecast:
     """Forecast the excess of the loss over that of the best coefficients; the details have the error of each method."""
     dim, n_pub = count("dim", dim, minimum=1), count("n_pub", n_pub)
@@ -59,12 +66,15 @@ def plan_train(
         )
     loss = validation.choice("loss", loss, STEPWISE)
     method = METHODS.choose(method)
-    if (loss, method) == ("logistic", "sufficient_statistics"):
+    if loss != "squared" and method == "sufficient_statistics":
         raise InputError("method='sufficient_statistics' is for the squared loss: pass method='newton'")
-    if (loss, method) == ("squared", "output_perturbation"):
-        raise InputError("method='output_perturbation' needs a loss whose gradients are bounded: pass loss='logistic'")
+    if loss == "squared" and method in ("output_perturbation", "objective_perturbation"):
+        raise InputError(f"method={method!r} needs a loss whose gradients are bounded: pass loss='logistic'")
     explained = validation.fraction("r_squared", r_squared)
-    case = _Case(loss=loss, method=method, table=typical_rows(loss, dim, n_pub, explained))
+    weight = None if mean_weight is None else validation.positive("mean_weight", mean_weight)
+    if weight is not None and weight > 1.0:
+        raise InputError(f"mean_weight is in units of weight_cap, so at most 1, got {weight:g}")
+    case = _Case(loss=loss, method=method, table=typical_rows(loss, dim, n_pub, explained), mean_weight=weight)
     return Forecast(predict=case.predict, unit=UNITS[loss], more=case.more)
 
 
@@ -78,7 +88,7 @@ def typical_rows(loss: str, dim: int, n_pub: int, r_squared: float) -> FloatArra
     levels = (order + 0.5) / n_pub
     x, noise = ndtri(levels[:, :-1]), levels[:, -1]
     signal = x.sum(axis=1) / math.sqrt(dim)
-    if loss == "squared":
+    if not LOSSES[loss].classes:
         label = math.sqrt(r_squared) * signal + math.sqrt(1.0 - r_squared) * ndtri(noise)
     else:
         odds = math.sqrt(_LOGISTIC_VARIANCE * r_squared / (1.0 - r_squared)) * signal
@@ -93,13 +103,17 @@ class _Case:
     loss: str
     method: str
     table: FloatArray
+    mean_weight: float | None = None
 
     @cached_property
     def _stated(self) -> Stated:
+        weights: dict[str, Any] = {}
+        if self.mean_weight is not None:
+            weights = {"weights_pub": np.full(len(self.table), self.mean_weight), "weight_cap": 1.0}
         if LOSSES[self.loss].classes:
-            return Stated(classes=(0.0, 1.0))
+            return Stated(classes=(0.0, 1.0), **weights)
         # Of two or three rows the labels may all be equal.
-        return Stated(y_scale=None if float(np.ptp(self.table[:, -1])) > 1e-9 else 1.0)
+        return Stated(y_scale=None if float(np.ptp(self.table[:, -1])) > 1e-9 else 1.0, **weights)
 
     @property
     def _names(self) -> list[str]:
@@ -161,7 +175,7 @@ class _Case:
         _, plans, _ = self._stepwise(n_priv, budget, "auto")
         found = {name: float(plan.predicted) for name, plan in plans.items() if name != "throw_away"}
         for name, record in METHODS.items():
-            # Some losses have no output perturbation; two or three public rows, which one line fits, no gradient for a clip.
+            # Some losses have no perturbed minimum; two or three public rows, which one line fits, no gradient for a clip.
             with contextlib.suppress(InputError, BudgetError):
                 if record.settings is not None:
                     found[name] = _excess(self._with_settings(n_priv, budget, name)[0])
@@ -180,8 +194,9 @@ class _Case:
 
     def _without_privacy(self, n_priv: int) -> float:
         known = self._problem.posterior
-        curvature = np.full(self._problem.dim, 1.0) if isinstance(known, Posterior) else 0.5 * known.curvature
-        each = 1.0 / known.unexplained if isinstance(known, Posterior) else known.curvature
+        if isinstance(known, Posterior):
+            return known.part * float(np.sum(1.0 / (1.0 / known.variance + n_priv * (1.0 / known.row_variance))))
+        curvature, each = 0.5 * known.curvature, known.curvature
         return float(np.sum(curvature / (1.0 / known.variance + n_priv * each)))
 
     def _worth(self, n_priv: int, budget: Budget) -> bool:

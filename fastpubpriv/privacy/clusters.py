@@ -49,6 +49,11 @@ class Clusters:
         return max(self.stay, self.move)
 
 
+_ByCase = dict[
+    tuple[str, ...], tuple[Fraction, Fraction]
+]  # what a row costs that stays in its cluster, and one that moves
+
+
 class CostTally:
     """The exact cost of several releases: plain ones add up; those over the same clusters cost the worse of stay and move.
 
@@ -64,14 +69,14 @@ class CostTally:
 
     __slots__ = ("_by_case", "_plain")
 
-    def __init__(self) -> None:
-        self._plain = Fraction(0)
-        self._by_case: dict[tuple[str, ...], tuple[Fraction, Fraction]] = {}
+    def __init__(self, plain: Fraction = Fraction(0), by_case: _ByCase | None = None) -> None:
+        self._plain = plain
+        self._by_case: _ByCase = {} if by_case is None else by_case
 
     def add(self, cost: Fraction, clusters: Clusters | None = None) -> None:
         """Add a release: by case if it is over clusters, else as one that may change whatever the replaced row does."""
         if clusters is None or not clusters.worst:
-            self._plain += cost
+            self._plain = self._plain + cost if self._plain else cost
             return
         stay, move = self._by_case.get(clusters.lineage, (Fraction(0), Fraction(0)))
         stay += cost * Fraction(clusters.stay, clusters.worst)
@@ -80,11 +85,11 @@ class CostTally:
 
     def copy(self) -> CostTally:
         """A tally of its own with the same items."""
-        other = CostTally()
-        other._plain, other._by_case = self._plain, dict(self._by_case)
-        return other
+        return CostTally(self._plain, dict(self._by_case))
 
     @property
     def total(self) -> Fraction:
         """What all of it costs."""
+        if not self._by_case:
+            return self._plain
         return self._plain + sum((max(pair) for pair in self._by_case.values()), Fraction(0))

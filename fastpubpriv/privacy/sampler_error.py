@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import lru_cache
 
 from fastpubpriv.privacy.exact import Number, exact, float_up, whole
 
@@ -42,7 +43,7 @@ def approx_slack(epsilon: Number, draws: int) -> Fraction:
     >>> f"{float(approx_slack(1.0, 10**6)):.1e}"
     '2.9e-24'
     """
-    return (1 + exp_upper(exact(epsilon, "epsilon"))) * total_variation(draws)
+    return _one_and_exp(exact(epsilon, "epsilon")) * total_variation(draws)
 
 
 def pure_slack(epsilon: Number, draws: int) -> tuple[Fraction, Fraction]:
@@ -56,4 +57,10 @@ def pure_slack(epsilon: Number, draws: int) -> tuple[Fraction, Fraction]:
     (True, True)
     """
     n = whole(draws, "draws", at_least=0)
-    return n * _PURE_EPSILON_PER_DRAW, (1 + exp_upper(exact(epsilon, "epsilon"))) * n * PURE_DELTA_PER_DRAW
+    return n * _PURE_EPSILON_PER_DRAW, _one_and_exp(exact(epsilon, "epsilon")) * n * PURE_DELTA_PER_DRAW
+
+
+@lru_cache(maxsize=256)  # each call asks for that of its budget several times
+def _one_and_exp(epsilon: Fraction) -> Fraction:
+    """1 + e^epsilon, rounded up."""
+    return 1 + exp_upper(epsilon)

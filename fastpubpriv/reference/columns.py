@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,17 @@ def columns_count(
     cell = np.where(missing, 2 * side + 1, np.where(size == 0, 2 * side, key))
     for column in range(x.shape[1]):
         counts[column] += np.bincount(cell[:, column], minlength=2 * side + 2)
+
+
+def columns_cells(chunk: npt.NDArray[Any], edges: Sequence[FloatArray], counts: IntArray) -> None:
+    """counts (edges + 1 of each column, one after another) += numbers of chunk by how many edges are at most each."""
+    begin = 0
+    for column, cuts in enumerate(edges):
+        with np.errstate(all="ignore"):
+            value = chunk[:, column].astype(np.float64)
+        cell = np.searchsorted(cuts, value[np.isfinite(value)], side="right")
+        counts[begin : begin + len(cuts) + 1] += np.bincount(cell, minlength=len(cuts) + 1)
+        begin += len(cuts) + 1
 
 
 def columns_box(chunk: npt.NDArray[Any], box: ColumnBox) -> FloatArray:

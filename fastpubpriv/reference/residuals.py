@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastpubpriv._types import IntArray
-from fastpubpriv.reference._integers import add_rounded, sum_in_order
+from fastpubpriv.reference._integers import add_rounded, sum_by_halves
 from fastpubpriv.residual_maps import ResidualMap
 
 
@@ -20,8 +20,8 @@ def residual_sum(chunk: npt.NDArray[Any], residual_map: ResidualMap, sums: IntAr
         weight = min(float(row[-1]), 1.0) if m.weighted and row[-1] > 0.0 else float(not m.weighted)
         with np.errstate(all="ignore"):
             weighted = m.spread * z
-            norm = float(np.sqrt(sum_in_order(weighted * weighted)))
-            residual = float(m.residual(float(sum_in_order(m.slope * z)), label)) * (1.0 / m.scale)
+            norm = float(np.sqrt(sum_by_halves(weighted * weighted)))
+            residual = float(m.residual(float(sum_by_halves(m.slope * z)), label)) * (1.0 / m.scale)
             shortened = m.radius / norm if norm > m.radius else 1.0
             factor = shortened * (min(max(residual, -m.clip), m.clip) / m.clip) * m.inv_step * weight
             if not (np.isfinite(residual) and np.isfinite(factor)):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from fractions import Fraction
 from typing import Any
 
@@ -79,13 +77,9 @@ class Account:
         self._blocks = self._scopes = 0
         self._spending = choose_spending(budget, draws, reserved)
 
-    @contextmanager
-    def _named(self) -> Iterator[None]:
-        """Put the name of the call before the text of a refusal."""
-        try:
-            yield
-        except BudgetError as error:
-            raise BudgetError(f"{self.name}: {error}") from None
+    def _named(self, refusal: BudgetError) -> BudgetError:
+        """The refusal with the name of the call before its text."""
+        return BudgetError(f"{self.name}: {refusal}")
 
     @property
     def name(self) -> str:
@@ -125,8 +119,10 @@ class Account:
     @property
     def approx_left(self) -> tuple[Fraction, Fraction]:
         """The (epsilon, delta) that releases with a delta of their own may still cost."""
-        with self._named():
+        try:
             return self._spending.approx_left
+        except BudgetError as error:
+            raise self._named(error) from None
 
     def open(self, *, cost: Budget | None = None, paid: bool = False) -> None:
         """Debit the ledger (by `cost`, or by the whole budget), once, before the first release.
@@ -163,8 +159,10 @@ class Account:
         self.book.check(event)
         if self._blocks:
             raise BudgetError(f"{self.name}: the rows have been split into blocks, which are charged by themselves")
-        with self._named():
+        try:
             self._spending.charge(event)
+        except BudgetError as error:
+            raise self._named(error) from None
         self.book.events.append(event)
 
     def fresh_key(self) -> bytes:
@@ -186,8 +184,10 @@ class Account:
         if not cost > 0:
             raise BudgetError(f"{self.name}: the cost of a tree must be > 0, got {float(cost):.3g}")
         scope = TreeScope(self.book, self.path, cost, max_depth, self._scopes)
-        with self._named():
+        try:
             self._spending.take(cost)
+        except BudgetError as error:
+            raise self._named(error) from None
         self._scopes += 1
         return scope
 

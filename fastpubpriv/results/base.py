@@ -51,10 +51,10 @@ def read_only(value: Any) -> Any:
         copy = value.copy()
         copy.flags.writeable = False
         return copy
-    if isinstance(value, Mapping):
-        return MappingProxyType({key: read_only(item) for key, item in value.items()})
     if type(value) in (list, tuple):
         return tuple(read_only(item) for item in value)
+    if type(value) is dict or isinstance(value, Mapping):
+        return MappingProxyType({key: read_only(item) for key, item in value.items()})
     return value
 
 

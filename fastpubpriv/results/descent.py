@@ -156,10 +156,13 @@ class DescentResult(Result):
 
     def _details(self) -> list[tuple[str, str]]:
         batch = f"{self.batch_rows:,} of {self.n_priv:,} rows" if self.batch_rows < self.n_priv else "all rows"
-        found = [
-            ("Method", f"{self.method}, {self.loss} loss, {self.steps:,} steps over {batch}"),
-            ("Weights", f"private gradient {self.priv_weight:.3g}, public gradient {1.0 - self.priv_weight:.3g}"),
-        ]
+        made = f"{self.steps:,} step{'s' if self.steps != 1 else ''} over {batch}"
+        if self.method == "exponential":  # has no steps and no gradients
+            made = "one choice among models that public rows suggest"
+        found = [("Method", f"{self.method}, {self.loss} loss" + (f", {made}" if self.steps else ""))]
+        if self.steps and self.method != "exponential":
+            weights = f"private gradient {self.priv_weight:.3g}, public gradient {1.0 - self.priv_weight:.3g}"
+            found.append(("Weights", weights))
         if self.predicted_excess is not None and self.public_excess is not None:
             text = f"loss {self.predicted_excess:.3g} above the best, public rows alone {self.public_excess:.3g}"
             found.append(("Predicted", text))

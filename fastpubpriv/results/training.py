@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fastpubpriv import validation
+from fastpubpriv import columns, validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.columns import listed
 from fastpubpriv.errors import InputError
@@ -39,7 +39,7 @@ class TrainingResult(Result):
     method : str
         The method that was used.
     loss : str
-        "squared" or "logistic".
+        "squared", "logistic" or "huber".
     terms : tuple of str
         What the model is linear in: columns, indicators of missing cells, and of categories ("month=2"). A column without spread in
         the public rows has none.
@@ -48,9 +48,11 @@ class TrainingResult(Result):
     status : tuple of str
         "ok", or "few_rows" for a term with few rows behind it. Rows far out count less here than in least squares; if the line
         bends there, the coefficient is that of the bulk of the rows. The interval counts the difference that public rows show.
+        "few_public_rows" for all terms where there are fewer than two public rows for each coefficient (five, of classes): the
+        size of residuals and how much of the way a step covers are then hardly known, and there are no intervals (NaN).
     predicted_excess, public_excess : float
-        Excess of the mean squared error (or log-loss) over that of the best coefficients, predicted before anything was spent, for
-        the method and for the public rows alone.
+        Excess of the mean squared error (log-loss, Huber loss) over that of the best coefficients, predicted before anything was
+        spent, for the method and for the public rows alone.
     residual_std : float
         Of a new label about its prediction; zero for classes.
     classes : (k,) float64
@@ -105,7 +107,7 @@ class TrainingResult(Result):
         p = len(self.terms)
         fine = (
             len(self.coefficients) == len(self.status) == p
-            and {*self.status} <= {"ok", "few_rows"}
+            and {*self.status} <= {"ok", "few_rows", "few_public_rows"}
             and len(self.covariance) == p + 1
             and len(self.classes) in (0, 2)
         )
@@ -117,15 +119,20 @@ class TrainingResult(Result):
             )
 
     @property
+    def _known(self) -> float:
+        """1, or NaN where there are too few public rows for intervals."""
+        return np.nan if "few_public_rows" in self.status else 1.0
+
+    @property
     def standard_error(self) -> FloatArray:
-        """Standard deviation of each coefficient, (terms,)."""
-        found: FloatArray = np.sqrt(np.diag(self.covariance)[1:])
+        """Standard deviation of each coefficient, (terms,); NaN where `status` says "few_public_rows"."""
+        found: FloatArray = np.sqrt(np.diag(self.covariance)[1:]) * self._known
         return found
 
     @property
     def intercept_error(self) -> float:
-        """Standard deviation of the intercept, the bias of clipping included."""
-        return float(np.sqrt(self.covariance[0, 0]))
+        """Standard deviation of the intercept, the bias of clipping included; NaN where `status` says "few_public_rows"."""
+        return float(np.sqrt(self.covariance[0, 0]) * self._known)
 
     @property
     def privacy_share(self) -> float:
@@ -136,7 +143,7 @@ class TrainingResult(Result):
         """Lower and upper ends, (terms,) each, of an interval for every coefficient.
 
         Counts what public and private rows leave open and the known noise, under a normal law; labels that are skewed move the
-        intercept most, which `intercept_error` counts.
+        intercept most, which `intercept_error` counts. NaN where `status` says "few_public_rows".
         """
         width = normal_quantile(0.5 + validation.confidence_level(level) / 2.0) * self.standard_error
         return self.coefficients - width, self.coefficients + width
@@ -181,16 +188,21 @@ class TrainingResult(Result):
         terms = self._terms_of(rows)
         with_one = np.hstack([np.ones((len(terms), 1)), terms])
         variance = np.einsum("ij,jk,ik->i", with_one, self.covariance, with_one) + self.residual_std**2
-        width = normal_quantile(0.5 + validation.confidence_level(level) / 2.0) * np.sqrt(variance)
+        width = normal_quantile(0.5 + validation.confidence_level(level) / 2.0) * np.sqrt(variance) * self._known
         middle = self.predict(rows)
         return middle - width, middle + width
 
     def plot(self, path: str | Path | None = None, *, level: float = 0.95) -> Any:
-        """Draw private and public coefficients with their intervals (needs matplotlib); returns the figure."""
+        """Draw private and public coefficients with their intervals (needs matplotlib); returns the figure.
+
+        Up to twelve numbers have a panel each; beyond these, and where there are categories, terms stand below each other, and each
+        column has an axis in its own unit.
+        """
+        from fastpubpriv.results import coefficient_plots
         from fastpubpriv.results import plots as plotting
 
         width = normal_quantile(0.5 + validation.confidence_level(level) / 2.0)
-        public = width * np.sqrt(np.diag(self.public_covariance)[1:])
+        public = width * np.sqrt(np.diag(self.public_covariance)[1:]) * self._known
         lower, upper = self.confidence_interval(level)
         estimates = [
             plotting.Estimate("private", self.coefficients, lower, upper),
@@ -201,7 +213,16 @@ class TrainingResult(Result):
                 self.public_coefficients + public,
             ),
         ]
-        return plotting.plot_means(estimates, columns=self.terms, path=path, level=level, quantity="coefficients")
+        roles = self.design.get("role", [])
+        levels = [role in (columns.LEVEL, columns.OTHER) for role in roles] or [False] * len(self.terms)
+        if len(self.terms) <= plotting.MAX_PANELS and not any(levels):
+            return plotting.plot_means(estimates, columns=self.terms, path=path, level=level, quantity="coefficients")
+        unit = "log-odds" if self.loss == "logistic" else "label"
+        return coefficient_plots.plot_coefficients(
+            estimates, terms=self.terms, groups=coefficient_plots.strips(self.terms, self.design.get("source"), levels),
+            title=f"Coefficients, with {level:.0%} intervals", path=path,
+            unit=f"{unit} per unit of the column; of a level, about the mean of the public rows",
+        )  # fmt: skip
 
     def _estimate(self) -> tuple[str, Any]:
         return "coefficients", self.coefficients
@@ -223,7 +244,7 @@ class TrainingResult(Result):
         return self._table(level), [rows, interval, *facts]
 
     def _details(self) -> list[tuple[str, str]]:
-        unit = "log-loss" if self.loss == "logistic" else "mean squared error"
+        unit = {"logistic": "log-loss", "huber": "mean Huber loss"}.get(self.loss, "mean squared error")
         share = f"; noise for privacy is {self.privacy_share:.0%} of the variance" if self.privacy_share > 0.0 else ""
         found = [
             ("Method", f"{self.method}, {self.loss} loss"),
@@ -231,9 +252,21 @@ class TrainingResult(Result):
                 "Predicted",
                 f"{unit} {self.predicted_excess:.3g} above the best, public rows alone {self.public_excess:.3g}",
             ),
-            ("Estimate", f"private and public rows together{share}"),
+            (
+                "Estimate",
+                "public rows alone" if self.method == "throw_away" else f"private and public rows together{share}",
+            ),
         ]
-        few = [name for name, status in zip(self.terms, self.status, strict=True) if status != "ok"]
+        few = [name for name, status in zip(self.terms, self.status, strict=True) if status == "few_rows"]
+        needed = "five" if self.loss == "logistic" else "two"
+        if np.isnan(self._known):
+            found.append(
+                (
+                    "Few public rows",
+                    f"{self.n_pub:,} for {len(self.terms) + 1:,} coefficients: the size of residuals and how much of the way a "
+                    f"step covers are hardly known, so that there are no intervals: these need {needed} for each",
+                )
+            )
         if few:
             found.append(
                 (

@@ -26,6 +26,7 @@ class _SemiPrivateLinear(PublicPrivateEstimator):
         method: str = "auto",
         x_bounds: Any = None,
         categories: Any = None,
+        weight_cap: float | None = None,
         ledger: str | None = None,
         random_state: int | None = None,
     ) -> None:
@@ -33,6 +34,7 @@ class _SemiPrivateLinear(PublicPrivateEstimator):
         self.method = method
         self.x_bounds = x_bounds
         self.categories = categories
+        self.weight_cap = weight_cap
 
     def _keep(self, result: Any) -> None:
         """One coefficient for each column: zero without spread in the public rows, NaN with categories, which have several."""
@@ -50,9 +52,9 @@ class SemiPrivateLinearRegression(RegressorMixin, _SemiPrivateLinear):
 
     Parameters
     ----------
-    budget : ZCDP or ApproxDP
+    budget : ZCDP, ApproxDP or PureDP
         What one fit costs.
-    method, x_bounds, y_bounds, categories, y_scale
+    method, x_bounds, y_bounds, categories, y_scale, weight_cap
         As in `linear_regression`.
     ledger : str, optional
         Path of a ledger file.
@@ -88,24 +90,32 @@ class SemiPrivateLinearRegression(RegressorMixin, _SemiPrivateLinear):
         y_bounds: tuple[float, float] | None = None,
         categories: Any = None,
         y_scale: float | None = None,
+        weight_cap: float | None = None,
         ledger: str | None = None,
         random_state: int | None = None,
     ) -> None:
         super().__init__(
-            budget, method=method, x_bounds=x_bounds, categories=categories, ledger=ledger, random_state=random_state
-        )
+            budget, method=method, x_bounds=x_bounds, categories=categories, weight_cap=weight_cap, ledger=ledger,
+            random_state=random_state,
+        )  # fmt: skip
         self.y_bounds = y_bounds
         self.y_scale = y_scale
 
-    def fit(self, X: Any, y: Any, *, X_pub: Any = None, y_pub: Any = None, weights_pub: Any = None) -> Self:
-        """Spend the budget on private rows X (n, d) with labels y (n,), beside public ones, which may have weights (m,)."""
+    def fit(
+        self, X: Any, y: Any, *, X_pub: Any = None, y_pub: Any = None, weights_pub: Any = None, weights_priv: Any = None
+    ) -> Self:
+        """Spend the budget on private rows X (n, d) with labels y (n,), beside public ones.
+
+        Public rows may have weights (m,). Private rows may have them too, (n,), up to `weight_cap`; then public ones must.
+        """
         _check_labels(X_pub, y_pub)
         result = self._spend(
             X,
             X_pub,
             lambda **given: linear_regression(
-                X, y, x_pub=X_pub, y_pub=y_pub, weights_pub=weights_pub, method=self.method, x_bounds=self.x_bounds,
-                y_bounds=self.y_bounds, categories=self.categories, y_scale=self.y_scale, **given,
+                X, y, x_pub=X_pub, y_pub=y_pub, weights_pub=weights_pub, weights_priv=weights_priv,
+                weight_cap=self.weight_cap, method=self.method, x_bounds=self.x_bounds, y_bounds=self.y_bounds,
+                categories=self.categories, y_scale=self.y_scale, **given,
             ),
         )  # fmt: skip
         self._keep(result)
@@ -123,14 +133,14 @@ class SemiPrivateLogisticRegression(ClassifierMixin, _SemiPrivateLinear):
 
     Parameters
     ----------
-    budget : ZCDP or ApproxDP
+    budget : ZCDP, ApproxDP or PureDP
         What one fit costs.
     classes : sequence of two labels, optional
         The two classes, in public; by default the two labels of the public rows. A private row with another label counts as
         missing.
     class_weight : mapping of each class to a number above 0, or "public", optional
         As in `logistic_regression`.
-    method, x_bounds, categories
+    method, x_bounds, categories, weight_cap
         As in `logistic_regression`.
     ledger : str, optional
         Path of a ledger file.
@@ -166,12 +176,14 @@ class SemiPrivateLogisticRegression(ClassifierMixin, _SemiPrivateLinear):
         method: str = "auto",
         x_bounds: Any = None,
         categories: Any = None,
+        weight_cap: float | None = None,
         ledger: str | None = None,
         random_state: int | None = None,
     ) -> None:
         super().__init__(
-            budget, method=method, x_bounds=x_bounds, categories=categories, ledger=ledger, random_state=random_state
-        )
+            budget, method=method, x_bounds=x_bounds, categories=categories, weight_cap=weight_cap, ledger=ledger,
+            random_state=random_state,
+        )  # fmt: skip
         self.classes = classes
         self.class_weight = class_weight
 
@@ -181,19 +193,25 @@ class SemiPrivateLogisticRegression(ClassifierMixin, _SemiPrivateLinear):
         tags.classifier_tags.multi_class = False
         return tags
 
-    def fit(self, X: Any, y: Any, *, X_pub: Any = None, y_pub: Any = None, weights_pub: Any = None) -> Self:
-        """Spend the budget on private rows X (n, d) with labels y (n,), beside public ones, which may have weights (m,)."""
+    def fit(
+        self, X: Any, y: Any, *, X_pub: Any = None, y_pub: Any = None, weights_pub: Any = None, weights_priv: Any = None
+    ) -> Self:
+        """Spend the budget on private rows X (n, d) with labels y (n,), beside public ones.
+
+        Public rows may have weights (m,). Private rows may have them too, (n,), up to `weight_cap`; then public ones must.
+        """
         _check_labels(X_pub, y_pub)
         classes = np.unique(np.asarray(y_pub)) if self.classes is None else np.asarray(self.classes)
-        if classes.shape != (2,) or classes[0] == classes[1]:
+        if classes.shape != (2,) or any(each != each for each in classes.tolist()) or classes[0] == classes[1]:
             raise InputError("two classes are needed: pass classes=(first, second), or public rows with two labels")
         result = self._spend(
             X,
             X_pub,
             lambda **given: logistic_regression(
                 X, _coded(y, classes), x_pub=X_pub, y_pub=_coded(y_pub, classes), classes=(0.0, 1.0),
-                method=self.method, weights_pub=weights_pub, x_bounds=self.x_bounds, categories=self.categories,
-                class_weight=_coded_weights(self.class_weight, classes), **given,
+                method=self.method, weights_pub=weights_pub, weights_priv=weights_priv, weight_cap=self.weight_cap,
+                x_bounds=self.x_bounds, categories=self.categories, class_weight=_coded_weights(self.class_weight, classes),
+                **given,
             ),
         )  # fmt: skip
         self._keep(result)

@@ -128,6 +128,11 @@ class Rows(Closed, ABC):
         """Rows at these positions, in this order, as `block` gives them; for random access only."""
         return np.concatenate([self.block(int(place), int(place) + 1) for place in places])
 
+    @property
+    def in_memory(self) -> Chunk | None:
+        """All rows as one array, in the form that `chunks` promises, where there is one already; it is never made for this."""
+        return None
+
     def slice(self, begin: int, end: int) -> Rows:
         """Rows `begin` to `end` of this source, by position, as a source of its own: one block of a public split.
 

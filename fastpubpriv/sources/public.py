@@ -99,6 +99,8 @@ def public_table_of(
     rows = name_argument(argument, lambda: call_guarded(lambda: open_public(obj, columns, dim)))
     order = column_order(names, rows.columns, of="x_priv", within=argument, show=show)
     if dim is not None and rows.dim != dim:
+        if argument == "y_pub":
+            raise InputError(f"y_pub must be one number for each row, got {rows.dim} columns")
         raise InputError(
             f"public rows have {rows.dim} columns and private rows have {dim}: pass the same columns in the same order"
         )

@@ -138,7 +138,7 @@ def make_semi_private(
     if weight > 1.0:
         raise InputError(f"priv_weight must lie in (0, 1], got {weight:g}")
     rows_of = RowGradients(torch, module, loss, shown.item(0))
-    norm = validation.positive("clip_norm", clip_norm)
+    norm = validation.clip_norm(clip_norm)
     positions = private_rows(np.arange(hidden.n, dtype=np.float64)[:, None])
     sampling = Poisson(Fraction(size, hidden.n))
     run = running.start(

@@ -5,6 +5,7 @@
 
 from fastpubpriv.losses import LOSSES, Loss, RowLoss, huber_loss
 from fastpubpriv.training.gradient.choosing import Exponential
+from fastpubpriv.training.gradient.objective import ObjectivePerturbation
 from fastpubpriv.training.gradient.perturbing import OutputPerturbation
 from fastpubpriv.training.gradient.settings import DPSGD, Ball, Box, Descent, MirrorDescent, SemiDP
 from fastpubpriv.training.gradient.sweep import Sweep, sweep
@@ -18,6 +19,7 @@ __all__ = [
     "Exponential",
     "Loss",
     "MirrorDescent",
+    "ObjectivePerturbation",
     "OutputPerturbation",
     "RowLoss",
     "SemiDP",

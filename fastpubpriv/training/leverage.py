@@ -13,7 +13,7 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.columns import NUMBER
 from fastpubpriv.quantiles import normal_quantile
 from fastpubpriv.training.problem import Problem
-from fastpubpriv.training.public_linear import Clip, Posterior
+from fastpubpriv.training.public_linear import Bound, Posterior
 from fastpubpriv.training.whitening import some
 
 _FEW, _SHARE = 20.0, 0.1  # a coefficient needs so many rows behind it, or this share of the public ones
@@ -40,17 +40,17 @@ def rests_on_few(problem: Problem) -> FloatArray:
     return found
 
 
-def counted_bias(problem: Problem, clip: Clip, lever: FloatArray) -> FloatArray:
+def counted_bias(problem: Problem, bound: Bound, lever: FloatArray) -> FloatArray:
     """What intervals count as bias of [intercept, coefficients], in the units of the table, (terms + 1,).
 
-    One step from the public fit is taken by both equations, the robust one and that of least squares; their difference is a mean
-    over public rows, with a standard error. It counts where it is beyond two of these; and, the standard error with it, where the
-    coefficient rests on few rows.
+    One step from the public fit is taken by both equations, the robust one and that of least squares (of the Huber loss, where that
+    is the aim); their difference is a mean over public rows, with a standard error. It counts where it is beyond two of these; and,
+    the standard error with it, where the coefficient rests on few rows.
 
     Parameters
     ----------
-    clip : Clip
-        Bound on residuals.
+    bound : Bound
+        On residuals.
     lever : (k,) float64
         Factor of each of the typical public rows in the robust equation.
     """
@@ -60,13 +60,15 @@ def counted_bias(problem: Problem, clip: Clip, lever: FloatArray) -> FloatArray:
     m, dim = rows.shape
     if m < 2 * dim:
         return np.zeros(len(problem.to_user))
+    clip = bound.at(known.scale)
     clipped = np.clip(residuals, -clip.bound, clip.bound)
+    aimed = residuals if known.threshold is None else clipped
     lever = lever * np.sqrt(some(known.weights))
     robust = (rows.T * (lever * (clipped == residuals))) @ rows
-    plain = rows.T @ rows
+    plain = (rows.T * (aimed == residuals)) @ rows
     ridge = 1e-6 * np.trace(plain) / dim * np.eye(dim)
     step = np.linalg.solve(robust + ridge, rows.T * (lever * clipped))
-    step -= np.linalg.solve(plain + ridge, rows.T * residuals)
+    step -= np.linalg.solve(plain + ridge, rows.T * aimed)
     each = problem.to_user @ step * known.scale
     bias, error = each.sum(axis=1), np.sqrt(m) * each.std(axis=1)
     # A standard error from few rows is uncertain itself, as Student found.

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.losses import Loss, RowLoss
 from fastpubpriv.mechanisms.residuals import ResidualSum
@@ -29,14 +28,17 @@ from fastpubpriv.training.centre import centre_share, release_centre
 from fastpubpriv.training.gradient.choosing import EXPONENTIAL
 from fastpubpriv.training.gradient.descents import DP_SGD, PDA_MIRROR_DESCENT, SEMI_DP, prepare_public
 from fastpubpriv.training.gradient.fit import is_stepwise
+from fastpubpriv.training.gradient.objective import OBJECTIVE_PERTURBATION
 from fastpubpriv.training.gradient.perturbing import OUTPUT_PERTURBATION
 from fastpubpriv.training.gradient.task import Descended, GradientTask
-from fastpubpriv.training.leverage import counted_bias
+from fastpubpriv.training.leverage import counted_bias, rests_on_few
+from fastpubpriv.training.newton_state import State
 from fastpubpriv.training.problem import Fitted, Problem
 from fastpubpriv.training.public_linear import Posterior
 from fastpubpriv.training.record import WORTH, TrainingMethod
 from fastpubpriv.training.residual_rows import residual_rows
 from fastpubpriv.training.rotated import Rotation, rotated_rows
+from fastpubpriv.training.weighing import weigh, weighing_share
 
 _TIE = 0.05
 _BOTH_GOOD = 0.02  # of a residual's variance: predicted errors below it are both about zero
@@ -63,22 +65,44 @@ def public_fit(problem: Problem) -> Fitted:
     return Fitted(mean=known.mean, covariance=known.covariance, noise=np.zeros((problem.dim,) * 2))
 
 
+def _weighing(problem: Problem, account: Account) -> Fraction:
+    """What the sum of private weights costs."""
+    noise = noise_per_radius(1, pure=account.pure, allowance=account.allowance)
+    return account.allowance * weighing_share(problem, noise)
+
+
+def _weighed(run: Run, problem: Problem, plan: Any) -> tuple[Problem, Any, Fraction]:
+    """Problem and plan with the released sum of private weights, if it is worth its cost; and what is left to spend."""
+    cost = _weighing(problem, run.account)
+    found = (problem, plan) if not cost else weigh(run, problem, plan, cost)
+    return *found, run.account.allowance - cost
+
+
+def _check_weighing(problem: Problem, account: Account) -> Fraction:
+    """What is left to spend besides the sum of weights; raises before the debit where that sum cannot be released."""
+    cost = _weighing(problem, account)
+    if cost:
+        check_sum_grids(account, [cost], 1, problem.n_priv)
+    return account.allowance - cost
+
+
 def _plan_newton(problem: Problem, account: Account) -> Any:
-    noise = noise_per_radius(problem.dim, pure=account.pure, allowance=account.allowance)
+    left = _check_weighing(problem, account)
+    noise = noise_per_radius(problem.dim, pure=account.pure, allowance=left)
     plan: Any
     if isinstance(problem.posterior, Posterior):
         centre = centre_share(problem.posterior, problem.counted, noise)
         plan = steps.plan_newton(problem.posterior, problem.counted, noise, centre)
         if centre:
-            check_sum_grids(account, [account.allowance * centre], problem.dim, problem.n_priv)
+            check_sum_grids(account, [left * centre], problem.dim, problem.n_priv)
     else:
         plan = logistic.plan_logistic(problem.posterior, problem.counted, noise)
-    check_sum_grids(account, [account.allowance * plan.share], problem.dim, problem.n_priv)
+    check_sum_grids(account, [left * plan.share], problem.dim, problem.n_priv)
     return plan
 
 
-def _asker(run: Run, problem: Problem, rotation: Rotation, plan: Any) -> steps.Ask:
-    """What answers the requests of Newton steps."""
+def _asker(run: Run, problem: Problem, rotation: Rotation, cost: Fraction) -> steps.Ask:
+    """What answers the requests of Newton steps, each at `cost`."""
     on_rows = run.on(rotated_rows(run.rows, rotation, run.executor))
 
     def ask(request: steps.Request, step: int) -> steps.Answer:
@@ -94,7 +118,7 @@ def _asker(run: Run, problem: Problem, rotation: Rotation, plan: Any) -> steps.A
                 weighted=rotation.weighted,
             ),
             name=f"gradient, step {step + 1}",
-            cost=run.account.allowance * plan.share,
+            cost=cost,
             residual_clip=request.clip * request.scale * rotation.label_scale,
             clip_radius=request.radius,
         )
@@ -104,19 +128,26 @@ def _asker(run: Run, problem: Problem, rotation: Rotation, plan: Any) -> steps.A
 
 
 def _learn_newton(run: Run, problem: Problem, plan: Any) -> Fitted:
-    account = run.account
-    noise = noise_per_radius(problem.dim, pure=account.pure, allowance=account.allowance)
+    problem, plan, left = _weighed(run, problem, plan)
+    noise = noise_per_radius(problem.dim, pure=run.account.pure, allowance=left)
     if not isinstance(problem.posterior, Posterior):
-        ask = _asker(run, problem, problem.rotation, plan)
+        ask = _asker(run, problem, problem.rotation, left * plan.share)
         found = logistic.newton_logistic(problem.posterior, plan, problem.counted, noise, ask)
-        return _fitted(found, found.covariance, plan)
+        return _fitted(found, plan)
     known, rotation, moved = problem.posterior, problem.rotation, None
     if plan.centre:
         once = each_row(run.rows, rotation, rotation.width)  # one pass: not kept
-        moved = release_centre(run.on(once), problem, account.allowance * plan.centre)
+        moved = release_centre(run.on(once), problem, left * plan.centre)
         known, rotation = moved.posterior, moved.rotation
-    state = steps.newton(known, plan, problem.counted, noise, _asker(run, problem, rotation, plan))
-    fitted = _fitted(state, np.diag(state.variance), plan)
+    state = steps.newton(
+        known,
+        plan,
+        problem.counted,
+        noise,
+        _asker(run, problem, rotation, left * plan.share),
+        sparse=bool(rests_on_few(problem).any()),
+    )
+    fitted = _fitted(state, plan)
     if moved is not None:
         fitted = replace(
             fitted,
@@ -132,12 +163,11 @@ def _learn_newton(run: Run, problem: Problem, plan: Any) -> Fitted:
     )
 
 
-def _fitted(state: steps.State, covariance: FloatArray, plan: Any) -> Fitted:
-    gain = covariance * state.private_precision
+def _fitted(state: State, plan: Any) -> Fitted:
     return Fitted(
         mean=state.mean,
-        covariance=covariance,
-        noise=(gain / state.noise_precision) @ gain.T,
+        covariance=state.covariance,
+        noise=state.noise,
         drift=state.drift,
         steps=plan.steps,
     )
@@ -156,30 +186,31 @@ def _off_diagonal(account: Account, diagonal: float) -> float:
 
 def statistics_noise(problem: Problem, account: Account) -> float:
     """Noise off the diagonal of the one release of "sufficient_statistics", for rows clipped to norm 1."""
-    return _entry(account, account.allowance, problem.dim + 1, problem.n_priv)
+    return _entry(account, account.allowance - _weighing(problem, account), problem.dim + 1, problem.n_priv)
 
 
 def _plan_statistics(problem: Problem, account: Account) -> statistics.StatisticsPlan:
-    if not isinstance(problem.posterior, Posterior):
+    if not isinstance(problem.posterior, Posterior) or problem.posterior.threshold is not None:
         raise InputError("method='sufficient_statistics' is for the squared loss: pass method='newton'")
     if problem.posterior.blank:
         raise InputError(
             "method='sufficient_statistics' clips residuals once, by those of public rows, and public labels that are all equal "
             "have none: pass method='newton'"
         )
-    check_gram_grids(account, [account.allowance], problem.dim + 1, problem.n_priv)
+    check_gram_grids(account, [_check_weighing(problem, account)], problem.dim + 1, problem.n_priv)
     entry = statistics_noise(problem, account)
     return statistics.plan_statistics(problem.posterior, problem.counted, entry)
 
 
 def _learn_statistics(run: Run, problem: Problem, plan: statistics.StatisticsPlan) -> Fitted:
+    problem, plan, left = _weighed(run, problem, plan)
     assert isinstance(problem.posterior, Posterior)
     account, dim = run.account, problem.dim
     rows = residual_rows(run.rows, problem, plan)
     released = run.on(rows).release(
         SecondMoment(affine=AffineMap(dim=dim + 1), radius=plan.radius),
         name="second moments of rows and residuals",
-        cost=account.allowance,
+        cost=left,
         residual_clip=plan.clip.bound * problem.posterior.scale * problem.rotation.label_scale,
         clip_radius=plan.radius,
     )
@@ -193,19 +224,20 @@ METHODS: Registry[TrainingMethod] = Registry(
         name="newton",
         prepare=_plan_newton,
         learn=_learn_newton,
-        draws=lambda problem: (steps.STEPS[-1] + 1) * problem.dim,
+        draws=lambda problem: (steps.STEPS[-1] + 1) * problem.dim + problem.rotation.weighted,
     ),
     TrainingMethod(
         name="sufficient_statistics",
         prepare=_plan_statistics,
         learn=_learn_statistics,
-        draws=lambda problem: (problem.dim + 1) ** 2,
+        draws=lambda problem: (problem.dim + 1) ** 2 + problem.rotation.weighted,
     ),
     TrainingMethod(name="throw_away", prepare=_plan_public, learn=_learn_public, draws=lambda task: 0),
     SEMI_DP,
     DP_SGD,
     PDA_MIRROR_DESCENT,
     OUTPUT_PERTURBATION,
+    OBJECTIVE_PERTURBATION,
     EXPONENTIAL,
     auto=True,
 )
@@ -227,7 +259,7 @@ def asked(method: Any, loss: Loss | RowLoss) -> tuple[str, Any]:
         if made is None:
             kind = getattr(loss, "name", type(loss).__name__)
             raise InputError(
-                f"method={method!r} is for the squared and the logistic loss, got {kind!r}: pass a gradient method"
+                f"method={method!r} is for the squared, the Huber and the logistic loss, got {kind!r}: pass a gradient method"
             )
     return name, None if made is None else made()
 
@@ -236,7 +268,8 @@ def candidates(problem: Problem, method: str) -> list[str]:
     """The methods that `method` may stand for: itself, or all without settings that the loss has."""
     if method != "auto":
         return [method]
-    linear = isinstance(problem.posterior, Posterior)
+    known = problem.posterior
+    linear = isinstance(known, Posterior) and known.threshold is None
     return [name for name in WITHOUT_SETTINGS if linear or name != "sufficient_statistics"]
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
+from scipy import special
 
 from fastpubpriv._types import FloatArray
-from fastpubpriv.training.newton import STEPS, Ask, Noise, Request, State
+from fastpubpriv.training.newton import STEPS, Ask, Noise, Request
+from fastpubpriv.training.newton_state import FEW, MANY, State
 from fastpubpriv.training.public_logistic import chances, fit, ridge_precision
 from fastpubpriv.training.stated import Importance
 from fastpubpriv.training.whitening import Weighting, Whitener, directions, some, water_filled, weighting
@@ -17,6 +20,7 @@ from fastpubpriv.training.whitening import Weighting, Whitener, directions, some
 FLOOR = 0.5  # more than for the squared loss: a Laplace approximation knows its directions roughly
 _LEAST_CURVATURE = 0.03
 _CURVATURE = 1.5
+_NORMAL = special.ndtri((np.arange(64) + 0.5) / 64.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -135,12 +139,22 @@ def _energy(rows: FloatArray, p: FloatArray, labels: FloatArray, factors: FloatA
 
 
 def _curvature(rows: FloatArray, w: FloatArray, lever: FloatArray, m: int) -> FloatArray:
-    """Mean curvature of the loss of a row along each coordinate, drawn to an average where m public rows are few, (D,)."""
-    p = chances(rows @ w)
+    """Mean curvature of the loss of a row along each coordinate, drawn to an average where m public rows are few, (D,).
+
+    Rows that the coefficients were fitted to look surer than fresh ones, of which whitening says how far scores spread: where
+    public rows are few, the larger curvature counts, as steps beyond the minimum do harm.
+    """
+    scores = rows @ w
+    p = chances(scores)
     weights = lever * p * (1.0 - p)
-    share = min(1.0, (len(w) + 1.0) / m)
+    share, average = min(1.0, (len(w) + 1.0) / m), float(weights.mean())
+    if m < FEW * len(w):
+        # The intercept, the mean of the scores, is not in the spread.
+        middle = float(scores.mean())
+        fresh = chances(middle + math.sqrt(max(float(w @ w) - middle**2, 0.0)) * _NORMAL)
+        average = max(average, float(lever.mean()) * float(np.mean(fresh * (1.0 - fresh))))
     found = (1.0 - share) * (weights @ rows**2) / len(rows)
-    return found + share * max(float(weights.mean()), _LEAST_CURVATURE)
+    return found + share * max(average, _LEAST_CURVATURE)
 
 
 class LogisticState(State):
@@ -164,8 +178,8 @@ class LogisticState(State):
         )
 
     @property
-    def covariance(self) -> FloatArray:
-        """Of the coefficients, by the curvature at them, (D, D)."""
+    def _agreed(self) -> FloatArray:
+        """By the curvature at the coefficients."""
         known, score = self._public.information(self.mean)
         measured = np.diag(self.private_precision)
         information = known / self.drift + measured
@@ -237,6 +251,12 @@ def newton_logistic(
         request = Request(slope=state.mean, spread=weights.spread, scale=1.0, clip=1.0, radius=weights.radius)
         total, noise_std = ask(request, step)
         unit = 1.0 / (n_priv * h * weights.spread)
+        state.note_slope(h * unit * total, (h * unit * noise_std) ** 2)
         variance = (unit * noise_std) ** 2 + (_CURVATURE / m + 1.0 / n_priv) * state.error
         state.add(state.mean + unit * total, variance, posterior.energy / (n_priv * h))
+    if m < MANY * len(h):
+        p = chances(public @ state.mean)
+        state.widen(public, public * (weights.lever * factors * p * (1.0 - p))[:, None] / h, m, n_priv)
+    if m < FEW * len(h):
+        state.settle()
     return state

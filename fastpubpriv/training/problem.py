@@ -4,24 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
 from fastpubpriv import validation
-from fastpubpriv._types import FloatArray
+from fastpubpriv._types import BoolArray, FloatArray
 from fastpubpriv.columns import LEVEL
 from fastpubpriv.errors import InputError
-from fastpubpriv.losses import Loss, weighted_logistic
+from fastpubpriv.losses import Loss, huber_threshold, weighted_logistic
 from fastpubpriv.training.design import Design, make_design
 from fastpubpriv.training.newton_logistic import LogisticPosterior, logistic_posterior
+from fastpubpriv.training.public_huber import FixedClip, huber_posterior
 from fastpubpriv.training.public_linear import Posterior, linear_posterior
 from fastpubpriv.training.public_logistic import chances
 from fastpubpriv.training.rotated import Rotation, label_values, rotation_map
-from fastpubpriv.training.stated import Importance, Stated
+from fastpubpriv.training.stated import Importance, Stated, class_list
 from fastpubpriv.training.whitening import Whitener
 
+FEW = "at least 2 public rows with a label and without missing cells are needed to start from"
 _FAR = 16.0  # rows so many times as long as the longest public one are shortened
 
 
@@ -46,7 +48,9 @@ class Problem:
     class_names : tuple of str
         Texts that the classes 0, 1, ... stand for; empty for classes that are numbers.
     weight_share : float
-        Mean weight of the public rows, in units of the cap on private ones; 1 where private rows have no weights.
+        Mean weight of the private rows, in units of their cap: that of public rows until it is released; 1 without weights.
+    weight_spread : float
+        Mean of the squared weights of the public rows over the mean of the weights, in that unit; 1 without weights.
     """
 
     loss: Loss
@@ -58,6 +62,7 @@ class Problem:
     scales: str = "public rows"
     class_names: tuple[str, ...] = ()
     weight_share: float = 1.0
+    weight_spread: float = 1.0
 
     @property
     def dim(self) -> int:
@@ -147,11 +152,14 @@ def make_problem(
 ) -> tuple[Problem, int]:
     """The problem of public rows (m, dim + 1), the label last, and how many of them could be used."""
     given = stated.row_weights(len(table), n_priv)
-    share = 1.0 if given is None or stated.weight_cap is None else float(given.mean())
+    share, spread = 1.0, 1.0
+    if given is not None and stated.weight_cap is not None:
+        share, spread = float(given.mean()), float(given @ given) / float(given.sum())
     if given is not None:
         table, given = table[given > 0.0], given[given > 0.0]
+    labelled = with_labels(table)
+    table, given = table[labelled], None if given is None else given[labelled]
     design, usable = make_design(table[:, :-1], names, stated.categories, stated.ranges(names), stated.texts)
-    usable &= np.isfinite(table[:, -1])
     pair = _classes(table[usable, -1], stated.classes) if loss.classes else None
     if pair is not None:
         usable &= np.isin(table[:, -1], pair)
@@ -161,7 +169,7 @@ def make_problem(
     used = table[usable]
     counted = None if given is None else given[usable]
     if len(used) < 2:
-        raise InputError("at least 2 public rows with a label and without missing cells are needed to start from")
+        raise InputError(FEW)
     centre, scale, resolution = (0.0, 1.0, 0.0) if loss.classes else stated.label_unit(used[:, -1])
     terms = design.standardise(used[:, :-1])
     weights = design.leverage_weights(terms)
@@ -174,7 +182,8 @@ def make_problem(
         )
         posterior = logistic_posterior(terms, labels, weights, whitener, importance=importance, factors=factors)
     else:
-        posterior = linear_posterior(
+        threshold = huber_threshold(loss)
+        posterior = (linear_posterior if threshold is None else partial(huber_posterior, threshold=threshold))(
             terms,
             labels,
             weights,
@@ -196,7 +205,17 @@ def make_problem(
         weight_cap=stated.weight_cap,
     )  # fmt: skip
     words = (stated.origin, stated.class_names)
-    return Problem(loss, design, whitener, posterior, rotation, n_priv, *words, weight_share=share), len(used)
+    return Problem(
+        loss, design, whitener, posterior, rotation, n_priv, *words, weight_share=share, weight_spread=spread
+    ), len(used)
+
+
+def with_labels(table: FloatArray) -> BoolArray:
+    """Which public rows (m, dim + 1) have a label: the others say nothing of it, and their gaps make no term."""
+    found: BoolArray = np.isfinite(table[:, -1])
+    if found.sum() < 2:
+        raise InputError(FEW)
+    return found
 
 
 def _of_unequal_rows(posterior: Posterior | LogisticPosterior, heavy: FloatArray) -> Posterior | LogisticPosterior:
@@ -210,7 +229,12 @@ def _of_unequal_rows(posterior: Posterior | LogisticPosterior, heavy: FloatArray
         return replace(posterior, energy=posterior.energy * _weight_of(missed, heavy))
     usual = posterior.residuals * np.sqrt(posterior.weights) / posterior.scale
     clips = [
-        replace(c, energy=c.energy * _weight_of(np.clip(usual, -c.bound, c.bound), heavy)) for c in posterior.clips
+        replace(c, counts=heavy)
+        if isinstance(c, FixedClip)
+        else replace(
+            c.at(1.0), energy=c.at(1.0).energy * _weight_of(np.clip(usual, -c.at(1.0).bound, c.at(1.0).bound), heavy)
+        )
+        for c in posterior.clips
     ]
     return replace(posterior, clips=tuple(clips))
 
@@ -234,7 +258,7 @@ def _with_class_weights(
 def _classes(labels: FloatArray, classes: Any) -> tuple[float, float]:
     """The two classes, in ascending order or as given."""
     if classes is not None:
-        given = validation.finite_vector("classes", list(classes), 2)
+        given = validation.finite_vector("classes", class_list(classes), 2)
         if given[0] == given[1]:
             raise InputError("classes must be two different numbers")
         return float(given[0]), float(given[1])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from scipy import special
@@ -15,7 +15,7 @@ from fastpubpriv.training.stated import Importance
 from fastpubpriv.training.whitening import Whitener, directions, some, weighted_mean
 
 CLIPS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 9.0, 14.0)  # in units of the residual scale
-_LEAST_INSIDE = 0.05
+LEAST_INSIDE = 0.05
 _INTERCEPT = 1e-8
 # Strengths tried of a prior: a coefficient's variance over that of the noise, times p / 10. Strong signals in many columns need the
 # large ones; with fewer rows than columns every row can be explained, and the likelihood would take the largest there is.
@@ -49,6 +49,25 @@ class Clip:
     bias_sq: float
     unseen_sq: float
 
+    def at(self, size: float) -> Clip:
+        """The clip where residuals are so large: the same in their own unit."""
+        return self
+
+
+class Bound(Protocol):
+    """A choice of a bound: `Clip`, or `FixedClip` of the Huber loss."""
+
+    @property
+    def bias_sq(self) -> float:
+        """See `Clip`."""
+
+    @property
+    def unseen_sq(self) -> float:
+        """See `Clip`."""
+
+    def at(self, size: float) -> Clip:
+        """The clip where residuals are so large."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Posterior:
@@ -68,12 +87,14 @@ class Posterior:
         Each with the row itself left out.
     scale, floor : float
         Of a residual; and least variance of a label about the best prediction.
-    clips : tuple of Clip
+    clips : tuple of Bound
         The choices of a bound.
     curvature_error : float
         Variance of an entry of the second moment of whitened rows, which the steps take to be the identity.
     blank : bool
         Whether the labels are all equal, so that residuals are only as stated.
+    threshold : float or None
+        Of the Huber loss, in the unit of the labels; None for the squared loss.
     """
 
     turn: FloatArray
@@ -85,9 +106,10 @@ class Posterior:
     residuals: FloatArray
     scale: float
     floor: float
-    clips: tuple[Clip, ...]
+    clips: tuple[Bound, ...]
     curvature_error: float
     blank: bool = False
+    threshold: float | None = None
 
     @property
     def typical(self) -> FloatArray:
@@ -116,9 +138,22 @@ class Posterior:
         return min(1.0, self.unexplained / self.scale**2)
 
     @property
+    def part(self) -> float:
+        """Excess of the loss over the squared error of a prediction: 1, or half the curvature of the Huber loss."""
+        return 1.0 if self.threshold is None else 0.5 * self.clips[0].at(math.sqrt(self.unexplained)).inside
+
+    @property
+    def row_variance(self) -> float:
+        """Variance of what one row says of a coefficient, without noise for privacy."""
+        if self.threshold is None:
+            return self.unexplained
+        clip = self.clips[0].at(math.sqrt(self.unexplained))
+        return clip.energy * self.unexplained / clip.inside**2
+
+    @property
     def excess(self) -> float:
-        """Predicted excess of the squared error over that of the best coefficients: whitened rows have unit moments."""
-        return self.spread
+        """Predicted excess of the loss over that of the best coefficients: whitened rows have unit moments."""
+        return self.part * self.spread
 
 
 def linear_posterior(
@@ -161,9 +196,8 @@ def linear_posterior(
     if blank:
         # Normal ones, in an order that no order of the rows goes with.
         residuals = floor * special.ndtri(np.modf((np.arange(len(labels)) + 0.5) * _GOLDEN)[0])
-    middle = 1.4826 * float(np.median(np.abs(residuals - np.median(residuals))))
     fitted, usual = rows @ mean, residuals * root
-    scale = max(middle, 0.2 * float(np.sqrt(np.mean(usual**2))), floor)
+    scale = residual_scale(residuals, usual, floor)
     # The size of what few rows do not see is known from them to a factor 1 +- sqrt(2 / m); too small a one would mislead more.
     doubt = 1.0 + math.sqrt(2.0 / size) if size <= rows.shape[1] else 1.0
     clips = tuple(_clip(bound, usual / scale, fitted * root, scale) for bound in CLIPS)
@@ -176,12 +210,30 @@ def linear_posterior(
         labels=labels,
         residuals=residuals,
         scale=scale,
-        # With fewer rows than coordinates residuals are mostly error of the fit: the likelihood tells what of them is noise.
-        floor=scale**2 / 4.0 if len(labels) > rows.shape[1] else min(max(noise, scale**2 / 1000.0), scale**2 / 4.0),
+        floor=residual_floor(scale, noise, len(labels) > rows.shape[1]),
         clips=clips,
         curvature_error=CURVATURE * whitener.confirmed / len(labels),
         blank=blank,
     )
+
+
+def residual_scale(residuals: FloatArray, usual: FloatArray, floor: float) -> float:
+    """Of public residuals (k,), by their middle, as long ones are clipped; `usual` (k,) are those of rows that are not far out."""
+    middle = 1.4826 * float(np.median(np.abs(residuals - np.median(residuals))))
+    return max(middle, 0.2 * float(np.sqrt(np.mean(usual**2))), floor)
+
+
+def residual_floor(scale: float, noise: float, many: bool) -> float:
+    """Least variance of a label about the best prediction.
+
+    With fewer rows than coordinates residuals are mostly error of the fit: the likelihood tells what of them is noise.
+    """
+    return scale**2 / 4.0 if many else min(max(noise, scale**2 / 1000.0), scale**2 / 4.0)
+
+
+def energy_of(clipped: FloatArray, inside: float) -> float:
+    """Mean square of clipped residuals (k,), enlarged by the standard error of the share of those that are not clipped."""
+    return float(np.mean(clipped**2)) * (1.0 + 2.0 * math.sqrt((1.0 - inside) / (inside * len(clipped))))
 
 
 def marginal_likelihood(terms: FloatArray, labels: FloatArray, size: int | None = None) -> tuple[float, float]:
@@ -214,7 +266,7 @@ def marginal_likelihood(terms: FloatArray, labels: FloatArray, size: int | None 
 def _clip(bound: float, residuals: FloatArray, fitted: FloatArray, scale: float) -> Clip:
     """A bound on residuals (in units of their scale) and its effects."""
     m = len(residuals)
-    inside = max(float(np.mean(np.abs(residuals) < bound)), _LEAST_INSIDE)
+    inside = max(float(np.mean(np.abs(residuals) < bound)), LEAST_INSIDE)
     clipped = np.clip(residuals, -bound, bound)
     change = (clipped / inside - residuals) * scale
     bias_sq, found_sq, doubt = 0.0, 0.0, float(change.var()) / m
@@ -229,7 +281,7 @@ def _clip(bound: float, residuals: FloatArray, fitted: FloatArray, scale: float)
     return Clip(
         bound=bound,
         inside=inside,
-        energy=float(np.mean(clipped**2)) * (1.0 + 2.0 * math.sqrt((1.0 - inside) / (inside * m))),
+        energy=energy_of(clipped, inside),
         bias_sq=bias_sq,
         unseen_sq=found_sq + doubt,
     )

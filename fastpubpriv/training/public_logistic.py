@@ -9,6 +9,7 @@ from fastpubpriv.training.whitening import Whitener
 
 _FOLDS = 5
 _STRENGTHS = np.logspace(-2.0, 3.0, 11)
+_MODEST = 1.0  # the least strength where rows are few: one plane parts their classes, and folds of a few rows see no harm in it
 _INTERCEPT = 0.1  # ridge on the intercept, relative to that on the others
 _MOST_STEPS = 60
 
@@ -59,10 +60,12 @@ def ridge_precision(rows: FloatArray, labels: FloatArray, weights: FloatArray, w
     """The precision of the coefficients of whitened public rows (m, D), its strength by five-fold log-loss."""
     shape = whitener.ridge(_INTERCEPT)
     fold = np.arange(len(rows)) % min(_FOLDS, len(rows))
-    losses = np.zeros(len(_STRENGTHS))
+    few = len(rows) < 2 * rows.shape[1]
+    strengths = _STRENGTHS[_STRENGTHS >= _MODEST] if few else _STRENGTHS
+    losses = np.zeros(len(strengths))
     for k in np.unique(fold):
         inside = fold != k
-        for index, strength in enumerate(_STRENGTHS):
+        for index, strength in enumerate(strengths):
             w = fit(rows[inside], labels[inside], weights[inside], strength * shape, np.zeros(len(shape)))
             losses[index] += log_loss(rows[~inside] @ w, labels[~inside], weights[~inside])
-    return float(_STRENGTHS[int(np.argmin(losses))]) * shape
+    return float(strengths[int(np.argmin(losses))]) * shape

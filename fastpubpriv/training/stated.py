@@ -84,8 +84,8 @@ class Stated:
             )
         if self.weights_pub is None:
             raise InputError(
-                "weights_priv= needs weights_pub=, weights of the public rows in the same unit: how much private rows weigh is "
-                "learnt from these, as the sum of private weights is not released"
+                "weights_priv= needs weights_pub=, weights of the public rows in the same unit: what is learnt from public rows "
+                "must be of rows that count alike"
             )
         if isinstance(self.weights_priv, str):
             raise InputError(
@@ -143,6 +143,11 @@ class Stated:
         if self.class_weight is not None:
             raise InputError("class_weight= belongs to the logistic loss: leave it out")
 
+    def refuse_balancing(self) -> None:
+        """Weights of classes that private labels would choose: of no loss and no method."""
+        if isinstance(self.class_weight, str) and self.class_weight != "public":
+            _refuse_balancing(self.class_weight)
+
     def class_weights(self, classes: tuple[float, float], labels: FloatArray, weights: FloatArray | None) -> FloatArray:
         """Weights (2,) of the two classes, the larger one 1."""
         given = self.class_weight
@@ -163,6 +168,13 @@ class Stated:
         if found.max() / MOST_RATIO > found.min():
             raise InputError(f"class_weight must not differ by more than a factor of {MOST_RATIO:g}")
         return np.asarray(found / found.max(), dtype=np.float64)
+
+
+def class_list(given: Any) -> list[Any]:
+    """The classes that a caller lists."""
+    if isinstance(given, str | Mapping) or not hasattr(given, "__iter__"):
+        raise InputError(f"classes must be a list of the labels, such as [0, 1] or ['no', 'yes'], got {given!r:.80}")
+    return list(given)
 
 
 def _refuse_balancing(given: object) -> None:

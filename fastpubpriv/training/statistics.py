@@ -53,7 +53,8 @@ def plan_statistics(posterior: Posterior, n_priv: float, noise: float) -> Statis
     weights = weighting(posterior.typical, np.ones(len(posterior.mean)))
     share = _second_share(weights, posterior.typical)
     best: StatisticsPlan | None = None
-    for clip in posterior.clips:
+    for bound in posterior.clips:
+        clip = bound.at(posterior.scale)
         residual_weight = weights.radius / clip.bound
         entry = noise * 2.0 * weights.radius**2
         error = _error(posterior, n_priv, clip, share, entry, residual_weight)

@@ -22,15 +22,18 @@ from fastpubpriv.sources import Rows
 from fastpubpriv.training.design import named_design
 from fastpubpriv.training.gradient.choosing import Exponential
 from fastpubpriv.training.gradient.fit import chosen_loss, fit, is_stepwise
+from fastpubpriv.training.gradient.objective import ObjectivePerturbation
 from fastpubpriv.training.gradient.perturbing import OutputPerturbation
 from fastpubpriv.training.gradient.settings import Descent
 from fastpubpriv.training.leverage import rests_on_few, rows_behind
 from fastpubpriv.training.methods import METHODS, WITHOUT_SETTINGS, asked, candidates, choose, public_fit
+from fastpubpriv.training.newton_state import FEW, FEW_OF_CLASSES
 from fastpubpriv.training.opened import opened
 from fastpubpriv.training.problem import Fitted, Problem, make_problem
 from fastpubpriv.training.public_linear import Posterior
 from fastpubpriv.training.record import WORTH
 from fastpubpriv.training.stated import Stated
+from fastpubpriv.training.weighing import SUM_OF_WEIGHTS
 
 
 @shared_docs
@@ -53,7 +56,7 @@ def train(
     classes: Sequence[float] | Sequence[str] | None = None,
     class_weight: Any = None,
     y_scale: float | None = None,
-    method: str | Descent | Exponential | OutputPerturbation = "auto",
+    method: str | Descent | Exponential | OutputPerturbation | ObjectivePerturbation = "auto",
     ledger: Ledger | None = None,
     random_state: int | None = None,
     threads: int | None = None,
@@ -66,22 +69,23 @@ def train(
     ----------
     {x_labelled, y_priv}
     loss : "squared", "logistic", "huber", "softmax", "smooth_hinge", "poisson", Loss or RowLoss
-        Of a number; of two classes; of a number, beyond `huber_loss(threshold)` standard units linear; of several classes, each
-        with coefficients of its own; of two classes, as a margin; of counts; or one of your own (`fastpubpriv.training.Loss`).
+        Of a number; of two classes; of a number, residuals beyond `huber_loss(threshold)` standard deviations of public labels
+        counting linearly; of several classes, each with coefficients of its own; of two classes, as a margin; of counts; or one of
+        your own (`fastpubpriv.training.Loss`).
     {labelled_budget, x_pub_labelled, y_pub, label, features, weights_pub, weights_priv, weight_cap}
     {x_bounds, y_bounds, categories, classes, class_weight, y_scale}
     method : "auto", "newton", "sufficient_statistics", "throw_away", "semi_dp" and others, or a value with settings
-        Whitened Newton steps, one release of second moments (squared loss), public rows only (spends nothing), or the one of these
-        with the least predicted error; for other losses than the squared and the logistic one, "auto" is "semi_dp", or public rows
+        Whitened Newton steps (squared, logistic and Huber loss), one release of second moments (squared loss), public rows only
+        (spends nothing), or the one of these with the least predicted error; for other losses "auto" is "semi_dp", or public rows
         only where that is predicted to gain little. Noisy gradient
         descent is "semi_dp", "dp_sgd" and "pda_mirror_descent", a choice among models that public rows suggest is "exponential",
-        noise on the minimum of a weighted loss is "output_perturbation"; these also as values with settings, such as
-        `fastpubpriv.training.SemiDP(...)`.
+        noise on the minimum of a weighted loss is "output_perturbation", and in that loss "objective_perturbation" (experimental);
+        these also as values with settings, such as `fastpubpriv.training.SemiDP(...)`.
     {ledger, random_state, threads, progress, kept_memory}
 
     Returns
     -------
-    TrainingResult, or DescentResult for a gradient method
+    TrainingResult, or DescentResult for a gradient method and for losses that only these have
         Coefficients in the units of the columns, the public fit beside them, and `predict`; a TrainingResult has their covariance.
 
     Raises
@@ -96,10 +100,15 @@ def train(
     budget. "sufficient_statistics": one second moment, squared l2 sensitivity 2 Q^4 (l1 of a triangle under pure DP). Gradient
     methods: one vector sum for each step, squared l2 sensitivity 4 Q^2; steps over sampled rows are charged together, and the
     batches are secret. "output_perturbation": one vector, squared l2 sensitivity 4 Q^2, the iterate after a fixed number of steps
-    on a strongly convex loss. Public: n_priv, dim, x_pub, y_pub.
+    on a strongly convex loss. "objective_perturbation": one minimum of such a loss with a secret linear term, pure epsilon: the
+    secret's l1 distance, the determinant of the change of variables, and the distance of what is computed from the exact minimum.
+    Public: n_priv, dim, x_pub, y_pub.
 
     Notes
     -----
+    The Huber loss bounds residuals itself: its steps clip them there, and no bias of a clip is left. Its coefficients are those of
+    the middle of skewed labels, and few labels far out do not move them.
+
     Full-batch steps have the noise of paper B's sampled ones at the same budget, and need a few passes. Rows far out count less, so
     that none moves the sum by more than a bound; no cell is clipped. Where the label is linear in the terms this changes nothing.
     Where the line bends in a long tail (rain by the hour, say), the coefficient is that of the bulk of the rows; `status` says
@@ -134,7 +143,7 @@ def train(
     data = (rows, table)
     name, settings = asked(method, kind)
     if isinstance(kind, Loss) and is_stepwise(kind) and settings is None:
-        return _train("train", kind.name, data, budget, name, model, account)
+        return _train("train", kind, data, budget, name, model, account)
     auto = name == "auto"
     record, public_only = METHODS["semi_dp" if auto else name], METHODS["throw_away"]
     return fit(record, settings, kind, data, budget, model, account, instead=public_only if auto else None)
@@ -215,7 +224,7 @@ def linear_regression(
     }  # fmt: skip
     given = (x_priv, y_priv, x_pub, y_pub)
     rows, table, model = opened("linear_regression", *given, label=label, columns=columns, stated=model, classes=False)
-    return _train("linear_regression", "squared", (rows, table), budget, method, model, account)
+    return _train("linear_regression", LOSSES["squared"], (rows, table), budget, method, model, account)
 
 
 @shared_docs
@@ -290,12 +299,12 @@ def logistic_regression(
     }  # fmt: skip
     given = (x_priv, y_priv, x_pub, y_pub)
     rows, table, model = opened("logistic_regression", *given, label=label, columns=columns, stated=model, classes=True)
-    return _train("logistic_regression", "logistic", (rows, table), budget, method, model, account)
+    return _train("logistic_regression", LOSSES["logistic"], (rows, table), budget, method, model, account)
 
 
 def _train(
     name: str,
-    loss: str,
+    loss: Loss,
     data: tuple[Rows, FloatArray],
     budget: Budget,
     method: str,
@@ -308,7 +317,7 @@ def _train(
     dim = rows.dim - 1 - (model.weights_priv is not None)
     features = None if rows.columns is None else tuple(str(each) for each in rows.columns[:dim])
     names = features or tuple(f"x{j}" for j in range(dim))
-    problem, n_pub = make_problem(LOSSES[loss], table, names, rows.n, model)
+    problem, n_pub = make_problem(loss, table, names, rows.n, model)
     options = candidates(problem, method)
     draws = max(1, *(METHODS[each].draws(problem) for each in options))
     run = running.start(name, rows, budget, draws=draws, **account)
@@ -353,16 +362,33 @@ def _result(
         loss=problem.loss.name,
         terms=problem.design.terms,
         rows_behind=frozen(rows_behind(problem)),
-        status=tuple("few_rows" if few else "ok" for few in rests_on_few(problem)),
+        status=_status(problem),
         predicted_excess=float(plan.predicted) * problem.unit,
         public_excess=problem.posterior.excess * problem.unit,
         residual_std=_residual_std(problem),
         classes=frozen(problem.rotation.classes or ()),
         design=named_design(problem.design, problem.rotation.classes, problem.class_names),
         columns=features,
-        provenance={"scales": problem.scales, "residual clip": "public rows", "start": "public rows"},
+        provenance=_provenance(run, problem),
         **shared,
     )
+
+
+def _status(problem: Problem) -> tuple[str, ...]:
+    """Of each term, see `TrainingResult.status`."""
+    least = FEW_OF_CLASSES if problem.loss.classes else FEW
+    if len(problem.posterior.labels) < least * problem.dim:
+        return ("few_public_rows",) * len(problem.design.terms)
+    return tuple("few_rows" if few else "ok" for few in rests_on_few(problem))
+
+
+def _provenance(run: running.Run, problem: Problem) -> dict[str, str]:
+    """Where numbers come from."""
+    found = {"scales": problem.scales, "residual clip": "public rows", "start": "public rows"}
+    if problem.rotation.weighted:
+        released = any(each["name"] == SUM_OF_WEIGHTS for each in run.log)
+        found["sum of weights"] = "released" if released else "public rows"
+    return found
 
 
 def _residual_std(problem: Problem) -> float:

@@ -117,8 +117,8 @@ def caught(words, method=METHODS["full"], budget=BUDGET, loss="squared"):
 def test_a_gradient_that_is_not_clipped_is_caught(monkeypatch):
     plain = kernels.gradient_sum
 
-    def loose(chunk, gradient_map, sums):
-        plain(chunk, gradient_map, sums)
+    def loose(chunk, gradient_map, sums, places=None):
+        plain(chunk, gradient_map, sums, places)
         sums += (chunk[:, -1] > 1.0).sum() << 45
 
     monkeypatch.setattr(kernels, "gradient_sum", loose)
@@ -129,9 +129,7 @@ def test_a_gradient_that_is_not_clipped_is_caught(monkeypatch):
 @pytest.mark.parametrize("name", ["full", "poisson", "fixed size"])
 def test_a_row_in_two_sums_is_caught(monkeypatch, name):
     plain = LinearGradientQuery.add
-    monkeypatch.setattr(
-        LinearGradientQuery, "add", lambda self, chunk, sums: (plain(self, chunk, sums), plain(self, chunk, sums))
-    )
+    monkeypatch.setattr(LinearGradientQuery, "add", lambda self, *given: (plain(self, *given), plain(self, *given)))
     method = METHODS[name].with_(batch_rows=None if name == "full" else 39)  # so that the row is in a batch
     caught("moved by|sensitivity", method)
 

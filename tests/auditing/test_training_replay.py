@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from fastpubpriv import ZCDP, ApproxDP, PureDP, ReplayError, linear_regression, logistic_regression
+from fastpubpriv import ZCDP, ApproxDP, PureDP, ReplayError, linear_regression, logistic_regression, train
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.kernels import residuals as kernels
 from fastpubpriv.mechanisms.residuals import ResidualQuery, ResidualSum
@@ -42,6 +42,7 @@ def runs(budget):
         "few public rows",
         lambda x: linear_regression(np.column_stack([*[x[:, :3]] * 3, x[:, 3:]]), x_pub=FEW, method="newton", **common),
     )
+    yield "huber", lambda x: train(x, x_pub=PUBLIC, loss="huber", method="newton", **common)
     yield "logistic", lambda x: logistic_regression(x, x_pub=CLASSES, method="newton", **common)
 
 

@@ -223,11 +223,30 @@ def test_bench_beside_an_older_file(monkeypatch, tmp_path):
     invoke("bench", "--json", old)
     written = json.loads(old.read_text())
     assert written["machine"]["instructions"] in ("baseline", "AVX2", "AVX-512")
-    shown = invoke("bench", "--compare", old)
-    assert "old ratio" in shown.stdout
-    assert f"{written['laps'][0]['ratio']:.1f}x" in shown.stdout
-    old.write_text("{}")
-    assert "bench --json" in invoke("bench", "--compare", old, code=2).stderr
+    shown = invoke("bench", "--compare", old).stdout
+    assert "old ratio" in shown
+    assert f"{written['laps'][0]['ratio']:.1f}x" in shown
+    assert f"{1e3 * written['laps'][0]['seconds']:.2f} ms" in shown
+    assert shown.count("processor") == 0
+    assert "now: " in shown
+    assert "old: " in shown
+    written["laps"][0]["n_priv"] = 501
+    written["machine"]["processor"] = "\x1b[31mZ80[bold]"
+    old.write_text(json.dumps(written))
+    shown = invoke("bench", "--compare", old).stdout
+    assert "Z80[bold]" in shown
+    assert "\x1b" not in shown
+    assert "name a file for --json" in invoke("bench", "--compare", old, "--json", "-", code=2).stderr
+    for text in (
+        "{}",
+        "[]",
+        "",
+        '{"laps": []}',
+        '{"laps": [{"n_priv": 5, "dim": 3, "seconds": NaN, "ratio": 1}]}',
+        "[" * 10**5,
+    ):
+        old.write_text(text)
+        assert "bench --json" in invoke("bench", "--compare", old, code=2).stderr, text
 
 
 def test_info_names_versions_and_no_path(tmp_path):

@@ -26,7 +26,7 @@ def test_windows_are_believed_by_their_distance_to_the_nearest_reference():
         counts = rng.normal(size=2 * size + 2) * shares.count_std
         counts[rng.integers(0, 2 * size, 30)] += 400.0
         column = scales.column_of(counts, np.zeros(1), 0.0, shares)
-        standing = scales._standing(scales._sums(column, shares), 0.01, shares)
+        standing = scales._standing(scales._sums([column], shares)[0], 0.01, shares)
         known = set(rng.integers(0, len(edges) - 1, 3).tolist())
         found = scales._ends(standing, standing.reach(0.01, shares), known, shares)
         for side, counts_of in enumerate((column.above, column.below)):

@@ -1,6 +1,7 @@
 """`weighted_mean(norm_bound="auto")` and `coinpress_mean(radius="auto")`: a radius from a count of norms, and what it costs."""
 
 import warnings
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ from spies import seeded
 
 from fastpubpriv import ZCDP, AccuracyWarning, ApproxDP, InputError, Ledger, PureDP, coinpress_mean, weighted_mean
 from fastpubpriv.auditing import record_replay
+from fastpubpriv.estimators import regions
 from fastpubpriv.estimators.columns.norms import DRAWS, EDGES
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
@@ -54,7 +56,58 @@ def test_a_ball_that_nobody_named(budget, steps):
     assert np.all(np.abs(found.mean - 7.0) < 0.5)
     assert found.provenance["radius"] == "released"
     assert found.spent == budget
-    assert len(found.releases) == 1 + {"auto": 2}.get(steps, steps)
+    count = {"auto": 2}.get(steps, steps)
+    assert len(found.releases) == 2 * count  # each step counts again: no deviation is known
+    lower, upper = found.confidence_interval()
+    assert np.all((lower <= 7.0) & (upper >= 7.0))
+    told = coinpress(rows, budget, steps=steps, variance=1.0)
+    assert np.all(np.abs(told.mean - 7.0) < 0.5)
+    assert len(told.releases) == 1 + count
+
+
+UNITS = np.array([1e-3, 1.0, 20.0, 3e4])
+
+
+@every_budget
+def test_columns_of_many_units_do_not_share_their_noise(budget):
+    """With the deviations of five public rows as units no column is farther off than those rows, and intervals hold."""
+    inside, ours, alone = 0, [], []
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        rows, public = UNITS * rng.gamma(2.0, size=(2000, 4)), UNITS * rng.gamma(2.0, size=(5, 4))
+        found = weighted(rows, public, budget, random_state=seed)
+        ours.append((found.mean - 2.0 * UNITS) / UNITS)
+        alone.append((public.mean(axis=0) - 2.0 * UNITS) / UNITS)
+        lower, upper = found.confidence_interval()
+        inside += int(((lower <= 2.0 * UNITS) & (upper >= 2.0 * UNITS)).sum())
+    assert np.all(np.mean(np.square(ours), axis=0) < np.mean(np.square(alone), axis=0))
+    assert inside >= 28  # of 40: the deviations are those of five rows
+    with mock.patch.object(regions, "units_of", return_value=np.ones(4)):  # planted: one unit for all
+        found = weighted(rows, public, budget, random_state=1)
+    assert abs(found.mean[0] / UNITS[0] - 2.0) > 10.0
+
+
+def test_a_constant_public_column_takes_the_least_unit_of_the_others():
+    public = np.array([[1.0, 5.0, 0.0], [3.0, 5.0, 40.0]])
+    assert np.allclose(regions.units_of(public), [np.sqrt(2.0), np.sqrt(2.0), np.sqrt(800.0)])
+    assert np.array_equal(regions.units_of(public[:1]), np.ones(3))
+    assert np.array_equal(regions.units_of(public[:, :1]), np.ones(1))
+    assert np.array_equal(regions.units_of(np.full((4, 2), 7.0)), np.ones(2))
+
+
+@every_budget
+def test_an_interval_without_a_known_deviation_holds(budget):
+    """Rows of many units and no variance: wide for the small ones, and true for all."""
+    inside = 0
+    for seed in range(10):
+        rows = UNITS * np.random.default_rng(seed).gamma(2.0, size=(2000, 4))
+        lower, upper = coinpress(rows, budget, random_state=seed).confidence_interval()
+        inside += int(((lower <= 2.0 * UNITS) & (upper >= 2.0 * UNITS)).sum())
+    assert inside >= 34  # of 40 at 95 %: by chance fewer with probability 3e-3, seeded
+    rows = UNITS * np.random.default_rng(1).gamma(2.0, size=(2000, 4))
+    planted = seeded(coinpress_mean, rows, budget=budget, center=0.0, radius=3e5)  # as if each deviation were one
+    lower, upper = planted.confidence_interval()
+    assert not lower[3] <= 2.0 * UNITS[3] <= upper[3]
 
 
 @every_budget
@@ -65,6 +118,7 @@ def test_record_and_replay(budget):
         lambda x: weighted(x, public, budget, center="public"),
         lambda x: weighted(x, public[:1], budget, row_weight="private"),
         lambda x: coinpress(x, budget),
+        lambda x: coinpress(x, budget, variance=2.0),
     ]
     hostile = [np.full(3, 1e308), np.full(3, np.nan), np.zeros(3), np.full(3, 5e-324), np.array([np.inf, 0.0, 0.0])]
     for run in runs:

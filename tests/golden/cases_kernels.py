@@ -33,7 +33,6 @@ def streams() -> dict[str, Any]:
     return {
         **found,
         "permutation": noise.permutation(KEY, 500),
-        "directions": noise.directions(KEY, 50, 4),
         "k_norm_floor": noise.k_norm_floor(KEY, 40, 1e6),
     }
 
@@ -269,7 +268,7 @@ CASES: list[Case] = [
         "noise",
         streams,
         *(noise.gaussian_floor, noise.discrete_laplace, noise.uniform, noise.below, noise.permutation),
-        *(noise.standard_normal, noise.directions, noise.k_norm_floor),
+        *(noise.standard_normal, noise.k_norm_floor),
     ),
     steps("keys", keys, key_source),
     steps(

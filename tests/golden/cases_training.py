@@ -11,7 +11,15 @@ from golden_data import BUDGETS, hostile, mixed, normal
 
 import fastpubpriv as fpp
 from fastpubpriv import ZCDP
-from fastpubpriv.training import DPSGD, Ball, Exponential, MirrorDescent, OutputPerturbation, SemiDP
+from fastpubpriv.training import (
+    DPSGD,
+    Ball,
+    Exponential,
+    MirrorDescent,
+    ObjectivePerturbation,
+    OutputPerturbation,
+    SemiDP,
+)
 
 X = mixed(41, 3000, 3)
 NUMBER = X @ [2.0, 0.5, -0.1] + 4.0 + normal(42, 3000, 1)[:, 0]
@@ -33,6 +41,7 @@ def regressions() -> Iterator[Case]:
                 f"linear_regression, {method}, {name}", fpp.linear_regression, **given, method=method, threads=(2,)
             )
         yield private(f"train, {name}", fpp.train, **given, loss="squared", method="newton")
+        yield private(f"train, huber, {name}", fpp.train, **given, loss="huber", method="newton", threads=(2,))
         given = {**labelled(CLASS), **common, "budget": budget}
         yield private(f"logistic_regression, newton, {name}", fpp.logistic_regression, **given, method="newton")
     given = {**common, "budget": ZCDP(1)}
@@ -93,6 +102,11 @@ def descents() -> Iterator[Case]:
                 else OutputPerturbation(steps=30, l2=0.5, priv_weight=0.5)
             )
             yield case(f"output perturbation, {loss}, {name}", loss, method=chosen, budget=BUDGETS[name], threads=(2,))
+        for name in ("zcdp", "pure"):
+            moved = ObjectivePerturbation() if name == "pure" else ObjectivePerturbation(l2=0.5, priv_weight=0.5)
+            yield case(
+                f"objective perturbation, {loss}, {name}", loss, method=moved, budget=BUDGETS[name], threads=(2,)
+            )
     for name in ("full", "exponential"):
         yield case(f"gradients, {name}, pure", "logistic", method=GRADIENTS[name], budget=BUDGETS["pure"])
 

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from fastpubpriv.kernels import _cext, _compiled
 
 CSRC = Path(__file__).resolve().parents[2] / "csrc"
 
@@ -44,3 +50,24 @@ def test_only_the_header_of_the_two_compilers_shuffles():
     found = {path.name for path in CSRC.glob("*.[ch]") if foreign_shuffles(path.read_text(encoding="utf-8"))}
     assert found == {"internal.h"}
     assert foreign_shuffles("a = __builtin_shuffle(a, b, (VI){0, 2});") == 1
+
+
+def test_a_stale_extension_is_told_at_its_import(monkeypatch):
+    assert _compiled.declared() == _cext.lib.FPP_DECLARATION
+    _compiled.check_compiled()
+    monkeypatch.setattr(_cext, "lib", SimpleNamespace(FPP_DECLARATION=_cext.lib.FPP_DECLARATION + 1))
+    with pytest.raises(ImportError, match="older than its Python part: run `python setup"):
+        _compiled.check_compiled()
+
+
+def test_an_extension_without_its_sources_is_not_compared(monkeypatch, tmp_path):
+    monkeypatch.setattr(_compiled, "__file__", str(tmp_path / "fastpubpriv" / "kernels" / "_compiled.py"))
+    assert _compiled.declared() is None
+    monkeypatch.setattr(_cext, "lib", SimpleNamespace(FPP_DECLARATION=1))
+    _compiled.check_compiled()
+
+
+def test_a_missing_extension_says_how_to_make_one(monkeypatch):
+    monkeypatch.setitem(sys.modules, "fastpubpriv.kernels._cext", None)
+    with pytest.raises(ImportError, match="missing or cannot be loaded"):
+        _compiled.check_compiled()

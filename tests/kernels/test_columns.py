@@ -160,3 +160,22 @@ def test_what_is_no_kernel_argument_is_refused():
             ColumnBox(**box, width=width)
     with pytest.raises(InputError, match="lower <= upper"):
         ColumnBox(**{**box, "lower": 2.0 * np.ones(2)}, width=np.ones(2))
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_cells_between_edges_equal_those_of_the_twin(dtype):
+    rng = np.random.default_rng(11)
+    for n in (0, 1, 8, 301):
+        rows = hostile_rows(rng, n, 6, dtype)[:, :5]
+        edges = [np.unique(rng.normal(size=count).astype(dtype)).astype(np.float64) for count in (0, 1, 2, 31, 200)]
+        if n > 8:
+            rows[:9, 3] = edges[3][:9]  # a number on an edge is in the cell to its right
+        found, expected = (np.zeros(sum(map(len, edges)) + 5, dtype=np.int64) for _ in range(2))
+        kernels.columns_cells(rows, edges, found)
+        reference.columns_cells(rows, edges, expected)
+        assert np.array_equal(found, expected)
+        assert found[0] == np.isfinite(rows[:, 0]).sum()
+    with pytest.raises(KernelError):
+        kernels.columns_cells(np.zeros((3, 4)), edges, found)
+    with pytest.raises(KernelError):
+        kernels.columns_cells(np.zeros((3, 5)), edges[:4], found)

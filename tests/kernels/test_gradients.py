@@ -65,9 +65,9 @@ def replaced(chosen, **changes):
     return GradientMap(**{name: getattr(chosen, name) for name in chosen.__slots__} | changes)
 
 
-def summed(function, rows, chosen):
+def summed(function, rows, chosen, *places):
     sums = np.zeros(chosen.weights.shape, dtype=np.int64)
-    function(rows, chosen, sums)
+    function(rows, chosen, sums, *places)
     return sums
 
 
@@ -82,6 +82,33 @@ def test_equal_integers(dim, dtype):
         found = summed(kernels.gradient_sum, rows, fast)
         assert found.any()
         np.testing.assert_array_equal(found, summed(reference.gradient_sum, rows, slow))
+
+
+def at_each_level(function, *arguments):
+    """What a kernel adds up on each instruction set of this machine."""
+    for level in range(lib.FPP_ISA_BASELINE, lib.fpp_isa_detect() + 1):
+        lib.fpp_isa_limit(level)
+        yield summed(function, *arguments)
+    lib.fpp_isa_limit(lib.FPP_ISA_AVX512)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("dim", [100, 250, 1030])  # groups of eight rows, of four, and rows that are read a second time
+def test_rows_of_all_widths_on_every_instruction_set(dim, dtype):
+    rng = np.random.default_rng(dim)
+    rows = rows_of(rng, 21, dim, dtype)
+    places = np.array([20, 3, 3, 0, 7], dtype=np.int64)
+    for shape, residual in (((dim,), squared_residual), ((2, dim), several)):
+        chosen = map_of(rng, shape, residual)
+        slow = summed(reference.gradient_sum, rows, chosen)
+        assert slow.any()
+        for found in at_each_level(kernels.gradient_sum, rows, chosen):
+            np.testing.assert_array_equal(found, slow)
+        wanted = summed(reference.gradient_sum, rows[places], chosen)
+        wide = np.concatenate([rows, rows], axis=1)[:, : dim + 1]  # rows of a table that is wider
+        for table in (rows, wide, np.asfortranarray(rows)):
+            for found in at_each_level(kernels.gradient_sum, table, chosen, places):
+                np.testing.assert_array_equal(found, wanted)
 
 
 @pytest.mark.parametrize("name", sorted(LOSSES))
@@ -189,6 +216,9 @@ def test_wrong_arguments():
     ):
         with pytest.raises(KernelError):
             kernels.gradient_sum(rows, chosen, sums)
+    for places in (np.array([2]), np.array([-1]), np.array([0], dtype=np.int32)):
+        with pytest.raises(KernelError):
+            kernels.gradient_sum(np.zeros((2, 4)), chosen, good, places)
     for name, value in (("clip_norm", math.nan), ("inv_step", math.inf), ("quant_bound", 2**27)):
         with pytest.raises(InputError, match=name):
             replaced(chosen, **{name: value})

@@ -123,7 +123,6 @@ BAD_CALLS = [
     ("below", (KEY, 10, 0)),
     ("below", (KEY, 10, 2**63)),
     ("permutation", (KEY, -1)),
-    ("directions", (KEY, 10, 0)),
 ]
 
 
@@ -152,12 +151,3 @@ def test_hook_refuses_windows_narrower_than_production():
 def test_magnitudes_stay_inside_the_cut(log2_scale):
     assert np.abs(noise.gaussian_floor(KEY, 100_000, log2_scale)).max() <= 16 << log2_scale
     assert np.abs(noise.discrete_laplace(KEY, 100_000, log2_scale)).max() < 128 << log2_scale
-
-
-def test_directions_are_unit_and_balanced():
-    rows = noise.directions(KEY, 50_000, 3)
-    assert np.allclose(np.linalg.norm(rows, axis=1), 1.0, atol=1e-15 * 4)
-    assert np.abs(rows.mean(axis=0)).max() < 6 / np.sqrt(3 * 50_000)
-    assert np.abs(rows.T @ rows / 50_000 - np.eye(3) / 3).max() < 6 * 0.3 / np.sqrt(50_000)
-    assert set(np.unique(noise.directions(KEY, 1000, 1))) == {-1.0, 1.0}
-    assert noise.directions(KEY, 0, 4).shape == (0, 4)

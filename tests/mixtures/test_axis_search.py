@@ -6,6 +6,8 @@ from scipy import stats
 from scipy.special import ndtr, ndtri
 from scipy.stats import qmc
 
+from fastpubpriv.kernels import normals as kernels
+from fastpubpriv.mixtures.axis_aligned import binned_em, subsets
 from fastpubpriv.mixtures.axis_aligned.binned_em import (
     Cells,
     Mixtures,
@@ -15,13 +17,13 @@ from fastpubpriv.mixtures.axis_aligned.binned_em import (
     joined,
     masses,
     misfit,
+    moved,
     refine,
 )
 from fastpubpriv.mixtures.axis_aligned.candidates import (
     MOST_CELLS,
     Scale,
     atoms,
-    beam,
     best_fit,
     candidates,
     distinct,
@@ -29,7 +31,7 @@ from fastpubpriv.mixtures.axis_aligned.candidates import (
     nested_counts,
     partition,
 )
-from fastpubpriv.mixtures.axis_aligned.subsets import grown_subsets
+from fastpubpriv.mixtures.axis_aligned.subsets import beam
 from fastpubpriv.mixtures.axis_aligned.univariate import MOST_SCALES, kept_scales
 
 
@@ -98,10 +100,10 @@ def test_derivatives_are_those_of_the_masses():
 
 def test_em_and_refine_have_the_truth_as_fixed_point():
     cells = expected(TRUTH, 10**7, noise_std=1e-3)
-    for moved in (em(cells, TRUTH, steps=5), refine(cells, TRUTH, steps=20).mixtures):
-        assert np.allclose(moved.means, TRUTH.means, atol=2e-3)
-        assert np.allclose(moved.stds, TRUTH.stds, rtol=2e-3)
-        assert np.allclose(moved.weights, TRUTH.weights, atol=1e-3)
+    for after in (em(cells, TRUTH, steps=5), refine(cells, TRUTH, steps=20).mixtures):
+        assert np.allclose(after.means, TRUTH.means, atol=2e-3)
+        assert np.allclose(after.stds, TRUTH.stds, rtol=2e-3)
+        assert np.allclose(after.weights, TRUTH.weights, atol=1e-3)
 
 
 def test_refine_never_fits_worse_and_reaches_the_truth_from_afar():
@@ -253,13 +255,85 @@ def test_low_discrepancy_normals_are_normal_and_the_same_every_time():
     assert np.abs(normals.std(axis=0) - 1.0).max() < 0.1
 
 
-@pytest.mark.parametrize("size", [1, 2, 4])
-def test_a_grown_list_of_subsets_holds_each_once(size):
-    rng = np.random.default_rng(size)
-    subsets = np.array([sorted(rng.choice(9, size - 1, replace=False)) for _ in range(6)], dtype=np.int64)
-    subsets = subsets.reshape(6, size - 1)
-    expected = {tuple(sorted({*each, number})) for each in subsets.tolist() for number in range(9)}
-    assert grown_subsets(subsets, 9).tolist() == [list(each) for each in sorted(expected) if len(each) == size]
+def the_long_way(cells, found, components):
+    """`beam` with a system of its own for every subset that one atom more can make."""
+    shapes, weighted = subsets.linear(cells, found)
+    gram, product = weighted @ shapes.T, weighted @ cells.counts
+    chosen, levels = [()], []
+    for _ in range(components):
+        grown = np.array(
+            sorted({tuple(sorted({*each, atom})) for each in chosen for atom in range(found.size) if atom not in each})
+        )
+        shares, gain = subsets._explained(gram, product, grown)
+        keep = subsets._apart(found, grown, np.argsort(-gain)[: subsets._LAST_LOOK])
+        keep = keep[np.isfinite(gain[keep])]
+        chosen = [tuple(each) for each in grown[keep].tolist()]
+        levels.append((grown[keep], shares[keep]))
+    return levels
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_beam_is_that_of_all_subsets(seed, monkeypatch):
+    """Which subsets are looked at is decided by Schur complements; what is kept has the bits of the long way."""
+    monkeypatch.setattr(subsets, "_BEAM", 12)
+    monkeypatch.setattr(subsets, "_FIRST_LOOK", 96 if seed else 16)
+    monkeypatch.setattr(subsets, "_LAST_LOOK", 200)
+    cells = noisy(TRUTH, 4000, seed)
+    found = atoms(cells)
+    found = found[np.sort(np.random.default_rng(seed).permutation(found.size)[:110])]
+    if seed == 3:
+        found = joined([found, found[:20]])  # atoms twice: systems that have no inverse but for the ridge
+    looked_at = []
+    plain = subsets._explained
+    monkeypatch.setattr(subsets, "_explained", lambda *given: (looked_at.append(len(given[2])), plain(*given))[1])
+    levels = beam(cells, found, 3)
+    assert sum(looked_at) < 2500  # of 12 * 110 for each size but the first, more where atoms are twice
+    monkeypatch.setattr(subsets, "_explained", plain)
+    for level, (rows, shares) in zip(levels, the_long_way(cells, found, 3), strict=True):
+        assert np.array_equal(level.means, found.means[rows, 0])
+        assert np.array_equal(level.stds, found.stds[rows, 0])
+        weights = np.maximum(shares, 1e-3)
+        assert np.array_equal(level.weights, weights / weights.sum(axis=1, keepdims=True))
+
+
+def refined_the_long_way(cells, mixtures, steps):
+    """`refine` with everything worked out at every step."""
+    least, part = 0.25 * cells.resolution, mixtures
+    score, damping = misfit(cells, part), np.full(part.size, 1e-2)
+    for _ in range(steps):
+        every = np.arange(part.size)
+        curvature, gradient = binned_em._normal_equations(
+            part, kernels.cell_masses(part.means, part.stds, cells.edges), cells, every, False
+        )
+        diagonal = np.einsum("spp->sp", curvature)
+        curvature = curvature + (damping[:, None] * diagonal + 1e-6)[:, :, None] * np.eye(diagonal.shape[1])
+        step = np.linalg.solve(curvature, gradient[:, :, None])[:, :, 0]
+        tried = moved(part, step, least=least, fixed_std=False)
+        tried_score = misfit(cells, tried)
+        better = tried_score < score
+        gain = score - tried_score
+        part = Mixtures(
+            *(
+                np.where(better[:, None], getattr(tried, name), getattr(part, name))
+                for name in ("weights", "means", "stds")
+            )
+        )
+        score = np.where(better, tried_score, score)
+        damping = np.where(better, damping * 0.3, np.minimum(damping * 10.0, 1e6))
+        if not np.any(better & (gain > 1e-4)) and np.all(damping > 1.0):
+            break
+    return part, score
+
+
+@pytest.mark.parametrize("components", [1, 2, 3])
+def test_mixtures_that_nothing_moves_are_left_alone_without_a_trace(components):
+    cells = noisy(TRUTH, 8000, components)
+    starts = beam(cells, atoms(cells), 3)[components - 1][:30]
+    fit = refine(cells, starts, steps=40)
+    part, score = refined_the_long_way(cells, starts, 40)
+    assert np.array_equal(fit.score, score)
+    for name in ("weights", "means", "stds"):
+        assert np.array_equal(getattr(fit.mixtures, name), getattr(part, name))
 
 
 def test_masses_of_cells_are_those_of_both_tails():

@@ -51,6 +51,26 @@ def test_the_plan_is_what_train_predicts(method, notion):
         assert planned.details[same] == planned.error
 
 
+@pytest.mark.parametrize("method", ["newton", "sufficient_statistics"])
+def test_the_plan_is_what_train_predicts_for_rows_with_weights(method):
+    budget, public = BUDGETS["zcdp"], typical_rows("squared", 4, 60, 0.5)
+    planned = plan("train", dim=4, n_pub=60, n_priv=5000, budget=budget, method=method, mean_weight=0.2)
+    weights = {"weights_pub": np.full(60, 1.0), "weights_priv": np.full(5000, 1.0), "weight_cap": 5.0}
+    result = fitted(public, 5000, budget=budget, method=method, **weights)
+    assert planned.error * public[:, -1].var() == pytest.approx(result.predicted_excess, rel=1e-9)
+    whole = plan("train", dim=4, n_pub=60, n_priv=5000, budget=budget, method=method)
+    assert whole.error < planned.error < whole.details["public_rows_alone"]
+
+
+def test_the_plan_is_what_train_predicts_for_the_loss_of_huber():
+    budget, public = BUDGETS["zcdp"], typical_rows("huber", 4, 60, 0.5)
+    planned = plan("train", dim=4, n_pub=60, n_priv=2000, budget=budget, loss="huber", method="newton")
+    result = fitted(public, 2000, budget=budget, loss="huber", method="newton")
+    assert planned.error * public[:, -1].var() == pytest.approx(result.predicted_excess, rel=1e-9)
+    assert planned.details["without_privacy"] < planned.error < planned.details["public_rows_alone"]
+    assert "sufficient_statistics" not in planned.details
+
+
 @pytest.mark.parametrize("method", ["auto", "semi_dp"])
 def test_the_plan_is_what_train_predicts_for_classes(method):
     budget, public = BUDGETS["approx"], typical_rows("logistic", 4, 60, 0.5)
@@ -101,7 +121,7 @@ def test_solves_for_rows_and_budget():
         plan("train", dim=4, n_pub=60, budget=ZCDP(rho=0.1), error=0.001, method="throw_away")
 
 
-@pytest.mark.parametrize("loss", ["squared", "logistic"])
+@pytest.mark.parametrize("loss", ["squared", "logistic", "huber"])
 @pytest.mark.parametrize("n_pub", [2, 3])
 def test_the_fewest_public_rows_and_one_private_row(loss, n_pub):
     found = plan("train", dim=1, n_pub=n_pub, n_priv=1, budget=PureDP(epsilon=1), loss=loss)
@@ -157,6 +177,9 @@ def test_the_rates_of_approximate_privacy_and_how_all_rates_grow():
         ({"loss": "logistic", "method": "sufficient_statistics"}, "squared loss"),
         ({"r_squared": 1.0}, "r_squared"),
         ({"r_squared": -0.1}, "r_squared"),
+        ({"mean_weight": 0.0}, "mean_weight"),
+        ({"mean_weight": 2.0}, "units of weight_cap"),
+        ({"mean_weight": 0.5, "method": "semi_dp"}, "not for this loss or method"),
         ({"radius": 3.0}, "no argument 'radius'"),
     ],
 )

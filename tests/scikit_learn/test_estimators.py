@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 import warnings
 
@@ -270,3 +271,70 @@ def test_another_notion_of_privacy():
     model = ours.SemiPrivateLinearRegression(ApproxDP(1, 1e-6), random_state=1)
     model.fit(rows[100:], label[100:], X_pub=rows[:100], y_pub=label[:100])
     assert model.score(rows, label) > 0.9
+
+
+BAD = {
+    "balanced": ("Logistic", {"class_weight": "balanced"}, {}, "would count the private labels"),
+    "resampling": ("Logistic", {"class_weight": "smote"}, {}, "resampling is not offered"),
+    "scales from private rows": ("Linear", {"x_bounds": "auto"}, {}, "would tell of them"),
+    "a range of private labels": ("Linear", {"y_bounds": "auto"}, {}, "would tell of them"),
+    "private weights without a cap": ("Linear", {}, {"weights_priv": np.ones(900)}, "needs weight_cap="),
+    "a cap without weights": ("Logistic", {"weight_cap": 2.0}, {}, "belongs to weights_priv="),
+    "weights of another length": (
+        "Linear",
+        {"weight_cap": 2.0},
+        {"weights_priv": np.ones(5), "weights_pub": np.ones(100)},
+        "each of the 900",
+    ),
+    "a class that is missing": ("Logistic", {"classes": [math.nan, 1.0]}, {}, "two classes are needed"),
+    "three classes": ("Logistic", {"classes": [0, 1, 2]}, {}, "two classes are needed"),
+    "a method of noisy gradients": ("Linear", {"method": "semi_dp"}, {}, "method must be one of"),
+    "labels that are text": ("Linear", {}, {"y": np.full(900, "Alice")}, "real numbers"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_refused_before_the_debit(name, tmp_path):
+    kind, settings, changes, words = BAD[name]
+    rows, label = table(1000)
+    label = label if kind == "Linear" else (label > label.mean()).astype(float)
+    path = str(tmp_path / "budget.ledger")
+    Ledger(ZCDP(2), path=path).close()
+    model = getattr(ours, f"SemiPrivate{kind}Regression")(BUDGET, ledger=path, **settings)
+    given = {"y": label[100:], "X_pub": rows[:100], "y_pub": label[:100], **changes}
+    with pytest.raises(InputError, match=words) as caught:
+        model.fit(rows[100:], **given)
+    assert "Alice" not in str(caught.value)
+    with Ledger.from_file(path) as ledger:
+        assert not ledger.entries
+
+
+@pytest.mark.parametrize("kind", ["Linear", "Logistic"])
+def test_weights_of_private_rows_reach_the_fit(kind):
+    """A weight of zero leaves a row out: labels of the rows that do not count may be anything."""
+    rows, label = table(3000)
+    label = label if kind == "Linear" else (label > label.mean()).astype(float)
+    weights = np.arange(3000) % 2.0
+    given = {"X_pub": rows[:200], "y_pub": label[:200], "weights_pub": weights[:200], "weights_priv": weights[200:]}
+    found = []
+    for other in (label, np.where(weights == 0.0, 1.0 - label, label)):
+        model = getattr(ours, f"SemiPrivate{kind}Regression")(BUDGET, random_state=1, weight_cap=1.0, method="newton")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found.append(model.fit(rows[200:], other[200:], **given).coef_)
+    np.testing.assert_array_equal(*found)
+
+
+def test_a_search_on_private_rows_is_paid_for_by_every_fit(tmp_path):
+    """What a grid search on private rows costs is its number of fits, and public rows can be searched for nothing."""
+    rows, label = table(1000)
+    path = str(tmp_path / "budget.ledger")
+    Ledger(ZCDP(20), path=path).close()
+    model = ours.SemiPrivateLinearRegression(BUDGET, ledger=path, random_state=1)
+    with sklearn.config_context(enable_metadata_routing=True):
+        routed = model.set_fit_request(X_pub=True, y_pub=True)
+        search = GridSearchCV(routed, {"method": ["newton", "sufficient_statistics"]}, cv=2)
+        search.fit(rows[100:], label[100:], X_pub=rows[:100], y_pub=label[:100])
+    with Ledger.from_file(path) as ledger:
+        assert len(ledger.entries) == 2 * 2 + 1
+        assert ledger.remaining == Ledger(ZCDP(20 - 5 * BUDGET.rho)).remaining

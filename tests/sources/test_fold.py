@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 import time
-import timeit
 import warnings
 from dataclasses import dataclass
 
@@ -422,13 +421,3 @@ def test_no_progress_elsewhere(monkeypatch, capsys):
     assert stderr.text == ""
     column_sums(private_rows(X), progress=True)
     assert "257" in stderr.text
-
-
-@pytest.mark.bench
-def test_overhead_of_a_small_pass():
-    x = np.zeros((1000, 50))
-    make = make_sums(50)
-    best = min(
-        timeit.repeat(lambda: fold(private_rows(x), make, lambda chunk, acc: None), number=1000, repeat=20),
-    )
-    assert best / 1000 < 15e-6

@@ -9,7 +9,7 @@ from spies import seeded
 from fastpubpriv import ApproxDP, linear_regression
 from fastpubpriv.losses import LOSSES
 from fastpubpriv.training import centre, methods
-from fastpubpriv.training.newton import State
+from fastpubpriv.training.newton_state import State
 from fastpubpriv.training.problem import make_problem
 from fastpubpriv.training.stated import Stated
 

@@ -171,8 +171,8 @@ def test_losses():
         else:
             known = result.predict(x) == y
             assert known.mean() > (0.72 if loss != "softmax" else 0.74)
-    with pytest.raises(InputError, match="huber"):
-        seeded(train, **split(x, heavy, 200), loss="huber", budget=APPROX, method="newton")
+    with pytest.raises(InputError, match="poisson"):
+        seeded(train, **split(x, counts, 200), loss="poisson", budget=APPROX, method="newton")
 
 
 def test_losses_of_a_user():
@@ -491,3 +491,18 @@ def test_sweeps_that_are_refused():
             Sweep(**{**good, **changes})
     with pytest.raises(InputError, match="shape"):
         sweep(Sweep(**good), np.zeros((3, 2)), np.zeros(4), draws=Fixed(3, 2))
+
+
+def test_coefficients_of_categories_are_about_their_public_mean():
+    """A move of all levels against the intercept changes no prediction: both kinds of results choose the same one."""
+    rng = np.random.default_rng(4)
+    codes, x = rng.integers(0, 3, 6000), rng.normal(size=6000)
+    y = np.array([1.0, 5.0, -2.0])[codes] + x + rng.normal(size=6000)
+    data, public = np.column_stack([codes, x]), slice(0, 300)
+    for method in ("semi_dp", "pda_mirror_descent"):
+        result = fitted(method, data=split(data, y, 300), categories={"x0": "public"})
+        shares = np.array([np.mean(data[public, 0] == level) for level in range(3)])
+        assert abs(result.coefficients[0, :3] @ shares) < 1e-9
+        assert abs(result.public_coefficients[0, :3] @ shares) < 1e-9
+        levels = result.predict(np.array([[0.0, 0.0], [1.0, 0.0], [2.0, 0.0]]))
+        np.testing.assert_allclose(levels, [1.0, 5.0, -2.0], atol=0.5)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from fastpubpriv._types import FloatArray
+from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.estimators.columns.scales import Column, Scale, edges_of
 from fastpubpriv.estimators.columns.shares import FEW_COLUMNS, Shares
-from fastpubpriv.estimators.columns.tails import Side, side_of
+from fastpubpriv.estimators.columns.tails import TINY, Side, Sides, sides_of
 
 BELOW, BEYOND = 10, 4  # octaves around the last cell in which a clip point may lie
+POINTS_AN_OCTAVE = 4
 LARGEST_EXPONENT = 1020  # of a clip point, so that the box of a column is finite
 MISSING_STDS = 3.0
 # Where rows far from all others are looked for: octaves beyond the end of either side, and inside it, and no more deviations of the
@@ -23,6 +25,8 @@ FAR_STDS = 0.5
 HALF_AT_CENTER, ALL_AT_CENTER = 0.5, 0.9
 FEW_PUBLIC = 5
 LARGEST = float(np.finfo(np.float64).max)
+
+Limits = Sequence[tuple[float, float] | None]  # what each column can hold, where that is known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -83,15 +87,16 @@ class Clip:
         return min(max(found, -LARGEST), LARGEST)
 
 
-def candidates(side: Side | None, exponent: int, bound: float) -> FloatArray:
-    """Clip points of a side that are weighed against each other, zero first."""
-    if side is None:
-        return np.zeros(1)
-    begin, end = side.seen - 1 - BELOW * side.parts, side.seen - 1 + BEYOND * side.parts
-    edges = side.upper[begin : end + 1]
-    most = min(bound, math.ldexp(1.0, min(1000, LARGEST_EXPONENT - exponent)))
-    points = np.concatenate([[0.0], np.minimum(edges, most)])  # ascending
-    return np.asarray(points[np.append(True, points[1:] != points[:-1])])
+def candidates(sides: Sides, exponents: IntArray, bounds: FloatArray) -> FloatArray:
+    """Clip points of each side that are weighed against each other, ascending from zero: (sides, k); zeros where there is none."""
+    begin, end = sides.seen - 1 - BELOW * sides.parts, sides.seen - 1 + BEYOND * sides.parts
+    most = np.minimum(bounds, np.ldexp(1.0, np.minimum(1000, LARGEST_EXPONENT - exponents)))
+    steps, edges = max(1, POINTS_AN_OCTAVE // sides.parts), sides.upper[:, begin : end + 1]
+    points = np.zeros((len(most), steps * (end - begin) + 2))
+    within = edges[:, :-1, None] + np.diff(edges, axis=1)[:, :, None] * (np.arange(steps) / steps)
+    points[:, 1:-1], points[:, -1] = within.reshape(len(most), -1), edges[:, -1]
+    np.minimum(points, most[:, None], out=points)
+    return points * sides.present[:, None]
 
 
 def rows_of(column: Column, shares: Shares) -> tuple[float, float]:
@@ -100,64 +105,140 @@ def rows_of(column: Column, shares: Shares) -> tuple[float, float]:
     return max(shares.n - missing, 1.0, min(MISSING_STDS * shares.count_std, float(shares.n))), missing
 
 
-def sides_of(
-    column: Column, scale: Scale, shares: Shares, bounds: tuple[float, float] | None
-) -> tuple[int, tuple[Side | None, Side | None], tuple[float, float]]:
-    """Exponent of the unit, the sides below and above, and how far the bounds let them reach, in that unit."""
-    edges = edges_of(shares.log2_parts)
-    lasts = scale.below, scale.above
-    ends = [math.frexp(edges[last + 1])[1] for last in lasts if last is not None]
-    exponent = max(ends, default=0)
-    sides: list[Side | None] = []
-    reach = (math.inf, math.inf)
-    if bounds is not None:
-        with np.errstate(all="ignore"):
-            low, high = column.center - bounds[0], bounds[1] - column.center
-            reach = (float(np.ldexp(max(low, 0.0), -exponent)), float(np.ldexp(max(high, 0.0), -exponent)))
-    given = (column.below, column.below_var), (column.above, column.above_var)
-    for last, (counts, variances), most in zip(lasts, given, reach, strict=True):
-        side = None if last is None else side_of(counts, variances, edges, last, shares.parts, exponent)
-        sides.append(side if side is None or most == math.inf else side.limited(most))
-    return exponent, (sides[0], sides[1]), reach
+def reach_of(column: Column, bounds: tuple[float, float] | None, exponent: int) -> tuple[float, float]:
+    """How far the bounds let the sides below and above reach, in units of 2^exponent."""
+    if bounds is None:
+        return math.inf, math.inf
+    with np.errstate(all="ignore"):
+        low, high = column.center - bounds[0], bounds[1] - column.center
+        return float(np.ldexp(max(low, 0.0), -exponent)), float(np.ldexp(max(high, 0.0), -exponent))
 
 
-def choose(column: Column, scale: Scale, shares: Shares, bounds: tuple[float, float] | None) -> Clip:
-    """The clip interval of least predicted error, and what the counts say about it."""
-    exponent, sides, reach = sides_of(column, scale, shares, bounds)
-    points = [candidates(side, exponent, most) for side, most in zip(sides, reach, strict=True)]
-    excess, variance, hidden = zip(
-        *(
-            (np.zeros(1), np.zeros(1), np.zeros(1)) if side is None else side.excess(clips)
-            for side, clips in zip(sides, points, strict=True)
-        ),
-        strict=True,
+def with_empty_sides(columns: Sequence[Column], lasts: Sequence[int | None], shares: Shares) -> list[int | None]:
+    """The last cells to weigh clip points by: a side where no cell stands out ends an octave, or two whole cells, inside the other.
+
+    A public row near an end of a column leaves few rows on one side of it, too few for a cell to stand out, and far too many to
+    clip all of them to that row: their counts are weighed as those of the other side are. Where most rows are at the public one, as
+    in a column of few ones among zeros, nothing is known to lie beside it. `lasts` are those below and above each column in turn.
+    """
+    found = list(lasts)
+    for j, column in enumerate(columns):
+        for empty, other in ((2 * j, lasts[2 * j + 1]), (2 * j + 1, lasts[2 * j])):
+            if lasts[empty] is None and other is not None and column.zero <= HALF_AT_CENTER * shares.n:
+                found[empty] = max(other - max(shares.parts, 2), 0)
+    return found
+
+
+def believed_risk(excess: FloatArray, variance: FloatArray) -> FloatArray:
+    """Squared error of clipping a side where no cell stands out: none where its counts do not suggest any rows."""
+    suggested = np.maximum(excess, 0.0) ** 2
+    return np.asarray(variance * (suggested / np.maximum(suggested + variance, TINY)))
+
+
+def put_back(excess: float, variance: float) -> float:
+    """What is added for numbers that a side cuts: its noisy sum, less the share of it that noise explains (James and Stein).
+
+    As it stands, the sum of cells that hold nothing would add its noise to nearly every column.
+    """
+    return max(0.0, excess - variance / excess) if excess > 0.0 else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Choice:
+    """Where one column is clipped, and what the counts say of that: pairs are (below, above), lengths in units of 2^exponent.
+
+    `moments` (2, 4): sum of the clipped numbers, sum without clipping, and the same of their squares.
+    """
+
+    exponent: int
+    reach: tuple[float, float]
+    sides: tuple[Side | None, Side | None]
+    clips: list[float]
+    excess: list[float]
+    variance: list[float]
+    hidden: list[float]
+    moments: list[list[float]]
+
+
+def _choices(columns: Sequence[Column], scales: Sequence[Scale], shares: Shares, bounds: Limits) -> list[_Choice]:
+    """The clip points of least predicted error of every column; the sides of all of them are worked out together."""
+    edges, shape = edges_of(shares.log2_parts), (len(columns), 2, -1)
+    lasts = [last for scale in scales for last in (scale.below, scale.above)]
+    ends = [None if last is None else math.frexp(edges[last + 1])[1] for last in lasts]
+    exponents = [max((end for end in ends[j : j + 2] if end is not None), default=0) for j in range(0, len(ends), 2)]
+    reach = [reach_of(*each) for each in zip(columns, bounds, exponents, strict=True)]
+    units, most = np.repeat(exponents, 2), np.ravel(reach)
+    every = sides_of(
+        [counts for each in columns for counts in (each.below, each.above)],
+        [variances for each in columns for variances in (each.below_var, each.above_var)],
+        edges,
+        with_empty_sides(columns, lasts, shares),
+        shares.parts,
+        units,
     )
-    radius = (points[0][:, None] + points[1]) / 2.0
-    error = (radius * shares.noise_per_clip) ** 2 + variance[0][:, None] + variance[1]
-    at = np.unravel_index(int(np.argmin(error)), error.shape)
-    below, above = float(points[0][at[0]]), float(points[1][at[1]])
+    if most.min() < math.inf:
+        every = every.limited(most)
+    points = candidates(every, units, most)
+    parts = every.excess(points)
+    excess, variance, hidden = (np.where(every.present[:, None], part, 0.0).reshape(shape) for part in parts)
+    points = points.reshape(shape)
+    radius = (points[:, 0, :, None] + points[:, 1, None, :]) / 2.0
+    seen = np.array([last is not None for last in lasts]).reshape(-1, 2, 1)
+    risk = np.where(seen, variance, believed_risk(excess, variance))
+    error = (radius * shares.noise_per_clip) ** 2 + risk[:, 0, :, None] + risk[:, 1, None, :]
+    best = np.unravel_index(error.reshape(len(columns), -1).argmin(axis=1), error.shape[1:])
+    at = np.arange(len(columns))[:, None], np.arange(2), np.stack(best, axis=1)
+    clips = points[at]
+    limits = np.stack([clips.ravel(), np.full(clips.size, math.inf)], axis=1)
+    moments = np.where(every.present[:, None], np.concatenate(every.clipped(limits), axis=1), 0.0).reshape(shape)
+    sides = [None if last is None else side for last, side in zip(lasts, every.each(), strict=True)]
+    chosen = (part[at].tolist() for part in (points, excess, variance, hidden))
+    return [
+        _Choice(
+            exponent=exponent, reach=far, sides=pair, clips=clip, excess=beyond, variance=var, hidden=unseen, moments=sums
+        )
+        for exponent, far, pair, clip, beyond, var, unseen, sums in zip(
+            exponents, reach, zip(sides[::2], sides[1::2], strict=True), *chosen, moments.tolist(), strict=True
+        )
+    ]  # fmt: skip
+
+
+def choose(columns: Sequence[Column], scales: Sequence[Scale], shares: Sequence[Shares], bounds: Limits) -> list[Clip]:
+    """The clip interval of least predicted error of each column, and what the counts say about it.
+
+    `shares` are those of each column: alike in everything but the noise of its counts.
+    """
+    chosen = _choices(columns, scales, shares[0], bounds)
+    return [_clip(*each) for each in zip(columns, chosen, shares, strict=True)]
+
+
+def _clip(column: Column, choice: _Choice, shares: Shares) -> Clip:
+    """What became of one column."""
+    below, above = choice.clips
     rows, missing = rows_of(column, shares)
-    first, first_sq, whole, whole_sq = moments(sides, below, above)
+    down, up = choice.moments
+    first, whole = -down[0] + up[0], -down[1] + up[1]
+    first_sq, whole_sq = down[2] + up[2], down[3] + up[3]
     first_mean = min(max(first / rows, -below), above)
     mean = whole / rows
     std = math.sqrt(max(0.0, whole_sq / rows - mean**2))
     counted = (column.below, column.below_var), (column.above, column.above_var)
     unseen = []
-    for place, clip in enumerate((below, above)):
-        possible = min(reach[place], max(0.0, FAR_REACH * std + (mean if place else -mean)))
+    for place, clip in enumerate(choice.clips):
+        possible = min(choice.reach[place], max(0.0, FAR_REACH * std + (mean if place else -mean)))
         unseen.append(
             max(
-                float(hidden[place][at[place]]),
-                unseen_far(sides, place, counted[place], clip, possible, exponent, shares),
-                unseen_beside(sides, place, counted[place][0], column.zero / rows, reach[place], shares),
+                choice.hidden[place],
+                unseen_far(choice.sides, place, counted[place], clip, possible, choice.exponent, shares),
+                unseen_beside(choice.sides, place, counted[place][0], column.zero / rows, choice.reach[place], shares),
             )
         )
     return Clip(
-        exponent=exponent,
+        exponent=choice.exponent,
         below=below,
         above=above,
-        correction=max(0.0, float(excess[1][at[1]])) - max(0.0, float(excess[0][at[0]])),
-        variance=float(variance[0][at[0]] + variance[1][at[1]]),
+        correction=put_back(choice.excess[1], choice.variance[1]) - put_back(choice.excess[0], choice.variance[0]),
+        variance=choice.variance[0] + choice.variance[1],
         hidden_below=unseen[0],
         hidden_above=unseen[1],
         first_mean=first_mean,
@@ -166,7 +247,7 @@ def choose(column: Column, scale: Scale, shares: Shares, bounds: tuple[float, fl
         std=std,
         rows=rows,
         missing=missing,
-        sides=sides,
+        sides=choice.sides,
     )
 
 
@@ -194,7 +275,7 @@ def unseen_far(
     edges = np.minimum(np.ldexp(edges_of(shares.log2_parts)[begin : end + 1], -exponent), reach)
     expected = np.zeros(end - begin)
     if side is not None:
-        beyond = side.mass[side.seen :][: end - begin]
+        beyond = side.beyond[: end - begin]
         expected[: len(beyond)] = beyond
     over = np.where(edges[1:] > edges[:-1], np.maximum((edges[:-1] + edges[1:]) / 2.0 - clip, 0.0), 0.0)
     std = math.sqrt(float((variances[begin:end] * over**2).sum()))
@@ -220,18 +301,6 @@ def unseen_beside(
     weight = min(1.0, max(0.0, (at_center - HALF_AT_CENTER) / (ALL_AT_CENTER - HALF_AT_CENTER)))
     cells = counts[max(0, other.last + 1 - shares.parts) : other.last + 1 + shares.parts]
     return weight * (max(0.0, float(cells.sum())) + shares.count_std * math.sqrt(len(cells))) * min(other.end, reach)
-
-
-def moments(sides: tuple[Side | None, Side | None], below: float, above: float) -> tuple[float, float, float, float]:
-    """Sums of the numbers clipped to [-below, above] and of their squares, then the same without clipping."""
-    found = [0.0, 0.0, 0.0, 0.0]
-    for sign, side, clip in ((-1.0, sides[0], below), (1.0, sides[1], above)):
-        if side is not None:
-            for place, limit in ((0, clip), (2, math.inf)):
-                total, squares = side.clipped(limit)
-                found[place] += sign * total
-                found[place + 1] += squares
-    return found[0], found[1], found[2], found[3]
 
 
 def from_public(column: Column, public: FloatArray, shares: Shares) -> Clip:

@@ -16,7 +16,7 @@ from fastpubpriv._types import BoolArray, FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.columns import clips
 from fastpubpriv.estimators.columns.clips import Map, map_of
-from fastpubpriv.estimators.columns.scales import Column, Scale, column_of, lower_medians, scale_of
+from fastpubpriv.estimators.columns.scales import Column, Scale, column_of, lower_medians, scales_of
 from fastpubpriv.estimators.columns.shares import MOST_MOVES, MOVE_COUNTS, MOVE_SUM, SPARED, Shares
 from fastpubpriv.maps import ColumnBox
 from fastpubpriv.mechanisms.cells import SignedCells
@@ -29,6 +29,7 @@ ALONE = 0.05  # share of the rows that may lie elsewhere when a column is called
 ALONE_STDS = 2.0
 # Squared noise of the sum over squared sampling error that a smaller share for the sum may lead to: 2.5 % of the error.
 NOISE_OF_SAMPLING = 0.05
+MOST_CELLS = 16  # cells of an octave of all columns that are looked at together
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -59,19 +60,32 @@ class ColumnCounts:
 
 
 def look(counts: ColumnCounts, public: FloatArray, shares: Shares, bounds: Bounds) -> list[Seen]:
-    """Each column, its scale, and how it enters the sum."""
-    found = []
-    for place in range(shares.dim):
-        mine = replace(shares, count_std=float(counts.std[place]))
-        column = column_of(counts.values[place], public[:, place], float(counts.center[place]), mine)
-        scale = scale_of(column, mine)
-        if mine.blind and len(public) >= clips.FEW_PUBLIC:
-            clip = clips.from_public(column, public[:, place], mine)
-        else:
-            limits = None if bounds is None else (float(bounds[0][place]), float(bounds[1][place]))
-            clip = clips.choose(column, scale, mine, limits)
-        found.append(Seen(column=column, scale=scale, map=map_of(clip, shares.dim), shares=mine))
-    return found
+    """Each column, its scale, and how it enters the sum; some columns at a time, so that what they need stays small."""
+    together = max(1, MOST_CELLS >> shares.log2_parts)
+    return [
+        seen
+        for begin in range(0, shares.dim, together)
+        for seen in _look(counts, public, shares, bounds, range(begin, min(begin + together, shares.dim)))
+    ]
+
+
+def _look(counts: ColumnCounts, public: FloatArray, shares: Shares, bounds: Bounds, places: range) -> list[Seen]:
+    """As `look`, for the columns at these places."""
+    own = [replace(shares, count_std=std) for std in counts.std[places.start : places.stop].tolist()]
+    columns = [
+        column_of(counts.values[j], public[:, j], float(counts.center[j]), mine)
+        for j, mine in zip(places, own, strict=True)
+    ]
+    scales = scales_of(columns, own)
+    limits = [None if bounds is None else (float(bounds[0][j]), float(bounds[1][j])) for j in places]
+    blind = [mine.blind and len(public) >= clips.FEW_PUBLIC for mine in own]
+    found = clips.choose(columns, scales, own, limits)
+    for k in np.flatnonzero(blind):
+        found[k] = clips.from_public(columns[k], public[:, places[k]], own[k])
+    return [
+        Seen(column=column, scale=scale, map=map_of(clip, shares.dim), shares=mine)
+        for column, scale, clip, mine in zip(columns, scales, found, own, strict=True)
+    ]
 
 
 def box_of(columns: Sequence[Seen], *, neutral: bool, only: BoolArray | None = None) -> ColumnBox:

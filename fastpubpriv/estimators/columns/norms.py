@@ -9,7 +9,7 @@ import numpy as np
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.estimators.columns.balls import choose_ball
-from fastpubpriv.estimators.columns.scales import Column, edges_of, pooled, scale_of
+from fastpubpriv.estimators.columns.scales import Column, edges_of, pooled, scales_of
 from fastpubpriv.estimators.columns.shares import Shares, divide
 from fastpubpriv.kernels.columns import EXPONENTS
 from fastpubpriv.mechanisms.sums import AffineMap, ShellCounts, check_sum_grids
@@ -26,6 +26,18 @@ DRAWS = len(EDGES) + 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Norms:
+    """What a count shows: the clip radius of least predicted error, how far a sum may be off for rows beyond it, the norm where
+    rows end, and the root of the mean squared norm.
+    """
+
+    radius: float
+    bias: float
+    end: float
+    rms: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NormCount:
     """What a count of norms asks and costs, from public numbers; `left` of the allowance is for what comes after."""
 
@@ -33,9 +45,9 @@ class NormCount:
     dim: int
 
     @classmethod
-    def of(cls, account: Account, n: int, dim: int) -> NormCount:
-        """Divide the allowance of an account."""
-        shares = divide(1, n, account.allowance, pure=account.pure)
+    def of(cls, account: Account, n: int, dim: int, part: Fraction = Fraction(1)) -> NormCount:
+        """Divide a part of the allowance of an account."""
+        shares = divide(1, n, part * account.allowance, pure=account.pure)
         return cls(shares=replace(shares, log2_parts=LOG2_PARTS), dim=dim)
 
     @property
@@ -48,21 +60,24 @@ class NormCount:
         (laplace_count_grid if self.shares.pure else gaussian_count_grid)(self.shares.cells, DRAWS, self.shares.n)
         check_sum_grids(account, [self.left], self.dim, self.shares.n)
 
-    def radii(self, run: Run, affine: AffineMap, public: FloatArray) -> tuple[float, float]:
-        """Release the count; the clip radius of least predicted error, and the norm where rows end. `public` norms (m,) help."""
+    def look(self, run: Run, affine: AffineMap, public: FloatArray) -> Norms:
+        """Release the count, and say what it shows. `public` norms (m,) help."""
         found = run.release(ShellCounts(affine=affine, edges=EDGES), name="norms of rows", cost=self.shares.cells)
         column = column_of(found.value, public, self.shares)
-        last = scale_of(column, self.shares).above
+        (scale,) = scales_of([column], [self.shares])
+        last, n = scale.above, self.shares.n
         if last is None:
             # Rows at the centre need no ball; where nothing can be told, the public rows are all there is.
-            seen = column.zero <= self.shares.n / 2.0 and len(public) and float(public.max()) > 0.0
+            seen = column.zero <= n / 2.0 and len(public) and float(public.max()) > 0.0
             radius = 2.0 * float(public.max()) if seen else float(EDGES[0]) if column.zero else 1.0
-            return radius, radius
+            return Norms(radius=radius, bias=0.0, end=radius, rms=radius)
         edges = edges_of(LOG2_PARTS)[last + 2 - OCTAVES * self.shares.parts : last + 2]
         inside = column.above[last + 2 - len(edges) : last + 1]
-        counts = np.concatenate([[self.shares.n - float(inside.sum())], inside, [0.0]])
+        counts = np.concatenate([[n - float(inside.sum())], inside, [0.0]])
         ball = choose_ball(counts, edges, self.shares.count_std, replace(self.shares, dim=self.dim))
-        return ball.radius, float(edges[-1])
+        end = float(edges[-1])
+        squares = float((np.maximum(inside, 0.0) * (edges[1:] / end) ** 2).sum())
+        return Norms(radius=ball.radius, bias=ball.bias, end=end, rms=end * min(1.0, (squares / n) ** 0.5))
 
 
 def column_of(counts: FloatArray, public: FloatArray, shares: Shares) -> Column:

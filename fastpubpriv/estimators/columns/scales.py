@@ -6,6 +6,7 @@ Post-processing of released and public numbers. Everything here is unchanged whe
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -19,7 +20,7 @@ from fastpubpriv.kernels.columns import EXPONENTS
 WIDTHS = (1, 2, 4, 8)
 ANCHOR, ANCHOR_PURE = 5.2, 9.8
 WEAK = 3.5
-FALSE_ALARM = 0.01
+FALSE_ALARM, FALSE_ALARM_PURE = 0.01, 0.03  # so rare an error costs more rows under Laplace noise
 GUESSED = 16  # times rarer beside a place that only the size of the centre suggests
 MOST_FALSE_ALARM_COLUMNS = 10
 # A cell found by mistake g octaves out costs 4^g in squared error: mistakes must become rare faster than that.
@@ -89,23 +90,32 @@ def lower_medians(public: FloatArray) -> FloatArray:
 
 def pooled(counts: FloatArray, seen: IntArray, others: int, shares: Shares) -> tuple[FloatArray, FloatArray]:
     """Counts (..., cells) and their variances, private ones and those of the other public rows weighted by inverse variance."""
-    variance = np.full(counts.shape, shares.count_std**2)
+    own = shares.count_std**2
     if others == 0:
-        return counts, variance
+        return counts, np.full(counts.shape, own)
+    factor = shares.n / others
+    # Nearly all cells are far from every public row, and have one weight; the others follow one by one.
+    weight = own / (own + factor**2 * 0.5)
+    found, variance = counts + weight * (0.0 - counts), np.full(counts.shape, own * (1.0 - weight))
     around = np.zeros((*counts.shape[:-1], counts.shape[-1] + 2))
     around[..., 1:-1] = seen
-    mean = (around[..., :-2] + around[..., 1:-1] + around[..., 2:]) / 3.0
-    factor = shares.n / others
-    public_variance = factor**2 * (mean + 0.5)
-    weight = variance / (variance + public_variance)
-    return counts + weight * (factor * seen - counts), variance * (1.0 - weight)
+    some = around > 0.0
+    near = np.nonzero(some[..., :-2] | some[..., 1:-1] | some[..., 2:])
+    *line, place = near
+    mean = (around[*line, place] + around[*line, place + 1] + around[*line, place + 2]) / 3.0
+    weights = own / (own + factor**2 * (mean + 0.5))
+    found[near] = counts[near] + weights * (factor * seen[near] - counts[near])
+    variance[near] = own * (1.0 - weights)
+    return found, variance
 
 
 def column_of(counts: FloatArray, public: FloatArray, center: float, shares: Shares) -> Column:
     """One column from its released counts (2 cells + 2,) and its public numbers (m,)."""
     side = EXPONENTS << shares.log2_parts
     # The row at the centre was chosen, so that it says nothing; a centre that was released is none of them.
-    distances = np.delete(public, np.flatnonzero(public == center)[:1]) - center
+    same = np.flatnonzero(public == center)
+    kept = np.concatenate([public[: same[0]], public[same[0] + 1 :]]) if len(same) else public
+    distances = kept - center
     apart = distances[distances != 0.0]
     keys = (np.abs(apart).view(np.int64) - 1) >> (52 - shares.log2_parts)
     keys[apart < 0.0] += side
@@ -133,7 +143,7 @@ def thresholds(log2_parts: int, chance: float, width: int, pure: bool) -> FloatA
 
 def chance_of(shares: Shares) -> float:
     """Chance of a false alarm beside what is known, for one column."""
-    return FALSE_ALARM / min(shares.dim, MOST_FALSE_ALARM_COLUMNS)
+    return (FALSE_ALARM_PURE if shares.pure else FALSE_ALARM) / min(shares.dim, MOST_FALSE_ALARM_COLUMNS)
 
 
 def undetected_rows(shares: Shares) -> float:
@@ -156,19 +166,25 @@ class _Sums:
     half_std: FloatArray | None
 
 
-def _sums(column: Column, shares: Shares) -> list[_Sums]:
-    """Sums of both sides, and of both together, for widths up to two octaves."""
-    total = np.stack([column.above, column.below, column.above + column.below])
-    variance = np.stack([column.above_var, column.below_var, column.above_var + column.below_var])
+def _sums(columns: Sequence[Column], shares: Shares) -> list[list[_Sums]]:
+    """For each column the sums of both sides, and of both together, for widths up to two octaves."""
+    total, variance = np.empty((2, 3, len(columns), len(columns[0].above)))
+    total[0], total[1] = [each.above for each in columns], [each.below for each in columns]
+    variance[0], variance[1] = [each.above_var for each in columns], [each.below_var for each in columns]
+    for sides in (total, variance):
+        np.add(sides[0], sides[1], out=sides[2])
     std = np.sqrt(variance)
-    found = [_Sums(width=1, score=total / std, half=None, half_std=None)]
+    score = total / std
+    found = [[_Sums(width=1, score=score[:, j], half=None, half_std=None)] for j in range(len(columns))]
     for width in WIDTHS[1:]:
         if width <= 2 * shares.parts:
             half, half_std, shift = total, std, width // 2
-            total = half[:, :-shift] + half[:, shift:]
-            variance = variance[:, :-shift] + variance[:, shift:]
+            total = half[..., :-shift] + half[..., shift:]
+            variance = variance[..., :-shift] + variance[..., shift:]
             std = np.sqrt(variance)
-            found.append(_Sums(width=width, score=total / std, half=half, half_std=half_std))
+            score = total / std
+            for j, sums in enumerate(found):
+                sums.append(_Sums(width=width, score=score[:, j], half=half[:, j], half_std=half_std[:, j]))
     return found
 
 
@@ -266,10 +282,13 @@ def doubtful_sum(column: Column, scale: Scale, shares: Shares) -> float:
         begin = 1 + (max(lasts, default=len(counts)) if last is None else last)
         near = counts[begin : begin + DOUBTFUL_OCTAVES * shares.parts]
         for width, limit in ((1, DOUBTFUL_CELL), (shares.parts, DOUBTFUL_OCTAVE)):
-            sums = np.convolve(near, np.ones(width), "valid") if len(near) >= width else np.zeros(0)
+            sums = (
+                near if width == 1 else np.convolve(near, np.ones(width), "valid") if len(near) >= width else near[:0]
+            )
             places = np.flatnonzero(sums > limit * shares.count_std * math.sqrt(width))
-            with np.errstate(over="ignore"):
-                worst = max(worst, float((sums[places] * edges[begin + places]).max(initial=0.0)))
+            if len(places):
+                with np.errstate(over="ignore"):
+                    worst = max(worst, float((sums[places] * edges[begin + places]).max()))
     return worst
 
 
@@ -285,12 +304,19 @@ def believed(keys: IntArray, end: int, shares: Shares) -> set[int]:
     return outer_set(keys if len(steps) == 0 else keys[: int(steps[0])])
 
 
-def scale_of(column: Column, shares: Shares) -> Scale:
-    """Where the column's numbers end on each side, as far as the counts can tell."""
+def scales_of(columns: Sequence[Column], shares: Sequence[Shares]) -> list[Scale]:
+    """Where the numbers of each column end on each side, as far as the counts can tell.
+
+    `shares` are those of each column: alike in everything but the noise of its counts.
+    """
+    return [_scale_of(*each) for each in zip(columns, _sums(columns, shares[0]), shares, strict=True)]
+
+
+def _scale_of(column: Column, sums: list[_Sums], shares: Shares) -> Scale:
+    """As `scales_of`, for one column."""
     one = key_of(1.0, shares.log2_parts)
     near = key_of(abs(column.center), shares.log2_parts) if column.center else one
     ends = [outer_set(column.public_above), outer_set(column.public_below)]
-    sums = _sums(column, shares)
     score, end = _anchor(sums, 0, len(column.above) - 1)
     anchored = _is_anchor(score, end, max(near, one, *ends[0], *ends[1]), shares)
     chance = chance_of(shares)

@@ -12,11 +12,13 @@ from fastpubpriv.mechanisms.sums import check_sum_grids
 from fastpubpriv.privacy import gaussian_count_grid, laplace_count_grid
 from fastpubpriv.release.account import Account
 
-# The signal of a cell, in rows over noise, that the counts are given while their share allows it.
-SIGNAL = 90.0
+# The signal of a cell, in rows over noise, that the counts are given while their share allows it. Laplace noise has longer tails:
+# rows must stand out three times as far to be believed: with the signal of Gaussian noise, 3 % of 2,000 rows far from all
+# others went unseen in half of the samples. Where columns are many, the noise of their sum is what costs most.
+SIGNAL, SIGNAL_PURE, SIGNAL_PURE_MANY = 90.0, 280.0, 70.0
 LEAST_SHARE, LEAST_SHARE_MANY = Fraction(1, 4), Fraction(3, 20)
 # Under Laplace noise fewer rows hide a scale altogether: it is worth more.
-MOST_SHARE, MOST_SHARE_PURE = Fraction(3, 8), Fraction(9, 20)
+MOST_SHARE, MOST_SHARE_PURE = Fraction(3, 8), Fraction(15, 32)
 SHELL_SHARE = Fraction(1, 20)
 FEW_COLUMNS = 3
 SHELLS = 48  # edges, eight to an octave
@@ -26,7 +28,7 @@ MOST_MOVES = 2
 MOVE_SUM, MOVE_COUNTS = Fraction(1, 8), Fraction(1, 4)
 SPARED = tuple(Fraction(eighths, 8) for eighths in range(2, 7))
 # Rows over noise below which an octave is left whole, or halved.
-WHOLE, HALVED = 200.0, 800.0
+WHOLE, HALVED = 400.0, 800.0
 UNSEEN = 8.0  # rows over noise below which no scale can be read off the counts
 
 
@@ -110,7 +112,8 @@ def divide(dim: int, n: int, allowance: Fraction, *, pure: bool) -> Shares:
     ('1/4', 2, 8.9)
     """
     amount = float(allowance)
-    need = math.sqrt(8.0) * dim * SIGNAL / (amount * n) if pure else dim * SIGNAL**2 / (amount * n * n)
+    signal = (SIGNAL_PURE if dim <= FEW_COLUMNS else SIGNAL_PURE_MANY) if pure else SIGNAL
+    need = math.sqrt(8.0) * dim * signal / (amount * n) if pure else dim * signal**2 / (amount * n * n)
     least = LEAST_SHARE if dim <= FEW_COLUMNS else LEAST_SHARE_MANY
     wanted = Fraction(math.ceil(64.0 * min(need, 1.0)), 64)
     most = MOST_SHARE_PURE if pure else MOST_SHARE
@@ -118,7 +121,7 @@ def divide(dim: int, n: int, allowance: Fraction, *, pure: bool) -> Shares:
     shells = SHELL_SHARE if dim > 1 else Fraction(0)
     cells = share * allowance
     std = math.sqrt(8.0) * dim / float(cells) if pure else math.sqrt(dim / float(cells))
-    signal = n / std
+    reached = n / std
     return Shares(
         n=n,
         dim=dim,
@@ -126,6 +129,6 @@ def divide(dim: int, n: int, allowance: Fraction, *, pure: bool) -> Shares:
         cells=cells,
         shells=shells * allowance,
         total=(1 - share - shells) * allowance,
-        log2_parts=0 if signal < WHOLE else 1 if signal < HALVED else 2,
+        log2_parts=0 if reached < WHOLE else 1 if reached < HALVED else 2,
         count_std=std,
     )

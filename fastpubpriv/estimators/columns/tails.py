@@ -1,16 +1,18 @@
-"""One side of a column as masses of cells: seen up to the last cell that stands out, guessed for five octaves beyond it.
+"""Sides of columns as masses of cells: seen up to the last cell that stands out, guessed for five octaves beyond it.
 
 Lengths are in a power of two of the caller's choice, near the last cell, so that products of lengths and counts cannot overflow.
+All sides are worked out together: NumPy is called once for all of them, and each row is added up as it would be by itself.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fastpubpriv._types import FloatArray
+from fastpubpriv._types import BoolArray, FloatArray, IntArray
 
 INNER, OUTER = 64, 5  # octaves that are looked at below and beyond the last cell
 LARGEST_RATIO = 0.4  # of an octave to the one before it, in a tail that ends some day
@@ -30,26 +32,48 @@ GAP_ROWS = 6.0
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Side:
-    """Masses of cells (lower, upper] of one side, the first `seen` of them from counts, the others from the model of the tail.
+    """What is to be said about one side.
 
     Attributes
     ----------
-    lower, upper : (cells,) float64
-        Edges, ascending.
-    mass, variance : (cells,) float64
-        Rows in a cell, and the variance of that number where it was counted.
-    spread : (cells,) float64
-        Standard deviation of the guessed numbers, which rise and fall together.
-    hidden : (cells,) float64
-        The most rows that a cell beyond the last one that stands out is believed to hold.
-    seen : int
-        Cells that were counted.
     last : int
-        The last of them, among all cells of a side of the column.
-    parts : int
-        Cells of an octave.
+        The last cell that stands out, among all cells of a side of the column.
+    end : float
+        Its upper end.
+    beyond : (5 octaves,) float64
+        Rows guessed in the cells beyond it.
     heavy, faint : bool
         The octaves fall off slowly; few rows far away from all others.
+    """
+
+    last: int
+    end: float
+    beyond: FloatArray
+    heavy: bool
+    faint: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Sides:
+    """Masses of cells (lower, upper] of each side, the first `seen` of them from counts, the others from the model of the tail.
+
+    Attributes
+    ----------
+    lower, upper : (sides, cells) float64
+        Edges, ascending.
+    mass, variance : (sides, cells) float64
+        Rows in a cell, and the variance of that number where it was counted.
+    spread : (sides, cells) float64
+        Standard deviation of the guessed numbers, which rise and fall together.
+    hidden : (sides, cells) float64
+        The most rows that a cell beyond the last one that stands out is believed to hold.
+    lasts : sequence of int or None
+        The last cell of each that stands out, among all cells of a side of the column; None where none does: that side is not
+        `present`, and its numbers mean nothing.
+    parts : int
+        Cells of an octave.
+    heavy, faint : sequence of bool
+        As `Side`.
     """
 
     lower: FloatArray
@@ -58,11 +82,15 @@ class Side:
     variance: FloatArray
     spread: FloatArray
     hidden: FloatArray
-    seen: int
-    last: int
+    lasts: Sequence[int | None]
     parts: int
-    heavy: bool
-    faint: bool
+    heavy: Sequence[bool]
+    faint: Sequence[bool]
+
+    @property
+    def seen(self) -> int:
+        """Cells of a side that were counted."""
+        return INNER * self.parts
 
     @property
     def middle(self) -> FloatArray:
@@ -70,33 +98,45 @@ class Side:
         return self.lower + (self.upper - self.lower) / 2.0
 
     @property
-    def end(self) -> float:
-        """Upper end of the last cell that stands out."""
-        return float(self.upper[self.seen - 1])
+    def present(self) -> BoolArray:
+        """(sides,) True where a cell stands out."""
+        return np.array([last is not None for last in self.lasts])
+
+    def each(self) -> list[Side | None]:
+        """The sides, one by one; None for one that is not present."""
+        ends, beyond = self.upper[:, self.seen - 1].tolist(), self.mass[:, self.seen :]
+        found = zip(self.lasts, ends, beyond, self.heavy, self.faint, strict=True)
+        return [
+            None if last is None else Side(last=last, end=end, beyond=rows, heavy=heavy, faint=faint)
+            for last, end, rows, heavy, faint in found
+        ]
 
     def excess(self, clips: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """For each of `clips` (k,): sum of rows times what they exceed it by, its variance, and what may be hidden: (k,) each."""
-        over = np.maximum(self.middle - clips[:, None], 0.0)
-        beyond = self.upper > clips[:, None]
-        weighted = over * self.mass
-        within = np.where(beyond, np.maximum(self.mass, 0.0) * (self.upper - self.lower), 0.0)
+        """For each of `clips` (sides, k): sum of rows times what they exceed it by, its variance, and what may be hidden."""
+        # Numbers of a cell are taken to lie evenly in it: `over` is what they exceed a clip by on average, also of one inside.
+        lower, width, clips = self.lower[:, None], (self.upper - self.lower)[:, None], clips[:, :, None]
+        part = np.clip(self.upper[:, None] - clips, 0.0, width)
+        over = part * (0.5 * part / np.maximum(width, TINY)) + np.maximum(lower - clips, 0.0) * (part > 0.0)
+        weighted = over * self.mass[:, None]
+        within = np.maximum(self.mass, 0.0)[:, None] * part
         variance = (
-            (self.variance * over**2).sum(axis=1)
-            + (self.spread * over).sum(axis=1) ** 2
-            + (within**2).sum(axis=1) / 12.0
+            (self.variance[:, None] * over**2).sum(axis=2)
+            + (self.spread[:, None] * over).sum(axis=2) ** 2
+            + (within**2).sum(axis=2) / 12.0
         )
-        unseen = (np.maximum(self.hidden - self.mass, 0.0) * over)[:, self.seen :].sum(axis=1)
-        return weighted.sum(axis=1), variance, unseen
+        unseen = (np.maximum(self.hidden - self.mass, 0.0)[:, None] * over)[:, :, self.seen :].sum(axis=2)
+        return weighted.sum(axis=2), variance, unseen
 
-    def clipped(self, clip: float) -> tuple[float, float]:
-        """Sum of the numbers clipped to `clip`, and of their squares."""
-        cut = np.minimum(self.middle, clip)
-        width = np.minimum(self.upper, clip) - np.minimum(self.lower, clip)
-        return float((self.mass * cut).sum()), float((self.mass * (cut**2 + width**2 / 12.0)).sum())
+    def clipped(self, clips: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Sums of the numbers clipped to each of `clips` (sides, k), and of their squares: (sides, k) both."""
+        limits, mass = clips[:, :, None], self.mass[:, None]
+        cut = np.minimum(self.middle[:, None], limits)
+        width = np.minimum(self.upper[:, None], limits) - np.minimum(self.lower[:, None], limits)
+        return (mass * cut).sum(axis=2), (mass * (cut**2 + width**2 / 12.0)).sum(axis=2)
 
-    def limited(self, bound: float) -> Side:
-        """The same where nothing can be beyond `bound`."""
-        possible = self.lower < bound
+    def limited(self, bounds: FloatArray) -> Sides:
+        """The same where nothing can be beyond `bounds` (sides,)."""
+        possible = self.lower < bounds[:, None]
         return replace(
             self,
             mass=self.mass * possible,
@@ -104,6 +144,41 @@ class Side:
             spread=self.spread * possible,
             hidden=self.hidden * possible,
         )
+
+
+def sides_of(
+    counts: Sequence[FloatArray],
+    variances: Sequence[FloatArray],
+    edges: FloatArray,
+    lasts: Sequence[int | None],
+    parts: int,
+    exponents: IntArray,
+) -> Sides:
+    """Sides from the counts of each whose last cells that stand out are `lasts`; lengths of each in units of 2^exponent."""
+    known = [-1 - OUTER * parts if last is None else last for last in lasts]  # from there on there are no cells
+    places = np.array(known)[:, None] + np.arange(1 - INNER * parts, 2 + OUTER * parts)
+    scaled = np.ldexp(edges[np.clip(places, 0, len(edges) - 1)], -exponents[:, None])
+    mass = np.array([cut(*each, parts) for each in zip(counts, known, strict=True)])
+    variance = np.array([cut(*each, parts) for each in zip(variances, known, strict=True)])
+    seen = INNER * parts
+    octaves = _octaves(mass[:, seen - 4 * parts : seen], parts)[:, ::-1]
+    stds = np.sqrt(_octaves(variance[:, seen - 4 * parts : seen], parts))[:, ::-1]
+    beyond, beyond_std = _octaves(mass[:, seen:], parts), np.sqrt(_octaves(variance[:, seen:], parts))
+    numbers, spreads, hidden, shares = tails(octaves, stds, beyond, beyond_std, scaled[:, seen:], parts)
+    mass[:, seen:] = np.repeat(numbers, parts, axis=1) * shares
+    spread, most = np.zeros(mass.shape), np.zeros(mass.shape)
+    spread[:, seen:] = np.repeat(spreads, parts, axis=1) * shares
+    most[:, seen:] = np.repeat(hidden, parts, axis=1) * shares
+    variance[:, seen:] = 0.0
+    around = np.concatenate([beyond[:, :1], octaves], axis=1)
+    around_std = np.concatenate([beyond_std[:, :1], stds], axis=1)
+    noise = np.sqrt(variance[:, :seen].max(axis=1, initial=0.0))
+    gap, gap_std = octaves[:, 1] + octaves[:, 2], [math.hypot(*each) for each in stds[:, 1:3].tolist()]
+    return Sides(
+        lower=scaled[:, :-1], upper=scaled[:, 1:], mass=mass, variance=variance, spread=spread, hidden=most, lasts=lasts,
+        parts=parts, heavy=(is_slow(around, around_std, 1) | is_slow(around, around_std, 2)).tolist(),
+        faint=((gap < 3.0 * np.array(gap_std)) & (octaves[:, 0] < GAP_ROWS * noise)).tolist(),
+    )  # fmt: skip
 
 
 def cut(values: FloatArray, last: int, parts: int) -> FloatArray:
@@ -115,100 +190,91 @@ def cut(values: FloatArray, last: int, parts: int) -> FloatArray:
     return found
 
 
-def side_of(counts: FloatArray, variances: FloatArray, edges: FloatArray, last: int, parts: int, exponent: int) -> Side:
-    """A side whose last cell that stands out is `last`; lengths in units of 2^exponent."""
-    places = np.clip(np.arange(last + 1 - INNER * parts, last + 2 + OUTER * parts), 0, len(edges) - 1)
-    scaled = np.ldexp(edges[places], -exponent)
-    mass, variance = cut(counts, last, parts), cut(variances, last, parts)
-    seen = INNER * parts
-    octaves = mass[seen - 4 * parts : seen].reshape(4, parts).sum(axis=1)[::-1]
-    stds = np.sqrt(variance[seen - 4 * parts : seen].reshape(4, parts).sum(axis=1))[::-1]
-    beyond = mass[seen:].reshape(OUTER, parts).sum(axis=1)
-    beyond_std = np.sqrt(variance[seen:].reshape(OUTER, parts).sum(axis=1))
-    numbers, spreads, hidden, shares = tail(octaves, stds, beyond, beyond_std, scaled[seen:], parts)
-    mass[seen:] = np.repeat(numbers, parts) * shares
-    spread = np.zeros(len(mass))
-    spread[seen:] = np.repeat(spreads, parts) * shares
-    most = np.zeros(len(mass))
-    most[seen:] = np.repeat(hidden, parts) * shares
-    variance[seen:] = 0.0
-    around, around_std = np.append(beyond[0], octaves), np.append(beyond_std[0], stds)
-    one, gap = octaves[0], octaves[1] + octaves[2]
-    noise = math.sqrt(float(variance[:seen].max(initial=0.0)))
-    return Side(
-        lower=scaled[:-1], upper=scaled[1:], mass=mass, variance=variance, spread=spread, hidden=most, seen=seen, last=last,
-        parts=parts, heavy=any(is_slow(around, around_std, first) for first in (1, 2)),
-        faint=bool(gap < 3.0 * math.hypot(stds[1], stds[2]) and one < GAP_ROWS * noise),
-    )  # fmt: skip
+def _octaves(cells: FloatArray, parts: int) -> FloatArray:
+    """Sums of neighbours that make an octave: (sides, cells) to (sides, octaves)."""
+    return np.asarray(cells.reshape(len(cells), -1, parts).sum(axis=2))
 
 
-def is_slow(octaves: FloatArray, stds: FloatArray, first: int) -> bool:
-    """Whether octaves first, first + 1, first + 2 of (k,), inwards, fall off as slowly as a tail without a variance.
+def is_slow(octaves: FloatArray, stds: FloatArray, first: int) -> BoolArray:
+    """Whether octaves first, first + 1, first + 2 of (sides, k), inwards, fall off as slowly as a tail without a variance.
 
     One that goes on as slowly holds so many rows in the octaves further out that they would show; a bounded column does not.
     """
-    one, two, three = (float(each) for each in octaves[first : first + 3])
-    clear = one > 4.0 * stds[first] and two > 3.0 * stds[first + 1] and three > 3.0 * stds[first + 2]
-    slow = HEAVY * two <= one < two and HEAVY * three <= two < three
-    goes_on = HEAVY * octaves[1 : first + 1] <= octaves[:first] + LEEWAY * stds[:first]
-    return bool(clear and slow and goes_on.all())
+    one, two, three = octaves[:, first : first + 3].T
+    noise = stds[:, first : first + 3].T
+    clear = (one > 4.0 * noise[0]) & (two > 3.0 * noise[1]) & (three > 3.0 * noise[2])
+    slow = (HEAVY * two <= one) & (one < two) & (HEAVY * three <= two) & (two < three)
+    goes_on = HEAVY * octaves[:, 1 : first + 1] <= octaves[:, :first] + LEEWAY * stds[:, :first]
+    return np.asarray(clear & slow & goes_on.all(axis=1))
 
 
-def tail(
-    octaves: FloatArray, stds: FloatArray, beyond: FloatArray, beyond_std: FloatArray, edges: FloatArray, parts: int
-) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Rows of the five octaves beyond the last, their deviations and upper bounds (5,), and the cells' shares of them.
-
-    `octaves` holds the last octaves inwards, `beyond` the counts of those outwards, `edges` the edges from the last cell on.
-    """
-    safe = np.maximum(stds, TINY)
-    one, two = (max(float(octaves[k]), float(safe[k]) / 2.0) for k in (0, 1))
+def first_ratio(octaves: Sequence[float], stds: Sequence[float]) -> tuple[float, float, float]:
+    """Rows of the last octave, their ratio to those of the one before, and the least factor that a tail may fall by at first."""
+    safe = [max(std, TINY) for std in stds]
+    one, two = (max(octaves[k], safe[k] / 2.0) for k in (0, 1))
     ratio = min(LARGEST_RATIO, one / two) if one < two else LARGEST_RATIO
     factor = LEAST_FACTOR
     clear = octaves[0] > 4.0 * safe[0] and octaves[1] > 3.0 * safe[1] and octaves[2] > 3.0 * safe[2]
     if clear and octaves[0] < octaves[1]:  # a straight power law is believed, one that bends is not
-        bend = float(octaves[0]) * float(octaves[2]) / float(octaves[1]) ** 2
+        bend = octaves[0] * octaves[2] / octaves[1] ** 2
         factor = min(0.5, max(LEAST_FACTOR, 0.1 * min(1.0, bend) ** BEND))
-    numbers, spreads, hidden = np.zeros(OUTER), np.zeros(OUTER), np.zeros(OUTER)
-    falls = np.zeros(OUTER)
-    before, most, step = one, one + float(stds[0]), ratio
-    growth = HIDDEN_GROWTH * ratio
-    fractions = factor**GRID
+    return one, ratio, factor
+
+
+def tails(
+    octaves: FloatArray, stds: FloatArray, beyond: FloatArray, beyond_std: FloatArray, edges: FloatArray, parts: int
+) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    """Rows of the five octaves beyond the last, their deviations and upper bounds (sides, 5), and the cells' shares of them.
+
+    `octaves` (sides, 4) holds the last octaves inwards, `beyond` (sides, 5) the counts of those outwards, `edges` (sides, 5 parts
+    + 1) the edges from the last cell on.
+    """
+    starts = [first_ratio(*each) for each in zip(octaves.tolist(), stds.tolist(), strict=True)]
+    before, step, factor = np.array(starts).reshape(-1, 3).T
+    most, growth = before + stds[:, 0], HIDDEN_GROWTH * step
+    fractions = factor[:, None] ** GRID
+    shape = len(octaves), OUTER
+    numbers, spreads, hidden, falls = np.zeros(shape), np.zeros(shape), np.zeros(shape), np.zeros(shape)
     for j in range(OUTER):
-        std = max(float(beyond_std[j]), TINY)
-        numbers[j], spreads[j] = posterior(before * step, fractions, float(beyond[j]), std)
+        std = np.maximum(beyond_std[:, j], TINY)
+        numbers[:, j], spreads[:, j] = posterior(before * step, fractions, beyond[:, j], std)
         # Octaves that fall off like a cliff are not believed to fall off more slowly further out.
-        hidden[j] = min(growth * most, max(float(beyond[j]), 0.0) + 2.0 * std)
-        growth = min(growth, HIDDEN_GROWTH * hidden[j] / max(most, TINY))
-        most = float(hidden[j])
-        falls[j] = fall = min(LARGEST_RATIO, max(numbers[j] / max(before, TINY), TINY))
-        before, step = float(numbers[j]), min(step, max(fall, LEAST_RATIO))
+        hidden[:, j] = np.minimum(growth * most, np.maximum(beyond[:, j], 0.0) + 2.0 * std)
+        growth = np.minimum(growth, HIDDEN_GROWTH * hidden[:, j] / np.maximum(most, TINY))
+        most = hidden[:, j]
+        fall = np.minimum(LARGEST_RATIO, np.maximum(numbers[:, j] / np.maximum(before, TINY), TINY))
+        falls[:, j] = fall
+        before, step = numbers[:, j], np.minimum(step, np.maximum(fall, LEAST_RATIO))
     if parts == 1:
-        return numbers, spreads, hidden, np.ones(OUTER)
-    shares = [
-        power_law(edges[j * parts : (j + 1) * parts + 1], max(LEAST_INDEX, -math.log2(fall)))
-        for j, fall in enumerate(falls.tolist())
-    ]
-    return numbers, spreads, hidden, np.concatenate(shares)
+        return numbers, spreads, hidden, np.ones(shape)
+    indices = np.array([max(LEAST_INDEX, -math.log2(fall)) for fall in falls.ravel().tolist()])
+    windows = np.arange(OUTER)[:, None] * parts + np.arange(parts + 1)
+    shares = power_laws(edges[:, windows].reshape(-1, parts + 1), indices)
+    return numbers, spreads, hidden, shares.reshape(len(octaves), -1)
 
 
-def posterior(prior: float, fractions: FloatArray, count: float, std: float) -> tuple[float, float]:
-    """Mean and deviation of a number of rows: one of `fractions` (k,) of 1.5 `prior`, all as likely, then seen as `count`."""
-    if prior < FAR_BELOW_NOISE * std:
-        return 0.3 * prior, 0.5 * prior
-    points = 1.5 * prior * fractions
-    log_weight = -0.5 * ((count - points) / std) ** 2
-    weight = np.exp(log_weight - np.maximum.reduce(log_weight))
-    weight /= np.add.reduce(weight)
-    mean = float(np.add.reduce(weight * points))
-    return mean, math.sqrt(max(0.0, float(np.add.reduce(weight * (points - mean) ** 2))))
+def posterior(
+    prior: FloatArray, fractions: FloatArray, count: FloatArray, std: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Means and deviations (sides,) of numbers of rows: one of `fractions` (sides, k) of 1.5 `prior`, all as likely, then seen as
+    `count`.
+    """
+    points = (1.5 * prior)[:, None] * fractions
+    log_weight = -0.5 * ((count[:, None] - points) / std[:, None]) ** 2
+    weight = np.exp(log_weight - log_weight.max(axis=1)[:, None])
+    weight /= weight.sum(axis=1)[:, None]
+    mean = (weight * points).sum(axis=1)
+    spread = np.sqrt(np.maximum(0.0, (weight * (points - mean[:, None]) ** 2).sum(axis=1)))
+    nothing = prior < FAR_BELOW_NOISE * std
+    return np.where(nothing, 0.3 * prior, mean), np.where(nothing, 0.5 * prior, spread)
 
 
-def power_law(edges: FloatArray, index: float) -> FloatArray:
-    """Shares of the cells between ascending edges under a tail u^-index; alike where the edges say nothing."""
-    if not edges[0] > 0.0 or not edges[-1] > edges[0]:
-        return np.full(len(edges) - 1, 1.0 / (len(edges) - 1))
-    powers = (edges / edges[0]) ** -index
-    shares = powers[:-1] - powers[1:]
-    total = float(shares.sum())
-    return np.asarray(shares / total if total > 0.0 else np.full(len(shares), 1.0 / len(shares)))
+def power_laws(edges: FloatArray, indices: FloatArray) -> FloatArray:
+    """Shares (k, cells) of the cells between ascending edges (k, cells + 1) under tails u^-index; alike where edges say nothing."""
+    cells = edges.shape[1] - 1
+    known = (edges[:, 0] > 0.0) & (edges[:, -1] > edges[:, 0])
+    powers = (edges / np.where(known, edges[:, 0], 1.0)[:, None]) ** -indices[:, None]
+    shares = powers[:, :-1] - powers[:, 1:]
+    total = shares.sum(axis=1)
+    known &= total > 0.0
+    return np.where(known[:, None], shares / np.where(known, total, 1.0)[:, None], 1.0 / cells)

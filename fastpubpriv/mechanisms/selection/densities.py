@@ -20,6 +20,7 @@ from fastpubpriv.kernels import hypotheses as kernels
 from fastpubpriv.kernels.hypotheses import LARGEST_COUNT, PANEL
 from fastpubpriv.maps import MixtureTable
 from fastpubpriv.mechanisms.selection.candidates import Hypotheses
+from fastpubpriv.public_points import sobol_points
 from fastpubpriv.sources import Executor, Query, Rows
 from fastpubpriv.sources.base import Chunk
 from fastpubpriv.threads.pool import available_cpus
@@ -59,10 +60,7 @@ class PublicDraws:
         self.draws = draws = draws_for(hypotheses) if draws is None else draws
         self.table = kernels.mixture_table(hypotheses.weights, hypotheses.means, hypotheses.spreads)
         self._hypotheses = hypotheses
-        from scipy.stats import qmc  # slow to import, and only some lists need it
-
-        sequence = qmc.Sobol(hypotheses.dim + 1, scramble=True, seed=public_seed)
-        uniform = sequence.random_base2((draws - 1).bit_length())[:draws]
+        uniform = sobol_points(hypotheses.dim + 1, (draws - 1).bit_length(), seed=public_seed)[:draws]
         self._picks = uniform[:, 0]
         self._normals = ndtri(np.clip(uniform[:, 1:], _TINY, 1.0 - _TINY))
         spreads = hypotheses.spreads

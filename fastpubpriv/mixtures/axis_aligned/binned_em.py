@@ -12,14 +12,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtr
 
 from fastpubpriv._types import FloatArray, IntArray
+from fastpubpriv.kernels import normals as kernels
 
-_ROOT = 1.0 / math.sqrt(2.0 * math.pi)
+Parts = tuple[FloatArray, FloatArray, FloatArray]
 # Components below this share cannot be told from noise; letting them go to zero would make the normal equations singular.
 LEAST_WEIGHT = 1e-3
 _SAME_SCORE = 2.0**-10
+_MOST_DAMPING = 1e6
 _BATCH = 1 << 21  # entries of one (starts, components, edges) array
 
 
@@ -84,44 +85,17 @@ class Cells:
         return float((held if len(held) else widths).min())
 
 
-def cell_parts(mixtures: Mixtures, edges: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+def cell_parts(mixtures: Mixtures, edges: FloatArray) -> Parts:
     """Mass of each component in each cell, and of its first two derivatives' kernels, (size, components, cells) each.
 
     With z the edges in standard deviations: differences of Phi(z), of phi(z) and of z phi(z).
     """
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        z = _standardised(mixtures, edges)
-        size = np.abs(z)
-        density = _ROOT * np.exp(-0.5 * z * z)
-        tilted = np.where(size < 40.0, z, 0.0) * density
-    return _inside(z, size), density[..., 1:] - density[..., :-1], tilted[..., 1:] - tilted[..., :-1]
+    return kernels.cell_parts(mixtures.means, mixtures.stds, edges)
 
 
 def cell_masses(mixtures: Mixtures, edges: FloatArray) -> FloatArray:
     """The first of `cell_parts` alone."""
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        z = _standardised(mixtures, edges)
-    return _inside(z, np.abs(z))
-
-
-def _standardised(mixtures: Mixtures, edges: FloatArray) -> FloatArray:
-    found: FloatArray = (edges - mixtures.means[:, :, None]) / mixtures.stds[:, :, None]
-    return found
-
-
-def _inside(z: FloatArray, size: FloatArray) -> FloatArray:
-    """Normal mass between neighbours of ascending z (..., edges), whose sizes are `size`.
-
-    A difference of the nearer tail, for Phi near one has no digits left; a tail serves the cells on both sides of its edge.
-    """
-    tail = ndtr(-size)
-    left, right = tail[..., :-1], tail[..., 1:]
-    above = z > 0.0
-    mass: FloatArray = right - left
-    np.subtract(left, right, out=mass, where=above[..., :-1])
-    around = above[..., 1:] & ~above[..., :-1]
-    mass[around] = ndtr(z[..., 1:][around]) - left[around]
-    return mass
+    return kernels.cell_masses(mixtures.means, mixtures.stds, edges)[0]
 
 
 def masses(mixtures: Mixtures, edges: FloatArray) -> FloatArray:
@@ -187,29 +161,18 @@ class Fit:
     spread: FloatArray
 
 
-Parts = tuple[FloatArray, FloatArray, FloatArray]
-
-
-def _jacobian(mixtures: Mixtures, parts: Parts, cells: Cells, fixed_std: bool) -> tuple[FloatArray, FloatArray]:
-    """Expected counts (size, cells) and their derivatives (size, p, cells) in the parameters of `Fit`, from `cell_parts`."""
-    inside, density, tilted = parts
-    weights = mixtures.weights[:, :, None]
-    mass = np.sum(weights * inside, axis=1)
-    blocks = [weights * (inside - mass[:, None, :]), -weights * density]
-    if not fixed_std:
-        blocks.append(-weights * tilted)
-    return cells.total * mass, cells.total * np.concatenate(blocks, axis=1)
-
-
-def _normal_equations(mixtures: Mixtures, parts: Parts, cells: Cells, fixed_std: bool) -> tuple[FloatArray, FloatArray]:
-    expected, slopes = _jacobian(mixtures, parts, cells, fixed_std)
-    precision = 1.0 / (cells.noise_std**2 + np.maximum(expected, 0.0) + 1e-9)
-    curvature = np.matmul(slopes * precision[:, None, :], slopes.transpose(0, 2, 1))
-    gradient = np.matmul(slopes, (precision * (cells.counts - expected))[:, :, None])[:, :, 0]
+def _normal_equations(
+    mixtures: Mixtures, masses: tuple[FloatArray, FloatArray], cells: Cells, rows: IntArray, fixed_std: bool
+) -> tuple[FloatArray, FloatArray]:
+    """Curvature (rows, p, p) and gradient (rows, p) of the mixtures `rows`, of which `masses` are the `kernels.cell_masses`."""
+    given = cells.counts, mixtures.weights, masses, float(cells.total), cells.noise_std**2, rows
+    slopes, weighted, residuals = kernels.cell_slopes(*given, fixed_std)
+    curvature = np.matmul(weighted, slopes.transpose(0, 2, 1))
+    gradient = np.matmul(slopes, residuals[:, :, None])[:, :, 0]
     # The log weights matter up to a constant only: pin their weighted sum.
     components = mixtures.weights.shape[1]
     pin = np.zeros(curvature.shape[:2])
-    pin[:, :components] = mixtures.weights * math.sqrt(cells.total)
+    pin[:, :components] = mixtures.weights[rows] * math.sqrt(cells.total)
     curvature += pin[:, :, None] * pin[:, None, :]
     return curvature, gradient
 
@@ -228,43 +191,50 @@ def moved(mixtures: Mixtures, step: FloatArray, *, least: float, fixed_std: bool
 
 def refine(cells: Cells, mixtures: Mixtures, *, steps: int, fixed_std: bool = False) -> Fit:
     """Damped Gauss-Newton steps on the weighted squares; a step that fits worse is undone and damped more."""
+    batches = [_refined(cells, mixtures[rows], steps, fixed_std) for rows in _batches(mixtures, len(cells.edges))]
+    fits = joined([batch.mixtures for batch in batches])
+    return Fit(
+        fits, np.concatenate([each.score for each in batches]), np.concatenate([each.spread for each in batches])
+    )
+
+
+def _refined(cells: Cells, start: Mixtures, steps: int, fixed_std: bool) -> Fit:
+    """`refine` for one batch. Work is done only where it can change something: normal equations are those of the last step that
+    fitted better, and a mixture that no step of the greatest damping moves stays where it is.
+    """
     least = 0.25 * cells.resolution
-    scores, spreads, parts = [], [], []
-    for rows in _batches(mixtures, len(cells.edges)):
-        part = mixtures[rows]
-        held = cell_parts(part, cells.edges)  # of `part`, which the next step starts from
-        score = _misfit(cells, np.einsum("sk,skg->sg", part.weights, held[0]))
-        damping = np.full(part.size, 1e-2)
-        for _ in range(steps):
-            curvature, gradient = _normal_equations(part, held, cells, fixed_std)
-            diagonal = np.einsum("spp->sp", curvature)
-            curvature = curvature + (damping[:, None] * diagonal + 1e-6)[:, :, None] * np.eye(diagonal.shape[1])
-            step = np.linalg.solve(curvature, gradient[:, :, None])[:, :, 0]
-            tried = moved(part, step, least=least, fixed_std=fixed_std)
-            tried_parts = cell_parts(tried, cells.edges)
-            tried_score = _misfit(cells, np.einsum("sk,skg->sg", tried.weights, tried_parts[0]))
-            better = tried_score < score
-            for mine, theirs in zip(held, tried_parts, strict=True):
-                mine[better] = theirs[better]
-            part = Mixtures(
-                np.where(better[:, None], tried.weights, part.weights),
-                np.where(better[:, None], tried.means, part.means),
-                np.where(better[:, None], tried.stds, part.stds),
-            )
-            gain = score - tried_score
-            score = np.where(better, tried_score, score)
-            damping = np.where(better, damping * 0.3, np.minimum(damping * 10.0, 1e6))
-            if not np.any(better & (gain > 1e-4)) and np.all(damping > 1.0):
-                break
-        curvature, _ = _normal_equations(part, held, cells, fixed_std)
-        diagonal = np.einsum("spp->sp", curvature)
-        values, vectors = np.linalg.eigh(curvature / np.sqrt(diagonal[:, :, None] * diagonal[:, None, :] + 1e-300))
-        # A direction that the counts say nothing about gets a spread of one, not of infinity.
-        roots = 1.0 / np.sqrt(np.maximum(values, 1e-3))
-        # The symmetric root: eigenvectors have signs, and order where values are equal, that differ from processor to processor.
-        root = np.matmul(vectors * roots[:, None, :], vectors.transpose(0, 2, 1))
-        spread = root / np.sqrt(np.maximum(diagonal, 1.0))[:, :, None]
-        scores.append(score)
-        spreads.append(spread)
-        parts.append(part)
-    return Fit(joined(parts), np.concatenate(scores), np.concatenate(spreads))
+    weights, means, stds = start.weights.copy(), start.means.copy(), start.stds.copy()
+    found = kernels.cell_masses(means, stds, cells.edges)
+    score = _misfit(cells, np.einsum("sk,skg->sg", weights, found[0]))
+    curvature, gradient = _normal_equations(
+        Mixtures(weights, means, stds), found, cells, np.arange(start.size), fixed_std
+    )
+    damping = np.full(start.size, 1e-2)
+    live = np.arange(start.size)
+    for _ in range(steps):
+        diagonal = np.einsum("spp->sp", curvature[live])
+        damped = curvature[live] + (damping[live, None] * diagonal + 1e-6)[:, :, None] * np.eye(diagonal.shape[1])
+        step = np.linalg.solve(damped, gradient[live][:, :, None])[:, :, 0]
+        tried = moved(Mixtures(weights[live], means[live], stds[live]), step, least=least, fixed_std=fixed_std)
+        found = kernels.cell_masses(tried.means, tried.stds, cells.edges)
+        tried_score = _misfit(cells, np.einsum("sk,skg->sg", tried.weights, found[0]))
+        gain = score[live] - tried_score
+        better = tried_score < score[live]
+        chosen = np.flatnonzero(better)
+        rows = live[chosen]
+        weights[rows], means[rows], stds[rows] = tried.weights[chosen], tried.means[chosen], tried.stds[chosen]
+        score[rows] = tried_score[chosen]
+        if len(rows):
+            curvature[rows], gradient[rows] = _normal_equations(tried, found, cells, chosen, fixed_std)
+        stuck = ~better & (damping[live] >= _MOST_DAMPING)
+        damping[live] = np.where(better, damping[live] * 0.3, np.minimum(damping[live] * 10.0, _MOST_DAMPING))
+        if not np.any(better & (gain > 1e-4)) and np.all(damping > 1.0):
+            break
+        live = live[~stuck]
+    diagonal = np.einsum("spp->sp", curvature)
+    values, vectors = np.linalg.eigh(curvature / np.sqrt(diagonal[:, :, None] * diagonal[:, None, :] + 1e-300))
+    # A direction that the counts say nothing about gets a spread of one, not of infinity.
+    roots = 1.0 / np.sqrt(np.maximum(values, 1e-3))
+    # The symmetric root: eigenvectors have signs, and order where values are equal, that differ from processor to processor.
+    root = np.matmul(vectors * roots[:, None, :], vectors.transpose(0, 2, 1))
+    return Fit(Mixtures(weights, means, stds), score, root / np.sqrt(np.maximum(diagonal, 1.0))[:, :, None])

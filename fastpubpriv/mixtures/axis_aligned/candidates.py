@@ -19,7 +19,6 @@ from fastpubpriv.mixtures.axis_aligned.binned_em import (
     Fit,
     Mixtures,
     by_score,
-    cell_parts,
     em,
     joined,
     misfit,
@@ -27,7 +26,7 @@ from fastpubpriv.mixtures.axis_aligned.binned_em import (
     refine,
 )
 from fastpubpriv.mixtures.axis_aligned.resolution import significant
-from fastpubpriv.mixtures.axis_aligned.subsets import grown_subsets
+from fastpubpriv.mixtures.axis_aligned.subsets import beam, gains
 
 MOST_CELLS = 320
 ROWS_PER_CELL = 12.0  # about four times the standard deviation of the noise that a cell carries at epsilon = 1
@@ -40,9 +39,7 @@ _CUTS = 1024
 _HEAVIEST = 512
 MOST_EDGES = 2**13  # of `partition`: 2 _CUTS and the ends of pieces, and the doublings on either side of islands
 _ATOMS = 700
-_BEAM = 48
 _REFINED = 40
-_BATCH = 1 << 20  # numbers in an array of many small systems
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -168,83 +165,8 @@ def atoms(cells: Cells) -> Mixtures:
     found = Mixtures(np.ones((count, 1)), np.array(means)[:, None], np.array(stds)[:, None])
     if count <= _ATOMS:
         return found
-    gain = _gains(cells, found)
+    gain = gains(cells, found)
     return found[np.sort(np.argsort(-gain)[:_ATOMS])]
-
-
-def _linear(cells: Cells, found: Mixtures) -> tuple[FloatArray, FloatArray]:
-    """Expected counts of the atoms, and the same weighted by precision."""
-    smooth = np.maximum(cells.counts, 0.0)
-    precision = 1.0 / (cells.noise_std**2 + smooth)
-    shapes = cells.total * cell_parts(found, cells.edges)[0][:, 0, :]
-    return shapes, shapes * precision
-
-
-def _gains(cells: Cells, found: Mixtures) -> FloatArray:
-    """What each atom alone explains of the counts."""
-    gain = np.empty(found.size)
-    size = max(1, _BATCH // len(cells.edges))
-    for first in range(0, found.size, size):
-        shapes, weighted = _linear(cells, found[first : first + size])
-        lengths = np.einsum("ac,ac->a", weighted, shapes)
-        gain[first : first + size] = np.maximum(weighted @ cells.counts, 0.0) ** 2 / np.maximum(lengths, 1e-300)
-    return gain
-
-
-def _explained(gram: FloatArray, product: FloatArray, subsets: IntArray) -> tuple[FloatArray, FloatArray]:
-    """Least squares of the counts on each subset of atoms: shares, and what they explain; -inf where one is not positive."""
-    count, size = subsets.shape
-    shares, gain = np.empty((count, size)), np.empty(count)
-    step = max(1, _BATCH // (size * size))
-    for first in range(0, count, step):
-        part = subsets[first : first + step]
-        matrix = gram[part[:, :, None], part[:, None, :]]
-        ridge = 1e-9 * np.einsum("spp->sp", matrix)
-        right = product[part]
-        solved = np.linalg.solve(matrix + ridge[:, :, None] * np.eye(size), right[:, :, None])[:, :, 0]
-        shares[first : first + step] = solved
-        gain[first : first + step] = np.where(np.all(solved > 0.0, axis=1), np.sum(solved * right, axis=1), -np.inf)
-    return shares, gain
-
-
-def beam(cells: Cells, found: Mixtures, components: int) -> list[Mixtures]:
-    """For each number of components, the subsets of atoms whose positive least squares explain the counts best."""
-    shapes, weighted = _linear(cells, found)
-    gram, product = weighted @ shapes.T, weighted @ cells.counts
-    count = found.size
-    subsets = np.zeros((1, 0), dtype=np.int64)
-    levels: list[Mixtures] = []
-    for _ in range(components):
-        grown = grown_subsets(subsets, count)
-        if not len(grown):
-            break
-        shares, gain = _explained(gram, product, grown)
-        keep = _apart(found, grown, np.argsort(-gain)[: 40 * _BEAM])
-        keep = keep[np.isfinite(gain[keep])]
-        if not len(keep):
-            break
-        subsets = grown[keep]
-        weights = np.maximum(shares[keep], 1e-3)
-        levels.append(
-            Mixtures(weights / weights.sum(axis=1, keepdims=True), found.means[subsets, 0], found.stds[subsets, 0])
-        )
-    return levels
-
-
-def _apart(found: Mixtures, grown: IntArray, order: IntArray) -> IntArray:
-    """The best subsets, those left out that differ from a better one by a neighbouring atom only."""
-    octave = np.rint(np.log2(found.stds[:, 0]))
-    place = np.floor(found.means[:, 0] / (2.0 * found.stds[:, 0]))
-    kept: list[int] = []
-    seen: set[tuple[tuple[float, float], ...]] = set()
-    for index in order.tolist():
-        key = tuple(sorted((octave[atom], place[atom]) for atom in grown[index].tolist()))
-        if key not in seen:
-            seen.add(key)
-            kept.append(index)
-        if len(kept) == _BEAM:
-            break
-    return np.array(kept, dtype=np.int64)
 
 
 def distinct(mixtures: Mixtures, order: IntArray, *, limit: int, tolerance: float = 0.02) -> IntArray:

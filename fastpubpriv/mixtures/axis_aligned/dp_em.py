@@ -12,6 +12,7 @@ import numpy as np
 
 from fastpubpriv._types import BoolArray, FloatArray
 from fastpubpriv.errors import InputError
+from fastpubpriv.kernels.normals import RowStatistic
 from fastpubpriv.mechanisms import rowwise
 from fastpubpriv.mechanisms.selection.hypotheses import check_rows
 from fastpubpriv.mechanisms.statistics import StatisticSum
@@ -37,7 +38,6 @@ UNSURE = 0.2
 MOST_OPEN = 0.5
 _LEAST_SHARE = 0.02
 _BLOCK = 1 << 17  # numbers in one (dim, rows) array
-_FAR = 1e70  # standard deviations; squares of squares stay finite
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,53 +87,23 @@ def row_statistic(chunk: Any, at: Parameters, radii: Radii) -> FloatArray:
     """Statistic of each row of a chunk (n, dim), (n, statistic_dim): shares, then first, then second moments by component.
 
     With r_c the posterior of component c and z_c the standardised row: r_c times (a, z_c, (z_c^2 - 1) / sqrt 2), the last two
-    clipped. Zeros for a row with an entry that is not finite. Works on columns, in one fixed order (`rowwise`), so that a row's
-    numbers do not depend on the rows beside it.
+    clipped. Zeros for a row with an entry that is not finite. Adds up in one fixed order, so that a row's numbers do not depend on
+    the rows beside it.
     """
     count, dim = chunk.shape
-    components = len(at.weights)
     with_second = radii.second > 0.0
-    out = np.empty((count, statistic_dim(components, dim, known_std=not with_second)))
+    out = np.empty((count, statistic_dim(len(at.weights), dim, known_std=not with_second)))
+    rows = RowStatistic(np.ascontiguousarray(at.means), np.ascontiguousarray(at.stds))
     size = max(1, _BLOCK // dim)
     with np.errstate(all="ignore"):
         constants = np.log(at.weights) - np.log(at.stds).sum(axis=1)
         for begin in range(0, count, size):
-            columns = np.ascontiguousarray(chunk[begin : begin + size].T, dtype=np.float64)
-            neutral = ~rowwise.all_finite(columns)
-            rows = columns.shape[1]
-            standard: list[FloatArray] = []
-            lengths_sq: list[FloatArray] = []
-            joint = np.empty((components, rows))
-            for c in range(components):
-                z = columns - at.means[c][:, None]
-                z /= at.stds[c][:, None]
-                np.clip(z, -_FAR, _FAR, out=z)
-                length_sq = rowwise.total_of_squares(z)
-                joint[c] = constants[c] - 0.5 * length_sq
-                standard.append(z)
-                lengths_sq.append(length_sq)
+            part = chunk[begin : begin + size]
+            found = rows.distances(part if part.strides[1] == part.itemsize else np.ascontiguousarray(part))
+            joint = constants[:, None] - 0.5 * found[0]
             share = np.exp(joint - np.maximum.reduce(joint, axis=0))
             share /= rowwise.total(share)
-            block = np.empty((out.shape[1], rows))
-            block[:components] = radii.share * share
-            place = components
-            for c in range(components):
-                factor = share[c] * np.minimum(1.0, radii.first / np.sqrt(np.maximum(lengths_sq[c], 1e-300)))
-                np.multiply(standard[c], factor, out=block[place : place + dim])
-                place += dim
-            if with_second:
-                for c in range(components):
-                    square = standard[c]
-                    square *= square
-                    square -= 1.0
-                    square *= math.sqrt(0.5)
-                    length = np.sqrt(np.maximum(rowwise.total_of_squares(square), 1e-300))
-                    np.multiply(
-                        square, share[c] * np.minimum(1.0, radii.second / length), out=block[place : place + dim]
-                    )
-                    place += dim
-            block[:, neutral] = 0.0
-            out[begin : begin + size] = block.T
+            rows.moments(found, share, (radii.share, radii.first, radii.second), out[begin : begin + size])
     return out
 
 

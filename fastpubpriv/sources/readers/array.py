@@ -72,6 +72,11 @@ class ArrayRows(RandomAccessRows):
         part = self._array[places]
         return part if self._direct else as_chunk(part, self._dtype)
 
+    @property
+    def in_memory(self) -> Chunk | None:
+        """See `Rows.in_memory`."""
+        return self._array if self._direct else None
+
     def memory(self) -> list[NDArray[Any]]:
         """The arrays that hold the rows, for the shared-memory check."""
         return [self._array]

@@ -17,6 +17,7 @@ from fastpubpriv.mechanisms.losses import LossChoice
 from fastpubpriv.mechanisms.selection.hypotheses import epsilon_of
 from fastpubpriv.privacy import ApproxDP, Budget, PureDP
 from fastpubpriv.public_draws import draw_normals
+from fastpubpriv.public_points import sobol_points
 from fastpubpriv.release.account import Account
 from fastpubpriv.run import Run
 from fastpubpriv.training.gradient.plan import Curvature, gradient_lengths, public_curvature
@@ -84,9 +85,7 @@ def spread_models(problem: GradientProblem, settings: Exponential, public: Publi
     """The models to choose from, the public fit first: points of a fixed sequence under the normal law of what is unknown."""
     if isinstance(settings.candidates, int):
         size = problem.size
-        from scipy.stats import qmc  # slow to import, and only this method needs it
-
-        points = qmc.Sobol(size, scramble=False).random_base2(math.ceil(math.log2(settings.candidates + 1)))
+        points = sobol_points(size, math.ceil(math.log2(settings.candidates + 1)))
         normals = special.ndtri(np.clip(points[1 : settings.candidates], 1e-6, 1.0 - 1e-6))
         moved = (normals * np.sqrt(known.unknown)) @ known.turn.T
         found: FloatArray = np.vstack([public.weights[None], public.weights + moved])
@@ -134,8 +133,8 @@ def predicted_excess(task: GradientTask, models: FloatArray, known: Curvature, c
     return 2.0 * excess_part(problem) * total / _TRUTHS
 
 
-def _without_delta(budget: Budget) -> Budget:
-    """A choice has no use for delta, so none is spent."""
+def without_delta(budget: Budget) -> Budget:
+    """What has a pure cost has no use for delta, so none is spent."""
     return PureDP(budget.epsilon) if isinstance(budget, ApproxDP) else budget
 
 
@@ -181,7 +180,7 @@ def _learn(run: Run, task: GradientTask, prepared: Prepared) -> Descended:
 EXPONENTIAL = TrainingMethod(
     name=Exponential.name,
     settings=Exponential,
-    spends=_without_delta,
+    spends=without_delta,
     draws=lambda task: 1,
     prepare=_prepare,
     learn=_learn,

@@ -9,8 +9,8 @@ from typing import Any
 
 from fastpubpriv import run as running
 from fastpubpriv._types import FloatArray
-from fastpubpriv.errors import AccuracyWarning, InputError
-from fastpubpriv.losses import LOSSES, Loss, RowLoss
+from fastpubpriv.errors import AccuracyWarning, ExperimentalWarning, InputError
+from fastpubpriv.losses import LOSSES, Loss, RowLoss, huber_threshold
 from fastpubpriv.privacy import Budget
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.descent import DescentResult
@@ -22,7 +22,7 @@ from fastpubpriv.training.gradient.task import Descended, GradientTask, Prepared
 from fastpubpriv.training.record import WORTH, TrainingMethod
 from fastpubpriv.training.stated import Stated
 
-STEPWISE = ("squared", "logistic")  # losses that methods without settings know
+STEPWISE = ("squared", "logistic", "huber")  # losses that methods without settings know
 
 
 def chosen_loss(loss: Any) -> Loss | RowLoss:
@@ -38,7 +38,7 @@ def chosen_loss(loss: Any) -> Loss | RowLoss:
 
 def is_stepwise(loss: Any) -> bool:
     """Whether methods without settings know the loss."""
-    return any(loss is LOSSES[name] for name in STEPWISE)
+    return huber_threshold(loss) is not None or any(loss is LOSSES[name] for name in STEPWISE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -82,6 +82,12 @@ def fit(
                 f"train: method={record.name!r} is predicted to be no closer than the public rows alone; pass a larger budget, "
                 "more private rows, or let step_size and priv_weight be chosen",
                 AccuracyWarning,
+                stacklevel=4,
+            )
+        if record.experimental is not None:
+            warnings.warn(
+                f"train: method={record.name!r} is experimental: {record.experimental}",
+                ExperimentalWarning,
                 stacklevel=4,
             )
         with run.paid(before=plan.resumed):

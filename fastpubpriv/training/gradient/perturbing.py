@@ -10,9 +10,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fastpubpriv import validation
+from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.losses import LOSSES
+from fastpubpriv.losses import LOSSES, Loss
 from fastpubpriv.mechanisms.minima import WeightedMinimum
+from fastpubpriv.mechanisms.objectives import SLOPES
 from fastpubpriv.mechanisms.rowwise import total_of_squares
 from fastpubpriv.release.account import Account
 from fastpubpriv.run import Run, noise_per_radius
@@ -24,8 +26,6 @@ from fastpubpriv.training.gradient.task import Descended, GradientTask, Prepared
 from fastpubpriv.training.kept import kept_rows
 from fastpubpriv.training.record import TrainingMethod
 
-# Bounds on the derivative in the prediction, which a loss of the user's cannot prove.
-SLOPES = {"logistic": 1.0, "huber": 1.345, "smooth_hinge": 1.0}
 MOST_STEPS = 1000
 _LARGEST = 1e6  # of settings: no product of them over- or underflows, so that errors stay relative
 _LEFT = 0.1  # of the noise: what the fixed number of steps may leave of the way to the minimum
@@ -112,22 +112,27 @@ class Perturbed:
     public_excess: float
 
 
-def check_loss(problem: GradientProblem) -> str:
-    """The name of a loss with known bounds; refuse others."""
+def check_loss(problem: GradientProblem, method: str = "output_perturbation") -> Loss:
+    """A loss with known bounds, which one of the user's cannot prove; refuse others."""
     for name in SLOPES:
         if problem.loss is LOSSES[name]:
-            return name
+            return LOSSES[name]
     raise InputError(
-        "method='output_perturbation' needs a loss whose gradients are bounded: pass loss='huber', 'logistic' or 'smooth_hinge'"
+        f"method={method!r} needs a loss whose gradients are bounded: pass loss='huber', 'logistic' or 'smooth_hinge'"
     )
+
+
+def short_rows(problem: GradientProblem, row_norm: float | str) -> tuple[FloatArray, float]:
+    """Public rows (z, label), shortened, and the norm that they are shortened to."""
+    norms = np.sqrt(np.sum(problem.x**2, axis=1))
+    radius = float(norms.max() if row_norm == "auto" else row_norm)
+    return np.column_stack([problem.x * np.minimum(1.0, radius / norms)[:, None], problem.y]), radius
 
 
 def plan_minimum(problem: GradientProblem, settings: OutputPerturbation, public: PublicFit, account: Any) -> Perturbed:
     """Choose what is left open by the error that public numbers predict."""
-    loss = LOSSES[check_loss(problem)]
-    norms = np.sqrt(np.sum(problem.x**2, axis=1))
-    radius = float(norms.max() if settings.row_norm == "auto" else settings.row_norm)
-    shortened = problem.x * np.minimum(1.0, radius / norms)[:, None]
+    loss = check_loss(problem)
+    shortened, radius = short_rows(problem, settings.row_norm)
     lengths = gradient_lengths(problem, public.weights, public)
     known = public_curvature(problem, public, lengths, SLOPES[loss.name] * radius, None)
     noise = noise_per_radius(problem.size, pure=account.pure, allowance=account.allowance)(Fraction(1)) / 2.0
@@ -138,7 +143,7 @@ def plan_minimum(problem: GradientProblem, settings: OutputPerturbation, public:
         for part in _SHARES if settings.priv_weight == "auto" else (None,):
             share = float(settings.priv_weight) if part is None else part * n / (n + m)
             minimum = WeightedMinimum(
-                start=public.weights, public=np.column_stack([shortened, problem.y]), residual=loss.residual,
+                start=public.weights, public=shortened, residual=loss.residual,
                 slope=SLOPES[loss.name], curvature=loss.curvature, radius=radius, priv_weight=share, l2=l2, steps=1,
             )  # fmt: skip
             std = noise * minimum.distance(n)

@@ -10,12 +10,14 @@ import numpy as np
 
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, IntArray
+from fastpubpriv.columns import LEVEL
 from fastpubpriv.errors import InputError
 from fastpubpriv.losses import Loss, RowLoss
 from fastpubpriv.sources.base import Chunk
 from fastpubpriv.training.design import Design, make_design
+from fastpubpriv.training.problem import FEW, with_labels
 from fastpubpriv.training.rotated import label_values
-from fastpubpriv.training.stated import Stated
+from fastpubpriv.training.stated import Stated, class_list
 
 MOST_CLASSES = 1000
 
@@ -34,6 +36,8 @@ class Units:
         Labels that become 0, 1, 2 and so on; any other becomes NaN.
     width : int
         Entries of z.
+    shares : (p,) float64 or None
+        Mean of each term over the public rows: the levels of a column are told about theirs.
     """
 
     design: Design | None
@@ -41,6 +45,7 @@ class Units:
     scale: float
     classes: tuple[float, ...] | None
     width: int
+    shares: FloatArray | None = None
 
     @property
     def dtype(self) -> type[np.floating]:
@@ -74,7 +79,16 @@ class Units:
         if self.design is None:
             return weights * self.scale, np.full(len(weights), self.centre)
         slopes = weights[:, 1:] * (self.scale / self.design.scale)
-        return slopes, weights[:, 0] * self.scale + self.centre - slopes @ self.design.centre
+        start = weights[:, 0] * self.scale + self.centre - slopes @ self.design.centre
+        if self.shares is not None:
+            # Coefficients of categories could all be moved against the intercept.
+            of_category = self.design.role >= LEVEL
+            for column in np.unique(self.design.source[of_category]):
+                places = np.flatnonzero(of_category & (self.design.source == column))
+                average = slopes[:, places] @ self.shares[places] / self.shares[places].sum()
+                slopes[:, places] -= average[:, None]
+                start = start + average
+        return slopes, start
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -133,7 +147,15 @@ class GradientProblem:
         For a loss of the user's, coefficients are -1 and vectors the gradients.
         """
         if self.row_loss is not None:
-            found = np.asarray(self.row_loss.gradient(weights.copy(), self.x[rows], self.y[rows]), dtype=np.float64)
+            try:
+                # Copies: a function that writes into its arguments must not change the public rows.
+                given = weights.copy(), self.x[rows].copy(), self.y[rows].copy()
+                found = np.asarray(self.row_loss.gradient(*given), dtype=np.float64)
+            except Exception as error:
+                raise InputError(
+                    f"loss: gradient() fails at public rows ({type(error).__name__}: {error}): it takes weights, rows and labels, "
+                    "and returns an array with one gradient for each row"
+                ) from error
             if found.shape != self.x[rows].shape:
                 raise InputError(f"gradient() must return shape {self.x[rows].shape} for these rows, got {found.shape}")
             return np.full((len(found), 1), -1.0), found
@@ -152,10 +174,13 @@ def make_gradient_problem(
 ) -> tuple[GradientProblem, int]:
     """The problem of public rows (m, dim + 1), the label last, and how many of them could be used."""
     if any(each is not None for each in (stated.weights_pub, stated.weights_priv, stated.class_weight)):
+        stated.refuse_balancing()
         raise InputError(
-            "weights_pub=, weights_priv= and class_weight= are for the squared and the logistic loss by method='newton'"
+            "weights_pub=, weights_priv= and class_weight= are not for this loss or method: pass loss='squared', 'huber' or "
+            "'logistic' with method='newton', or leave them out"
         )
     known = loss if isinstance(loss, Loss) else None
+    table = table[with_labels(table)]
     if scaling == "standard":
         design, usable = make_design(table[:, :-1], names, stated.categories, stated.ranges(names), stated.texts)
     else:
@@ -163,7 +188,6 @@ def make_gradient_problem(
             if getattr(stated, name) is not None:
                 raise InputError(f"{name}= belongs to scaling='standard'")
         design, usable = None, np.logical_and.reduce(np.isfinite(table[:, :-1]), axis=1)
-    usable &= np.isfinite(table[:, -1])
     several = known is not None and (known.classes or known.scores)
     levels = _classes(table[usable, -1], stated.classes, two=known is not None and known.classes) if several else None
     if levels is not None:
@@ -172,15 +196,18 @@ def make_gradient_problem(
     else:
         stated.refuse_classes()
     used = table[usable]
+    if known is not None and known.counts and (used[:, -1] < 0.0).any():
+        raise InputError(f"loss={known.name!r} is for counts, and public labels go down to {used[:, -1].min():g}")
     if len(used) < 2:
-        raise InputError("at least 2 public rows with a label and without missing cells are needed to start from")
+        raise InputError(FEW)
     centre, scale = 0.0, 1.0
     if known is not None and levels is None and not known.counts and scaling == "standard":
         centre, scale, _ = stated.label_unit(used[:, -1])
     elif stated.y_bounds is not None:
         raise InputError("y_bounds= belongs to a loss of labels in units, such as the squared one: leave it out")
     width = table.shape[1] - 1 if design is None else len(design.terms) + 1
-    units = Units(design=design, centre=centre, scale=scale, classes=levels, width=width)
+    shares = None if design is None else np.mean(design.expand(used[:, :-1]), axis=0)
+    units = Units(design=design, centre=centre, scale=scale, classes=levels, width=width, shares=shares)
     rows = units(used).astype(np.float64)
     outputs = len(levels) if known is not None and known.scores and levels is not None else 1
     made = GradientProblem(
@@ -199,9 +226,10 @@ def make_gradient_problem(
 
 def _classes(labels: FloatArray, classes: Any, *, two: bool) -> tuple[float, ...]:
     """The classes, in ascending order or as given."""
-    found = np.unique(labels) if classes is None else np.array(list(classes), dtype=np.float64)
+    found = np.unique(labels)
     if classes is not None:
-        found = validation.finite_vector("classes", found, len(found))
+        listed = class_list(classes)
+        found = validation.finite_vector("classes", listed, len(listed))
         if len(np.unique(found)) < len(found):
             raise InputError("classes must be different numbers")
     fine = len(found) == 2 if two else 2 <= len(found) <= MOST_CLASSES

@@ -62,7 +62,7 @@ class Box:
     upper: float
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.lower) and math.isfinite(self.upper) and self.lower < self.upper):
+        if not validation.finite("lower", self.lower) < validation.finite("upper", self.upper):
             raise InputError(f"a Box needs finite numbers lower < upper, got {self.lower} and {self.upper}")
 
     def project(self, weights: Any, start: Any) -> Any:
@@ -164,8 +164,8 @@ class Descent:
         for field in ("batch_rows", "public_batch_rows"):
             if getattr(self, field) is not None:
                 validation.integer(field, getattr(self, field), minimum=1)
-        if self.clip_norm != "auto":
-            validation.positive("clip_norm", self.clip_norm)
+        if not isinstance(self.clip_norm, str) or self.clip_norm != "auto":
+            validation.clip_norm(self.clip_norm)
         self._check_choice("step_size", ("auto",), 0.0, math.inf)
         self._check_choice("priv_weight", ("auto", "inverse_variance"), 0.0, 1.0)
         if not 0.0 <= validation.finite("momentum", self.momentum) < 1.0:

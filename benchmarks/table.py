@@ -1,0 +1,239 @@
+"""`python -m benchmarks.table`: hot loops and whole calls beside peers, the machine's limit and their goals, in one run.
+
+Our code is timed with the widest instructions of the machine, and held to AVX2 in the same run; numbers of both stand side by side,
+in this order: a / b. Peers and limits keep all instructions of the machine, and are timed once. A time is the least of some runs, a
+ratio is to a time of the same run. Every goal is held against the number beside it; what is not met says so.
+
+The table of the README and of the book: `python -m benchmarks.table --write README.md` on a machine that does nothing else, in an
+environment with the extra `bench`. It takes about ten minutes; `--quick` tries all of it on a hundredth of the rows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import tempfile
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+from threadpoolctl import threadpool_limits
+
+from benchmarks import goals
+from benchmarks.cases import bins, calls, first_calls, hypotheses, limits, loops, memory, reports, threads, training
+from benchmarks.threads import least
+from fastpubpriv.experiments.surroundings import describe_machine
+from fastpubpriv.kernels._cext import lib
+from fastpubpriv.kernels.instructions import NAMES
+
+HEADER = ("hot loop or call", "ours", "x limit", "limit", "peer", "times faster", "goal")
+BEGIN, END = "<!-- bench -->", "<!-- /bench -->"
+SECTIONS = ("loops", "training", "calls", "threads", "memory", "first")
+# Peers that are calls of this library: they are held to the same instructions.
+OWN = ("one thread", "one setting at a time", "one width")
+QUICK = 0.01
+Line = tuple[str, ...]
+
+
+def hot_loops(scale: float, opendp: bool) -> Iterator[loops.Case]:
+    """The cases of the goals, each made when its turn comes, as the large ones take 800 MB; `scale` is a factor on their rows."""
+
+    def n(rows: int) -> int:
+        return max(64, int(rows * scale))
+
+    yield from loops.noise_cases(n(1_000_000), opendp)
+    for rows, dim in ((1_000_000, 50), (100_000, 500)):
+        yield loops.mean_case(n(rows), dim)
+        yield loops.mean_case(n(rows), dim, center=0.01)
+    yield loops.mean_case(n(5_000_000), 4)
+    yield loops.mean_case(n(1_000_000), 50, np.float32)
+    for rows, dim in ((1_000_000, 100), (100_000, 1000)):
+        yield loops.gram_case(n(rows), dim)
+    for rows, dim in ((1_000_000, 100), (100_000, 1000)):
+        if n(rows) >= 20 * dim:
+            yield loops.gaussian_case(n(rows), dim)
+    # Longer ones of each kind are in the pytest-benchmark suites: their peers take minutes.
+    for rows, dim in ((2_000, 100), (20_000, 100), (100_000, 50)):
+        yield loops.isolation_case(n(rows), dim, packaged=rows < 100_000)
+    for dim in (4, 16):
+        yield loops.terrific_case(n(20_000), dim)
+        yield loops.many_balls_case(n(1_000_000), dim)
+    yield loops.one_ball_case(n(10_000_000), 4)
+    yield loops.one_ball_case(n(1_000_000), 16)
+    yield loops.gap_case(n(2_000), 8)
+    for rows, dim in reports.SIZES:
+        yield reports.report_case(n(rows), dim)
+    yield reports.one_case(100)
+    yield hypotheses.pairs_case(n(2000), 2000)
+    yield hypotheses.cells_case(n(2000))
+    for shape in bins.SHAPES:
+        yield bins.bins_case(shape, n(10_000_000))
+
+
+def whole_calls(scale: float) -> Iterator[loops.Case]:
+    """The cases that are public functions, with many rows and with few."""
+    yield from calls.mean_calls(int(1_000_000 * scale), 50)
+    yield calls.published_mean_call(max(20_000, int(100_000 * scale)), 50)
+    for rows, dim in ((300_000, 20), (200_000, 50)):
+        yield calls.covariance_call(max(20_000, int(rows * scale)), dim)
+    yield calls.histogram_call(int(10_000_000 * scale))
+    yield calls.widths_call(int(10_000_000 * scale))
+    if importlib.util.find_spec("sklearn") is not None:
+        yield calls.mixture_call(max(20_000, int(1_000_000 * scale)))
+    yield calls.axis_aligned_call(max(20_000, int(1_000_000 * scale)))
+    yield calls.calibration_call()
+    yield from calls.small_calls()
+
+
+def beside(numbers: Sequence[float], form: str) -> str:
+    """The numbers of the instruction sets in one cell."""
+    return " / ".join(format(number, form) for number in numbers)
+
+
+def timed(case: loops.Case, call: loops.Call, levels: Sequence[int], rounds: int) -> list[float]:
+    """Seconds of one of our calls with each set of instructions; the widest one is set again afterwards."""
+    found = []
+    try:
+        for level in levels:
+            lib.fpp_isa_limit(level)
+            found.append(limits.best_seconds(call, rounds))
+    finally:
+        lib.fpp_isa_limit(levels[0])
+    return found
+
+
+def lines(case: loops.Case, levels: Sequence[int], rounds: int) -> list[Line]:
+    """Rows of the table for one case, a peer each; the first says the goal of the limit or of the seconds too."""
+    ours = timed(case, case.ours, levels, rounds)
+    limit = case.limit() if case.limit is not None else None
+    over = None if limit is None else [seconds / limit for seconds in ours]
+    own = [
+        goals.said(goals.limits_of(case.name, levels), over, at_most=True, unit=" x limit"),
+        goals.said(goals.every(goals.SECONDS.get(case.name), levels), ours, at_most=True, unit=" s"),
+    ]
+    first = (
+        case.name,
+        beside([1e3 * seconds for seconds in ours], ".2f") + " ms",
+        "-" if over is None else beside(over, ".2f"),
+        case.limit_name,
+    )
+    if not case.peers:
+        return [(*first, "", "", "; ".join(filter(None, own)))]
+    found = []
+    for index, (peer, call) in enumerate(case.peers.items()):
+        if peer in OWN:
+            theirs = timed(case, call, levels, rounds)
+        else:
+            theirs = [limits.best_seconds(call, max(2, rounds // 2))] * len(levels)
+        faster = [case.peer_scale.get(peer, 1.0) * one / mine for one, mine in zip(theirs, ours, strict=True)]
+        goal = goals.said(goals.peers_of(case.name, peer, levels), faster, at_most=False)
+        said = "; ".join(filter(None, [*(own if index == 0 else []), goal]))
+        found.append(((*first,) if index == 0 else ("", "", "", "")) + (peer, beside(faster, ".1f"), said))
+    return found
+
+
+def two_threads(scale: float, rounds: int) -> Iterator[Line]:
+    """Whole calls with two threads against one."""
+    for case in threads.cases(scale):
+        goal, large = threads.GOALS[case.kind], threads.GOALS[case.kind] >= 1.0
+        found = least(case, rounds if large else 20 * rounds)
+        faster = found[1][0] / found[2][0]
+        said = goals.said([goal], [faster], at_most=False)
+        yield f"two threads: {case.name}", f"{1e3 * found[2][0]:.2f} ms", "-", "", "one thread", f"{faster:.2f}", said
+
+
+def peaks(scale: float) -> Iterator[Line]:
+    """The most memory that a call takes beside its rows, in a fresh process."""
+    for case in memory.cases(scale):
+        ours, theirs = memory.peak(case.ours), memory.peak(case.theirs)
+        name = f"memory beside the rows: {case.name}"
+        yield name, f"{ours:.0f} MB", "-", "", case.peer, f"{theirs:.0f} MB", ""
+
+
+def firsts(rounds: int) -> Iterator[Line]:
+    """First calls in fresh processes; `python -m benchmarks.first_calls` has all of them."""
+    with tempfile.TemporaryDirectory() as name:
+        for call in first_calls.SHOWN:
+            code = first_calls.FUNCTIONS[call]
+            found = min(first_calls.seconds(code, Path(name))[1] for _ in range(max(2, rounds // 3)))
+            said = goals.said([first_calls.goal_of(call)], [found], at_most=True, unit=" s")
+            yield f"first call: {call}", f"{1e3 * found:.0f} ms", "-", "", "", "", said
+
+
+def measured(sections: Sequence[str], levels: Sequence[int], rounds: int, scale: float) -> Iterator[Line]:
+    """All rows of the table."""
+    opendp = importlib.util.find_spec("opendp") is not None
+    made: dict[str, Iterable[loops.Case]] = {
+        "loops": hot_loops(scale, opendp),
+        "training": training.cases(scale),
+        "calls": whole_calls(scale),
+    }
+    for section in sections:
+        for case in made.get(section, ()):
+            yield from lines(case, levels, rounds)
+    if "threads" in sections:
+        yield from two_threads(scale, rounds)
+    if "memory" in sections:
+        yield from peaks(scale)
+    if "first" in sections:
+        yield from firsts(rounds)
+
+
+def note(levels: Sequence[int]) -> str:
+    """What the numbers depend on."""
+    machine = describe_machine()
+    sets = " / ".join(NAMES[level] for level in levels)
+    absent = [name for name in ("opendp", "sklearn", "polars") if importlib.util.find_spec(name) is None]
+    left_out = f" Not installed, and so left out: {', '.join(absent)}." if absent else ""
+    return (
+        f"{machine['processor']}, {machine['CPUs']} CPUs; NumPy {machine['numpy']} with {machine['BLAS']}. Ours with {sets}, "
+        "peers and limits with all instructions that they choose. One thread where nothing else is said; the least of some runs "
+        f"of `python -m benchmarks.table`.{left_out}"
+    )
+
+
+def written(text: str, head: str, found: Sequence[Line]) -> str:
+    """The text with a table between the marks."""
+    body = "\n".join("| " + " | ".join(line) + " |" for line in [HEADER, ("---",) * len(HEADER), *found])
+    before, rest = text.split(BEGIN, 1)
+    return f"{before}{BEGIN}\n{head}\n\n{body}\n{END}{rest.split(END, 1)[1]}"
+
+
+def main() -> None:
+    """Print the table; with --write, put it between the marks of a Markdown file."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.table", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=7, help="runs of our calls; peers take half as many")
+    parser.add_argument("--isa", choices=("avx512", "avx2", "baseline"), help="one set of instructions instead of two")
+    parser.add_argument("--only", choices=SECTIONS, action="append", help="one section of the table")
+    parser.add_argument("--quick", action="store_true", help="a hundredth of the rows and one run: to try the command")
+    parser.add_argument("--write", type=Path, help=f"Markdown file with {BEGIN} and {END} marks")
+    given = parser.parse_args()
+    if given.write is not None and not {BEGIN, END} <= set(given.write.read_text(encoding="utf-8").split("\n")):
+        parser.error(f"{given.write} has no lines {BEGIN} and {END}")
+    widest = lib.fpp_isa_detect()
+    levels = [widest, *([1] if widest > 1 else [])]
+    if given.isa is not None:
+        levels = [min(widest, ("baseline", "avx2", "avx512").index(given.isa))]
+    rounds, scale = (1, QUICK) if given.quick else (given.rounds, 1.0)
+    lib.fpp_isa_limit(levels[0])
+    with threadpool_limits(1), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of small budgets and seeds, which is not what is measured
+        found = list(measured(given.only or SECTIONS, levels, rounds, scale))
+    head = note(levels)
+    table = Table(*HEADER, title=head)
+    for line in found:
+        table.add_row(*line)
+    Console(width=170).print(table)
+    missed = sum("NOT MET" in line[-1] for line in found)
+    print(f"{missed} of {sum(bool(line[-1]) for line in found)} rows with goals miss one")
+    if given.write is not None:
+        given.write.write_text(written(given.write.read_text(encoding="utf-8"), head, found), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,323 @@
+"""What is known of coefficients after some measurements of them, public rows and measurements pooled by inverse variance."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from fastpubpriv._types import FloatArray
+from fastpubpriv.training.public_linear import Posterior
+from fastpubpriv.training.whitening import Weighting, some
+
+_FAR = 4.0  # a squared distance so many times as large as predicted is a surprise
+_LEAST_CURVATURE = 1e-3
+_SEEN = 3.0  # standard deviations from which a difference counts as seen
+FEW, FEW_OF_CLASSES = 2, 5  # public rows for each coordinate, up to which no interval is honest
+MANY = 10  # public rows for each coordinate, from which what they leave open of the curvature is small
+_MOST_JOINT = 300  # coordinates of a joint state
+
+
+class Known(Protocol):
+    """What a posterior tells a state."""
+
+    @property
+    def mean(self) -> FloatArray:
+        """Coefficients."""
+
+    @property
+    def variance(self) -> FloatArray:
+        """Of the coefficients."""
+
+    @property
+    def unexplained(self) -> float:
+        """Variance of a residual that no coefficients explain."""
+
+    @property
+    def spread(self) -> float:
+        """Sum of the variances."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Measured:
+    """A measurement of the coefficients, its variance, where it started and the squared error predicted there."""
+
+    value: FloatArray
+    variance: FloatArray
+    start: FloatArray
+    error: float
+
+
+class State:
+    """What is known after some measurements: coefficients and their variances, in the coordinates of the posterior.
+
+    Attributes
+    ----------
+    mean, variance : (D,) float64
+        Of the coefficients, public rows and measurements together.
+    drift : float
+        Factor by which the public rows' variance was enlarged, 1 where they agree with the measurements.
+    private_mean, private_precision, noise_precision : (D,) float64
+        Of the measurements alone; and their precision without the sampling of the private rows, which all have in common.
+    lever : (k,) float64
+        Factors of public rows in the last step, see `Weighting`.
+    """
+
+    def __init__(self, posterior: Known) -> None:
+        dim = len(posterior.mean)
+        self._posterior = posterior
+        self._measured: list[Measured] = []
+        self.mean: FloatArray = posterior.mean.copy()
+        self.variance: FloatArray = posterior.variance.copy()
+        self.drift = 1.0
+        self._disagreement = 0.0
+        self.lever: FloatArray = np.ones(0)
+        self.noise_precision: FloatArray = np.zeros(dim)
+        self.private_precision: FloatArray = np.zeros(dim)
+        self.private_mean: FloatArray = np.zeros(dim)
+        self._began: FloatArray = np.zeros(dim)
+        self._unsure: FloatArray = np.zeros((dim, 0))
+        self._slopes: list[tuple[FloatArray, float, float]] = []
+
+    @property
+    def error(self) -> float:
+        """Predicted excess; the disagreement with public rows counts."""
+        return float(self.variance.sum()) + self._disagreement
+
+    @property
+    def scale(self) -> float:
+        """Predicted size of a residual at the present coefficients, from public numbers and `error`."""
+        return math.sqrt(self._posterior.unexplained + self.error)
+
+    def add(self, measured: FloatArray, variance: FloatArray, sampling: float | FloatArray) -> None:
+        """Pool a measurement of the coefficients made at the present ones, and update everything."""
+        self._measured.append(Measured(value=measured, variance=variance, start=self.mean, error=self.error))
+        self._pool(None, sampling)
+        self._pool(self.private_mean, sampling)
+        public, dim = self._posterior, len(measured)
+        apart = (self.private_mean - public.mean) ** 2
+        disagreement = float(np.sum(apart / (public.variance + 1.0 / self.private_precision)))
+        self.drift = disagreement / dim if disagreement > dim + 3.0 * math.sqrt(2.0 * dim) else 1.0
+        trusted = 1.0 / (self.drift * public.variance)
+        self.variance = 1.0 / (trusted + self.private_precision)
+        self.mean = self.variance * (trusted * public.mean + self.private_precision * self.private_mean)
+        # A drift along few directions is larger there than the enlarged variance says: what of it the pooled mean keeps is seen.
+        kept = (self.variance * trusted) ** 2 @ (apart - 1.0 / trusted - 1.0 / self.private_precision)
+        self._disagreement = max(0.0, float(kept)) if self.drift > 1.0 else 0.0
+
+    def _pool(self, now: FloatArray | None, sampling: float | FloatArray) -> None:
+        """Pool the measurements by inverse variance.
+
+        An earlier one that started much farther from `now` than was predicted has that distance added to its variance: clipped
+        residuals then did little more than to point the right way.
+        """
+        precision, weighted, started = (np.zeros_like(self.mean) for _ in range(3))
+        for index, each in enumerate(self._measured):
+            variance = each.variance
+            if now is not None and index + 1 < len(self._measured):
+                expected = each.error + float(np.sum(1.0 / self.private_precision))
+                variance = variance + max(0.0, float(np.sum((each.start - now) ** 2)) - _FAR * expected)
+            precision += 1.0 / variance
+            weighted += each.value / variance
+            started += each.start / variance
+        self.noise_precision = precision
+        self.private_precision = 1.0 / (1.0 / precision + sampling)
+        self.private_mean = weighted / precision
+        self._began = started / precision
+
+    @property
+    def _agreed(self) -> FloatArray:
+        """The covariance of the coefficients where the curvature is as it was taken to be, (D, D)."""
+        return np.diag(self.variance)
+
+    @property
+    def covariance(self) -> FloatArray:
+        """Of the coefficients, (D, D)."""
+        agreed = self._agreed
+        moved = (agreed * self.private_precision) @ self._unsure
+        return agreed + moved @ moved.T
+
+    @property
+    def noise(self) -> FloatArray:
+        """The part of `covariance` that is noise for privacy, (D, D)."""
+        gain = self._agreed * self.private_precision
+        found: FloatArray = (gain / self.noise_precision) @ gain.T
+        return found
+
+    def widen(self, rows: FloatArray, slopes: FloatArray, m: int, n_priv: float) -> None:
+        """Count in `covariance` what m public rows, of which `rows` (k, D) are some, leave open of the curvature.
+
+        It is a mean over m rows, of which D went into the coordinates, and acts on all measurements alike: on the way from where
+        they started, on average, to the best coefficients. `slopes` (k, D) is by how much a row bends a measurement, over its
+        prediction of that way.
+        """
+        seen = m / max(m - rows.shape[1], 1) ** 2 + 1.0 / n_priv
+        apart = self.private_mean - self._began
+        way = np.sqrt((rows @ apart) ** 2 + rows**2 @ self.variance)
+        self._unsure = (slopes * way[:, None]).T * math.sqrt(seen / len(rows))
+
+    def note_slope(self, slope: FloatArray, noise_variance: FloatArray) -> None:
+        """Keep how long the slope (D,) of the loss is at the present coefficients, and how far it points back, for `settle`."""
+        way = self._posterior.mean - self.mean
+        back = float(slope @ way) - _SEEN * math.sqrt(float(noise_variance @ way**2))
+        self._slopes.append((self.mean, float(np.sum(slope**2 - noise_variance)), back))
+
+    def settle(self) -> None:
+        """Go back where the last step ran away: to the shortest slope that does not point back to the public fit.
+
+        With few public rows, private ones may bend the loss so much more than was taken that steps end beyond its minimum, farther
+        than they began. The loss is convex: where its slope does not point back, beyond noise, it is no larger than at the start.
+        """
+        if self._slopes[-1][2] > 0.0:
+            self.mean = min((each for each in self._slopes if each[2] <= 0.0), key=lambda each: each[1])[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Answered:
+    """A step of a `JointState`.
+
+    Attributes
+    ----------
+    start, answer : (D,) float64
+        Where it was made; and the released slope there, over the number of rows.
+    curvature : (D, D) float64
+        What the slope is of the way to the best coefficients, by public rows.
+    noise, doubt : (D,) float64 and float
+        Variance of the slope's noise; and of an entry by what is not known of the curvature.
+    error : float
+        The squared error predicted at the start.
+    """
+
+    start: FloatArray
+    answer: FloatArray
+    curvature: FloatArray
+    noise: FloatArray
+    doubt: float
+    error: float
+
+
+class JointState(State):
+    """A state whose measurements are slopes with the curvature that public rows show, where there are enough of these.
+
+    A column that is nearly always zero lies across several coordinates, and rows with a one are shortened: along it, a step covers
+    less of the way than along any coordinate. What the few rows with a one leave open of the curvature is an error of all steps
+    alike, of the way from where they started, on average, to the best coefficients.
+    """
+
+    def __init__(self, posterior: Posterior) -> None:
+        super().__init__(posterior)
+        self._known = posterior
+        self._rows, self._weights = some(posterior.rows), np.sqrt(some(posterior.weights))
+        self._answered: list[Answered] = []
+        self._covariance: FloatArray = np.diag(posterior.variance)
+        self._noise: FloatArray = np.zeros_like(self._covariance)
+        self._private = self._sampling = self._noise
+        self._scores: tuple[float, FloatArray] = (0.0, self._noise)
+
+    @staticmethod
+    def suits(posterior: Posterior) -> bool:
+        """Whether there are enough public rows to know the curvature by."""
+        dim = len(posterior.mean)
+        return len(posterior.labels) >= MANY * dim and dim <= _MOST_JOINT
+
+    @property
+    def covariance(self) -> FloatArray:
+        """See `State.covariance`."""
+        return self._covariance
+
+    @property
+    def noise(self) -> FloatArray:
+        """See `State.noise`."""
+        return self._noise
+
+    def add_slope(
+        self, answer: FloatArray, noise: FloatArray, weights: Weighting, sampling: float, n_priv: float
+    ) -> None:
+        """Pool the slope at the present coefficients, over the number of rows and the share inside the clip.
+
+        `noise` (D,) is its variance, `sampling` the variance of a residual over n_priv.
+        """
+        m, dim = len(self._known.labels), len(answer)
+        lever = weights.lever * self._weights
+        curvature = (self._rows.T * lever) @ self._rows / len(lever)
+        few = min(1.0, (dim + 1.0) / m)
+        values, along = np.linalg.eigh((1.0 - few) * curvature + few * np.diag(np.diag(curvature)))
+        # Along columns that agree there is no curvature, and nothing is learnt.
+        values = np.maximum(values, _LEAST_CURVATURE)
+        curvature, inverse = (along * values) @ along.T, (along / values) @ along.T
+        self._answered.append(
+            Answered(
+                start=self.mean,
+                answer=answer,
+                curvature=curvature,
+                noise=noise,
+                doubt=(self._known.curvature_error + 1.0 / n_priv) * self.error,
+                error=self.error,
+            )
+        )
+        scores = inverse @ (self._rows * lever[:, None]).T
+        self._sampling = sampling * scores @ scores.T / len(lever)
+        self._scores = (1.0 / m + 1.0 / n_priv) / len(lever), scores
+        for middle in (None, self.private_mean):
+            pure, _ = self._pool_jointly(middle)
+            self._combine(pure, self._sampling)
+
+    def close(self) -> None:
+        """Count what is not known of the curvature, which acts on the way from the average start to the best coefficients.
+
+        Steps before the last are led by slopes as they are: the nearer they start, the less it matters.
+        """
+        factor, scores = self._scores
+        for middle in (self.private_mean, self.private_mean):
+            pure, began = self._pool_jointly(middle)
+            apart = self.private_mean - began
+            way = self._covariance + np.outer(apart, apart)
+            along = np.einsum("ij,jk,ik->i", self._rows, way, self._rows)
+            self._combine(pure, self._sampling + factor * (scores * along) @ scores.T)
+
+    def _pool_jointly(self, now: FloatArray | None) -> tuple[FloatArray, FloatArray]:
+        """The noise in the mean of all slopes, (D, D), and where they started on average, (D,); `now`, as in `_pool`."""
+        dim = len(self.mean)
+        information, squares = np.zeros((dim, dim)), np.zeros((dim, dim))
+        started, weighted = np.zeros(dim), np.zeros(dim)
+        for index, each in enumerate(self._answered):
+            doubt = each.doubt
+            if now is not None and index + 1 < len(self._answered):
+                expected = each.error + float(np.trace(self._private))
+                doubt += max(0.0, float(np.sum((each.start - now) ** 2)) - _FAR * expected)
+            gain = each.curvature.T / (each.noise + doubt)
+            one = gain @ each.curvature
+            information += one
+            started += one @ each.start
+            weighted += gain @ each.answer
+            squares += (gain * each.noise) @ gain.T
+        inverse = np.linalg.inv(information)
+        began = inverse @ started
+        self.private_mean = began + inverse @ weighted
+        return inverse @ squares @ inverse, began
+
+    def _combine(self, pure: FloatArray, other: FloatArray) -> None:
+        """Public rows and slopes together; `pure` is the noise for privacy in the slopes' mean, `other` its other errors."""
+        public, dim = self._known, len(self.mean)
+        self._private = _symmetric(pure + other)
+        apart = self.private_mean - public.mean
+        between = np.diag(public.variance) + self._private
+        disagreement = float(apart @ np.linalg.solve(between, apart))
+        self.drift = disagreement / dim if disagreement > dim + 3.0 * math.sqrt(2.0 * dim) else 1.0
+        trusted, precision = 1.0 / (self.drift * public.variance), np.linalg.inv(self._private)
+        self._covariance = _symmetric(np.linalg.inv(np.diag(trusted) + precision))
+        gain = self._covariance @ precision
+        self._noise = _symmetric(gain @ pure @ gain.T)
+        self.variance = np.diag(self._covariance).copy()
+        self.mean = public.mean + gain @ apart
+        kept = self._covariance * trusted
+        found = float(np.sum((kept @ apart) ** 2)) - float(
+            np.sum((kept @ (np.diag(1.0 / trusted) + self._private)) * kept)
+        )
+        self._disagreement = max(0.0, found) if self.drift > 1.0 else 0.0
+
+
+def _symmetric(matrix: FloatArray) -> FloatArray:
+    return np.asarray((matrix + matrix.T) / 2.0, dtype=np.float64)

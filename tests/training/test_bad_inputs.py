@@ -1,0 +1,338 @@
+"""One table of everything that goes wrong at the door of training: refused in words before the debit, or neutral and silent."""
+
+import math
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from spies import SpyLedger, SpyRows, seeded
+
+import fastpubpriv as fpp
+from fastpubpriv import ApproxDP, BudgetError, InputError, linear_regression, logistic_regression, train
+from fastpubpriv.training import (
+    DPSGD,
+    Ball,
+    Box,
+    Exponential,
+    Loss,
+    MirrorDescent,
+    OutputPerturbation,
+    SemiDP,
+    huber_loss,
+)
+from fastpubpriv.training.methods import METHODS
+
+BUDGET = ApproxDP(epsilon=2, delta=1e-6)
+TOTAL = ApproxDP(epsilon=50, delta=1e-3)
+SECRET = 777.25
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(1100, 3))
+Y = X @ [1.0, -2.0, 0.5] + RNG.normal(size=1100)
+CLASS = (Y > 0).astype(float)
+PRIVATE = X[100:]
+NUMBERS = {"y_priv": Y[100:], "x_pub": X[:100].copy(), "y_pub": Y[:100].copy()}
+CLASSES = {"y_priv": CLASS[100:], "x_pub": X[:100].copy(), "y_pub": CLASS[:100].copy()}
+FEW = SemiDP(steps=2, step_size=0.1, priv_weight=0.5)
+OF_CLASSES = {"output_perturbation"}
+
+
+class Absolute:
+    """A loss of a user's that works."""
+
+    def value(self, weights, x, y):
+        return np.abs(x @ weights - y)
+
+    def gradient(self, weights, x, y):
+        return np.sign(x @ weights - y)[:, None] * x
+
+
+def having(change):
+    """The loss with another gradient at the row whose label is the secret."""
+
+    class Changed(Absolute):
+        def gradient(self, weights, x, y):
+            found, place = super().gradient(weights, x, y), np.flatnonzero(y == SECRET)
+            return change(found, place) if len(place) else found
+
+    return Changed()
+
+
+def with_label(y, value, place=5):
+    changed = y.copy()
+    changed[place] = value
+    return changed
+
+
+# ---- Private content: neutral and silent -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_label_that_is_no_number_or_of_no_class_counts_for_nothing(method):
+    """Missing, infinite, or of another class: the same bits as a row that has nothing to say, and not a word."""
+    loss, given = ("logistic", CLASSES) if method in OF_CLASSES else ("squared", NUMBERS)
+    wrong = [math.nan, math.inf] + ([7.0, -1.0] if loss == "logistic" else [-math.inf])
+    results = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for each in wrong:
+            labels = with_label(given["y_priv"], each)
+            fit = seeded(
+                train, PRIVATE, **{**given, "y_priv": labels}, loss=loss, budget=BUDGET, method=method, random_state=3
+            )
+            results.append(fit.coefficients.tobytes())
+            assert fit.n_priv == 1000
+    assert len(set(results)) == 1
+
+
+def at_the_row(gradient, place, fill):
+    gradient[place] = fill
+    return gradient
+
+
+@pytest.mark.parametrize("fill", [math.nan, math.inf, -math.inf])
+def test_a_gradient_that_is_not_finite_counts_for_nothing(fill):
+    labels = with_label(Y[100:], SECRET)
+    given = {
+        **NUMBERS,
+        "y_priv": labels,
+        "budget": BUDGET,
+        "method": SemiDP(steps=2, step_size=0.1, priv_weight=0.5, scaling="none"),
+    }
+    found = seeded(train, PRIVATE, loss=having(lambda g, place: at_the_row(g, place, fill)), **given)
+    silent = seeded(train, PRIVATE, loss=having(lambda g, place: at_the_row(g, place, 0.0)), **given)
+    assert found.coefficients.tobytes() == silent.coefficients.tobytes()
+
+
+def raises(gradient, place):
+    raise ValueError(f"row {place[0]} has the label {SECRET}")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [raises, lambda gradient, place: gradient[:-1], lambda gradient, place: "text", lambda gradient, place: None],
+    ids=["raises", "another shape", "text", "nothing"],
+)
+def test_a_gradient_that_fails_at_a_private_row_says_nothing_of_it_and_is_paid_for(change):
+    ledger, labels = fpp.Ledger(TOTAL), with_label(Y[100:], SECRET)
+    method = SemiDP(steps=2, step_size=0.1, priv_weight=0.5, scaling="none")
+    with pytest.raises(InputError, match="return NaN for a row that it cannot handle") as caught:
+        train(
+            PRIVATE, **{**NUMBERS, "y_priv": labels}, loss=having(change), budget=BUDGET, method=method, ledger=ledger
+        )
+    assert str(SECRET) not in str(caught.value)
+    assert caught.value.__context__ is None
+    assert len(ledger.entries) == 1  # what was debited is spent
+
+
+# ---- What is refused before the debit --------------------------------------------------------------------------------
+
+SETTINGS = {
+    "a clip of zero": (lambda: SemiDP(clip_norm=0.0), "clip_norm"),
+    "a clip below zero": (lambda: DPSGD(clip_norm=-1.0), "clip_norm"),
+    "a clip that is no number": (lambda: SemiDP(clip_norm=math.nan), "clip_norm"),
+    "a clip without end": (lambda: SemiDP(clip_norm=math.inf), "clip_norm"),
+    "a clip whose square overflows": (lambda: SemiDP(clip_norm=1e300), "change the unit"),
+    "a clip whose steps vanish": (lambda: SemiDP(clip_norm=1e-320), "change the unit"),
+    "a clip that is text": (lambda: MirrorDescent(clip_norm="large"), "clip_norm"),
+    "a clip of losses of zero": (lambda: Exponential(clip=0.0), "clip"),
+    "a private weight above one": (lambda: SemiDP(priv_weight=1.5), "priv_weight"),
+    "a private weight below zero": (lambda: SemiDP(priv_weight=[0.5, -0.1]), "priv_weight"),
+    "a private weight that is no number": (lambda: SemiDP(priv_weight=math.nan), "priv_weight"),
+    "a private weight of zero where all rests on it": (lambda: OutputPerturbation(priv_weight=0.0), "priv_weight"),
+    "batches of no row": (lambda: SemiDP(sampling="poisson", batch_rows=0), "batch_rows"),
+    "batches of half a row": (lambda: SemiDP(sampling="poisson", batch_rows=0.5), "batch_rows"),
+    "batches with replacement": (lambda: SemiDP(sampling="with_replacement", batch_rows=5), "replacement are refused"),
+    "bootstrap batches": (lambda: SemiDP(sampling="bootstrap", batch_rows=5), "sampling must be one of"),
+    "no step": (lambda: SemiDP(steps=0), "steps"),
+    "half a step": (lambda: SemiDP(steps=1.5), "steps"),
+    "a step size that is no number": (lambda: SemiDP(step_size=math.nan), "step_size"),
+    "a step size of zero": (lambda: SemiDP(step_size=0.0), "step_size"),
+    "a step size without end": (lambda: SemiDP(step_size=math.inf), "step_size"),
+    "a step size that is nothing": (lambda: SemiDP(step_size=None), "step_size"),
+    "no l2 where it is needed": (lambda: OutputPerturbation(l2=0.0), "l2"),
+    "a box of text": (lambda: Box(lower="a", upper=2.0), "lower"),
+    "a box upside down": (lambda: Box(lower=1.0, upper=0.0), "lower < upper"),
+    "a ball of text": (lambda: Ball(radius="a"), "radius"),
+    "a threshold of text": (lambda: huber_loss("a"), "threshold"),
+    "a threshold that is a list": (lambda: huber_loss([1.0]), "threshold"),
+    "a curvature of text": (lambda: Loss(name="mine", residual=abs, curvature="a"), "curvature"),
+    "classes that are no switch": (lambda: Loss(name="mine", residual=abs, classes="x"), "True or False"),
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_settings_are_refused_where_they_are_made(name):
+    make, words = SETTINGS[name]
+    with pytest.raises(InputError, match=words):
+        make()
+
+
+def calls(given, *methods, loss="squared", **changes):
+    """A call of `train` for each method."""
+    return [(train, {**given, "loss": loss, "method": each, **changes}) for each in methods]
+
+
+STEPS = ("newton", "sufficient_statistics")
+NOISY = ("semi_dp", "dp_sgd", "pda_mirror_descent", "exponential")
+REFUSED = {
+    "more steps than one pass has": (
+        "at most 3 steps",
+        calls(NUMBERS, SemiDP(sampling="one_pass", batch_rows=300, steps=4)),
+    ),
+    "batches larger than the data": (
+        "more than the 1000",
+        [
+            *calls(NUMBERS, SemiDP(sampling="poisson", batch_rows=1001)),
+            *calls(NUMBERS, DPSGD(sampling="without_replacement", batch_rows=1001)),
+        ],
+    ),
+    "a start of another shape": ("start must be", calls(NUMBERS, SemiDP(start=[1.0]), SemiDP(start=None))),
+    "a loss that nobody knows": ("loss must be", calls(NUMBERS, "auto", loss="hinge")),
+    "a loss without steps": ("pass steps=", calls(NUMBERS, "semi_dp", loss=Absolute())),
+    "a residual of another arity": (
+        "residual of the loss 'mine' fails",
+        calls(NUMBERS, FEW, loss=Loss(name="mine", residual=lambda p: p)),
+    ),
+    "a residual that is text": (
+        "returns a number",
+        calls(NUMBERS, FEW, loss=Loss(name="mine", residual=lambda p, y: "a")),
+    ),
+    "negative counts": ("for counts", calls(NUMBERS, "semi_dp", loss="poisson")),
+    "balancing by private labels": (
+        "would count the private labels",
+        [
+            *calls(CLASSES, "newton", "semi_dp", "output_perturbation", loss="logistic", class_weight="balanced"),
+            (logistic_regression, {**CLASSES, "class_weight": "balanced"}),
+        ],
+    ),
+    "resampling": (
+        "resampling is not offered",
+        [
+            *calls(CLASSES, "newton", "semi_dp", loss="logistic", class_weight="oversample"),
+            (logistic_regression, {**CLASSES, "class_weight": "smote"}),
+        ],
+    ),
+    "a weight of each private row as a class weight": (
+        "must map each class",
+        [(logistic_regression, {**CLASSES, "class_weight": np.ones(1000)})],
+    ),
+    "class weights of a method that has none": (
+        "method='newton'",
+        calls(CLASSES, "semi_dp", loss="logistic", class_weight={0: 1, 1: 2}),
+    ),
+    "scales from private rows": (
+        "would tell of them",
+        [
+            *((linear_regression, {**NUMBERS, "x_bounds": each}) for each in ("auto", "private", {"x0": "auto"})),
+            *calls(NUMBERS, *STEPS, *NOISY, x_bounds="auto"),
+            *calls(NUMBERS, *STEPS, y_bounds="auto"),
+        ],
+    ),
+    "bounds that public rows break": ("pass wider bounds", [(linear_regression, {**NUMBERS, "x_bounds": (0.0, 1.0)})]),
+    "weights of private rows without a cap": (
+        "needs weight_cap=",
+        [
+            (linear_regression, {**NUMBERS, "weights_priv": np.ones(1000)}),
+            (logistic_regression, {**CLASSES, "weights_priv": np.ones(1000)}),
+        ],
+    ),
+    "weights of private rows as public ones": (
+        "weights_priv=, with weight_cap=",
+        [(linear_regression, {**NUMBERS, "weights_pub": np.ones(1000)})],
+    ),
+    "weights of a method that has none": (
+        "or leave them out",
+        calls(NUMBERS, "semi_dp", "exponential", weights_priv=np.ones(1000), weight_cap=2.0, weights_pub=np.ones(100)),
+    ),
+    "no public rows": (
+        "starts from public rows",
+        [
+            (linear_regression, {**NUMBERS, "x_pub": None}),
+            (logistic_regression, {**CLASSES, "x_pub": None}),
+            *calls(NUMBERS, *NOISY, x_pub=None),
+        ],
+    ),
+    "no public labels": ("public labels once", calls(NUMBERS, *STEPS, *NOISY, y_pub=None)),
+    "no private labels": ("the labels once", calls(NUMBERS, *STEPS, *NOISY, y_priv=None)),
+    "public labels of two columns": ("one number for each row", calls(NUMBERS, "auto", y_pub=X[:100, :2].copy())),
+    "private labels of two columns": ("one number for each row", calls(NUMBERS, "auto", y_priv=X[100:, :2])),
+    "one label too few": ("one label for each row", calls(NUMBERS, *STEPS, y_priv=Y[101:])),
+    "labels that are text": (
+        "pass x.astype",
+        [
+            (linear_regression, {**NUMBERS, "y_priv": np.full(1000, "Alice")}),
+            (logistic_regression, {**CLASSES, "y_priv": np.full(1000, "Alice", dtype=object)}),
+        ],
+    ),
+    "public labels that are equal": ("pass y_scale=", calls(NUMBERS, *STEPS, "semi_dp", y_pub=np.ones(100))),
+    "one class in the public rows": (
+        "pass classes=",
+        [
+            (logistic_regression, {**CLASSES, "y_pub": np.zeros(100)}),
+            *calls(CLASSES, "semi_dp", loss="softmax", y_pub=np.zeros(100)),
+        ],
+    ),
+    "classes that are no list": (
+        "must be a list of the labels",
+        [
+            *((logistic_regression, {**CLASSES, "classes": each}) for each in (5, "01", {0: 1})),
+            *calls(CLASSES, "semi_dp", loss="softmax", classes=5),
+            *calls(CLASSES, "semi_dp", loss="softmax", classes="01"),
+        ],
+    ),
+    "classes of numbers": ("belongs to a loss of classes", calls(NUMBERS, *STEPS, "semi_dp", classes=[0, 1])),
+    "a method of another loss": ("squared loss", calls(CLASSES, "sufficient_statistics", loss="logistic")),
+    "a method that nobody knows": (
+        "method must be one of",
+        [
+            (linear_regression, {**NUMBERS, "method": "semi_dp"}),
+            (linear_regression, {**NUMBERS, "method": SemiDP()}),
+            *calls(NUMBERS, "ols", 3, None),
+        ],
+    ),
+    "no budget": ("budget must be", [(linear_regression, {**NUMBERS, "budget": each}) for each in (None, 1.0, "1")]),
+    "the same memory": ("share memory", [(linear_regression, {**NUMBERS, "x_priv": X, "y_priv": Y, "x_pub": X[:100]})]),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_arguments_are_refused_before_the_debit(name):
+    words, tries = REFUSED[name]
+    for function, given in tries:
+        log, given = [], {"budget": BUDGET, **given}
+        rows = given.pop("x_priv", None)
+        rows = SpyRows(PRIVATE, log) if rows is None else rows
+        with pytest.raises((InputError, BudgetError), match=words) as caught:
+            function(rows, ledger=SpyLedger(TOTAL, log), **given)
+        assert log == []
+        assert "Alice" not in str(caught.value)
+
+
+def test_no_weight_on_private_rows_is_free():
+    ledger = fpp.Ledger(TOTAL)
+    train(PRIVATE, **NUMBERS, loss="squared", budget=BUDGET, method=SemiDP(priv_weight=0.0), ledger=ledger)
+    assert not ledger.entries
+
+
+def test_private_cells_of_another_kind_change_no_shape():
+    """A level or a type of cell that no public row has becomes the level "other"."""
+    frame = pd.DataFrame({"month": np.arange(1100) % 3, "x": X[:, 0], "y": Y})
+    strange = frame.astype({"month": float})
+    strange.loc[[200, 300, 400], "month"] = [99.0, math.inf, math.nan]
+    shapes = set()
+    for private in (frame[100:], strange[100:]):
+        result = linear_regression(
+            private, x_pub=frame[:100].copy(), label="y", categories={"month": "public"}, budget=BUDGET, method="newton"
+        )
+        shapes.add((result.terms, result.n_priv))
+    assert len(shapes) == 1
+
+
+def test_a_table_that_lets_a_debit_through_is_caught():
+    """The check of this file: a call that spends before it fails is seen."""
+    log = []
+    rows = SpyRows(PRIVATE, log, fails=InputError("late"))
+    with pytest.raises(InputError):
+        linear_regression(rows, **NUMBERS, budget=BUDGET, method="newton", ledger=SpyLedger(TOTAL, log))
+    assert log[:1] == ["debit"]
