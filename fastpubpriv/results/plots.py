@@ -119,7 +119,7 @@ def plot_means(
     level: float = 0.95,
     quantity: str = "mean",
 ) -> Any:
-    """One panel per coordinate in its own unit, the estimates side by side; of very many coordinates one line over their numbers."""
+    """One panel per coordinate in its own unit, the estimates side by side; of very many one line over their numbers."""
     dim = len(estimates[0].mean)
     title = f"{quantity.capitalize()}, with {level:.0%} intervals"
     names = columns if columns is not None else tuple(f"x{j}" for j in range(dim))
