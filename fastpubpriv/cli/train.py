@@ -122,6 +122,11 @@ def train(**settings: Any) -> None:
         )
     if columns is not None and label not in columns:
         raise click.UsageError(f"--label: {label[:80]!r} is not a column of both files that can be read")
+    absent = [name for name in stated.get("categories", {}) if columns is not None and name not in columns]
+    if absent:
+        raise click.UsageError(
+            f"--categories: {absent[0][:80]!r} is not a column of both files, or --columns leaves it out"
+        )
     if columns is not None:
         order = [place for place, name in enumerate(columns) if name != label]
         public = public[:, [*order, columns.index(label)]]
@@ -204,8 +209,8 @@ def _stated(settings: dict[str, Any]) -> dict[str, Any]:
         found["classes"] = tuple(_listed(settings["classes"].split(","), "--classes", settings["classes"]))
     if settings["y_bounds"] is not None:
         found["y_bounds"] = options.two_numbers(settings["y_bounds"], "--y-bounds")
-    if settings["class_weight"] == "public":
-        found["class_weight"] = "public"
+    if settings["class_weight"] is not None and "=" not in settings["class_weight"]:
+        found["class_weight"] = settings["class_weight"]  # "public"; the library says why not "balanced"
     elif settings["class_weight"] is not None:
         found["class_weight"] = {}
         for each in settings["class_weight"].split(","):

@@ -3,7 +3,13 @@
 import hashlib
 from pathlib import Path
 
+from fastpubpriv.errors import FastPubPrivError
+
 _COMPILE = "run `python setup.py build_ext --inplace` in the folder of the sources, or install the package again"
+
+
+class CompiledPartError(FastPubPrivError, ImportError):
+    """The compiled part is missing, or was made from other sources."""
 
 
 def declared() -> int | None:
@@ -21,9 +27,9 @@ def check_compiled() -> None:
     try:
         from fastpubpriv.kernels._cext import lib
     except ImportError as error:
-        raise ImportError(
+        raise CompiledPartError(
             f"the compiled part of fastpubpriv is missing or cannot be loaded ({error}): {_COMPILE}"
         ) from error
     made_from, wanted = getattr(lib, "FPP_DECLARATION", None), declared()
     if wanted is not None and made_from is not None and made_from != wanted:
-        raise ImportError(f"the compiled part of fastpubpriv is older than its Python part: {_COMPILE}")
+        raise CompiledPartError(f"the compiled part of fastpubpriv is older than its Python part: {_COMPILE}")

@@ -64,13 +64,14 @@ SECOND: dict[str, Arrays] = {
 class SlopeQuery(Query):
     """Sums over labelled rows of minus their gradients, and of their second derivatives, each rounded to a grid of its own.
 
-    A row whose label the loss does not know adds nothing. Rows are as long as the mechanism says.
+    A row whose label the loss does not know adds nothing, nor would one with an entry above `limit`: sums stay exact.
     """
 
     weights: FloatArray
     loss: Loss
     per_unit: float
     second_per_unit: float
+    limit: float
     block: int
 
     def zeros(self) -> tuple[IntArray, IntArray]:
@@ -82,12 +83,13 @@ class SlopeQuery(Query):
         """See `Query.add`."""
         sums, products = accumulators
         for begin in range(0, len(chunk), self.block):
-            rows = np.ascontiguousarray(chunk[begin : begin + self.block].T)
+            rows = chunk[begin : begin + self.block].T.astype(np.float64, order="C")  # a copy: it is written to
             columns, labels = rows[:-1], rows[-1]
             with np.errstate(all="ignore"):
                 scores = total(columns * self.weights[:, None])
                 residual = self.loss.residuals_of(scores, labels)
-                known = np.isfinite(residual)
+                known = np.isfinite(residual + labels) & np.logical_and.reduce(np.abs(columns) <= self.limit, axis=0)
+                columns[:, ~known] = 0.0
                 second = np.where(known, SECOND[self.loss.name](scores, labels), 0.0)
                 found = np.rint(columns * np.where(known, residual * self.per_unit, 0.0))
                 turned = np.rint(columns * (np.sqrt(second) * self.second_per_unit))
@@ -250,6 +252,7 @@ class PerturbedMinimum(Measurement[Fraction, Released]):
             loss=self.loss,
             per_unit=1.0 / self.row_step(n),
             second_per_unit=1.0 / self.second_step(n),
+            limit=self.radius * _LONGER,
             block=1 << _BLOCK_BITS - 2 * self._second_bits(n) - 1,
         )
 

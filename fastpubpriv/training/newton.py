@@ -71,7 +71,7 @@ def repeats(variance: FloatArray, noise_variance: FloatArray, steps: int) -> flo
     It acts on what is left of the error, and small steps leave most of that as it was: of errors with correlation r from one to the
     next, a mean has (1 + r) / (1 - r) times the variance.
     """
-    left = float(np.sum(1.0 / (1.0 / variance + 1.0 / noise_variance)) / variance.sum())
+    left = float(np.add.reduce(1.0 / (1.0 / variance + 1.0 / noise_variance)) / np.add.reduce(variance))
     return min((1.0 + left) / max(1.0 - left, 1e-300), float(steps))
 
 
@@ -124,7 +124,7 @@ def _simulated(
         pooled = pooled + 1.0 / (noise_variance + bent)
         sampling = clip.energy * (unit + error) / (n_priv * clip.inside**2)
         variance = 1.0 / (1.0 / posterior.variance + 1.0 / (1.0 / pooled + sampling))
-        error = float(variance.sum())
+        error = float(np.add.reduce(variance))
         clip = bound.at(math.sqrt(unit + error))
     return error
 

@@ -118,12 +118,42 @@ def test_npy_files_have_the_label_last(files):
         (("--label", "cost", "--rho", "0.5", "--method", "x"), "sufficient_statistics"),
         (("--label", "cost", "--rho", "0.5", "--loss", "logistic"), "two are needed"),
         (("--label", "cost", "--rho", "0.5", "--categories", "zebra"), "zebra"),
+        (("--label", "cost", "--rho", "0.5", "--columns", "dose", "--categories", "age"), "leaves it out"),
+        (
+            ("--label", "ill", "--rho", "0.5", "--loss", "logistic", "--class-weight", "balanced"),
+            "count the private labels",
+        ),
+        (
+            ("--label", "ill", "--rho", "0.5", "--loss", "logistic", "--class-weight", "smote"),
+            "resampling is not offered",
+        ),
+        *(
+            (("--label", "cost", "--rho", "0.5", *extra.split()), message)
+            for extra, message in (
+                ("--x-bounds age=auto", "must look like age=0:120"),
+                ("--y-bounds auto", "two numbers"),
+                ("--weights-priv age", "needs weight_cap="),
+                ("--weight-cap 2", "belongs to weights_priv="),
+                ("--method semi_dp --weights-pub age", "or leave them out"),
+                ("--loss huber --huber-threshold nan", "threshold"),
+                ("--loss hinge", "smooth_hinge"),
+                ("--classes 0,1", "belongs to a loss of classes"),
+                ("--method output_perturbation", "whose gradients are bounded"),
+            )
+        ),
     ],
 )
 def test_refusals(files, extra, message):
+    """Words that say what to pass, no traceback, and nothing debited."""
     folder, _ = files
+    ledger = folder / "budget.ledger"
+    extra = (*extra, "--ledger", ledger, "--ledger-total", "rho=1")
     result = train(*arguments(folder, "parquet", *extra), code=2)
     assert message in " ".join(result.stderr.split())
+    assert "Traceback" not in result.stderr
+    if ledger.exists():
+        with fpp.Ledger.from_file(str(ledger)) as book:
+            assert not book.entries
 
 
 def test_predict_refuses_what_is_no_model(files):

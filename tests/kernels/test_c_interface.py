@@ -8,7 +8,10 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from click.testing import CliRunner
 
+from fastpubpriv.cli import info
+from fastpubpriv.cli.app import main
 from fastpubpriv.kernels import _cext, _compiled
 
 CSRC = Path(__file__).resolve().parents[2] / "csrc"
@@ -58,6 +61,15 @@ def test_a_stale_extension_is_told_at_its_import(monkeypatch):
     monkeypatch.setattr(_cext, "lib", SimpleNamespace(FPP_DECLARATION=_cext.lib.FPP_DECLARATION + 1))
     with pytest.raises(ImportError, match="older than its Python part: run `python setup"):
         _compiled.check_compiled()
+
+
+def test_the_command_line_says_so_too(monkeypatch):
+    monkeypatch.setattr(_cext, "lib", SimpleNamespace(FPP_DECLARATION=_cext.lib.FPP_DECLARATION + 1))
+
+    monkeypatch.setattr(info.info, "callback", lambda json_path: _compiled.check_compiled())
+    result = CliRunner().invoke(main, ["info"])
+    assert "older than its Python part" in result.output
+    assert "bug" not in result.output
 
 
 def test_an_extension_without_its_sources_is_not_compared(monkeypatch, tmp_path):

@@ -11,7 +11,7 @@ from row_cases import LAYOUTS, LEVELS, hostile_float64, instruction_set, lay_out
 from fastpubpriv import maps
 from fastpubpriv.errors import InputError, KernelError
 from fastpubpriv.kernels import tree as kernels
-from fastpubpriv.kernels.tree import Members, grouped_rows
+from fastpubpriv.kernels.tree import KeptNodes, Members, grouped_rows
 from fastpubpriv.maps import RowTree, Rule, Split
 from fastpubpriv.reference import tree as reference
 
@@ -294,3 +294,68 @@ def test_lineage_names_what_decides():
     both, swapped = (RowTree(3, splits, targets).lineage for targets in (row_tree.targets[:2], row_tree.targets[1::-1]))
     assert len(both) == len(swapped) == 1
     assert both != swapped
+
+
+def grown(rng, row_tree):
+    """The same tree with one leaf more split, and its leaves as targets."""
+    splits = list(row_tree.splits)
+    node = rng.choice([index for index, split in enumerate(splits) if split is None])
+    splits[node] = make_split(rng, row_tree.dim, len(splits))
+    splits += [None] * splits[node].n_children
+    return RowTree(row_tree.dim, splits, [index for index, split in enumerate(splits) if split is None])
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_nodes_that_are_kept_change_nothing(dtype, monkeypatch):
+    """A tree that grows, a split that is taken back, one node or all leaves, any chunks: the rows of each label are the same."""
+    rng = np.random.default_rng(3)
+    base = rng.standard_normal((30_000, 7)).astype(dtype)[:, 1:6]
+    base[rng.random(base.shape) < 1e-4] = np.nan
+    kept = KeptNodes.of(base, None)
+    routed = []
+    plain = kernels.tree_assign
+    monkeypatch.setattr(
+        kernels, "tree_assign", lambda chunk, *rest: (routed.append(len(chunk)), plain(chunk, *rest))[1]
+    )
+    tree = grown(rng, RowTree(5, [None], [0]))
+    for turn in range(12):
+        later = grown(rng, tree)
+        if (
+            turn % 4 != 1
+        ):  # else taken back: the next turn splits another leaf, or this one in another way, under the same ids
+            tree = later
+        for targets in (later.targets, [int(rng.choice(later.targets))]):
+            watched, fresh = (RowTree(5, later.splits, targets) for _ in range(2))
+            kept.watch(watched)
+            routed.clear()
+            for begin in range(0, 30_000, 7_001 + turn):
+                chunk = base[begin : begin + 7_001 + turn]
+                found, begins = grouped_rows(chunk, watched)
+                found = found.copy()
+                expected, its_begins = grouped_rows(chunk, fresh)
+                assert begins == its_begins
+                assert found[: begins[-1]].tobytes() == expected[: begins[-1]].tobytes()
+        assert sum(routed) <= 30_000 + 30_000  # all rows by the fresh tree; the other has routed every row before
+
+
+def test_only_the_array_itself_is_known():
+    rng = np.random.default_rng(4)
+    base = rng.standard_normal((20_000, 3))
+    kept = KeptNodes.of(base, None)
+    row_tree = make_tree(rng, 3, 3)
+    kept.watch(row_tree)
+    grouped_rows(base, row_tree)
+    other = rng.standard_normal((20_000, 3))
+    fresh = RowTree(3, row_tree.splits, row_tree.targets)
+    for chunk in (other, base[::2], base[:, ::-1].copy(), base.astype(np.float32), other[:0], base[100:101]):
+        found, begins = grouped_rows(chunk, row_tree)
+        found = found.copy()
+        expected, its_begins = grouped_rows(chunk, fresh)
+        assert begins == its_begins
+        assert found[: begins[-1]].tobytes() == expected[: begins[-1]].tobytes()
+    # A tree that was watched before others grew goes the whole way.
+    kept.watch(grown(rng, row_tree))
+    assert kernels._known_labels(base, row_tree) is None
+    assert np.array_equal(np.diff(grouped_rows(base, row_tree)[1]), np.diff(grouped_rows(base, fresh)[1]))
+    assert KeptNodes.of(base, 30_000) is None  # two bytes a row do not fit
+    assert KeptNodes.of(None, None) is None

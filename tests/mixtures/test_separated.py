@@ -1,6 +1,7 @@
 """learn_separated_mixture and its baselines: answers, choices by public shapes, costs, sources, and what a result holds."""
 
 import json
+import pickle
 import tracemalloc
 from fractions import Fraction
 
@@ -22,6 +23,7 @@ from fastpubpriv import (
     no_public_baseline,
     public_only,
 )
+from fastpubpriv.kernels import tree
 from fastpubpriv.mixtures.separated.searches import METHODS, Shape, choose_method, tree_depth
 from fastpubpriv.release.transcript import recording
 
@@ -177,7 +179,7 @@ def bits(result):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_same_bits_from_memory_files_threads_and_chunks(method, tmp_path):
+def test_same_bits_from_memory_files_threads_and_chunks(method, tmp_path, monkeypatch):
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -197,6 +199,15 @@ def test_same_bits_from_memory_files_threads_and_chunks(method, tmp_path):
         ),
     ):
         assert bits(other) == bits(expected)
+    monkeypatch.setattr(tree, "_WORTH_KEEPING", 1)  # the nodes that rows are in are kept from pass to pass
+    known = []
+    plain = tree.KeptNodes.labels
+    monkeypatch.setattr(tree.KeptNodes, "labels", lambda *given: (known.append(found := plain(*given)), found)[1])
+    again = seeded(rows, method=method)
+    assert bits(again) == bits(expected)
+    assert all(found is not None for found in known)
+    assert known or method == "public_pca"
+    assert b"KeptNodes" not in pickle.dumps(again)  # they are private
     named = seeded(tmp_path / "rows.parquet", method=method)
     assert named.columns == tuple(columns)
     assert {**named.to_dict(), "columns": None} == expected.to_dict()

@@ -29,6 +29,7 @@ from fastpubpriv.estimators.ladder.rungs import (
     outlook,
 )
 from fastpubpriv.estimators.ladder.schedule import EARLY_SHARES, LEAST_LAST, Noise
+from fastpubpriv.kernels.tree import KeptNodes
 from fastpubpriv.maps import RowTree
 from fastpubpriv.mechanisms.axis_features import AxisFeatures
 from fastpubpriv.mechanisms.leaf_vectors import LeafVector, LeafVectors
@@ -108,6 +109,7 @@ def learn_leaf_ladder(
     *,
     allowance: Fraction,
     structure: str = "auto",
+    kept: KeptNodes | None = None,
 ) -> LeafEstimates:
     """Release counts, then what each leaf's rung asks for, of the rows that reach it.
 
@@ -125,6 +127,8 @@ def learn_leaf_ladder(
         What all of it may cost.
     structure : str
         The rung of all leaves, or "auto".
+    kept : KeptNodes, optional
+        What the search found out about the nodes of an array's rows.
 
     Returns
     -------
@@ -137,6 +141,8 @@ def learn_leaf_ladder(
     """
     account = run.account
     routes = tree.routes(leaves)
+    if kept is not None:
+        kept.watch(routes)
     if len(bases) != len(leaves):
         raise InputError(f"{len(leaves)} leaves need as many bases, got {len(bases)}")
     costs = leaf_costs(allowance, pure=account.pure)

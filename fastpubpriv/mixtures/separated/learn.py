@@ -171,7 +171,9 @@ def _by_ladder(
     run: Run, found: Clustering, public: FloatArray, *, allowance: Fraction, structure: str, failure_prob: float
 ) -> tuple[LeafEstimates, str]:
     bases = leaf_bases(found.tree, found.leaves, public)
-    leaves = learn_leaf_ladder(run, found.tree, found.leaves, bases, allowance=allowance, structure=structure)
+    leaves = learn_leaf_ladder(
+        run, found.tree, found.leaves, bases, allowance=allowance, structure=structure, kept=found.kept
+    )
     return leaves, bases[0].source
 
 

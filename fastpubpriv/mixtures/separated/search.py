@@ -12,6 +12,7 @@ import numpy as np
 
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.estimators.matrices import spectrum
+from fastpubpriv.kernels.tree import KeptNodes, Members
 from fastpubpriv.mechanisms.sums import AffineMap, Released, SecondMoment, ShellCounts
 from fastpubpriv.mixtures.separated.balls import distances
 from fastpubpriv.mixtures.separated.tree import ClusterTree
@@ -43,7 +44,8 @@ class Node:
 class Clustering:
     """A finished search: the tree, the leaves that are components, and what was released on the way.
 
-    `scales` (one for each leaf) is the radius of a public ball around the leaf's public rows or their parent's.
+    `scales` (one for each leaf) is the radius of a public ball around the leaf's public rows or their parent's; `kept` is for the
+    passes that follow, and private.
     """
 
     tree: ClusterTree
@@ -51,6 +53,7 @@ class Clustering:
     scales: tuple[float, ...]
     depth: int
     cuts: tuple[dict[str, Any], ...] = ()
+    kept: KeptNodes | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -65,9 +68,11 @@ class Search:
     tree: ClusterTree = field(init=False)
     cuts: list[dict[str, Any]] = field(default_factory=list)
     deepest: int = 0
+    kept: KeptNodes | None = field(init=False)
 
     def __post_init__(self) -> None:
         self.tree = ClusterTree.root(self.public.shape[1])
+        self.kept = KeptNodes.of(self.run.rows.in_memory, self.run.executor.max_memory)
 
     @property
     def least_private(self) -> float:
@@ -82,6 +87,13 @@ class Search:
     def root(self) -> Node:
         """All rows."""
         return Node(id=0, rows=np.arange(len(self.public)), depth=0, radius=widest(self.public))
+
+    def only(self, node: Node) -> Members:
+        """The private rows of a node, which go down only those splits that no pass before has sent them down."""
+        members = self.tree.only(node.id)
+        if self.kept is not None:
+            self.kept.watch(members.row_tree)
+        return members
 
     def payer(self, node: Node) -> NodePayer:
         """What a node may spend; its depth is checked against the promise of the scope."""
@@ -102,9 +114,7 @@ class Search:
         """The `count` leading directions (count, dim) of the private rows of a node, clipped to a ball around a public centre."""
         name = f"node {node.id}: directions"
         released = self.run.release(
-            SecondMoment(
-                affine=AffineMap(dim=self.run.rows.dim, center=center), radius=radius, only=self.tree.only(node.id)
-            ),
+            SecondMoment(affine=AffineMap(dim=self.run.rows.dim, center=center), radius=radius, only=self.only(node)),
             name=name,
             cost=payer.allowance * share,
             payer=payer,
@@ -130,7 +140,7 @@ class Search:
             ShellCounts(
                 affine=AffineMap(dim=self.run.rows.dim, center=origin, matrix=projection, offset=-center),
                 edges=edges,
-                only=self.tree.only(node.id),
+                only=self.only(node),
             ),
             name=name,
             cost=payer.allowance * share,
@@ -172,6 +182,7 @@ class Search:
             scales=tuple(node.radius for node in ordered),
             depth=self.deepest,
             cuts=tuple(self.cuts),
+            kept=self.kept,
         )
 
 
