@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
 import pytest
 
 from benchmarks.cases import bins, hypotheses, leaves, loops, reports, training
@@ -176,18 +177,30 @@ GUARDS = {
         Ratios(1.2, 1.2, 1.2),
         Ratios(2.31, 2.90, 2.81),
     ),
-    # Of the next two on one processor, a busy one.
+    # Of the next four on one processor, a busy one.
     "clipped gradients": (
         lambda: training.gradient_case(50_000, 100),
         training.BLOCKS,
-        Ratios(0.7, 1.0, 1.0),
-        Ratios(1.15, 1.65, 1.64),
+        Ratios(1.2, 1.7, 2.0),
+        Ratios(1.88, 2.64, 3.12),
+    ),
+    "clipped gradients, float32": (
+        lambda: training.gradient_case(50_000, 100, np.float32),
+        training.BLOCKS,
+        Ratios(0.55, 0.8, 1.0),
+        Ratios(0.86, 1.27, 1.60),
+    ),
+    "a mini-batch": (
+        training.batch_case,
+        "NumPy",
+        Ratios(0.6, 0.85, 0.85),
+        Ratios(0.94, 1.34, 1.37),
     ),
     "a newton pass": (
         lambda: training.newton_case(50_000, 100),
         training.BLOCKS,
-        Ratios(0.6, 0.9, 1.2),
-        Ratios(1.00, 1.53, 1.98),
+        Ratios(1.1, 1.6, 2.2),
+        Ratios(1.73, 2.55, 3.70),
     ),
 }
 MOST_READS, READS_SEEN = 4.0, 2.5  # the clipped sum in readings of its rows, on Zen 4; 1.4 at full width

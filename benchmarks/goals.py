@@ -66,7 +66,9 @@ PEERS = {
     "clipped gradients, 1e+06 x 100 float32": {"NumPy in row blocks": 3.0, "Numba loop": 1.1},
     "a mini-batch of 500 of 27000 x 2000 float32": {"NumPy": 1.3},
     "a Newton pass, 1e+06 x 100": {"NumPy in row blocks": 3.0, "Numba loop": 1.1},
-    "50 steps of 16 settings": {"one setting at a time": 4.0},
+    "50 steps of 1 settings": {"NumPy": 2.0},
+    "50 steps of 16 settings": {"one setting at a time": 4.0, "NumPy": 2.0},
+    # By the CPU clock on a busy machine it was 5.7 with 20 columns and 3.0 with 50.
     # 4.2 was seen, and 3.6 with 50 columns, where a round is 43 ms of the whitened Gram kernel: narrower last panels of its map,
     # and vectors that stop at the diagonal, are what a prototype had left to gain (42 to 31 ms on a half-width machine).
     "coinpress_covariance, 3e+05 x 20, 4 rounds, whole call": {"the published script": 4.0},
@@ -83,7 +85,11 @@ PEERS = {
 # objects: one map for both steps, one event for both grids, results whose fields are made read-only where they are asked for.
 # Of the second, a third is worked out for all columns together (`tails`, `scales._sums`); what goes on column by column is the set
 # of windows that stand out and what they reach (`scales._scale_of`, .2 ms a column), and the places of public rows.
-# Of a sweep, 50 of the 5,000 steps of paper B's run: one in 1 s, 16 in 0.25 s each, the grid of 176 in 3 minutes on two cores.
+# Of a sweep, 50 of the 5,000 steps of paper B's run: one in 1 s, 16 in 0.25 s each, the grid of 176 in 3 minutes on two cores. The
+# first two are not met, nor twice NumPy: a busy full-width machine, where reading the rows of a step takes .33 ms (.0165 s of 50
+# steps) and drawing it .3 ms, took .067 and .125 s (NumPy .064 and .118); before rows were read where they lie, .14 and .19.
+# Products in C over such rows were .7 and 1.4 ms a step in place of 1.05 and 2.0 (`training/gradient/sweep.py`). The grid took .91
+# s of CPU.
 SECONDS = {
     "50 steps of 1 settings": 0.01,
     "50 steps of 16 settings": 0.04,

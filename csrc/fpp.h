@@ -219,7 +219,7 @@ int32_t fpp_columns_box_f32(const float *x, int64_t n, int64_t row_stride, const
 
 /* ---- Gradients of linear models -------------------------------------------------------------------------------------
  * A labelled row (z, label) has dim + 1 adjacent columns, the label last. It adds q, the integers nearest to steps z; with score =
- * <weights, z> (eight sums of every eighth term, without fused multiply-adds, then added by halves) and residual r, minus the derivative of a loss:
+ * <weights, z> (eight sums of every eighth term, added by halves; no fused multiply-adds) and residual r, minus the derivative of a loss:
  *   without `spread`: steps = r shortened to limit / |z|, times inv_step; zero if r or label is not finite;
  *   with `spread`: z becomes spread z, steps = min(1, limit / |spread z|) (r inv_scale clipped to -clip ... clip) / clip inv_step.
  * SOFTMAX, and `functions`, have a score for each of `outputs` classes and as many rows of q; |r| |z| is then shortened as a whole.
@@ -257,12 +257,11 @@ typedef struct {
 } fpp_gradient_map;
 
 int64_t fpp_gradients_workspace_size(const fpp_gradient_map *map); /* bytes, any alignment; -1 if invalid */
-/* sums (outputs, dim): sum of q, added to modulo 2^64. */
+/* sums (outputs, dim): sum of q, added to modulo 2^64; `_at` of the rows at places (count), each in 0 ... n - 1. */
 int32_t fpp_gradients_sum_f64(const double *x, int64_t n, int64_t row_stride, const fpp_gradient_map *map, void *workspace,
                               int64_t *sums);
 int32_t fpp_gradients_sum_f32(const float *x, int64_t n, int64_t row_stride, const fpp_gradient_map *map, void *workspace,
                               int64_t *sums);
-/* The same of the rows at places (count), each in 0 ... n - 1. */
 int32_t fpp_gradients_sum_at_f64(const double *x, int64_t n, int64_t row_stride, const int64_t *places, int64_t count,
                                  const fpp_gradient_map *map, void *workspace, int64_t *sums);
 int32_t fpp_gradients_sum_at_f32(const float *x, int64_t n, int64_t row_stride, const int64_t *places, int64_t count,

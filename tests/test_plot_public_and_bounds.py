@@ -107,3 +107,18 @@ def test_a_mixture_cut_to_its_bounds(dim):
     if dim <= 2:
         assert drawn[:, 0].min() >= 0.0
         assert drawn[:, 0].max() <= 9.5
+
+
+def test_many_columns_have_panels_in_their_own_units():
+    """Columns in thousands do not flatten the others, and every name is there, on two lines at most."""
+    names = tuple(f"a rather long name of the column of a survey, number {j}" for j in range(40))
+    figure = dataclasses.replace(mean(40, names), mean=np.geomspace(1e-3, 1e6, 40)).plot(x_pub=np.ones((5, 40)))
+    shown = [axes for axes in figure.axes if axes.get_title()]
+    assert len(shown) == 40
+    assert max(axes.get_title().count("\n") for axes in shown) == 1
+    assert all(len(line) <= 20 for axes in shown for line in axes.get_title().split("\n"))
+    figure.canvas.draw()
+    # No panel's title lies over another panel.
+    boxes = [(axes.get_window_extent(), axes.title.get_window_extent()) for axes in shown]
+    assert not any(one.overlaps(title) for one, _ in boxes for other, title in boxes if other is not one)
+    assert len(mean(61, None).plot().axes) == 1

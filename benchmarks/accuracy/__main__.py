@@ -60,6 +60,8 @@ def together(paths: list[Path]) -> dict[str, Any]:
             older = found.get(name, [])
             found[name] = cells
             if name == "regression":
+                # In JSON, null stands for a peer that was not tried.
+                cells = [{key: math.nan if item is None else item for key, item in cell.items()} for cell in cells]
                 known = {(cell["table"], cell["n_pub"], cell["epsilon"]) for cell in cells}
                 found[name] = cells + [
                     cell for cell in older if (cell["table"], cell["n_pub"], cell["epsilon"]) not in known

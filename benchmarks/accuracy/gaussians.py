@@ -27,6 +27,7 @@ GRID = (
 TABLE_SIZES = (500, 5_000)
 # The paper's method stays available under its name; the default may be another.
 OLD_METHOD = "lifted_coinpress"
+BOOTSTRAPS = 200
 
 
 @dataclass(frozen=True)
@@ -115,6 +116,13 @@ def errors(problem: Problem, mean: np.ndarray, covariance: np.ndarray) -> tuple[
     return float(np.linalg.norm(white - np.eye(problem.dim))), float(np.linalg.norm(inverse @ (mean - problem.mean)))
 
 
+def ratio_error(ours: np.ndarray, public: np.ndarray, paper: np.ndarray) -> float:
+    """Standard error of median(ours) / min(median(public), median(paper)), all (samples,), by bootstrap over the samples."""
+    picked = np.random.default_rng(0).integers(0, len(ours), (BOOTSTRAPS, len(ours)))
+    medians = [np.median(each[picked], axis=1) for each in (ours, public, paper)]
+    return float(np.std(medians[0] / np.minimum(medians[1], medians[2])))
+
+
 def run_problem(problem: Problem, budget: str, resamples: int) -> dict[str, Any]:
     """Errors of the default, of the paper's method and of the public rows alone, medians over the resamples."""
     start = zlib.crc32(f"{problem.name} {budget}".encode())
@@ -157,6 +165,9 @@ def run_problem(problem: Problem, budget: str, resamples: int) -> dict[str, Any]
             f"paper {word}": paper,
             word: value,
             f"{word} ratio": value / min(public, paper),
+            f"{word} ratio, standard error": ratio_error(
+                *(np.array(found[name])[:, place] for name in ("estimate_gaussian", "public", "paper"))
+            ),
         }
     line["samples"] = len(found["public"])
     line["worst silent covariance"] = max(silent, default=float("nan"))

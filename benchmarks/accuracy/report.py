@@ -280,6 +280,11 @@ def _spread(values: Iterable[float]) -> str:
     return " / ".join(f"{value:.2f}" for value in np.quantile(found, [0.5, 0.9, 1.0]))
 
 
+def _with_error(line: dict[str, Any], word: str) -> str:
+    """A ratio and its standard error."""
+    return f"{line[f'{word} ratio']:.2f} +- {line[f'{word} ratio, standard error']:.2f}"
+
+
 def readme_gaussians(lines: list[dict[str, Any]]) -> str:
     """Ratios to the better of two simple answers by kind of problem and budget, and every case above the limit."""
     text = []
@@ -303,8 +308,12 @@ def readme_gaussians(lines: list[dict[str, Any]]) -> str:
         above = sorted(
             (line for line in lines if line[f"{word} ratio"] > OBVIOUS), key=lambda line: -line[f"{word} ratio"]
         )
-        named = "; ".join(f"{line['problem']}, {line['budget']}: {line[f'{word} ratio']:.2f}" for line in above)
-        told.append(f"Error of the {word} above {OBVIOUS} times the better in {len(above)} of them: {named or 'none'}.")
+        named = "; ".join(f"{line['problem']}, {line['budget']}: {_with_error(line, word)}" for line in above)
+        worst = max(lines, key=lambda line: line[f"{word} ratio"])
+        told.append(
+            f"Error of the {word} above {OBVIOUS} times the better in {len(above)} of them: {named or 'none'}. "
+            f"The largest ratio, with its standard error: {_with_error(worst, word)}."
+        )
     # A case where every answer has a status has none without: NaN, or null where a file of JSON was read.
     loud = np.nanmax([line["worst silent covariance"] or 0.0 for line in lines])
     told.append(f"Largest relative covariance error without a status: {loud:.2f}.")

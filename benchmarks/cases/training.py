@@ -223,12 +223,27 @@ def sweep_case(settings: int, *, threads: int = 1) -> Case:
 
     sizes = np.linspace(0.01, 1.9, settings)
 
+    def plain() -> Any:
+        """The steps as a NumPy user writes them, on float32 rows whose norms are known."""
+        rng, w = np.random.default_rng(1), np.zeros((WIDTH, settings), dtype=np.float32)
+        for _ in range(STEPS):
+            chosen = np.flatnonzero(rng.random(len(private)) < 1 / 54), rng.choice(len(public), 200, replace=False)
+            move = 2.744 * rng.standard_normal((WIDTH, 1), dtype=np.float32) / BATCH
+            for table, bounds, places, divisor in zip((private, public), norms, chosen, (BATCH, 200), strict=True):
+                x = table[places]
+                found = np.clip(x[:, -1:] - x[:, :-1] @ w, -bounds[places], bounds[places])
+                move = move + x[:, :-1].T @ found / divisor
+            w += 0.5 * move * sizes.astype(np.float32)
+        return w
+
+    norms = [1 / np.sqrt(np.einsum("ij,ij->i", x[:, :-1], x[:, :-1]))[:, None] for x in (private, public)]
+
     def ours() -> None:
         with threadpool_limits(threads):
             run(sizes)
 
     cores = "" if threads == 1 else ", all cores"
-    alone: dict[str, Call] = {}
+    alone: dict[str, Call] = {"NumPy": plain} if threads == 1 else {}
     if settings > 1 and threads == 1:
         alone["one setting at a time"] = lambda: run(sizes[:1])
     return Case(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -23,7 +24,16 @@ from fastpubpriv.cli import options
 )
 @click.option("--threads", type=click.IntRange(min=1), help="Default: all cores. Never changes a number.")
 @click.option("--quick", is_flag=True, help="A smaller problem, in seconds, for experiments that take long.")
-def reproduce(name: str | None, out: Path, runs: int | None, threads: int | None, quick: bool) -> None:
+@click.option(
+    "--cell",
+    "cells",
+    multiple=True,
+    metavar="SHARE:EPSILON",
+    help="One cell of a table, such as 0.5:4, for experiments that take long; may be given for several.",
+)
+def reproduce(
+    name: str | None, out: Path, runs: int | None, threads: int | None, quick: bool, cells: tuple[str, ...]
+) -> None:
     """Re-create a published figure or table, with our numbers beside the published ones, as CSV and PNG.
 
     Without NAME, list what there is. The rows are simulated, so seeded noise is used throughout.
@@ -45,8 +55,25 @@ def reproduce(name: str | None, out: Path, runs: int | None, threads: int | None
         raise click.UsageError(f"no experiment {name[:80]!r}; there are {', '.join(EXPERIMENTS)}")
     if quick and not EXPERIMENTS[name].quick:
         raise click.UsageError(f"--quick: {name} has no smaller problem; pass fewer --runs, or leave --quick out")
+    if cells and not EXPERIMENTS[name].cells:
+        raise click.UsageError(f"--cell: {name} is made as a whole; leave it out")
+    asked: dict[str, Any] = ({"quick": True} if quick else {}) | ({"cells": _pairs(cells)} if cells else {})
     outputs.need_matplotlib()
     outputs.check_folder("--out", out)
-    made = EXPERIMENTS[name].run(out, runs=runs, threads=threads, **({"quick": True} if quick else {}))
+    made = EXPERIMENTS[name].run(out, runs=runs, threads=threads, **asked)
     streams.emit("\n".join([*made.lines, f"{made.seconds:.1f} s"]))
     outputs.written([made.csv, made.png])
+
+
+def _pairs(cells: tuple[str, ...]) -> list[tuple[float, float]]:
+    """Shares of public rows and epsilons."""
+    found = []
+    for cell in cells:
+        share, _, epsilon = cell.partition(":")
+        try:
+            found.append((float(share), float(epsilon)))
+        except ValueError:
+            raise click.UsageError(
+                f"--cell is a share of public rows and an epsilon, as 0.5:4, got {cell[:80]!r}"
+            ) from None
+    return found

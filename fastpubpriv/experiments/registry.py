@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,11 +43,13 @@ class Runner(Protocol):
         threads: int | None = None,
         progress: bool | None = None,
         quick: bool = False,
+        cells: Sequence[tuple[float, float]] = (),
     ) -> Report:
         """Write the CSV and the PNG into `out`, which is made if it is not there.
 
         `runs` None is the number that the published figure (or our acceptance band) asks for. `threads` (None: all cores) and
-        `progress` (None: on a terminal) never change a number. `quick`, for experiments that have it, is a smaller problem.
+        `progress` (None: on a terminal) never change a number. `quick`, for experiments that have it, is a smaller problem;
+        `cells` are (share of public rows, epsilon) of a table, all where there are none.
         """
 
 
@@ -67,6 +69,8 @@ class Experiment:
         `run(out, *, runs=None, threads=None, progress=None, quick=False)` returns a `Report`.
     quick : bool
         Whether there is a smaller problem that takes seconds where the published one takes long.
+    cells : bool
+        Whether single cells of its table can be made.
     """
 
     name: str
@@ -74,6 +78,7 @@ class Experiment:
     source: str
     run: Runner
     quick: bool = False
+    cells: bool = False
 
 
 def _later(module: str) -> Runner:
@@ -84,10 +89,11 @@ def _later(module: str) -> Runner:
         threads: int | None = None,
         progress: bool | None = None,
         quick: bool = False,
+        cells: Sequence[tuple[float, float]] = (),
     ) -> Report:
         function: Callable[..., Report] = import_module(f"fastpubpriv.experiments.{module}").run
-        size = {"quick": True} if quick else {}
-        return function(out, runs=runs, threads=threads, progress=progress, **size)
+        part: dict[str, Any] = ({"quick": True} if quick else {}) | ({"cells": cells} if cells else {})
+        return function(out, runs=runs, threads=threads, progress=progress, **part)
 
     return run
 
@@ -105,6 +111,7 @@ _ALL = (
         source="Lowy, Li, Huang, Razaviyayn, Optimal DP Model Training with Public Data (2024), Table 5",
         run=_later("newton_beyond"),
         quick=True,
+        cells=True,
     ),
     Experiment(
         name="b-figure-6",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ PALETTE = ("#0b5fa5", "#d1690e", "#3b8f5a", "#8a5aa8", "#7a7a7a", "#b0304f")
 MAX_PAIRED = 5
 # Panels of histograms.
 MAX_PANELS = 12
+# Means: panels, beyond so many columns small ones, and beyond more one line over their numbers.
+MAX_LARGE_PANELS, MAX_SMALL_PANELS = 12, 60
 # Beyond so many columns names overlap, then numbers do.
 MAX_NAMED, MAX_NUMBERED = 40, 12
 
@@ -80,6 +83,11 @@ def save(figure: Any, path: str | Path | None) -> Any:
     return figure
 
 
+def heading(name: str, width: int) -> str:
+    """A name on at most two lines of so many letters, the rest left out."""
+    return "\n".join(textwrap.wrap(name, width, max_lines=2, placeholder=" ...")) or name[:width]
+
+
 def draw_panel(axes: Any, estimates: list[Estimate], j: int, title: str, *, hidden: tuple[int, ...] = ()) -> None:
     """Coordinate `j` of the estimates side by side; `hidden` ones keep their place on the axis and are not drawn."""
     for i, estimate in enumerate(estimates):
@@ -89,16 +97,16 @@ def draw_panel(axes: Any, estimates: list[Estimate], j: int, title: str, *, hidd
         if estimate.lower is not None and estimate.upper is not None:
             reach = np.array([estimate.mean[j] - estimate.lower[j], estimate.upper[j] - estimate.mean[j]])
             span = np.where(np.isfinite(reach), reach, 0.0).reshape(2, 1)
-            axes.errorbar(i, estimate.mean[j], yerr=span, fmt="o", ms=5, capsize=4, color=colour)
+            axes.errorbar(i, estimate.mean[j], yerr=span, fmt="o", ms=5, capsize=4, color=colour, label=estimate.label)
             for infinite, marker in zip(~np.isfinite(reach), "v^", strict=True):
                 if infinite:  # an end without a bound is drawn as an arrow
                     axes.plot(i, estimate.mean[j], marker, ms=11, mfc="none", color=colour)
         else:
-            axes.plot(i, estimate.mean[j], "D", ms=5, color=colour)
+            axes.plot(i, estimate.mean[j], "D", ms=5, color=colour, label=estimate.label)
     axes.set_xlim(-0.6, len(estimates) - 0.4)
     axes.set_xticks(range(len(estimates)))
     axes.set_xticklabels([estimate.label for estimate in estimates], rotation=40, ha="right", fontsize=7)
-    axes.set_title(title, fontsize=9)
+    axes.set_title(heading(title, 30), fontsize=9)
     axes.tick_params(axis="y", labelsize=7)
     axes.grid(axis="y", alpha=0.3, lw=0.5)
 
@@ -110,13 +118,12 @@ def plot_means(
     path: str | Path | None = None,
     level: float = 0.95,
     quantity: str = "mean",
-    max_panels: int = 12,
 ) -> Any:
-    """One small panel per coordinate, the estimates side by side; beyond `max_panels` coordinates one line plot over the index."""
+    """One panel per coordinate in its own unit, the estimates side by side; of very many one line over their numbers."""
     dim = len(estimates[0].mean)
     title = f"{quantity.capitalize()}, with {level:.0%} intervals"
     names = columns if columns is not None else tuple(f"x{j}" for j in range(dim))
-    if dim > max_panels:
+    if dim > MAX_SMALL_PANELS:
         figure = new_figure(9.0, 4.0)
         axes = figure.subplots()
         for colour, estimate in zip(PALETTE, estimates, strict=False):
@@ -128,15 +135,24 @@ def plot_means(
         axes.legend(frameon=False)
         axes.set_title(title)
         return save(figure, path)
-    across = min(dim, 5)
+    large = dim <= MAX_LARGE_PANELS
+    across = min(dim, 5) if large else math.ceil(math.sqrt(1.4 * dim))
     down = math.ceil(dim / across)
-    figure = new_figure(2.3 * across + 0.4, 2.9 * down + 0.5)
+    figure = new_figure((2.3 if large else 1.5) * across + 0.4, (2.9 if large else 1.45) * down + 0.5)
     grid = figure.subplots(down, across, squeeze=False)
     for j, axes in enumerate(grid.ravel()):
         if j >= dim:
             axes.set_axis_off()
             continue
         draw_panel(axes, estimates, j, names[j])
+        if not large:
+            axes.set_title(heading(names[j], 20), fontsize=7)
+            axes.set_xticks([])
+            axes.locator_params(axis="y", nbins=3)
+            axes.tick_params(axis="y", labelsize=6)
+            axes.yaxis.offsetText.set_fontsize(6)
+    if not large:
+        figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
     figure.suptitle(title, fontsize=10)
     return save(figure, path)
 
@@ -209,7 +225,7 @@ def plot_ellipses(
             _limits(axes.set_xlim, mean[column], reach * spread[column], ends, 0)
             if row == column:
                 _density(axes, float(mean[row]), float(spread[row]), reach, ends, seen)
-                axes.set_title(names[row], fontsize=9)
+                axes.set_title(heading(names[row], 24), fontsize=9)
             else:
                 outline = ellipse(mean[chosen], covariance[np.ix_(chosen, chosen)], level)
                 _ellipse(axes, mean[chosen], outline, ends, seen)
@@ -223,11 +239,11 @@ def plot_ellipses(
             axes.tick_params(labelsize=7)
             axes.locator_params(nbins=4)
             if row == dim - 1:
-                axes.set_xlabel(names[column], fontsize=8)
+                axes.set_xlabel(heading(names[column], 26), fontsize=8)
             else:
                 axes.tick_params(labelbottom=False)
             if column == 0 and row > 0:
-                axes.set_ylabel(names[row], fontsize=8)
+                axes.set_ylabel(heading(names[row], 26), fontsize=8)
             elif column > 0 and column < row:
                 axes.tick_params(labelleft=False)
     figure.align_ylabels()

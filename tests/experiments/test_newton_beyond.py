@@ -2,8 +2,11 @@
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from helpers.tables import read
 
+from fastpubpriv.cli.app import main
+from fastpubpriv.errors import InputError
 from fastpubpriv.experiments import newton_beyond as beyond
 from fastpubpriv.experiments.registry import EXPERIMENTS
 
@@ -23,10 +26,28 @@ def test_files_and_summary(tmp_path, monkeypatch):
     assert "honest epsilon of 4" in report.lines[0]
 
 
+def test_single_cells_are_those_of_the_table(tmp_path, monkeypatch):
+    monkeypatch.setattr(beyond, "QUICK", beyond.Size(300, 10))
+    given = {"runs": 2, "progress": False, "quick": True}
+    one = EXPERIMENTS["b-beyond"].run(tmp_path, cells=[(0.5, 4.0)], **given)
+    (row,) = read(one.csv)
+    assert (float(row["public_ratio"]), float(row["epsilon"])) == (0.5, 4.0)
+    with pytest.raises(InputError, match=r"no cell 0\.5:3"):
+        EXPERIMENTS["b-beyond"].run(tmp_path, cells=[(0.5, 3.0)], **given)
+    command = ["reproduce", "b-beyond", "--quick", "--runs", "2", "--out", str(tmp_path)]
+    made = CliRunner().invoke(main, [*command, "--cell", "0.9:2", "--cell", "0.9:4"])
+    assert made.exit_code == 0, made.output
+    assert [float(row["epsilon"]) for row in read(one.csv)] == [2.0, 4.0]
+    for words, name in (("half", "b-beyond"), ("0.5:4", "a-figure-1")):
+        refused = CliRunner().invoke(main, ["reproduce", name, "--cell", words, "--out", str(tmp_path)])
+        assert refused.exit_code == 2
+        assert "--cell" in refused.output
+
+
 @pytest.mark.statistical
 def test_the_printed_table_is_beaten_and_the_prediction_holds():
     """Medians of three runs; the specification's prototype at epsilon 4 has 1.1302, 1.1186 and .0993 in these cells."""
-    found = beyond.lines(beyond.QUICK, 3, (0.1, 0.25, 0.9), threads=1, progress=False)
+    found = beyond.lines(beyond.QUICK, 3, beyond.cells_of((0.1, 0.25, 0.9)), threads=1, progress=False)
     for line in found:
         assert line.newton < 1.001 * line.public
         assert abs(line.predicted / line.newton - 1.0) < 0.08

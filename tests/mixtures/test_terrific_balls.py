@@ -201,11 +201,16 @@ class Answers:
         return SimpleNamespace(value=cells, noise_std=1.0)
 
 
+def without_rows(n):
+    """A run whose rows nobody reads."""
+    return SimpleNamespace(rows=SimpleNamespace(n=n, in_memory=None), executor=SimpleNamespace(max_memory=None))
+
+
 def test_a_cut_beyond_all_public_rows_is_taken_back(monkeypatch):
     """The emptiest bin may lie beyond the public gap, outside of every public row: that side would have nothing to learn from."""
     Answers(monkeypatch, (5000.0, 5000.0))
     points = np.array([[0.0, 0.0], [0.01, 0.0], [0.02, 0.0], [1.0, 0.0], [1.001, 0.0], [1.002, 0.0]])
-    run = SimpleNamespace(rows=SimpleNamespace(n=10_000))
+    run = without_rows(10_000)
     search = Search(run, points, 2, 0.5)
     found = practical.tree_search(search)
     assert found.leaves == (0,)
@@ -220,7 +225,7 @@ def test_a_cut_beyond_all_public_rows_is_taken_back(monkeypatch):
 
 
 def test_a_centre_without_public_rows_is_dropped(monkeypatch):
-    run = SimpleNamespace(rows=SimpleNamespace(n=100))
+    run = without_rows(100)
     points = np.array([[0.0, 0.0], [0.0, 1.0], [9.0, 0.0], [9.0, 1.0]])
     centers = np.array([[0.0, 0.5], [9.0, 0.5], [50.0, 50.0]])
     monkeypatch.setattr(practical, "kmeans", lambda seen, count: centers)

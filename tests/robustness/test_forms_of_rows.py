@@ -1,5 +1,6 @@
 """Rows in every form that people have them: every public function gives the same answer for all of them."""
 
+import inspect
 import json
 
 import numpy as np
@@ -73,12 +74,24 @@ PUBLIC_ONLY = {
     "terrific_ball": lambda p: fpp.terrific_ball(p, min_count=2, radius_max=9.0),
 }
 
+LABELS, PUBLIC_LABELS = 2.0 * LINE + RNG.normal(size=300), 2.0 * PUBLIC + RNG.normal(size=24)
+LABELLED = {
+    "linear_regression": lambda x, y, p, q, **o: fpp.linear_regression(x, y, x_pub=p, y_pub=q, **GAUSSIAN, **o),
+    "logistic_regression": lambda x, y, p, q, **o: fpp.logistic_regression(
+        x, [each > 20.0 for each in np.ravel(y)], x_pub=p, y_pub=[each > 20.0 for each in np.ravel(q)], **GAUSSIAN, **o
+    ),
+    "train": lambda x, y, p, q, **o: fpp.train(
+        x, y, loss="squared", method="sufficient_statistics", x_pub=p, y_pub=q, **GAUSSIAN, **o
+    ),
+}
+
 
 def content(result):
     """A result without the names of its columns."""
     if not hasattr(result, "to_dict"):
         return repr(result)
-    return json.dumps({key: value for key, value in result.to_dict().items() if key not in ("columns", "histograms")})
+    named = ("columns", "histograms", "design", "terms")
+    return json.dumps({key: value for key, value in result.to_dict().items() if key not in named})
 
 
 def answer(call, *rows, **options):
@@ -93,6 +106,26 @@ def test_lines_beside_public_lines(name):
         assert answer(WITH_PUBLIC[name], made(LINE), made(PUBLIC), **options) == expected, form
     assert answer(WITH_PUBLIC[name], LINE, pd.Series(PUBLIC), **options) == expected
     assert answer(WITH_PUBLIC[name], pl.DataFrame({"delay": LINE}), PUBLIC.tolist(), **options) == expected
+
+
+@pytest.mark.parametrize("name", LABELLED)
+def test_labelled_lines(name):
+    options = {"random_state": 5, "threads": 1, "progress": False}
+    labels = [LABELS, PUBLIC_LABELS]
+    expected = answer(LABELLED[name], LINE.reshape(-1, 1), labels[0], PUBLIC.reshape(-1, 1), labels[1], **options)
+    for form, made in LINES.items():
+        rows = [made(each) for each in (LINE, LABELS, PUBLIC, PUBLIC_LABELS)]
+        assert answer(LABELLED[name], *rows, **options) == expected, form
+
+
+def test_every_public_function_that_takes_rows_is_in_a_table():
+    taking = {
+        name
+        for name in fpp.__all__
+        if inspect.isfunction(getattr(fpp, name))
+        and {"x_priv", "x_pub"} & inspect.signature(getattr(fpp, name)).parameters.keys()
+    }
+    assert taking <= {*WITH_PUBLIC, *PRIVATE_ONLY, *LINE_ONLY, *PUBLIC_ONLY, *LABELLED}
 
 
 @pytest.mark.parametrize("name", [*PRIVATE_ONLY, *LINE_ONLY])
