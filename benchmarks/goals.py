@@ -68,6 +68,7 @@ PEERS = {
     "a Newton pass, 1e+06 x 100": {"NumPy in row blocks": 3.0, "Numba loop": 1.1},
     "50 steps of 1 settings": {"NumPy": 2.0},
     "50 steps of 16 settings": {"one setting at a time": 4.0, "NumPy": 2.0},
+    # By the CPU clock on a busy machine it was 5.7 with 20 columns and 3.0 with 50.
     # 4.2 was seen, and 3.6 with 50 columns, where a round is 43 ms of the whitened Gram kernel: narrower last panels of its map,
     # and vectors that stop at the diagonal, are what a prototype had left to gain (42 to 31 ms on a half-width machine).
     "coinpress_covariance, 3e+05 x 20, 4 rounds, whole call": {"the published script": 4.0},
