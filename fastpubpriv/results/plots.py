@@ -85,7 +85,8 @@ def save(figure: Any, path: str | Path | None) -> Any:
 
 def heading(name: str, width: int) -> str:
     """A name on at most two lines of so many letters, the rest left out."""
-    return "\n".join(textwrap.wrap(name, width, max_lines=2, placeholder=" ...")) or name[:width]
+    lines = textwrap.wrap(name, width) or [name[:width]]
+    return "\n".join(lines if len(lines) <= 2 else [lines[0], lines[1][: width - 3] + "..."])
 
 
 def draw_panel(axes: Any, estimates: list[Estimate], j: int, title: str, *, hidden: tuple[int, ...] = ()) -> None:
