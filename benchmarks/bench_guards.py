@@ -68,6 +68,12 @@ GUARDS = {
         Ratios(1.5, 1.5, 1.5),  # most of it is Python on both sides
         Ratios(2.75, 2.39, 2.43),
     ),
+    "sum 4": (
+        lambda: loops.mean_case(1_000_000, 4),
+        "NumPy clip and mean",
+        Ratios(2.0, 3.0, 3.0),
+        Ratios(5.11, 8.11, 7.88),
+    ),
     "sum 50": (
         lambda: loops.mean_case(200_000, 50),
         "NumPy clip and mean",

@@ -179,7 +179,7 @@ static void check_refusals(void)
 
 int test_rows(void)
 {
-    static const int64_t dims[] = {1, 2, 7, 8, 9, 16, 17, 49, 64, 65, 130};
+    static const int64_t dims[] = {1, 2, 3, 4, 7, 8, 9, 16, 17, 49, 64, 65, 130};
     static const int64_t rows[] = {0, 1, 7, 8, 9, 33, 300};
     const int before = n_failed;
     uint64_t seed = 1;

@@ -1,5 +1,6 @@
 """Column sums and quantised rows: equal integers from C on every instruction set, from NumPy, and from exact fractions."""
 
+import itertools
 import math
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
@@ -50,6 +51,25 @@ def test_every_size_and_kind(dim, kind):
             with instruction_set(level):
                 np.testing.assert_array_equal(integers_of(x, row_map), expected)
                 np.testing.assert_array_equal(sum_of(x, row_map), expected.sum(axis=0, dtype=np.int64))
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("dim", [1, 2, 3, 4, 5, 8, 40])
+def test_rows_in_few_columns(dim, dtype):
+    """Identity maps without an offset have loops of their own: rows that are clipped or not, cannot be used, or lie apart."""
+    rng = np.random.default_rng(dim)
+    for center, limit, bits in itertools.product((False, True), (None, 3.0), ([], [np.nan, np.inf])):
+        row_map = make_map(rng, dim, MatrixKind.IDENTITY, limit=limit, center=center, offset=False)
+        with np.errstate(over="ignore"):
+            x = make_rows(rng, 203, dim, bits).astype(dtype) if bits else rng.standard_normal((203, dim)).astype(dtype)
+        apart = np.full((203, dim + 3), 1e9, dtype=dtype)
+        apart[:, 1:-2] = x
+        expected = integers_of(x, row_map, reference).sum(axis=0, dtype=np.int64)
+        assert expected.any()
+        for level in LEVELS:
+            with instruction_set(level):
+                np.testing.assert_array_equal(sum_of(x, row_map), expected)
+                np.testing.assert_array_equal(sum_of(apart[:, 1:-2], row_map), expected)
 
 
 @pytest.mark.parametrize("kind", KINDS)
