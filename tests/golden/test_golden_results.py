@@ -81,9 +81,11 @@ WITHOUT_ALL = (
 NO_CASE = {
     "Counted": "what the tables of bins hand on; histograms have cases",
     "FastPubPrivError": "what all errors of the package are; its kinds have cases",
+    "KeptNodes": "what the passes of a tree hand on; learn_separated_mixture has cases",
     "SampledGrid": "a grid with the noise of noise_multiplier_for, which has cases",
     "warmup": "gives nothing back; tests/test_first_calls.py sees what it has compiled",
-    "sampled_sum_grid": "the same; tests/mechanisms/test_batches.py compares what it costs",
+    "heading": "words over a panel of a plot",
+    "sampled_sum_grid": "the same as SampledGrid; tests/mechanisms/test_batches.py compares what it costs",
 }
 
 

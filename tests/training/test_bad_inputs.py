@@ -34,7 +34,7 @@ PRIVATE = X[100:]
 NUMBERS = {"y_priv": Y[100:], "x_pub": X[:100].copy(), "y_pub": Y[:100].copy()}
 CLASSES = {"y_priv": CLASS[100:], "x_pub": X[:100].copy(), "y_pub": CLASS[:100].copy()}
 FEW = SemiDP(steps=2, step_size=0.1, priv_weight=0.5)
-OF_CLASSES = {"output_perturbation"}
+OF_CLASSES = {"objective_perturbation", "output_perturbation"}
 
 
 class Absolute:
