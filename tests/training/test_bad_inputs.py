@@ -75,6 +75,7 @@ def test_a_label_that_is_no_number_or_of_no_class_counts_for_nothing(method):
     results = []
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.simplefilter("ignore", fpp.ExperimentalWarning)  # of the method, whatever the rows
         for each in wrong:
             labels = with_label(given["y_priv"], each)
             fit = seeded(
