@@ -23,9 +23,11 @@ from fastpubpriv.release.release import release
 from fastpubpriv.residual_maps import GradientMap
 from fastpubpriv.sources import Executor, Rows
 
-_ULP = 2.0**-53
-_UP = 1.0 + 2.0**-30  # more than all roundings of the bounds themselves, which are a few operations on doubles
-_LONGER = 1.0 + 2.0**-24  # of a row that was shortened to `radius` in single or double precision
+ULP = 2.0**-53
+UP = 1.0 + 2.0**-30  # more than all roundings of the bounds themselves, which are a few operations on doubles
+LONGER = 1.0 + 2.0**-24  # of a row that was shortened to `radius` in single or double precision
+# Of losses with bounded gradients: the bound on the derivative in the prediction.
+SLOPES = {"logistic": 1.0, "huber": 1.345, "smooth_hinge": 1.0}
 _EXACT = 1 << 53
 
 
@@ -52,38 +54,38 @@ class WeightedMinimum(Measurement[Fraction, Released]):
     @property
     def longest(self) -> float:
         """Bound on the norm of the gradient of a row."""
-        return self.slope * self.radius * _LONGER
+        return self.slope * self.radius * LONGER
 
     @property
     def step_size(self) -> float:
         """At most 2 / (largest + least curvature), so that a step brings any two points closer by the factor 1 - step_size l2."""
-        return 2.0 / ((self.curvature * (self.radius * _LONGER) ** 2 + 2.0 * self.l2) * _UP)
+        return 2.0 / ((self.curvature * (self.radius * LONGER) ** 2 + 2.0 * self.l2) * UP)
 
     @property
     def reach(self) -> float:
         """No iterate is farther from `start`."""
-        return self.longest / self.l2 * _UP
+        return self.longest / self.l2 * UP
 
     def gradient_error(self) -> float:
         """Bound on the distance of a step's gradient, as it is computed, from the exact one."""
-        dim, radius = len(self.start), self.radius * _LONGER
+        dim, radius = len(self.start), self.radius * LONGER
         far = float(np.sqrt(np.sum(self.start**2))) + self.reach
         rounded = math.sqrt(dim) * (0.5 + 2.0**-20) * self._row_step(dim)
         # <w, z> in any order of adding, and w itself; then the residual, whose exp is right to 2^-48 of one.
-        inside = radius * (self.curvature * (dim + 4) * 2.0 * _ULP * far * radius + self.slope * 2.0**-48)
-        moved = 64.0 * _ULP * (self.longest + self.l2 * self.reach + self.reach / self.step_size)
-        return (rounded + inside + moved) * _UP
+        inside = radius * (self.curvature * (dim + 4) * 2.0 * ULP * far * radius + self.slope * 2.0**-48)
+        moved = 64.0 * ULP * (self.longest + self.l2 * self.reach + self.reach / self.step_size)
+        return (rounded + inside + moved) * UP
 
     def distance(self, n: int) -> float:
         """Bound on the distance of the last iterates of two neighbours of n rows, as they are computed."""
-        return 2.0 * (self.priv_weight / n * self.longest + self.gradient_error()) / self.l2 * _UP
+        return 2.0 * (self.priv_weight / n * self.longest + self.gradient_error()) / self.l2 * UP
 
     def grid(self, account: Payer | Account, cost: Fraction, n: int) -> tuple[Grid, float]:
         """Grid and the length of its steps; refused before the debit where there is none."""
         dim = len(self.start)
         grid = sum_grid(account, cost, dim, math.ceil(n / self.priv_weight) + 1)
         room = 2 * grid.quant_bound - math.isqrt(dim) - 3
-        return grid, (self.distance(n) + 2.0**-50 * self.reach) / room * _UP
+        return grid, (self.distance(n) + 2.0**-50 * self.reach) / room * UP
 
     def release(self, account: Payer, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Released:
         """Charge `cost`, take the steps, each a pass, and add noise to where they end."""
@@ -123,4 +125,4 @@ class WeightedMinimum(Measurement[Fraction, Released]):
         )
 
     def _row_step(self, dim: int) -> float:
-        return self.longest * _UP / clip_steps(math.isqrt(_EXACT // dim), dim)
+        return self.longest * UP / clip_steps(math.isqrt(_EXACT // dim), dim)

@@ -16,6 +16,7 @@ import numpy as np
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.losses import Loss
+from fastpubpriv.mechanisms.minima import LONGER, SLOPES, ULP, UP
 from fastpubpriv.mechanisms.rowwise import total
 from fastpubpriv.mechanisms.sums import Measurement, Released
 from fastpubpriv.privacy import ObjectiveEvent
@@ -25,9 +26,6 @@ from fastpubpriv.release.release import release_minimum
 from fastpubpriv.sources import Executor, Query, Rows
 from fastpubpriv.sources.base import Chunk
 
-_ULP = 2.0**-53
-_UP = 1.0 + 2.0**-30  # more than all roundings of the bounds themselves, which are a few operations on doubles
-_LONGER = 1.0 + 2.0**-24  # of a row that was shortened to `radius` in single or double precision
 _SECRET_LOG2 = 32
 _COMPUTED_STEPS = 256  # of a sensitivity, for each weight, of which rounding wastes two
 _CUT = 128  # the sampler never draws more scales than that
@@ -51,8 +49,7 @@ def _hinge_second(scores: FloatArray, labels: FloatArray) -> FloatArray:
     return ((margin > 0.0) & (margin < 1.0)).astype(np.float64)
 
 
-# Bounds on the derivative in the prediction, and the second derivative, of arrays of predictions and labels.
-SLOPES = {"logistic": 1.0, "huber": 1.345, "smooth_hinge": 1.0}
+# The second derivative in the prediction, of arrays of predictions and labels.
 SECOND: dict[str, Arrays] = {
     "logistic": _logistic_second,
     "huber": lambda scores, labels: (np.abs(labels - scores) < SLOPES["huber"]).astype(np.float64),
@@ -137,17 +134,17 @@ class PerturbedMinimum(Measurement[Fraction, Released]):
     @property
     def longest(self) -> float:
         """Bound on the norm of the gradient of a row."""
-        return SLOPES[self.loss.name] * self.radius * _LONGER
+        return SLOPES[self.loss.name] * self.radius * LONGER
 
     @property
     def smoothness(self) -> float:
         """Bound on the second derivative of a row."""
-        return self.loss.curvature * (self.radius * _LONGER) ** 2 * _UP
+        return self.loss.curvature * (self.radius * LONGER) ** 2 * UP
 
     @property
     def step_size(self) -> float:
         """Of gradient steps, each of which brings a point closer to the minimum by the factor 1 - step_size l2."""
-        return 2.0 / ((self.smoothness + 2.0 * self.l2) * _UP)
+        return 2.0 / ((self.smoothness + 2.0 * self.l2) * UP)
 
     @property
     def ball(self) -> float:
@@ -156,34 +153,34 @@ class PerturbedMinimum(Measurement[Fraction, Released]):
 
     def curvature_ratio(self, n: int) -> Fraction:
         """Bound on the second derivative of a row over the least eigenvalue of that of the loss: the determinant's share."""
-        return Fraction(self.priv_weight / n * self.smoothness / self.l2 * _UP)
+        return Fraction(self.priv_weight / n * self.smoothness / self.l2 * UP)
 
     def gradient_change(self, n: int) -> float:
         """Bound on how far a replaced row moves the gradient at a point."""
-        return 2.0 * self.priv_weight / n * self.longest * _UP
+        return 2.0 * self.priv_weight / n * self.longest * UP
 
     def push(self, secret_unit: float) -> float:
         """Bound on the norm of the secret, in the unit of the gradient."""
-        return math.sqrt(len(self.start)) * _CUT * 2.0**_SECRET_LOG2 * secret_unit * _UP
+        return math.sqrt(len(self.start)) * _CUT * 2.0**_SECRET_LOG2 * secret_unit * UP
 
     def gradient_error(self, n: int, secret_unit: float) -> float:
         """Bound on the distance of a gradient, or of a step's move over its size, from the exact one, within `ball`.
 
         At a point c times as far from the start it is at most c times that.
         """
-        dim, radius, reach = len(self.start), self.radius * _LONGER, self.ball
+        dim, radius, reach = len(self.start), self.radius * LONGER, self.ball
         far = float(np.sqrt(np.sum(self.start**2))) + reach
         rounded = math.sqrt(dim) * (0.5 + 2.0**-20) * self.row_step(n)
         inside = radius * (
-            self.loss.curvature * (dim + 4) * 2.0 * _ULP * far * radius + SLOPES[self.loss.name] * 2.0**-48
+            self.loss.curvature * (dim + 4) * 2.0 * ULP * far * radius + SLOPES[self.loss.name] * 2.0**-48
         )
-        moved = 64.0 * _ULP * (self.longest + self.push(secret_unit) + self.l2 * reach + reach / self.step_size)
-        return (rounded + inside + moved) * _UP
+        moved = 64.0 * ULP * (self.longest + self.push(secret_unit) + self.l2 * reach + reach / self.step_size)
+        return (rounded + inside + moved) * UP
 
     def distance(self, n: int, secret_unit: float) -> float:
         """Bound on the distance of a computed minimum from the exact one, wherever the secret lies in its cell, within `ball`."""
         cell = math.sqrt(len(self.start)) * secret_unit
-        return (3.0 * self.gradient_error(n, secret_unit) + cell) / self.l2 * _UP
+        return (3.0 * self.gradient_error(n, secret_unit) + cell) / self.l2 * UP
 
     def noise(self, epsilon: Fraction, n: int) -> Noise:
         """What to draw for a pure cost; InputError, before the debit, where there is no such noise."""
@@ -201,19 +198,19 @@ class PerturbedMinimum(Measurement[Fraction, Released]):
         computed_steps = math.floor(computed * 2**log2_scale)
         if secret_steps < 4 * dim or log2_scale > LOG2_SCALE_MAX:
             raise InputError(f"epsilon {float(epsilon):.3g} is too small for {dim} weights: pass a larger budget")
-        root = math.sqrt(dim) * _UP
+        root = math.sqrt(dim) * UP
         secret_unit = root * self.gradient_change(n) / (secret_steps - dim)
         near = self.distance(n, secret_unit)
         if not near <= self.ball / 16.0:
             raise InputError(f"l2={self.l2:.3g} is too small to compute a minimum to any digit: pass a larger l2")
         # Neighbours are 2.2 `near` apart; the ball's edge is computed to (dim + 8) / 2^53 of its radius, twice.
-        apart = root * (2.2 * near + 2.0 * (dim + 8) * _ULP * self.ball)
-        unit = max(apart / (computed_steps - 2 * dim), self.ball / _SOLVED) * _UP
+        apart = root * (2.2 * near + 2.0 * (dim + 8) * ULP * self.ball)
+        unit = max(apart / (computed_steps - 2 * dim), self.ball / _SOLVED) * UP
         event = ObjectiveEvent(
             l1_sensitivity=secret_steps,
             log2_scale=_SECRET_LOG2,
             curvature=ratio,
-            computed_sensitivity=min(computed_steps, math.ceil(apart / unit * _UP) + 2 * dim),
+            computed_sensitivity=min(computed_steps, math.ceil(apart / unit * UP) + 2 * dim),
             computed_log2_scale=log2_scale,
             draws=2 * dim,
         )
@@ -236,11 +233,11 @@ class PerturbedMinimum(Measurement[Fraction, Released]):
 
     def row_step(self, n: int) -> float:
         """The grid of a row's gradient."""
-        return math.ldexp(self.longest * _UP, -min(_FINEST, _TOTAL_BITS - n.bit_length()))
+        return math.ldexp(self.longest * UP, -min(_FINEST, _TOTAL_BITS - n.bit_length()))
 
     def second_step(self, n: int) -> float:
         """The grid of a row in a second derivative."""
-        return math.ldexp(math.sqrt(self.smoothness) * _UP, -self._second_bits(n))
+        return math.ldexp(math.sqrt(self.smoothness) * UP, -self._second_bits(n))
 
     def _second_bits(self, n: int) -> int:
         return min(_SECOND_FINEST, (_TOTAL_BITS - n.bit_length()) // 2)
@@ -252,7 +249,7 @@ class PerturbedMinimum(Measurement[Fraction, Released]):
             loss=self.loss,
             per_unit=1.0 / self.row_step(n),
             second_per_unit=1.0 / self.second_step(n),
-            limit=self.radius * _LONGER,
+            limit=self.radius * LONGER,
             block=1 << _BLOCK_BITS - 2 * self._second_bits(n) - 1,
         )
 

@@ -157,7 +157,7 @@ def _prepare(task: GradientTask, account: Account) -> Prepared:
     return Prepared(
         public=public,
         predicted=predicted,
-        public_excess=excess_part(problem) * float(np.sum(known.values * known.unknown)),
+        public_excess=excess_part(problem) * known.public_error,
         steps=1,
         clip_norm=clip,
         batch_rows=problem.n_priv,

@@ -106,7 +106,7 @@ def prepare_public(task: GradientTask) -> Prepared:
     lengths = gradient_lengths(problem, public.weights, public)
     clip = float(np.max(lengths)) or 1.0
     known = public_curvature(problem, public, lengths, clip)
-    alone = excess_part(problem) * float(np.sum(known.values * known.unknown))
+    alone = excess_part(problem) * known.public_error
     return Prepared(
         public=public,
         predicted=alone,

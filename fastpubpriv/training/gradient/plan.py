@@ -62,6 +62,11 @@ class Curvature:
     pull: FloatArray
     turn: FloatArray
 
+    @property
+    def public_error(self) -> float:
+        """Squared error of the public fit where lengths are measured by the curvature."""
+        return float(np.sum(self.values * self.unknown))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Plan:
@@ -282,7 +287,7 @@ def _predicted(plan: Plan, curvature: Curvature | None, problem: GradientProblem
         error = known**2 * c.unknown + doubt**2 * far + sampling + spread + (0.0 if warm else end**2 * c.far)
         unit = excess_part(problem)
         total = unit * float(np.sum(c.values * error))
-    alone = unit * float(np.sum(c.values * c.unknown))
+    alone = unit * c.public_error
     return replace(plan, predicted=total if math.isfinite(total) else math.inf, public_excess=alone)
 
 
