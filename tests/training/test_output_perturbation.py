@@ -138,7 +138,7 @@ def test_losses_without_a_known_bound_are_refused_before_the_debit(loss):
     assert len(ledger.entries) == 0
 
 
-@pytest.mark.parametrize("settings", [OutputPerturbation, ObjectivePerturbation])
+@pytest.mark.parametrize("method", [OutputPerturbation, ObjectivePerturbation])
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -153,6 +153,6 @@ def test_losses_without_a_known_bound_are_refused_before_the_debit(loss):
         {"steps": 1.5},
     ],
 )
-def test_settings_out_of_range(settings, wrong):
+def test_settings_out_of_range(method, wrong):
     with pytest.raises((InputError, BudgetError)):
-        settings(**wrong)
+        method(**wrong)
