@@ -189,9 +189,10 @@ class KeptCounts:
         of = query.center.tobytes(), query.log2_parts, query.neutral, rows
         # Rows are the same object or they are other rows; centres are the same bits.
         if self._counts is None or self._of[:3] != of[:3] or self._of[3] is not rows:
-            exact = executor.run(replace(query, scale=1), rows)
+            exact: IntArray = executor.run(replace(query, scale=1), rows)
             if exact.nbytes > MOST_KEPT:
-                return np.multiply(exact, query.scale, out=exact)
+                exact *= query.scale
+                return exact
             self._of, self._counts = of, exact
         return self._counts * query.scale
 
