@@ -141,8 +141,17 @@ class Sides:
         # Numbers of a cell are taken to lie evenly in it: also of one that a clip is inside of.
         lower, upper = self.lower[:, None, begin:], self.upper[:, None, begin:]
         width, points = upper - lower, clips[:, :, None]
-        part = np.clip(upper - points, 0.0, width)
-        over = part * (0.5 * part / np.maximum(width, TINY)) + np.maximum(lower - points, 0.0) * (part > 0.0)
+        part = upper - points
+        np.maximum(part, 0.0, out=part)
+        np.minimum(part, width, out=part)
+        over = 0.5 * part
+        over /= np.maximum(width, TINY)
+        over *= part
+        whole = lower - points
+        np.maximum(whole, 0.0, out=whole)
+        if not (width > 0.0).all():  # beyond the largest double there is no cell
+            whole *= part > 0.0
+        over += whole
         return over, part
 
     def _first_beyond(self, clips: FloatArray) -> int:
