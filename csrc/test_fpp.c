@@ -230,6 +230,7 @@ int main(void)
         test_tree,
         test_pairs,
         test_bins,
+        test_columns,
         test_gradients,
         test_arguments,
         test_arguments_of_searches,

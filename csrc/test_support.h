@@ -13,6 +13,7 @@ int test_rows(void);
 int test_tree(void);
 int test_pairs(void);
 int test_bins(void);
+int test_columns(void);
 int test_arguments(void);
 int test_arguments_of_searches(void);
 int test_arguments_of_reports(void);

@@ -31,5 +31,5 @@ def check_compiled() -> None:
             f"the compiled part of fastpubpriv is missing or cannot be loaded ({error}): {_COMPILE}"
         ) from error
     made_from, wanted = getattr(lib, "FPP_DECLARATION", None), declared()
-    if wanted is not None and made_from is not None and made_from != wanted:
+    if wanted is not None and made_from != wanted:
         raise CompiledPartError(f"the compiled part of fastpubpriv is older than its Python part: {_COMPILE}")

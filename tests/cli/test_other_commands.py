@@ -5,6 +5,7 @@ import importlib
 import json
 import platform
 import re
+import runpy
 import subprocess
 import sys
 import types
@@ -45,6 +46,13 @@ def test_overview_says_what_the_commands_say(name):
     assert command.name == name
     assert command.short_help == app.COMMANDS[name][1]
     assert "Usage" in invoke(name, "--help").output
+
+
+def test_python_runs_the_package(capsys, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["fastpubpriv", "--version"])
+    with pytest.raises(SystemExit, match=r"^0$"):
+        runpy.run_module("fastpubpriv", run_name="__main__", alter_sys=False)
+    assert capsys.readouterr().out == f"fastpubpriv {fpp.__version__}\n"
 
 
 def test_version_and_unknown_command():

@@ -58,10 +58,12 @@ def a_box(rng, dim, neutral):
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("neutral", [False, True])
 @pytest.mark.parametrize("log2_parts", [0, 1, 2])
-def test_counts_equal_those_of_the_twin(dtype, neutral, log2_parts):
+def test_counts_equal_those_of_the_twin(isa, dtype, neutral, log2_parts):
     rng = np.random.default_rng(log2_parts)
-    for dim in (1, 2, 7):
+    for dim in (1, 2, 7, 65):
         rows, center = hostile_rows(rng, 400, dim, dtype), centers(rng, dim)
+        if neutral:
+            rows[::3] = np.where(np.isfinite(rows[::3]), rows[::3], 1.0)
         found = counted(kernels, rows, center, log2_parts, neutral)
         assert np.array_equal(found, counted(reference, rows, center, log2_parts, neutral))
         assert found.sum(axis=1).tolist() == [400] * dim  # every row in exactly one cell of each column
@@ -75,9 +77,9 @@ def test_counts_equal_those_of_the_twin(dtype, neutral, log2_parts):
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("neutral", [False, True])
-def test_boxes_equal_those_of_the_twin(dtype, neutral):
+def test_boxes_equal_those_of_the_twin(isa, dtype, neutral):
     rng = np.random.default_rng(5)
-    for dim in (1, 3, 9):
+    for dim in (1, 3, 9, 70):
         rows, box = hostile_rows(rng, 300, dim, dtype), a_box(rng, dim, neutral)
         found = kernels.columns_box(rows, box)
         assert found.tobytes() == reference.columns_box(rows, box).tobytes()
@@ -86,6 +88,37 @@ def test_boxes_equal_those_of_the_twin(dtype, neutral):
         assert np.isnan(found[~whole]).all() == neutral or whole.all()
         alone = np.concatenate([kernels.columns_box(rows[k : k + 1], box) for k in range(len(rows))])
         assert alone.tobytes() == found.tobytes()
+
+
+@pytest.mark.parametrize("log2_parts", [0, 1, 2])
+def test_numbers_on_and_beside_edges_of_cells(isa, log2_parts):
+    """About a centre that is exact, in each lane of a vector: an edge belongs to the cell below it, on either side."""
+    sizes = np.ldexp(1.0 + np.arange(1 << log2_parts) / (1 << log2_parts), np.arange(-1022, 1024)[:, None]).ravel()
+    first = (1 << log2_parts) - 1  # the least ordinary number ends the last cell of the subnormal ones
+    for center, kept in ((0.0, sizes), (1.0, sizes[(sizes > 2.0**-40) & (sizes < 2.0**40)])):
+        cell = first + np.flatnonzero(np.isin(sizes, kept))
+        for sign, side in ((1.0, 0), (-1.0, SIDE[log2_parts])):
+            beyond = np.nextafter(kept, np.inf) if center == 0.0 else kept + kept * 2.0**-10
+            for numbers, shift in ((kept, 0), (beyond, 1)):
+                column = center + sign * numbers
+                expected = np.bincount(cell + shift + side, minlength=2 * SIDE[log2_parts] + 2)
+                assert np.array_equal(counted(kernels, column[:, None], np.array([center]), log2_parts)[0], expected)
+                square = np.lib.stride_tricks.sliding_window_view(column, 8)  # rows that share numbers
+                apart = [np.isin(np.arange(len(column)), range(k, k + len(square))) for k in range(8)]
+                together = [np.bincount((cell + shift + side)[each], minlength=len(expected)) for each in apart]
+                assert np.array_equal(counted(kernels, square, np.full(8, center), log2_parts), together)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_rows_apart_are_counted_and_boxed_as_rows_together(isa, dtype):
+    rng = np.random.default_rng(8)
+    for dim in (3, 50, 530):
+        wide = hostile_rows(rng, 61, dim + 3, dtype)
+        center, box = centers(rng, dim), a_box(rng, dim, False)
+        for rows in (wide[:, 2 : dim + 2], wide[::2, :dim], wide[::-1, :dim]):
+            together = np.ascontiguousarray(rows)
+            assert np.array_equal(counted(kernels, rows, center, 1), counted(reference, together, center, 1))
+            assert kernels.columns_box(rows, box).tobytes() == reference.columns_box(together, box).tobytes()
 
 
 @pytest.mark.parametrize(
