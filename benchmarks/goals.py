@@ -68,9 +68,10 @@ PEERS = {
     "a Newton pass, 1e+06 x 100": {"NumPy in row blocks": 3.0, "Numba loop": 1.1},
     "50 steps of 1 settings": {"NumPy": 2.0},
     "50 steps of 16 settings": {"one setting at a time": 4.0, "NumPy": 2.0},
-    # By the CPU clock on a busy machine it was 5.7 with 20 columns and 3.0 with 50.
-    # 4.2 was seen, and 3.6 with 50 columns, where a round is 43 ms of the whitened Gram kernel: narrower last panels of its map,
-    # and vectors that stop at the diagonal, are what a prototype had left to gain (42 to 31 ms on a half-width machine).
+    # 5.3 to 5.5 and 4.4 to 4.6 on a busy full-width machine, where the whitened Gram kernel takes 36 and 125 ns a row: vectors that
+    # stop at the diagonal, with the one that is not full where columns are few, 16 rows to a tile, and the next tile's rows fetched
+    # during the product (before: 50 and 208 ns, 4.4 and 3.4). Half of what is left with 50 columns is the product itself, whose
+    # products and sums are not fused: all sets of instructions have the same bits.
     "coinpress_covariance, 3e+05 x 20, 4 rounds, whole call": {"the published script": 4.0},
     "coinpress_covariance, 2e+05 x 50, 4 rounds, whole call": {"the published script": 4.0},
     "coinpress_mean, 1e+05 x 50, 4 rounds, whole call": {"the published script": 14.0},

@@ -7,15 +7,20 @@
 
 #include <math.h>
 #include <string.h>
+#if FPP_X86
+#include <immintrin.h>
+#endif
 
-#define BLOCK FPP_BIN_BLOCK /* numbers, cells and the hot part of the window stay in the first-level cache */
-#define GROUP 32 /* of BLOCK, looked at for numbers without a cell */
+#define BLOCK FPP_BIN_BLOCK /* numbers, addresses and the hot part of the window stay in the first-level cache */
+#define GROUP 32 /* of BLOCK, looked at for numbers that are counted one by one */
 #define ROUNDER 0x1.8p52
 #define ROUNDER_BITS INT64_C(0x4338000000000000)
 #define MINUS_HALF_BITS (INT64_C(0x3fe0000000000000) | INT64_MIN)
-#define EXPONENT_CELLS 4096
 #define CELL_TINY 0    /* 2^-1022 and below: the exponent does not tell the bin */
 #define CELL_HUGE 2046 /* above 2^1023, or infinite */
+#define OCTAVES 16     /* dyadic cells that are counted in registers */
+#define SAMPLE 64      /* numbers of a block by which they are chosen */
+#define PATIENCE 32    /* blocks before what failed is tried again */
 
 /* Nearest integer to (x - offset) / width, the lower one halfway between two: x is in (offset + (i - 1/2) width, offset + (i + 1/2)
  * width], up to the rounding of one subtraction and one division. Exact for |t| <= 2^53; the difference t - r has no rounding. */
@@ -47,127 +52,42 @@ static int64_t dyadic_key(double x)
     return (63 - __builtin_clzll(bits)) - 1074 - ((bits & (bits - 1)) == 0); /* x = bits 2^-1074 */
 }
 
+/* Exponent, one lower for a power of two: an integer subtraction and a shift. Zero gives 4095 and NaN 2047. */
+FPP_INLINE int64_t dyadic_cell(double x)
+{
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return (int64_t)(((bits & INT64_MAX) - 1) >> 52);
+}
+
 static int64_t bin_key(double x, const fpp_bin_rule *rule)
 {
     return rule->kind == FPP_BINS_DYADIC ? dyadic_key(x) : width_key(x, rule->offset, rule->width);
 }
 
-/* Cell of each number: its key less `base` if that is 0 ... window - 1, else `window`, which is nobody's. Integers only after the
- * rounding: the bits of t + ROUNDER count up with t while |t| < 2^51, and are further from those of ROUNDER than any window, in
- * two's complement too, for all other t, infinities and NaN among them. (A reciprocal with two fused corrections gives the same
- * quotient and was a tenth slower: the divider works while memory is waited for.) */
-FPP_INLINE void width_cells(const double *restrict x, double offset, double width, int64_t base, int64_t window,
-                            int32_t *restrict cell)
-{
-    for (int64_t i = 0; i < BLOCK; i++) {
-        const double t = (x[i] - offset) / width, s = t + ROUNDER, rest = t - (s - ROUNDER);
-        int64_t s_bits, rest_bits;
-        memcpy(&s_bits, &s, sizeof s_bits);
-        memcpy(&rest_bits, &rest, sizeof rest_bits);
-        const uint64_t tie = rest_bits == MINUS_HALF_BITS;
-        const int64_t key = (int64_t)((uint64_t)s_bits - (uint64_t)(ROUNDER_BITS + base) - tie);
-        const int64_t low = key < 0 ? window : key;
-        cell[i] = (int32_t)(low > window ? window : low);
-    }
-}
+enum { CELLS_NEAR, CELLS_EXACT, CELLS_DYADIC };
 
-/* Exponent of each number, one lower for a power of two: an integer subtraction and a shift. Zero gives 4095 and NaN 2047. */
-FPP_INLINE void dyadic_cells(const double *restrict x, int32_t *restrict cell)
-{
-    for (int64_t i = 0; i < BLOCK; i++) {
-        uint64_t bits;
-        memcpy(&bits, x + i, sizeof bits);
-        cell[i] = (int32_t)((((bits & INT64_MAX) - 1) >> 52) & (EXPONENT_CELLS - 1));
-    }
-}
+/* How a block finds the counters of its numbers. NEAR takes (x - start) inverse for the quotient less `base`: where it is at most
+ * `sure` from a whole number, the quotient is so near to the same one that they round alike. */
+typedef struct {
+    uint32_t *dense, *nobody;
+    double offset, width, start, inverse, sure;
+    int64_t base, window, lanes;
+    int32_t shift; /* log2 of the bytes of a cell */
+} spots;
 
-/* Neighbouring rows count in different lanes of a cell: an increment need not wait for the one before it. Meanwhile the next
- * block is asked for; where the window fills the second-level cache, the machine alone does not fetch it early enough. */
-FPP_INLINE void bump(uint32_t *dense, const int32_t *cell, int64_t lanes, const char *next, int64_t stride_bytes)
-{
-    for (int64_t i = 0; i < BLOCK; i += 8) {
-        __builtin_prefetch(next + i * stride_bytes);
-        for (int64_t j = 0; j < 8; j++) {
-            dense[(int64_t)cell[i + j] * lanes + (j & (lanes - 1))]++;
-        }
-    }
-}
+typedef int block_kernel(const spots *at, const double *x, uint64_t *to, const uint64_t *from, const char *next,
+                         int64_t stride_bytes);
+typedef struct {
+    block_kernel *near, *exact, *dyadic;
+    int64_t (*octaves)(const double *x, int64_t lowest, uint32_t *counted, const char *next, int64_t stride_bytes);
+    int64_t (*outside)(const uint64_t *address, uint64_t nobody, int32_t *where);
+    int64_t (*others)(const double *x, uint64_t lowest, uint64_t width, int32_t *where);
+    int by_octaves;
+} block_kernels;
 
-static void bump_lanes(const fpp_bin_table *table, const int32_t *cell, const char *next, int64_t stride_bytes)
-{
-    if (table->lanes == 8) {
-        bump(table->dense, cell, 8, next, stride_bytes);
-    } else if (table->lanes == 4) {
-        bump(table->dense, cell, 4, next, stride_bytes);
-    } else if (table->lanes == 2) {
-        bump(table->dense, cell, 2, next, stride_bytes);
-    } else {
-        bump(table->dense, cell, 1, next, stride_bytes);
-    }
-}
-
-/* Where the cell of a block is one of two; returns how many there are. A look without stores is enough for most groups. */
-static int64_t find_cells(const int32_t *cell, int32_t one, int32_t other, int32_t *where)
-{
-    int64_t found = 0;
-    for (int64_t first = 0; first < BLOCK; first += GROUP) {
-        int32_t any = 0;
-        for (int64_t i = first; i < first + GROUP; i++) {
-            any |= (cell[i] == one) | (cell[i] == other);
-        }
-        for (int64_t i = first; any && i < first + GROUP; i++) {
-            where[found] = (int32_t)i;
-            found += (cell[i] == one) | (cell[i] == other);
-        }
-    }
-    return found;
-}
-
-#define CELLS_AT(level, target)                                                                                                 \
-    target static void width_cells_##level(const double *x, double offset, double width, int64_t base, int64_t window,          \
-                                           int32_t *cell)                                                                       \
-    {                                                                                                                           \
-        width_cells(x, offset, width, base, window, cell);                                                                      \
-    }                                                                                                                           \
-    target static void dyadic_cells_##level(const double *x, int32_t *cell)                                                     \
-    {                                                                                                                           \
-        dyadic_cells(x, cell);                                                                                                  \
-    }
-
-CELLS_AT(baseline, )
-#if FPP_X86
-CELLS_AT(avx2, FPP_TARGET_AVX2)
-CELLS_AT(avx512, FPP_TARGET_AVX512)
-#endif
-
-static void block_cells(const double *x, const fpp_bin_rule *rule, const fpp_bin_table *table, int32_t level, int32_t *cell)
-{
-    const int64_t base = table->base, window = table->window;
-#if FPP_X86
-    if (level == FPP_ISA_AVX512) {
-        if (rule->kind == FPP_BINS_DYADIC) {
-            dyadic_cells_avx512(x, cell);
-        } else {
-            width_cells_avx512(x, rule->offset, rule->width, base, window, cell);
-        }
-        return;
-    }
-    if (level == FPP_ISA_AVX2) {
-        if (rule->kind == FPP_BINS_DYADIC) {
-            dyadic_cells_avx2(x, cell);
-        } else {
-            width_cells_avx2(x, rule->offset, rule->width, base, window, cell);
-        }
-        return;
-    }
-#endif
-    (void)level;
-    if (rule->kind == FPP_BINS_DYADIC) {
-        dyadic_cells_baseline(x, cell);
-    } else {
-        width_cells_baseline(x, rule->offset, rule->width, base, window, cell);
-    }
-}
+#define KERNELS "bins_simd.h"
+#include "each_level.h"
 
 static uint64_t mixed(uint64_t word)
 {
@@ -241,32 +161,7 @@ static int32_t table_error(const fpp_bin_table *table)
     return FPP_OK;
 }
 
-/* One block of BLOCK numbers; those past the last row are NaN, which is in no bin. `next` and its stride say where the
- * following block is, or this one again where there is none. */
-static void count_block(const double *x, const fpp_bin_rule *rule, int32_t level, fpp_bin_table *table, const char *next,
-                        int64_t stride_bytes)
-{
-    int32_t cell[BLOCK];
-    block_cells(x, rule, table, level, cell);
-    bump_lanes(table, cell, next, stride_bytes);
-    const int32_t dyadic = rule->kind == FPP_BINS_DYADIC;
-    const int32_t one = dyadic ? CELL_TINY : (int32_t)table->window, other = dyadic ? CELL_HUGE : one;
-    int32_t where[BLOCK];
-    const int64_t found = find_cells(cell, one, other, where);
-    int64_t keys[BLOCK], known = 0;
-    uint64_t slots[BLOCK];
-    for (int64_t i = 0; i < found; i++) {
-        keys[known] = bin_key(x[where[i]], rule);
-        slots[known] = first_slot(table, keys + known);
-        /* A large table is not in any near cache: ask for all of its lines before the first is needed. */
-        __builtin_prefetch(table->counts + slots[known]);
-        __builtin_prefetch(table->keys + slots[known]);
-        known += keys[known] != FPP_BIN_NONE;
-    }
-    for (int64_t i = 0; i < known; i++) {
-        insert(table, keys + i, 1, slots[i]);
-    }
-}
+#include "bins_counting.h"
 
 FPP_INLINE double number_at(const char *x, int32_t is_f32)
 {
@@ -279,17 +174,19 @@ static int32_t count_rows(const char *x, int64_t n, int64_t row_stride, int32_t 
     int64_t stride_bytes;
     if (!fpp_rows_are_given(x, n, row_stride, is_f32, &stride_bytes) || done == NULL || rule_error(rule) != FPP_OK
         || table_error(table) != FPP_OK || table->words != 1 || table->window < 1
-        || (rule->kind == FPP_BINS_DYADIC && (table->window != EXPONENT_CELLS - 1 || table->base != -1023))) {
+        || (rule->kind == FPP_BINS_DYADIC && (table->window != FPP_BIN_DYADIC_CELLS || table->base != -1023))) {
         return FPP_ERR_ARGUMENT;
     }
-    const int32_t level = fpp_isa_level();
+    counting run;
     double buffer[BLOCK];
+    const int copied = is_f32 || stride_bytes != (int64_t)sizeof(double);
     *done = 0;
+    start_counting(&run, copied ? (const char *)buffer : x, rule, table);
     while (*done < n && table->used + BLOCK <= room(table)) {
         const int64_t rows = n - *done < BLOCK ? n - *done : BLOCK;
         const char *from = x + *done * stride_bytes;
         const double *numbers = (const double *)(const void *)from;
-        if (is_f32 || stride_bytes != (int64_t)sizeof(double) || rows < BLOCK) {
+        if (copied || rows < BLOCK) {
             for (int64_t i = 0; i < rows; i++) {
                 buffer[i] = number_at(from + i * stride_bytes, is_f32);
             }
@@ -298,10 +195,16 @@ static int32_t count_rows(const char *x, int64_t n, int64_t row_stride, int32_t 
             }
             numbers = buffer;
         }
-        const int64_t after = *done + 2 * BLOCK <= n ? BLOCK : 0;
-        count_block(numbers, rule, level, table, from + after * stride_bytes, after > 0 ? stride_bytes : 0);
+        const int64_t after = *done + 3 * BLOCK <= n ? 2 * BLOCK : 0;
+        const char *next = from + after * stride_bytes;
+        if (rule->kind == FPP_BINS_DYADIC) {
+            count_dyadic(&run, numbers, next, after > 0 ? stride_bytes : 0);
+        } else {
+            count_width(&run, numbers, next, after > 0 ? stride_bytes : 0);
+        }
         *done += rows;
     }
+    finish_counting(&run);
     return FPP_OK;
 }
 

@@ -1,5 +1,6 @@
 /* Gradients of linear models as exact integers: the residual of a loss times a row, clipped as a whole. What a row adds depends on that
  * row and the map alone, and each sum along a row has one order on every instruction set: eight lanes, folded as those of fpp_fold. */
+#include "losses.h"
 #include "rowmap.h"
 
 #include <math.h>
@@ -23,7 +24,6 @@ typedef struct {
     double *z;              /* (2, rows, ld) if `keep`: z of two groups */
     double *scores;         /* (outputs, FPP_LANES, FPP_LANES): lanes of the scores of each row of a group */
     double *norms;          /* (FPP_LANES, FPP_LANES): lanes of their squared norms */
-    double *squares;        /* (FPP_LANES, FPP_LANES): lanes of the squared norms of the steps of the group before it */
     double *steps;          /* (outputs, FPP_LANES): scores, then grid steps for each unit of a column */
     double *score;          /* (outputs): of one row */
     double *found;          /* (outputs): its residuals */
@@ -64,58 +64,12 @@ FPP_INLINE double number(const char *row, int64_t column, int is_f32)
     return is_f32 ? (double)((const float *)(const void *)row)[column] : ((const double *)(const void *)row)[column];
 }
 
-/* As Python's min and max: the first of two that are equal or cannot be compared. */
-FPP_INLINE double smaller(double a, double b)
-{
-    return b < a ? b : a;
-}
-
-FPP_INLINE double larger(double a, double b)
-{
-    return b > a ? b : a;
-}
-
-FPP_INLINE double chance_of(double score)
-{
-    if (score >= 0.0) {
-        return 1.0 / (1.0 + exp(-score));
-    }
-    const double grown = exp(score);
-    return grown / (1.0 + grown);
-}
-
-/* Operation by operation the functions of the same names in fastpubpriv/losses.py. */
-static double residual_of(const fpp_gradient_map *map, double score, double label)
-{
-    const int is_class = label == 0.0 || label == 1.0;
-    switch (map->loss) {
-    case FPP_LOSS_FUNCTION:
-        return map->function(score, label);
-    case FPP_LOSS_SQUARED:
-        return label - score;
-    case FPP_LOSS_LOGISTIC:
-        return is_class ? label - chance_of(score) : NAN;
-    case FPP_LOSS_WEIGHTED_LOGISTIC: {
-        const double chance = is_class ? chance_of(score) : NAN;
-        return label == 1.0 ? map->numbers[1] * (1.0 - chance) : -map->numbers[0] * chance;
-    }
-    case FPP_LOSS_HUBER:
-        return smaller(larger(label - score, -map->numbers[0]), map->numbers[0]);
-    case FPP_LOSS_SMOOTH_HINGE: {
-        const double sign = 2.0 * label - 1.0;
-        return is_class ? sign * smaller(larger(1.0 - sign * score, 0.0), 1.0) : NAN;
-    }
-    default: /* FPP_LOSS_POISSON */
-        return label >= 0.0 ? label - exp(smaller(score, 700.0)) : NAN;
-    }
-}
-
 static void softmax(const double *scores, int64_t outputs, double label, double *found)
 {
     double largest = scores[0], total = 0.0;
     int known = 0;
     for (int64_t o = 0; o < outputs; o++) {
-        largest = larger(largest, scores[o]);
+        largest = fpp_larger(largest, scores[o]);
     }
     for (int64_t o = 0; o < outputs; o++) {
         found[o] = exp(scores[o] - largest);
@@ -178,7 +132,7 @@ static void no_steps(const gradient_plan *plan, int64_t r)
 /* The weight of row r, from 0 to 1, is a factor of its steps: what they were bounded by still holds. */
 static void weigh_steps(const gradient_plan *plan, double weight, int64_t r)
 {
-    const double factor = weight > 0.0 ? smaller(weight, 1.0) : 0.0;
+    const double factor = weight > 0.0 ? fpp_smaller(weight, 1.0) : 0.0;
     for (int64_t o = 0; o < plan->map->outputs; o++) {
         plan->steps[o * FPP_LANES + r] *= factor;
     }
@@ -238,7 +192,6 @@ static int64_t lay_out(const fpp_gradient_map *map, double *base, gradient_plan 
     plan->z = take(base, &used, plan->keep ? 2 * plan->rows * plan->ld : 0);
     plan->scores = take(base, &used, map->outputs * FPP_LANES * FPP_LANES);
     plan->norms = take(base, &used, FPP_LANES * FPP_LANES);
-    plan->squares = take(base, &used, FPP_LANES * FPP_LANES);
     plan->steps = take(base, &used, map->outputs * FPP_LANES);
     plan->score = take(base, &used, map->outputs);
     plan->found = take(base, &used, map->outputs);
@@ -262,8 +215,8 @@ static gradient_plan plan_of(const fpp_gradient_map *map, char *workspace)
     plan.map = map;
     plan.has_outputs = has_outputs(map);
     plan.quant_bound_sq = (double)(map->quant_bound * map->quant_bound);
-    /* Rounding moves each entry by at most 1/2: if the steps have a norm of at most Q - sqrt(D) / 2, their integers pass. The sum of D < 2^25
-     * squares errs by less than 2^-27 of it. Only the other rows need the check of their integers, which is a subtraction more. */
+    /* Rounding moves each entry by at most 1/2: if the steps have a norm of at most Q - sqrt(D) / 2, their integers pass. The squared
+     * norm of D < 2^25 steps, as that of the row times the factor's, errs by less than 2^-20 of it. Only the other rows need the check of their integers, which is a subtraction more. */
     const double surely = (double)map->quant_bound - 0.5 * sqrt((double)(map->outputs * map->dim));
     plan.surely_sq = surely >= 1.0 ? surely * surely * (1.0 - 0x1p-20) : -1.0;
     for (int64_t o = 0; o < map->outputs; o++) {

@@ -78,7 +78,7 @@ FPP_LOCAL int32_t fpp_plan_scale(fpp_plan *plan)
 
 static int64_t row_ld(const fpp_row_map *map)
 {
-    /* The last panel of a product writes up to FPP_PANEL_MAX - 1 columns beyond out_dim. A power of two would put all rows of a
+    /* The first panel of a product writes up to FPP_PANEL_MAX - 1 numbers in front of a row. A power of two would put all rows of a
      * tile in one cache set. */
     const int64_t ld = fpp_round_up(map->out_dim, FPP_LANES) + (map->matrix_kind >= FPP_MATRIX_LOWER ? FPP_PANEL_MAX : 0);
     return ld % 64 == 0 ? ld + FPP_LANES : ld;
@@ -103,10 +103,11 @@ static int64_t lay_out(const fpp_row_map *map, char *base, fpp_plan *plan)
     plan->diagonal = take(base, &used, in_pad);
     plan->offset = take(base, &used, plan->ld);
     plan->sums = take(base, &used, 2 * plan->ld);
-    plan->z = take(base, &used, FPP_TILE_ROWS * plan->ld);
+    double *z = take(base, &used, (matrix ? FPP_PANEL_MAX : 0) + FPP_TILE_ROWS * plan->ld);
+    plan->z = z == NULL ? NULL : z + (matrix ? FPP_PANEL_MAX : 0);
     plan->t = take(base, &used, matrix ? FPP_TILE_ROWS * FPP_T_LD : 0);
     /* Narrower panels need no more than the widest. */
-    const int64_t panels = (fpp_round_up(map->out_dim, FPP_LANES) + FPP_PANEL_MAX - 1) / FPP_PANEL_MAX;
+    const int64_t panels = (map->out_dim + FPP_PANEL_MAX - 1) / FPP_PANEL_MAX;
     plan->panels = take(base, &used, matrix ? fpp_panel_begin(map->matrix_kind, map->dim, FPP_PANEL_MAX, panels) : 0);
     plan->gram = take(base, &used, 0);
     return used;
@@ -131,9 +132,10 @@ static void fill(double *to, const double *from, int64_t count, int64_t padded, 
 /* Column panels of the transposed matrix, so that the product reads outputs side by side. */
 static void pack_panels(const fpp_row_map *map, int64_t panel, double *panels)
 {
-    const int64_t dim = map->dim;
-    for (int64_t begin = 0; begin < fpp_round_up(map->out_dim, FPP_LANES); begin += panel) {
-        double *to = panels + fpp_panel_begin(map->matrix_kind, dim, panel, begin / panel);
+    const int64_t dim = map->dim, before = fpp_panels_before(map->out_dim, panel);
+    for (int64_t p = 0; p * panel < map->out_dim; p++) {
+        double *to = panels + fpp_panel_begin(map->matrix_kind, dim, panel, p);
+        const int64_t begin = p * panel - before;
         const int64_t depth = map->matrix_kind == FPP_MATRIX_LOWER ? fpp_min(begin + panel, dim) : dim;
         for (int64_t k0 = 0; k0 < depth; k0 += FPP_LANES) {
             const int64_t k1 = fpp_min(depth, k0 + FPP_LANES);
@@ -141,7 +143,7 @@ static void pack_panels(const fpp_row_map *map, int64_t panel, double *panels)
                 const int64_t i = begin + c;
                 const int64_t last = map->matrix_kind == FPP_MATRIX_LOWER ? i + 1 : dim;
                 for (int64_t k = k0; k < k1; k++) {
-                    to[k * panel + c] = i < map->out_dim && k < last ? map->matrix[i * dim + k] : 0.0;
+                    to[k * panel + c] = i >= 0 && k < last ? map->matrix[i * dim + k] : 0.0;
                 }
             }
         }
@@ -171,7 +173,11 @@ FPP_LOCAL int32_t fpp_plan_make(const fpp_row_map *map, int32_t is_f32, const fp
     fill(plan->offset, map->offset, map->out_dim, plan->ld, 0.0);
     if (map->matrix_kind >= FPP_MATRIX_LOWER) {
         pack_panels(map, kernels->panel, plan->panels);
-        plan->tile_rows = FPP_TILE_ROWS;
+        /* A few rows and what becomes of them stay in L1; a matrix that is far from it is read for more rows. */
+        plan->tile_rows = map->dim <= FPP_TILE_ROWS_FEW_DIM ? FPP_TILE_ROWS_FEW : FPP_TILE_ROWS;
+        for (int64_t r = 0; r < FPP_TILE_ROWS; r++) { /* no panel writes beyond the last output */
+            fill(plan->z + r * plan->ld + map->out_dim, NULL, 0, fpp_round_up(map->out_dim, FPP_LANES) - map->out_dim, 0.0);
+        }
     } else {
         fill(plan->diagonal, map->matrix_kind == FPP_MATRIX_DIAGONAL ? map->matrix : NULL, map->dim, in_pad, 1.0);
         /* Tiles of about 16 KiB stay in L1 between the two loops; eight rows fill a group of any instruction set. */

@@ -11,6 +11,8 @@
 
 #define FPP_LANES 8            /* lanes of every squared norm, on every instruction set */
 #define FPP_TILE_ROWS 64       /* most rows of a tile; a multiple of every row group */
+#define FPP_TILE_ROWS_FEW 16   /* rows of a tile under a LOWER or FULL matrix, */
+#define FPP_TILE_ROWS_FEW_DIM 256 /* of rows of at most so many columns */
 #define FPP_DEPTH 128          /* columns of x per pass of the matrix product */
 #define FPP_T_LD (FPP_DEPTH + FPP_LANES)
 #define FPP_PANEL_MAX 24       /* widest panel of the matrix product over the instruction sets */
@@ -44,7 +46,7 @@ typedef struct {
     double *diagonal;         /* (dim padded to 8), ones if absent; zero in the padding */
     double *offset;           /* (ld), zeros if absent */
     double *panels;           /* the matrix in panels of outputs, each [k][output], see fpp_panel_begin; LOWER and FULL only */
-    double *z;                /* (FPP_TILE_ROWS, ld) */
+    double *z;                /* (FPP_TILE_ROWS, ld); a product writes up to FPP_PANEL_MAX - 1 in front of each row as well */
     double *t;                /* (FPP_TILE_ROWS, FPP_T_LD): x - center of one pass of the product */
     double *row;              /* (dim padded to 8): one row, for the rare rescaling */
     uint64_t *sums;           /* (2, ld) */
@@ -95,7 +97,15 @@ FPP_INLINE int64_t fpp_gram_workspace_size(int64_t out_dim)
     return fpp_gram_super_rows(out_dim) * 2 * (out_dim + FPP_GRAM_WIDTH_MAX);
 }
 
-/* Where panel p of `panel` outputs begins: a panel holds all columns of x, or those up to its last row if the matrix is LOWER. */
+/* Outputs that the first panel has in front of output 0, so that the last one ends with the last output. Under a LOWER matrix the
+ * vector that is not full then reads few columns, not all: with 50 outputs and vectors of 8, 182 products of vectors in place of 218. */
+FPP_INLINE int64_t fpp_panels_before(int64_t out_dim, int64_t panel)
+{
+    return fpp_round_up(out_dim, panel) - out_dim;
+}
+
+/* Where panel p of `panel` outputs begins: a panel holds all columns of x, or, if the matrix is LOWER, as many as its last row has
+ * where panel 0 has nothing in front. */
 FPP_INLINE int64_t fpp_panel_begin(int32_t matrix_kind, int64_t dim, int64_t panel, int64_t p)
 {
     const int64_t growing = matrix_kind == FPP_MATRIX_LOWER ? fpp_min(p, dim / panel) : 0;

@@ -76,9 +76,10 @@ TARGET FPP_INLINE void NAME(rows_diagonal)(const fpp_plan *plan, const char *x, 
     }
 }
 
-/* RB rows by one panel of outputs: z += t . panel over `depth` columns, each output in ascending order of the column. */
-TARGET FPP_INLINE void NAME(product_block)(const double *restrict t, const double *restrict panel, int64_t depth, double *restrict z,
-                                           int64_t ld, int first)
+/* RB rows by one panel of outputs: z += t . panel, each output in ascending order of the column. Vector c of the panel reads the
+ * first end[c] columns, and end ascends: each vector stops where the rows of a LOWER matrix that it holds do. */
+TARGET FPP_INLINE void NAME(product_block)(const double *restrict t, const double *restrict panel, const int64_t *end,
+                                           double *restrict z, int64_t ld, int first)
 {
     V acc[RB][CB];
     for (int r = 0; r < RB; r++) {
@@ -86,18 +87,26 @@ TARGET FPP_INLINE void NAME(product_block)(const double *restrict t, const doubl
             acc[r][c] = first ? (V){0.0} : NAME(load)(z + r * ld + c * W);
         }
     }
-    for (int64_t k = 0; k < depth; k++) {
-        V b[CB];
-        for (int c = 0; c < CB; c++) {
-            b[c] = NAME(load)(panel + k * PANEL + c * W);
-        }
-        for (int r = 0; r < RB; r++) {
-            const double a = t[r * FPP_T_LD + k];
-            for (int c = 0; c < CB; c++) {
-                acc[r][c] += a * b[c];
-            }
-        }
+    int64_t k = 0;
+#define FROM(vector)                                              \
+    for (; k < end[vector]; k++) {                                \
+        V b[CB];                                                  \
+        for (int c = (vector); c < CB; c++) {                     \
+            b[c] = NAME(load)(panel + k * PANEL + c * W);         \
+        }                                                         \
+        for (int r = 0; r < RB; r++) {                            \
+            const double a = t[r * FPP_T_LD + k];                 \
+            for (int c = (vector); c < CB; c++) {                 \
+                acc[r][c] += a * b[c];                            \
+            }                                                     \
+        }                                                         \
     }
+    FROM(0)
+    FROM(1)
+#if CB > 2
+    FROM(2)
+#endif
+#undef FROM
     for (int r = 0; r < RB; r++) {
         for (int c = 0; c < CB; c++) {
             NAME(store)(z + r * ld + c * W, acc[r][c]);
@@ -105,34 +114,65 @@ TARGET FPP_INLINE void NAME(product_block)(const double *restrict t, const doubl
     }
 }
 
+TARGET FPP_INLINE void NAME(fetch)(const char *row, int64_t from, int64_t to)
+{
+    for (int64_t line = from; line < to; line++) {
+        __builtin_prefetch(row + line * 64);
+    }
+}
+
 /* Rows of a LOWER or FULL map: a blocked matrix product, then offset, step and norm. */
 TARGET FPP_INLINE void NAME(rows_matrix)(const fpp_plan *plan, const char *x, int64_t stride_bytes, int64_t rows, double *norm_sq,
                                          int is_f32)
 {
-    const int64_t dim = plan->dim, ld = plan->ld, groups = (rows + RB - 1) / RB;
+    const int64_t dim = plan->dim, ld = plan->ld, groups = (rows + RB - 1) / RB, size = is_f32 ? 4 : 8;
     for (int64_t k0 = 0; k0 < dim; k0 += FPP_DEPTH) {
         const int64_t depth = fpp_min(FPP_DEPTH, dim - k0);
         for (int64_t r = 0; r < groups * RB; r++) {
             double *t = plan->t + r * FPP_T_LD;
-            for (int64_t k = 0; k < depth; k += W) {
-                NAME(store)(t + k, r < rows ? NAME(load_x)(x + r * stride_bytes, k0 + k, depth - k, is_f32)
-                                                  - NAME(load)(plan->center + k0 + k)
-                                            : (V){0.0});
+            if (r >= rows) {
+                memset(t, 0, (size_t)fpp_round_up(depth, W) * sizeof(double));
+                continue;
+            }
+            const char *row = x + r * stride_bytes;
+            int64_t k = 0;
+            for (; k + W <= depth; k += W) {
+                NAME(store)(t + k, NAME(load_x)(row, k0 + k, W, is_f32) - NAME(load)(plan->center + k0 + k));
+            }
+            if (k < depth) {
+                NAME(store)(t + k, NAME(load_x)(row, k0 + k, depth - k, is_f32) - NAME(load)(plan->center + k0 + k));
             }
         }
-        for (int64_t p = 0; p * PANEL < fpp_round_up(plan->out_dim, FPP_LANES); p++) {
-            /* Above the diagonal a panel is zero: skipping it changes no value, only the sign of a zero. */
-            const int64_t end = plan->matrix_kind == FPP_MATRIX_LOWER ? (p + 1) * PANEL - k0 : depth;
-            if (end <= 0) {
+        /* What the next block reads comes into the cache during this product, a share beside each panel: the product leaves memory
+         * idle, and reading leaves the arithmetic idle. */
+        const int last = k0 + FPP_DEPTH >= dim;
+        const char *next = x + (last ? rows * stride_bytes : (k0 + FPP_DEPTH) * size);
+        const int64_t lines = (fpp_min(FPP_DEPTH, last ? dim : dim - k0 - FPP_DEPTH) * size + 63) / 64;
+        const int64_t panels = (plan->out_dim + PANEL - 1) / PANEL;
+        /* The panels end with the last output: what is missing to whole panels is in front of the first, where columns are few. */
+        for (int64_t p = 0, out = -fpp_panels_before(plan->out_dim, PANEL); out < plan->out_dim; p++, out += PANEL) {
+            int64_t end[CB];
+            for (int c = 0; c < CB; c++) {
+                /* Above the diagonal a panel is zero: skipping it changes no value, only the sign of a zero. */
+                const int64_t after = out + (c + 1) * W;
+                end[c] = after <= 0 ? 0 : plan->matrix_kind == FPP_MATRIX_LOWER ? fpp_min(depth, after - k0) : depth;
+            }
+            for (int64_t r = 0; end[CB - 1] <= 0 && r < rows; r++) {
+                NAME(fetch)(next + r * stride_bytes, p * lines / panels, (p + 1) * lines / panels);
+            }
+            if (end[CB - 1] <= 0) {
                 continue;
             }
             const double *panel = plan->panels + fpp_panel_begin(plan->matrix_kind, dim, PANEL, p) + k0 * PANEL;
             for (int64_t g = 0; g < groups; g++) {
-                double *z = plan->z + g * RB * ld + p * PANEL;
+                double *z = plan->z + g * RB * ld + out;
+                for (int64_t r = g * RB; r < (g + 1) * RB; r++) {
+                    NAME(fetch)(next + r * stride_bytes, p * lines / panels, (p + 1) * lines / panels);
+                }
                 if (k0 == 0) {
-                    NAME(product_block)(plan->t + g * RB * FPP_T_LD, panel, fpp_min(depth, end), z, ld, 1);
+                    NAME(product_block)(plan->t + g * RB * FPP_T_LD, panel, end, z, ld, 1);
                 } else {
-                    NAME(product_block)(plan->t + g * RB * FPP_T_LD, panel, fpp_min(depth, end), z, ld, 0);
+                    NAME(product_block)(plan->t + g * RB * FPP_T_LD, panel, end, z, ld, 0);
                 }
             }
         }

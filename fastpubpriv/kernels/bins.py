@@ -27,7 +27,7 @@ _BASE_MAX = 2**50
 _FLUSH_ROWS = 2**31
 # A window holds 64 times the range of the middle of a sample if memory allows. If few cells get most of the rows, each gets several
 # counters (lanes), so that an increment need not wait for the one before it.
-_LANES = ((512, 8), (1024, 4), (4096, 2))
+_LANES = ((128, 8), (1024, 4), (4096, 2))
 _COUNTERS = 2**19
 _WINDOW_MIN = 2**12
 
