@@ -16,7 +16,7 @@ static int32_t detect(void)
 {
 #if FPP_X86
     __builtin_cpu_init();
-    if (!__builtin_cpu_supports("avx2")) {
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) {
         return FPP_ISA_BASELINE;
     }
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq")
