@@ -125,11 +125,6 @@ def moved(budget: Budget, claim: Budget, runs: int) -> auditing.AuditReport:
     )
 
 
-# Not in the table: `linear_regression(method="newton")`. Its 32 steps take 38 ms on rows as above, so that 2,000 runs on each data
-# set and as many of the twin are five minutes of computing. Fewer steps would do, but `plan_newton` takes 32 for all such tables (1
-# column, 6 to 400 public rows, 4 to 5,000 private ones): to try next are steps on many data sets at once, with one public fit.
-
-
 def traced(budget: Budget, claim: Budget, runs: int) -> auditing.AuditReport:
     """By an attacker who knows one row and the law of the others."""
     return auditing.trace_weighted_mean(budget, claim=claim, runs=runs, confidence=CONFIDENCE)
@@ -159,6 +154,7 @@ AUDITS: list[tuple[str, Budget, int, Run, int]] = [
     ("select_hypothesis", PURE, 4_000, selection, 2),
     ("weighted_mean, the tracing attack", fpp.ApproxDP(epsilon=1, delta=1e-5), 1_000, traced, 15),
     ("train, 'semi_dp', all rows", APPROX, 2_000, trained(fpp.train, loss="squared", method=SemiDP(**STEPS)), 4),
+    ("linear_regression, 'newton'", APPROX, 1_500, trained(fpp.linear_regression, method="newton"), 4),
     ("train, 'objective_perturbation'", PURE, 1_500, moved, 3),
     ("local.PrivUnit, 20 columns", PURE, 200_000, randomizer(lambda epsilon: local.PrivUnit(20, epsilon)), 2),
     ("local.PrivUnitG, 20 columns", PURE, 200_000, randomizer(lambda epsilon: local.PrivUnitG(20, epsilon)), 2),

@@ -42,7 +42,6 @@ int32_t fpp_isa_limit(int32_t level);   /* use at most `level` from now on (test
 #define FPP_DRAW_END_MAX 9223372036854774784 /* 2^63 - FPP_DRAW_BLOCK */
 #define FPP_LOG2_SCALE_MIN 8
 #define FPP_LOG2_SCALE_MAX 40
-
 int32_t fpp_chacha20_keystream(const uint8_t *key, const uint8_t *nonce, uint32_t counter, int64_t n_bytes, uint8_t *out);
 int32_t fpp_words_u64(const uint8_t *key, int64_t begin, int64_t end, uint64_t *out);
 /* floor(X) with X ~ N(0, 4^log2_scale), independent, within 2^-100 of exact. */
@@ -80,7 +79,6 @@ typedef struct {
     double inv_step;      /* grid steps per unit of y */
     double limit;         /* clip norm, in grid steps */
 } fpp_row_map;
-
 int64_t fpp_rows_workspace_size(const fpp_row_map *map); /* bytes, any alignment; enough for every function below; -1 if invalid */
 
 /* x: n rows, row i at x + i * row_stride (in elements; not read for n < 2), its columns adjacent. Outputs are added to, modulo 2^64. */
@@ -119,7 +117,6 @@ typedef struct {
     const double *centers;    /* row-major (n_centers, out_dim) */
     double radius_sq;         /* BALL */
 } fpp_tree_node;
-
 int64_t fpp_tree_workspace_size(int64_t dim, const fpp_tree_node *nodes, int64_t n_nodes); /* bytes, any alignment; -1 if invalid */
 /* labels (n): label of the leaf that each row reaches from node 0; -1 for a row with a non-finite entry. */
 int32_t fpp_tree_assign_f64(const double *x, int64_t n, int64_t row_stride, int64_t dim, const fpp_tree_node *nodes, int64_t n_nodes,
@@ -166,15 +163,11 @@ typedef struct {
 } fpp_bin_table;
 
 /* Count n numbers, a row_stride (in elements) apart, until the hash table is three quarters full: *done of them are counted. */
-int32_t fpp_bins_count_f64(const double *x, int64_t n, int64_t row_stride, const fpp_bin_rule *rule, fpp_bin_table *table,
-                           int64_t *done);
-int32_t fpp_bins_count_f32(const float *x, int64_t n, int64_t row_stride, const fpp_bin_rule *rule, fpp_bin_table *table,
-                           int64_t *done);
+int32_t fpp_bins_count_f64(const double *x, int64_t n, int64_t row_stride, const fpp_bin_rule *rule, fpp_bin_table *table, int64_t *done);
+int32_t fpp_bins_count_f32(const float *x, int64_t n, int64_t row_stride, const fpp_bin_rule *rule, fpp_bin_table *table, int64_t *done);
 /* The keys themselves, a key_stride apart. */
-int32_t fpp_bins_keys_f64(const double *x, int64_t n, int64_t row_stride, const fpp_bin_rule *rule, int64_t key_stride,
-                          int64_t *keys);
-int32_t fpp_bins_keys_f32(const float *x, int64_t n, int64_t row_stride, const fpp_bin_rule *rule, int64_t key_stride,
-                          int64_t *keys);
+int32_t fpp_bins_keys_f64(const double *x, int64_t n, int64_t row_stride, const fpp_bin_rule *rule, int64_t key_stride, int64_t *keys);
+int32_t fpp_bins_keys_f32(const float *x, int64_t n, int64_t row_stride, const fpp_bin_rule *rule, int64_t key_stride, int64_t *keys);
 /* Add n keys (n, words) with their counts (or NULL: one each) to the hash table until it is three quarters full. Skipped, and
  * counted as done: keys with a FPP_BIN_NONE in them, and counts below one, so that the slots of one table may go into a larger one.
  * A sum of counts stops at 2^63 - 1. */
@@ -255,17 +248,24 @@ typedef struct {
     double inv_step;
     int32_t weighted;        /* 1: rows have weights, 0: they have none */
 } fpp_gradient_map;
-
 int64_t fpp_gradients_workspace_size(const fpp_gradient_map *map); /* bytes, any alignment; -1 if invalid */
 /* sums (outputs, dim): sum of q, added to modulo 2^64; `_at` of the rows at places (count), each in 0 ... n - 1. */
-int32_t fpp_gradients_sum_f64(const double *x, int64_t n, int64_t row_stride, const fpp_gradient_map *map, void *workspace,
-                              int64_t *sums);
-int32_t fpp_gradients_sum_f32(const float *x, int64_t n, int64_t row_stride, const fpp_gradient_map *map, void *workspace,
-                              int64_t *sums);
+int32_t fpp_gradients_sum_f64(const double *x, int64_t n, int64_t row_stride, const fpp_gradient_map *map, void *workspace, int64_t *sums);
+int32_t fpp_gradients_sum_f32(const float *x, int64_t n, int64_t row_stride, const fpp_gradient_map *map, void *workspace, int64_t *sums);
 int32_t fpp_gradients_sum_at_f64(const double *x, int64_t n, int64_t row_stride, const int64_t *places, int64_t count,
                                  const fpp_gradient_map *map, void *workspace, int64_t *sums);
 int32_t fpp_gradients_sum_at_f32(const float *x, int64_t n, int64_t row_stride, const int64_t *places, int64_t count,
                                  const fpp_gradient_map *map, void *workspace, int64_t *sums);
+
+/* ---- Many gradient methods side by side, on rows that need no protection ----------------------------------------------
+ * total (dim, outputs) += factors (outputs) times the sum over the rows at places (count), or the first `count` if it is NULL, of r z: z a
+ * row, r its residual at weights (dim, outputs), as it is (bounded 0), clipped to +-limit / |z| (1), or that limit with the sign of r (2);
+ * 0 if r is not finite. Of the map dim, outputs, loss, numbers, function and limit are read. norms (n): |z|, below 0 where it is not
+ * known, and found. Labels (n). Single precision, for simulations: alone here, last bits depend on the instruction set. */
+int64_t fpp_sweep_workspace_size(const fpp_gradient_map *map); /* bytes, any alignment; -1 if invalid */
+int32_t fpp_sweep_sum_f32(const float *x, int64_t n, int64_t row_stride, const float *labels, const int64_t *places, int64_t count,
+                          const fpp_gradient_map *map, const float *weights, const float *factors, int32_t bounded, void *workspace,
+                          float *norms, float *total);
 
 /* ---- Pairs of hypotheses ---------------------------------------------------------------------------------------------
  * Hypotheses stand in panels of FPP_PANEL: entry l of panel p is hypothesis p FPP_PANEL + l, and what is kept for each of them
@@ -288,8 +288,7 @@ typedef struct {
 int64_t fpp_density_workspace_size(const fpp_mixtures *mix); /* bytes; -1 if invalid */
 /* Codes of rows x (n, dim): FPP_TOP_CODE for the hypothesis that is likeliest at a row, 1 less for each 1/2048 of log density, -32768 from
  * 32 on. A row with a non-finite entry has code 0 for all of them, so it never prefers one. */
-int32_t fpp_density_codes_i16(const fpp_mixtures *mix, const double *x, int64_t n, int64_t capacity, double *workspace,
-                              int16_t *codes);
+int32_t fpp_density_codes_i16(const fpp_mixtures *mix, const double *x, int64_t n, int64_t capacity, double *workspace, int16_t *codes);
 /* counts (FPP_PANEL, (panels - panel) FPP_PANEL) += rows where the hypothesis of `panel` has the larger code, for it and each one
  * from its panel on. */
 int32_t fpp_pair_counts_i32(const int16_t *codes, int64_t n, int64_t capacity, int64_t panels, int64_t panel,
@@ -469,7 +468,6 @@ typedef struct {
     const double *means; /* (components, dim) each */
     const double *stds;
 } fpp_normals;
-
 int64_t fpp_statistic_tiles(const fpp_normals *at, int64_t n); /* numbers in `tiles` for n rows; -1 if invalid */
 /* tiles: rows in standard deviations of each component, within 1e70; length_sq (components, n); whole (n): 1 if all entries are finite. */
 int32_t fpp_normal_distances_f64(const double *x, int64_t n, int64_t row_stride, const fpp_normals *at, double *tiles,

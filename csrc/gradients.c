@@ -1,5 +1,6 @@
 /* Gradients of linear models as exact integers: the residual of a loss times a row, clipped as a whole. What a row adds depends on that
  * row and the map alone, and each sum along a row has one order on every instruction set: eight lanes, folded as those of fpp_fold. */
+#include "losses.h"
 #include "rowmap.h"
 
 #include <math.h>
@@ -64,58 +65,12 @@ FPP_INLINE double number(const char *row, int64_t column, int is_f32)
     return is_f32 ? (double)((const float *)(const void *)row)[column] : ((const double *)(const void *)row)[column];
 }
 
-/* As Python's min and max: the first of two that are equal or cannot be compared. */
-FPP_INLINE double smaller(double a, double b)
-{
-    return b < a ? b : a;
-}
-
-FPP_INLINE double larger(double a, double b)
-{
-    return b > a ? b : a;
-}
-
-FPP_INLINE double chance_of(double score)
-{
-    if (score >= 0.0) {
-        return 1.0 / (1.0 + exp(-score));
-    }
-    const double grown = exp(score);
-    return grown / (1.0 + grown);
-}
-
-/* Operation by operation the functions of the same names in fastpubpriv/losses.py. */
-static double residual_of(const fpp_gradient_map *map, double score, double label)
-{
-    const int is_class = label == 0.0 || label == 1.0;
-    switch (map->loss) {
-    case FPP_LOSS_FUNCTION:
-        return map->function(score, label);
-    case FPP_LOSS_SQUARED:
-        return label - score;
-    case FPP_LOSS_LOGISTIC:
-        return is_class ? label - chance_of(score) : NAN;
-    case FPP_LOSS_WEIGHTED_LOGISTIC: {
-        const double chance = is_class ? chance_of(score) : NAN;
-        return label == 1.0 ? map->numbers[1] * (1.0 - chance) : -map->numbers[0] * chance;
-    }
-    case FPP_LOSS_HUBER:
-        return smaller(larger(label - score, -map->numbers[0]), map->numbers[0]);
-    case FPP_LOSS_SMOOTH_HINGE: {
-        const double sign = 2.0 * label - 1.0;
-        return is_class ? sign * smaller(larger(1.0 - sign * score, 0.0), 1.0) : NAN;
-    }
-    default: /* FPP_LOSS_POISSON */
-        return label >= 0.0 ? label - exp(smaller(score, 700.0)) : NAN;
-    }
-}
-
 static void softmax(const double *scores, int64_t outputs, double label, double *found)
 {
     double largest = scores[0], total = 0.0;
     int known = 0;
     for (int64_t o = 0; o < outputs; o++) {
-        largest = larger(largest, scores[o]);
+        largest = fpp_larger(largest, scores[o]);
     }
     for (int64_t o = 0; o < outputs; o++) {
         found[o] = exp(scores[o] - largest);
@@ -178,7 +133,7 @@ static void no_steps(const gradient_plan *plan, int64_t r)
 /* The weight of row r, from 0 to 1, is a factor of its steps: what they were bounded by still holds. */
 static void weigh_steps(const gradient_plan *plan, double weight, int64_t r)
 {
-    const double factor = weight > 0.0 ? smaller(weight, 1.0) : 0.0;
+    const double factor = weight > 0.0 ? fpp_smaller(weight, 1.0) : 0.0;
     for (int64_t o = 0; o < plan->map->outputs; o++) {
         plan->steps[o * FPP_LANES + r] *= factor;
     }

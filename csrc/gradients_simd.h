@@ -144,7 +144,7 @@ TARGET FPP_INLINE void NAME(shortened_steps)(const fpp_gradient_map *map, const 
     }
     if (map->loss != FPP_LOSS_SQUARED) {
         for (int64_t r = 0; r < used; r++) {
-            steps[r] = residual_of(map, steps[r], labels[r]);
+            steps[r] = fpp_residual_of(map, steps[r], labels[r]);
         }
     }
     for (int r = 0; r < FPP_LANES; r += W) {

@@ -25,7 +25,8 @@ from fastpubpriv.errors import (
 
 if _TYPE_CHECKING:
     from fastpubpriv.estimators.coinpress import coinpress_mean
-    from fastpubpriv.estimators.covariance import coinpress_covariance, private_pca
+    from fastpubpriv.estimators.components import private_pca
+    from fastpubpriv.estimators.covariance import coinpress_covariance
     from fastpubpriv.estimators.gaussian import estimate_gaussian
     from fastpubpriv.estimators.mean import estimate_mean
     from fastpubpriv.estimators.preconditioner import Preconditioner, precondition
@@ -117,7 +118,7 @@ __all__ = [
 _HOMES = {
     "coinpress_mean": "fastpubpriv.estimators.coinpress",
     "coinpress_covariance": "fastpubpriv.estimators.covariance",
-    "private_pca": "fastpubpriv.estimators.covariance",
+    "private_pca": "fastpubpriv.estimators.components",
     "estimate_gaussian": "fastpubpriv.estimators.gaussian",
     "estimate_mean": "fastpubpriv.estimators.mean",
     "Preconditioner": "fastpubpriv.estimators.preconditioner",

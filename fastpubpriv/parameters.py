@@ -105,6 +105,11 @@ bounds : (lowest, highest), optional
     What columns can hold, known without the data: numbers, or vectors (dim,); an end may be infinite. Means are clipped to them,
     and no component stays wider than a column within them can be. A component whose mean lay more than one of its deviations
     outside says "clipped". Private rows are not clipped, and nothing is spent on it.""",
+    "gaussian_bounds": """\
+bounds : (lowest, highest), optional
+    What columns can hold, known without the data: numbers, or vectors (dim,); an end may be infinite. The mean is clipped to them,
+    and the covariance does not stay wider than a column within them can be. A mean that lay more than one deviation outside says
+    "clipped". Private rows are not clipped, and nothing is spent on it.""",
     "x_bounds": """\
 x_bounds : (lowest, highest), or mapping of a column to such a pair, optional
     What columns can hold, known without the data: numbers, or vectors (dim,). Their units come from it, not from public rows.

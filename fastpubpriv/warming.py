@@ -12,6 +12,7 @@ from fastpubpriv.losses import LOSSES, Loss
 _LATE = (
     "fastpubpriv.auditing",
     "fastpubpriv.estimators.coinpress",
+    "fastpubpriv.estimators.components",
     "fastpubpriv.estimators.covariance",
     "fastpubpriv.estimators.gaussian",
     "fastpubpriv.estimators.mean",

@@ -35,6 +35,7 @@ Examples:
     "--rounds", type=click.IntRange(min=1), help="Rounds of the covariance; default: chosen from public numbers."
 )
 @options.mode_option
+@options.gaussian_bounds_option
 @options.failure_option
 @options.ledger_options
 @options.run_options
@@ -46,6 +47,7 @@ def gaussian(**settings: Any) -> None:
     numbers predict to be best. A private row with a missing value adds nothing, but counts.
     """
     opened = prepare(settings)
+    bounds = options.two_numbers(settings["bounds"], "--bounds")
 
     def call(ledger: Any) -> fpp.GaussianResult:
         return fpp.estimate_gaussian(
@@ -55,6 +57,7 @@ def gaussian(**settings: Any) -> None:
             rounds=settings["rounds"],
             mode=settings["mode"],
             failure_prob=settings["failure_prob"],
+            bounds=bounds,
             ledger=ledger,
             **options.given(settings, "method", "structure"),
             **common(settings),

@@ -317,11 +317,11 @@ structure_option = click.option(
     help="What is learnt privately: nothing, the mean, variances too, or all. Default: what is predicted to be best.",
 )
 
-mixture_bounds_option = click.option(
-    "--bounds",
-    metavar="LOW,HIGH",
-    help="Two numbers between which all values of all columns are known to lie: groups are kept inside.",
+_BOUNDS = "Two numbers between which all values of all columns are known to lie"
+gaussian_bounds_option = click.option(
+    "--bounds", metavar="LOW,HIGH", help=f"{_BOUNDS}: mean and spread are kept inside."
 )
+mixture_bounds_option = click.option("--bounds", metavar="LOW,HIGH", help=f"{_BOUNDS}: groups are kept inside.")
 
 plan_options = stack(
     click.option("--steps", type=Steps(), help="Times the range is narrowed, or auto."),

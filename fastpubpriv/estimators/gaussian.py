@@ -8,6 +8,7 @@ from typing import Any
 from fastpubpriv import run as running
 from fastpubpriv import validation
 from fastpubpriv.errors import AccuracyWarning, InputError
+from fastpubpriv.estimators.bounded import bounded_gaussian, checked_bounds
 from fastpubpriv.estimators.ladder.estimate import METHOD as LADDER
 from fastpubpriv.estimators.ladder.estimate import ladder
 from fastpubpriv.estimators.ladder.rungs import STRUCTURES
@@ -55,6 +56,7 @@ def estimate_gaussian(
     rounds: int | None = None,
     cond_max: float = DEFAULT_COND_MAX,
     require_precondition: bool = False,
+    bounds: Any = None,
     columns: Any = None,
     ledger: Ledger | None = None,
     random_state: int | None = None,
@@ -97,7 +99,7 @@ def estimate_gaussian(
         The other methods' bound on the condition of the covariance, used without preconditioning.
     require_precondition : bool
         Of the other methods: refuse public rows that cannot precondition instead of falling back to the trace bound.
-    {matched_columns, ledger, random_state, threads, progress}
+    {gaussian_bounds, matched_columns, ledger, random_state, threads, progress}
 
     Returns
     -------
@@ -150,6 +152,7 @@ def estimate_gaussian(
         require_precondition=require_precondition,
     )
     chosen, structure = choose_method(method, structure, options)
+    box = checked_bounds("estimate_gaussian", bounds, public, rows.dim, rows.columns)
     chosen.check(has_public=True, budget=budget, n_priv=rows.n)
     ready = None if chosen is LADDER else preconditioned(chosen, public, rows.n, options)
     run = running.start(
@@ -168,14 +171,14 @@ def estimate_gaussian(
         del public  # as large as a covariance
         _warn(climber.warnings)
         if climber.structure == "public":
-            return climber.estimate(run)
+            return bounded_gaussian(climber.estimate(run), box)
         with run.paid():
-            return climber.estimate(run)
+            return bounded_gaussian(climber.estimate(run), box)
     del public
     prepared, warning = ready.prepare(run, rounds)
     _warn(() if warning is None else (warning,))
     with run.paid():
-        return ready.estimate(run, prepared)
+        return bounded_gaussian(ready.estimate(run, prepared), box)
 
 
 def _warn(messages: tuple[str, ...]) -> None:

@@ -56,7 +56,7 @@ def add_gradients(
     rows = chunk if adjacent else np.ascontiguousarray(chunk)
     keep = [np.ascontiguousarray(weights, dtype=np.float64).reshape(-1)]
     given = ffi.new("fpp_gradient_map *", {"dim": dim, "outputs": weights.size // dim, "weighted": weighted, **numbers})
-    compiled = _name_loss(given, residual, outputs=weights.ndim == 2)
+    compiled = name_loss(given, residual, outputs=weights.ndim == 2)
     given.weights = _cbuf.inp(keep[0])
     if spread is not None:
         keep.append(np.ascontiguousarray(spread, dtype=np.float64))
@@ -76,10 +76,10 @@ def add_gradients(
 
 def prepare(residual: Callable[..., Any], *, outputs: bool) -> None:
     """Compile a residual that is none of ours, for the calls to come."""
-    _name_loss(ffi.new("fpp_gradient_map *"), residual, outputs=outputs)
+    name_loss(ffi.new("fpp_gradient_map *"), residual, outputs=outputs)
 
 
-def _name_loss(given: Any, residual: Callable[..., Any], *, outputs: bool) -> Any:
+def name_loss(given: Any, residual: Callable[..., Any], *, outputs: bool) -> Any:
     """Write the loss into a map; what is returned must live as long as the map is used."""
     if isinstance(residual, losses.NumberedResidual) and residual.make in _NUMBERED and not outputs:
         given.loss = _NUMBERED[residual.make]

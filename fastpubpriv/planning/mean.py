@@ -53,7 +53,7 @@ def plan_mean(
 def _from_counts(dim: int, n_pub: int) -> Forecast:
     def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
         pure, allowance = allowance_of(budget, draws(dim))
-        shares = divide(dim, n_priv, allowance, pure=pure)
+        shares = divide(dim, n_priv, allowance, pure=pure, n_pub=n_pub)
         root = math.sqrt(dim)
         error = shares.predicted_error()
         details = {

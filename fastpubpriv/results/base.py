@@ -32,6 +32,14 @@ LEVEL = 0.95
 _READ_ONLY = frozenset({int, float, str, bool, type(None), Fraction})
 
 
+def told_bounds(diagnostics: Mapping[str, Any]) -> tuple[list[float], list[float]] | None:
+    """The argument `bounds` of the call, as diagnostics tell it: (lowest, highest), infinite where an end bounds nothing."""
+    if "bounds" not in diagnostics:
+        return None
+    low, high = diagnostics["bounds"]
+    return [-math.inf if each is None else each for each in low], [math.inf if each is None else each for each in high]
+
+
 def frozen(array: Any) -> FloatArray:
     """Return a read-only float64 copy, or the array itself if it is one already: matrices may be large."""
     if type(array) is np.ndarray and array.dtype == np.float64 and array.flags.owndata and not array.flags.writeable:

@@ -17,7 +17,7 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.public_draws import draw_normals
 from fastpubpriv.quantiles import normal_quantile
 from fastpubpriv.reading import Form, refuse_no_covariances
-from fastpubpriv.results.base import LEVEL, Result
+from fastpubpriv.results.base import LEVEL, Result, told_bounds
 from fastpubpriv.results.columns import STATUSES, ColumnReport, read_report
 from fastpubpriv.results.gaussians import correlation_of, ellipse, factor_of, log_density
 from fastpubpriv.results.words import Column, Table
@@ -194,9 +194,11 @@ class PCAResult(Result):
     center : (dim,) float64
         The public centre.
     noise_norm : float
-        Expected spectral norm of the noise on the second moment: eigenvalue gaps below it are not resolved.
+        Expected spectral norm of the noise on the second moment, and of what the share of public rows in it may be off: eigenvalue
+        gaps below it are not resolved.
     status : tuple of str
-        For each component "resolved" or "unresolved": whether its eigenvalue is above the next by more than that.
+        For each component "resolved" or "unresolved": whether its eigenvalue is above the next by more than that; "public" where it
+        is because of the public rows, which weigh more than the private ones.
 
     Examples
     --------
@@ -256,8 +258,8 @@ class GaussianResult(Result):
         "ok"; "under_resolved" when the rounds are too few, by the public rule, to reach the smallest eigenvalues, which may be far
         off, or when (ladder) noise could have made them; "public", "mean" or "diagonal" for a simpler structure. What released
         numbers say against the public rows comes before the structure: "clipped" when the private mean was seen at the edge of the
-        ball around them that rows are clipped to, which held it back; "shifted" when it lies farther from theirs than chance
-        explains; "rescaled" when the private rows have another scale. The last two were allowed for.
+        ball around them that rows are clipped to, which held it back, or lay outside `bounds`; "shifted" when it lies farther from
+        theirs than chance explains; "rescaled" when the private rows have another scale. The last two were allowed for.
     predicted_covariance_error, predicted_mean_error : float
         Relative Frobenius error of the covariance, and l2 error of the mean in standard deviations, from public numbers; infinite
         (null in JSON) when `status` is "under_resolved", unless the method shrinks what it cannot resolve.
@@ -335,14 +337,15 @@ class GaussianResult(Result):
         """Draw ellipses of all pairs (up to five columns) or a correlation heat map; returns the figure (needs matplotlib).
 
         Behind the ellipses, if given, the public rows `x_pub`. `bounds`, a pair (lowest, highest) of numbers or vectors, cuts the
-        ellipses to what the columns can hold.
+        ellipses to what the columns can hold; by default those of the call.
         """
         from fastpubpriv.results import plots as plotting
 
         level = validation.confidence_level(level)
         if self.dim <= plotting.MAX_PAIRED:
             rows = None if x_pub is None else self._public(x_pub)
-            box = validation.column_bounds(bounds, self.dim, endless=True)
+            told = told_bounds(self.diagnostics) if bounds is None else bounds
+            box = validation.column_bounds(told, self.dim, endless=True)
             return plotting.plot_ellipses(
                 self.mean, self.covariance, self.labels, path=path, level=level, points=rows, box=box
             )

@@ -18,7 +18,7 @@ from fastpubpriv.columns import points
 from fastpubpriv.errors import InputError
 from fastpubpriv.public_draws import draw_uniforms
 from fastpubpriv.reading import Form, refuse_no_covariances
-from fastpubpriv.results.base import Result
+from fastpubpriv.results.base import Result, told_bounds
 from fastpubpriv.results.gaussians import factor_of, log_density
 from fastpubpriv.results.words import Column, Table, tally
 
@@ -186,12 +186,7 @@ class MixtureResult(Mixture):
         names = [f"{i}: {weight:.1%}{word}" for i, (weight, word) in enumerate(zip(self.weights, words, strict=True))]
         drawn = plotting.Drawn(self.weights, self.means, self.covariances, names, self.columns)
         balls = self.diagnostics.get("balls", ())
-        if bounds is None and "bounds" in self.diagnostics:
-            low, high = self.diagnostics["bounds"]
-            bounds = (
-                [-math.inf if each is None else each for each in low],
-                [math.inf if each is None else each for each in high],
-            )
+        bounds = told_bounds(self.diagnostics) if bounds is None else bounds
         return plotting.plot_mixture(drawn, path=path, level=level, points=rows, balls=balls, bounds=bounds)
 
     def _status_of_components(self) -> tuple[str, ...]:

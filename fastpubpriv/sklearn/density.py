@@ -38,6 +38,8 @@ class PublicPrivateGaussian(_ReleasedDensity):
         What one fit costs.
     method, structure : str
         As in `estimate_gaussian`.
+    bounds : (lowest, highest), optional
+        What the features can hold, as in `estimate_gaussian`.
     ledger : str, optional
         Path of a ledger file.
     random_state : int, optional
@@ -66,19 +68,23 @@ class PublicPrivateGaussian(_ReleasedDensity):
         *,
         method: str = "auto",
         structure: str = "auto",
+        bounds: Any = None,
         ledger: str | None = None,
         random_state: int | None = None,
     ) -> None:
         super().__init__(budget, ledger=ledger, random_state=random_state)
         self.method = method
         self.structure = structure
+        self.bounds = bounds
 
     def fit(self, X: Any, y: Any = None, *, X_pub: Any = None) -> Self:
         """Spend the budget on the private rows X (n, d), with the public rows X_pub (m, d)."""
         result = self._spend(
             X,
             X_pub,
-            lambda **given: estimate_gaussian(X, x_pub=X_pub, method=self.method, structure=self.structure, **given),
+            lambda **given: estimate_gaussian(
+                X, x_pub=X_pub, method=self.method, structure=self.structure, bounds=self.bounds, **given
+            ),
         )
         self.mean_, self.covariance_ = result.mean, result.covariance
         return self

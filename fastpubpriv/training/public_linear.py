@@ -83,8 +83,8 @@ class Posterior:
         The public rows, and how much each counts.
     labels : (m,) float64
         Their labels, in the unit of the fit.
-    residuals : (m,) float64
-        Each with the row itself left out.
+    residuals, leverage : (m,) float64
+        Each with the row itself left out; and the part that a row has in its own prediction.
     scale, floor : float
         Of a residual; and least variance of a label about the best prediction.
     clips : tuple of Bound
@@ -104,6 +104,7 @@ class Posterior:
     weights: FloatArray
     labels: FloatArray
     residuals: FloatArray
+    leverage: FloatArray
     scale: float
     floor: float
     clips: tuple[Bound, ...]
@@ -209,6 +210,7 @@ def linear_posterior(
         weights=near,
         labels=labels,
         residuals=residuals,
+        leverage=leverage[sample],
         scale=scale,
         floor=residual_floor(scale, noise, len(labels) > rows.shape[1]),
         clips=clips,

@@ -6,8 +6,6 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from fastpubpriv import run as running
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
@@ -30,8 +28,8 @@ from fastpubpriv.training.methods import METHODS, WITHOUT_SETTINGS, asked, candi
 from fastpubpriv.training.newton_state import FEW, FEW_OF_CLASSES
 from fastpubpriv.training.opened import opened
 from fastpubpriv.training.problem import Fitted, Problem, make_problem
-from fastpubpriv.training.public_linear import Posterior
 from fastpubpriv.training.record import WORTH
+from fastpubpriv.training.spread import label_quantiles, residual_std
 from fastpubpriv.training.stated import Stated
 from fastpubpriv.training.weighing import SUM_OF_WEIGHTS
 
@@ -365,7 +363,8 @@ def _result(
         status=_status(problem),
         predicted_excess=float(plan.predicted) * problem.unit,
         public_excess=problem.posterior.excess * problem.unit,
-        residual_std=_residual_std(problem),
+        residual_std=residual_std(problem),
+        label_quantiles=frozen(label_quantiles(problem, fitted)),
         classes=frozen(problem.rotation.classes or ()),
         design=named_design(problem.design, problem.rotation.classes, problem.class_names),
         columns=features,
@@ -389,11 +388,3 @@ def _provenance(run: running.Run, problem: Problem) -> dict[str, str]:
         released = any(each["name"] == SUM_OF_WEIGHTS for each in run.log)
         found["sum of weights"] = "released" if released else "public rows"
     return found
-
-
-def _residual_std(problem: Problem) -> float:
-    """Of a label about the best prediction, from public numbers."""
-    known = problem.posterior
-    if not isinstance(known, Posterior):
-        return 0.0
-    return float(np.sqrt(known.unexplained)) * problem.rotation.label_scale

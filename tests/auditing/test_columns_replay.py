@@ -9,7 +9,7 @@ from test_record_replay import BUDGETS, DIM, HOSTILE, PUBLIC, neighbours
 
 from fastpubpriv import BudgetError, ReplayError, estimate_mean
 from fastpubpriv.auditing import record_replay
-from fastpubpriv.estimators.columns import learn, shares
+from fastpubpriv.estimators.columns import clips, learn, shares
 from fastpubpriv.kernels import columns as kernels
 from fastpubpriv.mechanisms import cells, sums
 
@@ -61,6 +61,44 @@ def test_random_neighbours(budget, options):
 def test_many_random_neighbours(budget, options):
     for rows, other in pairs_of(np.random.default_rng(61), 1000):
         record_replay(run_of(budget, **options), rows, other, budget=budget)
+
+
+def columns_of_many(budget, seen=None):
+    """Six columns, where intervals reach as far as they may at no price; `seen` is told the rows."""
+    public = np.random.default_rng(62).normal(size=(5, 6))
+
+    def run(x):
+        if seen is not None:
+            seen.append(x)
+        return estimate_mean(x, x_pub=public, budget=budget, threads=1, progress=False, random_state=3)
+
+    rows = np.random.default_rng(63).normal(size=(3000, 6))
+    return run, rows
+
+
+@every_budget
+def test_many_columns(budget):
+    run, rows = columns_of_many(budget)
+    for value in (1e300, -np.inf, np.nan, 0.0, 7.0):
+        other = rows.copy()
+        other[11] = value
+        report = record_replay(run, rows, other, budget=budget)
+        assert report.calls == 3
+        assert report.pair_cost <= report.declared_cost <= report.allowance
+
+
+def test_an_interval_of_many_columns_that_looks_at_private_rows_is_caught():
+    seen = []
+    run, rows = columns_of_many(BUDGETS["zcdp"], seen)
+    other = rows.copy()
+    other[11] = 7.0
+
+    def peeking(*args):
+        return tuple(reach * (1.0 + np.abs(seen[-1]).max()) for reach in honest(*args))
+
+    honest = clips.free_reach
+    with mock.patch.object(clips, "free_reach", peeking), pytest.raises(ReplayError, match="sensitivity allows"):
+        record_replay(run, rows, other, budget=BUDGETS["zcdp"])
 
 
 @every_budget

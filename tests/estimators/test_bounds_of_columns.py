@@ -1,10 +1,24 @@
 """`bounds=(lowest, highest)` for people who know what their columns can hold."""
 
+from unittest import mock
+
 import numpy as np
 import pytest
 from spies import seeded
 
-from fastpubpriv import ZCDP, InputError, PureDP, coinpress_mean, weighted_mean
+from fastpubpriv import (
+    ZCDP,
+    AccuracyWarning,
+    GaussianResult,
+    InputError,
+    PureDP,
+    coinpress_covariance,
+    coinpress_mean,
+    estimate_gaussian,
+    private_pca,
+    weighted_mean,
+)
+from fastpubpriv.estimators import covariance as covariances
 
 RNG = np.random.default_rng(17)
 SCALE = np.array([1.0, 1e-6, 1e9])
@@ -65,6 +79,88 @@ def test_the_ball_of_coinpress_reaches_the_corners():
     assert np.isfinite(full.mean).all()
 
 
+# ---- second moments ---------------------------------------------------------------------------------------------------
+
+SPREADS = {
+    "coinpress_covariance": lambda x, **o: seeded(coinpress_covariance, x, **({"budget": ZCDP(0.5)} | o)),
+    "private_pca": lambda x, **o: seeded(private_pca, x, **({"budget": ZCDP(0.5), "n_components": 1} | o)),
+    "private_pca, public rows": lambda x, **o: seeded(
+        private_pca, x, **({"budget": ZCDP(0.5), "n_components": 1, "x_pub": PUBLIC} | o)
+    ),
+    "estimate_gaussian": lambda x, **o: seeded(estimate_gaussian, x, **({"budget": ZCDP(0.5), "x_pub": PUBLIC} | o)),
+}
+
+
+@pytest.mark.parametrize("center", [None, 0.4 * SCALE])
+def test_a_covariance_has_a_unit_for_each_column(center):
+    given = {"bounds": BOUNDS, "center": center}
+    found = SPREADS["coinpress_covariance"](ROWS, **given)
+    about = SCALE / 2.0 if center is None else center
+    true = (ROWS - about).T @ (ROWS - about) / len(ROWS)
+    assert np.all(np.abs(found.covariance - true) < 0.03 * np.outer(SCALE, SCALE))
+    assert np.all(np.diag(found.covariance) <= (about * (SCALE - about)) * (1 + 1e-12))
+    unit = np.array([4.0, 0.25, 1.0])
+    moved = given | {"bounds": (np.zeros(3), SCALE * unit), "center": None if center is None else center * unit}
+    again = SPREADS["coinpress_covariance"](ROWS * unit, **moved)
+    np.testing.assert_array_equal(again.covariance, found.covariance * np.outer(unit, unit))
+    # Planted: one unit for all columns, in which the small ones are lost.
+    shared = SPREADS["coinpress_covariance"](ROWS - about, scale=float(SCALE.max() ** 2))
+    assert abs(shared.covariance[1, 1] - true[1, 1]) > 100.0 * SCALE[1] ** 2
+
+
+def test_no_variance_is_more_than_bounds_allow():
+    """Rows at both ends have the largest variance that there is; noise must not make it larger, and does without the limit."""
+    ends = np.repeat([[0.0], [1.0]], 100, axis=0)
+    limited = [SPREADS["coinpress_covariance"](ends, bounds=(0.0, 1.0), random_state=seed) for seed in range(8)]
+    assert max(float(found.covariance[0, 0]) for found in limited) <= 0.25 * (1 + 1e-12)
+    with mock.patch.object(covariances, "narrowed", side_effect=lambda found, center, box: found):
+        free = [SPREADS["coinpress_covariance"](ends, bounds=(0.0, 1.0), random_state=seed) for seed in range(8)]
+    assert max(float(found.covariance[0, 0]) for found in free) > 0.25
+
+
+@pytest.mark.parametrize("name", ["private_pca", "private_pca, public rows"])
+@pytest.mark.parametrize("budget", [ZCDP(0.5), PureDP(1)])
+def test_a_ball_of_directions_stays_within_the_corners(name, budget):
+    rows = ROWS / SCALE * [1.0, 3.0, 1.0]
+    public = {"x_pub": PUBLIC / SCALE * [1.0, 3.0, 1.0]} if "public" in name else {}
+    found = SPREADS[name](rows, bounds=([0.0, 0.0, 0.0], [1.0, 3.0, 1.0]), budget=budget, **public)
+    assert abs(found.components[0, 1]) > 0.95
+    assert found.status == ("resolved",)
+    (radius,) = (each["clip_radius"] for each in found.releases if each["name"] == "second moment")
+    assert radius <= np.linalg.norm(np.maximum(found.center, [1.0, 3.0, 1.0] - found.center)) * (1 + 1e-12)
+    few = SPREADS[name](rows[:40], bounds=(0.0, 3.0), budget=ZCDP(0.01), **public)  # too few for a count of distances
+    assert [each["name"] for each in few.releases] == ["second moment"]
+    assert few.provenance["radius"] == ("public rows" if public else "bounds")
+    assert few.provenance["center"] == ("public rows" if public else "bounds")
+
+
+def test_a_gaussian_stays_within_its_bounds():
+    box = (np.zeros(3), SCALE)
+    free, held = (SPREADS["estimate_gaussian"](ROWS + 2.0 * SCALE, bounds=bounds) for bounds in (None, box))
+    assert np.all(free.mean > SCALE)
+    np.testing.assert_array_equal(held.mean, SCALE)
+    assert (held.status, held.diagnostics["outside_bounds"]) == ("clipped", True)
+    assert np.all(np.diag(held.covariance) < np.diag(free.covariance))
+    np.testing.assert_allclose(held.correlation, free.correlation, rtol=1e-9, atol=1e-12)
+    assert held.spent == free.spent
+    assert held.releases == free.releases
+    again = GaussianResult.from_json(held.to_json())
+    assert again.diagnostics["bounds"] == (tuple(box[0]), tuple(box[1]))
+    for method in ("lifted_coinpress", "pairs"):
+        with pytest.warns(AccuracyWarning):
+            other = SPREADS["estimate_gaussian"](
+                ROWS[:50] / SCALE, bounds=(0.0, 1.0), method=method, x_pub=PUBLIC / SCALE
+            )
+        assert np.all((other.mean >= 0.0) & (other.mean <= 1.0) & (np.diag(other.covariance) <= 0.25 * (1 + 1e-12)))
+    assert SPREADS["estimate_gaussian"](ROWS / SCALE, bounds=(0.0, np.inf), x_pub=PUBLIC / SCALE).status == "ok"
+
+
+@pytest.mark.parametrize("name", ["private_pca, public rows", "estimate_gaussian"])
+def test_public_rows_beyond_the_bounds_are_named(name):
+    with pytest.warns(AccuracyWarning, match=r"public values lie beyond bounds= in x2,"):
+        SPREADS[name](ROWS, bounds=(np.zeros(3), [1.0, 1e-6, 1e8]))
+
+
 BAD = [
     ({"bounds": (1.0, 0.0)}, "below the highest"),
     ({"bounds": (0.0, 0.0)}, "below the highest"),
@@ -77,13 +173,22 @@ BAD = [
     ({"bounds": BOUNDS, "center": 0.0}, "leave them out"),
     ({}, "bounds="),
 ]
+# A mean or a covariance may be limited at one end alone, in any unit; what needs no bounds needs nothing in their place.
+ENDLESS = ("finite", "change the unit", "leave them out", "bounds=")
+OPTIONAL = {
+    "estimate_gaussian": ENDLESS,
+    "private_pca, public rows": ("bounds=",),
+    "coinpress_covariance": ("leave them out",),
+}
 
 
-@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("name", CALLS | SPREADS)
 @pytest.mark.parametrize(("options", "words"), BAD)
 def test_bounds_are_checked(name, options, words):
+    if words in OPTIONAL.get(name, ()):
+        return
     with pytest.raises(InputError, match=words):
-        CALLS[name](ROWS, **options)
+        (CALLS | SPREADS)[name](ROWS, **options)
 
 
 def test_bounds_stand_alone():
@@ -93,3 +198,9 @@ def test_bounds_stand_alone():
         CALLS["weighted_mean"](ROWS, bounds=BOUNDS, variance=1.0)
     with pytest.raises(InputError, match="leave them out"):
         CALLS["coinpress_mean"](ROWS, bounds=BOUNDS, radius=1.0)
+    with pytest.raises(InputError, match="leave them out"):
+        SPREADS["private_pca"](ROWS, bounds=BOUNDS, radius="auto")
+    with pytest.raises(InputError, match="either"):
+        SPREADS["coinpress_covariance"](ROWS, bounds=BOUNDS, scale=1.0)
+    with pytest.raises(InputError, match="within"):
+        SPREADS["coinpress_covariance"](ROWS, bounds=BOUNDS, center=0.0)

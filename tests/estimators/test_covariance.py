@@ -3,6 +3,8 @@ import math
 import resource
 import subprocess
 import sys
+import warnings
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -20,7 +22,7 @@ from fastpubpriv import (
     coinpress_covariance,
     private_pca,
 )
-from fastpubpriv.estimators import learners
+from fastpubpriv.estimators import components, learners
 from fastpubpriv.estimators.matrices import rebuilt, spectrum, symmetric
 from fastpubpriv.mechanisms.sums import AffineMap
 
@@ -242,7 +244,8 @@ def far_rows(n, seed, shift=100.0):
 )
 def test_a_ball_from_public_rows_or_a_count(options, center, radius):
     result = seeded(private_pca, far_rows(20_000, 2), budget=ZCDP(0.1), n_components=3, **options)
-    assert result.provenance == {"center": center, "radius": radius}
+    assert {name: result.provenance[name] for name in ("center", "radius")} == {"center": center, "radius": radius}
+    assert ("second_moment" in result.provenance) == ("x_pub" in options)
     assert result.spent == ZCDP(0.1)
     assert len(result.releases) == (2 if radius == "released" else 1)
     assert result.n_pub == (12 if "x_pub" in options else 0)
@@ -255,6 +258,38 @@ def test_a_ball_from_public_rows_or_a_count(options, center, radius):
     assert type(result).from_json(result.to_json()).status == result.status
 
 
+def error_of_second_moment(result, rows):
+    """Of the released part, relative to the true one: a second moment is its directions and eigenvalues."""
+    offsets = rows - result.center
+    true = offsets.T @ offsets / len(rows)
+    found = (result.components.T * result.eigenvalues) @ result.components
+    return np.linalg.norm(found - true) / np.linalg.norm(true)
+
+
+@pytest.mark.parametrize("factor", [1.0, 0.01])
+@pytest.mark.parametrize("rho", [1e-4, 1e-2, 10.0])
+def test_public_rows_are_averaged_in_where_they_help(rho, factor):
+    """Never much worse than the better of the public and the private rows; public rows of another scale do no harm."""
+    ours, private, public, taken = [], [], [], []
+    for seed in range(6):
+        rows, known = far_rows(2000, seed), factor * far_rows(12, 100 + seed, shift=100.0 / factor)
+        given = {"budget": ZCDP(rho), "n_components": 4, "random_state": seed, "radius": 30.0}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            ours.append(error_of_second_moment(seeded(private_pca, rows, x_pub=known, **given), rows))
+            alone = seeded(private_pca, rows, center=known.mean(axis=0), **given)
+            with mock.patch.object(components, "_far_apart", return_value=0.0):  # planted: whatever they are
+                taken.append(error_of_second_moment(seeded(private_pca, rows, x_pub=known, **given), rows))
+        private.append(error_of_second_moment(alone, rows))
+        offsets = rows - known.mean(axis=0)
+        true = offsets.T @ offsets / len(rows)
+        public.append(np.linalg.norm(np.cov(known.T) - true) / np.linalg.norm(true))
+    best = min(np.median(private), np.median(public))
+    assert np.median(ours) < 1.25 * best + 0.02
+    if factor < 1.0 and rho == 10.0:
+        assert np.median(taken) > 5.0 * best
+
+
 def test_without_a_count_public_rows_give_the_radius():
     public = far_rows(40, 3)
     with pytest.warns(AccuracyWarning, match="larger budget"):
@@ -263,7 +298,10 @@ def test_without_a_count_public_rows_give_the_radius():
     assert len(result.releases) == 1
     reach = np.linalg.norm(public - public.mean(axis=0), axis=1)
     assert result.releases[0]["clip_radius"] == pytest.approx(np.quantile(reach, 0.9))
-    assert result.status == ("unresolved",)
+    assert result.status == ("public",)
+    theirs = np.linalg.eigh(np.cov(public.T))[1][:, -1]
+    assert abs(result.components[0] @ theirs) > 0.99  # what the noise says counts for nothing
+    assert result.noise_norm < 0.5 * result.eigenvalues[0]
 
 
 @pytest.mark.parametrize(

@@ -106,6 +106,11 @@ def gaussians() -> Iterator[Case]:
         yield private(
             f"private_pca, {name}", fpp.private_pca, LONG, budget=budget, center=0.0, radius=60.0, n_components=2
         )
+        box = {"bounds": ([-9.0, -40.0, -90.0], [9.0, 50.0, 110.0]), "budget": budget}
+        yield private(f"coinpress_covariance, bounds, {name}", fpp.coinpress_covariance, LONG, **box)
+        pca = {**box, "x_pub": PUBLIC, "n_components": 2}
+        yield private(f"private_pca, bounds, {name}", fpp.private_pca, LONG, **pca)
+        yield private(f"estimate_gaussian, bounds, {name}", fpp.estimate_gaussian, LONG, **box, x_pub=PUBLIC)
     given = {"x_pub": MANY_PUBLIC, "budget": ZCDP(1), "method": "lifted_coinpress"}
     changes = {
         "theory": {"mode": "theory"},

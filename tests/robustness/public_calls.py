@@ -234,10 +234,20 @@ CALLS = {
         options={"scale": 1000.0, "steps": 3},
         hostile={"scale": LENGTHS, "center": CENTERS, "steps": COUNTS, "mode": MODES},
     ),
+    "coinpress_covariance, bounds": Call(
+        coinpress_covariance,
+        options={"bounds": BOX},
+        hostile={"bounds": BOUNDS, "scale": [None, 1.0], "center": CENTERS},
+    ),
     "private_pca": Call(
         private_pca,
         options={"center": 0.0, "radius": 50.0, "n_components": 1},
         hostile={"center": CENTERS, "radius": LENGTHS, "n_components": COUNTS},
+    ),
+    "private_pca, bounds": Call(
+        private_pca,
+        options={"bounds": BOX, "n_components": 1},
+        hostile={"bounds": BOUNDS, "x_pub": PUBLICS, "center": [None, 0.0], "radius": [None, 1.0, "auto"]},
     ),
     **{
         f"estimate_gaussian, {name}": Call(
@@ -254,6 +264,7 @@ CALLS = {
                 "rounds": COUNTS,
                 "cond_max": LENGTHS,
                 "require_precondition": [True, False, 1],
+                "bounds": BOUNDS,
             },
         )
         for name, method, rows, public, notions, heavy, more in (

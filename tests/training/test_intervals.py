@@ -225,6 +225,17 @@ def test_fewer_than_two_public_rows_for_each_coefficient_leave_no_interval(metho
     assert np.isfinite(enough.standard_error).all()
 
 
+@pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
+def test_a_predicted_error_from_public_rows_that_one_line_goes_through_says_that_it_is_a_guess():
+    """Ten columns and eleven coefficients: eleven public rows do not show the noise, twelve are the first that do."""
+    rng = np.random.default_rng(4)
+    x = rng.normal(size=(3_000, 10))
+    y = x @ rng.normal(size=10) + rng.normal(size=3_000)
+    few, more = (seeded(linear_regression, **split(x, y, m), budget=BUDGET, method="newton") for m in (11, 12))
+    assert "predicted is a guess" in few.summary()
+    assert "predicted is a guess" not in more.summary()
+
+
 def test_rain_by_the_hour():
     """The slope of a column that is nearly always zero: 82 by the bulk of the rows, 44 by least squares."""
     names = ["temp", "dewp", "precip", "humid"]

@@ -44,9 +44,9 @@ class Clip:
     hidden_below, hidden_above : float
         What may be missing from the sum on either side beside it.
     first_mean, mean : float
-        From the counts: of the clipped numbers, and of all.
+        From the counts: of the numbers, clipped where noise and clipping weigh alike, and of all.
     rms, std : float
-        Deviation of a clipped number, and of a number.
+        Deviation of a number so clipped, and of a number.
     rows : float
         Rows that are not missing.
     missing : float
@@ -147,7 +147,8 @@ def put_back(excess: float, variance: float) -> float:
 class _Choice:
     """Where one column is clipped, and what the counts say of that: pairs are (below, above), lengths in units of 2^exponent.
 
-    `moments` (2, 4): sum of the clipped numbers, sum without clipping, and the same of their squares.
+    `moments` (2, 4): sum of the numbers, clipped where noise and clipping weigh alike, sum without clipping, and the same of their
+    squares. Where columns are many, `clips` may be further out (`free_reach`).
     """
 
     exponent: int
@@ -191,6 +192,10 @@ def _choices(columns: Sequence[Column], scales: Sequence[Scale], shares: Shares,
     clips = points[at]
     limits = np.stack([clips.ravel(), np.full(clips.size, math.inf)], axis=1)
     moments = np.where(every.present[:, None], np.concatenate(every.clipped(limits), axis=1), 0.0).reshape(shape)
+    if shares.dim > FEW_COLUMNS:
+        free = [free_reach(*each, shares) for each in zip(columns, clips.tolist(), moments.tolist(), strict=True)]
+        furthest = (points <= np.array(free)[:, :, None]).sum(axis=2) - 1
+        at = at[0], at[1], np.maximum(at[2], furthest)
     sides = [None if last is None else side for last, side in zip(lasts, every.each(), strict=True)]
     chosen = (part[at].tolist() for part in (points, excess, variance, hidden))
     return [
@@ -201,6 +206,26 @@ def _choices(columns: Sequence[Column], scales: Sequence[Scale], shares: Shares,
             exponents, reach, zip(sides[::2], sides[1::2], strict=True), *chosen, moments.tolist(), strict=True
         )
     ]  # fmt: skip
+
+
+def free_reach(column: Column, clips: list[float], moments: list[list[float]], shares: Shares) -> tuple[float, float]:
+    """How far the sides below and above may reach at no price, where columns are many.
+
+    There the width of a column, and with it the noise, is the deviation of its rows, unless its interval is longer than `extent_of`
+    so many of them. A shorter interval saves nothing, and cuts rows that the counts have not shown.
+    """
+    rows, _ = rows_of(column, shares)
+    below, above = clips
+    mean, rms = middle_and_rms(clips, moments, rows)
+    reach, middle = rms * extent_of(shares.dim), middle_of((above - below) / 2.0, mean, shares.dim)
+    return reach - middle, reach + middle
+
+
+def middle_and_rms(clips: list[float], moments: list[list[float]], rows: float) -> tuple[float, float]:
+    """Mean and deviation of the clipped numbers of one column, from the sums in `moments` (2, 4)."""
+    (down, _, down_sq, _), (up, _, up_sq, _) = moments
+    mean = min(max((up - down) / rows, -clips[0]), clips[1])
+    return mean, math.sqrt(max(0.0, (down_sq + up_sq) / rows - mean**2))
 
 
 def choose(columns: Sequence[Column], scales: Sequence[Scale], shares: Sequence[Shares], bounds: Limits) -> list[Clip]:
@@ -217,11 +242,9 @@ def _clip(column: Column, choice: _Choice, shares: Shares) -> Clip:
     below, above = choice.clips
     rows, missing = rows_of(column, shares)
     down, up = choice.moments
-    first, whole = -down[0] + up[0], -down[1] + up[1]
-    first_sq, whole_sq = down[2] + up[2], down[3] + up[3]
-    first_mean = min(max(first / rows, -below), above)
-    mean = whole / rows
-    std = math.sqrt(max(0.0, whole_sq / rows - mean**2))
+    first_mean, rms = middle_and_rms(choice.clips, choice.moments, rows)
+    mean = (up[1] - down[1]) / rows
+    std = math.sqrt(max(0.0, (down[3] + up[3]) / rows - mean**2))
     counted = (column.below, column.below_var), (column.above, column.above_var)
     unseen = []
     for place, clip in enumerate(choice.clips):
@@ -243,7 +266,7 @@ def _clip(column: Column, choice: _Choice, shares: Shares) -> Clip:
         hidden_above=unseen[1],
         first_mean=first_mean,
         mean=mean,
-        rms=math.sqrt(max(0.0, first_sq / rows - first_mean**2)),
+        rms=rms,
         std=std,
         rows=rows,
         missing=missing,
@@ -341,14 +364,26 @@ class Map:
         return max(self.clip.above - self.middle, self.middle + self.clip.below) / self.width
 
 
+def extent_of(dim: int) -> float:
+    """How many deviations a column of many may reach from its middle before its width follows: one column alone, so far out,
+    hardly takes a row beyond the ball.
+    """
+    return 0.9 * math.sqrt(dim) + 1.6
+
+
+def middle_of(interval: float, mean: float, dim: int) -> float:
+    """The middle of a column: that of its interval where columns are few, the mean of its rows where they are many."""
+    share = min(1.0, max(0.0, (dim - 1) / 5.0))
+    return (1.0 - share) * interval + share * mean
+
+
 def map_of(clip: Clip, dim: int) -> Map:
     """Centre and width of a column: of its interval where columns are few, of its rows where they are many."""
     if dim == 1:
         return Map(clip=clip, middle=clip.middle, width=clip.radius)
-    share = min(1.0, max(0.0, (dim - 1) / 5.0))
-    middle = (1.0 - share) * clip.middle + share * clip.first_mean
+    middle = middle_of(clip.middle, clip.first_mean, dim)
     extent = max(clip.above - middle, middle + clip.below)
     if dim <= FEW_COLUMNS:
         return Map(clip=clip, middle=middle, width=extent)
-    width = max(min(clip.rms, extent), extent / (0.9 * math.sqrt(dim) + 1.6))
+    width = max(min(clip.rms, extent), extent / extent_of(dim))
     return Map(clip=clip, middle=middle, width=width)

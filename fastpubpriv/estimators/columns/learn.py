@@ -156,7 +156,7 @@ def mean_of_columns(
     """Check, pay, release. `start(draws=...)` makes the run; `skip` allows the public rows to stand in for the private ones."""
     n_pub, dim = public.shape
     run = start(draws=draws(dim))
-    shares = divide(dim, run.rows.n, run.account.allowance, pure=run.account.pure)
+    shares = divide(dim, run.rows.n, run.account.allowance, pure=run.account.pure, n_pub=n_pub)
     if skip and public_rows_do(shares, n_pub):
         return public_mean(run, public)
     shares.check_grids(run.account)

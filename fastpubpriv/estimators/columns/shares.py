@@ -17,8 +17,9 @@ from fastpubpriv.release.account import Account
 # others went unseen in half of the samples. Where columns are many, the noise of their sum is what costs most.
 SIGNAL, SIGNAL_PURE, SIGNAL_PURE_MANY = 90.0, 280.0, 70.0
 LEAST_SHARE, LEAST_SHARE_MANY = Fraction(1, 4), Fraction(3, 20)
-# Under Laplace noise fewer rows hide a scale altogether: it is worth more.
+# Under Laplace noise fewer rows hide a scale altogether: it is worth more, unless columns are many and public rows tell of it.
 MOST_SHARE, MOST_SHARE_PURE = Fraction(3, 8), Fraction(15, 32)
+SOME_PUBLIC = 5
 SHELL_SHARE = Fraction(1, 20)
 FEW_COLUMNS = 3
 SHELLS = 48  # edges, eight to an octave
@@ -102,8 +103,8 @@ class Shares:
         check_sum_grids(account, [self.total], self.dim, self.n)
 
 
-def divide(dim: int, n: int, allowance: Fraction, *, pure: bool) -> Shares:
-    """Divide an allowance (a rho, or an epsilon when pure).
+def divide(dim: int, n: int, allowance: Fraction, *, pure: bool, n_pub: int = 1) -> Shares:
+    """Divide an allowance (a rho, or an epsilon when pure) between the questions about n private rows, beside n_pub public ones.
 
     Examples
     --------
@@ -116,7 +117,7 @@ def divide(dim: int, n: int, allowance: Fraction, *, pure: bool) -> Shares:
     need = math.sqrt(8.0) * dim * signal / (amount * n) if pure else dim * signal**2 / (amount * n * n)
     least = LEAST_SHARE if dim <= FEW_COLUMNS else LEAST_SHARE_MANY
     wanted = Fraction(math.ceil(64.0 * min(need, 1.0)), 64)
-    most = MOST_SHARE_PURE if pure else MOST_SHARE
+    most = MOST_SHARE if not pure or (dim > FEW_COLUMNS and n_pub >= SOME_PUBLIC) else MOST_SHARE_PURE
     share = min(most, max(least, wanted))
     shells = SHELL_SHARE if dim > 1 else Fraction(0)
     cells = share * allowance

@@ -13,13 +13,14 @@ from fastpubpriv import run as running
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import AccuracyWarning, BudgetError, InputError
+from fastpubpriv.estimators.bounded import checked_bounds
 from fastpubpriv.estimators.whitening import known_root
 from fastpubpriv.mechanisms.selection.hypotheses import required_rows
 from fastpubpriv.methods import Registry
 from fastpubpriv.mixtures.axis_aligned import anchors, decoded_lists, dp_em, public_list, univariate
 from fastpubpriv.mixtures.axis_aligned.learned import AxisMethod, Learned, Task
 from fastpubpriv.mixtures.axis_aligned.ties import component_status, public_ties
-from fastpubpriv.mixtures.bounded import bounded, checked_bounds
+from fastpubpriv.mixtures.bounded import bounded
 from fastpubpriv.mixtures.list_decoding.sizes import wanted_accuracy
 from fastpubpriv.parameters import FAILURE_PROB, shared_docs
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP

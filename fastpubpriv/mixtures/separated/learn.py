@@ -16,12 +16,13 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import AccuracyWarning, BudgetError, InputError
 from fastpubpriv.estimators import lifted
+from fastpubpriv.estimators.bounded import checked_bounds
 from fastpubpriv.estimators.ladder.public_base import column_scales, constant_text, plain_strength
 from fastpubpriv.estimators.ladder.rungs import STRUCTURES, Prediction, outlook
 from fastpubpriv.estimators.ladder.schedule import Noise
 from fastpubpriv.estimators.radii import Mode, failure_probability
 from fastpubpriv.maps import Rule
-from fastpubpriv.mixtures.bounded import bounded, checked_bounds
+from fastpubpriv.mixtures.bounded import bounded
 from fastpubpriv.mixtures.separated import practical
 from fastpubpriv.mixtures.separated.balls import refuse_too_much
 from fastpubpriv.mixtures.separated.leaf_gaussians import (

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
+from fastpubpriv.kernels.sweeps import sweep_sum
 from fastpubpriv.losses import LOSSES, Loss
 
 Array = npt.NDArray[Any]
@@ -116,7 +117,9 @@ class _Rows:
         rows = np.asarray(x, dtype=dtype)
         if rows.ndim != 2 or np.shape(y) != (len(rows),):
             raise InputError("rows must have shape (n, dim), and labels (n,)")
-        return cls(rows, np.asarray(y, dtype=dtype), np.full(len(rows), -1.0, dtype=dtype))
+        if rows.strides[1] != rows.itemsize or not rows.flags.aligned:
+            rows = np.ascontiguousarray(rows)
+        return cls(rows, np.ascontiguousarray(y, dtype=dtype), np.full(len(rows), -1.0, dtype=dtype))
 
     def part(self, places: IntArray | slice) -> tuple[Array, Array, Array]:
         """Rows (k, dim), labels (k,) and norms (k,)."""
@@ -166,9 +169,11 @@ def sweep(
 
     Notes
     -----
+    In single precision the last digits depend on the instruction set of the processor.
+
     LLHR (paper B), Algorithm 1, and its baselines: priv_weight = 1 with all rows is DP-SGD, with a preconditioner mirror descent.
-    A step costs two products of (K + K_pub, dim) and (dim, S). The clip is applied to a residual of each setting and row, as the
-    norm of a gradient is |residual| |x|.
+    A step costs two products of (K + K_pub, dim) and (dim, S), and reads its rows once. The clip is applied to a residual of each
+    setting and row, as the norm of a gradient is |residual| |x|.
 
     Examples
     --------
@@ -217,10 +222,10 @@ class _State:
         self._private = (weight / settings.batch_rows).astype(dtype)
         self._share = (1.0 - weight).astype(dtype)
         self._noise = (weight * settings.noise_multiplier * settings.clip_norm / settings.batch_rows).astype(dtype)
-        # Rows of a part stay in the second cache between their scores and their sum, yet are enough for both products to be fast.
-        # Of paper B's 700 rows by 2,000 columns, in ms a step, with 32, 64, 128 and 700 at a time: one setting 1.05, 1.24, 1.67,
-        # 1.66; sixteen 2.1, 2.0, 2.0, 2.7. Loops in C over rows where they lie (products of a part, sixteen settings side by side,
-        # eight rows to a load of the weights) took .7 and 1.4, and reading the rows once .33: the next thing to try.
+        # Single precision goes to C, which reads rows where they lie, once for all settings. In ms a step of paper B's 700 rows
+        # by 2,000 columns, one setting and sixteen: 1.05 and 2.0 as products of parts in NumPy, .35 and .82 there; reading them
+        # once .35. Other precision is for checks: rows of a part stay in the second cache between their scores and their sum.
+        self._single = w.dtype == np.float32
         self._part_rows = max(32, 4 * w.shape[1], _PART_BYTES // (w.itemsize * w.shape[0]))
 
     def advance(
@@ -228,39 +233,40 @@ class _State:
     ) -> None:
         """One step."""
         move = np.multiply.outer(noise.astype(self.w.dtype, copy=False), self._noise)
-        self._add(private, places, self._clip_private, move)
+        self._add(private, places, "clip", self._private, move)
         if public is not None:
             kind, m = self.settings.public_gradient, len(public.x) if shown is None else len(shown)
-            towards = np.zeros_like(move)
-            self._add(public, shown, self._clip_public, towards)
-            towards *= self._share / m
+            towards = np.zeros_like(move) if kind == "batch_sphere" else move
+            self._add(public, shown, kind, self._share / self.w.dtype.type(m), towards)
             if kind == "batch_sphere":
                 length = np.sqrt(np.sum(towards**2, axis=0))
-                towards *= self._share * self.settings.clip_norm / np.maximum(length, 1e-30)
-            move += towards
+                move += towards * (self._share * self.settings.clip_norm / np.maximum(length, 1e-30))
         self._apply(move)
 
-    def _add(self, rows: _Rows, places: IntArray | None, clip: Callable[[Array, Array], None], total: Array) -> None:
-        """total += rows at `places`, None for all, turned, times their residuals (k, S) as `clip` leaves them."""
+    def _add(self, rows: _Rows, places: IntArray | None, kind: str, factors: Array, total: Array) -> None:
+        """total += factors (S,) times rows at `places` (all if None), turned, times residuals (k, S) bounded as `kind` says."""
+        if self._single:
+            sweep_sum(
+                (rows.x, rows.y, rows.norms),
+                places,
+                self.w,
+                factors,
+                total,
+                residual=self.loss.residual,
+                limit=self.settings.clip_norm,
+                bounded={"clip": 1, "sphere": 2}.get(kind, 0),
+            )
+            return
         count = len(rows.x) if places is None else len(places)
         for begin in range(0, count, self._part_rows):
             end = min(begin + self._part_rows, count)
             x, y, norms = rows.part(slice(begin, end) if places is None else places[begin:end])
-            found = self._residuals(x @ self.w, y)
-            clip(found, (self.settings.clip_norm / np.maximum(norms, 1e-30))[:, None].astype(self.w.dtype, copy=False))
-            total += x.T @ found
-
-    def _clip_private(self, found: Array, bound: Array) -> None:
-        """Residuals of private rows, clipped and weighted."""
-        np.clip(found, -bound, bound, out=found)
-        found *= self._private
-
-    def _clip_public(self, found: Array, bound: Array) -> None:
-        """Residuals of public rows as their transformed gradients want them."""
-        if self.settings.public_gradient == "clip":
-            np.clip(found, -bound, bound, out=found)
-        elif self.settings.public_gradient == "sphere":
-            np.multiply(np.sign(found), bound, out=found)
+            found, bound = self._residuals(x @ self.w, y), (self.settings.clip_norm / np.maximum(norms, 1e-30))[:, None]
+            if kind == "clip":
+                np.clip(found, -bound, bound, out=found)
+            elif kind == "sphere":
+                np.multiply(np.sign(found), bound, out=found)
+            total += x.T @ (found * factors)
 
     def _residuals(self, scores: Array, y: Array) -> Array:
         """Residuals (k, S); a row whose residual is not finite has none."""

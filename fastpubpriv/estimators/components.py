@@ -1,0 +1,271 @@
+"""Private principal components (Analyze Gauss)."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from fastpubpriv import run as running
+from fastpubpriv import validation
+from fastpubpriv._types import FloatArray
+from fastpubpriv.errors import AccuracyWarning, InputError
+from fastpubpriv.estimators.columns.learn import warn_if_bounds_are_wrong
+from fastpubpriv.estimators.ladder.looks import count_norms
+from fastpubpriv.estimators.ladder.norms import count_share, early_cut, scale_edges
+from fastpubpriv.estimators.ladder.schedule import Noise
+from fastpubpriv.estimators.matrices import spectrum
+from fastpubpriv.estimators.radii import size
+from fastpubpriv.mechanisms.sums import AffineMap, SecondMoment, check_gram_grids
+from fastpubpriv.parameters import shared_docs
+from fastpubpriv.privacy import Budget, Ledger
+from fastpubpriv.results.base import frozen
+from fastpubpriv.results.estimates import PCAResult
+from fastpubpriv.run import Run
+
+# The quantile of the squared distances of public rows that a radius reaches where no count can show one.
+PUBLIC_QUANTILE = 0.9
+FEWEST_FREE = 0.5
+# Beyond this weight of the public rows directions are called theirs.
+MOSTLY_PUBLIC = 0.5
+
+
+@shared_docs
+def private_pca(
+    x_priv: Any,
+    *,
+    budget: Budget,
+    center: Any = None,
+    radius: float | str | None = None,
+    bounds: Any = None,
+    n_components: int,
+    x_pub: Any = None,
+    columns: Any = None,
+    ledger: Ledger | None = None,
+    random_state: int | None = None,
+    threads: int | None = None,
+    progress: bool | None = None,
+) -> PCAResult:
+    """Principal directions of private rows within a public ball.
+
+    Parameters
+    ----------
+    {x_priv}
+        Those outside the ball are pulled to its surface.
+    {budget}
+    center : float or (dim,), optional
+        Centre of the ball, a public number; by default the mean of the public rows.
+    radius : float > 0 or "auto", optional
+        Radius of the ball, in data units. "auto", the default with public rows: a twentieth of the budget or less buys a private
+        count of the distances from the centre, and the radius weighs what it cuts off against noise; where a count would show
+        nothing, the distances of the public rows decide.
+    bounds : (lowest, highest), numbers or (dim,) each
+        What each column can hold, instead of `center` and `radius`: the centre is the middle, or the mean of the public rows, and
+        the radius as with "auto", never more than reaches the farthest corner.
+    n_components : int from 1 to dim
+        Number of directions.
+    x_pub : (n_pub, dim), optional
+        Public rows, two or more that differ. Their second moment is averaged with the private one by inverse variance; the weight
+        is a function of public and released numbers, and small where both disagree.
+    {columns, ledger, random_state, threads, progress}
+
+    Returns
+    -------
+    PCAResult
+        `components` (n_components, dim), orthonormal rows, and `eigenvalues` (n_components,) of the noisy second moment
+        about `center`, algebraically largest first, in squared data units; `status` says of each direction whether its eigenvalue
+        stands out from the next by more than the noise ("resolved" or "unresolved"), or does so by the public rows ("public").
+
+    Raises
+    ------
+    {raises}
+
+    Privacy
+    -------
+    Neighbours: replace one row. One symmetric integer second moment of clipped rows, squared sensitivity 2 Q^4; with radius="auto"
+    one histogram of distances before it (2 S^2, pure 2 S); the exact costs add up to at most the budget.
+
+    Notes
+    -----
+    Analyze Gauss (Dwork, Talwar, Thakurta, Zhang, 2014); paper A, Algorithm 4. Departs from it: sensitivity sqrt(2) r^2
+    in place of 2 r^2, and orthogonally invariant noise.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastpubpriv import ZCDP, private_pca
+    >>> rows = np.random.default_rng(0).normal(size=(20_000, 4)) * [5.0, 1.0, 1.0, 1.0]
+    >>> result = private_pca(rows, budget=ZCDP(rho=0.1), center=0.0, radius=20.0, n_components=1)
+    >>> bool(abs(result.components[0, 0]) > 0.99)
+    True
+    """
+    rows, public = running.open_rows(x_priv, x_pub, columns=columns)
+    count = validation.integer("n_components", n_components, minimum=1, maximum=rows.dim)
+    middle, ball, corner = _ball(rows.dim, center, radius, bounds, public, rows.columns)
+    run = running.start(
+        "private_pca",
+        rows,
+        budget,
+        draws=rows.dim * rows.dim + len(scale_edges(1.0)) + 1,
+        ledger=ledger,
+        random_state=random_state,
+        threads=threads,
+        progress=progress,
+    )
+    noise = Noise(run.account.pure, run.account.allowance)
+    counted = count_share(rows.n, noise) if ball is None else Fraction(0)
+    rough, source = 1.0, "argument"
+    if ball is None and (public is not None or corner is not None or not counted):
+        rough = _rough_radius(middle, public, corner)
+        source = "bounds" if rough == corner else "public rows"
+        ball = None if counted else rough
+    source = "released" if counted else source
+    left = 1 - counted
+    check_gram_grids(run.account, [run.account.allowance * left], rows.dim, rows.n)
+    spectral = math.sqrt(2.0 * rows.dim) * noise.gram(rows.dim, left) / rows.n
+    if not spectral < 1.0:
+        warnings.warn(
+            f"private_pca: the noise is predicted to be {spectral:.3g} times the largest eigenvalue of rows in the ball; pass a "
+            "larger budget, more private rows or fewer columns",
+            AccuracyWarning,
+            stacklevel=2,
+        )
+    affine = AffineMap(dim=rows.dim, center=middle)
+    with run.paid():
+        if ball is None:
+            seen = _counted_radius(run, affine, rough, counted, spectral)
+            ball = seen if corner is None else min(seen, corner)
+        released = run.release(
+            SecondMoment(affine=affine, radius=ball),
+            name="second moment",
+            cost=run.account.allowance * left,
+            clip_radius=ball,
+        )
+        moment = _with_public(released.value / rows.n, released.spectral_std / rows.n, rows.n, public, middle)
+        return PCAResult(
+            **_directions(moment, count),
+            center=frozen(middle),
+            columns=rows.columns,
+            provenance={
+                "center": "argument" if center is not None else "public rows" if public is not None else "bounds",
+                "radius": source,
+                **({"second_moment": f"public rows, weight {moment.weight:.3g}"} if moment.weight else {}),
+            },
+            **run.fields(0 if public is None else len(public)),
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Moment:
+    """A second moment (dim, dim), by how much its spectral norm may be off, and the weight of the public rows in it."""
+
+    matrix: FloatArray
+    error: float
+    weight: float = 0.0
+
+
+def _with_public(private: FloatArray, std: float, n: int, public: FloatArray | None, middle: FloatArray) -> Moment:
+    """The average of a released second moment and that of the public rows, by inverse variance.
+
+    Both errors are squared Frobenius norms: of orthogonally invariant noise, std^2 d (d + 1) / 2, and of sampling, as for Gaussian
+    rows. How far both are apart, beyond what explains the private one, counts against the public rows: they may be others.
+    """
+    dim = len(private)
+    noise_norm = math.sqrt(2.0 * dim) * std
+    # A mean takes one row of freedom; two more, because the inverse of a variance from few rows is far too large on average.
+    freedom = 0 if public is None else max(len(public) - 3, FEWEST_FREE)
+    if public is None or len(public) < 2 or not np.isfinite(private).all():
+        return Moment(private, noise_norm)
+    offsets = public - middle
+    with np.errstate(over="ignore", invalid="ignore"):
+        theirs = offsets.T @ offsets / (len(public) - 1)
+        spread_sq = float(np.trace(theirs)) ** 2 + float(np.sum(np.square(theirs)))
+        own_sq = std * std * dim * (dim + 1.0) / 2.0 + spread_sq / n
+        public_sq = max(spread_sq / freedom, _far_apart(private, theirs) - own_sq)
+    if not (spread_sq > 0.0 and math.isfinite(public_sq) and math.isfinite(own_sq)):
+        return Moment(private, noise_norm)
+    weight = own_sq / (own_sq + public_sq)
+    error = math.hypot((1.0 - weight) * noise_norm, weight * math.sqrt(public_sq))
+    return Moment((1.0 - weight) * private + weight * theirs, error, weight)
+
+
+def _far_apart(private: FloatArray, public: FloatArray) -> float:
+    """Squared distance of two second moments."""
+    return float(np.sum(np.square(private - public)))
+
+
+def _counted_radius(run: Run, affine: AffineMap, rough: float, share: Fraction, spectral: float) -> float:
+    """The radius that weighs the trace it cuts off against noise, from a private count of distances."""
+    norms = count_norms(run, affine, scale_edges(rough), share, name="norms of rows")
+    middle_sq = norms.quantile_sq(0.5)
+    least = rough if middle_sq is None else math.sqrt(middle_sq)
+    return early_cut(norms, slack=lambda radius: spectral * radius**2, least=least).radius
+
+
+def _directions(moment: Moment, count: int) -> dict[str, Any]:
+    """Principal directions of a released second moment, with a fixed sign, so that equal answers look equal."""
+    values, vectors = spectrum(moment.matrix)
+    order = np.argsort(values)[::-1]
+    # Beyond the last direction there is nothing: its eigenvalue stands for itself.
+    gaps = values[order] - np.append(values[order][1:], 0.0)
+    components = vectors[:, order[:count]].T
+    word = "public" if moment.weight > MOSTLY_PUBLIC else "resolved"
+    largest = np.take_along_axis(components, np.argmax(np.abs(components), axis=1)[:, None], axis=1)
+    return {
+        "components": frozen(components * np.where(largest < 0.0, -1.0, 1.0)),
+        "eigenvalues": frozen(values[order[:count]]),
+        "noise_norm": moment.error,
+        "status": tuple(word if gap > moment.error else "unresolved" for gap in gaps[:count]),
+    }
+
+
+def _ball(
+    dim: int, center: Any, radius: Any, bounds: Any, public: FloatArray | None, columns: tuple[str, ...] | None
+) -> tuple[FloatArray, float | None, float | None]:
+    """Centre, radius and the most that it may be, from the arguments and the public rows; None where it is still to come."""
+    box = validation.column_bounds(bounds, dim)
+    if box is not None:
+        if center is not None or radius is not None:
+            raise InputError("bounds= replaces center= and radius=: leave them out")
+        low, high = box
+        for value in high / 2.0 - low / 2.0:
+            size("half of the range of bounds", value)
+        middle = low + (high / 2.0 - low / 2.0)
+        if public is not None:
+            warn_if_bounds_are_wrong("private_pca", public, box, columns, stacklevel=4)
+            middle = np.clip(public.mean(axis=0), low, high)
+        with np.errstate(over="ignore"):
+            corner = float(np.linalg.norm(np.maximum(high - middle, middle - low)))
+            size("square of the radius from bounds", corner * corner)
+        return middle, None, corner
+    if center is None:
+        if public is None:
+            raise InputError(
+                "pass center= and radius=, a ball that holds the rows, bounds=(lowest, highest), or public rows as x_pub="
+            )
+        middle = public.mean(axis=0)
+    else:
+        middle = running.vector_or_number("center", center, dim)
+    if radius is None and public is None:
+        raise InputError('pass radius=, a number or "auto", or public rows as x_pub=')
+    auto = radius is None or (isinstance(radius, str) and validation.choice("radius", radius, ("auto",)) == "auto")
+    return middle, None if auto else size("radius", radius), None
+
+
+def _rough_radius(center: FloatArray, public: FloatArray | None, corner: float | None) -> float:
+    """How far public rows go from the centre, or the corner of the bounds where that is nearer."""
+    if corner is not None and (public is None or not np.any(public != center)):
+        return corner
+    if public is None:
+        raise InputError(
+            'too few private rows or too small a budget for radius="auto": pass a number, or public rows as x_pub='
+        )
+    with np.errstate(over="ignore"):
+        reach = float(np.quantile(np.linalg.norm(public - center, axis=1), PUBLIC_QUANTILE))
+    # So that the squares of the edges of a count around it are ordinary numbers.
+    reach = math.sqrt(size("square of the radius from public rows", reach * reach))
+    return reach if corner is None else min(reach, corner)
