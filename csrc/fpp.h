@@ -334,6 +334,22 @@ typedef struct {
  * workspace: dim doubles, aligned. */
 int32_t fpp_race_run(const fpp_race *race, const int64_t *queue, int64_t n, int64_t most_work, void *workspace, int64_t *best,
                      double *farthest, int64_t *done, int32_t *settled);
+/* The same race without groups, as long as it is cheap: zeros at first, but best = m and farthest = -1.0. */
+typedef struct {
+    int64_t best;
+    double farthest;
+    int64_t row;                     /* points gone through */
+    int64_t filled, hint;            /* panels that hold points, and the point that was near the last one */
+    int64_t looked, passed;          /* coordinates so far, in panels and in passes over all points */
+    int64_t marked_row, marked_looked; /* row and looked where the price of a point was last worked out */
+} fpp_early;
+
+/* Goes through points x (m, dim), from state->row on, until `most_work` more coordinates have been looked at. left: 1 if points are
+ * left, 0 if there are none, -1 if after trial_work coordinates those left would cost more than `other_work`, or a point is not finite:
+ * then another search may go on from best and farthest. panels: fpp_early_panels_size(m, dim) doubles, the same from call to call. */
+int64_t fpp_early_panels_size(int64_t m, int64_t dim); /* -1 if invalid */
+int32_t fpp_race_early(const double *x, int64_t m, int64_t dim, int64_t other_work, int64_t trial_work, int64_t most_work,
+                       double *panels, fpp_early *state, int32_t *left);
 /* group (n) = the nearest of pivots (dim, 64), in the type of x, the first of equals; sums (64, dim) += rows by group. */
 int32_t fpp_race_join(const void *x, int32_t is_f32, int64_t n, int64_t dim, const void *pivots, int64_t *group, double *sums);
 /* panels (count, dim, 64) = the rows that order (count, 64) names, infinity where it says -1. */

@@ -6,10 +6,40 @@
 #define COLUMNS_AT_ONCE 32
 #define DOUBTS 4
 
+/* Rows of a panel of the early race, few, as most rows leave at the first panel; and rows at least whose price says what all cost. */
+#define EARLY 16
+#define EARLY_SAMPLE 3
+/* Squares between these are as far from underflow and overflow as sums in any order have to be. */
+#define EARLY_SMALLEST 1e-280
+#define EARLY_LARGEST 1e300
+
 typedef struct {
     int64_t best, done, looked, doubts;
     double farthest;
 } race_state;
+
+FPP_INLINE double early_slack(int64_t dim)
+{
+    return 4.0 * (double)(dim + 4) * 0x1p-53;
+}
+
+/* The first `most` panels hold their rows, NaN in unused lanes. */
+static void early_fill(const double *x, int64_t m, int64_t dim, int64_t most, double *panels, fpp_early *state)
+{
+    for (; state->filled < least(most, (m + EARLY - 1) / EARLY); state->filled++) {
+        double *to = panels + state->filled * dim * EARLY;
+        state->looked += 2 * dim * EARLY; /* what it costs */
+        const int64_t first = state->filled * EARLY, count = least(EARLY, m - first);
+        for (int64_t k = 0; k < dim; k++) {
+            for (int64_t lane = 0; lane < count; lane++) {
+                to[k * EARLY + lane] = x[(first + lane) * dim + k];
+            }
+            for (int64_t lane = count; lane < EARLY; lane++) {
+                to[k * EARLY + lane] = (double)NAN;
+            }
+        }
+    }
+}
 
 #define KERNELS "isolated_simd.h"
 #include "each_level.h"
@@ -44,6 +74,27 @@ FPP_API int32_t fpp_race_run(const fpp_race *race, const int64_t *queue, int64_t
     *farthest = state.farthest;
     *done = state.done;
     *settled = state.done == n || state.looked >= most_work;
+    return FPP_OK;
+}
+
+FPP_API int64_t fpp_early_panels_size(int64_t m, int64_t dim)
+{
+    if (m < 1 || dim < 1 || dim > FPP_DIM_MAX || m > INT64_MAX / 16 / (dim + 1) - EARLY) {
+        return -1;
+    }
+    return (m + EARLY - 1) / EARLY * EARLY * dim;
+}
+
+FPP_API int32_t fpp_race_early(const double *x, int64_t m, int64_t dim, int64_t other_work, int64_t trial_work, int64_t most_work,
+                               double *panels, fpp_early *state, int32_t *left)
+{
+    if (fpp_early_panels_size(m, dim) < 0 || x == NULL || panels == NULL || state == NULL || left == NULL || state->row < 0
+        || state->filled < 0 || state->filled > (m + EARLY - 1) / EARLY || state->hint < 0
+        || state->hint >= m) {
+        return FPP_ERR_ARGUMENT;
+    }
+    int32_t (*run)(const double *, int64_t, int64_t, int64_t, int64_t, int64_t, double *, fpp_early *) = FPP_AT_LEVEL(early);
+    *left = run(x, m, dim, other_work, trial_work, most_work, panels, state);
     return FPP_OK;
 }
 
