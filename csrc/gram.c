@@ -61,7 +61,7 @@ typedef int32_t words16 __attribute__((vector_size(64)));
 #define MULADD_AVX2(c, a, b) _mm256_add_epi32(c, _mm256_madd_epi16(a, b))
 #define MULADD_AVX512(c, a, b) _mm512_add_epi32(c, _mm512_madd_epi16(a, b))
 #define MULADD_VNNI(c, a, b) _mm512_dpwssd_epi32(c, a, b)
-#define TARGET_VNNI __attribute__((target("avx2,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")))
+#define TARGET_VNNI __attribute__((target("avx2,fma,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")))
 
 /* to += words, widened: four, eight or sixteen. */
 FPP_INLINE void add_sse2(int64_t *to, __m128i words)

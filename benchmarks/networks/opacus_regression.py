@@ -67,12 +67,8 @@ def opacus_fit(rows: dict[str, Any], epsilon: float, setting: tuple[Any, ...]) -
     step_size, clip_norm, epochs, batch, warm, seed = setting
     torch.manual_seed(seed)
     (x_pub, y_pub), (x, y) = rows["public"], rows["private"]
-    centre, scale, label_centre, label_scale = (
-        x_pub.mean(axis=0),
-        np.maximum(x_pub.std(axis=0), 1e-9),
-        y_pub.mean(),
-        y_pub.std(),
-    )
+    centre, scale, label_centre, label_scale = x_pub.mean(axis=0), x_pub.std(axis=0), y_pub.mean(), y_pub.std()
+    scale = np.where(scale > 0.0, scale, 1.0)  # or a category that no public row has would count a billion times
     inputs = torch.tensor((x - centre) / scale, dtype=torch.float32)
     labels = torch.tensor((y - label_centre) / label_scale, dtype=torch.float32)[:, None]
     model = torch.nn.Linear(x.shape[1], 1)

@@ -23,10 +23,11 @@ TYPED = (".parquet", ".arrow", ".feather", ".ipc")
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Columns of text, with their public lists of texts; and columns that are no features."""
+    """Columns of text, with their public lists of texts; columns that are no features; and what is said of other text."""
 
     texts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     without: tuple[str, ...] = ()
+    hint: str = ""
 
     def of(self, names: Sequence[str] | None) -> Any:
         """What to ask a source for."""
@@ -141,7 +142,8 @@ def common_columns(
         ("only in the private file", alone),
     ):
         if names:
-            notes.append(f"left out, {words}: {_listed(names)}")
+            hint = f" ({read.hint})" if names is text and read.hint else ""
+            notes.append(f"left out, {words}: {_listed(names)}{hint}")
     return chosen, notes
 
 

@@ -11,6 +11,7 @@ import click
 import fastpubpriv as fpp
 from fastpubpriv.cli import options
 from fastpubpriv.cli.means import common, prepare, run
+from fastpubpriv.errors import InputError
 
 TRAIN_EPILOG = """\b
 Examples:
@@ -114,7 +115,11 @@ def train(**settings: Any) -> None:
     both = texts if names is None or label is None else {**texts, label: names}
     if label is not None and settings["columns"] is not None:
         settings["columns"] = f"{settings['columns']},{label}"
-    opened = prepare(settings, read=inputs.Reading(both, _without(settings)))
+    hint = "columns of text are read with --categories, such as --categories carrier,origin"
+    try:
+        opened = prepare(settings, read=inputs.Reading(both, _without(settings), hint))
+    except InputError as error:
+        raise InputError(f"{error}; {hint}" if "not numeric in" in str(error) else str(error)) from None
     public, columns = opened.public, opened.private.columns
     if (label is None) != (columns is None):
         raise click.UsageError(
@@ -263,14 +268,18 @@ def _numbers(text: str, option: str, quoted: str, count: int) -> list[float]:
     type=options.FileName(dash=True),
     help="Write predictions as .csv; - for stdout.",
 )
-def predict(model_path: Path, rows_path: Path, out_path: Path) -> None:
+@click.option(
+    "--level",
+    type=float,
+    help="Of a number: also the ends of an interval that holds this share of the labels of new rows, such as 0.9.",
+)
+def predict(model_path: Path, rows_path: Path, out_path: Path, level: float | None) -> None:
     """Labels of rows by a model that `train` wrote, one line for each row.
 
-    Of a logistic model, the likelier class and the probability of the second one; of several classes, the likeliest and its
-    probability. A row with a missing cell has none. The predictions are as private as the rows that they are of.
+    Of two classes, the likelier one and the probability of the second, which the head names; of several classes, the likeliest and
+    its probability. A row with a missing cell has none. The predictions are as private as the rows that they are of.
     """
     from fastpubpriv.cli import outputs, streams
-    from fastpubpriv.errors import InputError
     from fastpubpriv.results.cells import Cells, as_columns
     from fastpubpriv.results.descent import DescentResult
     from fastpubpriv.results.training import TrainingResult
@@ -293,23 +302,43 @@ def predict(model_path: Path, rows_path: Path, out_path: Path) -> None:
         raise InputError(
             f"--rows has {rows.dim} columns and the model has {model.dim}: pass the columns without the label"
         )
-    texts, chances = bool(model.design.get("classes")), model.loss in ("logistic", "softmax")
-    lines = ["label,probability" if chances else "label"]
+    if level is not None and (kind is DescentResult or model.loss == "logistic"):
+        raise click.UsageError("--level: only a model of a number, without noisy gradients, has intervals for labels")
+    lines = [_head(model, level)]
     for chunk in rows.chunks():
-        cells = Cells(chunk.astype("float64"))
-        labels = [_field(each, texts) for each in model.predict(cells)]
-        if chances:
-            both = model.predict_proba(cells)
-            # Of two classes the probability of the second one, of more that of the likeliest.
-            shown = both[:, 1] if both.shape[1] == 2 else both.max(axis=1)
-            labels = [f"{one},{other:.6g}" for one, other in zip(labels, shown, strict=True)]
-        lines += labels
+        lines += _lines(model, Cells(chunk.astype("float64")), level)
     text = "\n".join(lines)
     if outputs.is_stdout(out_path):
         streams.emit(text)
         streams.wait_for_reader()
     else:
         outputs.replace_file(out_path, lambda place: place.write_text(text + "\n", encoding="utf-8"))
+
+
+def _lines(model: Any, cells: Any, level: float | None) -> list[str]:
+    """A line for each row."""
+    labels = [_field(each, bool(model.design.get("classes"))) for each in model.predict(cells)]
+    if model.loss in ("logistic", "softmax"):
+        both = model.predict_proba(cells)
+        # Of two classes the probability of the second one, of more that of the likeliest.
+        shown = both[:, 1] if both.shape[1] == 2 else both.max(axis=1)
+        return [f"{one},{other:.6g}" for one, other in zip(labels, shown, strict=True)]
+    if level is None:
+        return labels
+    return [
+        f"{one},{low:.10g},{high:.10g}"
+        for one, low, high in zip(labels, *model.prediction_interval(cells, level), strict=True)
+    ]
+
+
+def _head(model: Any, level: float | None) -> str:
+    """The names of the columns; that of a probability says of which of two classes."""
+    if model.loss not in ("logistic", "softmax"):
+        return "label" if level is None else "label,lower,upper"
+    texts = model.design.get("classes")
+    if len(model.classes) != 2:
+        return "label,probability"
+    return "label," + _field(f"probability of {texts[1] if texts else f'{model.classes[1]:g}'}", True)
 
 
 def _field(label: Any, texts: bool) -> str:

@@ -267,11 +267,20 @@ class TrainingResult(Result):
         interval = ("Interval", f"{100.0 * level:.4g} %: public and private sampling, noise, and the bias of clipping")
         return self._table(level), [rows, interval, *facts]
 
+    @property
+    def _odds(self) -> str:
+        """Which class the log-odds are of."""
+        if len(self.classes) != 2:
+            return ""
+        texts = self.design.get("classes")
+        first, second = map(repr, texts) if texts else (f"{each:g}" for each in self.classes)
+        return f": log-odds of {second} against {first}"
+
     def _details(self) -> list[tuple[str, str]]:
         unit = {"logistic": "log-loss", "huber": "mean Huber loss"}.get(self.loss, "mean squared error")
         share = f"; noise for privacy is {self.privacy_share:.0%} of the variance" if self.privacy_share > 0.0 else ""
         found = [
-            ("Method", f"{self.method}, {self.loss} loss"),
+            ("Method", f"{self.method}, {self.loss} loss{self._odds}"),
             (
                 "Predicted",
                 f"{unit} {self.predicted_excess:.3g} above the best, public rows alone {self.public_excess:.3g}",

@@ -225,11 +225,6 @@ def _levels(table: FloatArray, columns: Sequence[str], categories: Any) -> dict[
     """The levels of each categorical column, in ascending order."""
     if categories is None:
         return {}
-    if not isinstance(categories, Mapping):
-        raise InputError(
-            "categories must map a column name to its levels or to 'public', for example {'month': 'public'}, "
-            f"got {type(categories).__name__}"
-        )
     found = {}
     for name, given in categories.items():
         if name not in columns:

@@ -39,19 +39,40 @@ def opened(
     stated = stated.checked_weights()
     texts = column_texts(stated.categories, x_pub)
     names = class_texts(stated.classes, x_pub, y_pub, label) if classes else None
-    rows = labelled_rows(x_priv, y_priv, label=label, columns=columns, texts=texts, label_texts=names)
-    table = public_labelled(
-        x_pub, y_pub, label=label, columns=columns, private=rows, x_priv=x_priv, texts=texts, label_texts=names
-    )
+    try:
+        rows = labelled_rows(x_priv, y_priv, label=label, columns=columns, texts=texts, label_texts=names)
+        table = public_labelled(
+            x_pub, y_pub, label=label, columns=columns, private=rows, x_priv=x_priv, texts=texts, label_texts=names
+        )
+    except InputError:
+        if not classes:
+            refuse_text_labels(x_pub, y_pub, label)
+        raise
     if stated.weights_priv is not None:
         rows = weighted_rows(rows, stated.weights_priv)
     return rows, table, _in_places(stated, texts, names)
 
 
+def refuse_text_labels(x_pub: Any, y_pub: Any, label: Any) -> None:
+    """InputError if public labels, which should be numbers, are text."""
+    found = class_texts(None, x_pub, y_pub, label)
+    if found is not None:
+        shown = ", ".join(map(repr, found[:3])) + (", ..." if len(found) > 3 else "")
+        raise InputError(
+            f"the public labels are text ({shown}), and this loss is for numbers: pass numbers, or take logistic_regression or "
+            "train(loss='logistic') for two classes, train(loss='softmax') for more"
+        ) from None
+
+
 def column_texts(categories: Any, x_pub: Any) -> Texts:
     """The texts of the columns whose categories are texts: as listed, or those of the public rows."""
+    if categories is not None and not isinstance(categories, Mapping):
+        raise InputError(
+            "categories must map a column name to its levels or to 'public', for example {'month': 'public'}, "
+            f"got {type(categories).__name__}"
+        )
     found: Texts = {}
-    for name, given in categories.items() if isinstance(categories, Mapping) else ():
+    for name, given in (categories or {}).items():
         if isinstance(given, str) and given != "public":
             raise InputError(
                 f"the categories of {name!r} must be a list of numbers or of texts, or 'public', got {given!r}"

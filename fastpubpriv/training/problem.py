@@ -24,6 +24,7 @@ from fastpubpriv.training.stated import Importance, Stated, class_list
 from fastpubpriv.training.whitening import Whitener
 
 FEW = "at least 2 public rows with a label and without missing cells are needed to start from"
+_MOST_NAMED = 6  # classes in a message
 _FAR = 16.0  # rows so many times as long as the longest public one are shortened
 
 
@@ -160,7 +161,7 @@ def make_problem(
     labelled = with_labels(table)
     table, given = table[labelled], None if given is None else given[labelled]
     design, usable = make_design(table[:, :-1], names, stated.categories, stated.ranges(names), stated.texts)
-    pair = _classes(table[usable, -1], stated.classes) if loss.classes else None
+    pair = _classes(table[usable, -1], stated.classes, stated.class_names) if loss.classes else None
     if pair is not None:
         usable &= np.isin(table[:, -1], pair)
         stated.refuse_label_unit()
@@ -255,16 +256,27 @@ def _with_class_weights(
     return weighted_logistic(float(pair[0]), float(pair[1])), Importance.of(rows, factors), factors
 
 
-def _classes(labels: FloatArray, classes: Any) -> tuple[float, float]:
-    """The two classes, in ascending order or as given."""
+def _named(found: FloatArray, names: Sequence[str]) -> str:
+    """A few classes of public rows, for a message."""
+    if not 0 < len(found) <= _MOST_NAMED:
+        return ""
+    return f" ({', '.join(repr(names[int(each)]) if names else f'{each:g}' for each in found)})"
+
+
+def _classes(labels: FloatArray, classes: Any, names: Sequence[str]) -> tuple[float, float]:
+    """The two classes, in ascending order or as given; `names`: of those that are places in a list of texts."""
     if classes is not None:
-        given = validation.finite_vector("classes", class_list(classes), 2)
+        listed = class_list(classes)
+        if len(listed) != 2:
+            raise InputError(f"classes must be two, got {len(listed)}: pass two, or train(loss='softmax') for more")
+        given = validation.finite_vector("classes", listed, 2)
         if given[0] == given[1]:
             raise InputError("classes must be two different numbers")
         return float(given[0]), float(given[1])
     found = np.unique(labels)
     if len(found) != 2:
         raise InputError(
-            f"the labels of the public rows have {len(found)} classes, and two are needed: pass classes=[a, b] with the two numbers"
+            f"the labels of the public rows have {len(found)} classes{_named(found, names)}, and two are needed: pass "
+            "classes=[a, b] with the two that count, or train(loss='softmax') for more"
         )
     return float(found[0]), float(found[1])

@@ -50,6 +50,25 @@ def test_a_model_of_a_number_and_its_predictions(files, suffix):
     found = pd.read_csv(folder / "out.csv").label
     wanted = table.age * 2 + table.dose * 0.1 + table.month
     assert found.to_numpy() == pytest.approx(wanted[:5], abs=0.5)
+    predict(
+        "--model", folder / "model.json", "--rows", folder / "new.csv", "--out", folder / "out.csv", "--level", "0.9"
+    )
+    ends = pd.read_csv(folder / "out.csv")
+    assert list(ends) == ["label", "lower", "upper"]
+    assert (ends.upper - ends.lower).to_numpy() == pytest.approx(2 * 1.645, rel=0.3)
+    refused = predict(
+        "--model", folder / "model.json", "--rows", folder / "new.csv", "--out", "-", "--level", "2", code=2
+    )
+    assert "level" in refused.stderr
+
+
+def test_text_that_is_left_out_or_refused_says_how_it_is_read(files):
+    folder, _ = files
+    kept = train(*arguments(folder, "parquet", "--label", "cost", "--rho", "0.5"))
+    assert "not numeric: name (columns of text are read with --categories" in " ".join(kept.stderr.split())
+    for more in (("--columns", "age,name"), ("--columns", "name", "--categories", "month")):
+        refused = train(*arguments(folder, "parquet", "--label", "cost", "--rho", "0.5", *more), code=2)
+        assert "such as --categories" in " ".join(refused.stderr.split())
 
 
 def test_a_model_of_classes(files):
@@ -68,8 +87,8 @@ def test_a_model_of_classes(files):
     )
     train(*arguments(folder, "parquet", *given, "--json", folder / "model.json", "-q"))
     result = predict("--model", folder / "model.json", "--rows", folder / "new.csv", "--out", "-")
-    head, *lines = result.stdout.split()
-    assert head == "label,probability"
+    head, *lines = result.stdout.splitlines()
+    assert head == "label,probability of 1"
     for line in lines:
         label, chance = map(float, line.split(","))
         assert (label == 1.0) == (chance > 0.5)
@@ -198,7 +217,7 @@ def test_text_in_columns_and_classes(files):
     predict("--model", folder / "model.json", "--rows", folder / "new.csv", "--out", folder / "out.csv")
     found = pd.read_csv(folder / "out.csv")
     assert set(found.label) <= {"ill", "well, or so"}
-    assert ((found.probability > 0.5) == (found.label == "well, or so")).all()
+    assert ((found["probability of well, or so"] > 0.5) == (found.label == "well, or so")).all()
 
 
 def test_other_losses_and_methods(files):

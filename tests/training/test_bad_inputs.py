@@ -259,6 +259,26 @@ REFUSED = {
     "public labels of two columns": ("one number for each row", calls(NUMBERS, "auto", y_pub=X[:100, :2].copy())),
     "private labels of two columns": ("one number for each row", calls(NUMBERS, "auto", y_priv=X[100:, :2])),
     "one label too few": ("one label for each row", calls(NUMBERS, *STEPS, y_priv=Y[101:])),
+    "public labels that are text": (
+        "labels are text .'a', 'b'., and this loss is for numbers",
+        [
+            (linear_regression, {**NUMBERS, "y_pub": np.array(["a", "b"] * 50)}),
+            *calls(NUMBERS, "auto", "semi_dp", y_pub=["a", "b"] * 50),
+        ],
+    ),
+    "three classes": (
+        r"3 classes \('a', 'b', 'c'\), and two are needed",
+        [(logistic_regression, {**CLASSES, "y_pub": ["a", "b", "c", "a"] * 25, "y_priv": ["a"] * 1000})],
+    ),
+    "three classes that are stated": (
+        "classes must be two",
+        [(logistic_regression, {**CLASSES, "classes": [0, 1, 2]})],
+    ),
+    "categories in a list": ("categories must map", calls(NUMBERS, "auto", "semi_dp", categories=["a"])),
+    "a step size in words": (
+        "a number, a list of numbers",
+        [(lambda *_, **__: SemiDP(step_size="big"), {}), (lambda *_, **__: SemiDP(priv_weight="big"), {})],
+    ),
     "labels that are text": (
         "pass x.astype",
         [

@@ -160,7 +160,11 @@ class Descent:
         if self.steps != "auto":
             validation.integer("steps", self.steps, minimum=1, maximum=MOST_STEPS)
         if (self.sampling == "full") != (self.batch_rows is None):
-            raise InputError("batch_rows goes with sampled batches: pass it unless sampling='full'")
+            raise InputError(
+                "batch_rows is the size of sampled batches: leave it out, or pass sampling='poisson'"
+                if self.sampling == "full"
+                else f"sampling={self.sampling!r} needs batch_rows, the (expected) rows of a batch"
+            )
         for field in ("batch_rows", "public_batch_rows"):
             if getattr(self, field) is not None:
                 validation.integer(field, getattr(self, field), minimum=1)
@@ -182,12 +186,17 @@ class Descent:
     def _check_choice(self, field: str, words: tuple[str, ...], lowest: float, highest: float) -> None:
         given = getattr(self, field)
         if isinstance(given, str):
-            validation.choice(field, given, words)
+            if given not in words:
+                named = " or ".join(map(repr, words))
+                raise InputError(
+                    f"{field} must be a number, a list of numbers to choose from, or {named}, got {given!r}"
+                )
             return
         for value in self.options(field):
             number = validation.finite(field, value)
             if not lowest <= number <= highest or (field == "step_size" and number == 0.0):
-                raise InputError(f"{field} must lie between {lowest} and {highest}, got {number}")
+                wanted = f"lie between {lowest:g} and {highest:g}" if math.isfinite(highest) else "be above 0"
+                raise InputError(f"{field} must {wanted}, got {number:g}")
 
     def options(self, field: str) -> tuple[float, ...]:
         """The numbers that a field with several leaves to choose from; none where a word says how to choose."""
