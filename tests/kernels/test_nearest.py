@@ -100,7 +100,10 @@ def test_a_race_that_tells_no_ties_apart_is_caught(early, monkeypatch):
     """The lowest of equals wins, from whichever end the rows are numbered: taking any of them would fail."""
     x = CASES["lattice"]()
     index, square = reference.most_isolated(x)
-    assert (nearest.most_isolated(x)[0], nearest.most_isolated(x[::-1])[0]) == (index, reference.most_isolated(x[::-1])[0])
+    assert (nearest.most_isolated(x)[0], nearest.most_isolated(x[::-1])[0]) == (
+        index,
+        reference.most_isolated(x[::-1])[0],
+    )
     others = [i for i in range(len(x)) if i != index and _nearest_sq(x, i) == square]
     assert len(others) > 10
 
