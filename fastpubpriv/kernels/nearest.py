@@ -13,7 +13,7 @@ Before all this comes a race without tables: row by row against panels of 16, an
 other, until one is near. The bar is that of the row farthest from the first one, and the row that sent the last one home is looked
 at first. It ends by itself where rows are few, or tails heavy; where the price of the first rows says that the rest would cost more
 than the tables, the search by groups goes on from its bar. Against a loop of ten lines in Numba that leaves a row at the first near
-one (full-width machine, one thread; mixtures, Cauchy, uniform, lattice; 4 and 100 columns): with 200 rows up to 12 microseconds
+one (full-width machine, one thread; mixtures, Cauchy, uniform, lattice; 4 and 100 columns): with 200 rows 1 to 25 microseconds
 behind, with 1,000 to 20,000 from .7 (Cauchy in 4 columns, 34 against 26 microseconds for 2,000 rows) and .84 (a mixture of 2,500 x
 100) to 5 times as fast. With AVX2 .9 to 2.5. Products in baseline instructions are slower: .6 to 1.6.
 
@@ -122,20 +122,22 @@ def most_isolated(points: npt.NDArray[Any], *, threads: int | None = None) -> tu
 def _may_end_early(points: npt.NDArray[Any]) -> bool:
     """Whether the early race is worth a trial: few numbers, few columns, or a sample of rows with one that is far out."""
     m, dim = points.shape
-    if m * dim <= _CACHED or dim < _FEW_COLUMNS:
-        return m * dim <= _EARLY_MOST
+    if points.size > _EARLY_MOST:
+        return False
+    if points.size <= _CACHED or dim < _FEW_COLUMNS:
+        return True
     sample = points[:: m // 256].astype(np.float64)
     with np.errstate(all="ignore"):
         away = np.sum((sample - sample[0]) ** 2, axis=1)
-        return m * dim <= _EARLY_MOST and bool(away.max() > 9.0 * np.median(away))
+        return bool(away.max() > 9.0 * np.median(away))
 
 
 def _early(points: FloatArray) -> tuple[tuple[int, float], bool]:
     """The winner of a race without tables, and whether it came to its end; if not, a state to go on from."""
     m, dim = points.shape
     x = _cbuf.inp(points.reshape(-1))
-    panels = np.empty(lib.fpp_early_panels_size(m, dim))
-    state, left = ffi.new("fpp_early *", {"best": m, "farthest": -1.0}), ffi.new("int32_t *", 1)
+    panels, kept = np.empty((m + 15) * dim), np.zeros(7, dtype=np.int64)
+    best, farthest, left = ffi.new("int64_t *", m), ffi.new("double *", -1.0), ffi.new("int32_t *", 1)
     others = _TABLE_WORK + m * (_TABLE_ROW_WORK + _TABLE_ENTRY_WORK * dim)
     trial = others // 10
     if m * dim > _CACHED:
@@ -143,8 +145,9 @@ def _early(points: FloatArray) -> tuple[tuple[int, float], bool]:
     elif dim >= _FEW_COLUMNS:
         others = int(others * _FALLING)
     while left[0] > 0:
-        _cbuf.check(lib.fpp_race_early(x, m, dim, others, trial, _STEP_WORK, _cbuf.out(panels), state, left))
-    return (state.best, state.farthest), left[0] == 0
+        work = others, trial, _STEP_WORK, _cbuf.out(panels), _cbuf.out(kept)
+        _cbuf.check(lib.fpp_race_early(x, m, dim, *work, best, farthest, left))
+    return (best[0], farthest[0]), left[0] == 0
 
 
 def _single(points: npt.NDArray[Any], workers: int) -> tuple[npt.NDArray[np.float32], float]:
