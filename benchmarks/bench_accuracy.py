@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.accuracy import contestants, gaussians, hindsight, keeping, means, mixtures, report, tables
+from benchmarks.accuracy import choosing, contestants, gaussians, hindsight, keeping, means, mixtures, report, tables
 
 # Skewed with a long tail, heavy on both sides, bounded, a year, counts with one far value, nearly all zeros.
 COLUMNS = (
@@ -25,6 +25,16 @@ def test_the_list_of_columns():
     assert len(tables.COLUMNS) >= 20
     halves = [tables.half_of(name) for name in names]
     assert 25 <= halves.count("tuning") <= len(names) - 25
+
+
+def test_a_rule_that_is_told_the_shape_chooses_an_interval_better_than_one_that_is_told_others():
+    normal, rare = (choosing.general_shapes()[place] for place in (0, -2))
+    assert choosing.cut(np.array([0.0, 3.0]))[choosing.CLIPS == 1.0] == pytest.approx(1.0)  # (3 - 1) / 2
+    assert choosing.counted(np.array([-1.0, 1.0, 4.0])).sum() == pytest.approx(choosing.CELL.n)
+    told = choosing.ratio(normal, choosing.Hypotheses.of([normal], 1.0), 0.47, 10, np.random.default_rng(1))
+    misled = choosing.ratio(normal, choosing.Hypotheses.of([rare], 1.0), 0.47, 10, np.random.default_rng(1))
+    assert 0.5 < told < 1.6
+    assert misled > 1.5 * told
 
 
 def test_best_radius_in_hindsight_of_columns_that_can_be_worked_by_hand():

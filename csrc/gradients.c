@@ -24,7 +24,6 @@ typedef struct {
     double *z;              /* (2, rows, ld) if `keep`: z of two groups */
     double *scores;         /* (outputs, FPP_LANES, FPP_LANES): lanes of the scores of each row of a group */
     double *norms;          /* (FPP_LANES, FPP_LANES): lanes of their squared norms */
-    double *squares;        /* (FPP_LANES, FPP_LANES): lanes of the squared norms of the steps of the group before it */
     double *steps;          /* (outputs, FPP_LANES): scores, then grid steps for each unit of a column */
     double *score;          /* (outputs): of one row */
     double *found;          /* (outputs): its residuals */
@@ -193,7 +192,6 @@ static int64_t lay_out(const fpp_gradient_map *map, double *base, gradient_plan 
     plan->z = take(base, &used, plan->keep ? 2 * plan->rows * plan->ld : 0);
     plan->scores = take(base, &used, map->outputs * FPP_LANES * FPP_LANES);
     plan->norms = take(base, &used, FPP_LANES * FPP_LANES);
-    plan->squares = take(base, &used, FPP_LANES * FPP_LANES);
     plan->steps = take(base, &used, map->outputs * FPP_LANES);
     plan->score = take(base, &used, map->outputs);
     plan->found = take(base, &used, map->outputs);
@@ -217,8 +215,8 @@ static gradient_plan plan_of(const fpp_gradient_map *map, char *workspace)
     plan.map = map;
     plan.has_outputs = has_outputs(map);
     plan.quant_bound_sq = (double)(map->quant_bound * map->quant_bound);
-    /* Rounding moves each entry by at most 1/2: if the steps have a norm of at most Q - sqrt(D) / 2, their integers pass. The sum of D < 2^25
-     * squares errs by less than 2^-27 of it. Only the other rows need the check of their integers, which is a subtraction more. */
+    /* Rounding moves each entry by at most 1/2: if the steps have a norm of at most Q - sqrt(D) / 2, their integers pass. The squared
+     * norm of D < 2^25 steps, as that of the row times the factor's, errs by less than 2^-20 of it. Only the other rows need the check of their integers, which is a subtraction more. */
     const double surely = (double)map->quant_bound - 0.5 * sqrt((double)(map->outputs * map->dim));
     plan.surely_sq = surely >= 1.0 ? surely * surely * (1.0 - 0x1p-20) : -1.0;
     for (int64_t o = 0; o < map->outputs; o++) {

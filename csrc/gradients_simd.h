@@ -16,7 +16,7 @@
 #define RT (W == 8 ? 2 : 1) /* rows of single precision side by side */
 
 /* One output of `count` rows side by side, number r0 of their group, and of as many of the group before. The `first` output takes the norms
- * of the new rows, and opens the sums of squares of the old rows' steps. `keep`: z of the new rows goes to `to` and that of the old ones is in
+ * of the new rows. `keep`: z of the new rows goes to `to` and that of the old ones is in
  * `from`; else the old rows are read again. */
 TARGET FPP_INLINE void NAME(gradient_rows)(const gradient_plan *plan, const row_group *group, int64_t r0, int64_t output, int count,
                                            int first, int spread, int keep, int is_f32)
@@ -28,16 +28,14 @@ TARGET FPP_INLINE void NAME(gradient_rows)(const gradient_plan *plan, const row_
     double *restrict to = group->to + r0 * ld;
     double *restrict scores = plan->scores + (output * FPP_LANES + r0) * FPP_LANES;
     double *restrict norms = plan->norms + r0 * FPP_LANES;
-    double *restrict squares = plan->squares + r0 * FPP_LANES;
     uint64_t *restrict sums = plan->sums + output * ld;
     const char *row[RT], *old[RT], *ahead[RT];
-    V score[RT][PARTS], norm[RT][PARTS], sum_sq[RT], step[RT];
+    V score[RT][PARTS], norm[RT][PARTS], step[RT];
     for (int r = 0; r < count; r++) {
         row[r] = group->row[r0 + r];
         old[r] = group->old[r0 + r];
         ahead[r] = group->ahead[r0 + r];
         step[r] = (V){0.0} + plan->steps[output * FPP_LANES + r0 + r];
-        sum_sq[r] = first ? (V){0.0} : NAME(load)(squares + r * FPP_LANES);
         for (int s = 0; s < PARTS; s++) {
             score[r][s] = (V){0.0};
             norm[r][s] = (V){0.0};
@@ -61,9 +59,7 @@ TARGET FPP_INLINE void NAME(gradient_rows)(const gradient_plan *plan, const row_
                 NAME(store)(to + r * ld + at, z);                                                                    \
             }                                                                                                        \
             const V last = keep ? NAME(load)(from + r * ld + at) : NAME(load_x)(old[r], at, (left)-s * W, is_f32); \
-            const V steps = last * step[r];                                                                          \
-            sum_sq[r] = ADD_SQUARE(sum_sq[r], steps);                                                                \
-            sum += (VI)(steps + FPP_ROUNDER);                                                                        \
+            sum += (VI)(last * step[r] + FPP_ROUNDER);                                                               \
         }                                                                                                            \
         *(NAME(bits_u) *)(sums + at) = sum;                                                                          \
     }
@@ -85,7 +81,6 @@ TARGET FPP_INLINE void NAME(gradient_rows)(const gradient_plan *plan, const row_
                 NAME(store)(norms + r * FPP_LANES + s * W, norm[r][s]);
             }
         }
-        NAME(store)(squares + r * FPP_LANES, sum_sq[r]);
     }
 }
 
@@ -162,8 +157,11 @@ TARGET FPP_INLINE void NAME(shortened_steps)(const fpp_gradient_map *map, const 
     }
 }
 
-/* Lanes of the `used` rows of a group become its steps, zeros for rows that are not there. */
-TARGET FPP_INLINE void NAME(steps_of_group)(const gradient_plan *plan, const row_group *group, int64_t used, int spread, int is_f32)
+/* Lanes of the `used` rows of a group become its steps, zeros for rows that are not there; steps_sq: their squared norms, within 2^-26. A
+ * step times a row is not summed again, entry by entry: that took an eighth of the loop. Where squares underflow, those of steps that
+ * are large enough to matter overflow, and what is not a number goes to the check too. */
+TARGET FPP_INLINE void NAME(steps_of_group)(const gradient_plan *plan, const row_group *group, int64_t used, int spread, int is_f32,
+                                            double *steps_sq)
 {
     const fpp_gradient_map *map = plan->map;
     double norm_sq[FPP_LANES], labels[FPP_LANES] = {0.0};
@@ -187,6 +185,13 @@ TARGET FPP_INLINE void NAME(steps_of_group)(const gradient_plan *plan, const row
     for (int64_t r = used; r < plan->rows; r++) {
         no_steps(plan, r);
     }
+    for (int64_t r = 0; r < plan->rows; r++) {
+        double factor_sq = 0.0;
+        for (int64_t o = 0; o < map->outputs; o++) {
+            factor_sq += plan->steps[o * FPP_LANES + r] * plan->steps[o * FPP_LANES + r];
+        }
+        steps_sq[r] = factor_sq * norm_sq[r];
+    }
 }
 
 /* The loop over n >= 1 rows; returns how many passed, those among them that are not there. Rows are added before their check is known:
@@ -194,10 +199,13 @@ TARGET FPP_INLINE void NAME(steps_of_group)(const gradient_plan *plan, const row
 TARGET FPP_INLINE int64_t NAME(gradients)(const gradient_plan *plan, const labelled_rows *x, int spread, int keep, int is_f32)
 {
     const int64_t rows = plan->rows, outputs = plan->map->outputs, together = is_f32 ? RT : 1;
-    double row_sq[FPP_LANES];
+    double steps_sq[FPP_LANES];
     row_group group = {.to = plan->z, .from = plan->z + rows * plan->ld};
     int64_t i = 0;
-    begin_group(x, 0, rows, &group); /* whose steps are zeros */
+    begin_group(x, 0, rows, &group); /* whose steps are zeros, but zero times what is not finite is not: they are checked */
+    for (int64_t r = 0; r < rows; r++) {
+        steps_sq[r] = NAN;
+    }
     for (; i < x->n + rows; i += rows) {
         begin_group(x, i, rows, &group);
         for (int64_t r = 0, done; r < rows; r += done) {
@@ -213,13 +221,12 @@ TARGET FPP_INLINE int64_t NAME(gradients)(const gradient_plan *plan, const label
                 }
             }
         }
-        NAME(fold)((const double(*)[FPP_LANES])plan->squares, row_sq);
         for (int64_t r = 0; r < rows; r++) {
-            if (FPP_UNLIKELY(!(row_sq[r] <= plan->surely_sq))) {
+            if (FPP_UNLIKELY(!(steps_sq[r] <= plan->surely_sq))) {
                 NAME(check_row)(plan, group.old[r], keep ? group.from + r * plan->ld : NULL, r, is_f32);
             }
         }
-        NAME(steps_of_group)(plan, &group, fpp_min(rows, i < x->n ? x->n - i : 0), spread, is_f32);
+        NAME(steps_of_group)(plan, &group, fpp_min(rows, i < x->n ? x->n - i : 0), spread, is_f32, steps_sq);
         double *swap = group.to;
         group.to = group.from;
         group.from = swap;

@@ -42,8 +42,8 @@ FPP_INLINE int32_t fpp_rows_are_given(const void *x, int64_t n, int64_t row_stri
 /* A hot loop is one FPP_INLINE body, called from one wrapper per level; the wrappers carry these attributes. */
 #if defined(__x86_64__) || defined(__i386__)
 #define FPP_X86 1
-#define FPP_TARGET_AVX2 __attribute__((target("avx2")))
-#define FPP_TARGET_AVX512 __attribute__((target("avx2,avx512f,avx512bw,avx512dq,avx512vl")))
+#define FPP_TARGET_AVX2 __attribute__((target("avx2,fma")))
+#define FPP_TARGET_AVX512 __attribute__((target("avx2,fma,avx512f,avx512bw,avx512dq,avx512vl")))
 #else
 #define FPP_X86 0
 #define FPP_TARGET_AVX2

@@ -48,6 +48,12 @@ TARGET FPP_INLINE V NAME(load_x)(const char *x, int64_t k, int64_t left, int32_t
     const __mmask8 mask = (__mmask8)(left <= 0 ? 0U : (1U << left) - 1U);
     return is_f32 ? (V)_mm512_cvtps_pd(_mm256_maskz_loadu_ps(mask, x32))
                   : (V)_mm512_maskz_loadu_pd(mask, x64);
+#elif W == 4
+    if (is_f32) {
+        const __m128i mask = _mm_cmpgt_epi32(_mm_set1_epi32((int32_t)left), _mm_setr_epi32(0, 1, 2, 3));
+        return (V)_mm256_cvtps_pd(_mm_maskload_ps(x32, mask));
+    }
+    return (V)_mm256_maskload_pd(x64, _mm256_cmpgt_epi64(_mm256_set1_epi64x(left), _mm256_setr_epi64x(0, 1, 2, 3)));
 #else
     V v = {0.0};
     for (int l = 0; l < W; l++) {
@@ -81,8 +87,11 @@ TARGET FPP_INLINE void NAME(fold)(const double lanes[FPP_LANES][FPP_LANES], doub
 #endif
 }
 
+/* Exact where it matters, as multiplying and adding is. */
 #if W == 8
-#define ADD_SQUARE(sum, q) ((V)_mm512_fmadd_pd(q, q, sum)) /* exact where it matters, as multiplying and adding is */
+#define ADD_SQUARE(sum, q) ((V)_mm512_fmadd_pd(q, q, sum))
+#elif W == 4
+#define ADD_SQUARE(sum, q) ((V)_mm256_fmadd_pd((__m256d)(q), (__m256d)(q), (__m256d)(sum)))
 #else
 #define ADD_SQUARE(sum, q) ((sum) + (q) * (q))
 #endif

@@ -51,7 +51,7 @@ TARGET FPP_INLINE void NAME(stream_row)(const fpp_plan *plan, const char *row, d
         norm[s] = (V){0.0};
     }
 #define STEP(k, left)                                                            \
-    for (int s = 0; s < PARTS; s++) {                                            \
+    for (int s = 0; s < PARTS && s * W < (left); s++) {                          \
         const int64_t at = (k) + s * W;                                          \
         V t = NAME(load_x)(row, at, (left)-s * W, is_f32);                       \
         t = shifted ? t - NAME(load)(center + at) : t;                           \
@@ -132,100 +132,7 @@ TARGET FPP_INLINE void NAME(sum_stream)(const fpp_plan *plan, const char *x, int
 
 static const fpp_row_kernels NAME(kernels);
 
-/* W numbers of one column, from rows below each other. */
-TARGET FPP_INLINE V NAME(column)(const char *x, int64_t stride_bytes, int is_f32)
-{
-#define ROW(r) ((const void *)(x + (r) * stride_bytes))
-#define AT(r) (is_f32 ? (double)*(const float *)ROW(r) : *(const double *)ROW(r))
-#if W == 2
-    return (V){AT(0), AT(1)};
-#elif W == 4
-    return (V){AT(0), AT(1), AT(2), AT(3)};
-#else
-    return (V){AT(0), AT(1), AT(2), AT(3), AT(4), AT(5), AT(6), AT(7)};
-#endif
-#undef AT
-#undef ROW
-}
-
-/* Whether a lane of a comparison holds. */
-TARGET FPP_INLINE int NAME(any)(VI mask)
-{
-#if W == 8
-    return _mm512_test_epi64_mask((__m512i)mask, (__m512i)mask) != 0;
-#elif W == 4
-    return !_mm256_testz_si256((__m256i)mask, (__m256i)mask);
-#else
-    return (mask[0] | mask[1]) != 0;
-#endif
-}
-
-/* Whole groups of eight rows of at most four columns under an identity map, a row in a lane; returns the rows done. Vectors along a
- * row would be half empty, and each wait for a fold: 5 times as slow in four columns under AVX2, as fast under AVX-512 where rows are
- * clipped. Roots and quotients are left out of a group in which no row is clipped, which halves its time. Squares are added in the order of fpp_fold. A group with a row that is not
- * finite or fails its check goes through the tiles instead. */
-TARGET FPP_INLINE int64_t NAME(sum_few)(const fpp_plan *plan, const char *x, int64_t n, int64_t stride_bytes, const int dim, int shifted,
-                                        int is_f32)
-{
-    const int64_t groups = n / FPP_LANES, width = is_f32 ? 4 : 8;
-    const double inside = plan->limit * plan->limit * (1.0 - 0x1p-50); /* a root of no more is within the limit, and the factor is 1 */
-    uint64_t taken = 0;
-    VI total[4] = {{0}, {0}, {0}, {0}};
-    for (int64_t g = 0; g < groups; g++, x += FPP_LANES * stride_bytes) {
-        double norm_sq[FPP_LANES], factor[FPP_LANES];
-        V z[4][PARTS], square[4], norm[PARTS], f[PARTS];
-        VI raised[4][PARTS], beyond = {0};
-        for (int s = 0; s < PARTS; s++) {
-            for (int k = 0; k < dim; k++) {
-                const V t = NAME(column)(x + s * W * stride_bytes + k * width, stride_bytes, is_f32);
-                z[k][s] = (shifted ? t - plan->center[k] : t) * plan->inv_step;
-                square[k] = z[k][s] * z[k][s];
-            }
-            const V even = dim > 2 ? square[0] + square[2] : square[0];
-            norm[s] = dim > 3 ? even + (square[1] + square[3]) : dim > 1 ? even + square[1] : even;
-            beyond |= (VI)(norm[s] > inside);
-            f[s] = (V){0.0} + 1.0;
-        }
-        if (NAME(any)(beyond)) {
-            for (int s = 0; s < PARTS; s++) {
-                NAME(store)(norm_sq + s * W, norm[s]);
-            }
-            NAME(factors)(plan, FPP_LANES, norm_sq, factor);
-            for (int s = 0; s < PARTS; s++) {
-                f[s] = NAME(load)(factor + s * W);
-            }
-        }
-        VI failed = {0};
-        for (int s = 0; s < PARTS; s++) {
-            V row_sq = {0.0};
-            for (int k = 0; k < dim; k++) {
-                const V up = z[k][s] * f[s] + FPP_ROUNDER;
-                const V q = up - FPP_ROUNDER;
-                row_sq = ADD_SQUARE(row_sq, q);
-                raised[k][s] = (VI)up;
-            }
-            failed |= ~((VI)(row_sq <= plan->quant_bound_sq) & (VI)(norm[s] < (V){0.0} + INFINITY));
-        }
-        if (FPP_LIKELY(!NAME(any)(failed))) {
-            for (int k = 0; k < dim; k++) {
-                for (int s = 0; s < PARTS; s++) {
-                    total[k] += raised[k][s];
-                }
-            }
-            taken += FPP_LANES;
-        } else {
-            fpp_row_tile(plan, &NAME(kernels), x, stride_bytes, FPP_LANES, factor);
-            NAME(sum)(plan, FPP_LANES, factor);
-        }
-    }
-    for (int k = 0; k < dim; k++) {
-        for (int l = 0; l < W; l++) {
-            plan->sums[k] += total[k][l];
-        }
-        plan->sums[k] -= taken * FPP_ROUNDER_BITS;
-    }
-    return groups * FPP_LANES;
-}
+#include "few_simd.h"
 
 /* The form of a loop for the numbers and the map of a plan. */
 #define BY_MAP(loop, plan, x, n, stride_bytes, count)                       \

@@ -63,7 +63,7 @@ def read_array(
     wanted = f"an array of finite numbers of shape ({', '.join(shape)})"
     try:
         array = np.array(_numbers(value, missing), dtype=np.float64)
-        fine = array.ndim == len(shape) and not np.isnan(array).any()
+        fine = array.ndim == len(shape) and (math.isnan(missing or 0.0) or not np.isnan(array).any())
         fine = fine and (missing is not None or bool(np.isfinite(array).all()))
     except (ValueError, TypeError, OverflowError, RecursionError):
         fine = False

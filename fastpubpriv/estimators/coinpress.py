@@ -13,7 +13,8 @@ from fastpubpriv import run as running
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.estimators.columns.norms import DRAWS, NormCount
+from fastpubpriv.estimators.columns.counted import Counted, with_report
+from fastpubpriv.estimators.columns.norms import DRAWS, NormCount, Norms
 from fastpubpriv.estimators.radii import (
     LARGEST_SIZE,
     MAX_AUTO_STEPS,
@@ -140,11 +141,10 @@ def counts_of_norms(run: running.Run, steps: int, *, once: bool) -> list[NormCou
     return norms
 
 
-def counted_steps(run: running.Run, center: FloatArray, norms: list[NormCount]) -> tuple[FloatArray, float, FloatArray]:
-    """The last centre, its noise, and the deviation to allow for in a row: (dim,) data units; where no deviation is known.
+def counted_steps(run: running.Run, center: FloatArray, norms: list[NormCount]) -> tuple[FloatArray, float, Norms]:
+    """The last centre, its noise, and the last count; where no deviation is known.
 
-    Each step counts the distances from its centre and clips where the predicted error is least. No column's own deviation is known:
-    each is allowed that of whole rows, and its part of what clipping may have taken.
+    Each step counts the distances from its centre and clips where the predicted error is least.
     """
     n, dim = run.rows.n, run.rows.dim
     seen, noise_std = None, 0.0
@@ -158,7 +158,7 @@ def counted_steps(run: running.Run, center: FloatArray, norms: list[NormCount]) 
         center = np.clip(center + released.value / n, -LARGEST_SIZE, LARGEST_SIZE)
         noise_std = released.noise_std / n
     assert seen is not None
-    return center, noise_std, np.full(dim, math.hypot(seen.rms, seen.bias / math.sqrt(dim * n)))
+    return center, noise_std, seen
 
 
 def mean_result(
@@ -243,7 +243,8 @@ def coinpress_mean(
         costs accuracy, never privacy. "auto": part of the budget, a quarter or more, buys a private count of the distances from
         `center`, and the ball reaches as far as rows stand out of its noise. Without a variance or covariance, every step counts
         again about its own centre and clips where the predicted error is least: no deviation has to be known, and the interval
-        allows each column that of whole rows, so that it is wide for columns in small units.
+        allows each column that of whole rows, so that it is wide for columns in small units, and several columns have the status
+        "one_scale". The result has a `report`.
     bounds : (lowest, highest), numbers or (dim,) each
         What each column can hold, instead of `center` and `radius`; the answer lies within. Without a variance or covariance, the
         standard deviations are taken to be the largest that the bounds allow: half the range.
@@ -313,16 +314,19 @@ def coinpress_mean(
         count = choose_steps(run, ball, steps, **settings)
         check_path(run, predicted_path(run, ball, count, **settings))
     with run.paid():
+        seen, row_std = None, whitening.row_std()
         if unknown:
-            estimate, noise_std, row_std = counted_steps(run, ball.center, norms)
+            estimate, noise_std, seen = counted_steps(run, ball.center, norms)
+            # No column's own deviation is known: each is allowed that of whole rows.
+            row_std = np.full(rows.dim, seen.rms)
         else:
             if counted:
                 affine = AffineMap(dim=rows.dim, center=ball.center, matrix=inverse, lower=True)
-                ball = Ball(ball.center, norms[0].look(run, affine, np.zeros(0)).end)
+                seen = norms[0].look(run, affine, np.zeros(0))
+                ball = Ball(ball.center, seen.end)
                 settings["allowance"] = norms[0].left
             estimate, noise_std = refine(run, ball, whitening, inverse, steps=count, **settings)
-            row_std = whitening.row_std()
-        return mean_result(
+        result = mean_result(
             run,
             estimate if box is None else np.clip(estimate, *box),
             noise_std,
@@ -335,3 +339,21 @@ def coinpress_mean(
                 "covariance": "norms of rows" if unknown else "argument",
             },
         )
+        return (
+            result if seen is None else with_report("coinpress_mean", result, _said(result, whitening, seen, unknown))
+        )
+
+
+def _said(result: MeanResult, whitening: Whitening, seen: Norms, unknown: bool) -> Counted:
+    """What the last count says of the columns. Where no deviation is known, one column alone has its own scale."""
+    dim = result.dim
+    unit = np.ones(dim) if unknown else whitening.row_std()
+    return Counted(
+        norms=seen,
+        center=result.mean,
+        unit=unit,
+        known=np.full(dim, dim == 1 or not unknown),
+        # With a covariance, steps clip by it and not by the count.
+        bias=np.full(dim, seen.bias / result.n_priv if unknown else 0.0),
+        wide=np.zeros(dim, dtype=bool),
+    )

@@ -13,8 +13,9 @@ from fastpubpriv import run as running
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.estimators.columns.norms import DRAWS, NormCount
-from fastpubpriv.estimators.radii import size
+from fastpubpriv.estimators.columns.counted import Counted, student_factor, with_report
+from fastpubpriv.estimators.columns.norms import DRAWS, NormCount, Norms
+from fastpubpriv.estimators.radii import LARGEST_SIZE, size
 from fastpubpriv.estimators.regions import Region, clip_region
 from fastpubpriv.mechanisms.sums import AffineMap, VectorSum, check_sum_grids
 from fastpubpriv.parameters import shared_docs
@@ -117,7 +118,8 @@ def row_variance(variance: Any, public: FloatArray | None, norm_bound: float) ->
 class Average:
     """The average of both means, as offsets from the centre of the clipping ball in its units: public numbers only.
 
-    `share` is the weight of the private mean; `variance` is that of a whole row.
+    `share` is the weight of the private mean; `variance` is that of a whole row. `row_std` (dim,) is that of each column, None
+    for what the public rows say.
     """
 
     share: float
@@ -125,13 +127,12 @@ class Average:
     project: bool
     public: FloatArray | None
     variance: float
+    row_std: FloatArray | None = None
 
-    def result(
-        self, run: running.Run, total: FloatArray | None, noise_std: float, bias: float = 0.0, **facts: Any
-    ) -> MeanResult:
+    def result(self, run: running.Run, total: FloatArray | None, noise_std: float, **facts: Any) -> MeanResult:
         """The result, from the released sum of the private offsets, None where the share is zero.
 
-        Each coordinate of the sum has noise of `noise_std`, and clipping may have taken `bias` from it.
+        Each coordinate of the sum has noise of `noise_std`.
         """
         rows, share, public, middle, unit = run.rows, self.share, self.public, self.region.center, self.region.unit
         n_pub = 0 if public is None else len(public)
@@ -142,6 +143,7 @@ class Average:
                 mean += (1.0 - share) * ((public.mean(axis=0) - middle) / unit)
             if n_pub >= 2 and np.any(np.ptp(public, axis=0) > 0.0):
                 row_std = np.std(public, axis=0, ddof=1) / unit
+        row_std = row_std if self.row_std is None else self.row_std
         if total is not None:
             mean += share * total / rows.n
         length = float(np.linalg.norm(mean))
@@ -152,7 +154,7 @@ class Average:
         return MeanResult(
             mean=frozen(self.region.within(mean) if self.project else mean),
             noise_std=frozen(unit * (share * noise_std / rows.n)),
-            sampling_std=frozen(unit * np.hypot(sampling * row_std, share * bias / rows.n)),
+            sampling_std=frozen(unit * (sampling * row_std)),
             columns=rows.columns,
             **facts,
             **run.fields(n_pub),
@@ -194,9 +196,7 @@ class WeightedCall:
             "provenance": average.region.provenance | {"variance": self.energy(average.region)[1]},
         }
 
-    def released(
-        self, average: Average, allowance: Fraction, grid: KNormGrid | None = None, bias: float = 0.0
-    ) -> MeanResult:
+    def released(self, average: Average, allowance: Fraction, grid: KNormGrid | None = None) -> MeanResult:
         """The result, from one clipped sum."""
         run, region = self.run, average.region
         affine = AffineMap(dim=run.rows.dim, center=region.center, matrix=region.matrix)
@@ -204,7 +204,7 @@ class WeightedCall:
         found = run.release(
             asked, name="clipped sum", cost=allowance, clip_radius=region.radius, private_weight=average.share
         )
-        return average.result(run, found.value, found.noise_std, bias, **self.facts(average))
+        return average.result(run, found.value, found.noise_std, **self.facts(average))
 
     def counted(self, region: Region) -> MeanResult:
         """The result with the radius from a count of norms, which is paid for first."""
@@ -216,7 +216,40 @@ class WeightedCall:
             affine = AffineMap(dim=run.rows.dim, center=region.center, matrix=region.matrix)
             seen = norms.look(run, affine, np.linalg.norm((public - region.center) / region.unit, axis=1))
             average = self.average(replace(region, radius=seen.radius), norms.left)
-            return self.released(average, norms.left, bias=seen.bias / math.sqrt(run.rows.dim))
+            result = self.released(replace(average, row_std=self.row_std(region, seen)), norms.left)
+            return with_report("weighted_mean", result, self.said(average, seen, result))
+
+    def row_std(self, region: Region, seen: Norms) -> FloatArray:
+        """What to allow for in each column of a row, in units of the region: few public rows say little of their own deviation.
+
+        Never more than whole rows have, and that where a public column does not vary.
+        """
+        assert self.public is not None
+        m = len(self.public)
+        if m < 2:
+            return np.full(len(region.unit), seen.rms)
+        stds = np.std(self.public, axis=0, ddof=1) / region.unit
+        # What the norms add up to, spread as the public deviations are: they may all be too small.
+        spread = stds * max(1.0, seen.rms / max(float(np.linalg.norm(stds)), 1.0 / LARGEST_SIZE))
+        return np.where(stds > 0.0, np.minimum(spread * student_factor(m), seen.rms), seen.rms)
+
+    def said(self, average: Average, seen: Norms, result: MeanResult) -> Counted:
+        """What the count says of the columns of a result."""
+        public, region, share = self.public, average.region, average.share
+        assert public is not None
+        m, dim = public.shape
+        varied = np.ptp(public, axis=0) > 0.0
+        own = np.std(public, axis=0, ddof=1) / math.sqrt(m) if m >= 2 else np.full(dim, math.inf)
+        return Counted(
+            norms=seen,
+            center=region.center,
+            unit=region.unit,
+            known=np.full(dim, dim == 1) | (varied & (self.variance is None)),
+            bias=region.unit * (share * seen.bias / result.n_priv),
+            # Where the share is none the average is that of the public rows.
+            wide=(result.noise_std > share * own) | (share == 0.0),
+            weight=share,
+        )
 
 
 @shared_docs
@@ -252,6 +285,7 @@ def weighted_mean(
         quarter or more, buys a private count of the distances, helped by the public ones, for the radius of least predicted error.
         With several columns, two public rows or more and no `variance`, distances are in standard deviations of the public columns
         (the least of them for a column that is constant there), so that columns in small units do not get the noise of others.
+        Otherwise all columns have one unit, and the status "one_scale": noise and interval are those of whole rows.
     bounds : (lowest, highest), numbers or (dim,) each
         What each column can hold. Rows are clipped around the middle, in units of half the range of each column, so that columns of
         very different scale do not share their noise. Replaces `norm_bound`, `center` and `variance`.
@@ -275,6 +309,7 @@ def weighted_mean(
     Returns
     -------
     MeanResult
+        With norm_bound="auto" it has a `report`: a status for each column, and an interval that counts clipping and the tail.
 
     Raises
     ------

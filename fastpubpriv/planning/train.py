@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -45,6 +45,8 @@ _LOGISTIC_VARIANCE = math.pi**2 / 3.0
 _READERS_DELTA = Fraction(1, 10**6)
 _CLOSE = 1.001  # a turning point is found to this factor
 _STRIDE = 16
+_MOST_GUESSES = 8  # three to five are usual
+_NEAR = 4e-4
 
 
 def plan_train(
@@ -104,6 +106,7 @@ class _Case:
     method: str
     table: FloatArray
     mean_weight: float | None = None
+    _last: dict[str, Any] = field(default_factory=dict)
 
     @cached_property
     def _stated(self) -> Stated:
@@ -133,7 +136,14 @@ class _Case:
         return public_fit(self._gradients, 0.0)
 
     def _stepwise(self, n_priv: int, budget: Budget, method: str) -> tuple[str, dict[str, Any], Account]:
-        """The method that is taken, the plans of all that can be done, and the account that pays."""
+        """The method that is taken, the plans of all that can be done, and the account that pays; the last answer is kept."""
+        asked = (n_priv, budget, method)
+        if self._last.get("asked") != asked:
+            self._last.update(asked=asked, answer=self._plans(*asked))
+        answer: tuple[str, dict[str, Any], Account] = self._last["answer"]
+        return answer
+
+    def _plans(self, n_priv: int, budget: Budget, method: str) -> tuple[str, dict[str, Any], Account]:
         problem = replace(self._problem, n_priv=n_priv)
         names = candidates(problem, method)
         draws = max(1, *(METHODS[each].draws(problem) for each in names))
@@ -184,7 +194,7 @@ class _Case:
             "implied_epsilon": _epsilon(budget),
             "public_rows_alone": self._problem.posterior.excess,
             "without_privacy": self._without_privacy(n_priv),
-            "worth_rows": _turn(n_priv, 1, MOST_ROWS, lambda n: self._worth(int(n), budget)),
+            "worth_rows": turning_point(n_priv, 1, MOST_ROWS, lambda n: self._worth(int(n), budget)),
             "worth_budget": self._worth_budget(n_priv, budget),
             "minimax_public": rates.public,
             "minimax_private": rates.private,
@@ -199,20 +209,28 @@ class _Case:
         curvature, each = 0.5 * known.curvature, known.curvature
         return float(np.sum(curvature / (1.0 / known.variance + n_priv * each)))
 
-    def _worth(self, n_priv: int, budget: Budget) -> bool:
-        """Whether private rows are worth their budget: "auto" reads them, and any other method is as much better."""
+    def _worth(self, n_priv: int, budget: Budget) -> tuple[bool, float]:
+        """Whether private rows are worth their budget: "auto" reads them, and any other method is as much better.
+
+        And the logarithm of the least gain that would be over theirs, which is about a line in that of rows or budget.
+        """
+        alone = self._problem.posterior.excess
         try:
             if self.method == "auto":
-                return self._stepwise(n_priv, budget, "auto")[0] != "throw_away"
+                name, plans, _ = self._stepwise(n_priv, budget, "auto")
+                errors = [float(plan.predicted) for each, plan in plans.items() if each != "throw_away"]
+                return name != "throw_away", _short_of(min(errors, default=math.inf) / alone)
             predicted, _ = self.predict(n_priv, budget)
         except (InputError, BudgetError):
-            return False
-        return predicted < WORTH * self._problem.posterior.excess
+            return False, math.inf
+        return predicted < WORTH * alone, _short_of(predicted / alone)
 
     def _worth_budget(self, n_priv: int, budget: Budget) -> float:
         make = _maker(budget)
         most = MOST_PURE if isinstance(budget, PureDP) else MOST_AMOUNT
-        return _turn(float(budget.amounts[0]), LEAST_AMOUNT, most, lambda amount: self._worth(n_priv, make(amount)))
+        return turning_point(
+            float(budget.amounts[0]), LEAST_AMOUNT, most, lambda amount: self._worth(n_priv, make(amount))
+        )
 
 
 def _excess(plan: Prepared) -> float:
@@ -234,9 +252,63 @@ def _epsilon(budget: Budget) -> float:
     return float(budget.amounts[0])
 
 
-def _turn(start: float, lowest: float, highest: float, holds: Callable[[float], bool]) -> float:
-    """About the least number, to 0.1 %, from which `holds` is true; infinite where it is not true even at the highest."""
+def _short_of(left: float) -> float:
+    return math.log((1.0 - WORTH) / (1.0 - left)) if left < 1.0 else math.inf
+
+
+class _Turning:
+    """Whether something holds, which it does from some number on: asked for numbers that other answers do not settle."""
+
+    def __init__(self, ask: Callable[[float], tuple[bool, float]]) -> None:
+        self._ask = ask
+        self._no: tuple[float, float] | None = None  # the largest number where it does not hold, and the margin there
+        self._yes: tuple[float, float] | None = None
+
+    def holds(self, number: float) -> bool:
+        """At this number."""
+        if self._no is not None and number <= self._no[0]:
+            return False
+        if self._yes is not None and number >= self._yes[0]:
+            return True
+        holds, margin = self._ask(number)
+        if holds:
+            self._yes = (number, margin)
+        else:
+            self._no = (number, margin)
+        return holds
+
+    def close_in(self, whole: bool) -> None:
+        """Ask where the margin would be zero if it went on as between the two numbers, until these are close together.
+
+        The rule of Illinois: the margin of an end that was kept twice counts half, so that both ends move.
+        """
+        side, weight = None, 1.0
+        for _ in range(_MOST_GUESSES):
+            assert self._no is not None
+            assert self._yes is not None
+            (low, above), (high, below) = self._no, self._yes
+            above, below = (above * weight, below) if side else (above, below * weight)
+            if not (low > 0.0 and above > 0.0 > below and math.isfinite(above - below)):
+                return
+            wide = math.log(high / low)
+            part = above / (above - below)
+            guess = low * math.exp(wide * min(max(part, _NEAR / 4.0 / wide), 1.0 - _NEAR / 4.0 / wide))
+            number = round(guess) if whole else guess
+            if wide <= _NEAR or not low < number < high:
+                return
+            found = self.holds(number)
+            weight = weight / 2.0 if found is side else 1.0
+            side = found
+
+
+def turning_point(start: float, lowest: float, highest: float, ask: Callable[[float], tuple[bool, float]]) -> float:
+    """About the least number, to 0.1 %, from which `ask` says yes; infinite where it says no even at the highest.
+
+    It is found by halving. Most halves are known before they are asked for, as margins have told about where the number is.
+    """
     whole = isinstance(start, int)
+    turning = _Turning(ask)
+    holds = turning.holds
     low = high = start
     if holds(start):
         while holds(low):
@@ -248,6 +320,9 @@ def _turn(start: float, lowest: float, highest: float, holds: Callable[[float], 
             if high >= highest:
                 return math.inf
             low, high = high, min(highest, high * _STRIDE)
+    turning.close_in(
+        whole
+    )  # tried: to go as far from the start as its margin says, in place of by 16: as many questions
     while high > low * _CLOSE and not (whole and high - low <= 1):
         middle = (low + high) // 2 if whole else math.sqrt(low * high)
         low, high = (low, middle) if holds(middle) else (middle, high)

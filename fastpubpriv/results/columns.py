@@ -20,6 +20,7 @@ STATUSES = {
     "heavy_tail": "it falls off slowly: there may be more beyond what can be seen than the interval allows for",
     "faint": "few rows far from all others decide it: the interval holds if nothing lies further out",
     "wide": "the public rows alone do about as well",
+    "one_scale": "its own scale is not known: noise and interval are those of whole rows, too wide for a column in a small unit",
     "point_mass": "constant, or the rows that differ are fewer than can be seen: no interval without bounds",
     "unresolved": "the counts cannot show its scale: no interval without bounds",
 }
@@ -36,9 +37,10 @@ class ColumnReport(Value):
     Attributes
     ----------
     status : tuple of str
-        "resolved", "heavy_tail", "faint", "wide", "point_mass" or "unresolved".
+        "resolved", "heavy_tail", "faint", "wide", "one_scale", "point_mass" or "unresolved".
     missing : float64
-        Released number of rows without a number here; zero where it is within its noise.
+        Released number of rows without a number here; zero where it is within its noise. NaN (null in JSON) where whole rows were
+        counted by their norm, and those without a number as rows at the centre.
     resolved_from, resolved_to : float64
         The counts show rows as far as these numbers.
     undetected_rows : float64
@@ -70,9 +72,10 @@ class ColumnReport(Value):
         **{
             name: ("dim",)
             for name in (
-                "missing", "resolved_from", "resolved_to", "undetected_rows", "clipping_std", "tail_below", "tail_above",
+                "resolved_from", "resolved_to", "undetected_rows", "clipping_std", "tail_below", "tail_above",
             )
         },
+        "missing": lambda value: read_array("missing", value, ("dim",), {}, missing=math.nan),
         "worst_below": _unbounded("worst_below"),
         "worst_above": _unbounded("worst_above"),
         "lowest": lambda value: read_array("lowest", value, ("dim",), {}, missing=-math.inf),

@@ -38,7 +38,8 @@ class MeanResult(Result):
     noise_law : str
         "gaussian", "laplace" or "k_norm".
     report : ColumnReport or None
-        What released counts say about each column; None where the clip radius came from a covariance or the caller.
+        What released counts say about each column, or of whole rows; None where the clip radius came from a covariance or the
+        caller.
 
     Examples
     --------
@@ -114,8 +115,9 @@ class MeanResult(Result):
         noise = Column("noise_std", self.noise_std, self.noise_std)
         if self.report is None:
             return Table("column", self.labels, [*ends, noise])
-        said = [Column("missing", self.report.missing.round()), Column("status", self.report.status)]
-        return Table("column", self.labels, [*ends, noise, *said])
+        counted = not np.isnan(self.report.missing).all()
+        missing = [Column("missing", self.report.missing.round())] if counted else []
+        return Table("column", self.labels, [*ends, noise, *missing, Column("status", self.report.status)])
 
     def _shown(self, level: float) -> tuple[Table, list[tuple[str, str]]]:
         percent = f"{level:.4g}" if level > 0.9999 else f"{100 * level:.4g} %"

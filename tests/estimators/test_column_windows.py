@@ -2,11 +2,12 @@
 
 import itertools
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 
-from fastpubpriv.estimators.columns import scales
+from fastpubpriv.estimators.columns import scales, windows
 from fastpubpriv.estimators.columns.shares import divide
 from fastpubpriv.kernels.columns import EXPONENTS
 
@@ -15,7 +16,7 @@ def test_thresholds_rise_with_the_distance():
     for log2_parts, chance, width, pure in itertools.product(
         range(3), (0.01, 0.001, 0.01 / 160), (1, 2, 4, 8), (False, True)
     ):
-        assert np.all(np.diff(scales.thresholds(log2_parts, chance, width, pure)) > 0.0)
+        assert np.all(np.diff(windows.thresholds(log2_parts, chance, width, pure)) > 0.0)
 
 
 def test_windows_are_believed_by_their_distance_to_the_nearest_reference():
@@ -26,13 +27,18 @@ def test_windows_are_believed_by_their_distance_to_the_nearest_reference():
         counts = rng.normal(size=2 * size + 2) * shares.count_std
         counts[rng.integers(0, 2 * size, 30)] += 400.0
         column = scales.column_of(counts, np.zeros(1), 0.0, shares)
-        standing = scales._standing(scales._sums([column], shares)[0], 0.01, shares)
+        other = scales.column_of(rng.normal(size=2 * size + 2) * shares.count_std, np.zeros(1), 0.0, shares)
+        standing, _ = windows.Sums.of([other, column, other], shares).standing(0.01, shares)
         known = set(rng.integers(0, len(edges) - 1, 3).tolist())
-        found = scales._ends(standing, standing.reach(0.01, shares), known, shares)
+        stood = standing.stand(standing.reach(0.01, shares), [set(), known, {size - 1}], shares, passes=1)
+        found = [
+            set(standing.last[stood & (standing.column == 1) & (standing.below == side)].tolist()) for side in (0, 1)
+        ]
+        assert not stood[standing.column == 0].any()  # nothing is known of it
         for side, counts_of in enumerate((column.above, column.below)):
             slowly = set()
             for width in (1, 2, 4, 8)[: shares.log2_parts + 2]:
-                limits = scales.thresholds(shares.log2_parts, 0.01, width, False)
+                limits = windows.thresholds(shares.log2_parts, 0.01, width, False)
                 for begin in range(size - width + 1):
                     total, outer = (
                         counts_of[begin : begin + width].sum(),
@@ -45,3 +51,32 @@ def test_windows_are_believed_by_their_distance_to_the_nearest_reference():
                     if stands and (width == 1 or outer > 1.5 * shares.count_std * math.sqrt(width / 2)):
                         slowly.add(begin + width - 1)
             assert found[side] == slowly
+
+
+def test_the_anchor_is_the_window_that_stands_out_most():
+    """Above, below or both together, of any width: against all of them, one by one; of equals the same one each time."""
+    rng = np.random.default_rng(18)
+    for log2_parts in range(3):
+        shares = replace(divide(3, 5_000, Fraction(1, 10), pure=False), log2_parts=log2_parts)
+        size = EXPONENTS << log2_parts
+        columns = []
+        for height in (0.0, 4.0, 40.0):
+            counts = np.round(rng.normal(size=2 * size + 2) * shares.count_std)
+            counts[rng.integers(0, 2 * size, 20)] += height * shares.count_std
+            columns.append(scales.column_of(counts, np.zeros(1), 0.0, shares))
+        sums = windows.Sums.of(columns, shares)
+        for j, (column, anchor) in enumerate(zip(columns, sums.standing(0.01, shares)[1], strict=True)):
+            best = -math.inf, -1
+            for counts in (column.above, column.below, column.above + column.below):
+                std = shares.count_std * (1.0 if counts is column.above or counts is column.below else math.sqrt(2.0))
+                for width in (1, 2, 4, 8)[: log2_parts + 2]:
+                    score = np.convolve(counts, np.ones(width), "valid") / (std * math.sqrt(width))
+                    best = max(best, (float(score.max()), int(score.argmax()) + width - 1))
+            if best[0] > windows.ANCHOR_LEAST:
+                assert math.isclose(anchor[0], best[0], rel_tol=1e-12)
+            else:
+                assert anchor == (-math.inf, -1)
+            low, high = best[1] - 30, best[1] + 5
+            near = sums.anchor_between(j, low, high)
+            assert math.isclose(near[0], best[0], rel_tol=1e-12) or near[0] < best[0]
+            assert low <= near[1] < high + 2 * shares.parts

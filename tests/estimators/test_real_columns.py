@@ -457,3 +457,21 @@ def test_sides_that_are_worked_out_together_have_the_bits_of_each_by_itself(log2
         for place in range(9):
             for one, many in zip(worked_out(slice(place, place + 1)), together, strict=True):
                 assert np.array_equal(one[0], many[place])
+
+
+@pytest.mark.parametrize("log2_parts", [0, 1, 2])
+def test_cells_inside_every_clip_are_left_out_of_sums_without_a_change_of_bits(log2_parts):
+    rng = np.random.default_rng(20 + log2_parts)
+    parts, edges = 1 << log2_parts, scales.edges_of(log2_parts)
+    last = 1023 * parts
+    counts = np.abs(rng.normal(size=(4, len(edges) - 1))) * 50.0
+    sides = tails.sides_of(counts, np.full(counts.shape, 9.0), edges, [last] * 4, parts, np.zeros(4, dtype=np.int64))
+    seen = set()
+    for octaves in (1, 3, 7, 11, 20, 40, 63):
+        clips = sides.upper[:, sides.seen - 1, None] * 2.0**-octaves * (1.0 + rng.random((4, 6)))
+        seen.add(sides._first_beyond(clips))
+        with_center = np.concatenate([np.zeros((4, 1)), clips], axis=1)  # which no cell is inside of
+        assert sides._first_beyond(with_center) == 0
+        for few, all_cells in zip(sides.excess(clips), sides.excess(with_center), strict=True):
+            assert np.array_equal(few, all_cells[:, 1:])
+    assert len(seen) > 3

@@ -12,7 +12,7 @@ from spies import seeded
 from fastpubpriv import ZCDP, ApproxDP, InputError, PureDP, plan, train
 from fastpubpriv.cli.app import main
 from fastpubpriv.planning.rates import minimax_rates
-from fastpubpriv.planning.train import typical_rows
+from fastpubpriv.planning.train import turning_point, typical_rows
 
 BUDGETS = {"zcdp": ZCDP(rho=0.1), "approx": ApproxDP(epsilon=1.0, delta=1e-6), "pure": PureDP(epsilon=1.0)}
 PAIRS = [
@@ -108,6 +108,32 @@ def test_the_choice_turns_where_the_plan_says():
     later = plan("train", dim=4, n_pub=60, n_priv=4000, budget=budget).details
     assert later["worth_rows"] == pytest.approx(rows, rel=3e-3)
     assert later["takes_public"] == 0.0
+
+
+@pytest.mark.parametrize("slope", [0.6, 1.0, 3.0])
+@pytest.mark.parametrize("turn", [3, 130, 4_321, 7_654_321])
+def test_margins_say_where_to_ask_and_never_what_is_found(turn, slope):
+    """The answer is that of halving, whose margins say nothing; with margins it takes fewer questions."""
+
+    def asked(margin, start):
+        numbers = []
+
+        def ask(number):
+            numbers.append(number)
+            return number >= turn, margin(number)
+
+        return turning_point(start, 1, 10**9, ask), len(numbers)
+
+    questions = np.zeros(2)
+    for start in (1, 1000, 10**8, 1000.0):
+        plain, halves = asked(lambda number: math.inf, start)
+        found, fewer = asked(lambda number: slope * math.log(turn / number) + 0.1 * math.sin(math.log(number)), start)
+        assert found == plain
+        assert plain == turn or turn <= plain <= 1.001 * turn
+        questions += fewer, halves
+        misled, _ = asked(lambda number: number % 7 - 3.0, start)
+        assert misled == plain
+    assert questions[0] <= (0.9 if turn > 1000 else 1.0) * questions[1]
 
 
 def test_solves_for_rows_and_budget():

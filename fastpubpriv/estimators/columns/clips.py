@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -180,32 +180,41 @@ def _choices(columns: Sequence[Column], scales: Sequence[Scale], shares: Shares,
     if most.min() < math.inf:
         every = every.limited(most)
     points = candidates(every, units, most)
-    parts = every.excess(points)
-    excess, variance, hidden = (np.where(every.present[:, None], part, 0.0).reshape(shape) for part in parts)
+    present = every.present[:, None]
+    variance = np.where(present, _of_points(every.risk, points), 0.0).reshape(shape)
+    seen, risk = np.array([last is not None for last in lasts])[:, None], variance
+    if (present & ~seen).any():
+        excess = np.where(present, _of_points(lambda some: every.beyond(some)[0], points), 0.0).reshape(shape)
+        risk = np.where(seen.reshape(-1, 2, 1), variance, believed_risk(excess, variance))
     points = points.reshape(shape)
     radius = (points[:, 0, :, None] + points[:, 1, None, :]) / 2.0
-    seen = np.array([last is not None for last in lasts]).reshape(-1, 2, 1)
-    risk = np.where(seen, variance, believed_risk(excess, variance))
     error = (radius * shares.noise_per_clip) ** 2 + risk[:, 0, :, None] + risk[:, 1, None, :]
     best = np.unravel_index(error.reshape(len(columns), -1).argmin(axis=1), error.shape[1:])
     at = np.arange(len(columns))[:, None], np.arange(2), np.stack(best, axis=1)
     clips = points[at]
     limits = np.stack([clips.ravel(), np.full(clips.size, math.inf)], axis=1)
-    moments = np.where(every.present[:, None], np.concatenate(every.clipped(limits), axis=1), 0.0).reshape(shape)
+    moments = np.where(present, np.concatenate(every.clipped(limits), axis=1), 0.0).reshape(shape)
     if shares.dim > FEW_COLUMNS:
         free = [free_reach(*each, shares) for each in zip(columns, clips.tolist(), moments.tolist(), strict=True)]
         furthest = (points <= np.array(free)[:, :, None]).sum(axis=2) - 1
         at = at[0], at[1], np.maximum(at[2], furthest)
+        clips = points[at]
+    beyond = (np.where(present, part, 0.0).reshape(-1, 2).tolist() for part in every.beyond(clips.reshape(-1, 1)))
     sides = [None if last is None else side for last, side in zip(lasts, every.each(), strict=True)]
-    chosen = (part[at].tolist() for part in (points, excess, variance, hidden))
     return [
         _Choice(
-            exponent=exponent, reach=far, sides=pair, clips=clip, excess=beyond, variance=var, hidden=unseen, moments=sums
+            exponent=exponent, reach=far, sides=pair, clips=clip, excess=excess, variance=var, hidden=unseen, moments=sums
         )
-        for exponent, far, pair, clip, beyond, var, unseen, sums in zip(
-            exponents, reach, zip(sides[::2], sides[1::2], strict=True), *chosen, moments.tolist(), strict=True
+        for exponent, far, pair, clip, var, excess, unseen, sums in zip(
+            exponents, reach, zip(sides[::2], sides[1::2], strict=True), clips.tolist(), variance[at].tolist(), *beyond,
+            moments.tolist(), strict=True,
         )
     ]  # fmt: skip
+
+
+def _of_points(wanted: Callable[[FloatArray], FloatArray], points: FloatArray) -> FloatArray:
+    """Of all clip points: the first is the centre, which every cell counts for, and few cells do for the others."""
+    return np.concatenate([wanted(points[:, :1]), wanted(points[:, 1:])], axis=1)
 
 
 def free_reach(column: Column, clips: list[float], moments: list[list[float]], shares: Shares) -> tuple[float, float]:

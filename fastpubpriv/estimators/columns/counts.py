@@ -19,7 +19,7 @@ from fastpubpriv.estimators.columns.clips import Map, map_of
 from fastpubpriv.estimators.columns.scales import Column, Scale, column_of, lower_medians, scales_of
 from fastpubpriv.estimators.columns.shares import MOST_MOVES, MOVE_COUNTS, MOVE_SUM, SPARED, Shares
 from fastpubpriv.maps import ColumnBox
-from fastpubpriv.mechanisms.cells import SignedCells
+from fastpubpriv.mechanisms.cells import KeptCounts, SignedCells
 from fastpubpriv.mechanisms.sums import AffineMap, VectorSum
 from fastpubpriv.release.account import Account
 from fastpubpriv.run import Run
@@ -29,7 +29,7 @@ ALONE = 0.05  # share of the rows that may lie elsewhere when a column is called
 ALONE_STDS = 2.0
 # Squared noise of the sum over squared sampling error that a smaller share for the sum may lead to: 2.5 % of the error.
 NOISE_OF_SAMPLING = 0.05
-MOST_CELLS = 8  # cells of an octave of all columns that are looked at together
+MOST_CELLS = 16  # cells of an octave of all columns that are looked at together
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -166,10 +166,11 @@ def count(run: Run, public: FloatArray, shares: Shares, *, bounds: Bounds, neutr
     """Release the counts and say what they show; what is left for the sum is in the shares that come back."""
 
     def ask(center: FloatArray, cost: Fraction) -> ColumnCounts:
-        cells = SignedCells(center=center, log2_parts=shares.log2_parts, neutral=neutral)
+        cells = SignedCells(center=center, log2_parts=shares.log2_parts, neutral=neutral, kept=kept)
         found = run.release(cells, name="signed dyadic cells", cost=cost, cells_per_octave=shares.parts)
         return ColumnCounts(center=center, values=found.value, std=np.full(shares.dim, found.noise_std))
 
+    kept = KeptCounts()
     again = can_ask_again(shares, run.account)
     counts = ask(lower_medians(public), shares.cells)
     columns = look(counts, public, shares, bounds)

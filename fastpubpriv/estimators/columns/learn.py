@@ -121,12 +121,17 @@ def learn(run: Run, public: FloatArray, shares: Shares, *, bounds: Bounds, neutr
     centers = np.array([each.column.center for each in columns])
     moved = centers != lower_medians(public)
     bias = ball.bias / float(np.sqrt(shares.dim))
+    public_std = (
+        np.std(public, axis=0, ddof=1) / math.sqrt(len(public)) if len(public) > 1 else np.full(shares.dim, math.inf)
+    )
     founds = [
         Found(
             column=each.column, scale=each.scale, map=each.map, shares=each.shares, total=float(total), noise=noise,
-            bias=bias, instead=float(mean),
+            bias=bias, instead=float(mean), instead_std=float(error),
         )
-        for each, total, mean in zip(columns, totals, np.where(moved, centers, public.mean(axis=0)), strict=True)
+        for each, total, mean, error in zip(
+            columns, totals, np.where(moved, centers, public.mean(axis=0)), np.where(moved, math.inf, public_std), strict=True
+        )
     ]  # fmt: skip
     said = [say(each, len(public), neutral=neutral) for each in founds]
     mean = np.array([each.mean for each in said])

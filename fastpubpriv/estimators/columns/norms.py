@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -9,8 +10,18 @@ import numpy as np
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.estimators.columns.balls import choose_ball
-from fastpubpriv.estimators.columns.scales import Column, edges_of, pooled, scales_of
+from fastpubpriv.estimators.columns.clips import FAR_REACH, unseen_far
+from fastpubpriv.estimators.columns.report import TAIL
+from fastpubpriv.estimators.columns.scales import (
+    Column,
+    doubtful_sum,
+    edges_of,
+    pooled,
+    scales_of,
+    undetected_rows,
+)
 from fastpubpriv.estimators.columns.shares import Shares, divide
+from fastpubpriv.estimators.columns.tails import sides_of
 from fastpubpriv.kernels.columns import EXPONENTS
 from fastpubpriv.mechanisms.sums import AffineMap, ShellCounts, check_sum_grids
 from fastpubpriv.privacy import gaussian_count_grid, laplace_count_grid
@@ -29,12 +40,20 @@ DRAWS = len(EDGES) + 1
 class Norms:
     """What a count shows: the clip radius of least predicted error, how far a sum may be off for rows beyond it, the norm where
     rows end, and the root of the mean squared norm.
+
+    `status` is that of the norms as of a column of numbers. Beyond the radius rows add up to at most `tail`, as far as the counts
+    and the tail that they show can tell; `doubt` is what rows that do not stand out, but may be there, add up to; up to `unseen`
+    rows may lie anywhere.
     """
 
     radius: float
     bias: float
     end: float
     rms: float
+    status: str = "resolved"
+    doubt: float = 0.0
+    tail: float = 0.0
+    unseen: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,19 +84,56 @@ class NormCount:
         found = run.release(ShellCounts(affine=affine, edges=EDGES), name="norms of rows", cost=self.shares.cells)
         column = column_of(found.value, public, self.shares)
         (scale,) = scales_of([column], [self.shares])
-        last, n = scale.above, self.shares.n
+        last, n, unseen = scale.above, self.shares.n, undetected_rows(self.shares)
         if last is None:
             # Rows at the centre need no ball; where nothing can be told, the public rows are all there is.
             seen = column.zero <= n / 2.0 and len(public) and float(public.max()) > 0.0
             radius = 2.0 * float(public.max()) if seen else float(EDGES[0]) if column.zero else 1.0
-            return Norms(radius=radius, bias=0.0, end=radius, rms=radius)
+            status = "point_mass" if column.zero > n / 2.0 else "unresolved"
+            return Norms(radius=radius, bias=0.0, end=radius, rms=radius, status=status, unseen=unseen)
         edges = edges_of(LOG2_PARTS)[last + 2 - OCTAVES * self.shares.parts : last + 2]
         inside = column.above[last + 2 - len(edges) : last + 1]
         counts = np.concatenate([[n - float(inside.sum())], inside, [0.0]])
         ball = choose_ball(counts, edges, self.shares.count_std, replace(self.shares, dim=self.dim))
         end = float(edges[-1])
         squares = float((np.maximum(inside, 0.0) * (edges[1:] / end) ** 2).sum())
-        return Norms(radius=ball.radius, bias=ball.bias, end=end, rms=end * min(1.0, (squares / n) ** 0.5))
+        rms = end * min(1.0, (squares / n) ** 0.5)
+        beyond = _beyond(column, last, ball.radius, self.shares)
+        return Norms(
+            radius=ball.radius, bias=ball.bias, end=end, rms=max(rms, beyond.rms),
+            status=("faint" if scale.outlying or beyond.faint else "heavy_tail" if beyond.heavy else "resolved")
+            if scale.anchored else "unresolved",
+            doubt=doubtful_sum(column, scale, self.shares), tail=beyond.tail, unseen=unseen,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Beyond:
+    """What norms beyond a radius add up to at most, the root of the mean square of all, and what their tail is like."""
+
+    tail: float
+    rms: float
+    heavy: bool
+    faint: bool
+
+
+def _beyond(column: Column, last: int, radius: float, shares: Shares) -> _Beyond:
+    """Norms beyond `radius`, by the tail model of columns; `last` is the outermost cell that stands out."""
+    edges = edges_of(LOG2_PARTS)
+    exponent = math.frexp(edges[last + 1])[1]
+    cut = math.ldexp(radius, -exponent)
+    given = [column.above], [column.above_var], edges, [last], shares.parts, np.array([exponent])
+    sides = sides_of(*given)
+    excess, _, hidden = (float(part[0, 0]) for part in sides.excess(np.array([[cut]])))
+    _, whole, _, whole_sq = np.concatenate(sides.clipped(np.array([[cut, math.inf]])), axis=1)[0].tolist()
+    mean, rms = whole / shares.n, math.sqrt(max(whole_sq / shares.n, 0.0))
+    (side,) = sides.each()
+    assert side is not None
+    counted = column.above, column.above_var
+    far = unseen_far((None, side), 1, counted, cut, max(FAR_REACH * rms + mean, 0.0), exponent, shares)
+    most = math.ldexp(1.0, 1000)
+    tail = min(max(excess, 0.0) + TAIL * max(hidden, far), most)
+    return _Beyond(math.ldexp(tail, exponent), math.ldexp(min(rms, most), exponent), side.heavy, side.faint)
 
 
 def column_of(counts: FloatArray, public: FloatArray, shares: Shares) -> Column:

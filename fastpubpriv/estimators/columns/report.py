@@ -23,7 +23,7 @@ HIDDEN = 8.0  # times the rest of the interval that a hidden tail may ask for be
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Found:
     """All that was released and worked out of one column; `total` and `noise` are of its sum, `bias` is the ball's, in widths;
-    `instead` is the mean where the counts show nothing.
+    `instead` is the mean where the counts show nothing, with a deviation of `instead_std`, infinite where that is not known.
     """
 
     column: Column
@@ -34,6 +34,7 @@ class Found:
     noise: float
     bias: float
     instead: float
+    instead_std: float = math.inf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +72,9 @@ def say(found: Found, n_pub: int, *, neutral: bool) -> Said:
         doubtful=doubtful_sum(found.column, found.scale, shares) / n * stretch > half,
         wide=noise > sampling_of(clip.std, n_pub, unit) / 2.0,
     )
-    if status == "unresolved" and not found.scale.referenced and not shares.blind:
+    # Without a scale from counts the noise is known all the same: never worse than the public rows by themselves.
+    lost = noise > found.instead_std or (not found.scale.referenced and not shares.blind)
+    if status == "unresolved" and lost:
         mean = found.instead
     return Said(
         mean=mean, noise_std=noise, sampling_std=sampling, clipping_std=clipping, tail_below=tails[0], tail_above=tails[1],

@@ -7,26 +7,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
 from scipy import special
 
-from fastpubpriv._types import BoolArray, FloatArray, IntArray
+from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.estimators.columns.shares import Shares
+from fastpubpriv.estimators.columns.windows import DECAY, Sums, thresholds
 from fastpubpriv.kernels.columns import EXPONENTS
 
-WIDTHS = (1, 2, 4, 8)
 ANCHOR, ANCHOR_PURE = 5.2, 9.8
 WEAK = 3.5
 FALSE_ALARM, FALSE_ALARM_PURE = 0.01, 0.03  # so rare an error costs more rows under Laplace noise
 GUESSED = 16  # times rarer beside a place that only the size of the centre suggests
 MOST_FALSE_ALARM_COLUMNS = 10
-# A cell found by mistake g octaves out costs 4^g in squared error: mistakes must become rare faster than that.
-DECAY = 3.0
-OUTER_HALF = 1.5
-PASSES = 6
 MANY_ZEROS = 0.4
 # Octaves beyond the last cell that stands out, and deviations of a cell and of an octave there, that make a column doubtful.
 DOUBTFUL_OCTAVES = 4
@@ -128,19 +124,6 @@ def column_of(counts: FloatArray, public: FloatArray, center: float, shares: Sha
     )  # fmt: skip
 
 
-@lru_cache(maxsize=32)
-def thresholds(log2_parts: int, chance: float, width: int, pure: bool) -> FloatArray:
-    """How many deviations a window must stand out, by its distance in cells from what is known to hold rows."""
-    octaves = np.arange((EXPONENTS << log2_parts) + 1) / 2**log2_parts
-    log_chance = math.log(chance) - DECAY * math.log(2.0) * octaves
-    gaussian = -special.ndtri_exp(log_chance)
-    if pure:  # noise of a cell is Laplace; that of several comes near a Gaussian
-        laplace = -(math.log(2.0) + log_chance) / math.sqrt(2.0)
-        gaussian = gaussian + (laplace - gaussian) / math.sqrt(width)
-    gaussian.flags.writeable = False
-    return np.asarray(gaussian)
-
-
 def chance_of(shares: Shares) -> float:
     """Chance of a false alarm beside what is known, for one column."""
     return (FALSE_ALARM_PURE if shares.pure else FALSE_ALARM) / min(shares.dim, MOST_FALSE_ALARM_COLUMNS)
@@ -151,111 +134,6 @@ def undetected_rows(shares: Shares) -> float:
     width = 2 * shares.parts
     limit = thresholds(shares.log2_parts, chance_of(shares), width, shares.pure)[0]
     return float(limit) * shares.count_std * math.sqrt(width)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Sums:
-    """Sums of `width` neighbours over their deviations, in rows above, below, and both: (3, k); sum k begins at cell k.
-
-    `half` are the sums of half the width and `half_std` their deviations, where there are any.
-    """
-
-    width: int
-    score: FloatArray
-    half: FloatArray | None
-    half_std: FloatArray | None
-
-
-def _sums(columns: Sequence[Column], shares: Shares) -> list[list[_Sums]]:
-    """For each column the sums of both sides, and of both together, for widths up to two octaves."""
-    total, variance = np.empty((2, 3, len(columns), len(columns[0].above)))
-    total[0], total[1] = [each.above for each in columns], [each.below for each in columns]
-    variance[0], variance[1] = [each.above_var for each in columns], [each.below_var for each in columns]
-    for sides in (total, variance):
-        np.add(sides[0], sides[1], out=sides[2])
-    std = np.sqrt(variance)
-    score = total / std
-    found = [[_Sums(width=1, score=score[:, j], half=None, half_std=None)] for j in range(len(columns))]
-    for width in WIDTHS[1:]:
-        if width <= 2 * shares.parts:
-            half, half_std, shift = total, std, width // 2
-            total = half[..., :-shift] + half[..., shift:]
-            variance = variance[..., :-shift] + variance[..., shift:]
-            std = np.sqrt(variance)
-            score = total / std
-            for j, sums in enumerate(found):
-                sums.append(_Sums(width=width, score=score[:, j], half=half[:, j], half_std=half_std[:, j]))
-    return found
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Windows:
-    """Windows of every width and both sides that stand out at least as much as beside a reference, (k,) each.
-
-    `above` and `below` say on which side; `begin` and `last` are the outermost cells; `outer` is half the width; `scores` has the
-    deviations of the windows of each width in turn.
-    """
-
-    above: BoolArray
-    below: BoolArray
-    begin: IntArray
-    last: IntArray
-    outer: IntArray
-    scores: tuple[tuple[int, FloatArray], ...]
-
-    def reach(self, chance: float, shares: Shares) -> IntArray:
-        """(k,) how many cells from what is known a window is believed: its distance must be less."""
-        # Thresholds rise with the distance, so that the number of those below a score is the first distance that is too far.
-        found = [
-            np.searchsorted(thresholds(shares.log2_parts, chance, width, shares.pure), score)
-            for width, score in self.scores
-        ]
-        return np.concatenate(found)
-
-
-def _standing(sums: list[_Sums], chance: float, shares: Shares) -> _Windows:
-    """The windows that can stand out anywhere; all others need not be looked at again."""
-    sides, begins, scores = [], [], []
-    for each in sums:
-        least = thresholds(shares.log2_parts, chance, each.width, shares.pure)[0]
-        side, begin = np.divmod(np.flatnonzero(each.score[:2] > least), each.score.shape[1])
-        if each.half is not None and each.half_std is not None:
-            outer = begin + each.width // 2
-            stands = each.half[side, outer] > OUTER_HALF * each.half_std[side, outer]
-            side, begin = side[stands], begin[stands]
-        sides.append(side)
-        begins.append(begin)
-        scores.append((each.width, each.score[side, begin]))
-    width = np.repeat([each.width for each in sums], [len(begin) for begin in begins])
-    begin, below = np.concatenate(begins), np.concatenate(sides) == 1
-    return _Windows(
-        above=~below, below=below, begin=begin, last=begin + width - 1, outer=width // 2, scores=tuple(scores)
-    )
-
-
-def _ends(standing: _Windows, reach: IntArray, known: set[int], shares: Shares) -> list[set[int]]:
-    """Outer ends of the windows of each side that stand out so far from the cells that are known."""
-    far = 4 * EXPONENTS * WIDTHS[-1]
-    references = np.array([-far, *sorted(known), far])
-    place = references.searchsorted(standing.begin)
-    # Cells between a window and the nearest reference; none where one is inside.
-    right = np.maximum(references[place] - standing.last, 0)
-    distance = np.minimum(standing.begin - references[place - 1], right)
-    # Its outer half is what makes a window reach so far: from there on it counts as a mistake that costs.
-    stands = np.minimum(distance + standing.outer, EXPONENTS << shares.log2_parts) < reach
-    return [set(standing.last[stands & side].tolist()) for side in (standing.above, standing.below)]
-
-
-def _anchor(sums: list[_Sums], low: int, high: int) -> tuple[float, int]:
-    """Score and outer end of the window, of one side or both together within cells low ... high, that stands out most."""
-    best = -math.inf, -1
-    for row in (2, 0, 1):
-        for each in sums:
-            score = each.score[row, max(0, low) : high + 1]
-            if len(score):
-                place = int(score.argmax())
-                best = max(best, (float(score[place]), max(0, low) + place + each.width - 1))
-    return best
 
 
 def _is_anchor(score: float, end: int, near: int, shares: Shares) -> bool:
@@ -299,9 +177,12 @@ def outer_set(keys: IntArray) -> set[int]:
 
 def believed(keys: IntArray, end: int, shares: Shares) -> set[int]:
     """The outermost of the public cells that go on from `end` without a gap, where the private rows can be seen to end."""
-    far = PUBLIC_GAP * shares.parts
-    steps = np.flatnonzero(np.diff(np.maximum(np.append(end, keys), end)) > far)
-    return outer_set(keys if len(steps) == 0 else keys[: int(steps[0])])
+    far, last, found = PUBLIC_GAP * shares.parts, end, set()
+    for key in keys.tolist():
+        if max(key, end) - last > far:
+            break
+        last, found = max(key, end), {key}
+    return found
 
 
 def scales_of(columns: Sequence[Column], shares: Sequence[Shares]) -> list[Scale]:
@@ -309,57 +190,79 @@ def scales_of(columns: Sequence[Column], shares: Sequence[Shares]) -> list[Scale
 
     `shares` are those of each column: alike in everything but the noise of its counts.
     """
-    return [_scale_of(*each) for each in zip(columns, _sums(columns, shares[0]), shares, strict=True)]
-
-
-def _scale_of(column: Column, sums: list[_Sums], shares: Shares) -> Scale:
-    """As `scales_of`, for one column."""
-    one = key_of(1.0, shares.log2_parts)
-    near = key_of(abs(column.center), shares.log2_parts) if column.center else one
-    ends = [outer_set(column.public_above), outer_set(column.public_below)]
-    score, end = _anchor(sums, 0, len(column.above) - 1)
-    anchored = _is_anchor(score, end, max(near, one, *ends[0], *ends[1]), shares)
-    chance = chance_of(shares)
-    standing = _standing(sums, chance, shares)
-    if anchored:
+    sums, chance = Sums.of(columns, shares[0]), chance_of(shares[0])
+    standing, anchors = sums.standing(chance, shares[0])
+    reach = standing.reach(chance, shares[0])
+    starts = [_Start.of(*each) for each in zip(columns, anchors, shares, strict=True)]
+    anchored = [{start.end} if start.anchored else set() for start in starts]
+    if any(anchored):
         # Private rows show where the column lies: a public row far from all of them may be a mistake, and one cell of noise
         # so far out would outweigh all else.
-        _, last = _grown([set(), set()], {end}, standing, chance, shares)
-        held = [believed(keys, max(last), shares) for keys in (column.public_above, column.public_below)]
-        outlying = held != ends
-        ends, known = _grown(held, {end, *held[0], *held[1]}, standing, chance, shares)
-        return Scale(
-            above=max(ends[0], default=None),
-            below=max(ends[1], default=None),
-            anchored=True,
-            referenced=True,
-            outlying=outlying,
-        )
-    known = ends[0] | ends[1]
-    if not known:
-        chance /= GUESSED
+        seen = standing.ends(standing.stand(reach, anchored, shares[0]), len(columns)).max(axis=1).tolist()
+        starts = [
+            start.held_by(column, max(start.end, last), own) if start.anchored else start
+            for start, column, last, own in zip(starts, columns, seen, shares, strict=True)
+        ]
+    if any(start.guessed for start in starts):
+        starts = [
+            start.guess(sums, j, column, own) if start.guessed else start
+            for j, (start, column, own) in enumerate(zip(starts, columns, shares, strict=True))
+        ]
+        guessed = np.array([start.guessed for start in starts])[standing.column]
+        reach = np.where(guessed, standing.reach(chance / GUESSED, shares[0]), reach)
+    stood = standing.stand(reach, [start.known for start in starts], shares[0])
+    ends = standing.ends(stood, len(columns)).tolist()
+    return [start.scale(*last) for start, last in zip(starts, ends, strict=True)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Start:
+    """What one column's windows are compared with: cells that are `known`, and the public `ends` above and below among them.
+
+    `end` is that of the anchor, if the column is `anchored`; `guessed` where only the size of the centre suggests a place.
+    """
+
+    near: int
+    ends: tuple[set[int], set[int]]
+    known: set[int]
+    end: int
+    anchored: bool
+    guessed: bool
+    outlying: bool = False
+
+    @classmethod
+    def of(cls, column: Column, anchor: tuple[float, int], shares: Shares) -> _Start:
+        """From the anchor and the public rows."""
+        one = key_of(1.0, shares.log2_parts)
+        near = key_of(abs(column.center), shares.log2_parts) if column.center else one
+        above, below = outer_set(column.public_above), outer_set(column.public_below)
+        anchored = _is_anchor(*anchor, max(near, one, *above, *below), shares)
+        known = above | below
+        return cls(
+            near=near, ends=(above, below), known=known, end=anchor[1], anchored=anchored, guessed=not (anchored or known)
+        )  # fmt: skip
+
+    def held_by(self, column: Column, last: int, shares: Shares) -> _Start:
+        """With the public rows that are believed where private rows are seen up to the cell `last`."""
+        above, below = (believed(keys, last, shares) for keys in (column.public_above, column.public_below))
+        outlying = (above, below) != self.ends
+        return replace(self, ends=(above, below), known={self.end, *above, *below}, outlying=outlying)
+
+    def guess(self, sums: Sums, j: int, column: Column, shares: Shares) -> _Start:
+        """With places that the size of the centre suggests, or none."""
         if column.zero > MANY_ZEROS * shares.n:
-            known = {near, one}
-        else:
-            down, up = (octaves * shares.parts for octaves in NEAR_CENTER)
-            score, end = _anchor(sums, near - down, near + up)
-            known = {end} if score > WEAK else set()
-    if not known:
-        return Scale(above=None, below=None, anchored=False, referenced=False)
-    ends, _ = _grown(ends, known, standing, chance, shares)
-    return Scale(above=max(ends[0], default=None), below=max(ends[1], default=None), anchored=False, referenced=True)
+            return replace(self, known={self.near, key_of(1.0, shares.log2_parts)})
+        down, up = (octaves * shares.parts for octaves in NEAR_CENTER)
+        score, end = sums.anchor_between(j, self.near - down, self.near + up)
+        return replace(self, known={end} if score > WEAK else set())
 
-
-def _grown(
-    ends: list[set[int]], known: set[int], standing: _Windows, chance: float, shares: Shares
-) -> tuple[list[set[int]], set[int]]:
-    """Ends of both sides, and all cells that are known, once nothing more stands out beside them."""
-    reach = standing.reach(chance, shares)
-    for _ in range(PASSES):
-        more = _ends(standing, reach, known, shares)
-        ends = [mine | found for mine, found in zip(ends, more, strict=True)]
-        found = known | ends[0] | ends[1]
-        if found == known:
-            break
-        known = found
-    return ends, known
+    def scale(self, above: int, below: int) -> Scale:
+        """With the outermost windows that stand, -1 for none."""
+        if not self.known:
+            return Scale(above=None, below=None, anchored=False, referenced=False)
+        outermost = [
+            max(held | {found} - {-1}, default=None) for held, found in zip(self.ends, (above, below), strict=True)
+        ]
+        return Scale(
+            above=outermost[0], below=outermost[1], anchored=self.anchored, referenced=True, outlying=self.outlying
+        )  # fmt: skip

@@ -28,6 +28,7 @@ FAR_BELOW_NOISE = 1e-6
 HEAVY = 2.0**-1.5
 LEEWAY = 1.0  # deviations of a count
 GAP_ROWS = 6.0
+PAIRED, LANES = 128, 8  # of a sum in NumPy: numbers that are not halved again, and lanes they are added up in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -113,19 +114,60 @@ class Sides:
 
     def excess(self, clips: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """For each of `clips` (sides, k): sum of rows times what they exceed it by, its variance, and what may be hidden."""
-        # Numbers of a cell are taken to lie evenly in it: `over` is what they exceed a clip by on average, also of one inside.
-        lower, width, clips = self.lower[:, None], (self.upper - self.lower)[:, None], clips[:, :, None]
-        part = np.clip(self.upper[:, None] - clips, 0.0, width)
-        over = part * (0.5 * part / np.maximum(width, TINY)) + np.maximum(lower - clips, 0.0) * (part > 0.0)
-        weighted = over * self.mass[:, None]
-        within = np.maximum(self.mass, 0.0)[:, None] * part
-        variance = (
-            (self.variance[:, None] * over**2).sum(axis=2)
-            + (self.spread[:, None] * over).sum(axis=2) ** 2
-            + (within**2).sum(axis=2) / 12.0
-        )
-        unseen = (np.maximum(self.hidden - self.mass, 0.0)[:, None] * over)[:, :, self.seen :].sum(axis=2)
-        return weighted.sum(axis=2), variance, unseen
+        weighted, unseen = self.beyond(clips)
+        return weighted, self.risk(clips), unseen
+
+    def beyond(self, clips: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Of `excess`, the sums and what may be hidden."""
+        begin = self._first_beyond(clips)
+        over = self._over(clips, begin)[0]
+        weighted = (over * self.mass[:, None, begin:]).sum(axis=2)
+        more = np.maximum(self.hidden[:, self.seen :] - self.mass[:, self.seen :], 0.0)
+        return weighted, (more[:, None] * over[:, :, self.seen - begin :]).sum(axis=2)
+
+    def risk(self, clips: FloatArray) -> FloatArray:
+        """Of `excess`, the variances."""
+        begin = self._first_beyond(clips)
+        over, part = self._over(clips, begin)
+        spread = (self.spread[:, None, self.seen :] * over[:, :, self.seen - begin :]).sum(axis=2)
+        part *= np.maximum(self.mass[:, begin:], 0.0)[:, None]
+        np.square(part, out=part)
+        np.square(over, out=over)
+        over *= self.variance[:, None, begin:]
+        return np.asarray(over.sum(axis=2) + spread**2 + part.sum(axis=2) / 12.0)
+
+    def _over(self, clips: FloatArray, begin: int) -> tuple[FloatArray, FloatArray]:
+        """By what the numbers of each cell from `begin` on exceed each clip on average, and how much of a cell is beyond it."""
+        # Numbers of a cell are taken to lie evenly in it: also of one that a clip is inside of.
+        lower, upper = self.lower[:, None, begin:], self.upper[:, None, begin:]
+        width, points = upper - lower, clips[:, :, None]
+        part = upper - points
+        np.maximum(part, 0.0, out=part)
+        np.minimum(part, width, out=part)
+        over = 0.5 * part
+        over /= np.maximum(width, TINY)
+        over *= part
+        whole = lower - points
+        np.maximum(whole, 0.0, out=whole)
+        if not (width > 0.0).all():  # beyond the largest double there is no cell
+            whole *= part > 0.0
+        over += whole
+        return over, part
+
+    def _first_beyond(self, clips: FloatArray) -> int:
+        """A cell below which all are inside every clip of every side that is present: they add zeros to all sums.
+
+        Sums from there on have the bits of the whole ones: NumPy adds up in pairs of halves, the last part of at most 128 numbers
+        in eight lanes, and only whole lanes of zeros are left out of that part.
+        """
+        least = np.where(self.present, clips.min(axis=1), math.inf)
+        inside = int((self.upper <= least[:, None]).all(axis=0).argmin())
+        first, rest = 0, self.upper.shape[1]
+        while rest > PAIRED:
+            half = rest // 2
+            half -= half % LANES
+            first, rest = first + half, rest - half
+        return 0 if inside < first else first + min(inside - first, self.seen - first) // LANES * LANES
 
     def clipped(self, clips: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Sums of the numbers clipped to each of `clips` (sides, k), and of their squares: (sides, k) both."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,6 +18,7 @@ Ask = Callable[[FloatArray, int], FloatArray | None]
 def descend(problem: GradientProblem, plan: Plan, ask: Ask | None) -> FloatArray:
     """The weights after all steps; `ask` None stands for the public gradient alone. Everything but `ask` is post-processing."""
     path: Path = Accelerated(plan) if plan.settings.accelerated else Path(plan)
+    known = PublicRows.of(problem) if plan.priv_weight < 1.0 and problem.loss is not None else None
     batches = public_batches(len(problem.x), plan.settings.public_batch_rows)
     alpha = plan.priv_weight
     free: FloatArray = np.ones(problem.units.width)
@@ -33,21 +35,43 @@ def descend(problem: GradientProblem, plan: Plan, ask: Ask | None) -> FloatArray
                 continue
             move = move + alpha / plan.divisor * total
         if alpha < 1.0:
-            move = move + (1.0 - alpha) * public_gradient(problem, plan, point, rows)
+            move = move + (1.0 - alpha) * public_gradient(problem, plan, point, rows, known)
         if plan.preconditioner is not None:
             move = move @ plan.preconditioner
         path.take(move, step)
     return path.result
 
 
-def public_gradient(problem: GradientProblem, plan: Plan, weights: FloatArray, rows: slice | IntArray) -> FloatArray:
-    """Minus the mean of the public gradients as the settings transform them; one that is not finite counts as zero."""
+@dataclass(frozen=True, slots=True, eq=False)
+class PublicRows:
+    """Sums and sums of squares of the public rows of a linear model, (m,) each, which no step changes."""
+
+    sums: FloatArray
+    squares: FloatArray
+
+    @classmethod
+    def of(cls, problem: GradientProblem) -> PublicRows:
+        """Of all public rows."""
+        with np.errstate(all="ignore"):
+            return cls(problem.x.sum(axis=1), np.sum(problem.x**2, axis=1))
+
+
+def public_gradient(
+    problem: GradientProblem, plan: Plan, weights: FloatArray, rows: slice | IntArray, known: PublicRows | None
+) -> FloatArray:
+    """Minus the mean of the public gradients as the settings transform them; one that is not finite counts as zero.
+
+    `known` is given for a linear model: 200 rows of 2,000 columns are then read twice in place of eight times.
+    """
     kind, clip = plan.settings.public_gradient, plan.clip_norm
     with np.errstate(all="ignore"):
         coefficients, vectors = problem.gradients(weights, rows)
-        fine = np.isfinite(coefficients.sum(axis=1, keepdims=True) * vectors.sum(axis=1, keepdims=True))
-        coefficients, vectors = np.where(fine, coefficients, 0.0), np.where(fine, vectors, 0.0)
-        norms = np.sqrt(np.sum(coefficients**2, axis=1) * np.sum(vectors**2, axis=1))
+        sums = vectors.sum(axis=1) if known is None else known.sums[rows]
+        fine = np.isfinite(coefficients.sum(axis=1) * sums)
+        if not fine.all():
+            coefficients, vectors = np.where(fine[:, None], coefficients, 0.0), np.where(fine[:, None], vectors, 0.0)
+        squares = np.sum(vectors**2, axis=1) if known is None else np.where(fine, known.squares[rows], 0.0)
+        norms = np.sqrt(np.sum(coefficients**2, axis=1) * squares)
         if kind == "clip":
             coefficients = coefficients * np.minimum(1.0, clip / np.maximum(norms, 1e-300))[:, None]
         elif kind == "sphere":

@@ -292,11 +292,11 @@ def _predicted(plan: Plan, curvature: Curvature | None, problem: GradientProblem
 
 
 def public_batches(rows: int, batch: int | None) -> Iterator[slice | IntArray]:
-    """Public rows of each step, in turn."""
+    """Public rows of each step, in turn; a slice, which copies nothing, wherever they follow one another."""
     if batch is None or batch >= rows:
         while True:
             yield slice(None)
     at = 0
     while True:
-        yield (at + np.arange(batch)) % rows
+        yield slice(at, at + batch) if at + batch <= rows else (at + np.arange(batch)) % rows
         at = (at + batch) % rows
