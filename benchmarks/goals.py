@@ -90,10 +90,11 @@ PEERS = {
 # (`scales.column_of`) .5, `tails.sides_of` .4, prices of clip points (`Sides.risk`) .3, what is said of each column .3. Next:
 # `column_of` for all columns at once. `estimate_mean` of 1e6 x 50 with default clipping: .33 s where it took .93, and reading
 # the rows takes .024. Its three readings take 52 ms for cells (0.55 ns a number for the count itself, the rest is the cell), 80
-# for shells and 65 for the sum, 40 of each for the box: 0.75 ns a number, the divider's time. The other .13 s are windows of 50
-# columns, twice (.1), and noise. Tried: boxes in pieces of 128 KB to 2 MB, to stay in the second cache (68 to 114 ms in place
-# of 68), or written into kept memory (62). Not tried: the quotient from a reciprocal and two fused corrections with AVX-512
-# (the division's bits while nothing leaves the ordinary range), box and sum in one C loop.
+# for shells and 65 for the sum, 40 of each for the box: 0.75 ns a number. The other .13 s are windows of 50 columns, twice
+# (.1), and noise. Tried: boxes in pieces of 128 KB to 2 MB, to stay in the second cache (68 to 114 ms in place of 68), or
+# written into kept memory (62); the quotient from a reciprocal and two fused corrections with AVX-512 (35 ms in place of 38
+# with rows in the cache, 33 to 43 for either from memory); aligned tables of a box (the same). Not tried: box and sum in one C
+# loop.
 # Of a sweep, 50 of the 5,000 steps of paper B's run: one in 1.7 readings of its rows (1 s where that takes .6 s; on a full-width
 # machine where it takes 1.64 s, 2.4 to 2.7 s), 16 in 0.25 s each, the grid of 176 in 3 minutes on two cores. There one setting took
 # .0275 s of 50 steps and sixteen .057 (NumPy .060 and .115), in place of .067 and .125 before the loops were C (`csrc/sweeps.c`).
