@@ -192,14 +192,17 @@ class HistogramResult(Result):
         from fastpubpriv.results import plots as plotting
 
         flat = [item for item in self.histograms if len(item.columns) == 1]
+        several = len({item.level for item in self.histograms}) > 1  # else a level says nothing to a reader
         drawn = [
             plotting.Bars(
-                f"{self.labels[item.columns[0]]}, level {item.level}: {len(item)} bins",
+                f"{self.labels[item.columns[0]]}{f', level {item.level}' if several else ''}: {len(item)} bins",
                 item.lower[:, 0], item.upper[:, 0], item.frequency,
             )
             for item in flat
         ]  # fmt: skip
-        return plotting.plot_histograms(drawn, f"Noisy counts of at least {self.threshold:.0f} rows", path=path)
+        return plotting.plot_histograms(
+            drawn, f"Bins with a noisy count of at least {self.threshold:.0f} rows", path=path
+        )
 
     def _refuse_nonsense(self) -> None:
         numbers = (self.noise_std, self.threshold, self.singleton_rate)

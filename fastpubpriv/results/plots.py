@@ -186,7 +186,7 @@ def plot_histograms(drawn: list[Bars], title: str, *, path: str | Path | None = 
         if float(span.max()) > 1e4 * max(smallest, float(width.min())):
             axes.set_xscale("symlog", linthresh=max(smallest, float(width.min())))
             axes.set_yscale("log")
-        axes.set_ylabel("density", fontsize=8)
+        axes.set_ylabel("share of the rows per unit", fontsize=8)
     for axes in grid.ravel()[len(drawn) :]:
         axes.set_axis_off()
     figure.suptitle(title, fontsize=10)

@@ -75,10 +75,10 @@ ESTIMATORS = {
 ALONE = ("coinpress_mean", "coinpress_covariance")
 
 
-def gross_errors(name):
+def gross_errors(name, cells=CELLS):
     """How many errors are gross without a status, and how many where the public rows are near."""
     silent = worse = 0
-    for place, (table, n, m) in enumerate(CELLS):
+    for place, (table, n, m) in enumerate(cells):
         population, rng = tables.joint(table), np.random.default_rng(place)
         private, public = (population[rng.integers(0, len(population), size)] for size in (n, m))
         options = {"budget": BUDGETS[place % 3], "random_state": place}
@@ -108,8 +108,10 @@ def test_a_mean_that_noise_has_made_is_caught():
     def noisy(found, n_pub, *, neutral):
         return report.say(replace(found, instead_std=np.inf), n_pub, neutral=neutral)
 
+    few = list(itertools.product(TABLES, (40, 60), (5, 20, 20)))
+    assert gross_errors("estimate_mean", few) == (0, 0)
     with mock.patch("fastpubpriv.estimators.columns.learn.say", side_effect=noisy):
-        assert gross_errors("estimate_mean")[1] > 0
+        assert gross_errors("estimate_mean", few)[1] > 0
 
 
 def test_directions_of_noise_are_caught():

@@ -164,7 +164,7 @@ def test_a_plot_is_written(tmp_path):
         path = tmp_path / "h.png"
         figure = stable_histogram(x, bins=bins, budget=BUDGET).plot(path)
         assert path.stat().st_size > 5000
-        assert "Noisy counts" in figure.get_suptitle()
+        assert "noisy count" in figure.get_suptitle()
     with pytest.raises(InputError, match="products"):
         stable_histogram(X, bins=ProductBins(grids=[DyadicBins()] * 2), budget=BUDGET).plot()
     with pytest.raises(InputError, match="too many"):

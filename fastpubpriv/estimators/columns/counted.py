@@ -11,11 +11,14 @@ from scipy import special
 from fastpubpriv._types import BoolArray, FloatArray
 from fastpubpriv.estimators.columns.learn import warn_about
 from fastpubpriv.estimators.columns.norms import Norms
-from fastpubpriv.estimators.columns.report import HIDDEN, NORMAL
+from fastpubpriv.estimators.columns.report import NORMAL
 from fastpubpriv.quantiles import normal_quantile
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.columns import ColumnReport
 from fastpubpriv.results.estimates import MeanResult
+
+# Times the rest of the interval that the tail of whole rows may take before the status says so: nobody knows in which column it is.
+DECIDES = 4.0
 
 
 def student_factor(rows: int) -> float:
@@ -53,7 +56,7 @@ def with_report(name: str, result: MeanResult, found: Counted) -> MeanResult:
     doubtful = found.weight * found.unit * norms.doubt / result.n_priv > half
     unknown = norms.status in ("point_mass", "unresolved")
     tail = tails(found, result.n_priv)
-    heavy = (norms.status == "heavy_tail") | (tail > HIDDEN * half)
+    heavy = (norms.status == "heavy_tail") | (tail > DECIDES * half)
     status = tuple(
         norms.status
         if unknown
