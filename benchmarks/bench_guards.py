@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from benchmarks.cases import bins, hypotheses, leaves, loops, reports, training
+from benchmarks.cases import bins, columns, hypotheses, leaves, loops, reports, training
 from benchmarks.conftest import LEVEL
 from fastpubpriv.kernels._cext import lib
 
@@ -88,6 +88,18 @@ GUARDS = {
         "NumPy clip and mean",
         Ratios(1.5, 1.5, 2.0),
         Ratios(5.06, 6.04, 6.79),
+    ),
+    "cells of columns": (
+        lambda: columns.cells_case(100_000, 50),
+        columns.BINCOUNT,
+        Ratios(4.4, 5.3, 5.6),
+        Ratios(12.85, 15.25, 16.12),
+    ),
+    "boxes of columns": (
+        lambda: columns.box_case(20_000, 50),
+        columns.CLIP,
+        Ratios(1.4, 1.75, 1.75),
+        Ratios(4.12, 5.15, 5.03),
     ),
     "gram 100": (
         lambda: loops.gram_case(100_000, 100),

@@ -29,6 +29,7 @@ LIMITS = {
     "clipped gradients, 1e+06 x 100 float32": 1.5,
     "a mini-batch of 500 of 27000 x 2000 float32": 1.7,
     "a Newton pass, 1e+06 x 100": 1.5,
+    "50 steps of 1 settings": 1.7,
     "PrivUnit reports, 10000 x 100": 1.15,
     "PrivUnit reports, 1000 x 1000": 1.15,
     "PrivUnit reports, 200 x 10000": 1.15,
@@ -84,15 +85,23 @@ PEERS = {
 # the other they take 1.5 times as long as each does when it is repeated alone, as every one runs other code. Tried: one chunk added
 # without lending and contexts, refusals named without a context, totals without cases (7 % together). What is left to try is fewer
 # objects: one map for both steps, one event for both grids, results whose fields are made read-only where they are asked for.
-# Of the second, a third is worked out for all columns together (`tails`, `scales._sums`); what goes on column by column is the set
-# of windows that stand out and what they reach (`scales._scale_of`, .2 ms a column), and the places of public rows.
-# Of a sweep, 50 of the 5,000 steps of paper B's run: one in 1 s, 16 in 0.25 s each, the grid of 176 in 3 minutes on two cores. The
-# first two are not met, nor twice NumPy: a busy full-width machine, where reading the rows of a step takes .33 ms (.0165 s of 50
-# steps) and drawing it .3 ms, took .067 and .125 s (NumPy .064 and .118); before rows were read where they lie, .14 and .19.
-# Products in C over such rows were .7 and 1.4 ms a step in place of 1.05 and 2.0 (`training/gradient/sweep.py`). The grid took .91
-# s of CPU.
+# Of the second (5.0 and 3.4 ms in the same minutes, once windows and clip points of all columns were worked out together and
+# only where they matter), .7 ms are three releases, the rest NumPy on small arrays: `windows` .7, places of public rows
+# (`scales.column_of`) .5, `tails.sides_of` .4, prices of clip points (`Sides.risk`) .3, what is said of each column .3. Next:
+# `column_of` for all columns at once. `estimate_mean` of 1e6 x 50 with default clipping: .33 s where it took .93, and reading
+# the rows takes .024. Its three readings take 52 ms for cells (0.55 ns a number for the count itself, the rest is the cell), 80
+# for shells and 65 for the sum, 40 of each for the box: 0.75 ns a number. The other .13 s are windows of 50 columns, twice
+# (.1), and noise. Tried: boxes in pieces of 128 KB to 2 MB, to stay in the second cache (68 to 114 ms in place of 68), or
+# written into kept memory (62); the quotient from a reciprocal and two fused corrections with AVX-512 (35 ms in place of 38
+# with rows in the cache, 33 to 43 for either from memory); aligned tables of a box (the same). Not tried: box and sum in one C
+# loop.
+# Of a sweep, 50 of the 5,000 steps of paper B's run: one in 1.7 readings of its rows (1 s where that takes .6 s; on a full-width
+# machine where it takes 1.64 s, 2.4 to 2.7 s), 16 in 0.25 s each, the grid of 176 in 3 minutes on two cores. There one setting took
+# .0275 s of 50 steps and sixteen .057 (NumPy .060 and .115), in place of .067 and .125 before the loops were C (`csrc/sweeps.c`).
+# Of the .057, .04 are the loop with norms that are known, as they are after the first 200 steps, .007 the norms, .007 what NumPy
+# does to weights and noise of all settings, and .002 the draws. What is left to try is that loop: .033 with rows in the cache, .020
+# for its multiply-adds alone, and the addition of noise and step to weights while they are put into panels.
 SECONDS = {
-    "50 steps of 1 settings": 0.01,
     "50 steps of 16 settings": 0.04,
     "50 steps of 176 settings, all cores": 1.8,
     "estimate_mean, clipping='gaussian', 1000 x 5": 130e-6,

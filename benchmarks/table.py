@@ -23,7 +23,19 @@ from rich.table import Table
 from threadpoolctl import threadpool_limits
 
 from benchmarks import goals
-from benchmarks.cases import bins, calls, first_calls, hypotheses, limits, loops, memory, reports, threads, training
+from benchmarks.cases import (
+    bins,
+    calls,
+    columns,
+    first_calls,
+    hypotheses,
+    limits,
+    loops,
+    memory,
+    reports,
+    threads,
+    training,
+)
 from benchmarks.threads import least
 from fastpubpriv.experiments.surroundings import describe_machine
 from fastpubpriv.kernels._cext import lib
@@ -50,6 +62,8 @@ def hot_loops(scale: float, opendp: bool) -> Iterator[loops.Case]:
         yield loops.mean_case(n(rows), dim, center=0.01)
     yield loops.mean_case(n(5_000_000), 4)
     yield loops.mean_case(n(1_000_000), 50, np.float32)
+    yield columns.cells_case(n(1_000_000), 50)
+    yield columns.box_case(n(1_000_000), 50)
     for rows, dim in ((1_000_000, 100), (100_000, 1000)):
         yield loops.gram_case(n(rows), dim)
     for rows, dim in ((1_000_000, 100), (100_000, 1000)):

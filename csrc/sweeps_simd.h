@@ -156,17 +156,19 @@ TARGET FPP_INLINE void NAME(many_scores)(const sweep_plan *plan, const row_group
     }
 }
 
-/* total (dim, LANES) from column k, `width` of them, += the rows of a group times found. */
-TARGET FPP_INLINE void NAME(tile)(const sweep_plan *plan, const row_group *group, float *total, int64_t k, int width)
+/* total (width, LANES) += `width` columns of the rows of a group, from where they stand, times found; rows move on. gcc 12 makes a register
+ * of each sum k + c of a pointer to a row and a column, and moves them through the ports of the multiply-adds. */
+TARGET FPP_INLINE void NAME(tile)(const sweep_plan *plan, int64_t rows, const float **at, float *total, int width)
 {
     V sums[TILE][PARTS], found[PARTS];
     for (int c = 0; c < width; c++) {
         for (int s = 0; s < PARTS; s++) {
-            sums[c][s] = LOAD(total + (k + c) * LANES + s * F);
+            sums[c][s] = LOAD(total + c * LANES + s * F);
         }
     }
-    for (int64_t r = 0; r < group->rows; r++) {
-        const float *row = group->row[r] + k;
+    for (int64_t r = 0; r < rows; r++) {
+        const float *row = at[r];
+        at[r] = row + width;
         for (int s = 0; s < PARTS; s++) {
             found[s] = LOAD(plan->found + r * LANES + s * F);
         }
@@ -179,22 +181,24 @@ TARGET FPP_INLINE void NAME(tile)(const sweep_plan *plan, const row_group *group
     }
     for (int c = 0; c < width; c++) {
         for (int s = 0; s < PARTS; s++) {
-            STORE(total + (k + c) * LANES + s * F, sums[c][s]);
+            STORE(total + c * LANES + s * F, sums[c][s]);
         }
     }
 }
 
 TARGET FPP_INLINE void NAME(many_totals)(const sweep_plan *plan, const row_group *group, float *total, int fetch)
 {
+    const float *at[GROUP_ROWS];
     int64_t k = 0;
+    memcpy(at, group->row, (size_t)group->rows * sizeof *at);
     for (; k + TILE <= plan->dim; k += TILE) {
         for (int64_t r = 1; fetch && k % LANES == 0 && r < group->rows; r += 2) {
             FPP_FETCH(group->ahead[r] + k);
         }
-        NAME(tile)(plan, group, total, k, TILE);
+        NAME(tile)(plan, group->rows, at, total + k * LANES, TILE);
     }
     for (; k < plan->dim; k++) {
-        NAME(tile)(plan, group, total, k, 1);
+        NAME(tile)(plan, group->rows, at, total + k * LANES, 1);
     }
 }
 

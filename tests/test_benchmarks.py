@@ -5,6 +5,7 @@ import inspect
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
 
 from fastpubpriv.cli import main
 
@@ -61,3 +62,37 @@ def test_the_note_names_processor_kernels_and_instructions():
     assert "BLAS" in said or "openblas" in said or "mkl" in said.lower()
     assert "CPUs" in said
     assert "AVX-512 / AVX2" in said
+
+
+def test_cells_of_training_are_kept_one_at_a_time_and_shown_beside_the_printed_ones(monkeypatch, tmp_path, capsys):
+    from benchmarks import training_cells
+    from fastpubpriv.experiments import gradient_cells as cells
+
+    for head, rows in (
+        training_cells.gradient_rows(training_cells.read()),
+        training_cells.newton_rows(training_cells.read()),
+    ):
+        assert rows
+        assert {len(row) for row in rows} == {len(head)}
+    ran = []
+
+    def run_cell(known, cell, account):
+        ran.append((cell, account))
+        if len(ran) == 3:
+            raise KeyboardInterrupt
+        return [cells.Best(method, 1.5, 0.1, 0.5, 3.0, 2.0) for method in training_cells.METHODS]
+
+    monkeypatch.setattr(training_cells, "KEPT", tmp_path / "kept.json")
+    monkeypatch.setattr(cells, "PAPER", cells.Size(10, 200, 5, 5, 5))
+    monkeypatch.setattr(cells, "run_cell", run_cell)
+    with pytest.raises(KeyboardInterrupt):
+        training_cells.run_gradient(training_cells.read(), np.inf)
+    assert [cell.ratio for cell, _ in ran] == [0.01, 0.03, 0.04]
+    assert "1.5000" in capsys.readouterr().out
+    kept = training_cells.read()
+    assert len(kept["gradient"]) == 2 * len(training_cells.METHODS)
+    assert training_cells.missing(kept).startswith("2 of 40 cells at the printed noise; 0 of 40")
+    training_cells.run_gradient(kept, np.inf)
+    assert len(ran) == 3 + 78
+    assert len(set(ran)) == 80
+    assert training_cells.missing(training_cells.read()).startswith("40 of 40")

@@ -250,6 +250,8 @@ def sweep_case(settings: int, *, threads: int = 1) -> Case:
         f"{STEPS} steps of {settings} settings{cores}",
         ours,
         alone,
+        (lambda: limits.read_seconds(rows) * STEPS * (BATCH + 200) / len(rows)) if threads == 1 else None,
+        "reading the rows of all batches",
         peer_scale={"one setting at a time": float(settings)},
     )
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import json
+import sys
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -173,6 +175,17 @@ def compared_table(task: str) -> list[str]:
     return table(("call", "version", "median error", "least", "most", "runs"), rows)
 
 
+def training_table(part: str) -> list[str]:
+    """The cells that `python -m benchmarks.training_cells` kept, by four methods or by Newton steps."""
+    if str(ROOT) not in sys.path:
+        sys.path.append(str(ROOT))
+    cells = import_module("benchmarks.training_cells")
+    kept = cells.read()
+    if part == "newton":
+        return table(*cells.newton_rows(kept))
+    return [*table(*cells.gradient_rows(kept)), "", f"{cells.missing(kept)}."]
+
+
 TASKS = ("bounded column", "unbounded column", "regression", "regression, 10 columns", "regression, few rows")
 TABLES: dict[str, Callable[[], list[str]]] = {
     "tests": test_table,
@@ -183,5 +196,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "gaussians": lambda: readme_part("gaussians"),
     "mixtures": lambda: readme_part("mixtures"),
     "closer": closer_table,
+    "training, gradients": partial(training_table, "gradients"),
+    "training, newton": partial(training_table, "newton"),
     **{f"compared, {task}": partial(compared_table, task) for task in TASKS},
 }

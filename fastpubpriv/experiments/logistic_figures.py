@@ -134,7 +134,7 @@ def run(
 ) -> Report:
     """Write `b-figures-15-18.csv` and `.png` into `out`; `quick` is a corner of it with fewer steps.
 
-    Takes about 20 minutes on two cores, or one with `quick`.
+    Takes about 1.5 minutes of one core for each run, less with `quick`.
     """
     start = time.perf_counter()
     count = checked_runs(runs, RUNS)

@@ -54,11 +54,15 @@ def test_the_mean_is_released_where_public_rows_are_few():
         return 4.0 / float(np.sqrt(float(share)))
 
     assert centre.centre_share(problem(5, 20).posterior, 10_000, noise) == 0
-    few = problem(4, 20).posterior
+    few = problem(4, 40).posterior
     shares = [centre.centre_share(few, n, noise) for n in (10, 100, 1000, 10_000)]
     assert shares == sorted(shares, reverse=True)
     assert shares[0] == Fraction(1, 5)
     assert shares[-1] == Fraction(1, 100)
+    # With six public rows only where it is cheap.
+    between = problem(6, 40).posterior
+    assert [centre.centre_share(between, n, noise) for n in (10, 100)] == [0, 0]
+    assert centre.centre_share(between, 10_000, noise) == Fraction(1, 100)
 
 
 def test_few_public_rows_of_a_strong_signal(monkeypatch):

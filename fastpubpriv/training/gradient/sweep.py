@@ -20,6 +20,7 @@ from fastpubpriv.losses import LOSSES, Loss
 
 Array = npt.NDArray[Any]
 _PART_BYTES = 1 << 18
+_MOST_IN_C = 64  # settings
 PUBLIC_GRADIENTS = ("raw", "clip", "sphere", "batch_sphere")
 
 
@@ -223,9 +224,10 @@ class _State:
         self._share = (1.0 - weight).astype(dtype)
         self._noise = (weight * settings.noise_multiplier * settings.clip_norm / settings.batch_rows).astype(dtype)
         # Single precision goes to C, which reads rows where they lie, once for all settings. In ms a step of paper B's 700 rows
-        # by 2,000 columns, one setting and sixteen: 1.05 and 2.0 as products of parts in NumPy, .35 and .82 there; reading them
-        # once .35. Other precision is for checks: rows of a part stay in the second cache between their scores and their sum.
-        self._single = w.dtype == np.float32
+        # by 2,000 columns, one setting and sixteen: 1.05 and 2.0 as products of parts in NumPy, .35 and .78 there; reading them
+        # once .35. Of 176 settings both take 9, and products have threads. Rows of a part of theirs stay in the second cache
+        # between their scores and their sum.
+        self._in_c = w.dtype == np.float32 and w.shape[1] <= _MOST_IN_C
         self._part_rows = max(32, 4 * w.shape[1], _PART_BYTES // (w.itemsize * w.shape[0]))
 
     def advance(
@@ -245,10 +247,10 @@ class _State:
 
     def _add(self, rows: _Rows, places: IntArray | None, kind: str, factors: Array, total: Array) -> None:
         """total += factors (S,) times rows at `places` (all if None), turned, times residuals (k, S) bounded as `kind` says."""
-        if self._single:
+        if self._in_c:
             sweep_sum(
                 (rows.x, rows.y, rows.norms),
-                places,
+                None if places is None else np.ascontiguousarray(places, dtype=np.int64),
                 self.w,
                 factors,
                 total,
