@@ -315,15 +315,13 @@ int32_t fpp_pair_roots_f64(const double *constants, const double *means, const d
 #define FPP_ROW_LANES 64
 
 typedef struct {
-    int64_t m, dim;
-    int64_t groups;                /* at most FPP_ROW_LANES */
+    int64_t m, dim, groups;        /* at most FPP_ROW_LANES groups */
     int32_t points_f32, panels_f32;
     const void *points;            /* (m, dim), finite */
     const void *panels;            /* (starts[groups], dim, 64): the points, exactly or within `drift` of them; infinity in unused lanes */
     const int64_t *order;          /* (starts[groups], 64): which point is in a lane, -1 for none */
     const int64_t *starts;         /* (groups + 1): panels of group g are starts[g] ... starts[g + 1] - 1 */
-    const double *near;            /* (starts[groups]): least and largest distance of the rows of a panel from the middle of its group */
-    const double *far;
+    const double *near, *far;      /* (starts[groups]): least and largest distance of the rows of a panel from the middle of its group */
     const void *middles;           /* (dim, 64), in the type of the panels */
     double drift, kappa;           /* absolute error of a distance between rows of panels, and relative error of computing it */
 } fpp_race;
@@ -334,6 +332,11 @@ typedef struct {
  * workspace: dim doubles, aligned. */
 int32_t fpp_race_run(const fpp_race *race, const int64_t *queue, int64_t n, int64_t most_work, void *workspace, int64_t *best,
                      double *farthest, int64_t *done, int32_t *settled);
+/* The same race among points x (m, dim), without groups, until most_work more coordinates have been looked at. left: 1 if points are
+ * left, 0 if there are none, -1 if after trial_work coordinates they would cost more than other_work, or a point is not finite: another
+ * search may go on from best, m at first, and farthest. From call to call the same: panels, (m + 15) dim doubles; kept (7), zeros at first. */
+int32_t fpp_race_early(const double *x, int64_t m, int64_t dim, int64_t other_work, int64_t trial_work, int64_t most_work,
+                       double *panels, int64_t *kept, int64_t *best, double *farthest, int32_t *left);
 /* group (n) = the nearest of pivots (dim, 64), in the type of x, the first of equals; sums (64, dim) += rows by group. */
 int32_t fpp_race_join(const void *x, int32_t is_f32, int64_t n, int64_t dim, const void *pivots, int64_t *group, double *sums);
 /* panels (count, dim, 64) = the rows that order (count, 64) names, infinity where it says -1. */

@@ -6,10 +6,51 @@
 #define COLUMNS_AT_ONCE 32
 #define DOUBTS 4
 
+/* Rows of a panel of the early race, few, as most rows leave at the first panel; and rows at least whose price says what all cost. */
+#define EARLY 16
+#define EARLY_SAMPLE 3
+/* Squares between these are as far from underflow and overflow as sums in any order have to be. */
+#define EARLY_SMALLEST 1e-280
+#define EARLY_LARGEST 1e300
+
 typedef struct {
     int64_t best, done, looked, doubts;
     double farthest;
 } race_state;
+
+typedef struct {
+    int64_t best;
+    double farthest;
+    struct {
+        int64_t row;            /* points gone through */
+        int64_t filled, hint;   /* panels that hold points, and the point that was near the last one */
+        int64_t looked, passed; /* coordinates so far, in panels and in passes over all points */
+        int64_t marked_row, marked_looked; /* row and looked when the price of a point was last worked out */
+    } kept;                     /* from call to call */
+} early_state;
+
+FPP_INLINE double early_slack(int64_t dim)
+{
+    return 4.0 * (double)(dim + 4) * 0x1p-53;
+}
+
+/* The first `most` panels hold their rows, NaN in unused lanes. */
+static void early_fill(const double *x, int64_t m, int64_t dim, int64_t most, double *panels, early_state *state)
+{
+    for (; state->kept.filled < least(most, (m + EARLY - 1) / EARLY); state->kept.filled++) {
+        double *to = panels + state->kept.filled * dim * EARLY;
+        state->kept.looked += 2 * dim * EARLY; /* what it costs */
+        const int64_t first = state->kept.filled * EARLY, count = least(EARLY, m - first);
+        for (int64_t k = 0; k < dim; k++) {
+            for (int64_t lane = 0; lane < count; lane++) {
+                to[k * EARLY + lane] = x[(first + lane) * dim + k];
+            }
+            for (int64_t lane = count; lane < EARLY; lane++) {
+                to[k * EARLY + lane] = (double)NAN;
+            }
+        }
+    }
+}
 
 #define KERNELS "isolated_simd.h"
 #include "each_level.h"
@@ -44,6 +85,29 @@ FPP_API int32_t fpp_race_run(const fpp_race *race, const int64_t *queue, int64_t
     *farthest = state.farthest;
     *done = state.done;
     *settled = state.done == n || state.looked >= most_work;
+    return FPP_OK;
+}
+
+FPP_API int32_t fpp_race_early(const double *x, int64_t m, int64_t dim, int64_t other_work, int64_t trial_work, int64_t most_work,
+                               double *panels, int64_t *kept, int64_t *best, double *farthest, int32_t *left)
+{
+    early_state state;
+    if (m < 1 || dim < 1 || dim > FPP_DIM_MAX || m > INT64_MAX / 8 / dim - EARLY || x == NULL || panels == NULL || kept == NULL
+        || best == NULL || farthest == NULL || left == NULL) {
+        return FPP_ERR_ARGUMENT;
+    }
+    memcpy(&state.kept, kept, sizeof state.kept);
+    if (state.kept.row < 0 || state.kept.filled < 0 || state.kept.filled > (m + EARLY - 1) / EARLY || state.kept.hint < 0
+        || state.kept.hint >= m) {
+        return FPP_ERR_ARGUMENT;
+    }
+    state.best = *best;
+    state.farthest = *farthest;
+    int32_t (*run)(const double *, int64_t, int64_t, int64_t, int64_t, int64_t, double *, early_state *) = FPP_AT_LEVEL(early);
+    *left = run(x, m, dim, other_work, trial_work, most_work, panels, &state);
+    memcpy(kept, &state.kept, sizeof state.kept);
+    *best = state.best;
+    *farthest = state.farthest;
     return FPP_OK;
 }
 

@@ -40,6 +40,21 @@ static void check_races(void)
     REFUSED(fpp_race_run(&race, queue, 2, 100, work, &best, &farthest, NULL, &settled));
     REFUSED(fpp_race_run(&race, queue, 2, 100, work, &best, &farthest, &done, NULL));
     ACCEPTED(fpp_race_run(&race, NULL, 0, 100, work, &best, &farthest, &done, &settled));
+    int64_t kept[7] = {0}, wrong[4][7] = {{-1}, {0, 2}, {0, -1}, {0, 0, 2}};
+    int32_t left;
+    for (int i = 0; i < 4; i++) {
+        REFUSED(fpp_race_early(doubles, 2, 1, 100, 100, 100, panels, wrong[i], &best, &farthest, &left));
+    }
+    REFUSED(fpp_race_early(NULL, 2, 1, 100, 100, 100, panels, kept, &best, &farthest, &left));
+    REFUSED(fpp_race_early(doubles, 0, 1, 100, 100, 100, panels, kept, &best, &farthest, &left));
+    REFUSED(fpp_race_early(doubles, 2, 0, 100, 100, 100, panels, kept, &best, &farthest, &left));
+    REFUSED(fpp_race_early(doubles, huge, 8, 100, 100, 100, panels, kept, &best, &farthest, &left));
+    REFUSED(fpp_race_early(doubles, 2, 1, 100, 100, 100, NULL, kept, &best, &farthest, &left));
+    REFUSED(fpp_race_early(doubles, 2, 1, 100, 100, 100, panels, NULL, &best, &farthest, &left));
+    REFUSED(fpp_race_early(doubles, 2, 1, 100, 100, 100, panels, kept, NULL, &farthest, &left));
+    REFUSED(fpp_race_early(doubles, 2, 1, 100, 100, 100, panels, kept, &best, NULL, &left));
+    REFUSED(fpp_race_early(doubles, 2, 1, 100, 100, 100, panels, kept, &best, &farthest, NULL));
+    ACCEPTED(fpp_race_early(doubles, 2, 1, 100, 100, 100, panels, kept, &best, &farthest, &left));
     REFUSED(fpp_race_join(NULL, 0, 2, 1, panels, group, sums));
     REFUSED(fpp_race_join(doubles, 0, 2, 1, NULL, group, sums));
     REFUSED(fpp_race_join(doubles, 0, 2, 1, panels, NULL, sums));

@@ -145,7 +145,7 @@ def private_pca(
             cost=run.account.allowance * left,
             clip_radius=ball,
         )
-        moment = _with_public(released.value / rows.n, released.spectral_std / rows.n, rows.n, public, middle)
+        moment = _with_public(released.value / rows.n, released.spectral_std, rows.n, public, middle)
         return PCAResult(
             **_directions(moment, count),
             center=frozen(middle),
@@ -168,14 +168,16 @@ class Moment:
     weight: float = 0.0
 
 
-def _with_public(private: FloatArray, std: float, n: int, public: FloatArray | None, middle: FloatArray) -> Moment:
+def _with_public(
+    private: FloatArray, spectral_std: float, n: int, public: FloatArray | None, middle: FloatArray
+) -> Moment:
     """The average of a released second moment and that of the public rows, by inverse variance.
 
     Both errors are squared Frobenius norms: of orthogonally invariant noise, std^2 d (d + 1) / 2, and of sampling, as for Gaussian
     rows. How far both are apart, beyond what explains the private one, counts against the public rows: they may be others.
     """
     dim = len(private)
-    noise_norm = math.sqrt(2.0 * dim) * std
+    std, noise_norm = spectral_std / n, math.sqrt(2.0 * dim) * spectral_std / n
     # A mean takes one row of freedom; two more, because the inverse of a variance from few rows is far too large on average.
     freedom = 0 if public is None else max(len(public) - 3, FEWEST_FREE)
     if public is None or len(public) < 2 or not np.isfinite(private).all():

@@ -17,6 +17,20 @@ from fastpubpriv.kernels import nearest
 from fastpubpriv.reference import nearest as reference
 
 
+@pytest.fixture
+def by_groups(monkeypatch):
+    """The search by groups from the start: the early race would end before it."""
+    monkeypatch.setattr(nearest, "_may_end_early", lambda points: False)
+
+
+@pytest.fixture
+def early(monkeypatch):
+    """The early race to its end, whatever it costs, ten thousand coordinates at a time."""
+    monkeypatch.setattr(nearest, "_may_end_early", lambda points: True)
+    monkeypatch.setattr(nearest, "_TABLE_WORK", 1 << 60)
+    monkeypatch.setattr(nearest, "_STEP_WORK", 10_000)
+
+
 def two_scales(m, dim):
     x = mixture(m, dim, seed=2)
     x[::2] = 1e9 + x[::2] * 1e-3  # single precision sees one point in place of the half of them
@@ -54,21 +68,62 @@ CASES = {
 
 @pytest.mark.parametrize("threads", [1, 2, 4])
 @pytest.mark.parametrize("name", CASES)
-def test_equals_the_twin(name, threads):
+def test_equals_the_twin(name, threads, by_groups):
     x = CASES[name]()
     assert nearest.most_isolated(x, threads=threads) == reference.most_isolated(x)
 
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("name", CASES)
-def test_every_instruction_set_finds_the_same(name, level):
+def test_the_early_race_equals_the_twin(name, level, early):
+    x = CASES[name]()
+    with instruction_set(level):
+        assert nearest.most_isolated(x, threads=1) == reference.most_isolated(x)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_groups_go_on_where_the_early_race_stops(name, monkeypatch):
+    """Races that give up after a few rows, more of them each time."""
+    x = CASES[name]()
+    expected = reference.most_isolated(x)
+    monkeypatch.setattr(nearest, "_may_end_early", lambda points: True)
+    ends = set()
+    for work in (100, 10_000, 100_000):
+        for part in ("_TABLE_WORK", "_TABLE_ROW_WORK", "_TABLE_ENTRY_WORK"):
+            monkeypatch.setattr(nearest, part, work if part == "_TABLE_WORK" else 0)
+        ends.add(nearest._early(x)[1])
+        assert nearest.most_isolated(x, threads=1) == expected
+    assert False in ends or len(x) < 200
+
+
+def test_a_race_that_tells_no_ties_apart_is_caught(early, monkeypatch):
+    """The lowest of equals wins, from whichever end the rows are numbered: taking any of them would fail."""
+    x = CASES["lattice"]()
+    index, square = reference.most_isolated(x)
+    assert (nearest.most_isolated(x)[0], nearest.most_isolated(x[::-1])[0]) == (
+        index,
+        reference.most_isolated(x[::-1])[0],
+    )
+    others = [i for i in range(len(x)) if i != index and _nearest_sq(x, i) == square]
+    assert len(others) > 10
+
+
+def _nearest_sq(x, i):
+    squares = reference.squared_distances(x, x[i])
+    squares[i] = math.inf
+    return squares.min()
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("name", CASES)
+def test_every_instruction_set_finds_the_same(name, level, by_groups):
     x = CASES[name]()
     with instruction_set(level):
         assert nearest.most_isolated(x, threads=1) == reference.most_isolated(x)
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_equal_distances_among_many_columns(seed):
+def test_equal_distances_among_many_columns(seed, by_groups):
     """Many neighbours at one distance, each of them looked at exactly, are no reason to stop before the last row."""
     rng = np.random.default_rng(seed)
     m = int(rng.integers(130, 260))
@@ -78,7 +133,7 @@ def test_equal_distances_among_many_columns(seed):
 
 
 @pytest.mark.parametrize("name", ["mixture", "lattice", "ties", "each row twice", "wide", "far from the origin"])
-def test_single_precision_rows_are_taken_as_they_are(name):
+def test_single_precision_rows_are_taken_as_they_are(name, by_groups):
     x = CASES[name]().astype(np.float32)
     expected = reference.most_isolated(x)
     assert nearest.most_isolated(x) == expected
@@ -87,20 +142,27 @@ def test_single_precision_rows_are_taken_as_they_are(name):
 
 @pytest.mark.parametrize("m", [1, 2, 3, 63, 64, 65, 127, 128, 129, 191, 193, 257])
 @pytest.mark.parametrize("dim", [1, 3, 31, 32, 33, 65])
-def test_sizes_around_the_lanes(m, dim):
+def test_sizes_around_the_lanes(m, dim, monkeypatch):
     x = mixture(m, dim, seed=m * 100 + dim)
-    assert nearest.most_isolated(x) == reference.most_isolated(x)
+    expected = reference.most_isolated(x)
+    assert nearest.most_isolated(x) == expected
+    monkeypatch.setattr(nearest, "_may_end_early", lambda points: False)
+    assert nearest.most_isolated(x) == expected
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_random_shapes(seed):
+def test_random_shapes(seed, monkeypatch):
     rng = np.random.default_rng(seed)
     m, dim = int(rng.integers(2, 600)), int(rng.integers(1, 50))
     x = mixture(m, dim, seed, clusters=int(rng.integers(1, 20)), apart=float(10 ** rng.uniform(-2, 4)))
     if seed % 3 == 0:
         x = np.round(x)
     x *= 10 ** rng.uniform(-3, 3)
-    assert nearest.most_isolated(x) == reference.most_isolated(x)
+    expected = reference.most_isolated(x)
+    assert nearest.most_isolated(x) == expected
+    assert nearest.most_isolated(x.astype(np.float32)) == reference.most_isolated(x.astype(np.float32))
+    monkeypatch.setattr(nearest, "_may_end_early", lambda points: False)
+    assert nearest.most_isolated(x) == expected
 
 
 def test_by_hand():
@@ -138,7 +200,9 @@ def test_memory_layout_does_not_matter():
         np.full((500, 2), np.nan),
     ],
 )
-def test_bad_points_are_refused(points):
+@pytest.mark.parametrize("first", [False, True])
+def test_bad_points_are_refused(points, first, monkeypatch):
+    monkeypatch.setattr(nearest, "_may_end_early", lambda points: first)
     with pytest.raises(InputError, match="points must be"):
         nearest.most_isolated(points)
 
@@ -152,6 +216,15 @@ def test_a_reordered_sum_differs():
         assert backwards == (reference.most_isolated(x)[0], pytest.approx(nearest.most_isolated(x)[1], rel=1e-12))
         differ += backwards[1] != nearest.most_isolated(x)[1]
     assert differ >= 3
+
+
+def test_which_rows_the_early_race_is_tried_on():
+    rng = np.random.default_rng(0)
+    assert nearest._may_end_early(rng.standard_normal((2000, 100)))
+    assert nearest._may_end_early(rng.standard_normal((100_000, 4)))
+    assert nearest._may_end_early(rng.standard_cauchy((20_000, 100)))
+    assert not nearest._may_end_early(rng.standard_normal((20_000, 100)))
+    assert not nearest._may_end_early(np.full((20_000, 100), np.nan))
 
 
 @pytest.mark.serial
