@@ -119,6 +119,8 @@ def train(**settings: Any) -> None:
     try:
         opened = prepare(settings, read=inputs.Reading(both, _without(settings), hint))
     except InputError as error:
+        if label is not None and f"{label!r} (" in str(error):
+            hint = "labels of text are classes: pass --loss logistic for two of them, --loss softmax for more"
         raise InputError(f"{error}; {hint}" if "not numeric in" in str(error) else str(error)) from None
     public, columns = opened.public, opened.private.columns
     if (label is None) != (columns is None):

@@ -69,6 +69,8 @@ def test_text_that_is_left_out_or_refused_says_how_it_is_read(files):
     for more in (("--columns", "age,name"), ("--columns", "name", "--categories", "month")):
         refused = train(*arguments(folder, "parquet", "--label", "cost", "--rho", "0.5", *more), code=2)
         assert "such as --categories" in " ".join(refused.stderr.split())
+    refused = train(*arguments(folder, "parquet", "--label", "name", "--columns", "age", "--rho", "0.5"), code=2)
+    assert "pass --loss logistic" in " ".join(refused.stderr.split())
 
 
 def test_a_model_of_classes(files):

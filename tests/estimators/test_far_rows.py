@@ -9,7 +9,7 @@ from spies import seeded
 
 from fastpubpriv import ZCDP, AccuracyWarning, ApproxDP, PureDP, estimate_mean
 from fastpubpriv.auditing import record_replay
-from fastpubpriv.estimators.columns import clips, counts, scales, shares, tails
+from fastpubpriv.estimators.columns import clips, counts, report, scales, shares, tails
 from fastpubpriv.estimators.columns.shares import divide
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
@@ -154,6 +154,24 @@ def test_an_empty_side_is_not_believed_to_be_empty_where_most_rows_are_at_the_ce
         mock.patch.object(clips, "with_empty_sides", seen_alone),
     ):
         assert coverage(engines, truth, **options) < 0.8
+
+
+def silent_and_far(seeds):
+    """Results without a status that are off by more than two deviations of the mean of a column that is nearly constant."""
+    found = 0
+    for seed in range(seeds):
+        rng = np.random.default_rng(seed)
+        rows = rng.choice([1.0, 2.0, 3.0, 4.0], p=[0.008, 0.9899, 0.0009, 0.0012], size=(20_050, 1))
+        result = mean_of(rows[50:], rows[:50], ZCDP(0.05), random_state=seed)
+        found += result.status == ("resolved",) and abs(result.mean[0] - 1.9943) > 2e-3
+    return found
+
+
+def test_a_side_without_a_row_to_be_seen_is_called_faint_where_most_rows_are_at_the_centre():
+    """Forty rows above the usual value are fewer than noise can hide, and twice what the sum is off by."""
+    assert silent_and_far(12) == 0
+    with mock.patch.object(report, "_beside", return_value=False):  # planted
+        assert silent_and_far(12) > 0
 
 
 def seen_alone(columns, lasts, shares):

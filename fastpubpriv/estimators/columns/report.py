@@ -17,6 +17,7 @@ MANY_ZEROS, MOST_ZEROS = 0.4, 0.8
 FAINT = 8.0
 NORMAL = 1.959964  # quantile of the interval that a hidden tail is compared with
 TAIL = 1.5
+BESIDE = 2.0  # the same of a side without a row to be seen, where most rows are at the centre
 HIDDEN = 8.0  # times the rest of the interval that a hidden tail may ask for before the status says so
 
 
@@ -69,7 +70,8 @@ def say(found: Found, n_pub: int, *, neutral: bool) -> Said:
     status = status_of(
         found,
         heavy=max(tails) > HIDDEN * half,
-        doubtful=doubtful_sum(found.column, found.scale, shares) / n * stretch > half,
+        doubtful=doubtful_sum(found.column, found.scale, shares) / n * stretch > half
+        or _beside(found, tails, BESIDE * half),
         wide=noise > sampling_of(clip.std, n_pub, unit) / 2.0,
     )
     # Without a scale from counts the noise is known all the same: never worse than the public rows by themselves.
@@ -80,6 +82,12 @@ def say(found: Found, n_pub: int, *, neutral: bool) -> Said:
         mean=mean, noise_std=noise, sampling_std=sampling, clipping_std=clipping, tail_below=tails[0], tail_above=tails[1],
         status=status,
     )  # fmt: skip
+
+
+def _beside(found: Found, tails: list[float], most: float) -> bool:
+    """Whether a column of mostly one value may have rows on a side where none are seen that move its mean by more than `most`."""
+    pairs = zip(found.map.clip.sides, tails, strict=True)
+    return found.column.zero > MOST_ZEROS * found.shares.n and any(side is None and tail > most for side, tail in pairs)
 
 
 def finite(value: float) -> float:
