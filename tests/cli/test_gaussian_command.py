@@ -39,6 +39,8 @@ def test_tables_json_and_plot(files):
         (("--rho", "0.5", "--gap", "1"), "pub_priv_gap"),
         (("--rho", "0.5", "--method", "group_covariances"), "ApproxDP"),
         (("--rho", "0.5", "--failure-prob", "0"), "failure_prob"),
+        (("--rho", "0.5", "--bounds", "3"), "two numbers with a comma"),
+        (("--rho", "0.5", "--bounds", "3,-3"), "bounds"),
         ((), "no privacy budget"),
     ],
 )
@@ -46,6 +48,14 @@ def test_refusals_are_one_line(files, extra, message):
     folder, _ = files
     result = invoke("--private", folder / "private.npy", "--public", folder / "public.npy", *extra, code=2)
     assert message in " ".join(result.stderr.split())
+
+
+def test_what_the_columns_can_hold(files):
+    folder, _ = files
+    paths = "--private", folder / "private.npy", "--public", folder / "public.npy"
+    data = json.loads(invoke(*paths, "--rho", "0.5", "--bounds", "-60,4.5", "--json", "-").stdout)
+    assert data["diagnostics"]["bounds"] == [[-60.0] * 3, [4.5] * 3]
+    assert max(data["mean"]) == 4.5  # though the rows lie about 5
 
 
 def test_one_public_row_is_too_few(files):
