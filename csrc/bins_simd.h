@@ -16,7 +16,7 @@ typedef int32_t NAME(ints) __attribute__((vector_size(8 * W)));
 TARGET FPP_INLINE V NAME(larger)(V so_far, V e)
 {
 #if W == 8
-    return (V)_mm512_range_pd((__m512d)so_far, (__m512d)e, 7);
+    return (V)_mm512_range_pd((__m512d)so_far, (__m512d)e, 11); /* 3: the larger size; 8: without its sign */
 #elif W == 4
     return (V)_mm256_max_pd((__m256d)((VU)e & SIZE_BITS), (__m256d)so_far);
 #else

@@ -6,7 +6,7 @@ Privacy notes: `notes/cell_counts.md`, `notes/code_counts.md`, `notes/real_colum
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from typing import Any
@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv._types import FloatArray, IntArray
-from fastpubpriv.errors import KernelError
 from fastpubpriv.kernels.columns import cells_of_column, columns_cells, columns_count
 from fastpubpriv.mechanisms.sums import Measurement, Released
 from fastpubpriv.privacy import GaussianEvent, LaplaceEvent, gaussian_count_grid, laplace_count_grid
@@ -22,8 +21,6 @@ from fastpubpriv.release.account import Account
 from fastpubpriv.release.release import release
 from fastpubpriv.sources import Executor, Query, Rows
 from fastpubpriv.sources.base import Chunk
-
-MOST_KEPT = 1 << 26  # bytes of exact counts that are kept for a second release; beyond, the rows are read again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -169,54 +166,23 @@ def signed_cell_event(
     return steps, GaussianEvent(2 * columns * steps**2, grid.log2_scale, cells)
 
 
-class KeptCounts:
-    """The exact counts of a release, for another one of the same cells in the same call: it reads no rows again.
-
-    Private. Only the query of a release, which has been paid for, reads it; it is not shown, not pickled, and ends with the call.
-    """
-
-    __slots__ = ("_counts", "_of")
-
-    def __init__(self) -> None:
-        self._of: tuple[Any, ...] = ()
-        self._counts: IntArray | None = None
-
-    def __reduce__(self) -> Any:
-        raise KernelError("exact counts do not leave the process")
-
-    def counts(self, executor: Executor, query: SignedCellQuery, rows: Rows) -> IntArray:
-        """What the executor answers, of rows or of what was kept."""
-        of = query.center.tobytes(), query.log2_parts, query.neutral, rows
-        # Rows are the same object or they are other rows; centres are the same bits.
-        if self._counts is None or self._of[:3] != of[:3] or self._of[3] is not rows:
-            exact: IntArray = executor.run(replace(query, scale=1), rows)
-            if exact.nbytes > MOST_KEPT:
-                exact *= query.scale
-                return exact
-            self._of, self._counts = of, exact
-        return self._counts * query.scale
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SignedCells(Measurement[Fraction, Released]):
     """Release, for each column, how many rows are in each signed dyadic cell about `center`, at zero and missing: (dim, cells).
 
     Each row is in one cell of each column. If `neutral`, a row with a number that is not finite is missing in every column.
-    `kept` is for releases of one call that ask the same again.
     """
 
     center: FloatArray
     log2_parts: int
     neutral: bool = False
-    kept: KeptCounts | None = None
 
     def release(self, account: Account, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Released:
         """Charge `cost`, run the pass and add noise."""
         dim = len(self.center)
         steps, event = signed_cell_event(cost, dim, self.log2_parts, rows.n, pure=account.pure)
         counts = SignedCellQuery(center=self.center, log2_parts=self.log2_parts, neutral=self.neutral, scale=steps)
-        run = executor.run if self.kept is None else partial(self.kept.counts, executor)
-        query = partial(run, counts, rows)
+        query = partial(executor.run, counts, rows)
         shape = dim, cells_of_column(self.log2_parts)
         value = release(account, name=name, query=query, shape=shape, event=event, unit=1.0 / steps)
         return Released(value=value, noise_std=event.noise_std / steps, event=event)

@@ -64,6 +64,19 @@ def test_hostile_numbers(rule):
     assert counted == (bins.bins_keys(column, rule) != NONE).sum()
 
 
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("rule", [BinRule(1.0), BinRule(1.0, 0.5), BinRule(0.1), BinRule(0.3, -7.1)], ids=repr)
+def test_edges_by_themselves(rule, level):
+    """Nothing else in a block says that a number is near an edge: on either side of it, and of zero."""
+    with instruction_set(level):
+        for half in (-7, -3, -1, 1, 3, 8191):
+            edge = rule.offset + half / 2 * rule.width
+            for value in (np.nextafter(edge, down), edge, np.nextafter(edge, up)):
+                for others in (1, 2, 8, 2_000):
+                    column = np.append(np.full(others, rule.offset), value)
+                    same(bins.bins_count(column, rule), reference.bins_count(column, rule))
+
+
 def test_width_bins_own_their_upper_edge():
     """The definition, in exact arithmetic: key i holds ((i - 1/2) w, (i + 1/2) w]."""
     rule = BinRule(0.25)

@@ -1,6 +1,5 @@
 """Counts of cells and codes, and sums of statistics: exact queries, sensitivities, prices, refusals."""
 
-import pickle
 from fractions import Fraction
 
 import numpy as np
@@ -8,7 +7,6 @@ import pytest
 from releases import release_cell_counts, release_code_counts, release_statistic_sum
 
 from fastpubpriv import ZCDP, ApproxDP, BudgetError, KernelError, PureDP, Rows, SeededNoiseWarning
-from fastpubpriv.mechanisms import cells as cells_module
 from fastpubpriv.privacy import GaussianEvent, LaplaceEvent
 from fastpubpriv.release.account import Account
 from fastpubpriv.release.transcript import recording
@@ -203,39 +201,3 @@ def test_seeded_counts_repeat():
 def test_a_statistic_of_the_wrong_shape_is_a_bug():
     with pytest.raises((KernelError, ValueError)):
         summed(Rows.from_array(np.zeros((4, 1))), statistic=lambda chunk: np.zeros((len(chunk), 3)))
-
-
-def test_the_same_cells_again_read_no_rows_and_other_ones_do(monkeypatch):
-    """Two releases of one call: the same exact counts under noise of its own, from one reading; others are read."""
-    numbers, reads = np.random.default_rng(3).normal(size=(300, 2)), []
-
-    def chunks():
-        reads.append(1)
-        return [numbers[:100], numbers[100:]]
-
-    rows, kept = Rows.from_chunks(chunks, n=300, dim=2), cells_module.KeptCounts()
-    account = opened(ZCDP(1), draws=10**6)
-
-    def ask(center, kept=kept, rows=rows, log2_parts=0):
-        measurement = cells_module.SignedCells(center=np.array(center), log2_parts=log2_parts, kept=kept)
-        with recording() as transcript:
-            released = measurement.release(account, rows, EXECUTOR, name="cells", cost=account.allowance / 20)
-        return transcript.calls[0].query, released.value, len(reads)
-
-    first, second, alone = ask([0.5, 0.0]), ask([0.5, 0.0]), ask([0.5, 0.0], kept=None)
-    assert [each[2] for each in (first, second, alone)] == [1, 1, 2]
-    assert np.array_equal(first[0], second[0])
-    assert np.array_equal(first[0], alone[0])
-    assert not np.array_equal(first[1], second[1])
-    assert first[0].sum() == 2 * 300 * first[0][first[0] > 0].min()  # each row in one cell of each column, in steps
-    ask([0.5, -0.0])  # a centre with other bits
-    ask([0.5, -0.0], rows=Rows.from_chunks(chunks, n=300, dim=2))
-    ask([0.5, -0.0], rows=Rows.from_chunks(chunks, n=300, dim=2), log2_parts=1)
-    assert len(reads) == 5
-    monkeypatch.setattr(cells_module, "MOST_KEPT", 0)
-    large = cells_module.KeptCounts()
-    assert np.array_equal(ask([0.5, 0.0], kept=large)[0], first[0])
-    ask([0.5, 0.0], kept=large)
-    assert len(reads) == 7
-    with pytest.raises(KernelError, match="do not leave"):
-        pickle.dumps(kept)

@@ -19,7 +19,7 @@ from fastpubpriv.estimators.columns.clips import Map, map_of
 from fastpubpriv.estimators.columns.scales import Column, Scale, column_of, lower_medians, scales_of
 from fastpubpriv.estimators.columns.shares import MOST_MOVES, MOVE_COUNTS, MOVE_SUM, SPARED, Shares
 from fastpubpriv.maps import ColumnBox
-from fastpubpriv.mechanisms.cells import KeptCounts, SignedCells
+from fastpubpriv.mechanisms.cells import SignedCells
 from fastpubpriv.mechanisms.sums import AffineMap, VectorSum
 from fastpubpriv.release.account import Account
 from fastpubpriv.run import Run
@@ -166,11 +166,10 @@ def count(run: Run, public: FloatArray, shares: Shares, *, bounds: Bounds, neutr
     """Release the counts and say what they show; what is left for the sum is in the shares that come back."""
 
     def ask(center: FloatArray, cost: Fraction) -> ColumnCounts:
-        cells = SignedCells(center=center, log2_parts=shares.log2_parts, neutral=neutral, kept=kept)
+        cells = SignedCells(center=center, log2_parts=shares.log2_parts, neutral=neutral)
         found = run.release(cells, name="signed dyadic cells", cost=cost, cells_per_octave=shares.parts)
         return ColumnCounts(center=center, values=found.value, std=np.full(shares.dim, found.noise_std))
 
-    kept = KeptCounts()
     again = can_ask_again(shares, run.account)
     counts = ask(lower_medians(public), shares.cells)
     columns = look(counts, public, shares, bounds)
