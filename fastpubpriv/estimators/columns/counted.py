@@ -56,21 +56,14 @@ def with_report(name: str, result: MeanResult, found: Counted) -> MeanResult:
     doubtful = found.weight * found.unit * norms.doubt / result.n_priv > half
     unknown = norms.status in ("point_mass", "unresolved")
     tail = tails(found, result.n_priv)
-    heavy = (norms.status == "heavy_tail") | (tail > DECIDES * half)
-    status = tuple(
-        norms.status
-        if unknown
-        else "one_scale"
-        if not known
-        else "faint"
-        if faint or norms.status == "faint"
-        else "heavy_tail"
-        if slow
-        else "wide"
-        if wide
-        else "resolved"
-        for known, faint, slow, wide in zip(found.known, doubtful, heavy, found.wide, strict=True)
-    )
+    words = [  # the first that holds
+        (np.full(dim, unknown), norms.status),
+        (~found.known, "one_scale"),
+        (doubtful | (norms.status == "faint"), "faint"),
+        ((tail > DECIDES * half) | (norms.status == "heavy_tail"), "heavy_tail"),
+        (found.wide, "wide"),
+    ]
+    status = tuple(np.select([holds for holds, _ in words], [word for _, word in words], default="resolved").tolist())
     worst = np.full(dim, math.inf if unknown else 0.0)
     largest = float(np.finfo(np.float64).max)
     reach = np.clip(found.unit * norms.end, 0.0, largest)
