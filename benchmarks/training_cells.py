@@ -23,7 +23,8 @@ import numpy as np
 from fastpubpriv.errors import AccuracyWarning, SeededNoiseWarning
 from fastpubpriv.experiments import gradient_cells as cells
 from fastpubpriv.experiments import newton_beyond as beyond
-from fastpubpriv.experiments.gradient_tables_printed import METHODS, RATIOS, TABLES, Cell
+from fastpubpriv.experiments.gradient_tables import Line, orders
+from fastpubpriv.experiments.gradient_tables_printed import METHODS, RATIOS, TABLES, THROW_AWAY, Cell
 from fastpubpriv.experiments.running import text_table
 
 KEPT = Path(__file__).resolve().parent.parent / "docs" / "evidence" / "training_cells.json"
@@ -122,31 +123,59 @@ def draw_of(key: dict[str, Any], newton: float, predicted: float, public: float,
     return found if math.isnan(adassp) else {**found, "adassp": round(adassp, 1)}
 
 
+def kept_lines(kept: Kept) -> list[Line]:
+    """What is kept, as `fastpubpriv reproduce b-tables-5-10` has it: a line for each method of a cell of a table."""
+    return [
+        Line(table, cell, account, best, printed[METHODS.index(best.method)])
+        for table in TABLES
+        for cell, printed in zip(table.cells, table.losses, strict=True)
+        for account in cells.ACCOUNTS
+        for best in bests_of(kept, cell, account)
+    ]
+
+
+def bests_of(kept: Kept, cell: Cell, account: str) -> list[cells.Best]:
+    """The methods of a cell with their best settings; none if it was not run."""
+    return [
+        cells.Best(
+            *(each["method"], each["loss"], each["step_size"], each["priv_weight"], each["noise_multiplier"]),
+            each["epsilon_replace_one"],
+        )
+        for each in kept["gradient"]
+        if named(cell, account).items() <= each.items()
+    ]
+
+
 def gradient_rows(kept: Kept) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Head and rows of a table: each cell of each table that was run at the printed noise."""
+    """Head and rows of a table: each cell of each table that was run, printed, ours at the printed noise and at the honest one."""
     head = ["table", "n_pub/n", "epsilon", "start"]
     for method in METHODS:
-        head += [method, "ours"] + (["honest"] if method != METHODS[-1] else [])
-    rows = []
-    for table in TABLES:
-        for cell, printed in zip(table.cells, table.losses, strict=True):
-            if not any(has(kept, cell, account) for account in cells.ACCOUNTS):
-                continue
-            row = [str(table.number), f"{cell.ratio:g}", f"{cell.epsilon:g}", "warm" if cell.warm else "cold"]
-            for method, loss in zip(METHODS, printed, strict=True):
-                found = [_loss(kept, cell, account, method) for account in cells.ACCOUNTS]
-                row += [beyond.shown(loss), *map(_shown, found if method != METHODS[-1] else found[:1])]
-            rows.append(tuple(row))
+        head += [method, "ours"] + (["honest"] if method != THROW_AWAY else [])
+    found, rows = kept_lines(kept), []
+    for table, cell in dict.fromkeys((x.table, x.cell) for x in found):
+        part = [x for x in found if (x.table, x.cell) == (table, cell)]
+        row = [str(table.number), f"{cell.ratio:g}", f"{cell.epsilon:g}", "warm" if cell.warm else "cold"]
+        for method in METHODS:
+            ours, honest = (
+                next((x for x in part if (x.best.method, x.account) == (method, account)), None)
+                for account in cells.ACCOUNTS
+            )
+            row += [beyond.shown(table.losses[table.cells.index(cell)][METHODS.index(method)])]
+            row += [_shown(ours)] + ([_shown(honest)] if method != THROW_AWAY else [])
+        rows.append(tuple(row))
     return tuple(head), rows
 
 
-def _loss(kept: Kept, cell: Cell, account: str, method: str) -> float | None:
-    key = {**named(cell, account), "method": method}
-    return next((each["loss"] for each in kept["gradient"] if key.items() <= each.items()), None)
+def _shown(line: Line | None) -> str:
+    if line is None:
+        return "-"
+    return beyond.shown(line.best.loss) + ("!" if line.in_band is False else "")
 
 
-def _shown(loss: float | None) -> str:
-    return "-" if loss is None else beyond.shown(loss)
+def orders_of(kept: Kept) -> list[str]:
+    """How many are near the printed numbers, and whether the methods come in the paper's order."""
+    found = kept_lines(kept)
+    return orders(found, cells.PAPER.dim) if found else []
 
 
 def newton_rows(kept: Kept) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
@@ -213,7 +242,8 @@ def main() -> None:
             warnings.simplefilter("ignore", AccuracyWarning)
             warnings.simplefilter("ignore", SeededNoiseWarning)
             (run_newton if options.newton else run_gradient)(kept, stop)
-    print(*text_table(*gradient_rows(kept)), missing(kept), "", *text_table(*newton_rows(kept)), sep="\n")
+    print(*text_table(*gradient_rows(kept)), "! is outside its band of the specification", *orders_of(kept), sep="\n")
+    print(missing(kept), "", *text_table(*newton_rows(kept)), sep="\n")
 
 
 if __name__ == "__main__":

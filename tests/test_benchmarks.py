@@ -95,4 +95,9 @@ def test_cells_of_training_are_kept_one_at_a_time_and_shown_beside_the_printed_o
     training_cells.run_gradient(kept, np.inf)
     assert len(ran) == 3 + 78
     assert len(set(ran)) == 80
-    assert training_cells.missing(training_cells.read()).startswith("40 of 40")
+    every = training_cells.read()
+    assert training_cells.missing(every).startswith("40 of 40")
+    found = training_cells.orders_of(every)
+    count = len(training_cells.METHODS) * sum(len(table.cells) for table in training_cells.TABLES)
+    assert found[0].endswith(f"of {count} numbers are within their band")
+    assert all("at most 1.000 times" in line and line.endswith("by at most 0.0%") for line in found[1:])

@@ -183,7 +183,8 @@ def training_table(part: str) -> list[str]:
     kept = cells.read()
     if part == "newton":
         return table(*cells.newton_rows(kept))
-    return [*table(*cells.gradient_rows(kept)), "", f"{cells.missing(kept)}."]
+    said = "; ".join((*cells.orders_of(kept), cells.missing(kept)))
+    return [*table(*cells.gradient_rows(kept)), "", f"{said}."]
 
 
 TASKS = ("bounded column", "unbounded column", "regression", "regression, 10 columns", "regression, few rows")

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -157,21 +158,43 @@ def summary(found: list[Line], size: cells.Size, draws: int) -> tuple[str, ...]:
 
 
 def checks(found: list[Line], size: cells.Size, draws: int) -> list[str]:
-    """What must hold: the order of the methods, more public rows never hurt, the law of throw-away."""
+    """What must hold: numbers near the printed ones, the order of the methods, the law of throw-away."""
+    ratios = sorted({x.cell.ratio for x in found})
+    off = [abs(throw_away_deviation(found, size, ratio, draws)) for ratio in ratios]
+    return [
+        *orders(found, size.dim),
+        f"throw-away is at most {max(off):.1f} standard deviations of a draw off its closed form",
+    ]
+
+
+def orders(found: list[Line], dim: int) -> list[str]:
+    """How many numbers are near the printed ones, and for each account how Algorithm 1 stands beside the rest and beside itself."""
     said = []
     banded = [x for x in found if x.in_band is not None]
     if banded:
         said.append(f"{sum(bool(x.in_band) for x in banded)} of {len(banded)} numbers are within their band")
     for account in cells.ACCOUNTS:
-        ratio, deviations = worst_lead([x for x in found if x.account == account], size.dim)
+        part = [x for x in found if x.account == account]
+        if not part:
+            continue
+        ratio, deviations = worst_lead(part, dim)
         said.append(
             f"{account}: Algorithm 1 has at most {ratio:.3f} times the loss of the best rival; where a rival is ahead, by at most "
-            f"{deviations:.1f} standard deviations of two runs"
+            f"{deviations:.1f} standard deviations of two runs; more public rows raise its loss by at most {worst_rise(part):.1%}"
         )
-    ratios = sorted({x.cell.ratio for x in found})
-    off = [abs(throw_away_deviation(found, size, ratio, draws)) for ratio in ratios]
-    said.append(f"throw-away is at most {max(off):.1f} standard deviations of a draw off its closed form")
     return said
+
+
+def worst_rise(found: list[Line]) -> float:
+    """By how much of itself the loss of Algorithm 1 rises, at most, from a share of public rows to the next with all else equal."""
+    rises = [0.0]
+    ours = {x.cell: x.best.loss for x in found if x.best.method == ALGORITHM_1}
+    for fixed in {(cell.epsilon, cell.warm) for cell in ours}:
+        losses = [
+            ours[cell] for cell in sorted(ours, key=lambda cell: cell.ratio) if (cell.epsilon, cell.warm) == fixed
+        ]
+        rises += [after / before - 1.0 for before, after in pairwise(losses)]
+    return max(rises)
 
 
 def worst_lead(found: list[Line], dim: int) -> tuple[float, float]:

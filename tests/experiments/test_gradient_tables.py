@@ -64,6 +64,19 @@ def test_the_bands_are_those_of_the_project():
     assert line("PDA-MD", 5.3822 * 1.29, Cell(0.1, 4.0, False), 5.3822).in_band
 
 
+def test_more_public_rows_that_hurt_are_seen():
+    table = TABLES[0]
+
+    def found(losses):
+        best = [cells.Best(ALGORITHM_1, loss, 0, 0, 0, 0) for loss in losses]
+        return [
+            tables.Line(table, cell, cells.PRINTED, each, None) for cell, each in zip(table.cells, best, strict=False)
+        ]
+
+    assert tables.worst_rise(found([2.0, 1.5, 1.2])) == 0.0
+    assert tables.worst_rise(found([2.0, 1.5, 1.8])) == pytest.approx(0.2)
+
+
 @pytest.mark.parametrize("n_pub", [120, 300, 1500])
 def test_throw_away_follows_its_closed_form(n_pub):
     length_sq = cells.LENGTH_SQ_PER_COLUMN * 200
