@@ -271,7 +271,9 @@ class VectorSum(Measurement[Fraction, Released]):
         """Charge `cost`, run the pass and add noise."""
         dim = self.affine.out_dim
         if self.grid is not None and (self.grid.dim != dim or self.only is not None):
-            raise InputError(f"a grid, also for K-norm noise, is for {dim} coordinates of all rows, not for those of a node")
+            raise InputError(
+                f"a grid, also for K-norm noise, is for {dim} coordinates of all rows, not for those of a node"
+            )
         grid: Grid | KNormGrid
         if self.only is not None:
             grid = cluster_sum_grid(cost, dim, rows.n, pure=account.pure, clusters=1, lineage=self.only.lineage)
