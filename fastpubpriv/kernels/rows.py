@@ -51,14 +51,15 @@ def rows_shell_counts(chunk: npt.NDArray[Any], row_map: RowMap, edges_sq: FloatA
 def _arguments(chunk: npt.NDArray[Any], row_map: RowMap) -> tuple[Any, int, Any, Any, Any]:
     """Pointer and stride of the rows, workspace, map as C sees it, and the views that keep its pointers alive."""
     pointer, stride = _cbuf.rows(chunk, row_map.dim)
-    keep = [
-        None if v is None else ffi.from_buffer("double[]", v) for v in (row_map.center, row_map.matrix, row_map.offset)
+    keep = center, matrix, offset = [
+        ffi.NULL if v is None else ffi.from_buffer("double[]", v)
+        for v in (row_map.center, row_map.matrix, row_map.offset)
     ]
-    center, matrix, offset = (ffi.NULL if v is None else v for v in keep)
+    kind = row_map.kind._value_
     cmap = ffi.new(
         "fpp_row_map *",
         (
-            row_map.dim, row_map.out_dim, row_map.quant_bound, row_map.kind.value,
+            row_map.dim, row_map.out_dim, row_map.quant_bound, kind,
             center, matrix, offset, row_map.inv_step, row_map.limit,
         ),
     )  # fmt: skip
