@@ -1,7 +1,7 @@
 """Fused products of maps: where one would make another integer than the unfused product, the row is taken again, unfused.
 
-Every case has rows whose integers differ if a processor fuses multiplying with adding and does not look: `test_plants_are_caught` says
-so in exact fractions.
+Every case has rows whose integers differ if a processor fuses multiplying with adding and does not look: `test_plants_are_caught`
+says so in exact fractions.
 """
 
 from fractions import Fraction
@@ -25,7 +25,7 @@ def planted_map(dim, kind, sign):
 
 
 def planted_rows(dim, place, dtype=np.float64):
-    """One row: column `place` has 1 + LARGE, so that its product keeps SMALL * LARGE only when it is fused with the sum before it."""
+    """One row: the product of column `place`, 1 + LARGE, keeps SMALL * LARGE only when it is fused with the sum before it."""
     x = np.zeros((1, dim), dtype=dtype)
     x[0, 0] = 1.0
     x[0, place] = 1.0 + LARGE
@@ -91,7 +91,9 @@ def test_products_that_cancel(magnitude, limit):
     matrix = rng.standard_normal((dim, dim))
     matrix -= matrix.mean(axis=1, keepdims=True)
     x = magnitude + 8.0 * rng.standard_normal((n, dim))
-    row_map = RowMap(dim=dim, out_dim=dim, quant_bound=2896, inv_step=1.0, limit=limit, kind=MatrixKind.FULL, matrix=matrix)
+    row_map = RowMap(
+        dim=dim, out_dim=dim, quant_bound=2896, inv_step=1.0, limit=limit, kind=MatrixKind.FULL, matrix=matrix
+    )
     found = every_set(x, row_map)
     assert np.unique(found).size > 20
 
@@ -116,5 +118,7 @@ def test_columns_and_steps_far_from_one(scale):
         every_set(rows / scale if by_column else rows, row_map)
     mixed = plain.matrix.copy()
     mixed[:, 5] = 0.0
-    row_map = RowMap(dim=dim, out_dim=dim, quant_bound=2896, inv_step=1.0, limit=2800.0, kind=MatrixKind.LOWER, matrix=mixed)
+    row_map = RowMap(
+        dim=dim, out_dim=dim, quant_bound=2896, inv_step=1.0, limit=2800.0, kind=MatrixKind.LOWER, matrix=mixed
+    )
     assert every_set(rows, row_map)[0, 9] == 0
