@@ -15,15 +15,14 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.coinpress import (
     Ball,
-    check_path,
     choose_steps,
     mean_result,
     most_steps,
-    predicted_error,
-    predicted_path,
+    path_of,
     refine,
 )
 from fastpubpriv.estimators.columns.learn import mean_of_columns
+from fastpubpriv.estimators.moments import column_means
 from fastpubpriv.estimators.preconditioner import precondition
 from fastpubpriv.estimators.radii import Mode, failure_probability, gap_radius, gap_shift, step_count
 from fastpubpriv.estimators.whitening import Whitening, known_root
@@ -55,7 +54,7 @@ def public_ball(
         return Ball(guarantee.center, guarantee.mean_radius), Whitening(dim, guarantee.scale), row_std
     whitening = Whitening(dim, known_root(covariance, variance, dim))
     radius = gap_radius(dim, n_pub, failure_prob / 2.0, pub_priv_gap)
-    return Ball(x_pub.mean(axis=0), radius), whitening, whitening.row_std()
+    return Ball(column_means(x_pub), radius), whitening, whitening.row_std()
 
 
 @shared_docs
@@ -208,26 +207,27 @@ def _within_ball(
 ) -> MeanResult:
     """The mean from a ball around the public rows that is narrowed step by step."""
     ball, whitening, row_std = public_ball(public, **spread, failure_prob=failure_prob, pub_priv_gap=gap)
+    unit_std = whitening.row_std() if isinstance(spread["covariance"], str) else row_std
     # All columns share one factor between the whitened unit and a row's standard deviation: sqrt(eig_upper), or one.
-    row_unit = float(whitening.row_std()[0] / row_std[0])
+    row_unit = float(unit_std[0] / row_std[0])
     run = start(draws=most_steps(steps) * public.shape[1])
     count = choose_steps(run, ball, steps, mode=mode, failure_prob=failure_prob)
-    path = predicted_path(run, ball, count, mode=mode, failure_prob=failure_prob)
+    path = path_of(run, ball, count, mode=mode, failure_prob=failure_prob)
+    n, dim = run.rows.n, run.rows.dim
     running.warn_if_useless(
         "estimate_mean",
-        predicted_error(run, path, row_unit),
-        math.hypot(math.sqrt(public.shape[1] / len(public)), gap_shift(gap)),
+        path.predicted_error(n, dim, row_unit),
+        math.hypot(math.sqrt(dim / len(public)), gap_shift(gap)),
     )
-    check_path(run, path)
     inverse = whitening.inverse
     from_public = isinstance(spread["covariance"], str)
     with run.paid():
-        estimate, noise_std = refine(run, ball, whitening, inverse, steps=count, mode=mode, failure_prob=failure_prob)
+        estimate, noise_std = refine(run, ball.center, whitening, inverse, path.steps)
         return mean_result(
             run,
             estimate,
             noise_std,
-            whitening,
+            unit_std,
             row_std,
             n_pub=len(public),
             provenance={

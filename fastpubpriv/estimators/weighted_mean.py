@@ -15,12 +15,12 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.columns.counted import Counted, student_factor, with_report
 from fastpubpriv.estimators.columns.norms import DRAWS, NormCount, Norms
+from fastpubpriv.estimators.moments import column_means, column_stds, row_lengths
 from fastpubpriv.estimators.radii import LARGEST_SIZE, size
 from fastpubpriv.estimators.regions import Region, clip_region
 from fastpubpriv.mechanisms.sums import AffineMap, VectorSum, check_sum_grids
 from fastpubpriv.parameters import shared_docs
 from fastpubpriv.privacy import ApproxDP, Budget, KNormGrid, Ledger, PureDP, knorm_sum_grid
-from fastpubpriv.results.base import frozen
 from fastpubpriv.results.estimates import MeanResult
 
 # The most that floating point may add to delta when K-norm noise is asked for; the grid is made coarse enough for it.
@@ -140,21 +140,21 @@ class Average:
         row_std = np.full(rows.dim, math.sqrt(self.variance / rows.dim))
         if public is not None:
             if share < 1.0:
-                mean += (1.0 - share) * ((public.mean(axis=0) - middle) / unit)
-            if n_pub >= 2 and np.any(np.ptp(public, axis=0) > 0.0):
-                row_std = np.std(public, axis=0, ddof=1) / unit
+                mean += (1.0 - share) * ((column_means(public) - middle) / unit)
+            if n_pub >= 2 and (public != public[0]).any():
+                row_std = column_stds(public) / unit
         row_std = row_std if self.row_std is None else self.row_std
         if total is not None:
             mean += share * total / rows.n
-        length = float(np.linalg.norm(mean))
+        length = math.sqrt(float(mean.dot(mean)))
         if self.project and length > self.region.radius:
             mean *= self.region.radius / length
         mean = middle + unit * mean
         sampling = math.sqrt(share**2 / rows.n + ((1.0 - share) ** 2 / n_pub if n_pub else 0.0))
         return MeanResult(
-            mean=frozen(self.region.within(mean) if self.project else mean),
-            noise_std=frozen(unit * (share * noise_std / rows.n)),
-            sampling_std=frozen(unit * (sampling * row_std)),
+            mean=self.region.within(mean) if self.project else mean,
+            noise_std=unit * (share * noise_std / rows.n),
+            sampling_std=unit * (sampling * row_std),
             columns=rows.columns,
             **facts,
             **run.fields(n_pub),
@@ -200,7 +200,7 @@ class WeightedCall:
         """The result, from one clipped sum."""
         run, region = self.run, average.region
         affine = AffineMap(dim=run.rows.dim, center=region.center, matrix=region.matrix)
-        asked = VectorSum(affine=affine, radius=region.radius, k_norm=grid)
+        asked = VectorSum(affine=affine, radius=region.radius, grid=grid)
         found = run.release(
             asked, name="clipped sum", cost=allowance, clip_radius=region.radius, private_weight=average.share
         )
@@ -214,7 +214,7 @@ class WeightedCall:
         norms.check_grids(run.account)
         with run.paid():
             affine = AffineMap(dim=run.rows.dim, center=region.center, matrix=region.matrix)
-            seen = norms.look(run, affine, np.linalg.norm((public - region.center) / region.unit, axis=1))
+            seen = norms.look(run, affine, row_lengths((public - region.center) / region.unit))
             average = self.average(replace(region, radius=seen.radius), norms.left)
             result = self.released(replace(average, row_std=self.row_std(region, seen)), norms.left)
             return with_report("weighted_mean", result, self.said(average, seen, result))
@@ -228,7 +228,7 @@ class WeightedCall:
         m = len(self.public)
         if m < 2:
             return np.full(len(region.unit), seen.rms)
-        stds = np.std(self.public, axis=0, ddof=1) / region.unit
+        stds = column_stds(self.public) / region.unit
         # What the norms add up to, spread as the public deviations are: they may all be too small.
         spread = stds * max(1.0, seen.rms / max(float(np.linalg.norm(stds)), 1.0 / LARGEST_SIZE))
         return np.where(stds > 0.0, np.minimum(spread * student_factor(m), seen.rms), seen.rms)
@@ -239,7 +239,7 @@ class WeightedCall:
         assert public is not None
         m, dim = public.shape
         varied = np.ptp(public, axis=0) > 0.0
-        own = np.std(public, axis=0, ddof=1) / math.sqrt(m) if m >= 2 else np.full(dim, math.inf)
+        own = column_stds(public) / math.sqrt(m) if m >= 2 else np.full(dim, math.inf)
         return Counted(
             norms=seen,
             center=region.center,

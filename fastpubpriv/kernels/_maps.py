@@ -10,14 +10,15 @@ from fastpubpriv.maps import RowMap
 
 def map_table(row_map: RowMap) -> tuple[Any, list[Any]]:
     """The C side of a map, and the views that keep its pointers alive."""
-    keep = [
-        None if v is None else ffi.from_buffer("double[]", v) for v in (row_map.center, row_map.matrix, row_map.offset)
+    keep = center, matrix, offset = [
+        ffi.NULL if v is None else ffi.from_buffer("double[]", v)
+        for v in (row_map.center, row_map.matrix, row_map.offset)
     ]
-    center, matrix, offset = (ffi.NULL if v is None else v for v in keep)
+    kind = row_map.kind._value_
     table = ffi.new(
         "fpp_row_map *",
         (
-            row_map.dim, row_map.out_dim, row_map.quant_bound, row_map.kind.value,
+            row_map.dim, row_map.out_dim, row_map.quant_bound, kind,
             center, matrix, offset, row_map.inv_step, row_map.limit,
         ),
     )  # fmt: skip

@@ -275,26 +275,30 @@ class ShellQuery(MembersQuery):
 class VectorSum(Measurement[Fraction, Released]):
     """Release the sum of the mapped rows, each clipped to norm `radius`.
 
-    `cost` is a rho when the account is Gaussian, an epsilon when it is pure; a `k_norm` grid then asks for l2 K-norm noise
-    instead of the discrete Laplace. Replace-one sensitivity 2Q in l2, isqrt(4 D Q^2) in l1, in grid steps. `only` keeps the rows
-    of one node of a cluster tree; the event then says what entering or leaving it costs. `box` is applied before the map; the
-    sensitivity does not depend on it.
+    `cost` is a rho when the account is Gaussian, an epsilon when it is pure. A `grid`, worked out before, takes the place of that
+    of the cost; it may be one for l2 K-norm noise, in place of the discrete Laplace. Replace-one sensitivity 2Q in l2,
+    isqrt(4 D Q^2) in l1, in grid steps. `only` keeps the rows of one node of a cluster tree; the event then says what entering or
+    leaving it costs. `box` is applied before the map; the sensitivity does not depend on it.
     """
 
     affine: AffineMap
     radius: float
-    k_norm: KNormGrid | None = None
+    grid: Grid | KNormGrid | None = None
     only: Members | None = None
     box: ColumnBox | None = None
 
     def release(self, account: Payer, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Released:
         """Charge `cost`, run the pass and add noise."""
         dim = self.affine.out_dim
-        grid: Grid | KNormGrid = sum_grid(account, cost, dim, rows.n) if self.k_norm is None else self.k_norm
+        if self.grid is not None and (self.grid.dim != dim or self.only is not None):
+            raise InputError(
+                f"a grid, also for K-norm noise, is for {dim} coordinates of all rows, not for those of a node"
+            )
+        grid: Grid | KNormGrid
         if self.only is not None:
-            if self.k_norm is not None:
-                raise InputError("K-norm noise has no proof for the rows of a node; leave k_norm out")
             grid = cluster_sum_grid(cost, dim, rows.n, pure=account.pure, clusters=1, lineage=self.only.lineage)
+        else:
+            grid = sum_grid(account, cost, dim, rows.n) if self.grid is None else self.grid
         row_map = self.affine.on_grid(grid, self.radius)
         query = partial(executor.run, SumQuery(row_map=row_map, only=self.only, box=self.box), rows)
         unit = grid.step(self.radius)

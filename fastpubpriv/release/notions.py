@@ -77,7 +77,7 @@ class Spending(ABC):
         """Take a cost off the allowance, by case where the event is over clusters."""
         tally = self._tally.copy()
         tally.add(cost, None if event is None else event.clusters)
-        if tally.total > self.allowance:
+        if tally.exceeds(self.allowance):
             raise BudgetError(EXCEEDED)
         self._tally = tally
 
