@@ -30,8 +30,8 @@ LIMITS = {
     "a mini-batch of 500 of 27000 x 2000 float32": 1.7,
     "a Newton pass, 1e+06 x 100": 1.5,
     "50 steps of 1 settings": 1.7,
-    # Of secure normals, as the limit is. PERFORMANCE allows 1.15 times insecure ones, and half as much again for secure ones; as words of
-    # the secure stream are .58 to .6 of a secure normal, that is no more than this.
+    # Of secure normals, as the limit is. PERFORMANCE allows 1.15 times insecure ones, and half as much again for secure ones; as
+    # words of the secure stream are .58 to .6 of a secure normal, that is no more than this.
     "PrivUnit reports, 10000 x 100": 1.15,
     "PrivUnit reports, 1000 x 1000": 1.15,
     "PrivUnit reports, 200 x 10000": 1.15,

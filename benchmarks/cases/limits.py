@@ -2,8 +2,9 @@
 
 The goals of PERFORMANCE are ratios to these limits. Both come from a few lines of C, compiled on the spot with the flags of the
 machine, or of a narrower set of instructions where one is asked for (`held_to`): NumPy's sum is bound by its additions on fast
-memory, and OpenBLAS picks AVX2 kernels on some AVX-512 machines, so that neither shows the limit. Reading is a sum of 64-bit integers over sixteen vector accumulators, which costs next to nothing;
-arithmetic is sixteen independent chains of a vector multiply-add, enough to cover a latency of four cycles on two or four ports.
+memory, and OpenBLAS picks AVX2 kernels on some AVX-512 machines, so that neither shows the limit. Reading is a sum of 64-bit
+integers over sixteen vector accumulators, which costs next to nothing; arithmetic is sixteen independent chains of a vector
+multiply-add, enough to cover a latency of four cycles on two or four ports.
 """
 
 from __future__ import annotations
