@@ -10,6 +10,7 @@ import numpy.typing as npt
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.kernels import _cbuf
 from fastpubpriv.kernels._cext import ffi, lib
+from fastpubpriv.kernels._maps import map_table
 from fastpubpriv.maps import RowMap
 
 GRAM_QUANT_MAX: int = lib.FPP_GRAM_QUANT_MAX
@@ -52,17 +53,6 @@ def rows_shell_counts(chunk: npt.NDArray[Any], row_map: RowMap, edges_sq: FloatA
 def _arguments(chunk: npt.NDArray[Any], row_map: RowMap) -> tuple[Any, int, Any, Any, Any]:
     """Pointer and stride of the rows, workspace, map as C sees it, and the views that keep its pointers alive."""
     pointer, stride = _cbuf.rows(chunk, row_map.dim)
-    keep = center, matrix, offset = [
-        ffi.NULL if v is None else ffi.from_buffer("double[]", v)
-        for v in (row_map.center, row_map.matrix, row_map.offset)
-    ]
-    kind = row_map.kind._value_
-    cmap = ffi.new(
-        "fpp_row_map *",
-        (
-            row_map.dim, row_map.out_dim, row_map.quant_bound, kind,
-            center, matrix, offset, row_map.inv_step, row_map.limit,
-        ),
-    )  # fmt: skip
+    cmap, keep = map_table(row_map)
     work = ffi.from_buffer(_cbuf.scratch(lib.fpp_rows_workspace_size(cmap)))
     return pointer, stride, work, cmap, keep

@@ -18,9 +18,10 @@ import numpy as np
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import columns as boxes
+from fastpubpriv.kernels import leaves
 from fastpubpriv.kernels import rows as kernels
 from fastpubpriv.kernels.tree import Members
-from fastpubpriv.maps import ColumnBox, MatrixKind, RowMap
+from fastpubpriv.maps import ColumnBox, MatrixKind, RowMap, RowTree
 from fastpubpriv.privacy import (
     Event,
     Grid,
@@ -185,12 +186,19 @@ class MembersQuery(Query):
 
     def add(self, chunk: Chunk, accumulators: Any) -> None:
         """See `Query.add`."""
+        if self.only is not None and self.box is None:
+            self.count_members(chunk, self.only.row_tree, accumulators[0])
+            return
         members = chunk if self.only is None else self.only(chunk)
         self.count(members if self.box is None else boxes.columns_box(members, self.box), accumulators[0])
 
     @abc.abstractmethod
     def count(self, chunk: Chunk, found: IntArray) -> None:
         """Add the rows of a chunk, all of them members."""
+
+    @abc.abstractmethod
+    def count_members(self, chunk: Chunk, row_tree: RowTree, found: IntArray) -> None:
+        """Add those rows of a chunk that reach the one target of a tree."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -210,6 +218,10 @@ class SumQuery(MembersQuery):
         """Add rows."""
         kernels.rows_sum(chunk, self.row_map, found)
 
+    def count_members(self, chunk: Chunk, row_tree: RowTree, found: IntArray) -> None:
+        """Add rows of one node."""
+        leaves.leaf_sums(chunk, row_tree, [self.row_map], [found])
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class GramQuery(MembersQuery):
@@ -224,6 +236,10 @@ class GramQuery(MembersQuery):
     def count(self, chunk: Chunk, found: IntArray) -> None:
         """Add rows."""
         kernels.rows_gram(chunk, self.row_map, found)
+
+    def count_members(self, chunk: Chunk, row_tree: RowTree, found: IntArray) -> None:
+        """Add rows of one node."""
+        leaves.leaf_grams(chunk, row_tree, [self.row_map], [found])
 
     @property
     def row_cost(self) -> int:
@@ -250,6 +266,10 @@ class ShellQuery(MembersQuery):
     def count(self, chunk: Chunk, found: IntArray) -> None:
         """Add rows."""
         kernels.rows_shell_counts(chunk, self.row_map, self.edges_sq, found)
+
+    def count_members(self, chunk: Chunk, row_tree: RowTree, found: IntArray) -> None:
+        """Add rows of one node."""
+        leaves.leaf_shell_counts(chunk, row_tree, [self.row_map], self.edges_sq, [found])
 
     def answer(self, accumulators: tuple[IntArray]) -> IntArray:
         """The count is scaled up to the noise grid. The noise is never scaled down: q + floor(N) / s would reveal q."""
