@@ -30,6 +30,8 @@ LIMITS = {
     "a mini-batch of 500 of 27000 x 2000 float32": 1.7,
     "a Newton pass, 1e+06 x 100": 1.5,
     "50 steps of 1 settings": 1.7,
+    # Of secure normals, as the limit is. PERFORMANCE allows 1.15 times insecure ones, and half as much again for secure ones; as
+    # words of the secure stream are .58 to .6 of a secure normal, that is no more than this.
     "PrivUnit reports, 10000 x 100": 1.15,
     "PrivUnit reports, 1000 x 1000": 1.15,
     "PrivUnit reports, 200 x 10000": 1.15,
@@ -102,10 +104,9 @@ PEERS = {
 # Of the .057, .04 are the loop with norms that are known, as they are after the first 200 steps, .007 the norms, .007 what NumPy
 # does to weights and noise of all settings, and .002 the draws. What is left to try is that loop: .033 with rows in the cache, .020
 # for its multiply-adds alone, and the addition of noise and step to weights while they are put into panels.
-# A tree of 10^6 x 16 rows took .99 s of CPU on a busy full-width machine: 558 chunks are grouped by label (.27 s), labels
-# are looked up and moved on in NumPy (.19 s) and by splits in C (.12 s), moments .14, norms .12, and .15 goes into Python
-# for the ladder's plans. One pass in C that moves the codes of a chunk on and groups its rows, in place of masks, gathers
-# and two passes, is to be tried next.
+# A tree of 10^6 x 16 rows takes .64 s of CPU on a busy full-width machine (.70 with AVX2; .95 and 1.01 before one call of C
+# moved the codes of a block of rows on, put them together by group and added them up in the second cache). .45 is that call:
+# reading the rows 18 times is half of it, the rest splits, moments and norms. .1 is Python for the ladder's plans.
 SECONDS = {
     "50 steps of 16 settings": 0.04,
     "50 steps of 176 settings, all cores": 1.8,
