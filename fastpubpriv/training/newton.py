@@ -78,7 +78,8 @@ def repeats(variance: FloatArray, noise_variance: FloatArray, steps: int) -> flo
 def _repeats_each(variance: FloatArray, noise_variance: FloatArray, steps: IntArray) -> FloatArray:
     """The same for each of several plans (k, D) with so many steps (k,)."""
     left = np.add.reduce(1.0 / (1.0 / variance + 1.0 / noise_variance), axis=1) / np.add.reduce(variance, axis=1)
-    return np.minimum((1.0 + left) / np.maximum(1.0 - left, 1e-300), steps)
+    found: FloatArray = np.minimum((1.0 + left) / np.maximum(1.0 - left, 1e-300), steps)
+    return found
 
 
 def plan_newton(posterior: Posterior, n_priv: float, noise: Noise, centre: Fraction = Fraction(0)) -> NewtonPlan:

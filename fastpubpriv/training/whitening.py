@@ -193,7 +193,8 @@ def water_filled(variance: FloatArray, precision: float, floor: float) -> FloatA
 
     A part `floor` of it is spread evenly. What is least known gets most: precision_j = (level - 1 / variance_j)_+.
     """
-    return water_filled_each(variance[None], np.array([precision]), floor)[0]
+    found: FloatArray = water_filled_each(variance[None], np.array([precision]), floor)[0]
+    return found
 
 
 def water_filled_each(variance: FloatArray, precision: FloatArray, floor: float) -> FloatArray:
