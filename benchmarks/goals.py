@@ -30,6 +30,8 @@ LIMITS = {
     "a mini-batch of 500 of 27000 x 2000 float32": 1.7,
     "a Newton pass, 1e+06 x 100": 1.5,
     "50 steps of 1 settings": 1.7,
+    # Of secure normals, as the limit is. PERFORMANCE allows 1.15 times insecure ones, and half as much again for secure ones; as
+    # words of the secure stream are .58 to .6 of a secure normal, that is no more than this.
     "PrivUnit reports, 10000 x 100": 1.15,
     "PrivUnit reports, 1000 x 1000": 1.15,
     "PrivUnit reports, 200 x 10000": 1.15,
@@ -104,8 +106,8 @@ PEERS = {
 # for its multiply-adds alone, and the addition of noise and step to weights while they are put into panels.
 # A tree of 10^6 x 16 rows takes .60 s of CPU on a busy full-width machine (.67 with AVX2; .95 and 1.01 before one call of C
 # moved the codes of a block of rows on, put them together by group and added them up in the second cache). .45 is that call:
-# reading the rows 18 times is half of it, the rest splits, moments and norms. Of the fit of four components with two threads, .031
-# of .207 s are in no pass and stay with one thread: 1.74 times is the most that two can give, where .06 of .22 s would have given 1.6.
+# reading the rows 18 times is half of it, the rest splits, moments and norms. Of a fit of four components .031 of .207 s of CPU
+# are in no pass, and stay with one thread: 1.74 times is the most that two threads can give there.
 SECONDS = {
     "50 steps of 16 settings": 0.04,
     "50 steps of 176 settings, all cores": 1.8,
