@@ -24,8 +24,6 @@ from benchmarks.cases.first_calls import COMMANDS, FUNCTIONS, MOST, command_seco
 _PAIRS = "compares 1,000 candidates pair by pair, in every call"
 NOT_MET = {
     "learn_axis_aligned_mixture, x_pub, pure": _PAIRS,
-    # It asks for plans at some 16 sizes and budgets, to say from where on private rows pay; the first alone is .1 s.
-    "plan, train": "16 plans, to say from where on private rows pay",
     # .31 to .35: half of it imports SciPy's optimiser, whose steps find the minimum of the public rows.
     "train, OutputPerturbation": "imports scipy.optimize",
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -165,14 +165,13 @@ def estimate_mean(
         threads=threads,
         progress=progress,
     )
-    gaussian = validation.choice("clipping", clipping, ("auto", "gaussian")) == "gaussian"
+    settings = (clipping, mode, failure_prob, pub_priv_gap, steps, missing, public_only)
+    try:
+        chosen = _known_settings(*settings)
+    except TypeError:  # no key of a table, as an array
+        chosen = _checked(*settings)
+    gaussian, mode, failure_prob, gap, steps, neutral, skip = chosen
     gaussian = gaussian or covariance is not None or variance is not None
-    mode = validation.choice("mode", mode, ("practical", "theory"))
-    failure_prob = failure_probability(failure_prob)
-    gap = validation.fraction("pub_priv_gap", pub_priv_gap)
-    steps = step_count(steps)
-    neutral = validation.choice("missing", missing, ("observed", "neutral")) == "neutral"
-    skip = validation.choice("public_only", public_only, ("never", "auto")) == "auto"
     limits = validation.column_bounds(bounds, rows.dim)
     if gaussian:
         _only_for("clipping='auto' without covariance= or variance=", bounds=limits, missing=neutral, public_only=skip)
@@ -186,6 +185,24 @@ def estimate_mean(
         mode=mode != "practical",
     )
     return mean_of_columns("estimate_mean", start, public, bounds=limits, neutral=neutral, skip=skip)
+
+
+def _checked(
+    clipping: Any, mode: Any, failure_prob: Any, pub_priv_gap: Any, steps: Any, missing: Any, public_only: Any
+) -> tuple[bool, Mode, float, float, int | str, bool, bool]:
+    """The settings of a call, checked: ball, mode, failure_prob, gap, steps, whole rows only, public rows if they do."""
+    return (
+        validation.choice("clipping", clipping, ("auto", "gaussian")) == "gaussian",
+        validation.choice("mode", mode, ("practical", "theory")),
+        failure_probability(failure_prob),
+        validation.fraction("pub_priv_gap", pub_priv_gap),
+        step_count(steps),
+        validation.choice("missing", missing, ("observed", "neutral")) == "neutral",
+        validation.choice("public_only", public_only, ("never", "auto")) == "auto",
+    )
+
+
+_known_settings = lru_cache(maxsize=64, typed=True)(_checked)  # calls come in loops, with the same settings
 
 
 def _only_for(case: str, **given: Any) -> None:

@@ -16,9 +16,9 @@ def column_means(rows: FloatArray) -> FloatArray:
     return means
 
 
-def column_stds(rows: FloatArray) -> FloatArray:
-    """`np.std(rows, axis=0, ddof=1)` of at least two rows, (dim,)."""
-    offsets = rows - column_means(rows)
+def column_stds(rows: FloatArray, means: FloatArray | None = None) -> FloatArray:
+    """`np.std(rows, axis=0, ddof=1)` of at least two rows, (dim,); `means` are those of the columns, if they are known."""
+    offsets = rows - (column_means(rows) if means is None else means)
     stds: FloatArray = np.sqrt(np.add.reduce(offsets * offsets, axis=0) / (len(rows) - 1))
     return stds
 

@@ -118,8 +118,8 @@ def row_variance(variance: Any, public: FloatArray | None, norm_bound: float) ->
 class Average:
     """The average of both means, as offsets from the centre of the clipping ball in its units: public numbers only.
 
-    `share` is the weight of the private mean; `variance` is that of a whole row. `row_std` (dim,) is that of each column, None
-    for what the public rows say.
+    `share` is the weight of the private mean; `variance` is that of a whole row, and `known_from` says whence. `row_std` (dim,) is
+    that of each column, None for what the public rows say.
     """
 
     share: float
@@ -127,6 +127,7 @@ class Average:
     project: bool
     public: FloatArray | None
     variance: float
+    known_from: str
     row_std: FloatArray | None = None
 
     def result(self, run: running.Run, total: FloatArray | None, noise_std: float, **facts: Any) -> MeanResult:
@@ -136,14 +137,17 @@ class Average:
         """
         rows, share, public, middle, unit = run.rows, self.share, self.public, self.region.center, self.region.unit
         n_pub = 0 if public is None else len(public)
-        mean = np.zeros(rows.dim)
-        row_std = np.full(rows.dim, math.sqrt(self.variance / rows.dim))
+        mean, row_std = np.zeros(rows.dim), self.row_std
         if public is not None:
+            means = column_means(public)
             if share < 1.0:
-                mean += (1.0 - share) * ((column_means(public) - middle) / unit)
-            if n_pub >= 2 and (public != public[0]).any():
-                row_std = column_stds(public) / unit
-        row_std = row_std if self.row_std is None else self.row_std
+                mean += (1.0 - share) * ((means - middle) / unit)
+            if row_std is None and n_pub >= 2:
+                stds = column_stds(public, means)
+                # All of them are zero where no column varies, or where its squares are too small for a number.
+                row_std = stds / unit if stds.max() > 0.0 or (public != public[0]).any() else None
+        if row_std is None:
+            row_std = np.full(rows.dim, math.sqrt(self.variance / rows.dim))
         if total is not None:
             mean += share * total / rows.n
         length = math.sqrt(float(mean.dot(mean)))
@@ -174,12 +178,13 @@ class WeightedCall:
 
     def energy(self, region: Region) -> tuple[float, str]:
         """V^2 in the units of a region, and where it came from."""
-        return row_variance(self.variance, None if self.public is None else self.public / region.unit, region.radius)
+        asked = self.public if self.variance is None else None
+        return row_variance(self.variance, None if asked is None else asked / region.unit, region.radius)
 
     def average(self, region: Region, allowance: Fraction) -> Average:
         """The best average for a region, when a sum may cost `allowance`."""
         rows, pure = self.run.rows, self.run.account.pure
-        energy, _ = self.energy(region)
+        energy, known_from = self.energy(region)
         model = ErrorModel(
             n_priv=rows.n,
             n_pub=0 if self.public is None else len(self.public),
@@ -187,13 +192,20 @@ class WeightedCall:
             noise=noise_energy(rows.dim, region.radius, float(allowance), pure=pure, k_norm=self.k_norm),
         )
         share = model.weight(self.weight)
-        return Average(share=share, region=region, project=self.project, public=self.public, variance=energy)
+        return Average(
+            share=share,
+            region=region,
+            project=self.project,
+            public=self.public,
+            variance=energy,
+            known_from=known_from,
+        )
 
     def facts(self, average: Average) -> dict[str, Any]:
         """What the result says besides its numbers."""
         return {
             "noise_law": "k_norm" if self.k_norm else "laplace" if self.run.account.pure else "gaussian",
-            "provenance": average.region.provenance | {"variance": self.energy(average.region)[1]},
+            "provenance": average.region.provenance | {"variance": average.known_from},
         }
 
     def released(self, average: Average, allowance: Fraction, grid: KNormGrid | None = None) -> MeanResult:

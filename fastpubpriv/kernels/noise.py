@@ -43,7 +43,8 @@ def _int32(value: int) -> int:
 def gaussian_floor(key: bytes, count: int, log2_scale: int, *, begin: int = 0) -> IntArray:
     """floor(N(0, 4^log2_scale)), within 2^-100 of exact; (count,) int64."""
     draws = _empty(begin, count, np.int64)
-    check(lib.fpp_gaussian_floor_i64(_key(key), begin, begin + count, _int32(log2_scale), out(draws)))
+    room = ffi.from_buffer("int64_t[]", draws, require_writable=True)
+    check(lib.fpp_gaussian_floor_i64(_key(key), begin, begin + count, _int32(log2_scale), room))
     return draws
 
 

@@ -21,7 +21,8 @@ def rows_sum(chunk: npt.NDArray[Any], row_map: RowMap, sums: IntArray) -> None:
     _cbuf.expect("sums", sums, np.int64, (row_map.out_dim,))
     x, stride, work, cmap, _keep = _arguments(chunk, row_map)
     call = lib.fpp_rows_sum_f64 if chunk.itemsize == 8 else lib.fpp_rows_sum_f32
-    _cbuf.check(call(x, chunk.shape[0], stride, cmap, work, _cbuf.out(sums)))
+    room = ffi.from_buffer("int64_t[]", sums, require_writable=True)
+    _cbuf.check(call(x, chunk.shape[0], stride, cmap, work, room))
 
 
 def rows_gram(chunk: npt.NDArray[Any], row_map: RowMap, gram: IntArray) -> None:

@@ -209,6 +209,11 @@ class SumQuery(MembersQuery):
         """See `Query.zeros`."""
         return (np.zeros(self.row_map.out_dim, dtype=np.int64),)
 
+    @property
+    def compiled(self) -> bool:
+        """See `Query.compiled`."""
+        return self.only is None and self.box is None
+
     def count(self, chunk: Chunk, found: IntArray) -> None:
         """Add rows."""
         kernels.rows_sum(chunk, self.row_map, found)

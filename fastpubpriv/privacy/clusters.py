@@ -79,9 +79,10 @@ class CostTally:
         """Add a release: by case if it is over clusters, else as one that may change whatever the replaced row does."""
         if clusters is None or not clusters.worst:
             over, under = cost.as_integer_ratio()
-            common = math.lcm(under, self._under)
-            self._over = self._over * (common // self._under) + over * (common // under)
-            self._under = common
+            if under != self._under:
+                common = math.lcm(under, self._under)
+                self._over, over, self._under = self._over * (common // self._under), over * (common // under), common
+            self._over += over
             return
         stay, move = self._by_case.get(clusters.lineage, (Fraction(0), Fraction(0)))
         stay += cost * Fraction(clusters.stay, clusters.worst)
@@ -99,9 +100,10 @@ class CostTally:
         """What all of it costs."""
         return sum((max(pair) for pair in self._by_case.values()), Fraction(self._over, self._under))
 
-    def exceeds(self, limit: Fraction) -> bool:
-        """Whether all of it costs more than `limit`."""
+    def within(self, limit: Fraction, cost: Fraction, clusters: Clusters | None = None) -> CostTally | None:
+        """The tally with one release more, None where that would cost more than `limit`; this one stays as it is."""
+        more = self.copy()
+        more.add(cost, clusters)
         over, under = limit.as_integer_ratio()
-        if self._by_case:
-            return self.total > limit
-        return self._over * under > over * self._under
+        exceeds = more.total > limit if more._by_case else more._over * under > over * more._under
+        return None if exceeds else more

@@ -86,6 +86,11 @@ class Query(abc.ABC):
         return accumulators[0]
 
     @property
+    def compiled(self) -> bool:
+        """True if `add` and `answer` leave all floating-point numbers to compiled loops: NumPy's error state is then not asked."""
+        return False
+
+    @property
     def row_cost(self) -> int:
         """Work for one row, in units of about a nanosecond; at least `rows.dim` units are counted."""
         return 1
@@ -167,6 +172,9 @@ class Executor:
         if chunk is not None and rows.n * cost <= _ONE_CHUNK_WORK and self._alone and query.chunk_rows is None:
             first = query.zeros()
             _check_accumulators(first)
+            if query.compiled:
+                query.add(chunk, first)
+                return query.answer(first)
             with np.errstate(all="ignore"):
                 query.add(chunk, first)
                 return query.answer(first)
