@@ -25,9 +25,9 @@ _PAGED = 2**19
 _SAMPLE = 512
 _BASE_MAX = 2**50
 _FLUSH_ROWS = 2**31
-# A window holds _REACH times the range of the middle of a sample if memory allows. If few cells get most of the rows, each gets several
-# counters (lanes), so that an increment need not wait for the one before it. (Of 330 cells four lanes took 3 to 8 % longer than one, of
-# 1,300 two took as long as one or up to 7 % longer.)
+# A window holds _REACH times the range of the middle of a sample if memory allows. If few cells get most of the rows, each gets
+# several counters (lanes), so that an increment need not wait for the one before it. (Of 330 cells four lanes took 3 to 8 % longer
+# than one, of 1,300 two took as long as one or up to 7 % longer.)
 _REACH = 64
 _LANES = ((32, 8), (128, 4))
 _COUNTERS = 2**19
