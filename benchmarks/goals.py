@@ -39,6 +39,11 @@ LIMITS = {
     "estimate_mean, clipping='gaussian', 1e+06 x 50, whole call": 1.35,
     "estimate_mean, 1e+06 x 50, whole call": 1.35,
 }
+# Bins of heavy tails: 9.8 ms of a busy full-width machine with either set of instructions (before, 11.5 and 12.7), where reading
+# takes 5 and the bounded column 6.2 to 7.2 (7.5 and 8.5). Of the rest, 1 to 1.5 ms are numbers outside of the window (one in a
+# thousand: their blocks are looked through once more, and each takes a place of the hash table), .8 the tables themselves (pages
+# touched the first time, 63,000 bins gathered and put in order), and .4 counters that are in no near cache. A window of 64 or 256
+# times the middle's range in place of 128 is slower, and so is fetching counters ahead. To try: two windows, one of the middle.
 # Where vectors of half the width cannot do as well.
 LIMITS_AVX2 = {
     "clipped exact sum with a centre, 1e+06 x 50": 1.7,
