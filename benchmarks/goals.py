@@ -53,7 +53,12 @@ PEERS = {
     "clipped exact Gram, 1e+06 x 100": {"NumPy clip and dsyrk": 5.0},
     "clipped exact Gram, 1e+05 x 1000": {"NumPy clip and dsyrk": 2.5},
     "Gaussian, 1e+06 x 100, 4 rounds": {"NumPy clip and dsyrk, as many passes": 2.0},
-    # 35 and 86 on a busy full-width machine: with 20,000 rows nearly all of it is the search by groups, 1.2 microseconds a row.
+    # On a quiet full-width machine 6 and 42, where one thread of scikit-learn takes 12 ms and 1.0 s, and 18 ms and 1.7 s where the
+    # goals were set; 11 and 145 on the same machine when busy (CPU time, 2.0 and 14.5 ms), for which scikit-learn's products suffer
+    # most. The second took 25.9 ms of CPU before `kernels/_cover.py`: a pass over 20,000 rows against 16 others takes 2.4 to
+    # 2.9 ms then, and four are needed. The bound is far: reading these rows once takes .54 ms, and .04 ms for 2,000. The first
+    # needs .8 ms in place of 1.6 to 2.0; by cover it takes 1.8 (.3 for a sample, .25 for each of four passes, .4 for the rows beyond
+    # the bar), but uniform rows would take twice what they do. Next to try are passes in single precision with a proved bound.
     "most isolated row, 2000 x 100": {"scikit-learn NearestNeighbors": 15.0, "NumPy float32 products (may err)": 1.0},
     "most isolated row, 20000 x 100": {"scikit-learn NearestNeighbors": 150.0, "NumPy float32 products (may err)": 1.0},
     "most isolated row, 100000 x 50": {"NumPy float32 products (may err)": 120.0},
