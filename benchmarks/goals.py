@@ -83,15 +83,17 @@ PEERS = {
     "threads by default, 10000 x 5": {"one thread": 0.95},
     "two threads, 10000 x 5": {"one thread": 0.95},
 }
-# The three small calls are above their goal (seconds of the processor of a busy full-width machine, before and now: .36 and .34,
-# 6.0 and 4.3, .30 and .28 ms). The first and third are a thousand Python calls in 40 steps, none above 4 % of the whole; one after
-# the other they take 1.5 times as long as each does when it is repeated alone, as every one runs other code. Tried: one chunk added
-# without lending and contexts, refusals named without a context, totals without cases (7 % together). What is left to try is fewer
-# objects: one map for both steps, one event for both grids, results whose fields are made read-only where they are asked for.
-# Of the second (5.0 and 3.4 ms in the same minutes, once windows and clip points of all columns were worked out together and
-# only where they matter), .7 ms are three releases, the rest NumPy on small arrays: `windows` .7, places of public rows
-# (`scales.column_of`) .5, `tails.sides_of` .4, prices of clip points (`Sides.risk`) .3, what is said of each column .3. Next:
-# `column_of` for all columns at once. `estimate_mean` of 1e6 x 50 with default clipping: .24 s where it took .81, and reading
+# Small calls in loops with the same settings, before and now (CPU of a busy full-width machine): medians of "gaussian" .30 and
+# .15 ms, of `weighted_mean` .25 and .14; the least of 400 calls .275 and .138, .236 and .130. What depends on public settings alone
+# is worked out once (`estimators/paths.py`). Of the first, .011 ms are two sums in C (5.6 microseconds each with 5 to 8 columns,
+# where 4 take 1.2), the rest 395 calls of Python and its built-in functions, 1043 before. Not tried: sums of 5 to 8 columns as
+# fast as those of 4; one call of C that adds noise and converts; row maps that differ from a checked one in their centre only.
+# The default takes 3.3 ms where it took 3.4 in turn: three releases .5, clip points .8 (`tails.sides_of` .3, `Sides.risk` .2),
+# windows of columns .5, places of public rows .2, each by itself. All columns are now read from their counts at once, with a quarter
+# fewer calls, which saved 4 % only. Of the rest, .6 ms are page faults, 300 a call: new arrays of 160 KB (with glibc told to keep
+# its memory, the call took 3.1 ms in place of 3.8 a minute before). Next: keep those arrays, as `_cbuf.scratch` does, then windows
+# and prices of clip points in C. 1.5 ms were not reached.
+# `estimate_mean` of 1e6 x 50 with default clipping: .24 s where it took .81, and reading
 # the rows takes .024. Its three readings take 52 ms for cells (0.55 ns a number for the count itself, the rest is the cell), 80
 # for shells and 65 for the sum, 40 of each for the box: 0.75 ns a number. The other .13 s are windows of 50 columns, twice
 # (.1), and noise. Tried: boxes in pieces of 128 KB to 2 MB, to stay in the second cache (68 to 114 ms in place of 68), or
