@@ -89,7 +89,7 @@ PEERS = {
 # where 4 take 1.2), the rest 395 calls of Python and its built-in functions, 1043 before. Not tried: sums of 5 to 8 columns as
 # fast as those of 4; one call of C that adds noise and converts; row maps that differ from a checked one in their centre only.
 # The default takes 3.3 ms where it took 3.4 in turn: three releases .5, clip points .8 (`tails.sides_of` .3, `Sides.risk` .2),
-# windows of columns .5, places of public rows .2, each by itself. All columns are now read from their counts at once, with a quarter
+# windows of columns .5, places of public rows .2, each by itself. All columns are read from their counts at once now, a quarter
 # fewer calls, which saved 4 % only. Of the rest, .6 ms are page faults, 300 a call: new arrays of 160 KB (with glibc told to keep
 # its memory, the call took 3.1 ms in place of 3.8 a minute before). Next: keep those arrays, as `_cbuf.scratch` does, then windows
 # and prices of clip points in C. 1.5 ms were not reached.
