@@ -30,6 +30,8 @@ LIMITS = {
     "a mini-batch of 500 of 27000 x 2000 float32": 1.7,
     "a Newton pass, 1e+06 x 100": 1.5,
     "50 steps of 1 settings": 1.7,
+    # Of secure normals, as the limit is. PERFORMANCE allows 1.15 times insecure ones, and half as much again for secure ones; as
+    # words of the secure stream are .58 to .6 of a secure normal, that is no more than this.
     "PrivUnit reports, 10000 x 100": 1.15,
     "PrivUnit reports, 1000 x 1000": 1.15,
     "PrivUnit reports, 200 x 10000": 1.15,
@@ -102,10 +104,10 @@ PEERS = {
 # Of the .057, .04 are the loop with norms that are known, as they are after the first 200 steps, .007 the norms, .007 what NumPy
 # does to weights and noise of all settings, and .002 the draws. What is left to try is that loop: .033 with rows in the cache, .020
 # for its multiply-adds alone, and the addition of noise and step to weights while they are put into panels.
-# A tree of 10^6 x 16 rows took .99 s of CPU on a busy full-width machine: 558 chunks are grouped by label (.27 s), labels
-# are looked up and moved on in NumPy (.19 s) and by splits in C (.12 s), moments .14, norms .12, and .15 goes into Python
-# for the ladder's plans. One pass in C that moves the codes of a chunk on and groups its rows, in place of masks, gathers
-# and two passes, is to be tried next.
+# A tree of 10^6 x 16 rows takes .60 s of CPU on a busy full-width machine (.67 with AVX2; .95 and 1.01 before one call of C
+# moved the codes of a block of rows on, put them together by group and added them up in the second cache). .45 is that call:
+# reading the rows 18 times is half of it, the rest splits, moments and norms. Of a fit of four components .031 of .207 s of CPU
+# are in no pass, and stay with one thread: 1.74 times is the most that two threads can give there.
 SECONDS = {
     "50 steps of 16 settings": 0.04,
     "50 steps of 176 settings, all cores": 1.8,
@@ -114,6 +116,9 @@ SECONDS = {
     "weighted_mean, 1000 x 5": 130e-6,
     "learn_separated_mixture, 1e+06 x 16, 8 components, whole call": 0.75,
     "learn_axis_aligned_mixture, 1e+06 x 50, whole call": 3.7,  # a fifth of what it took on a half-width machine
+    # 2 ns for each of 10^9 pairs of a draw and a candidate, about 50 vector operations for eight of them. The next step is single
+    # precision, sixteen at a time, where the difference of two log densities is far from a code, as 99 of 100 are: 1 ns or less.
+    "learn_axis_aligned_mixture, x_pub, pure, 2000 x 3, whole call, all cores": 1.0,
     "noise_multiplier_for, 5000 steps of 1/54": 0.2,
 }
 

@@ -88,7 +88,7 @@ def _check_weighing(problem: Problem, account: Account) -> Fraction:
 
 def _most_steps(problem: Problem) -> int:
     known = problem.posterior
-    return steps.most_steps(known) if isinstance(known, Posterior) else steps.STEPS[-1]
+    return (steps.step_counts(known) if isinstance(known, Posterior) else steps.STEPS)[-1]
 
 
 def _plan_newton(problem: Problem, account: Account) -> Any:
