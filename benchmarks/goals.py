@@ -54,10 +54,10 @@ PEERS = {
     "clipped exact Gram, 1e+05 x 1000": {"NumPy clip and dsyrk": 2.5},
     "Gaussian, 1e+06 x 100, 4 rounds": {"NumPy clip and dsyrk, as many passes": 2.0},
     # Twice the peer cannot be had at 1,000 columns. A pass of the peer, 2.1 s, is one product of n d^2 / 2 multiply-adds and its
-    # clip; ours is the map, which is as many and takes .84 s at the peak (1.7 until products were fused), and in four of five passes
-    # the Gram matrix in integers, .46 s; roots and eigenvectors of five matrices are 1.9 s more. At these limits that is 1.3 times
-    # the peer. With AVX2, half of the peak that the peer has, the map alone is nearly its pass. Tried and no faster: deeper blocks,
-    # and the next panel fetched during the product with this one. Not tried: one eigendecomposition less a round.
+    # clip; ours is the map, which is as many and takes .84 s at the peak (1.7 until products were fused), and in four of five
+    # passes the Gram matrix in integers, .46 s; roots and eigenvectors of five matrices are 1.9 s more. At these limits that is
+    # 1.3 times the peer. With AVX2, half of the peak that the peer has, the map alone is nearly its pass. Tried and no faster:
+    # deeper blocks, and the next panel fetched during the product with this one. Not tried: one eigendecomposition less a round.
     "Gaussian, 1e+05 x 1000, 4 rounds": {"NumPy clip and dsyrk, as many passes": 1.0},
     # 35 and 86 on a busy full-width machine: with 20,000 rows nearly all of it is the search by groups, 1.2 microseconds a row.
     "most isolated row, 2000 x 100": {"scikit-learn NearestNeighbors": 15.0, "NumPy float32 products (may err)": 1.0},
