@@ -53,6 +53,12 @@ PEERS = {
     "clipped exact Gram, 1e+06 x 100": {"NumPy clip and dsyrk": 5.0},
     "clipped exact Gram, 1e+05 x 1000": {"NumPy clip and dsyrk": 2.5},
     "Gaussian, 1e+06 x 100, 4 rounds": {"NumPy clip and dsyrk, as many passes": 2.0},
+    # Twice the peer cannot be had at 1,000 columns. A pass of the peer, 2.1 s, is one product of n d^2 / 2 multiply-adds and its
+    # clip; ours is the map, which is as many and takes .84 s at the peak (1.7 until products were fused), and in four of five
+    # passes the Gram matrix in integers, .46 s; roots and eigenvectors of five matrices are 1.9 s more. At these limits that is
+    # 1.3 times the peer. With AVX2, half of the peak that the peer has, the map alone is nearly its pass. Tried and no faster:
+    # deeper blocks, and the next panel fetched during the product with this one. Not tried: one eigendecomposition less a round.
+    "Gaussian, 1e+05 x 1000, 4 rounds": {"NumPy clip and dsyrk, as many passes": 1.0},
     # 35 and 86 on a busy full-width machine: with 20,000 rows nearly all of it is the search by groups, 1.2 microseconds a row.
     "most isolated row, 2000 x 100": {"scikit-learn NearestNeighbors": 15.0, "NumPy float32 products (may err)": 1.0},
     "most isolated row, 20000 x 100": {"scikit-learn NearestNeighbors": 150.0, "NumPy float32 products (may err)": 1.0},
@@ -82,8 +88,9 @@ PEERS = {
     "50 steps of 16 settings": {"one setting at a time": 4.0, "NumPy": 2.0},
     # 5.3 to 5.5 and 4.4 to 4.6 on a busy full-width machine, where the whitened Gram kernel takes 36 and 125 ns a row: vectors that
     # stop at the diagonal, with the one that is not full where columns are few, 16 rows to a tile, and the next tile's rows fetched
-    # during the product (before: 50 and 208 ns, 4.4 and 3.4). Half of what is left with 50 columns is the product itself, whose
-    # products and sums are not fused: all sets of instructions have the same bits.
+    # during the product (before: 50 and 208 ns, 4.4 and 3.4). With 24 columns or more the product is fused where a bound says that
+    # the integers are the same: .92 of the time for 50 columns, .97 with AVX2, whose unfused sums run beside its products. With 20
+    # columns the bound costs what it saves; there 41 ns a row with AVX2, of which 6 are the Gram matrix.
     "coinpress_covariance, 3e+05 x 20, 4 rounds, whole call": {"the published script": 4.0},
     "coinpress_covariance, 2e+05 x 50, 4 rounds, whole call": {"the published script": 4.0},
     "coinpress_mean, 1e+05 x 50, 4 rounds, whole call": {"the published script": 14.0},
@@ -124,6 +131,9 @@ SECONDS = {
     "weighted_mean, 1000 x 5": 130e-6,
     "learn_separated_mixture, 1e+06 x 16, 8 components, whole call": 0.75,
     "learn_axis_aligned_mixture, 1e+06 x 50, whole call": 3.7,  # a fifth of what it took on a half-width machine
+    # 2 ns for each of 10^9 pairs of a draw and a candidate, about 50 vector operations for eight of them. The next step is single
+    # precision, sixteen at a time, where the difference of two log densities is far from a code, as 99 of 100 are: 1 ns or less.
+    "learn_axis_aligned_mixture, x_pub, pure, 2000 x 3, whole call, all cores": 1.0,
     "noise_multiplier_for, 5000 steps of 1/54": 0.2,
 }
 
