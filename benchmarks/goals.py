@@ -53,12 +53,26 @@ PEERS = {
     "clipped exact Gram, 1e+06 x 100": {"NumPy clip and dsyrk": 5.0},
     "clipped exact Gram, 1e+05 x 1000": {"NumPy clip and dsyrk": 2.5},
     "Gaussian, 1e+06 x 100, 4 rounds": {"NumPy clip and dsyrk, as many passes": 2.0},
+    # Twice the peer cannot be had at 1,000 columns. A pass of the peer, 2.1 s, is one product of n d^2 / 2 multiply-adds and its
+    # clip; ours is the map, which is as many and takes .84 s at the peak (1.7 until products were fused), and in four of five
+    # passes the Gram matrix in integers, .46 s; roots and eigenvectors of five matrices are 1.9 s more. At these limits that is
+    # 1.3 times the peer. With AVX2, half of the peak that the peer has, the map alone is nearly its pass. Tried and no faster:
+    # deeper blocks, and the next panel fetched during the product with this one. Not tried: one eigendecomposition less a round.
+    "Gaussian, 1e+05 x 1000, 4 rounds": {"NumPy clip and dsyrk, as many passes": 1.0},
     # 35 and 86 on a busy full-width machine: with 20,000 rows nearly all of it is the search by groups, 1.2 microseconds a row.
     "most isolated row, 2000 x 100": {"scikit-learn NearestNeighbors": 15.0, "NumPy float32 products (may err)": 1.0},
     "most isolated row, 20000 x 100": {"scikit-learn NearestNeighbors": 150.0, "NumPy float32 products (may err)": 1.0},
     "most isolated row, 100000 x 50": {"NumPy float32 products (may err)": 120.0},
     "terrific balls, 20000 x 4, 12 radii x 2": {"sorted cdist": 40.0},
     "terrific balls, 20000 x 16, 12 radii x 2": {"sorted cdist": 40.0},
+    # 12 to 14 with 4 columns, 6 to 8 with 16. Of .22 s of CPU at 16 columns on a busy full-width machine .06 are the
+    # ordering, the rest 3.1 million pairs of a panel of 64 rows and a centre, 50 ns each: boxes leave 2.57 radii open for a
+    # pair, where .76 part its rows. Spheres around panels beside boxes leave 2.23. Tried: |x|^2 + |c|^2 - 2 x c in single
+    # precision, two centres to a panel, the least distance to a bound by one instruction (`vrangeps`), and close rows
+    # corrected by themselves, as that bound of error is seven times as large: .91 of the whole with AVX-512, .83 with AVX2,
+    # and no gain at 4 columns. The products are then 40 % of the count, comparisons 27, boxes and centres 9. At 4 columns
+    # half of .095 s is the ordering. Not tried: products of 16-bit integers (half as many), counting by exponents (a
+    # histogram of lanes takes more than 2.57 comparisons of vectors).
     "rows in 200 x 24 balls, 1e+06 x 4": {"sorted cdist": 15.0},
     "rows in 200 x 24 balls, 1e+06 x 16": {"sorted cdist": 15.0},
     "occupied bins, bounded, 1e+07": {"NumPy unique": 8.0, "polars, one thread": 8.0},
@@ -74,8 +88,9 @@ PEERS = {
     "50 steps of 16 settings": {"one setting at a time": 4.0, "NumPy": 2.0},
     # 5.3 to 5.5 and 4.4 to 4.6 on a busy full-width machine, where the whitened Gram kernel takes 36 and 125 ns a row: vectors that
     # stop at the diagonal, with the one that is not full where columns are few, 16 rows to a tile, and the next tile's rows fetched
-    # during the product (before: 50 and 208 ns, 4.4 and 3.4). Half of what is left with 50 columns is the product itself, whose
-    # products and sums are not fused: all sets of instructions have the same bits.
+    # during the product (before: 50 and 208 ns, 4.4 and 3.4). With 24 columns or more the product is fused where a bound says that
+    # the integers are the same: .92 of the time for 50 columns, .97 with AVX2, whose unfused sums run beside its products. With 20
+    # columns the bound costs what it saves; there 41 ns a row with AVX2, of which 6 are the Gram matrix.
     "coinpress_covariance, 3e+05 x 20, 4 rounds, whole call": {"the published script": 4.0},
     "coinpress_covariance, 2e+05 x 50, 4 rounds, whole call": {"the published script": 4.0},
     "coinpress_mean, 1e+05 x 50, 4 rounds, whole call": {"the published script": 14.0},
