@@ -62,7 +62,7 @@ PEERS = {
     # One thread of scikit-learn takes 12 ms and 1.0 s on a quiet full-width machine, 22 ms and 2.1 s of CPU on a busy one, 18 ms
     # and 1.7 s where the goals were set. Of the second, ours takes 14.5 ms when busy (145 times; 26 before `kernels/_cover.py`):
     # four passes over the rows against 16 at once, 2.4 to 2.9 ms each, and 3 for the rows beyond the bar. Of the first, 2.0 ms
-    # (11 times). Reading the rows takes .54 and .04 ms, so that the goals are within reach of faster passes: single precision with a
+    # (11 times). Reading the rows takes .54 and .04 ms, so that faster passes could reach the goals: single precision with a
     # proved bound, four rows to a panel. By cover the first takes 1.8 ms, but uniform rows would take twice what they do now.
     "most isolated row, 2000 x 100": {"scikit-learn NearestNeighbors": 15.0, "NumPy float32 products (may err)": 1.0},
     "most isolated row, 20000 x 100": {"scikit-learn NearestNeighbors": 150.0, "NumPy float32 products (may err)": 1.0},
