@@ -99,6 +99,7 @@ def whole_calls(scale: float) -> Iterator[loops.Case]:
     if importlib.util.find_spec("sklearn") is not None:
         yield calls.mixture_call(max(20_000, int(1_000_000 * scale)))
     yield calls.axis_aligned_call(max(20_000, int(1_000_000 * scale)))
+    yield calls.choice_call(2000)
     yield calls.calibration_call()
     yield from calls.small_calls()
 
