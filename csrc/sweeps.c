@@ -5,7 +5,8 @@
  * Of paper B's 700 rows of 2,000 columns in a table of 27,000, on a full-width AVX-512 machine, in ms: one setting .34, which is how long
  * reading the rows takes; sixteen .78 (rows in the cache .66, multiply-adds alone .39); with AVX2 .43 and 1.15. Sixteen, otherwise: groups
  * of half or twice the size .88 and .86 (four times: .97), without fetching .91, all fetched by the scores .90 or by the sums .91. One
- * setting: fetched into the first cache .58 in place of .43, without fetching .39 in place of .35. Tried without gain: weights 256 columns at
+ * setting: fetched into the first cache .58 in place of .43, without fetching .39 in place of .35; one group ahead in place of four .50 in
+ * place of .46, eight rows to a group the same. Tried without gain: weights 256 columns at
  * a time for all rows of a group; weights and sums of sixteen settings where the caller has them, which are not aligned (.84). */
 #include "losses.h"
 #include "rowmap.h"
