@@ -84,6 +84,15 @@ PEERS = {
     "occupied bins, dyadic, 1e+07": {"NumPy frexp and bincount": 8.0, "polars, one thread": 8.0},
     "occupied bins, 30 widths, 1e+07": {"NumPy unique": 8.0, "polars, one thread": 8.0},
     "stable_histogram, 1e+07, whole call": {"NumPy unique": 5.0, "polars, one thread": 6.0},
+    # Of doubles the Numba loop takes 1.02 readings of the rows itself, and NumPy 3.3 (ours 1.16 in the same minutes): 1.1 times
+    # as fast as the one would be faster than reading, 3 times as fast as the other 1.09 readings. Of floats NumPy takes 2.96
+    # readings, so that 3 times as fast is the bare reading; ours take 1.43 with AVX-512 and 1.54 with AVX2 (1.3 and 1.2 times
+    # the Numba loop, which adds up in floating point). A mini-batch took 1.7 and 1.8 readings of its rows where it took 2.0 and
+    # 2.1 before its rows were fetched two groups ahead and taken several at a time; 1.2 and 1.3 with rows in the third cache.
+    # Rows at random places are read as fast as the table if they are fetched (.21 to .24 ms, and .29 without), so the limit is
+    # fair. What is left with AVX2 is arithmetic, eight instructions for four numbers, as sums are not fused; norms that are
+    # kept between batches would save one. A Newton pass with AVX2 takes as long as the Numba loop (13.5 and 13.2 ms for 3e5
+    # rows), whose sums are fused and not exact; two rows side by side were no faster there, four 18 % slower.
     "clipped gradients, 1e+06 x 100": {"NumPy in row blocks": 3.0, "Numba loop": 1.1},
     "clipped gradients, 1e+06 x 100 float32": {"NumPy in row blocks": 3.0, "Numba loop": 1.1},
     "a mini-batch of 500 of 27000 x 2000 float32": {"NumPy": 1.3},
@@ -119,12 +128,17 @@ PEERS = {
 # written into kept memory (62); the quotient from a reciprocal and two fused corrections with AVX-512 (35 ms in place of 38
 # with rows in the cache, 33 to 43 for either from memory); aligned tables of a box (the same). Not tried: box and sum in one C
 # loop.
-# Of a sweep, 50 of the 5,000 steps of paper B's run: one in 1.7 readings of its rows (1 s where that takes .6 s; on a full-width
-# machine where it takes 1.64 s, 2.4 to 2.7 s), 16 in 0.25 s each, the grid of 176 in 3 minutes on two cores. There one setting took
-# .0275 s of 50 steps and sixteen .057 (NumPy .060 and .115), in place of .067 and .125 before the loops were C (`csrc/sweeps.c`).
-# Of the .057, .04 are the loop with norms that are known, as they are after the first 200 steps, .007 the norms, .007 what NumPy
-# does to weights and noise of all settings, and .002 the draws. What is left to try is that loop: .033 with rows in the cache, .020
-# for its multiply-adds alone, and the addition of noise and step to weights while they are put into panels.
+# Of a sweep, 50 of the 5,000 steps of paper B's run: one in 1.7 readings of its rows (1 s where that takes .6 s; on a
+# full-width machine where it takes 1.64 s, 2.4 to 2.7 s), 16 in 0.25 s each, the grid of 176 in 3 minutes on two cores. There
+# one setting took 1.9 readings: the C loop alone 1.35 with norms that are known, as they are after the first 200 steps (1.46
+# before rows were fetched sixteen ahead), the norms .1, and two calls a step, each of which begins with rows that nothing has
+# fetched, most of the rest; the Python of a step is .05 ms of .63. To be tried: the public rows of a step fetched by the
+# private call. Sixteen took 56 ms with AVX-512 and 72 with AVX2, NumPy 112. Their multiply-adds alone are 4.5 Gflop in single
+# precision: 32 to 37 ms at the peak that is measured with AVX-512, and 54 with AVX2 at two a cycle of 2.6 GHz. So .04 s cannot
+# be had with AVX2, twice NumPy there only at its peak (it runs at nine tenths: 1.16 ms for a step of 1.08), and .04 s with
+# AVX-512 leaves nothing for norms, draws and fetching. There the loop runs at three quarters of the peak, as a number of a row
+# that is spread over a vector is a load for each multiply-add. To be tried: columns side by side, four rows by four settings,
+# with weights in blocks of 512 columns that stay in the first cache.
 # A tree of 10^6 x 16 rows takes .60 s of CPU on a busy full-width machine (.67 with AVX2; .95 and 1.01 before one call of C
 # moved the codes of a block of rows on, put them together by group and added them up in the second cache). .45 is that call:
 # reading the rows 18 times is half of it, the rest splits, moments and norms. Of a fit of four components .031 of .207 s of CPU
