@@ -230,7 +230,10 @@ def calibration_call() -> Case:
 
 
 def small_calls() -> list[Case]:
-    """Calls on few rows: what a call costs, and that it wakes no threads."""
+    """Calls on few rows: what a call costs, and that it wakes no threads.
+
+    The same public settings each time, as in a loop over many small tables: what depends on them alone is worked out once.
+    """
     rng = np.random.default_rng(3)
     x, public = rng.standard_normal((1000, 5)), rng.standard_normal((100, 5))
     line, more = rng.standard_normal(1000), rng.standard_normal((10_000, 5))

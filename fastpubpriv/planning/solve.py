@@ -48,6 +48,11 @@ class _Tasks(Mapping[str, Callable[..., Forecast]]):
 
 
 TASKS: Mapping[str, Callable[..., Forecast]] = _Tasks()
+GUESS = "is_a_guess"
+GUESSED = (
+    "there are no more public rows than coefficients: a line goes through them all, and what of a label is noise does not show; "
+    "every predicted error may be far too small"
+)
 # What the numbers in `details` are.
 MEANINGS = {
     "steps": "steps",
@@ -109,6 +114,7 @@ MEANINGS = {
     "output_perturbation": "error of noise on the minimum of the loss",
     "objective_perturbation": "error of a minimum moved by secret noise",
     "exponential": "error of a choice among models that public rows suggest",
+    "is_a_guess": "no more public rows than coefficients: all errors here are guesses, and may be far too small (1: yes)",
     "implied_epsilon": "epsilon of the budget, for zCDP at delta = 1e-6",
     "worth_rows": "private rows from which they are worth it",
     "worth_budget": "rho or epsilon from which private rows are worth it",
@@ -160,7 +166,8 @@ class Plan(Value):
 
     def __repr__(self) -> str:
         found = f"n_priv={self.n_priv}, budget={self.budget!r}, error={self.error:.4g}"
-        return f"Plan({self.task}: {found}; solved for {self.solved_for})"
+        guess = "; a guess, from too few public rows" if self.details.get(GUESS) else ""
+        return f"Plan({self.task}: {found}; solved for {self.solved_for}{guess})"
 
     def _table(self) -> Table:
         names = {"n_priv": self.n_priv, "error": self.error, **dict(sorted(self.details.items()))}
@@ -170,7 +177,8 @@ class Plan(Value):
 
     def _facts(self) -> list[tuple[str, str]]:
         mark = " <- worked out" if self.solved_for == "budget" else ""
-        return [("Task", self.task), ("Budget", f"{explain(self.budget)}{mark}")]
+        guess = [("A guess", GUESSED)] if self.details.get(GUESS) else []
+        return [("Task", self.task), ("Budget", f"{explain(self.budget)}{mark}"), *guess]
 
 
 def _solve_rows(predict: Predictor, budget: Budget, error: float) -> int:
@@ -313,7 +321,8 @@ def plan(
     of an infinitely fine grid; the real grid adds less than one percent.
 
     "train" runs the predictions of `fastpubpriv.train` on public rows that it makes up: independent normal columns, each as
-    telling as the others, the same rows in every call; with fewer of them than columns these are rough guesses. In `details`,
+    telling as the others, the same rows in every call. With no more of them than coefficients every error is a guess, which may be
+    far too small: `details` then has `is_a_guess` 1, and the plan says so. In `details`,
     `worth_rows` and `worth_budget` are the least private rows and the least rho or epsilon, to 0.1 %, with which the method is
     worth it: the error of the public rows alone falls by the tenth that "auto" asks for. The `minimax` numbers are the two terms of
     paper B's rate for strongly convex losses, min(1 / n_pub, c / n^2 + 1 / n) with n = n_priv + n_pub,
