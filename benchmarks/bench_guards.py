@@ -113,6 +113,12 @@ GUARDS = {
         Ratios(0.29, 0.52, 1.0),
         Ratios(0.74, 1.32, 3.02),
     ),
+    "gram 100, mapped": (
+        lambda: loops.gram_case(30_000, 100, mapped=True),
+        "NumPy clip and dsyrk",
+        Ratios(0.22, 0.5, 0.75),
+        Ratios(0.58, 1.31, 1.99),
+    ),
     "most isolated": (
         lambda: loops.isolation_case(4_000, 100, packaged=False),
         "NumPy float32 products (may err)",
@@ -216,6 +222,12 @@ GUARDS = {
         "NumPy",
         Ratios(0.37, 0.53, 0.5),
         Ratios(0.94, 1.34, 1.25),
+    ),
+    "sixteen settings": (
+        lambda: training.sweep_case(16, pool=3000),
+        "NumPy",
+        Ratios(0.2, 0.5, 0.65),
+        Ratios(0.6, 1.5, 1.9),
     ),
     "a newton pass": (
         lambda: training.newton_case(50_000, 100),

@@ -26,14 +26,11 @@ static int32_t shell_counts(const char *x, int64_t n, int64_t row_stride, const 
         for (int64_t r = 0; r < rows; r++) {
             int64_t cell = 0;
             if (norm_sq[r] < INFINITY) {
-                int64_t above = n_edges;
-                while (cell < above) {
-                    const int64_t middle = cell + (above - cell) / 2;
-                    if (edges_sq[middle] < norm_sq[r]) {
-                        cell = middle + 1;
-                    } else {
-                        above = middle;
-                    }
+                /* Halving without branches: which half is as good as random. */
+                for (int64_t left = n_edges; left > 0;) {
+                    const int64_t half = (left + 1) / 2;
+                    cell += edges_sq[cell + half - 1] < norm_sq[r] ? half : 0;
+                    left -= half;
                 }
             } else if (fpp_row_is_finite(x + (i + r) * stride_bytes, map->dim, is_f32)) {
                 cell = n_edges; /* finite, but the norm overflows: beyond every edge */

@@ -10,9 +10,10 @@ import numpy as np
 from fastpubpriv.errors import KernelError
 from fastpubpriv.kernels._cext import ffi, lib
 
+_F64, _F32 = np.dtype(np.float64), np.dtype(np.float32)
 _CTYPES = {
-    np.dtype(np.float64): "double[]",
-    np.dtype(np.float32): "float[]",
+    _F64: "double[]",
+    _F32: "float[]",
     np.dtype(np.int64): "int64_t[]",
     np.dtype(np.int32): "int32_t[]",
     np.dtype(np.int16): "int16_t[]",
@@ -46,19 +47,21 @@ def check(code: int) -> None:
 
 def rows(chunk: np.ndarray[Any, Any], dim: int) -> tuple[Any, int]:
     """Pointer to the first of rows (n, dim), float64 or float32, and the elements from one row to the next."""
-    dtype = chunk.dtype
-    if dtype == np.float64:
-        pointer = "double *"
-    elif dtype == np.float32:
-        pointer = "float *"
+    dtype, flags = chunk.dtype, chunk.flags
+    if dtype == _F64:
+        pointer, array = "double *", "double[]"
+    elif dtype == _F32:
+        pointer, array = "float *", "float[]"
     else:
         raise KernelError("rows must be native float64 or float32")
     if chunk.ndim != 2 or chunk.shape[1] != dim:
         raise KernelError(f"rows must have shape (n, {dim})")
+    if flags.c_contiguous and flags.aligned:  # nearly always, and a third of the time of what follows
+        return ffi.from_buffer(array, chunk), dim
     # Along an axis of at most one entry, NumPy's strides may have any value.
     bytes_apart = chunk.strides[0] if chunk.shape[0] > 1 else 0
     adjacent = chunk.shape[0] == 0 or chunk.shape[1] == 1 or chunk.strides[1] == dtype.itemsize
-    if not adjacent or bytes_apart % dtype.itemsize or not chunk.flags.aligned:
+    if not adjacent or bytes_apart % dtype.itemsize or not flags.aligned:
         raise KernelError("rows must be aligned and have adjacent columns")
     return ffi.cast(pointer, chunk.__array_interface__["data"][0]), bytes_apart // dtype.itemsize
 

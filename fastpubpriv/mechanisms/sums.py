@@ -18,9 +18,10 @@ import numpy as np
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import columns as boxes
+from fastpubpriv.kernels import leaves
 from fastpubpriv.kernels import rows as kernels
 from fastpubpriv.kernels.tree import Members
-from fastpubpriv.maps import ColumnBox, MatrixKind, RowMap
+from fastpubpriv.maps import ColumnBox, MatrixKind, RowMap, RowTree
 from fastpubpriv.privacy import (
     Event,
     Grid,
@@ -185,12 +186,19 @@ class MembersQuery(Query):
 
     def add(self, chunk: Chunk, accumulators: Any) -> None:
         """See `Query.add`."""
+        if self.only is not None and self.box is None:
+            self.count_members(chunk, self.only.row_tree, accumulators[0])
+            return
         members = chunk if self.only is None else self.only(chunk)
         self.count(members if self.box is None else boxes.columns_box(members, self.box), accumulators[0])
 
     @abc.abstractmethod
     def count(self, chunk: Chunk, found: IntArray) -> None:
         """Add the rows of a chunk, all of them members."""
+
+    @abc.abstractmethod
+    def count_members(self, chunk: Chunk, row_tree: RowTree, found: IntArray) -> None:
+        """Add those rows of a chunk that reach the one target of a tree."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -201,9 +209,18 @@ class SumQuery(MembersQuery):
         """See `Query.zeros`."""
         return (np.zeros(self.row_map.out_dim, dtype=np.int64),)
 
+    @property
+    def compiled(self) -> bool:
+        """See `Query.compiled`."""
+        return self.only is None and self.box is None
+
     def count(self, chunk: Chunk, found: IntArray) -> None:
         """Add rows."""
         kernels.rows_sum(chunk, self.row_map, found)
+
+    def count_members(self, chunk: Chunk, row_tree: RowTree, found: IntArray) -> None:
+        """Add rows of one node."""
+        leaves.leaf_sums(chunk, row_tree, [self.row_map], [found])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -219,6 +236,10 @@ class GramQuery(MembersQuery):
     def count(self, chunk: Chunk, found: IntArray) -> None:
         """Add rows."""
         kernels.rows_gram(chunk, self.row_map, found)
+
+    def count_members(self, chunk: Chunk, row_tree: RowTree, found: IntArray) -> None:
+        """Add rows of one node."""
+        leaves.leaf_grams(chunk, row_tree, [self.row_map], [found])
 
     @property
     def row_cost(self) -> int:
@@ -246,6 +267,10 @@ class ShellQuery(MembersQuery):
         """Add rows."""
         kernels.rows_shell_counts(chunk, self.row_map, self.edges_sq, found)
 
+    def count_members(self, chunk: Chunk, row_tree: RowTree, found: IntArray) -> None:
+        """Add rows of one node."""
+        leaves.leaf_shell_counts(chunk, row_tree, [self.row_map], self.edges_sq, [found])
+
     def answer(self, accumulators: tuple[IntArray]) -> IntArray:
         """The count is scaled up to the noise grid. The noise is never scaled down: q + floor(N) / s would reveal q."""
         return accumulators[0] * self.scale
@@ -255,26 +280,30 @@ class ShellQuery(MembersQuery):
 class VectorSum(Measurement[Fraction, Released]):
     """Release the sum of the mapped rows, each clipped to norm `radius`.
 
-    `cost` is a rho when the account is Gaussian, an epsilon when it is pure; a `k_norm` grid then asks for l2 K-norm noise
-    instead of the discrete Laplace. Replace-one sensitivity 2Q in l2, isqrt(4 D Q^2) in l1, in grid steps. `only` keeps the rows
-    of one node of a cluster tree; the event then says what entering or leaving it costs. `box` is applied before the map; the
-    sensitivity does not depend on it.
+    `cost` is a rho when the account is Gaussian, an epsilon when it is pure. A `grid`, worked out before, takes the place of that
+    of the cost; it may be one for l2 K-norm noise, in place of the discrete Laplace. Replace-one sensitivity 2Q in l2,
+    isqrt(4 D Q^2) in l1, in grid steps. `only` keeps the rows of one node of a cluster tree; the event then says what entering or
+    leaving it costs. `box` is applied before the map; the sensitivity does not depend on it.
     """
 
     affine: AffineMap
     radius: float
-    k_norm: KNormGrid | None = None
+    grid: Grid | KNormGrid | None = None
     only: Members | None = None
     box: ColumnBox | None = None
 
     def release(self, account: Payer, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Released:
         """Charge `cost`, run the pass and add noise."""
         dim = self.affine.out_dim
-        grid: Grid | KNormGrid = sum_grid(account, cost, dim, rows.n) if self.k_norm is None else self.k_norm
+        if self.grid is not None and (self.grid.dim != dim or self.only is not None):
+            raise InputError(
+                f"a grid, also for K-norm noise, is for {dim} coordinates of all rows, not for those of a node"
+            )
+        grid: Grid | KNormGrid
         if self.only is not None:
-            if self.k_norm is not None:
-                raise InputError("K-norm noise has no proof for the rows of a node; leave k_norm out")
             grid = cluster_sum_grid(cost, dim, rows.n, pure=account.pure, clusters=1, lineage=self.only.lineage)
+        else:
+            grid = sum_grid(account, cost, dim, rows.n) if self.grid is None else self.grid
         row_map = self.affine.on_grid(grid, self.radius)
         query = partial(executor.run, SumQuery(row_map=row_map, only=self.only, box=self.box), rows)
         unit = grid.step(self.radius)
