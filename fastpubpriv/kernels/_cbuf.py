@@ -9,6 +9,7 @@ import numpy as np
 
 from fastpubpriv.errors import KernelError
 from fastpubpriv.kernels._cext import ffi, lib
+from fastpubpriv.maps import RowMap
 
 _CTYPES = {
     np.dtype(np.float64): "double[]",
@@ -68,6 +69,22 @@ def plain_rows(rows: np.ndarray[Any, Any]) -> tuple[Any, int, int, int]:
     if rows.dtype not in (np.float64, np.float32) or rows.ndim != 2:
         raise KernelError("rows must be a native float64 or float32 matrix")
     return ffi.cast("void *", inp(rows.reshape(-1))), int(rows.dtype == np.float32), rows.shape[0], rows.shape[1]
+
+
+def map_as_c(row_map: RowMap) -> tuple[Any, Any]:
+    """The map as C sees it, and the views that keep its pointers alive."""
+    keep = [
+        None if v is None else ffi.from_buffer("double[]", v) for v in (row_map.center, row_map.matrix, row_map.offset)
+    ]
+    center, matrix, offset = (ffi.NULL if v is None else v for v in keep)
+    cmap = ffi.new(
+        "fpp_row_map *",
+        (
+            row_map.dim, row_map.out_dim, row_map.quant_bound, row_map.kind.value,
+            center, matrix, offset, row_map.inv_step, row_map.limit,
+        ),
+    )  # fmt: skip
+    return cmap, keep
 
 
 def read_only(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -51,16 +51,6 @@ def rows_shell_counts(chunk: npt.NDArray[Any], row_map: RowMap, edges_sq: FloatA
 def _arguments(chunk: npt.NDArray[Any], row_map: RowMap) -> tuple[Any, int, Any, Any, Any]:
     """Pointer and stride of the rows, workspace, map as C sees it, and the views that keep its pointers alive."""
     pointer, stride = _cbuf.rows(chunk, row_map.dim)
-    keep = [
-        None if v is None else ffi.from_buffer("double[]", v) for v in (row_map.center, row_map.matrix, row_map.offset)
-    ]
-    center, matrix, offset = (ffi.NULL if v is None else v for v in keep)
-    cmap = ffi.new(
-        "fpp_row_map *",
-        (
-            row_map.dim, row_map.out_dim, row_map.quant_bound, row_map.kind.value,
-            center, matrix, offset, row_map.inv_step, row_map.limit,
-        ),
-    )  # fmt: skip
+    cmap, keep = _cbuf.map_as_c(row_map)
     work = ffi.from_buffer(_cbuf.scratch(lib.fpp_rows_workspace_size(cmap)))
     return pointer, stride, work, cmap, keep

@@ -177,25 +177,30 @@ def sum_grid(account: Payer, cost: Fraction, dim: int, n: int) -> Grid:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MembersQuery(Query):
-    """A pass over all rows, or over those of one node of a cluster tree, after a box if there is one: the integers of `row_map`."""
+    """A pass over all rows, or over those of one node of a cluster tree: the integers of `row_map`."""
 
     row_map: RowMap
     only: Members | None = None
-    box: ColumnBox | None = None
 
     def add(self, chunk: Chunk, accumulators: Any) -> None:
         """See `Query.add`."""
-        members = chunk if self.only is None else self.only(chunk)
-        self.count(members if self.box is None else boxes.columns_box(members, self.box), accumulators[0])
+        self.count(chunk if self.only is None else self.only(chunk), accumulators[0])
 
     @abc.abstractmethod
     def count(self, chunk: Chunk, found: IntArray) -> None:
         """Add the rows of a chunk, all of them members."""
 
+    @property
+    def in_place(self) -> bool:
+        """See `Query.in_place`; members of a node are copied."""
+        return self.only is None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SumQuery(MembersQuery):
-    """Sum of the integer rows, (D,)."""
+    """Sum of the integer rows, (D,), after a box if there is one."""
+
+    box: ColumnBox | None = None
 
     def zeros(self) -> tuple[IntArray]:
         """See `Query.zeros`."""
@@ -203,7 +208,10 @@ class SumQuery(MembersQuery):
 
     def count(self, chunk: Chunk, found: IntArray) -> None:
         """Add rows."""
-        kernels.rows_sum(chunk, self.row_map, found)
+        if self.box is None:
+            kernels.rows_sum(chunk, self.row_map, found)
+        else:
+            boxes.boxed_sum(chunk, self.box, self.row_map, found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -233,10 +241,11 @@ class GramQuery(MembersQuery):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ShellQuery(MembersQuery):
-    """Rows by norm, between the squared edges, times `scale`."""
+    """Rows by norm, between the squared edges, times `scale`, after a box if there is one."""
 
     edges_sq: FloatArray
     scale: int
+    box: ColumnBox | None = None
 
     def zeros(self) -> tuple[IntArray]:
         """See `Query.zeros`."""
@@ -244,7 +253,10 @@ class ShellQuery(MembersQuery):
 
     def count(self, chunk: Chunk, found: IntArray) -> None:
         """Add rows."""
-        kernels.rows_shell_counts(chunk, self.row_map, self.edges_sq, found)
+        if self.box is None:
+            kernels.rows_shell_counts(chunk, self.row_map, self.edges_sq, found)
+        else:
+            boxes.boxed_shell_counts(chunk, self.box, self.row_map, self.edges_sq, found)
 
     def answer(self, accumulators: tuple[IntArray]) -> IntArray:
         """The count is scaled up to the noise grid. The noise is never scaled down: q + floor(N) / s would reveal q."""
