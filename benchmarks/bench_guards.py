@@ -113,6 +113,12 @@ GUARDS = {
         Ratios(0.29, 0.52, 1.0),
         Ratios(0.74, 1.32, 3.02),
     ),
+    "gram 100, mapped": (
+        lambda: loops.gram_case(30_000, 100, mapped=True),
+        "NumPy clip and dsyrk",
+        Ratios(0.22, 0.5, 0.75),
+        Ratios(0.58, 1.31, 1.99),
+    ),
     "most isolated": (
         lambda: loops.isolation_case(4_000, 100, packaged=False),
         "NumPy float32 products (may err)",

@@ -30,6 +30,8 @@ LIMITS = {
     "a mini-batch of 500 of 27000 x 2000 float32": 1.7,
     "a Newton pass, 1e+06 x 100": 1.5,
     "50 steps of 1 settings": 1.7,
+    # Of secure normals, as the limit is. PERFORMANCE allows 1.15 times insecure ones, and half as much again for secure ones; as
+    # words of the secure stream are .58 to .6 of a secure normal, that is no more than this.
     "PrivUnit reports, 10000 x 100": 1.15,
     "PrivUnit reports, 1000 x 1000": 1.15,
     "PrivUnit reports, 200 x 10000": 1.15,
@@ -51,12 +53,26 @@ PEERS = {
     "clipped exact Gram, 1e+06 x 100": {"NumPy clip and dsyrk": 5.0},
     "clipped exact Gram, 1e+05 x 1000": {"NumPy clip and dsyrk": 2.5},
     "Gaussian, 1e+06 x 100, 4 rounds": {"NumPy clip and dsyrk, as many passes": 2.0},
+    # Twice the peer cannot be had at 1,000 columns. A pass of the peer, 2.1 s, is one product of n d^2 / 2 multiply-adds and its
+    # clip; ours is the map, which is as many and takes .84 s at the peak (1.7 until products were fused), and in four of five
+    # passes the Gram matrix in integers, .46 s; roots and eigenvectors of five matrices are 1.9 s more. At these limits that is
+    # 1.3 times the peer. With AVX2, half of the peak that the peer has, the map alone is nearly its pass. Tried and no faster:
+    # deeper blocks, and the next panel fetched during the product with this one. Not tried: one eigendecomposition less a round.
+    "Gaussian, 1e+05 x 1000, 4 rounds": {"NumPy clip and dsyrk, as many passes": 1.0},
     # 35 and 86 on a busy full-width machine: with 20,000 rows nearly all of it is the search by groups, 1.2 microseconds a row.
     "most isolated row, 2000 x 100": {"scikit-learn NearestNeighbors": 15.0, "NumPy float32 products (may err)": 1.0},
     "most isolated row, 20000 x 100": {"scikit-learn NearestNeighbors": 150.0, "NumPy float32 products (may err)": 1.0},
     "most isolated row, 100000 x 50": {"NumPy float32 products (may err)": 120.0},
     "terrific balls, 20000 x 4, 12 radii x 2": {"sorted cdist": 40.0},
     "terrific balls, 20000 x 16, 12 radii x 2": {"sorted cdist": 40.0},
+    # 12 to 14 with 4 columns, 6 to 8 with 16. Of .22 s of CPU at 16 columns on a busy full-width machine .06 are the
+    # ordering, the rest 3.1 million pairs of a panel of 64 rows and a centre, 50 ns each: boxes leave 2.57 radii open for a
+    # pair, where .76 part its rows. Spheres around panels beside boxes leave 2.23. Tried: |x|^2 + |c|^2 - 2 x c in single
+    # precision, two centres to a panel, the least distance to a bound by one instruction (`vrangeps`), and close rows
+    # corrected by themselves, as that bound of error is seven times as large: .91 of the whole with AVX-512, .83 with AVX2,
+    # and no gain at 4 columns. The products are then 40 % of the count, comparisons 27, boxes and centres 9. At 4 columns
+    # half of .095 s is the ordering. Not tried: products of 16-bit integers (half as many), counting by exponents (a
+    # histogram of lanes takes more than 2.57 comparisons of vectors).
     "rows in 200 x 24 balls, 1e+06 x 4": {"sorted cdist": 15.0},
     "rows in 200 x 24 balls, 1e+06 x 16": {"sorted cdist": 15.0},
     "occupied bins, bounded, 1e+07": {"NumPy unique": 8.0, "polars, one thread": 8.0},
@@ -72,8 +88,9 @@ PEERS = {
     "50 steps of 16 settings": {"one setting at a time": 4.0, "NumPy": 2.0},
     # 5.3 to 5.5 and 4.4 to 4.6 on a busy full-width machine, where the whitened Gram kernel takes 36 and 125 ns a row: vectors that
     # stop at the diagonal, with the one that is not full where columns are few, 16 rows to a tile, and the next tile's rows fetched
-    # during the product (before: 50 and 208 ns, 4.4 and 3.4). Half of what is left with 50 columns is the product itself, whose
-    # products and sums are not fused: all sets of instructions have the same bits.
+    # during the product (before: 50 and 208 ns, 4.4 and 3.4). With 24 columns or more the product is fused where a bound says that
+    # the integers are the same: .92 of the time for 50 columns, .97 with AVX2, whose unfused sums run beside its products. With 20
+    # columns the bound costs what it saves; there 41 ns a row with AVX2, of which 6 are the Gram matrix.
     "coinpress_covariance, 3e+05 x 20, 4 rounds, whole call": {"the published script": 4.0},
     "coinpress_covariance, 2e+05 x 50, 4 rounds, whole call": {"the published script": 4.0},
     "coinpress_mean, 1e+05 x 50, 4 rounds, whole call": {"the published script": 14.0},
@@ -81,31 +98,35 @@ PEERS = {
     "threads by default, 10000 x 5": {"one thread": 0.95},
     "two threads, 10000 x 5": {"one thread": 0.95},
 }
-# The three small calls are above their goal (seconds of the processor of a busy full-width machine, before and now: .36 and .34,
-# 6.0 and 4.3, .30 and .28 ms). The first and third are a thousand Python calls in 40 steps, none above 4 % of the whole; one after
-# the other they take 1.5 times as long as each does when it is repeated alone, as every one runs other code. Tried: one chunk added
-# without lending and contexts, refusals named without a context, totals without cases (7 % together). What is left to try is fewer
-# objects: one map for both steps, one event for both grids, results whose fields are made read-only where they are asked for.
-# Of the second (5.0 and 3.4 ms in the same minutes, once windows and clip points of all columns were worked out together and
-# only where they matter), .7 ms are three releases, the rest NumPy on small arrays: `windows` .7, places of public rows
-# (`scales.column_of`) .5, `tails.sides_of` .4, prices of clip points (`Sides.risk`) .3, what is said of each column .3. Next:
-# `column_of` for all columns at once. `estimate_mean` of 1e6 x 50 with default clipping: .24 s where it took .81, and reading
-# the rows takes .024. Its three readings take 52 ms for cells (0.55 ns a number for the count itself, the rest is the cell), 80
-# for shells and 65 for the sum, 40 of each for the box: 0.75 ns a number. The other .13 s are windows of 50 columns, twice
-# (.1), and noise. Tried: boxes in pieces of 128 KB to 2 MB, to stay in the second cache (68 to 114 ms in place of 68), or
-# written into kept memory (62); the quotient from a reciprocal and two fused corrections with AVX-512 (35 ms in place of 38
-# with rows in the cache, 33 to 43 for either from memory); aligned tables of a box (the same). Not tried: box and sum in one C
-# loop.
+# Small calls in loops with the same settings, before and now (CPU of a busy full-width machine): medians of "gaussian" .30 and
+# .15 ms, of `weighted_mean` .25 and .14; the least of 400 calls .275 and .138, .236 and .130. What depends on public settings alone
+# is worked out once (`estimators/paths.py`). Of the first, .011 ms are two sums in C (5.6 microseconds each with 5 to 8 columns,
+# where 4 take 1.2), the rest 395 calls of Python and its built-in functions, 1043 before. Not tried: sums of 5 to 8 columns as
+# fast as those of 4; one call of C that adds noise and converts; row maps that differ from a checked one in their centre only.
+# The default takes 3.3 ms where it took 3.4 in turn: three releases .5, clip points .8 (`tails.sides_of` .3, `Sides.risk` .2),
+# windows of columns .5, places of public rows .2, each by itself. All columns are read from their counts at once now, a quarter
+# fewer calls, which saved 4 % only. Of the rest, .6 ms are page faults, 300 a call: new arrays of 160 KB (with glibc told to keep
+# its memory, the call took 3.1 ms in place of 3.8 a minute before). Next: keep those arrays, as `_cbuf.scratch` does, then windows
+# and prices of clip points in C. 1.5 ms were not reached.
+# `estimate_mean` of 1e6 x 50 with default clipping: .24 s where it took .81, and reading
+# the rows takes .024. Its three readings took 52 ms for cells (0.55 ns a number for the count itself, the rest is the cell), 80
+# for shells and 65 for the sum, 40 of each for the box. The box now goes into a block of 24 KB that is added up, or counted, in the
+# first cache, without a division with AVX-512, and shells are found without branches: kernels of 71 and 62 ms take 44 and 43 to 48
+# with AVX-512, 73 and 70 take 51 and 61 with AVX2 (where a quotient of five fused operations takes as long as a division). They are
+# bound by arithmetic: 3.3 ns for eight numbers of the box and 2.8 for their sum, where reading takes 3.8. With the .1 s of
+# windows, a call cannot come near 1.35 readings. Not tried: cells in fewer operations, and windows in C. `weighted_mean` and
+# clipping="gaussian": a chunk of 4 MB began with 20 microseconds of Python that is no longer in any cache, 2 ms of 33; chunks of
+# 32 MB leave .9 ms for the call itself: kernel 1.19 and 1.16 readings, whole call about 1.31 (AVX-512).
 # Of a sweep, 50 of the 5,000 steps of paper B's run: one in 1.7 readings of its rows (1 s where that takes .6 s; on a full-width
 # machine where it takes 1.64 s, 2.4 to 2.7 s), 16 in 0.25 s each, the grid of 176 in 3 minutes on two cores. There one setting took
 # .0275 s of 50 steps and sixteen .057 (NumPy .060 and .115), in place of .067 and .125 before the loops were C (`csrc/sweeps.c`).
 # Of the .057, .04 are the loop with norms that are known, as they are after the first 200 steps, .007 the norms, .007 what NumPy
 # does to weights and noise of all settings, and .002 the draws. What is left to try is that loop: .033 with rows in the cache, .020
 # for its multiply-adds alone, and the addition of noise and step to weights while they are put into panels.
-# A tree of 10^6 x 16 rows took .99 s of CPU on a busy full-width machine: 558 chunks are grouped by label (.27 s), labels
-# are looked up and moved on in NumPy (.19 s) and by splits in C (.12 s), moments .14, norms .12, and .15 goes into Python
-# for the ladder's plans. One pass in C that moves the codes of a chunk on and groups its rows, in place of masks, gathers
-# and two passes, is to be tried next.
+# A tree of 10^6 x 16 rows takes .60 s of CPU on a busy full-width machine (.67 with AVX2; .95 and 1.01 before one call of C
+# moved the codes of a block of rows on, put them together by group and added them up in the second cache). .45 is that call:
+# reading the rows 18 times is half of it, the rest splits, moments and norms. Of a fit of four components .031 of .207 s of CPU
+# are in no pass, and stay with one thread: 1.74 times is the most that two threads can give there.
 SECONDS = {
     "50 steps of 16 settings": 0.04,
     "50 steps of 176 settings, all cores": 1.8,
@@ -114,6 +135,9 @@ SECONDS = {
     "weighted_mean, 1000 x 5": 130e-6,
     "learn_separated_mixture, 1e+06 x 16, 8 components, whole call": 0.75,
     "learn_axis_aligned_mixture, 1e+06 x 50, whole call": 3.7,  # a fifth of what it took on a half-width machine
+    # 2 ns for each of 10^9 pairs of a draw and a candidate, about 50 vector operations for eight of them. The next step is single
+    # precision, sixteen at a time, where the difference of two log densities is far from a code, as 99 of 100 are: 1 ns or less.
+    "learn_axis_aligned_mixture, x_pub, pure, 2000 x 3, whole call, all cores": 1.0,
     "noise_multiplier_for, 5000 steps of 1/54": 0.2,
 }
 

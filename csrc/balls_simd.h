@@ -17,13 +17,13 @@ TARGET FPP_INLINE V NAME(alternate)(V a, V b, int odd)
 /* out (64) = squared distances of 64 rows, as they come from memory, from a center: 1, 2, 4 or 8 p columns. */
 TARGET FPP_INLINE void NAME(measure)(const char *rows, int64_t dim, const double *center, double *out, int is_f32)
 {
-    const int64_t size = is_f32 ? 4 : 8;
+    const int64_t size = is_f32 ? 4 : 8, ahead = dim < 8 ? BYTES_AHEAD : bytes_ahead(2 * W * dim * size);
     for (int64_t lane = 0; lane < LANES; lane += W, rows += W * dim * size) {
         V m[8], total = {0.0};
         if (dim >= 8) {
             for (int64_t k = 0; k < dim; k += W) {
                 for (int r = 0; r < W; r++) {
-                    __builtin_prefetch(rows + (r * dim + k) * size + BYTES_AHEAD);
+                    __builtin_prefetch(rows + (r * dim + k) * size + ahead);
                 }
                 NAME(turned)(rows, dim, k, m, is_f32);
                 for (int r = 0; r < W; r++) {
@@ -33,7 +33,7 @@ TARGET FPP_INLINE void NAME(measure)(const char *rows, int64_t dim, const double
             }
         } else {
             for (int64_t e = 0; e < dim; e++) {
-                __builtin_prefetch(rows + e * W * size + BYTES_AHEAD);
+                __builtin_prefetch(rows + e * W * size + ahead);
                 m[e] = NAME(load_x)(rows, e * W, is_f32);
             }
             if (dim == 4) {

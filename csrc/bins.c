@@ -67,12 +67,13 @@ static int64_t bin_key(double x, const fpp_bin_rule *rule)
 
 enum { CELLS_NEAR, CELLS_EXACT, CELLS_DYADIC };
 
-/* How a block finds the counters of its numbers. NEAR takes (x - start) inverse for the quotient less `base`: where it is at most
- * `sure` from a whole number, the quotient is so near to the same one that they round alike. */
+/* How a block finds the counters of its numbers. NEAR takes (x - start) inverse for the quotient less `base`, in bytes of counters:
+ * where that is at most `sure` from a whole cell, the quotient is so near to the same one that they round alike. */
 typedef struct {
     uint32_t *dense, *nobody;
     double offset, width, start, inverse, sure;
-    int64_t base, window, lanes;
+    int64_t base, lanes;
+    int64_t bytes, surely; /* of the window, and the largest power of two in that */
     int32_t shift; /* log2 of the bytes of a cell */
 } spots;
 
@@ -81,7 +82,7 @@ typedef int block_kernel(const spots *at, const double *x, uint64_t *to, const u
 typedef struct {
     block_kernel *near, *exact, *dyadic;
     int64_t (*octaves)(const double *x, int64_t lowest, uint32_t *counted, const char *next, int64_t stride_bytes);
-    int64_t (*outside)(const uint64_t *address, uint64_t nobody, int32_t *where);
+    int64_t (*outside)(const uint64_t *address, uint64_t dense, uint64_t bytes, int32_t *where);
     int64_t (*others)(const double *x, uint64_t lowest, uint64_t width, int32_t *where);
     int by_octaves;
 } block_kernels;
@@ -266,6 +267,16 @@ FPP_API int32_t fpp_bins_insert(const int64_t *keys, const int64_t *counts, int6
     return FPP_OK;
 }
 
+FPP_INLINE void add_lanes(const fpp_bin_table *table, const int64_t lanes, int64_t *restrict totals)
+{
+    const uint32_t *restrict dense = table->dense;
+    for (int64_t cell = 0; cell < table->window; cell++) {
+        for (int64_t lane = 0; lane < lanes; lane++) {
+            totals[cell] += dense[cell * lanes + lane];
+        }
+    }
+}
+
 FPP_API int32_t fpp_bins_flush(fpp_bin_table *table, int64_t *totals)
 {
     if (table_error(table) != FPP_OK || !fpp_is_given(totals, table->window, (int64_t)sizeof *totals)) {
@@ -274,10 +285,11 @@ FPP_API int32_t fpp_bins_flush(fpp_bin_table *table, int64_t *totals)
     if (table->window == 0) {
         return FPP_OK; /* `lanes` and `dense` mean nothing */
     }
-    for (int64_t cell = 0; cell < table->window; cell++) {
-        for (int64_t lane = 0; lane < table->lanes; lane++) {
-            totals[cell] += table->dense[cell * table->lanes + lane];
-        }
+    switch (table->lanes) { /* a constant number makes vectors of it */
+    case 1: add_lanes(table, 1, totals); break;
+    case 2: add_lanes(table, 2, totals); break;
+    case 4: add_lanes(table, 4, totals); break;
+    default: add_lanes(table, 8, totals); break;
     }
     memset(table->dense, 0, (size_t)((table->window + 1) * table->lanes) * sizeof *table->dense);
     return FPP_OK;

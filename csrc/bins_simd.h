@@ -9,9 +9,6 @@ typedef uint64_t NAME(words_u) __attribute__((vector_size(8 * W), aligned(8), ma
 typedef int32_t NAME(ints) __attribute__((vector_size(8 * W)));
 #define VU NAME(words)
 #define SIZE_BITS ((VU){0} + (uint64_t)INT64_MAX)
-/* Where comparisons know signed numbers alone, keys count from -2^63; the shift that makes an address drops that bit. */
-#define BIAS (W == 4 ? UINT64_C(1) << 63 : 0)
-
 /* The larger of the size of e and of what was largest so far; NaN is passed over. */
 TARGET FPP_INLINE V NAME(larger)(V so_far, V e)
 {
@@ -26,39 +23,36 @@ TARGET FPP_INLINE V NAME(larger)(V so_far, V e)
 #endif
 }
 
-/* Addresses of the counters of keys (plus BIAS) below the window, of nobody's counter for others, which `outside` shows. */
-TARGET FPP_INLINE VU NAME(address)(const spots *at, VU key, VU lane, VU *outside)
+/* a b + c, fused where the instruction set can. */
+TARGET FPP_INLINE V NAME(multiplied)(V a, V b, V c)
 {
-    const VU window = (VU){0} + (uint64_t)at->window;
 #if W == 8
-    const VU cell = (VU)_mm512_min_epu64((__m512i)key, (__m512i)window);
-    *outside = (VU)_mm512_max_epu64((__m512i)*outside, (__m512i)cell);
-    return (cell << (uint64_t)at->shift) + lane;
+    return (V)_mm512_fmadd_pd((__m512d)a, (__m512d)b, (__m512d)c);
+#elif W == 4
+    return (V)_mm256_fmadd_pd((__m256d)a, (__m256d)b, (__m256d)c);
 #else
-    const VU nobody = (VU){0} + (uint64_t)(uintptr_t)at->nobody;
-#if W == 4
-    const VU beyond = (VU)_mm256_cmpgt_epi64((__m256i)key, (__m256i)(window + (BIAS - 1)));
-#else
-    const VU beyond = (VU)(key >= window);
-#endif
-    *outside |= beyond;
-    return nobody + (((key << (uint64_t)at->shift) + (lane - nobody)) & ~beyond);
+    return a * b + c;
 #endif
 }
 
-/* Addresses of the counters of a block, to `to`; raises those of the block before it, `from`, if there is one. Returns whether a
- * number of the block is in no cell of the window; or, of CELLS_NEAR, -1 if one is so near to an end that only its quotient tells.
+/* Addresses of the counters of a block, to `to`; raises those of the block before it, `from`. Returns whether a number of the block
+ * may be in no cell of the window, whose address is then to be changed (`outside`); or, of CELLS_NEAR, -1 if one is so near to an
+ * end that only its quotient tells.
  *
- * Integers only after the rounding: the bits of t + ROUNDER count up with t while |t| < 2^51, and are further from those of ROUNDER
- * than any window, in two's complement too, for all other t, infinities and NaN among them. */
-TARGET FPP_INLINE int NAME(block)(const spots *at, const double *restrict x, uint64_t *to, const uint64_t *from, const char *next,
+ * With t bytes from the window's first counter to a number's, the bits of t + ROUNDER count up with t while |t| < 2^51, and are
+ * further from those of ROUNDER than any window for all other t, infinities and NaN among them. */
+TARGET FPP_INLINE int NAME(block)(const spots *where, const double *restrict x, uint64_t *to, const uint64_t *from, const char *next,
                                   int64_t stride_bytes, const int kind)
 {
+    const spots at = *where; /* what counters and addresses cannot overlap stays in registers */
+    const VU rounder_bits = (VU){0} + (uint64_t)ROUNDER_BITS;
+    const V bytes = (V){0.0} + (double)(INT64_C(1) << at.shift);
+    const V scale = bytes * at.inverse, start = -at.start * scale, coarse = bytes * ROUNDER;
     VU lane[8 / W], outside = {0};
     V worst = {0.0};
     for (int p = 0; p < 8 / W; p++) {
         for (int l = 0; l < W; l++) {
-            lane[p][l] = (uint64_t)(uintptr_t)(at->dense + ((p * W + l) & (at->lanes - 1)));
+            lane[p][l] = (uint64_t)(uintptr_t)(at.dense + ((p * W + l) & (at.lanes - 1)));
         }
     }
     for (int64_t i = 0; i < BLOCK; i += 8) {
@@ -76,17 +70,21 @@ TARGET FPP_INLINE int NAME(block)(const spots *at, const double *restrict x, uin
 #else
                 outside |= (VU)(cell == CELL_TINY) | (VU)(cell == CELL_HUGE);
 #endif
-                address = (cell << (uint64_t)at->shift) + lane[p];
+                address = (cell << (uint64_t)at.shift) + lane[p];
             } else {
-                const V t = kind == CELLS_NEAR ? (number - at->start) * at->inverse : (number - at->offset) / at->width;
-                const V raised = t + ROUNDER, rest = t - (raised - ROUNDER);
-                VU key = (VU)raised - ((uint64_t)ROUNDER_BITS + BIAS + (kind == CELLS_NEAR ? 0 : (uint64_t)at->base));
+                V t;
                 if (kind == CELLS_NEAR) {
-                    worst = NAME(larger)(worst, rest);
+                    const V near = NAME(multiplied)(number, scale, start);
+                    t = (near + coarse) - coarse;
+                    worst = NAME(larger)(worst, near - t);
                 } else {
-                    key += (VU)((VU)rest == (uint64_t)MINUS_HALF_BITS);
+                    const V quotient = (number - at.offset) / at.width, rounded = (quotient + ROUNDER) - ROUNDER;
+                    const VU half = (VU)((VU)(quotient - rounded) == (uint64_t)MINUS_HALF_BITS);
+                    t = (rounded - (V)(half & (VU)((V){0.0} + 1.0)) - (double)at.base) * bytes;
                 }
-                address = NAME(address)(at, key, lane[p], &outside);
+                const VU place = (VU)(t + ROUNDER) ^ rounder_bits;
+                outside |= place;
+                address = place + lane[p];
             }
             *(NAME(words_u) *)(void *)(to + i + p * W) = address;
         }
@@ -96,10 +94,10 @@ TARGET FPP_INLINE int NAME(block)(const spots *at, const double *restrict x, uin
     }
     int found = 0;
     for (int l = 0; l < W; l++) {
-        if (kind == CELLS_NEAR && !(worst[l] <= at->sure)) {
+        if (kind == CELLS_NEAR && !(worst[l] <= at.sure)) {
             return -1;
         }
-        found |= (kind == CELLS_DYADIC ? outside[l] : outside[l] / (uint64_t)at->window) != 0;
+        found |= (kind == CELLS_DYADIC ? outside[l] : outside[l] / (uint64_t)at.surely) != 0;
     }
     return found;
 }
@@ -183,10 +181,10 @@ TARGET static int64_t NAME(octaves)(const double *x, int64_t lowest, uint32_t *c
     }                                                            \
     return found;
 
-/* Those counted for nobody. */
-TARGET static int64_t NAME(outside)(const uint64_t *address, uint64_t nobody, int32_t *where)
+/* Those whose counters would be in no cell of a window of so many bytes. */
+TARGET static int64_t NAME(outside)(const uint64_t *address, uint64_t dense, uint64_t bytes, int32_t *where)
 {
-    FIND(address[i] >= nobody)
+    FIND(address[i] - dense >= bytes)
 }
 
 /* Those whose dyadic cell is not `lowest` ... lowest + width - 1. */
@@ -203,7 +201,6 @@ static const block_kernels NAME(kernels) = {
 };
 
 #undef SIZE_BITS
-#undef BIAS
 #undef VU
 #undef V
 #undef VI

@@ -203,7 +203,7 @@ static int32_t rows_gram(const char *x, int64_t n, int64_t row_stride, const fpp
     const fpp_row_kernels *kernels = fpp_row_kernels_now();
     const gram_kernel kernel = kernel_now();
     if (!fpp_rows_are_given(x, n, row_stride, is_f32, &stride_bytes) || gram == NULL
-        || fpp_plan_make(map, is_f32, kernels, workspace, &plan) != FPP_OK || fpp_plan_scale(&plan) != FPP_OK
+        || fpp_plan_make(map, is_f32, kernels, workspace, &plan) != FPP_OK || fpp_plan_scale(&plan, kernels) != FPP_OK
         || map->quant_bound > FPP_GRAM_QUANT_MAX) {
         return FPP_ERR_ARGUMENT;
     }

@@ -157,12 +157,21 @@ TARGET static void NAME(quantise)(const double *logs, int64_t panels, int64_t is
     }
 }
 
+#if W > 2
+#include "densities_simd.h"
+#endif
+
 TARGET static void NAME(codes)(const fpp_mixtures *mix, const double *x, int64_t n, int64_t capacity, double *work, int16_t *codes)
 {
     const int64_t dim = mix->dim, width = mix->panels * FPP_PANEL;
     double *rows = work, *logs = rows + FPP_ROWS_MAX * dim, *parts = logs + FPP_ROWS_MAX * width;
+#if W > 2
+    int fused = !mix->lower && mix->components <= 2;
+    const double constant = fused ? NAME(largest_constant)(mix) : 0.0;
+#endif
     for (int64_t first = 0; first < n; first += FPP_ROWS_MAX) {
         const int64_t group = n - first < FPP_ROWS_MAX ? n - first : FPP_ROWS_MAX;
+        uint32_t left = (UINT32_C(1) << group) - 1; /* rows whose codes are not known yet */
         int64_t finite[FPP_ROWS_MAX];
         for (int64_t r = 0; r < FPP_ROWS_MAX; r++) {
             const double *row = x + (first + r < n ? first + r : n - 1) * dim;
@@ -174,14 +183,38 @@ TARGET static void NAME(codes)(const fpp_mixtures *mix, const double *x, int64_t
                 rows[r * dim + j] = finite[r] ? row[j] : 0.0;
             }
         }
+#if W > 2
+        if (fused) {
+            uint32_t near = 0;
+            for (int64_t at = 0; at < width; at += W) {
+                for (int64_t r = 0; r < group; r += RT) {
+                    const int64_t panel = at / FPP_PANEL, lane = at % FPP_PANEL;
+                    double *const to = logs + r * width + at;
+                    near |= (mix->components > 1 ? NAME(fused_densities)(mix, 2, panel, lane, rows + r * dim, to, width)
+                                                 : NAME(fused_densities)(mix, 1, panel, lane, rows + r * dim, to, width))
+                            << r;
+                }
+            }
+            for (int64_t r = 0; r < group; r++) {
+                int16_t *const to = codes + (first + r) * FPP_PANEL;
+                const int again = NAME(fused_quantise)(mix, logs + r * width, constant, finite[r], capacity * FPP_PANEL, to);
+                left &= ~((uint32_t)(!again && !(near >> r & 1)) << r);
+            }
+            fused = __builtin_popcount(left) <= FPP_ROWS_MAX / 4;
+        }
+#endif
         /* The parameters of one vector of mixtures stay in the cache for all rows of the group. */
-        for (int64_t at = 0; at < width; at += W) {
+        for (int64_t at = 0; left != 0 && at < width; at += W) {
             for (int64_t r = 0; r < group; r += RT) {
-                NAME(few_densities)(mix, at / FPP_PANEL, at % FPP_PANEL, rows + r * dim, parts, logs + r * width + at, width);
+                if (left >> r & ((1 << RT) - 1)) {
+                    NAME(few_densities)(mix, at / FPP_PANEL, at % FPP_PANEL, rows + r * dim, parts, logs + r * width + at, width);
+                }
             }
         }
         for (int64_t r = 0; r < group; r++) {
-            NAME(quantise)(logs + r * width, mix->panels, finite[r], capacity * FPP_PANEL, codes + (first + r) * FPP_PANEL);
+            if (left >> r & 1) {
+                NAME(quantise)(logs + r * width, mix->panels, finite[r], capacity * FPP_PANEL, codes + (first + r) * FPP_PANEL);
+            }
         }
     }
 }

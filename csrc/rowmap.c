@@ -7,6 +7,8 @@
 #include <immintrin.h>
 #endif
 
+#define FPP_FUSED_SHARE 4 /* one row in so many may be taken twice: then both take about as long as the unfused product */
+
 static void rescue(const fpp_plan *plan, const char *x, double *z, double *factor);
 
 #define W 2
@@ -61,7 +63,7 @@ static int32_t map_is_valid(const fpp_row_map *map)
                || (map->matrix_kind == FPP_MATRIX_LOWER && map->out_dim > map->dim));
 }
 
-FPP_LOCAL int32_t fpp_plan_scale(fpp_plan *plan)
+FPP_LOCAL int32_t fpp_plan_scale(fpp_plan *plan, const fpp_row_kernels *kernels)
 {
     const fpp_row_map *map = plan->map;
     const int64_t exact = INT64_C(1) << 53;
@@ -73,6 +75,7 @@ FPP_LOCAL int32_t fpp_plan_scale(fpp_plan *plan)
     plan->inv_step = map->inv_step;
     plan->limit = map->limit;
     plan->quant_bound_sq = (double)(map->quant_bound * map->quant_bound);
+    *plan->fused = plan->matrix_kind >= FPP_MATRIX_LOWER && plan->dim >= FPP_FUSED_DIM && kernels->weigh != NULL && kernels->weigh(plan);
     return FPP_OK;
 }
 
@@ -99,6 +102,7 @@ static int64_t lay_out(const fpp_row_map *map, char *base, fpp_plan *plan)
     int64_t used = 0;
     plan->ld = row_ld(map);
     plan->row = take(base, &used, in_pad);
+    plan->fused = take(base, &used, 1);
     plan->center = take(base, &used, in_pad);
     plan->diagonal = take(base, &used, in_pad);
     plan->offset = take(base, &used, plan->ld);
@@ -106,6 +110,8 @@ static int64_t lay_out(const fpp_row_map *map, char *base, fpp_plan *plan)
     double *z = take(base, &used, (matrix ? FPP_PANEL_MAX : 0) + FPP_TILE_ROWS * plan->ld);
     plan->z = z == NULL ? NULL : z + (matrix ? FPP_PANEL_MAX : 0);
     plan->t = take(base, &used, matrix ? FPP_TILE_ROWS * FPP_T_LD : 0);
+    plan->weights = take(base, &used, matrix ? in_pad : 0);
+    plan->tau_sq = take(base, &used, matrix ? FPP_TILE_ROWS : 0);
     /* Narrower panels need no more than the widest. */
     const int64_t panels = (map->out_dim + FPP_PANEL_MAX - 1) / FPP_PANEL_MAX;
     plan->panels = take(base, &used, matrix ? fpp_panel_begin(map->matrix_kind, map->dim, FPP_PANEL_MAX, panels) : 0);
@@ -174,6 +180,7 @@ FPP_LOCAL int32_t fpp_plan_make(const fpp_row_map *map, int32_t is_f32, const fp
     plan->out_dim = map->out_dim;
     plan->matrix_kind = map->matrix_kind;
     plan->is_f32 = is_f32;
+    *plan->fused = 0;
     plan->plain = map->matrix_kind == FPP_MATRIX_IDENTITY && is_zero(map->center, map->dim) && map->offset == NULL;
     plan->shifted = map->matrix_kind == FPP_MATRIX_IDENTITY && map->offset == NULL;
     plan->inv_step = 1.0;
@@ -269,12 +276,26 @@ static void rescue(const fpp_plan *plan, const char *x, double *z, double *facto
     *factor = 1.0;
 }
 
-FPP_LOCAL void fpp_row_tile(const fpp_plan *plan, const fpp_row_kernels *kernels, const char *x, int64_t stride_bytes,
-                            int64_t rows, double *factor)
+FPP_LOCAL void fpp_row_tile(const fpp_plan *plan, const fpp_row_kernels *kernels, const char *x, int64_t stride_bytes, int64_t rows,
+                            double *factor)
 {
     double norm_sq[FPP_TILE_ROWS];
-    kernels->tile(plan, x, stride_bytes, rows, norm_sq);
+    (*plan->fused ? kernels->tile_fused : kernels->tile)(plan, x, stride_bytes, rows, norm_sq);
     kernels->factors(plan, rows, norm_sq, factor);
+    if (*plan->fused) {
+        const uint64_t doubts = kernels->doubts(plan, rows, norm_sq, factor);
+        int64_t count = 0;
+        for (int64_t r = 0; FPP_UNLIKELY(doubts != 0) && r < rows; r++) {
+            if (doubts >> r & 1) {
+                norm_sq[r] = kernels->row_alone(plan, x + r * stride_bytes, r);
+                count++;
+            }
+        }
+        if (FPP_UNLIKELY(count > 0)) {
+            kernels->factors(plan, rows, norm_sq, factor);
+            *plan->fused = count <= rows / FPP_FUSED_SHARE;
+        }
+    }
     for (int64_t r = 0; r < rows; r++) {
         /* A non-finite entry always shows here: the last output of every kind of matrix reads all columns, and 0 * inf is NaN. */
         if (FPP_UNLIKELY(!(norm_sq[r] < INFINITY))) {

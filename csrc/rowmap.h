@@ -13,6 +13,7 @@
 #define FPP_TILE_ROWS 64       /* most rows of a tile; a multiple of every row group */
 #define FPP_TILE_ROWS_FEW 16   /* rows of a tile under a LOWER or FULL matrix, */
 #define FPP_TILE_ROWS_FEW_DIM 256 /* of rows of at most so many columns */
+#define FPP_FUSED_DIM 24       /* least columns of rows whose products are fused */
 #define FPP_DEPTH 128          /* columns of x per pass of the matrix product */
 #define FPP_T_LD (FPP_DEPTH + FPP_LANES)
 #define FPP_PANEL_MAX 24       /* widest panel of the matrix product over the instruction sets */
@@ -40,7 +41,11 @@ typedef struct {
     int32_t plain;            /* z = x * inv_step: no center, offset or matrix */
     int32_t shifted;          /* z = (x - center) * inv_step */
     int32_t is_f32;
+    int64_t *fused;           /* (1): integers come from fused products, see products_simd.h; LOWER and FULL only */
     double inv_step, limit, quant_bound_sq;
+    double rho;               /* of the bound of a fused product, */
+    double *weights;          /* (dim padded to 8) times inv_step, zero in the padding, */
+    double *tau_sq;           /* (FPP_TILE_ROWS): of the rows of the tile */
     const fpp_row_map *map;
     double *center;           /* (dim padded to 8), zeros if absent */
     double *diagonal;         /* (dim padded to 8), ones if absent; zero in the padding */
@@ -63,14 +68,20 @@ typedef struct {
     void (*quantise)(const fpp_plan *plan, int64_t rows, double *factor, int32_t *out);
     void (*pack)(const fpp_plan *plan, int64_t rows, double *factor, int64_t width, int64_t panel_stride, int32_t *packed);
     int64_t (*stream)(const fpp_plan *plan, const char *x, int64_t n, int64_t stride_bytes);
+    /* Of fused products, NULL on processors without them: */
+    int32_t (*weigh)(fpp_plan *plan);
+    void (*tile_fused)(const fpp_plan *plan, const char *x, int64_t stride_bytes, int64_t rows, double *norm_sq);
+    uint64_t (*doubts)(const fpp_plan *plan, int64_t rows, const double *norm_sq, const double *factor);
+    double (*row_alone)(const fpp_plan *plan, const char *x, int64_t r);
 } fpp_row_kernels;
 
 FPP_LOCAL const fpp_row_kernels *fpp_row_kernels_now(void);
 FPP_LOCAL int32_t fpp_plan_make(const fpp_row_map *map, int32_t is_f32, const fpp_row_kernels *kernels, void *workspace,
                                 fpp_plan *plan);
-/* Checks quant_bound, inv_step and limit, and copies them into the plan. */
-FPP_LOCAL int32_t fpp_plan_scale(fpp_plan *plan);
-/* z and clip factors of up to tile_rows rows. */
+/* Checks quant_bound, inv_step and limit, copies them into the plan, and decides whether products are fused. */
+FPP_LOCAL int32_t fpp_plan_scale(fpp_plan *plan, const fpp_row_kernels *kernels);
+/* z and clip factors of up to tile_rows rows: z of a fused product may differ from the unfused one where the integers do not. Where many
+ * rows are taken twice, products of later tiles are not fused. */
 FPP_LOCAL void fpp_row_tile(const fpp_plan *plan, const fpp_row_kernels *kernels, const char *x, int64_t stride_bytes,
                             int64_t rows, double *factor);
 /* Adds rows to the sums of the plan, and those to `sums` (out_dim). */

@@ -25,7 +25,7 @@ static int32_t rows_sum(const char *x, int64_t n, int64_t row_stride, const fpp_
     int64_t stride_bytes;
     const fpp_row_kernels *kernels = fpp_row_kernels_now();
     if (!fpp_rows_are_given(x, n, row_stride, is_f32, &stride_bytes) || sums == NULL
-        || fpp_plan_make(map, is_f32, kernels, workspace, &plan) != FPP_OK || fpp_plan_scale(&plan) != FPP_OK) {
+        || fpp_plan_make(map, is_f32, kernels, workspace, &plan) != FPP_OK || fpp_plan_scale(&plan, kernels) != FPP_OK) {
         return FPP_ERR_ARGUMENT;
     }
     fpp_plan_sum(&plan, kernels, x, n, stride_bytes);
@@ -40,7 +40,7 @@ static int32_t rows_quantise(const char *x, int64_t n, int64_t row_stride, const
     int64_t stride_bytes;
     const fpp_row_kernels *kernels = fpp_row_kernels_now();
     if (!fpp_rows_are_given(x, n, row_stride, is_f32, &stride_bytes) || map == NULL
-        || fpp_plan_make(map, is_f32, kernels, workspace, &plan) != FPP_OK || fpp_plan_scale(&plan) != FPP_OK
+        || fpp_plan_make(map, is_f32, kernels, workspace, &plan) != FPP_OK || fpp_plan_scale(&plan, kernels) != FPP_OK
         || !fpp_is_given(out, n, map->out_dim * (int64_t)sizeof *out)) {
         return FPP_ERR_ARGUMENT;
     }

@@ -76,130 +76,25 @@ TARGET FPP_INLINE void NAME(rows_diagonal)(const fpp_plan *plan, const char *x, 
     }
 }
 
-/* RB rows by one panel of outputs: z += t . panel, each output in ascending order of the column. Vector c of the panel reads the
- * first end[c] columns, and end ascends: each vector stops where the rows of a LOWER matrix that it holds do. */
-TARGET FPP_INLINE void NAME(product_block)(const double *restrict t, const double *restrict panel, const int64_t *end,
-                                           double *restrict z, int64_t ld, int first)
+TARGET FPP_INLINE double NAME(lane_sum)(V v)
 {
-    V acc[RB][CB];
-    for (int r = 0; r < RB; r++) {
-        for (int c = 0; c < CB; c++) {
-            acc[r][c] = first ? (V){0.0} : NAME(load)(z + r * ld + c * W);
-        }
+    double sum = 0.0;
+    for (int l = 0; l < W; l++) {
+        sum += v[l];
     }
-    int64_t k = 0;
-#define FROM(vector)                                              \
-    for (; k < end[vector]; k++) {                                \
-        V b[CB];                                                  \
-        for (int c = (vector); c < CB; c++) {                     \
-            b[c] = NAME(load)(panel + k * PANEL + c * W);         \
-        }                                                         \
-        for (int r = 0; r < RB; r++) {                            \
-            const double a = t[r * FPP_T_LD + k];                 \
-            for (int c = (vector); c < CB; c++) {                 \
-                acc[r][c] += a * b[c];                            \
-            }                                                     \
-        }                                                         \
-    }
-    FROM(0)
-    FROM(1)
-#if CB > 2
-    FROM(2)
-#endif
-#undef FROM
-    for (int r = 0; r < RB; r++) {
-        for (int c = 0; c < CB; c++) {
-            NAME(store)(z + r * ld + c * W, acc[r][c]);
-        }
+    return sum;
+}
+
+/* The rounding loops take groups of rows: they get zero rows that fill the last one. */
+TARGET FPP_INLINE void NAME(fill_group)(const fpp_plan *plan, int64_t rows, double *norm_sq)
+{
+    for (int64_t r = rows; r % FPP_LANES != 0; r++) {
+        norm_sq[r] = 0.0;
+        memset(plan->z + r * plan->ld, 0, (size_t)fpp_round_up(plan->out_dim, FPP_LANES) * sizeof(double));
     }
 }
 
-TARGET FPP_INLINE void NAME(fetch)(const char *row, int64_t from, int64_t to)
-{
-    for (int64_t line = from; line < to; line++) {
-        __builtin_prefetch(row + line * 64);
-    }
-}
-
-/* Rows of a LOWER or FULL map: a blocked matrix product, then offset, step and norm. */
-TARGET FPP_INLINE void NAME(rows_matrix)(const fpp_plan *plan, const char *x, int64_t stride_bytes, int64_t rows, double *norm_sq,
-                                         int is_f32)
-{
-    const int64_t dim = plan->dim, ld = plan->ld, groups = (rows + RB - 1) / RB, size = is_f32 ? 4 : 8;
-    for (int64_t k0 = 0; k0 < dim; k0 += FPP_DEPTH) {
-        const int64_t depth = fpp_min(FPP_DEPTH, dim - k0);
-        for (int64_t r = 0; r < groups * RB; r++) {
-            double *t = plan->t + r * FPP_T_LD;
-            if (r >= rows) {
-                memset(t, 0, (size_t)fpp_round_up(depth, W) * sizeof(double));
-                continue;
-            }
-            const char *row = x + r * stride_bytes;
-            int64_t k = 0;
-            for (; k + W <= depth; k += W) {
-                NAME(store)(t + k, NAME(load_x)(row, k0 + k, W, is_f32) - NAME(load)(plan->center + k0 + k));
-            }
-            if (k < depth) {
-                NAME(store)(t + k, NAME(load_x)(row, k0 + k, depth - k, is_f32) - NAME(load)(plan->center + k0 + k));
-            }
-        }
-        /* What the next block reads comes into the cache during this product, a share beside each panel: the product leaves memory
-         * idle, and reading leaves the arithmetic idle. */
-        const int last = k0 + FPP_DEPTH >= dim;
-        const char *next = x + (last ? rows * stride_bytes : (k0 + FPP_DEPTH) * size);
-        const int64_t lines = (fpp_min(FPP_DEPTH, last ? dim : dim - k0 - FPP_DEPTH) * size + 63) / 64;
-        const int64_t panels = (plan->out_dim + PANEL - 1) / PANEL;
-        /* The panels end with the last output: what is missing to whole panels is in front of the first, where columns are few. */
-        for (int64_t p = 0, out = -fpp_panels_before(plan->out_dim, PANEL); out < plan->out_dim; p++, out += PANEL) {
-            int64_t end[CB];
-            for (int c = 0; c < CB; c++) {
-                /* Above the diagonal a panel is zero: skipping it changes no value, only the sign of a zero. */
-                const int64_t after = out + (c + 1) * W;
-                end[c] = after <= 0 ? 0 : plan->matrix_kind == FPP_MATRIX_LOWER ? fpp_min(depth, after - k0) : depth;
-            }
-            for (int64_t r = 0; end[CB - 1] <= 0 && r < rows; r++) {
-                NAME(fetch)(next + r * stride_bytes, p * lines / panels, (p + 1) * lines / panels);
-            }
-            if (end[CB - 1] <= 0) {
-                continue;
-            }
-            const double *panel = plan->panels + fpp_panel_begin(plan->matrix_kind, dim, PANEL, p) + k0 * PANEL;
-            for (int64_t g = 0; g < groups; g++) {
-                double *z = plan->z + g * RB * ld + out;
-                for (int64_t r = g * RB; r < (g + 1) * RB; r++) {
-                    NAME(fetch)(next + r * stride_bytes, p * lines / panels, (p + 1) * lines / panels);
-                }
-                if (k0 == 0) {
-                    NAME(product_block)(plan->t + g * RB * FPP_T_LD, panel, end, z, ld, 1);
-                } else {
-                    NAME(product_block)(plan->t + g * RB * FPP_T_LD, panel, end, z, ld, 0);
-                }
-            }
-        }
-    }
-    double lanes[FPP_LANES][FPP_LANES] = {{0.0}};
-    for (int64_t r = 0; r < rows; r++) {
-        double *z = plan->z + r * ld;
-        V acc[PARTS];
-        for (int s = 0; s < PARTS; s++) {
-            acc[s] = (V){0.0};
-        }
-        for (int64_t k = 0; k < plan->out_dim; k += FPP_LANES) {
-            for (int s = 0; s < PARTS; s++) {
-                const V y = NAME(load)(z + k + s * W) + NAME(load)(plan->offset + k + s * W);
-                const V v = y * plan->inv_step;
-                NAME(store)(z + k + s * W, v);
-                acc[s] += v * v;
-            }
-        }
-        for (int s = 0; s < PARTS; s++) {
-            NAME(store)(lanes[r % FPP_LANES] + s * W, acc[s]);
-        }
-        if (r % FPP_LANES == FPP_LANES - 1 || r + 1 == rows) {
-            NAME(fold)((const double(*)[FPP_LANES])lanes, norm_sq + r / FPP_LANES * FPP_LANES);
-        }
-    }
-}
+#include "products_simd.h"
 
 /* The loops over x, specialised: no map, a center alone, or everything. */
 #define BY_KIND(function, ...)                        \
@@ -223,18 +118,14 @@ TARGET static void NAME(tile)(const fpp_plan *plan, const char *x, int64_t strid
 {
     if (plan->matrix_kind >= FPP_MATRIX_LOWER) {
         if (plan->is_f32) {
-            NAME(rows_matrix)(plan, x, stride_bytes, rows, norm_sq, 1);
+            NAME(rows_matrix)(plan, x, stride_bytes, rows, norm_sq, 1, RB, 0);
         } else {
-            NAME(rows_matrix)(plan, x, stride_bytes, rows, norm_sq, 0);
+            NAME(rows_matrix)(plan, x, stride_bytes, rows, norm_sq, 0, RB, 0);
         }
     } else {
         BY_KIND(NAME(rows_diagonal), plan, x, stride_bytes, rows, norm_sq);
     }
-    /* The rounding loops take groups of rows: give them zero rows to fill the last one. */
-    for (int64_t r = rows; r % FPP_LANES != 0; r++) {
-        norm_sq[r] = 0.0;
-        memset(plan->z + r * plan->ld, 0, (size_t)fpp_round_up(plan->out_dim, FPP_LANES) * sizeof(double));
-    }
+    NAME(fill_group)(plan, rows, norm_sq);
 }
 
 /* limit / norm for rows longer than the limit, else limit / limit = 1: no branch, for half of the rows may be clipped. */
@@ -258,15 +149,6 @@ TARGET FPP_INLINE int NAME(reject)(const fpp_plan *plan, double *z, double *fact
     memset(z, 0, (size_t)fpp_round_up(plan->out_dim, FPP_LANES) * sizeof(double));
     *factor = 1.0;
     return 1;
-}
-
-TARGET FPP_INLINE double NAME(lane_sum)(V v)
-{
-    double sum = 0.0;
-    for (int l = 0; l < W; l++) {
-        sum += v[l];
-    }
-    return sum;
 }
 
 TARGET FPP_INLINE int NAME(reject_group)(const fpp_plan *plan, double *z, double *factor, const V *sum_sq)
@@ -329,8 +211,8 @@ TARGET static void NAME(pack)(const fpp_plan *plan, int64_t rows, double *factor
                     const V low = NAME(load)(z + begin + k) * *f0 + FPP_ROUNDER;
                     const V high = NAME(load)(z + ld + begin + k) * *f1 + FPP_ROUNDER;
                     const V q0 = low - FPP_ROUNDER, q1 = high - FPP_ROUNDER;
-                    low_sq += q0 * q0;
-                    high_sq += q1 * q1;
+                    low_sq = ADD_SQUARE(low_sq, q0);
+                    high_sq = ADD_SQUARE(high_sq, q1);
                     const VI word = ((VI)low & 0xffff) | ((VI)high << 16);
                     *(NAME(half_u) *)(words + k) = __builtin_convertvector(word, NAME(half));
                 }
@@ -344,6 +226,11 @@ TARGET static void NAME(pack)(const fpp_plan *plan, int64_t rows, double *factor
 
 static const fpp_row_kernels NAME(kernels) = {
     PANEL, SR, NAME(tile), NAME(factors), NAME(sum), NAME(quantise), NAME(pack), NAME(stream),
+#if W > 2
+    NAME(weigh), NAME(tile_fused), NAME(doubts), NAME(row_alone),
+#else
+    NULL, NULL, NULL, NULL, /* without fused instructions */
+#endif
 };
 
 #undef BY_KIND

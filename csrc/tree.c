@@ -3,7 +3,7 @@
  * A row that one pass counts in a leaf and another adds up in its sibling would break the accounting of disjoint clusters. So one
  * fixed sequence of scalar operations decides, without fused multiply-adds or library functions; vectors hold different rows.
  */
-#include "rowmap.h"
+#include "tree.h"
 
 #include <math.h>
 #include <string.h>
@@ -11,23 +11,16 @@
 #include <immintrin.h>
 #endif
 
-#define FPP_TREE_ROWS 32   /* rows that a node takes at a time; a multiple of every vector */
-#define FPP_TREE_DEPTH 128 /* columns turned at a time: 32 KiB */
 #define FPP_TREE_BLOCK 1024
 
 typedef struct {
-    double *t;         /* (FPP_TREE_DEPTH, FPP_TREE_ROWS) */
-    double *y;         /* (widest projection, FPP_TREE_ROWS) */
-    double *distances; /* (most centers, FPP_TREE_ROWS) */
+    fpp_node_scratch node;
     int64_t *begin;    /* (n_nodes) rows of a block that reached a node: order[begin] ... order[end - 1] */
     int64_t *end;
     int32_t *order;    /* (FPP_TREE_BLOCK) */
     int32_t *sorted;
     int32_t *child;    /* (FPP_TREE_BLOCK + FPP_TREE_ROWS) */
 } fpp_tree_scratch;
-
-typedef void (*decide_function)(const fpp_tree_node *node, int64_t dim, const char *const *rows, int32_t is_f32, int32_t check,
-                                const fpp_tree_scratch *scratch, int32_t *child);
 
 #define W 2
 #define NAME(x) x##_baseline
@@ -49,65 +42,71 @@ typedef void (*decide_function)(const fpp_tree_node *node, int64_t dim, const ch
 #include "tree_simd.h"
 #endif
 
-static decide_function decide_now(void)
+FPP_LOCAL fpp_decide fpp_decide_now(void)
 {
     return FPP_AT_LEVEL(decide);
 }
 
-static int64_t n_children(const fpp_tree_node *node)
+FPP_LOCAL int64_t fpp_tree_children(const fpp_tree_node *node)
 {
     return node->rule == FPP_NODE_LEAF ? 0 : node->rule == FPP_NODE_BALL ? 2 : node->n_centers;
 }
 
-static int32_t node_is_valid(const fpp_tree_node *node, int64_t index, int64_t n_nodes, int64_t dim)
+FPP_LOCAL int32_t fpp_node_is_valid(const fpp_tree_node *node, int64_t dim)
 {
-    if (node->rule == FPP_NODE_LEAF) {
-        return 1;
-    }
-    if ((node->rule != FPP_NODE_BALL && node->rule != FPP_NODE_NEAREST) || node->origin == NULL || node->centers == NULL) {
-        return 0;
-    }
-    if (node->out_dim < 1 || node->out_dim > FPP_DIM_MAX || (node->projection == NULL && node->out_dim != dim)) {
-        return 0;
-    }
-    if (node->n_centers < 1 || node->n_centers > n_nodes || (node->rule == FPP_NODE_BALL && node->n_centers != 1)) {
-        return 0;
-    }
-    /* Children come after their parent, so one ascending sweep visits every node once. */
-    return node->first_child > index && node->first_child <= n_nodes - n_children(node);
+    return (node->rule == FPP_NODE_BALL || node->rule == FPP_NODE_NEAREST) && node->origin != NULL && node->centers != NULL
+           && node->out_dim >= 1 && node->out_dim <= FPP_DIM_MAX && (node->projection != NULL || node->out_dim == dim)
+           && node->n_centers >= 1 && node->n_centers <= FPP_DIM_MAX && (node->rule != FPP_NODE_BALL || node->n_centers == 1);
 }
 
-static void *take(char *base, int64_t *used, int64_t bytes)
+static int32_t is_valid_at(const fpp_tree_node *node, int64_t index, int64_t n_nodes, int64_t dim)
+{
+    /* Children come after their parent, so one ascending sweep visits every node once. */
+    return node->rule == FPP_NODE_LEAF
+           || (fpp_node_is_valid(node, dim) && node->n_centers <= n_nodes && node->first_child > index
+               && node->first_child <= n_nodes - fpp_tree_children(node));
+}
+
+FPP_LOCAL void *fpp_take(char *base, int64_t *used, int64_t bytes)
 {
     char *begin = base == NULL ? NULL : base + *used;
     *used += fpp_round_up(bytes, 64);
     return begin;
 }
 
-/* Lays the scratch out from `base` and returns the bytes used, -1 for an invalid tree; a null base only counts. */
-static int64_t lay_out(int64_t dim, const fpp_tree_node *nodes, int64_t n_nodes, char *base, fpp_tree_scratch *scratch)
+FPP_LOCAL void fpp_take_scratch(int64_t dim, const fpp_tree_node *nodes, int64_t n_nodes, char *base, int64_t *used,
+                                fpp_node_scratch *scratch)
 {
-    int64_t width = 0, centers = 0, used = 0;
-    if (dim < 1 || dim > FPP_DIM_MAX || nodes == NULL || n_nodes < 1 || n_nodes > FPP_DIM_MAX) {
-        return -1;
-    }
+    int64_t width = 0, centers = 0;
     for (int64_t i = 0; i < n_nodes; i++) {
-        if (!node_is_valid(nodes + i, i, n_nodes, dim)) {
-            return -1;
-        }
         if (nodes[i].rule != FPP_NODE_LEAF) {
             width = nodes[i].projection != NULL && nodes[i].out_dim > width ? nodes[i].out_dim : width;
             centers = nodes[i].n_centers > centers ? nodes[i].n_centers : centers;
         }
     }
-    scratch->t = take(base, &used, fpp_min(dim, FPP_TREE_DEPTH) * FPP_TREE_ROWS * 8);
-    scratch->y = take(base, &used, width * FPP_TREE_ROWS * 8);
-    scratch->distances = take(base, &used, centers * FPP_TREE_ROWS * 8);
-    scratch->begin = take(base, &used, n_nodes * 8);
-    scratch->end = take(base, &used, n_nodes * 8);
-    scratch->order = take(base, &used, FPP_TREE_BLOCK * 4);
-    scratch->sorted = take(base, &used, FPP_TREE_BLOCK * 4);
-    scratch->child = take(base, &used, (FPP_TREE_BLOCK + FPP_TREE_ROWS) * 4);
+    scratch->t = fpp_take(base, used, fpp_min(dim, FPP_TREE_DEPTH) * FPP_TREE_ROWS * 8);
+    scratch->y = fpp_take(base, used, width * FPP_TREE_ROWS * 8);
+    scratch->distances = fpp_take(base, used, centers * FPP_TREE_ROWS * 8);
+}
+
+/* Lays the scratch out from `base` and returns the bytes used, -1 for an invalid tree; a null base only counts. */
+static int64_t lay_out(int64_t dim, const fpp_tree_node *nodes, int64_t n_nodes, char *base, fpp_tree_scratch *scratch)
+{
+    int64_t used = 0;
+    if (dim < 1 || dim > FPP_DIM_MAX || nodes == NULL || n_nodes < 1 || n_nodes > FPP_DIM_MAX) {
+        return -1;
+    }
+    for (int64_t i = 0; i < n_nodes; i++) {
+        if (!is_valid_at(nodes + i, i, n_nodes, dim)) {
+            return -1;
+        }
+    }
+    fpp_take_scratch(dim, nodes, n_nodes, base, &used, &scratch->node);
+    scratch->begin = fpp_take(base, &used, n_nodes * 8);
+    scratch->end = fpp_take(base, &used, n_nodes * 8);
+    scratch->order = fpp_take(base, &used, FPP_TREE_BLOCK * 4);
+    scratch->sorted = fpp_take(base, &used, FPP_TREE_BLOCK * 4);
+    scratch->child = fpp_take(base, &used, (FPP_TREE_BLOCK + FPP_TREE_ROWS) * 4);
     return used;
 }
 
@@ -122,7 +121,7 @@ FPP_API int64_t fpp_tree_workspace_size(int64_t dim, const fpp_tree_node *nodes,
 static void share_out(const fpp_tree_node *nodes, const fpp_tree_node *node, int64_t begin, int64_t end, fpp_tree_scratch *scratch,
                       int32_t *labels)
 {
-    const int64_t first = node->first_child, children = n_children(node);
+    const int64_t first = node->first_child, children = fpp_tree_children(node);
     int leaves = 1;
     for (int64_t c = first; c < first + children; c++) {
         leaves &= nodes[c].rule == FPP_NODE_LEAF;
@@ -159,7 +158,7 @@ static void share_out(const fpp_tree_node *nodes, const fpp_tree_node *node, int
 }
 
 static void assign_block(const char *x, int64_t n, int64_t stride_bytes, int64_t dim, const fpp_tree_node *nodes, int64_t n_nodes,
-                         int32_t is_f32, decide_function decide, fpp_tree_scratch *scratch, int32_t *labels)
+                         int32_t is_f32, fpp_decide decide, fpp_tree_scratch *scratch, int32_t *labels)
 {
     for (int64_t i = 0; i < n; i++) {
         scratch->order[i] = (int32_t)i;
@@ -183,7 +182,7 @@ static void assign_block(const char *x, int64_t n, int64_t stride_bytes, int64_t
             for (int64_t r = 0; r < FPP_TREE_ROWS; r++) {
                 rows[r] = x + scratch->order[fpp_min(p + r, end - 1)] * stride_bytes; /* the last row fills the group */
             }
-            decide(node, dim, rows, is_f32, i == 0, scratch, scratch->child + (p - begin));
+            decide(node, dim, rows, is_f32, i == 0, &scratch->node, scratch->child + (p - begin));
         }
         if (begin < end) {
             share_out(nodes, node, begin, end, scratch, labels);
@@ -196,7 +195,7 @@ static int32_t tree_assign(const char *x, int64_t n, int64_t row_stride, int64_t
 {
     fpp_tree_scratch scratch;
     int64_t stride_bytes;
-    const decide_function decide = decide_now();
+    const fpp_decide decide = fpp_decide_now();
     if (!fpp_rows_are_given(x, n, row_stride, is_f32, &stride_bytes) || workspace == NULL
         || !fpp_is_given(labels, n, (int64_t)sizeof *labels) || lay_out(dim, nodes, n_nodes, NULL, &scratch) < 0) {
         return FPP_ERR_ARGUMENT;

@@ -94,7 +94,7 @@ TARGET FPP_INLINE void NAME(sums)(const double *terms, const double *weights, in
 
 /* child[row] = which child of the node takes the row, from 0; -1 for a row with a non-finite entry, where `check` asks for it. */
 TARGET FPP_INLINE void NAME(decide_rows)(const fpp_tree_node *node, int64_t dim, const char *const *rows, int check,
-                                         const fpp_tree_scratch *scratch, int32_t *child, int is_f32)
+                                         const fpp_node_scratch *scratch, int32_t *child, int is_f32)
 {
     VI bad[VECTORS];
     double *const distances = scratch->distances;
@@ -133,7 +133,7 @@ TARGET FPP_INLINE void NAME(decide_rows)(const fpp_tree_node *node, int64_t dim,
 }
 
 TARGET static void NAME(decide)(const fpp_tree_node *node, int64_t dim, const char *const *rows, int32_t is_f32, int32_t check,
-                                const fpp_tree_scratch *scratch, int32_t *child)
+                                const fpp_node_scratch *scratch, int32_t *child)
 {
     if (is_f32) {
         NAME(decide_rows)(node, dim, rows, check, scratch, child, 1);

@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
@@ -70,16 +69,14 @@ class Run:
     executor: Executor
     log: list[dict[str, Any]] = field(default_factory=list)
 
-    @contextmanager
-    def paid(self, cost: Budget | None = None, *, before: bool = False) -> Iterator[None]:
+    def paid(self, cost: Budget | None = None, *, before: bool = False) -> np.errstate:
         """Debit the ledger, unless an earlier call that this one continues did so `before`; what follows belongs into this block.
 
         Released numbers may be of any size: whether one of them over- or underflows neither shows in the caller's error state nor
         becomes an exception.
         """
         self.account.open(cost=cost, paid=before)
-        with np.errstate(all="ignore"):
-            yield
+        return np.errstate(all="ignore")
 
     def release(
         self,

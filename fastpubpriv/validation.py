@@ -303,6 +303,8 @@ def path_name(path: object) -> str:
 
 
 def _real(name: str, value: object, wanted: str) -> float:
+    if type(value) is float and math.isfinite(value):  # first, as nearly always
+        return value
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value[()]
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real | Decimal):

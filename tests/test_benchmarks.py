@@ -42,7 +42,7 @@ def test_a_row_of_the_table_holds_both_sets_of_instructions(monkeypatch):
     monkeypatch.setitem(goals.PEERS, "a loop", {"a peer": 1e9})
     case = loops.Case("a loop", x.sum, {"a peer": x.sum, "one thread": x.sum}, lambda: 1e9, "a limit")
     first, second = table.lines(case, [2, 0], rounds=1)
-    assert asked == [2, 0, 2] * 2  # ours, and the peer that is ours; then all instructions again
+    assert asked == [2, 0, 2] * 3  # ours, the limit, and the peer that is ours; then all instructions again
     assert first[0] == "a loop"
     assert first[1].count(" / ") == first[2].count(" / ") == first[5].count(" / ") == second[5].count(" / ") == 1
     assert first[6] == "<= 100 s: met; >= 1e+09: NOT MET"

@@ -16,6 +16,7 @@ from fastpubpriv import (
     AccuracyWarning,
     ApproxDP,
     BinGrid,
+    PureDP,
     coinpress_covariance,
     coinpress_mean,
     estimate_mean,
@@ -206,6 +207,18 @@ def axis_aligned_call(n: int) -> Case:
     )
 
 
+def choice_call(n: int) -> Case:
+    """A choice at pure epsilon among 1,000 candidates, of which 1,024 public draws each are compared pair by pair."""
+    rng = np.random.default_rng(0)
+    x, public = rng.standard_normal((n, 3)), rng.standard_normal((40, 3))
+    given = {"x_pub": public, "n_components": 2, "budget": PureDP(1.0), "progress": False}
+    return Case(
+        f"learn_axis_aligned_mixture, x_pub, pure, {n} x 3, whole call, all cores",
+        quiet(lambda: learn_axis_aligned_mixture(x, **given)),
+        {},
+    )
+
+
 def calibration_call() -> Case:
     """The noise of 5,000 steps over a 54th of the rows each, for a delta that no earlier call has asked for."""
     deltas = (1e-5 * (1.0 + 1e-9 * turn) for turn in itertools.count())
@@ -217,7 +230,10 @@ def calibration_call() -> Case:
 
 
 def small_calls() -> list[Case]:
-    """Calls on few rows: what a call costs, and that it wakes no threads."""
+    """Calls on few rows: what a call costs, and that it wakes no threads.
+
+    The same public settings each time, as in a loop over many small tables: what depends on them alone is worked out once.
+    """
     rng = np.random.default_rng(3)
     x, public = rng.standard_normal((1000, 5)), rng.standard_normal((100, 5))
     line, more = rng.standard_normal(1000), rng.standard_normal((10_000, 5))

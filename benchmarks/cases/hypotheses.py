@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-import functools
-import pathlib
-import subprocess
-import sysconfig
-import tempfile
 from typing import Any
 
 import numpy as np
@@ -50,33 +44,9 @@ int64_t compare_add(int64_t rounds)
 """
 
 
-@functools.cache
-def _library() -> ctypes.CDLL:
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="limits"))
-    (folder / "compare.c").write_text(_SOURCE, encoding="utf-8")
-    compiler = (sysconfig.get_config_var("CC") or "cc").split()[0]
-    command = [
-        compiler,
-        "-O3",
-        "-march=native",
-        "-shared",
-        "-fPIC",
-        "-o",
-        str(folder / "compare.so"),
-        str(folder / "compare.c"),
-    ]
-    subprocess.run(command, check=True)
-    library = ctypes.CDLL(str(folder / "compare.so"))
-    library.compare_add.argtypes = [ctypes.c_int64]
-    library.compare_add.restype = ctypes.c_int64
-    return library
-
-
-@functools.cache
 def comparisons_per_second() -> float:
     """Peak of comparing 16-bit numbers and counting the larger ones, on one thread."""
-    done = _library().compare_add(1) * 1_000_000
-    return done / limits.best_seconds(lambda: _library().compare_add(1_000_000), 9)
+    return limits.steps_per_second(_SOURCE, "compare_add", 1_000_000)
 
 
 def pairs_case(size: int, rows: int) -> Case:

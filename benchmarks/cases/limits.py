@@ -1,13 +1,15 @@
 """What this machine can do at most, measured: bytes read per second and fused multiply-adds per second, on one thread.
 
 The goals of PERFORMANCE are ratios to these limits. Both come from a few lines of C, compiled on the spot with the flags of the
-machine: NumPy's sum is bound by its additions on fast memory, and OpenBLAS picks AVX2 kernels on some AVX-512 machines, so that
-neither shows the limit. Reading is a sum of 64-bit integers over sixteen vector accumulators, which costs next to nothing;
-arithmetic is sixteen independent chains of a vector multiply-add, enough to cover a latency of four cycles on two or four ports.
+machine, or of a narrower set of instructions where one is asked for (`held_to`): NumPy's sum is bound by its additions on fast
+memory, and OpenBLAS picks AVX2 kernels on some AVX-512 machines, so that neither shows the limit. Reading is a sum of 64-bit
+integers over sixteen vector accumulators, which costs next to nothing; arithmetic is sixteen independent chains of a vector
+multiply-add, enough to cover a latency of four cycles on two or four ports.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import pathlib
@@ -15,11 +17,13 @@ import subprocess
 import sysconfig
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from fastpubpriv.kernels._cext import lib
 
 _SOURCE = r"""
 #include <stdint.h>
@@ -62,22 +66,56 @@ int64_t multiply_add(int64_t rounds)
 }
 """
 _ENOUGH = 5.0
-_FLAGS = ["-O3", "-march=native", "-ffp-contract=fast", "-shared", "-fPIC"]
+_FLAGS = ["-O3", "-ffp-contract=fast", "-shared", "-fPIC"]
+# A narrower set of instructions than that of the machine stands for a processor that has no wider one.
+_NARROWER = {lib.FPP_ISA_BASELINE: "-march=x86-64", lib.FPP_ISA_AVX2: "-march=x86-64-v3"}
+_held: list[int] = []
+
+
+@contextlib.contextmanager
+def held_to(level: int) -> Iterator[None]:
+    """Limits inside are those of the instructions of `level`, by its number in the C library."""
+    _held.append(level)
+    try:
+        yield
+    finally:
+        _held.pop()
+
+
+def architecture() -> str:
+    """The compiler's flag for the instructions that limits are measured with."""
+    level = _held[-1] if _held else lib.fpp_isa_detect()
+    return "-march=native" if level >= lib.fpp_isa_detect() else _NARROWER[level]
 
 
 @functools.cache
-def _library() -> ctypes.CDLL:
+def compiled(source: str, flag: str) -> ctypes.CDLL:
+    """A library of a few lines of C for those instructions; its functions take and return 64-bit integers."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="limits"))
-    source = folder / "limits.c"
-    source.write_text(_SOURCE, encoding="utf-8")
+    text = folder / "limits.c"
+    text.write_text(source, encoding="utf-8")
     compiler = (sysconfig.get_config_var("CC") or "cc").split()[0]
-    subprocess.run([compiler, *_FLAGS, "-o", str(folder / "limits.so"), str(source)], check=True)
-    library = ctypes.CDLL(str(folder / "limits.so"))
+    subprocess.run([compiler, *_FLAGS, flag, "-o", str(folder / "limits.so"), str(text)], check=True)
+    return ctypes.CDLL(str(folder / "limits.so"))
+
+
+def _library() -> ctypes.CDLL:
+    library = compiled(_SOURCE, architecture())
     library.read_all.argtypes = [ctypes.c_void_p, ctypes.c_int64]
     library.read_all.restype = ctypes.c_uint64
-    library.multiply_add.argtypes = [ctypes.c_int64]
-    library.multiply_add.restype = ctypes.c_int64
     return library
+
+
+def steps_per_second(source: str, name: str, rounds: int) -> float:
+    """How many steps a second the function of a source does at most, which returns how many `rounds` of it are."""
+    return _steps_per_second(source, name, rounds, architecture())
+
+
+@functools.cache
+def _steps_per_second(source: str, name: str, rounds: int, flag: str) -> float:
+    call = getattr(compiled(source, flag), name)
+    call.argtypes, call.restype = [ctypes.c_int64], ctypes.c_int64
+    return int(call(1)) * rounds / best_seconds(lambda: call(rounds), 9)
 
 
 def best_seconds(call: Callable[[], Any], rounds: int = 7) -> float:
@@ -107,13 +145,9 @@ def read_seconds(array: npt.NDArray[Any], rounds: int = 7) -> float:
     return best_seconds(lambda: read_once(array), rounds)
 
 
-@functools.cache
 def flops_per_second() -> float:
     """Peak of double-precision fused multiply-adds (two flops each) on one thread."""
-    rounds = 2_000_000
-    library = _library()
-    done = int(library.multiply_add(1)) * rounds
-    return done / best_seconds(lambda: library.multiply_add(rounds), 9)
+    return steps_per_second(_SOURCE, "multiply_add", 2_000_000)
 
 
 def gram_flop_seconds(n_rows: int, dim: int) -> float:

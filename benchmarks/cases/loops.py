@@ -18,7 +18,7 @@ from fastpubpriv import ZCDP, AccuracyWarning, estimate_gaussian
 from fastpubpriv.kernels import noise, rows
 from fastpubpriv.kernels.balls import ball_counts, first_terrific, widest_gap
 from fastpubpriv.kernels.nearest import most_isolated
-from fastpubpriv.maps import RowMap
+from fastpubpriv.maps import MatrixKind, RowMap
 from fastpubpriv.reference import rows as reference
 from fastpubpriv.sources import Executor, Query, private_rows
 
@@ -184,13 +184,17 @@ def mean_case(n: int, dim: int, dtype: type = np.float64, center: float = 0.0) -
     )
 
 
-def gram_case(n: int, dim: int) -> Case:
+def gram_case(n: int, dim: int, mapped: bool = False) -> Case:
+    """Rows as they are, or behind a lower matrix, which the peer leaves out."""
     x = np.random.default_rng(2).standard_normal((n, dim))
     radius = float(np.sqrt(dim))
     row_map = gram_map(dim, radius)
+    if mapped:
+        matrix = np.eye(dim) + 0.02 * np.random.default_rng(3).standard_normal((dim, dim))
+        row_map = dataclasses.replace(row_map, kind=MatrixKind.LOWER, matrix=matrix)
     gram = np.zeros((dim, dim), dtype=np.int64)
     return Case(
-        f"clipped exact Gram, {n:.0e} x {dim}",
+        f"clipped exact Gram{' behind a matrix' if mapped else ''}, {n:.0e} x {dim}",
         lambda: rows.rows_gram(x, row_map, gram),
         {
             "NumPy clip and dsyrk": lambda: dsyrk(1.0, numpy_clip(x, radius).T, lower=1),

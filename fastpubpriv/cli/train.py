@@ -105,6 +105,13 @@ def train(**settings: Any) -> None:
     A private row with a missing label counts for nothing; one with a missing cell too, unless public cells of that column are
     missing as well. Where the public rows alone are predicted to do as well, nothing is spent.
     """
+    from fastpubpriv.cli.option_words import in_words_of_options
+
+    with in_words_of_options():
+        _train(settings)
+
+
+def _train(settings: dict[str, Any]) -> None:
     from fastpubpriv.cli import inputs
     from fastpubpriv.training.opened import class_texts, column_texts
 
@@ -281,6 +288,13 @@ def predict(model_path: Path, rows_path: Path, out_path: Path, level: float | No
     Of two classes, the likelier one and the probability of the second, which the head names; of several classes, the likeliest and
     its probability. A row with a missing cell has none. The predictions are as private as the rows that they are of.
     """
+    from fastpubpriv.cli.option_words import in_words_of_options
+
+    with in_words_of_options():
+        _predict(model_path, rows_path, out_path, level)
+
+
+def _predict(model_path: Path, rows_path: Path, out_path: Path, level: float | None) -> None:
     from fastpubpriv.cli import outputs, streams
     from fastpubpriv.results.cells import Cells, as_columns
     from fastpubpriv.results.descent import DescentResult
@@ -297,7 +311,10 @@ def predict(model_path: Path, rows_path: Path, out_path: Path, level: float | No
     except (OSError, ValueError, AttributeError, TypeError):
         raise InputError(f"--model: {str(model_path)!r} is not a model that `train --json` wrote") from None
     kind: Any = DescentResult if kept.get("kind") == "DescentResult" else TrainingResult
-    model = kind.from_json(json.dumps(kept))
+    try:
+        model = kind.from_json(json.dumps(kept))
+    except InputError as error:
+        raise InputError(f"--model: {str(model_path)!r} is not a model that `train --json` wrote: {error}") from None
     columns = None if rows_path.suffix == ".npy" else model.columns
     rows = private_rows(rows_path, columns=as_columns(columns, model.design))
     if rows.dim != model.dim:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -15,17 +16,14 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.columns.counted import Counted, with_report
 from fastpubpriv.estimators.columns.norms import DRAWS, NormCount, Norms
+from fastpubpriv.estimators.paths import Path, Step, planned_steps, public_path
 from fastpubpriv.estimators.radii import (
     LARGEST_SIZE,
     MAX_AUTO_STEPS,
     Mode,
-    PredictedStep,
-    StepRadii,
     best_steps,
     budget_shares,
-    expected_normal_norm,
     failure_probability,
-    predict_steps,
     size,
     step_count,
 )
@@ -33,7 +31,6 @@ from fastpubpriv.estimators.whitening import Whitening, known_root
 from fastpubpriv.mechanisms.sums import AffineMap, VectorSum, check_sum_grids
 from fastpubpriv.parameters import FAILURE_PROB, shared_docs
 from fastpubpriv.privacy import Budget, Ledger
-from fastpubpriv.results.base import frozen
 from fastpubpriv.results.estimates import MeanResult
 
 FEW_STEPS = 2  # where "auto" would choose them before the radius is known
@@ -64,70 +61,29 @@ def most_steps(steps: int | str) -> int:
     return MAX_AUTO_STEPS if count == "auto" else count
 
 
-def predicted_path(run: running.Run, ball: Ball, steps: int, *, mode: Mode, failure_prob: float) -> list[PredictedStep]:
-    """Clip radius and noise of each step, from public numbers."""
-    noise = running.noise_per_radius(run.rows.dim, pure=run.account.pure, allowance=run.account.allowance)
-    return predict_steps(
-        run.rows.dim,
-        run.rows.n,
-        ball.radius,
-        steps=steps,
-        noise_per_radius=noise,
-        mode=mode,
-        failure_prob=failure_prob,
+def path_of(run: running.Run, ball: Ball, steps: int, *, mode: Mode, failure_prob: float) -> Path:
+    """The steps from a ball of public radius, within the allowance; raises now, before the debit, unless all can be made."""
+    account = run.account
+    return public_path(
+        run.rows.dim, run.rows.n, account.allowance, ball.radius, account.pure, steps, mode, failure_prob
     )
 
 
-def predicted_error(run: running.Run, path: list[PredictedStep], row_unit: float) -> float:
-    """Expected distance to the mean in standard deviations of a row, from public numbers.
-
-    `row_unit` is how many of them a whitened unit is: above one where the whitening allows for an uncertain covariance.
-    """
-    noise_std = row_unit * path[-1].noise_std
-    return expected_normal_norm(run.rows.dim) * math.sqrt(1.0 / run.rows.n + noise_std * noise_std)
-
-
-def check_path(run: running.Run, path: list[PredictedStep]) -> None:
-    """Raise now, before the debit, unless every step has a grid and a radius."""
-    costs = (run.account.allowance * share for share in budget_shares(len(path)))
-    if max(step.clip_radius for step in path) > LARGEST_SIZE:
-        raise InputError(
-            "the noise of the early steps would make the ball grow without bound: pass fewer steps or a larger budget"
-        )
-    check_sum_grids(run.account, costs, run.rows.dim, run.rows.n)
-
-
 def refine(
-    run: running.Run,
-    ball: Ball,
-    whitening: Whitening,
-    inverse: FloatArray | None,
-    *,
-    steps: int,
-    mode: Mode,
-    failure_prob: float,
-    allowance: Fraction | None = None,
+    run: running.Run, center: FloatArray, whitening: Whitening, inverse: FloatArray | None, steps: Sequence[Step]
 ) -> tuple[FloatArray, float]:
-    """Shrink the ball `steps` times and return the last centre with its noise per whitened coordinate.
+    """Shrink the ball by these steps and return the last centre with its noise per whitened coordinate.
 
-    `inverse` is that of the whitening, worked out before the debit; `allowance` is what the steps may cost, by default everything.
-    Every step clips the original rows, so the answer depends on the data through the last clip alone, given the ball.
+    `inverse` is that of the whitening, worked out before the debit. Every step clips the original rows, so the answer depends on
+    the data through the last clip alone, given the ball.
     """
     n, dim = run.rows.n, run.rows.dim
-    allowance = run.account.allowance if allowance is None else allowance
-    radii = StepRadii(dim, n, steps, mode, failure_prob)
-    center, radius, noise_std = ball.center, ball.radius, 0.0
-    for index, share in enumerate(budget_shares(steps)):
-        clip = min(radii.clip(radius), LARGEST_SIZE)
-        name = f"clipped sum, step {index + 1} of {steps}"
+    for step in steps:
         affine = AffineMap(dim=dim, center=center, matrix=inverse, lower=True)
-        released = run.release(
-            VectorSum(affine=affine, radius=clip), name=name, cost=allowance * share, clip_radius=clip
-        )
+        asked = VectorSum(affine=affine, radius=step.clip_radius, grid=step.grid)
+        released = run.release(asked, name=step.name, cost=step.cost, clip_radius=step.clip_radius)
         center = center + whitening.to_data(released.value / n)
-        noise_std = released.noise_std / n
-        radius = radii.after(noise_std)
-    return center, noise_std
+    return center, steps[-1].noise_std
 
 
 def counts_of_norms(run: running.Run, steps: int, *, once: bool) -> list[NormCount]:
@@ -165,17 +121,17 @@ def mean_result(
     run: running.Run,
     center: FloatArray,
     noise_std: float,
-    whitening: Whitening,
-    sampling_std: FloatArray,
+    unit_std: FloatArray,
+    row_std: FloatArray,
     *,
     n_pub: int,
     provenance: dict[str, str],
 ) -> MeanResult:
-    """Assemble the result; `noise_std` is per whitened coordinate, `sampling_std` per column of a single row."""
+    """Assemble the result; `noise_std` is per whitened coordinate, (dim,) `unit_std` in data units; `row_std` is a row's."""
     return MeanResult(
-        mean=frozen(center),
-        noise_std=frozen(noise_std * whitening.row_std()),
-        sampling_std=frozen(sampling_std / np.sqrt(run.rows.n)),
+        mean=center,
+        noise_std=noise_std * unit_std,
+        sampling_std=row_std / math.sqrt(run.rows.n),
         noise_law="laplace" if run.account.pure else "gaussian",
         columns=run.rows.columns,
         provenance=provenance,
@@ -308,13 +264,14 @@ def coinpress_mean(
     )
     settings: dict[str, Any] = {"mode": mode, "failure_prob": failure_prob}
     norms: list[NormCount] = []
+    planned: tuple[Step, ...] = ()
     if counted:
         norms = counts_of_norms(run, count, once=not unknown)
     else:
-        count = choose_steps(run, ball, steps, **settings)
-        check_path(run, predicted_path(run, ball, count, **settings))
+        planned = path_of(run, ball, choose_steps(run, ball, steps, **settings), **settings).steps
     with run.paid():
-        seen, row_std = None, whitening.row_std()
+        seen, unit_std = None, whitening.row_std()
+        row_std = unit_std
         if unknown:
             estimate, noise_std, seen = counted_steps(run, ball.center, norms)
             # No column's own deviation is known: each is allowed that of whole rows.
@@ -323,14 +280,14 @@ def coinpress_mean(
             if counted:
                 affine = AffineMap(dim=rows.dim, center=ball.center, matrix=inverse, lower=True)
                 seen = norms[0].look(run, affine, np.zeros(0))
-                ball = Ball(ball.center, seen.end)
-                settings["allowance"] = norms[0].left
-            estimate, noise_std = refine(run, ball, whitening, inverse, steps=count, **settings)
+                shares = {"pure": run.account.pure, "steps": count, **settings}
+                planned = planned_steps(rows.dim, rows.n, norms[0].left, seen.end, **shares)
+            estimate, noise_std = refine(run, ball.center, whitening, inverse, planned)
         result = mean_result(
             run,
             estimate if box is None else np.clip(estimate, *box),
             noise_std,
-            whitening,
+            unit_std,
             row_std,
             n_pub=0,
             provenance={

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -15,15 +15,14 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.coinpress import (
     Ball,
-    check_path,
     choose_steps,
     mean_result,
     most_steps,
-    predicted_error,
-    predicted_path,
+    path_of,
     refine,
 )
 from fastpubpriv.estimators.columns.learn import mean_of_columns
+from fastpubpriv.estimators.moments import column_means
 from fastpubpriv.estimators.preconditioner import precondition
 from fastpubpriv.estimators.radii import Mode, failure_probability, gap_radius, gap_shift, step_count
 from fastpubpriv.estimators.whitening import Whitening, known_root
@@ -55,7 +54,7 @@ def public_ball(
         return Ball(guarantee.center, guarantee.mean_radius), Whitening(dim, guarantee.scale), row_std
     whitening = Whitening(dim, known_root(covariance, variance, dim))
     radius = gap_radius(dim, n_pub, failure_prob / 2.0, pub_priv_gap)
-    return Ball(x_pub.mean(axis=0), radius), whitening, whitening.row_std()
+    return Ball(column_means(x_pub), radius), whitening, whitening.row_std()
 
 
 @shared_docs
@@ -166,14 +165,13 @@ def estimate_mean(
         threads=threads,
         progress=progress,
     )
-    gaussian = validation.choice("clipping", clipping, ("auto", "gaussian")) == "gaussian"
+    settings = (clipping, mode, failure_prob, pub_priv_gap, steps, missing, public_only)
+    try:
+        chosen = _known_settings(*settings)
+    except TypeError:  # no key of a table, as an array
+        chosen = _checked(*settings)
+    gaussian, mode, failure_prob, gap, steps, neutral, skip = chosen
     gaussian = gaussian or covariance is not None or variance is not None
-    mode = validation.choice("mode", mode, ("practical", "theory"))
-    failure_prob = failure_probability(failure_prob)
-    gap = validation.fraction("pub_priv_gap", pub_priv_gap)
-    steps = step_count(steps)
-    neutral = validation.choice("missing", missing, ("observed", "neutral")) == "neutral"
-    skip = validation.choice("public_only", public_only, ("never", "auto")) == "auto"
     limits = validation.column_bounds(bounds, rows.dim)
     if gaussian:
         _only_for("clipping='auto' without covariance= or variance=", bounds=limits, missing=neutral, public_only=skip)
@@ -187,6 +185,24 @@ def estimate_mean(
         mode=mode != "practical",
     )
     return mean_of_columns("estimate_mean", start, public, bounds=limits, neutral=neutral, skip=skip)
+
+
+def _checked(
+    clipping: Any, mode: Any, failure_prob: Any, pub_priv_gap: Any, steps: Any, missing: Any, public_only: Any
+) -> tuple[bool, Mode, float, float, int | str, bool, bool]:
+    """The settings of a call, checked: ball, mode, failure_prob, gap, steps, whole rows only, public rows if they do."""
+    return (
+        validation.choice("clipping", clipping, ("auto", "gaussian")) == "gaussian",
+        validation.choice("mode", mode, ("practical", "theory")),
+        failure_probability(failure_prob),
+        validation.fraction("pub_priv_gap", pub_priv_gap),
+        step_count(steps),
+        validation.choice("missing", missing, ("observed", "neutral")) == "neutral",
+        validation.choice("public_only", public_only, ("never", "auto")) == "auto",
+    )
+
+
+_known_settings = lru_cache(maxsize=64, typed=True)(_checked)  # calls come in loops, with the same settings
 
 
 def _only_for(case: str, **given: Any) -> None:
@@ -208,26 +224,27 @@ def _within_ball(
 ) -> MeanResult:
     """The mean from a ball around the public rows that is narrowed step by step."""
     ball, whitening, row_std = public_ball(public, **spread, failure_prob=failure_prob, pub_priv_gap=gap)
+    unit_std = whitening.row_std() if isinstance(spread["covariance"], str) else row_std
     # All columns share one factor between the whitened unit and a row's standard deviation: sqrt(eig_upper), or one.
-    row_unit = float(whitening.row_std()[0] / row_std[0])
+    row_unit = float(unit_std[0] / row_std[0])
     run = start(draws=most_steps(steps) * public.shape[1])
     count = choose_steps(run, ball, steps, mode=mode, failure_prob=failure_prob)
-    path = predicted_path(run, ball, count, mode=mode, failure_prob=failure_prob)
+    path = path_of(run, ball, count, mode=mode, failure_prob=failure_prob)
+    n, dim = run.rows.n, run.rows.dim
     running.warn_if_useless(
         "estimate_mean",
-        predicted_error(run, path, row_unit),
-        math.hypot(math.sqrt(public.shape[1] / len(public)), gap_shift(gap)),
+        path.predicted_error(n, dim, row_unit),
+        math.hypot(math.sqrt(dim / len(public)), gap_shift(gap)),
     )
-    check_path(run, path)
     inverse = whitening.inverse
     from_public = isinstance(spread["covariance"], str)
     with run.paid():
-        estimate, noise_std = refine(run, ball, whitening, inverse, steps=count, mode=mode, failure_prob=failure_prob)
+        estimate, noise_std = refine(run, ball.center, whitening, inverse, path.steps)
         return mean_result(
             run,
             estimate,
             noise_std,
-            whitening,
+            unit_std,
             row_std,
             n_pub=len(public),
             provenance={

@@ -74,6 +74,7 @@ def budget_shares(steps: int) -> tuple[Fraction, ...]:
     return (FIRST_STEPS_SHARE / (steps - 1),) * (steps - 1) + (1 - FIRST_STEPS_SHARE,)
 
 
+@lru_cache(maxsize=256)
 def gap_radius(dim: int, n_pub: int, failure_prob: float, pub_priv_gap: float) -> float:
     """Bound, in private standard deviations, on the distance from the public mean to the private mean.
 

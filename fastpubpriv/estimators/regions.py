@@ -13,6 +13,7 @@ from fastpubpriv import run as running
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import AccuracyWarning, InputError
+from fastpubpriv.estimators.moments import column_means, column_stds, row_lengths
 from fastpubpriv.estimators.radii import LARGEST_SIZE, size
 
 # Share of the public rows beyond a bound from which on the bound is called into question.
@@ -24,7 +25,7 @@ def clip_center(center: Any, public: FloatArray | None, dim: int) -> tuple[Float
     if isinstance(center, str):
         if center != "public" or public is None:
             raise InputError("center must be None, a number, a vector, or 'public' together with x_pub")
-        return public.mean(axis=0), "public rows"
+        return column_means(public), "public rows"
     return running.vector_or_number("center", 0.0 if center is None else center, dim), "argument"
 
 
@@ -45,13 +46,11 @@ class Region:
     @property
     def matrix(self) -> FloatArray | None:
         """The diagonal of the map to these units, None where they are those of the data."""
-        return None if self.box is None and np.all(self.unit == 1.0) else 1.0 / self.unit
+        return None if self.box is None and (self.unit == 1.0).all() else 1.0 / self.unit
 
     def warn_if_contradicted(self, public: FloatArray) -> None:
         """Warn where more public rows than a few would be clipped."""
-        beyond = int(
-            np.count_nonzero(np.linalg.norm((public - self.center) / self.unit, axis=1) > self.radius * (1 + 1e-12))
-        )
+        beyond = int(np.count_nonzero(row_lengths((public - self.center) / self.unit) > self.radius * (1 + 1e-12)))
         if beyond > MOST_BEYOND * len(public):
             name = "norm_bound" if self.box is None else "bounds"
             warnings.warn(
@@ -71,7 +70,7 @@ def units_of(public: FloatArray) -> FloatArray:
 
     Ones where a column is alone in its ball, or where nothing can be told.
     """
-    stds = np.std(public, axis=0, ddof=1) if len(public) >= 2 and public.shape[1] > 1 else np.zeros(public.shape[1])
+    stds = column_stds(public) if len(public) >= 2 and public.shape[1] > 1 else np.zeros(public.shape[1])
     told = np.isfinite(stds) & (stds > 1.0 / LARGEST_SIZE) & (stds < LARGEST_SIZE)
     return np.where(told, stds, stds[told].min()) if told.any() else np.ones(len(stds))
 

@@ -15,12 +15,12 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.columns.counted import Counted, student_factor, with_report
 from fastpubpriv.estimators.columns.norms import DRAWS, NormCount, Norms
+from fastpubpriv.estimators.moments import column_means, column_stds, row_lengths
 from fastpubpriv.estimators.radii import LARGEST_SIZE, size
 from fastpubpriv.estimators.regions import Region, clip_region
 from fastpubpriv.mechanisms.sums import AffineMap, VectorSum, check_sum_grids
 from fastpubpriv.parameters import shared_docs
 from fastpubpriv.privacy import ApproxDP, Budget, KNormGrid, Ledger, PureDP, knorm_sum_grid
-from fastpubpriv.results.base import frozen
 from fastpubpriv.results.estimates import MeanResult
 
 # The most that floating point may add to delta when K-norm noise is asked for; the grid is made coarse enough for it.
@@ -118,8 +118,8 @@ def row_variance(variance: Any, public: FloatArray | None, norm_bound: float) ->
 class Average:
     """The average of both means, as offsets from the centre of the clipping ball in its units: public numbers only.
 
-    `share` is the weight of the private mean; `variance` is that of a whole row. `row_std` (dim,) is that of each column, None
-    for what the public rows say.
+    `share` is the weight of the private mean; `variance` is that of a whole row, and `known_from` says whence. `row_std` (dim,) is
+    that of each column, None for what the public rows say.
     """
 
     share: float
@@ -127,6 +127,7 @@ class Average:
     project: bool
     public: FloatArray | None
     variance: float
+    known_from: str
     row_std: FloatArray | None = None
 
     def result(self, run: running.Run, total: FloatArray | None, noise_std: float, **facts: Any) -> MeanResult:
@@ -136,25 +137,28 @@ class Average:
         """
         rows, share, public, middle, unit = run.rows, self.share, self.public, self.region.center, self.region.unit
         n_pub = 0 if public is None else len(public)
-        mean = np.zeros(rows.dim)
-        row_std = np.full(rows.dim, math.sqrt(self.variance / rows.dim))
+        mean, row_std = np.zeros(rows.dim), self.row_std
         if public is not None:
+            means = column_means(public)
             if share < 1.0:
-                mean += (1.0 - share) * ((public.mean(axis=0) - middle) / unit)
-            if n_pub >= 2 and np.any(np.ptp(public, axis=0) > 0.0):
-                row_std = np.std(public, axis=0, ddof=1) / unit
-        row_std = row_std if self.row_std is None else self.row_std
+                mean += (1.0 - share) * ((means - middle) / unit)
+            if row_std is None and n_pub >= 2:
+                stds = column_stds(public, means)
+                # All of them are zero where no column varies, or where its squares are too small for a number.
+                row_std = stds / unit if stds.max() > 0.0 or (public != public[0]).any() else None
+        if row_std is None:
+            row_std = np.full(rows.dim, math.sqrt(self.variance / rows.dim))
         if total is not None:
             mean += share * total / rows.n
-        length = float(np.linalg.norm(mean))
+        length = math.sqrt(float(mean.dot(mean)))
         if self.project and length > self.region.radius:
             mean *= self.region.radius / length
         mean = middle + unit * mean
         sampling = math.sqrt(share**2 / rows.n + ((1.0 - share) ** 2 / n_pub if n_pub else 0.0))
         return MeanResult(
-            mean=frozen(self.region.within(mean) if self.project else mean),
-            noise_std=frozen(unit * (share * noise_std / rows.n)),
-            sampling_std=frozen(unit * (sampling * row_std)),
+            mean=self.region.within(mean) if self.project else mean,
+            noise_std=unit * (share * noise_std / rows.n),
+            sampling_std=unit * (sampling * row_std),
             columns=rows.columns,
             **facts,
             **run.fields(n_pub),
@@ -174,12 +178,13 @@ class WeightedCall:
 
     def energy(self, region: Region) -> tuple[float, str]:
         """V^2 in the units of a region, and where it came from."""
-        return row_variance(self.variance, None if self.public is None else self.public / region.unit, region.radius)
+        asked = self.public if self.variance is None else None
+        return row_variance(self.variance, None if asked is None else asked / region.unit, region.radius)
 
     def average(self, region: Region, allowance: Fraction) -> Average:
         """The best average for a region, when a sum may cost `allowance`."""
         rows, pure = self.run.rows, self.run.account.pure
-        energy, _ = self.energy(region)
+        energy, known_from = self.energy(region)
         model = ErrorModel(
             n_priv=rows.n,
             n_pub=0 if self.public is None else len(self.public),
@@ -187,20 +192,27 @@ class WeightedCall:
             noise=noise_energy(rows.dim, region.radius, float(allowance), pure=pure, k_norm=self.k_norm),
         )
         share = model.weight(self.weight)
-        return Average(share=share, region=region, project=self.project, public=self.public, variance=energy)
+        return Average(
+            share=share,
+            region=region,
+            project=self.project,
+            public=self.public,
+            variance=energy,
+            known_from=known_from,
+        )
 
     def facts(self, average: Average) -> dict[str, Any]:
         """What the result says besides its numbers."""
         return {
             "noise_law": "k_norm" if self.k_norm else "laplace" if self.run.account.pure else "gaussian",
-            "provenance": average.region.provenance | {"variance": self.energy(average.region)[1]},
+            "provenance": average.region.provenance | {"variance": average.known_from},
         }
 
     def released(self, average: Average, allowance: Fraction, grid: KNormGrid | None = None) -> MeanResult:
         """The result, from one clipped sum."""
         run, region = self.run, average.region
         affine = AffineMap(dim=run.rows.dim, center=region.center, matrix=region.matrix)
-        asked = VectorSum(affine=affine, radius=region.radius, k_norm=grid)
+        asked = VectorSum(affine=affine, radius=region.radius, grid=grid)
         found = run.release(
             asked, name="clipped sum", cost=allowance, clip_radius=region.radius, private_weight=average.share
         )
@@ -214,7 +226,7 @@ class WeightedCall:
         norms.check_grids(run.account)
         with run.paid():
             affine = AffineMap(dim=run.rows.dim, center=region.center, matrix=region.matrix)
-            seen = norms.look(run, affine, np.linalg.norm((public - region.center) / region.unit, axis=1))
+            seen = norms.look(run, affine, row_lengths((public - region.center) / region.unit))
             average = self.average(replace(region, radius=seen.radius), norms.left)
             result = self.released(replace(average, row_std=self.row_std(region, seen)), norms.left)
             return with_report("weighted_mean", result, self.said(average, seen, result))
@@ -228,7 +240,7 @@ class WeightedCall:
         m = len(self.public)
         if m < 2:
             return np.full(len(region.unit), seen.rms)
-        stds = np.std(self.public, axis=0, ddof=1) / region.unit
+        stds = column_stds(self.public) / region.unit
         # What the norms add up to, spread as the public deviations are: they may all be too small.
         spread = stds * max(1.0, seen.rms / max(float(np.linalg.norm(stds)), 1.0 / LARGEST_SIZE))
         return np.where(stds > 0.0, np.minimum(spread * student_factor(m), seen.rms), seen.rms)
@@ -239,7 +251,7 @@ class WeightedCall:
         assert public is not None
         m, dim = public.shape
         varied = np.ptp(public, axis=0) > 0.0
-        own = np.std(public, axis=0, ddof=1) / math.sqrt(m) if m >= 2 else np.full(dim, math.inf)
+        own = column_stds(public) / math.sqrt(m) if m >= 2 else np.full(dim, math.inf)
         return Counted(
             norms=seen,
             center=region.center,

@@ -25,9 +25,11 @@ _PAGED = 2**19
 _SAMPLE = 512
 _BASE_MAX = 2**50
 _FLUSH_ROWS = 2**31
-# A window holds 64 times the range of the middle of a sample if memory allows. If few cells get most of the rows, each gets several
-# counters (lanes), so that an increment need not wait for the one before it.
-_LANES = ((128, 8), (1024, 4), (4096, 2))
+# A window holds _REACH times the range of the middle of a sample if memory allows. If few cells get most of the rows, each gets
+# several counters (lanes), so that an increment need not wait for the one before it. (Of 330 cells four lanes took 3 to 8 % longer
+# than one, of 1,300 two took as long as one or up to 7 % longer.)
+_REACH = 64
+_LANES = ((32, 8), (128, 4))
 _COUNTERS = 2**19
 _WINDOW_MIN = 2**12
 
@@ -171,7 +173,7 @@ class BinTable:
             spread = int(sample[len(sample) - edge - 1]) - int(sample[edge]) if len(sample) else 0
             lanes = next((number for most, number in _LANES if spread <= most), 1)
             most = min(self._counters // lanes, 1 << (16 * len(column)).bit_length())
-            window = max(_WINDOW_MIN, min(1 << (64 * spread + 64).bit_length(), 1 << most.bit_length() - 1))
+            window = max(_WINDOW_MIN, min(1 << (_REACH * (spread + 1)).bit_length(), 1 << most.bit_length() - 1))
             base = min(max(middle - window // 2, -_BASE_MAX), _BASE_MAX)
         self._dense = np.zeros((window + 1) * lanes, dtype=np.uint32)
         self._totals = np.zeros(window, dtype=np.int64)

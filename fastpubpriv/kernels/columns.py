@@ -14,6 +14,7 @@ from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import KernelError
 from fastpubpriv.kernels import _cbuf
 from fastpubpriv.kernels._cext import ffi, lib
+from fastpubpriv.kernels._maps import map_table
 from fastpubpriv.maps import ColumnBox, RowMap
 
 EXPONENTS = 2047  # of finite doubles, the subnormal ones first
@@ -67,7 +68,7 @@ def boxed_sum(chunk: npt.NDArray[Any], box: ColumnBox, row_map: RowMap, sums: In
     """sums (out_dim,) += integer rows of the boxed chunk (n, dim), float64 or float32, modulo 2**64; no chunk is written."""
     _cbuf.expect("sums", sums, np.int64, (row_map.out_dim,))
     x, stride = _cbuf.rows(chunk, box.dim)
-    (table, _box), (cmap, _map) = _table(box), _cbuf.map_as_c(row_map)
+    (table, _box), (cmap, _map) = _table(box), map_table(row_map)
     work = ffi.from_buffer(_cbuf.scratch(lib.fpp_boxed_workspace_size(cmap)))
     given = x, int(chunk.itemsize == 4), chunk.shape[0], stride, table, cmap
     _cbuf.check(lib.fpp_boxed_sum(*given, work, _cbuf.out(sums)))
@@ -80,7 +81,7 @@ def boxed_shell_counts(
     _cbuf.expect("edges_sq", edges_sq, np.float64, (edges_sq.size,))
     _cbuf.expect("counts", counts, np.int64, (edges_sq.size + 1,))
     x, stride = _cbuf.rows(chunk, box.dim)
-    (table, _box), (cmap, _map) = _table(box), _cbuf.map_as_c(row_map)
+    (table, _box), (cmap, _map) = _table(box), map_table(row_map)
     work = ffi.from_buffer(_cbuf.scratch(lib.fpp_boxed_workspace_size(cmap)))
     given = x, int(chunk.itemsize == 4), chunk.shape[0], stride, table, cmap
     _cbuf.check(lib.fpp_boxed_shell_counts(*given, _cbuf.inp(edges_sq), edges_sq.size, work, _cbuf.out(counts)))

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import KernelError
-from fastpubpriv.kernels._cbuf import check, inp, out
-from fastpubpriv.kernels._cext import lib
+from fastpubpriv.kernels._cbuf import check, out
+from fastpubpriv.kernels._cext import ffi, lib
 
 DRAW_BLOCK: int = lib.FPP_DRAW_BLOCK
 LOG2_SCALE_MIN: int = lib.FPP_LOG2_SCALE_MIN
@@ -26,7 +26,7 @@ LOG2_SCALE_MAX: int = lib.FPP_LOG2_SCALE_MAX
 def _key(key: bytes) -> Any:
     if not isinstance(key, bytes) or len(key) != lib.FPP_KEY_BYTES:
         raise KernelError(f"a key is {lib.FPP_KEY_BYTES} bytes")
-    return inp(np.frombuffer(key, dtype=np.uint8))
+    return ffi.from_buffer("uint8_t[]", key)
 
 
 def _empty(begin: int, count: int, dtype: Any) -> NDArray[Any]:
@@ -43,7 +43,8 @@ def _int32(value: int) -> int:
 def gaussian_floor(key: bytes, count: int, log2_scale: int, *, begin: int = 0) -> IntArray:
     """floor(N(0, 4^log2_scale)), within 2^-100 of exact; (count,) int64."""
     draws = _empty(begin, count, np.int64)
-    check(lib.fpp_gaussian_floor_i64(_key(key), begin, begin + count, _int32(log2_scale), out(draws)))
+    room = ffi.from_buffer("int64_t[]", draws, require_writable=True)
+    check(lib.fpp_gaussian_floor_i64(_key(key), begin, begin + count, _int32(log2_scale), room))
     return draws
 
 

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.kernels import _cbuf
 from fastpubpriv.kernels._cext import ffi, lib
+from fastpubpriv.kernels._maps import map_table
 from fastpubpriv.maps import RowMap
 
 GRAM_QUANT_MAX: int = lib.FPP_GRAM_QUANT_MAX
@@ -20,7 +21,8 @@ def rows_sum(chunk: npt.NDArray[Any], row_map: RowMap, sums: IntArray) -> None:
     _cbuf.expect("sums", sums, np.int64, (row_map.out_dim,))
     x, stride, work, cmap, _keep = _arguments(chunk, row_map)
     call = lib.fpp_rows_sum_f64 if chunk.itemsize == 8 else lib.fpp_rows_sum_f32
-    _cbuf.check(call(x, chunk.shape[0], stride, cmap, work, _cbuf.out(sums)))
+    room = ffi.from_buffer("int64_t[]", sums, require_writable=True)
+    _cbuf.check(call(x, chunk.shape[0], stride, cmap, work, room))
 
 
 def rows_gram(chunk: npt.NDArray[Any], row_map: RowMap, gram: IntArray) -> None:
@@ -51,6 +53,6 @@ def rows_shell_counts(chunk: npt.NDArray[Any], row_map: RowMap, edges_sq: FloatA
 def _arguments(chunk: npt.NDArray[Any], row_map: RowMap) -> tuple[Any, int, Any, Any, Any]:
     """Pointer and stride of the rows, workspace, map as C sees it, and the views that keep its pointers alive."""
     pointer, stride = _cbuf.rows(chunk, row_map.dim)
-    cmap, keep = _cbuf.map_as_c(row_map)
+    cmap, keep = map_table(row_map)
     work = ffi.from_buffer(_cbuf.scratch(lib.fpp_rows_workspace_size(cmap)))
     return pointer, stride, work, cmap, keep

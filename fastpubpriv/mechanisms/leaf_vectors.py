@@ -15,6 +15,7 @@ import numpy as np
 
 from fastpubpriv._types import IntArray
 from fastpubpriv.errors import InputError
+from fastpubpriv.kernels import leaves
 from fastpubpriv.kernels import rows as kernels
 from fastpubpriv.kernels.tree import grouped_rows
 from fastpubpriv.maps import RowMap, RowTree
@@ -74,16 +75,25 @@ class LeafVectorsQuery(Query):
         return (np.zeros(sum(vector.length for vector in self.vectors), dtype=np.int64),)
 
     def add(self, chunk: Chunk, accumulators: Any) -> None:
-        """Give each leaf's rows, under its map, to the kernel and the leaf's part of the accumulator."""
-        grouped, begins = grouped_rows(chunk, self.routes)
-        place = 0
-        for vector, row_map in zip(self.vectors, self.maps, strict=True):
-            own = grouped[begins[vector.target] : begins[vector.target + 1]]
-            if len(own):
-                if isinstance(vector.rule, AxisFeatures):
-                    own = vector.rule(own)
-                kernels.rows_sum(own, row_map, accumulators[0][place : place + vector.length])
-            place += vector.length
+        """Add each leaf's rows, under its map, to the leaf's part of the accumulator."""
+        ends = np.cumsum([vector.length for vector in self.vectors])
+        parts = np.split(accumulators[0], ends[:-1])
+        maps: list[RowMap | None] = [None] * self.routes.n_labels
+        totals: list[IntArray | None] = [None] * self.routes.n_labels
+        squared = []
+        for vector, row_map, part in zip(self.vectors, self.maps, parts, strict=True):
+            if isinstance(vector.rule, AxisFeatures):
+                squared.append((vector.target, vector.rule, row_map, part))
+            else:
+                maps[vector.target], totals[vector.target] = row_map, part
+        if len(squared) < len(self.vectors):
+            leaves.leaf_sums(chunk, self.routes, maps, totals)
+        if squared:
+            grouped, begins = grouped_rows(chunk, self.routes)
+            for target, features, row_map, part in squared:
+                own = grouped[begins[target] : begins[target + 1]]
+                if len(own):
+                    kernels.rows_sum(features(own), row_map, part)
 
     @property
     def row_cost(self) -> int:

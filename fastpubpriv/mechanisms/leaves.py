@@ -20,10 +20,10 @@ import numpy as np
 
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.kernels import rows as kernels
-from fastpubpriv.kernels.tree import grouped_rows
+from fastpubpriv.kernels import leaves as kernels
 from fastpubpriv.maps import RowMap, RowTree
-from fastpubpriv.mechanisms.sums import AffineMap, Measurement, mirror
+from fastpubpriv.mechanisms.squares import mirror
+from fastpubpriv.mechanisms.sums import AffineMap, Measurement
 from fastpubpriv.privacy import Event, Grid, LaplaceEvent, cluster_count_grid, cluster_gram_grid, cluster_sum_grid
 from fastpubpriv.release.payer import Payer
 from fastpubpriv.release.release import release
@@ -64,7 +64,7 @@ class LeafCountQuery(Query):
 
     def add(self, chunk: Chunk, accumulators: Any) -> None:
         """See `Query.add`."""
-        accumulators[0][:] += np.diff(grouped_rows(chunk, self.routes)[1])
+        kernels.leaf_counts(chunk, self.routes, accumulators[0])
 
     @property
     def row_cost(self) -> int:
@@ -92,15 +92,16 @@ class LeafSumQuery(Query):
         return (np.zeros((len(self.maps), self.maps[0].out_dim), dtype=np.int64),)
 
     def add(self, chunk: Chunk, accumulators: Any) -> None:
-        """Give each leaf's rows, under its map, to the kernel and the leaf's accumulator."""
-        grouped, begins = grouped_rows(chunk, self.routes)
+        """Add each leaf's rows, under its map, to the leaf's accumulator."""
+        maps: list[RowMap | None] = [None] * self.routes.n_labels
+        totals: list[IntArray | None] = [None] * self.routes.n_labels
         for place, (leaf, row_map) in enumerate(zip(self.targets, self.maps, strict=True)):
-            if begins[leaf] < begins[leaf + 1]:
-                self.count(grouped[begins[leaf] : begins[leaf + 1]], row_map, accumulators[0][place])
+            maps[leaf], totals[leaf] = row_map, accumulators[0][place]
+        self.count(chunk, maps, totals)
 
-    def count(self, chunk: Chunk, row_map: RowMap, found: IntArray) -> None:
-        """Add the rows of one leaf."""
-        kernels.rows_sum(chunk, row_map, found)
+    def count(self, chunk: Chunk, maps: kernels.Maps, totals: kernels.Totals) -> None:
+        """Add the rows of every leaf that has a map."""
+        kernels.leaf_sums(chunk, self.routes, maps, totals)
 
     @property
     def row_cost(self) -> int:
@@ -119,9 +120,9 @@ class LeafGramQuery(LeafSumQuery):
         dim = self.maps[0].out_dim
         return (np.zeros((len(self.maps), dim, dim), dtype=np.int64),)
 
-    def count(self, chunk: Chunk, row_map: RowMap, found: IntArray) -> None:
-        """Add the rows of one leaf."""
-        kernels.rows_gram(chunk, row_map, found)
+    def count(self, chunk: Chunk, maps: kernels.Maps, totals: kernels.Totals) -> None:
+        """Add the rows of every leaf that has a map."""
+        kernels.leaf_grams(chunk, self.routes, maps, totals)
 
     @property
     def row_cost(self) -> int:

@@ -18,9 +18,11 @@ import numpy as np
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import columns as boxes
+from fastpubpriv.kernels import leaves
 from fastpubpriv.kernels import rows as kernels
 from fastpubpriv.kernels.tree import Members
-from fastpubpriv.maps import ColumnBox, MatrixKind, RowMap
+from fastpubpriv.maps import ColumnBox, MatrixKind, RowMap, RowTree
+from fastpubpriv.mechanisms.squares import mirror
 from fastpubpriv.privacy import (
     Event,
     Grid,
@@ -41,8 +43,6 @@ from fastpubpriv.release.payer import Payer
 from fastpubpriv.release.release import release
 from fastpubpriv.sources import Executor, Query, Rows
 from fastpubpriv.sources.base import Chunk
-
-MIRROR_BLOCK = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -177,34 +177,47 @@ def sum_grid(account: Payer, cost: Fraction, dim: int, n: int) -> Grid:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MembersQuery(Query):
-    """A pass over all rows, or over those of one node of a cluster tree: the integers of `row_map`."""
+    """A pass over all rows, or over those of one node of a cluster tree, after a box if there is one: the integers of `row_map`."""
 
     row_map: RowMap
     only: Members | None = None
+    box: ColumnBox | None = None
 
     def add(self, chunk: Chunk, accumulators: Any) -> None:
         """See `Query.add`."""
-        self.count(chunk if self.only is None else self.only(chunk), accumulators[0])
+        if self.only is None:
+            self.count(chunk, accumulators[0])
+        elif self.box is None:
+            self.count_members(chunk, self.only.row_tree, accumulators[0])
+        else:
+            self.count(self.only(chunk), accumulators[0])
 
     @abc.abstractmethod
     def count(self, chunk: Chunk, found: IntArray) -> None:
-        """Add the rows of a chunk, all of them members."""
+        """Add the rows of a chunk, all of them members, after the box if there is one."""
 
     @property
     def in_place(self) -> bool:
         """See `Query.in_place`; members of a node are copied."""
         return self.only is None
 
+    @abc.abstractmethod
+    def count_members(self, chunk: Chunk, row_tree: RowTree, found: IntArray) -> None:
+        """Add those rows of a chunk that reach the one target of a tree."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SumQuery(MembersQuery):
-    """Sum of the integer rows, (D,), after a box if there is one."""
-
-    box: ColumnBox | None = None
+    """Sum of the integer rows, (D,)."""
 
     def zeros(self) -> tuple[IntArray]:
         """See `Query.zeros`."""
         return (np.zeros(self.row_map.out_dim, dtype=np.int64),)
+
+    @property
+    def compiled(self) -> bool:
+        """See `Query.compiled`."""
+        return self.only is None and self.box is None
 
     def count(self, chunk: Chunk, found: IntArray) -> None:
         """Add rows."""
@@ -212,6 +225,10 @@ class SumQuery(MembersQuery):
             kernels.rows_sum(chunk, self.row_map, found)
         else:
             boxes.boxed_sum(chunk, self.box, self.row_map, found)
+
+    def count_members(self, chunk: Chunk, row_tree: RowTree, found: IntArray) -> None:
+        """Add rows of one node."""
+        leaves.leaf_sums(chunk, row_tree, [self.row_map], [found])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -226,7 +243,11 @@ class GramQuery(MembersQuery):
 
     def count(self, chunk: Chunk, found: IntArray) -> None:
         """Add rows."""
-        kernels.rows_gram(chunk, self.row_map, found)
+        kernels.rows_gram(chunk if self.box is None else boxes.columns_box(chunk, self.box), self.row_map, found)
+
+    def count_members(self, chunk: Chunk, row_tree: RowTree, found: IntArray) -> None:
+        """Add rows of one node."""
+        leaves.leaf_grams(chunk, row_tree, [self.row_map], [found])
 
     @property
     def row_cost(self) -> int:
@@ -241,11 +262,10 @@ class GramQuery(MembersQuery):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ShellQuery(MembersQuery):
-    """Rows by norm, between the squared edges, times `scale`, after a box if there is one."""
+    """Rows by norm, between the squared edges, times `scale`."""
 
     edges_sq: FloatArray
     scale: int
-    box: ColumnBox | None = None
 
     def zeros(self) -> tuple[IntArray]:
         """See `Query.zeros`."""
@@ -258,6 +278,10 @@ class ShellQuery(MembersQuery):
         else:
             boxes.boxed_shell_counts(chunk, self.box, self.row_map, self.edges_sq, found)
 
+    def count_members(self, chunk: Chunk, row_tree: RowTree, found: IntArray) -> None:
+        """Add rows of one node."""
+        leaves.leaf_shell_counts(chunk, row_tree, [self.row_map], self.edges_sq, [found])
+
     def answer(self, accumulators: tuple[IntArray]) -> IntArray:
         """The count is scaled up to the noise grid. The noise is never scaled down: q + floor(N) / s would reveal q."""
         return accumulators[0] * self.scale
@@ -267,42 +291,35 @@ class ShellQuery(MembersQuery):
 class VectorSum(Measurement[Fraction, Released]):
     """Release the sum of the mapped rows, each clipped to norm `radius`.
 
-    `cost` is a rho when the account is Gaussian, an epsilon when it is pure; a `k_norm` grid then asks for l2 K-norm noise
-    instead of the discrete Laplace. Replace-one sensitivity 2Q in l2, isqrt(4 D Q^2) in l1, in grid steps. `only` keeps the rows
-    of one node of a cluster tree; the event then says what entering or leaving it costs. `box` is applied before the map; the
-    sensitivity does not depend on it.
+    `cost` is a rho when the account is Gaussian, an epsilon when it is pure. A `grid`, worked out before, takes the place of that
+    of the cost; it may be one for l2 K-norm noise, in place of the discrete Laplace. Replace-one sensitivity 2Q in l2,
+    isqrt(4 D Q^2) in l1, in grid steps. `only` keeps the rows of one node of a cluster tree; the event then says what entering or
+    leaving it costs. `box` is applied before the map; the sensitivity does not depend on it.
     """
 
     affine: AffineMap
     radius: float
-    k_norm: KNormGrid | None = None
+    grid: Grid | KNormGrid | None = None
     only: Members | None = None
     box: ColumnBox | None = None
 
     def release(self, account: Payer, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Released:
         """Charge `cost`, run the pass and add noise."""
         dim = self.affine.out_dim
-        grid: Grid | KNormGrid = sum_grid(account, cost, dim, rows.n) if self.k_norm is None else self.k_norm
+        if self.grid is not None and (self.grid.dim != dim or self.only is not None):
+            raise InputError(
+                f"a grid, also for K-norm noise, is for {dim} coordinates of all rows, not for those of a node"
+            )
+        grid: Grid | KNormGrid
         if self.only is not None:
-            if self.k_norm is not None:
-                raise InputError("K-norm noise has no proof for the rows of a node; leave k_norm out")
             grid = cluster_sum_grid(cost, dim, rows.n, pure=account.pure, clusters=1, lineage=self.only.lineage)
+        else:
+            grid = sum_grid(account, cost, dim, rows.n) if self.grid is None else self.grid
         row_map = self.affine.on_grid(grid, self.radius)
         query = partial(executor.run, SumQuery(row_map=row_map, only=self.only, box=self.box), rows)
         unit = grid.step(self.radius)
         value = release(account, name=name, query=query, shape=(dim,), event=grid.event, unit=unit)
         return Released(value=value, noise_std=grid.event.noise_std * unit, event=grid.event)
-
-
-def mirror(lower: IntArray) -> IntArray:
-    """Copy the lower triangle of a square matrix to the upper one, in place and in blocks: a second matrix may be too much."""
-    side = len(lower)
-    for begin in range(0, side, MIRROR_BLOCK):
-        end = min(begin + MIRROR_BLOCK, side)
-        corner = np.tril(lower[begin:end, begin:end])
-        lower[begin:end, begin:end] = corner + np.tril(corner, -1).T
-        lower[begin:end, end:] = lower[end:, begin:end].T
-    return lower
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

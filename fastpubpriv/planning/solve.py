@@ -4,35 +4,55 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any, ClassVar
 
 from fastpubpriv import validation
 from fastpubpriv.errors import InputError
-from fastpubpriv.planning.axis_aligned import plan_axis_aligned_mixture
 from fastpubpriv.planning.forecast import LEAST_AMOUNT, MOST_AMOUNT, MOST_PURE, MOST_ROWS, Forecast, Predictor, count
-from fastpubpriv.planning.gaussian import plan_gaussian
-from fastpubpriv.planning.mean import plan_coinpress_mean, plan_mean, plan_weighted_mean
-from fastpubpriv.planning.selection import plan_select_hypothesis
-from fastpubpriv.planning.separated import plan_separated_mixture
-from fastpubpriv.planning.train import plan_train
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, PureDP
 from fastpubpriv.reading import Form, read_numbers
 from fastpubpriv.results.base import Value
 from fastpubpriv.results.words import Table, explain
 
-# Each function checks the arguments of its task and returns how its error depends on rows and budget.
-TASKS: dict[str, Callable[..., Forecast]] = {
-    "mean": plan_mean,
-    "coinpress_mean": plan_coinpress_mean,
-    "weighted_mean": plan_weighted_mean,
-    "gaussian": plan_gaussian,
-    "separated_mixture": plan_separated_mixture,
-    "axis_aligned_mixture": plan_axis_aligned_mixture,
-    "select_hypothesis": plan_select_hypothesis,
-    "train": plan_train,
+# Where the function of each task is: plan_<task>.
+_HOMES = {
+    "mean": "mean",
+    "coinpress_mean": "mean",
+    "weighted_mean": "mean",
+    "gaussian": "gaussian",
+    "separated_mixture": "separated",
+    "axis_aligned_mixture": "axis_aligned",
+    "select_hypothesis": "selection",
+    "train": "train",
 }
+
+
+class _Tasks(Mapping[str, Callable[..., Forecast]]):
+    """Functions that check the arguments of a task and return how its error depends on rows and budget.
+
+    Each is imported when it is asked for: all together they take .15 s.
+    """
+
+    def __getitem__(self, task: str) -> Callable[..., Forecast]:
+        found: Callable[..., Forecast] = getattr(import_module(f"fastpubpriv.planning.{_HOMES[task]}"), f"plan_{task}")
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_HOMES)
+
+    def __len__(self) -> int:
+        return len(_HOMES)
+
+
+TASKS: Mapping[str, Callable[..., Forecast]] = _Tasks()
+GUESS = "is_a_guess"
+GUESSED = (
+    "there are no more public rows than coefficients: a line goes through them all, and what of a label is noise does not show; "
+    "every predicted error may be far too small"
+)
 # What the numbers in `details` are.
 MEANINGS = {
     "steps": "steps",
@@ -94,6 +114,7 @@ MEANINGS = {
     "output_perturbation": "error of noise on the minimum of the loss",
     "objective_perturbation": "error of a minimum moved by secret noise",
     "exponential": "error of a choice among models that public rows suggest",
+    "is_a_guess": "no more public rows than coefficients: all errors here are guesses, and may be far too small (1: yes)",
     "implied_epsilon": "epsilon of the budget, for zCDP at delta = 1e-6",
     "worth_rows": "private rows from which they are worth it",
     "worth_budget": "rho or epsilon from which private rows are worth it",
@@ -145,7 +166,8 @@ class Plan(Value):
 
     def __repr__(self) -> str:
         found = f"n_priv={self.n_priv}, budget={self.budget!r}, error={self.error:.4g}"
-        return f"Plan({self.task}: {found}; solved for {self.solved_for})"
+        guess = "; a guess, from too few public rows" if self.details.get(GUESS) else ""
+        return f"Plan({self.task}: {found}; solved for {self.solved_for}{guess})"
 
     def _table(self) -> Table:
         names = {"n_priv": self.n_priv, "error": self.error, **dict(sorted(self.details.items()))}
@@ -155,7 +177,8 @@ class Plan(Value):
 
     def _facts(self) -> list[tuple[str, str]]:
         mark = " <- worked out" if self.solved_for == "budget" else ""
-        return [("Task", self.task), ("Budget", f"{explain(self.budget)}{mark}")]
+        guess = [("A guess", GUESSED)] if self.details.get(GUESS) else []
+        return [("Task", self.task), ("Budget", f"{explain(self.budget)}{mark}"), *guess]
 
 
 def _solve_rows(predict: Predictor, budget: Budget, error: float) -> int:
@@ -298,7 +321,8 @@ def plan(
     of an infinitely fine grid; the real grid adds less than one percent.
 
     "train" runs the predictions of `fastpubpriv.train` on public rows that it makes up: independent normal columns, each as
-    telling as the others, the same rows in every call; with fewer of them than columns these are rough guesses. In `details`,
+    telling as the others, the same rows in every call. With no more of them than coefficients every error is a guess, which may be
+    far too small: `details` then has `is_a_guess` 1, and the plan says so. In `details`,
     `worth_rows` and `worth_budget` are the least private rows and the least rho or epsilon, to 0.1 %, with which the method is
     worth it: the error of the public rows alone falls by the tenth that "auto" asks for. The `minimax` numbers are the two terms of
     paper B's rate for strongly convex losses, min(1 / n_pub, c / n^2 + 1 / n) with n = n_priv + n_pub,

@@ -191,6 +191,7 @@ class _Case:
                     found[name] = _excess(self._with_settings(n_priv, budget, name)[0])
         rates = minimax_rates(n_priv=n_priv, n_pub=len(self.table), dim=self.table.shape[1] - 1, budget=budget)
         return found | {
+            "is_a_guess": float(len(self.table) <= self.table.shape[1]),
             "implied_epsilon": _epsilon(budget),
             "public_rows_alone": self._problem.posterior.excess,
             "without_privacy": self._without_privacy(n_priv),

@@ -110,6 +110,7 @@ class KNormGrid:
         return step(radius, self.quant_bound, self.dim)
 
 
+@lru_cache(maxsize=1024, typed=True)  # each release asks for it several times
 def clip_steps(quant_bound: int, dim: int) -> int:
     """Q - ceil(sqrt(dim)/2) - 1: rounding moves a row by at most sqrt(dim)/2 steps, the 1 is for the floats.
 

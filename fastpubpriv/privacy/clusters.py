@@ -7,6 +7,7 @@ stays in all of them or moves in all of them. So those releases cost the larger 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -67,16 +68,21 @@ class CostTally:
     Fraction(5, 4)
     """
 
-    __slots__ = ("_by_case", "_plain")
+    __slots__ = ("_by_case", "_over", "_under")
 
-    def __init__(self, plain: Fraction = Fraction(0), by_case: _ByCase | None = None) -> None:
-        self._plain = plain
-        self._by_case: _ByCase = {} if by_case is None else by_case
+    def __init__(self) -> None:
+        # The plain part is _over / _under, not in lowest terms: a Fraction takes most of its time for them, in each small call.
+        self._over, self._under = 0, 1
+        self._by_case: _ByCase = {}
 
     def add(self, cost: Fraction, clusters: Clusters | None = None) -> None:
         """Add a release: by case if it is over clusters, else as one that may change whatever the replaced row does."""
         if clusters is None or not clusters.worst:
-            self._plain = self._plain + cost if self._plain else cost
+            over, under = cost.as_integer_ratio()
+            if under != self._under:
+                common = math.lcm(under, self._under)
+                self._over, over, self._under = self._over * (common // self._under), over * (common // under), common
+            self._over += over
             return
         stay, move = self._by_case.get(clusters.lineage, (Fraction(0), Fraction(0)))
         stay += cost * Fraction(clusters.stay, clusters.worst)
@@ -85,11 +91,19 @@ class CostTally:
 
     def copy(self) -> CostTally:
         """A tally of its own with the same items."""
-        return CostTally(self._plain, dict(self._by_case))
+        tally = CostTally()
+        tally._over, tally._under, tally._by_case = self._over, self._under, dict(self._by_case)
+        return tally
 
     @property
     def total(self) -> Fraction:
         """What all of it costs."""
-        if not self._by_case:
-            return self._plain
-        return self._plain + sum((max(pair) for pair in self._by_case.values()), Fraction(0))
+        return sum((max(pair) for pair in self._by_case.values()), Fraction(self._over, self._under))
+
+    def within(self, limit: Fraction, cost: Fraction, clusters: Clusters | None = None) -> CostTally | None:
+        """The tally with one release more, None where that would cost more than `limit`; this one stays as it is."""
+        more = self.copy()
+        more.add(cost, clusters)
+        over, under = limit.as_integer_ratio()
+        exceeds = more.total > limit if more._by_case else more._over * under > over * more._under
+        return None if exceeds else more

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 from fastpubpriv.errors import BudgetError
@@ -13,6 +14,11 @@ from fastpubpriv.release.notions import choose_spending
 from fastpubpriv.release.payer import RELATION, Book
 from fastpubpriv.release.scope import TreeScope
 from fastpubpriv.release.transcript import record_opening
+
+
+@lru_cache(maxsize=256)  # calls with the same settings draw as much
+def _total_variation(draws: int) -> float:
+    return float(total_variation(draws))
 
 
 class Account:
@@ -163,7 +169,7 @@ class Account:
             self._spending.charge(event)
         except BudgetError as error:
             raise self._named(error) from None
-        self.book.events.append(event)
+        self.book.add(event)
 
     def fresh_key(self) -> bytes:
         """A key for the noise of one release. Take it after the query: a process forked during the query would share the key."""
@@ -198,8 +204,7 @@ class Account:
     def numerics(self) -> dict[str, Any]:
         """How far the computed mechanism is from the ideal one, in public numbers."""
         draws = self.book.draws
-        floating = [event.floating_point_delta for event in self.events]
-        deltas = [delta for delta in floating if delta is not None]
+        deltas = [delta for event in self.events if (delta := event.floating_point_delta) is not None]
         if deltas:
             return {
                 "noise_draws": draws,
@@ -210,7 +215,7 @@ class Account:
         return {
             "noise_draws": draws,
             "arithmetic": "exact integers modulo 2^64; noise within 2^-100 of its law for each draw",
-            "total_variation": float(total_variation(draws)),
+            "total_variation": _total_variation(draws),
             **self._spending.implementation(draws),
         }
 

@@ -75,9 +75,8 @@ class Spending(ABC):
 
     def take(self, cost: Fraction, event: Event | None = None) -> None:
         """Take a cost off the allowance, by case where the event is over clusters."""
-        tally = self._tally.copy()
-        tally.add(cost, None if event is None else event.clusters)
-        if tally.total > self.allowance:
+        tally = self._tally.within(self.allowance, cost, None if event is None else event.clusters)
+        if tally is None:
             raise BudgetError(EXCEEDED)
         self._tally = tally
 

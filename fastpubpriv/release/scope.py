@@ -128,7 +128,7 @@ class NodePayer:
             self.scope.enter(clusters.lineage, self._depth)
             self._lineage = clusters.lineage
         self._stay, self._move = stay, move
-        book.events.append(event)
+        book.add(event)
 
     def fresh_key(self) -> bytes:
         """As `Account.fresh_key`."""

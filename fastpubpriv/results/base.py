@@ -17,7 +17,7 @@ import numpy as np
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import BudgetError, InputError
-from fastpubpriv.privacy import Budget, Cost
+from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, Cost, PureDP
 from fastpubpriv.reading import Form, read_field, read_json, shortened
 from fastpubpriv.results import words
 from fastpubpriv.sources import Rows, public_rows
@@ -29,7 +29,7 @@ LEVEL = 0.95
 
 
 # Types, most of the fields, whose values nobody can change: no slower question need be asked of them.
-_READ_ONLY = frozenset({int, float, str, bool, type(None), Fraction})
+_READ_ONLY = frozenset({int, float, str, bool, type(None), Fraction, ZCDP, ApproxDP, PureDP, Cost})
 
 
 def told_bounds(diagnostics: Mapping[str, Any]) -> tuple[list[float], list[float]] | None:
@@ -60,10 +60,23 @@ def read_only(value: Any) -> Any:
         copy.flags.writeable = False
         return copy
     if type(value) in (list, tuple):
-        return tuple(read_only(item) for item in value)
+        return tuple([read_only(item) for item in value])
     if type(value) is dict or isinstance(value, Mapping):
+        if _READ_ONLY.issuperset(map(type, value.values())):  # as the record of most releases
+            return MappingProxyType(dict(value))
         return MappingProxyType({key: read_only(item) for key, item in value.items()})
     return value
+
+
+_FIELDS: dict[type[Any], tuple[str, ...]] = {}  # of each kind of value that has been made
+
+
+def _names(kind: type[Value]) -> tuple[str, ...]:
+    """Names of the fields."""
+    names = _FIELDS.get(kind)
+    if names is None:
+        names = _FIELDS[kind] = tuple(field.name for field in dataclasses.fields(kind))
+    return names
 
 
 def _plain_dicts(value: Any) -> Any:
@@ -122,16 +135,18 @@ class Value:
 
     def __post_init__(self) -> None:
         # Done here, so that unpickling and dataclasses.replace also give read-only fields.
-        for field in dataclasses.fields(self):
-            object.__setattr__(self, field.name, read_only(getattr(self, field.name)))
+        for name in _names(type(self)):
+            value = getattr(self, name)
+            if type(value) not in _READ_ONLY:
+                object.__setattr__(self, name, read_only(value))
 
     def __reduce__(self) -> Any:
-        fields = {field.name: _plain_dicts(getattr(self, field.name)) for field in dataclasses.fields(self)}
+        fields = {name: _plain_dicts(getattr(self, name)) for name in _names(type(self))}
         return _rebuilt, (type(self), fields)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as plain lists, numbers and strings, ready for JSON."""
-        return {field.name: plain(getattr(self, field.name)) for field in dataclasses.fields(self)}
+        return {name: plain(getattr(self, name)) for name in _names(type(self))}
 
     def to_json(self, path: str | Path | None = None, *, indent: int = 2) -> str:
         """Return the JSON text, and write it to `path` if one is given."""

@@ -29,6 +29,9 @@ Accumulators = tuple[Any, ...]
 _INLINE_WORK = 1_000_000  # below this, waking a thread costs more than it saves
 # The same where the caller says how many threads; tests make it zero, to cut few rows in many ways.
 _INLINE_WORK_ASKED = _INLINE_WORK
+_ONE_CHUNK_WORK = (
+    500_000  # below this, rows in memory are added at once: all that cuts and shares them out would take longer
+)
 _CHUNK_WORK = 20_000_000  # an interrupt waits for at most one chunk
 _CHUNKS_PER_THREAD = 4  # so that the other threads can take over the work of one that was held up
 _IN_FLIGHT_BYTES = 1 << 26  # limit on the chunks of a sequential source that have been read and not yet used
@@ -81,6 +84,11 @@ class Query(abc.ABC):
     def answer(self, accumulators: Any) -> Any:
         """The exact integers to release, from the accumulators of all rows."""
         return accumulators[0]
+
+    @property
+    def compiled(self) -> bool:
+        """True if `add` and `answer` leave all floating-point numbers to compiled loops: NumPy's error state is then not asked."""
+        return False
 
     @property
     def row_cost(self) -> int:
@@ -162,15 +170,25 @@ class Executor:
         The result is private: only `release` may make something public of it. No warning, log line or exception of a pass
         carries content; foreign exceptions are replaced, and the chain of causes is cut.
         """
-        return call_guarded(lambda: self._run(query, rows))
+        return call_guarded(self._run, given=(query, rows))
 
     def _run(self, query: Query, rows: Rows) -> Any:
         cost = max(rows.dim, query.row_cost)
+        chunk = rows.in_memory
+        if chunk is not None and rows.n * cost <= _ONE_CHUNK_WORK and self._alone and query.chunk_rows is None:
+            first = query.zeros()
+            _check_accumulators(first)
+            if query.compiled:
+                query.add(chunk, first)
+                return query.answer(first)
+            with np.errstate(all="ignore"):
+                query.add(chunk, first)
+                return query.answer(first)
         workers, size = self._cut(query, rows, cost)
         first = query.zeros()
         _check_accumulators(first)
         quick = workers == 1 and self.progress is None and rows.n * cost <= _INLINE_WORK
-        bar = None if quick else Progress(rows.n, self.progress)
+        bar = None if quick or self.progress is False else Progress(rows.n, self.progress)
         with np.errstate(all="ignore"):
             try:
                 if rows.cluster is not None:
@@ -185,6 +203,12 @@ class Executor:
                     query.merge(first, part)
             return query.answer(first)
 
+    @property
+    def _alone(self) -> bool:
+        """Whether few rows are for the calling thread, all at once and without a bar."""
+        one = self.threads is None or (type(self.threads) is int and self.threads == 1)
+        return one and not self.progress and self.chunk_rows is None
+
     def _cut(self, query: Query, rows: Rows, cost: int) -> tuple[int, int]:
         """Number of threads, and rows of a chunk."""
         workers = 1
@@ -197,7 +221,7 @@ class Executor:
         if query.chunk_rows is not None:
             return 1, query.chunk_rows
         # Inside another pass, or while Python shuts down, no threads are used.
-        if in_worker() or not threading.main_thread().is_alive():
+        if workers > 1 and (in_worker() or not threading.main_thread().is_alive()):
             workers = 1
         if self.chunk_rows is not None:
             return workers, integer("chunk_rows", self.chunk_rows, minimum=1)
@@ -262,8 +286,8 @@ def _made(first: Accumulators, query: Query, workers: int) -> deque[Accumulators
 
 
 def _check_accumulators(accumulators: Any) -> None:
-    ok = isinstance(accumulators, tuple) and all(
-        isinstance(item, list) or (isinstance(item, np.ndarray) and item.dtype.kind == "i") for item in accumulators
-    )
+    ok = isinstance(accumulators, tuple)
+    for item in accumulators if ok else ():
+        ok = ok and (isinstance(item, list) or (isinstance(item, np.ndarray) and item.dtype.kind == "i"))
     if not ok:
         raise KernelError("the accumulators of a query must be a tuple of integer arrays, or of lists of its own")

@@ -27,6 +27,7 @@ from fastpubpriv.threads.guard import call_guarded, name_argument
 _LARGEST = 1e150
 _SMALLEST = 1e-150
 _OVERLAP_WORK = 10_000
+_F64 = np.dtype(np.float64)
 
 
 def public_rows(
@@ -96,6 +97,9 @@ def public_table_of(
     finite: bool = True,
 ) -> tuple[FloatArray, tuple[str, ...] | None]:
     """`public_rows`, and the names of the columns if they have any; with finite=False, a cell may be missing (NaN)."""
+    plain = _plain_copy(obj, dim, min_rows) if columns is None and names is None and finite else None
+    if plain is not None:
+        return plain, None
     rows = name_argument(argument, lambda: call_guarded(lambda: open_public(obj, columns, dim)))
     order = column_order(names, rows.columns, of="x_priv", within=argument, show=show)
     if dim is not None and rows.dim != dim:
@@ -138,6 +142,22 @@ def open_public(obj: object, columns: Any, dim: int | None = None) -> Rows:
                 )
             obj = row.reshape(1, -1) if isinstance(obj, np.ndarray) else [obj]
     return private_rows(obj, columns=columns)
+
+
+def _plain_copy(obj: object, dim: int | None, min_rows: int) -> FloatArray | None:
+    """The short way for small calls: a checked copy of a plain float64 matrix, or row, of the form that is asked for.
+
+    None for everything else, and where something is wrong: the long way says what.
+    """
+    if type(obj) is not np.ndarray or obj.dtype != _F64 or not obj.size:
+        return None
+    if obj.ndim == 1 and dim is not None and dim > 1:
+        obj = obj.reshape(1, -1)
+    if obj.ndim != 2 or (dim is not None and obj.shape[1] != dim) or obj.shape[0] < min_rows:
+        return None
+    matrix: FloatArray = np.array(obj, order="C")
+    largest = float(np.maximum.reduce(np.abs(matrix), axis=None))  # NaN if one of them is
+    return matrix if _SMALLEST <= largest <= _LARGEST or largest == 0.0 else None
 
 
 def _one_row(obj: object) -> NDArray[Any] | None:
@@ -210,14 +230,24 @@ def refuse_shared_memory(x_priv: object, x_pub: object, *, columns: Sequence[Any
     """
     if x_priv is x_pub:
         raise InputError("x_priv and x_pub are the same object: rows are private or public, not both")
+    if type(x_priv) is np.ndarray and type(x_pub) is np.ndarray:
+        _refuse_shared([x_priv], [x_pub])
+        return
     files = [os.fspath(x) if isinstance(x, str | os.PathLike) else None for x in (x_priv, x_pub)]
     if files[0] is not None and files[1] is not None and all(os.path.exists(str(f)) for f in files):
         if os.path.samefile(files[0], files[1]):
             raise InputError("x_priv and x_pub are the same file: rows are private or public, not both")
         return
     theirs = _memory(x_pub, columns)
-    if theirs and any(_shares(ours, other) for ours in _memory(x_priv, columns) for other in theirs):
-        raise InputError("x_priv and x_pub share memory: split the rows, and pass a copy of the public part")
+    if theirs:
+        _refuse_shared(_memory(x_priv, columns), theirs)
+
+
+def _refuse_shared(ours: list[NDArray[Any]], theirs: list[NDArray[Any]]) -> None:
+    for one in ours:
+        for other in theirs:
+            if _shares(one, other):
+                raise InputError("x_priv and x_pub share memory: split the rows, and pass a copy of the public part")
 
 
 def _memory(obj: object, columns: Sequence[Any] | None) -> list[NDArray[Any]]:

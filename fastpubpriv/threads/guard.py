@@ -49,10 +49,10 @@ def reraise(error: BaseException) -> NoReturn:
         del error  # else the frame and the exception would keep each other alive
 
 
-def call_guarded(call: Callable[[], T], message: str = READING_FAILED) -> T:
-    """Return call(), for code of this library; any other exception becomes InputError(message) and leaves no trace."""
+def call_guarded(call: Callable[..., T], message: str = READING_FAILED, *, given: tuple[Any, ...] = ()) -> T:
+    """Return call(*given), for code of this library; any other exception becomes InputError(message) and leaves no trace."""
     try:
-        return call()
+        return call(*given)
     except BaseException as error:
         failure = error if passes(error) else replace_error(error, message)
     try:

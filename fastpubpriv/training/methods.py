@@ -86,6 +86,11 @@ def _check_weighing(problem: Problem, account: Account) -> Fraction:
     return account.allowance - cost
 
 
+def _most_steps(problem: Problem) -> int:
+    known = problem.posterior
+    return (steps.step_counts(known) if isinstance(known, Posterior) else steps.STEPS)[-1]
+
+
 def _plan_newton(problem: Problem, account: Account) -> Any:
     left = _check_weighing(problem, account)
     noise = noise_per_radius(problem.dim, pure=account.pure, allowance=left)
@@ -224,7 +229,7 @@ METHODS: Registry[TrainingMethod] = Registry(
         name="newton",
         prepare=_plan_newton,
         learn=_learn_newton,
-        draws=lambda problem: (steps.STEPS[-1] + 1) * problem.dim + problem.rotation.weighted,
+        draws=lambda problem: (_most_steps(problem) + 1) * problem.dim + problem.rotation.weighted,
     ),
     TrainingMethod(
         name="sufficient_statistics",

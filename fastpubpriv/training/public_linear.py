@@ -128,10 +128,14 @@ class Posterior:
         return float(self.variance.sum())
 
     @property
+    def few(self) -> bool:
+        """Whether there are no more public rows than coordinates, so that a line fits them all."""
+        return len(self.labels) <= len(self.mean)
+
+    @property
     def unexplained(self) -> float:
         """Variance of a label about the best prediction."""
-        few = len(self.labels) <= len(self.mean)
-        return self.floor if few else max(self.scale**2 - self.spread, self.floor)
+        return self.floor if self.few else max(self.scale**2 - self.spread, self.floor)
 
     @property
     def noise_share(self) -> float:

@@ -142,30 +142,49 @@ def weighting(public: FloatArray, spread: FloatArray) -> Weighting:
     Whitened rows have unit second moments. Public rows chose the coordinates, so that they have less in those that they know
     little of (none at all, with fewer rows than coordinates); what is missing to one is counted as if all rows had it.
     """
-    squares = public**2
-    moments = squares.mean(axis=0)
-    missing = np.maximum(1.0 - moments, 0.0)
-    norms = np.sqrt(squares @ spread**2 + float(missing @ spread**2))
-    radius = quantile(norms, QUANTILE)
-    lever = np.minimum(1.0, radius / np.maximum(norms, 1e-300))
-    average = float(lever.mean())
-    shares = ((lever @ squares) / len(public) + missing * average) / (moments + missing)
+    found = weighting_each(public, spread[None])
     return Weighting(
         spread=spread,
-        radius=radius,
-        share=float(np.sum(lever * norms**2) / np.sum(norms**2)),
-        shares=np.maximum(shares, 1e-3),
-        lever=lever,
+        radius=float(found.radius[0]),
+        share=float(found.share[0]),
+        shares=found.shares[0],
+        lever=found.lever[0],
     )
 
 
-def quantile(values: FloatArray, chance: float) -> float:
-    """The number that `np.quantile` finds, in a twentieth of its time: a plan asks for thousands of them."""
-    place = (len(values) - 1) * chance
-    below = min(int(place), max(0, len(values) - 2))
-    low, *rest = np.partition(values, [below, min(below + 1, len(values) - 1)])[below : below + 2].tolist()
-    high, part = (rest[0] if rest else low), place - below
-    found: float = low + (high - low) * part if part < 0.5 else high - (high - low) * (1.0 - part)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Weightings:
+    """Several of them: radius and share (k,), shares (k, D) and lever (k, m)."""
+
+    radius: FloatArray
+    share: FloatArray
+    shares: FloatArray
+    lever: FloatArray
+
+
+def weighting_each(public: FloatArray, spreads: FloatArray) -> Weightings:
+    """The same for each of several spreads (k, D)."""
+    squares = public**2
+    moments = squares.mean(axis=0)
+    missing = np.maximum(1.0 - moments, 0.0)
+    # Products of vectors, as each has the bits that it has alone.
+    norms = np.sqrt(np.array([squares @ each + missing @ each for each in spreads**2]))
+    radius = quantile(norms, QUANTILE)
+    lever = np.minimum(1.0, radius[:, None] / np.maximum(norms, 1e-300))
+    left = np.array([each @ squares for each in lever]) / len(public)
+    shares = (left + missing * lever.mean(axis=1)[:, None]) / (moments + missing)
+    share = np.sum(lever * norms**2, axis=1) / np.sum(norms**2, axis=1)
+    return Weightings(radius=radius, share=share, shares=np.maximum(shares, 1e-3), lever=lever)
+
+
+def quantile(values: FloatArray, chance: float) -> FloatArray:
+    """The numbers that `np.quantile` finds in each row, in a twentieth of its time: a plan asks for thousands of them."""
+    place = (values.shape[1] - 1) * chance
+    below = min(int(place), max(0, values.shape[1] - 2))
+    above = min(below + 1, values.shape[1] - 1)
+    ordered = np.partition(values, [below, above], axis=1)
+    low, high, part = ordered[:, below], ordered[:, above], place - below
+    found: FloatArray = low + (high - low) * part if part < 0.5 else high - (high - low) * (1.0 - part)
     return found
 
 
@@ -174,13 +193,19 @@ def water_filled(variance: FloatArray, precision: float, floor: float) -> FloatA
 
     A part `floor` of it is spread evenly. What is least known gets most: precision_j = (level - 1 / variance_j)_+.
     """
-    dim = len(variance)
+    found: FloatArray = water_filled_each(variance[None], np.array([precision]), floor)[0]
+    return found
+
+
+def water_filled_each(variance: FloatArray, precision: FloatArray, floor: float) -> FloatArray:
+    """The same for each of several variances (k, D) and precisions (k,)."""
+    count, dim = variance.shape
     held = 1.0 / variance
-    known = np.sort(held)
+    known = np.sort(held, axis=1)
     budget = (1.0 - floor) * precision
-    levels = (budget + known.cumsum()) / np.arange(1, dim + 1)
-    (above,) = (levels > known).nonzero()
-    filled = np.maximum(levels[above[-1] if len(above) else 0] - held, 0.0)
-    filled *= budget / max(float(np.add.reduce(filled)), 1e-300)
-    found: FloatArray = filled + floor * precision / dim
+    levels = (budget[:, None] + known.cumsum(axis=1)) / np.arange(1, dim + 1)
+    above = (levels > known) * np.arange(dim)
+    filled = np.maximum(levels[np.arange(count), above.max(axis=1)][:, None] - held, 0.0)
+    filled *= (budget / np.maximum(np.add.reduce(filled, axis=1), 1e-300))[:, None]
+    found: FloatArray = filled + (floor * precision / dim)[:, None]
     return found

@@ -8,6 +8,7 @@ import pytest
 from command_cases import runner
 
 import fastpubpriv as fpp
+from fastpubpriv.cli.option_words import spoken
 
 train, predict = runner("train"), runner("predict")
 
@@ -153,8 +154,8 @@ def test_npy_files_have_the_label_last(files):
             for extra, message in (
                 ("--x-bounds age=auto", "must look like age=0:120"),
                 ("--y-bounds auto", "two numbers"),
-                ("--weights-priv age", "needs weight_cap="),
-                ("--weight-cap 2", "belongs to weights_priv="),
+                ("--weights-priv age", "needs --weight-cap"),
+                ("--weight-cap 2", "belongs to --weights-priv"),
                 ("--method semi_dp --weights-pub age", "or leave them out"),
                 ("--loss huber --huber-threshold nan", "threshold"),
                 ("--loss hinge", "smooth_hinge"),
@@ -250,3 +251,57 @@ def test_weights_of_public_rows(files):
         train(*arguments(folder, "csv", *given, "--rho", "0.5", "--json", folder / "model.json", "-q"))
         found.append(json.loads((folder / "model.json").read_text())["coefficients"])
     assert found[0] == found[1]
+
+
+REFUSED = {
+    "--label month --loss logistic": "--classes a,b, or --loss softmax for more",
+    "--label month --loss softmax --method newton": "--method newton is for the squared",
+    "--label ill --loss logistic --classes 0,1,2": "--classes must be two, got 3: pass two, or --loss softmax",
+    "--label ill --loss logistic --class-weight balanced": "--class-weight balanced would count the private labels",
+    "--label ill --loss logistic --class-weight 0=-1,1=2": "--class-weight of 0 must be above 0",
+    "--label ill --loss logistic --y-bounds 0,1": "--y-bounds belongs to labels that are numbers",
+    "--label cost --classes 0,1": "--classes belongs to a loss of classes",
+    "--label cost --y-bounds 0,0.1": "beyond --y-bounds: pass wider bounds",
+    "--label cost --x-bounds age=0:0.1": "beyond --x-bounds: pass wider bounds",
+    "--label cost --x-bounds age=1:1": "--x-bounds of 'age'",
+    "--label cost --weights-priv month": "--weights-priv needs --weight-cap",
+    "--label cost --weight-cap 2": "--weight-cap belongs to --weights-priv",
+    "--label cost --method output_perturbation": "pass --loss huber, logistic or smooth_hinge",
+    "--label cost --method semi_dp --weights-pub month": "pass --loss squared, huber or logistic with --method newton",
+}
+
+
+@pytest.mark.parametrize("words", REFUSED)
+def test_errors_speak_of_options(files, words):
+    folder, _ = files
+    given = (*arguments(folder, "csv", "--columns", "age,dose"), "--epsilon", "1", "--delta", "1e-6", *words.split())
+    said = " ".join(train(*given, code=2).stderr.split())
+    assert REFUSED[words] in said
+    python = ("=[", "loss=", "method=", "classes=", "class_weight", "weights_", "weight_cap", "x_bounds", "y_bounds")
+    assert not [name for name in python if name in said]
+
+
+def test_what_a_message_quotes_stays_as_it_is():
+    assert (
+        spoken("column 'class_weight' of x_pub: pass weight_cap=")
+        == "column 'class_weight' of --public: pass --weight-cap"
+    )
+    said = spoken("every public gradient is zero: pass clip_norm=, the length of a gradient that matters")
+    assert "in Python" in said
+
+
+def test_a_model_with_an_unknown_field_is_named(files):
+    folder, _ = files
+    train(
+        *arguments(folder, "csv", "--label", "cost", "--columns", "age,dose"),
+        *("--epsilon", "2", "--delta", "1e-6", "--json", folder / "model.json"),
+    )
+    text = (folder / "model.json").read_text()
+    (folder / "other.json").write_text(text.replace('"terms"', '"words"'))
+    said = predict("--model", folder / "other.json", "--rows", folder / "new.csv", "--out", "-", code=2).stderr
+    assert "--model" in said
+    assert "'words'" in said
+    said = predict(
+        "--model", folder / "model.json", "--rows", folder / "new.csv", "--out", "-", "--level", "2", code=2
+    ).stderr
+    assert "--level must be" in said

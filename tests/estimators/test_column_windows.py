@@ -26,8 +26,9 @@ def test_windows_are_believed_by_their_distance_to_the_nearest_reference():
     for _ in range(5):
         counts = rng.normal(size=2 * size + 2) * shares.count_std
         counts[rng.integers(0, 2 * size, 30)] += 400.0
-        column = scales.column_of(counts, np.zeros(1), 0.0, shares)
-        other = scales.column_of(rng.normal(size=2 * size + 2) * shares.count_std, np.zeros(1), 0.0, shares)
+        column = scales.columns_of(counts[None], np.zeros((1, 1)), np.zeros(1), [shares])[0]
+        more = rng.normal(size=(1, 2 * size + 2)) * shares.count_std
+        (other,) = scales.columns_of(more, np.zeros((1, 1)), np.zeros(1), [shares])
         standing, _ = windows.Sums.of([other, column, other], shares).standing(0.01, shares)
         known = set(rng.integers(0, len(edges) - 1, 3).tolist())
         stood = standing.stand(standing.reach(0.01, shares), [set(), known, {size - 1}], shares, passes=1)
@@ -63,7 +64,7 @@ def test_the_anchor_is_the_window_that_stands_out_most():
         for height in (0.0, 4.0, 40.0):
             counts = np.round(rng.normal(size=2 * size + 2) * shares.count_std)
             counts[rng.integers(0, 2 * size, 20)] += height * shares.count_std
-            columns.append(scales.column_of(counts, np.zeros(1), 0.0, shares))
+            columns.append(scales.columns_of(counts[None], np.zeros((1, 1)), np.zeros(1), [shares])[0])
         sums = windows.Sums.of(columns, shares)
         for j, (column, anchor) in enumerate(zip(columns, sums.standing(0.01, shares)[1], strict=True)):
             best = -math.inf, -1

@@ -231,7 +231,7 @@ def test_intervals_of_many_columns_reach_as_far_as_the_width_lets_them():
         distances = values - values[0]
         counts = [np.histogram(side[side > 0.0], edges)[0].astype(float) for side in (distances, -distances)]
         counted = np.concatenate([*counts, [1.0, 0.0]]) + rng.laplace(0.0, 5.0, 2 * len(counts[0]) + 2)
-        columns.append(scales.column_of(counted, values[:1], float(values[0]), replace(shares, count_std=7.0)))
+        columns += scales.columns_of(counted[None], values[:1, None], values[:1], [replace(shares, count_std=7.0)])
     own, limits = [replace(shares, count_std=7.0)] * 3, [None] * 3
     found = clips.choose(columns, scales.scales_of(columns, own), own, limits)
     with pytest.MonkeyPatch.context() as patch:

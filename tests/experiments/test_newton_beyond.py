@@ -10,7 +10,7 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.experiments import newton_beyond as beyond
 from fastpubpriv.experiments.registry import EXPERIMENTS
 
-SMALL = beyond.Size(1500, 100)
+SMALL = beyond.Size(1000, 70)
 
 
 def test_files_and_summary(tmp_path, monkeypatch):
@@ -20,7 +20,7 @@ def test_files_and_summary(tmp_path, monkeypatch):
     assert len(rows) == 2 * len(beyond.RATIOS)
     assert report.png.stat().st_size > 5_000
     for row in rows:
-        # At a ratio of .01 there are fifteen public rows for a hundred columns.
+        # At a ratio of .01 there are ten public rows for seventy columns.
         assert float(row["newton"]) < (1.01 if float(row["public_ratio"]) > 0.05 else 1.1) * float(row["public_only"])
         assert float(row["newton"]) < float(row["adassp"])
     assert "honest epsilon of 4" in report.lines[0]

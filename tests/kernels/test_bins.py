@@ -77,6 +77,30 @@ def test_edges_by_themselves(rule, level):
                     same(bins.bins_count(column, rule), reference.bins_count(column, rule))
 
 
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("spread", [0, 100, 1000])
+def test_outside_by_itself(level, spread):
+    """One number that is in no cell of the window, or on its ends, in a block of others: nothing else says so."""
+    powers = np.ldexp(1.0, np.array([9, 12, 14, 15, 16, 17, 31, 46, 49, 50, 51, 52, 53, 63]))
+    values = np.concatenate([powers, powers - 0.5, 3.0 * powers, [1e300, up, math.nan]])
+    others = np.round(np.random.default_rng(spread).uniform(-spread / 2, spread / 2, 512))
+    with instruction_set(level):
+        for rule in (BinRule(1.0), BinRule(1.0, 0.5))[
+            : 1 + (spread == 100)
+        ]:  # of the second, all whole numbers are edges: they are divided
+            keys, counts = reference.bins_count(np.tile(others, 20), rule)
+            for value in (*values, *-values):
+                # It comes in the first block, in a later one and in the last, which is not full.
+                for place in (3, 5 * 512 + 511, 20 * 512):
+                    column = np.insert(np.tile(others, 20), place, value)
+                    found = bins.bins_count(column, rule)
+                    key = reference.bins_keys(np.array([value]), rule)[0]
+                    expected = dict(zip(keys[:, 0].tolist(), counts.tolist(), strict=True))
+                    if key != NONE:
+                        expected[int(key)] = expected.get(int(key), 0) + 1
+                    assert dict(zip(found[0][:, 0].tolist(), found[1].tolist(), strict=True)) == expected, value
+
+
 def test_width_bins_own_their_upper_edge():
     """The definition, in exact arithmetic: key i holds ((i - 1/2) w, (i + 1/2) w]."""
     rule = BinRule(0.25)

@@ -111,6 +111,22 @@ def test_rows_of_all_widths_on_every_instruction_set(dim, dtype):
                 np.testing.assert_array_equal(found, wanted)
 
 
+@pytest.mark.parametrize("dim", [15, 257, 4097])  # floats of the last are too wide for groups of eight rows
+def test_floats_that_are_read_again_in_groups_of_any_size(dim, isa):
+    rng = np.random.default_rng(dim)
+    rows = rows_of(rng, 19, dim, np.float32)
+    rows[4, :dim], rows[5, :dim] = 1e-45, 3e38  # their squares are no floats
+    rows[6, :dim] *= np.float32(-1e-30)
+    chosen = map_of(rng, (dim,), squared_residual)
+    alone = np.array([summed(reference.gradient_sum, row[None], chosen) for row in rows])
+    for size in (1, 2, 3, 5, 8, 9, 17, 19):
+        found = summed(kernels.gradient_sum, rows[:size], chosen)
+        np.testing.assert_array_equal(found, alone[:size].sum(axis=0))
+        places = rng.integers(0, 19, size)
+        found = summed(kernels.gradient_sum, rows, chosen, places)
+        np.testing.assert_array_equal(found, alone[places].sum(axis=0))
+
+
 @pytest.mark.parametrize("name", sorted(LOSSES))
 def test_losses_are_those_of_python(name):
     rng = np.random.default_rng(4)

@@ -47,7 +47,9 @@ def test_table_equals_twin(full):
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize(("components", "dim", "full"), [(1, 1, False), (3, 2, False), (2, 3, True), (5, 17, False)])
+@pytest.mark.parametrize(
+    ("components", "dim", "full"), [(1, 1, False), (2, 3, False), (3, 2, False), (2, 3, True), (5, 17, False)]
+)
 def test_codes_equal_twin(size, components, dim, full):
     rng = np.random.default_rng(size)
     table = kernels.mixture_table(*mixtures(rng, size, components, dim, full=full))

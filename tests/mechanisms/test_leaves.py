@@ -283,5 +283,5 @@ def test_k_norm_has_no_node():
     with pytest.raises(InputError, match="K-norm"):
         release_vector_sum(
             account, private_rows(np.zeros((4, DIM))), AffineMap(dim=DIM), name="x", radius=1.0, cost=COST, executor=ONE_THREAD,
-            k_norm=knorm_sum_grid(1, DIM, 4, delta=1e-9), only=three_leaves().only(1),
+            grid=knorm_sum_grid(1, DIM, 4, delta=1e-9), only=three_leaves().only(1),
         )  # fmt: skip

@@ -94,7 +94,7 @@ def test_k_norm_sum_is_billed_with_its_delta():
     grid = knorm_sum_grid(Fraction(1, 2), 3, 50, delta=1e-6)
     released = release_vector_sum(
         opened(PureDP(1)), private_rows(np.ones((50, 3))), AffineMap(dim=3), name="s", radius=2.0,
-        cost=Fraction(1, 2), executor=EXECUTOR, k_norm=grid,
+        cost=Fraction(1, 2), executor=EXECUTOR, grid=grid,
     )  # fmt: skip
     assert isinstance(released.event, KNormEvent)
     assert 0 < released.event.delta <= Fraction(1e-6)

@@ -23,7 +23,7 @@ from fastpubpriv import (
     no_public_baseline,
     public_only,
 )
-from fastpubpriv.kernels import tree
+from fastpubpriv.kernels import kept
 from fastpubpriv.mixtures.separated.searches import METHODS, Shape, choose_method, tree_depth
 from fastpubpriv.release.transcript import recording
 
@@ -199,10 +199,10 @@ def test_same_bits_from_memory_files_threads_and_chunks(method, tmp_path, monkey
         ),
     ):
         assert bits(other) == bits(expected)
-    monkeypatch.setattr(tree, "_WORTH_KEEPING", 1)  # the nodes that rows are in are kept from pass to pass
+    monkeypatch.setattr(kept, "_WORTH_KEEPING", 1)  # the nodes that rows are in are kept from pass to pass
     known = []
-    plain = tree.KeptNodes.labels
-    monkeypatch.setattr(tree.KeptNodes, "labels", lambda *given: (known.append(found := plain(*given)), found)[1])
+    plain = kept.KeptNodes.known
+    monkeypatch.setattr(kept.KeptNodes, "known", lambda *given: (known.append(found := plain(*given)), found)[1])
     again = seeded(rows, method=method)
     assert bits(again) == bits(expected)
     assert all(found is not None for found in known)

@@ -224,3 +224,32 @@ def test_command():
     refused = CliRunner().invoke(main, words.replace("train", "mean").split())
     assert refused.exit_code == 2
     assert "--loss is not an option of 'plan mean'" in refused.output
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_with_few_public_rows_the_plan_says_that_it_guesses(loss):
+    given = {"loss": loss, "dim": 20, "n_priv": 5000, "budget": BUDGETS["approx"]}
+    few, more = plan("train", n_pub=21, **given), plan("train", n_pub=22, **given)
+    assert few.details["is_a_guess"] == 1.0
+    assert "a guess" in repr(few)
+    assert "may be far too small" in few.summary()
+    assert more.details["is_a_guess"] == 0.0
+    assert "guess" not in repr(more)
+    words = [
+        "plan",
+        "train",
+        "--dim",
+        "20",
+        "--n-pub",
+        "5",
+        "--n-priv",
+        "5000",
+        "--epsilon",
+        "1",
+        "--delta",
+        "1e-6",
+        "--loss",
+    ]
+    shown = CliRunner().invoke(main, [*words, loss])
+    assert shown.exit_code == 0
+    assert "guess" in shown.output

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -187,8 +187,10 @@ def _choices(columns: Sequence[Column], scales: Sequence[Scale], shares: Shares,
         excess = np.where(present, _of_points(lambda some: every.beyond(some)[0], points), 0.0).reshape(shape)
         risk = np.where(seen.reshape(-1, 2, 1), variance, believed_risk(excess, variance))
     points = points.reshape(shape)
-    radius = (points[:, 0, :, None] + points[:, 1, None, :]) / 2.0
-    error = (radius * shares.noise_per_clip) ** 2 + risk[:, 0, :, None] + risk[:, 1, None, :]
+    error = (points[:, 0, :, None] + points[:, 1, None, :]) / 2.0
+    error = np.square(error * shares.noise_per_clip)
+    error += risk[:, 0, :, None]
+    error += risk[:, 1, None, :]
     best = np.unravel_index(error.reshape(len(columns), -1).argmin(axis=1), error.shape[1:])
     at = np.arange(len(columns))[:, None], np.arange(2), np.stack(best, axis=1)
     clips = points[at]
@@ -358,14 +360,14 @@ class Map:
     clip: Clip
     middle: float
     width: float
+    # False for a column that is left out: nothing of it is clipped, or its box is none of ordinary numbers.
+    used: bool = field(init=False)
 
-    @property
-    def used(self) -> bool:
-        """False for a column that is left out: nothing of it is clipped, or its box is none of ordinary numbers."""
-        box = (self.clip.below, self.clip.above, self.width)
-        return (
-            self.clip.radius > 0.0 and self.width > 0.0 and self.clip.absolute(min(each for each in box if each)) > 0.0
-        )
+    def __post_init__(self) -> None:
+        clip, width = self.clip, self.width
+        used = clip.radius > 0.0 and width > 0.0
+        used = used and clip.absolute(min(each for each in (clip.below, clip.above, width) if each)) > 0.0
+        object.__setattr__(self, "used", used)
 
     @property
     def reach(self) -> float:

@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 
@@ -16,12 +17,11 @@ from fastpubpriv._types import BoolArray, FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.columns import clips
 from fastpubpriv.estimators.columns.clips import Map, map_of
-from fastpubpriv.estimators.columns.scales import Column, Scale, column_of, lower_medians, scales_of
-from fastpubpriv.estimators.columns.shares import MOST_MOVES, MOVE_COUNTS, MOVE_SUM, SPARED, Shares
+from fastpubpriv.estimators.columns.scales import Column, Scale, columns_of, lower_medians, scales_of
+from fastpubpriv.estimators.columns.shares import MOST_MOVES, MOVE_COUNTS, MOVE_SUM, SPARED, Shares, check_grids
 from fastpubpriv.maps import ColumnBox
 from fastpubpriv.mechanisms.cells import SignedCells
 from fastpubpriv.mechanisms.sums import AffineMap, VectorSum
-from fastpubpriv.release.account import Account
 from fastpubpriv.run import Run
 
 Bounds = tuple[FloatArray, FloatArray] | None
@@ -72,10 +72,8 @@ def look(counts: ColumnCounts, public: FloatArray, shares: Shares, bounds: Bound
 def _look(counts: ColumnCounts, public: FloatArray, shares: Shares, bounds: Bounds, places: range) -> list[Seen]:
     """As `look`, for the columns at these places."""
     own = [replace(shares, count_std=std) for std in counts.std[places.start : places.stop].tolist()]
-    columns = [
-        column_of(counts.values[j], public[:, j], float(counts.center[j]), mine)
-        for j, mine in zip(places, own, strict=True)
-    ]
+    part = slice(places.start, places.stop)
+    columns = columns_of(counts.values[part], public[:, part], counts.center[part], own)
     scales = scales_of(columns, own)
     limits = [None if bounds is None else (float(bounds[0][j]), float(bounds[1][j])) for j in places]
     blind = [mine.blind and len(public) >= clips.FEW_PUBLIC for mine in own]
@@ -118,12 +116,13 @@ def lies_far(seen: Seen) -> bool:
     return rows - most < ALONE * rows + ALONE_STDS * math.sqrt(wide) * shares.count_std
 
 
-def can_ask_again(shares: Shares, account: Account) -> bool:
+@lru_cache(maxsize=64)  # of public shares, those that a call starts with
+def can_ask_again(shares: Shares) -> bool:
     """Whether every further question, at its least price, has a grid: where one has none, nothing is asked again."""
     least = shares.total * (1 - MOVE_SUM - MOVE_COUNTS) ** (MOST_MOVES - 1)
     smallest = replace(shares, cells=least * min(MOVE_COUNTS, *SPARED), total=least * min(MOVE_SUM, 1 - max(SPARED)))
     try:
-        smallest.check_grids(account)
+        check_grids(smallest)
     except InputError:
         return False
     return True
@@ -170,7 +169,7 @@ def count(run: Run, public: FloatArray, shares: Shares, *, bounds: Bounds, neutr
         found = run.release(cells, name="signed dyadic cells", cost=cost, cells_per_octave=shares.parts)
         return ColumnCounts(center=center, values=found.value, std=np.full(shares.dim, found.noise_std))
 
-    again = can_ask_again(shares, run.account)
+    again = can_ask_again(shares)
     counts = ask(lower_medians(public), shares.cells)
     columns = look(counts, public, shares, bounds)
     for _ in range(MOST_MOVES if again else 0):

@@ -15,7 +15,7 @@ from fastpubpriv.estimators.columns.balls import RowBall, choose_ball, shell_edg
 from fastpubpriv.estimators.columns.counts import Bounds, Seen, box_of, count
 from fastpubpriv.estimators.columns.report import Found, report_of, say
 from fastpubpriv.estimators.columns.scales import lower_medians
-from fastpubpriv.estimators.columns.shares import Shares, divide, draws
+from fastpubpriv.estimators.columns.shares import Shares, check_grids, divide, draws
 from fastpubpriv.estimators.radii import expected_normal_norm
 from fastpubpriv.estimators.regions import MOST_BEYOND
 from fastpubpriv.maps import ColumnBox
@@ -164,7 +164,7 @@ def mean_of_columns(
     shares = divide(dim, run.rows.n, run.account.allowance, pure=run.account.pure, n_pub=n_pub)
     if skip and public_rows_do(shares, n_pub):
         return public_mean(run, public)
-    shares.check_grids(run.account)
+    check_grids(shares)
     warn_before(name, shares, n_pub)
     warn_if_bounds_are_wrong(name, public, bounds, run.rows.columns)
     with run.paid():

@@ -143,7 +143,8 @@ def column_of(counts: FloatArray, public: FloatArray, shares: Shares) -> Column:
     above[_FIRST:_LAST] = counts[1:-1]
     positive = public[public > 0.0]
     keys = (np.ascontiguousarray(positive).view(np.int64) - 1) >> (52 - LOG2_PARTS)
-    above, variance = pooled(above, np.bincount(keys, minlength=size), len(public), shares)
+    seen = np.bincount(keys, minlength=size)
+    ((above,),), ((variance,),) = pooled(above[None, None], seen[None, None], [len(public)], [shares])
     return Column(
         center=0.0, above=above, below=np.zeros(size), above_var=variance, below_var=np.full(size, shares.count_std**2),
         zero=float(counts[0]), missing=0.0, public_above=np.unique(keys), public_below=np.zeros(0, dtype=np.int64),

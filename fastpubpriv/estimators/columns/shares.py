@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 from fastpubpriv.kernels.columns import LOG2_PARTS_MAX, cells_of_column
 from fastpubpriv.mechanisms.cells import signed_cell_event
-from fastpubpriv.mechanisms.sums import check_sum_grids
-from fastpubpriv.privacy import gaussian_count_grid, laplace_count_grid
-from fastpubpriv.release.account import Account
+from fastpubpriv.privacy import gaussian_count_grid, gaussian_sum_grid, laplace_count_grid, laplace_sum_grid
 
 # The signal of a cell, in rows over noise, that the counts are given while their share allows it. Laplace noise has longer tails:
 # rows must stand out three times as far to be believed: with the signal of Gaussian noise, 3 % of 2,000 rows far from all
@@ -94,15 +93,19 @@ class Shares:
         radius_sq = max(9.0, self.dim + 2.0 * math.sqrt(self.dim))
         return math.sqrt(1.0 / self.n + radius_sq * (self.noise_per_radius / self.n) ** 2)
 
-    def check_grids(self, account: Account) -> None:
-        """Raise now, before the debit, unless every release has a grid."""
-        for log2_parts in range(LOG2_PARTS_MAX + 1):
-            signed_cell_event(self.cells, self.dim, log2_parts, self.n, pure=self.pure)
-        if self.shells:
-            (laplace_count_grid if self.pure else gaussian_count_grid)(self.shells, SHELLS + 1, self.n)
-        check_sum_grids(account, [self.total], self.dim, self.n)
+
+@lru_cache(maxsize=64)  # of public shares, those that a call starts with
+def check_grids(shares: Shares) -> None:
+    """Raise now, before the debit, unless every release has a grid."""
+    pure, n = shares.pure, shares.n
+    for log2_parts in range(LOG2_PARTS_MAX + 1):
+        signed_cell_event(shares.cells, shares.dim, log2_parts, n, pure=pure)
+    if shares.shells:
+        (laplace_count_grid if pure else gaussian_count_grid)(shares.shells, SHELLS + 1, n)
+    (laplace_sum_grid if pure else gaussian_sum_grid)(shares.total, shares.dim, n)
 
 
+@lru_cache(maxsize=64)  # calls come in loops, with the same settings
 def divide(dim: int, n: int, allowance: Fraction, *, pure: bool, n_pub: int = 1) -> Shares:
     """Divide an allowance (a rho, or an epsilon when pure) between the questions about n private rows, beside n_pub public ones.
 

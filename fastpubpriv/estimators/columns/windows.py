@@ -95,20 +95,20 @@ class Windows:
         near = np.flatnonzero(self.outer < reach)
         place, outer, far = self.column[near] * apart, self.outer[near], reach[near]
         begin, last = place + self.begin[near], place + self.last[near]
-        known_cells = np.array([j * apart + cell for j, each in enumerate(known) for cell in sorted(each)])
+        held = {j * apart + cell for j, each in enumerate(known) for cell in each}
         stands = stood[near]
         for _ in range(passes):
-            references = np.concatenate([[-apart], known_cells, [(len(known) + 1) * apart]])
+            references = np.array([-apart, *sorted(held), (len(known) + 1) * apart])
             nearest = references.searchsorted(begin)
             # Cells between a window and the nearest reference; none where one is inside.
             right = np.maximum(references[nearest] - last, 0)
             distance = np.minimum(begin - references[nearest - 1], right)
             # Its outer half is what makes a window reach so far: from there on it counts as a mistake that costs.
             stands = np.minimum(distance + outer, cells) < far
-            more = np.unique(np.concatenate([known_cells, last[stands]]))
-            if len(more) == len(known_cells):
+            more = held.union(last[stands].tolist())
+            if len(more) == len(held):
                 break
-            known_cells = more
+            held = more
         stood[near] = stands
         return stood
 

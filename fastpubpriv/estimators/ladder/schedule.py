@@ -44,19 +44,24 @@ class Noise:
         """The noise for a part of the allowance."""
         return Noise(self.pure, self.allowance * share, self.moving)
 
+    def _cost(self, share: Fraction) -> float:
+        """What a share costs, rounded once: the quotient of the products is that of the reduced fraction, and takes a tenth."""
+        whole = self.allowance
+        return max((whole.numerator * share.numerator) / (whole.denominator * share.denominator), 1e-300)
+
     def vector(self, dim: int, share: Fraction = Fraction(1)) -> float:
         """Standard deviation in each of `dim` coordinates."""
-        cost = max(float(self.allowance * share), 1e-300)
+        cost = self._cost(share)
         return math.sqrt(8.0 * dim) / cost if self.pure else 2.0 / math.sqrt(2.0 * cost)
 
     def count(self, share: Fraction) -> float:
         """Standard deviation of the number of rows in one of several disjoint cells."""
-        cost = max(float(self.allowance * share), 1e-300)
+        cost = self._cost(share)
         return math.sqrt(8.0) / cost if self.pure else 1.0 / math.sqrt(cost)
 
     def gram(self, side: int, share: Fraction = Fraction(1)) -> float:
         """Diagonal standard deviation of the equivalent Gaussian orthogonal ensemble on a second moment."""
-        cost = max(float(self.allowance * share), 1e-300)
+        cost = self._cost(share)
         if not self.pure:
             return 1.0 / math.sqrt(cost)
         return 2.0 * (side + 1.0 if self.moving else math.sqrt(side * (side + 3.0) / 2.0)) / cost
@@ -135,6 +140,10 @@ class Plan:
         `excess` is how far the rows were seen to fill the ball they are clipped to, beyond what white rows do; None before the
         first round. `far`: rows were counted far out.
         """
+        with np.errstate(all="ignore"):
+            return self._step(spectrum, left, made, excess, far)
+
+    def _step(self, spectrum: FloatArray, left: Fraction, made: int, excess: float | None, far: bool) -> Step:
         worth = FAR_WORTH_A_ROUND if far else WORTH_A_ROUND
         shares = [share for share in EARLY_SHARES if self.shows(share)] if far else []
         best: Step | None = None
@@ -158,12 +167,17 @@ class Plan:
     def noise_error(self, values: FloatArray, radius_sq: float, share: Fraction) -> float:
         """Relative Frobenius error that noise leaves of a covariance with these eigenvalues in the coordinates of the release."""
         with np.errstate(all="ignore"):
-            return self.std(radius_sq, share) * math.sqrt((np.sum(1.0 / values) ** 2 + np.sum(1.0 / values**2)) / 2.0)
+            return self._noise_error(values, radius_sq, share)
+
+    def _noise_error(self, values: FloatArray, radius_sq: float, share: Fraction) -> float:
+        inverse = 1.0 / values
+        square: float = np.add.reduce(inverse) ** 2 + np.add.reduce(1.0 / values**2)
+        return self.std(radius_sq, share) * math.sqrt(square / 2.0)
 
     def _error_sq(self, values: FloatArray, radius_sq: float, share: Fraction) -> float:
-        with np.errstate(all="ignore"):
-            noise = self.noise_error(values, radius_sq, share) ** 2
-            found = self.dim * (self.dim + 1) / self.n + noise + 0.01 * np.sum(np.square(1.0 - values))
+        """Called hundreds of times for each leaf: warnings are turned off by the caller, once."""
+        noise = self._noise_error(values, radius_sq, share) ** 2
+        found = self.dim * (self.dim + 1) / self.n + noise + 0.01 * np.add.reduce(np.square(1.0 - values))
         return float(found) if math.isfinite(found) else math.inf
 
 

@@ -125,10 +125,8 @@ def weigh(one: Turned, low: float) -> Weighed:
     found, total = [], 0.0
     for entries, factor in (((np.arange(side),) * 2, 2.0), (upper, 1.0)):
         squares, prior, error = np.square(gaps[entries]), one.prior[entries], one.error[entries]
-        levels = np.zeros(len(GRID))
-        for index, strength in enumerate(GRID):
-            variance = factor * (prior / strength + error)
-            levels[index] = -0.5 * np.sum(squares / variance + np.log(variance))
+        variance = factor * (prior / GRID[:, None] + error)
+        levels = -0.5 * np.sum(squares / variance + np.log(variance), axis=1)
         if one.name != PREVIOUS:
             levels -= 0.5 * np.square(np.minimum(np.log(GRID / low), 0.0) / DOUBT)
         best = int(np.argmax(np.nan_to_num(levels, nan=-np.inf)))

@@ -105,7 +105,7 @@ class GaussianEvent(ExactNoise):
     def record(self) -> dict[str, Any]:
         """Law, scale and rho, by case over clusters."""
         public = {"noise": "gaussian", "log2_scale": self.log2_scale, "rho": self.rho}
-        return public | by_case("rho", self.rho, self.clusters)
+        return public if self.clusters is None else public | by_case("rho", self.rho, self.clusters)
 
     def pair_cost(self, query: IntArray, other: IntArray, notion: type[Budget]) -> Fraction:
         """|query - other|^2 / (2 4^log2_scale)."""

@@ -83,7 +83,7 @@ def _pandas_rows(frame: Any, columns: Sequence[Any] | None) -> Rows:
         elif hasattr(series.dtype, "pyarrow_dtype"):
             from fastpubpriv.sources.readers.arrow import column_memory, column_reader
 
-            column = call_guarded(lambda series=series: series.array.__arrow_array__())  # type: ignore[misc]
+            column = call_guarded(lambda series=series: series.array.__arrow_array__())
             readers.append(column_reader(column))
             held.extend(column_memory(column))
         else:
