@@ -424,38 +424,6 @@ static void check_columns(void)
     ACCEPTED(fpp_columns_box_##type(NULL, 0, 2, &box, NULL));    \
     ACCEPTED(fpp_columns_box_##type(x, 2, 2, &box, out));
     FOR_BOTH(BOXES);
-    fpp_row_map map = {.dim = 2, .out_dim = 2, .quant_bound = 8, .inv_step = 1.0, .limit = 1.0}, other = map;
-    other.dim = other.out_dim = 3;
-    void *work = room(fpp_boxed_workspace_size(&map), 1);
-    int64_t found[3] = {0};
-    const double falling_edges[2] = {2.0, 1.0};
-    CHECK(fpp_boxed_workspace_size(NULL) == -1);
-#define BOXED(is_f32, x)                                                                         \
-    REFUSED(fpp_boxed_sum(NULL, is_f32, 2, 2, &box, &map, work, found));                         \
-    REFUSED(fpp_boxed_sum(x, is_f32, -1, 2, &box, &map, work, found));                           \
-    REFUSED(fpp_boxed_sum(x, is_f32, 3, huge, &box, &map, work, found));                         \
-    REFUSED(fpp_boxed_sum(x, is_f32, 2, 2, NULL, &map, work, found));                            \
-    REFUSED(fpp_boxed_sum(x, is_f32, 2, 2, &box, NULL, work, found));                            \
-    REFUSED(fpp_boxed_sum(x, is_f32, 2, 2, &box, &other, work, found));                          \
-    REFUSED(fpp_boxed_sum(x, is_f32, 2, 2, &box, &map, NULL, found));                            \
-    REFUSED(fpp_boxed_sum(x, is_f32, 2, 2, &box, &map, work, NULL));                             \
-    REFUSED(fpp_boxed_shell_counts(NULL, is_f32, 2, 2, &box, &map, ones, 2, work, found));       \
-    REFUSED(fpp_boxed_shell_counts(x, is_f32, 2, 2, &box, &other, ones, 2, work, found));        \
-    REFUSED(fpp_boxed_shell_counts(x, is_f32, 2, 2, &box, &map, NULL, 2, work, found));          \
-    REFUSED(fpp_boxed_shell_counts(x, is_f32, 2, 2, &box, &map, ones, -1, work, found));         \
-    REFUSED(fpp_boxed_shell_counts(x, is_f32, 2, 2, &box, &map, falling_edges, 2, work, found)); \
-    REFUSED(fpp_boxed_shell_counts(x, is_f32, 2, 2, &box, &map, ones, 2, NULL, found));          \
-    REFUSED(fpp_boxed_shell_counts(x, is_f32, 2, 2, &box, &map, ones, 2, work, NULL));           \
-    for (int i = 0; i < 8; i++) {                                                                \
-        REFUSED(fpp_boxed_sum(x, is_f32, 2, 2, &bad[i], &map, work, found));                     \
-        REFUSED(fpp_boxed_shell_counts(x, is_f32, 2, 2, &bad[i], &map, ones, 2, work, found));   \
-    }                                                                                            \
-    ACCEPTED(fpp_boxed_sum(x, is_f32, 2, 2, &box, &map, work, found));                           \
-    ACCEPTED(fpp_boxed_sum(NULL, is_f32, 0, 2, &box, &map, work, found));                        \
-    ACCEPTED(fpp_boxed_shell_counts(x, is_f32, 2, 2, &box, &map, NULL, 0, work, found));
-    BOXED(0, doubles)
-    BOXED(1, floats)
-    free(work);
     CHECK(out[0] == 1.0 && out[3] == 1.0);
     free(counts);
 }
