@@ -39,6 +39,11 @@ LIMITS = {
     "estimate_mean, clipping='gaussian', 1e+06 x 50, whole call": 1.35,
     "estimate_mean, 1e+06 x 50, whole call": 1.35,
 }
+# Bins of heavy tails: 9.8 ms of a busy full-width machine with either set of instructions (before, 11.5 and 12.7), where reading
+# takes 5 and the bounded column 6.2 to 7.2 (7.5 and 8.5). Of the rest, 1 to 1.5 ms are numbers outside of the window (one in a
+# thousand: their blocks are looked through once more, and each takes a place of the hash table), .8 the tables themselves (pages
+# touched the first time, 63,000 bins gathered and put in order), and .4 counters that are in no near cache. A window of 64 or 256
+# times the middle's range in place of 128 is slower, and so is fetching counters ahead. To try: two windows, one of the middle.
 # Where vectors of half the width cannot do as well.
 LIMITS_AVX2 = {
     "clipped exact sum with a centre, 1e+06 x 50": 1.7,
@@ -59,7 +64,11 @@ PEERS = {
     # 1.3 times the peer. With AVX2, half of the peak that the peer has, the map alone is nearly its pass. Tried and no faster:
     # deeper blocks, and the next panel fetched during the product with this one. Not tried: one eigendecomposition less a round.
     "Gaussian, 1e+05 x 1000, 4 rounds": {"NumPy clip and dsyrk, as many passes": 1.0},
-    # 35 and 86 on a busy full-width machine: with 20,000 rows nearly all of it is the search by groups, 1.2 microseconds a row.
+    # One thread of scikit-learn takes 12 ms and 1.0 s on a quiet full-width machine, 22 ms and 2.1 s of CPU on a busy one, 18 ms
+    # and 1.7 s where the goals were set. Of the second, ours takes 14.5 ms when busy (145 times; 26 before `kernels/_cover.py`):
+    # four passes over the rows against 16 at once, 2.4 to 2.9 ms each, and 3 for the rows beyond the bar. Of the first, 2.0 ms
+    # (11 times). Reading the rows takes .54 and .04 ms, so that faster passes could reach the goals: single precision with a
+    # proved bound, four rows to a panel. By cover the first takes 1.8 ms, but uniform rows would take twice what they do now.
     "most isolated row, 2000 x 100": {"scikit-learn NearestNeighbors": 15.0, "NumPy float32 products (may err)": 1.0},
     "most isolated row, 20000 x 100": {"scikit-learn NearestNeighbors": 150.0, "NumPy float32 products (may err)": 1.0},
     "most isolated row, 100000 x 50": {"NumPy float32 products (may err)": 120.0},
@@ -80,6 +89,15 @@ PEERS = {
     "occupied bins, dyadic, 1e+07": {"NumPy frexp and bincount": 8.0, "polars, one thread": 8.0},
     "occupied bins, 30 widths, 1e+07": {"NumPy unique": 8.0, "polars, one thread": 8.0},
     "stable_histogram, 1e+07, whole call": {"NumPy unique": 5.0, "polars, one thread": 6.0},
+    # Of doubles the Numba loop takes 1.02 readings of the rows itself, and NumPy 3.3 (ours 1.16 in the same minutes): 1.1 times
+    # as fast as the one would be faster than reading, 3 times as fast as the other 1.09 readings. Of floats NumPy takes 2.96
+    # readings, so that 3 times as fast is the bare reading; ours take 1.43 with AVX-512 and 1.54 with AVX2 (1.3 and 1.2 times
+    # the Numba loop, which adds up in floating point). A mini-batch took 1.7 and 1.8 readings of its rows where it took 2.0 and
+    # 2.1 before its rows were fetched two groups ahead and taken several at a time; 1.2 and 1.3 with rows in the third cache.
+    # Rows at random places are read as fast as the table if they are fetched (.21 to .24 ms, and .29 without), so the limit is
+    # fair. What is left with AVX2 is arithmetic, eight instructions for four numbers, as sums are not fused; norms that are
+    # kept between batches would save one. A Newton pass with AVX2 takes as long as the Numba loop (13.5 and 13.2 ms for 3e5
+    # rows), whose sums are fused and not exact; two rows side by side were no faster there, four 18 % slower.
     "clipped gradients, 1e+06 x 100": {"NumPy in row blocks": 3.0, "Numba loop": 1.1},
     "clipped gradients, 1e+06 x 100 float32": {"NumPy in row blocks": 3.0, "Numba loop": 1.1},
     "a mini-batch of 500 of 27000 x 2000 float32": {"NumPy": 1.3},
@@ -117,12 +135,17 @@ PEERS = {
 # windows, a call cannot come near 1.35 readings. Not tried: cells in fewer operations, and windows in C. `weighted_mean` and
 # clipping="gaussian": a chunk of 4 MB began with 20 microseconds of Python that is no longer in any cache, 2 ms of 33; chunks of
 # 32 MB leave .9 ms for the call itself: kernel 1.19 and 1.16 readings, whole call about 1.31 (AVX-512).
-# Of a sweep, 50 of the 5,000 steps of paper B's run: one in 1.7 readings of its rows (1 s where that takes .6 s; on a full-width
-# machine where it takes 1.64 s, 2.4 to 2.7 s), 16 in 0.25 s each, the grid of 176 in 3 minutes on two cores. There one setting took
-# .0275 s of 50 steps and sixteen .057 (NumPy .060 and .115), in place of .067 and .125 before the loops were C (`csrc/sweeps.c`).
-# Of the .057, .04 are the loop with norms that are known, as they are after the first 200 steps, .007 the norms, .007 what NumPy
-# does to weights and noise of all settings, and .002 the draws. What is left to try is that loop: .033 with rows in the cache, .020
-# for its multiply-adds alone, and the addition of noise and step to weights while they are put into panels.
+# Of a sweep, 50 of the 5,000 steps of paper B's run: one in 1.7 readings of its rows (1 s where that takes .6 s; on a
+# full-width machine where it takes 1.64 s, 2.4 to 2.7 s), 16 in 0.25 s each, the grid of 176 in 3 minutes on two cores. There
+# one setting took 1.9 readings: the C loop alone 1.35 with norms that are known, as they are after the first 200 steps (1.46
+# before rows were fetched sixteen ahead), the norms .1, and two calls a step, each of which begins with rows that nothing has
+# fetched, most of the rest; the Python of a step is .05 ms of .63. To be tried: the public rows of a step fetched by the
+# private call. Sixteen took 56 ms with AVX-512 and 72 with AVX2, NumPy 112. Their multiply-adds alone are 4.5 Gflop in single
+# precision: 32 to 37 ms at the peak that is measured with AVX-512, and 54 with AVX2 at two a cycle of 2.6 GHz. So .04 s cannot
+# be had with AVX2, twice NumPy there only at its peak (it runs at nine tenths: 1.16 ms for a step of 1.08), and .04 s with
+# AVX-512 leaves nothing for norms, draws and fetching. There the loop runs at three quarters of the peak, as a number of a row
+# that is spread over a vector is a load for each multiply-add. To be tried: columns side by side, four rows by four settings,
+# with weights in blocks of 512 columns that stay in the first cache.
 # A tree of 10^6 x 16 rows takes .60 s of CPU on a busy full-width machine (.67 with AVX2; .95 and 1.01 before one call of C
 # moved the codes of a block of rows on, put them together by group and added them up in the second cache). .45 is that call:
 # reading the rows 18 times is half of it, the rest splits, moments and norms. Of a fit of four components .031 of .207 s of CPU

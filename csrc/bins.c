@@ -183,7 +183,7 @@ static int32_t count_rows(const char *x, int64_t n, int64_t row_stride, int32_t 
     const int copied = is_f32 || stride_bytes != (int64_t)sizeof(double);
     *done = 0;
     start_counting(&run, copied ? (const char *)buffer : x, rule, table);
-    while (*done < n && table->used + BLOCK <= room(table)) {
+    while (*done < n && has_room(&run)) {
         const int64_t rows = n - *done < BLOCK ? n - *done : BLOCK;
         const char *from = x + *done * stride_bytes;
         const double *numbers = (const double *)(const void *)from;

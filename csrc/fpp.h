@@ -361,6 +361,18 @@ int32_t fpp_race_run(const fpp_race *race, const int64_t *queue, int64_t n, int6
  * search may go on from best, m at first, and farthest. From call to call the same: panels, (m + 15) dim doubles; kept (7), zeros at first. */
 int32_t fpp_race_early(const double *x, int64_t m, int64_t dim, int64_t other_work, int64_t trial_work, int64_t most_work,
                        double *panels, int64_t *kept, int64_t *best, double *farthest, int32_t *left);
+/* What follows adds up squared distances of points x (m, dim) in any order, a factor of 1 + (4 dim + 16) 2^-53 from those that decide.
+ * panel: 16 dim doubles. nearest (m) = from begin to end, the least from one of the other points that pivots (16) names, -1 for none,
+ * and group (m) which; infinite where one is not finite. */
+int32_t fpp_race_cover(const double *x, int64_t m, int64_t dim, const int64_t *pivots, int64_t begin, int64_t end, double *panel,
+                       double *nearest, int64_t *group);
+/* The points of queue (left) stay to which none of members, from first to last, is nearer than limit, and left is their number. */
+int32_t fpp_race_leave(const double *x, int64_t m, int64_t dim, const int64_t *members, int64_t first, int64_t last, double limit,
+                       double *panel, int64_t *queue, int64_t *left);
+/* nearest (16), at (16), second (16): of the points that rows (16) names, -1 for none, the least distance to another from begin to end,
+ * to which one, and the least but that; where it is less than before, which is infinite at first. */
+int32_t fpp_race_contend(const double *x, int64_t m, int64_t dim, const int64_t *rows, int64_t begin, int64_t end, double *panel,
+                         double *nearest, int64_t *at, double *second);
 /* group (n) = the nearest of pivots (dim, 64), in the type of x, the first of equals; sums (64, dim) += rows by group. */
 int32_t fpp_race_join(const void *x, int32_t is_f32, int64_t n, int64_t dim, const void *pivots, int64_t *group, double *sums);
 /* panels (count, dim, 64) = the rows that order (count, 64) names, infinity where it says -1. */

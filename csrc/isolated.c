@@ -111,6 +111,51 @@ FPP_API int32_t fpp_race_early(const double *x, int64_t m, int64_t dim, int64_t 
     return FPP_OK;
 }
 
+/* Whether rows (16) name points of m, or -1. */
+static int32_t cover_is_valid(const double *x, int64_t m, int64_t dim, const int64_t *rows, int64_t begin, int64_t end)
+{
+    if (m < 1 || dim < 1 || dim > FPP_DIM_MAX || m > INT64_MAX / 8 / dim || x == NULL || rows == NULL || begin < 0 || end > m) {
+        return 0;
+    }
+    for (int64_t v = 0; v < EARLY; v++) {
+        if (rows[v] < -1 || rows[v] >= m) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+FPP_API int32_t fpp_race_cover(const double *x, int64_t m, int64_t dim, const int64_t *pivots, int64_t begin, int64_t end,
+                               double *panel, double *nearest, int64_t *group)
+{
+    if (!cover_is_valid(x, m, dim, pivots, begin, end) || panel == NULL || nearest == NULL || group == NULL) {
+        return FPP_ERR_ARGUMENT;
+    }
+    FPP_AT_LEVEL(cover)(x, dim, pivots, begin, end, panel, nearest, group);
+    return FPP_OK;
+}
+
+FPP_API int32_t fpp_race_leave(const double *x, int64_t m, int64_t dim, const int64_t *members, int64_t first, int64_t last,
+                               double limit, double *panel, int64_t *queue, int64_t *left)
+{
+    if (m < 1 || dim < 1 || dim > FPP_DIM_MAX || m > INT64_MAX / 8 / dim || x == NULL || members == NULL || first < 0 || last > m
+        || panel == NULL || queue == NULL || left == NULL || *left < 0 || *left > m) {
+        return FPP_ERR_ARGUMENT;
+    }
+    *left = FPP_AT_LEVEL(leave)(x, dim, members, first, last, limit, panel, queue, *left);
+    return FPP_OK;
+}
+
+FPP_API int32_t fpp_race_contend(const double *x, int64_t m, int64_t dim, const int64_t *rows, int64_t begin, int64_t end,
+                                 double *panel, double *nearest, int64_t *at, double *second)
+{
+    if (!cover_is_valid(x, m, dim, rows, begin, end) || panel == NULL || nearest == NULL || at == NULL || second == NULL) {
+        return FPP_ERR_ARGUMENT;
+    }
+    FPP_AT_LEVEL(contend)(x, dim, rows, begin, end, panel, nearest, at, second);
+    return FPP_OK;
+}
+
 FPP_API int32_t fpp_race_join(const void *x, int32_t is_f32, int64_t n, int64_t dim, const void *pivots, int64_t *group,
                               double *sums)
 {

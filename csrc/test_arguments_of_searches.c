@@ -1,9 +1,47 @@
 /* The rule for pointers and sizes, held against the searches among rows: linked into test_fpp. */
 #include "test_support.h"
+#include <math.h>
 
 enum { LANES = FPP_ROW_LANES };
 static const int64_t huge = INT64_C(1) << 62;
 static const double doubles[8] = {1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0};
+
+static void check_cover(void)
+{
+    int64_t rows[16], wrong[16], at[16], group[2], left = 2, queue[2] = {0, 1};
+    double panel[16], nearest[16], second[16];
+    for (int v = 0; v < 16; v++) {
+        rows[v] = v < 2 ? v : -1;
+        wrong[v] = v < 15 ? 0 : 2;
+        at[v] = 0;
+        nearest[v] = second[v] = INFINITY;
+    }
+    REFUSED(fpp_race_cover(NULL, 2, 1, rows, 0, 2, panel, nearest, group));
+    REFUSED(fpp_race_cover(doubles, 2, 0, rows, 0, 2, panel, nearest, group));
+    REFUSED(fpp_race_cover(doubles, huge, 8, rows, 0, 2, panel, nearest, group));
+    REFUSED(fpp_race_cover(doubles, 2, 1, NULL, 0, 2, panel, nearest, group));
+    REFUSED(fpp_race_cover(doubles, 2, 1, wrong, 0, 2, panel, nearest, group));
+    REFUSED(fpp_race_cover(doubles, 2, 1, rows, -1, 2, panel, nearest, group));
+    REFUSED(fpp_race_cover(doubles, 2, 1, rows, 0, 3, panel, nearest, group));
+    REFUSED(fpp_race_cover(doubles, 2, 1, rows, 0, 2, NULL, nearest, group));
+    REFUSED(fpp_race_cover(doubles, 2, 1, rows, 0, 2, panel, NULL, group));
+    REFUSED(fpp_race_cover(doubles, 2, 1, rows, 0, 2, panel, nearest, NULL));
+    ACCEPTED(fpp_race_cover(doubles, 2, 1, rows, 0, 2, panel, nearest, group));
+    REFUSED(fpp_race_leave(NULL, 2, 1, queue, 0, 2, 1.0, panel, queue, &left));
+    REFUSED(fpp_race_leave(doubles, 2, 1, NULL, 0, 2, 1.0, panel, queue, &left));
+    REFUSED(fpp_race_leave(doubles, 2, 1, rows, 0, 3, 1.0, panel, queue, &left));
+    REFUSED(fpp_race_leave(doubles, 2, 1, rows, 0, 2, 1.0, NULL, queue, &left));
+    REFUSED(fpp_race_leave(doubles, 2, 1, rows, 0, 2, 1.0, panel, NULL, &left));
+    REFUSED(fpp_race_leave(doubles, 2, 1, rows, 0, 2, 1.0, panel, queue, NULL));
+    ACCEPTED(fpp_race_leave(doubles, 2, 1, rows, 0, 2, 0.5, panel, queue, &left));
+    REFUSED(fpp_race_contend(NULL, 2, 1, rows, 0, 2, panel, nearest, at, second));
+    REFUSED(fpp_race_contend(doubles, 2, 1, wrong, 0, 2, panel, nearest, at, second));
+    REFUSED(fpp_race_contend(doubles, 2, 1, rows, 0, 2, NULL, nearest, at, second));
+    REFUSED(fpp_race_contend(doubles, 2, 1, rows, 0, 2, panel, NULL, at, second));
+    REFUSED(fpp_race_contend(doubles, 2, 1, rows, 0, 2, panel, nearest, NULL, second));
+    REFUSED(fpp_race_contend(doubles, 2, 1, rows, 0, 2, panel, nearest, at, NULL));
+    ACCEPTED(fpp_race_contend(doubles, 2, 1, rows, 0, 2, panel, nearest, at, second));
+}
 
 static void check_races(void)
 {
@@ -55,6 +93,7 @@ static void check_races(void)
     REFUSED(fpp_race_early(doubles, 2, 1, 100, 100, 100, panels, kept, &best, NULL, &left));
     REFUSED(fpp_race_early(doubles, 2, 1, 100, 100, 100, panels, kept, &best, &farthest, NULL));
     ACCEPTED(fpp_race_early(doubles, 2, 1, 100, 100, 100, panels, kept, &best, &farthest, &left));
+    check_cover();
     REFUSED(fpp_race_join(NULL, 0, 2, 1, panels, group, sums));
     REFUSED(fpp_race_join(doubles, 0, 2, 1, NULL, group, sums));
     REFUSED(fpp_race_join(doubles, 0, 2, 1, panels, NULL, sums));

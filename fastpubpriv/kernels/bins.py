@@ -28,7 +28,7 @@ _FLUSH_ROWS = 2**31
 # A window holds _REACH times the range of the middle of a sample if memory allows. If few cells get most of the rows, each gets
 # several counters (lanes), so that an increment need not wait for the one before it. (Of 330 cells four lanes took 3 to 8 % longer
 # than one, of 1,300 two took as long as one or up to 7 % longer.)
-_REACH = 64
+_REACH = 128
 _LANES = ((32, 8), (128, 4))
 _COUNTERS = 2**19
 _WINDOW_MIN = 2**12
@@ -176,29 +176,42 @@ class BinTable:
             window = max(_WINDOW_MIN, min(1 << (_REACH * (spread + 1)).bit_length(), 1 << most.bit_length() - 1))
             base = min(max(middle - window // 2, -_BASE_MAX), _BASE_MAX)
         self._dense = np.zeros((window + 1) * lanes, dtype=np.uint32)
-        self._totals = np.zeros(window, dtype=np.int64)
+        self._totals = None
         self._table.base, self._table.window, self._table.lanes = base, window, lanes
         self._table.dense = ffi.from_buffer("uint32_t[]", self._dense, require_writable=True)
 
     def _flush(self) -> None:
-        if self._totals is not None:
+        if self._dense is not None:
+            if self._totals is None:
+                self._totals = np.zeros(self._table.window, dtype=np.int64)
             _cbuf.check(lib.fpp_bins_flush(self._table, _cbuf.out(self._totals)))
         self._pending = 0
 
+    def _window(self) -> tuple[IntArray, IntArray]:
+        """Cells of the window that have been counted in, and their counts."""
+        if self._dense is not None and self._totals is None and self._table.lanes == 1:
+            cells = np.flatnonzero(self._dense[:-1] != 0)  # booleans are looked through faster than integers
+            return cells, self._dense[cells].astype(np.int64)
+        self._flush()
+        if self._totals is None:
+            return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+        cells = np.flatnonzero(self._totals != 0)
+        return cells, self._totals[cells]
+
     def collected(self) -> tuple[IntArray, IntArray]:
         """Keys (b, words) and counts (b,) so far, without those in lists; each key once, ascending where a key is one word."""
-        self._flush()
+        cells, inside = self._window()
         keys, counts = self._arrays
-        taken = np.flatnonzero(counts)
+        taken = np.flatnonzero(counts != 0)
         if self.words == 1 and len(taken):
             taken = taken[np.argsort(keys[taken, 0])]
         found, numbers = keys[taken], counts[taken]
-        if self._totals is None:
+        if self._rule is None:
             return found, numbers
-        cells = np.flatnonzero(self._totals)
-        if self._rule is not None and self._rule.dyadic:
-            cells = cells[(cells > 0) & (cells < 2046)]  # the numbers of the other cells have been counted one by one
-        window = (self._table.base + cells)[:, None], self._totals[cells]
+        if self._rule.dyadic:
+            counted = (cells > 0) & (cells < 2046)  # the numbers of the other cells have been counted one by one
+            cells, inside = cells[counted], inside[counted]
+        window = (self._table.base + cells)[:, None], inside
         if not len(taken):  # all of them are in the window, as of most small data sets
             return window
         below = np.searchsorted(found[:, 0], self._table.base, side="right")

@@ -13,7 +13,7 @@ from helpers.points import lattice, mixture
 from row_cases import LEVELS, instruction_set
 
 from fastpubpriv.errors import InputError
-from fastpubpriv.kernels import nearest
+from fastpubpriv.kernels import _cover, nearest
 from fastpubpriv.reference import nearest as reference
 
 
@@ -79,6 +79,85 @@ def test_the_early_race_equals_the_twin(name, level, early):
     x = CASES[name]()
     with instruction_set(level):
         assert nearest.most_isolated(x, threads=1) == reference.most_isolated(x)
+
+
+@pytest.fixture
+def by_cover(monkeypatch):
+    """The race by cover, whatever the sample and the work say, in ranges of a few rows."""
+    monkeypatch.setattr(_cover, "_COVERED", ((1.0, -math.inf),))
+    monkeypatch.setattr(_cover, "_OUT", 1.0)
+    monkeypatch.setattr(_cover, "_STEP_WORK", 100_000)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("name", CASES)
+def test_the_race_by_cover_equals_the_twin_or_is_given_up(name, level, by_cover):
+    x = CASES[name]()
+    expected = reference.most_isolated(x)
+    with instruction_set(level):
+        for workers in (1, 2):
+            found = _cover.race(x, math.inf, workers)
+            assert found == expected if found is not None else name in GIVEN_UP
+
+
+# Every row has an equal, or squares underflow or overflow: nothing lies between what is near and what is not.
+GIVEN_UP = {
+    "all equal",
+    "all zero",
+    "each row twice",
+    "subnormal",
+    "squares underflow",
+    "squares overflow",
+    "largest numbers",
+}
+GIVEN_UP |= {"some squares overflow"}
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_race_by_cover_on_rows_of_any_shape(seed, by_cover):
+    rng = np.random.default_rng(seed)
+    m, dim = int(rng.integers(128, 700)), int(rng.integers(1, 70))
+    x = mixture(m, dim, seed, clusters=int(rng.integers(1, 30)), apart=float(10 ** rng.uniform(-2, 4)))
+    if seed % 3 == 0:
+        x = np.round(x)
+    found = _cover.race(x, math.inf, 1)
+    assert found == reference.most_isolated(x) or (found is None and reference.most_isolated(x)[1] == 0.0)
+
+
+def test_the_race_by_cover_stops_where_it_costs_too_much(by_cover):
+    x = mixture(600, 20)
+    assert [_cover.race(x, work * x.size, 1) is None for work in (1.0, 33.0, math.inf)] == [True, True, False]
+
+
+def test_which_rows_the_race_by_cover_is_tried_on(monkeypatch):
+    rng = np.random.default_rng(0)
+    heaps, cube, coins = (
+        mixture(4000, 70, apart=1.0, clusters=3),
+        rng.random((4000, 70)),
+        rng.integers(0, 2, (4000, 70)).astype(float),
+    )
+    assert nearest._may_be_covered(heaps)
+    assert not nearest._may_be_covered(heaps[:1000])
+    assert not nearest._may_be_covered(cube[:, :4])
+    assert _cover.pivots(heaps) is not None
+    assert _cover.pivots(coins) is None
+    expected = nearest.most_isolated(heaps, threads=1)
+    with monkeypatch.context() as patch:
+        patch.setattr(nearest, "_table", None)  # the search by groups would need it
+        patch.setattr(nearest, "_early", None)
+        assert nearest.most_isolated(heaps, threads=2) == expected
+        assert nearest.most_isolated(heaps.astype(np.float32).astype(float)) is not None
+    monkeypatch.setattr(nearest, "_may_be_covered", lambda points: False)
+    assert nearest.most_isolated(heaps) == expected
+
+
+def test_a_row_that_is_not_finite_is_not_covered(by_cover):
+    x = mixture(300, 20)
+    for bad in (math.nan, math.inf):
+        for place in ((0, 0), (299, 19), (1, 3)):
+            x_bad = x.copy()
+            x_bad[place] = bad
+            assert _cover.race(x_bad, math.inf, 1) is None
 
 
 @pytest.mark.parametrize("name", CASES)
