@@ -127,12 +127,14 @@ PEERS = {
 # its memory, the call took 3.1 ms in place of 3.8 a minute before). Next: keep those arrays, as `_cbuf.scratch` does, then windows
 # and prices of clip points in C. 1.5 ms were not reached.
 # `estimate_mean` of 1e6 x 50 with default clipping: .24 s where it took .81, and reading
-# the rows takes .024. Its three readings take 52 ms for cells (0.55 ns a number for the count itself, the rest is the cell), 80
-# for shells and 65 for the sum, 40 of each for the box: 0.75 ns a number. The other .13 s are windows of 50 columns, twice
-# (.1), and noise. Tried: boxes in pieces of 128 KB to 2 MB, to stay in the second cache (68 to 114 ms in place of 68), or
-# written into kept memory (62); the quotient from a reciprocal and two fused corrections with AVX-512 (35 ms in place of 38
-# with rows in the cache, 33 to 43 for either from memory); aligned tables of a box (the same). Not tried: box and sum in one C
-# loop.
+# the rows takes .024. Its three readings took 52 ms for cells (0.55 ns a number for the count itself, the rest is the cell), 80
+# for shells and 65 for the sum, 40 of each for the box. The box now goes into a block of 24 KB that is added up, or counted, in the
+# first cache, without a division with AVX-512, and shells are found without branches: kernels of 71 and 62 ms take 44 and 43 to 48
+# with AVX-512, 73 and 70 take 51 and 61 with AVX2 (where a quotient of five fused operations takes as long as a division). They are
+# bound by arithmetic: 3.3 ns for eight numbers of the box and 2.8 for their sum, where reading takes 3.8. With the .1 s of
+# windows, a call cannot come near 1.35 readings. Not tried: cells in fewer operations, and windows in C. `weighted_mean` and
+# clipping="gaussian": a chunk of 4 MB began with 20 microseconds of Python that is no longer in any cache, 2 ms of 33; chunks of
+# 32 MB leave .9 ms for the call itself: kernel 1.19 and 1.16 readings, whole call about 1.31 (AVX-512).
 # Of a sweep, 50 of the 5,000 steps of paper B's run: one in 1.7 readings of its rows (1 s where that takes .6 s; on a
 # full-width machine where it takes 1.64 s, 2.4 to 2.7 s), 16 in 0.25 s each, the grid of 176 in 3 minutes on two cores. There
 # one setting took 1.9 readings: the C loop alone 1.35 with norms that are known, as they are after the first 200 steps (1.46

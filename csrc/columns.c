@@ -12,11 +12,6 @@
 #define TOGETHER 8 /* rows whose cells are found in step; a multiple of every vector width */
 #define STRIP 512 /* most numbers looked at together; they, their places and their tables stay in the first cache */
 
-FPP_INLINE double entry(const char *row, int64_t column, int32_t is_f32)
-{
-    return is_f32 ? (double)((const float *)(const void *)row)[column] : ((const double *)(const void *)row)[column];
-}
-
 /* Rows that are looked at together: a strip of whole rows below each other where they are short, else a part of one row. What is
  * public of a column, its `tables`, is written out once for each number of a strip, so that vectors run over the ends of rows. */
 typedef struct {
@@ -31,9 +26,9 @@ FPP_INLINE int64_t lesser(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* Of a box, for each number of a strip. */
+/* Of a box, for each number of a strip; no `inverse` of widths where a quotient might leave the ordinary numbers. */
 typedef struct {
-    const double *center, *lower, *upper, *middle, *width, *absent;
+    const double *center, *lower, *upper, *middle, *width, *absent, *inverse;
 } box_tables;
 
 /* Sizes of strips: rows of at most STRIP / TOGETHER columns together, so many that the next strip begins where a vector does. */
@@ -100,6 +95,9 @@ FPP_INLINE double boxed_number(double value, const box_tables *t, int64_t i)
 
 #define LAG 32 /* numbers between the cell of one and its count: read back at once, a place waits for the store (2.2 times as slow with AVX-512) */
 #define BEYOND 0x99 /* classes of AVX-512: NaN of both kinds, infinity of both signs */
+#define BLOCK 24576 /* bytes of boxed rows */
+#define LEAST_MIDDLE 0x1p-300
+#define MOST 0x1p400
 #define KERNELS "columns_simd.h"
 #include "each_level.h"
 
@@ -152,93 +150,154 @@ static int32_t columns_count(const char *x, int64_t n, int64_t row_stride, int64
     return FPP_OK;
 }
 
-/* How many of the ascending edges are at most each of TOGETHER numbers: halvings in step, without branches. */
-FPP_INLINE void find_cells(const double *edges, int64_t n_edges, const double *value, int64_t *cell)
+/* A box, ready for the rows of x. */
+typedef struct {
+    strips all;
+    int32_t neutral;
+    box_tables tables;
+    _Alignas(64) double room[7][STRIP + 72]; /* not all in the same sets of the first cache */
+} ready_box;
+
+/* Whether no number on the way to a quotient of a box overflows or underflows. What is left of a middle of at least LEAST_MIDDLE is
+ * zero, and never minus zero, or at least 53 binary places below it. */
+static int32_t is_ordinary(const fpp_column_box *box)
 {
-    int64_t step = 1;
-    while (2 * step <= n_edges) {
-        step *= 2;
+    int32_t ordinary = 1;
+    for (int64_t k = 0; k < box->dim; k++) {
+        ordinary &= fabs(box->lower[k]) <= MOST && fabs(box->upper[k]) <= MOST && fabs(box->middle[k]) <= MOST
+                    && fabs(box->middle[k]) >= LEAST_MIDDLE && box->width[k] <= MOST && box->width[k] >= 1.0 / MOST;
     }
-    for (int r = 0; r < TOGETHER; r++) {
-        cell[r] = 0;
-    }
-    /* The first steps are taken from either end, so that no step leads beyond the last edge. */
-    if (n_edges > 0) {
-        for (int r = 0; r < TOGETHER; r++) {
-            cell[r] = edges[step - 1] <= value[r] ? n_edges - step + 1 : 0;
-        }
-    }
-    for (step /= 2; step > 0; step /= 2) {
-        for (int r = 0; r < TOGETHER; r++) {
-            cell[r] += edges[cell[r] + step - 1] <= value[r] ? step : 0;
-        }
-    }
+    return ordinary;
 }
 
-FPP_INLINE int32_t columns_cells(const char *x, int64_t n, int64_t row_stride, int64_t dim, int32_t is_f32, const double *edges,
-                                 const int64_t *begins, int64_t *counts)
+/* `inverse` is room for the inverse of each width, or NULL where rows of more than STRIP columns may have none. */
+static int32_t make_ready(const char *x, int64_t n, int64_t row_stride, int32_t is_f32, const fpp_column_box *box, double *inverse,
+                          ready_box *ready)
 {
-    int64_t stride_bytes;
-    if (!fpp_rows_are_given(x, n, row_stride, is_f32, &stride_bytes) || dim < 1 || dim > FPP_DIM_MAX || begins == NULL || counts == NULL
-        || begins[0] != 0) {
+    ready->all = (strips){.x = x, .n = n, .is_f32 = is_f32};
+    if (!fpp_rows_are_given(x, n, row_stride, is_f32, &ready->all.stride_bytes) || box == NULL || box->dim < 1
+        || box->dim > FPP_DIM_MAX || box->center == NULL || box->lower == NULL || box->upper == NULL || box->middle == NULL
+        || box->width == NULL || box->absent == NULL) {
         return FPP_ERR_ARGUMENT;
     }
-    for (int64_t k = 0; k < dim; k++) {
-        if (begins[k + 1] < begins[k]) {
-            return FPP_ERR_ARGUMENT;
-        }
+    ready->all.dim = box->dim;
+    ready->neutral = box->neutral;
+    cut_strips(&ready->all);
+    const strips *all = &ready->all;
+    double (*room)[STRIP + 72] = ready->room, own[STRIP];
+    inverse = inverse == NULL && box->dim <= STRIP ? own : inverse;
+    inverse = inverse != NULL && is_ordinary(box) ? inverse : NULL;
+    for (int64_t k = 0; inverse != NULL && k < box->dim; k++) {
+        inverse[k] = 1.0 / box->width[k];
     }
-    if (!fpp_is_given(edges, begins[dim], (int64_t)sizeof *edges)) {
-        return FPP_ERR_ARGUMENT;
+    if (inverse == own) {
+        inverse = memcpy(room[6], own, sizeof own);
     }
-    for (int64_t first = 0; first < n; first += TOGETHER) {
-        const int64_t used = n - first < TOGETHER ? n - first : TOGETHER;
-        for (int64_t k = 0; k < dim; k++) {
-            double value[TOGETHER] = {0.0};
-            int64_t cell[TOGETHER];
-            for (int64_t r = 0; r < used; r++) {
-                value[r] = entry(x + (first + r) * stride_bytes, k, is_f32);
-            }
-            find_cells(edges + begins[k], begins[k + 1] - begins[k], value, cell);
-            for (int64_t r = 0; r < used; r++) {
-                counts[begins[k] + k + cell[r]] += fabs(value[r]) < INFINITY;
-            }
-        }
+    ready->tables = (box_tables){box->center, box->lower, box->upper, box->middle, box->width, box->absent, inverse};
+    if (all->rows > 1) {
+        ready->tables = (box_tables){spread(all, box->center, room[0]), spread(all, box->lower, room[1]),
+                                     spread(all, box->upper, room[2]), spread(all, box->middle, room[3]),
+                                     spread(all, box->width, room[4]), spread(all, box->absent, room[5]),
+                                     inverse == NULL ? NULL : spread(all, inverse, room[6])};
     }
     return FPP_OK;
 }
 
+/* A row with a number that is not finite is no row where a box is neutral: NaN throughout, in rows `begin` to `end` of x. */
+static void leave_out(const strips *all, int64_t begin, int64_t end, double *out)
+{
+    for (int64_t r = begin; r < end; r++) {
+        for (int64_t k = 0, whole = rows_are_whole(all, r, 1); !whole && k < all->dim; k++) {
+            out[(r - begin) * all->dim + k] = NAN;
+        }
+    }
+}
+
+/* Rows `begin` to `end` of x, boxed: out (end - begin, dim). `begin` is a multiple of the rows of a strip. */
+static void box_rows(const ready_box *ready, int64_t begin, int64_t end, double *out)
+{
+    const strips *all = &ready->all;
+    const box_tables *t = &ready->tables;
+    const int64_t strip = all->rows * all->dim;
+    char buffer[STRIP * sizeof(double)];
+    int64_t row = begin;
+    if (all->rows > 1 && all->stride_bytes == all->dim * (all->is_f32 ? 4 : 8)) {
+        const int64_t times = (end - begin) / all->rows;
+        FPP_AT_LEVEL(boxed)(all->x + row * all->stride_bytes, strip, times, t, out, all->is_f32);
+        row += times * all->rows;
+    }
+    for (; row < end; row += all->rows) {
+        const int64_t rows = lesser(all->rows, end - row);
+        double *to = out + (row - begin) * all->dim;
+        for (int64_t column = 0; column < all->dim; column += all->columns) {
+            const int64_t columns = lesser(all->columns, all->dim - column);
+            const box_tables here = {t->center + column, t->lower + column,  t->upper + column, t->middle + column,
+                                     t->width + column,  t->absent + column, t->inverse == NULL ? NULL : t->inverse + column};
+            const char *at = strip_at(all, row, rows, column, columns, buffer);
+            FPP_AT_LEVEL(boxed)(at, rows * columns, 1, &here, to + column, all->is_f32);
+        }
+    }
+    if (ready->neutral) {
+        leave_out(all, begin, end, out);
+    }
+}
+
 static int32_t columns_box(const char *x, int64_t n, int64_t row_stride, int32_t is_f32, const fpp_column_box *box, double *out)
 {
-    strips all = {.x = x, .n = n, .is_f32 = is_f32};
-    if (!fpp_rows_are_given(x, n, row_stride, is_f32, &all.stride_bytes) || box == NULL || box->dim < 1 || box->dim > FPP_DIM_MAX
-        || box->center == NULL || box->lower == NULL || box->upper == NULL || box->middle == NULL || box->width == NULL
-        || box->absent == NULL || !fpp_is_given(out, n, box->dim * (int64_t)sizeof *out)) {
+    ready_box ready;
+    if (make_ready(x, n, row_stride, is_f32, box, NULL, &ready) != FPP_OK || !fpp_is_given(out, n, box->dim * (int64_t)sizeof *out)) {
         return FPP_ERR_ARGUMENT;
     }
-    all.dim = box->dim;
+    box_rows(&ready, 0, n, out);
+    return FPP_OK;
+}
+
+/* Rows of a block, which is boxed and then used while it is in the second cache; whole strips. */
+static int64_t block_rows(int64_t dim)
+{
+    strips all = {.dim = dim};
     cut_strips(&all);
-    double room[6][STRIP];
-    char buffer[STRIP * sizeof(double)];
-    box_tables t = {box->center, box->lower, box->upper, box->middle, box->width, box->absent};
-    if (all.rows > 1) {
-        t = (box_tables){spread(&all, t.center, room[0]), spread(&all, t.lower, room[1]), spread(&all, t.upper, room[2]),
-                         spread(&all, t.middle, room[3]), spread(&all, t.width, room[4]), spread(&all, t.absent, room[5])};
+    const int64_t unit = all.rows < TOGETHER ? TOGETHER : all.rows, fit = BLOCK / (dim * (int64_t)sizeof(double)) / unit * unit;
+    return fit < unit ? unit : fit;
+}
+
+FPP_API int64_t fpp_boxed_workspace_size(const fpp_row_map *map)
+{
+    const int64_t size = fpp_rows_workspace_size(map);
+    return size < 0 ? size : size + (block_rows(map->dim) + 1) * map->dim * (int64_t)sizeof(double) + 64;
+}
+
+/* Rows go through the box and then through the map, a block at a time: to column sums, or to counts of shells. */
+static int32_t boxed(const char *x, int64_t n, int64_t row_stride, int32_t is_f32, const fpp_column_box *box, const fpp_row_map *map,
+                     int32_t shells, const double *edges_sq, int64_t n_edges, void *workspace, int64_t *out)
+{
+    ready_box ready;
+    fpp_plan plan;
+    const fpp_row_kernels *kernels = fpp_row_kernels_now();
+    const int64_t own = fpp_rows_workspace_size(map);
+    if (own < 0 || workspace == NULL || out == NULL || box == NULL || box->dim != map->dim) {
+        return FPP_ERR_ARGUMENT;
     }
-    for (int64_t row = 0; row < n; row += all.rows) {
-        const int64_t rows = lesser(all.rows, n - row);
-        for (int64_t column = 0; column < all.dim; column += all.columns) {
-            const int64_t columns = lesser(all.columns, all.dim - column);
-            const box_tables here = {t.center + column, t.lower + column,  t.upper + column,
-                                     t.middle + column, t.width + column, t.absent + column};
-            const char *at = strip_at(&all, row, rows, column, columns, buffer);
-            FPP_AT_LEVEL(boxed)(at, rows * columns, &here, out + row * all.dim + column, is_f32);
+    const int64_t rows = block_rows(map->dim);
+    char *after = (char *)workspace + own;
+    double *block = (double *)(void *)(after + (64 - (uintptr_t)after % 64) % 64), *inverse = block + rows * map->dim;
+    if (make_ready(x, n, row_stride, is_f32, box, inverse, &ready) != FPP_OK
+        || fpp_plan_make(map, 0, kernels, workspace, &plan) != FPP_OK
+        || (shells ? fpp_edges_ascend(edges_sq, n_edges) : fpp_plan_scale(&plan, kernels)) != FPP_OK) {
+        return FPP_ERR_ARGUMENT;
+    }
+    const int64_t stride_bytes = map->dim * (int64_t)sizeof(double);
+    for (int64_t row = 0; row < n; row += rows) {
+        const int64_t count = lesser(rows, n - row);
+        box_rows(&ready, row, row + count, block);
+        if (shells) {
+            fpp_plan_shells(&plan, kernels, (const char *)block, count, stride_bytes, edges_sq, n_edges, out);
+        } else {
+            fpp_plan_sum(&plan, kernels, (const char *)block, count, stride_bytes);
         }
-        for (int64_t r = row; box->neutral && r < row + rows; r++) {
-            for (int64_t k = 0, whole = rows_are_whole(&all, r, 1); !whole && k < all.dim; k++) {
-                out[r * all.dim + k] = NAN;
-            }
-        }
+    }
+    if (!shells) {
+        fpp_plan_total(&plan, out);
     }
     return FPP_OK;
 }
@@ -255,18 +314,6 @@ FPP_API int32_t fpp_columns_count_f32(const float *x, int64_t n, int64_t row_str
     return columns_count((const char *)x, n, row_stride, dim, 1, center, log2_parts, neutral, counts);
 }
 
-FPP_API int32_t fpp_columns_cells_f64(const double *x, int64_t n, int64_t row_stride, int64_t dim, const double *edges,
-                                      const int64_t *begins, int64_t *counts)
-{
-    return columns_cells((const char *)x, n, row_stride, dim, 0, edges, begins, counts);
-}
-
-FPP_API int32_t fpp_columns_cells_f32(const float *x, int64_t n, int64_t row_stride, int64_t dim, const double *edges,
-                                      const int64_t *begins, int64_t *counts)
-{
-    return columns_cells((const char *)x, n, row_stride, dim, 1, edges, begins, counts);
-}
-
 FPP_API int32_t fpp_columns_box_f64(const double *x, int64_t n, int64_t row_stride, const fpp_column_box *box, double *out)
 {
     return columns_box((const char *)x, n, row_stride, 0, box, out);
@@ -275,4 +322,16 @@ FPP_API int32_t fpp_columns_box_f64(const double *x, int64_t n, int64_t row_stri
 FPP_API int32_t fpp_columns_box_f32(const float *x, int64_t n, int64_t row_stride, const fpp_column_box *box, double *out)
 {
     return columns_box((const char *)x, n, row_stride, 1, box, out);
+}
+
+FPP_API int32_t fpp_boxed_sum(const void *x, int32_t is_f32, int64_t n, int64_t row_stride, const fpp_column_box *box,
+                              const fpp_row_map *map, void *workspace, int64_t *sums)
+{
+    return boxed(x, n, row_stride, is_f32, box, map, 0, NULL, 0, workspace, sums);
+}
+
+FPP_API int32_t fpp_boxed_shell_counts(const void *x, int32_t is_f32, int64_t n, int64_t row_stride, const fpp_column_box *box,
+                                       const fpp_row_map *map, const double *edges_sq, int64_t n_edges, void *workspace, int64_t *counts)
+{
+    return boxed(x, n, row_stride, is_f32, box, map, 1, edges_sq, n_edges, workspace, counts);
 }

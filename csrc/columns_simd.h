@@ -38,27 +38,62 @@ TARGET FPP_INLINE VI NAME(is_finite)(V x)
     return size < (V){0.0} + INFINITY;
 }
 
-TARGET FPP_INLINE void NAME(box_strip)(const char *restrict x, int64_t count, const box_tables *t, double *restrict out, int is_f32)
+/* a / width to the last bit. With AVX-512, in an ordinary box, from a reciprocal that is rounded once: its product with a is off by less
+ * than two units in the last place, one fused correction makes that less than one, and a second one the nearest number (Markstein's
+ * theorem). A box with rows in the cache takes .8 of the time of one that divides; with AVX2, 1.05 times. */
+TARGET FPP_INLINE V NAME(quotient)(V a, const double *width, const double *inverse)
+{
+#if W == 8
+    if (inverse != NULL) {
+        const __m512d r = _mm512_loadu_pd(inverse), w = _mm512_loadu_pd(width), b = (__m512d)a, q = _mm512_mul_pd(b, r);
+        const __m512d near = _mm512_fmadd_pd(_mm512_fnmadd_pd(q, w, b), r, q);
+        return (V)_mm512_fmadd_pd(_mm512_fnmadd_pd(near, w, b), r, near);
+    }
+#else
+    (void)inverse;
+#endif
+    return a / NAME(load)(width);
+}
+
+/* y where x is finite, else `absent`. */
+TARGET FPP_INLINE V NAME(present)(V x, V y, const double *absent)
+{
+#if W == 8
+    return (V)_mm512_mask_loadu_pd((__m512d)y, _mm512_fpclass_pd_mask((__m512d)x, BEYOND), absent);
+#else
+    return NAME(where)(NAME(is_finite)(x), y, NAME(load)(absent));
+#endif
+}
+
+TARGET FPP_INLINE void NAME(box_strip)(const char *restrict x, int64_t count, const box_tables *t, double *restrict out, int is_f32,
+                                       int ordinary)
 {
     int64_t i = 0;
     for (; i + W <= count; i += W) {
         FPP_FETCH(x + i * (is_f32 ? 4 : 8) + FPP_AHEAD);
         const V value = NAME(load_x)(x, i, is_f32), v = value - NAME(load)(t->center + i);
         const V within = NAME(clipped)(v, NAME(load)(t->lower + i), NAME(load)(t->upper + i));
-        const V y = (within - NAME(load)(t->middle + i)) / NAME(load)(t->width + i);
-        NAME(store)(out + i, NAME(where)(NAME(is_finite)(value), y, NAME(load)(t->absent + i)));
+        const V y = NAME(quotient)(within - NAME(load)(t->middle + i), t->width + i, ordinary ? t->inverse + i : NULL);
+        NAME(store)(out + i, NAME(present)(value, y, t->absent + i));
     }
     for (; i < count; i++) {
-        out[i] = boxed_number(entry(x, i, is_f32), t, i);
+        out[i] = boxed_number(fpp_entry(x, i, is_f32), t, i);
     }
 }
 
-TARGET static void NAME(boxed)(const char *x, int64_t count, const box_tables *t, double *out, int is_f32)
+/* So many strips of `count` numbers, one after another. */
+TARGET static void NAME(boxed)(const char *x, int64_t count, int64_t times, const box_tables *t, double *out, int is_f32)
 {
-    if (is_f32) {
-        NAME(box_strip)(x, count, t, out, 1);
-    } else {
-        NAME(box_strip)(x, count, t, out, 0);
+    for (; times > 0; times--, x += count * (is_f32 ? 4 : 8), out += count) {
+        if (is_f32 && t->inverse != NULL) {
+            NAME(box_strip)(x, count, t, out, 1, 1);
+        } else if (is_f32) {
+            NAME(box_strip)(x, count, t, out, 1, 0);
+        } else if (t->inverse != NULL) {
+            NAME(box_strip)(x, count, t, out, 0, 1);
+        } else {
+            NAME(box_strip)(x, count, t, out, 0, 0);
+        }
     }
 }
 
@@ -104,7 +139,7 @@ TARGET FPP_INLINE void NAME(count_strip)(const char *restrict x, int64_t count, 
         counts[place[bumped]]++;
     }
     for (; i < count; i++) {
-        counts[first[i] + cell_of(entry(x, i, is_f32), center[i], log2_parts)]++;
+        counts[first[i] + cell_of(fpp_entry(x, i, is_f32), center[i], log2_parts)]++;
     }
 }
 
@@ -131,7 +166,7 @@ TARGET static int32_t NAME(whole)(const char *x, int64_t count, int is_f32)
         whole &= finite[l] != 0;
     }
     for (; i < count; i++) {
-        whole &= fabs(entry(x, i, is_f32)) < INFINITY;
+        whole &= fabs(fpp_entry(x, i, is_f32)) < INFINITY;
     }
     return whole;
 }

@@ -204,35 +204,35 @@ int32_t fpp_bins_flush(fpp_bin_table *table, int64_t *totals);
  * what is missing (x not finite). An octave has 2^log2_parts cells of equal width; cell k of a sign holds the |v| whose bit patterns p
  * have (p - 1) >> (52 - log2_parts) = k, an interval open below and closed above. A finite x whose v overflows is in the last cell. */
 #define FPP_COLUMN_LOG2_PARTS_MAX 2
-
 /* counts (dim, 2 (2047 << log2_parts) + 2) += rows of n by dim numbers, each row in one cell of each column: those of v > 0, those of
  * v < 0, zero, missing. If `neutral`, a row with a number that is not finite is missing in every column. */
 int32_t fpp_columns_count_f64(const double *x, int64_t n, int64_t row_stride, int64_t dim, const double *center, int32_t log2_parts,
                               int32_t neutral, int64_t *counts);
 int32_t fpp_columns_count_f32(const float *x, int64_t n, int64_t row_stride, int64_t dim, const double *center, int32_t log2_parts,
                               int32_t neutral, int64_t *counts);
-
 /* counts (edges + 1 for each column, one after another) += rows of n by dim numbers: column k has the edges begins[k] ... begins[k + 1] - 1,
  * ascending, and cell j of it holds the x with j of them at most x. A number that is not finite is in no cell. begins[0] = 0. */
 int32_t fpp_columns_cells_f64(const double *x, int64_t n, int64_t row_stride, int64_t dim, const double *edges, const int64_t *begins,
                               int64_t *counts);
 int32_t fpp_columns_cells_f32(const float *x, int64_t n, int64_t row_stride, int64_t dim, const double *edges, const int64_t *begins,
                               int64_t *counts);
-
 typedef struct {
     int64_t dim;
     int32_t neutral;      /* a row with a number that is not finite becomes NaN throughout */
     const double *center; /* (dim,) each: y = ((x - center) clipped to lower ... upper, less middle) / width */
-    const double *lower;
-    const double *upper;
-    const double *middle;
-    const double *width;
+    const double *lower, *upper, *middle, *width;
     const double *absent; /* y of a number that is not finite */
 } fpp_column_box;
-
 /* out (n, dim) = y of each number. */
 int32_t fpp_columns_box_f64(const double *x, int64_t n, int64_t row_stride, const fpp_column_box *box, double *out);
 int32_t fpp_columns_box_f32(const float *x, int64_t n, int64_t row_stride, const fpp_column_box *box, double *out);
+/* fpp_rows_sum and fpp_rows_shell_counts of the boxed rows, doubles or single, which are never written out. The dim of the box must be
+ * that of the map. Bytes of workspace, -1 for an invalid map. */
+int64_t fpp_boxed_workspace_size(const fpp_row_map *map);
+int32_t fpp_boxed_sum(const void *x, int32_t is_f32, int64_t n, int64_t row_stride, const fpp_column_box *box, const fpp_row_map *map,
+                      void *workspace, int64_t *sums);
+int32_t fpp_boxed_shell_counts(const void *x, int32_t is_f32, int64_t n, int64_t row_stride, const fpp_column_box *box,
+                               const fpp_row_map *map, const double *edges_sq, int64_t n_edges, void *workspace, int64_t *counts);
 
 /* ---- Gradients of linear models -------------------------------------------------------------------------------------
  * A labelled row (z, label) has dim + 1 adjacent columns, the label last. It adds q, the integers nearest to steps z; with score =

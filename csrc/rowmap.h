@@ -84,7 +84,19 @@ FPP_LOCAL int32_t fpp_plan_scale(fpp_plan *plan, const fpp_row_kernels *kernels)
  * rows are taken twice, products of later tiles are not fused. */
 FPP_LOCAL void fpp_row_tile(const fpp_plan *plan, const fpp_row_kernels *kernels, const char *x, int64_t stride_bytes,
                             int64_t rows, double *factor);
+/* Adds rows to the sums of the plan, and those to `sums` (out_dim). */
+FPP_LOCAL void fpp_plan_sum(const fpp_plan *plan, const fpp_row_kernels *kernels, const char *x, int64_t n, int64_t stride_bytes);
+FPP_LOCAL void fpp_plan_total(const fpp_plan *plan, int64_t *sums);
+/* FPP_OK for edges that ascend from zero on; and the rows between each two, counted. */
+FPP_LOCAL int32_t fpp_edges_ascend(const double *edges_sq, int64_t n_edges);
+FPP_LOCAL void fpp_plan_shells(const fpp_plan *plan, const fpp_row_kernels *kernels, const char *x, int64_t n, int64_t stride_bytes,
+                               const double *edges_sq, int64_t n_edges, int64_t *counts);
 FPP_LOCAL int32_t fpp_row_is_finite(const char *x, int64_t dim, int32_t is_f32);
+
+FPP_INLINE double fpp_entry(const char *row, int64_t column, int32_t is_f32)
+{
+    return is_f32 ? (double)((const float *)(const void *)row)[column] : ((const double *)(const void *)row)[column];
+}
 
 FPP_INLINE int64_t fpp_round_up(int64_t value, int64_t unit)
 {

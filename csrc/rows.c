@@ -1,6 +1,23 @@
 /* Rows to integers: column sums and quantised rows. */
 #include "rowmap.h"
 
+FPP_LOCAL void fpp_plan_sum(const fpp_plan *plan, const fpp_row_kernels *kernels, const char *x, int64_t n, int64_t stride_bytes)
+{
+    for (int64_t i = kernels->stream(plan, x, n, stride_bytes); i < n; i += plan->tile_rows) {
+        double factor[FPP_TILE_ROWS];
+        const int64_t rows = fpp_min(plan->tile_rows, n - i);
+        fpp_row_tile(plan, kernels, x + i * stride_bytes, stride_bytes, rows, factor);
+        kernels->sum(plan, rows, factor);
+    }
+}
+
+FPP_LOCAL void fpp_plan_total(const fpp_plan *plan, int64_t *sums)
+{
+    for (int64_t k = 0; k < plan->out_dim; k++) {
+        sums[k] = (int64_t)((uint64_t)sums[k] + plan->sums[k]);
+    }
+}
+
 static int32_t rows_sum(const char *x, int64_t n, int64_t row_stride, const fpp_row_map *map, int32_t is_f32, void *workspace,
                         int64_t *sums)
 {
@@ -11,15 +28,8 @@ static int32_t rows_sum(const char *x, int64_t n, int64_t row_stride, const fpp_
         || fpp_plan_make(map, is_f32, kernels, workspace, &plan) != FPP_OK || fpp_plan_scale(&plan, kernels) != FPP_OK) {
         return FPP_ERR_ARGUMENT;
     }
-    for (int64_t i = kernels->stream(&plan, x, n, stride_bytes); i < n; i += plan.tile_rows) {
-        double factor[FPP_TILE_ROWS];
-        const int64_t rows = fpp_min(plan.tile_rows, n - i);
-        fpp_row_tile(&plan, kernels, x + i * stride_bytes, stride_bytes, rows, factor);
-        kernels->sum(&plan, rows, factor);
-    }
-    for (int64_t k = 0; k < map->out_dim; k++) {
-        sums[k] = (int64_t)((uint64_t)sums[k] + plan.sums[k]);
-    }
+    fpp_plan_sum(&plan, kernels, x, n, stride_bytes);
+    fpp_plan_total(&plan, sums);
     return FPP_OK;
 }
 

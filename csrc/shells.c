@@ -3,15 +3,9 @@
 
 #include <math.h>
 
-/* The row pipeline without a step: a plan starts with inv_step 1, and y * 1.0 is y. */
-static int32_t shell_counts(const char *x, int64_t n, int64_t row_stride, const fpp_row_map *map, int32_t is_f32,
-                            const double *edges_sq, int64_t n_edges, void *workspace, int64_t *counts)
+FPP_LOCAL int32_t fpp_edges_ascend(const double *edges_sq, int64_t n_edges)
 {
-    fpp_plan plan;
-    int64_t stride_bytes;
-    const fpp_row_kernels *kernels = fpp_row_kernels_now();
-    if (!fpp_rows_are_given(x, n, row_stride, is_f32, &stride_bytes) || !fpp_is_given(edges_sq, n_edges, (int64_t)sizeof *edges_sq)
-        || counts == NULL || fpp_plan_make(map, is_f32, kernels, workspace, &plan) != FPP_OK) {
+    if (!fpp_is_given(edges_sq, n_edges, (int64_t)sizeof *edges_sq)) {
         return FPP_ERR_ARGUMENT;
     }
     for (int64_t e = 0; e < n_edges; e++) {
@@ -19,27 +13,57 @@ static int32_t shell_counts(const char *x, int64_t n, int64_t row_stride, const 
             return FPP_ERR_ARGUMENT;
         }
     }
-    for (int64_t i = 0; i < n; i += plan.tile_rows) {
-        double norm_sq[FPP_TILE_ROWS];
-        const int64_t rows = fpp_min(plan.tile_rows, n - i);
-        kernels->tile(&plan, x + i * stride_bytes, stride_bytes, rows, norm_sq);
+    return FPP_OK;
+}
+
+/* How many of the ascending edges are below each squared norm: halvings in step, without branches, which would be guessed wrongly. */
+static void find_shells(const double *edges_sq, int64_t n_edges, const double *norm_sq, int64_t rows, int64_t *cells)
+{
+    for (int64_t r = 0; r < rows; r++) {
+        cells[r] = 0;
+    }
+    for (int64_t left = n_edges; left > 0; left /= 2) {
+        const int64_t half = (left + 1) / 2;
         for (int64_t r = 0; r < rows; r++) {
-            int64_t cell = 0;
-            if (norm_sq[r] < INFINITY) {
-                /* Halving without branches: which half is as good as random. */
-                for (int64_t left = n_edges; left > 0;) {
-                    const int64_t half = (left + 1) / 2;
-                    cell += edges_sq[cell + half - 1] < norm_sq[r] ? half : 0;
-                    left -= half;
+            cells[r] += edges_sq[cells[r] + half - 1] < norm_sq[r] ? half : 0;
+        }
+    }
+}
+
+/* The row pipeline without a step: a plan starts with inv_step 1, and y * 1.0 is y. */
+FPP_LOCAL void fpp_plan_shells(const fpp_plan *plan, const fpp_row_kernels *kernels, const char *x, int64_t n, int64_t stride_bytes,
+                               const double *edges_sq, int64_t n_edges, int64_t *counts)
+{
+    for (int64_t i = 0; i < n; i += plan->tile_rows) {
+        double norm_sq[FPP_TILE_ROWS];
+        int64_t cells[FPP_TILE_ROWS];
+        const int64_t rows = fpp_min(plan->tile_rows, n - i);
+        kernels->tile(plan, x + i * stride_bytes, stride_bytes, rows, norm_sq);
+        find_shells(edges_sq, n_edges, norm_sq, fpp_round_up(rows, FPP_LANES), cells);
+        for (int64_t r = 0; r < rows; r++) {
+            int64_t cell = cells[r];
+            if (FPP_UNLIKELY(!(norm_sq[r] < INFINITY))) {
+                if (!fpp_row_is_finite(x + (i + r) * stride_bytes, plan->dim, plan->is_f32)) {
+                    continue;
                 }
-            } else if (fpp_row_is_finite(x + (i + r) * stride_bytes, map->dim, is_f32)) {
                 cell = n_edges; /* finite, but the norm overflows: beyond every edge */
-            } else {
-                continue;
             }
             counts[cell] = (int64_t)((uint64_t)counts[cell] + 1);
         }
     }
+}
+
+static int32_t shell_counts(const char *x, int64_t n, int64_t row_stride, const fpp_row_map *map, int32_t is_f32,
+                            const double *edges_sq, int64_t n_edges, void *workspace, int64_t *counts)
+{
+    fpp_plan plan;
+    int64_t stride_bytes;
+    const fpp_row_kernels *kernels = fpp_row_kernels_now();
+    if (!fpp_rows_are_given(x, n, row_stride, is_f32, &stride_bytes) || fpp_edges_ascend(edges_sq, n_edges) != FPP_OK || counts == NULL
+        || fpp_plan_make(map, is_f32, kernels, workspace, &plan) != FPP_OK) {
+        return FPP_ERR_ARGUMENT;
+    }
+    fpp_plan_shells(&plan, kernels, x, n, stride_bytes, edges_sq, n_edges, counts);
     return FPP_OK;
 }
 

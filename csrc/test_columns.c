@@ -100,11 +100,58 @@ static void check_rows(int64_t n, int64_t dim, int64_t apart, int32_t log2_parts
     free(expected);
 }
 
+static void check_boxed_arguments(void)
+{
+    static const double doubles[4] = {1.0, 2.0, 3.0, 4.0};
+    static const float floats[4] = {1.0f, 2.0f, 3.0f, 4.0f};
+    const int64_t huge = INT64_MAX / 2;
+    const double ones[2] = {1.0, 1.0}, zeros[2] = {0.0, 0.0};
+    const fpp_column_box box = {.dim = 2, .center = zeros, .lower = zeros, .upper = ones, .middle = zeros, .width = ones,
+                                .absent = zeros};
+    fpp_column_box bad[8] = {box, box, box, box, box, box, box, box};
+    bad[0].dim = 0;
+    bad[1].dim = FPP_DIM_MAX + 1;
+    bad[2].center = bad[3].lower = bad[4].upper = bad[5].middle = bad[6].width = bad[7].absent = NULL;
+    fpp_row_map map = {.dim = 2, .out_dim = 2, .quant_bound = 8, .inv_step = 1.0, .limit = 1.0}, other = map;
+    other.dim = other.out_dim = 3;
+    void *work = room(fpp_boxed_workspace_size(&map), 1);
+    int64_t found[3] = {0};
+    const double falling_edges[2] = {2.0, 1.0};
+    CHECK(fpp_boxed_workspace_size(NULL) == -1);
+#define BOXED(is_f32, x)                                                                         \
+    REFUSED(fpp_boxed_sum(NULL, is_f32, 2, 2, &box, &map, work, found));                         \
+    REFUSED(fpp_boxed_sum(x, is_f32, -1, 2, &box, &map, work, found));                           \
+    REFUSED(fpp_boxed_sum(x, is_f32, 3, huge, &box, &map, work, found));                         \
+    REFUSED(fpp_boxed_sum(x, is_f32, 2, 2, NULL, &map, work, found));                            \
+    REFUSED(fpp_boxed_sum(x, is_f32, 2, 2, &box, NULL, work, found));                            \
+    REFUSED(fpp_boxed_sum(x, is_f32, 2, 2, &box, &other, work, found));                          \
+    REFUSED(fpp_boxed_sum(x, is_f32, 2, 2, &box, &map, NULL, found));                            \
+    REFUSED(fpp_boxed_sum(x, is_f32, 2, 2, &box, &map, work, NULL));                             \
+    REFUSED(fpp_boxed_shell_counts(NULL, is_f32, 2, 2, &box, &map, ones, 2, work, found));       \
+    REFUSED(fpp_boxed_shell_counts(x, is_f32, 2, 2, &box, &other, ones, 2, work, found));        \
+    REFUSED(fpp_boxed_shell_counts(x, is_f32, 2, 2, &box, &map, NULL, 2, work, found));          \
+    REFUSED(fpp_boxed_shell_counts(x, is_f32, 2, 2, &box, &map, ones, -1, work, found));         \
+    REFUSED(fpp_boxed_shell_counts(x, is_f32, 2, 2, &box, &map, falling_edges, 2, work, found)); \
+    REFUSED(fpp_boxed_shell_counts(x, is_f32, 2, 2, &box, &map, ones, 2, NULL, found));          \
+    REFUSED(fpp_boxed_shell_counts(x, is_f32, 2, 2, &box, &map, ones, 2, work, NULL));           \
+    for (int i = 0; i < 8; i++) {                                                                \
+        REFUSED(fpp_boxed_sum(x, is_f32, 2, 2, &bad[i], &map, work, found));                     \
+        REFUSED(fpp_boxed_shell_counts(x, is_f32, 2, 2, &bad[i], &map, ones, 2, work, found));   \
+    }                                                                                            \
+    ACCEPTED(fpp_boxed_sum(x, is_f32, 2, 2, &box, &map, work, found));                           \
+    ACCEPTED(fpp_boxed_sum(NULL, is_f32, 0, 2, &box, &map, work, found));                        \
+    ACCEPTED(fpp_boxed_shell_counts(x, is_f32, 2, 2, &box, &map, NULL, 0, work, found));
+    BOXED(0, doubles)
+    BOXED(1, floats)
+    free(work);
+}
+
 int test_columns(void)
 {
     static const int64_t dims[] = {1, 2, 3, 7, 8, 9, 50, 63, 64, 65, 520}; /* rows side by side, up to 64; parts of a row, beyond 512 */
     const int before = n_failed;
     uint64_t state = 11;
+    check_boxed_arguments();
     for (size_t d = 0; d < sizeof dims / sizeof *dims; d++) {
         for (int32_t neutral = 0; neutral < 2; neutral++) {
             const int64_t rows = 1 + (int64_t)(next_word(&state) % 40);

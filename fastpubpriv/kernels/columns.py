@@ -1,4 +1,6 @@
-"""Columns of private rows: signed dyadic cells about a centre, counted, and rows clipped to a box (C, one thread, no GIL)."""
+"""Columns of private rows: signed dyadic cells about a centre, counted, and rows clipped to a box, by themselves, or added up or
+counted by norm at once (C, one thread, no GIL).
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,8 @@ from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import KernelError
 from fastpubpriv.kernels import _cbuf
 from fastpubpriv.kernels._cext import ffi, lib
-from fastpubpriv.maps import ColumnBox
+from fastpubpriv.kernels._maps import map_table
+from fastpubpriv.maps import ColumnBox, RowMap
 
 EXPONENTS = 2047  # of finite doubles, the subnormal ones first
 LOG2_PARTS_MAX: int = lib.FPP_COLUMN_LOG2_PARTS_MAX
@@ -55,8 +58,36 @@ def columns_box(chunk: npt.NDArray[Any], box: ColumnBox) -> FloatArray:
     """Numbers of chunk (n, dim), float64 or float32, less a centre, clipped, less a middle, over a width: (n, dim) float64."""
     out = np.empty((chunk.shape[0], box.dim))
     x, stride = _cbuf.rows(chunk, box.dim)
-    keep = [_cbuf.inp(each) for each in (box.center, box.lower, box.upper, box.middle, box.width, box.absent)]
-    table = ffi.new("fpp_column_box *", (box.dim, int(box.neutral), *keep))
+    table, _keep = _table(box)
     call = lib.fpp_columns_box_f64 if chunk.itemsize == 8 else lib.fpp_columns_box_f32
     _cbuf.check(call(x, chunk.shape[0], stride, table, _cbuf.out(out.reshape(-1))))
     return out
+
+
+def boxed_sum(chunk: npt.NDArray[Any], box: ColumnBox, row_map: RowMap, sums: IntArray) -> None:
+    """sums (out_dim,) += integer rows of the boxed chunk (n, dim), float64 or float32, modulo 2**64; no chunk is written."""
+    _cbuf.expect("sums", sums, np.int64, (row_map.out_dim,))
+    x, stride = _cbuf.rows(chunk, box.dim)
+    (table, _box), (cmap, _map) = _table(box), map_table(row_map)
+    work = ffi.from_buffer(_cbuf.scratch(lib.fpp_boxed_workspace_size(cmap)))
+    given = x, int(chunk.itemsize == 4), chunk.shape[0], stride, table, cmap
+    _cbuf.check(lib.fpp_boxed_sum(*given, work, _cbuf.out(sums)))
+
+
+def boxed_shell_counts(
+    chunk: npt.NDArray[Any], box: ColumnBox, row_map: RowMap, edges_sq: FloatArray, counts: IntArray
+) -> None:
+    """counts (n_edges + 1,) += rows of the boxed chunk (n, dim) by how many of edges_sq (n_edges,), ascending, are below |y|^2."""
+    _cbuf.expect("edges_sq", edges_sq, np.float64, (edges_sq.size,))
+    _cbuf.expect("counts", counts, np.int64, (edges_sq.size + 1,))
+    x, stride = _cbuf.rows(chunk, box.dim)
+    (table, _box), (cmap, _map) = _table(box), map_table(row_map)
+    work = ffi.from_buffer(_cbuf.scratch(lib.fpp_boxed_workspace_size(cmap)))
+    given = x, int(chunk.itemsize == 4), chunk.shape[0], stride, table, cmap
+    _cbuf.check(lib.fpp_boxed_shell_counts(*given, _cbuf.inp(edges_sq), edges_sq.size, work, _cbuf.out(counts)))
+
+
+def _table(box: ColumnBox) -> tuple[Any, Any]:
+    """The box as C sees it, and the views that keep its pointers alive."""
+    keep = [_cbuf.inp(each) for each in (box.center, box.lower, box.upper, box.middle, box.width, box.absent)]
+    return ffi.new("fpp_column_box *", (box.dim, int(box.neutral), *keep)), keep

@@ -58,6 +58,11 @@ class CellQuery(Query):
         """See `Query.row_cost`."""
         return 16 * len(self.edges)
 
+    @property
+    def in_place(self) -> bool:
+        """See `Query.in_place`."""
+        return True
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CodeQuery(Query):
@@ -144,6 +149,11 @@ class SignedCellQuery(Query):
     def row_cost(self) -> int:
         """See `Query.row_cost`."""
         return 4 * len(self.center)
+
+    @property
+    def in_place(self) -> bool:
+        """See `Query.in_place`."""
+        return True
 
 
 def signed_cell_event(

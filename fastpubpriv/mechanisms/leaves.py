@@ -22,7 +22,8 @@ from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import leaves as kernels
 from fastpubpriv.maps import RowMap, RowTree
-from fastpubpriv.mechanisms.sums import AffineMap, Measurement, mirror
+from fastpubpriv.mechanisms.squares import mirror
+from fastpubpriv.mechanisms.sums import AffineMap, Measurement
 from fastpubpriv.privacy import Event, Grid, LaplaceEvent, cluster_count_grid, cluster_gram_grid, cluster_sum_grid
 from fastpubpriv.release.payer import Payer
 from fastpubpriv.release.release import release

@@ -22,6 +22,7 @@ from fastpubpriv.kernels import leaves
 from fastpubpriv.kernels import rows as kernels
 from fastpubpriv.kernels.tree import Members
 from fastpubpriv.maps import ColumnBox, MatrixKind, RowMap, RowTree
+from fastpubpriv.mechanisms.squares import mirror
 from fastpubpriv.privacy import (
     Event,
     Grid,
@@ -42,8 +43,6 @@ from fastpubpriv.release.payer import Payer
 from fastpubpriv.release.release import release
 from fastpubpriv.sources import Executor, Query, Rows
 from fastpubpriv.sources.base import Chunk
-
-MIRROR_BLOCK = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -186,15 +185,21 @@ class MembersQuery(Query):
 
     def add(self, chunk: Chunk, accumulators: Any) -> None:
         """See `Query.add`."""
-        if self.only is not None and self.box is None:
+        if self.only is None:
+            self.count(chunk, accumulators[0])
+        elif self.box is None:
             self.count_members(chunk, self.only.row_tree, accumulators[0])
-            return
-        members = chunk if self.only is None else self.only(chunk)
-        self.count(members if self.box is None else boxes.columns_box(members, self.box), accumulators[0])
+        else:
+            self.count(self.only(chunk), accumulators[0])
 
     @abc.abstractmethod
     def count(self, chunk: Chunk, found: IntArray) -> None:
-        """Add the rows of a chunk, all of them members."""
+        """Add the rows of a chunk, all of them members, after the box if there is one."""
+
+    @property
+    def in_place(self) -> bool:
+        """See `Query.in_place`; members of a node are copied."""
+        return self.only is None
 
     @abc.abstractmethod
     def count_members(self, chunk: Chunk, row_tree: RowTree, found: IntArray) -> None:
@@ -216,7 +221,10 @@ class SumQuery(MembersQuery):
 
     def count(self, chunk: Chunk, found: IntArray) -> None:
         """Add rows."""
-        kernels.rows_sum(chunk, self.row_map, found)
+        if self.box is None:
+            kernels.rows_sum(chunk, self.row_map, found)
+        else:
+            boxes.boxed_sum(chunk, self.box, self.row_map, found)
 
     def count_members(self, chunk: Chunk, row_tree: RowTree, found: IntArray) -> None:
         """Add rows of one node."""
@@ -235,7 +243,7 @@ class GramQuery(MembersQuery):
 
     def count(self, chunk: Chunk, found: IntArray) -> None:
         """Add rows."""
-        kernels.rows_gram(chunk, self.row_map, found)
+        kernels.rows_gram(chunk if self.box is None else boxes.columns_box(chunk, self.box), self.row_map, found)
 
     def count_members(self, chunk: Chunk, row_tree: RowTree, found: IntArray) -> None:
         """Add rows of one node."""
@@ -265,7 +273,10 @@ class ShellQuery(MembersQuery):
 
     def count(self, chunk: Chunk, found: IntArray) -> None:
         """Add rows."""
-        kernels.rows_shell_counts(chunk, self.row_map, self.edges_sq, found)
+        if self.box is None:
+            kernels.rows_shell_counts(chunk, self.row_map, self.edges_sq, found)
+        else:
+            boxes.boxed_shell_counts(chunk, self.box, self.row_map, self.edges_sq, found)
 
     def count_members(self, chunk: Chunk, row_tree: RowTree, found: IntArray) -> None:
         """Add rows of one node."""
@@ -309,17 +320,6 @@ class VectorSum(Measurement[Fraction, Released]):
         unit = grid.step(self.radius)
         value = release(account, name=name, query=query, shape=(dim,), event=grid.event, unit=unit)
         return Released(value=value, noise_std=grid.event.noise_std * unit, event=grid.event)
-
-
-def mirror(lower: IntArray) -> IntArray:
-    """Copy the lower triangle of a square matrix to the upper one, in place and in blocks: a second matrix may be too much."""
-    side = len(lower)
-    for begin in range(0, side, MIRROR_BLOCK):
-        end = min(begin + MIRROR_BLOCK, side)
-        corner = np.tril(lower[begin:end, begin:end])
-        lower[begin:end, begin:end] = corner + np.tril(corner, -1).T
-        lower[begin:end, end:] = lower[end:, begin:end].T
-    return lower
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

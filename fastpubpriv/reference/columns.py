@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fastpubpriv._types import FloatArray, IntArray
-from fastpubpriv.maps import ColumnBox
+from fastpubpriv.maps import ColumnBox, RowMap
+from fastpubpriv.reference.rows import rows_shell_counts, rows_sum
 
 _SIZE = np.uint64(2**63 - 1)
 
@@ -60,3 +61,15 @@ def columns_box(chunk: npt.NDArray[Any], box: ColumnBox) -> FloatArray:
     if box.neutral:
         y[~np.isfinite(x).all(axis=1)] = np.nan
     return np.asarray(y)
+
+
+def boxed_sum(chunk: npt.NDArray[Any], box: ColumnBox, row_map: RowMap, sums: IntArray) -> None:
+    """sums (out_dim,) += integer rows of the boxed chunk (n, dim), float64 or float32, modulo 2**64."""
+    rows_sum(columns_box(chunk, box), row_map, sums)
+
+
+def boxed_shell_counts(
+    chunk: npt.NDArray[Any], box: ColumnBox, row_map: RowMap, edges_sq: FloatArray, counts: IntArray
+) -> None:
+    """counts (n_edges + 1,) += rows of the boxed chunk (n, dim) by how many of edges_sq (n_edges,), ascending, are below |y|^2."""
+    rows_shell_counts(columns_box(chunk, box), row_map, edges_sq, counts)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv.errors import KernelError
-from fastpubpriv.sources.base import Chunk, Rows, default_chunk_rows
+from fastpubpriv.sources.base import CHUNK_BYTES, CHUNK_BYTES_IN_PLACE, Chunk, Rows, default_chunk_rows
 from fastpubpriv.sources.views.each import read_and_changed
 from fastpubpriv.threads.guard import call_guarded
 from fastpubpriv.threads.pool import available_cpus, in_worker, max_threads
@@ -101,6 +101,11 @@ class Query(abc.ABC):
         return None
 
     @property
+    def in_place(self) -> bool:
+        """True if `add` reads a chunk where it is, without copies that grow with it: chunks of rows in memory are then larger."""
+        return False
+
+    @property
     def ordered(self) -> bool:
         """True if each chunk is added, in order, to the accumulators of all chunks before it; nothing is merged."""
         return False
@@ -118,7 +123,8 @@ class Executor:
         True shows a progress bar, False does not; the default shows one on a terminal when the pass takes more than 2
         s.
     chunk_rows : int, optional
-        Most rows in a chunk. The default is 4 MB worth, fewer if the query's `row_cost` is high.
+        Most rows in a chunk. The default is 4 MB worth, or 32 MB of an array that is only read; fewer if the query's `row_cost`
+        is high.
     max_memory : int, optional
         Bounds the counting of bins, and the rows that a training call keeps for its further passes, in bytes.
 
@@ -219,7 +225,8 @@ class Executor:
             workers = 1
         if self.chunk_rows is not None:
             return workers, integer("chunk_rows", self.chunk_rows, minimum=1)
-        size = max(1, min(default_chunk_rows(rows.dim), _CHUNK_WORK // cost))
+        most = CHUNK_BYTES_IN_PLACE if query.in_place and rows.in_memory is not None else CHUNK_BYTES
+        size = max(1, min(default_chunk_rows(rows.dim, most), _CHUNK_WORK // cost))
         if workers > 1:
             size = min(size, -(-rows.n // (_CHUNKS_PER_THREAD * workers)))
         return workers, size

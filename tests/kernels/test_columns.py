@@ -5,7 +5,7 @@ import pytest
 
 from fastpubpriv import InputError, KernelError
 from fastpubpriv.kernels import columns as kernels
-from fastpubpriv.maps import ColumnBox
+from fastpubpriv.maps import ColumnBox, RowMap
 from fastpubpriv.reference import columns as reference
 
 SIDE = [2047 << parts for parts in range(3)]
@@ -88,6 +88,88 @@ def test_boxes_equal_those_of_the_twin(isa, dtype, neutral):
         assert np.isnan(found[~whole]).all() == neutral or whole.all()
         alone = np.concatenate([kernels.columns_box(rows[k : k + 1], box) for k in range(len(rows))])
         assert alone.tobytes() == found.tobytes()
+
+
+def an_ordinary_box(rng, dim, neutral=False):
+    """Numbers for which AVX-512 takes no division: no middle near zero, nothing near overflow."""
+    low, high = -rng.uniform(0.1, 9.0, size=dim), rng.uniform(10.0, 99.0, size=dim)
+    return ColumnBox(
+        center=rng.normal(size=dim), lower=low, upper=high, middle=(low + high) / 2, width=rng.uniform(0.01, 99.0, size=dim),
+        absent=rng.normal(size=dim), neutral=neutral,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_quotients_are_rounded_as_divisions_are(isa, dtype):
+    """Widths and differences of any bits, neighbours of products, and nothing else in the strip than one number."""
+    rng = np.random.default_rng(14)
+    for dim in (1, 7, 50, 520):
+        for scale in (1.0, 2.0**-90, 2.0**90) if dtype == np.float64 else (1.0,):
+            one = an_ordinary_box(rng, dim)
+            given = {k: getattr(one, k) * scale for k in ("center", "lower", "upper", "middle")}
+            box = ColumnBox(**given, width=one.width, absent=one.absent)
+            # Quotients near numbers of few bits, and half way between two doubles, where the last bit hangs on the smallest rest.
+            beside = rng.choice([1.0, 1.0 + 2.0**-52, 1.0 - 2.0**-53], size=(600, dim))
+            near = rng.integers(1, 9, size=(600, dim)) * box.width * beside
+            rows = (box.center + box.middle + scale * near * rng.choice([-1.0, 1.0], size=near.shape)).astype(dtype)
+            rows[::2] = (rng.normal(size=(300, dim)) * 20.0 * scale).astype(dtype)
+            rows[rng.random(rows.shape) < 0.05] = rng.choice([np.nan, np.inf, -np.inf, 0.0, -0.0])
+            assert kernels.columns_box(rows, box).tobytes() == reference.columns_box(rows, box).tobytes()
+    for value in (0.0, -0.0, 1.0, -1.0, np.nan, np.inf, -np.inf, 5e-324, -5e-324):
+        rows, box = np.full((64, 1), value, dtype=dtype), an_ordinary_box(rng, 1)
+        assert kernels.columns_box(rows, box).tobytes() == reference.columns_box(rows, box).tobytes()
+
+
+@pytest.mark.parametrize("middle", [0.0, -0.0, 2.0**-299, 2.0**-301, 2.0**399, 2.0**401])
+@pytest.mark.parametrize("width", [2.0**-401, 2.0**-399, 1.5, 2.0**399, 2.0**401])
+def test_boxes_on_the_limits_of_ordinary_ones(isa, middle, width):
+    sizes = np.ldexp(1.0 + np.random.default_rng(15).random(2098), np.arange(-1074, 1024))
+    rows = np.concatenate([sizes, -sizes, [0.0, -0.0, 3.0]])[:, None]
+    for sign in (1.0, -1.0):
+        center, upper, middles, widths, absent = np.array([0.0, 2.0**402, sign * middle, width, 7.0])[:, None]
+        box = ColumnBox(center=center, lower=-upper, upper=upper, middle=middles, width=widths, absent=absent)
+        assert kernels.columns_box(rows, box).tobytes() == reference.columns_box(rows, box).tobytes()
+
+
+def boxed(module, rows, box, row_map, edges_sq):
+    sums, counts = np.zeros(row_map.out_dim, dtype=np.int64), np.zeros(len(edges_sq) + 1, dtype=np.int64)
+    module.boxed_sum(rows, box, row_map, sums)
+    module.boxed_shell_counts(rows, box, row_map, edges_sq, counts)
+    return np.concatenate([sums, counts])
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("neutral", [False, True])
+def test_boxed_rows_are_added_and_counted_as_by_the_twin(isa, dtype, neutral):
+    """All numbers of rows and columns about blocks, strips and groups; rows apart; and a row's part is that of the row alone."""
+    rng = np.random.default_rng(16)
+    for dim, n in ((1, 3100), (1, 5), (3, 1100), (7, 9), (50, 200), (64, 61), (65, 130), (513, 21), (3100, 9)):
+        wide = hostile_rows(rng, n, dim + 1, dtype)
+        wide[::2] = rng.normal(size=wide[::2].shape)
+        for box in (an_ordinary_box(rng, dim, neutral), a_box(rng, dim, neutral)):
+            row_map = RowMap(dim=dim, out_dim=dim, quant_bound=20_000, inv_step=4000.0, limit=19_000.0)
+            norms_sq = np.sum(reference.columns_box(wide[::2, :dim], box) ** 2, axis=1)
+            edges_sq = np.unique(np.quantile(norms_sq, [0.1, 0.4, 0.7]))
+            for edges in (edges_sq, edges_sq[:0]):
+                expected = boxed(reference, wide[:, :dim], box, row_map, edges)
+                assert np.array_equal(boxed(kernels, wide[:, :dim], box, row_map, edges), expected)
+                assert np.array_equal(boxed(kernels, wide[:, :dim].copy(), box, row_map, edges), expected)
+                parts = sum(boxed(kernels, wide[k : k + 1, :dim], box, row_map, edges) for k in range(min(n, 40)))
+                assert np.array_equal(boxed(kernels, wide[:40, :dim], box, row_map, edges), parts)
+
+
+def test_boxed_rows_refuse_what_does_not_fit():
+    rows, box = np.ones((3, 2)), an_ordinary_box(np.random.default_rng(0), 2)
+    row_map = RowMap(dim=3, out_dim=3, quant_bound=8, inv_step=1.0, limit=1.0)
+    with pytest.raises(KernelError):
+        kernels.boxed_sum(rows, box, row_map, np.zeros(3, dtype=np.int64))
+    with pytest.raises(KernelError):
+        kernels.boxed_shell_counts(rows, box, row_map, np.ones(1), np.zeros(2, dtype=np.int64))
+    two = RowMap(dim=2, out_dim=2, quant_bound=8, inv_step=1.0, limit=1.0)
+    with pytest.raises(KernelError):
+        kernels.boxed_shell_counts(rows, box, two, np.array([2.0, 1.0]), np.zeros(3, dtype=np.int64))
+    with pytest.raises(KernelError, match="shape"):
+        kernels.boxed_sum(rows, box, two, np.zeros(3, dtype=np.int64))
 
 
 @pytest.mark.parametrize("log2_parts", [0, 1, 2])
