@@ -120,7 +120,7 @@ class KernelError(FastPubPrivError, RuntimeError):
 
 
 class OutOfMemoryError(FastPubPrivError, MemoryError):
-    """Memory ran out while private rows were read. What was debited stays debited: nothing was released.
+    """Memory ran out while private rows were read, or while the result was worked out. What was debited stays debited.
 
     Examples
     --------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
@@ -14,7 +14,7 @@ import numpy as np
 
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
-from fastpubpriv.errors import AccuracyWarning, InputError
+from fastpubpriv.errors import AccuracyWarning, InputError, OutOfMemoryError
 from fastpubpriv.mechanisms.sums import Answer, Measurement, Price
 from fastpubpriv.privacy import ApproxDP, Budget, Event, Ledger
 from fastpubpriv.release.account import Account
@@ -60,6 +60,21 @@ def warn_after(text: str) -> None:
         warnings.warn(text, AccuracyWarning, stacklevel=3)
 
 
+@contextlib.contextmanager
+def _after_debit() -> Iterator[None]:
+    """What holds once a call is paid for."""
+    with np.errstate(all="ignore"):
+        try:
+            yield
+        except OutOfMemoryError:
+            raise
+        except MemoryError:
+            # NumPy tells the shape of an array, which is public, and not what became of the budget.
+            raise OutOfMemoryError(
+                "memory ran out while the result was worked out: what was debited stays debited; use a machine with more memory"
+            ) from None
+
+
 @dataclass(slots=True, eq=False)
 class Run:
     """One call in progress: the account that pays, the rows it reads, and the record of releases."""
@@ -69,14 +84,14 @@ class Run:
     executor: Executor
     log: list[dict[str, Any]] = field(default_factory=list)
 
-    def paid(self, cost: Budget | None = None, *, before: bool = False) -> np.errstate:
+    def paid(self, cost: Budget | None = None, *, before: bool = False) -> contextlib.AbstractContextManager[None]:
         """Debit the ledger, unless an earlier call that this one continues did so `before`; what follows belongs into this block.
 
         Released numbers may be of any size: whether one of them over- or underflows neither shows in the caller's error state nor
-        becomes an exception.
+        becomes an exception. Where memory runs out, the error is ours.
         """
         self.account.open(cost=cost, paid=before)
-        return np.errstate(all="ignore")
+        return _after_debit()
 
     def release(
         self,

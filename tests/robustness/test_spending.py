@@ -36,11 +36,15 @@ from fastpubpriv import (
     FastPubPrivError,
     InfeasibleError,
     InputError,
+    Ledger,
+    OutOfMemoryError,
     PureDP,
+    coinpress_mean,
     learn_axis_aligned_mixture,
     select_hypothesis,
 )
 from fastpubpriv import run as running
+from fastpubpriv.estimators import coinpress
 from fastpubpriv.mechanisms.selection import hypotheses as choosing
 from fastpubpriv.mixtures.list_decoding import decoders
 from fastpubpriv.mixtures.list_decoding.decoders import decode_gaussians
@@ -293,3 +297,16 @@ def test_the_caller_sees_a_typed_error_for_a_weight_of_nothing():
     error = outcome(CALLS["decode_variances, theory"], {"budget": NOTIONS["approx"], "min_weight": 1e-300})
     assert isinstance(error, FastPubPrivError)
     assert ROWS.shape == (300, 2)
+
+
+def test_where_memory_runs_out_after_the_debit_the_error_says_what_became_of_the_budget(monkeypatch):
+    def no_room(*_args, **_options):
+        raise MemoryError("Unable to allocate 1 TiB for an array with shape (5, 7)")
+
+    ledger = Ledger(ZCDP(1))
+    monkeypatch.setattr(coinpress, "mean_result", no_room)
+    with pytest.raises(OutOfMemoryError, match="stays debited") as raised:
+        coinpress_mean(ROWS, center=0.0, radius=5.0, budget=ZCDP(1), ledger=ledger)
+    assert raised.value.__cause__ is None
+    assert raised.value.__suppress_context__
+    assert ledger.spent.amounts == (1,)

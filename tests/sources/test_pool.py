@@ -195,7 +195,7 @@ for room in range(0, 30_000_000, 1_500_000):
             options = {"ledger": ledger, "threads": 4, "random_state": 1}
             found = fpp.estimate_mean(rows, x_pub=public, budget=fpp.ZCDP(0.5), **options).mean
             os._exit(0 if np.array_equal(found, expected) else 3)
-        except MemoryError:
+        except fpp.OutOfMemoryError:
             os._exit(4)
         except BaseException:
             os._exit(5)
