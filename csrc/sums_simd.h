@@ -285,7 +285,7 @@ TARGET static int64_t NAME(stream)(const fpp_plan *plan, const char *x, int64_t 
 #endif
 #if W == 4
     /* Zeros are taken from the numbers, which changes no bit: the loop without a centre took up to a tenth longer (28.0 to 30.8 ms for
-     * 1e6 x 50 where this one took 27.1 to 28.7), as it waits for memory, and not for arithmetic. */
+     * 1e6 x 50 where this one took 27.1 to 28.7). */
     if (plan->plain && !plan->is_f32) {
         NAME(sum_stream)(plan, x, count, stride_bytes, 1, 0, 0);
         return count;

@@ -3,8 +3,8 @@
 The goals of PERFORMANCE are ratios to these limits. Both come from a few lines of C, compiled on the spot with the flags of the
 machine, or of a narrower set of instructions where one is asked for (`held_to`): NumPy's sum is bound by its additions on fast
 memory, and OpenBLAS picks AVX2 kernels on some AVX-512 machines, so that neither shows the limit. Reading is a sum of 64-bit
-integers over sixteen vector accumulators, which costs next to nothing; arithmetic is sixteen independent chains of a vector
-multiply-add, enough to cover a latency of four cycles on two or four ports.
+integers over sixteen vector accumulators, which costs next to nothing; arithmetic is twelve independent chains of a vector
+multiply-add, enough to cover a latency of four cycles on two ports, and few enough for sixteen registers.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ _SOURCE = r"""
 #endif
 typedef uint64_t word __attribute__((vector_size(BYTES), aligned(8), may_alias));
 typedef double real __attribute__((vector_size(BYTES)));
-enum { CHAINS = 16 };
+enum { SUMS = 16, CHAINS = 12 };
 
 uint64_t read_all(const char *p, int64_t bytes)
 {
-    word a[CHAINS];
-    for (int j = 0; j < CHAINS; j++) a[j] = (word){0};
-    for (int64_t i = 0; i + CHAINS * BYTES <= bytes; i += CHAINS * BYTES)
-        for (int j = 0; j < CHAINS; j++) a[j] += *(const word *)(p + i + j * BYTES);
+    word a[SUMS];
+    for (int j = 0; j < SUMS; j++) a[j] = (word){0};
+    for (int64_t i = 0; i + SUMS * BYTES <= bytes; i += SUMS * BYTES)
+        for (int j = 0; j < SUMS; j++) a[j] += *(const word *)(p + i + j * BYTES);
     uint64_t s = 0;
-    for (int j = 0; j < CHAINS; j++)
+    for (int j = 0; j < SUMS; j++)
         for (int l = 0; l < BYTES / 8; l++) s += a[j][l];
     return s;
 }

@@ -207,7 +207,7 @@ def newton_case(n: int, dim: int) -> Case:
 def sweep_case(settings: int, *, threads: int = 1, pool: int = POOL) -> Case:
     """Fifty of the 5,000 steps of paper B's run, several settings side by side: 2,000 columns, batches of 500 and 200.
 
-    Labels stand by themselves, as `sweep` takes them: to gather them from a table for so few steps is a tenth of the time.
+    Labels stand by themselves, as `sweep` takes them.
     """
     rows = labelled(pool + 3000, WIDTH, np.float32)
     private, public = rows[3000:, :-1], rows[:3000, :-1]
