@@ -98,8 +98,20 @@ GUARDS = {
     "boxes of columns": (
         lambda: columns.box_case(20_000, 50),
         columns.CLIP,
-        Ratios(1.4, 1.75, 1.75),
-        Ratios(4.12, 5.15, 5.03),
+        Ratios(1.4, 1.6, 1.3),
+        Ratios(4.06, 4.08, 3.29),
+    ),
+    "boxed rows added up": (
+        lambda: columns.boxed_sum_case(20_000, 50),
+        columns.ADD,
+        Ratios(0.98, 1.1, 1.5),
+        Ratios(2.46, 2.79, 3.82),
+    ),
+    "boxed rows by norm": (
+        lambda: columns.boxed_shells_case(20_000, 50),
+        columns.NORMS,
+        Ratios(1.3, 1.4, 1.6),
+        Ratios(3.28, 3.57, 4.06),
     ),
     "gram 100": (
         lambda: loops.gram_case(100_000, 100),

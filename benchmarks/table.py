@@ -64,6 +64,8 @@ def hot_loops(scale: float, opendp: bool) -> Iterator[loops.Case]:
     yield loops.mean_case(n(5_000_000), 4)
     yield loops.mean_case(n(1_000_000), 50, np.float32)
     yield columns.cells_case(n(1_000_000), 50)
+    yield columns.boxed_shells_case(n(1_000_000), 50)
+    yield columns.boxed_sum_case(n(1_000_000), 50)
     yield columns.box_case(n(1_000_000), 50)
     for rows, dim in ((1_000_000, 100), (100_000, 1000)):
         yield loops.gram_case(n(rows), dim)

@@ -1,11 +1,11 @@
-"""What the mean of real columns asks of every row: its cell in each column, and the row clipped to a box."""
+"""What the mean of real columns asks of every row: its cell in each column, and its norm and its share of the sum behind a box."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from benchmarks.cases import limits
-from benchmarks.cases.loops import Case
+from benchmarks.cases.loops import Call, Case, sum_map
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.kernels import columns as kernels
 from fastpubpriv.maps import ColumnBox
@@ -13,6 +13,8 @@ from fastpubpriv.maps import ColumnBox
 LOG2_PARTS = 2
 BINCOUNT = "NumPy bits and bincount"
 CLIP = "NumPy clip in row blocks"
+ADD = "NumPy clips and sum in row blocks"
+NORMS = "NumPy clip and norms in row blocks"
 BLOCK = 4096
 
 
@@ -35,13 +37,11 @@ def cells_case(n: int, dim: int) -> Case:
     kernels.columns_count(x[:1000], center, LOG2_PARTS, False, counts)
     count_in_blocks(x[:1000], center, theirs)
     assert np.array_equal(counts, theirs)
-    return Case(
-        f"signed cells of columns, {n:.0e} x {dim}",
+    return _case(
+        "signed cells of columns",
+        x,
         lambda: kernels.columns_count(x, center, LOG2_PARTS, False, counts),
         {BINCOUNT: lambda: count_in_blocks(x, center, theirs)},
-        lambda: limits.read_seconds(x),
-        "reading the rows once",
-        lambda: limits.read_once(x),
     )
 
 
@@ -56,18 +56,85 @@ def boxed_in_blocks(x: FloatArray, box: ColumnBox, out: FloatArray) -> None:
 
 
 def box_case(n: int, dim: int) -> Case:
-    """Rows clipped to a box, and scaled."""
-    x, one = np.random.default_rng(22).normal(3.0, 2.0, size=(n, dim)), np.ones(dim)
-    box = ColumnBox(
-        center=2.9 * one, lower=-5.0 * one, upper=6.0 * one, middle=0.3 * one, width=2.1 * one, absent=0.0 * one
-    )
+    """Rows clipped to a box, and scaled: what a Gram matrix of real columns begins with."""
+    x, box = boxed_rows(n, dim)
     out = np.empty_like(x)
     boxed_in_blocks(x, box, out)
     assert np.array_equal(out, kernels.columns_box(x, box))
+    return _case(
+        "rows clipped to a box", x, lambda: kernels.columns_box(x, box), {CLIP: lambda: boxed_in_blocks(x, box, out)}
+    )
+
+
+def boxed_sum_case(n: int, dim: int) -> Case:
+    """Boxed rows clipped to a norm and added up, none of which is written."""
+    x, box = boxed_rows(n, dim)
+    radius = 0.5 * float(np.sqrt(dim))
+    row_map, sums = sum_map(dim, radius), np.zeros(dim, dtype=np.int64)
+    kernels.boxed_sum(x[:1000], box, row_map, sums)
+    assert np.allclose(sums / row_map.inv_step, add_in_blocks(x[:1000], box, radius), rtol=1e-3, atol=1.0)
+    return _case(
+        "boxed rows added up",
+        x,
+        lambda: kernels.boxed_sum(x, box, row_map, sums),
+        {ADD: lambda: add_in_blocks(x, box, radius)},
+    )
+
+
+def boxed_shells_case(n: int, dim: int) -> Case:
+    """Boxed rows by their norm, none of which is written."""
+    x, box = boxed_rows(n, dim)
+    row_map, edges_sq = sum_map(dim, float(np.sqrt(dim))), dim * np.geomspace(0.05, 4.0, 40)
+    counts, theirs = np.zeros(41, dtype=np.int64), np.zeros(41, dtype=np.int64)
+    kernels.boxed_shell_counts(x[:1000], box, row_map, edges_sq, counts)
+    count_norms_in_blocks(x[:1000], box, edges_sq, theirs)
+    assert np.abs(counts - theirs).sum() <= 2  # the last bit of a norm may differ
+    return _case(
+        "boxed rows by their norm",
+        x,
+        lambda: kernels.boxed_shell_counts(x, box, row_map, edges_sq, counts),
+        {NORMS: lambda: count_norms_in_blocks(x, box, edges_sq, theirs)},
+    )
+
+
+def boxed_rows(n: int, dim: int) -> tuple[FloatArray, ColumnBox]:
+    """Normal rows and a box that clips few of their numbers."""
+    one = np.ones(dim)
+    box = ColumnBox(
+        center=2.9 * one, lower=-5.0 * one, upper=6.0 * one, middle=0.3 * one, width=2.1 * one, absent=0.0 * one
+    )
+    return np.random.default_rng(22).normal(3.0, 2.0, size=(n, dim)), box
+
+
+def add_in_blocks(x: FloatArray, box: ColumnBox, radius: float) -> FloatArray:
+    """Boxed rows clipped to a norm and added up, a block of rows at a time."""
+    found, part = np.zeros(x.shape[1]), np.empty((BLOCK, x.shape[1]))
+    for begin in range(0, len(x), BLOCK):
+        rows = x[begin : begin + BLOCK]
+        boxed = part[: len(rows)]
+        boxed_in_blocks(rows, box, boxed)
+        found += np.minimum(1.0, radius / np.sqrt(np.einsum("ij,ij->i", boxed, boxed))) @ boxed
+    return found
+
+
+def count_norms_in_blocks(x: FloatArray, box: ColumnBox, edges_sq: FloatArray, counts: IntArray) -> None:
+    """Boxed rows by how many edges are below their squared norm, a block of rows at a time."""
+    part = np.empty((BLOCK, x.shape[1]))
+    for begin in range(0, len(x), BLOCK):
+        rows = x[begin : begin + BLOCK]
+        boxed = part[: len(rows)]
+        boxed_in_blocks(rows, box, boxed)
+        below = np.searchsorted(edges_sq, np.einsum("ij,ij->i", boxed, boxed))
+        counts += np.bincount(below, minlength=len(counts))
+
+
+def _case(name: str, x: FloatArray, ours: Call, peers: dict[str, Call]) -> Case:
+    """One reading of rows is the limit."""
+    n, dim = x.shape
     return Case(
-        f"rows clipped to a box, {n:.0e} x {dim}",
-        lambda: kernels.columns_box(x, box),
-        {CLIP: lambda: boxed_in_blocks(x, box, out)},
+        f"{name}, {n:.0e} x {dim}",
+        ours,
+        peers,
         lambda: limits.read_seconds(x),
         "reading the rows once",
         lambda: limits.read_once(x),
