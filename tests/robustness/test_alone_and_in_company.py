@@ -61,7 +61,7 @@ READERS = {
     "fastpubpriv.cli.reporting.Source._read",
     "fastpubpriv.cli.reporting.privatize",
     # Rows to predict for: nothing is released from them.
-    "fastpubpriv.cli.train.predict",
+    "fastpubpriv.cli.train._predict",
     "fastpubpriv.results.cells.cells_of",
 }
 NOT_ESTIMATORS = {"as_rows", "open_rows", "record_replay", "refuse_shared_memory"}
