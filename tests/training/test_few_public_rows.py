@@ -28,10 +28,11 @@ def noise(share):
 
 
 def test_more_steps_only_with_few_public_rows():
-    few, many = posterior(20, 30), posterior(32, 30)
+    next_to_none, few, many = posterior(20, 30), posterior(50, 60), posterior(32, 30)
+    assert next_to_none.few
     assert few.few
     assert not many.few
-    assert (newton.step_counts(few)[-1], newton.step_counts(many)[-1]) == (128, 32)
+    assert [newton.step_counts(each)[-1] for each in (next_to_none, few, many)] == [32, 128, 32]
     assert newton.plan_newton(few, 2000.0, noise).steps > 32
     assert newton.plan_newton(many, 2000.0, noise).steps <= 32
 
