@@ -132,9 +132,10 @@ PEERS = {
 # it is near, without a division with AVX-512, and shells are found without branches: kernels of 71 and 62 ms take 44 and 43 to 48
 # with AVX-512, 73 and 70 take 51 and 61 with AVX2 (where a quotient of five fused operations takes as long as a division). They are
 # bound by arithmetic: about 3.3 ns for eight numbers of the box and 2.8 for their sum, where reading takes 3.8. With the .1 s of
-# windows, a call cannot come near 1.35 readings. Not tried: cells in fewer operations, and windows in C. `weighted_mean` and
-# clipping="gaussian": a chunk of 4 MB began with 20 microseconds of Python that is no longer in any cache, 2 ms of 33; chunks of
-# 32 MB leave .9 ms for the call itself: about 1.31 readings where it took 1.5 (AVX-512).
+# windows, a call cannot come near 1.35 readings (quiet: .205 s,
+# 2.9 readings; with AVX2 one run took .33, which no kernel explains). Not tried: cells in fewer operations, and windows in C.
+# `weighted_mean` and clipping="gaussian": a chunk of 4 MB began with 20 microseconds of Python that is no longer in any cache,
+# 2 ms of 33; chunks of 32 MB leave .9 ms for the call itself: about 1.31 readings where it took 1.5 (AVX-512).
 # Of a sweep, 50 of the 5,000 steps of paper B's run: one in 1.7 readings of its rows (1 s where that takes .6 s; on a
 # full-width machine where it takes 1.64 s, 2.4 to 2.7 s), 16 in 0.25 s each, the grid of 176 in 3 minutes on two cores. There
 # one setting took 1.9 readings: the C loop alone 1.35 with norms that are known, as they are after the first 200 steps (1.46

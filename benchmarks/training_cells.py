@@ -3,6 +3,7 @@
     python -m benchmarks.training_cells                        show what is kept, and how much is not run yet
     python -m benchmarks.training_cells --minutes 60           go on: four methods on the published grids, a minute or two a cell
     python -m benchmarks.training_cells --minutes 60 --newton  the same problem by Newton steps: a draw of each cell, then more
+    python -m benchmarks.training_cells --same 0.9:4           Newton steps on the very rows of Tables 5 to 10, in one cell
 
 What a run finds is what `fastpubpriv reproduce b-tables-5-10` and `b-beyond` find for that cell: the same rows and the same noise.
 It can be stopped at any time, and goes on from the cells that it has kept.
@@ -26,6 +27,8 @@ from fastpubpriv.experiments import newton_beyond as beyond
 from fastpubpriv.experiments.gradient_tables import Line, orders
 from fastpubpriv.experiments.gradient_tables_printed import METHODS, RATIOS, TABLES, THROW_AWAY, Cell
 from fastpubpriv.experiments.running import text_table
+from fastpubpriv.privacy import ApproxDP
+from fastpubpriv.training.train import linear_regression
 
 KEPT = Path(__file__).resolve().parent.parent / "docs" / "evidence" / "training_cells.json"
 Kept = dict[str, list[dict[str, Any]]]
@@ -115,6 +118,20 @@ def run_newton(kept: Kept, stop: float) -> None:
             kept["newton"].append(draw_of(key, newton, predicted, public, adassp))
             write(kept)
             print(kept["newton"][-1], flush=True)
+
+
+def same_rows(ratio: float, epsilon: float) -> str:
+    """Newton steps, and public rows alone, on the draw that the four methods share; in a sentence."""
+    data = cells.make_data(cells.PAPER)
+    x, y = data.x.astype(np.float64), data.y.astype(np.float64)
+    m = round(ratio * data.size.n)
+    found = linear_regression(
+        *(x[m:], y[m:]), x_pub=x[:m].copy(), y_pub=y[:m].copy(), method="newton", random_state=0,
+        budget=ApproxDP(epsilon, beyond.DELTA),
+    )  # fmt: skip
+    newton = beyond.loss(np.ravel(found.coefficients), float(found.intercept), data.truth.astype(np.float64))
+    public = float(cells.losses_of(cells.least_squares(data.x[:m], data.y[:m])[None], data.truth)[0])
+    return f"n_pub/n {ratio:g}, epsilon {epsilon:g}: newton {newton:.5f}, public rows alone {public:.5f}"
 
 
 def draw_of(key: dict[str, Any], newton: float, predicted: float, public: float, adassp: float) -> dict[str, Any]:
@@ -235,7 +252,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=0.0, help="begin no cell later than this")
     parser.add_argument("--newton", action="store_true", help="the problem of Table 5 by Newton steps")
+    parser.add_argument(
+        "--same", metavar="RATIO:EPSILON", help="Newton steps on the rows of Tables 5 to 10, and nothing else"
+    )
     options = parser.parse_args()
+    if options.same:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SeededNoiseWarning)
+            print(same_rows(*map(float, options.same.split(":"))))
+        return
     kept, stop = read(), time.monotonic() + 60.0 * options.minutes
     if options.minutes > 0.0:
         with warnings.catch_warnings():

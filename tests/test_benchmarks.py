@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from fastpubpriv.cli import main
+from fastpubpriv.errors import SeededNoiseWarning
 
 WITHIN = ("auditing", "local", "training", "sources")
 
@@ -101,3 +102,6 @@ def test_cells_of_training_are_kept_one_at_a_time_and_shown_beside_the_printed_o
     count = len(training_cells.METHODS) * sum(len(table.cells) for table in training_cells.TABLES)
     assert found[0].endswith(f"of {count} numbers are within their band")
     assert all("at most 1.000 times" in line and line.endswith("by at most 0.0%") for line in found[1:])
+    with pytest.warns(SeededNoiseWarning):
+        said = training_cells.same_rows(0.5, 4.0)
+    assert said.startswith("n_pub/n 0.5, epsilon 4: newton 1")
