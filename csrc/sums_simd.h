@@ -159,6 +159,12 @@ TARGET static int64_t NAME(few)(const fpp_plan *plan, const char *x, int64_t n, 
         FEW(2)
         FEW(3)
         FEW(4)
+#if W >= 4
+        FEW(5)
+        FEW(6)
+        FEW(7)
+        FEW(8)
+#endif
     default:
         return 0;
     }
@@ -275,7 +281,7 @@ TARGET static int64_t NAME(stream)(const fpp_plan *plan, const char *x, int64_t 
     if (count == 0) {
         return 0;
     }
-    if ((plan->plain || plan->shifted) && plan->dim <= 4) {
+    if ((plan->plain || plan->shifted) && plan->dim <= (W >= 4 ? 8 : 4)) {
         return NAME(few)(plan, x, n, stride_bytes);
     }
 #if W == 8
