@@ -1,4 +1,4 @@
-/* Column sums of at most eight columns for one vector width: included by sums_simd.h alone, under the same macros.
+/* Column sums of at most sixteen columns for one vector width: included by sums_simd.h alone, under the same macros.
  *
  * A row is in a lane. Vectors along a row would be half empty, and each wait for a fold: 5 times as slow in four columns under AVX2, as
  * fast under AVX-512 where rows are clipped. Roots and quotients are left out of a group in which no row is clipped. Squares are added
@@ -6,7 +6,8 @@
  * reading takes 2.8 to 3.9 ms as memory is shared: numbers loaded one by one and totals in memory 9.2 / 4.6 ms, AVX2 9.5 / 4.7; turned
  * in registers, totals there too 5.4 / 5.2, 5.6 / 4.7; and fetched 2 KB ahead into the second cache 4.8 / 4.1, 5.5 / 4.3 (4 KB 5.0 /
  * 4.2, 5.8 / 4.4). What is left where rows are clipped is the divider: 51 cycles for eight
- * roots and quotients of full width. Left for nothing: an estimate of the factor (rsqrt14 and a step of third order, good to 2^-39), and
+ * roots and quotients of full width. Rows of 5, 8, 12 and 16 columns in a near cache take 2.0, 2.9, 4.6 and 6.1 ns where vectors along
+ * them took 4.4, 4.4, 6.5 and 6.6; with AVX2 2.3, 3.6, 5.3 and 7.1 for 8.9, 8.2, 10.1 and 10.7. Left for nothing: an estimate of the factor (rsqrt14 and a step of third order, good to 2^-39), and
  * the true one only where a product lies so near a half that it decides: 5.2 for 4.9 ms. */
 
 /* W numbers of one column, from rows below each other. */
@@ -70,19 +71,19 @@ TARGET FPP_INLINE void NAME(four_columns)(const char *x, int64_t stride_bytes, c
 
 /* Columns of FPP_LANES rows, a row in a lane; which lane is open where there are four columns or more, as no two rows are ever
  * compared. */
-TARGET FPP_INLINE void NAME(columns)(const char *x, int64_t stride_bytes, const int dim, V column[FPP_LANES][PARTS], int is_f32)
+TARGET FPP_INLINE void NAME(columns)(const char *x, int64_t stride_bytes, const int width, const int dim, V column[FEW_MOST][PARTS],
+                                     int is_f32)
 {
 #if W >= 4
-    if (dim >= 4) {
-        NAME(four_columns)(x, stride_bytes, 0, dim, column, is_f32);
-        if (dim > 4) {
-            NAME(four_columns)(x, stride_bytes, 4, dim, column + 4, is_f32);
+    if (width >= 4) {
+        for (int k = 0; k < width; k += 4) {
+            NAME(four_columns)(x, stride_bytes, k, k + 4 < width ? width : dim, column + k, is_f32);
         }
         return;
     }
 #endif
     for (int s = 0; s < PARTS; s++) {
-        for (int k = 0; k < dim; k++) {
+        for (int k = 0; k < width; k++) {
             column[k][s] = NAME(column)(x + s * W * stride_bytes + k * (is_f32 ? 4 : 8), stride_bytes, is_f32);
         }
     }
@@ -132,40 +133,45 @@ TARGET FPP_INLINE int NAME(any_failed)(V a, V most, V b)
 #endif
 }
 
-/* Whole groups of eight rows of at most eight columns under an identity map; returns the rows done. A group with a row that is not
+/* Whole groups of eight rows of at most sixteen columns under an identity map; returns the rows done. From nine columns
+ * on, `width` is a multiple of four, and the columns beyond those of the rows are zeros. A group with a row that is not
  * finite or fails its check goes through the tiles instead. */
-TARGET FPP_INLINE int64_t NAME(sum_few)(const fpp_plan *plan, const char *x, int64_t n, int64_t stride_bytes, const int dim,
+TARGET FPP_INLINE int64_t NAME(sum_few)(const fpp_plan *plan, const char *x, int64_t n, int64_t stride_bytes, const int width,
                                         int shifted, int is_f32)
 {
+    const int dim = width > FPP_LANES ? (int)plan->dim : width;
     const int64_t groups = n / FPP_LANES;
     /* The root of no more than this is within the limit, and the factor 1. */
     const V inside = (V){0.0} + plan->limit * plan->limit * (1.0 - 0x1p-50);
     const V inv_step = (V){0.0} + plan->inv_step, limit = (V){0.0} + plan->limit, most = (V){0.0} + plan->quant_bound_sq;
-    V center[FPP_LANES];
+    V center[FEW_MOST];
     uint64_t taken = 0;
-    VI total[FPP_LANES];
-    for (int k = 0; k < dim; k++) {
+    VI total[FEW_MOST];
+    for (int k = 0; k < width; k++) {
         center[k] = (V){0.0} + plan->center[k];
         total[k] = (VI){0};
     }
     for (int64_t g = 0; g < groups; g++, x += FPP_LANES * stride_bytes) {
-        V z[FPP_LANES][PARTS], square[FPP_LANES], norm[PARTS], f[PARTS];
-        VI raised[FPP_LANES][PARTS];
+        V z[FEW_MOST][PARTS], square[FEW_MOST], norm[PARTS], f[PARTS];
+        VI raised[FEW_MOST][PARTS];
         int beyond = 0, failed = 0;
         for (int line = 0; line < (is_f32 ? (dim + 1) / 2 : dim); line++) {
             FPP_FETCH(x + 2048 + line * 64);
         }
-        NAME(columns)(x, stride_bytes, dim, z, is_f32);
+        NAME(columns)(x, stride_bytes, width, dim, z, is_f32);
         for (int s = 0; s < PARTS; s++) {
-            for (int k = 0; k < dim; k++) {
+            for (int k = 0; k < width; k++) {
                 z[k][s] = (shifted ? z[k][s] - center[k] : z[k][s]) * inv_step;
                 square[k] = z[k][s] * z[k][s];
             }
-            for (int k = 4; k < dim; k++) {
+            for (int k = FPP_LANES; k < width; k++) {
+                square[k - FPP_LANES] += square[k];
+            }
+            for (int k = 4; k < width && k < FPP_LANES; k++) {
                 square[k - 4] += square[k];
             }
-            const V even = dim > 2 ? square[0] + square[2] : square[0];
-            norm[s] = dim > 3 ? even + (square[1] + square[3]) : dim > 1 ? even + square[1] : even;
+            const V even = width > 2 ? square[0] + square[2] : square[0];
+            norm[s] = width > 3 ? even + (square[1] + square[3]) : width > 1 ? even + square[1] : even;
             beyond |= NAME(any_above)(norm[s], inside);
             f[s] = (V){0.0} + 1.0;
         }
@@ -176,7 +182,7 @@ TARGET FPP_INLINE int64_t NAME(sum_few)(const fpp_plan *plan, const char *x, int
         }
         for (int s = 0; s < PARTS; s++) {
             V row_sq = {0.0};
-            for (int k = 0; k < dim; k++) {
+            for (int k = 0; k < width; k++) {
                 const V up = z[k][s] * f[s] + FPP_ROUNDER;
                 const V q = up - FPP_ROUNDER;
                 row_sq = ADD_SQUARE(row_sq, q);
@@ -185,7 +191,7 @@ TARGET FPP_INLINE int64_t NAME(sum_few)(const fpp_plan *plan, const char *x, int
             failed |= NAME(any_failed)(row_sq, most, norm[s]);
         }
         if (FPP_LIKELY(!failed)) {
-            for (int k = 0; k < dim; k++) {
+            for (int k = 0; k < width; k++) {
                 for (int s = 0; s < PARTS; s++) {
                     total[k] += raised[k][s];
                 }
@@ -197,7 +203,7 @@ TARGET FPP_INLINE int64_t NAME(sum_few)(const fpp_plan *plan, const char *x, int
             NAME(sum)(plan, FPP_LANES, factor);
         }
     }
-    for (int k = 0; k < dim; k++) {
+    for (int k = 0; k < width; k++) {
         uint64_t lanes[W];
         *(NAME(bits_u) *)lanes = total[k];
         for (int l = 0; l < W; l++) {

@@ -175,7 +175,12 @@ class Executor:
     def _run(self, query: Query, rows: Rows) -> Any:
         cost = max(rows.dim, query.row_cost)
         chunk = rows.in_memory
-        if chunk is not None and rows.n * cost <= _ONE_CHUNK_WORK and query.chunk_rows is None and self._alone(rows.n * cost):
+        if (
+            chunk is not None
+            and rows.n * cost <= _ONE_CHUNK_WORK
+            and query.chunk_rows is None
+            and self._alone(rows.n * cost)
+        ):
             first = query.zeros()
             _check_accumulators(first)
             if query.compiled:
