@@ -7,8 +7,9 @@
  * in registers, totals there too 5.4 / 5.2, 5.6 / 4.7; and fetched 2 KB ahead into the second cache 4.8 / 4.1, 5.5 / 4.3 (4 KB 5.0 /
  * 4.2, 5.8 / 4.4). What is left where rows are clipped is the divider: 51 cycles for eight
  * roots and quotients of full width. Rows of 5, 8, 12 and 16 columns in a near cache take 2.0, 2.9, 4.6 and 6.1 ns where vectors along
- * them took 4.4, 4.4, 6.5 and 6.6; with AVX2 2.3, 3.6, 5.3 and 7.1 for 8.9, 8.2, 10.1 and 10.7. Left for nothing: an estimate of the factor (rsqrt14 and a step of third order, good to 2^-39), and
- * the true one only where a product lies so near a half that it decides: 5.2 for 4.9 ms. */
+ * them took 4.4, 4.4, 6.5 and 6.6; with AVX2 2.3, 3.6, 5.3 and 7.1 for 8.9, 8.2, 10.1 and 10.7. Left for nothing: an estimate of the
+ * factor (rsqrt14 and a step of third order, good to 2^-39), and the true one only where a product lies so near a half that it decides:
+ * 5.2 for 4.9 ms. */
 
 /* W numbers of one column, from rows below each other. */
 TARGET FPP_INLINE V NAME(column)(const char *x, int64_t stride_bytes, int is_f32)
