@@ -121,8 +121,8 @@ def _steps_per_second(source: str, name: str, rounds: int, flag: str) -> float:
 def best_seconds(call: Callable[[], Any], rounds: int = 7) -> float:
     """Shortest of several runs after one that warms up: the machine is shared, and noise only ever adds.
 
-    A call of a millisecond or less runs more often, as one interrupt lasts as long. No run is begun once `_ENOUGH` seconds have been
-    spent: then that of the warm-up counts too, which is a small part of it.
+    A call of a millisecond or less runs more often, as one interrupt lasts as long. No run is begun once `_ENOUGH` seconds have
+    been spent: then that of the warm-up counts too, which is a small part of it.
     """
     seconds: list[float] = []
     while len(seconds) <= rounds or sum(seconds) < _AT_LEAST:
