@@ -82,6 +82,8 @@ TARGET FPP_INLINE void NAME(columns)(const char *x, int64_t stride_bytes, const 
         }
         return;
     }
+#else
+    (void)dim; /* as many as `width` */
 #endif
     for (int s = 0; s < PARTS; s++) {
         for (int k = 0; k < width; k++) {
