@@ -74,13 +74,14 @@ PEERS = {
     "most isolated row, 100000 x 50": {"NumPy float32 products (may err)": 120.0},
     "terrific balls, 20000 x 4, 12 radii x 2": {"sorted cdist": 40.0},
     "terrific balls, 20000 x 16, 12 radii x 2": {"sorted cdist": 40.0},
-    # 12 to 14 with 4 columns, 6 to 8 with 16. Of .22 s of CPU at 16 columns on a busy full-width machine .06 are the
-    # ordering, the rest 3.1 million pairs of a panel of 64 rows and a centre, 50 ns each: boxes leave 2.57 radii open for a
+    # With 16 columns, .184 s of CPU with AVX-512 and .246 with AVX2 on a busy full-width machine: .05 are the ordering, the rest
+    # 3.1 million pairs of a panel of 64 rows and a centre, 41 and 60 ns each: boxes leave 2.57 radii open for a
     # pair, where .76 part its rows. Spheres around panels beside boxes leave 2.23. Tried: |x|^2 + |c|^2 - 2 x c in single
     # precision, two centres to a panel, the least distance to a bound by one instruction (`vrangeps`), and close rows
     # corrected by themselves, as that bound of error is seven times as large: .91 of the whole with AVX-512, .83 with AVX2,
     # and no gain at 4 columns. The products are then 40 % of the count, comparisons 27, boxes and centres 9. At 4 columns
-    # half of .095 s is the ordering. Not tried: products of 16-bit integers (half as many), counting by exponents (a
+    # two fifths of .061 s are the ordering (.073 before rows of four to seven columns were turned by AVX-512, and cells of a
+    # tree looked up without a gather). Not tried: products of 16-bit integers (half as many), counting by exponents (a
     # histogram of lanes takes more than 2.57 comparisons of vectors).
     "rows in 200 x 24 balls, 1e+06 x 4": {"sorted cdist": 15.0},
     "rows in 200 x 24 balls, 1e+06 x 16": {"sorted cdist": 15.0},
@@ -118,9 +119,9 @@ PEERS = {
 }
 # Small calls in loops with the same settings, before and now (CPU of a busy full-width machine): medians of "gaussian" .30 and
 # .15 ms, of `weighted_mean` .25 and .14; the least of 400 calls .275 and .138, .236 and .130. What depends on public settings alone
-# is worked out once (`estimators/paths.py`). Of the first, .011 ms are two sums in C (5.6 microseconds each with 5 to 8 columns,
-# where 4 take 1.2), the rest 395 calls of Python and its built-in functions, 1043 before. Not tried: sums of 5 to 8 columns as
-# fast as those of 4; one call of C that adds noise and converts; row maps that differ from a checked one in their centre only.
+# is worked out once (`estimators/paths.py`). Since sums of 5 to 16 columns hold a row in a lane, they take .120 and .113 on a
+# machine that is not busy. What is left are 400 calls of Python and its built-in functions, 1043 before. Not tried: one call of C
+# that adds noise and converts; row maps that differ from a checked one in their centre only.
 # The default takes 3.3 ms where it took 3.4 in turn: three releases .5, clip points .8 (`tails.sides_of` .3, `Sides.risk` .2),
 # windows of columns .5, places of public rows .2, each by itself. All columns are read from their counts at once now, a quarter
 # fewer calls, which saved 4 % only. Of the rest, .6 ms are page faults, 300 a call: new arrays of 160 KB (with glibc told to keep

@@ -158,7 +158,11 @@ TARGET FPP_INLINE void NAME(route_in)(const lane_rows *rows, const int64_t *side
         for (int64_t level = 0; level < depth; level++) {
             const double *column = panel + side[level] * LANES;
             for (int64_t v = 0; v < LANES; v++) {
-                node[v] = 2 * node[v] + (column[v] >= cut[node[v]]);
+                int64_t here = node[v];
+#if W == 8
+                __asm__("" : "+r"(here)); /* gathers, which would be made of this, take half as long again on many processors */
+#endif
+                node[v] = 2 * here + (column[v] >= cut[here]);
             }
         }
         for (int64_t v = 0; v < n; v++) {

@@ -13,6 +13,8 @@ typedef int32_t NAME(sbits_u) __attribute__((vector_size(8 * W), aligned(4), may
 
 #if W == 8
 #define FUSED(sum, d) ((S)_mm512_fmadd_ps((__m512)(d), (__m512)(d), (__m512)(sum)))
+#elif W == 4
+#define FUSED(sum, d) ((S)_mm256_fmadd_ps((__m256)(d), (__m256)(d), (__m256)(sum)))
 #else
 #define FUSED(sum, d) ((sum) + (d) * (d))
 #endif
@@ -78,6 +80,24 @@ TARGET FPP_INLINE uint64_t NAME(at_most_s)(S v, S bound)
     uint64_t bits = 0;
     for (int l = 0; l < 4; l++) {
         bits |= (uint64_t)(v[l] <= bound[l]) << l;
+    }
+    return bits;
+#endif
+}
+
+/* Bit l is set if lane l of a is below that of b. */
+TARGET FPP_INLINE uint64_t NAME(below_s)(SI a, SI b)
+{
+#if W == 8
+    return _mm512_cmplt_epi32_mask((__m512i)a, (__m512i)b);
+#elif W == 4
+    return (uint64_t)_mm256_movemask_ps((__m256)(a < b));
+#elif FPP_X86
+    return (uint64_t)_mm_movemask_ps((__m128)(a < b));
+#else
+    uint64_t bits = 0;
+    for (int l = 0; l < 4; l++) {
+        bits |= (uint64_t)(a[l] < b[l]) << l;
     }
     return bits;
 #endif
@@ -175,11 +195,35 @@ TARGET FPP_INLINE void NAME(fetch)(const lane_rows *rows, int64_t number, int is
     }
 }
 
+#if W == 8
+/* m = four columns of eight rows: the first four rows lie in the low halves of vectors, which are turned, the others in the high ones.
+ * One number at a time takes twice as long. */
+TARGET FPP_INLINE void NAME(turn_four)(const char *columns, const int64_t *index, int64_t row_bytes, V *m, int is_f32)
+{
+    V h[4];
+    for (int r = 0; r < 4; r++) {
+        const char *low = columns + index[r] * row_bytes, *high = columns + index[r + 4] * row_bytes;
+        m[r] = is_f32 ? (V)_mm512_cvtps_pd(_mm256_set_m128(_mm_loadu_ps((const void *)high), _mm_loadu_ps((const void *)low)))
+                      : (V)_mm512_insertf64x4(_mm512_castpd256_pd512(_mm256_loadu_pd((const void *)low)),
+                                              _mm256_loadu_pd((const void *)high), 1);
+    }
+    for (int r = 0; r < 4; r += 2) {
+        h[r] = FPP_SHUFFLE(VI, m[r], m[r + 1], 0, 8, 2, 10, 4, 12, 6, 14);
+        h[r + 1] = FPP_SHUFFLE(VI, m[r], m[r + 1], 1, 9, 3, 11, 5, 13, 7, 15);
+    }
+    for (int r = 0; r < 2; r++) {
+        m[r] = FPP_SHUFFLE(VI, h[r], h[r + 2], 0, 1, 8, 9, 4, 5, 12, 13);
+        m[r + 2] = FPP_SHUFFLE(VI, h[r], h[r + 2], 2, 3, 10, 11, 6, 7, 14, 15);
+    }
+}
+#endif
+
 /* panel (dim, 64) = the rows that index (64) names, side by side; NaN where it says -1. */
 TARGET FPP_INLINE void NAME(load_panel)(const lane_rows *rows, const int64_t *index, double *restrict panel, int is_f32)
 {
     const int64_t dim = rows->dim, row_bytes = dim * (is_f32 ? 4 : 8);
-    int whole = dim >= W;
+    const int64_t width = W == 8 && dim < W ? 4 : W; /* columns that are turned at once */
+    int whole = dim >= width;
     for (int64_t v = 0; v < LANES; v++) {
         whole &= index[v] >= 0;
     }
@@ -192,14 +236,21 @@ TARGET FPP_INLINE void NAME(load_panel)(const lane_rows *rows, const int64_t *in
         return;
     }
     for (int64_t lane = 0; lane < LANES; lane += W) {
-        for (int64_t k = 0; k < dim; k += W) {
-            const int64_t at = least(k, dim - W); /* the last columns are done with some of those before them, a second time */
+        for (int64_t k = 0; k < dim; k += width) {
+            const int64_t at = least(k, dim - width); /* the last columns are done with some of those before them, a second time */
             V m[W];
-            for (int r = 0; r < W; r++) {
-                m[r] = NAME(load_x)(rows->at + index[lane + r] * row_bytes, at, is_f32);
+#if W == 8
+            if (width == 4) {
+                NAME(turn_four)(rows->at + at * (is_f32 ? 4 : 8), index + lane, row_bytes, m, is_f32);
+            } else
+#endif
+            {
+                for (int r = 0; r < W; r++) {
+                    m[r] = NAME(load_x)(rows->at + index[lane + r] * row_bytes, at, is_f32);
+                }
+                NAME(transpose)(m);
             }
-            NAME(transpose)(m);
-            for (int r = 0; r < W; r++) {
+            for (int r = 0; r < width; r++) {
                 NAME(store)(panel + (at + r) * LANES + lane, m[r]);
             }
         }

@@ -37,10 +37,7 @@ TARGET FPP_INLINE uint64_t NAME(reach)(const float *lower, const float *upper, i
         for (int v = 0; v < 4; v++) {
             *(NAME(sbits_u) *)(none + lane + v * 2 * W) = reached[v];
             *(NAME(sbits_u) *)(full + lane + v * 2 * W) = covered[v];
-            const SI parted = reached[v] < covered[v];
-            for (int l = 0; l < 2 * W; l++) {
-                open |= (uint64_t)(parted[l] & 1) << (lane + v * 2 * W + l);
-            }
+            open |= NAME(below_s)(reached[v], covered[v]) << (lane + v * 2 * W);
         }
     }
     return open;

@@ -144,7 +144,7 @@ def radii_for(x, centers):
 
 @pytest.mark.parametrize("threads", [1, 2, 4])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("dim", [1, 2, 4, 7, 16])
+@pytest.mark.parametrize("dim", [1, 2, 3, 4, 5, 7, 8, 16])
 def test_ball_counts_equal_the_twin(dim, dtype, threads, monkeypatch):
     x = spread_rows(9_000, dim, dtype=dtype)
     centers = np.vstack([np.zeros((1, dim)), x[np.isfinite(x).all(axis=1)][:25].astype(np.float64)])
@@ -154,7 +154,10 @@ def test_ball_counts_equal_the_twin(dim, dtype, threads, monkeypatch):
         monkeypatch.setattr(balls, "_SORTED_COST", sorted_cost)
         for numbers in (1 << 22, 4096 * dim, 1000 * dim):  # in one piece and in several
             monkeypatch.setattr(balls, "_SORTED_NUMBERS", numbers)
-            np.testing.assert_array_equal(balls.ball_counts(x, centers, radii_sq, threads=threads), expected)
+            for level in LEVELS if threads == 1 else LEVELS[-1:]:
+                with instruction_set(level):
+                    counts = balls.ball_counts(x, centers, radii_sq, threads=threads)
+                np.testing.assert_array_equal(counts, expected)
     assert 0 < expected.sum() < x.shape[0] * expected.size
 
 
