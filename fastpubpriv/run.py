@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
@@ -60,15 +60,15 @@ def warn_after(text: str) -> None:
         warnings.warn(text, AccuracyWarning, stacklevel=3)
 
 
-@contextlib.contextmanager
-def _after_debit() -> Iterator[None]:
-    """What holds once a call is paid for."""
-    with np.errstate(all="ignore"):
-        try:
-            yield
-        except OutOfMemoryError:
-            raise
-        except MemoryError:
+class _AfterDebit(np.errstate):
+    """What holds once a call is paid for. A generator in place of this class would take as long as a sum of few rows."""
+
+    def __init__(self) -> None:
+        super().__init__(all="ignore")
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any, /) -> None:
+        super().__exit__(kind, error, trace)
+        if isinstance(error, MemoryError) and not isinstance(error, OutOfMemoryError):
             # NumPy tells the shape of an array, which is public, and not what became of the budget.
             raise OutOfMemoryError(
                 "memory ran out while the result was worked out: what was debited stays debited; use a machine with more memory"
@@ -91,7 +91,7 @@ class Run:
         becomes an exception. Where memory runs out, the error is ours.
         """
         self.account.open(cost=cost, paid=before)
-        return _after_debit()
+        return _AfterDebit()
 
     def release(
         self,

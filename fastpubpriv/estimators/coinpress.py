@@ -83,6 +83,7 @@ def refine(
         asked = VectorSum(affine=affine, radius=step.clip_radius, grid=step.grid)
         released = run.release(asked, name=step.name, cost=step.cost, clip_radius=step.clip_radius)
         center = center + whitening.to_data(released.value / n)
+        center.flags.writeable = False  # the next map and the result take it as it is
     return center, steps[-1].noise_std
 
 

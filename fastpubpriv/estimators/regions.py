@@ -42,15 +42,26 @@ class Region:
     box: tuple[FloatArray, FloatArray] | None
     provenance: dict[str, str]
     counted: bool = False
+    plain: bool = False  # all units are known to be one: nothing need be divided by them
 
     @property
     def matrix(self) -> FloatArray | None:
         """The diagonal of the map to these units, None where they are those of the data."""
-        return None if self.box is None and (self.unit == 1.0).all() else 1.0 / self.unit
+        if self.plain or (self.box is None and (self.unit == 1.0).all()):
+            return None
+        return 1.0 / self.unit
+
+    def to_units(self, offsets: FloatArray) -> FloatArray:
+        """Offsets in data units, (dim,) or (n, dim), in these units."""
+        return offsets if self.plain else offsets / self.unit
+
+    def to_data(self, offsets: FloatArray) -> FloatArray:
+        """Offsets in these units, (dim,), in data units."""
+        return offsets if self.plain else self.unit * offsets
 
     def warn_if_contradicted(self, public: FloatArray) -> None:
         """Warn where more public rows than a few would be clipped."""
-        beyond = int(np.count_nonzero(row_lengths((public - self.center) / self.unit) > self.radius * (1 + 1e-12)))
+        beyond = int(np.count_nonzero(row_lengths(self.to_units(public - self.center)) > self.radius * (1 + 1e-12)))
         if beyond > MOST_BEYOND * len(public):
             name = "norm_bound" if self.box is None else "bounds"
             warnings.warn(
@@ -87,9 +98,11 @@ def clip_region(
         if auto and public is None:
             raise InputError("norm_bound='auto' needs public rows: pass x_pub=, or a number")
         middle, center_from = clip_center("public" if auto and center is None else center, public, dim)
+        own_units = auto and variance is None and public is not None
         return Region(
             center=middle,
-            unit=units_of(public) if auto and variance is None and public is not None else np.ones(dim),
+            unit=units_of(public) if own_units else np.ones(dim),
+            plain=not own_units,
             radius=LARGEST_SIZE if auto else size("norm_bound", norm_bound),
             box=None,
             provenance={"center": center_from, "norm_bound": "released" if auto else "argument"},

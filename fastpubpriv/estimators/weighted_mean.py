@@ -18,9 +18,9 @@ from fastpubpriv.estimators.columns.norms import DRAWS, NormCount, Norms
 from fastpubpriv.estimators.moments import column_means, column_stds, row_lengths
 from fastpubpriv.estimators.radii import LARGEST_SIZE, size
 from fastpubpriv.estimators.regions import Region, clip_region
-from fastpubpriv.mechanisms.sums import AffineMap, VectorSum, check_sum_grids
+from fastpubpriv.mechanisms.sums import AffineMap, VectorSum, sum_grid
 from fastpubpriv.parameters import shared_docs
-from fastpubpriv.privacy import ApproxDP, Budget, KNormGrid, Ledger, PureDP, knorm_sum_grid
+from fastpubpriv.privacy import ApproxDP, Budget, Grid, KNormGrid, Ledger, PureDP, knorm_sum_grid
 from fastpubpriv.results.estimates import MeanResult
 
 # The most that floating point may add to delta when K-norm noise is asked for; the grid is made coarse enough for it.
@@ -135,30 +135,31 @@ class Average:
 
         Each coordinate of the sum has noise of `noise_std`.
         """
-        rows, share, public, middle, unit = run.rows, self.share, self.public, self.region.center, self.region.unit
+        rows, share, public, region = run.rows, self.share, self.public, self.region
         n_pub = 0 if public is None else len(public)
         mean, row_std = np.zeros(rows.dim), self.row_std
         if public is not None:
             means = column_means(public)
             if share < 1.0:
-                mean += (1.0 - share) * ((means - middle) / unit)
+                mean += (1.0 - share) * region.to_units(means - region.center)
             if row_std is None and n_pub >= 2:
                 stds = column_stds(public, means)
                 # All of them are zero where no column varies, or where its squares are too small for a number.
-                row_std = stds / unit if stds.max() > 0.0 or (public != public[0]).any() else None
+                varied = np.maximum.reduce(stds) > 0.0 or (public != public[0]).any()
+                row_std = region.to_units(stds) if varied else None
         if row_std is None:
             row_std = np.full(rows.dim, math.sqrt(self.variance / rows.dim))
         if total is not None:
             mean += share * total / rows.n
         length = math.sqrt(float(mean.dot(mean)))
-        if self.project and length > self.region.radius:
-            mean *= self.region.radius / length
-        mean = middle + unit * mean
+        if self.project and length > region.radius:
+            mean *= region.radius / length
+        mean = region.center + region.to_data(mean)
         sampling = math.sqrt(share**2 / rows.n + ((1.0 - share) ** 2 / n_pub if n_pub else 0.0))
         return MeanResult(
-            mean=self.region.within(mean) if self.project else mean,
-            noise_std=unit * (share * noise_std / rows.n),
-            sampling_std=unit * (sampling * row_std),
+            mean=region.within(mean) if self.project else mean,
+            noise_std=region.unit * (share * noise_std / rows.n),
+            sampling_std=region.to_data(sampling * row_std),
             columns=rows.columns,
             **facts,
             **run.fields(n_pub),
@@ -208,7 +209,7 @@ class WeightedCall:
             "provenance": average.region.provenance | {"variance": average.known_from},
         }
 
-    def released(self, average: Average, allowance: Fraction, grid: KNormGrid | None = None) -> MeanResult:
+    def released(self, average: Average, allowance: Fraction, grid: Grid | KNormGrid | None = None) -> MeanResult:
         """The result, from one clipped sum."""
         run, region = self.run, average.region
         affine = AffineMap(dim=run.rows.dim, center=region.center, matrix=region.matrix)
@@ -383,11 +384,12 @@ def weighted_mean(
         return average.result(run, None, 0.0, **call.facts(average))
     if public is not None:
         region.warn_if_contradicted(public)
-    grid, price = None, None
+    grid: Grid | KNormGrid
+    price = None
     if k_norm:
         grid = knorm_sum_grid(allowance, rows.dim, rows.n, delta=K_NORM_DELTA)
         price = ApproxDP(epsilon=budget.amounts[0], delta=grid.event.delta)
     else:
-        check_sum_grids(run.account, [allowance], rows.dim, rows.n)
+        grid = sum_grid(run.account, allowance, rows.dim, rows.n)
     with run.paid(price):
         return call.released(average, allowance, grid)

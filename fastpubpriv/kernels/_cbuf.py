@@ -11,10 +11,11 @@ from fastpubpriv.errors import KernelError
 from fastpubpriv.kernels._cext import ffi, lib
 
 _F64, _F32 = np.dtype(np.float64), np.dtype(np.float32)
+I64 = np.dtype(np.int64)
 _CTYPES = {
     _F64: "double[]",
     _F32: "float[]",
-    np.dtype(np.int64): "int64_t[]",
+    I64: "int64_t[]",
     np.dtype(np.int32): "int32_t[]",
     np.dtype(np.int16): "int16_t[]",
     np.dtype(np.uint64): "uint64_t[]",
@@ -89,7 +90,7 @@ def scratch(size: int, name: str = "workspace") -> np.ndarray[Any, np.dtype[np.u
     return held
 
 
-def expect(name: str, array: np.ndarray[Any, Any], dtype: type, shape: tuple[int, ...]) -> None:
+def expect(name: str, array: np.ndarray[Any, Any], dtype: type | np.dtype[Any], shape: tuple[int, ...]) -> None:
     """Raise KernelError for an array of another form: C reads and writes these arrays without checks of its own."""
     if array.dtype != dtype or array.shape != shape or not array.flags.c_contiguous:
         raise KernelError(f"{name} must be a C-contiguous {np.dtype(dtype)} array of shape {shape}")

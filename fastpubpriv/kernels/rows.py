@@ -18,7 +18,7 @@ GRAM_QUANT_MAX: int = lib.FPP_GRAM_QUANT_MAX
 
 def rows_sum(chunk: npt.NDArray[Any], row_map: RowMap, sums: IntArray) -> None:
     """sums (out_dim,) += integer rows of chunk (n, dim), float64 or float32, modulo 2**64."""
-    _cbuf.expect("sums", sums, np.int64, (row_map.out_dim,))
+    _cbuf.expect("sums", sums, _cbuf.I64, (row_map.out_dim,))
     x, stride, work, cmap, _keep = _arguments(chunk, row_map)
     call = lib.fpp_rows_sum_f64 if chunk.itemsize == 8 else lib.fpp_rows_sum_f32
     room = ffi.from_buffer("int64_t[]", sums, require_writable=True)

@@ -27,6 +27,7 @@ from fastpubpriv.threads.guard import call_guarded, iterate_guarded
 from fastpubpriv.threads.steps import share_out
 
 _COIN_WORDS = choice_weights.BITS // 32
+_I64 = np.dtype(np.int64)
 _PIECE = 1 << 16  # draws at a time: they stay in the second-level cache
 
 # The laws of noise that an event may name. K-norm noise is one joint draw.
@@ -76,20 +77,21 @@ def release(
     account.charge(event)
     exact = call_guarded(query)
     # The answer is never cast: if it is not integer already, its sensitivity is not proven.
-    if not isinstance(exact, np.ndarray) or exact.dtype != np.int64 or exact.shape != shape:
+    if not isinstance(exact, np.ndarray) or exact.dtype != _I64 or exact.shape != shape:
         raise KernelError(f"release {name!r}: the query must return an int64 array of shape {shape}")
     exact = np.ascontiguousarray(exact)
     transcript = current()
     answer = transcript.forced(name, shape, event, unit) if transcript is not None else None
     if answer is None:
         # Only now: a key that exists while the query runs would be shared with a process that is forked during the query.
-        noisy = _SAMPLERS[event.law](account.fresh_key(), exact.size, event, 0).reshape(shape)
+        noisy = _SAMPLERS[event.law](account.fresh_key(), exact.size, event, 0)
+        if noisy.shape != shape:
+            noisy = noisy.reshape(shape)
         # Wrap-around addition: reduction modulo 2^64 commutes with adding noise, so even an overflow would cost no privacy.
         noisy += exact
         if transcript is None:
             del exact  # a matrix may be large
-        answer = noisy.astype(np.float64)
-        answer += event.half_step
+        answer = np.add(noisy, event.half_step, dtype=np.float64)  # each integer is rounded to a float first
         answer *= unit
     if transcript is not None:
         _write_down(transcript, account, Call(name, exact, event, unit, answer.copy()))

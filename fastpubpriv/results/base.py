@@ -22,6 +22,7 @@ from fastpubpriv.reading import Form, read_field, read_json, shortened
 from fastpubpriv.results import words
 from fastpubpriv.sources import Rows, public_rows
 
+_F64 = np.dtype(np.float64)
 # Numbers of an estimate that a repr shows one by one.
 MOST_IN_REPR = 6
 # Level of the intervals that a text shows.
@@ -42,8 +43,10 @@ def told_bounds(diagnostics: Mapping[str, Any]) -> tuple[list[float], list[float
 
 def frozen(array: Any) -> FloatArray:
     """Return a read-only float64 copy, or the array itself if it is one already: matrices may be large."""
-    if type(array) is np.ndarray and array.dtype == np.float64 and array.flags.owndata and not array.flags.writeable:
-        return array
+    if type(array) is np.ndarray and array.dtype == _F64:
+        flags = array.flags
+        if flags.owndata and not flags.writeable:
+            return array
     copy = np.array(array, dtype=np.float64)
     copy.flags.writeable = False
     return copy
@@ -51,19 +54,20 @@ def frozen(array: Any) -> FloatArray:
 
 def read_only(value: Any) -> Any:
     """A field as a result holds it: arrays, lists and dictionaries at any depth are read-only, for the caller too."""
-    if type(value) in _READ_ONLY:
+    kind = type(value)
+    if kind in _READ_ONLY:
         return value
+    if kind is dict and _READ_ONLY.issuperset(map(type, value.values())):  # as the record of most releases
+        return MappingProxyType(value.copy())
     if isinstance(value, np.ndarray):
         if value.dtype.kind == "f":
             return frozen(value)
         copy = value.copy()
         copy.flags.writeable = False
         return copy
-    if type(value) in (list, tuple):
+    if kind is list or kind is tuple:
         return tuple([read_only(item) for item in value])
-    if type(value) is dict or isinstance(value, Mapping):
-        if _READ_ONLY.issuperset(map(type, value.values())):  # as the record of most releases
-            return MappingProxyType(dict(value))
+    if kind is dict or isinstance(value, Mapping):
         return MappingProxyType({key: read_only(item) for key, item in value.items()})
     return value
 
