@@ -122,11 +122,12 @@ PEERS = {
 # is worked out once (`estimators/paths.py`). Since sums of 5 to 16 columns hold a row in a lane, they take .120 and .113 on a
 # machine that is not busy. What is left are 400 calls of Python and its built-in functions, 1043 before. Not tried: one call of C
 # that adds noise and converts; row maps that differ from a checked one in their centre only.
-# The default takes 3.3 ms where it took 3.4 in turn: three releases .5, clip points .8 (`tails.sides_of` .3, `Sides.risk` .2),
-# windows of columns .5, places of public rows .2, each by itself. All columns are read from their counts at once now, a quarter
-# fewer calls, which saved 4 % only. Of the rest, .6 ms are page faults, 300 a call: new arrays of 160 KB (with glibc told to keep
-# its memory, the call took 3.1 ms in place of 3.8 a minute before). Next: keep those arrays, as `_cbuf.scratch` does, then windows
-# and prices of clip points in C. 1.5 ms were not reached.
+# The default takes 2.43 ms where it took 2.82 (least of 60 calls, CPU of a busy full-width machine): it made 312 page faults,
+# new arrays of 160 KB, and makes none since the sums of windows are kept (`kernels.columns.kept_room`). `counts.look` is 1.7 ms,
+# timed by itself. A profile of 6.8 ms and 3,700 calls, taken before, had 60 % there (clip points 29, of which `sides_of` 9 and
+# `Sides.risk` 5; windows 18; places of public rows 9), three releases 13 and what is said of the columns 8; all in small calls
+# of Python and NumPy. If the shares hold without a profiler, releases and report alone are above .13 ms; 1 ms would take most
+# of `look` in C, which was not tried.
 # `estimate_mean` of 1e6 x 50 with default clipping: .24 s where it took .81, and reading
 # the rows takes .024. Its three readings took 52 ms for cells (0.55 ns a number for the count itself, the rest is the cell), 80
 # for shells and 65 for the sum, 40 of each for the box. The box now goes into a block of 24 KB that is added up, or counted, while
@@ -134,7 +135,9 @@ PEERS = {
 # with AVX-512, 73 and 70 take 51 and 61 with AVX2 (where a quotient of five fused operations takes as long as a division). They are
 # bound by arithmetic: about 3.3 ns for eight numbers of the box and 2.8 for their sum, where reading takes 3.8. With the .1 s of
 # windows, a call cannot come near 1.35 readings (quiet: .205 s,
-# 2.9 readings; with AVX2 one run took .33, which no kernel explains). Not tried: cells in fewer operations, and windows in C.
+# 2.9 readings; with AVX2 one run took .33, which no kernel explains). Windows that stand are not asked again: `Windows.stand` took
+# 43 ms and takes 17 by wall clock, timed by itself, of some 150 for both looks on a busy machine; the whole call 269 and 267 ms of
+# CPU, which is within its scatter. Not tried: cells in fewer operations, and windows in C.
 # `weighted_mean` and clipping="gaussian": a chunk of 4 MB began with 20 microseconds of Python that is no longer in any cache,
 # 2 ms of 33; chunks of 32 MB leave .9 ms for the call itself: about 1.31 readings where it took 1.5 (AVX-512).
 # Of a sweep, 50 of the 5,000 steps of paper B's run: one in 1.7 readings of its rows (1 s where that takes .6 s; on a
