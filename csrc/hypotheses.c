@@ -9,14 +9,20 @@
 #endif
 
 #define FPP_ROWS_MAX 16
+#define FPP_DRAWN_COMPONENTS 16
 #define FPP_PAIR_ROWS 256 /* two panels of codes then fit into the first-level cache */
 
 /* Draws from one hypothesis that are compared with all: see draws_simd.h. */
 typedef struct {
     const fpp_mixtures *mix;
     int64_t own, width; /* width: hypotheses in whole panels */
-    float *parameters;  /* for each vector of hypotheses: of each component a constant, then a factor and a shift for each column */
-    float *reach;       /* (width): the largest factor */
+    float *parameters;  /* for each vector of hypotheses: of each component a constant, -inf if it has a limit, then a factor and a shift for each column */
+    int32_t *narrow;    /* for each vector: whether some component has a limit */
+    float *reach;       /* (width): the largest factor of components without a limit */
+    float *narrowest;   /* (width): the largest factor of all */
+    float *floor;       /* (width): what a component with a limit may come up to and yet count for nothing */
+    float *highest;     /* (width): the largest constant */
+    float *size;        /* (width): the largest size of a constant */
     float *margin;      /* (width): how near to an edge single precision cannot tell */
     float *logs;        /* (vectors, FPP_ROWS_MAX, lanes) */
     float *points;      /* (FPP_ROWS_MAX, dim) */
@@ -32,13 +38,19 @@ typedef struct {
     void (*score_cells)(const int32_t *table, int64_t cells, int64_t panels, int64_t panel, int32_t shift, int32_t *worst);
 } fpp_pair_kernels;
 
+/* Whether single precision is tried. */
+static int fits_single(const fpp_mixtures *mix)
+{
+    return FPP_X86 && !mix->lower && mix->dim <= 1024 && mix->components <= FPP_DRAWN_COMPONENTS;
+}
+
 #if FPP_X86
 #define FPP_BEND_TERMS 5
-#define FPP_BEND_END 11.0
-#define FPP_BEND_INVERSE(pieces) ((float)((pieces) - 1) / (float)FPP_BEND_END)
+#define FPP_BEND_END(pieces) ((pieces) == 16 ? 13.5f : 11.0f)
+#define FPP_BEND_INVERSE(pieces) ((float)((pieces) - 1) / FPP_BEND_END(pieces))
 
 /* (FPP_BEND_TERMS, pieces): polynomials for log(1 + e^-g) around each g = piece / FPP_BEND_INVERSE, in numbers of pieces, through its values
- * at Chebyshev's nodes, so that [0, FPP_BEND_END] is covered. */
+ * at Chebyshev's nodes, so that [0, FPP_BEND_END] is covered; 8 or 16 pieces. */
 static void make_bend(int pieces, float *table)
 {
     const double near = 0.29389262614623657, far = 0.47552825814757677, near_sq = near * near, far_sq = far * far; /* sines of 36, 72 degrees */
@@ -57,6 +69,42 @@ static void make_bend(int pieces, float *table)
         table[3 * pieces + piece] = (float)third;
         table[4 * pieces + piece] = (float)fourth;
     }
+}
+
+/* Puts the broadest component of a hypothesis first, whose parameters are `lanes` apart, and sets the limits of those that are 256 times
+ * narrower; reach (components) is of each, 0 of one that is missing, and reach[0] becomes that of all without a limit. Whether there are limits. */
+static int limit_narrow(const fpp_mixtures *mix, float *parameters, int64_t lanes, double *reach, float *narrowest)
+{
+    const int64_t length = 2 + 2 * mix->dim;
+    int64_t broadest = 0;
+    int limited = 0;
+    *narrowest = 0.0f;
+    for (int64_t c = 1; c < mix->components; c++) {
+        broadest = reach[c] > 0.0 && !(reach[c] >= reach[broadest] && reach[broadest] > 0.0) ? c : broadest;
+    }
+    double most = reach[broadest];
+    for (int64_t c = 0; c < mix->components; c++) {
+        limited |= reach[c] > 256.0 * most;
+        *narrowest = reach[c] > *narrowest ? (float)reach[c] : *narrowest;
+    }
+    for (int64_t i = 0; limited && i < length * lanes; i += lanes) {
+        const float first = parameters[i];
+        parameters[i] = parameters[broadest * length * lanes + i];
+        parameters[broadest * length * lanes + i] = first;
+    }
+    const double lowest = most;
+    if (limited) {
+        reach[broadest] = reach[0];
+    }
+    for (int64_t c = limited ? 1 : 0; c < mix->components; c++) {
+        if (reach[c] > 256.0 * lowest) {
+            parameters[(c * length + 1) * lanes] = -INFINITY;
+        } else {
+            most = reach[c] > most ? reach[c] : most;
+        }
+    }
+    reach[0] = most;
+    return limited;
 }
 #endif
 
@@ -152,8 +200,13 @@ static int64_t lay_out(const fpp_mixtures *mix, int64_t own, char *workspace, fp
     char *const begin = workspace == NULL ? NULL : workspace + (64 - (uintptr_t)workspace % 64) % 64;
     int64_t at = 0;
     *draws = (fpp_draws){.mix = mix, .own = own, .width = width};
-    draws->parameters = next_part(begin, &at, width * mix->components * (1 + 2 * dim) * single);
+    draws->parameters = next_part(begin, &at, fits_single(mix) ? width * mix->components * (2 + 2 * dim) * single : 0);
+    draws->narrow = next_part(begin, &at, width * single);
     draws->reach = next_part(begin, &at, width * single);
+    draws->narrowest = next_part(begin, &at, width * single);
+    draws->floor = next_part(begin, &at, width * single);
+    draws->highest = next_part(begin, &at, width * single);
+    draws->size = next_part(begin, &at, width * single);
     draws->margin = next_part(begin, &at, width * single);
     draws->logs = next_part(begin, &at, FPP_ROWS_MAX * width * single);
     draws->points = next_part(begin, &at, FPP_ROWS_MAX * dim * single);

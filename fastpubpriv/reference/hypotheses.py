@@ -18,7 +18,7 @@ _CODES_PER_NAT = 2048.0
 def flattened(panels: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Array (panels, ..., PANEL) as (hypotheses, ...), those that fill the last panel up included."""
     moved = np.moveaxis(panels, -1, 1)
-    return np.ascontiguousarray(moved.reshape(-1, *moved.shape[2:]))
+    return np.ascontiguousarray(moved.reshape(moved.shape[0] * moved.shape[1], *moved.shape[2:]))
 
 
 def panelled(array: npt.NDArray[Any], fill: float, panel: int = 64) -> npt.NDArray[Any]:
