@@ -160,8 +160,8 @@ SECONDS = {
     "weighted_mean, 1000 x 5": 130e-6,
     "learn_separated_mixture, 1e+06 x 16, 8 components, whole call": 0.75,
     "learn_axis_aligned_mixture, 1e+06 x 50, whole call": 3.7,  # a fifth of what it took on a half-width machine
-    # .65 ns for each of 10^9 pairs of a draw and a candidate (.9 with AVX2; 2 and 3 before single precision), so .9 and 1.2 s of CPU
-    # for the call, shared by all cores but for .2 s, on a busy full-width machine.
+    # .65 ns for each of 10^9 pairs of a draw and a candidate (.9 with AVX2; 2 and 3 before single precision), so .9 and 1.2 s of
+    # CPU for the call, shared by all cores but for .2 s, on a busy full-width machine.
     "learn_axis_aligned_mixture, x_pub, pure, 2000 x 3, whole call, all cores": 1.0,
     "noise_multiplier_for, 5000 steps of 1/54": 0.2,
 }

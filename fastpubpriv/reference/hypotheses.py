@@ -90,7 +90,7 @@ def pair_counts(codes: npt.NDArray[np.int16], rows: int, panel: int, counts: npt
 
 
 def draw_counts(codes: npt.NDArray[np.int16], own: int, counts: npt.NDArray[np.int32]) -> None:
-    """counts (panels PANEL,) = rows in which `own` beats each later hypothesis, and in which each earlier one beats it; from codes."""
+    """counts (panels PANEL,) = rows in which `own` beats each later hypothesis, and in which each earlier beats it; from codes."""
     flat = flattened(codes)
     later = np.arange(len(flat)) > own
     counts[:] = np.where(later, (flat[own] > flat).sum(axis=1), (flat > flat[own]).sum(axis=1))
