@@ -76,6 +76,124 @@ TARGET FPP_INLINE uint64_t NAME(early_panel)(const double *restrict panel, const
     return found;
 }
 
+/* The same in single precision. */
+TARGET FPP_INLINE uint64_t NAME(narrow_panel)(const float *restrict panel, const float *restrict row, int64_t dim, float most,
+                                          float *restrict out, int64_t *looked)
+{
+    enum { PARTS_OF = EARLY / (2 * W), CHAINS = W >= 4 ? W / 2 : 1 };
+    S sum[CHAINS][PARTS_OF];
+    for (int v = 0; v < CHAINS * PARTS_OF; v++) {
+        sum[v / PARTS_OF][v % PARTS_OF] = (S){0.0f};
+    }
+    int64_t k = 0;
+    uint64_t found = 0;
+    while (k < dim) {
+        const int64_t end = least(k + COLUMNS_AT_ONCE, dim);
+        *looked += (end - k) * EARLY / 2;
+        for (; k + CHAINS <= end; k += CHAINS) {
+            for (int c = 0; c < CHAINS; c++) {
+                for (int v = 0; v < PARTS_OF; v++) {
+                    const S gap = NAME(load_s)(panel + (k + c) * EARLY + v * 2 * W) - row[k + c];
+                    sum[c][v] = FUSED(sum[c][v], gap);
+                }
+            }
+        }
+        for (; k < end; k++) {
+            for (int v = 0; v < PARTS_OF; v++) {
+                const S gap = NAME(load_s)(panel + k * EARLY + v * 2 * W) - row[k];
+                sum[0][v] = FUSED(sum[0][v], gap);
+            }
+        }
+        found = 0;
+        for (int v = 0; v < PARTS_OF; v++) {
+            S square = sum[0][v];
+            for (int c = 1; c < CHAINS; c++) {
+                square += sum[c][v];
+            }
+            NAME(store_s)(out + v * 2 * W, square);
+            found |= NAME(at_most_s)(square, (S){0.0f} + most) << (v * 2 * W);
+        }
+        if (found == 0) {
+            return 0;
+        }
+    }
+    return found;
+}
+
+/* Rows to single precision, less the row `center`: the columns of W of them, turned, and the squares of their norms. */
+TARGET FPP_INLINE void NAME(narrow_rows)(const double *x, int64_t dim, const double *center, float *to, double *norm_sq)
+{
+    V total = {0.0};
+    for (int64_t k = 0; k < dim; k += W) {
+        const int64_t at = least(k, dim - W); /* the last columns once more with some of those before them: norms may be larger */
+        V m[W];
+        for (int r = 0; r < W; r++) {
+            m[r] = NAME(load)(x + r * dim + at) - NAME(load)(center + at);
+        }
+        NAME(transpose)(m);
+        for (int r = 0; r < W; r++) {
+            total += m[r] * m[r];
+            *(NAME(vecf_u) *)(void *)(to + (at + r) * EARLY) = NAME(narrowed)(m[r]);
+        }
+    }
+    NAME(store)(norm_sq, total);
+}
+
+/* As early_fill, in single precision; a point that does not fit is in no panel. */
+TARGET static void NAME(narrow_fill)(const double *x, int64_t m, int64_t dim, int64_t most, const narrow_panels *panels,
+                                     early_state *state)
+{
+    for (; state->kept.filled < least(most, (m + EARLY - 1) / EARLY); state->kept.filled++) {
+        const int64_t p = state->kept.filled, first = p * EARLY, count = least(EARLY, m - first);
+        float *to = panels->at + p * dim * EARLY;
+        double norm_sq[EARLY], widest = 0.0;
+        state->kept.looked += dim * EARLY;
+        if (count == EARLY) {
+            for (int64_t lane = 0; lane < EARLY; lane += W) {
+                NAME(narrow_rows)(x + (first + lane) * dim, dim, x, to + lane, norm_sq + lane);
+            }
+        }
+        for (int64_t lane = 0; count < EARLY && lane < EARLY; lane++) {
+            norm_sq[lane] = lane < count ? 0.0 : (double)NAN;
+            for (int64_t k = 0; lane < count && k < dim; k++) {
+                const double gap = x[(first + lane) * dim + k] - x[k];
+                to[k * EARLY + lane] = (float)gap;
+                norm_sq[lane] += gap * gap;
+            }
+        }
+        for (int64_t lane = 0; lane < EARLY; lane++) {
+            const int fits = norm_sq[lane] < NARROW_LARGEST;
+            widest = fits && norm_sq[lane] > widest ? norm_sq[lane] : widest;
+            for (int64_t k = 0; !fits && k < dim; k++) {
+                to[k * EARLY + lane] = NAN;
+            }
+        }
+        panels->widest[p] = sqrt(widest) * (1.0 + 1e-6);
+    }
+}
+
+/* to (dim) = a row less the row `center`, in single precision; the square of its norm, not below NARROW_LARGEST where it does not fit. */
+TARGET FPP_INLINE double NAME(narrow_row)(const double *row, int64_t dim, const double *center, float *to)
+{
+    V total = {0.0};
+    double sum = 0.0;
+    int64_t k = 0;
+    for (; k + W <= dim; k += W) {
+        const V gap = NAME(load)(row + k) - NAME(load)(center + k);
+        total += gap * gap;
+        *(NAME(vecf_u) *)(void *)(to + k) = NAME(narrowed)(gap);
+    }
+    for (; k < dim; k++) {
+        const double gap = row[k] - center[k];
+        sum += gap * gap;
+        to[k] = (float)gap;
+    }
+    for (int l = 0; l < W; l++) {
+        sum += total[l];
+    }
+    return sum;
+}
+
 TARGET FPP_INLINE double NAME(early_square)(const double *restrict row, const double *restrict other, int64_t dim)
 {
     if (dim < 2 * W) {
@@ -101,15 +219,33 @@ TARGET FPP_INLINE double NAME(early_square)(const double *restrict row, const do
     return total;
 }
 
+/* 1 if row j, at about `square`, is nearer to row i than limit, or as near when tie; only the exact square decides what `below` (1, 0
+ * or -1 for not known) leaves open. */
+TARGET FPP_INLINE int NAME(early_nearer)(const double *x, int64_t dim, int64_t i, int64_t j, int below, double limit, int tie,
+                                         early_state *state)
+{
+    if (below < 0 && j != i) {
+        const double square = NAME(early_exact)(x + i * dim, x + j * dim, dim);
+        state->kept.doubts++;
+        below = square < limit || (tie && square == limit);
+    }
+    if (below <= 0 || j == i) {
+        return 0;
+    }
+    state->kept.hint = j;
+    return 1;
+}
+
 /* 1 if a row of the panels, but row i itself, is nearer to row i than limit, or as near when tie. The row that sent the last one home
  * comes first, then its panel. */
-TARGET FPP_INLINE int NAME(early_leaves)(const double *x, int64_t dim, int64_t i, double limit, int tie, const double *panels,
-                                         early_state *state)
+TARGET FPP_INLINE int NAME(early_leaves)(const double *x, int64_t m, int64_t dim, int64_t i, double limit, int tie, double *panels,
+                                         double norm_sq, early_state *state)
 {
     const double slack = early_slack(dim), *row = x + i * dim;
     const double most = limit * (1.0 + slack) > EARLY_SMALLEST ? limit * (1.0 + slack) : EARLY_SMALLEST;
-    const int64_t hint = state->kept.hint / EARLY;
-    double out[EARLY];
+    const double root = sqrt(limit), norm = sqrt(norm_sq) * (1.0 + 1e-6);
+    const int64_t hint = state->kept.hint / EARLY, wide = state->kept.wide;
+    const narrow_panels narrow = narrow_of(panels, m, dim);
     state->kept.looked += dim;
     if (state->kept.hint != i && NAME(early_below)(NAME(early_square)(row, x + state->kept.hint * dim, dim), limit, slack) == 1) {
         return 1;
@@ -119,18 +255,26 @@ TARGET FPP_INLINE int NAME(early_leaves)(const double *x, int64_t dim, int64_t i
         if (visit == hint) {
             continue;
         }
-        uint64_t some = NAME(early_panel)(panels + p * dim * EARLY, row, dim, most, out, &state->kept.looked);
-        for (; some != 0; some &= some - 1) {
-            const int v = __builtin_ctzll(some);
-            const int64_t j = p * EARLY + v;
-            int below = j == i ? 0 : NAME(early_below)(out[v], limit, slack);
-            if (below < 0) {
-                const double square = NAME(early_exact)(row, x + j * dim, dim);
-                below = square < limit || (tie && square == limit);
+        if (wide) {
+            double out[EARLY];
+            uint64_t some = NAME(early_panel)(panels + p * dim * EARLY, row, dim, most, out, &state->kept.looked);
+            for (; some != 0; some &= some - 1) {
+                const int v = __builtin_ctzll(some);
+                if (NAME(early_nearer)(x, dim, i, p * EARLY + v, NAME(early_below)(out[v], limit, slack), limit, tie, state)) {
+                    return 1;
+                }
             }
-            if (below) {
-                state->kept.hint = j;
-                return 1;
+        } else {
+            float out[EARLY];
+            double bounds[2];
+            narrow_bounds(root, norm + narrow.widest[p], dim, bounds);
+            uint64_t some = NAME(narrow_panel)(narrow.at + p * dim * EARLY, narrow.row, dim, (float)bounds[1], out,
+                                               &state->kept.looked);
+            for (; some != 0; some &= some - 1) {
+                const int v = __builtin_ctzll(some);
+                if (NAME(early_nearer)(x, dim, i, p * EARLY + v, (double)out[v] < bounds[0] ? 1 : -1, limit, tie, state)) {
+                    return 1;
+                }
             }
         }
     }
@@ -165,6 +309,35 @@ TARGET static double NAME(early_nearest)(const double *x, int64_t m, int64_t dim
     return nearest;
 }
 
+/* Whether all columns of a row are finite. */
+TARGET FPP_INLINE int NAME(is_finite)(const double *row, int64_t dim)
+{
+    V zero = (V){0.0};
+    double sum = 0.0;
+    int64_t k = 0;
+    for (; k + W <= dim; k += W) {
+        zero += NAME(load)(row + k) * 0.0;
+    }
+    for (; k < dim; k++) {
+        sum += row[k] * 0.0;
+    }
+    for (int l = 0; l < W; l++) {
+        sum += zero[l];
+    }
+    return sum == 0.0;
+}
+
+/* At least `most` panels hold their rows. */
+TARGET FPP_INLINE void NAME(fill)(const double *x, int64_t m, int64_t dim, int64_t most, double *panels, early_state *state)
+{
+    if (state->kept.wide) {
+        early_fill(x, m, dim, most, panels, state);
+    } else {
+        const narrow_panels narrow = narrow_of(panels, m, dim);
+        NAME(narrow_fill)(x, m, dim, most, &narrow, state);
+    }
+}
+
 TARGET static int32_t NAME(early)(const double *x, int64_t m, int64_t dim, int64_t other_work, int64_t trial_work, int64_t most_work,
                                   double *panels, early_state *state)
 {
@@ -180,7 +353,6 @@ TARGET static int32_t NAME(early)(const double *x, int64_t m, int64_t dim, int64
             state->best = away;
             state->farthest = nearest;
         }
-        early_fill(x, m, dim, 1, panels, state);
     }
     for (; state->kept.row < m; state->kept.row++) {
         const int64_t i = state->kept.row;
@@ -198,23 +370,26 @@ TARGET static int32_t NAME(early)(const double *x, int64_t m, int64_t dim, int64
         if (state->kept.looked + state->kept.passed - begin >= most_work) {
             return 1;
         }
-        V zero = (V){0.0};
-        int64_t k = 0;
-        for (; k + W <= dim; k += W) {
-            zero += NAME(load)(x + i * dim + k) * 0.0;
+        double norm_sq = 0.0;
+        if (!state->kept.wide) {
+            const narrow_panels narrow = narrow_of(panels, m, dim);
+            norm_sq = NAME(narrow_row)(x + i * dim, dim, x, narrow.row);
+            state->kept.looked += dim / 4;
+            /* Also where squares leave the range of single precision, or it leaves too much open. */
+            if (!(norm_sq < NARROW_LARGEST && state->farthest > NARROW_SMALLEST && state->farthest < NARROW_LARGEST
+                  && state->kept.doubts * dim <= NARROW_DOUBTS * dim + state->kept.looked / 4)) {
+                state->kept.wide = 1;
+                state->kept.filled = 0;
+            }
         }
-        for (; k < dim; k++) {
-            zero[0] += x[i * dim + k] * 0.0;
-        }
-        double sum = 0.0;
-        for (int l = 0; l < W; l++) {
-            sum += zero[l];
-        }
-        if (!(sum == 0.0)) {
+        if (state->kept.wide && !NAME(is_finite)(x + i * dim, dim)) {
             return -1;
         }
+        if (state->kept.filled == 0) {
+            NAME(fill)(x, m, dim, 1, panels, state);
+        }
         const int tie = i > state->best;
-        if (i == state->best || NAME(early_leaves)(x, dim, i, state->farthest, tie, panels, state)) {
+        if (i == state->best || NAME(early_leaves)(x, m, dim, i, state->farthest, tie, panels, norm_sq, state)) {
             continue;
         }
         const double nearest = NAME(early_nearest)(x, m, dim, i, state->farthest, tie, state, &away);
@@ -223,7 +398,7 @@ TARGET static int32_t NAME(early)(const double *x, int64_t m, int64_t dim, int64
             state->farthest = nearest;
         }
         /* The more rows come as far as this, the more panels there are. */
-        early_fill(x, m, dim, state->kept.filled + 1 + state->kept.filled / 4, panels, state);
+        NAME(fill)(x, m, dim, state->kept.filled + 1 + state->kept.filled / 4, panels, state);
     }
     return 0;
 }
