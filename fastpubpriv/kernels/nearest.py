@@ -20,11 +20,10 @@ Before the groups comes a race without tables: row by row against panels of 16, 
 other, until one is near. The bar is that of the row farthest from the first one, and the row that sent the last one home is looked
 at first. It ends by itself where rows are few, or tails heavy; where the price of the first rows says that the rest would cost more
 than the tables, the search by groups goes on from its bar. From eight columns on its panels are in single precision too, until that
-leaves too much open. Against a loop of ten lines in Numba, the faster of two (with sums in any order, and not), that leaves a row at
-the first near one (full-width machine, one thread; mixtures, Cauchy, Student with three degrees of freedom, uniform, lattice): a call
-takes six microseconds before it looks at a row, so that it is up to ten microseconds behind with 200 rows; with 500 and more in 30
-or 100 columns mostly 1.1 to 2.6 times as fast (2,000 x 100 of a mixture 1.9, .8 before panels were narrow), and never behind by
-more than those microseconds on rows of few columns with heavy tails.
+leaves too much open. Against a loop of ten lines in Numba that leaves a row at the first near one (the faster of two, with sums in
+any order and not; full-width machine, one thread; mixtures, Cauchy, Student with three degrees of freedom, uniform, lattice): a
+call takes six microseconds before it looks at a row, so that it is up to ten microseconds behind with 200 rows; with 500 and more
+in 30 or 100 columns mostly 1.1 to 2.6 times as fast (2,000 x 100 of a mixture 1.9, .8 before panels were narrow).
 
 Tried and not kept: copying all rows into panels first (twice the loop's time on heavy tails), a bar from the first rows alone (ten
 passes over all rows in place of two), and sums in the order that decides, which wait for their own additions (twice the time);
