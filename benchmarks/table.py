@@ -1,10 +1,11 @@
 """`python -m benchmarks.table`: hot loops and whole calls beside peers, the machine's limit and their goals, in one run.
 
-Everything is timed twice, with the widest instructions of the machine and held to AVX2, which stands for a processor without wider
-ones; numbers of both stand side by side, in this order: a / b. Each set has a process of its own, in which the peers, and limits
-that are products of BLAS, are held to the same instructions as our code (`benchmarks/held.py`); polars and OpenDP cannot be.
-The two processes take turns, case by case. A time is the least of some runs, a ratio is to a time of the same process. Every goal is held
-against the number beside it; what is not met says so. Rows of threads, memory and first calls have the widest instructions alone.
+Everything is timed twice, with the widest instructions of the machine and held to AVX2, which stands for a processor without
+wider ones; numbers of both stand side by side, in this order: a / b. Each set has a process of its own, in which the peers, and
+limits that are products of BLAS, are held to the same instructions as our code (`benchmarks/held.py`); polars and OpenDP cannot
+be. The two processes take turns, case by case. A time is the least of some runs, a ratio is to a time of the same process. Every
+goal is held against the number beside it; what is not met says so. Rows of threads, memory and first calls have the widest
+instructions alone.
 
 The table of the README and of the book: `python -m benchmarks.table --write README.md` on a machine that does nothing else, in an
 environment with the extra `bench`. It takes about twenty minutes; `--quick` tries all of it on a hundredth of the rows.
