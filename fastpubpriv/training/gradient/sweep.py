@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.kernels.sweeps import sweep_sum
+from fastpubpriv.kernels.sweeps import Swept
 from fastpubpriv.losses import LOSSES, Loss
 
 Array = npt.NDArray[Any]
@@ -115,6 +115,7 @@ class _Rows:
     x: Array
     y: Array
     norms: Array
+    swept: Swept | None = None
 
     @classmethod
     def of(cls, x: Any, y: Any, dtype: Any) -> _Rows:
@@ -263,16 +264,11 @@ class _State:
     def _add(self, rows: _Rows, places: IntArray | None, kind: str, factors: Array, total: Array) -> None:
         """total += factors (S,) times rows at `places` (all if None), turned, times residuals (k, S) bounded as `kind` says."""
         if self._in_c:
-            sweep_sum(
-                (rows.x, rows.y, rows.norms),
-                None if places is None else np.ascontiguousarray(places, dtype=np.int64),
-                self.w,
-                factors,
-                total,
-                residual=self.loss.residual,
-                limit=self.settings.clip_norm,
-                bounded={"clip": 1, "sphere": 2}.get(kind, 0),
-            )
+            if rows.swept is None:
+                labelled, limit = (rows.x, rows.y, rows.norms), self.settings.clip_norm
+                rows.swept = Swept(labelled, len(factors), residual=self.loss.residual, limit=limit)
+            chosen = None if places is None else np.ascontiguousarray(places, dtype=np.int64)
+            rows.swept.add(chosen, self.w, factors, total, {"clip": 1, "sphere": 2}.get(kind, 0))
             return
         count = len(rows.x) if places is None else len(places)
         for begin in range(0, count, self._part_rows):
@@ -306,7 +302,7 @@ class _State:
             self._velocity *= np.asarray(settings.momentum).astype(self.w.dtype)
             self._velocity += move
             move = self._velocity
-        self.w += move * self._size
+        self.w += np.multiply(move, self._size, out=None if self._velocity is not None else move)
         if settings.radius is not None:
             off = self.w - self.start[:, None]
             length = np.sqrt(np.sum(off * off, axis=0))
