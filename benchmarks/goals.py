@@ -30,12 +30,12 @@ LIMITS = {
     "a mini-batch of 500 of 27000 x 2000 float32": 1.7,
     "a Newton pass, 1e+06 x 100": 1.5,
     "50 steps of 1 settings": 1.7,
-    # 100 columns cannot have it. A report takes 448 ns of CPU (AVX-512), as many normals and reading the row 318, so that 1.15 leaves
-    # 48. Products with the row and rounding take 32 and 17, their share at 1,000 columns; what each report has by itself,
-    # whatever its length, takes 14 for the block of secure coins, 30 for log and expm1 of the C library, whose bits are the
-    # report's, 3 for the normal of the angle, and 34 for four roots, three quotients and two wrong guesses of a branch in ten.
-    # Even without a cost for these last and for sums of eight lanes the report would take 1.25. Not tried: products of several rows
-    # of a block of normals side by side, and angles of all of them before the first rounding (at most 40 ns).
+    # 100 columns cannot have it. A report takes 448 ns of CPU (AVX-512), as many normals and reading the row 318, so that 1.15
+    # leaves 48. Products with the row and rounding take 32 and 17, as at 1,000 columns for so many; what each report has by
+    # itself, whatever its length: 14 for its block of secure coins, 30 for log and expm1 of the C library, whose bits are the
+    # report's, 3 for the normal of the angle, and 34 for roots, quotients and the choices between them (shares of a profile).
+    # Were these last free, it would be 1.3. Not tried: products of several rows of a block of normals side by side, and angles
+    # of all of them before the first is rounded.
     # Of secure normals, as the limit is. PERFORMANCE allows 1.15 times insecure ones, and half as much again for secure ones; as
     # words of the secure stream are .58 to .6 of a secure normal, that is no more than this.
     "PrivUnit reports, 10000 x 100": 1.15,
@@ -146,9 +146,9 @@ PEERS = {
 # 2 ms of 33; chunks of 32 MB leave .9 ms for the call itself: about 1.31 readings where it took 1.5 (AVX-512).
 # Of a sweep, 50 of the 5,000 steps of paper B's run: one in 1.7 readings of its rows (1 s where that takes .6 s; on a
 # full-width machine where it takes 1.64 s, 2.4 to 2.7 s), 16 in 0.25 s each, the grid of 176 in 3 minutes on two cores. One
-# setting took 1.9 readings there, and 1.6 (19.6 ms in place of 23.7 in turn) since batches and noise are made for sixteen steps
-# at a time and rows are checked once: a step's rows put all of Python out of the near caches, so that .05 ms of it took .13 of
-# .44. The C loop is 13.1 of the 19.6 ms. Rows fetched by the call before would save at most .1 ms: the sixteen that each
+# setting took 1.9 readings there, and 1.6 (19.7 ms in place of 23.7 in turn) since batches and noise are made for sixteen steps
+# at a time and rows are checked once: a step's rows put all of Python out of the near caches, where it takes three times as
+# long. The C loop is 13.1 of the 19.7 ms. Rows fetched by the call before would save at most .1 ms: the sixteen that each
 # call begins with are a fortieth of them, and fetching saves a tenth. Sixteen take 40.6 ms with AVX-512 in place of 45.8, 2.2
 # times as fast as NumPy; 33.2 of it is C. With AVX2 they took 72, and NumPy 112. Their multiply-adds alone are 4.5 Gflop in
 # single precision: 32 to 37 ms at the peak that was measured with AVX-512, and 54 with AVX2 at two a cycle of 2.6 GHz. So .04 s
@@ -161,11 +161,13 @@ PEERS = {
 # moved the codes of a block of rows on, put them together by group and added them up in the second cache). .45 is that call:
 # reading the rows 18 times is half of it, the rest splits, moments and norms. Of a fit of four components .031 of .207 s of CPU
 # are in no pass, and stay with one thread: 1.74 times is the most that two threads can give there.
-# Of `linear_regression` with 500,000 x 20, .027 of .300 s of CPU are in no pass, of `logistic_regression` .050 of .485 (fits of public
-# rows, and what 32 steps pool): 1.83 and 1.81 at most. What was lost beside that was turning the rows, 78 ms that two threads did as
-# slowly as one, as each of 490 pieces asks for Python's lock sixteen times (pieces are four times as large now, which takes no longer);
-# and passes of 21 chunks, of which one thread adds 11. A pass of 6.3 ms took 3.6 with two threads. Amdahl's rule then gives 1.72 and
-# 1.76; turning the rows in one call of C would lower both times, and not this ratio.
+# Of `linear_regression` with 500,000 x 20, .027 of .300 s of CPU are in no pass, and of `logistic_regression` .050 of .485 (fits of
+# public rows, and what 32 steps pool): 1.83 and 1.81 times at most. 1.39 and 1.45 were measured on a quiet machine, which is as
+# if turning the rows, .078 s, took two threads as long as one: each of 490 pieces asked for Python's lock sixteen times. Pieces
+# are four times as large now, which costs nothing (13.0 ms in place of 13.8 for 100,000 rows, one thread). A pass was 21 chunks,
+# of which one thread adds 11; it is 24 now. Where turning the rows with one thread takes 1.9 times as long as with two, the calls
+# come to 1.64 to 1.67 if a pass takes 1.74 times as long (6.2 and 3.6 ms, the least on a busy machine), and to 1.78 if it loses
+# only .1 ms; no run on a quiet machine has told yet. Turning rows in one call of C would lower both times, and this ratio too.
 SECONDS = {
     "50 steps of 16 settings": 0.04,
     "50 steps of 176 settings, all cores": 1.8,
