@@ -126,9 +126,9 @@ PEERS = {
 }
 # Small calls in loops with the same settings, before and now (CPU of a busy full-width machine): medians of "gaussian" .30 and
 # .15 ms, of `weighted_mean` .25 and .14; the least of 400 calls .275 and .138, .236 and .130. What depends on public settings alone
-# is worked out once (`estimators/paths.py`). Of the first, .011 ms are two sums in C (5.6 microseconds each with 5 to 8 columns,
-# where 4 take 1.2), the rest 395 calls of Python and its built-in functions, 1043 before. Not tried: sums of 5 to 8 columns as
-# fast as those of 4; one call of C that adds noise and converts; row maps that differ from a checked one in their centre only.
+# is worked out once (`estimators/paths.py`). Since sums of 5 to 16 columns hold a row in a lane, they take .120 and .113 on a
+# machine that is not busy. What is left are 400 calls of Python and its built-in functions, 1043 before. Not tried: one call of C
+# that adds noise and converts; row maps that differ from a checked one in their centre only.
 # The default takes 3.3 ms where it took 3.4 in turn: three releases .5, clip points .8 (`tails.sides_of` .3, `Sides.risk` .2),
 # windows of columns .5, places of public rows .2, each by itself. All columns are read from their counts at once now, a quarter
 # fewer calls, which saved 4 % only. Of the rest, .6 ms are page faults, 300 a call: new arrays of 160 KB (with glibc told to keep

@@ -177,7 +177,12 @@ class Executor:
     def _run(self, query: Query, rows: Rows) -> Any:
         cost = max(rows.dim, query.row_cost)
         chunk = rows.in_memory
-        if chunk is not None and rows.n * cost <= _ONE_CHUNK_WORK and self._alone and query.chunk_rows is None:
+        if (
+            chunk is not None
+            and rows.n * cost <= _ONE_CHUNK_WORK
+            and query.chunk_rows is None
+            and self._alone(rows.n * cost)
+        ):
             first = query.zeros()
             _check_accumulators(first)
             if query.compiled:
@@ -205,11 +210,12 @@ class Executor:
                     query.merge(first, part)
             return query.answer(first)
 
-    @property
-    def _alone(self) -> bool:
-        """Whether few rows are for the calling thread, all at once and without a bar; so they are if more threads are asked for."""
-        most = 1 if _INLINE_WORK_ASKED < _ONE_CHUNK_WORK else max_threads()
-        one = self.threads is None or (type(self.threads) is int and 1 <= self.threads <= most)
+    def _alone(self, work: int) -> bool:
+        """Whether so little work is for the calling thread, all at once and without a bar."""
+        threads = self.threads
+        one = threads is None or (
+            type(threads) is int and (threads == 1 or (work <= _INLINE_WORK_ASKED and 1 < threads <= max_threads()))
+        )
         return one and not self.progress and self.chunk_rows is None
 
     def _cut(self, query: Query, rows: Rows, cost: int) -> tuple[int, int]:

@@ -41,6 +41,7 @@ from fastpubpriv.training.rotated import Rotation, rotated_rows
 from fastpubpriv.training.weighing import weigh, weighing_share
 
 _TIE = 0.05
+_SURELY = 2.0  # so many times as large an error of the steps decides against them, with next to no public rows
 _BOTH_GOOD = 0.02  # of a residual's variance: predicted errors below it are both about zero
 
 
@@ -311,6 +312,9 @@ def _tied(problem: Problem, account: Account, plans: dict[str, Any]) -> str | No
     """The choice between two methods whose predicted errors are about the same: by what the public curvature is worth."""
     assert isinstance(problem.posterior, Posterior)
     one, other = plans["newton"].predicted, plans["sufficient_statistics"].predicted
+    if problem.posterior.next_to_none:
+        # One release, residuals clipped about the public fit, keeps more of that fit's error than it predicts; steps correct it.
+        return "newton" if one < _SURELY * other else "sufficient_statistics"
     small = max(one, other) < _BOTH_GOOD * problem.posterior.scale**2
     if not small and abs(one - other) > _TIE * max(one, other):
         return None
