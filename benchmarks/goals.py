@@ -61,14 +61,21 @@ PEERS = {
     "exact Gaussian noise, 1e+06 draws": {"numpy (insecure)": 2.0, "OpenDP integer": 1000.0},
     "exact Laplace noise, 1e+06 draws": {"numpy (insecure)": 2.0, "OpenDP integer": 1000.0},
     **{name: _LOOPS for name in LIMITS if name.startswith("clipped exact sum")},
+    # With the peer held to AVX2 where ours is: 5.6 and 4.3 for 3e5 x 100, 3.6 and 2.7 for 2e4 x 1000 (CPU; beside a peer with
+    # AVX-512, AVX2 had 3.7 and 1.9). At 100 columns ours takes 1.06 times the double-precision multiply-adds with AVX2, so that
+    # 5 would be .91 of them, rows read and clipped.
     "clipped exact Gram, 1e+06 x 100": {"NumPy clip and dsyrk": 5.0},
     "clipped exact Gram, 1e+05 x 1000": {"NumPy clip and dsyrk": 2.5},
     "Gaussian, 1e+06 x 100, 4 rounds": {"NumPy clip and dsyrk, as many passes": 2.0},
     # Twice the peer cannot be had at 1,000 columns. A pass of the peer, 2.1 s, is one product of n d^2 / 2 multiply-adds and its
-    # clip; ours is the map, which is as many and takes .84 s at the peak (1.7 until products were fused), and in four of five
-    # passes the Gram matrix in integers, .46 s; roots and eigenvectors of five matrices are 1.9 s more. At these limits that is
-    # 1.3 times the peer. With AVX2, half of the peak that the peer has, the map alone is nearly its pass. Tried and no faster:
-    # deeper blocks, and the next panel fetched during the product with this one. Not tried: one eigendecomposition less a round.
+    # clip; ours is the map, triangular as well, so as many, which takes .84 s at the peak (1.7 until products were fused), and in
+    # four of five passes the Gram matrix in integers, .46 s. CPU of a row: ours 80 microseconds (AVX2 140), the peer 73 (held to
+    # AVX2 as well 127). What does not grow with rows takes 1.6 s of CPU, 1.0 of it five eigendecompositions of .2 (1.14 with a
+    # busy neighbour). A Cholesky factor (.009 s in place of .2 for eigenvectors and .03 for QR) would serve in the three early
+    # rounds and for the final root where no eigenvalue is below its floor: about .9 of 10.9 s, so 1.1 times the peer in place of
+    # 1.0. Not done, as the factor differs by up to 1e-14, and rows on the edge of an integer would fall otherwise: released
+    # values with a seed would change. With AVX2 even no eigendecomposition gives 1.0: a row alone costs ours more than the
+    # peer, .9 times as fast. Tried and no faster: deeper blocks, and the next panel fetched during the product with this one.
     "Gaussian, 1e+05 x 1000, 4 rounds": {"NumPy clip and dsyrk, as many passes": 1.0},
     # One thread of scikit-learn takes 12 ms and 1.0 s on a quiet full-width machine, 22 ms and 2.1 s of CPU on a busy one, 18 ms
     # and 1.7 s where the goals were set. Of the second, ours takes 14.5 ms when busy (145 times; 26 before `kernels/_cover.py`):
@@ -111,12 +118,14 @@ PEERS = {
     "a mini-batch of 500 of 27000 x 2000 float32": {"NumPy": 1.3},
     "a Newton pass, 1e+06 x 100": {"NumPy in row blocks": 3.0, "Numba loop": 1.1},
     "50 steps of 1 settings": {"NumPy": 2.0},
+    # Sixteen beside NumPy: 2.0, and 1.6 where both are held to AVX2 (1.4 beside a NumPy with AVX-512); `SECONDS` says why.
     "50 steps of 16 settings": {"one setting at a time": 4.0, "NumPy": 2.0},
     # 5.3 to 5.5 and 4.4 to 4.6 on a busy full-width machine, where the whitened Gram kernel takes 36 and 125 ns a row: vectors that
     # stop at the diagonal, with the one that is not full where columns are few, 16 rows to a tile, and the next tile's rows fetched
     # during the product (before: 50 and 208 ns, 4.4 and 3.4). With 24 columns or more the product is fused where a bound says that
     # the integers are the same: .92 of the time for 50 columns, .97 with AVX2, whose unfused sums run beside its products. With 20
     # columns the bound costs what it saves; there 41 ns a row with AVX2, of which 6 are the Gram matrix.
+    # With 50 columns held to AVX2, 3.9 beside a script that is held as well (3.7 beside one with AVX-512): on the edge of the goal.
     "coinpress_covariance, 3e+05 x 20, 4 rounds, whole call": {"the published script": 4.0},
     "coinpress_covariance, 2e+05 x 50, 4 rounds, whole call": {"the published script": 4.0},
     "coinpress_mean, 1e+05 x 50, 4 rounds, whole call": {"the published script": 14.0},
