@@ -85,8 +85,8 @@ TARGET FPP_INLINE uint32_t NAME(fused_densities)(const fpp_mixtures *mix, int co
             log = FMA(t, l, best);
             /* Half of log 2, and a sum of 2 where there is a hypothesis: the last panel has absent ones, all of whose components are equal. */
             const R there = NAME(smaller)(less, best + 1e300);
-            const int changes = ANY_ABOVE(SIZE(e), 0x1.62e42fefa39efp-2 - 0x1p-28) | ANY_ABOVE(there, 1.0 - 0x1p-28);
-            near |= (uint32_t)changes << r;
+            const int far_from_whole = ANY_ABOVE(SIZE(e), 0x1.62e42fefa39efp-2 - 0x1p-28), double_sum = ANY_ABOVE(there, 1.0 - 0x1p-28);
+            near |= (uint32_t)(far_from_whole | double_sum) << r;
         }
         *(NAME(real_u) *)(logs + r * stride) = log;
     }

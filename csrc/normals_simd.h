@@ -38,7 +38,7 @@ TARGET FPP_INLINE V NAME(tail)(V size)
     }
     const VI counts = ~near & (square <= FARTHEST_SQ);
     if (NAME(any)(counts)) {
-        V e;
+        V e = {0.0};
         for (int i = 0; i < W; i++) {
             /* Not by counts[i]: gcc 12 with -fwrapv, as Python is built, stops on that in gimple_expand_vec_cond_expr. */
             e[i] = square[i] >= 1.0 && square[i] <= FARTHEST_SQ ? exp(-square[i]) : 0.0;

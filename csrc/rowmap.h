@@ -13,6 +13,7 @@
 #define FPP_TILE_ROWS 64       /* most rows of a tile; a multiple of every row group */
 #define FPP_TILE_ROWS_FEW 16   /* rows of a tile under a LOWER or FULL matrix, */
 #define FPP_TILE_ROWS_FEW_DIM 256 /* of rows of at most so many columns */
+#define FEW_MOST 16            /* most columns of rows that are added up with a row in a lane */
 #define FPP_FUSED_DIM 24       /* least columns of rows whose products are fused */
 #define FPP_DEPTH 128          /* columns of x per pass of the matrix product */
 #define FPP_T_LD (FPP_DEPTH + FPP_LANES)

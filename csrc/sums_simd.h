@@ -148,17 +148,25 @@ static const fpp_row_kernels NAME(kernels);
         return loop(plan, x, n, stride_bytes, count, 1, 0);                 \
     }
 
-#define FEW(dim) \
-    case dim:    \
-        BY_MAP(NAME(sum_few), plan, x, n, stride_bytes, dim)
+#define FEW(width) \
+    case width:    \
+        BY_MAP(NAME(sum_few), plan, x, n, stride_bytes, width)
 
 TARGET static int64_t NAME(few)(const fpp_plan *plan, const char *x, int64_t n, int64_t stride_bytes)
 {
-    switch (plan->dim) {
+    switch (plan->dim <= FPP_LANES ? plan->dim : (plan->dim + 3) / 4 * 4) {
         FEW(1)
         FEW(2)
         FEW(3)
         FEW(4)
+#if W >= 4
+        FEW(5)
+        FEW(6)
+        FEW(7)
+        FEW(8)
+        FEW(12)
+        FEW(16)
+#endif
     default:
         return 0;
     }
@@ -275,7 +283,7 @@ TARGET static int64_t NAME(stream)(const fpp_plan *plan, const char *x, int64_t 
     if (count == 0) {
         return 0;
     }
-    if ((plan->plain || plan->shifted) && plan->dim <= 4) {
+    if ((plan->plain || plan->shifted) && plan->dim <= (W >= 4 ? FEW_MOST : 4)) {
         return NAME(few)(plan, x, n, stride_bytes);
     }
 #if W == 8

@@ -65,7 +65,7 @@ int64_t multiply_add(int64_t rounds)
     return rounds * CHAINS * (BYTES / 8) * 2;
 }
 """
-_ENOUGH = 5.0
+_ENOUGH, _AT_LEAST = 5.0, 0.02
 _FLAGS = ["-O3", "-ffp-contract=fast", "-shared", "-fPIC"]
 # A narrower set of instructions than that of the machine stands for a processor that has no wider one.
 _NARROWER = {lib.FPP_ISA_BASELINE: "-march=x86-64", lib.FPP_ISA_AVX2: "-march=x86-64-v3"}
@@ -121,10 +121,11 @@ def _steps_per_second(source: str, name: str, rounds: int, flag: str) -> float:
 def best_seconds(call: Callable[[], Any], rounds: int = 7) -> float:
     """Shortest of several runs after one that warms up: the machine is shared, and noise only ever adds.
 
-    No run is begun once `_ENOUGH` seconds have been spent: then that of the warm-up counts too, which is a small part of it.
+    A call of a millisecond or less runs more often, as one interrupt lasts as long. No run is begun once `_ENOUGH` seconds have
+    been spent: then that of the warm-up counts too, which is a small part of it.
     """
-    seconds = []
-    for _ in range(rounds + 1):
+    seconds: list[float] = []
+    while len(seconds) <= rounds or sum(seconds) < _AT_LEAST:
         start = time.perf_counter()
         call()
         seconds.append(time.perf_counter() - start)

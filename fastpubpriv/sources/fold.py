@@ -33,7 +33,9 @@ _ONE_CHUNK_WORK = (
     500_000  # below this, rows in memory are added at once: all that cuts and shares them out would take longer
 )
 _CHUNK_WORK = 20_000_000  # an interrupt waits for at most one chunk
-_CHUNKS_PER_THREAD = 4  # so that the other threads can take over the work of one that was held up
+# Chunks for each thread, so that the others can take over the work of one that was held up or began late: as many as have this much
+# work each, as every chunk begins with some microseconds of Python that only one thread runs at a time.
+_CHUNKS_PER_THREAD, _MOST_CHUNKS_PER_THREAD, _SHARED_CHUNK_WORK = 4, 16, 500_000
 _IN_FLIGHT_BYTES = 1 << 26  # limit on the chunks of a sequential source that have been read and not yet used
 
 
@@ -175,7 +177,12 @@ class Executor:
     def _run(self, query: Query, rows: Rows) -> Any:
         cost = max(rows.dim, query.row_cost)
         chunk = rows.in_memory
-        if chunk is not None and rows.n * cost <= _ONE_CHUNK_WORK and self._alone and query.chunk_rows is None:
+        if (
+            chunk is not None
+            and rows.n * cost <= _ONE_CHUNK_WORK
+            and query.chunk_rows is None
+            and self._alone(rows.n * cost)
+        ):
             first = query.zeros()
             _check_accumulators(first)
             if query.compiled:
@@ -203,10 +210,12 @@ class Executor:
                     query.merge(first, part)
             return query.answer(first)
 
-    @property
-    def _alone(self) -> bool:
-        """Whether few rows are for the calling thread, all at once and without a bar."""
-        one = self.threads is None or (type(self.threads) is int and self.threads == 1)
+    def _alone(self, work: int) -> bool:
+        """Whether so little work is for the calling thread, all at once and without a bar."""
+        threads = self.threads
+        one = threads is None or (
+            type(threads) is int and (threads == 1 or (work <= _INLINE_WORK_ASKED and 1 < threads <= max_threads()))
+        )
         return one and not self.progress and self.chunk_rows is None
 
     def _cut(self, query: Query, rows: Rows, cost: int) -> tuple[int, int]:
@@ -228,7 +237,11 @@ class Executor:
         most = CHUNK_BYTES_IN_PLACE if query.in_place and rows.in_memory is not None else CHUNK_BYTES
         size = max(1, min(default_chunk_rows(rows.dim, most), _CHUNK_WORK // cost))
         if workers > 1:
-            size = min(size, -(-rows.n // (_CHUNKS_PER_THREAD * workers)))
+            each = rows.n * cost // (workers * _SHARED_CHUNK_WORK)
+            least = workers * min(max(each, _CHUNKS_PER_THREAD), _MOST_CHUNKS_PER_THREAD)
+            count = max(least, -(-rows.n // size))
+            # As many for each thread: of 21 chunks, one of two threads would add 11 while the other waits.
+            size = max(1, -(-rows.n // (-(-count // workers) * workers)))
         return workers, size
 
 

@@ -54,7 +54,7 @@ def test_every_size_and_kind(dim, kind):
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("dim", [1, 2, 3, 4, 5, 8, 40])
+@pytest.mark.parametrize("dim", [1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 16, 40])
 def test_rows_in_few_columns(dim, dtype):
     """Identity maps without an offset have loops of their own: rows that are clipped or not, cannot be used, or lie apart."""
     rng = np.random.default_rng(dim)
