@@ -143,7 +143,7 @@ PEERS = {
 # timed by itself. A profile of 6.8 ms and 3,700 calls, taken before, had 60 % there (clip points 29, of which `sides_of` 9 and
 # `Sides.risk` 5; windows 18; places of public rows 9), three releases 13 and what is said of the columns 8; all in small calls
 # of Python and NumPy. If the shares hold without a profiler, releases and report alone are above .13 ms; 1 ms would take most
-# of `look` in C, which was not tried. Of 2e4 x 50, 28.5 ms became 25.6: memory that is kept is what lets twice the columns be looked
+# of `look` in C, which was not tried. Of 2e4 x 50, 28.5 ms became 25.6: memory that is kept lets twice the columns be looked
 # at together pay (`MOST_CELLS`; four times as many take another 1 ms and 7 MB more).
 # `estimate_mean` of 1e6 x 50 with default clipping: .24 s where it took .81, and reading
 # the rows takes .024. Its three readings took 52 ms for cells (0.55 ns a number for the count itself, the rest is the cell), 80
