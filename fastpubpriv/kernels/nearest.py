@@ -19,10 +19,11 @@ cache). Next to try: single precision with a bound for the first pass, and four 
 Before the groups comes a race without tables: row by row against panels of 16, and when those are not enough one row after the
 other, until one is near. The bar is that of the row farthest from the first one, and the row that sent the last one home is looked
 at first. It ends by itself where rows are few, or tails heavy; where the price of the first rows says that the rest would cost more
-than the tables, the search by groups goes on from its bar. Against a loop of ten lines in Numba that leaves a row at the first near
-one (full-width machine, one thread; mixtures, Cauchy, uniform, lattice; 4 and 100 columns): with 200 rows 1 to 25 microseconds
-behind, with 1,000 to 20,000 from .7 (Cauchy in 4 columns, 34 against 26 microseconds for 2,000 rows) and .84 (a mixture of 2,500 x
-100) to 5 times as fast. With AVX2 .9 to 2.5. Products in baseline instructions are slower: .6 to 1.6.
+than the tables, the search by groups goes on from its bar. From eight columns on its panels are in single precision too, until that
+leaves too much open. Against a loop of ten lines in Numba that leaves a row at the first near one (the faster of two, with sums in
+any order and not; full-width machine, one thread; mixtures, Cauchy, Student with three degrees of freedom, uniform, lattice): a
+call takes six microseconds before it looks at a row, so that it is up to ten microseconds behind with 200 rows; with 500 and more
+in 30 or 100 columns mostly 1.1 to 2.6 times as fast (2,000 x 100 of a mixture 1.9, .8 before panels were narrow).
 
 Tried and not kept: copying all rows into panels first (twice the loop's time on heavy tails), a bar from the first rows alone (ten
 passes over all rows in place of two), and sums in the order that decides, which wait for their own additions (twice the time);
@@ -166,7 +167,7 @@ def _early(points: FloatArray) -> tuple[tuple[int, float], bool]:
     """The winner of a race without tables, and whether it came to its end; if not, a state to go on from."""
     m, dim = points.shape
     x = _cbuf.inp(points.reshape(-1))
-    panels, kept = np.empty((m + 15) * dim), np.zeros(7, dtype=np.int64)
+    panels, kept = np.empty((m + 15) * dim), np.zeros(9, dtype=np.int64)
     best, farthest, left = ffi.new("int64_t *", m), ffi.new("double *", -1.0), ffi.new("int32_t *", 1)
     others = _other_work(m, dim)
     trial = others // 10

@@ -12,6 +12,7 @@ import pytest
 from scipy.special import ndtr
 from training.test_oracles import METHODS, relative
 
+from fastpubpriv import ApproxDP, linear_regression, logistic_regression
 from fastpubpriv.experiments import newton_beyond as beyond
 from fastpubpriv.losses import LOSSES
 from fastpubpriv.training import newton, newton_state, public_linear, whitening
@@ -32,7 +33,7 @@ def noise(share):
 
 
 def test_more_steps_only_with_few_public_rows():
-    next_to_none, few, many = posterior(20, 30), posterior(50, 60), posterior(32, 30)
+    next_to_none, few, many = posterior(20, 30), posterior(60, 70), posterior(32, 30)
     assert next_to_none.next_to_none
     assert not few.next_to_none
     assert few.few
@@ -147,3 +148,18 @@ def test_small_differences_between_the_last_slopes_are_noise():
     state.note_slope(np.full(10, 0.012), np.full(10, 1e-4))
     state.settle(wary=True)
     assert np.array_equal(state.mean, start + 9.0)
+
+
+@pytest.mark.parametrize("fit", [linear_regression, logistic_regression])
+def test_of_two_public_rows_auto_spends_nothing(fit):
+    rng = np.random.default_rng(8)
+    x = rng.normal(size=(2000, 3))
+    y = (x[:, 0] > 0.0).astype(float)
+    x[:2], y[:2] = [[-1.0, 0.0, 2.0], [1.0, 0.1, 0.3]], (0.0, 1.0)
+    given = {"x_pub": x[:2].copy(), "y_pub": y[:2].copy(), "budget": ApproxDP(1, 1e-5)}
+    found = fit(x[2:], y[2:], **given)
+    assert found.method == "throw_away"
+    assert not found.releases
+    assert "two do not say how large anything is" in str(found.summary())
+    given |= {"x_pub": np.vstack([x[:2], [[0.0, 1.0, 1.0]]]), "y_pub": [0.0, 1.0, 1.0]}
+    assert fit(x[2:], y[2:], **given).method != "throw_away"
