@@ -165,6 +165,23 @@ TARGET static double NAME(early_nearest)(const double *x, int64_t m, int64_t dim
     return nearest;
 }
 
+TARGET FPP_INLINE int NAME(early_finite)(const double *x, int64_t n)
+{
+    V zero = (V){0.0};
+    double rest = 0.0;
+    int64_t k = 0;
+    for (; k + W <= n; k += W) {
+        zero += NAME(load)(x + k) * 0.0;
+    }
+    for (; k < n; k++) {
+        rest += x[k] * 0.0;
+    }
+    for (int l = 0; l < W; l++) {
+        rest += zero[l];
+    }
+    return rest == 0.0;
+}
+
 TARGET static int32_t NAME(early)(const double *x, int64_t m, int64_t dim, int64_t other_work, int64_t trial_work, int64_t most_work,
                                   double *panels, early_state *state)
 {
@@ -198,19 +215,7 @@ TARGET static int32_t NAME(early)(const double *x, int64_t m, int64_t dim, int64
         if (state->kept.looked + state->kept.passed - begin >= most_work) {
             return 1;
         }
-        V zero = (V){0.0};
-        int64_t k = 0;
-        for (; k + W <= dim; k += W) {
-            zero += NAME(load)(x + i * dim + k) * 0.0;
-        }
-        for (; k < dim; k++) {
-            zero[0] += x[i * dim + k] * 0.0;
-        }
-        double sum = 0.0;
-        for (int l = 0; l < W; l++) {
-            sum += zero[l];
-        }
-        if (!(sum == 0.0)) {
+        if (!NAME(early_finite)(x + i * dim, dim)) {
             return -1;
         }
         const int tie = i > state->best;
