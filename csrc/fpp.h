@@ -362,7 +362,7 @@ int32_t fpp_race_run(const fpp_race *race, const int64_t *queue, int64_t n, int6
 int32_t fpp_race_early(const double *x, int64_t m, int64_t dim, int64_t other_work, int64_t trial_work, int64_t most_work,
                        double *panels, int64_t *kept, int64_t *best, double *farthest, int32_t *left);
 /* All of it in one call for few points: m at least 2, and (m + 15) dim at most FPP_SMALL_RACE. best: -1 if one is not finite. */
-#define FPP_SMALL_RACE 6144
+#define FPP_SMALL_RACE 8192
 typedef struct {
     int64_t best;
     double farthest;

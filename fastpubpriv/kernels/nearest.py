@@ -22,16 +22,16 @@ at first. It ends by itself where rows are few, or tails heavy; where the price 
 than the tables, the search by groups goes on from its bar. Few rows are one call of C, on whose stack all of those with up to 32
 columns stand in panels from the start: one pass in the order that decides says whether a row leaves, and if not its distance.
 
-Against a loop of ten lines in Numba that leaves a row at the first near one (the faster of two, with and without a look at each partial
-sum; CPU time, busy full-width machine, one thread; mixtures, Cauchy, uniform, lattice, each row twice; 2, 10, 20, 50 and 100 columns):
-from 200 to 2,000 rows 1.0 (Cauchy in 2 columns) to 80 times as fast; .2 to .9 before with up to 10 columns and 200 rows. With 50 rows
-.5 to 2.5, never over 1.1 microseconds behind, .7 of which are the call and its checks, where the loop takes as long for all. In one
-column of few numbers, where every row has an equal, it is 2 to 4 microseconds behind.
+Against a loop of ten lines in Numba that leaves a row at the first near one (the faster of two, with and without a look at each
+partial sum; CPU time, busy full-width machine, one thread; mixtures, Cauchy, uniform, lattice, each row twice; 2, 10, 20, 50 and
+100 columns): from 200 to 2,000 rows 1.0 (Cauchy in 2 columns) to 80 times as fast; .2 to .9 before with up to 10 columns and 200
+rows. With 50 rows of up to 20 columns .5 to 2.5, but never over 1.1 microseconds behind: .7 are the call and its checks, where the
+loop takes as long for all. In one column of few numbers, where every row has an equal, it is 2 to 4 microseconds behind.
 
-Tried and not kept: copying all of many rows into panels first (twice the loop's time on heavy tails), a bar from the first rows alone (ten
-passes over all rows in place of two), and sums in the order that decides, which wait for their own additions (twice the time);
-panels of 32 or 128 rows in the search by groups (slower), two rows at a time there (a row mostly leaves after one panel), and the
-search by groups in Numba with lanes written as LLVM code: as fast, but 5 s to compile.
+Tried and not kept: copying all of many rows into panels first (twice the loop's time on heavy tails), a bar from the first rows
+alone (ten passes over all rows in place of two), and sums in the order that decides, which wait for their own additions (twice the
+time); panels of 32 or 128 rows in the search by groups (slower), two rows at a time there (a row mostly leaves after one panel),
+and the search by groups in Numba with lanes written as LLVM code: as fast, but 5 s to compile.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from row_cases import LEVELS, instruction_set
 
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import _cover, nearest
+from fastpubpriv.kernels._cext import lib
 from fastpubpriv.reference import nearest as reference
 
 
@@ -332,7 +333,7 @@ def test_memory_layout_does_not_matter():
 )
 @pytest.mark.parametrize("first", [False, True, None])
 def test_bad_points_are_refused(points, first, monkeypatch):
-    monkeypatch.setattr(nearest, "_SMALL", 6144 if first is None else 0)
+    monkeypatch.setattr(nearest, "_SMALL", lib.FPP_SMALL_RACE if first is None else 0)
     monkeypatch.setattr(nearest, "_may_end_early", lambda points: first)
     with pytest.raises(InputError, match="points must be"):
         nearest.most_isolated(points)
