@@ -30,6 +30,12 @@ LIMITS = {
     "a mini-batch of 500 of 27000 x 2000 float32": 1.7,
     "a Newton pass, 1e+06 x 100": 1.5,
     "50 steps of 1 settings": 1.7,
+    # 100 columns cannot have it. A report takes 448 ns of CPU (AVX-512), as many normals and reading the row 318, so that 1.15
+    # leaves 48. Products with the row and rounding take 32 and 17, as at 1,000 columns for so many; what each report has by
+    # itself, whatever its length: 14 for its block of secure coins, 30 for log and expm1 of the C library, whose bits are the
+    # report's, 3 for the normal of the angle, and 34 for roots, quotients and the choices between them (shares of a profile).
+    # Were these last free, it would be 1.3. Not tried: products of several rows of a block of normals side by side, and angles
+    # of all of them before the first is rounded.
     # Of secure normals, as the limit is. PERFORMANCE allows 1.15 times insecure ones, and half as much again for secure ones; as
     # words of the secure stream are .58 to .6 of a secure normal, that is no more than this.
     "PrivUnit reports, 10000 x 100": 1.15,
@@ -94,8 +100,9 @@ PEERS = {
     "occupied bins, dyadic, 1e+07": {"NumPy frexp and bincount": 8.0, "polars, one thread": 8.0},
     "occupied bins, 30 widths, 1e+07": {"NumPy unique": 8.0, "polars, one thread": 8.0},
     "stable_histogram, 1e+07, whole call": {"NumPy unique": 5.0, "polars, one thread": 6.0},
-    # Of doubles the Numba loop takes 1.02 readings of the rows itself, and NumPy 3.3 (ours 1.16 in the same minutes): 1.1 times
-    # as fast as the one would be faster than reading, 3 times as fast as the other 1.09 readings. Of floats NumPy takes 2.96
+    # Of doubles the Numba loop takes 1.02 readings of the rows itself, and NumPy 3.3 (ours 1.13, and 1.16 before the line of a
+    # row's last columns was fetched too): 1.1 times as fast as the one would be faster than reading, 3 times as fast as the other
+    # 1.09 readings. Of floats NumPy takes 2.96
     # readings, so that 3 times as fast is the bare reading; ours take 1.43 with AVX-512 and 1.54 with AVX2 (1.3 and 1.2 times
     # the Numba loop, which adds up in floating point). A mini-batch took 1.7 and 1.8 readings of its rows where it took 2.0 and
     # 2.1 before its rows were fetched two groups ahead and taken several at a time; 1.2 and 1.3 with rows in the third cache.
@@ -142,20 +149,29 @@ PEERS = {
 # `weighted_mean` and clipping="gaussian": a chunk of 4 MB began with 20 microseconds of Python that is no longer in any cache,
 # 2 ms of 33; chunks of 32 MB leave .9 ms for the call itself: about 1.31 readings where it took 1.5 (AVX-512).
 # Of a sweep, 50 of the 5,000 steps of paper B's run: one in 1.7 readings of its rows (1 s where that takes .6 s; on a
-# full-width machine where it takes 1.64 s, 2.4 to 2.7 s), 16 in 0.25 s each, the grid of 176 in 3 minutes on two cores. There
-# one setting took 1.9 readings: the C loop alone 1.35 with norms that are known, as they are after the first 200 steps (1.46
-# before rows were fetched sixteen ahead), the norms .1, and two calls a step, each of which begins with rows that nothing has
-# fetched, most of the rest; the Python of a step is .05 ms of .63. To be tried: the public rows of a step fetched by the
-# private call. Sixteen took 56 ms with AVX-512 and 72 with AVX2, NumPy 112. Their multiply-adds alone are 4.5 Gflop in single
-# precision: 32 to 37 ms at the peak that is measured with AVX-512, and 54 with AVX2 at two a cycle of 2.6 GHz. So .04 s cannot
-# be had with AVX2, twice NumPy there only at its peak (it runs at nine tenths: 1.16 ms for a step of 1.08), and .04 s with
-# AVX-512 leaves nothing for norms, draws and fetching. There the loop runs at three quarters of the peak, as a number of a row
-# that is spread over a vector is a load for each multiply-add. To be tried: columns side by side, four rows by four settings,
-# with weights in blocks of 512 columns that stay in the first cache.
+# full-width machine where it takes 1.64 s, 2.4 to 2.7 s), 16 in 0.25 s each, the grid of 176 in 3 minutes on two cores. One
+# setting took 1.9 readings there, and 1.6 (19.7 ms in place of 23.7 in turn) since batches and noise are made for sixteen steps
+# at a time and rows are checked once: a step's rows put all of Python out of the near caches, where it takes three times as
+# long. The C loop is 13.1 of the 19.7 ms. Rows fetched by the call before would save at most .1 ms: the sixteen that each
+# call begins with are a fortieth of them, and fetching saves a tenth. Sixteen take 40.6 ms with AVX-512 in place of 45.8, 2.2
+# times as fast as NumPy; 33.2 of it is C. With AVX2 they took 72, and NumPy 112. Their multiply-adds alone are 4.5 Gflop in
+# single precision: 32 to 37 ms at the peak that was measured with AVX-512, and 54 with AVX2 at two a cycle of 2.6 GHz. So .04 s
+# cannot be had with AVX2, twice NumPy there only at its peak (it runs at nine tenths: 1.16 ms for a step of 1.08), and .04 s with
+# AVX-512 only at the clock of the first of those machines. A number of a row that is spread over a vector is a load for each
+# multiply-add: nine loads for eight, and with blocks of sixteen rows, seventeen for sixteen, the whole took 45 ms in place of 42.
+# Not tried: columns side by side, four rows by four settings with weights in blocks of 512 columns (eight loads for sixteen,
+# but rows that do not begin with a line of the cache take two each).
 # A tree of 10^6 x 16 rows takes .60 s of CPU on a busy full-width machine (.67 with AVX2; .95 and 1.01 before one call of C
 # moved the codes of a block of rows on, put them together by group and added them up in the second cache). .45 is that call:
 # reading the rows 18 times is half of it, the rest splits, moments and norms. Of a fit of four components .031 of .207 s of CPU
 # are in no pass, and stay with one thread: 1.74 times is the most that two threads can give there.
+# Of `linear_regression` with 500,000 x 20, .027 of .300 s of CPU are in no pass, and of `logistic_regression` .050 of .485 (fits of
+# public rows, and what 32 steps pool): 1.83 and 1.81 times at most. 1.39 and 1.45 were measured on a quiet machine, which is as
+# if turning the rows, .078 s, took two threads as long as one: each of 490 pieces asked for Python's lock sixteen times. Pieces
+# are four times as large now, which costs nothing (13.0 ms in place of 13.8 for 100,000 rows, one thread). A pass was 21 chunks,
+# of which one thread adds 11; it is 24 now. Where turning the rows with one thread takes 1.9 times as long as with two, the calls
+# come to 1.64 to 1.67 if a pass takes 1.74 times as long (6.2 and 3.6 ms, the least on a busy machine), and to 1.78 if it loses
+# only .1 ms; no run on a quiet machine has told yet. Turning rows in one call of C would lower both times, and this ratio too.
 SECONDS = {
     "50 steps of 16 settings": 0.04,
     "50 steps of 176 settings, all cores": 1.8,

@@ -1,17 +1,20 @@
 """`python -m benchmarks.table`: hot loops and whole calls beside peers, the machine's limit and their goals, in one run.
 
-Our code is timed with the widest instructions of the machine, and held to AVX2 in the same run; numbers of both stand side by side,
-in this order: a / b. The limit is measured with the same instructions each time, as AVX2 stands for a processor without wider ones;
-peers, and limits that are products of BLAS, keep all instructions of the machine. A time is the least of some runs, a ratio is to a
-time of the same run. Every goal is held against the number beside it; what is not met says so.
+Everything is timed twice, with the widest instructions of the machine and held to AVX2, which stands for a processor without
+wider ones; numbers of both stand side by side, in this order: a / b. Each set has a process of its own, in which the peers, and
+limits that are products of BLAS, are held to the same instructions as our code (`benchmarks/held.py`); polars and OpenDP cannot
+be. The two processes take turns, case by case. A time is the least of some runs, a ratio is to a time of the same process. Every
+goal is held against the number beside it; what is not met says so. Rows of threads, memory and first calls have the widest
+instructions alone.
 
 The table of the README and of the book: `python -m benchmarks.table --write README.md` on a machine that does nothing else, in an
-environment with the extra `bench`. It takes about ten minutes; `--quick` tries all of it on a hundredth of the rows.
+environment with the extra `bench`. It takes about twenty minutes; `--quick` tries all of it on a hundredth of the rows.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import importlib.util
 import tempfile
 import warnings
@@ -23,7 +26,7 @@ from rich.console import Console
 from rich.table import Table
 from threadpoolctl import threadpool_limits
 
-from benchmarks import goals
+from benchmarks import goals, held
 from benchmarks.cases import (
     bins,
     calls,
@@ -45,8 +48,7 @@ from fastpubpriv.kernels.instructions import NAMES
 HEADER = ("hot loop or call", "ours", "x limit", "limit", "peer", "times faster", "goal")
 BEGIN, END = "<!-- bench -->", "<!-- /bench -->"
 SECTIONS = ("loops", "training", "calls", "threads", "memory", "first")
-# Peers that are calls of this library: they are held to the same instructions.
-OWN = ("one thread", "one setting at a time", "one width")
+CASES = ("loops", "training", "calls")  # the sections that are measured in a process for each set of instructions
 QUICK = 0.01
 Line = tuple[str, ...]
 
@@ -113,59 +115,73 @@ def beside(numbers: Sequence[float], form: str) -> str:
     return " / ".join(format(number, form) for number in numbers)
 
 
-def timed(case: loops.Case, call: loops.Call, levels: Sequence[int], rounds: int) -> list[float]:
-    """Seconds of one of our calls with each set of instructions; the widest one is set again afterwards."""
-    found = []
-    try:
-        for level in levels:
-            lib.fpp_isa_limit(level)
-            found.append(limits.best_seconds(call, rounds))
-    finally:
-        lib.fpp_isa_limit(levels[0])
-    return found
+@dataclasses.dataclass(frozen=True)
+class Times:
+    """Seconds of one case with one set of instructions; those of a peer are for as much work as ours does."""
+
+    name: str
+    limit_name: str
+    ours: float
+    limit: float | None
+    peers: dict[str, float]
 
 
-def limits_with(case: loops.Case, levels: Sequence[int]) -> list[float] | None:
-    """Seconds that the machine needs at least with each set of instructions; the widest one is set again afterwards."""
-    found = []
-    try:
-        for level in levels if case.limit is not None else ():
-            lib.fpp_isa_limit(level)
-            with limits.held_to(level):
-                found.append(case.limit())
-    finally:
-        lib.fpp_isa_limit(levels[0])
-    return found or None
+def timed(case: loops.Case, rounds: int) -> Times:
+    """The case with the instructions that are set."""
+    return Times(
+        case.name,
+        case.limit_name,
+        limits.best_seconds(case.ours, rounds),
+        None if case.limit is None else case.limit(),
+        {
+            peer: case.peer_scale.get(peer, 1.0) * limits.best_seconds(call, max(2, rounds // 2))
+            for peer, call in case.peers.items()
+        },
+    )
 
 
-def lines(case: loops.Case, levels: Sequence[int], rounds: int) -> list[Line]:
+def all_timed(level: int, sections: Sequence[str], rounds: int, scale: float) -> Iterator[str | Times]:
+    """The BLAS of this process, then its cases with the instructions of `level`."""
+    lib.fpp_isa_limit(level)
+    opendp = importlib.util.find_spec("opendp") is not None
+    made: dict[str, Iterable[loops.Case]] = {
+        "loops": hot_loops(scale, opendp),
+        "training": training.cases(scale),
+        "calls": whole_calls(scale),
+    }
+    with limits.held_to(level), threadpool_limits(1), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of small budgets and seeds, which is not what is measured
+        yield describe_machine()["BLAS"]
+        for section in sections:
+            for case in made[section]:
+                times = timed(case, rounds)
+                del case  # its rows: the processes of all sets of instructions share the memory
+                yield times
+
+
+def lines(found: Sequence[Times], levels: Sequence[int]) -> list[Line]:
     """Rows of the table for one case, a peer each; the first says the goal of the limit or of the seconds too."""
-    ours = timed(case, case.ours, levels, rounds)
-    floors = limits_with(case, levels)
-    over = None if floors is None else [seconds / limit for seconds, limit in zip(ours, floors, strict=True)]
+    name, ours = found[0].name, [each.ours for each in found]
+    over = [each.ours / each.limit for each in found if each.limit is not None] or None
     own = [
-        goals.said(goals.limits_of(case.name, levels), over, at_most=True, unit=" x limit"),
-        goals.said(goals.every(goals.SECONDS.get(case.name), levels), ours, at_most=True, unit=" s"),
+        goals.said(goals.limits_of(name, levels), over, at_most=True, unit=" x limit"),
+        goals.said(goals.every(goals.SECONDS.get(name), levels), ours, at_most=True, unit=" s"),
     ]
     first = (
-        case.name,
+        name,
         beside([1e3 * seconds for seconds in ours], ".2f") + " ms",
         "-" if over is None else beside(over, ".2f"),
-        case.limit_name,
+        found[0].limit_name,
     )
-    if not case.peers:
+    if not found[0].peers:
         return [(*first, "", "", "; ".join(filter(None, own)))]
-    found = []
-    for index, (peer, call) in enumerate(case.peers.items()):
-        if peer in OWN:
-            theirs = timed(case, call, levels, rounds)
-        else:
-            theirs = [limits.best_seconds(call, max(2, rounds // 2))] * len(levels)
-        faster = [case.peer_scale.get(peer, 1.0) * one / mine for one, mine in zip(theirs, ours, strict=True)]
-        goal = goals.said(goals.peers_of(case.name, peer, levels), faster, at_most=False)
+    made = []
+    for index, peer in enumerate(found[0].peers):
+        faster = [each.peers[peer] / each.ours for each in found]
+        goal = goals.said(goals.peers_of(name, peer, levels), faster, at_most=False)
         said = "; ".join(filter(None, [*(own if index == 0 else []), goal]))
-        found.append(((*first,) if index == 0 else ("", "", "", "")) + (peer, beside(faster, ".1f"), said))
-    return found
+        made.append(((*first,) if index == 0 else ("", "", "", "")) + (peer, beside(faster, ".1f"), said))
+    return made
 
 
 def two_threads(scale: float, rounds: int) -> Iterator[Line]:
@@ -196,17 +212,8 @@ def firsts(rounds: int) -> Iterator[Line]:
             yield f"first call: {call}", f"{1e3 * found:.0f} ms", "-", "", "", "", said
 
 
-def measured(sections: Sequence[str], levels: Sequence[int], rounds: int, scale: float) -> Iterator[Line]:
-    """All rows of the table."""
-    opendp = importlib.util.find_spec("opendp") is not None
-    made: dict[str, Iterable[loops.Case]] = {
-        "loops": hot_loops(scale, opendp),
-        "training": training.cases(scale),
-        "calls": whole_calls(scale),
-    }
-    for section in sections:
-        for case in made.get(section, ()):
-            yield from lines(case, levels, rounds)
+def measured(sections: Sequence[str], rounds: int, scale: float) -> Iterator[Line]:
+    """The rows that are measured with the widest instructions alone."""
     if "threads" in sections:
         yield from two_threads(scale, rounds)
     if "memory" in sections:
@@ -215,17 +222,17 @@ def measured(sections: Sequence[str], levels: Sequence[int], rounds: int, scale:
         yield from firsts(rounds)
 
 
-def note(levels: Sequence[int]) -> str:
+def note(levels: Sequence[int], blas: Sequence[str]) -> str:
     """What the numbers depend on."""
     machine = describe_machine()
     sets = " / ".join(NAMES[level] for level in levels)
     absent = [name for name in ("opendp", "sklearn", "polars") if importlib.util.find_spec(name) is None]
     left_out = f" Not installed, and so left out: {', '.join(absent)}." if absent else ""
     return (
-        f"{machine['processor']}, {machine['CPUs']} CPUs; NumPy {machine['numpy']} with {machine['BLAS']}. Ours with {sets}, and "
-        "the limit of each measured with the same instructions, as the narrower set stands for a processor without wider ones; "
-        "peers with all instructions that they choose. One thread where nothing else is said; the least of some runs "
-        f"of `python -m benchmarks.table`.{left_out}"
+        f"{machine['processor']}, {machine['CPUs']} CPUs; NumPy {machine['numpy']} with {' / '.join(blas)}. Ours, limits and peers "
+        f"with {sets}: the narrower set stands for a processor without wider ones, and OpenBLAS, NumPy, SciPy, scikit-learn and "
+        "Numba are held to it as well; polars and OpenDP cannot be, and keep what they choose. One thread where nothing else is "
+        f"said; the least of some runs of `python -m benchmarks.table`.{left_out}"
     )
 
 
@@ -254,11 +261,14 @@ def main() -> None:
     if given.isa is not None:
         levels = [min(widest, ("baseline", "avx2", "avx512").index(given.isa))]
     rounds, scale = (1, QUICK) if given.quick else (given.rounds, 1.0)
+    sections = given.only or SECTIONS
     lib.fpp_isa_limit(levels[0])
+    processes = held.in_turn(levels, all_timed, [each for each in sections if each in CASES], rounds, scale)
+    head = note(levels, next(processes))
+    found = [line for times in processes for line in lines(times, levels)]
     with threadpool_limits(1), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of small budgets and seeds, which is not what is measured
-        found = list(measured(given.only or SECTIONS, levels, rounds, scale))
-    head = note(levels)
+        warnings.simplefilter("ignore")
+        found += measured(sections, rounds, scale)
     table = Table(*HEADER, title=head)
     for line in found:
         table.add_row(*line)

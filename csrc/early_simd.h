@@ -101,15 +101,33 @@ TARGET FPP_INLINE double NAME(early_square)(const double *restrict row, const do
     return total;
 }
 
+/* 1 if row j, at about `square`, is nearer to row i than limit, or as near when tie; only the exact square decides what `below` (1, 0
+ * or -1 for not known) leaves open. */
+TARGET FPP_INLINE int NAME(early_nearer)(const double *x, int64_t dim, int64_t i, int64_t j, int below, double limit, int tie,
+                                         early_state *state)
+{
+    if (below < 0 && j != i) {
+        const double square = NAME(early_exact)(x + i * dim, x + j * dim, dim);
+        state->kept.doubts++;
+        below = square < limit || (tie && square == limit);
+    }
+    if (below <= 0 || j == i) {
+        return 0;
+    }
+    state->kept.hint = j;
+    return 1;
+}
+
 /* 1 if a row of the panels, but row i itself, is nearer to row i than limit, or as near when tie. The row that sent the last one home
  * comes first, then its panel. */
-TARGET FPP_INLINE int NAME(early_leaves)(const double *x, int64_t dim, int64_t i, double limit, int tie, const double *panels,
-                                         early_state *state)
+TARGET FPP_INLINE int NAME(early_leaves)(const double *x, int64_t m, int64_t dim, int64_t i, double limit, int tie, double *panels,
+                                         double norm_sq, early_state *state)
 {
     const double slack = early_slack(dim), *row = x + i * dim;
     const double most = limit * (1.0 + slack) > EARLY_SMALLEST ? limit * (1.0 + slack) : EARLY_SMALLEST;
-    const int64_t hint = state->kept.hint / EARLY;
-    double out[EARLY];
+    const double root = sqrt(limit), norm = sqrt(norm_sq) * (1.0 + 1e-6);
+    const int64_t hint = state->kept.hint / EARLY, wide = state->kept.wide;
+    const narrow_panels narrow = narrow_of(panels, m, dim);
     state->kept.looked += dim;
     if (state->kept.hint != i && NAME(early_below)(NAME(early_square)(row, x + state->kept.hint * dim, dim), limit, slack) == 1) {
         return 1;
@@ -119,18 +137,26 @@ TARGET FPP_INLINE int NAME(early_leaves)(const double *x, int64_t dim, int64_t i
         if (visit == hint) {
             continue;
         }
-        uint64_t some = NAME(early_panel)(panels + p * dim * EARLY, row, dim, most, out, &state->kept.looked);
-        for (; some != 0; some &= some - 1) {
-            const int v = __builtin_ctzll(some);
-            const int64_t j = p * EARLY + v;
-            int below = j == i ? 0 : NAME(early_below)(out[v], limit, slack);
-            if (below < 0) {
-                const double square = NAME(early_exact)(row, x + j * dim, dim);
-                below = square < limit || (tie && square == limit);
+        if (wide) {
+            double out[EARLY];
+            uint64_t some = NAME(early_panel)(panels + p * dim * EARLY, row, dim, most, out, &state->kept.looked);
+            for (; some != 0; some &= some - 1) {
+                const int v = __builtin_ctzll(some);
+                if (NAME(early_nearer)(x, dim, i, p * EARLY + v, NAME(early_below)(out[v], limit, slack), limit, tie, state)) {
+                    return 1;
+                }
             }
-            if (below) {
-                state->kept.hint = j;
-                return 1;
+        } else {
+            float out[EARLY];
+            double bounds[2];
+            narrow_bounds(root, norm + narrow.widest[p], dim, bounds);
+            uint64_t some = NAME(narrow_panel)(narrow.at + p * dim * EARLY, narrow.row, dim, (float)bounds[1], out,
+                                               &state->kept.looked);
+            for (; some != 0; some &= some - 1) {
+                const int v = __builtin_ctzll(some);
+                if (NAME(early_nearer)(x, dim, i, p * EARLY + v, (double)out[v] < bounds[0] ? 1 : -1, limit, tie, state)) {
+                    return 1;
+                }
             }
         }
     }
@@ -165,21 +191,33 @@ TARGET static double NAME(early_nearest)(const double *x, int64_t m, int64_t dim
     return nearest;
 }
 
-TARGET FPP_INLINE int NAME(early_finite)(const double *x, int64_t n)
+/* Whether all columns of a row are finite. */
+TARGET FPP_INLINE int NAME(is_finite)(const double *row, int64_t dim)
 {
     V zero = (V){0.0};
-    double rest = 0.0;
+    double sum = 0.0;
     int64_t k = 0;
-    for (; k + W <= n; k += W) {
-        zero += NAME(load)(x + k) * 0.0;
+    for (; k + W <= dim; k += W) {
+        zero += NAME(load)(row + k) * 0.0;
     }
-    for (; k < n; k++) {
-        rest += x[k] * 0.0;
+    for (; k < dim; k++) {
+        sum += row[k] * 0.0;
     }
     for (int l = 0; l < W; l++) {
-        rest += zero[l];
+        sum += zero[l];
     }
-    return rest == 0.0;
+    return sum == 0.0;
+}
+
+/* At least `most` panels hold their rows. */
+TARGET FPP_INLINE void NAME(fill)(const double *x, int64_t m, int64_t dim, int64_t most, double *panels, early_state *state)
+{
+    if (state->kept.wide) {
+        early_fill(x, m, dim, most, panels, state);
+    } else {
+        const narrow_panels narrow = narrow_of(panels, m, dim);
+        NAME(narrow_fill)(x, m, dim, most, &narrow, state);
+    }
 }
 
 TARGET static int32_t NAME(early)(const double *x, int64_t m, int64_t dim, int64_t other_work, int64_t trial_work, int64_t most_work,
@@ -197,7 +235,6 @@ TARGET static int32_t NAME(early)(const double *x, int64_t m, int64_t dim, int64
             state->best = away;
             state->farthest = nearest;
         }
-        early_fill(x, m, dim, 1, panels, state);
     }
     for (; state->kept.row < m; state->kept.row++) {
         const int64_t i = state->kept.row;
@@ -215,11 +252,26 @@ TARGET static int32_t NAME(early)(const double *x, int64_t m, int64_t dim, int64
         if (state->kept.looked + state->kept.passed - begin >= most_work) {
             return 1;
         }
-        if (!NAME(early_finite)(x + i * dim, dim)) {
+        double norm_sq = 0.0;
+        if (!state->kept.wide) {
+            const narrow_panels narrow = narrow_of(panels, m, dim);
+            norm_sq = NAME(narrow_row)(x + i * dim, dim, x, narrow.row);
+            state->kept.looked += dim / 4;
+            /* Also where squares leave the range of single precision, or it leaves too much open. */
+            if (!(norm_sq < NARROW_LARGEST && state->farthest > NARROW_SMALLEST && state->farthest < NARROW_LARGEST
+                  && state->kept.doubts * dim <= NARROW_DOUBTS * dim + state->kept.looked / 4)) {
+                state->kept.wide = 1;
+                state->kept.filled = 0;
+            }
+        }
+        if (state->kept.wide && !NAME(is_finite)(x + i * dim, dim)) {
             return -1;
         }
+        if (state->kept.filled == 0) {
+            NAME(fill)(x, m, dim, 1, panels, state);
+        }
         const int tie = i > state->best;
-        if (i == state->best || NAME(early_leaves)(x, dim, i, state->farthest, tie, panels, state)) {
+        if (i == state->best || NAME(early_leaves)(x, m, dim, i, state->farthest, tie, panels, norm_sq, state)) {
             continue;
         }
         const double nearest = NAME(early_nearest)(x, m, dim, i, state->farthest, tie, state, &away);
@@ -228,7 +280,7 @@ TARGET static int32_t NAME(early)(const double *x, int64_t m, int64_t dim, int64
             state->farthest = nearest;
         }
         /* The more rows come as far as this, the more panels there are. */
-        early_fill(x, m, dim, state->kept.filled + 1 + state->kept.filled / 4, panels, state);
+        NAME(fill)(x, m, dim, state->kept.filled + 1 + state->kept.filled / 4, panels, state);
     }
     return 0;
 }

@@ -358,7 +358,7 @@ int32_t fpp_race_run(const fpp_race *race, const int64_t *queue, int64_t n, int6
                      double *farthest, int64_t *done, int32_t *settled);
 /* The same race among points x (m, dim), without groups, until most_work more coordinates have been looked at. left: 1 if points are
  * left, 0 if there are none, -1 if after trial_work coordinates they would cost more than other_work, or a point is not finite: another
- * search may go on from best, m at first, and farthest. From call to call the same: panels, (m + 15) dim doubles; kept (7), zeros at first. */
+ * search may go on from best, m at first, and farthest. From call to call the same: panels, (m + 15) dim doubles; kept (9), zeros at first. */
 int32_t fpp_race_early(const double *x, int64_t m, int64_t dim, int64_t other_work, int64_t trial_work, int64_t most_work,
                        double *panels, int64_t *kept, int64_t *best, double *farthest, int32_t *left);
 /* All of it in one call for few points: m at least 2, and (m + 15) dim at most FPP_SMALL_RACE. best: -1 if one is not finite. */

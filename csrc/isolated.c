@@ -14,6 +14,11 @@
 /* Squares between these are as far from underflow and overflow as sums in any order have to be. */
 #define EARLY_SMALLEST 1e-280
 #define EARLY_LARGEST 1e300
+/* The same of single precision, and the columns from which on its panels pay for the copies that they need. */
+#define NARROW_SMALLEST 1e-20
+#define NARROW_LARGEST 1e30
+#define NARROW_COLUMNS 8
+#define NARROW_DOUBTS 64 /* exact distances that cost as much as what has been looked at, or this many rows */
 
 typedef struct {
     int64_t best, done, looked, doubts;
@@ -28,8 +33,35 @@ typedef struct {
         int64_t filled, hint;   /* panels that hold points, and the point that was near the last one */
         int64_t looked, passed; /* coordinates so far, in panels and in passes over all points */
         int64_t marked_row, marked_looked; /* row and looked when the price of a point was last worked out */
+        int64_t wide, doubts;   /* whether panels are in double precision; exact distances that single precision left open */
     } kept;                     /* from call to call */
 } early_state;
+
+/* Panels in single precision, less the first point: the first half of the memory of panels, and beyond it what belongs to them. */
+typedef struct {
+    float *at;      /* (panels, dim, EARLY) */
+    float *row;     /* (dim): the point whose turn it is */
+    double *widest; /* (panels): at least the norm of each row of a panel */
+} narrow_panels;
+
+static narrow_panels narrow_of(double *panels, int64_t m, int64_t dim)
+{
+    float *at = (float *)(void *)((char *)panels + (64 - (uintptr_t)panels % 64) % 64); /* vectors that straddle lines cost two loads */
+    const int64_t count = (m + EARLY - 1) / EARLY;
+    float *row = at + count * dim * EARLY;
+    return (narrow_panels){at, row, (double *)(void *)(row + (dim + EARLY - 1) / EARLY * EARLY)};
+}
+
+/* bounds[0], [1]: a square computed in single precision below [0] means one below limit, and one above [1] means one above limit.
+ * Points less the first are rounded once, which moves one of norm a by 2^-24 a; their difference once more, and its squares and sums
+ * dim + 4 times. The roundings of double precision, of squares that underflow and of the bounds themselves are within the millionth. */
+FPP_INLINE void narrow_bounds(double root, double norms, int64_t dim, double *bounds)
+{
+    const double drift = 1.01 * 0x1p-24 * norms, kappa = (double)(dim + 8) * 0x1p-24;
+    const double low = (root - drift) * (1.0 - kappa), high = (root + drift) * (1.0 + kappa);
+    bounds[0] = low > 0.0 ? low * low * (1.0 - 1e-6) : 0.0;
+    bounds[1] = high * high * (1.0 + 1e-6);
+}
 
 FPP_INLINE double early_slack(int64_t dim)
 {
@@ -99,6 +131,9 @@ FPP_API int32_t fpp_race_early(const double *x, int64_t m, int64_t dim, int64_t 
         return FPP_ERR_ARGUMENT;
     }
     memcpy(&state.kept, kept, sizeof state.kept);
+    if (dim < NARROW_COLUMNS) {
+        state.kept.wide = 1;
+    }
     if (state.kept.row < 0 || state.kept.filled < 0 || state.kept.filled > (m + EARLY - 1) / EARLY || state.kept.hint < 0
         || state.kept.hint >= m) {
         return FPP_ERR_ARGUMENT;

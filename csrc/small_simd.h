@@ -61,7 +61,7 @@ TARGET FPP_INLINE double NAME(small_nearest)(const double *restrict x, int64_t c
 /* A race among all rows, each at most SMALL_COLUMNS long, to its end; 0 if one is not finite. */
 TARGET FPP_INLINE int32_t NAME(small_in)(const double *x, int64_t m, int64_t dim, double *panels, early_state *state)
 {
-    if (!NAME(early_finite)(x, m * dim)) {
+    if (!NAME(is_finite)(x, m * dim)) {
         return 0;
     }
     const int64_t count = (m + EARLY - 1) / EARLY;

@@ -78,7 +78,7 @@ static void check_races(void)
     REFUSED(fpp_race_run(&race, queue, 2, 100, work, &best, &farthest, NULL, &settled));
     REFUSED(fpp_race_run(&race, queue, 2, 100, work, &best, &farthest, &done, NULL));
     ACCEPTED(fpp_race_run(&race, NULL, 0, 100, work, &best, &farthest, &done, &settled));
-    int64_t kept[7] = {0}, wrong[4][7] = {{-1}, {0, 2}, {0, -1}, {0, 0, 2}};
+    int64_t kept[9] = {0}, wrong[4][9] = {{-1}, {0, 2}, {0, -1}, {0, 0, 2}};
     int32_t left;
     for (int i = 0; i < 4; i++) {
         REFUSED(fpp_race_early(doubles, 2, 1, 100, 100, 100, panels, wrong[i], &best, &farthest, &left));

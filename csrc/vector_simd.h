@@ -30,6 +30,17 @@ TARGET FPP_INLINE V NAME(widened)(NAME(vecf) v)
 #endif
 }
 
+TARGET FPP_INLINE NAME(vecf) NAME(narrowed)(V v)
+{
+#if W == 8
+    return (NAME(vecf))_mm512_cvtpd_ps((__m512d)v);
+#elif W == 4
+    return (NAME(vecf))_mm256_cvtpd_ps((__m256d)v);
+#else
+    return __builtin_convertvector(v, NAME(vecf));
+#endif
+}
+
 TARGET FPP_INLINE V NAME(load_x)(const char *x, int64_t k, int is_f32)
 {
     return is_f32 ? NAME(widened)(*(const NAME(vecf_u) *)(const void *)(x + k * 4))

@@ -1,8 +1,11 @@
 """What the benchmarks say of themselves: first calls of all that there is to call, and a table that holds both instruction sets."""
 
+import dataclasses
 import importlib
 import inspect
-from types import SimpleNamespace
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -37,17 +40,22 @@ def test_a_row_of_the_table_holds_both_sets_of_instructions(monkeypatch):
     from benchmarks import goals, table
     from benchmarks.cases import loops
 
-    x, asked = np.zeros(50_000), []
-    monkeypatch.setattr(table, "lib", SimpleNamespace(fpp_isa_limit=asked.append))
+    x = np.zeros(50_000)
     monkeypatch.setitem(goals.SECONDS, "a loop", 100.0)
     monkeypatch.setitem(goals.PEERS, "a loop", {"a peer": 1e9})
     case = loops.Case("a loop", x.sum, {"a peer": x.sum, "one thread": x.sum}, lambda: 1e9, "a limit")
-    first, second = table.lines(case, [2, 0], rounds=1)
-    assert asked == [2, 0, 2] * 3  # ours, the limit, and the peer that is ours; then all instructions again
-    assert first[0] == "a loop"
-    assert first[1].count(" / ") == first[2].count(" / ") == first[5].count(" / ") == second[5].count(" / ") == 1
-    assert first[6] == "<= 100 s: met; >= 1e+09: NOT MET"
-    assert second[:4] == ("", "", "", "")
+    times = table.timed(dataclasses.replace(case, peer_scale={"a peer": 1e12}), rounds=1)
+    assert times.limit == 1e9
+    assert times.peers["a peer"] > 1e9 * times.peers["one thread"]
+    slower = dataclasses.replace(times, ours=4.0, limit=2.0, peers={"a peer": 4e8, "one thread": 6.0})
+    wide = dataclasses.replace(slower, ours=2.0, peers={"a peer": 4e9, "one thread": 6.0})
+    first, second = table.lines([wide, slower], [2, 0])
+    # Each number is beside the limit and the peers that were measured with the same instructions.
+    assert first == (
+        "a loop", "2000.00 / 4000.00 ms", "1.00 / 2.00", "a limit", "a peer", "2000000000.0 / 100000000.0",
+        "<= 100 s: met; >= 1e+09: met / NOT MET",
+    )  # fmt: skip
+    assert second == ("", "", "", "", "one thread", "3.0 / 1.5", "")
     assert goals.said([1.7, 1.4], [1.5, 1.5], at_most=True) == "<= 1.7 / 1.4: met / NOT MET"
     assert all(len(line) == len(table.HEADER) for line in (first, second))
     text = table.written(f"before\n{table.BEGIN}\nold\n{table.END}\nafter", "head", [first, second])
@@ -59,10 +67,28 @@ def test_a_row_of_the_table_holds_both_sets_of_instructions(monkeypatch):
 def test_the_note_names_processor_kernels_and_instructions():
     from benchmarks import table
 
-    said = table.note([2, 1])
-    assert "BLAS" in said or "openblas" in said or "mkl" in said.lower()
+    said = table.note([2, 1], ["openblas (SkylakeX)", "openblas (Haswell)"])
+    assert "openblas (SkylakeX) / openblas (Haswell)" in said
     assert "CPUs" in said
     assert "AVX-512 / AVX2" in said
+    assert "polars and OpenDP cannot be" in said
+
+
+def test_peers_of_narrower_instructions_are_held_to_them_in_a_process_of_their_own():
+    from benchmarks import held, table
+    from fastpubpriv.kernels._cext import lib
+
+    level, before = min(lib.FPP_ISA_AVX2, lib.fpp_isa_detect()), dict(os.environ)
+    ((blas,),) = held.in_turn([level], table.all_timed, [], 1, 0.01)
+    assert dict(os.environ) == before
+    told = held.environment(level)
+    assert bool(told) == (level < lib.fpp_isa_detect())
+    if told:
+        assert "openblas" not in blas or "(Haswell)" in blas
+        assert not {"X86_V2", "X86_V3", "AVX2"} & set(told["NPY_DISABLE_CPU_FEATURES"].split())
+        # NumPy says so where it knows a name not, and then disables nothing.
+        command = [sys.executable, "-W", "error", "-c", "import numpy"]
+        assert subprocess.run(command, env={**before, **told}, check=False).returncode == 0
 
 
 def test_cells_of_training_are_kept_one_at_a_time_and_shown_beside_the_printed_ones(monkeypatch, tmp_path, capsys):

@@ -124,7 +124,7 @@ static void check_race(fuzz_input in)
     }
     plain_race(&p, &plain_best, &plain_farthest);
     AGREE(best == plain_best && farthest == plain_farthest);
-    int64_t kept[7] = {0}, early = p.n;
+    int64_t kept[9] = {0}, early = p.n;
     double *copies = room((p.n + 15) * p.dim, sizeof *copies), away = -1.0;
     for (int32_t left = 1; left != 0;) {
         AGREE(fpp_race_early(p.x, p.n, p.dim, INT64_MAX, INT64_MAX, step * 100, copies, kept, &early, &away, &left) == FPP_OK);

@@ -19,7 +19,8 @@ cache). Next to try: single precision with a bound for the first pass, and four 
 Before the groups comes a race without tables: row by row against panels of 16, and when those are not enough one row after the
 other, until one is near. The bar is that of the row farthest from the first one, and the row that sent the last one home is looked
 at first. It ends by itself where rows are few, or tails heavy; where the price of the first rows says that the rest would cost more
-than the tables, the search by groups goes on from its bar. Few rows are one call of C, on whose stack all of those with up to 32
+than the tables, the search by groups goes on from its bar. From eight columns on its panels are in single precision too, until that
+leaves too much open. Few rows are one call of C, on whose stack all of those with up to 32
 columns stand in panels from the start: one pass in the order that decides says whether a row leaves, and if not its distance.
 
 Against a loop of ten lines in Numba that leaves a row at the first near one (the faster of two, with and without a look at each
@@ -191,7 +192,7 @@ def _early(points: FloatArray) -> tuple[tuple[int, float], bool]:
     """The winner of a race without tables, and whether it came to its end; if not, a state to go on from."""
     m, dim = points.shape
     x = _cbuf.inp(points.reshape(-1))
-    panels, kept = np.empty((m + 15) * dim), np.zeros(7, dtype=np.int64)
+    panels, kept = np.empty((m + 15) * dim), np.zeros(9, dtype=np.int64)
     best, farthest, left = ffi.new("int64_t *", m), ffi.new("double *", -1.0), ffi.new("int32_t *", 1)
     others = _other_work(m, dim)
     trial = others // 10

@@ -20,6 +20,56 @@ from fastpubpriv.kernels._labelled import name_loss
 Array = npt.NDArray[Any]
 
 
+class Swept:
+    """Rows (n, dim), labels (n,) and norms (n,) of many calls of `sweep_sum`, as C sees them: what is checked and found out once.
+
+    Rows leave nothing of Python in the near caches, so that all that each call does by itself takes three times as long there.
+    """
+
+    __slots__ = ("_alive", "_dim", "_given", "_labels", "_n", "_norms", "_outputs", "_rows", "_stride")
+
+    def __init__(self, labelled: tuple[Array, Array, Array], outputs: int, *, residual: Any, limit: float) -> None:
+        rows, labels, norms = labelled
+        n, dim = rows.shape
+        _cbuf.expect("labels", labels, np.float32, (n,))
+        _cbuf.expect("norms", norms, np.float32, (n,))
+        if rows.dtype != np.float32 or not norms.flags.writeable:
+            raise KernelError("a sweep reads float32 rows, and writes norms")
+        self._n, self._dim, self._outputs = n, dim, outputs
+        self._rows, self._stride = _cbuf.rows(rows, dim)
+        self._labels, self._norms = _cbuf.inp(labels), _cbuf.out(norms)
+        self._given = ffi.new("fpp_gradient_map *", {"dim": dim, "outputs": outputs, "limit": limit})
+        # Rows that are not contiguous are known to C by their address alone, and a loss by its machine code.
+        self._alive = rows, name_loss(self._given, residual, outputs=False)
+
+    def add(self, places: IntArray | None, weights: Array, factors: Array, total: Array, bounded: int) -> None:
+        """See `sweep_sum`."""
+        shape = self._dim, self._outputs
+        _cbuf.expect("weights", weights, np.float32, shape)
+        _cbuf.expect("factors", factors, np.float32, shape[1:])
+        _cbuf.expect("total", total, np.float32, shape)
+        if places is not None:
+            _cbuf.expect("places", places, np.int64, (len(places),))
+        workspace = _cbuf.scratch(max(0, lib.fpp_sweep_workspace_size(self._given)), "sweep")
+        _cbuf.check(
+            lib.fpp_sweep_sum_f32(
+                self._rows,
+                self._n,
+                self._stride,
+                self._labels,
+                ffi.NULL if places is None else _cbuf.inp(places),
+                self._n if places is None else len(places),
+                self._given,
+                _cbuf.inp(weights),
+                _cbuf.inp(factors),
+                bounded,
+                _cbuf.out(workspace),
+                self._norms,
+                _cbuf.out(total),
+            )
+        )
+
+
 def sweep_sum(
     labelled: tuple[Array, Array, Array],
     places: IntArray | None,
@@ -36,40 +86,4 @@ def sweep_sum(
     `labelled` is rows (n, dim), labels (n,) and norms (n,), all float32; a norm below 0 is not known, and is filled in. A residual
     counts as it is (`bounded` 0), clipped so that the gradient is no longer than `limit` (1), or becomes that long (2).
     """
-    rows, labels, norms = labelled
-    n, dim = rows.shape
-    outputs = len(factors)
-    for name, array, shape in (
-        ("labels", labels, (n,)),
-        ("norms", norms, (n,)),
-        ("weights", weights, (dim, outputs)),
-        ("factors", factors, (outputs,)),
-        ("total", total, (dim, outputs)),
-    ):
-        _cbuf.expect(name, array, np.float32, shape)
-    if rows.dtype != np.float32 or not (total.flags.writeable and norms.flags.writeable):
-        raise KernelError("a sweep reads float32 rows, and writes norms and total")
-    x, stride = _cbuf.rows(rows, dim)
-    given = ffi.new("fpp_gradient_map *", {"dim": dim, "outputs": outputs, "limit": limit})
-    compiled = name_loss(given, residual, outputs=False)
-    if places is not None:
-        _cbuf.expect("places", places, np.int64, (len(places),))
-    workspace = _cbuf.scratch(max(0, lib.fpp_sweep_workspace_size(given)), "sweep")
-    _cbuf.check(
-        lib.fpp_sweep_sum_f32(
-            x,
-            n,
-            stride,
-            _cbuf.inp(labels),
-            ffi.NULL if places is None else _cbuf.inp(places),
-            n if places is None else len(places),
-            given,
-            _cbuf.inp(weights.reshape(-1)),
-            _cbuf.inp(factors),
-            bounded,
-            _cbuf.out(workspace),
-            _cbuf.out(norms),
-            _cbuf.out(total.reshape(-1)),
-        )
-    )
-    del compiled  # its machine code was needed until here
+    Swept(labelled, len(factors), residual=residual, limit=limit).add(places, weights, factors, total, bounded)

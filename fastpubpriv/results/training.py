@@ -294,6 +294,8 @@ class TrainingResult(Result):
         needed = "five" if self.loss == "logistic" else "two"
         if np.isnan(self._known):
             guessed = "; what was predicted is a guess, and may be far too small" if self._through_all else ""
+            if self.n_pub == 2 and self.method == "throw_away":
+                guessed = '; two do not say how large anything is, so that method="auto" spends nothing'
             found.append(
                 (
                     "Few public rows",

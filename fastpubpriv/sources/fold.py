@@ -33,7 +33,9 @@ _ONE_CHUNK_WORK = (
     500_000  # below this, rows in memory are added at once: all that cuts and shares them out would take longer
 )
 _CHUNK_WORK = 20_000_000  # an interrupt waits for at most one chunk
-_CHUNKS_PER_THREAD = 4  # so that the other threads can take over the work of one that was held up
+# Chunks for each thread, so that the others can take over the work of one that was held up or began late: as many as have this much
+# work each, as every chunk begins with some microseconds of Python that only one thread runs at a time.
+_CHUNKS_PER_THREAD, _MOST_CHUNKS_PER_THREAD, _SHARED_CHUNK_WORK = 4, 16, 500_000
 _IN_FLIGHT_BYTES = 1 << 26  # limit on the chunks of a sequential source that have been read and not yet used
 
 
@@ -235,7 +237,11 @@ class Executor:
         most = CHUNK_BYTES_IN_PLACE if query.in_place and rows.in_memory is not None else CHUNK_BYTES
         size = max(1, min(default_chunk_rows(rows.dim, most), _CHUNK_WORK // cost))
         if workers > 1:
-            size = min(size, -(-rows.n // (_CHUNKS_PER_THREAD * workers)))
+            each = rows.n * cost // (workers * _SHARED_CHUNK_WORK)
+            least = workers * min(max(each, _CHUNKS_PER_THREAD), _MOST_CHUNKS_PER_THREAD)
+            count = max(least, -(-rows.n // size))
+            # As many for each thread: of 21 chunks, one of two threads would add 11 while the other waits.
+            size = max(1, -(-rows.n // (-(-count // workers) * workers)))
         return workers, size
 
 

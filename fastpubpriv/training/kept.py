@@ -9,11 +9,10 @@ import numpy as np
 from fastpubpriv.sources import Executor, Rows
 from fastpubpriv.sources.base import Chunk
 from fastpubpriv.sources.readers.array import ArrayRows
-from fastpubpriv.sources.views.each import OfChunk, each_row, read_and_changed
+from fastpubpriv.sources.views.each import PIECE_BYTES, OfChunk, each_row, read_and_changed
 from fastpubpriv.threads.steps import share_out, share_stream
 
 KEPT_BYTES = 1 << 30  # without `max_memory`, mapped rows are kept in memory up to this, else made again in each pass
-_ROWS = 1024
 
 
 def fits(n: int, width: int, dtype: type[np.floating], executor: Executor) -> bool:
@@ -35,13 +34,14 @@ def kept_rows(
         return view
     kept = np.empty((rows.n, width), dtype=dtype)
     if view.random_access:
+        size = max(1, PIECE_BYTES // (8 * max(rows.dim, width)))
 
         def work(piece: int) -> None:
-            begin = piece * _ROWS
-            end = min(begin + _ROWS, rows.n)
+            begin = piece * size
+            end = min(begin + size, rows.n)
             kept[begin:end] = view.block(begin, end)
 
-        share_out(work, -(-rows.n // _ROWS), threads=executor.threads)
+        share_out(work, -(-rows.n // size), threads=executor.threads)
     else:
         source, changed = read_and_changed(view)
 

@@ -24,9 +24,6 @@ MORE_STEPS = (64, 128)  # with fewer public rows than coordinates: the first ste
 # They also undo what no prediction sees, so that they need not gain. 200 columns, 60 public rows, 20,000 private ones, labels with
 # a thousandth of noise, epsilon 4: errors of .018 to .021 with 128 steps, of .11 to 7.3 with 32, all predicted as .008 to .016.
 _NO_LOSS = 1.01
-# Where the share of residuals inside a bound is read from next to none, steps may be too long, and more of them run away further:
-# 15 public rows in 20 columns, 20,000 private ones, epsilon 1: worst error of six draws 65 with 128 steps, 3.5 with 32.
-_FEWEST_RESIDUALS = 40
 _NOISY = 0.05  # of what no coefficients explain: predicted errors above it are mostly noise for privacy
 FLOOR = 0.05  # part of the precision of a step that goes to all directions alike, so that a drift is seen in each
 
@@ -93,7 +90,7 @@ def _repeats_each(variance: FloatArray, noise_variance: FloatArray, steps: IntAr
 
 def step_counts(posterior: Posterior) -> tuple[int, ...]:
     """The numbers of steps that are tried, in ascending order."""
-    return (*STEPS, *MORE_STEPS) if posterior.few and len(posterior.residuals) >= _FEWEST_RESIDUALS else STEPS
+    return (*STEPS, *MORE_STEPS) if posterior.few else STEPS
 
 
 def plan_newton(posterior: Posterior, n_priv: float, noise: Noise, centre: Fraction = Fraction(0)) -> NewtonPlan:
@@ -218,7 +215,7 @@ def newton(
         bent = (posterior.curvature_error + 1.0 / n_priv) * error * repeats(state.variance, variance, plan.steps)
         state.add(state.mean + unit * total, variance + bent, sampling)
     if len(posterior.labels) < FEW * len(posterior.mean):
-        state.settle()
+        state.settle(wary=posterior.next_to_none)
     elif joint is not None:
         joint.close()
     elif len(posterior.labels) < MANY * len(posterior.mean):

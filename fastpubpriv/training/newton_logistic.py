@@ -15,7 +15,7 @@ from fastpubpriv.training.newton import STEPS, Ask, Noise, Request
 from fastpubpriv.training.newton_state import FEW, MANY, State
 from fastpubpriv.training.public_logistic import chances, fit, ridge_precision
 from fastpubpriv.training.stated import Importance
-from fastpubpriv.training.whitening import Weighting, Whitener, directions, some, water_filled, weighting
+from fastpubpriv.training.whitening import Weighting, Whitener, directions, next_to_none, some, water_filled, weighting
 
 FLOOR = 0.5  # more than for the squared loss: a Laplace approximation knows its directions roughly
 _LEAST_CURVATURE = 0.03
@@ -258,5 +258,5 @@ def newton_logistic(
         p = chances(public @ state.mean)
         state.widen(public, public * (weights.lever * factors * p * (1.0 - p))[:, None] / h, m, n_priv)
     if m < FEW * len(h):
-        state.settle()
+        state.settle(wary=next_to_none(m, len(h) - 1))
     return state

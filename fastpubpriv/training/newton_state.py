@@ -50,6 +50,26 @@ class Measured:
     error: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Slope:
+    """What a step saw of the slope of the loss.
+
+    Attributes
+    ----------
+    start : (D,) float64
+        The coefficients where it was measured.
+    length_sq, doubt : float
+        Its squared length without that of the noise, and by how much the noise may change this.
+    back : float
+        How far it points back to the public fit, beyond noise.
+    """
+
+    start: FloatArray
+    length_sq: float
+    doubt: float
+    back: float
+
+
 class State:
     """What is known after some measurements: coefficients and their variances, in the coordinates of the posterior.
 
@@ -79,7 +99,7 @@ class State:
         self.private_mean: FloatArray = np.zeros(dim)
         self._began: FloatArray = np.zeros(dim)
         self._unsure: FloatArray = np.zeros((dim, 0))
-        self._slopes: list[tuple[FloatArray, float, float]] = []
+        self._slopes: list[Slope] = []
 
     @property
     def error(self) -> float:
@@ -161,17 +181,30 @@ class State:
     def note_slope(self, slope: FloatArray, noise_variance: FloatArray) -> None:
         """Keep how long the slope (D,) of the loss is at the present coefficients, and how far it points back, for `settle`."""
         way = self._posterior.mean - self.mean
-        back = float(slope @ way) - _SEEN * math.sqrt(float(noise_variance @ way**2))
-        self._slopes.append((self.mean, float(np.sum(slope**2 - noise_variance)), back))
+        self._slopes.append(
+            Slope(
+                start=self.mean,
+                length_sq=float(np.sum(slope**2 - noise_variance)),
+                doubt=_SEEN * math.sqrt(float(noise_variance @ (2.0 * noise_variance + 4.0 * slope**2))),
+                back=float(slope @ way) - _SEEN * math.sqrt(float(noise_variance @ way**2)),
+            )
+        )
 
-    def settle(self) -> None:
+    def settle(self, *, wary: bool) -> None:
         """Go back where the last step ran away: to the shortest slope that does not point back to the public fit.
 
         With few public rows, private ones may bend the loss so much more than was taken that steps end beyond its minimum, farther
         than they began. The loss is convex: where its slope does not point back, beyond noise, it is no larger than at the start.
+
+        `wary`, with next to no public rows: also where one of the last two slopes is longer than the shortest, beyond noise. Steps
+        then leap to and fro across a minimum, and the last one ends where the slope was not seen. 4 public rows in 5 columns, 2,000
+        private ones, epsilon 4, one draw: an error of 54 after the last step, of 1.6 where the slope was shortest.
         """
-        if self._slopes[-1][2] > 0.0:
-            self.mean = min((each for each in self._slopes if each[2] <= 0.0), key=lambda each: each[1])[0]
+        shortest = min(self._slopes, key=lambda each: each.length_sq)
+        most = max(0.0, shortest.length_sq + shortest.doubt)
+        restless = wary and any(each.length_sq - each.doubt > most for each in self._slopes[-2:])
+        if self._slopes[-1].back > 0.0 or restless:
+            self.mean = min((each for each in self._slopes if each.back <= 0.0), key=lambda each: each.length_sq).start
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -12,7 +12,7 @@ from scipy import special
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.training.stated import Importance
-from fastpubpriv.training.whitening import Whitener, directions, some, weighted_mean
+from fastpubpriv.training.whitening import Whitener, directions, next_to_none, some, weighted_mean
 
 CLIPS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 9.0, 14.0)  # in units of the residual scale
 LEAST_INSIDE = 0.05
@@ -133,6 +133,11 @@ class Posterior:
         return len(self.labels) <= len(self.mean)
 
     @property
+    def next_to_none(self) -> bool:
+        """Whether there are next to none of them, see `next_to_none`."""
+        return next_to_none(len(self.labels), len(self.mean) - 1)
+
+    @property
     def unexplained(self) -> float:
         """Variance of a label about the best prediction."""
         return self.floor if self.few else max(self.scale**2 - self.spread, self.floor)
@@ -245,9 +250,10 @@ def energy_of(clipped: FloatArray, inside: float) -> float:
 def marginal_likelihood(terms: FloatArray, labels: FloatArray, size: int | None = None) -> tuple[float, float]:
     """Variance of the noise and of a coefficient, by the likelihood of the labels over a grid of their ratio.
 
-    `size`: the number of rows they are worth, where their weights are in them.
+    The likeliest; with next to no rows, the means. `size`: the number of rows they are worth, where their weights are in them.
     """
     m, p = terms.shape
+    worth = m if size is None else size
     # The smaller of the two Gram matrices has the same eigenvalues.
     gram = terms @ terms.T if m <= p else terms.T @ terms
     values, vectors = np.linalg.eigh(gram)
@@ -258,7 +264,9 @@ def marginal_likelihood(terms: FloatArray, labels: FloatArray, size: int | None 
         along = (vectors.T @ (terms.T @ labels)) / np.sqrt(np.maximum(values, 1e-300))
         along[values <= 1e-12 * values[-1]] = 0.0
     rest = max(float(labels @ labels - along @ along), 0.0)
-    best, worth = (-np.inf, 0.0, 0.0), m if size is None else size
+    if next_to_none(worth, p):
+        return _averaged(values, along, rest, worth, p)
+    best = (-np.inf, 0.0, 0.0)
     for ratio in _RATIOS[: _MODEST if m <= p else None] * 10.0 / p:
         grown = 1.0 + ratio * values
         noise = (float(np.sum(along**2 / grown)) + rest) / worth
@@ -267,6 +275,26 @@ def marginal_likelihood(terms: FloatArray, labels: FloatArray, size: int | None 
         score = -0.5 * (worth * np.log(noise) + float(np.sum(np.log(grown))))
         best = max(best, (score, noise, ratio * noise))
     return best[1], best[2]
+
+
+def _averaged(values: FloatArray, along: FloatArray, rest: float, size: int, p: int) -> tuple[float, float]:
+    """Means over the likelihood of all ratios, where the share of the labels' variance that columns explain may be any.
+
+    So many columns explain a few rows whole, and the likeliest ratio is often the largest one: the public fit is then taken to be
+    next to exact, steps hardly correct it, and what they find passes for a drift. 7 public rows in 9 columns, 20,000 private ones,
+    epsilon .3: errors of 1.25 to 2.0 times those of least squares in three of four draws, by this mean of 1.01 to 1.03.
+    """
+    ratios = _RATIOS * 10.0 / p
+    grown = 1.0 + ratios[:, None] * values
+    left = np.sum(along**2 / grown, axis=1) + rest
+    if not left[0] > 0.0:
+        return 0.0, 0.0
+    share = ratios * p / (1.0 + ratios * p)
+    score = -0.5 * ((size - 1) * np.log(np.maximum(left, 1e-300)) + np.sum(np.log(grown), axis=1))
+    score += np.log(share * (1.0 - share))  # an even share has this density on a scale of logarithms
+    chance = np.exp(score - score.max())
+    noises = left / max(size - 3, 1)  # the mean of the inverse gamma law, where there is one
+    return float(chance @ noises / chance.sum()), float(chance @ (ratios * noises) / chance.sum())
 
 
 def _clip(bound: float, residuals: FloatArray, fitted: FloatArray, scale: float) -> Clip:

@@ -199,7 +199,7 @@ def linear_regression(
     -----
     The target is the least-squares model. Residuals are clipped at a bound chosen from public rows, together with its bias, which
     the intercept's error counts. "sufficient_statistics" clips them about the public fit once and for all: where `public_drift` is
-    far above one, "newton" comes closer. Terms and missing cells as for `train`.
+    far above one, "newton" comes closer. Of two public rows, "auto" takes these alone. Terms and missing cells as for `train`.
 
     Examples
     --------
@@ -274,7 +274,8 @@ def logistic_regression(
 
     Notes
     -----
-    Residuals of this loss lie in [-1, 1], so that no clip bends it. Terms and missing cells as for `train`.
+    Residuals of this loss lie in [-1, 1], so that no clip bends it. Of two public rows, "auto" takes these alone. Terms and missing
+    cells as for `train`.
 
     Examples
     --------

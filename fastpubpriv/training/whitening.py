@@ -10,6 +10,10 @@ from fastpubpriv._types import FloatArray
 
 _FLOOR = 1e-6  # of the largest eigenvalue of the covariance
 _FOLDS, _SMALL = 5, 200  # folds, and columns up to which so many are affordable
+# Fewer public rows are next to none. 40 of them in 50 columns, 20,000 private ones, epsilon 4, labels with a hundredth of noise: an
+# error of 34 times that of least squares without what is done for so few, 19 by the public rows alone, now 1.01. With 70 in 100
+# columns nothing was gained.
+_NEXT_TO_NONE = 60
 _MOST_PUBLIC = 1000  # public rows that quantiles and shares are computed from
 QUANTILE = 0.9
 
@@ -31,20 +35,48 @@ def principal_variances(centred: FloatArray) -> tuple[FloatArray, FloatArray, fl
     are tried on the others, in the order of their variances (Bartz and Mueller 2014), and smoothed to rise. Shrinking towards a
     multiple of the identity would blow up directions in which columns nearly agree.
 
-    The third answer is the share of the rows' own differences between directions that fresh rows confirm, squared.
+    The third answer is the share of the rows' own differences between directions that fresh rows confirm, squared: the error that
+    they bring. Of next to no rows it is one, as they do not show all differences: with a fifth of it, errors of Newton steps
+    were 1.4 times as large in the mean of 144 draws, and up to 8.7 times those of the public rows alone.
     """
     m, p = centred.shape
+    few = next_to_none(m, p)
     own, along = directions(centred.T @ centred)
     folds = min(_FOLDS if p <= _SMALL else 2, m)
     fold = np.arange(m) % folds
     found = np.zeros(p)
     for k in range(folds):
         part, others = centred[fold != k], centred[fold == k]
+        if few:
+            found += _tried(part, others) / folds
+            continue
         _, tried = np.linalg.eigh(part.T @ part)
         found += np.mean((others @ tried) ** 2, axis=0) / folds
     rising = risen(found)
     claimed = float(np.var(own / m))
+    if few:
+        return rising, along, 1.0
     return rising, along, min(1.0, float(np.var(rising)) / claimed) if claimed > 0.0 else 0.0
+
+
+def next_to_none(m: int, p: int) -> bool:
+    """Whether a line goes through m public rows in p columns, and they are too few to say how large errors and residuals are."""
+    return m <= p + 1 and m < _NEXT_TO_NONE
+
+
+def _tried(part: FloatArray, others: FloatArray) -> FloatArray:
+    """Variances (p,) of other rows along the principal directions of a part of the rows, in ascending order of theirs.
+
+    About the mean of that part, as fresh rows would be tried: about the mean of all, the one row left out is the sum of the others
+    with its sign changed. It lies in their span, and along all other directions rows seem not to vary at all. In those the part's
+    own order is arbitrary, and they count alike.
+    """
+    middle, unseen = part.mean(axis=0), max(0, part.shape[1] - len(part) + 1)
+    _, along = np.linalg.eigh((part - middle).T @ (part - middle))
+    found: FloatArray = np.mean(((others - middle) @ along) ** 2, axis=0) * (len(part) / (len(part) + 1.0))
+    if unseen:
+        found[:unseen] = found[:unseen].mean()
+    return found
 
 
 def risen(values: FloatArray) -> FloatArray:

@@ -65,6 +65,11 @@ CASES = {
     "squares overflow": lambda: mixture(300, 4) * 1e300,
     "some squares overflow": lambda: mixture(300, 4) * 1e153,
     "one outlier": lambda: np.vstack([mixture(300, 6), np.full((1, 6), 1e40)]),
+    "one outlier in ten columns": lambda: np.vstack([mixture(300, 10), np.full((1, 10), 1e40)]),
+    "two scales in twenty columns": lambda: two_scales(400, 20),
+    "near and far in nine columns": lambda: np.vstack([mixture(200, 9), 1e7 + mixture(200, 9)]),
+    "small in eight columns": lambda: mixture(300, 8) * 1e-12,
+    "squares overflow in eight columns": lambda: mixture(300, 8) * 1e300,
     "largest numbers": lambda: np.sign(mixture(200, 3)) * np.finfo(float).max,
 }
 
@@ -152,6 +157,7 @@ def test_the_race_by_cover_equals_the_twin_or_is_given_up(name, level, by_cover)
 GIVEN_UP = {
     "all equal",
     "all zero",
+    "squares overflow in eight columns",
     "each row twice",
     "subnormal",
     "squares underflow",
@@ -159,6 +165,29 @@ GIVEN_UP = {
     "largest numbers",
 }
 GIVEN_UP |= {"some squares overflow"}
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_early_race_on_shapes_around_its_panels(seed, early):
+    rng = np.random.default_rng(seed)
+    for m in (1, 2, 15, 16, 17, 33, int(rng.integers(34, 120))):
+        dim = int(rng.integers(6, 70))
+        x = rng.standard_normal((m, dim)) * 10.0 ** rng.integers(-9, 9) + rng.integers(-1, 2) * 1e9
+        x[rng.integers(0, m, m // 4)] = x[rng.integers(0, m, m // 4)]
+        for level in LEVELS:
+            with instruction_set(level):
+                assert nearest.most_isolated(x) == reference.most_isolated(x)
+
+
+def test_rows_that_single_precision_cannot_tell_apart(early):
+    """An early race that believed single precision would find all distances zero."""
+    x = 1.0 + 1e-9 * np.random.default_rng(8).standard_normal((64, 16))
+    x[0] = 0.0  # what all rows are taken less
+    narrow = (x - x[0]).astype(np.float32).astype(np.float64)
+    assert reference.most_isolated(narrow[1:])[1] == 0.0 < reference.most_isolated(x[1:])[1]
+    assert nearest.most_isolated(x) == reference.most_isolated(x)
+    apart = np.vstack([x, x[1:2] + 1e-9])
+    assert nearest.most_isolated(apart) == reference.most_isolated(apart)
 
 
 @pytest.mark.parametrize("seed", range(30))

@@ -6,7 +6,7 @@ then carry no noise: this is for simulated or public rows, and each setting stan
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -15,17 +15,20 @@ import numpy.typing as npt
 
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.kernels.sweeps import sweep_sum
+from fastpubpriv.kernels.sweeps import Swept
 from fastpubpriv.losses import LOSSES, Loss
 
 Array = npt.NDArray[Any]
 _PART_BYTES = 1 << 18
 _MOST_IN_C = 64  # settings
+# Batches and noise are made for several steps at a time: the rows of a step put all of Python out of the near caches, where it
+# takes three times as long. It saves .07 ms of .47 of a step of paper B's run.
+_STEPS_AHEAD, _BYTES_AHEAD = 16, 1 << 19
 PUBLIC_GRADIENTS = ("raw", "clip", "sphere", "batch_sphere")
 
 
 class Draws(Protocol):
-    """Where a sweep takes its batches and its noise from."""
+    """Where a sweep takes its batches and its noise from: step after step, but for some steps before it makes them."""
 
     def batch(self, step: int) -> IntArray:
         """Positions of the private rows of a step."""
@@ -112,6 +115,7 @@ class _Rows:
     x: Array
     y: Array
     norms: Array
+    swept: Swept | None = None
 
     @classmethod
     def of(cls, x: Any, y: Any, dtype: Any) -> _Rows:
@@ -200,14 +204,26 @@ def sweep(
     if preconditioner is not None:
         state.preconditioner = np.asarray(preconditioner, dtype=dtype)
     with np.errstate(all="ignore"):
-        for step in range(settings.steps):
-            places = draws.batch(step)
-            shown = None if public is None else draws.public_batch(step)
-            state.advance(private, places, public, shown, draws.noise(step, dim))
+        for step, (places, shown, noise) in enumerate(_drawn(draws, settings.steps, dim, public is not None)):
+            state.advance(private, places, public, shown, noise)
             if on_step is not None:
                 on_step(step, state.w)
     found: FloatArray = (state.total / settings.steps if settings.average else state.w).T.astype(np.float64)
     return found
+
+
+def _drawn(draws: Draws, steps: int, dim: int, public: bool) -> Iterator[tuple[IntArray, IntArray | None, Array]]:
+    """Private and public places and the noise of each step, in the order of the steps."""
+    held: list[tuple[IntArray, IntArray | None, Array]] = []
+    size = 0
+    for step in range(steps):
+        places = draws.batch(step)
+        held.append((places, draws.public_batch(step) if public else None, draws.noise(step, dim)))
+        size += places.nbytes + held[-1][2].nbytes
+        if len(held) == _STEPS_AHEAD or size > _BYTES_AHEAD:
+            yield from held
+            held, size = [], 0
+    yield from held
 
 
 class _State:
@@ -248,16 +264,11 @@ class _State:
     def _add(self, rows: _Rows, places: IntArray | None, kind: str, factors: Array, total: Array) -> None:
         """total += factors (S,) times rows at `places` (all if None), turned, times residuals (k, S) bounded as `kind` says."""
         if self._in_c:
-            sweep_sum(
-                (rows.x, rows.y, rows.norms),
-                None if places is None else np.ascontiguousarray(places, dtype=np.int64),
-                self.w,
-                factors,
-                total,
-                residual=self.loss.residual,
-                limit=self.settings.clip_norm,
-                bounded={"clip": 1, "sphere": 2}.get(kind, 0),
-            )
+            if rows.swept is None:
+                labelled, limit = (rows.x, rows.y, rows.norms), self.settings.clip_norm
+                rows.swept = Swept(labelled, len(factors), residual=self.loss.residual, limit=limit)
+            chosen = None if places is None else np.ascontiguousarray(places, dtype=np.int64)
+            rows.swept.add(chosen, self.w, factors, total, {"clip": 1, "sphere": 2}.get(kind, 0))
             return
         count = len(rows.x) if places is None else len(places)
         for begin in range(0, count, self._part_rows):
@@ -291,7 +302,7 @@ class _State:
             self._velocity *= np.asarray(settings.momentum).astype(self.w.dtype)
             self._velocity += move
             move = self._velocity
-        self.w += move * self._size
+        self.w += np.multiply(move, self._size, out=None if self._velocity is not None else move)
         if settings.radius is not None:
             off = self.w - self.start[:, None]
             length = np.sqrt(np.sum(off * off, axis=0))
