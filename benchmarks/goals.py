@@ -61,20 +61,31 @@ PEERS = {
     "exact Gaussian noise, 1e+06 draws": {"numpy (insecure)": 2.0, "OpenDP integer": 1000.0},
     "exact Laplace noise, 1e+06 draws": {"numpy (insecure)": 2.0, "OpenDP integer": 1000.0},
     **{name: _LOOPS for name in LIMITS if name.startswith("clipped exact sum")},
+    # With the peer held to AVX2 where ours is: 5.6 and 4.3 for 3e5 x 100, 3.6 and 2.7 for 2e4 x 1000 (CPU; beside a peer with
+    # AVX-512, AVX2 had 3.7 and 1.9). At 100 columns ours takes 1.06 times the double-precision multiply-adds with AVX2, so that
+    # 5 would be .91 of them, rows read and clipped.
     "clipped exact Gram, 1e+06 x 100": {"NumPy clip and dsyrk": 5.0},
     "clipped exact Gram, 1e+05 x 1000": {"NumPy clip and dsyrk": 2.5},
     "Gaussian, 1e+06 x 100, 4 rounds": {"NumPy clip and dsyrk, as many passes": 2.0},
     # Twice the peer cannot be had at 1,000 columns. A pass of the peer, 2.1 s, is one product of n d^2 / 2 multiply-adds and its
-    # clip; ours is the map, which is as many and takes .84 s at the peak (1.7 until products were fused), and in four of five
-    # passes the Gram matrix in integers, .46 s; roots and eigenvectors of five matrices are 1.9 s more. At these limits that is
-    # 1.3 times the peer. With AVX2, half of the peak that the peer has, the map alone is nearly its pass. Tried and no faster:
-    # deeper blocks, and the next panel fetched during the product with this one. Not tried: one eigendecomposition less a round.
+    # clip; ours is the map, triangular as well, so as many, which takes .84 s at the peak (1.7 until products were fused), and in
+    # four of five passes the Gram matrix in integers, .46 s. CPU of a row: ours 80 microseconds (AVX2 140), the peer 73 (held to
+    # AVX2 as well 127). What does not grow with rows takes 1.6 s of CPU, 1.0 of it five eigendecompositions of .2 (1.14 with a
+    # busy neighbour). A Cholesky factor (.009 s in place of .2 for eigenvectors and .03 for QR) would serve in the three early
+    # rounds and for the final root where no eigenvalue is below its floor: about .9 of 10.9 s, so 1.1 times the peer in place of
+    # 1.0. Not done, as the factor differs by up to 1e-14, and rows on the edge of an integer would fall otherwise: released
+    # values with a seed would change. With AVX2 even no eigendecomposition gives 1.0: a row alone costs ours more than the
+    # peer, .9 times as fast. Tried and no faster: deeper blocks, and the next panel fetched during the product with this one.
     "Gaussian, 1e+05 x 1000, 4 rounds": {"NumPy clip and dsyrk, as many passes": 1.0},
+    # The loop in Numba leaves a row at its first near neighbour: 2.3 to 5 times ours at these sizes. Below 100 rows of few columns
+    # it takes a microsecond for all, as much as a call from Python with its checks (`kernels/nearest.py` has the numbers).
     # One thread of scikit-learn takes 12 ms and 1.0 s on a quiet full-width machine, 22 ms and 2.1 s of CPU on a busy one, 18 ms
     # and 1.7 s where the goals were set. Of the second, ours takes 14.5 ms when busy (145 times; 26 before `kernels/_cover.py`):
     # four passes over the rows against 16 at once, 2.4 to 2.9 ms each, and 3 for the rows beyond the bar. Of the first, 2.0 ms
     # (11 times). Reading the rows takes .54 and .04 ms, so that faster passes could reach the goals: single precision with a
     # proved bound, four rows to a panel. By cover the first takes 1.8 ms, but uniform rows would take twice what they do now.
+    "most isolated row, 200 x 100, few rows": {"Numba loop with early exits": 1.0},
+    "most isolated row, 2000 x 100, heavy tails": {"Numba loop with early exits": 1.0},
     "most isolated row, 2000 x 100": {"scikit-learn NearestNeighbors": 15.0, "NumPy float32 products (may err)": 1.0},
     "most isolated row, 20000 x 100": {"scikit-learn NearestNeighbors": 150.0, "NumPy float32 products (may err)": 1.0},
     "most isolated row, 100000 x 50": {"NumPy float32 products (may err)": 120.0},
@@ -111,12 +122,14 @@ PEERS = {
     "a mini-batch of 500 of 27000 x 2000 float32": {"NumPy": 1.3},
     "a Newton pass, 1e+06 x 100": {"NumPy in row blocks": 3.0, "Numba loop": 1.1},
     "50 steps of 1 settings": {"NumPy": 2.0},
+    # Sixteen beside NumPy: 2.0, and 1.6 where both are held to AVX2 (1.4 beside a NumPy with AVX-512); `SECONDS` says why.
     "50 steps of 16 settings": {"one setting at a time": 4.0, "NumPy": 2.0},
     # 5.3 to 5.5 and 4.4 to 4.6 on a busy full-width machine, where the whitened Gram kernel takes 36 and 125 ns a row: vectors that
     # stop at the diagonal, with the one that is not full where columns are few, 16 rows to a tile, and the next tile's rows fetched
     # during the product (before: 50 and 208 ns, 4.4 and 3.4). With 24 columns or more the product is fused where a bound says that
     # the integers are the same: .92 of the time for 50 columns, .97 with AVX2, whose unfused sums run beside its products. With 20
     # columns the bound costs what it saves; there 41 ns a row with AVX2, of which 6 are the Gram matrix.
+    # With 50 columns held to AVX2, 3.9 beside a script that is held as well (3.7 beside one with AVX-512): on the edge of the goal.
     "coinpress_covariance, 3e+05 x 20, 4 rounds, whole call": {"the published script": 4.0},
     "coinpress_covariance, 2e+05 x 50, 4 rounds, whole call": {"the published script": 4.0},
     "coinpress_mean, 1e+05 x 50, 4 rounds, whole call": {"the published script": 14.0},
@@ -129,11 +142,13 @@ PEERS = {
 # is worked out once (`estimators/paths.py`). Since sums of 5 to 16 columns hold a row in a lane, they take .120 and .113 on a
 # machine that is not busy. What is left are 400 calls of Python and its built-in functions, 1043 before. Not tried: one call of C
 # that adds noise and converts; row maps that differ from a checked one in their centre only.
-# The default takes 3.3 ms where it took 3.4 in turn: three releases .5, clip points .8 (`tails.sides_of` .3, `Sides.risk` .2),
-# windows of columns .5, places of public rows .2, each by itself. All columns are read from their counts at once now, a quarter
-# fewer calls, which saved 4 % only. Of the rest, .6 ms are page faults, 300 a call: new arrays of 160 KB (with glibc told to keep
-# its memory, the call took 3.1 ms in place of 3.8 a minute before). Next: keep those arrays, as `_cbuf.scratch` does, then windows
-# and prices of clip points in C. 1.5 ms were not reached.
+# The default takes 2.43 ms where it took 2.82 (least of 60 calls, CPU of a busy full-width machine): it made 312 page faults,
+# new arrays of 160 KB, and makes none since the sums of windows are kept (`kernels.columns.kept_room`). `counts.look` is 1.7 ms,
+# timed by itself. A profile of 6.8 ms and 3,700 calls, taken before, had 60 % there (clip points 29, of which `sides_of` 9 and
+# `Sides.risk` 5; windows 18; places of public rows 9), three releases 13 and what is said of the columns 8; all in small calls
+# of Python and NumPy. If the shares hold without a profiler, releases and report alone are above .13 ms; 1 ms would take most
+# of `look` in C, which was not tried. Of 2e4 x 50, 28.5 ms became 25.6: memory that is kept lets twice the columns be looked
+# at together pay (`MOST_CELLS`; four times as many take another 1 ms and 7 MB more).
 # `estimate_mean` of 1e6 x 50 with default clipping: .24 s where it took .81, and reading
 # the rows takes .024. Its three readings took 52 ms for cells (0.55 ns a number for the count itself, the rest is the cell), 80
 # for shells and 65 for the sum, 40 of each for the box. The box now goes into a block of 24 KB that is added up, or counted, while
@@ -141,7 +156,9 @@ PEERS = {
 # with AVX-512, 73 and 70 take 51 and 61 with AVX2 (where a quotient of five fused operations takes as long as a division). They are
 # bound by arithmetic: about 3.3 ns for eight numbers of the box and 2.8 for their sum, where reading takes 3.8. With the .1 s of
 # windows, a call cannot come near 1.35 readings (quiet: .205 s,
-# 2.9 readings; with AVX2 one run took .33, which no kernel explains). Not tried: cells in fewer operations, and windows in C.
+# 2.9 readings; with AVX2 one run took .33, which no kernel explains). Windows that stand are not asked again: `Windows.stand` took
+# 43 ms and takes 17 by wall clock, timed by itself, of some 150 for both looks on a busy machine; the whole call 269 and 267 ms of
+# CPU, which is within its scatter. Not tried: cells in fewer operations, and windows in C.
 # `weighted_mean` and clipping="gaussian": a chunk of 4 MB began with 20 microseconds of Python that is no longer in any cache,
 # 2 ms of 33; chunks of 32 MB leave .9 ms for the call itself: about 1.31 readings where it took 1.5 (AVX-512).
 # Of a sweep, 50 of the 5,000 steps of paper B's run: one in 1.7 readings of its rows (1 s where that takes .6 s; on a
@@ -176,8 +193,8 @@ SECONDS = {
     "weighted_mean, 1000 x 5": 130e-6,
     "learn_separated_mixture, 1e+06 x 16, 8 components, whole call": 0.75,
     "learn_axis_aligned_mixture, 1e+06 x 50, whole call": 3.7,  # a fifth of what it took on a half-width machine
-    # 2 ns for each of 10^9 pairs of a draw and a candidate, about 50 vector operations for eight of them. The next step is single
-    # precision, sixteen at a time, where the difference of two log densities is far from a code, as 99 of 100 are: 1 ns or less.
+    # .65 ns for each of 10^9 pairs of a draw and a candidate (.9 with AVX2; 2 and 3 before single precision), so .9 and 1.2 s of
+    # CPU for the call, shared by all cores but for .2 s, on a busy full-width machine.
     "learn_axis_aligned_mixture, x_pub, pure, 2000 x 3, whole call, all cores": 1.0,
     "noise_multiplier_for, 5000 steps of 1/54": 0.2,
 }

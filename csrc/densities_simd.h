@@ -123,17 +123,6 @@ TARGET static int NAME(fused_quantise)(const fpp_mixtures *mix, const double *lo
     return ANY_ABOVE(farthest, 0.5 - bound);
 }
 
-/* The largest constant of a component that is there. */
-static double NAME(largest_constant)(const fpp_mixtures *mix)
-{
-    double largest = 0.0;
-    for (int64_t i = 0; i < mix->panels * mix->components * FPP_PANEL; i++) {
-        const double size = fabs(mix->constants[i]);
-        largest = mix->constants[i] > -1e299 && size > largest ? size : largest;
-    }
-    return largest;
-}
-
 #undef FMA
 #undef LESS
 #undef ANY_ABOVE

@@ -317,9 +317,10 @@ int32_t fpp_density_codes_i16(const fpp_mixtures *mix, const double *x, int64_t 
  * from its panel on. */
 int32_t fpp_pair_counts_i32(const int16_t *codes, int64_t n, int64_t capacity, int64_t panels, int64_t panel,
                             int32_t *workspace, int32_t *counts);
-/* counts (panels FPP_PANEL) = rows where `own` has the larger code than a later hypothesis, or an earlier one than `own`;
- * n <= 32767. */
-int32_t fpp_column_counts_i32(const int16_t *codes, int64_t n, int64_t capacity, int64_t panels, int64_t own, int32_t *counts);
+int64_t fpp_draw_workspace_size(const fpp_mixtures *mix); /* bytes, any alignment; -1 if invalid */
+/* counts (panels FPP_PANEL) = rows x (n, dim) where the code of `own` is larger than that of a later hypothesis, or that of an earlier one
+ * larger than that of `own`. */
+int32_t fpp_draw_counts_i32(const fpp_mixtures *mix, const double *x, int64_t n, int64_t own, void *workspace, int32_t *counts);
 /* table (panels, cells, FPP_PANEL): mass of a hypothesis in a cell less the rows in it, in units of 2^-shift rows; sums over cells
  * stay within 31 bits. For each pair i < j with i in `panel`, and both members h: worst[h] = the larger of itself and
  * |(2^shift / 2 + sum of table[h] over cells where i exceeds j) >> shift|. worst (panels FPP_PANEL). */
@@ -361,6 +362,13 @@ int32_t fpp_race_run(const fpp_race *race, const int64_t *queue, int64_t n, int6
  * search may go on from best, m at first, and farthest. From call to call the same: panels, (m + 15) dim doubles; kept (9), zeros at first. */
 int32_t fpp_race_early(const double *x, int64_t m, int64_t dim, int64_t other_work, int64_t trial_work, int64_t most_work,
                        double *panels, int64_t *kept, int64_t *best, double *farthest, int32_t *left);
+/* All of it in one call for few points: m at least 2, and (m + 15) dim at most FPP_SMALL_RACE. best: -1 if one is not finite. */
+#define FPP_SMALL_RACE 8192
+typedef struct {
+    int64_t best;
+    double farthest;
+} fpp_winner;
+int32_t fpp_race_small(const double *x, int64_t m, int64_t dim, fpp_winner *winner);
 /* What follows adds up squared distances of points x (m, dim) in any order, a factor of 1 + (4 dim + 16) 2^-53 from those that decide.
  * panel: 16 dim doubles. nearest (m) = from begin to end, the least from one of the other points that pivots (16) names, -1 for none,
  * and group (m) which; infinite where one is not finite. */

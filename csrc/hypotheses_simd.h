@@ -73,63 +73,63 @@ TARGET FPP_INLINE R NAME(log)(R x)
     return exponent * 0x1.62e42fefa39efp-1 + 2.0 * t * p;
 }
 
-/* Log weighted density of component `at` at RT rows: -|factor (x - mean)|^2 / 2 and the constant. */
-TARGET FPP_INLINE void NAME(component)(const fpp_mixtures *mix, int64_t at, int64_t lane, const double *x, R *found)
+/* Log weighted density of component `at` at `rows` rows, RT at most: -|factor (x - mean)|^2 / 2 and the constant. */
+TARGET FPP_INLINE void NAME(component)(const fpp_mixtures *mix, int64_t at, int64_t lane, const double *x, int rows, R *found)
 {
     const int64_t dim = mix->dim;
     const double *mean = mix->means + at * dim * FPP_PANEL + lane;
     const double *factor = mix->factors + at * (mix->lower ? dim * (dim + 1) / 2 : dim) * FPP_PANEL + lane;
     const R constant = *(const NAME(real_u) *)(mix->constants + at * FPP_PANEL + lane);
     R q[RT];
-    for (int r = 0; r < RT; r++) {
+    for (int r = 0; r < rows; r++) {
         q[r] = (R){0.0};
     }
     for (int64_t a = 0; a < dim; a++) {
         R t[RT];
-        for (int r = 0; r < RT; r++) {
+        for (int r = 0; r < rows; r++) {
             t[r] = (R){0.0};
         }
         for (int64_t b = mix->lower ? 0 : a; b <= a; b++) {
             const R m = *(const NAME(real_u) *)(mean + b * FPP_PANEL);
             const R f = *(const NAME(real_u) *)factor;
             factor += FPP_PANEL;
-            for (int r = 0; r < RT; r++) {
+            for (int r = 0; r < rows; r++) {
                 t[r] += (x[r * dim + b] - m) * f;
             }
         }
-        for (int r = 0; r < RT; r++) {
+        for (int r = 0; r < rows; r++) {
             q[r] += t[r] * t[r];
         }
     }
-    for (int r = 0; r < RT; r++) {
+    for (int r = 0; r < rows; r++) {
         /* A row beyond the range of doubles is at a huge distance, not at NaN. */
         found[r] = constant - 0.5 * NAME(smaller)(q[r], (R){0.0} + 1e300);
     }
 }
 
-/* Log densities of the mixtures from `lane` of a panel on at RT rows x (RT, dim), into logs, rows `stride` apart. */
-TARGET FPP_INLINE void NAME(few_densities)(const fpp_mixtures *mix, int64_t panel, int64_t lane, const double *x, double *work,
-                                           double *logs, int64_t stride)
+/* Log densities of the mixtures from `lane` of a panel on at rows x (rows, dim), RT at most, into logs, rows `stride` apart. */
+TARGET FPP_INLINE void NAME(few_densities)(const fpp_mixtures *mix, int64_t panel, int64_t lane, const double *x, int rows,
+                                           double *work, double *logs, int64_t stride)
 {
     R best[RT], found[RT], sum[RT];
-    for (int r = 0; r < RT; r++) {
+    for (int r = 0; r < rows; r++) {
         best[r] = (R){0.0} - INFINITY;
         sum[r] = (R){0.0};
     }
     for (int64_t c = 0; c < mix->components; c++) {
-        NAME(component)(mix, panel * mix->components + c, lane, x, found);
-        for (int r = 0; r < RT; r++) {
+        NAME(component)(mix, panel * mix->components + c, lane, x, rows, found);
+        for (int r = 0; r < rows; r++) {
             best[r] = NAME(larger)(found[r], best[r]);
             *(NAME(real_u) *)(work + (c * RT + r) * W) = found[r];
         }
     }
     for (int64_t c = 0; mix->components > 1 && c < mix->components; c++) {
-        for (int r = 0; r < RT; r++) {
+        for (int r = 0; r < rows; r++) {
             const R gap = *(const NAME(real_u) *)(work + (c * RT + r) * W) - best[r];
             sum[r] += NAME(exp)(NAME(larger)(gap, (R){0.0} - 40.0));
         }
     }
-    for (int r = 0; r < RT; r++) {
+    for (int r = 0; r < rows; r++) {
         *(NAME(real_u) *)(logs + r * stride) = mix->components > 1 ? best[r] + NAME(log)(sum[r]) : best[r];
     }
 }
@@ -161,61 +161,86 @@ TARGET static void NAME(quantise)(const double *logs, int64_t panels, int64_t is
 #include "densities_simd.h"
 #endif
 
-TARGET static void NAME(codes)(const fpp_mixtures *mix, const double *x, int64_t n, int64_t capacity, double *work, int16_t *codes)
+/* Rows `first` on of x, FPP_ROWS_MAX of them, the last one again after the end; zeros and finite[r] = 0 in place of a row that is not
+ * finite, else -1. */
+TARGET static void NAME(take_rows)(const double *x, int64_t first, int64_t n, int64_t dim, double *rows, int64_t *finite)
+{
+    for (int64_t r = 0; r < FPP_ROWS_MAX; r++) {
+        const double *row = x + (first + r < n ? first + r : n - 1) * dim;
+        finite[r] = -1;
+        for (int64_t j = 0; j < dim; j++) {
+            finite[r] &= -(int64_t)(fabs(row[j]) < INFINITY);
+        }
+        for (int64_t j = 0; j < dim; j++) {
+            rows[r * dim + j] = finite[r] ? row[j] : 0.0;
+        }
+    }
+}
+
+/* Codes of the first `group` of the rows; *fused says whether to try fused instructions, and then, whether that was worth it. */
+TARGET static void NAME(code_group)(const fpp_mixtures *mix, const double *rows, const int64_t *finite, int64_t group, int64_t capacity,
+                                    double constant, int *fused, double *work, int16_t *codes)
 {
     const int64_t dim = mix->dim, width = mix->panels * FPP_PANEL;
-    double *rows = work, *logs = rows + FPP_ROWS_MAX * dim, *parts = logs + FPP_ROWS_MAX * width;
+    double *logs = work, *parts = logs + FPP_ROWS_MAX * width;
+    uint32_t left = (UINT32_C(1) << group) - 1; /* rows whose codes are not known yet */
 #if W > 2
-    int fused = !mix->lower && mix->components <= 2;
-    const double constant = fused ? NAME(largest_constant)(mix) : 0.0;
-#endif
-    for (int64_t first = 0; first < n; first += FPP_ROWS_MAX) {
-        const int64_t group = n - first < FPP_ROWS_MAX ? n - first : FPP_ROWS_MAX;
-        uint32_t left = (UINT32_C(1) << group) - 1; /* rows whose codes are not known yet */
-        int64_t finite[FPP_ROWS_MAX];
-        for (int64_t r = 0; r < FPP_ROWS_MAX; r++) {
-            const double *row = x + (first + r < n ? first + r : n - 1) * dim;
-            finite[r] = -1;
-            for (int64_t j = 0; j < dim; j++) {
-                finite[r] &= -(int64_t)(fabs(row[j]) < INFINITY);
-            }
-            for (int64_t j = 0; j < dim; j++) {
-                rows[r * dim + j] = finite[r] ? row[j] : 0.0;
-            }
-        }
-#if W > 2
-        if (fused) {
-            uint32_t near = 0;
-            for (int64_t at = 0; at < width; at += W) {
-                for (int64_t r = 0; r < group; r += RT) {
-                    const int64_t panel = at / FPP_PANEL, lane = at % FPP_PANEL;
-                    double *const to = logs + r * width + at;
-                    near |= (mix->components > 1 ? NAME(fused_densities)(mix, 2, panel, lane, rows + r * dim, to, width)
-                                                 : NAME(fused_densities)(mix, 1, panel, lane, rows + r * dim, to, width))
-                            << r;
-                }
-            }
-            for (int64_t r = 0; r < group; r++) {
-                int16_t *const to = codes + (first + r) * FPP_PANEL;
-                const int again = NAME(fused_quantise)(mix, logs + r * width, constant, finite[r], capacity * FPP_PANEL, to);
-                left &= ~((uint32_t)(!again && !(near >> r & 1)) << r);
-            }
-            fused = __builtin_popcount(left) <= FPP_ROWS_MAX / 4;
-        }
-#endif
-        /* The parameters of one vector of mixtures stay in the cache for all rows of the group. */
-        for (int64_t at = 0; left != 0 && at < width; at += W) {
+    if (*fused) {
+        uint32_t near = 0;
+        for (int64_t at = 0; at < width; at += W) {
             for (int64_t r = 0; r < group; r += RT) {
-                if (left >> r & ((1 << RT) - 1)) {
-                    NAME(few_densities)(mix, at / FPP_PANEL, at % FPP_PANEL, rows + r * dim, parts, logs + r * width + at, width);
-                }
+                const int64_t panel = at / FPP_PANEL, lane = at % FPP_PANEL;
+                double *const to = logs + r * width + at;
+                near |= (mix->components > 1 ? NAME(fused_densities)(mix, 2, panel, lane, rows + r * dim, to, width)
+                                             : NAME(fused_densities)(mix, 1, panel, lane, rows + r * dim, to, width))
+                        << r;
             }
         }
         for (int64_t r = 0; r < group; r++) {
-            if (left >> r & 1) {
-                NAME(quantise)(logs + r * width, mix->panels, finite[r], capacity * FPP_PANEL, codes + (first + r) * FPP_PANEL);
+            const int again = NAME(fused_quantise)(mix, logs + r * width, constant, finite[r], capacity * FPP_PANEL, codes + r * FPP_PANEL);
+            left &= ~((uint32_t)(!again && !(near >> r & 1)) << r);
+        }
+        *fused = __builtin_popcount(left) <= FPP_ROWS_MAX / 4;
+    }
+#else
+    (void)constant;
+    (void)fused;
+#endif
+    /* The parameters of one vector of mixtures stay in the cache for all rows of the group. */
+    for (int64_t at = 0; left != 0 && at < width; at += W) {
+        for (int64_t r = 0; r < group; r += RT) {
+            if (left >> r & ((1 << RT) - 1)) {
+                NAME(few_densities)(mix, at / FPP_PANEL, at % FPP_PANEL, rows + r * dim, RT, parts, logs + r * width + at, width);
             }
         }
+    }
+    for (int64_t r = 0; r < group; r++) {
+        if (left >> r & 1) {
+            NAME(quantise)(logs + r * width, mix->panels, finite[r], capacity * FPP_PANEL, codes + r * FPP_PANEL);
+        }
+    }
+}
+
+/* Whether fused instructions may be tried, and the largest constant of a component that is there. */
+static int NAME(may_fuse)(const fpp_mixtures *mix, double *constant)
+{
+    *constant = 0.0;
+    for (int64_t i = 0; W > 2 && i < mix->panels * mix->components * FPP_PANEL; i++) {
+        const double size = fabs(mix->constants[i]);
+        *constant = mix->constants[i] > -1e299 && size > *constant ? size : *constant;
+    }
+    return W > 2 && !mix->lower && mix->components <= 2;
+}
+
+TARGET static void NAME(codes)(const fpp_mixtures *mix, const double *x, int64_t n, int64_t capacity, double *work, int16_t *codes)
+{
+    double constant, *rows = work;
+    int fused = NAME(may_fuse)(mix, &constant);
+    for (int64_t first = 0; first < n; first += FPP_ROWS_MAX) {
+        int64_t finite[FPP_ROWS_MAX];
+        NAME(take_rows)(x, first, n, mix->dim, rows, finite);
+        NAME(code_group)(mix, rows, finite, n - first < FPP_ROWS_MAX ? n - first : FPP_ROWS_MAX, capacity, constant, &fused,
+                         rows + FPP_ROWS_MAX * mix->dim, codes + first * FPP_PANEL);
     }
 }
 
@@ -284,25 +309,7 @@ TARGET static void NAME(count_pairs)(const int16_t *codes, int64_t n, int64_t ca
     }
 }
 
-/* Rows in which candidate `own` beats each later one, and in which each earlier one beats it. */
-TARGET static void NAME(count_column)(const int16_t *codes, int64_t n, int64_t capacity, int64_t panels, int64_t own, int32_t *counts)
-{
-    const int16_t *mine = n > 0 ? codes + own / FPP_PANEL * capacity * FPP_PANEL + own % FPP_PANEL : NULL;
-    for (int64_t p = 0; p < panels; p++) {
-        int16_t above[FPP_PANEL] = {0}, below[FPP_PANEL] = {0};
-        for (int64_t r = 0; r < n; r++) {
-            const int16_t code = mine[r * FPP_PANEL];
-            const int16_t *theirs = codes + (p * capacity + r) * FPP_PANEL;
-            for (int64_t l = 0; l < FPP_PANEL; l++) {
-                above[l] = (int16_t)(above[l] + (code > theirs[l]));
-                below[l] = (int16_t)(below[l] + (code < theirs[l]));
-            }
-        }
-        for (int64_t l = 0; l < FPP_PANEL; l++) {
-            counts[p * FPP_PANEL + l] = p * FPP_PANEL + l > own ? above[l] : below[l];
-        }
-    }
-}
+#include "draws_simd.h"
 
 TARGET FPP_INLINE I NAME(greater)(I a, I b)
 {
@@ -370,7 +377,7 @@ TARGET static void NAME(score_cells)(const int32_t *table, int64_t cells, int64_
 }
 
 static const fpp_pair_kernels NAME(pair_kernels) = {
-    NAME(codes), NAME(count_pairs), NAME(count_column), NAME(score_cells),
+    NAME(codes), NAME(count_pairs), NAME(count_draws), NAME(score_cells),
 };
 
 #undef R

@@ -17,7 +17,6 @@ static void test_counts(int64_t panels, int64_t n, int64_t capacity, uint64_t *s
 {
     int16_t *codes = block(panels * capacity * FPP_PANEL, sizeof *codes);
     int32_t *work = room(FPP_PAIR_WORKSPACE, 1);
-    int32_t *column = room(panels * FPP_PANEL, sizeof *column);
     for (int64_t i = 0; i < panels * capacity * FPP_PANEL; i++) {
         codes[i] = (int16_t)(next_word(state) % (i % 3 == 0 ? 3 : 65536));
     }
@@ -35,13 +34,9 @@ static void test_counts(int64_t panels, int64_t n, int64_t capacity, uint64_t *s
         }
         free(counts);
     }
-    const int64_t own = panels * FPP_PANEL - 1;
-    CHECK(fpp_column_counts_i32(codes, n, capacity, panels, own, column) == FPP_OK);
-    CHECK(fpp_column_counts_i32(codes, n, capacity, panels, own + 1, column) == FPP_ERR_ARGUMENT);
-    CHECK(fpp_pair_counts_i32(codes, capacity + 1, capacity, panels, 0, work, column) == FPP_ERR_ARGUMENT);
+    CHECK(fpp_pair_counts_i32(codes, capacity + 1, capacity, panels, 0, work, work) == FPP_ERR_ARGUMENT);
     free(codes);
     free(work);
-    free(column);
 }
 
 static void test_cells(int64_t panels, int64_t cells, uint64_t *state)
@@ -100,6 +95,23 @@ static void test_codes(int64_t panels, int64_t components, int64_t dim, int32_t 
         CHECK(top == (finite ? INT16_MAX : 0));
     }
     CHECK(fpp_density_codes_i16(&mix, x, n, n - 1, work, codes) == FPP_ERR_ARGUMENT);
+    const int64_t hypotheses = panels * FPP_PANEL, owns[] = {0, hypotheses / 2 - 1, hypotheses - 1};
+    int32_t *counts = room(hypotheses, sizeof *counts);
+    void *draw_work = room(fpp_draw_workspace_size(&mix), 1);
+    for (int i = 0; i < 3; i++) {
+        CHECK(fpp_draw_counts_i32(&mix, x, n, owns[i], draw_work, counts) == FPP_OK);
+        for (int64_t j = 0; j < hypotheses; j++) {
+            int32_t held = 0;
+            for (int64_t r = 0; r < n; r++) {
+                const int16_t mine = code_at(codes, n, r, owns[i]), theirs = code_at(codes, n, r, j);
+                held += j > owns[i] ? mine > theirs : theirs > mine;
+            }
+            CHECK(counts[j] == held);
+        }
+    }
+    CHECK(fpp_draw_counts_i32(&mix, x, n, hypotheses, draw_work, counts) == FPP_ERR_ARGUMENT);
+    free(counts);
+    free(draw_work);
     free(means);
     free(factors);
     free(constants);

@@ -15,7 +15,7 @@ static void check_counts(fuzz_input in)
     const int64_t many = pick(&in, 1, 65536);
     const int64_t size = panels * capacity * FPP_PANEL, hypotheses = panels * FPP_PANEL, own = pick(&in, 0, hypotheses - 1);
     int16_t *codes = room(size, sizeof *codes);
-    int32_t *column = room(hypotheses, sizeof *column), *work = room(FPP_PAIR_WORKSPACE, 1);
+    int32_t *work = room(FPP_PAIR_WORKSPACE, 1);
     uint64_t seed = take(&in, 2);
     for (int64_t i = 0; i < size; i++) {
         codes[i] = (int16_t)(next_word(&seed) % (uint64_t)many - (uint64_t)many / 2);
@@ -27,7 +27,6 @@ static void check_counts(fuzz_input in)
     const int64_t panel = own / FPP_PANEL, width = (panels - panel) * FPP_PANEL;
     int32_t *counts = zeros(FPP_PANEL * width, sizeof *counts);
     AGREE(fpp_pair_counts_i32(codes, n, capacity, panels, panel, work, counts) == FPP_OK);
-    AGREE(fpp_column_counts_i32(codes, n, capacity, panels, own, column) == FPP_OK);
     for (int64_t i = panel * FPP_PANEL; i < (panel + 1) * FPP_PANEL; i++) {
         for (int64_t j = panel * FPP_PANEL; j < hypotheses; j++) {
             int32_t held = 0;
@@ -37,16 +36,7 @@ static void check_counts(fuzz_input in)
             AGREE(counts[(i - panel * FPP_PANEL) * width + j - panel * FPP_PANEL] == held);
         }
     }
-    for (int64_t j = 0; j < hypotheses; j++) {
-        int32_t held = 0;
-        for (int64_t r = 0; r < n; r++) {
-            const int16_t mine = code_at(codes, capacity, r, own), theirs = code_at(codes, capacity, r, j);
-            held += j > own ? mine > theirs : theirs > mine;
-        }
-        AGREE(column[j] == held);
-    }
     free(codes);
-    free(column);
     free(work);
     free(counts);
 }
@@ -126,6 +116,25 @@ static void compare_codes(const fpp_mixtures *mix, const double *x, const int16_
     free(logs);
 }
 
+/* Counts of draws are those of the codes. */
+static void compare_draws(const fpp_mixtures *mix, const double *x, const int16_t *codes, int64_t capacity, int64_t n, int64_t own)
+{
+    const int64_t hypotheses = mix->panels * FPP_PANEL;
+    int32_t *counts = room(hypotheses, sizeof *counts);
+    void *work = room(fpp_draw_workspace_size(mix), 1);
+    AGREE(fpp_draw_counts_i32(mix, x, n, own, work, counts) == FPP_OK);
+    for (int64_t j = 0; j < hypotheses; j++) {
+        int32_t held = 0;
+        for (int64_t r = 0; r < n; r++) {
+            const int16_t mine = code_at(codes, capacity, r, own), theirs = code_at(codes, capacity, r, j);
+            held += j > own ? mine > theirs : theirs > mine;
+        }
+        AGREE(counts[j] == held);
+    }
+    free(counts);
+    free(work);
+}
+
 static void check_codes(fuzz_input in)
 {
     const int64_t dim = pick(&in, 1, 6), components = pick(&in, 1, 4), panels = pick(&in, 1, 2);
@@ -153,6 +162,9 @@ static void check_codes(fuzz_input in)
         fpp_isa_limit(level);
         AGREE(fpp_density_codes_i16(&mix, x, n, capacity, work, level == 0 ? first : codes) == FPP_OK);
         AGREE(level == 0 || memcmp(first, codes, (size_t)size * sizeof *codes) == 0);
+        for (int64_t own = 0; own < mix.panels * FPP_PANEL; own += 21) {
+            compare_draws(&mix, x, first, capacity, n, own);
+        }
         for (int64_t r = 0; r < n; r++) {
             AGREE(fpp_density_codes_i16(&mix, x + r * mix.dim, 1, 1, work, alone) == FPP_OK);
             for (int64_t h = 0; h < mix.panels * FPP_PANEL; h++) {

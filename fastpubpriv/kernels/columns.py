@@ -4,6 +4,7 @@ counted by norm at once (C, one thread, no GIL).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,6 +25,12 @@ LOG2_PARTS_MAX: int = lib.FPP_COLUMN_LOG2_PARTS_MAX
 def cells_of_column(log2_parts: int) -> int:
     """Cells of one column: those of each sign, zero, missing."""
     return 2 * (EXPONENTS << log2_parts) + 2
+
+
+def kept_room(shape: tuple[int, ...], name: str) -> FloatArray:
+    """Memory of this thread for numbers of this shape, as the last call under this name left it: for released or public ones."""
+    size = 8 * math.prod(shape)
+    return _cbuf.scratch(size, name)[:size].view(np.float64).reshape(shape)
 
 
 def columns_count(

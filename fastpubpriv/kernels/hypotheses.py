@@ -19,7 +19,6 @@ from fastpubpriv.maps import MixtureTable
 
 PANEL: int = lib.FPP_PANEL
 LARGEST_COUNT = 2**31 - 1
-MOST_COLUMN_ROWS = 2**15 - 1
 TOP_CODE: int = lib.FPP_TOP_CODE  # of the hypothesis with the largest density at a row
 CODES_PER_NAT: int = lib.FPP_CODES_PER_NAT
 _ABSENT = -1e300
@@ -100,12 +99,25 @@ def pair_counts(codes: npt.NDArray[np.int16], rows: int, panel: int, counts: npt
     _cbuf.check(lib.fpp_pair_counts_i32(_cbuf.inp(codes), rows, capacity, panels, panel, work, _cbuf.out(counts)))
 
 
-def column_counts(codes: npt.NDArray[np.int16], rows: int, own: int, counts: npt.NDArray[np.int32]) -> None:
-    """counts (panels PANEL,) = rows in which `own` beats each later hypothesis, and in which each earlier one beats it."""
-    panels, capacity = codes.shape[:2]
-    _cbuf.expect("codes", codes, np.int16, (panels, capacity, PANEL))
-    _cbuf.expect("counts", counts, np.int32, (panels * PANEL,))
-    _cbuf.check(lib.fpp_column_counts_i32(_cbuf.inp(codes), rows, capacity, panels, own, _cbuf.out(counts)))
+def draw_room(table: MixtureTable) -> npt.NDArray[np.uint8]:
+    """Scratch for `draw_counts`, for one call at a time: half a kilobyte for each hypothesis, and more for many columns."""
+    return np.empty(int(lib.fpp_draw_workspace_size(_mixtures(table))), dtype=np.uint8)
+
+
+def draw_counts(
+    points: FloatArray, table: MixtureTable, own: int, counts: npt.NDArray[np.int32], room: npt.NDArray[np.uint8]
+) -> None:
+    """counts (panels PANEL,) = points (n, dim) where `own` has a larger code than each later hypothesis, each earlier one than it.
+
+    `room` is scratch from `draw_room`.
+    """
+    _cbuf.expect("points", points, np.float64, (points.shape[0], table.dim))
+    _cbuf.expect("counts", counts, np.int32, (table.panels * PANEL,))
+    mixtures = _mixtures(table)
+    if room.size < lib.fpp_draw_workspace_size(mixtures):
+        raise KernelError("draw_counts: the scratch is of a shorter list")
+    work, found = ffi.cast("void *", _cbuf.out(room)), _cbuf.out(counts)
+    _cbuf.check(lib.fpp_draw_counts_i32(mixtures, _cbuf.inp(points), points.shape[0], own, work, found))
 
 
 def cell_scores(table: npt.NDArray[np.int32], shift: int, panel: int, worst: npt.NDArray[np.int32]) -> None:

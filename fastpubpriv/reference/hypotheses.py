@@ -18,7 +18,7 @@ _CODES_PER_NAT = 2048.0
 def flattened(panels: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Array (panels, ..., PANEL) as (hypotheses, ...), those that fill the last panel up included."""
     moved = np.moveaxis(panels, -1, 1)
-    return np.ascontiguousarray(moved.reshape(-1, *moved.shape[2:]))
+    return np.ascontiguousarray(moved.reshape(moved.shape[0] * moved.shape[1], *moved.shape[2:]))
 
 
 def panelled(array: npt.NDArray[Any], fill: float, panel: int = 64) -> npt.NDArray[Any]:
@@ -89,9 +89,9 @@ def pair_counts(codes: npt.NDArray[np.int16], rows: int, panel: int, counts: npt
         counts[row] += (flat[panel * width + row] > flat[panel * width :]).sum(axis=1, dtype=np.int32)
 
 
-def column_counts(codes: npt.NDArray[np.int16], rows: int, own: int, counts: npt.NDArray[np.int32]) -> None:
-    """counts (panels PANEL,) = rows in which `own` beats each later hypothesis, and in which each earlier one beats it."""
-    flat = flattened(codes)[:, :rows]
+def draw_counts(codes: npt.NDArray[np.int16], own: int, counts: npt.NDArray[np.int32]) -> None:
+    """counts (panels PANEL,) = rows in which `own` beats each later hypothesis, and in which each earlier beats it; from codes."""
+    flat = flattened(codes)
     later = np.arange(len(flat)) > own
     counts[:] = np.where(later, (flat[own] > flat).sum(axis=1), (flat > flat[own]).sum(axis=1))
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from fastpubpriv.estimators.columns import scales, windows
 from fastpubpriv.estimators.columns.shares import divide
-from fastpubpriv.kernels.columns import EXPONENTS
+from fastpubpriv.kernels.columns import EXPONENTS, kept_room
 
 
 def test_thresholds_rise_with_the_distance():
@@ -52,6 +52,66 @@ def test_windows_are_believed_by_their_distance_to_the_nearest_reference():
                     if stands and (width == 1 or outer > 1.5 * shares.count_std * math.sqrt(width / 2)):
                         slowly.add(begin + width - 1)
             assert found[side] == slowly
+
+
+def stood_slowly(standing, reach, known, cells, passes):
+    """Windows that stand, all of them asked again in every pass."""
+    held = [set(each) for each in known]
+    for _ in range(passes):
+        stood = [False] * len(reach)
+        for k, (j, begin, last, outer) in enumerate(
+            zip(standing.column, standing.begin, standing.last, standing.outer, strict=True)
+        ):
+            apart = min((max(begin - each, each - last, 0) for each in held[j]), default=4 * cells)
+            stood[k] = bool(min(apart + outer, cells) < reach[k])
+        for k in np.flatnonzero(stood):
+            held[standing.column[k]].add(int(standing.last[k]))
+    return stood
+
+
+def test_windows_that_stand_make_others_stand():
+    rng = np.random.default_rng(18)
+    shares = divide(2, 5_000, Fraction(1, 10), pure=False)
+    size, counted = EXPONENTS << shares.log2_parts, []
+    for _ in range(6):
+        counts = rng.normal(size=(2, 2 * size + 2)) * shares.count_std
+        # One of a run is near enough only when the one before it is known.
+        places = 900 + np.cumsum(shares.parts * rng.integers(4, 9, 12))
+        counts[:, places] += rng.uniform(6.5, 8.0, 12) * shares.count_std
+        columns = scales.columns_of(counts, np.zeros((1, 2)), np.zeros(2), [shares] * 2)
+        standing, _ = windows.Sums.of(columns, shares).standing(0.01, shares)
+        reach = standing.reach(0.01, shares)
+        known = [{int(places[0])}, {int(places[-1])}]
+        for passes in (1, 2, 3, 6):
+            stood = standing.stand(reach, known, shares, passes=passes)
+            assert stood.tolist() == stood_slowly(standing, reach, known, size, passes)
+            counted.append(int(stood.sum()))
+    firsts, seconds, thirds = counted[::4], counted[1::4], counted[2::4]
+    assert sum(firsts) < sum(seconds) < sum(thirds)  # passes after the first one matter here
+
+
+def test_sums_in_kept_memory_do_not_depend_on_what_was_there():
+    rng = np.random.default_rng(19)
+    shares = divide(3, 5_000, Fraction(1, 10), pure=False)
+    counts = rng.normal(size=(3, 2 * (EXPONENTS << shares.log2_parts) + 2)) * shares.count_std
+    public = rng.normal(size=(20, 3))
+
+    def ends():
+        columns = scales.columns_of(counts, public, public[0], [shares] * 3)
+        standing, anchors = windows.Sums.of(columns, shares).standing(0.01, shares)
+        return [
+            part.tolist() for part in (standing.begin, standing.column, *(each[1] for each in standing.scores))
+        ], anchors
+
+    first = ends()
+    for name, numbers in (
+        ("sums of columns", 6),
+        ("sums of neighbours", 3),
+        ("wide sums", 3),
+        ("public rows around cells", 3),
+    ):
+        kept_room((numbers, 3 * counts.shape[1]), name)[:] = math.nan
+    assert ends() == first
 
 
 def test_the_anchor_is_the_window_that_stands_out_most():

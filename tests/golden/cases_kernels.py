@@ -147,10 +147,11 @@ def pairs() -> dict[str, Any]:
         hypotheses.density_codes(np.ascontiguousarray(points[20:320]), table, codes, 0, hypotheses.density_room(table))
         counts = np.zeros((hypotheses.PANEL, table.panels * hypotheses.PANEL), dtype=np.int32)
         hypotheses.pair_counts(codes, 300, 0, counts)
-        column = np.zeros(table.panels * hypotheses.PANEL, dtype=np.int32)
-        hypotheses.column_counts(codes, 300, 5, column)
+        draws = np.zeros(table.panels * hypotheses.PANEL, dtype=np.int32)
+        rows = np.ascontiguousarray(points[20:320])
+        hypotheses.draw_counts(rows, table, 5, draws, hypotheses.draw_room(table))
         # Codes are rounded logarithms, which another processor may round otherwise: compared as numbers.
-        rounded = {"codes": codes, "pairs": counts, "column": column}
+        rounded = {"codes": codes, "pairs": counts, "draws": draws}
         found |= {f"{name} {key}": value.astype(np.float64) for key, value in rounded.items()}
         found[f"{name} constants"] = table.constants
     stds = 1.0 + 9.0 * rng.random((size, components))
@@ -292,7 +293,13 @@ CASES: list[Case] = [
         "pairs of hypotheses",
         pairs,
         *(hypotheses.MixtureTable, hypotheses.panelled, hypotheses.mixture_table, hypotheses.density_room),
-        *(hypotheses.density_codes, hypotheses.pair_counts, hypotheses.column_counts, hypotheses.cell_scores),
+        *(
+            hypotheses.density_codes,
+            hypotheses.pair_counts,
+            hypotheses.cell_scores,
+            hypotheses.draw_room,
+            hypotheses.draw_counts,
+        ),
         hypotheses.pair_roots,
     ),
     steps(

@@ -137,18 +137,6 @@ def test_pair_counts_equal_twin(rows):
             np.testing.assert_array_equal(counts, want)
 
 
-@pytest.mark.parametrize(("rows", "own"), [(1, 0), (77, 5), (300, 63), (300, 64), (300, 191)])
-def test_column_counts_equal_twin(rows, own):
-    codes = some_codes(np.random.default_rng(own), 3, 300)
-    want = np.empty(3 * PANEL, dtype=np.int32)
-    reference.column_counts(codes, rows, own, want)
-    for level in LEVELS:
-        counts = np.full_like(want, -1)
-        with instruction_set(level):
-            kernels.column_counts(codes, rows, own, counts)
-        np.testing.assert_array_equal(counts, want)
-
-
 @given(st.integers(1, 140), st.integers(1, 40), st.integers(0, 30), st.integers(0, 2**32 - 1))
 @settings(max_examples=60, deadline=None)
 def test_cell_scores_equal_twin(size, cells, shift, seed):
@@ -224,10 +212,6 @@ def test_wrong_arguments_are_refused():
         with pytest.raises(KernelError):
             kernels.pair_counts(codes, rows, panel, counts)
     with pytest.raises(KernelError):
-        kernels.column_counts(codes, 10, 128, np.zeros(128, dtype=np.int32))
-    with pytest.raises(KernelError):
-        kernels.column_counts(codes, 10, 1, np.zeros(64, dtype=np.int32))
-    with pytest.raises(KernelError):
         kernels.cell_scores(np.zeros((1, 4, PANEL), dtype=np.int32), 31, 0, np.zeros(PANEL, dtype=np.int32))
     table = kernels.mixture_table(np.ones((1, 1)), np.zeros((1, 1, 2)), np.ones((1, 1, 2)))
     with pytest.raises(KernelError):
@@ -236,3 +220,13 @@ def test_wrong_arguments_are_refused():
         kernels.density_codes(np.zeros((3, 2)), table, codes[:1].copy(), 8, kernels.density_room(table))
     with pytest.raises(KernelError, match="shorter list"):
         kernels.density_codes(np.zeros((3, 2)), table, codes[:1].copy(), 0, kernels.density_room(table)[:-8])
+    counts, room = np.zeros(PANEL, dtype=np.int32), kernels.draw_room(table)
+    for own in (-1, PANEL):
+        with pytest.raises(KernelError):
+            kernels.draw_counts(np.zeros((3, 2)), table, own, counts, room)
+    with pytest.raises(KernelError):
+        kernels.draw_counts(np.zeros((3, 1)), table, 0, counts, room)
+    with pytest.raises(KernelError):
+        kernels.draw_counts(np.zeros((3, 2)), table, 0, counts[:-1].copy(), room)
+    with pytest.raises(KernelError, match="shorter list"):
+        kernels.draw_counts(np.zeros((3, 2)), table, 0, counts, room[:-8])

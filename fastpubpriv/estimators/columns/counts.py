@@ -29,7 +29,7 @@ ALONE = 0.05  # share of the rows that may lie elsewhere when a column is called
 ALONE_STDS = 2.0
 # Squared noise of the sum over squared sampling error that a smaller share for the sum may lead to: 2.5 % of the error.
 NOISE_OF_SAMPLING = 0.05
-MOST_CELLS = 16  # cells of an octave of all columns that are looked at together
+MOST_CELLS = 32  # cells of an octave of all columns that are looked at together
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -16,7 +16,7 @@ from scipy import special
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.estimators.columns.shares import Shares
 from fastpubpriv.estimators.columns.windows import DECAY, Sums, thresholds
-from fastpubpriv.kernels.columns import EXPONENTS
+from fastpubpriv.kernels.columns import EXPONENTS, kept_room
 
 ANCHOR, ANCHOR_PURE = 5.2, 9.8
 WEAK = 3.5
@@ -98,7 +98,8 @@ def pooled(
     found += counts
     variance = np.repeat([o * (1.0 - w) for o, w in zip(own, weight, strict=True)], sides * cells)
     # One axis, in which a public row has a cell before it and one after it: NumPy takes far longer to search three axes.
-    around = np.zeros((columns * sides, cells + 2))
+    around = kept_room((columns * sides, cells + 2), "public rows around cells")
+    around[:, 0] = around[:, -1] = 0.0
     around[:, 1:-1] = seen.reshape(-1, cells)
     around = around.ravel()
     public = np.flatnonzero(around)

@@ -17,7 +17,7 @@ from scipy import special
 
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.estimators.columns.shares import Shares
-from fastpubpriv.kernels.columns import EXPONENTS
+from fastpubpriv.kernels.columns import EXPONENTS, kept_room
 
 WIDTHS = (1, 2, 4, 8)
 # A cell found by mistake g octaves out costs 4^g in squared error: mistakes must become rare faster than that.
@@ -95,21 +95,25 @@ class Windows:
         near = np.flatnonzero(self.outer < reach)
         place, outer, far = self.column[near] * apart, self.outer[near], reach[near]
         begin, last = place + self.begin[near], place + self.last[near]
-        held = {j * apart + cell for j, each in enumerate(known) for cell in each}
-        stands = stood[near]
+        held = [j * apart + cell for j, each in enumerate(known) for cell in each]
+        references = np.array([-apart, *sorted(held), (len(known) + 1) * apart])
         for _ in range(passes):
-            references = np.array([-apart, *sorted(held), (len(known) + 1) * apart])
             nearest = references.searchsorted(begin)
             # Cells between a window and the nearest reference; none where one is inside.
             right = np.maximum(references[nearest] - last, 0)
             distance = np.minimum(begin - references[nearest - 1], right)
             # Its outer half is what makes a window reach so far: from there on it counts as a mistake that costs.
             stands = np.minimum(distance + outer, cells) < far
-            more = held.union(last[stands].tolist())
-            if len(more) == len(held):
+            found = last[stands]
+            if len(found) == 0:
                 break
-            held = more
-        stood[near] = stands
+            stood[near[stands]] = True
+            # References only become more: a window that stands goes on standing, and is not asked again.
+            left = ~stands
+            near, outer, far, begin, last = near[left], outer[left], far[left], begin[left], last[left]
+            if len(near) == 0:
+                break
+            references = np.sort(np.concatenate([references, found]))
         return stood
 
     def ends(self, stood: BoolArray, columns: int) -> IntArray:
@@ -129,8 +133,11 @@ class Sums:
 
     @classmethod
     def of(cls, columns: Sequence[Counted], shares: Shares) -> Sums:
-        """Of columns with the cells of these shares."""
-        total, variance = np.empty((2, 3, len(columns), len(columns[0].above)))
+        """Of columns with the cells of these shares, in memory of this thread: they hold until the next ones are made.
+
+        Everything here has been released. New pages for each call took longer than the sums themselves.
+        """
+        total, variance = kept_room((2, 3, len(columns), len(columns[0].above)), "sums of columns")
         for j, each in enumerate(columns):
             total[ABOVE, j], total[BELOW, j] = each.above, each.below
             variance[ABOVE, j], variance[BELOW, j] = each.above_var, each.below_var
@@ -138,14 +145,19 @@ class Sums:
             np.add(sides[ABOVE], sides[BELOW], out=sides[BOTH])
         return cls(total=total, variance=variance, parts=shares.parts)
 
-    def widths(self) -> Iterator[tuple[int, FloatArray]]:
-        """Widths up to two octaves, and sums of so many neighbours: sum k begins at cell k."""
+    def widths(self, *, kept: bool = False) -> Iterator[tuple[int, FloatArray]]:
+        """Widths up to two octaves, and sums of so many neighbours: sum k begins at cell k.
+
+        If they are `kept` in memory of this thread, those of one width hold until those of the next but one are made.
+        """
         total = self.total
         for width in WIDTHS:
             if width > 2 * self.parts:
                 return
             if width > 1:
-                total = total[..., : -(width // 2)] + total[..., width // 2 :]
+                ones, others = total[..., : -(width // 2)], total[..., width // 2 :]
+                room = kept_room(ones.shape, "wide sums" if width == 4 else "sums of neighbours") if kept else None
+                total = np.add(ones, others, out=room)
             yield width, total
 
     def standing(self, chance: float, shares: Shares) -> tuple[Windows, list[tuple[float, int]]]:
@@ -157,7 +169,7 @@ class Sums:
         spread = np.sqrt(self.variance.min(axis=2))
         lines = self.variance.reshape(-1, self.variance.shape[2])
         kept, anchors, half = [], [], self.total
-        for width, total in self.widths():
+        for width, total in self.widths(kept=True):
             least = float(thresholds(shares.log2_parts, chance, width, shares.pure)[0])
             limits = np.array([min(least, ANCHOR_LEAST)] * 2 + [ANCHOR_LEAST])
             lowest = limits[:, None] * spread * (SLACK * math.sqrt(width))

@@ -218,12 +218,14 @@ class DensitySets:
         size, table = hypotheses.size, public.table
         masses = np.empty((size, size), dtype=np.uint16)
 
-        def work(own: int, codes: Codes) -> None:
-            counts = np.empty(table.panels * PANEL, dtype=np.int32)
-            kernels.column_counts(codes, public.draws, own, counts)
-            masses[own] = counts[:size]
+        buffers = Lent(lambda: (np.empty(table.panels * PANEL, dtype=np.int32), kernels.draw_room(table)))
 
-        public.each(work, threads=threads)
+        def work(own: int) -> None:
+            with buffers.one() as (counts, room):
+                kernels.draw_counts(public.of(own), table, own, counts, room)
+                masses[own] = counts[:size]
+
+        share_out(work, size, threads=threads)
         return cls(table, masses, public.draws)
 
     def scores(self, rows: Rows, executor: Executor) -> IntArray:
