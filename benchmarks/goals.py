@@ -77,11 +77,15 @@ PEERS = {
     # values with a seed would change. With AVX2 even no eigendecomposition gives 1.0: a row alone costs ours more than the
     # peer, .9 times as fast. Tried and no faster: deeper blocks, and the next panel fetched during the product with this one.
     "Gaussian, 1e+05 x 1000, 4 rounds": {"NumPy clip and dsyrk, as many passes": 1.0},
+    # The loop in Numba leaves a row at its first near neighbour: 2.3 to 5 times ours at these sizes. Below 100 rows of few columns
+    # it takes a microsecond for all, as much as a call from Python with its checks (`kernels/nearest.py` has the numbers).
     # One thread of scikit-learn takes 12 ms and 1.0 s on a quiet full-width machine, 22 ms and 2.1 s of CPU on a busy one, 18 ms
     # and 1.7 s where the goals were set. Of the second, ours takes 14.5 ms when busy (145 times; 26 before `kernels/_cover.py`):
     # four passes over the rows against 16 at once, 2.4 to 2.9 ms each, and 3 for the rows beyond the bar. Of the first, 2.0 ms
     # (11 times). Reading the rows takes .54 and .04 ms, so that faster passes could reach the goals: single precision with a
     # proved bound, four rows to a panel. By cover the first takes 1.8 ms, but uniform rows would take twice what they do now.
+    "most isolated row, 200 x 100, few rows": {"Numba loop with early exits": 1.0},
+    "most isolated row, 2000 x 100, heavy tails": {"Numba loop with early exits": 1.0},
     "most isolated row, 2000 x 100": {"scikit-learn NearestNeighbors": 15.0, "NumPy float32 products (may err)": 1.0},
     "most isolated row, 20000 x 100": {"scikit-learn NearestNeighbors": 150.0, "NumPy float32 products (may err)": 1.0},
     "most isolated row, 100000 x 50": {"NumPy float32 products (may err)": 120.0},

@@ -77,6 +77,8 @@ def hot_loops(scale: float, opendp: bool) -> Iterator[loops.Case]:
     # Longer ones of each kind are in the pytest-benchmark suites: their peers take minutes.
     for rows, dim in ((2_000, 100), (20_000, 100), (100_000, 50)):
         yield loops.isolation_case(n(rows), dim, packaged=rows < 100_000)
+    yield loops.early_exit_case(200, 100)
+    yield loops.early_exit_case(2_000, 100, heavy=True)
     for dim in (4, 16):
         yield loops.terrific_case(n(20_000), dim)
         yield loops.many_balls_case(n(1_000_000), dim)

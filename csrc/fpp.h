@@ -362,6 +362,13 @@ int32_t fpp_race_run(const fpp_race *race, const int64_t *queue, int64_t n, int6
  * search may go on from best, m at first, and farthest. From call to call the same: panels, (m + 15) dim doubles; kept (9), zeros at first. */
 int32_t fpp_race_early(const double *x, int64_t m, int64_t dim, int64_t other_work, int64_t trial_work, int64_t most_work,
                        double *panels, int64_t *kept, int64_t *best, double *farthest, int32_t *left);
+/* All of it in one call for few points: m at least 2, and (m + 15) dim at most FPP_SMALL_RACE. best: -1 if one is not finite. */
+#define FPP_SMALL_RACE 8192
+typedef struct {
+    int64_t best;
+    double farthest;
+} fpp_winner;
+int32_t fpp_race_small(const double *x, int64_t m, int64_t dim, fpp_winner *winner);
 /* What follows adds up squared distances of points x (m, dim) in any order, a factor of 1 + (4 dim + 16) 2^-53 from those that decide.
  * panel: 16 dim doubles. nearest (m) = from begin to end, the least from one of the other points that pivots (16) names, -1 for none,
  * and group (m) which; infinite where one is not finite. */

@@ -6,8 +6,8 @@
  * and add (6.2 of both in one loop, where the vector units alone would take 4), the rest for what a group does once. In readings of
  * the rows, doubles and floats: 1.12 and 1.4; with AVX2 1.2 and 1.6, with the baseline 1.45 and 2.7. Squares of floats are exact, so that
  * fusing them with their sum changes no bit (floats 5 % faster). The line of the last few columns is fetched too, where they fill no
- * vectors: 1.14 became 1.12 for doubles (AVX2 1.15, 1.12); of floats, which read fewer lines, it took 3 % more. Floats that are read again, several rows side by side: of 100 columns 11 %
- * faster with AVX2, of 300 25 % with both, 2,000 in the cache 20 and 10 %. What lost:
+ * vectors: 1.14 became 1.12 for doubles; of floats, which read fewer lines, it took 3 % more. Floats that are read again, several
+ * rows side by side: of 100 columns 11 % faster with AVX2, of 300 25 % with both, 2,000 in the cache 20 and 10 %. What lost:
  * - rows turned, one in each lane: 2.1 and 3.4. Shuffles have one port, and sixteen rows read side by side cannot be prefetched.
  * - two or four rows side by side: doubles 1.22 and 1.24 in place of 1.13; floats gain by two (1.53 to 1.50), and nothing more by four.
  * - factors one group later, with three groups under way, to hide the roots: 12.2 cycles in place of 10.9, as more has to stay in L1.

@@ -9,6 +9,8 @@
 /* Rows of a panel of the early race, few, as most rows leave at the first panel; and rows at least whose price says what all cost. */
 #define EARLY 16
 #define EARLY_SAMPLE 3
+/* Columns up to which few rows are all put into panels first. */
+#define SMALL_COLUMNS 32
 /* Squares between these are as far from underflow and overflow as sums in any order have to be. */
 #define EARLY_SMALLEST 1e-280
 #define EARLY_LARGEST 1e300
@@ -143,6 +145,19 @@ FPP_API int32_t fpp_race_early(const double *x, int64_t m, int64_t dim, int64_t 
     memcpy(kept, &state.kept, sizeof state.kept);
     *best = state.best;
     *farthest = state.farthest;
+    return FPP_OK;
+}
+
+FPP_API int32_t fpp_race_small(const double *x, int64_t m, int64_t dim, fpp_winner *winner)
+{
+    double panels[FPP_SMALL_RACE];
+    if (m < 2 || dim < 1 || m > FPP_SMALL_RACE || dim > FPP_SMALL_RACE || (m + EARLY - 1) * dim > FPP_SMALL_RACE || x == NULL
+        || winner == NULL) {
+        return FPP_ERR_ARGUMENT;
+    }
+    early_state state = {m, -1.0, {0}};
+    winner->best = FPP_AT_LEVEL(small)(x, m, dim, panels, &state) ? state.best : -1;
+    winner->farthest = state.farthest;
     return FPP_OK;
 }
 

@@ -198,4 +198,5 @@ TARGET static void NAME(join)(const void *rows, int32_t is_f32, int64_t n, int64
 #include "narrow_simd.h"
 #include "early_simd.h"
 #include "cover_simd.h"
+#include "small_simd.h"
 #include "lanes_end.h"

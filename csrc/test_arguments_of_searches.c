@@ -93,6 +93,15 @@ static void check_races(void)
     REFUSED(fpp_race_early(doubles, 2, 1, 100, 100, 100, panels, kept, &best, NULL, &left));
     REFUSED(fpp_race_early(doubles, 2, 1, 100, 100, 100, panels, kept, &best, &farthest, NULL));
     ACCEPTED(fpp_race_early(doubles, 2, 1, 100, 100, 100, panels, kept, &best, &farthest, &left));
+    fpp_winner winner;
+    REFUSED(fpp_race_small(NULL, 2, 1, &winner));
+    REFUSED(fpp_race_small(doubles, 1, 1, &winner));
+    REFUSED(fpp_race_small(doubles, 2, 0, &winner));
+    REFUSED(fpp_race_small(doubles, 2, FPP_SMALL_RACE, &winner));
+    REFUSED(fpp_race_small(doubles, huge, 1, &winner));
+    REFUSED(fpp_race_small(doubles, FPP_SMALL_RACE - 14, 1, &winner));
+    REFUSED(fpp_race_small(doubles, 2, 1, NULL));
+    ACCEPTED(fpp_race_small(doubles, 2, 1, &winner));
     check_cover();
     REFUSED(fpp_race_join(NULL, 0, 2, 1, panels, group, sums));
     REFUSED(fpp_race_join(doubles, 0, 2, 1, NULL, group, sums));

@@ -282,6 +282,41 @@ def isolation_case(m: int, dim: int, packaged: bool = True) -> Case:
     return Case(f"most isolated row, {m} x {dim}", lambda: most_isolated(x, threads=1)[0], peers)
 
 
+@functools.cache
+def early_exit_loop() -> Callable[[np.ndarray], int]:
+    """The search that leaves a row at its first near neighbour, as one would write it for Numba."""
+    import numba
+
+    def loop(x: np.ndarray) -> int:
+        best, farthest = -1, -1.0
+        for i in range(x.shape[0]):
+            nearest = np.inf
+            for j in range(x.shape[0]):
+                square = 0.0
+                for k in range(x.shape[1]):
+                    gap = x[i, k] - x[j, k]
+                    square += gap * gap
+                    if square >= nearest:
+                        break
+                if square < nearest and i != j:
+                    nearest = square
+                    if nearest <= farthest:
+                        break
+            if nearest > farthest:
+                best, farthest = i, nearest
+        return best
+
+    return numba.njit(loop)
+
+
+def early_exit_case(m: int, dim: int, heavy: bool = False) -> Case:
+    """Few rows, or heavy tails, where a row soon meets one that is near: against a loop that leaves it there."""
+    x = np.random.default_rng(5).standard_cauchy((m, dim)) if heavy else clusters(m, dim)
+    loop = early_exit_loop()
+    name = f"most isolated row, {m} x {dim}, {'heavy tails' if heavy else 'few rows'}"
+    return Case(name, lambda: most_isolated(x, threads=1)[0], {"Numba loop with early exits": lambda: loop(x)})
+
+
 def sorted_counts(x: np.ndarray, centers: np.ndarray, radii_sq: np.ndarray, block: int = 2000) -> np.ndarray:
     """Counts in balls from sorted distances, the fastest way that NumPy and SciPy have for many radii."""
     counts = np.zeros((centers.shape[0], radii_sq.size), dtype=np.int64)

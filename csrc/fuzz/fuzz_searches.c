@@ -131,6 +131,9 @@ static void check_race(fuzz_input in)
         AGREE(left >= 0);
     }
     AGREE(early == plain_best && away == plain_farthest);
+    fpp_winner winner = {plain_best, plain_farthest};
+    AGREE(fpp_race_small(p.x, p.n, p.dim, &winner) == ((p.n + 15) * p.dim <= FPP_SMALL_RACE ? FPP_OK : FPP_ERR_ARGUMENT));
+    AGREE(winner.best == plain_best && winner.farthest == plain_farthest);
     free(copies);
     free(order);
     free(queue);

@@ -20,15 +20,19 @@ Before the groups comes a race without tables: row by row against panels of 16, 
 other, until one is near. The bar is that of the row farthest from the first one, and the row that sent the last one home is looked
 at first. It ends by itself where rows are few, or tails heavy; where the price of the first rows says that the rest would cost more
 than the tables, the search by groups goes on from its bar. From eight columns on its panels are in single precision too, until that
-leaves too much open. Against a loop of ten lines in Numba that leaves a row at the first near one (the faster of two, with sums in
-any order and not; full-width machine, one thread; mixtures, Cauchy, Student with three degrees of freedom, uniform, lattice): a
-call takes six microseconds before it looks at a row, so that it is up to ten microseconds behind with 200 rows; with 500 and more
-in 30 or 100 columns mostly 1.1 to 2.6 times as fast (2,000 x 100 of a mixture 1.9, .8 before panels were narrow).
+leaves too much open. Few rows are one call of C, on whose stack all of those with up to 32
+columns stand in panels from the start: one pass in the order that decides says whether a row leaves, and if not its distance.
 
-Tried and not kept: copying all rows into panels first (twice the loop's time on heavy tails), a bar from the first rows alone (ten
-passes over all rows in place of two), and sums in the order that decides, which wait for their own additions (twice the time);
-panels of 32 or 128 rows in the search by groups (slower), two rows at a time there (a row mostly leaves after one panel), and the
-search by groups in Numba with lanes written as LLVM code: as fast, but 5 s to compile.
+Against a loop of ten lines in Numba that leaves a row at the first near one (the faster of two, with and without a look at each
+partial sum; CPU time, busy full-width machine, one thread; mixtures, Cauchy, uniform, lattice, each row twice; 2, 10, 20, 50 and
+100 columns): from 200 to 2,000 rows 1.0 (Cauchy in 2 columns) to 80 times as fast; .2 to .9 before with up to 10 columns and 200
+rows. With 50 rows of up to 20 columns .5 to 2.5, but never over 1.1 microseconds behind: .7 are the call and its checks, where the
+loop takes as long for all. In one column of few numbers, where every row has an equal, it is 2 to 4 microseconds behind.
+
+Tried and not kept: copying all of many rows into panels first (twice the loop's time on heavy tails), a bar from the first rows
+alone (ten passes over all rows in place of two), and sums in the order that decides, which wait for their own additions (twice the
+time); panels of 32 or 128 rows in the search by groups (slower), two rows at a time there (a row mostly leaves after one panel),
+and the search by groups in Numba with lanes written as LLVM code: as fast, but 5 s to compile.
 """
 
 from __future__ import annotations
@@ -51,6 +55,8 @@ from fastpubpriv.kernels._parallel import count_threads
 from fastpubpriv.threads.steps import run_steps
 
 LANES: int = lib.FPP_ROW_LANES
+_F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
+_SMALL: int = lib.FPP_SMALL_RACE  # numbers of which one call of C makes copies on its stack
 _GOLDEN = 0.6180339887498949  # multiples of it, without their whole part, fall evenly into the unit interval
 _FIRST = 16  # rows that run before all others
 _STEP_WORK = 1 << 28  # coordinates, of which 1e10 or more fit into a second
@@ -64,6 +70,16 @@ _EARLY_MOST = 1 << 26  # numbers of which the early race may make copies
 # numbers are for the early race, and with more rows the bar is so low that most lie beyond it.
 _COVER_COLUMNS, _COVER_ROWS = (30, 300), (2_000, 30_000)
 _ROWS = 4096  # whose differences stay in the cache
+
+
+class _Winner(threading.local):
+    """What one call of C says of few points: a place of its own for each thread."""
+
+    def __init__(self) -> None:
+        self.kept = ffi.new("fpp_winner *")
+
+
+_winner = _Winner()
 
 
 def _narrow(points: npt.NDArray[Any], center: FloatArray, rows: npt.NDArray[np.float32]) -> float:
@@ -101,12 +117,21 @@ def most_isolated(points: npt.NDArray[Any], *, threads: int | None = None) -> tu
 
     A single row has no neighbour: its distance is infinite. So is one whose square overflows.
     """
-    if points.ndim != 2 or points.shape[0] < 1 or points.shape[1] < 1:
+    if points.ndim != 2 or 0 in points.shape:
         raise InputError(f"points must be a matrix of at least one row and column, got shape {points.shape}")
-    if points.dtype not in (np.float32, np.float64):
+    m, dim = points.shape
+    if (
+        (m + 15) * dim <= _SMALL
+        and points.dtype == _F64
+        and (threads is None or (type(threads) is int and threads == 1))
+    ):
+        # One call of C, and as little around it as can be: a loop in Numba takes no more than a microsecond for 50 rows.
+        x, winner = points if points.flags.c_contiguous else np.ascontiguousarray(points), _winner.kept
+        if lib.fpp_race_small(ffi.from_buffer("double[]", x), m, dim, winner) == lib.FPP_OK and winner.best >= 0:
+            return winner.best, winner.farthest
+    if points.dtype not in (_F32, _F64):
         raise InputError(f"points must be float32 or float64, got {points.dtype}")
     points = read_only(points)
-    m, dim = points.shape
     workers = count_threads(threads, m * dim * 10.0)
     state = (m, -1.0)
     if _may_be_covered(points) and not _one_is_far_out(points):

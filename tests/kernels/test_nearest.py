@@ -14,18 +14,21 @@ from row_cases import LEVELS, instruction_set
 
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import _cover, nearest
+from fastpubpriv.kernels._cext import lib
 from fastpubpriv.reference import nearest as reference
 
 
 @pytest.fixture
 def by_groups(monkeypatch):
     """The search by groups from the start: the early race would end before it."""
+    monkeypatch.setattr(nearest, "_SMALL", 0)
     monkeypatch.setattr(nearest, "_may_end_early", lambda points: False)
 
 
 @pytest.fixture
 def early(monkeypatch):
     """The early race to its end, whatever it costs, ten thousand coordinates at a time."""
+    monkeypatch.setattr(nearest, "_SMALL", 0)
     monkeypatch.setattr(nearest, "_may_end_early", lambda points: True)
     monkeypatch.setattr(nearest, "_TABLE_WORK", 1 << 60)
     monkeypatch.setattr(nearest, "_STEP_WORK", 10_000)
@@ -84,6 +87,51 @@ def test_the_early_race_equals_the_twin(name, level, early):
     x = CASES[name]()
     with instruction_set(level):
         assert nearest.most_isolated(x, threads=1) == reference.most_isolated(x)
+
+
+def odd_rows(m, dim, seed):
+    """Rows of one kind or another, at a scale where squares may underflow or overflow: ties, copies, far ones, steps of an edge."""
+    rng = np.random.default_rng(seed)
+    x = [
+        lambda: rng.integers(0, int(rng.integers(1, 4)), (m, dim)).astype(float),
+        lambda: rng.standard_cauchy((m, dim)),
+        lambda: np.repeat(rng.standard_normal((m, dim)), 2, axis=0)[:m],
+        lambda: mixture(m, dim, seed, clusters=5, apart=1e9),
+        lambda: np.cumsum(rng.choice([0.0, 1.0, -1.0, 1.0 + 2.0**-52], (m, dim)), axis=0),
+    ][seed % 5]()
+    return x * [1.0, 1.0, 1e-160, 1e153, -1.0][seed // 5 % 5]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("dim", [1, 2, 3, 4, 5, 9, 16, 31, 32, 33, 64])
+def test_one_call_for_few_rows_equals_the_twin(dim, level, monkeypatch):
+    """Blocks of 16 with one row more and one less, and sizes on both sides of the largest; no other search may come in."""
+    largest = nearest._SMALL // dim - 15
+    sizes = [m for m in (2, 3, 15, 16, 17, 31, 33, 49, 100) if m <= largest]
+    sizes += [largest] if largest < 500 else []
+    monkeypatch.setattr(nearest, "read_only", None)
+    with instruction_set(level):
+        for m in sizes:
+            for seed in range(15 if m < 50 else 5):
+                x = odd_rows(m, dim, seed)
+                assert nearest.most_isolated(x, threads=1) == reference.most_isolated(x), (m, seed)
+        with pytest.raises(TypeError):
+            nearest.most_isolated(np.zeros((largest + 1, dim)))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_one_call_for_few_rows_at_any_address(level):
+    """A tie alone in its block, rows before and behind it, and rows that begin eight bytes off."""
+    with instruction_set(level):
+        for m in (17, 32, 33):
+            for place in range(m):
+                x = np.zeros((m, 3))
+                x[place] = 2.0
+                x[(place + 5) % m] = -2.0  # as far out: the lower of the two wins
+                loose = np.concatenate([[9.0], x.ravel()])[1:].reshape(m, 3)
+                expected = min(place, (place + 5) % m), 12.0
+                assert nearest.most_isolated(x) == expected == reference.most_isolated(x)
+                assert nearest.most_isolated(loose) == nearest.most_isolated(np.asfortranarray(x)) == expected
 
 
 @pytest.fixture
@@ -194,6 +242,7 @@ def test_groups_go_on_where_the_early_race_stops(name, monkeypatch):
     """Races that give up after a few rows, more of them each time."""
     x = CASES[name]()
     expected = reference.most_isolated(x)
+    monkeypatch.setattr(nearest, "_SMALL", 0)
     monkeypatch.setattr(nearest, "_may_end_early", lambda points: True)
     ends = set()
     for work in (100, 10_000, 100_000):
@@ -254,6 +303,8 @@ def test_sizes_around_the_lanes(m, dim, monkeypatch):
     x = mixture(m, dim, seed=m * 100 + dim)
     expected = reference.most_isolated(x)
     assert nearest.most_isolated(x) == expected
+    monkeypatch.setattr(nearest, "_SMALL", 0)
+    assert nearest.most_isolated(x) == expected
     monkeypatch.setattr(nearest, "_may_end_early", lambda points: False)
     assert nearest.most_isolated(x) == expected
 
@@ -269,6 +320,7 @@ def test_random_shapes(seed, monkeypatch):
     expected = reference.most_isolated(x)
     assert nearest.most_isolated(x) == expected
     assert nearest.most_isolated(x.astype(np.float32)) == reference.most_isolated(x.astype(np.float32))
+    monkeypatch.setattr(nearest, "_SMALL", 0)
     monkeypatch.setattr(nearest, "_may_end_early", lambda points: False)
     assert nearest.most_isolated(x) == expected
 
@@ -308,8 +360,9 @@ def test_memory_layout_does_not_matter():
         np.full((500, 2), np.nan),
     ],
 )
-@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize("first", [False, True, None])
 def test_bad_points_are_refused(points, first, monkeypatch):
+    monkeypatch.setattr(nearest, "_SMALL", lib.FPP_SMALL_RACE if first is None else 0)
     monkeypatch.setattr(nearest, "_may_end_early", lambda points: first)
     with pytest.raises(InputError, match="points must be"):
         nearest.most_isolated(points)
