@@ -98,11 +98,11 @@ def clip_region(
         if auto and public is None:
             raise InputError("norm_bound='auto' needs public rows: pass x_pub=, or a number")
         middle, center_from = clip_center("public" if auto and center is None else center, public, dim)
-        own_units = auto and variance is None and public is not None
+        spread_by = public if auto and variance is None else None
         return Region(
             center=middle,
-            unit=units_of(public) if own_units else np.ones(dim),
-            plain=not own_units,
+            unit=np.ones(dim) if spread_by is None else units_of(spread_by),
+            plain=spread_by is None,
             radius=LARGEST_SIZE if auto else size("norm_bound", norm_bound),
             box=None,
             provenance={"center": center_from, "norm_bound": "released" if auto else "argument"},
