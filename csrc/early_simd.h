@@ -118,8 +118,16 @@ TARGET FPP_INLINE int NAME(early_nearer)(const double *x, int64_t dim, int64_t i
     return 1;
 }
 
-/* 1 if a row of the panels, but row i itself, is nearer to row i than limit, or as near when tie. The row that sent the last one home
- * comes first, then its panel. */
+/* Whether the row that sent the last one home does so with row i, which is then finite. */
+TARGET FPP_INLINE int NAME(early_hinted)(const double *x, int64_t dim, int64_t i, double limit, early_state *state)
+{
+    const int64_t hint = state->kept.hint;
+    state->kept.looked += dim;
+    return hint != i && NAME(early_below)(NAME(early_square)(x + i * dim, x + hint * dim, dim), limit, early_slack(dim)) == 1;
+}
+
+/* 1 if a row of the panels, but row i itself, is nearer to row i than limit, or as near when tie. The panel of the row that sent the
+ * last one home comes first. */
 TARGET FPP_INLINE int NAME(early_leaves)(const double *x, int64_t m, int64_t dim, int64_t i, double limit, int tie, double *panels,
                                          double norm_sq, early_state *state)
 {
@@ -128,10 +136,6 @@ TARGET FPP_INLINE int NAME(early_leaves)(const double *x, int64_t m, int64_t dim
     const double root = sqrt(limit), norm = sqrt(norm_sq) * (1.0 + 1e-6);
     const int64_t hint = state->kept.hint / EARLY, wide = state->kept.wide;
     const narrow_panels narrow = narrow_of(panels, m, dim);
-    state->kept.looked += dim;
-    if (state->kept.hint != i && NAME(early_below)(NAME(early_square)(row, x + state->kept.hint * dim, dim), limit, slack) == 1) {
-        return 1;
-    }
     for (int64_t visit = hint < state->kept.filled ? -1 : 0; visit < state->kept.filled; visit++) {
         const int64_t p = visit < 0 ? hint : visit;
         if (visit == hint) {
@@ -251,6 +255,9 @@ TARGET static int32_t NAME(early)(const double *x, int64_t m, int64_t dim, int64
         }
         if (state->kept.looked + state->kept.passed - begin >= most_work) {
             return 1;
+        }
+        if (i != state->best && NAME(early_hinted)(x, dim, i, state->farthest, state)) {
+            continue;
         }
         double norm_sq = 0.0;
         if (!state->kept.wide) {

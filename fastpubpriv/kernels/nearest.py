@@ -25,9 +25,9 @@ columns stand in panels from the start: one pass in the order that decides says 
 
 Against a loop of ten lines in Numba that leaves a row at the first near one (the faster of two, with and without a look at each
 partial sum; CPU time, busy full-width machine, one thread; mixtures, Cauchy, uniform, lattice, each row twice; 2, 10, 20, 50 and
-100 columns): from 200 to 2,000 rows 1.0 (Cauchy in 2 columns) to 80 times as fast; .2 to .9 before with up to 10 columns and 200
-rows. With 50 rows of up to 20 columns .5 to 2.5, but never over 1.1 microseconds behind: .7 are the call and its checks, where the
-loop takes as long for all. In one column of few numbers, where every row has an equal, it is 2 to 4 microseconds behind.
+100 columns): from 200 to 2,000 rows .66 (Cauchy in 4 columns, .7 microseconds behind) to 80 times as fast; .2 to .9 before with up to 10
+columns and 200 rows. With 50 rows of up to 20 columns .3 to 2.5, but not over 1.2 microseconds behind: .7 are the call and its
+checks, where the loop takes as long for all. In one column of few numbers, where every row has an equal, it is 2 to 4 microseconds behind.
 
 Tried and not kept: copying all of many rows into panels first (twice the loop's time on heavy tails), a bar from the first rows
 alone (ten passes over all rows in place of two), and sums in the order that decides, which wait for their own additions (twice the
@@ -66,6 +66,7 @@ _TABLE_WORK, _TABLE_ROW_WORK, _TABLE_ENTRY_WORK = 900_000, 2_250, 80
 _CACHED, _UNCACHED_SHARE = 1 << 18, 0.7
 _FEW_COLUMNS, _FALLING = 32, 3.0  # with more, the price of a row falls much while the bar rises
 _EARLY_MOST = 1 << 26  # numbers of which the early race may make copies
+_KEPT_BYTES = 1 << 20  # of such copies that stay for the next call
 # Where the race by cover is tried: with fewer columns nothing is near most others, with more a panel leaves the first cache; fewer
 # numbers are for the early race, and with more rows the bar is so low that most lie beyond it.
 _COVER_COLUMNS, _COVER_ROWS = (30, 300), (2_000, 30_000)
@@ -192,7 +193,8 @@ def _early(points: FloatArray) -> tuple[tuple[int, float], bool]:
     """The winner of a race without tables, and whether it came to its end; if not, a state to go on from."""
     m, dim = points.shape
     x = _cbuf.inp(points.reshape(-1))
-    panels, kept = np.empty((m + 15) * dim), np.zeros(9, dtype=np.int64)
+    size, kept = 8 * (m + 15) * dim, np.zeros(9, dtype=np.int64)
+    panels = _cbuf.scratch(size, "early panels") if size <= _KEPT_BYTES else np.empty(size, dtype=np.uint8)
     best, farthest, left = ffi.new("int64_t *", m), ffi.new("double *", -1.0), ffi.new("int32_t *", 1)
     others = _other_work(m, dim)
     trial = others // 10
@@ -201,7 +203,7 @@ def _early(points: FloatArray) -> tuple[tuple[int, float], bool]:
     elif dim >= _FEW_COLUMNS:
         others = int(others * _FALLING)
     while left[0] > 0:
-        work = others, trial, _STEP_WORK, _cbuf.out(panels), _cbuf.out(kept)
+        work = others, trial, _STEP_WORK, ffi.from_buffer("double[]", panels), _cbuf.out(kept)
         _cbuf.check(lib.fpp_race_early(x, m, dim, *work, best, farthest, left))
     return (best[0], farthest[0]), left[0] == 0
 
