@@ -312,7 +312,7 @@ static void check_pairs(void)
     bad[6].panels = INT64_C(1) << 60;
     bad[7].dim = bad[7].components = bad[7].panels = FPP_DIM_MAX;
     bad[8].dim = 0;
-    CHECK(fpp_density_workspace_size(NULL) == -1);
+    CHECK(fpp_density_workspace_size(NULL) == -1 && fpp_draw_workspace_size(NULL) == -1);
     for (int i = 0; i < 9; i++) {
         CHECK(fpp_density_workspace_size(&bad[i]) == -1);
         CHECK(fpp_draw_workspace_size(&bad[i]) == -1);

@@ -639,6 +639,7 @@ NO_TWIN = {
     "key_bytes": "a bound on memory; measured instead",
     "merge_bytes": "a bound on memory; measured instead",
     "density_room": "empty memory",
+    "draw_room": "empty memory",
     "kept_room": "empty memory",
     "workspace": "memory, and a law as C reads it",
     "kernel_names": "a list of names",
