@@ -153,16 +153,23 @@ PEERS = {
 # of Python and NumPy. If the shares hold without a profiler, releases and report alone are above .13 ms; 1 ms would take most
 # of `look` in C, which was not tried. Of 2e4 x 50, 28.5 ms became 25.6: memory that is kept lets twice the columns be looked
 # at together pay (`MOST_CELLS`; four times as many take another 1 ms and 7 MB more).
-# `estimate_mean` of 1e6 x 50 with default clipping: .24 s where it took .81, and reading
-# the rows takes .024. Its three readings took 52 ms for cells (0.55 ns a number for the count itself, the rest is the cell), 80
-# for shells and 65 for the sum, 40 of each for the box. The box now goes into a block of 24 KB that is added up, or counted, while
-# it is near, without a division with AVX-512, and shells are found without branches: kernels of 71 and 62 ms take 44 and 43 to 48
-# with AVX-512, 73 and 70 take 51 and 61 with AVX2 (where a quotient of five fused operations takes as long as a division). They are
-# bound by arithmetic: about 3.3 ns for eight numbers of the box and 2.8 for their sum, where reading takes 3.8. With the .1 s of
-# windows, a call cannot come near 1.35 readings (quiet: .205 s,
-# 2.9 readings; with AVX2 one run took .33, which no kernel explains). Windows that stand are not asked again: `Windows.stand` took
-# 43 ms and takes 17 by wall clock, timed by itself, of some 150 for both looks on a busy machine; the whole call 269 and 267 ms of
-# CPU, which is within its scatter. Not tried: cells in fewer operations, and windows in C.
+# `estimate_mean` of 1e6 x 50 with default clipping: .24 s where it took .81, and reading the rows takes .024. It reads them four
+# times: cells, cells about the same centres once more (the sum has budget to spare), shells, sum. Released numbers decide on the
+# second count: with fresh noise 1 of 20 calls did without it, .19 s with AVX2 in place of .28. A table takes the least of some
+# calls, so that .205 s (AVX-512) beside .327 (AVX2, one run) were probably three readings beside four, and both were held against
+# three. Now the case has a seed and its passes are the releases of its call: .249 and .280 s, 2.7 and 2.85 times four readings,
+# interleaved, quiet. Parts of a call, in ms: with AVX-512 both counts 82, shells 37, sum 39, all else 85; with AVX2, of the one
+# that counted once, 43, 44, 58 and 45, so that a look costs about 40 and kernels explain AVX2. Four readings are 95 ms, 1.35 times
+# that 128: with all kernels at the limit, 33 would be left for all else. The second count reads rows whose exact counts were
+# known: keeping them is refused (`mechanisms/notes/real_columns.md`), private numbers outside of a release.
+# The box goes into a block of 24 KB that is added up, or counted, while it is near, without a division with AVX-512, and shells are
+# found without branches (with AVX2 a quotient of five fused operations takes as long as a division). Kernels are bound by
+# arithmetic: about 3.3 ns for eight numbers of the box and 2.8 for their sum, where reading takes 3.8. Windows that stand are not
+# asked again: `Windows.stand` took 43 ms and takes 17 by wall clock, timed by itself, of some 150 for both looks on a busy machine.
+# Not tried: cells in fewer operations, the box in single precision with a bound, and windows in C.
+# AVX2 beside AVX-512, interleaved, quiet: the clipped sum of 1e6 x 50 takes as long with both (23.4 and 23.6 ms), and reading
+# 21.4 and 19.9: 1.06 and 1.19 times the limit are one loop and two limits. Dyadic bins 2.93 and 3.02 ms (1.11 and 1.15), heavy
+# tails 7.2 and 6.8 (2.65 and 2.60 there, 2.38 and 2.16 in a table of the same hour): no wider set is slower by more than 4 %.
 # `weighted_mean` and clipping="gaussian": a chunk of 4 MB began with 20 microseconds of Python that is no longer in any cache,
 # 2 ms of 33; chunks of 32 MB leave .9 ms for the call itself: about 1.31 readings where it took 1.5 (AVX-512).
 # Of a sweep, 50 of the 5,000 steps of paper B's run: one in 1.7 readings of its rows (1 s where that takes .6 s; on a
