@@ -50,6 +50,8 @@ LIMITS = {
 # thousand: their blocks are looked through once more, and each takes a place of the hash table), .8 the tables themselves (pages
 # touched the first time, 63,000 bins gathered and put in order), and .4 counters that are in no near cache. A window of 64 or 256
 # times the middle's range in place of 128 is slower, and so is fetching counters ahead. To try: two windows, one of the middle.
+# Four columns of doubles take 10.5 ms with either set, 1.27 readings where reading took 8.3 ms as memory was shared, and 1.86 where
+# it took 5.7: eight roots and quotients of full width keep the divider for 51 cycles, which are 9 ms of the 10.5.
 # Where vectors of half the width cannot do as well.
 LIMITS_AVX2 = {
     "clipped exact sum with a centre, 1e+06 x 50": 1.7,
@@ -79,11 +81,10 @@ PEERS = {
     "Gaussian, 1e+05 x 1000, 4 rounds": {"NumPy clip and dsyrk, as many passes": 1.0},
     # The loop in Numba leaves a row at its first near neighbour: 2.3 to 5 times ours at these sizes. Below 100 rows of few columns
     # it takes a microsecond for all, as much as a call from Python with its checks (`kernels/nearest.py` has the numbers).
-    # One thread of scikit-learn takes 12 ms and 1.0 s on a quiet full-width machine, 22 ms and 2.1 s of CPU on a busy one, 18 ms
-    # and 1.7 s where the goals were set. Of the second, ours takes 14.5 ms when busy (145 times; 26 before `kernels/_cover.py`):
-    # four passes over the rows against 16 at once, 2.4 to 2.9 ms each, and 3 for the rows beyond the bar. Of the first, 2.0 ms
-    # (11 times). Reading the rows takes .54 and .04 ms, so that faster passes could reach the goals: single precision with a
-    # proved bound, four rows to a panel. By cover the first takes 1.8 ms, but uniform rows would take twice what they do now.
+    # One thread of scikit-learn takes 10 ms and .75 s on a quiet full-width machine, 22 ms and 2.1 s of CPU on a busy one, 18 ms and
+    # 1.7 s where the goals were set. Of the second, ours takes 10 ms (26 of a busy machine before `kernels/_cover.py`): four passes
+    # over the rows against 16 at once and the rows beyond the bar, all in double precision, which is what is left to try. Of the
+    # first .9 ms (2.0 before panels of the early race were in single precision); a Numba loop with early exits takes 1.6.
     "most isolated row, 200 x 100, few rows": {"Numba loop with early exits": 1.0},
     "most isolated row, 2000 x 100, heavy tails": {"Numba loop with early exits": 1.0},
     "most isolated row, 2000 x 100": {"scikit-learn NearestNeighbors": 15.0, "NumPy float32 products (may err)": 1.0},
