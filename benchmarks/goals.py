@@ -81,10 +81,10 @@ PEERS = {
     "Gaussian, 1e+05 x 1000, 4 rounds": {"NumPy clip and dsyrk, as many passes": 1.0},
     # The loop in Numba leaves a row at its first near neighbour: 2.3 to 5 times ours at these sizes. Below 100 rows of few columns
     # it takes a microsecond for all, as much as a call from Python with its checks (`kernels/nearest.py` has the numbers).
-    # One thread of scikit-learn takes 10 ms and .75 s on a quiet full-width machine, 22 ms and 2.1 s of CPU on a busy one, 18 ms and
-    # 1.7 s where the goals were set. Of the second, ours takes 10 ms (26 of a busy machine before `kernels/_cover.py`): four passes
-    # over the rows against 16 at once and the rows beyond the bar, all in double precision, which is what is left to try. Of the
-    # first .9 ms (2.0 before panels of the early race were in single precision); a Numba loop with early exits takes 1.6.
+    # One thread of scikit-learn takes 10 ms and .75 s on a quiet full-width machine, 22 ms and 2.1 s of CPU on a busy one, 18 ms
+    # and 1.7 s where the goals were set. Of the second, ours takes 10 ms (26 of a busy machine before `kernels/_cover.py`): four
+    # passes over the rows against 16 at once and the rows beyond the bar, all in double precision, which is what is left to try.
+    # Of the first .9 ms (2.0 before panels of the early race were in single precision); a Numba loop with early exits takes 1.6.
     "most isolated row, 200 x 100, few rows": {"Numba loop with early exits": 1.0},
     "most isolated row, 2000 x 100, heavy tails": {"Numba loop with early exits": 1.0},
     "most isolated row, 2000 x 100": {"scikit-learn NearestNeighbors": 15.0, "NumPy float32 products (may err)": 1.0},
