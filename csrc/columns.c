@@ -10,6 +10,8 @@
 #endif
 
 #define TOGETHER 8 /* rows whose cells are found in step; a multiple of every vector width */
+#define MOST_APART (INT64_C(1) << 22) /* of the counters of columns: places in a strip fit into 32 bits */
+#define NEAR 1024 /* bytes between a load and the nearer of its two prefetches */
 #define STRIP 512 /* most numbers looked at together; they, their places and their tables stay in the first cache */
 
 /* Rows that are looked at together: a strip of whole rows below each other where they are short, else a part of one row. What is
@@ -113,20 +115,21 @@ static int32_t rows_are_whole(const strips *all, int64_t row, int64_t rows)
 }
 
 static int32_t columns_count(const char *x, int64_t n, int64_t row_stride, int64_t dim, int32_t is_f32, const double *center,
-                             int32_t log2_parts, int32_t neutral, int64_t *counts)
+                             int32_t log2_parts, int32_t neutral, int64_t apart, int64_t *counts)
 {
     strips all = {.x = x, .n = n, .dim = dim, .is_f32 = is_f32};
     if (!fpp_rows_are_given(x, n, row_stride, is_f32, &all.stride_bytes) || dim < 1 || dim > FPP_DIM_MAX || center == NULL
-        || log2_parts < 0 || log2_parts > FPP_COLUMN_LOG2_PARTS_MAX || counts == NULL) {
+        || log2_parts < 0 || log2_parts > FPP_COLUMN_LOG2_PARTS_MAX || apart < 2 * (INT64_C(2047) << log2_parts) + 2
+        || apart > MOST_APART || counts == NULL) {
         return FPP_ERR_ARGUMENT;
     }
     cut_strips(&all);
     const int64_t cells = 2 * (INT64_C(2047) << log2_parts) + 2;
     double room[STRIP];
-    int64_t first[STRIP];
+    int32_t first[STRIP];
     char buffer[STRIP * sizeof(double)];
     for (int64_t i = 0; i < STRIP; i++) {
-        first[i] = i % (all.rows > 1 ? dim : STRIP) * cells;
+        first[i] = (int32_t)(i % (all.rows > 1 ? dim : STRIP) * apart);
     }
     const double *of_strip = all.rows > 1 ? spread(&all, center, room) : center;
     for (int64_t row = 0, rows; row < n; row += rows) {
@@ -136,7 +139,7 @@ static int32_t columns_count(const char *x, int64_t n, int64_t row_stride, int64
             rows = 1;
             if (!rows_are_whole(&all, row, rows)) {
                 for (int64_t k = 0; k < dim; k++) {
-                    counts[(k + 1) * cells - 1]++;
+                    counts[k * apart + cells - 1]++;
                 }
                 continue;
             }
@@ -144,7 +147,7 @@ static int32_t columns_count(const char *x, int64_t n, int64_t row_stride, int64
         for (int64_t column = 0; column < dim; column += all.columns) {
             const int64_t columns = lesser(all.columns, dim - column);
             const char *at = strip_at(&all, row, rows, column, columns, buffer);
-            FPP_AT_LEVEL(counted)(at, rows * columns, of_strip + column, first, log2_parts, counts + column * cells, is_f32);
+            FPP_AT_LEVEL(counted)(at, rows * columns, of_strip + column, first, log2_parts, counts + column * apart, is_f32);
         }
     }
     return FPP_OK;
@@ -303,15 +306,15 @@ static int32_t boxed(const char *x, int64_t n, int64_t row_stride, int32_t is_f3
 }
 
 FPP_API int32_t fpp_columns_count_f64(const double *x, int64_t n, int64_t row_stride, int64_t dim, const double *center,
-                                      int32_t log2_parts, int32_t neutral, int64_t *counts)
+                                      int32_t log2_parts, int32_t neutral, int64_t apart, int64_t *counts)
 {
-    return columns_count((const char *)x, n, row_stride, dim, 0, center, log2_parts, neutral, counts);
+    return columns_count((const char *)x, n, row_stride, dim, 0, center, log2_parts, neutral, apart, counts);
 }
 
 FPP_API int32_t fpp_columns_count_f32(const float *x, int64_t n, int64_t row_stride, int64_t dim, const double *center,
-                                      int32_t log2_parts, int32_t neutral, int64_t *counts)
+                                      int32_t log2_parts, int32_t neutral, int64_t apart, int64_t *counts)
 {
-    return columns_count((const char *)x, n, row_stride, dim, 1, center, log2_parts, neutral, counts);
+    return columns_count((const char *)x, n, row_stride, dim, 1, center, log2_parts, neutral, apart, counts);
 }
 
 FPP_API int32_t fpp_columns_box_f64(const double *x, int64_t n, int64_t row_stride, const fpp_column_box *box, double *out)

@@ -3,7 +3,7 @@
 #include "vector_simd.h"
 
 typedef uint64_t NAME(words) __attribute__((vector_size(8 * W)));
-typedef int64_t NAME(bits_u) __attribute__((vector_size(8 * W), aligned(8), may_alias));
+typedef int32_t NAME(places_u) __attribute__((vector_size(4 * W), aligned(4), may_alias));
 
 /* Lanes of a where the mask has ones, of b elsewhere. */
 TARGET FPP_INLINE V NAME(where)(VI mask, V a, V b)
@@ -115,18 +115,34 @@ TARGET FPP_INLINE VI NAME(cells)(V value, V v, int32_t log2_parts)
 #endif
 }
 
-/* counts[first[i] + cell] += 1 for each number. Places go through memory to the counters, LAG numbers later, while the next ones are worked
- * out: one loop after the other took a quarter longer. */
-TARGET FPP_INLINE void NAME(count_strip)(const char *restrict x, int64_t count, const double *restrict center,
-                                         const int64_t *restrict first, int32_t log2_parts, int64_t *restrict counts, int is_f32)
+/* Cells as 32-bit integers: half the memory on the way to the counters. */
+TARGET FPP_INLINE NAME(places_u) NAME(narrow_cells)(VI cell)
 {
-    int64_t i = 0, bumped = 0, place[STRIP];
+#if W == 8
+    return (NAME(places_u))_mm512_cvtepi64_epi32((__m512i)cell);
+#elif W == 4
+    const __m256i halves = _mm256_setr_epi32(0, 2, 4, 6, 0, 0, 0, 0);
+    return (NAME(places_u))_mm256_castsi256_si128(_mm256_permutevar8x32_epi32((__m256i)cell, halves));
+#else
+    return __builtin_convertvector(cell, NAME(places_u));
+#endif
+}
+
+/* counts[first[i] + cell] += 1 for each number. Places go through memory to the counters, LAG numbers later, while the next ones are worked
+ * out: one loop after the other took a quarter longer. What is fetched into the second cache is fetched into the first in time, which
+ * takes a tenth off here, and nothing off the loops above. */
+TARGET FPP_INLINE void NAME(count_strip)(const char *restrict x, int64_t count, const double *restrict center,
+                                         const int32_t *restrict first, int32_t log2_parts, int64_t *restrict counts, int is_f32)
+{
+    int64_t i = 0, bumped = 0;
+    int32_t place[STRIP];
     for (; i + TOGETHER <= count; i += TOGETHER) {
         FPP_FETCH(x + i * (is_f32 ? 4 : 8) + FPP_AHEAD);
+        __builtin_prefetch(x + i * (is_f32 ? 4 : 8) + NEAR);
         for (int s = 0; s < TOGETHER; s += W) {
             const V value = NAME(load_x)(x, i + s, is_f32);
             const VI cell = NAME(cells)(value, value - NAME(load)(center + i + s), log2_parts);
-            *(NAME(bits_u) *)(place + i + s) = cell + *(const NAME(bits_u) *)(first + i + s);
+            *(NAME(places_u) *)(place + i + s) = NAME(narrow_cells)(cell) + *(const NAME(places_u) *)(first + i + s);
         }
         if (i >= LAG) {
             for (int s = 0; s < TOGETHER; s++) {
@@ -143,7 +159,7 @@ TARGET FPP_INLINE void NAME(count_strip)(const char *restrict x, int64_t count, 
     }
 }
 
-TARGET static void NAME(counted)(const char *x, int64_t count, const double *center, const int64_t *first, int32_t log2_parts,
+TARGET static void NAME(counted)(const char *x, int64_t count, const double *center, const int32_t *first, int32_t log2_parts,
                                  int64_t *counts, int is_f32)
 {
     if (is_f32) {

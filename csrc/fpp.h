@@ -204,12 +204,12 @@ int32_t fpp_bins_flush(fpp_bin_table *table, int64_t *totals);
  * what is missing (x not finite). An octave has 2^log2_parts cells of equal width; cell k of a sign holds the |v| whose bit patterns p
  * have (p - 1) >> (52 - log2_parts) = k, an interval open below and closed above. A finite x whose v overflows is in the last cell. */
 #define FPP_COLUMN_LOG2_PARTS_MAX 2
-/* counts (dim, 2 (2047 << log2_parts) + 2) += rows of n by dim numbers, each row in one cell of each column: those of v > 0, those of
- * v < 0, zero, missing. If `neutral`, a row with a number that is not finite is missing in every column. */
+/* counts (dim, apart) += rows of n by dim numbers, each row in one of a column's 2 (2047 << log2_parts) + 2 <= apart cells: those of
+ * v > 0, those of v < 0, zero, missing. If `neutral`, a row with a number that is not finite is missing in every column. */
 int32_t fpp_columns_count_f64(const double *x, int64_t n, int64_t row_stride, int64_t dim, const double *center, int32_t log2_parts,
-                              int32_t neutral, int64_t *counts);
+                              int32_t neutral, int64_t apart, int64_t *counts);
 int32_t fpp_columns_count_f32(const float *x, int64_t n, int64_t row_stride, int64_t dim, const double *center, int32_t log2_parts,
-                              int32_t neutral, int64_t *counts);
+                              int32_t neutral, int64_t apart, int64_t *counts);
 /* counts (edges + 1 for each column, one after another) += rows of n by dim numbers: column k has the edges begins[k] ... begins[k + 1] - 1,
  * ascending, and cell j of it holds the x with j of them at most x. A number that is not finite is in no cell. begins[0] = 0. */
 int32_t fpp_columns_cells_f64(const double *x, int64_t n, int64_t row_stride, int64_t dim, const double *edges, const int64_t *begins,

@@ -382,19 +382,21 @@ static void check_columns(void)
     bad[1].dim = FPP_DIM_MAX + 1;
     bad[2].center = bad[3].lower = bad[4].upper = bad[5].middle = bad[6].width = bad[7].absent = NULL;
     memset(counts, 0, 2 * (2 * 2047 + 2) * sizeof *counts);
-#define CELLS(type)                                                              \
-    REFUSED(fpp_columns_count_##type(NULL, 2, 2, 2, zeros, 0, 0, counts));       \
-    REFUSED(fpp_columns_count_##type(x, -1, 2, 2, zeros, 0, 0, counts));         \
-    REFUSED(fpp_columns_count_##type(x, huge, 2, 2, zeros, 0, 0, counts));       \
-    REFUSED(fpp_columns_count_##type(x, 3, huge, 2, zeros, 0, 0, counts));       \
-    REFUSED(fpp_columns_count_##type(x, 2, 2, 0, zeros, 0, 0, counts));          \
-    REFUSED(fpp_columns_count_##type(x, 2, 2, huge, zeros, 0, 0, counts));       \
-    REFUSED(fpp_columns_count_##type(x, 2, 2, 2, NULL, 0, 0, counts));           \
-    REFUSED(fpp_columns_count_##type(x, 2, 2, 2, zeros, -1, 0, counts));         \
-    REFUSED(fpp_columns_count_##type(x, 2, 2, 2, zeros, 3, 0, counts));          \
-    REFUSED(fpp_columns_count_##type(x, 2, 2, 2, zeros, 0, 0, NULL));            \
-    ACCEPTED(fpp_columns_count_##type(NULL, 0, 2, 2, zeros, 0, 0, counts));      \
-    ACCEPTED(fpp_columns_count_##type(x, 2, 2, 2, zeros, 0, 1, counts));
+#define CELLS(type)                                                               \
+    REFUSED(fpp_columns_count_##type(NULL, 2, 2, 2, zeros, 0, 0, 4096, counts));  \
+    REFUSED(fpp_columns_count_##type(x, -1, 2, 2, zeros, 0, 0, 4096, counts));    \
+    REFUSED(fpp_columns_count_##type(x, huge, 2, 2, zeros, 0, 0, 4096, counts));  \
+    REFUSED(fpp_columns_count_##type(x, 3, huge, 2, zeros, 0, 0, 4096, counts));  \
+    REFUSED(fpp_columns_count_##type(x, 2, 2, 0, zeros, 0, 0, 4096, counts));     \
+    REFUSED(fpp_columns_count_##type(x, 2, 2, huge, zeros, 0, 0, 4096, counts));  \
+    REFUSED(fpp_columns_count_##type(x, 2, 2, 2, NULL, 0, 0, 4096, counts));      \
+    REFUSED(fpp_columns_count_##type(x, 2, 2, 2, zeros, -1, 0, 4096, counts));    \
+    REFUSED(fpp_columns_count_##type(x, 2, 2, 2, zeros, 3, 0, 4096, counts));     \
+    REFUSED(fpp_columns_count_##type(x, 2, 2, 2, zeros, 0, 0, 4095, counts));     \
+    REFUSED(fpp_columns_count_##type(x, 2, 2, 2, zeros, 0, 0, huge, counts));     \
+    REFUSED(fpp_columns_count_##type(x, 2, 2, 2, zeros, 0, 0, 4096, NULL));       \
+    ACCEPTED(fpp_columns_count_##type(NULL, 0, 2, 2, zeros, 0, 0, 4096, counts)); \
+    ACCEPTED(fpp_columns_count_##type(x, 2, 2, 2, zeros, 0, 1, 4096, counts));
     FOR_BOTH(CELLS);
     CHECK(counts[1022] == 2); /* 1.0 in either type */
     static const int64_t begins[3] = {0, 2, 3}, falling[3] = {0, 2, 1}, late[3] = {1, 2, 3}, none[3] = {0, 0, 0};

@@ -83,8 +83,8 @@ static void check_rows(int64_t n, int64_t dim, int64_t apart, int32_t log2_parts
         for (int32_t level = 0; level < 3; level++) {
             int64_t *counts = block(dim * cells, sizeof *counts);
             fpp_isa_limit(level);
-            ACCEPTED(is_f32 ? fpp_columns_count_f32(single, n, apart, dim, numbers, log2_parts, neutral, counts)
-                            : fpp_columns_count_f64(x, n, apart, dim, numbers, log2_parts, neutral, counts));
+            ACCEPTED(is_f32 ? fpp_columns_count_f32(single, n, apart, dim, numbers, log2_parts, neutral, cells, counts)
+                            : fpp_columns_count_f64(x, n, apart, dim, numbers, log2_parts, neutral, cells, counts));
             CHECK(memcmp(counts, expected, (size_t)(dim * cells) * sizeof *counts) == 0);
             ACCEPTED(is_f32 ? fpp_columns_box_f32(single, n, apart, &box, out) : fpp_columns_box_f64(x, n, apart, &box, out));
             CHECK(same_bits(out, wanted, n * dim));

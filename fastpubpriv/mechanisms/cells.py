@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv._types import FloatArray, IntArray
-from fastpubpriv.kernels.columns import cells_of_column, columns_cells, columns_count
+from fastpubpriv.kernels.columns import cells_apart, cells_of_column, columns_cells, columns_count
 from fastpubpriv.mechanisms.sums import Measurement, Released
 from fastpubpriv.privacy import GaussianEvent, LaplaceEvent, gaussian_count_grid, laplace_count_grid
 from fastpubpriv.release.account import Account
@@ -124,7 +124,10 @@ class CellCounts(Measurement[Fraction, Released]):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SignedCellQuery(Query):
-    """Rows by the signed dyadic cell of each column about `center`, (dim, cells), times `scale`; see `kernels.columns`."""
+    """Rows by the signed dyadic cell of each column about `center`, (dim, cells), times `scale`; see `kernels.columns`.
+
+    The accumulators have a gap between columns.
+    """
 
     center: FloatArray
     log2_parts: int
@@ -133,7 +136,7 @@ class SignedCellQuery(Query):
 
     def zeros(self) -> tuple[IntArray]:
         """See `Query.zeros`."""
-        return (np.zeros((len(self.center), cells_of_column(self.log2_parts)), dtype=np.int64),)
+        return (np.zeros((len(self.center), cells_apart(self.log2_parts)), dtype=np.int64),)
 
     def add(self, chunk: Chunk, accumulators: Any) -> None:
         """See `Query.add`."""
@@ -141,9 +144,7 @@ class SignedCellQuery(Query):
 
     def answer(self, accumulators: tuple[IntArray]) -> IntArray:
         """A count is scaled up to the noise grid, never the noise down."""
-        counts = accumulators[0]
-        counts *= self.scale
-        return counts
+        return accumulators[0][:, : cells_of_column(self.log2_parts)] * self.scale
 
     @property
     def row_cost(self) -> int:

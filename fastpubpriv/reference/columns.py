@@ -23,7 +23,7 @@ def cells_of_column(log2_parts: int) -> int:
 def columns_count(
     chunk: npt.NDArray[Any], center: FloatArray, log2_parts: int, neutral: bool, counts: IntArray
 ) -> None:
-    """counts (dim, cells_of_column(log2_parts)) += numbers of chunk (n, dim), float64 or float32, by cell."""
+    """counts (dim, k) += numbers of chunk (n, dim), float64 or float32, by cell: the first cells_of_column(log2_parts) of k."""
     with np.errstate(all="ignore"):
         x = chunk.astype(np.float64)
         missing = ~np.isfinite(x)
@@ -36,7 +36,7 @@ def columns_count(
     key = ((size - np.uint64(1)) >> np.uint64(52 - log2_parts)).astype(np.int64) + np.where(bits > _SIZE, side, 0)
     cell = np.where(missing, 2 * side + 1, np.where(size == 0, 2 * side, key))
     for column in range(x.shape[1]):
-        counts[column] += np.bincount(cell[:, column], minlength=2 * side + 2)
+        counts[column, : 2 * side + 2] += np.bincount(cell[:, column], minlength=2 * side + 2)
 
 
 def columns_cells(chunk: npt.NDArray[Any], edges: Sequence[FloatArray], counts: IntArray) -> None:
