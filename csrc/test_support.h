@@ -17,6 +17,7 @@ int test_columns(void);
 int test_arguments(void);
 int test_arguments_of_searches(void);
 int test_arguments_of_reports(void);
+int test_arguments_of_counts(void);
 int test_gradients(void);
 int test_reports(void);
 int test_threads(void);
@@ -34,6 +35,17 @@ int test_threads(void);
 
 #define REFUSED(call) CHECK((call) == FPP_ERR_ARGUMENT)
 #define ACCEPTED(call) CHECK((call) == FPP_OK)
+
+/* `calls` for the functions that end in f64 and for those that end in f32, with rows `x` of that type. */
+#define FOR_BOTH(calls)                  \
+    do {                                 \
+        const double *const x = doubles; \
+        calls(f64)                       \
+    } while (0);                         \
+    do {                                 \
+        const float *const x = floats;   \
+        calls(f32)                       \
+    } while (0)
 
 /* Exactly n elements of zeros on the heap, so that the sanitizer sees one element too many. */
 static inline void *block(int64_t n, size_t size)

@@ -640,7 +640,7 @@ NO_TWIN = {
     "merge_bytes": "a bound on memory; measured instead",
     "density_room": "empty memory",
     "draw_room": "empty memory",
-    "kept_room": "empty memory",
+    "cells_apart": "how far counters lie apart",
     "workspace": "memory, and a law as C reads it",
     "kernel_names": "a list of names",
     "kernel_function": "the address of a function of the C library",

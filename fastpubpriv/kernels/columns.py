@@ -4,7 +4,6 @@ counted by norm at once (C, one thread, no GIL).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -34,12 +33,6 @@ def cells_apart(log2_parts: int) -> int:
     whose counters begin at all lines of a page in turn are counted in .85 of the time.
     """
     return -(-cells_of_column(log2_parts) // 512) * 512 + 216
-
-
-def kept_room(shape: tuple[int, ...], name: str) -> FloatArray:
-    """Memory of this thread for numbers of this shape, as the last call under this name left it: for released or public ones."""
-    size = 8 * math.prod(shape)
-    return _cbuf.scratch(size, name)[:size].view(np.float64).reshape(shape)
 
 
 def columns_count(

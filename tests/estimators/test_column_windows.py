@@ -9,7 +9,8 @@ import numpy as np
 
 from fastpubpriv.estimators.columns import scales, windows
 from fastpubpriv.estimators.columns.shares import divide
-from fastpubpriv.kernels.columns import EXPONENTS, kept_room
+from fastpubpriv.kernels.columns import EXPONENTS
+from fastpubpriv.reference import windows as reference
 
 
 def test_thresholds_rise_with_the_distance():
@@ -27,21 +28,18 @@ def test_windows_are_believed_by_their_distance_to_the_nearest_reference():
         counts = rng.normal(size=2 * size + 2) * shares.count_std
         counts[rng.integers(0, 2 * size, 30)] += 400.0
         column = scales.columns_of(counts[None], np.zeros((1, 1)), np.zeros(1), [shares])[0]
-        more = rng.normal(size=(1, 2 * size + 2)) * shares.count_std
-        (other,) = scales.columns_of(more, np.zeros((1, 1)), np.zeros(1), [shares])
-        standing, _ = windows.Sums.of([other, column, other], shares).standing(0.01, shares)
+        found, _ = windows.find(column, 0.01, shares)
+        assert not windows.stand(found, (), shares, passes=1)[0].any()  # nothing is known
         known = set(rng.integers(0, len(edges) - 1, 3).tolist())
-        stood = standing.stand(standing.reach(0.01, shares), [set(), known, {size - 1}], shares, passes=1)
-        found = [
-            set(standing.last[stood & (standing.column == 1) & (standing.below == side)].tolist()) for side in (0, 1)
-        ]
-        assert not stood[standing.column == 0].any()  # nothing is known of it
+        stood, ends = windows.stand(found, known, shares, passes=1)
+        below, begin, outer, _ = found[stood].T
+        last = begin + np.maximum(2 * outer, 1) - 1
         for side, counts_of in enumerate((column.above, column.below)):
             slowly = set()
             for width in (1, 2, 4, 8)[: shares.log2_parts + 2]:
                 limits = windows.thresholds(shares.log2_parts, 0.01, width, False)
                 for begin in range(size - width + 1):
-                    total, outer = (
+                    total, beyond = (
                         counts_of[begin : begin + width].sum(),
                         counts_of[begin + width // 2 : begin + width].sum(),
                     )
@@ -49,69 +47,32 @@ def test_windows_are_believed_by_their_distance_to_the_nearest_reference():
                         continue
                     apart = min(max(begin - each, each - (begin + width - 1), 0) for each in known) + width // 2
                     stands = total > limits[min(apart, size)] * shares.count_std * math.sqrt(width)
-                    if stands and (width == 1 or outer > 1.5 * shares.count_std * math.sqrt(width / 2)):
+                    if stands and (width == 1 or beyond > 1.5 * shares.count_std * math.sqrt(width / 2)):
                         slowly.add(begin + width - 1)
-            assert found[side] == slowly
-
-
-def stood_slowly(standing, reach, known, cells, passes):
-    """Windows that stand, all of them asked again in every pass."""
-    held = [set(each) for each in known]
-    for _ in range(passes):
-        stood = [False] * len(reach)
-        for k, (j, begin, last, outer) in enumerate(
-            zip(standing.column, standing.begin, standing.last, standing.outer, strict=True)
-        ):
-            apart = min((max(begin - each, each - last, 0) for each in held[j]), default=4 * cells)
-            stood[k] = bool(min(apart + outer, cells) < reach[k])
-        for k in np.flatnonzero(stood):
-            held[standing.column[k]].add(int(standing.last[k]))
-    return stood
+            assert set(last[below == side].tolist()) == slowly
+            assert ends[side] == max(slowly, default=-1)
 
 
 def test_windows_that_stand_make_others_stand():
     rng = np.random.default_rng(18)
     shares = divide(2, 5_000, Fraction(1, 10), pure=False)
     size, counted = EXPONENTS << shares.log2_parts, []
-    for _ in range(6):
-        counts = rng.normal(size=(2, 2 * size + 2)) * shares.count_std
+    for place in (0, -1) * 6:
+        counts = rng.normal(size=(1, 2 * size + 2)) * shares.count_std
         # One of a run is near enough only when the one before it is known.
         places = 900 + np.cumsum(shares.parts * rng.integers(4, 9, 12))
         counts[:, places] += rng.uniform(6.5, 8.0, 12) * shares.count_std
-        columns = scales.columns_of(counts, np.zeros((1, 2)), np.zeros(2), [shares] * 2)
-        standing, _ = windows.Sums.of(columns, shares).standing(0.01, shares)
-        reach = standing.reach(0.01, shares)
-        known = [{int(places[0])}, {int(places[-1])}]
+        (column,) = scales.columns_of(counts, np.zeros((1, 1)), np.zeros(1), [shares])
+        found, _ = windows.find(column, 0.01, shares)
+        counted.append([])
         for passes in (1, 2, 3, 6):
-            stood = standing.stand(reach, known, shares, passes=passes)
-            assert stood.tolist() == stood_slowly(standing, reach, known, size, passes)
-            counted.append(int(stood.sum()))
-    firsts, seconds, thirds = counted[::4], counted[1::4], counted[2::4]
-    assert sum(firsts) < sum(seconds) < sum(thirds)  # passes after the first one matter here
-
-
-def test_sums_in_kept_memory_do_not_depend_on_what_was_there():
-    rng = np.random.default_rng(19)
-    shares = divide(3, 5_000, Fraction(1, 10), pure=False)
-    counts = rng.normal(size=(3, 2 * (EXPONENTS << shares.log2_parts) + 2)) * shares.count_std
-    public = rng.normal(size=(20, 3))
-
-    def ends():
-        columns = scales.columns_of(counts, public, public[0], [shares] * 3)
-        standing, anchors = windows.Sums.of(columns, shares).standing(0.01, shares)
-        return [
-            part.tolist() for part in (standing.begin, standing.column, *(each[1] for each in standing.scores))
-        ], anchors
-
-    first = ends()
-    for name, numbers in (
-        ("sums of columns", 6),
-        ("sums of neighbours", 3),
-        ("wide sums", 3),
-        ("public rows around cells", 3),
-    ):
-        kept_room((numbers, 3 * counts.shape[1]), name)[:] = math.nan
-    assert ends() == first
+            stood, ends = windows.stand(found, {int(places[place])}, shares, passes=passes)
+            slowly, slow_ends = reference.windows_that_stand(found, size, [int(places[place])], passes)
+            assert stood.tolist() == slowly.tolist()
+            assert ends == slow_ends
+            counted[-1].append(int(stood.sum()))
+    firsts, seconds, thirds, _ = np.sum(counted, axis=0)
+    assert firsts < seconds < thirds  # passes after the first one matter here
 
 
 def test_the_anchor_is_the_window_that_stands_out_most():
@@ -125,8 +86,8 @@ def test_the_anchor_is_the_window_that_stands_out_most():
             counts = np.round(rng.normal(size=2 * size + 2) * shares.count_std)
             counts[rng.integers(0, 2 * size, 20)] += height * shares.count_std
             columns.append(scales.columns_of(counts[None], np.zeros((1, 1)), np.zeros(1), [shares])[0])
-        sums = windows.Sums.of(columns, shares)
-        for j, (column, anchor) in enumerate(zip(columns, sums.standing(0.01, shares)[1], strict=True)):
+        for column in columns:
+            _, anchor = windows.find(column, 0.01, shares)
             best = -math.inf, -1
             for counts in (column.above, column.below, column.above + column.below):
                 std = shares.count_std * (1.0 if counts is column.above or counts is column.below else math.sqrt(2.0))
@@ -138,6 +99,6 @@ def test_the_anchor_is_the_window_that_stands_out_most():
             else:
                 assert anchor == (-math.inf, -1)
             low, high = best[1] - 30, best[1] + 5
-            near = sums.anchor_between(j, low, high)
+            near = windows.anchor_between(column, low, high, shares)
             assert math.isclose(near[0], best[0], rel_tol=1e-12) or near[0] < best[0]
             assert low <= near[1] < high + 2 * shares.parts

@@ -322,9 +322,22 @@ def test_a_wide_window_that_stands_out_by_chance_must_be_as_rare_as_its_end_is_f
             center=0.0, above=above, below=below, above_var=spread, below_var=spread, zero=0.0, missing=0.0,
             public_above=none, public_below=none,
         )  # fmt: skip
-        (found,) = scales.scales_of([column], [divided])
+        found = scales.scale_of(column, divided)
         far += max(found.above or 0, found.below or 0) >= end + 2 * divided.parts
     assert far <= 10
+
+
+@pytest.mark.parametrize("largest", [9e307, 1.7e308, np.finfo(np.float64).max])
+def test_a_column_that_ends_at_the_largest_double_has_a_mean(largest):
+    """As where the largest number stands for what is missing. The octaves beyond it have no cells: they made the mean zero."""
+    rng = np.random.default_rng(11)
+    rows = np.where(rng.random(3000) < 0.5, largest, rng.normal(size=3000))[:, None]
+    result = mean_of(rows, np.zeros((1, 1)), ZCDP(0.5))
+    lower, upper = result.confidence_interval()
+    assert lower[0] < largest * np.mean(rows == largest) < upper[0]
+    assert upper[0] - lower[0] < 0.2 * largest
+    for found in (result.noise_std, result.sampling_std, result.report.tail_above, result.report.tail_below):
+        assert not np.isnan(found).any()
 
 
 # ---- what is put back -----------------------------------------------------------------------------------------------
@@ -337,11 +350,12 @@ def test_numbers_of_a_cell_are_spread_evenly_also_below_a_clip_point_inside_it()
     values = np.zeros(len(edges) - 1)
     values[last - 3 : last + 1] = 40.0, 30.0, 20.0, 10.0
     side = tails.sides_of([values], [np.full(len(values), 1e-30)], edges, [last], 2, np.zeros(1, dtype=int))
-    counted = np.flatnonzero(side.mass[0, : side.seen])
-    numbers = [rng.uniform(side.lower[0, k], side.upper[0, k], int(4000 * side.mass[0, k])) for k in counted]
+    lower, upper, mass = side.block[:3, 0]
+    counted = np.flatnonzero(mass[: side.seen])
+    numbers = [rng.uniform(lower[k], upper[k], int(4000 * mass[k])) for k in counted]
     points = np.array([2.5, 3.0, 4.4, 5.0, 6.5, 7.9])
     (found,), _, _ = side.excess(points[None])
-    guessed, middle = side.mass[0, side.seen :], side.middle[0, side.seen :]
+    guessed, middle = mass[side.seen :], (lower + (upper - lower) / 2.0)[side.seen :]
     for clip, told in zip(points, found, strict=True):
         beyond = float((guessed * (middle - clip)).sum())
         assert told == pytest.approx(

@@ -9,7 +9,7 @@ import pytest
 from spies import seeded
 
 from fastpubpriv import ZCDP, AccuracyWarning, ApproxDP, InputError, Ledger, MeanResult, PureDP, estimate_mean
-from fastpubpriv.estimators.columns import clips, scales, tails
+from fastpubpriv.estimators.columns import clips, scales
 from fastpubpriv.estimators.columns.shares import divide
 from fastpubpriv.release import transcript as transcripts
 
@@ -233,17 +233,17 @@ def test_intervals_of_many_columns_reach_as_far_as_the_width_lets_them():
         counted = np.concatenate([*counts, [1.0, 0.0]]) + rng.laplace(0.0, 5.0, 2 * len(counts[0]) + 2)
         columns += scales.columns_of(counted[None], values[:1, None], values[:1], [replace(shares, count_std=7.0)])
     own, limits = [replace(shares, count_std=7.0)] * 3, [None] * 3
-    found = clips.choose(columns, scales.scales_of(columns, own), own, limits)
+    found = clips.choose(columns, [scales.scale_of(*each) for each in zip(columns, own, strict=True)], own, limits)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(clips, "free_reach", lambda column, ends, moments, shares: tuple(ends))
-        cut = clips.choose(columns, scales.scales_of(columns, own), own, limits)
+        cut = clips.choose(columns, [scales.scale_of(*each) for each in zip(columns, own, strict=True)], own, limits)
     for wide, narrow in zip(found, cut, strict=True):
         assert wide.below >= narrow.below
         assert wide.above >= narrow.above
         assert wide.radius > narrow.radius
         assert (wide.rms, wide.first_mean, wide.mean) == (narrow.rms, narrow.first_mean, narrow.mean)
         assert clips.map_of(wide, 10).width == wide.rms
-    (bounded,) = clips.choose(columns[1:2], scales.scales_of(columns[1:2], own[:1]), own[:1], [(0.0, 1.0)])
+    (bounded,) = clips.choose(columns[1:2], [scales.scale_of(columns[1], own[1])], own[:1], [(0.0, 1.0)])
     assert bounded.absolute(bounded.above) <= 1.0 - columns[1].center
     assert bounded.absolute(bounded.below) <= columns[1].center
 
@@ -415,63 +415,3 @@ def test_thresholds_fall_faster_than_a_mistake_costs():
         for octaves in (0, 1, 5, 30):
             assert law.sf(limits[4 * octaves]) == pytest.approx(0.01 * 2.0 ** (-3 * octaves), rel=1e-6)
         assert np.isfinite(limits).all()
-
-
-def test_a_tail_model_is_total():
-    rng = np.random.default_rng(16)
-    for scale in (0.0, 1.0, 1e6, 1e18):
-        numbers, spreads, hidden, shares = tails.tails(
-            rng.normal(size=(50, 4)) * scale, np.full((50, 4), 3.0), rng.normal(size=(50, 5)) * scale,
-            np.full((50, 5), 3.0), np.cumsum(rng.random((50, 11)), axis=1), 2,
-        )  # fmt: skip
-        for found in (numbers, spreads, hidden, shares):
-            assert np.isfinite(found).all()
-            assert (found >= 0.0).all()
-        assert shares.reshape(50, 5, 2).sum(axis=2) == pytest.approx(1.0)
-
-
-@pytest.mark.parametrize("log2_parts", [0, 1, 2])
-def test_sides_that_are_worked_out_together_have_the_bits_of_each_by_itself(log2_parts):
-    rng = np.random.default_rng(log2_parts)
-    parts, edges = 1 << log2_parts, scales.edges_of(log2_parts)
-    counts = rng.normal(size=(9, len(edges) - 1)) * 4.0
-    lasts = [*rng.integers(len(edges) - 1, size=4).tolist(), None, *(1023 * parts + rng.integers(9, size=4)).tolist()]
-    for side, last in zip(counts, lasts, strict=True):
-        if last is not None:
-            begin = max(0, last - 6 * parts)
-            side[begin : last + 1] += 5000.0 * rng.random(last + 1 - begin) ** 4
-    exponents = np.array([0 if last is None else int(np.frexp(edges[last + 1])[1]) for last in lasts])
-    points = np.sort(rng.random((9, 5)) * 2.0, axis=1)
-
-    def worked_out(which):
-        variances = np.full(counts.shape, 9.0)
-        found = tails.sides_of(counts[which], variances[which], edges, lasts[which], parts, exponents[which]).limited(
-            np.full(9, 1.5)[which]
-        )
-        numbers = found.lower, found.upper, found.mass, found.variance, found.spread, found.hidden, found.present
-        flags = np.array([found.heavy, found.faint]).T
-        return [*numbers, flags, *found.excess(points[which]), *found.clipped(points[which])]
-
-    with np.errstate(all="ignore"):  # as after a debit
-        together = worked_out(slice(None))
-        for place in range(9):
-            for one, many in zip(worked_out(slice(place, place + 1)), together, strict=True):
-                assert np.array_equal(one[0], many[place])
-
-
-@pytest.mark.parametrize("log2_parts", [0, 1, 2])
-def test_cells_inside_every_clip_are_left_out_of_sums_without_a_change_of_bits(log2_parts):
-    rng = np.random.default_rng(20 + log2_parts)
-    parts, edges = 1 << log2_parts, scales.edges_of(log2_parts)
-    last = 1023 * parts
-    counts = np.abs(rng.normal(size=(4, len(edges) - 1))) * 50.0
-    sides = tails.sides_of(counts, np.full(counts.shape, 9.0), edges, [last] * 4, parts, np.zeros(4, dtype=np.int64))
-    seen = set()
-    for octaves in (1, 3, 7, 11, 20, 40, 63):
-        clips = sides.upper[:, sides.seen - 1, None] * 2.0**-octaves * (1.0 + rng.random((4, 6)))
-        seen.add(sides._first_beyond(clips))
-        with_center = np.concatenate([np.zeros((4, 1)), clips], axis=1)  # which no cell is inside of
-        assert sides._first_beyond(with_center) == 0
-        for few, all_cells in zip(sides.excess(clips), sides.excess(with_center), strict=True):
-            assert np.array_equal(few, all_cells[:, 1:])
-    assert len(seen) > 3

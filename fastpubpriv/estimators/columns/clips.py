@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.estimators.columns.scales import Column, Scale, edges_of
 from fastpubpriv.estimators.columns.shares import FEW_COLUMNS, Shares
-from fastpubpriv.estimators.columns.tails import TINY, Side, Sides, sides_of
+from fastpubpriv.estimators.columns.tails import Side, Sides, sides_of
 
 BELOW, BEYOND = 10, 4  # octaves around the last cell in which a clip point may lie
 POINTS_AN_OCTAVE = 4
@@ -24,7 +24,7 @@ FAR_STDS = 0.5
 # Share of the rows at the centre from which on, and at which fully, a side where nothing can be seen is not believed to be empty.
 HALF_AT_CENTER, ALL_AT_CENTER = 0.5, 0.9
 FEW_PUBLIC = 5
-LARGEST = float(np.finfo(np.float64).max)
+LARGEST, TINY = float(np.finfo(np.float64).max), float(np.finfo(np.float64).tiny)
 
 Limits = Sequence[tuple[float, float] | None]  # what each column can hold, where that is known
 
@@ -181,10 +181,9 @@ def _choices(columns: Sequence[Column], scales: Sequence[Scale], shares: Shares,
         every = every.limited(most)
     points = candidates(every, units, most)
     present = every.present[:, None]
-    variance = np.where(present, _of_points(every.risk, points), 0.0).reshape(shape)
+    excess, variance, hidden = (np.where(present, part, 0.0).reshape(shape) for part in every.excess(points))
     seen, risk = np.array([last is not None for last in lasts])[:, None], variance
     if (present & ~seen).any():
-        excess = np.where(present, _of_points(lambda some: every.beyond(some)[0], points), 0.0).reshape(shape)
         risk = np.where(seen.reshape(-1, 2, 1), variance, believed_risk(excess, variance))
     points = points.reshape(shape)
     error = (points[:, 0, :, None] + points[:, 1, None, :]) / 2.0
@@ -201,22 +200,16 @@ def _choices(columns: Sequence[Column], scales: Sequence[Scale], shares: Shares,
         furthest = (points <= np.array(free)[:, :, None]).sum(axis=2) - 1
         at = at[0], at[1], np.maximum(at[2], furthest)
         clips = points[at]
-    beyond = (np.where(present, part, 0.0).reshape(-1, 2).tolist() for part in every.beyond(clips.reshape(-1, 1)))
     sides = [None if last is None else side for last, side in zip(lasts, every.each(), strict=True)]
     return [
         _Choice(
-            exponent=exponent, reach=far, sides=pair, clips=clip, excess=excess, variance=var, hidden=unseen, moments=sums
+            exponent=exponent, reach=far, sides=pair, clips=clip, excess=over, variance=var, hidden=unseen, moments=sums
         )
-        for exponent, far, pair, clip, var, excess, unseen, sums in zip(
-            exponents, reach, zip(sides[::2], sides[1::2], strict=True), clips.tolist(), variance[at].tolist(), *beyond,
-            moments.tolist(), strict=True,
+        for exponent, far, pair, clip, over, var, unseen, sums in zip(
+            exponents, reach, zip(sides[::2], sides[1::2], strict=True), clips.tolist(), excess[at].tolist(),
+            variance[at].tolist(), hidden[at].tolist(), moments.tolist(), strict=True,
         )
     ]  # fmt: skip
-
-
-def _of_points(wanted: Callable[[FloatArray], FloatArray], points: FloatArray) -> FloatArray:
-    """Of all clip points: the first is the centre, which every cell counts for, and few cells do for the others."""
-    return np.concatenate([wanted(points[:, :1]), wanted(points[:, 1:])], axis=1)
 
 
 def free_reach(column: Column, clips: list[float], moments: list[list[float]], shares: Shares) -> tuple[float, float]:

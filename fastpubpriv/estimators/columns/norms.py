@@ -16,13 +16,13 @@ from fastpubpriv.estimators.columns.scales import (
     Column,
     doubtful_sum,
     edges_of,
-    pooled,
-    scales_of,
+    scale_of,
     undetected_rows,
 )
 from fastpubpriv.estimators.columns.shares import Shares, divide
 from fastpubpriv.estimators.columns.tails import sides_of
 from fastpubpriv.kernels.columns import EXPONENTS
+from fastpubpriv.kernels.pooled import pooled_counts
 from fastpubpriv.mechanisms.sums import AffineMap, ShellCounts, check_sum_grids
 from fastpubpriv.privacy import gaussian_count_grid, laplace_count_grid
 from fastpubpriv.release.account import Account
@@ -83,7 +83,7 @@ class NormCount:
         """Release the count, and say what it shows. `public` norms (m,) help."""
         found = run.release(ShellCounts(affine=affine, edges=EDGES), name="norms of rows", cost=self.shares.cells)
         column = column_of(found.value, public, self.shares)
-        (scale,) = scales_of([column], [self.shares])
+        scale = scale_of(column, self.shares)
         last, n, unseen = scale.above, self.shares.n, undetected_rows(self.shares)
         if last is None:
             # Rows at the centre need no ball; where nothing can be told, the public rows are all there is.
@@ -141,11 +141,11 @@ def column_of(counts: FloatArray, public: FloatArray, shares: Shares) -> Column:
     size = EXPONENTS << LOG2_PARTS
     above = np.zeros(size)
     above[_FIRST:_LAST] = counts[1:-1]
-    positive = public[public > 0.0]
-    keys = (np.ascontiguousarray(positive).view(np.int64) - 1) >> (52 - LOG2_PARTS)
-    seen = np.bincount(keys, minlength=size)
-    ((above,),), ((variance,),) = pooled(above[None, None], seen[None, None], [len(public)], [shares])
+    factor = shares.n / len(public) if len(public) else 0.0
+    ((above,),), ((variance,),), (cells,) = pooled_counts(
+        above[None], 1, LOG2_PARTS, public[:, None], np.zeros(1), [shares.count_std**2], [factor]
+    )
     return Column(
         center=0.0, above=above, below=np.zeros(size), above_var=variance, below_var=np.full(size, shares.count_std**2),
-        zero=float(counts[0]), missing=0.0, public_above=np.unique(keys), public_below=np.zeros(0, dtype=np.int64),
+        zero=float(counts[0]), missing=0.0, public_above=cells, public_below=np.zeros(0, dtype=np.int64),
     )  # fmt: skip

@@ -14,9 +14,11 @@ import numpy as np
 from scipy import special
 
 from fastpubpriv._types import FloatArray, IntArray
+from fastpubpriv.estimators.columns import windows
 from fastpubpriv.estimators.columns.shares import Shares
-from fastpubpriv.estimators.columns.windows import DECAY, Sums, thresholds
-from fastpubpriv.kernels.columns import EXPONENTS, kept_room
+from fastpubpriv.estimators.columns.windows import DECAY, thresholds
+from fastpubpriv.kernels.columns import EXPONENTS
+from fastpubpriv.kernels.pooled import pooled_counts
 
 ANCHOR, ANCHOR_PURE = 5.2, 9.8
 WEAK = 3.5
@@ -84,59 +86,21 @@ def lower_medians(public: FloatArray) -> FloatArray:
     return np.asarray(np.sort(public, axis=0)[(len(public) - 1) // 2])
 
 
-def pooled(
-    counts: FloatArray, seen: IntArray, others: Sequence[int], shares: Sequence[Shares]
-) -> tuple[FloatArray, FloatArray]:
-    """Counts (columns, sides, cells) and variances: private ones and those of the other public rows by inverse variance."""
-    columns, sides, cells = counts.shape
-    own = [each.count_std**2 for each in shares]
-    factor = [each.n / m if m else 0.0 for each, m in zip(shares, others, strict=True)]
-    # Nearly all cells are far from every public row, and have one weight; the others follow one by one.
-    weight = [o / (o + f**2 * 0.5) if m else 0.0 for o, f, m in zip(own, factor, others, strict=True)]
-    found = np.subtract(0.0, counts, order="C")
-    found *= np.reshape(weight, (-1, 1, 1))
-    found += counts
-    variance = np.repeat([o * (1.0 - w) for o, w in zip(own, weight, strict=True)], sides * cells)
-    # One axis, in which a public row has a cell before it and one after it: NumPy takes far longer to search three axes.
-    around = kept_room((columns * sides, cells + 2), "public rows around cells")
-    around[:, 0] = around[:, -1] = 0.0
-    around[:, 1:-1] = seen.reshape(-1, cells)
-    around = around.ravel()
-    public = np.flatnonzero(around)
-    beside = np.zeros(len(around), dtype=bool)
-    beside[public - 1] = beside[public] = beside[public + 1] = True
-    near = np.flatnonzero(beside)
-    line, place = np.divmod(near, cells + 2)
-    inside = (place > 0) & (place <= cells)
-    near, line, place = near[inside], line[inside], place[inside] - 1
-    mean = (around[near - 1] + around[near] + around[near + 1]) / 3.0
-    column, flat = line // sides, line * cells + place
-    own_near = np.array(own)[column]
-    weights = own_near / (own_near + np.array([f**2 for f in factor])[column] * (mean + 0.5))
-    counted = counts[column, line % sides, place]
-    found.reshape(-1)[flat] = counted + weights * (np.array(factor)[column] * around[near] - counted)
-    variance[flat] = own_near * (1.0 - weights)
-    return found, variance.reshape(counts.shape)
-
-
 def columns_of(counts: FloatArray, public: FloatArray, centers: FloatArray, shares: Sequence[Shares]) -> list[Column]:
-    """Columns from their released counts (columns, 2 cells + 2), public numbers (m, columns), centres and shares."""
-    side, parts = EXPONENTS << shares[0].log2_parts, shares[0].log2_parts
+    """Columns from their released counts (columns, 2 cells + 2), public numbers (m, columns), centres and shares.
+
+    Private counts and those of the other public rows are joined by inverse variance.
+    """
+    side, log2_parts = EXPONENTS << shares[0].log2_parts, shares[0].log2_parts
     # The row at the centre was chosen, so that it says nothing; a centre that was released is none of them.
     others = (len(public) - (public == centers).any(axis=0)).tolist()
-    distances = public - centers
-    keys = (np.abs(distances).view(np.int64) - 1) >> (52 - parts)
-    keys += np.arange(0, 2 * side * len(shares), 2 * side)
-    keys[distances < 0.0] += side
-    seen = np.bincount(keys[distances != 0.0], minlength=2 * side * len(shares)).reshape(len(shares), 2, side)
-    values, variances = pooled(counts[:, : 2 * side].reshape(seen.shape), seen, others, shares)
-    lines, cells = np.divmod(np.flatnonzero(seen), side)
-    ends = lines.searchsorted(np.arange(2 * len(shares) + 1)).tolist()
+    factors = [each.n / m if m else 0.0 for each, m in zip(shares, others, strict=True)]
+    own = [each.count_std**2 for each in shares]
+    values, variances, cells = pooled_counts(counts, 2, log2_parts, public, centers, own, factors)
     return [
         Column(
             center=center, above=values[j, 0], below=values[j, 1], above_var=variances[j, 0], below_var=variances[j, 1],
-            zero=zero, missing=missing,
-            public_above=cells[ends[2 * j] : ends[2 * j + 1]], public_below=cells[ends[2 * j + 1] : ends[2 * j + 2]],
+            zero=zero, missing=missing, public_above=cells[2 * j], public_below=cells[2 * j + 1],
         )
         for j, (center, (zero, missing)) in enumerate(zip(centers.tolist(), counts[:, 2 * side :].tolist(), strict=True))
     ]  # fmt: skip
@@ -205,34 +169,21 @@ def believed(keys: IntArray, end: int, shares: Shares) -> set[int]:
     return found
 
 
-def scales_of(columns: Sequence[Column], shares: Sequence[Shares]) -> list[Scale]:
-    """Where the numbers of each column end on each side, as far as the counts can tell.
-
-    `shares` are those of each column: alike in everything but the noise of its counts.
-    """
-    sums, chance = Sums.of(columns, shares[0]), chance_of(shares[0])
-    standing, anchors = sums.standing(chance, shares[0])
-    reach = standing.reach(chance, shares[0])
-    starts = [_Start.of(*each) for each in zip(columns, anchors, shares, strict=True)]
-    anchored = [{start.end} if start.anchored else set() for start in starts]
-    if any(anchored):
+def scale_of(column: Column, shares: Shares) -> Scale:
+    """Where the numbers of a column end on each side, as far as the counts can tell."""
+    chance = chance_of(shares)
+    found, anchor = windows.find(column, chance, shares)
+    start = _Start.of(column, anchor, shares)
+    if start.anchored:
         # Private rows show where the column lies: a public row far from all of them may be a mistake, and one cell of noise
         # so far out would outweigh all else.
-        seen = standing.ends(standing.stand(reach, anchored, shares[0]), len(columns)).max(axis=1).tolist()
-        starts = [
-            start.held_by(column, max(start.end, last), own) if start.anchored else start
-            for start, column, last, own in zip(starts, columns, seen, shares, strict=True)
-        ]
-    if any(start.guessed for start in starts):
-        starts = [
-            start.guess(sums, j, column, own) if start.guessed else start
-            for j, (start, column, own) in enumerate(zip(starts, columns, shares, strict=True))
-        ]
-        guessed = np.array([start.guessed for start in starts])[standing.column]
-        reach = np.where(guessed, standing.reach(chance / GUESSED, shares[0]), reach)
-    stood = standing.stand(reach, [start.known for start in starts], shares[0])
-    ends = standing.ends(stood, len(columns)).tolist()
-    return [start.scale(*last) for start, last in zip(starts, ends, strict=True)]
+        _, seen = windows.stand(found, {start.end}, shares)
+        start = start.held_by(column, max(start.end, *seen), shares)
+    elif start.guessed:
+        start = start.guess(column, shares)
+        found, _ = windows.find(column, chance / GUESSED, shares)
+    _, ends = windows.stand(found, start.known, shares)
+    return start.scale(*ends)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -268,12 +219,12 @@ class _Start:
         outlying = (above, below) != self.ends
         return replace(self, ends=(above, below), known={self.end, *above, *below}, outlying=outlying)
 
-    def guess(self, sums: Sums, j: int, column: Column, shares: Shares) -> _Start:
+    def guess(self, column: Column, shares: Shares) -> _Start:
         """With places that the size of the centre suggests, or none."""
         if column.zero > MANY_ZEROS * shares.n:
             return replace(self, known={self.near, key_of(1.0, shares.log2_parts)})
         down, up = (octaves * shares.parts for octaves in NEAR_CENTER)
-        score, end = sums.anchor_between(j, self.near - down, self.near + up)
+        score, end = windows.anchor_between(column, self.near - down, self.near + up, shares)
         return replace(self, known={end} if score > WEAK else set())
 
     def scale(self, above: int, below: int) -> Scale:
