@@ -46,7 +46,7 @@ typedef struct {
 
 static narrow_panels narrow_of(double *panels, int64_t m, int64_t dim)
 {
-    float *at = (float *)(void *)((char *)panels + (64 - (uintptr_t)panels % 64) % 64); /* vectors that straddle lines cost two loads */
+    float *at = fpp_aligned(panels); /* vectors that straddle lines cost two loads */
     const int64_t count = (m + EARLY - 1) / EARLY;
     float *row = at + count * dim * EARLY;
     return (narrow_panels){at, row, (double *)(void *)(row + (dim + EARLY - 1) / EARLY * EARLY)};
