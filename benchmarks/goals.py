@@ -78,7 +78,7 @@ PEERS = {
     # AVX2 as well 127). What does not grow with rows takes 1.6 s of CPU, 1.0 of it five eigendecompositions of .2 (1.14 with a
     # busy neighbour). A Cholesky factor (.009 s in place of .2 for eigenvectors and .03 for QR) would serve in the three early
     # rounds and for the final root where no eigenvalue is below its floor: about .9 of 10.9 s, so 1.1 times the peer in place of
-    # 1.0. Not done, as the factor differs by up to 1e-14, and rows on the edge of an integer would fall otherwise: released
+    # 1.0. Not done, as the factor differs by up to 2e-14, and rows on the edge of an integer would fall otherwise: released
     # values with a seed would change. With AVX2 even no eigendecomposition gives 1.0: a row alone costs ours more than the
     # peer, .9 times as fast. Tried and no faster: deeper blocks, and the next panel fetched during the product with this one.
     "Gaussian, 1e+05 x 1000, 4 rounds": {"NumPy clip and dsyrk, as many passes": 1.0},

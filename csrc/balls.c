@@ -107,29 +107,16 @@ static int32_t balls_are_given(const double *centers, int64_t k, int64_t dim, co
            && fpp_is_given(radii_sq, radii, (int64_t)sizeof(double)) && fpp_is_given(counts, k * radii, (int64_t)sizeof *counts);
 }
 
-/* Bytes, a multiple of 64, from `used` on. */
-static void *take(char *base, int64_t *used, int64_t bytes)
-{
-    char *begin = base == NULL ? NULL : base + *used;
-    *used += (bytes + 63) / 64 * 64;
-    return begin;
-}
-
 static int64_t lay_out(int64_t dim, int64_t radii, char *base, tile_scratch *scratch)
 {
     int64_t used = 0;
-    scratch->panel = take(base, &used, panel_size(dim) * 8);
-    scratch->box = take(base, &used, dim * 2 * 8);
-    scratch->moved = take(base, &used, TOGETHER * dim * 4);
-    scratch->bounds = take(base, &used, radii * 4);
-    scratch->none = take(base, &used, TOGETHER * LANES * 4);
-    scratch->full = take(base, &used, TOGETHER * LANES * 4);
+    scratch->panel = fpp_take(base, &used, panel_size(dim) * 8);
+    scratch->box = fpp_take(base, &used, dim * 2 * 8);
+    scratch->moved = fpp_take(base, &used, TOGETHER * dim * 4);
+    scratch->bounds = fpp_take(base, &used, radii * 4);
+    scratch->none = fpp_take(base, &used, TOGETHER * LANES * 4);
+    scratch->full = fpp_take(base, &used, TOGETHER * LANES * 4);
     return used;
-}
-
-static char *aligned(void *workspace)
-{
-    return (char *)workspace + (64 - (uintptr_t)workspace % 64) % 64;
 }
 
 FPP_API int64_t fpp_ball_workspace_size(int64_t dim, int64_t radii)
@@ -146,7 +133,7 @@ FPP_API int32_t fpp_ball_counts(const void *x, int32_t is_f32, int64_t n, int64_
     }
     const lane_rows rows = {x, n, dim};
     const ball_list balls = {centers, radii_sq, k, radii, counts};
-    kernels_now()->count_rows(&rows, is_f32, &balls, (double *)(void *)aligned(workspace));
+    kernels_now()->count_rows(&rows, is_f32, &balls, fpp_aligned(workspace));
     return FPP_OK;
 }
 
@@ -157,7 +144,7 @@ FPP_API int32_t fpp_distances_f64(const double *x, int64_t n, int64_t dim, int64
         return FPP_ERR_ARGUMENT;
     }
     const lane_rows rows = {(const char *)x, n, dim};
-    kernels_now()->distances(&rows, begin, end, (double *)(void *)aligned(workspace), out);
+    kernels_now()->distances(&rows, begin, end, fpp_aligned(workspace), out);
     return FPP_OK;
 }
 
@@ -174,7 +161,7 @@ FPP_API int32_t fpp_cells_route(const void *x, int32_t is_f32, int64_t n, int64_
         }
     }
     const lane_rows rows = {x, n, dim};
-    kernels_now()->route(&rows, is_f32, side, depth, cut, (double *)(void *)aligned(workspace), leaf);
+    kernels_now()->route(&rows, is_f32, side, depth, cut, fpp_aligned(workspace), leaf);
     return FPP_OK;
 }
 
@@ -194,7 +181,7 @@ FPP_API int32_t fpp_tiles_gather(const void *x, int32_t is_f32, int64_t n, int64
         return FPP_ERR_ARGUMENT;
     }
     const lane_rows rows = {x, n, dim};
-    kernels_now()->gather(&rows, is_f32, tiles, begin, end, (double *)(void *)aligned(workspace));
+    kernels_now()->gather(&rows, is_f32, tiles, begin, end, fpp_aligned(workspace));
     return FPP_OK;
 }
 
@@ -211,7 +198,7 @@ FPP_API int32_t fpp_tiles_count(const void *x, int32_t is_f32, int64_t n, int64_
     }
     const lane_rows rows = {x, n, dim};
     const ball_list balls = {centers, radii_sq, k, radii, counts};
-    lay_out(dim, radii, aligned(workspace), &scratch);
+    lay_out(dim, radii, fpp_aligned(workspace), &scratch);
     for (int64_t r = 0; r < radii; r++) {
         scratch.bounds[r] = (float)radii_sq[r];
     }
@@ -232,10 +219,10 @@ static int64_t lay_out_search(const fpp_blocks *blocks, int64_t radii, char *bas
 {
     const int64_t boxes = (blocks->count + LANES - 1) / LANES * LANES;
     int64_t used = 0;
-    scratch->row = take(base, &used, blocks->dim * 8);
-    scratch->near = take(base, &used, boxes * 8);
-    scratch->far = take(base, &used, boxes * 8);
-    scratch->alive = take(base, &used, radii);
+    scratch->row = fpp_take(base, &used, blocks->dim * 8);
+    scratch->near = fpp_take(base, &used, boxes * 8);
+    scratch->far = fpp_take(base, &used, boxes * 8);
+    scratch->alive = fpp_take(base, &used, radii);
     return used;
 }
 
@@ -255,7 +242,7 @@ FPP_API int32_t fpp_blocks_terrific(const fpp_blocks *blocks, const double *spre
         || workspace == NULL || best == NULL) {
         return FPP_ERR_ARGUMENT;
     }
-    lay_out_search(blocks, radii->count, aligned(workspace), &scratch);
+    lay_out_search(blocks, radii->count, fpp_aligned(workspace), &scratch);
     for (int64_t p = 0; p < blocks->count; p++) {
         m += blocks->sizes[p];
     }

@@ -279,8 +279,7 @@ static int32_t boxed(const char *x, int64_t n, int64_t row_stride, int32_t is_f3
         return FPP_ERR_ARGUMENT;
     }
     const int64_t rows = block_rows(map->dim);
-    char *after = (char *)workspace + own;
-    double *block = (double *)(void *)(after + (64 - (uintptr_t)after % 64) % 64), *inverse = block + rows * map->dim;
+    double *block = fpp_aligned((char *)workspace + own), *inverse = block + rows * map->dim;
     if (make_ready(x, n, row_stride, is_f32, box, inverse, &ready) != FPP_OK
         || fpp_plan_make(map, 0, kernels, workspace, &plan) != FPP_OK
         || (shells ? fpp_edges_ascend(edges_sq, n_edges) : fpp_plan_scale(&plan, kernels)) != FPP_OK) {

@@ -19,7 +19,7 @@ FPP_INLINE int NAME(early_below)(double square, double limit, double slack)
     return square < limit * (1.0 - slack) && square > EARLY_SMALLEST && square < EARLY_LARGEST ? 1 : -1;
 }
 
-static double NAME(early_exact)(const double *restrict row, const double *restrict other, int64_t dim)
+TARGET FPP_INLINE double NAME(early_exact)(const double *restrict row, const double *restrict other, int64_t dim)
 {
     double total = 0.0;
     for (int64_t k = 0; k < dim; k++) {

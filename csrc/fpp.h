@@ -329,9 +329,8 @@ int32_t fpp_cell_scores_i32(const int32_t *table, int64_t cells, int64_t panels,
  * grids (size, points), ascending, between which one sign of a difference is looked for. For each j > own: roots (size - own - 1, most),
  * ascending, then infinity, where the density of `own` and that of j change places; counts[j - own - 1] = n roots if `own` leads left of
  * the first, -n - 1 if it does not. After `most` roots the rest of the line counts as one piece. */
-int32_t fpp_pair_roots_f64(const double *constants, const double *means, const double *inverses, const double *grids,
-                           int64_t size, int64_t components, int64_t points, int64_t own, int64_t most, double *roots,
-                           int64_t *counts);
+int32_t fpp_pair_roots_f64(const double *constants, const double *means, const double *inverses, const double *grids, int64_t size,
+                           int64_t components, int64_t points, int64_t own, int64_t most, double *roots, int64_t *counts);
 
 /* ---- Searches among rows --------------------------------------------------------------------------------------------
  * Rows stand in panels of FPP_ROW_LANES, (dim, FPP_ROW_LANES) numbers, a row in each lane. What is found is decided by squared distances
@@ -364,10 +363,7 @@ int32_t fpp_race_early(const double *x, int64_t m, int64_t dim, int64_t other_wo
                        double *panels, int64_t *kept, int64_t *best, double *farthest, int32_t *left);
 /* All of it in one call for few points: m at least 2, and (m + 15) dim at most FPP_SMALL_RACE. best: -1 if one is not finite. */
 #define FPP_SMALL_RACE 8192
-typedef struct {
-    int64_t best;
-    double farthest;
-} fpp_winner;
+typedef struct { int64_t best; double farthest; } fpp_winner;
 int32_t fpp_race_small(const double *x, int64_t m, int64_t dim, fpp_winner *winner);
 /* What follows adds up squared distances of points x (m, dim) in any order, a factor of 1 + (4 dim + 16) 2^-53 from those that decide.
  * panel: 16 dim doubles. nearest (m) = from begin to end, the least from one of the other points that pivots (16) names, -1 for none,
@@ -512,8 +508,7 @@ int32_t fpp_normal_slopes_f64(const fpp_cell_fit *fit, const int64_t *rows, cons
 
 typedef struct {
     int64_t dim, components;
-    const double *means; /* (components, dim) each */
-    const double *stds;
+    const double *means, *stds; /* (components, dim) each */
 } fpp_normals;
 int64_t fpp_statistic_tiles(const fpp_normals *at, int64_t n); /* numbers in `tiles` for n rows; -1 if invalid */
 /* tiles: rows in standard deviations of each component, within 1e70; length_sq (components, n); whole (n): 1 if all entries are finite. */

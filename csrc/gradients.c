@@ -180,15 +180,8 @@ static int32_t map_is_valid(const fpp_gradient_map *map)
     return has_outputs(map) ? map->spread == NULL : map->outputs == 1;
 }
 
-static double *take(double *base, int64_t *used, int64_t words)
-{
-    double *begin = base == NULL ? NULL : base + *used;
-    *used += fpp_round_up(words, FPP_LANES);
-    return begin;
-}
-
-/* Lays the scratch out from `base`, 64-byte aligned, and returns the words used; a null base only counts them. */
-static int64_t lay_out(const fpp_gradient_map *map, double *base, gradient_plan *plan)
+/* Lays the scratch out from `base`, 64-byte aligned, and returns the bytes used; a null base only counts them. */
+static int64_t lay_out(const fpp_gradient_map *map, char *base, gradient_plan *plan)
 {
     const int64_t ld = fpp_round_up(map->dim, FPP_LANES);
     int64_t used = 0;
@@ -197,15 +190,15 @@ static int64_t lay_out(const fpp_gradient_map *map, double *base, gradient_plan 
     /* Short rows need several in a group to hide the latency of a factor; of long ones, two groups should fit the first cache. */
     plan->rows = plan->ld <= 128 ? 8 : plan->ld <= 256 ? 4 : 1;
     plan->has_z = map->spread != NULL || plan->ld <= KEEP_MAX;
-    plan->weights = take(base, &used, map->outputs * plan->ld);
-    plan->spread = take(base, &used, map->spread == NULL ? 0 : plan->ld);
-    plan->z = take(base, &used, plan->has_z ? 2 * plan->rows * plan->ld : 0);
-    plan->scores = take(base, &used, map->outputs * FPP_LANES * FPP_LANES);
-    plan->norms = take(base, &used, FPP_LANES * FPP_LANES);
-    plan->steps = take(base, &used, map->outputs * FPP_LANES);
-    plan->score = take(base, &used, map->outputs);
-    plan->found = take(base, &used, map->outputs);
-    plan->sums = (uint64_t *)(void *)take(base, &used, map->outputs * plan->ld);
+    plan->weights = fpp_take(base, &used, 8 * map->outputs * plan->ld);
+    plan->spread = fpp_take(base, &used, map->spread == NULL ? 0 : 8 * plan->ld);
+    plan->z = fpp_take(base, &used, plan->has_z ? 8 * 2 * plan->rows * plan->ld : 0);
+    plan->scores = fpp_take(base, &used, 8 * map->outputs * FPP_LANES * FPP_LANES);
+    plan->norms = fpp_take(base, &used, 8 * FPP_LANES * FPP_LANES);
+    plan->steps = fpp_take(base, &used, 8 * map->outputs * FPP_LANES);
+    plan->score = fpp_take(base, &used, 8 * map->outputs);
+    plan->found = fpp_take(base, &used, 8 * map->outputs);
+    plan->sums = fpp_take(base, &used, 8 * map->outputs * plan->ld);
     return used;
 }
 
@@ -215,13 +208,13 @@ FPP_API int64_t fpp_gradients_workspace_size(const fpp_gradient_map *map)
     if (!map_is_valid(map)) {
         return -1;
     }
-    return 64 + lay_out(map, NULL, &plan) * (int64_t)sizeof(double);
+    return 64 + lay_out(map, NULL, &plan);
 }
 
-static gradient_plan plan_of(const fpp_gradient_map *map, char *workspace)
+static gradient_plan plan_of(const fpp_gradient_map *map, void *workspace)
 {
     gradient_plan plan;
-    lay_out(map, (double *)(void *)(workspace + (64 - (uintptr_t)workspace % 64) % 64), &plan);
+    lay_out(map, fpp_aligned(workspace), &plan);
     plan.map = map;
     plan.has_outputs = has_outputs(map);
     plan.quant_bound_sq = (double)(map->quant_bound * map->quant_bound);

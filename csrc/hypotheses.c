@@ -186,35 +186,28 @@ FPP_API int32_t fpp_pair_counts_i32(const int16_t *codes, int64_t n, int64_t cap
     return FPP_OK;
 }
 
-static void *next_part(char *begin, int64_t *at, int64_t bytes)
-{
-    void *const part = begin == NULL ? NULL : begin + *at;
-    *at += (bytes + 63) / 64 * 64;
-    return part;
-}
-
 /* Where everything stands in a workspace; how many bytes that takes. */
 static int64_t lay_out(const fpp_mixtures *mix, int64_t own, char *workspace, fpp_draws *draws)
 {
     const int64_t width = mix->panels * FPP_PANEL, single = (int64_t)sizeof(float), dim = mix->dim;
-    char *const begin = workspace == NULL ? NULL : workspace + (64 - (uintptr_t)workspace % 64) % 64;
+    char *const begin = workspace == NULL ? NULL : fpp_aligned(workspace);
     int64_t at = 0;
     *draws = (fpp_draws){.mix = mix, .own = own, .width = width};
-    draws->parameters = next_part(begin, &at, fits_single(mix) ? width * mix->components * (2 + 2 * dim) * single : 0);
-    draws->narrow = next_part(begin, &at, width * single);
-    draws->reach = next_part(begin, &at, width * single);
-    draws->narrowest = next_part(begin, &at, width * single);
-    draws->floor = next_part(begin, &at, width * single);
-    draws->highest = next_part(begin, &at, width * single);
-    draws->size = next_part(begin, &at, width * single);
-    draws->margin = next_part(begin, &at, width * single);
-    draws->logs = next_part(begin, &at, FPP_ROWS_MAX * width * single);
-    draws->points = next_part(begin, &at, FPP_ROWS_MAX * dim * single);
-    draws->center = next_part(begin, &at, dim * (int64_t)sizeof(double));
-    draws->scale = next_part(begin, &at, dim * (int64_t)sizeof(double));
-    draws->rows = next_part(begin, &at, FPP_ROWS_MAX * dim * (int64_t)sizeof(double));
-    draws->work = next_part(begin, &at, fpp_density_workspace_size(mix));
-    draws->codes = next_part(begin, &at, FPP_ROWS_MAX * width * (int64_t)sizeof(int16_t));
+    draws->parameters = fpp_take(begin, &at, fits_single(mix) ? width * mix->components * (2 + 2 * dim) * single : 0);
+    draws->narrow = fpp_take(begin, &at, width * single);
+    draws->reach = fpp_take(begin, &at, width * single);
+    draws->narrowest = fpp_take(begin, &at, width * single);
+    draws->floor = fpp_take(begin, &at, width * single);
+    draws->highest = fpp_take(begin, &at, width * single);
+    draws->size = fpp_take(begin, &at, width * single);
+    draws->margin = fpp_take(begin, &at, width * single);
+    draws->logs = fpp_take(begin, &at, FPP_ROWS_MAX * width * single);
+    draws->points = fpp_take(begin, &at, FPP_ROWS_MAX * dim * single);
+    draws->center = fpp_take(begin, &at, dim * (int64_t)sizeof(double));
+    draws->scale = fpp_take(begin, &at, dim * (int64_t)sizeof(double));
+    draws->rows = fpp_take(begin, &at, FPP_ROWS_MAX * dim * (int64_t)sizeof(double));
+    draws->work = fpp_take(begin, &at, fpp_density_workspace_size(mix));
+    draws->codes = fpp_take(begin, &at, FPP_ROWS_MAX * width * (int64_t)sizeof(int16_t));
     return at + 64;
 }
 

@@ -39,6 +39,25 @@ FPP_INLINE int32_t fpp_rows_are_given(const void *x, int64_t n, int64_t row_stri
     return 1;
 }
 
+FPP_INLINE int64_t fpp_round_up(int64_t value, int64_t unit)
+{
+    return (value + unit - 1) / unit * unit;
+}
+
+/* Memory from the next multiple of 64 on, where vectors lie on one line each: a workspace has 64 bytes more than what is taken of it. */
+FPP_INLINE void *fpp_aligned(void *memory)
+{
+    return (char *)memory + (64 - (uintptr_t)memory % 64) % 64;
+}
+
+/* `bytes` from *used on, which goes to the next multiple of 64; NULL if base is, which only counts. */
+FPP_INLINE void *fpp_take(char *base, int64_t *used, int64_t bytes)
+{
+    char *begin = base == NULL ? NULL : base + *used;
+    *used += fpp_round_up(bytes, 64);
+    return begin;
+}
+
 /* A hot loop is one FPP_INLINE body, called from one wrapper per level; the wrappers carry these attributes. */
 #if defined(__x86_64__) || defined(__i386__)
 #define FPP_X86 1

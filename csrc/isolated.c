@@ -46,7 +46,7 @@ typedef struct {
 
 static narrow_panels narrow_of(double *panels, int64_t m, int64_t dim)
 {
-    float *at = (float *)(void *)((char *)panels + (64 - (uintptr_t)panels % 64) % 64); /* vectors that straddle lines cost two loads */
+    float *at = fpp_aligned(panels); /* vectors that straddle lines cost two loads */
     const int64_t count = (m + EARLY - 1) / EARLY;
     float *row = at + count * dim * EARLY;
     return (narrow_panels){at, row, (double *)(void *)(row + (dim + EARLY - 1) / EARLY * EARLY)};
@@ -69,20 +69,25 @@ FPP_INLINE double early_slack(int64_t dim)
 }
 
 /* The first `most` panels hold their rows, NaN in unused lanes. */
-static void early_fill(const double *x, int64_t m, int64_t dim, int64_t most, double *panels, early_state *state)
+FPP_INLINE void early_fill(const double *x, int64_t m, int64_t dim, int64_t most, double *panels, early_state *state)
 {
-    for (; state->kept.filled < least(most, (m + EARLY - 1) / EARLY); state->kept.filled++) {
-        double *to = panels + state->kept.filled * dim * EARLY;
-        state->kept.looked += 2 * dim * EARLY; /* what it costs */
-        const int64_t first = state->kept.filled * EARLY, count = least(EARLY, m - first);
+    const int64_t end = least(most, (m + EARLY - 1) / EARLY);
+    for (int64_t p = state->kept.filled; p < end; p++) {
+        const int64_t count = least(EARLY, m - p * EARLY);
+        const double *from = x + p * EARLY * dim;
+        double *to = panels + p * dim * EARLY;
         for (int64_t k = 0; k < dim; k++) {
             for (int64_t lane = 0; lane < count; lane++) {
-                to[k * EARLY + lane] = x[(first + lane) * dim + k];
+                to[k * EARLY + lane] = from[lane * dim + k];
             }
             for (int64_t lane = count; lane < EARLY; lane++) {
                 to[k * EARLY + lane] = (double)NAN;
             }
         }
+    }
+    if (end > state->kept.filled) {
+        state->kept.looked += 2 * dim * EARLY * (end - state->kept.filled); /* what it costs */
+        state->kept.filled = end;
     }
 }
 

@@ -262,7 +262,7 @@ static int32_t open_kept(const void *x, int32_t is_f32, int64_t n, int64_t row_s
         return FPP_ERR_ARGUMENT;
     }
     *given = (rows_given){(const char *)x, n, stride_bytes, dim, row_bytes, is_f32};
-    lay_out(dim, kept, each, (char *)workspace + (64 - (uintptr_t)workspace % 64) % 64, scratch);
+    lay_out(dim, kept, each, fpp_aligned(workspace), scratch);
     return FPP_OK;
 }
 

@@ -46,7 +46,7 @@ FPP_LOCAL int32_t fpp_reports_fit(const fpp_report_law *law, int64_t first, int6
 
 FPP_LOCAL fpp_report_room *fpp_room_in(void *workspace)
 {
-    return (void *)(((uintptr_t)workspace + 63) & ~(uintptr_t)63);
+    return fpp_aligned(workspace);
 }
 
 FPP_LOCAL fpp_report_room *fpp_room_open(void *workspace, int64_t first, int64_t n)

@@ -87,13 +87,6 @@ static int64_t row_ld(const fpp_row_map *map)
     return ld % 64 == 0 ? ld + FPP_LANES : ld;
 }
 
-static void *take(char *base, int64_t *used, int64_t words)
-{
-    char *begin = base == NULL ? NULL : base + *used;
-    *used += fpp_round_up(words, FPP_LANES) * 8;
-    return begin;
-}
-
 /* Lays the scratch out from `base`, 64-byte aligned, and returns the bytes used; a null base only counts them. */
 static int64_t lay_out(const fpp_row_map *map, char *base, fpp_plan *plan)
 {
@@ -101,21 +94,21 @@ static int64_t lay_out(const fpp_row_map *map, char *base, fpp_plan *plan)
     const int matrix = map->matrix_kind >= FPP_MATRIX_LOWER;
     int64_t used = 0;
     plan->ld = row_ld(map);
-    plan->row = take(base, &used, in_pad);
-    plan->fused = take(base, &used, 1);
-    plan->center = take(base, &used, in_pad);
-    plan->diagonal = take(base, &used, in_pad);
-    plan->offset = take(base, &used, plan->ld);
-    plan->sums = take(base, &used, 2 * plan->ld);
-    double *z = take(base, &used, (matrix ? FPP_PANEL_MAX : 0) + FPP_TILE_ROWS * plan->ld);
+    plan->row = fpp_take(base, &used, 8 * in_pad);
+    plan->fused = fpp_take(base, &used, 8);
+    plan->center = fpp_take(base, &used, 8 * in_pad);
+    plan->diagonal = fpp_take(base, &used, 8 * in_pad);
+    plan->offset = fpp_take(base, &used, 8 * plan->ld);
+    plan->sums = fpp_take(base, &used, 16 * plan->ld);
+    double *z = fpp_take(base, &used, 8 * ((matrix ? FPP_PANEL_MAX : 0) + FPP_TILE_ROWS * plan->ld));
     plan->z = z == NULL ? NULL : z + (matrix ? FPP_PANEL_MAX : 0);
-    plan->t = take(base, &used, matrix ? FPP_TILE_ROWS * FPP_T_LD : 0);
-    plan->weights = take(base, &used, matrix ? in_pad : 0);
-    plan->tau_sq = take(base, &used, matrix ? FPP_TILE_ROWS : 0);
+    plan->t = fpp_take(base, &used, matrix ? 8 * FPP_TILE_ROWS * FPP_T_LD : 0);
+    plan->weights = fpp_take(base, &used, matrix ? 8 * in_pad : 0);
+    plan->tau_sq = fpp_take(base, &used, matrix ? 8 * FPP_TILE_ROWS : 0);
     /* Narrower panels need no more than the widest. */
     const int64_t panels = (map->out_dim + FPP_PANEL_MAX - 1) / FPP_PANEL_MAX;
-    plan->panels = take(base, &used, matrix ? fpp_panel_begin(map->matrix_kind, map->dim, FPP_PANEL_MAX, panels) : 0);
-    plan->gram = take(base, &used, 0);
+    plan->panels = fpp_take(base, &used, matrix ? 8 * fpp_panel_begin(map->matrix_kind, map->dim, FPP_PANEL_MAX, panels) : 0);
+    plan->gram = fpp_take(base, &used, 0);
     return used;
 }
 
@@ -173,8 +166,7 @@ FPP_LOCAL int32_t fpp_plan_make(const fpp_row_map *map, int32_t is_f32, const fp
     if (!map_is_valid(map) || workspace == NULL) {
         return FPP_ERR_ARGUMENT;
     }
-    const uintptr_t misplaced = (uintptr_t)workspace % 64;
-    lay_out(map, (char *)workspace + (64 - misplaced) % 64, plan);
+    lay_out(map, fpp_aligned(workspace), plan);
     plan->map = map;
     plan->dim = map->dim;
     plan->out_dim = map->out_dim;

@@ -99,11 +99,6 @@ FPP_INLINE double fpp_entry(const char *row, int64_t column, int32_t is_f32)
     return is_f32 ? (double)((const float *)(const void *)row)[column] : ((const double *)(const void *)row)[column];
 }
 
-FPP_INLINE int64_t fpp_round_up(int64_t value, int64_t unit)
-{
-    return (value + unit - 1) / unit * unit;
-}
-
 FPP_INLINE int64_t fpp_min(int64_t a, int64_t b)
 {
     return a < b ? a : b;

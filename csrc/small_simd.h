@@ -3,19 +3,15 @@
  * multiply-adds. */
 
 /* The squared distance of the nearest other row from row i, or -1 once one is at most `most`. hint: the row that sent the last one home;
- * it comes first, then the panel of row i and those around it. Infinity stands in unused lanes. */
+ * it comes first, then the panel of row i and those around it. Not a number, which is near to nothing, stands in unused lanes. */
 TARGET FPP_INLINE double NAME(small_nearest)(const double *restrict x, int64_t count, int64_t dim, int64_t i, double most,
                                           double *restrict panels, int64_t *hint)
 {
     enum { PARTS_OF = EARLY / W };
     const double *row = x + i * dim;
     const int64_t own = i / EARLY;
-    double *self = panels + own * dim * EARLY + i % EARLY, first = 0.0;
-    for (int64_t k = 0; k < dim; k++) {
-        const double gap = row[k] - x[*hint * dim + k];
-        first += gap * gap;
-    }
-    if (first <= most && *hint != i) {
+    double *self = panels + own * dim * EARLY + i % EARLY;
+    if (NAME(early_exact)(row, x + *hint * dim, dim) <= most && *hint != i) {
         return -1.0;
     }
     *self = INFINITY; /* no row is its own neighbour */
@@ -65,28 +61,12 @@ TARGET FPP_INLINE int32_t NAME(small_in)(const double *x, int64_t m, int64_t dim
         return 0;
     }
     const int64_t count = (m + EARLY - 1) / EARLY;
-    for (int64_t p = 0; p < count; p++) {
-        const int64_t rows = least(EARLY, m - p * EARLY);
-        const double *from = x + p * EARLY * dim;
-        double *to = panels + p * dim * EARLY;
-        for (int64_t k = 0; k < dim; k++) {
-            for (int64_t lane = 0; lane < rows; lane++) {
-                to[k * EARLY + lane] = from[lane * dim + k];
-            }
-            for (int64_t lane = rows; lane < EARLY; lane++) {
-                to[k * EARLY + lane] = INFINITY;
-            }
-        }
-    }
+    early_fill(x, m, dim, count, panels, state);
     /* The row that is farthest from the first is often the winner where tails are heavy, and sets a high bar anywhere. */
     int64_t away = 0, hint = 0;
     double farthest = -1.0;
     for (int64_t j = 0; j < m; j++) {
-        double square = 0.0;
-        for (int64_t k = 0; k < dim; k++) {
-            const double gap = x[k] - x[j * dim + k];
-            square += gap * gap;
-        }
+        const double square = NAME(early_exact)(x, x + j * dim, dim);
         away = square > farthest ? j : away;
         farthest = square > farthest ? square : farthest;
     }

@@ -234,8 +234,8 @@ FPP_API int32_t fpp_sweep_sum_f32(const float *x, int64_t n, int64_t row_stride,
     if (count == 0) {
         return FPP_OK;
     }
-    char *aligned = (char *)workspace + (64 - (uintptr_t)workspace % 64) % 64;
-    const int64_t words = lay_out(map, (float *)(void *)aligned, &plan);
+    float *aligned = fpp_aligned(workspace);
+    const int64_t words = lay_out(map, aligned, &plan);
     plan.bounded = bounded;
     plan.factors = factors;
     memset(aligned, 0, (size_t)words * sizeof(float));

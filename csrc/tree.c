@@ -67,13 +67,6 @@ static int32_t is_valid_at(const fpp_tree_node *node, int64_t index, int64_t n_n
                && node->first_child <= n_nodes - fpp_tree_children(node));
 }
 
-FPP_LOCAL void *fpp_take(char *base, int64_t *used, int64_t bytes)
-{
-    char *begin = base == NULL ? NULL : base + *used;
-    *used += fpp_round_up(bytes, 64);
-    return begin;
-}
-
 FPP_LOCAL void fpp_take_scratch(int64_t dim, const fpp_tree_node *nodes, int64_t n_nodes, char *base, int64_t *used,
                                 fpp_node_scratch *scratch)
 {
@@ -200,7 +193,7 @@ static int32_t tree_assign(const char *x, int64_t n, int64_t row_stride, int64_t
         || !fpp_is_given(labels, n, (int64_t)sizeof *labels) || lay_out(dim, nodes, n_nodes, NULL, &scratch) < 0) {
         return FPP_ERR_ARGUMENT;
     }
-    lay_out(dim, nodes, n_nodes, (char *)workspace + (64 - (uintptr_t)workspace % 64) % 64, &scratch);
+    lay_out(dim, nodes, n_nodes, fpp_aligned(workspace), &scratch);
     for (int64_t i = 0; i < n; i += FPP_TREE_BLOCK) {
         const int64_t rows = fpp_min(FPP_TREE_BLOCK, n - i);
         assign_block(x + i * stride_bytes, rows, stride_bytes, dim, nodes, n_nodes, is_f32, decide, &scratch, labels + i);

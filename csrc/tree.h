@@ -21,8 +21,6 @@ FPP_LOCAL fpp_decide fpp_decide_now(void);
 FPP_LOCAL int64_t fpp_tree_children(const fpp_tree_node *node);
 /* Whether a node that is no leaf can take rows of `dim` columns; its children are not looked at. */
 FPP_LOCAL int32_t fpp_node_is_valid(const fpp_tree_node *node, int64_t dim);
-/* `bytes` from *used on, which goes to the next multiple of 64; NULL if base is. */
-FPP_LOCAL void *fpp_take(char *base, int64_t *used, int64_t bytes);
 /* Scratch for any of these nodes; leaves need none. */
 FPP_LOCAL void fpp_take_scratch(int64_t dim, const fpp_tree_node *nodes, int64_t n_nodes, char *base, int64_t *used,
                                 fpp_node_scratch *scratch);

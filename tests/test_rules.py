@@ -455,7 +455,7 @@ def test_clock_rule_lets_through():
 
 def not_too_long(source: Source) -> list[str]:
     # The one header of the C library, which is also the declaration for cffi, cannot be cut in two.
-    most = 580 if source.path == "csrc/fpp.h" else MAX_LINES.get(Path(source.path).suffix, 400)
+    most = 540 if source.path == "csrc/fpp.h" else MAX_LINES.get(Path(source.path).suffix, 400)
     lines = source.text.count("\n")
     return [f"{source.path}: {lines} lines, at most {most}"] if lines > most else []
 

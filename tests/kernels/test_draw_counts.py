@@ -157,3 +157,114 @@ def test_counts_of_a_draw_do_not_depend_on_the_others():
     whole = agreed(rows, table, [77])
     parts = sum(agreed(rows[i : i + 1], table, [77]) for i in range(50))
     np.testing.assert_array_equal(parts, whole)
+
+
+# ---- The bound of single_simd.h, term by term -----------------------------------------------------------------------
+#
+# Each case makes single precision err by a large part of what one term of the bound allows for, and puts the log density of every
+# hypothesis next to an edge of the code of OWN: counts are wrong without that term, and with half of it already (the one for
+# columns: two fifths; the one for joined components: with AVX-512). What margins above 1/32 get on top has no case:
+# components do not err by as much all at once.
+
+U = 2.0**-24
+OWN, TOP = 31, 32  # of one component around zero; TOP has the largest log density, ten steps above OWN
+OTHERS = np.array([j for j in range(PANEL) if j not in (OWN, TOP)])
+FAR = [8.0 * (1.0 + 0.98 * U)]
+
+
+def around_zero(components, dim, constant=0.0):
+    """Hypotheses of one component of variance one each; others may get more."""
+    table = nowhere(components, dim)
+    table.constants[0, 0] = constant
+    return table
+
+
+def agreed_at_edges(row, table, offsets=1e-7, moved=()):
+    """As `agreed`, with constants that put OTHERS next to the edges that decide: `offsets` (62,) to either side.
+
+    moved: pairs of a hypothesis and how far above OWN it goes instead.
+    """
+    own = reference.log_densities(np.array([row]), table)[0, OWN]
+    wanted = np.full(PANEL, own)
+    wanted[TOP] += 10 * STEP
+    wanted[OTHERS] += np.where(OTHERS > OWN, -0.5, 0.5) * STEP + offsets * np.where(OTHERS % 3 == 0, -1.0, 1.0)
+    for j, distance in moved:
+        wanted[j] = own + distance
+    table.constants[0] += wanted - reference.log_densities(np.array([row]), table)[0]
+    return agreed([row], table, [OWN])
+
+
+def put_far(table, component, factor, gap, height=0.0):
+    """A component for OTHERS at -gap or more (in sqrt(2) deviations) beyond FAR, where its log density is OWN's and `height`.
+
+    The row, its factor and its shift are all rounded so that single precision sees it almost 3 U 8 factor farther off, which is
+    nearly what the bound allows for.
+    """
+    factor *= 1.0 + 0.98 * U
+    ulp = 2.0 * U * 2.0 ** np.floor(np.log2(8.0 * factor))
+    shift = (np.floor((FAR[0] * factor - gap) / ulp) + np.arange(len(OTHERS)) % 4 + 0.51) * ulp
+    table.factors[0, component, 0, OTHERS] = factor * np.sqrt(2.0)
+    table.means[0, component, 0, OTHERS] = shift / factor
+    gaps = (FAR[0] - table.means[0, component, 0, OTHERS]) * table.factors[0, component, 0, OTHERS]
+    table.constants[0, component, OTHERS] = 0.5 * gaps**2 - 0.5 * FAR[0] ** 2 + height
+
+
+@pytest.mark.parametrize("lost", [0.98, 1.02])
+@pytest.mark.parametrize(("first", "constant"), [(32.2, 0.0), (0.0, 520.0)], ids=["columns", "constants"])
+def test_bound_of_a_long_sum(first, constant, lost):
+    """A sum of 512 and more, to which each of 199 columns adds what is rounded to nothing, or to twice as much."""
+    table = around_zero(1, 200, constant)
+    table.means[0, 0, 0, OTHERS] = np.linspace(0.0, 0.1, len(OTHERS))
+    agreed_at_edges([first, *[np.sqrt(2.0**-14 * lost)] * 199], table)
+
+
+@pytest.mark.parametrize("factor", [2.0**9, 2.0**21])
+def test_bound_of_a_far_row(factor):
+    """The larger factor is one for which also the square of what is lost is large."""
+    table = around_zero(1, 1)
+    put_far(table, 0, factor, -7.0)
+    agreed_at_edges(FAR, table)
+
+
+def test_bound_of_two_components_of_a_size():
+    """Each has a larger distance than one alone that comes up to the same sum."""
+    table = around_zero(2, 1)
+    for component in range(2):
+        put_far(table, component, 2.0**9, -np.sqrt(0.75))
+    agreed_at_edges(FAR, table)
+
+
+def test_bound_of_the_largest():
+    """The largest log density, from which all codes are counted, is one that single precision takes for less than another."""
+    table = around_zero(1, 1)
+    put_far(table, 0, 2.0**9, -7.0)
+    largest, rest = OTHERS[7], np.delete(OTHERS, 7)
+    table.means[0, 0, 0, rest], table.factors[0, 0, 0, rest] = 0.0, 1.0  # the rest are as OWN
+    offsets = np.random.default_rng(6).uniform(-0.6, 0.6, len(OTHERS)) * STEP
+    agreed_at_edges(FAR, table, offsets, [(largest, 20 * STEP), (OTHERS[8], 15.5 * STEP)])
+
+
+@pytest.mark.parametrize("components", [2, 6])
+def test_bound_of_joined_components(components):
+    """Codes take an approximate exponential, farthest off at gaps just below log(2) / 2; single precision lets go of large gaps."""
+    rng = np.random.default_rng(components)
+    for gap in [np.log(2.0) / 2.0, 1.0, 14.0] * 25:
+        table = around_zero(components, 1)
+        table.constants[0, 1:, OTHERS] = -gap + rng.uniform(0.0, 0.01, (len(OTHERS), 1))
+        agreed_at_edges([0.0], table, rng.uniform(0.0, 8e-5, len(OTHERS)))
+
+
+@pytest.mark.parametrize("factor", [2.0**24, 2.0**26])
+def test_bound_of_a_narrow_component_at_the_row(factor):
+    """Single precision takes it for far off, and it is all that there is of the hypothesis."""
+    table = around_zero(2, 1)
+    table.constants[0, 0, OTHERS] = -40.0
+    put_far(table, 1, factor, -1.0)
+    agreed_at_edges(FAR, table)
+
+
+def test_bound_of_a_narrow_component_beside_another():
+    """It is some e^-3 to e^-10 of the density, and what single precision does not know of it counts."""
+    table = around_zero(2, 1)
+    put_far(table, 1, 2.0**11, -6.0, -np.linspace(3.0, 10.0, len(OTHERS)))
+    agreed_at_edges(FAR, table)
