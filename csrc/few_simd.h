@@ -6,8 +6,8 @@
  * group after another, a group waits for a chain of 120 cycles, and no processor looks far enough ahead to fill them. Factors are left
  * out of a block in which no row is clipped.
  *
- * Four columns of doubles on a full-width machine, 5e6 rows with half of them clipped / none, in readings of the rows (of 1.3 ns): 1.18 / .97 with
- * AVX-512 and 1.25 / 1.01 with AVX2. What lost: root and quotient by the divider with AVX-512, group by group, and rows fetched 2 KB
+ * Four columns of doubles on a full-width machine, 5e6 rows with half of them clipped / none, in readings of 1.3 ns a row: 1.18 / .97
+ * with AVX-512 and 1.25 / 1.01 with AVX2. What lost: root and quotient by the divider with AVX-512, group by group, and rows fetched 2 KB
  * ahead (1.72 / 1.48; AVX2 1.78 / 1.57); factors without the divider group by group (1.76) or for AVX2 (1.7); the same in blocks, and
  * still 2 KB ahead (1.51 / 1.34), where 8 to 16 KB into either cache are much the same and 32 KB into the first worse (1.38 / 1.20); the
  * check of integers where none can fail; strides that the compiler does not know (1.24 / 1.06); blocks of eight groups or of two (1.19
