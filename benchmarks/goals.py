@@ -51,7 +51,7 @@ LIMITS = {
 # touched the first time, 63,000 bins gathered and put in order), and .4 counters that are in no near cache. A window of 64 or 256
 # times the middle's range in place of 128 is slower, and so is fetching counters ahead. To try: two windows, one of the middle.
 # Four columns of doubles take 7.4 to 7.9 ms (AVX2 7.8 to 8.4) where they took 10.5: rows are fetched 16 KB ahead in place of 2, in
-# blocks whose factors do not wait for each other, and with AVX-512 without the divider (`csrc/few_simd.h`). Reading takes 5.3 to 5.6
+# blocks whose factors do not wait for others, and with AVX-512 without the divider (`csrc/few_simd.h`). Reading takes 5.3 to 5.6
 # ms (AVX2 6.2 to 6.7): 1.40 to 1.42 and 1.22 to 1.28 readings. With rows in a near cache 1.25 ns of a row are left, 6.2 ms of 7.4:
 # some 56 operations of full width for eight rows, on two ports of 3.6 GHz at least 7.8 ns, so 4.9 ms (factors 22, rows turned 8,
 # scaling and norms 12, rounding and adding 12). To try: masks tested by `kortest` in place of being moved (2 %).
