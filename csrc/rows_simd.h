@@ -128,6 +128,8 @@ TARGET static void NAME(tile)(const fpp_plan *plan, const char *x, int64_t strid
     NAME(fill_group)(plan, rows, norm_sq);
 }
 
+#include "factors_simd.h"
+
 /* limit / norm for rows longer than the limit, else limit / limit = 1: no branch, for half of the rows may be clipped. */
 TARGET static void NAME(factors)(const fpp_plan *plan, int64_t rows, const double *restrict norm_sq, double *restrict factor)
 {

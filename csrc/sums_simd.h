@@ -154,6 +154,9 @@ static const fpp_row_kernels NAME(kernels);
 
 TARGET static int64_t NAME(few)(const fpp_plan *plan, const char *x, int64_t n, int64_t stride_bytes)
 {
+    if (plan->dim == 4 && stride_bytes == (plan->is_f32 ? 16 : 32)) {
+        BY_MAP(NAME(sum_close), plan, x, n, stride_bytes, 4)
+    }
     switch (plan->dim <= FPP_LANES ? plan->dim : (plan->dim + 3) / 4 * 4) {
         FEW(1)
         FEW(2)

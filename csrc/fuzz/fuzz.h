@@ -112,6 +112,19 @@ static inline void sprinkle(fuzz_input *in, double *values, int64_t n, int64_t m
     }
 }
 
+/* Coordinates of n / dim rows: of a size, on a grid of few places, so that there are ties, or neither, and some numbers of the input. */
+static inline double *places(fuzz_input *in, int64_t n, uint64_t *state)
+{
+    static const double sizes[] = {1.0, 0.0, 1e-6, 1e12, 1e150, 1e-160};
+    double *x = numbers(n, state, sizes[pick(in, 0, 5)]);
+    const int64_t grid = pick(in, 0, 3);
+    for (int64_t i = 0; grid > 0 && i < n; i++) {
+        x[i] = nearbyint(x[i] * (double)grid);
+    }
+    sprinkle(in, x, n, 15);
+    return x;
+}
+
 static inline float *as_floats(const double *values, int64_t n)
 {
     float *narrow = room(n, sizeof *narrow);
@@ -129,6 +142,26 @@ static inline int is_finite_row(const double *x, int64_t dim)
         finite &= fabs(x[k]) < INFINITY;
     }
     return finite;
+}
+
+static inline double distance_sq(const double *a, const double *b, int64_t dim)
+{
+    double total = 0.0;
+    for (int64_t k = 0; k < dim; k++) {
+        total += (a[k] - b[k]) * (a[k] - b[k]);
+    }
+    return total;
+}
+
+/* One of `count` checks, which the first byte chooses, on every instruction set. */
+static inline void run_one(void (*const *checks)(fuzz_input), int64_t count, const uint8_t *data, size_t size)
+{
+    fuzz_input in = {data, size};
+    const int64_t which = pick(&in, 0, count - 1);
+    for (int32_t level = 0; level <= fpp_isa_detect(); level++) {
+        fpp_isa_limit(level);
+        checks[which](in);
+    }
 }
 
 #endif

@@ -12,16 +12,10 @@ typedef struct {
 
 static problem make(fuzz_input *in)
 {
-    static const double sizes[] = {1.0, 0.0, 1e-6, 1e12, 1e150, 1e-160};
     problem p = {.dim = pick(in, 1, DIM)};
     p.n = pick(in, 1, ROWS);
     uint64_t seed = take(in, 2);
-    p.x = numbers(p.n * p.dim, &seed, sizes[pick(in, 0, 5)]);
-    const int64_t grid = pick(in, 0, 3); /* few places: ties */
-    for (int64_t i = 0; grid > 0 && i < p.n * p.dim; i++) {
-        p.x[i] = nearbyint(p.x[i] * (double)grid);
-    }
-    sprinkle(in, p.x, p.n * p.dim, 15);
+    p.x = places(in, p.n * p.dim, &seed);
     for (int v = 0; v < LANES; v++) {
         p.rows[v] = pick(in, -1, p.n - 1);
     }
@@ -29,13 +23,9 @@ static problem make(fuzz_input *in)
     return p;
 }
 
-static double distance_sq(const problem *p, int64_t i, int64_t j)
+static double apart(const problem *p, int64_t i, int64_t j)
 {
-    double total = 0.0;
-    for (int64_t k = 0; k < p->dim; k++) {
-        const double gap = p->x[i * p->dim + k] - p->x[j * p->dim + k];
-        total += gap * gap;
-    }
+    const double total = distance_sq(p->x + i * p->dim, p->x + j * p->dim, p->dim);
     return total < INFINITY ? total : INFINITY; /* what is not a number is not near */
 }
 
@@ -65,14 +55,14 @@ static void check_nearest(fuzz_input in)
         double plain = INFINITY;
         for (int v = 0; v < LANES; v++) {
             const int counts = p.rows[v] >= 0 && (p.rows[v] != i || PLANTED);
-            const double square = counts ? distance_sq(&p, i, p.rows[v]) : INFINITY;
+            const double square = counts ? apart(&p, i, p.rows[v]) : INFINITY;
             plain = square < plain ? square : plain;
         }
         AGREE(is_about(&p, nearest[i], plain));
         AGREE(group[i] >= 0 && group[i] < LANES);
         if (nearest[i] < INFINITY) {
             AGREE(p.rows[group[i]] >= 0 && p.rows[group[i]] != i);
-            AGREE(is_about(&p, nearest[i], distance_sq(&p, i, p.rows[group[i]])));
+            AGREE(is_about(&p, nearest[i], apart(&p, i, p.rows[group[i]])));
         }
     }
     free(nearest);
@@ -89,7 +79,7 @@ static void check_leave(fuzz_input in)
     const int64_t members = pick(&in, 0, p.n), first = pick(&in, 0, members), count = pick(&in, 0, p.n);
     int64_t *member = room(p.n, sizeof *member), *queue = room(count, sizeof *queue), *before = room(count, sizeof *before), left = count;
     const int64_t at = pick(&in, 0, p.n - 1), on_edge = pick(&in, 0, 1); /* a limit that some row has exactly, or any */
-    const double chosen = number(&in), limit = on_edge ? distance_sq(&p, p.rows[0] < 0 ? 0 : p.rows[0], at) : chosen;
+    const double chosen = number(&in), limit = on_edge ? apart(&p, p.rows[0] < 0 ? 0 : p.rows[0], at) : chosen;
     for (int64_t i = 0; i < p.n; i++) {
         member[i] = (i * 7 + at) % p.n;
     }
@@ -101,7 +91,7 @@ static void check_leave(fuzz_input in)
     for (int64_t q = 0; q < count; q++) {
         int leaves = 0, may_leave = 0;
         for (int64_t j = first; j < members; j++) {
-            const double square = distance_sq(&p, before[q], member[j]);
+            const double square = apart(&p, before[q], member[j]);
             const int counts = member[j] != before[q] || PLANTED;
             leaves |= counts && is_less(&p, square, limit);
             may_leave |= counts && !is_less(&p, limit, square) && square < INFINITY;
@@ -134,7 +124,7 @@ static void check_contend(fuzz_input in)
     for (int v = 0; v < LANES; v++) {
         double plain[2] = {INFINITY, INFINITY};
         for (int64_t j = 0; p.rows[v] >= 0 && j < p.n; j++) {
-            const double square = j != p.rows[v] || PLANTED ? distance_sq(&p, p.rows[v], j) : INFINITY;
+            const double square = j != p.rows[v] || PLANTED ? apart(&p, p.rows[v], j) : INFINITY;
             if (square < plain[0]) {
                 plain[1] = plain[0];
                 plain[0] = square;
@@ -146,7 +136,7 @@ static void check_contend(fuzz_input in)
         AGREE(nearest[v] <= second[v]);
         if (nearest[v] < INFINITY) {
             AGREE(at[v] >= 0 && at[v] < p.n && at[v] != p.rows[v]);
-            AGREE(is_about(&p, nearest[v], distance_sq(&p, p.rows[v], at[v])));
+            AGREE(is_about(&p, nearest[v], apart(&p, p.rows[v], at[v])));
         }
     }
     free(p.x);
@@ -156,11 +146,6 @@ static void check_contend(fuzz_input in)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static void (*const checks[])(fuzz_input) = {check_nearest, check_leave, check_contend};
-    fuzz_input in = {data, size};
-    const int64_t which = pick(&in, 0, 2);
-    for (int32_t level = 0; level <= fpp_isa_detect(); level++) {
-        fpp_isa_limit(level);
-        checks[which](in);
-    }
+    run_one(checks, 3, data, size);
     return 0;
 }

@@ -198,11 +198,6 @@ static void check_fixed(fuzz_input in)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static void (*const checks[])(fuzz_input) = {check_keystream, check_draws, check_permutation, check_fixed, check_draws};
-    fuzz_input in = {data, size};
-    const int64_t which = pick(&in, 0, 4);
-    for (int32_t level = 0; level <= fpp_isa_detect(); level++) {
-        fpp_isa_limit(level);
-        checks[which](in);
-    }
+    run_one(checks, 5, data, size);
     return 0;
 }

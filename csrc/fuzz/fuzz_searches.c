@@ -18,17 +18,11 @@ static int64_t panels_of(int64_t n)
 
 static problem make(fuzz_input *in, int64_t least_rows, int finite)
 {
-    static const double sizes[] = {1.0, 0.0, 1e-6, 1e12, 1e150, 1e-160};
     problem p = {.dim = pick(in, 1, DIM)};
     p.n = pick(in, least_rows, ROWS);
     uint64_t seed = take(in, 2);
     p.narrow = (int32_t)pick(in, 0, 1);
-    p.x = numbers(p.n * p.dim, &seed, sizes[pick(in, 0, 5)]);
-    const int64_t grid = pick(in, 0, 3); /* few places: ties */
-    for (int64_t i = 0; grid > 0 && i < p.n * p.dim; i++) {
-        p.x[i] = nearbyint(p.x[i] * (double)grid);
-    }
-    sprinkle(in, p.x, p.n * p.dim, 15);
+    p.x = places(in, p.n * p.dim, &seed);
     for (int64_t i = 0; finite && i < p.n * p.dim; i++) {
         p.x[i] = fabs(p.x[i]) < (p.narrow ? 1e37 : INFINITY) ? p.x[i] : 0.0;
     }
@@ -42,15 +36,6 @@ static problem make(fuzz_input *in, int64_t least_rows, int finite)
 static const void *rows_of(const problem *p)
 {
     return p->narrow ? (const void *)p->x32 : (const void *)p->x;
-}
-
-static double distance_sq(const double *a, const double *b, int64_t dim)
-{
-    double total = 0.0;
-    for (int64_t k = 0; k < dim; k++) {
-        total += (a[k] - b[k]) * (a[k] - b[k]);
-    }
-    return total;
 }
 
 /* ---- The most isolated row ---- */
@@ -314,11 +299,6 @@ static void check_terrific(fuzz_input in)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static void (*const checks[])(fuzz_input) = {check_race, check_balls, check_terrific};
-    fuzz_input in = {data, size};
-    const int64_t which = pick(&in, 0, 2);
-    for (int32_t level = 0; level <= fpp_isa_detect(); level++) {
-        fpp_isa_limit(level);
-        checks[which](in);
-    }
+    run_one(checks, 3, data, size);
     return 0;
 }

@@ -1,6 +1,6 @@
 /* Cluster trees: any array of nodes is refused or sends every row where a walk of one row ends, and rows are put together by
  * label. */
-#include "fuzz.h"
+#include "nodes.h"
 
 enum { NODES = 12 };
 
@@ -12,7 +12,7 @@ typedef struct {
     float *x32;
 } problem;
 
-enum { POOL = 4096, FIRST = 256 }; /* arrays begin before FIRST */
+enum { POOL = 4096 };
 
 /* Nodes as a builder makes them, then a few fields replaced by anything. */
 static void make_nodes(fuzz_input *in, problem *p)
@@ -27,27 +27,12 @@ static void make_nodes(fuzz_input *in, problem *p)
         if (what == 0 || next + children > p->n_nodes) {
             continue;
         }
-        node->rule = what < 2 ? FPP_NODE_BALL : FPP_NODE_NEAREST;
-        node->n_centers = what < 2 ? 1 : centers;
         node->first_child = next;
         next += children;
-        node->out_dim = pick(in, 0, 1) ? p->dim : pick(in, 1, 9);
-        node->origin = p->pool + pick(in, 0, FIRST - 1);
-        node->centers = p->pool + pick(in, 0, FIRST - 1);
-        node->projection = node->out_dim != p->dim || pick(in, 0, 1) ? p->pool + pick(in, 0, FIRST - 1) : NULL;
-        node->radius_sq = pick(in, 0, 1) ? 0.5 * (double)node->out_dim : number(in);
+        make_split(in, node, p->dim, p->pool, what < 2, centers);
     }
     for (int64_t faults = pick(in, 0, 7) == 0 ? pick(in, 0, 3) : 0; faults > 0; faults--) {
-        fpp_tree_node *node = p->nodes + pick(in, 0, NODES - 1);
-        switch (pick(in, 0, 6)) {
-        case 0: node->rule = (int32_t)take(in, 4); break;
-        case 1: node->first_child = (int64_t)take(in, 8); break;
-        case 2: node->n_centers = (int64_t)take(in, 8); break;
-        case 3: node->out_dim = (int64_t)take(in, 8); break;
-        case 4: node->origin = NULL; break;
-        case 5: node->centers = NULL; break;
-        default: node->projection = NULL; break;
-        }
+        spoil(in, p->nodes + pick(in, 0, NODES - 1));
     }
 }
 
@@ -56,14 +41,7 @@ static int is_valid(const problem *p)
 {
     for (int64_t i = 0; i < p->n_nodes; i++) {
         const fpp_tree_node *node = p->nodes + i;
-        if (node->rule == FPP_NODE_LEAF) {
-            continue;
-        }
-        const int ball = node->rule == FPP_NODE_BALL;
-        if ((!ball && node->rule != FPP_NODE_NEAREST) || node->origin == NULL || node->centers == NULL || node->out_dim < 1
-            || node->out_dim > FPP_DIM_MAX || (node->projection == NULL && node->out_dim != p->dim) || node->n_centers < 1
-            || (ball && node->n_centers != 1) || node->n_centers > FPP_DIM_MAX || node->first_child <= i
-            || node->first_child > p->n_nodes || node->first_child + (ball ? 2 : node->n_centers) > p->n_nodes) {
+        if (node->rule != FPP_NODE_LEAF && !(is_split(node, p->dim) && children_follow(node, i, p->n_nodes))) {
             return 0;
         }
     }
@@ -75,9 +53,7 @@ static int arrays_suffice(const problem *p)
 {
     for (int64_t i = 0; i < p->n_nodes; i++) {
         const fpp_tree_node *node = p->nodes + i;
-        if (node->rule != FPP_NODE_LEAF
-            && (node->n_centers * node->out_dim > POOL - FIRST
-                || (node->projection != NULL && node->out_dim * p->dim > POOL - FIRST))) {
+        if (node->rule != FPP_NODE_LEAF && !arrays_reach(node, p->dim, POOL)) {
             return 0;
         }
     }
@@ -91,27 +67,7 @@ static int32_t walk(const problem *p, const double *x)
         return -1;
     }
     while (node->rule != FPP_NODE_LEAF) {
-        double best = 0.0;
-        int64_t child = 0;
-        for (int64_t c = 0; c < node->n_centers; c++) {
-            double distance = 0.0;
-            for (int64_t j = 0; j < node->out_dim; j++) {
-                double y = node->projection == NULL ? x[j] - node->origin[j] : 0.0;
-                for (int64_t k = 0; node->projection != NULL && k < p->dim; k++) {
-                    y += (x[k] - node->origin[k]) * node->projection[j * p->dim + k];
-                }
-                const double gap = y - node->centers[c * node->out_dim + j];
-                distance += gap * gap;
-            }
-            if (c == 0 || distance < best || (PLANTED && distance == best)) {
-                best = distance;
-                child = c;
-            }
-        }
-        if (node->rule == FPP_NODE_BALL) {
-            child = best <= node->radius_sq ? 0 : 1;
-        }
-        node = p->nodes + node->first_child + child;
+        node = p->nodes + node->first_child + plain_child(node, p->dim, x);
     }
     return node->label;
 }

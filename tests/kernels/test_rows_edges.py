@@ -35,6 +35,8 @@ def everywhere(x, row_map):
             np.testing.assert_array_equal(sum_of(x, row_map), q.sum(axis=0, dtype=np.int64))
             wide = q.astype(np.int64)
             np.testing.assert_array_equal(gram_of(x, row_map), np.tril(wide.T @ wide))
+            # Blocks of nothing else than one of the rows: loops that take 32 rows at once leave fewer to the tiles.
+            np.testing.assert_array_equal(sum_of(np.repeat(x, 32, axis=0), row_map), 32 * wide.sum(axis=0))
     return q
 
 
