@@ -234,9 +234,9 @@ int64_t fpp_counts_pool(const double *counts, int64_t columns, int64_t apart, in
 int64_t fpp_windows_find(const double *const *counts, int64_t cells, const double *thresholds, int32_t widths, double anchor_least,
                          double outer_half, double *workspace, int64_t room, int64_t *windows, double *score, int64_t *end);
 /* stood (n): which windows reach one of the cells that are known, or that of a window that stood in an earlier pass; ends (2): their
- * outermost last cells above and below, -1 for none. workspace: n + n_known. */
+ * outermost last cells above and below, -1 for none. workspace: 2 (cells + 63) / 64. */
 int32_t fpp_windows_stand(const int64_t *windows, int64_t n, int64_t cells, const int64_t *known, int64_t n_known, int32_t passes,
-                          int64_t *workspace, int64_t *stood, int64_t *ends);
+                          uint64_t *workspace, int64_t *stood, int64_t *ends);
 /* One side of a column: 64 octaves of `parts` = 1, 2 or 4 cells up to its `last` cell that stands out, as counted, and five octaves
  * beyond it, guessed; lengths in units of 2^exponent. edges (cells + 1); last = -1 - 5 parts: no side. block: lower and upper edges, rows
  * of each cell, their variance where counted, their deviation where guessed, and the most they are believed to be: six lists of

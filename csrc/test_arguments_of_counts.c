@@ -68,7 +68,8 @@ static void check_windows(void)
 {
     double *above = block(8, sizeof *above), *thresholds = block(2 * 9, sizeof *thresholds), *work = room(2 * 8, sizeof *work);
     double *even = room(8, sizeof *even), score;
-    int64_t *found = room(4, sizeof *found), end, ends[2], stood[2], references[5];
+    int64_t *found = room(4, sizeof *found), end, ends[2], stood[2];
+    uint64_t references[2];
     for (int k = 0; k < 8; k++) {
         even[k] = 1.0;
     }
@@ -94,12 +95,14 @@ static void check_windows(void)
     CHECK(FIND(counts, 8, thresholds, 2, work, 0, NULL, &score, &end) == 2);
     CHECK(FIND(counts, 8, thresholds, 2, work, 1, found, &score, &end) == 2); /* the cell, and the two that end in it */
     CHECK(found[0] == 0 && found[1] == 7 && found[2] == 0 && found[3] == 9 && score == 9.0 && end == 7);
-    const int64_t two[8] = {0, 3, 0, 2, 1, 5, 1, 3}, known[2] = {4, 1};
+    const int64_t two[8] = {0, 3, 0, 2, 1, 5, 1, 3}, known[2] = {4, 1}, outside[4] = {0, 8, 0, 3};
     REFUSED(fpp_windows_stand(NULL, 2, 8, known, 2, 1, references, stood, ends));
     REFUSED(fpp_windows_stand(two, -1, 8, known, 2, 1, references, stood, ends));
     REFUSED(fpp_windows_stand(two, huge, 8, known, 2, 1, references, stood, ends));
     REFUSED(fpp_windows_stand(two, 2, 0, known, 2, 1, references, stood, ends));
     REFUSED(fpp_windows_stand(two, 2, 8, NULL, 2, 1, references, stood, ends));
+    REFUSED(fpp_windows_stand(two, 2, 8, outside, 2, 1, references, stood, ends));
+    REFUSED(fpp_windows_stand(outside, 1, 8, known, 2, 1, references, stood, ends));
     REFUSED(fpp_windows_stand(two, 2, 8, known, 2, -1, references, stood, ends));
     REFUSED(fpp_windows_stand(two, 2, 8, known, 2, 1, NULL, stood, ends));
     REFUSED(fpp_windows_stand(two, 2, 8, known, 2, 1, references, NULL, ends));

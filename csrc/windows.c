@@ -3,7 +3,7 @@
 #include "internal.h"
 
 #include <math.h>
-#include <stdlib.h>
+#include <string.h>
 
 #define WIDTHS 4 /* of windows: 1, 2, 4 and 8 cells */
 #define SLACK (1.0 - 1e-9) /* the estimate of what a window may be lets some more through: it must miss none */
@@ -115,69 +115,84 @@ FPP_API int64_t fpp_windows_find(const double *const *counts, int64_t cells, con
     return search.found;
 }
 
-static int by_size(const void *a, const void *b)
+/* Cells, a bit each: the nearest one before `begin`, and from it on; `none` where there is none. */
+static int64_t last_before(const uint64_t *bits, int64_t begin, int64_t none)
 {
-    const int64_t first = *(const int64_t *)a, second = *(const int64_t *)b;
-    return (first > second) - (first < second);
+    int64_t word = begin / 64;
+    uint64_t some = begin % 64 > 0 ? bits[word] << (64 - begin % 64) : 0;
+    int64_t base = begin - 1;
+    while (some == 0) {
+        base = 64 * word - 1;
+        if (--word < 0) {
+            return none;
+        }
+        some = bits[word];
+    }
+    return base - __builtin_clzll(some);
 }
 
-/* Cells between a window and the nearest of the ascending references; none where one is inside, `cells` where there is none. */
-static int64_t distance_of(const int64_t *references, int64_t count, int64_t begin, int64_t last, int64_t cells)
+static int64_t first_from(const uint64_t *bits, int64_t words, int64_t begin, int64_t none)
 {
-    int64_t low = 0, high = count;
-    while (low < high) {
-        const int64_t middle = (low + high) / 2;
-        if (references[middle] < begin) {
-            low = middle + 1;
-        } else {
-            high = middle;
+    int64_t word = begin / 64, base = begin;
+    uint64_t some = bits[word] >> (begin % 64);
+    while (some == 0) {
+        if (++word == words) {
+            return none;
         }
+        base = 64 * word;
+        some = bits[word];
     }
-    int64_t found = cells;
-    if (low > 0 && begin - references[low - 1] < found) {
-        found = begin - references[low - 1];
-    }
-    if (low < count && references[low] - last < found) {
-        found = references[low] > last ? references[low] - last : 0;
-    }
-    return found;
+    return base + __builtin_ctzll(some);
 }
 
 FPP_API int32_t fpp_windows_stand(const int64_t *windows, int64_t n, int64_t cells, const int64_t *known, int64_t n_known,
-                                  int32_t passes, int64_t *workspace, int64_t *stood, int64_t *ends)
+                                  int32_t passes, uint64_t *workspace, int64_t *stood, int64_t *ends)
 {
     if (!fpp_is_given(windows, n, 4 * (int64_t)sizeof *windows) || cells < 1 || !fpp_is_given(known, n_known, (int64_t)sizeof *known)
-        || passes < 0 || n > INT64_MAX / 16 - n_known || workspace == NULL || !fpp_is_given(stood, n, (int64_t)sizeof *stood)
+        || cells > INT64_MAX / 64 || passes < 0 || workspace == NULL || !fpp_is_given(stood, n, (int64_t)sizeof *stood)
         || ends == NULL) {
         return FPP_ERR_ARGUMENT;
     }
-    int64_t *references = workspace, count = n_known;
+    const int64_t words = (cells + 63) / 64, far_away = 4 * cells;
+    uint64_t *references = workspace, *found = workspace + words;
+    memset(references, 0, (size_t)words * sizeof *references);
     for (int64_t k = 0; k < n_known; k++) {
-        references[k] = known[k];
+        if (known[k] < 0 || known[k] >= cells) {
+            return FPP_ERR_ARGUMENT;
+        }
+        references[known[k] / 64] |= UINT64_C(1) << known[k] % 64;
     }
     for (int64_t k = 0; k < n; k++) {
+        const int64_t *window = windows + 4 * k;
+        if (window[OUTER] < 0 || window[OUTER] > cells || window[BEGIN] < 0
+            || window[BEGIN] > cells - (window[OUTER] > 0 ? 2 * window[OUTER] : 1)) {
+            return FPP_ERR_ARGUMENT;
+        }
         stood[k] = 0;
     }
     ends[0] = ends[1] = -1;
-    for (int32_t pass = 0; pass < passes; pass++) {
-        const int64_t before = count;
-        qsort(references, (size_t)count, sizeof *references, by_size);
+    for (int64_t pass = 0, more = 1; pass < passes && more; pass++) {
+        more = 0;
+        memcpy(found, references, (size_t)words * sizeof *found);
         for (int64_t k = 0; k < n; k++) {
             const int64_t *window = windows + 4 * k, begin = window[BEGIN], outer = window[OUTER];
-            const int64_t last = begin + (outer > 0 ? 2 * outer : 1) - 1;
+            if (stood[k] || outer >= window[REACH]) {
+                continue;
+            }
+            /* Cells between the window and the nearest reference; none where one is inside. */
+            const int64_t last = begin + (outer > 0 ? 2 * outer : 1) - 1, right = first_from(references, words, begin, far_away);
+            int64_t far = begin - last_before(references, begin, -far_away);
+            far = right - last < far ? (right > last ? right - last : 0) : far;
             /* Its outer half is what makes a window reach so far: from there on it counts as a mistake that costs. */
-            int64_t far = distance_of(references, before, begin, last, cells) + outer;
-            far = far < cells ? far : cells;
-            if (!stood[k] && outer < window[REACH] && far < window[REACH]) {
-                stood[k] = 1;
-                references[count++] = last;
+            far = far + outer < cells ? far + outer : cells;
+            if (far < window[REACH]) {
+                stood[k] = more = 1;
+                found[last / 64] |= UINT64_C(1) << last % 64;
                 int64_t *end = ends + (window[IS_BELOW] != 0);
                 *end = last > *end ? last : *end;
             }
         }
-        if (count == before) {
-            break;
-        }
+        memcpy(references, found, (size_t)words * sizeof *found);
     }
     return FPP_OK;
 }

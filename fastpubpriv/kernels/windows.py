@@ -60,7 +60,7 @@ def windows_that_stand(
     """
     _cbuf.expect("windows", windows, np.int64, (len(windows), 4))
     places, stood = np.array(known, dtype=np.int64), np.empty(len(windows), dtype=np.int64)
-    work = ffi.from_buffer("int64_t[]", _cbuf.scratch(8 * (len(windows) + len(places) + 1), "references"))
+    work = ffi.from_buffer("uint64_t[]", _cbuf.scratch(16 * (cells + 63) // 64 + 16, "references"))
     ends = ffi.new("int64_t[2]")
     given = _cbuf.inp(windows.reshape(-1)), len(windows), cells, _cbuf.inp(places), len(places), passes
     _cbuf.check(lib.fpp_windows_stand(*given, work, _cbuf.out(stood), ends))

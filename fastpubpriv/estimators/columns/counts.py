@@ -55,7 +55,9 @@ class ColumnCounts:
         kept = self.center == other.center
         weight = np.where(kept, other.std**2 / (self.std**2 + other.std**2), 0.0)
         std = np.where(kept, self.std * other.std / np.hypot(self.std, other.std), other.std)
-        values = other.values + weight[:, None] * (self.values - other.values)
+        values = self.values - other.values
+        values *= weight[:, None]
+        values += other.values
         return ColumnCounts(center=other.center, values=values, std=std)
 
 
