@@ -150,10 +150,11 @@ PEERS = {
 # loop by itself a part takes half to two thirds of that: probably the call's code does not stay in the first cache, and fewer
 # distinct functions count. Not tried: one call of C that adds noise and converts; row maps that differ from a checked one in their
 # centre only.
-# The default takes 1.9 ms (2.8 two changes before, 2.4 before its counts were pooled, searched for windows and continued as tails in C):
-# .9 is what it makes of the counts, mostly some forty short calls of Python for each column, and the rest three releases (.4), the
-# sentences about five columns (.2), the ball, and the result. A call with three releases, each with noise, an account and a pass, cannot
-# take .13, which is what "gaussian" takes with two and no column to say anything about; one call of C for all of `look` would leave about 1.1.
+# The default takes 1.9 ms (2.8 two changes before, 2.4 before its counts were pooled, searched for windows and continued as tails
+# in C): .9 is what it makes of the counts, mostly some forty short calls of Python for each column, and the rest three releases
+# (.4), the sentences about five columns (.2), the ball, and the result. A call with three releases, each with noise, an account
+# and a pass, cannot take .13, which is what "gaussian" takes with two and no column to say anything about; one call of C for all
+# of `look` would leave about 1.1.
 # `estimate_mean` of 1e6 x 50 with default clipping: .24 s where it took .81, and reading the rows takes .024. It reads them four
 # times: cells, cells about the same centres once more (the sum has budget to spare), shells, sum. Released numbers decide on the
 # second count: with fresh noise 1 of 20 calls did without it, .19 s with AVX2 in place of .28. A table takes the least of some
@@ -163,14 +164,15 @@ PEERS = {
 # that counted once, 43, 44, 58 and 45, so that a look costs about 40 and kernels explain AVX2. Four readings are 95 ms, 1.35 times
 # that 128: with all kernels at the limit, 33 would be left for all else. The second count reads rows whose exact counts were
 # known: keeping them is refused (`mechanisms/notes/real_columns.md`), private numbers outside of a release.
-# The box goes into a block of 24 KB that is added up, or counted, while it is near, without a division with AVX-512, and shells are
-# found without branches (with AVX2 a quotient of five fused operations takes as long as a division). Kernels are bound by
-# arithmetic: about 3.3 ns for eight numbers of the box and 2.8 for their sum, where reading takes 3.8. Windows, tails
-# and clip points are in C: a look at 50 columns takes 17 ms (33 before), and counters that lie a page and a part apart let both counts take
-# 72 ms in place of 82: .205 s in place of .245, 2.4 readings. Left are, in ms: counts 36 each, shells 36, sum 42, which is 1.8 readings
-# without anything else, looks 33, noise 6, integers to numbers and back 7. So 1.35 (112 ms) needs kernels at about 26 each. From
-# the first cache, counts take 25 (one addition to a counter each cycle and a half: the floor is one store each), the box and its norm 16 of
-# arithmetic for two ports, the box and its sum 23. Not tried: looks with one call of C for each column, the box in single precision with a bound.
+# The box goes into a block of 24 KB that is added up, or counted, while it is near, without a division with AVX-512, and shells
+# are found without branches (with AVX2 a quotient of five fused operations takes as long as a division). Kernels are bound by
+# arithmetic: about 3.3 ns for eight numbers of the box and 2.8 for their sum, where reading takes 3.8. Windows, tails and clip
+# points are in C: a look at 50 columns takes 17 ms (33 before), and counters that lie a page and a part apart let both counts
+# take 72 ms in place of 82: .205 s in place of .245, 2.4 readings. Left are, in ms: counts 36 each, shells 36, sum 42, which is
+# 1.8 readings without anything else, looks 33, noise 6, integers to numbers and back 7. So 1.35 (112 ms) needs kernels at about
+# 26 each. From the first cache, counts take 25 (one addition to a counter each cycle and a half: the floor is one store each),
+# the box and its norm 16 of arithmetic for two ports, the box and its sum 23. Not tried: looks with one call of C for each
+# column, the box in single precision with a bound.
 # AVX2 beside AVX-512, interleaved, quiet: the clipped sum of 1e6 x 50 takes as long with both (23.4 and 23.6 ms), and reading
 # 21.4 and 19.9: 1.06 and 1.19 times the limit are one loop and two limits. Dyadic bins 2.93 and 3.02 ms (1.11 and 1.15), heavy
 # tails 7.2 and 6.8 (2.65 and 2.60 there, 2.38 and 2.16 in a table of the same hour): no wider set is slower by more than 4 %.
