@@ -35,7 +35,7 @@ lint: $(STAMP)-test $(STAMP)-extension  ## ruff, mypy --strict and the import fl
 	$(BIN)/lint-imports --no-logo
 
 c-test:  ## The C library under the address and undefined-behaviour sanitizers
-	$(MAKE) -C csrc test
+	$(MAKE) -C csrc -j 2 test
 
 py-test: $(STAMP)-test $(STAMP)-extension  ## Ordinary Python tests, on two processes
 	$(PYTEST) -q -n 2 -m "$(DESELECTED) and not serial" tests
