@@ -228,11 +228,17 @@ def note(levels: Sequence[int], blas: Sequence[str]) -> str:
     sets = " / ".join(NAMES[level] for level in levels)
     absent = [name for name in ("opendp", "sklearn", "polars") if importlib.util.find_spec(name) is None]
     left_out = f" Not installed, and so left out: {', '.join(absent)}." if absent else ""
+    if len(levels) > 1:
+        beside_them = (
+            ": the narrower set stands for a processor without wider ones, and OpenBLAS, NumPy, SciPy, scikit-learn and Numba are "
+            "held to it as well; polars and OpenDP cannot be, and keep what they choose"
+        )
+    else:
+        beside_them = ""
     return (
         f"{machine['processor']}, {machine['CPUs']} CPUs; NumPy {machine['numpy']} with {' / '.join(blas)}. Ours, limits and peers "
-        f"with {sets}: the narrower set stands for a processor without wider ones, and OpenBLAS, NumPy, SciPy, scikit-learn and "
-        "Numba are held to it as well; polars and OpenDP cannot be, and keep what they choose. One thread where nothing else is "
-        f"said; the least of some runs of `python -m benchmarks.table`.{left_out}"
+        f"with {sets}{beside_them}. One thread where nothing else is said; the least of some runs of "
+        f"`python -m benchmarks.table`.{left_out}"
     )
 
 

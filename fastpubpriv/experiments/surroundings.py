@@ -45,14 +45,22 @@ def describe_machine() -> dict[str, Any]:
 
 
 def _processor() -> str:
+    """Its name; on Linux, where virtual machines leave the generation out of the name, also its family and model."""
+    told: dict[str, str] = {}
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as lines:
             for line in lines:
-                if line.startswith("model name"):
-                    return line.split(":", 1)[1].strip()
+                key, colon, value = line.partition(":")
+                if not colon:
+                    break  # the first processor ends
+                told[key.strip()] = value.strip()
     except OSError:
         pass
-    return platform.processor() or "unknown"
+    name = told.get("model name") or platform.processor() or "unknown"
+    generation = ", ".join(
+        f"{word} {told[key]}" for key, word in (("cpu family", "family"), ("model", "model")) if key in told
+    )
+    return f"{name} ({generation})" if generation else name
 
 
 def _blas() -> str:
