@@ -37,8 +37,9 @@ lint: $(STAMP)-test $(STAMP)-extension  ## ruff, mypy --strict and the import fl
 c-test:  ## The C library under the address and undefined-behaviour sanitizers
 	$(MAKE) -C csrc -j 2 test
 
+# Both cores are taken: a second thread of BLAS would only wait.
 py-test: $(STAMP)-test $(STAMP)-extension  ## Ordinary Python tests, on two processes
-	$(PYTEST) -q -n 2 -m "$(DESELECTED) and not serial" tests
+	OPENBLAS_NUM_THREADS=1 $(PYTEST) -q -n 2 -m "$(DESELECTED) and not serial" tests
 
 serial-test: $(STAMP)-test $(STAMP)-extension  ## Tests that watch the clock or build packages, one after the other
 	$(PYTEST) -q -m "$(DESELECTED) and serial" tests

@@ -3,8 +3,9 @@
 Each guard stands beside the lowest ratio that was seen, and is at most `ROOM` of it: lost vector instructions, a copy of the
 rows and a path that became quadratic are caught; another processor and a neighbour's work are not. The lowest is over a Xeon
 with full-width AVX-512, quiet, with both cores taken and with its memory bus taken, which was also held to AVX2 and to the
-baseline (`make guards GUARDS_ISA=avx2`) while its peers kept all their instructions; and over two other processors with
-AVX-512, of which the guards that they passed are known, and the ratios where they are lower. So a guard may be far below `ROOM`
+baseline (`make guards GUARDS_ISA=avx2`) while its peers kept all their instructions; over two other processors with AVX-512,
+of which the guards that they passed are known, and the ratios where they are lower; and over a busy Zen 3, which has no AVX-512
+and passes all of them, held to the baseline too. So a guard may be far below `ROOM`
 of what is seen. What a neighbour costs depends on the kernel: one that waits for memory loses most beside a busy bus, while its
 peer, bound by arithmetic, loses nothing. For changes by a tenth or a quarter, `fastpubpriv bench --compare` on one quiet
 machine is the tool.

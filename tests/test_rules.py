@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import inspect
 import re
@@ -33,10 +34,16 @@ class Source:
 
     @property
     def nodes(self) -> Iterator[ast.AST]:
-        return ast.walk(ast.parse(self.text))
+        return ast.walk(parsed(self.text))
 
     def complaint(self, node: ast.AST, words: str) -> str:
         return f"{self.path}:{getattr(node, 'lineno', 0)}: {words}"
+
+
+@functools.cache
+def parsed(text: str) -> ast.Module:
+    """Each file is parsed once, not by every rule."""
+    return ast.parse(text)
 
 
 def sources(*patterns: str) -> list[Source]:
@@ -391,7 +398,7 @@ def marked(node: ast.AST, mark: str) -> bool:
 
 def clocks_have_room(source: Source) -> list[str]:
     """Ordinary tests look at no clock but `clocks`, whose limits are ten times what is needed, and never give up early."""
-    tree = ast.parse(source.text)
+    tree = parsed(source.text)
     measured = {id(part) for node in ast.walk(tree) if marked(node, "bench") for part in ast.walk(node)}
     bad = []
     for node in ast.walk(tree):

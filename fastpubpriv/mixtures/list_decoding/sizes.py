@@ -70,18 +70,15 @@ def _event(budget: Budget, n: int, histograms: int) -> StableHistogramEvent:
     return stable_event(budget.epsilon, budget.delta, histograms=histograms, n=min(n, 2**35), draws=0)
 
 
-def _least_rows(enough: Callable[[int], bool]) -> int:
-    """The least n with enough(n), which stays true for larger n; by doubling and bisection."""
-    high = 1
-    while not enough(high):
-        high *= 2
-        if high > _ROWS_MAX:
+def _least_rows(needed: Callable[[int], float]) -> int:
+    """The least n >= needed(n), a number that grows with n: from one row on, each step goes to what the step before asked for."""
+    n, wanted = 0, 1.0
+    while wanted > n:
+        if not wanted <= _ROWS_MAX:
             raise InfeasibleError("no number of rows below 2^62 is enough: pass a larger budget, accuracy or weight")
-    low = high // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
+        n = math.ceil(wanted)
+        wanted = needed(n)
+    return n
 
 
 def variance_rows(min_weight: float, budget: Budget, failure_prob: float, *, dim: int = 1) -> int:
@@ -95,9 +92,7 @@ def variance_rows(min_weight: float, budget: Budget, failure_prob: float, *, dim
     w, beta = _weight(min_weight), validation.probability("failure_prob", failure_prob) / dim
     sampling = 72.0 * math.log(2.0 / beta) / w**2
     return 2 * _least_rows(
-        lambda pairs: (
-            pairs >= sampling and pairs >= histogram_error(budget, pairs, beta / 2.0, histograms=dim) * 24.0 / w**2
-        )
+        lambda pairs: max(sampling, histogram_error(budget, pairs, beta / 2.0, histograms=dim) * 24.0 / w**2)
     )
 
 
@@ -112,7 +107,7 @@ def mean_rows(min_weight: float, budget: Budget, failure_prob: float, *, histogr
     w, beta = _weight(min_weight), validation.probability("failure_prob", failure_prob)
     sampling = 24.0 * math.log(2.0 / beta) / w
     return _least_rows(
-        lambda n: n >= sampling and n >= histogram_error(budget, n, beta / 2.0, histograms=histograms) * 24.0 / w
+        lambda n: max(sampling, histogram_error(budget, n, beta / 2.0, histograms=histograms) * 24.0 / w)
     )
 
 
