@@ -55,10 +55,11 @@ LIMITS = {
 # ms (AVX2 6.2 to 6.7): 1.40 to 1.42 and 1.22 to 1.28 readings. With rows in a near cache 1.25 ns of a row are left, 6.2 ms of 7.4:
 # some 56 operations of full width for eight rows, on two ports of 3.6 GHz at least 7.8 ns, so 4.9 ms (factors 22, rows turned 8,
 # scaling and norms 12, rounding and adding 12). To try: masks tested by `kortest` in place of being moved (2 %).
-# A busy Zen 3 (`docs/evidence/speed_avx2.md`): sums of 17 to 64 columns of doubles read their rows twice (`csrc/again_simd.h`): 27
-# ns for a row of 50 in place of 36, where reading takes 18 to 20 and arithmetic alone 23. Of wider rows the stream takes as long
-# as before, and at another place of the library a fifth less with the same instructions. How far ahead rows are fetched, and
-# loops or functions at 32 or 64 bytes, do not tell the fast places from the slow ones. To try: counters of the front end.
+# A busy Zen 3 (`docs/evidence/speed_avx2.md`): sums of 17 to 64 columns of doubles and of 128 or more read their rows twice
+# (`csrc/again_simd.h`): 27 ns for a row of 50 in place of 36, where reading takes 18 to 20 and arithmetic alone 23; 245 for one of
+# 500 in place of 285. Between, the stream takes up to a third more at one place of the library than at another, with the same
+# instructions. How far ahead rows are fetched, and loops or functions at 32 or 64 bytes, do not tell the fast places from the slow
+# ones; loops that store less are even. To try: counters of loads that wait for stores.
 # Where vectors of half the width cannot do as well.
 LIMITS_AVX2 = {
     "clipped exact sum with a centre, 1e+06 x 50": 1.7,

@@ -54,12 +54,13 @@ def test_every_size_and_kind(dim, kind):
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("dim", [1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 16, 40])
-def test_rows_in_few_columns(dim, dtype):
-    """Identity maps without an offset have loops of their own: rows that are clipped or not, cannot be used, or lie apart."""
+@pytest.mark.parametrize("dim", [1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 16, 20, 40, 64, 100, 127, 128, 131, 500])
+def test_rows_of_identity_maps(dim, dtype):
+    """Identity maps without an offset have loops of their own: rows that are clipped or not, fail, cannot be used, or lie apart."""
     rng = np.random.default_rng(dim)
-    for center, limit, bits in itertools.product((False, True), (None, 3.0), ([], [np.nan, np.inf])):
-        row_map = make_map(rng, dim, MatrixKind.IDENTITY, limit=limit, center=center, offset=False)
+    limits = [(2000, None), (2000, 3.0), (40, 40.0)]  # of rows at the last limit rounding lifts some above the bound
+    for center, (bound, limit), bits in itertools.product((False, True), limits, ([], [np.nan, np.inf])):
+        row_map = make_map(rng, dim, MatrixKind.IDENTITY, quant_bound=bound, limit=limit, center=center, offset=False)
         with np.errstate(over="ignore"):
             x = make_rows(rng, 203, dim, bits).astype(dtype) if bits else rng.standard_normal((203, dim)).astype(dtype)
         apart = np.full((203, dim + 3), 1e9, dtype=dtype)
