@@ -41,8 +41,9 @@ c-test:  ## The C library under the address and undefined-behaviour sanitizers
 py-test: $(STAMP)-test $(STAMP)-extension  ## Ordinary Python tests, on two processes
 	OPENBLAS_NUM_THREADS=1 $(PYTEST) -q -n 2 -m "$(DESELECTED) and not serial" tests
 
+# Only files that name the marker are read: to collect all the others takes half a minute.
 serial-test: $(STAMP)-test $(STAMP)-extension  ## Tests that watch the clock or build packages, one after the other
-	$(PYTEST) -q -m "$(DESELECTED) and serial" tests
+	$(PYTEST) -q -m "$(DESELECTED) and serial" $$(grep -rl --include='test_*.py' 'mark\.serial' tests)
 
 torch-test: $(STAMP)-torch-test $(STAMP)-extension  ## The bridge to PyTorch; downloads PyTorch and Opacus, which no other target needs
 	$(PYTEST) -q tests/torch_bridge

@@ -163,7 +163,8 @@ def short_demo(monkeypatch):
 
 @pytest.mark.usefixtures("short_demo")
 def test_demo_is_fresh_without_a_seed(tmp_path, monkeypatch):
-    monkeypatch.setattr("fastpubpriv.cli.demo.gaussian.page", lambda *arguments: [])  # the first page is enough
+    for name in ("gaussian", "mixture", "axis", "local", "training"):  # the first page is enough
+        monkeypatch.setattr(f"fastpubpriv.cli.demo.{name}.page", lambda *arguments: [])
     means = []
     for name in ("one", "two"):
         result = invoke("demo", "--out", tmp_path / name)
