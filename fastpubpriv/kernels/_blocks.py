@@ -27,9 +27,9 @@ class Blocks(NamedTuple):
     sizes: IntArray  # (64 q,): rows of a panel
 
     def table(self) -> Any:
-        """The C side, for arrays that must outlive it."""
+        """The C side; it keeps the arrays alive."""
         pointers = (_cbuf.inp(array.reshape(-1)) for array in self)
-        return ffi.new("fpp_blocks *", (self.panels.shape[0], self.panels.shape[1], *pointers))
+        return _cbuf.new("fpp_blocks *", (self.panels.shape[0], self.panels.shape[1], *pointers))
 
 
 class Tiles(NamedTuple):
@@ -44,9 +44,9 @@ class Tiles(NamedTuple):
     sizes: IntArray  # (64 q,): rows of a panel
 
     def table(self) -> Any:
-        """The C side, for arrays that must outlive it."""
+        """The C side; it keeps the arrays alive."""
         pointers = (_cbuf.inp(array.reshape(-1)) for array in self)
-        return ffi.new("fpp_tiles *", (self.panels.shape[0], *pointers))
+        return _cbuf.new("fpp_tiles *", (self.panels.shape[0], *pointers))
 
 
 def workspace(dim: int, radii: int) -> Any:

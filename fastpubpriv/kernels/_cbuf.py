@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,17 @@ _MESSAGES = {
     lib.FPP_ERR_EXHAUSTED: "a sampler met a keystream that no key can produce",
 }
 _scratch = threading.local()
+_kept: weakref.WeakKeyDictionary[Any, tuple[Any, ...]] = weakref.WeakKeyDictionary()
+
+
+def new(ctype: str, fields: tuple[Any, ...]) -> Any:
+    """A new C structure of these fields; the arrays that it points to live as long as it does.
+
+    After an interrupt a thread of the pool may still be at work on a structure when its caller has gone, with all its arrays.
+    """
+    made = ffi.new(ctype, fields)
+    _kept[made] = fields
+    return made
 
 
 def inp(array: np.ndarray[Any, Any]) -> Any:

@@ -96,7 +96,7 @@ def first_terrific(
     best = np.array([n_radii, -1])
     lock = threading.Lock()
     cblocks, sample = blocks.table(), _cbuf.inp(spread.reshape(-1))
-    radii_table = ffi.new("fpp_radii *", (_cbuf.inp(inner), _cbuf.inp(outer), n_radii, min_count))
+    radii_table = _cbuf.new("fpp_radii *", (_cbuf.inp(inner), _cbuf.inp(outer), n_radii, min_count))
     bytes_needed = lib.fpp_blocks_workspace_size(cblocks, n_radii)
     size = max(1, min(LANES, int(_STEP_WORK / (m * dim * n_radii))))
 

@@ -85,9 +85,9 @@ def density_codes(
 
 
 def _mixtures(table: MixtureTable) -> Any:
-    """The C side of a table, which must outlive it."""
+    """The C side of a table; it keeps the arrays alive."""
     parts = [_cbuf.inp(array.reshape(-1)) for array in (table.means, table.factors, table.constants)]
-    return ffi.new("fpp_mixtures *", (table.dim, table.constants.shape[1], table.panels, int(table.lower), *parts))
+    return _cbuf.new("fpp_mixtures *", (table.dim, table.constants.shape[1], table.panels, int(table.lower), *parts))
 
 
 def pair_counts(codes: npt.NDArray[np.int16], rows: int, panel: int, counts: npt.NDArray[np.int32]) -> None:

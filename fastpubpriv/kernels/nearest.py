@@ -266,7 +266,7 @@ def _table(points: npt.NDArray[Any], rows: npt.NDArray[Any], drift: float, kappa
     arrays = points, panels, order, starts, near, far, middles
     pointers = [_cbuf.inp(array.reshape(-1)) for array in arrays]
     singles = [int(array.dtype == np.float32) for array in (points, panels)]
-    race = ffi.new("fpp_race *", (m, dim, groups, *singles, *pointers, drift, kappa))
+    race = _cbuf.new("fpp_race *", (m, dim, groups, *singles, *pointers, drift, kappa))
     return _Table(race, arrays, order.size, place[outermost])
 
 
