@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -19,6 +19,7 @@ from fastpubpriv.sources import Executor, Query, private_rows
 _MAGIC, _VERSION = b"FPPA", 2
 _START = 8 + 32  # magic, version, and the name of the randomizer
 MOST_REPORTS = 1 << 30
+_MOST_REFUSED = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,37 @@ class ReportSum(Query):
         return (20 if self.randomizer.form == "direct" else 40) * self.randomizer.dim
 
 
+@dataclass(frozen=True, slots=True)
+class _Sums:
+    """All that an Aggregator holds. Never changed, but replaced as a whole: an interrupt leaves what was there, or what is next."""
+
+    sums: IntArray
+    squares: IntArray
+    users: Users | None
+    count: int = 0
+    refused: int = 0
+    private: bool = True
+
+    @classmethod
+    def of_none(cls, dim: int, reports_per_user: int | None) -> Self:
+        zeros = np.zeros(dim, dtype=np.int64)
+        return cls(zeros, zeros, None if reports_per_user is None else Users(reports_per_user))
+
+    def plus(self, other: _Sums, users: Users | None) -> _Sums:
+        """Both together, with `users` for those of both."""
+        count = self.count + other.count
+        if count > MOST_REPORTS:
+            raise InputError(f"an Aggregator holds at most 2^30 reports, got {count}")
+        return _Sums(
+            self.sums + other.sums,
+            self.squares + other.squares,
+            users,
+            count,
+            min(self.refused + other.refused, _MOST_REFUSED),
+            self.private and other.private,
+        )
+
+
 class Aggregator:
     """The sum of reports: exact integers, the same for any order of the reports and any way to merge.
 
@@ -93,7 +125,8 @@ class Aggregator:
 
     Notes
     -----
-    Memory: 16 bytes for each column, and with `reports_per_user` about 30 bytes for each user.
+    Memory: 16 bytes for each column, and with `reports_per_user` 20 bytes for each user. A call that an interrupt ends has added
+    the whole batch or nothing, as `count` and `refused` tell.
 
     Examples
     --------
@@ -111,7 +144,7 @@ class Aggregator:
     ([0, 1], 1)
     """
 
-    __slots__ = ("_squares", "_sums", "_users", "count", "private", "randomizer", "refused", "reports_per_user")
+    __slots__ = ("_state", "randomizer", "reports_per_user")
 
     def __init__(self, randomizer: Randomizer, *, reports_per_user: int | None = None) -> None:
         if not isinstance(randomizer, Randomizer):
@@ -124,12 +157,22 @@ class Aggregator:
             if reports_per_user is None
             else validation.integer("reports_per_user", reports_per_user, minimum=1, maximum=MOST_PER_USER)
         )
-        self._users = None if self.reports_per_user is None else Users(self.reports_per_user)
-        self.count = 0
-        self.refused = 0
-        self.private = True
-        self._sums: IntArray = np.zeros(randomizer.dim, dtype=np.int64)
-        self._squares: IntArray = np.zeros(randomizer.dim, dtype=np.int64)
+        self._state = _Sums.of_none(randomizer.dim, self.reports_per_user)
+
+    @property
+    def count(self) -> int:
+        """Reports so far."""
+        return self._state.count
+
+    @property
+    def refused(self) -> int:
+        """Reports that were left out because their users had sent enough."""
+        return self._state.refused
+
+    @property
+    def private(self) -> bool:
+        """False once reports from a seed are in it."""
+        return self._state.private
 
     def __repr__(self) -> str:
         return f"Aggregator(count={self.count}, randomizer={type(self.randomizer).__name__})"
@@ -163,26 +206,33 @@ class Aggregator:
             raise InputError(
                 "these reports come from another randomizer: its dim, epsilon, norm_bound, form and words must be the same"
             )
-        if (users is None) != (self._users is None):
+        before = self._state
+        self._state = self._with(before, reports, users, threads)
+        return self._state.refused - before.refused
+
+    def copy(self) -> Self:
+        """Another one with the same reports; what is then added to one of them is not in the other."""
+        found = type(self)(self.randomizer, reports_per_user=self.reports_per_user)
+        found._state = self._state
+        return found
+
+    def _with(self, state: _Sums, reports: Reports, users: Any, threads: int | None) -> _Sums:
+        """What it holds once these reports are added."""
+        if (users is None) != (state.users is None):
             raise InputError(
                 "an Aggregator with reports_per_user needs users= with every batch, a hash for each report"
                 if users is None
                 else "users= is for an Aggregator(..., reports_per_user=): this one does not tell users apart"
             )
-        payload = reports.payload
-        new: dict[bytes, int] = {}
-        if self._users is not None:
-            kept, new = self._users.admit(hashed_names(users, len(reports)))
-            payload = payload[kept]
-        left_out = len(reports) - len(payload)
+        payload, known = reports.payload, state.users
+        if known is not None:
+            kept, new = known.admit(hashed_names(users, len(reports)))
+            payload, known = payload[kept], known.with_more(new)
+        more = replace(_Sums.of_none(self.randomizer.dim, None), refused=len(reports) - len(payload))
         if len(payload):
-            self._check_room(len(payload))
             found = Executor(threads=threads).run(ReportSum(self.randomizer), private_rows(payload))
-            self._take(int(found[0][0]), found[1], found[2], reports.private)
-        if self._users is not None:
-            self._users.take(new)
-        self.refused += left_out
-        return left_out
+            more = replace(more, sums=found[1], squares=found[2], count=int(found[0][0]), private=reports.private)
+        return state.plus(more, known)
 
     def merge(self, other: Aggregator) -> None:
         """Add what another one has summed up, of the same randomizer; InputError if a user would then have too many reports."""
@@ -190,35 +240,27 @@ class Aggregator:
             raise InputError("only an Aggregator of the same randomizer can be merged")
         if other.reports_per_user != self.reports_per_user:
             raise InputError("only an Aggregator with the same reports_per_user can be merged")
-        self._check_room(other.count)
-        if self._users is not None and other._users is not None:
-            self._users.merge(other._users)
-        self.refused += other.refused
-        self._take(other.count, other._sums, other._squares, other.private)
-
-    def _check_room(self, more: int) -> None:
-        if self.count + more > MOST_REPORTS:
-            raise InputError(f"an Aggregator holds at most 2^30 reports, got {self.count + more}")
-
-    def _take(self, count: int, sums: IntArray, squares: IntArray, private: bool) -> None:
-        self.count += count
-        self._sums = self._sums + sums
-        self._squares = self._squares + squares
-        self.private = self.private and private
+        mine, theirs = self._state, other._state
+        known = mine.users if mine.users is None or theirs.users is None else mine.users.merged(theirs.users)
+        self._state = mine.plus(theirs, known)
 
     def mean(self) -> FloatArray:
         """The mean of the vectors of the reports, (dim,): an unbiased estimate of the mean of the rows."""
-        if not self.count:
+        return self._mean(self._state)
+
+    def _mean(self, state: _Sums) -> FloatArray:
+        if not state.count:
             raise InputError("no reports yet: add some first")
-        found: FloatArray = self._sums.astype(np.float64) * (2.0**-32 * self._unit() / self.count)
+        found: FloatArray = state.sums.astype(np.float64) * (2.0**-32 * self._unit() / state.count)
         return found
 
     def variance(self) -> FloatArray:
         """Variance of one report's vector in each coordinate, (dim,), as seen in the reports; at least two are needed."""
-        if self.count < 2:
+        state = self._state
+        if state.count < 2:
             raise InputError("a variance needs at least two reports")
-        square = self._squares.astype(np.float64) * (2.0**-32 / self.count) * self._unit() ** 2
-        found: FloatArray = np.maximum(square - self.mean() ** 2, 0.0) * (self.count / (self.count - 1.0))
+        square = state.squares.astype(np.float64) * (2.0**-32 / state.count) * self._unit() ** 2
+        found: FloatArray = np.maximum(square - self._mean(state) ** 2, 0.0) * (state.count / (state.count - 1.0))
         return found
 
     def _unit(self) -> float:
@@ -228,16 +270,17 @@ class Aggregator:
 
     def to_bytes(self) -> bytes:
         """The sums, and the hashed names of users if they are kept, as bytes."""
-        numbers = [self.count, int(self.private), self.refused, self.reports_per_user or 0]
+        state = self._state
+        numbers = [state.count, int(state.private), state.refused, self.reports_per_user or 0]
         body = b"".join(
             [
                 _MAGIC,
                 _VERSION.to_bytes(4, "little"),
                 _name(self.randomizer),
                 np.array(numbers, dtype="<i8").tobytes(),
-                self._sums.astype("<i8").tobytes(),
-                self._squares.astype("<i8").tobytes(),
-                b"" if self._users is None else self._users.to_bytes(),
+                state.sums.astype("<i8").tobytes(),
+                state.squares.astype("<i8").tobytes(),
+                b"" if state.users is None else state.users.to_bytes(),
             ]
         )
         return body + hashlib.sha256(body).digest()
@@ -245,8 +288,7 @@ class Aggregator:
     @classmethod
     def from_bytes(cls, data: bytes, *, randomizer: Randomizer) -> Self:
         """Read what `to_bytes` wrote, for the same randomizer; InputError for anything else."""
-        found = cls(randomizer)
-        dim = randomizer.dim
+        dim = cls(randomizer).randomizer.dim
         if not isinstance(data, bytes | bytearray | memoryview):
             raise InputError(f"an Aggregator is read from bytes, got {type(data).__name__}")
         data = bytes(data)
@@ -274,12 +316,11 @@ class Aggregator:
             or not 0 <= int(squares.min()) <= int(squares.max()) <= most
         ):
             raise InputError("these bytes are not an Aggregator: its sums exceed what so many reports can give")
-        found._take(count, sums, squares, bool(private))
-        found.refused = refused
-        if cap:
-            found.reports_per_user, found._users = cap, Users.from_bytes(body[end:], cap)
-        if (found._users.reports if found._users is not None else count) != count or (len(body) > end and not cap):
+        users = Users.from_bytes(body[end:], cap) if cap else None
+        if (users.reports if users is not None else count) != count or (len(body) > end and not cap):
             raise InputError("these bytes are not an Aggregator: its users do not have as many reports as it holds")
+        found = cls(randomizer, reports_per_user=cap or None)
+        found._state = _Sums(sums, squares, users, count, refused, bool(private))
         return found
 
 

@@ -116,17 +116,21 @@ class Collector:
 
     Notes
     -----
-    A batch is known again by a digest of its reports. Batches of fewer than 16 numbers may be equal by chance; they are known by
-    all bytes of their stream up to their end, once those hold that many. Memory: 16 bytes for a batch, besides `total`.
+    A batch is in `total` and known again, or neither, whatever interrupts a call. It is known by a digest of its reports. Batches
+    of fewer than 16 numbers may be equal by chance; they are known by all bytes of their stream up to their end, once those hold
+    that many. Memory: 20 bytes for a batch, besides `total`.
     """
 
-    __slots__ = ("_late", "_pending", "_pending_bytes", "_seen", "refused", "total")
+    __slots__ = ("_state", "refused")
 
     def __init__(self, randomizer: Randomizer, *, reports_per_user: int | None = None) -> None:
-        self.total = Aggregator(randomizer, reports_per_user=reports_per_user)
+        self._state = Aggregator(randomizer, reports_per_user=reports_per_user), Users(1)
         self.refused: dict[str, int] = {}
-        self._seen = Users(1)
-        self._begin_group()
+
+    @property
+    def total(self) -> Aggregator:
+        """Everything taken so far: another object once more is taken."""
+        return self._state[0]
 
     def read(
         self,
@@ -163,7 +167,7 @@ class Collector:
             There are fewer names than reports.
         """
         reader = BatchReader(self.total.randomizer, most=most)
-        chain, numbers, taken = hashlib.sha256(), 0, 0
+        chain, numbers, taken, group = hashlib.sha256(), 0, 0, _Group()
         for payload in reader.batches(stream):
             data = payload.tobytes()
             chain.update(data)
@@ -171,15 +175,15 @@ class Collector:
             named = [] if users is None else _names(users, len(payload))
             own = hashlib.sha256(data) if payload.size >= REPEAT_NUMBERS else chain
             digest = own.digest()[:NAME_BYTES] if numbers >= REPEAT_NUMBERS else None
-            if digest is not None and not self._is_new(digest):
+            if digest is not None and (digest in group.digests or self._has(digest)):
                 self._refuse(REPEATED)
                 continue
-            self._pending.append((payload, named))
-            self._pending_bytes += len(data)
-            if self._pending_bytes >= _GROUP_BYTES:
-                taken += self._add_group(threads)
+            group.add(payload, named, digest)
+            if group.size >= _GROUP_BYTES:
+                taken += self._add_group(group, threads)
                 after(taken)
-        taken += self._add_group(threads)
+                group = _Group()
+        taken += self._add_group(group, threads)
         after(taken)
         if reader.reason is not None:
             self._refuse(reader.reason)
@@ -187,26 +191,27 @@ class Collector:
 
     def merge(self, other: Collector) -> None:
         """Add what another server has; InputError if both have read a batch, or more reports of a user than allowed."""
-        seen = Users(1)
-        seen.merge(self._seen)
+        (mine, seen), (theirs, others) = self._state, other._state
         try:
-            seen.merge(other._seen)
+            seen = seen.merged(others)
         except InputError:
             raise InputError("the two have read the same batches, whose reports would count twice") from None
-        self.total.merge(other.total)
-        self._seen = seen
+        total = mine.copy()
+        total.merge(theirs)
+        self._state = total, seen
 
     def to_bytes(self) -> bytes:
         """The sums, and digests of the batches in them."""
-        total = self.total.to_bytes()
-        body = b"".join(
-            [_MAGIC, _VERSION.to_bytes(4, "little"), len(total).to_bytes(8, "little"), total, self._seen.to_bytes()]
-        )
+        total, seen = (part.to_bytes() for part in self._state)
+        body = b"".join([_MAGIC, _VERSION.to_bytes(4, "little"), len(total).to_bytes(8, "little"), total, seen])
         return body + hashlib.sha256(body).digest()
 
     @classmethod
     def from_bytes(cls, data: bytes, *, randomizer: Randomizer) -> Self:
         """Read what `to_bytes` wrote, for the same randomizer; InputError for anything else."""
+        if not isinstance(data, bytes | bytearray | memoryview):
+            raise InputError(f"the sums of a server are read from bytes, got {type(data).__name__}")
+        data = bytes(data)
         body, size = data[:-32], int.from_bytes(data[8:16], "little")
         if data[:4] == _MAGIC and len(data) >= 8 and int.from_bytes(data[4:8], "little") != _VERSION:
             raise InputError(f"these sums have another version than {_VERSION}: update whichever side is older")
@@ -214,35 +219,43 @@ class Collector:
             raise InputError("these bytes are not the sums of a server: cut short, changed or foreign")
         total = Aggregator.from_bytes(body[16 : 16 + size], randomizer=randomizer)
         found = cls(randomizer, reports_per_user=total.reports_per_user)
-        found.total, found._seen = total, Users.from_bytes(body[16 + size :], 1)
+        found._state = total, Users.from_bytes(body[16 + size :], 1)
         return found
 
-    def _is_new(self, digest: bytes) -> bool:
-        if digest in self._late or not self._seen.admit(hashed_names([digest], 1))[0][0]:
-            return False
-        self._late.add(digest)
-        return True
+    def _has(self, digest: bytes) -> bool:
+        return not self._state[1].admit(hashed_names([digest], 1))[0][0]
 
     def _refuse(self, reason: str) -> None:
         self.refused[reason] = self.refused.get(reason, 0) + 1
 
-    def _begin_group(self) -> None:
-        self._pending: list[tuple[Any, list[bytes]]] = []
-        self._pending_bytes = 0
-        self._late: set[bytes] = set()
-
-    def _add_group(self, threads: int | None) -> int:
-        """Add the batches that wait, and remember them; returns how many reports they had."""
-        group, digests = self._pending, self._late
-        self._begin_group()
-        if not group:
+    def _add_group(self, group: _Group, threads: int | None) -> int:
+        """Add the batches of a group, and remember them, in one assignment; returns how many reports they had."""
+        if not group.payloads:
             return 0
-        payload = np.concatenate([each for each, _ in group])
-        named = None if self.total.reports_per_user is None else [name for _, names in group for name in names]
-        self.total.add(Reports(self.total.randomizer, payload), users=named, threads=threads)
-        if digests:
-            self._seen.take(dict.fromkeys(digests, 1))
-        return len(payload)
+        total, seen = self._state
+        total = total.copy()
+        reports = Reports(total.randomizer, np.concatenate(group.payloads))
+        total.add(reports, users=None if total.reports_per_user is None else group.names, threads=threads)
+        self._state = total, seen.with_more(dict.fromkeys(group.digests, 1))
+        return len(reports)
+
+
+class _Group:
+    """Batches of one stream that wait: few large sums take less time than many small ones. An interrupt forgets them."""
+
+    __slots__ = ("digests", "names", "payloads", "size")
+
+    def __init__(self) -> None:
+        self.payloads: list[Any] = []
+        self.names: list[bytes] = []
+        self.digests: set[bytes] = set()
+        self.size = 0
+
+    def add(self, payload: Any, names: list[bytes], digest: bytes | None) -> None:
+        self.payloads.append(payload)
+        self.names += names
+        self.digests |= set() if digest is None else {digest}
+        self.size += payload.nbytes
 
 
 def _exactly(stream: Readable, size: int) -> bytes:

@@ -14,6 +14,7 @@ NAME_BYTES = 16
 MOST_PER_USER = 1 << 20
 _NAME, _COUNT = np.dtype(f"S{NAME_BYTES}"), np.dtype("<u4")
 Names = npt.NDArray[np.bytes_]
+_Layer = tuple[Names, npt.NDArray[np.uint32]]  # names in ascending order, and a count for each
 
 
 def hashed_names(users: Any, n: int) -> Names:
@@ -36,94 +37,86 @@ def hashed_names(users: Any, n: int) -> Names:
 
 
 class Users:
-    """Hashed names with a count for each: 20 bytes for a user, and 200 more for one user in sixteen.
+    """Hashed names with a count for each: 20 bytes for a user. Never changed: `with_more` makes another.
 
-    Sorted arrays hold most of them, a dictionary the latest: to sort again for each report would take too long.
+    Sorted layers, each more than twice as long as the next one: to sort all names again for each report would take too long.
     """
 
-    __slots__ = ("_counts", "_late", "_names", "most")
+    __slots__ = ("_layers", "most")
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, layers: tuple[_Layer, ...] = ()) -> None:
         self.most = most
-        self._names: Names = np.empty(0, dtype=_NAME)
-        self._counts: npt.NDArray[np.uint32] = np.empty(0, dtype=_COUNT)
-        self._late: dict[bytes, int] = {}
+        self._layers = layers
 
     def admit(self, names: Names) -> tuple[BoolArray, dict[bytes, int]]:
-        """Which of these reports, in their order, each user may still send; and what `take` must be told if they are taken."""
-        taken, late = self._taken(names), self._late
+        """Which of these reports, in their order, each user may still send; and what `with_more` needs if they are taken."""
+        taken = self._taken(names)
         kept = np.zeros(len(names), dtype=np.bool_)
         new: dict[bytes, int] = {}
         for place, (name, before) in enumerate(zip(names.tolist(), taken.tolist(), strict=True)):
             more = new.get(name, 0)
-            if before + late.get(name, 0) + more < self.most:
+            if before + more < self.most:
                 kept[place] = True
                 new[name] = more + 1
         return kept, new
 
-    def take(self, new: dict[bytes, int]) -> None:
-        """Count reports that `admit` found to be allowed."""
-        for name, count in new.items():
-            self._late[name] = self._late.get(name, 0) + count
-        if len(self._late) > max(1 << 16, len(self._names) >> 4):
-            self._sort()
+    def with_more(self, new: dict[bytes, int]) -> Users:
+        """These users, with reports that `admit` found to be allowed."""
+        if not new:
+            return self
+        layers = list(self._layers)
+        last = _together((np.array(list(new), dtype=_NAME), np.array(list(new.values()), dtype=_COUNT)))
+        while layers and len(layers[-1][0]) <= 2 * len(last[0]):
+            last = _together(layers.pop(), last)
+        return Users(self.most, (*layers, last))
 
-    def merge(self, other: Users) -> None:
-        """Add what another server counted; InputError, and nothing changed, if a user would have too many reports."""
-        names, counts = _together(*self._whole(), *other._whole())
-        beyond = int(np.count_nonzero(counts > self.most))
+    def merged(self, other: Users) -> Users:
+        """These and what another server counted; InputError if a user would have too many reports."""
+        whole = _together(*self._layers, *other._layers)
+        beyond = int(np.count_nonzero(whole[1] > self.most))
         if beyond:
             raise InputError(
                 f"{beyond} users have more than {self.most} reports in the two together, and a sum cannot be taken apart: let each "
                 "user send to one server only"
             )
-        self._names, self._counts, self._late = names, counts, {}
+        return Users(self.most, (whole,))
 
     def to_bytes(self) -> bytes:
         """Names in ascending order, then their counts."""
-        names, counts = self._whole()
-        return names.tobytes() + counts.astype(_COUNT).tobytes()
+        names, counts = _together(*self._layers)
+        return names.tobytes() + counts.tobytes()
 
     @classmethod
     def from_bytes(cls, data: bytes, most: int) -> Self:
         """Read what `to_bytes` wrote; InputError for anything else."""
-        n = len(data) // (NAME_BYTES + _COUNT.itemsize)
-        found = cls(most)
-        names = np.frombuffer(data[: n * NAME_BYTES], dtype=_NAME)
-        counts = np.frombuffer(data[n * NAME_BYTES :], dtype=_COUNT)
-        if len(counts) != n or np.any(names[1:] <= names[:-1]) or np.any(counts < 1) or np.any(counts > most):
+        n, rest = divmod(len(data), NAME_BYTES + _COUNT.itemsize)
+        names = np.frombuffer(data, dtype=_NAME, count=n)
+        counts = np.frombuffer(data[n * NAME_BYTES :], dtype=_COUNT, count=n)
+        if rest or np.any(names[1:] <= names[:-1]) or np.any(counts < 1) or np.any(counts > most):
             raise InputError("these bytes are not the users of an Aggregator")
-        found._names, found._counts = names, counts
-        return found
+        return cls(most, ((names, counts),))
 
     @property
     def reports(self) -> int:
         """How many reports were taken."""
-        return int(self._counts.sum(dtype=np.int64)) + sum(self._late.values())
+        return sum(int(counts.sum(dtype=np.int64)) for _, counts in self._layers)
 
     def _taken(self, names: Names) -> IntArray:
-        """Reports of each of these names in the sorted arrays."""
-        place = np.searchsorted(self._names, names)
-        inside = place < len(self._names)
+        """Reports of each of these names."""
         found = np.zeros(len(names), dtype=np.int64)
-        at = place[inside]
-        found[inside] = np.where(self._names[at] == names[inside], self._counts[at], 0)
+        for known, counts in self._layers:
+            place = np.searchsorted(known, names)
+            inside = place < len(known)
+            at = place[inside]
+            found[inside] += np.where(known[at] == names[inside], counts[at], 0)
         return found
 
-    def _whole(self) -> tuple[Names, npt.NDArray[np.uint32]]:
-        self._sort()
-        return self._names, self._counts
 
-    def _sort(self) -> None:
-        if self._late:
-            late = np.array(list(self._late), dtype=_NAME)
-            counts = np.array(list(self._late.values()), dtype=_COUNT)
-            self._names, self._counts = _together(self._names, self._counts, late, counts)
-            self._late = {}
-
-
-def _together(names: Names, counts: Any, others: Names, more: Any) -> tuple[Names, npt.NDArray[np.uint32]]:
-    whole, place = np.unique(np.concatenate([names, others]), return_inverse=True)
+def _together(*layers: _Layer) -> _Layer:
+    """One sorted layer of several."""
+    if not layers:
+        return np.empty(0, dtype=_NAME), np.empty(0, dtype=_COUNT)
+    whole, place = np.unique(np.concatenate([names for names, _ in layers]), return_inverse=True)
     total = np.zeros(len(whole), dtype=np.int64)
-    np.add.at(total, place, np.concatenate([counts, more]))
+    np.add.at(total, place, np.concatenate([counts for _, counts in layers]))
     return whole, total.astype(_COUNT)

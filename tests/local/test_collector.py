@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastpubpriv import InputError
-from fastpubpriv.local import PrivUnit, PrivUnitG
+from fastpubpriv.local import Aggregator, PrivUnit, PrivUnitG
 from fastpubpriv.local import collector as module
 from fastpubpriv.local.collector import BatchReader, Collector
 
@@ -167,3 +167,65 @@ def test_a_reader_says_where_whole_reports_end():
     reader = BatchReader(FIVE)
     assert [len(payload) for payload in reader.batches(io.BytesIO(first + second[:-5]))] == [10]
     assert (reader.reports, reader.end, reader.reason) == (10, len(first), module.CUT_SHORT)
+
+
+def kept_sums():
+    """Bytes of an Aggregator and of a Collector, with names of users and without."""
+    for cap in (None, 2):
+        found = Collector(FIVE, reports_per_user=cap)
+        for size in (4, 9):
+            read(found, batches(FIVE, [size], seed=size)[0], users=None if cap is None else iter([b"a" * 16] * size))
+        yield Aggregator, found.total.to_bytes()
+        yield Collector, found.to_bytes()
+
+
+def changed(rng, data):
+    """Bytes that begin as these do, with some lost, added or changed; every second time their digest is put right again."""
+    body, kind = bytearray(data[:-32]), rng.integers(4)
+    place, size = int(rng.integers(len(body))), int(rng.integers(1, 40))
+    if kind == 0:
+        del body[place : place + size]
+    elif kind == 1:
+        body[place:place] = rng.bytes(size)
+    elif kind == 2:
+        body += rng.bytes(size)
+    else:
+        body[place : place + 8] = [0, 1, 2**31, 2**62, 2**63 - 1, 2**64 - 1][rng.integers(6)].to_bytes(8, "little")
+    return bytes(body) + (hashlib.sha256(body).digest() if rng.integers(2) else data[-32:])
+
+
+def test_changed_bytes_are_refused_by_name_or_read():
+    """Nothing but InputError, and what is read can be added to, asked and stored."""
+    rng = np.random.default_rng(1)
+    (more,) = batches(FIVE, [3], seed=7)
+    for kind, data in kept_sums():
+        refused = 0
+        for bad in [data[:-1], data + b"x", data[:-33] + data[-32:], *(changed(rng, data) for _ in range(1000))]:
+            try:
+                found = kind.from_bytes(bad, randomizer=FIVE)
+            except InputError:
+                refused += 1
+                continue
+            total = found if kind is Aggregator else found.total
+            total.add(more, users=None if total.reports_per_user is None else [b"b" * 16] * 3)
+            assert np.all(np.isfinite(total.mean()))
+            assert kind.from_bytes(found.to_bytes(), randomizer=FIVE).to_bytes() == found.to_bytes()
+        assert refused > 500
+
+
+@pytest.mark.parametrize("kind", [Aggregator, Collector])
+@pytest.mark.parametrize("data", [None, 5, "text", [1, 2], np.zeros(3), object()])
+def test_what_is_no_bytes_is_refused_by_name(kind, data):
+    with pytest.raises(InputError, match="read from bytes"):
+        kind.from_bytes(data, randomizer=FIVE)
+
+
+@pytest.mark.parametrize("kind", [Aggregator, Collector])
+def test_what_is_no_randomizer_is_refused_by_name(kind):
+    for randomizer in (None, "PrivUnit", 5):
+        with pytest.raises(InputError, match="randomizer must be"):
+            kind.from_bytes(kind(FIVE).to_bytes(), randomizer=randomizer)
+    assert (
+        kind.from_bytes(memoryview(bytearray(kind(FIVE).to_bytes())), randomizer=FIVE).to_bytes()
+        == kind(FIVE).to_bytes()
+    )
