@@ -8,7 +8,7 @@ import importlib
 import inspect
 import re
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -251,6 +251,59 @@ def functions_can_be_read_at_once(source: Source) -> list[str]:
     return bad
 
 
+POINTERS = {"inp", "out", "rows", "plain_rows", "strided", "new", "from_buffer"}
+BARE = {"ffi.cast", "ffi.addressof", "ffi.gc", "ffi.from_handle"}
+PLAIN = re.compile(r"(u?int(8|16|32|64)_t|double|float)( \*|\[\d*\])")
+
+
+def points(node: ast.AST | None, names: Iterable[str] = ()) -> bool:
+    """Whether this makes a pointer, or is one of these names."""
+    if isinstance(node, ast.Name):
+        return node.id in names
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+        return False
+    return ast.unparse(node.func.value) in {"_cbuf", "ffi"} and node.func.attr in POINTERS
+
+
+def assigned(source: Source) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """What is assigned to what, tuples of equal length one by one."""
+    for node in source.nodes:
+        for target in node.targets if isinstance(node, ast.Assign) else []:
+            one_by_one = isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple)
+            if one_by_one and len(target.elts) == len(node.value.elts):
+                yield from zip(target.elts, node.value.elts, strict=True)
+            else:
+                yield from ((part, node.value) for part in getattr(target, "elts", [target]))
+
+
+def pointers_own_what_they_lead_to(source: Source) -> list[str]:
+    """Addresses and C structures are made in `_cbuf`, which keeps their arrays alive; elsewhere they are handed on as they are."""
+    if source.path.endswith("kernels/_cbuf.py"):
+        return []
+    bad = []
+    names = {target.id for target, value in assigned(source) if isinstance(target, ast.Name) and points(value)}
+    for node in source.nodes:
+        call = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+        # A function of the library itself lives as long as the process.
+        if call in BARE and "ffi.addressof(lib, " not in ast.unparse(node):
+            bad.append(source.complaint(node, "an address that keeps nothing alive: take it from _cbuf"))
+        if call == "ffi.new" and not PLAIN.fullmatch(str(getattr(node.args[0], "value", ""))):
+            bad.append(source.complaint(node, "a structure that keeps no array alive: _cbuf.new"))
+        if isinstance(node, ast.Attribute) and node.attr in {"__array_interface__", "ctypes"}:
+            bad.append(
+                source.complaint(node, "an address that keeps nothing alive: _cbuf.inp, out, strided or address")
+            )
+        if isinstance(node, ast.BinOp) and (points(node.left, names) or points(node.right, names)):
+            bad.append(
+                source.complaint(node, "a place behind a pointer keeps nothing alive: pass a slice of the array")
+            )
+    for target, value in assigned(source):
+        field = isinstance(target, ast.Attribute) and ast.unparse(target.value) != "self"
+        if field and any(points(part, names) for part in ast.walk(value)):
+            bad.append(source.complaint(target, "a field that keeps nothing alive: pass all fields to _cbuf.new"))
+    return bad
+
+
 FILE_RULES: list[tuple[Callable[[Source], list[str]], list[str]]] = [
     (no_print, ["print(mean)"]),
     (
@@ -285,6 +338,22 @@ FILE_RULES: list[tuple[Callable[[Source], list[str]], list[str]]] = [
             '@kernel\ndef count(points):\n    """Counts."""',
             '@kernel(fastmath=False)\ndef _count(points):\n    """In the wrong place."""',
             "@_jit.kernel\ndef _undocumented(points): ...",
+        ],
+    ),
+    (
+        pointers_own_what_they_lead_to,
+        [
+            "x = ffi.cast('double *', _cbuf.inp(rows))",
+            "x = ffi.cast('intptr_t', ffi.addressof(table))",
+            "x = chunk.__array_interface__['data'][0]",
+            "call(rows.ctypes.data)",
+            "race = ffi.new('fpp_race *', (m, dim, _cbuf.inp(rows)))",
+            "held = ffi.new('double *[]', [_cbuf.inp(x) for x in rows])",
+            "target = _cbuf.out(codes) + first",
+            "at = _cbuf.out(block)\ncall(at + 3)",
+            "given.weights = _cbuf.inp(weights)",
+            "edges = _cbuf.inp(edges_sq)\neach.edges_sq, each.n = edges, 3",
+            "self._table.keys, self._table.counts = (_cbuf.out(x) for x in arrays)",
         ],
     ),
     (
@@ -635,7 +704,7 @@ def test_note_rule_catches():
 NO_TWIN = {
     "grouped_rows": "tree_assign, then rows_group",
     "known_nodes": "what passes have found out; the sums of leaves are held against their twins with it and without",
-    "write_node": "a split as C reads it",
+    "node_fields": "a split as C reads it",
     "parents_of": "bookkeeping of a tree's nodes",
     "path_to": "bookkeeping of a tree's nodes",
     "k_norm_floor": "a composition of standard_normal and a floor; its law is tested instead",

@@ -58,7 +58,7 @@ def _aligned(count: int, dim: int) -> npt.NDArray[np.float32]:
     """A new (count, dim, 64) array whose vectors do not straddle cache lines, which would cost each load twice."""
     size = count * dim * LANES
     room = np.empty(size + LANES, dtype=np.float32)
-    start = -room.ctypes.data % 64 // room.itemsize
+    start = -_cbuf.address(room) % 64 // room.itemsize
     return room[start : start + size].reshape(count, dim, LANES)
 
 

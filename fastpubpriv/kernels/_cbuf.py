@@ -1,9 +1,13 @@
-"""Everything between NumPy arrays and the C library: checks of dtype and layout, and exceptions for status codes."""
+"""Everything between NumPy arrays and the C library: checks of dtype and layout, and exceptions for status codes.
+
+A pointer or structure made here keeps the memory alive that it leads to: after an interrupt a thread of the pool may still be at
+work on it when its caller has gone, with all its arrays. No other module makes addresses (`tests/test_rules.py`).
+"""
 
 from __future__ import annotations
 
 import threading
-import weakref
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -27,17 +31,46 @@ _MESSAGES = {
     lib.FPP_ERR_EXHAUSTED: "a sampler met a keystream that no key can produce",
 }
 _scratch = threading.local()
-_kept: weakref.WeakKeyDictionary[Any, tuple[Any, ...]] = weakref.WeakKeyDictionary()
 
 
-def new(ctype: str, fields: tuple[Any, ...]) -> Any:
-    """A new C structure of these fields; the arrays that it points to live as long as it does.
+class _Kept(list[Any]):
+    """What a pointer keeps alive: the function that C calls when the pointer goes."""
 
-    After an interrupt a thread of the pool may still be at work on a structure when its caller has gone, with all its arrays.
-    """
-    made = ffi.new(ctype, fields)
-    _kept[made] = fields
-    return made
+    __slots__ = ()
+
+    def __call__(self, pointer: Any) -> None:
+        self.clear()
+
+
+def new(ctype: str, fields: Sequence[Any] | dict[str, Any] = ()) -> Any:
+    """A new C structure of these fields, or an array of pointers or structures; what they point to lives as long as it does."""
+    return ffi.gc(ffi.new(ctype, fields), _Kept([fields]))
+
+
+def function(ctype: str, compiled: Any) -> Any:
+    """A pointer to a function that Numba has compiled; its machine code lives as long."""
+    return ffi.gc(ffi.cast(ctype, compiled.address), _Kept([compiled]))
+
+
+def address(array: np.ndarray[Any, Any]) -> int:
+    """Where an array begins, to be compared with other such numbers."""
+    found: int = array.__array_interface__["data"][0]
+    return found
+
+
+def _first(array: np.ndarray[Any, Any]) -> Any:
+    """Pointer to the first entry of an array at any stride; keeps the array alive."""
+    return ffi.gc(ffi.cast(_CTYPES[array.dtype].replace("[]", " *"), address(array)), _Kept([array]))
+
+
+def strided(array: np.ndarray[Any, Any]) -> tuple[Any, int]:
+    """Pointer to the first entry of an aligned array (n,), and the entries from one to the next."""
+    if array.ndim != 1 or not array.flags.aligned:
+        raise KernelError("an aligned, one-dimensional array is needed")
+    apart, rest = divmod(array.strides[0] if len(array) > 1 else array.itemsize, array.itemsize)
+    if rest:
+        raise KernelError("the entries of an array must be a whole number of entries apart")
+    return _first(array), apart
 
 
 def inp(array: np.ndarray[Any, Any]) -> Any:
@@ -61,29 +94,25 @@ def check(code: int) -> None:
 def rows(chunk: np.ndarray[Any, Any], dim: int) -> tuple[Any, int]:
     """Pointer to the first of rows (n, dim), float64 or float32, and the elements from one row to the next."""
     dtype, flags = chunk.dtype, chunk.flags
-    if dtype == _F64:
-        pointer, array = "double *", "double[]"
-    elif dtype == _F32:
-        pointer, array = "float *", "float[]"
-    else:
+    if dtype != _F64 and dtype != _F32:
         raise KernelError("rows must be native float64 or float32")
     if chunk.ndim != 2 or chunk.shape[1] != dim:
         raise KernelError(f"rows must have shape (n, {dim})")
     if flags.c_contiguous and flags.aligned:  # nearly always, and a third of the time of what follows
-        return ffi.from_buffer(array, chunk), dim
+        return ffi.from_buffer(_CTYPES[dtype], chunk), dim
     # Along an axis of at most one entry, NumPy's strides may have any value.
     bytes_apart = chunk.strides[0] if chunk.shape[0] > 1 else 0
     adjacent = chunk.shape[0] == 0 or chunk.shape[1] == 1 or chunk.strides[1] == dtype.itemsize
     if not adjacent or bytes_apart % dtype.itemsize or not flags.aligned:
         raise KernelError("rows must be aligned and have adjacent columns")
-    return ffi.cast(pointer, chunk.__array_interface__["data"][0]), bytes_apart // dtype.itemsize
+    return _first(chunk), bytes_apart // dtype.itemsize
 
 
 def plain_rows(rows: np.ndarray[Any, Any]) -> tuple[Any, int, int, int]:
     """Pointer, whether single precision, and shape of C-contiguous rows (n, dim), float64 or float32."""
     if rows.dtype not in (np.float64, np.float32) or rows.ndim != 2:
         raise KernelError("rows must be a native float64 or float32 matrix")
-    return ffi.cast("void *", inp(rows.reshape(-1))), int(rows.dtype == np.float32), rows.shape[0], rows.shape[1]
+    return inp(rows.reshape(-1)), int(rows.dtype == np.float32), rows.shape[0], rows.shape[1]
 
 
 def read_only(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

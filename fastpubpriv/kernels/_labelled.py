@@ -12,7 +12,7 @@ from fastpubpriv import losses
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import KernelError
 from fastpubpriv.kernels import _cbuf
-from fastpubpriv.kernels._cext import ffi, lib
+from fastpubpriv.kernels._cext import lib
 from fastpubpriv.kernels._jit import callback
 
 # Functions without numbers, then those that are made with numbers. C repeats them operation by operation.
@@ -54,13 +54,13 @@ def add_gradients(
     _cbuf.expect("sums", sums, np.int64, weights.shape)
     adjacent = chunk.strides[1] == chunk.itemsize and chunk.strides[0] % chunk.itemsize == 0 and chunk.flags.aligned
     rows = chunk if adjacent else np.ascontiguousarray(chunk)
-    keep = [np.ascontiguousarray(weights, dtype=np.float64).reshape(-1)]
-    given = ffi.new("fpp_gradient_map *", {"dim": dim, "outputs": weights.size // dim, "weighted": weighted, **numbers})
-    compiled = name_loss(given, residual, outputs=weights.ndim == 2)
-    given.weights = _cbuf.inp(keep[0])
-    if spread is not None:
-        keep.append(np.ascontiguousarray(spread, dtype=np.float64))
-        given.spread = _cbuf.inp(keep[1])
+    fields = {"dim": dim, "outputs": weights.size // dim, "weighted": weighted, **numbers}
+    arrays = {"weights": weights} if spread is None else {"weights": weights, "spread": spread}
+    pointers = {
+        name: _cbuf.inp(np.ascontiguousarray(array, dtype=np.float64).reshape(-1)) for name, array in arrays.items()
+    }
+    loss = loss_fields(residual, outputs=weights.ndim == 2)
+    given = _cbuf.new("fpp_gradient_map *", {**fields, **pointers, **loss})
     x, stride = _cbuf.rows(rows, width)
     workspace = _cbuf.scratch(max(0, lib.fpp_gradients_workspace_size(given)), "gradients")
     into = (given, _cbuf.out(workspace), _cbuf.out(sums.reshape(-1)))
@@ -71,28 +71,20 @@ def add_gradients(
         _cbuf.expect("places", places, np.int64, (len(places),))
         call = lib.fpp_gradients_sum_at_f64 if rows.itemsize == 8 else lib.fpp_gradients_sum_at_f32
         _cbuf.check(call(x, rows.shape[0], stride, _cbuf.inp(places), len(places), *into))
-    del compiled  # its machine code was needed until here
 
 
 def prepare(residual: Callable[..., Any], *, outputs: bool) -> None:
     """Compile a residual that is none of ours, for the calls to come."""
-    name_loss(ffi.new("fpp_gradient_map *"), residual, outputs=outputs)
+    loss_fields(residual, outputs=outputs)
 
 
-def name_loss(given: Any, residual: Callable[..., Any], *, outputs: bool) -> Any:
-    """Write the loss into a map; what is returned must live as long as the map is used."""
+def loss_fields(residual: Callable[..., Any], *, outputs: bool) -> dict[str, Any]:
+    """The fields of a map that say which loss it is."""
     if isinstance(residual, losses.NumberedResidual) and residual.make in _NUMBERED and not outputs:
-        given.loss = _NUMBERED[residual.make]
-        given.numbers[0 : len(residual.numbers)] = residual.numbers
-        return None
+        return {"loss": _NUMBERED[residual.make], "numbers": list(residual.numbers)}
     # A function for one prediction is no answer for several, and the other way round: Numba says so of a wrong one.
     if residual in _PLAIN and outputs == (residual is losses.softmax_residual):
-        given.loss = _PLAIN[residual]
-        return None
+        return {"loss": _PLAIN[residual]}
     compiled = callback(residual, outputs=outputs)
-    given.loss = lib.FPP_LOSS_FUNCTION
-    if outputs:
-        given.functions = ffi.cast("fpp_residuals", compiled.address)
-    else:
-        given.function = ffi.cast("fpp_residual", compiled.address)
-    return compiled
+    name, kind = ("functions", "fpp_residuals") if outputs else ("function", "fpp_residual")
+    return {"loss": lib.FPP_LOSS_FUNCTION, name: _cbuf.function(kind, compiled)}

@@ -135,9 +135,7 @@ def widest_gap(
         out = np.empty((end - begin, -(-m // LANES) * LANES))
         work = workspace(table.shape[1], 0)
         x, _, *shape = _cbuf.plain_rows(table)
-        _cbuf.check(
-            lib.fpp_distances_f64(ffi.cast("double *", x), *shape, begin, end, work, _cbuf.out(out.reshape(-1)))
-        )
+        _cbuf.check(lib.fpp_distances_f64(x, *shape, begin, end, work, _cbuf.out(out.reshape(-1))))
         out.sort(axis=1)  # NaN comes last
         with np.errstate(all="ignore"):
             ratio = out[:, min_count : m - min_count + 1] / out[:, min_count - 1 : m - min_count]

@@ -85,7 +85,19 @@ class BinTable:
         and emptied: the list takes no more memory than the keys themselves. None: as many slots as the keys need.
     """
 
-    __slots__ = ("_arrays", "_counters", "_dense", "_most", "_pending", "_rule", "_spilt", "_table", "_totals", "words")
+    __slots__ = (
+        "_arrays",
+        "_counters",
+        "_dense",
+        "_most",
+        "_pending",
+        "_rule",
+        "_spilt",
+        "_table",
+        "_totals",
+        "_window_at",
+        "words",
+    )
 
     def __init__(self, words: int = 1, tables: int = 1, slots: int | None = None) -> None:
         if not 1 <= words <= WORDS_MAX:
@@ -100,14 +112,18 @@ class BinTable:
         self._dense: npt.NDArray[np.uint32] | None = None
         self._totals: IntArray | None = None
         self._pending = 0
-        self._table = ffi.new("fpp_bin_table *")
-        self._table.words = words
+        self._view: dict[str, Any] = {}
         self._allocate(LEAST_SLOTS)
 
     def _allocate(self, slots: int) -> None:
         self._arrays = np.empty((slots, self.words), dtype=np.int64), np.zeros(slots, dtype=np.int64)
-        self._table.slots, self._table.used = slots, 0
-        self._table.keys, self._table.counts = (_cbuf.out(array.reshape(-1)) for array in self._arrays)
+        self._describe(0)
+
+    def _describe(self, used: int) -> None:
+        """The table for C, of the arrays and the window of now."""
+        keys, counts = (_cbuf.out(array.reshape(-1)) for array in self._arrays)
+        slots = {"words": self.words, "slots": len(self._arrays[1]), "used": used, "keys": keys, "counts": counts}
+        self._table = _cbuf.new("fpp_bin_table *", {**slots, **self._view})
 
     def _grow(self) -> None:
         keys, counts = self._arrays
@@ -153,7 +169,7 @@ class BinTable:
         while begin < len(column):
             if self._pending > _FLUSH_ROWS:
                 self._flush()
-            x, n, stride, _keep = _column(column[begin : begin + _FLUSH_ROWS])
+            x, n, stride = _column(column[begin : begin + _FLUSH_ROWS])
             _cbuf.check(call(x, n, stride, _rule(rule), self._table, done))
             self._pending += done[0]
             begin += done[0]
@@ -177,8 +193,9 @@ class BinTable:
             base = min(max(middle - window // 2, -_BASE_MAX), _BASE_MAX)
         self._dense = np.zeros((window + 1) * lanes, dtype=np.uint32)
         self._totals = None
-        self._table.base, self._table.window, self._table.lanes = base, window, lanes
-        self._table.dense = ffi.from_buffer("uint32_t[]", self._dense, require_writable=True)
+        dense = ffi.from_buffer("uint32_t[]", self._dense, require_writable=True)
+        self._view = {"base": base, "window": window, "lanes": lanes, "dense": dense}
+        self._describe(self._table.used)
 
     def _flush(self) -> None:
         if self._dense is not None:
@@ -223,7 +240,7 @@ class BinTable:
         lists = [*self._spilt, self.collected()]
         self._spilt.clear()
         self._dense = self._totals = None
-        self._table.window = 0
+        self._view = {}
         self._allocate(LEAST_SLOTS)
         return lists
 
@@ -320,12 +337,12 @@ def bins_keys(column: npt.NDArray[Any], rule: BinRule) -> IntArray:
 
 def write_keys(column: npt.NDArray[Any], rule: BinRule, keys: IntArray) -> None:
     """keys (n,), at any stride, = keys of a column (n,)."""
-    x, n, stride, _keep = _column(column)
-    if keys.dtype != np.int64 or keys.shape != (n,) or (n > 1 and keys.strides[0] % 8):
+    x, n, stride = _column(column)
+    if keys.dtype != np.int64 or keys.shape != (n,):
         raise KernelError(f"keys must be an int64 array of shape ({n},)")
     call = lib.fpp_bins_keys_f64 if column.dtype == np.float64 else lib.fpp_bins_keys_f32
-    target = ffi.cast("int64_t *", keys.__array_interface__["data"][0])
-    _cbuf.check(call(x, n, stride, _rule(rule), keys.strides[0] // 8 if n > 1 else 1, target))
+    target, apart = _cbuf.strided(keys)
+    _cbuf.check(call(x, n, stride, _rule(rule), apart, target))
 
 
 def bins_count(column: npt.NDArray[Any], rule: BinRule) -> tuple[IntArray, IntArray]:
@@ -344,21 +361,12 @@ def bins_count_tuples(keys: IntArray) -> tuple[IntArray, IntArray]:
 
 def _rule(rule: BinRule) -> Any:
     kind = lib.FPP_BINS_DYADIC if rule.width is None else lib.FPP_BINS_WIDTH
-    return ffi.new("fpp_bin_rule *", (kind, rule.offset, 1.0 if rule.width is None else rule.width))
+    return _cbuf.new("fpp_bin_rule *", (kind, rule.offset, 1.0 if rule.width is None else rule.width))
 
 
-def _column(column: npt.NDArray[Any]) -> tuple[Any, int, int, Any]:
-    """Pointer, length and stride of a column, and what keeps it alive."""
-    pointers = {np.dtype(np.float64): "double *", np.dtype(np.float32): "float *"}
-    if column.ndim != 1 or column.dtype not in pointers or not column.flags.aligned:
+def _column(column: npt.NDArray[Any]) -> tuple[Any, int, int]:
+    """Pointer, length and stride of a column."""
+    if column.dtype not in (np.float64, np.float32):
         raise KernelError("a column must be an aligned, one-dimensional float64 or float32 array")
-    size = column.itemsize
-    bytes_apart = column.strides[0] if len(column) > 1 else size
-    if bytes_apart % size:
-        raise KernelError("the entries of a column must be a whole number of entries apart")
-    return (
-        ffi.cast(pointers[column.dtype], column.__array_interface__["data"][0]),
-        len(column),
-        bytes_apart // size,
-        column,
-    )
+    x, stride = _cbuf.strided(column)
+    return x, len(column), stride

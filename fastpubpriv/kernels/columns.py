@@ -68,7 +68,7 @@ def columns_box(chunk: npt.NDArray[Any], box: ColumnBox) -> FloatArray:
     """Numbers of chunk (n, dim), float64 or float32, less a centre, clipped, less a middle, over a width: (n, dim) float64."""
     out = np.empty((chunk.shape[0], box.dim))
     x, stride = _cbuf.rows(chunk, box.dim)
-    table, _keep = _table(box)
+    table = _table(box)
     call = lib.fpp_columns_box_f64 if chunk.itemsize == 8 else lib.fpp_columns_box_f32
     _cbuf.check(call(x, chunk.shape[0], stride, table, _cbuf.out(out.reshape(-1))))
     return out
@@ -78,7 +78,7 @@ def boxed_sum(chunk: npt.NDArray[Any], box: ColumnBox, row_map: RowMap, sums: In
     """sums (out_dim,) += integer rows of the boxed chunk (n, dim), float64 or float32, modulo 2**64; no chunk is written."""
     _cbuf.expect("sums", sums, np.int64, (row_map.out_dim,))
     x, stride = _cbuf.rows(chunk, box.dim)
-    (table, _box), (cmap, _map) = _table(box), map_table(row_map)
+    table, cmap = _table(box), map_table(row_map)
     work = ffi.from_buffer(_cbuf.scratch(lib.fpp_boxed_workspace_size(cmap)))
     given = x, int(chunk.itemsize == 4), chunk.shape[0], stride, table, cmap
     _cbuf.check(lib.fpp_boxed_sum(*given, work, _cbuf.out(sums)))
@@ -91,13 +91,13 @@ def boxed_shell_counts(
     _cbuf.expect("edges_sq", edges_sq, np.float64, (edges_sq.size,))
     _cbuf.expect("counts", counts, np.int64, (edges_sq.size + 1,))
     x, stride = _cbuf.rows(chunk, box.dim)
-    (table, _box), (cmap, _map) = _table(box), map_table(row_map)
+    table, cmap = _table(box), map_table(row_map)
     work = ffi.from_buffer(_cbuf.scratch(lib.fpp_boxed_workspace_size(cmap)))
     given = x, int(chunk.itemsize == 4), chunk.shape[0], stride, table, cmap
     _cbuf.check(lib.fpp_boxed_shell_counts(*given, _cbuf.inp(edges_sq), edges_sq.size, work, _cbuf.out(counts)))
 
 
-def _table(box: ColumnBox) -> tuple[Any, Any]:
-    """The box as C sees it, and the views that keep its pointers alive."""
-    keep = [_cbuf.inp(each) for each in (box.center, box.lower, box.upper, box.middle, box.width, box.absent)]
-    return ffi.new("fpp_column_box *", (box.dim, int(box.neutral), *keep)), keep
+def _table(box: ColumnBox) -> Any:
+    """The box as C sees it."""
+    arrays = [_cbuf.inp(each) for each in (box.center, box.lower, box.upper, box.middle, box.width, box.absent)]
+    return _cbuf.new("fpp_column_box *", (box.dim, int(box.neutral), *arrays))

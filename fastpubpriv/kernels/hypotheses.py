@@ -79,8 +79,8 @@ def density_codes(
     mixtures = _mixtures(table)
     if room.size < lib.fpp_density_workspace_size(mixtures):
         raise KernelError("density_codes: the scratch is of a shorter list")
-    target = _cbuf.out(codes) + first * PANEL
-    work = ffi.cast("double *", _cbuf.out(room))
+    target = _cbuf.out(codes.reshape(-1)[first * PANEL :])
+    work = ffi.from_buffer("double[]", room, require_writable=True)
     _cbuf.check(lib.fpp_density_codes_i16(mixtures, _cbuf.inp(points), n, capacity, work, target))
 
 
@@ -95,7 +95,7 @@ def pair_counts(codes: npt.NDArray[np.int16], rows: int, panel: int, counts: npt
     panels, capacity = codes.shape[:2]
     _cbuf.expect("codes", codes, np.int16, (panels, capacity, PANEL))
     _cbuf.expect("counts", counts, np.int32, (PANEL, (panels - panel) * PANEL))
-    work = ffi.cast("int32_t *", _cbuf.out(_cbuf.scratch(lib.FPP_PAIR_WORKSPACE, "pairs")))
+    work = ffi.from_buffer("int32_t[]", _cbuf.scratch(lib.FPP_PAIR_WORKSPACE, "pairs"), require_writable=True)
     _cbuf.check(lib.fpp_pair_counts_i32(_cbuf.inp(codes), rows, capacity, panels, panel, work, _cbuf.out(counts)))
 
 
@@ -116,7 +116,7 @@ def draw_counts(
     mixtures = _mixtures(table)
     if room.size < lib.fpp_draw_workspace_size(mixtures):
         raise KernelError("draw_counts: the scratch is of a shorter list")
-    work, found = ffi.cast("void *", _cbuf.out(room)), _cbuf.out(counts)
+    work, found = _cbuf.out(room), _cbuf.out(counts)
     _cbuf.check(lib.fpp_draw_counts_i32(mixtures, _cbuf.inp(points), points.shape[0], own, work, found))
 
 

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import _cbuf
 from fastpubpriv.kernels._cext import ffi, lib
@@ -27,13 +26,9 @@ class _Step(NamedTuple):
 
 
 class _Way(NamedTuple):
-    """To the targets of a tree, as C reads it, with what keeps its pointers alive.
-
-    Good for as long as the codes are those of `version`.
-    """
+    """To the targets of a tree, as C reads it. Good for as long as the codes are those of `version`."""
 
     table: Any
-    keep: list[Any]
     version: tuple[int, int]
 
 
@@ -63,7 +58,7 @@ class KnownNodes(NamedTuple):
 
     def _rows(self) -> tuple[Any, int, int, int]:
         rows, stride = _cbuf.rows(self.chunk, self.chunk.shape[1])
-        return ffi.cast("void *", rows), int(self.chunk.itemsize == 4), len(self.chunk), stride
+        return rows, int(self.chunk.itemsize == 4), len(self.chunk), stride
 
 
 class KeptNodes:
@@ -104,7 +99,7 @@ class KeptNodes:
             return None
         if len(chunk) > 1 and chunk.strides != base.strides:
             return None
-        first, rest = divmod(chunk.ctypes.data - base.ctypes.data, base.strides[0])
+        first, rest = divmod(_cbuf.address(chunk) - _cbuf.address(base), base.strides[0])
         if rest or not 0 <= first <= len(base) - len(chunk):
             return None
         return self._codes[first : first + len(chunk)]
@@ -134,14 +129,11 @@ class KeptNodes:
         targets = {self._names[names[target]]: label for label, target in enumerate(row_tree.targets)}
         for code, parent in enumerate(self._parents):  # a parent comes first, and what is below a target counts as it
             groups[code] = targets.get(code, groups[parent] if parent >= 0 else UNASSIGNED)
-        keep: list[Any] = [groups, ffi.new("fpp_tree_node[]", len(taken))]
-        for place, code in enumerate(taken):
-            groups[code] = -2 - place
-            write_node(keep[1][place], self._steps[code].split, self._steps[code].first, keep)
-        table = ffi.new("fpp_kept *")
-        table.steps, table.groups = keep[1], _cbuf.inp(groups)
-        table.n_steps, table.n_codes, table.n_groups = len(taken), len(groups), row_tree.n_labels
-        return _Way(table, keep, self._version)
+        groups[taken] = -2 - np.arange(len(taken))
+        steps = [node_fields(self._steps[code].split, self._steps[code].first) for code in taken]
+        sizes = {"n_steps": len(taken), "n_codes": len(groups), "n_groups": row_tree.n_labels}
+        arrays = {"steps": _cbuf.new("fpp_tree_node[]", steps), "groups": _cbuf.inp(groups)}
+        return _Way(_cbuf.new("fpp_kept *", {**sizes, **arrays}), self._version)
 
     @property
     def _version(self) -> tuple[int, int]:
@@ -169,20 +161,17 @@ def known_nodes(chunk: npt.NDArray[Any], row_tree: RowTree) -> KnownNodes | None
     return None if watched is None else watched[0].known(chunk, watched[1])
 
 
-def write_node(node: Any, split: Split, first_child: int, keep: list[Any]) -> None:
-    """Write a split as C reads it; views that keep its pointers alive are appended to `keep`."""
-
-    def pointer(array: FloatArray | None) -> Any:
-        if array is None:
-            return ffi.NULL
-        keep.append(ffi.from_buffer("double[]", array))
-        return keep[-1]
-
-    node.rule, node.radius_sq = split.rule.value, split.radius_sq
-    node.n_centers, node.out_dim = split.centers.shape
-    node.first_child = first_child
-    node.origin, node.centers = pointer(split.origin), pointer(split.centers)
-    node.projection = pointer(split.projection)
+def node_fields(split: Split, first_child: int) -> dict[str, Any]:
+    """A split as C reads it: the fields of a node."""
+    arrays = {"origin": split.origin, "centers": split.centers, "projection": split.projection}
+    return {
+        "rule": split.rule.value,
+        "radius_sq": split.radius_sq,
+        "n_centers": split.centers.shape[0],
+        "out_dim": split.centers.shape[1],
+        "first_child": first_child,
+        **{name: ffi.from_buffer("double[]", array) for name, array in arrays.items() if array is not None},
+    }
 
 
 _WATCHED: weakref.WeakKeyDictionary[RowTree, tuple[KeptNodes, _Way]] = weakref.WeakKeyDictionary()

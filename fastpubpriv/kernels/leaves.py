@@ -33,9 +33,8 @@ def leaf_counts(chunk: npt.NDArray[Any], row_tree: RowTree, counts: IntArray) ->
     if known is None:
         counts += np.diff(grouped_rows(chunk, row_tree)[1])
         return
-    keep = _cbuf.out(counts)
-    totals = ffi.new("int64_t *[]", [keep])
-    known.add(ffi.new("fpp_each *", {"what": lib.FPP_EACH_COUNT, "totals": totals}))
+    totals = _cbuf.new("int64_t *[]", [_cbuf.out(counts)])
+    known.add(_cbuf.new("fpp_each *", {"what": lib.FPP_EACH_COUNT, "totals": totals}))
 
 
 def leaf_sums(chunk: npt.NDArray[Any], row_tree: RowTree, maps: Maps, sums: Totals) -> None:
@@ -90,15 +89,9 @@ def _add(
             if begins[label] < begins[label + 1]:
                 one(grouped[begins[label] : begins[label + 1]], row_map, total)
         return
-    tables = [map_table(row_map) for _, row_map, _ in taking]
-    keep = [_cbuf.out(total.reshape(-1)) for _, _, total in taking]
-    each = ffi.new("fpp_each *", {"what": what})
-    all_maps = ffi.new("fpp_row_map *[]", row_tree.n_labels)
-    all_totals = ffi.new("int64_t *[]", row_tree.n_labels)
-    for (label, _, _), (table, _), pointer in zip(taking, tables, keep, strict=True):
-        all_maps[label], all_totals[label] = table, pointer
-    each.maps, each.totals = all_maps, all_totals
-    if edges_sq is not None:
-        edges = _cbuf.inp(edges_sq)
-        each.edges_sq, each.n_edges = edges, edges_sq.size
-    known.add(each)
+    tables, into = [ffi.NULL] * row_tree.n_labels, [ffi.NULL] * row_tree.n_labels
+    for label, row_map, total in taking:
+        tables[label], into[label] = map_table(row_map), _cbuf.out(total.reshape(-1))
+    each = {"what": what, "maps": _cbuf.new("fpp_row_map *[]", tables), "totals": _cbuf.new("int64_t *[]", into)}
+    edges = {} if edges_sq is None else {"edges_sq": _cbuf.inp(edges_sq), "n_edges": edges_sq.size}
+    known.add(_cbuf.new("fpp_each *", {**each, **edges}))

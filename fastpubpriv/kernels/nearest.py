@@ -77,7 +77,7 @@ class _Winner(threading.local):
     """What one call of C says of few points: a place of its own for each thread."""
 
     def __init__(self) -> None:
-        self.kept = ffi.new("fpp_winner *")
+        self.kept = _cbuf.new("fpp_winner *")
 
 
 _winner = _Winner()
@@ -107,8 +107,7 @@ def _spread(rows: npt.NDArray[Any], group: IntArray, middles: npt.NDArray[Any], 
 class _Table:
     """The rows in panels, and what is known of them: read by every thread of a race."""
 
-    race: Any  # what C reads, of arrays that it does not keep alive
-    arrays: tuple[npt.NDArray[Any], ...]
+    race: Any  # what C reads
     places: int  # lanes of all panels
     first: IntArray  # places of the rows that lie farthest out
 
@@ -267,7 +266,7 @@ def _table(points: npt.NDArray[Any], rows: npt.NDArray[Any], drift: float, kappa
     pointers = [_cbuf.inp(array.reshape(-1)) for array in arrays]
     singles = [int(array.dtype == np.float32) for array in (points, panels)]
     race = _cbuf.new("fpp_race *", (m, dim, groups, *singles, *pointers, drift, kappa))
-    return _Table(race, arrays, order.size, place[outermost])
+    return _Table(race, order.size, place[outermost])
 
 
 def _run(table: _Table, state: tuple[int, float], workers: int) -> tuple[tuple[int, float], bool]:
@@ -284,10 +283,8 @@ def _run(table: _Table, state: tuple[int, float], workers: int) -> tuple[tuple[i
             while begin < end and settled:
                 best, farthest = ffi.new("int64_t *", state[0]), ffi.new("double *", state[1])
                 left = _cbuf.inp(queue[begin:end])
-                room = ffi.cast("void *", _cbuf.out(work))
-                _cbuf.check(
-                    lib.fpp_race_run(table.race, left, end - begin, _STEP_WORK, room, best, farthest, done, enough)
-                )
+                into = _cbuf.out(work), best, farthest, done, enough
+                _cbuf.check(lib.fpp_race_run(table.race, left, end - begin, _STEP_WORK, *into))
                 begin += done[0]
                 with lock:
                     if (farthest[0], -best[0]) > (state[1], -state[0]):

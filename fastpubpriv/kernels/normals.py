@@ -88,8 +88,8 @@ def cell_slopes(
         exponentials = -0.5 * chosen
         exponentials *= chosen
         np.exp(exponentials, out=exponentials)
-    keep = _cbuf.inp(counts), _cbuf.inp(weights.reshape(-1)), _cbuf.inp(inside.reshape(-1)), _cbuf.inp(z.reshape(-1))
-    fit = ffi.new("fpp_cell_fit *", (size, components, cells, *keep, total, noise_variance, int(fixed_std)))
+    arrays = (_cbuf.inp(array.reshape(-1)) for array in (counts, weights, inside, z))
+    fit = _cbuf.new("fpp_cell_fit *", (size, components, cells, *arrays, total, noise_variance, int(fixed_std)))
     slopes, weighted = np.empty((2, len(rows), components * (2 if fixed_std else 3), cells))
     residuals = np.empty((len(rows), cells))
     work = _room(2 * (components + 1) * (cells + 1) + 16, "normal cells")
@@ -106,8 +106,8 @@ class RowStatistic:
     def __init__(self, means: FloatArray, stds: FloatArray) -> None:
         _cbuf.expect("stds", stds, np.float64, means.shape)
         self._components, self._dim = means.shape
-        self._keep = _cbuf.inp(means.reshape(-1)), _cbuf.inp(stds.reshape(-1))
-        self._at = ffi.new("fpp_normals *", (self._dim, self._components, *self._keep))
+        moments = _cbuf.inp(means.reshape(-1)), _cbuf.inp(stds.reshape(-1))
+        self._at = _cbuf.new("fpp_normals *", (self._dim, self._components, *moments))
 
     def distances(self, chunk: npt.NDArray[Any]) -> tuple[FloatArray, npt.NDArray[np.uint8], FloatArray]:
         """Squared lengths (components, n) of rows in standard deviations, whether each is finite (n,), and what `moments` reads."""

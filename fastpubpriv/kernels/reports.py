@@ -54,7 +54,7 @@ def report_codes(
     pointer, stride = _rows(rows, law.vectors)
     _cbuf.expect("out", out, np.uint8, (rows.shape[0], CODE_BYTES))
     claw, work = workspace(law.vectors)
-    book = ffi.new("fpp_report_book *", (law.words, law.chosen, law.miss))
+    book = _cbuf.new("fpp_report_book *", (law.words, law.chosen, law.miss))
     _cbuf.check(
         lib.fpp_report_codes_f64(
             pointer, rows.shape[0], stride, claw, book, _key(key), first, work, _cbuf.out(out.reshape(-1))

@@ -15,7 +15,6 @@ from fastpubpriv.laws import ReportLaw
 
 SEED_BYTES: int = lib.FPP_SEED_BYTES
 CODE_BYTES: int = lib.FPP_CODE_BYTES
-_last = threading.local()  # to prepare a call takes as long as to draw a report of 100 columns
 
 
 def seed_integers(seeds: npt.NDArray[np.uint8], law: ReportLaw, out: npt.NDArray[np.int32]) -> None:
@@ -37,16 +36,28 @@ def _integers(
     _cbuf.check(call(_cbuf.inp(given.reshape(-1)), len(given), claw, work, _cbuf.out(out.reshape(-1))))
 
 
+class _Last(threading.local):
+    """What this thread's last call was prepared with: to prepare takes as long as to draw a report of 100 columns."""
+
+    law: ReportLaw | None = None
+
+    def prepare(self, law: ReportLaw) -> None:
+        claw = _cbuf.new(
+            "fpp_report_law *",
+            (law.dim, int(law.gaussian), law.log2_grid, int(law.ball), law.threshold, law.miss, law.radius),
+        )
+        size = lib.fpp_report_workspace_size(claw)
+        if size < 0:
+            raise KernelError("the law of a report is out of range")
+        self.law, self.given = law, (claw, ffi.from_buffer(_cbuf.scratch(size)))
+
+
+_last = _Last()
+
+
 def workspace(law: ReportLaw) -> tuple[Any, Any]:
     """The law as C sees it, and memory for a call: those of this thread's last call, if the law is the same object."""
-    if getattr(_last, "law", None) is law:
-        return _last.claw, _last.work
-    claw = ffi.new(
-        "fpp_report_law *",
-        (law.dim, int(law.gaussian), law.log2_grid, int(law.ball), law.threshold, law.miss, law.radius),
-    )
-    size = lib.fpp_report_workspace_size(claw)
-    if size < 0:
-        raise KernelError("the law of a report is out of range")
-    _last.law, _last.claw, _last.work = law, claw, ffi.from_buffer(_cbuf.scratch(size))
-    return _last.claw, _last.work
+    if _last.law is not law:
+        _last.prepare(law)
+    found: tuple[Any, Any] = _last.given
+    return found

@@ -15,7 +15,7 @@ from fastpubpriv._types import IntArray
 from fastpubpriv.errors import KernelError
 from fastpubpriv.kernels import _cbuf
 from fastpubpriv.kernels._cext import ffi, lib
-from fastpubpriv.kernels._labelled import name_loss
+from fastpubpriv.kernels._labelled import loss_fields
 
 Array = npt.NDArray[Any]
 
@@ -26,7 +26,7 @@ class Swept:
     Rows leave nothing of Python in the near caches, so that all that each call does by itself takes three times as long there.
     """
 
-    __slots__ = ("_alive", "_dim", "_given", "_labels", "_n", "_norms", "_outputs", "_rows", "_stride")
+    __slots__ = ("_dim", "_given", "_labels", "_n", "_norms", "_outputs", "_rows", "_stride")
 
     def __init__(self, labelled: tuple[Array, Array, Array], outputs: int, *, residual: Any, limit: float) -> None:
         rows, labels, norms = labelled
@@ -38,9 +38,8 @@ class Swept:
         self._n, self._dim, self._outputs = n, dim, outputs
         self._rows, self._stride = _cbuf.rows(rows, dim)
         self._labels, self._norms = _cbuf.inp(labels), _cbuf.out(norms)
-        self._given = ffi.new("fpp_gradient_map *", {"dim": dim, "outputs": outputs, "limit": limit})
-        # Rows that are not contiguous are known to C by their address alone, and a loss by its machine code.
-        self._alive = rows, name_loss(self._given, residual, outputs=False)
+        loss = loss_fields(residual, outputs=False)
+        self._given = _cbuf.new("fpp_gradient_map *", {"dim": dim, "outputs": outputs, "limit": limit, **loss})
 
     def add(self, places: IntArray | None, weights: Array, factors: Array, total: Array, bounded: int) -> None:
         """See `sweep_sum`."""

@@ -9,7 +9,7 @@ import numpy as np
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import KernelError
 from fastpubpriv.kernels import _cbuf
-from fastpubpriv.kernels._cext import ffi, lib
+from fastpubpriv.kernels._cext import lib
 
 INNER, OUTER = 64, 5  # octaves that are looked at below and beyond the last cell
 
@@ -36,13 +36,14 @@ def masses_of_sides(
         _cbuf.expect("counts", each, np.float64, (cells,))
     if not len(variances) == len(lasts) == len(exponents) == count:
         raise KernelError("sides need counts, variances, a last cell and an exponent each")
-    kinds, known, apart = ffi.new("int32_t[]", 2 * count), _cbuf.inp(edges), count * block.shape[2]
-    at = _cbuf.out(block.reshape(-1))
+    kinds, known, size = np.zeros(2 * count, dtype=np.int32), _cbuf.inp(edges), block.shape[2]
+    flat = block.reshape(-1)
     sides = zip(counts, variances, lasts, exponents.tolist(), strict=True)
     for place, (numbers, noise, last, exponent) in enumerate(sides):
         given = _cbuf.inp(numbers), _cbuf.inp(noise), known, cells, last, parts, exponent
-        _cbuf.check(lib.fpp_side_make(*given, apart, at + place * block.shape[2], kinds + 2 * place))
-    found = [kind != 0 for kind in kinds]
+        into = _cbuf.out(flat[place * size :]), _cbuf.out(kinds[2 * place :])
+        _cbuf.check(lib.fpp_side_make(*given, count * size, *into))
+    found: list[bool] = (kinds != 0).tolist()
     return block, found[::2], found[1::2]
 
 

@@ -12,7 +12,7 @@ from fastpubpriv._types import IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import _cbuf
 from fastpubpriv.kernels._cext import ffi, lib
-from fastpubpriv.kernels.kept import UNASSIGNED, known_nodes, write_node
+from fastpubpriv.kernels.kept import UNASSIGNED, known_nodes, node_fields
 from fastpubpriv.maps import RowTree
 
 LabelArray = npt.NDArray[np.int32]
@@ -62,7 +62,7 @@ def tree_assign(chunk: npt.NDArray[Any], row_tree: RowTree, labels: LabelArray) 
     """labels (n,) int32 = label of the target that each row of chunk (n, dim) reaches; -1 for none or a non-finite row."""
     x, stride = _cbuf.rows(chunk, row_tree.dim)
     _cbuf.expect("labels", labels, np.int32, (chunk.shape[0],))
-    (nodes, _keep), n_nodes = _described(row_tree), len(row_tree.splits)
+    nodes, n_nodes = _described(row_tree), len(row_tree.splits)
     work = ffi.from_buffer(_cbuf.scratch(lib.fpp_tree_workspace_size(row_tree.dim, nodes, n_nodes)))
     call = lib.fpp_tree_assign_f64 if chunk.itemsize == 8 else lib.fpp_tree_assign_f32
     _cbuf.check(call(x, chunk.shape[0], stride, row_tree.dim, nodes, n_nodes, work, _cbuf.out(labels)))
@@ -82,25 +82,24 @@ def rows_group(
 
 
 # What C reads of a tree, for as long as the tree is there.
-_DESCRIBED: weakref.WeakKeyDictionary[RowTree, tuple[Any, list[Any]]] = weakref.WeakKeyDictionary()
+_DESCRIBED: weakref.WeakKeyDictionary[RowTree, Any] = weakref.WeakKeyDictionary()
 
 
-def _described(row_tree: RowTree) -> tuple[Any, list[Any]]:
-    """The nodes of a tree for C, and the views that keep their pointers alive."""
+def _described(row_tree: RowTree) -> Any:
+    """The nodes of a tree for C."""
     found = _DESCRIBED.get(row_tree)
     if found is None:
         _DESCRIBED[row_tree] = found = _description(row_tree)
     return found
 
 
-def _description(row_tree: RowTree) -> tuple[Any, list[Any]]:
+def _description(row_tree: RowTree) -> Any:
     """Nodes that lead to no target end there, and targets are leaves."""
     label = {target: index for index, target in enumerate(row_tree.targets)}
-    nodes = ffi.new("fpp_tree_node[]", len(row_tree.splits))
-    keep: list[Any] = []
-    for index, split in enumerate(row_tree.splits):
-        if split is None or index not in row_tree.above:
-            nodes[index].rule, nodes[index].label = lib.FPP_NODE_LEAF, label.get(index, UNASSIGNED)
-        else:
-            write_node(nodes[index], split, split.first_child, keep)
-    return nodes, keep
+    nodes = [
+        {"rule": lib.FPP_NODE_LEAF, "label": label.get(index, UNASSIGNED)}
+        if split is None or index not in row_tree.above
+        else node_fields(split, split.first_child)
+        for index, split in enumerate(row_tree.splits)
+    ]
+    return _cbuf.new("fpp_tree_node[]", nodes)

@@ -32,7 +32,7 @@ def find_windows(
     held = [_cbuf.inp(each) for each in counts]
     score, end = ffi.new("double *"), ffi.new("int64_t *")
     given = (
-        ffi.new("double *[]", held),
+        _cbuf.new("double *[]", held),
         cells,
         _cbuf.inp(thresholds.reshape(-1)),
         len(thresholds),

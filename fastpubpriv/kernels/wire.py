@@ -57,7 +57,7 @@ def _as_struct(header: BatchHeader) -> Any:
         header.dim, header.count, header.gaussian, header.form, header.ball, header.log2_grid, header.entry_bytes,
         header.threshold, header.logit, header.radius, header.epsilon,
     )  # fmt: skip
-    return ffi.new("fpp_report_header *", fields)
+    return _cbuf.new("fpp_report_header *", fields)
 
 
 def batch_size(header: BatchHeader) -> int:
@@ -67,7 +67,7 @@ def batch_size(header: BatchHeader) -> int:
 
 def batch_header(data: bytes) -> BatchHeader:
     """The header of the batch that `data` begins with; InputError if it does not begin with a whole one."""
-    cheader = ffi.new("fpp_report_header *")
+    cheader = _cbuf.new("fpp_report_header *")
     _read(lib.fpp_report_batch_read(ffi.from_buffer("uint8_t[]", data), len(data), cheader))
     return BatchHeader(
         cheader.dim, cheader.count, cheader.kind, cheader.form, cheader.ball, cheader.log2_grid, cheader.entry_bytes,
