@@ -95,7 +95,7 @@ class BinTable:
         "_spilt",
         "_table",
         "_totals",
-        "_window_at",
+        "_view",
         "words",
     )
 
