@@ -245,7 +245,8 @@ class Rows(Closed, ABC):
         Parameters
         ----------
         table : pyarrow.Table, RecordBatch, list of RecordBatches, Dataset, path, or function that returns a RecordBatchReader
-            Read where it is. A dataset, without a filter, is read in the order of its files; a stream is counted now.
+            Read where it is. A dataset, without a filter, is read in the order of its files; a stream is counted now, and how it
+            is made is not seen: each row must be made of one person's row, and their number is published.
         columns : sequence of str, optional
             Numeric columns to read, in this order; the default is all columns, which must then all be numeric.
         memory_map : bool
@@ -270,9 +271,9 @@ class Rows(Closed, ABC):
         Parameters
         ----------
         frame : pandas.DataFrame, polars.DataFrame or polars.LazyFrame
-            Read where it is, chunk by chunk. The plan of a LazyFrame runs in each pass, and now to count its rows: each must be
-            made of one person's row, whatever the others hold, and their number is published. No filter, join or sort, then, and
-            no `scan_csv` without `schema=`, which guesses types from values.
+            Read where it is, chunk by chunk. The plan of a LazyFrame runs in each pass, and now to count its rows. Its steps must
+            make each row of one row: `select` and `with_columns` of arithmetic, casts that cannot fail, `scan_parquet`. Others
+            (filter, join, sort, slices, text files, functions of Python) are refused: collect them, if n may then be public.
         columns : sequence of column labels, optional
             Numeric columns to read, in this order; the default is all columns, which must then all be numeric.
 
@@ -285,7 +286,7 @@ class Rows(Closed, ABC):
         Raises
         ------
         InputError
-            Not a DataFrame, or a chosen column is missing or not numeric.
+            Not a DataFrame, a plan with other steps, or a chosen column is missing or not numeric.
         """
         return _opened("frame", frame, columns)
 
@@ -297,9 +298,9 @@ class Rows(Closed, ABC):
         ----------
         collection : dask.array.Array, dask.dataframe.DataFrame or dask.dataframe.Series
             Its chunks are NumPy arrays or pandas frames. Each pass computes them again: persist what fits into the memory of the
-            workers. The chunks must be the same in each pass, which their numbers of rows are checked for. Each row must be made
-            of one person's row, whatever the others hold, and their number is published: no filter, join or sort, and no
-            `read_csv` without `dtype=`, which guesses types from values. In a chunk of objects, what is no number is missing.
+            workers. The chunks must be the same in each pass, which their numbers of rows are checked for. Steps of a frame as for
+            a LazyFrame; what made an array, or the parts of `from_map` and `from_delayed`, is not seen: there each row must be made
+            of one person's row, whatever the others hold. In a chunk of objects, what is no number is missing.
         columns : sequence of column labels, optional
             As in `from_frame`, for a data frame.
         client : distributed.Client, optional
@@ -308,12 +309,12 @@ class Rows(Closed, ABC):
         Returns
         -------
         Rows
-            Read in order where single rows are needed here (batches of a training run); counted now if Dask does not know n.
+            Read in order where single rows are needed here (batches of a training run); the rows of a frame are counted now.
 
         Raises
         ------
         InputError
-            Not such a collection, chunks that do not hold numbers, or a column that is missing.
+            Not such a collection, other steps, an array of unknown length, chunks that do not hold numbers, or a missing column.
         """
         return _opened("dask", collection, columns, client)
 

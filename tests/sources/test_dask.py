@@ -91,7 +91,9 @@ def test_columns_in_blocks_and_lengths_that_are_not_known():
     same(content(Rows.from_dask(da.from_array(X, chunks=(50, 2), name=False))), X)
     kept = chunked(X, 6)
     kept = kept[da.isfinite(kept).all(axis=1)]
-    rows = Rows.from_dask(kept)
+    with pytest.raises(InputError, match="compute_chunk_sizes"):
+        Rows.from_dask(kept)
+    rows = Rows.from_dask(kept.compute_chunk_sizes())
     assert rows.n == 299
     same(content(rows), X[np.isfinite(X).all(axis=1)])
 

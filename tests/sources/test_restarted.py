@@ -181,12 +181,12 @@ def test_sources_that_change_between_passes(tmp_path):
         content(rows)
 
 
-def test_a_lazy_plan_that_fails_says_nothing():
+def test_a_function_of_python_in_a_lazy_plan_is_not_called():
     def odd(frame):
         raise ValueError(TEXT)
 
     plan = pl.LazyFrame({"a": [1.0]}).map_batches(odd, schema={"a": pl.Float64})
-    with pytest.raises(InputError, match="withheld") as caught:
+    with pytest.raises(InputError, match="cannot be looked into") as caught:
         private_rows(plan)
     assert TEXT not in repr((caught.value, caught.value.__context__))
 

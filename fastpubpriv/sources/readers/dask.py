@@ -14,6 +14,7 @@ from fastpubpriv.sources.readers.array import ArrayRows
 from fastpubpriv.sources.readers.columns import choose
 from fastpubpriv.sources.readers.dask_graph import DaskCluster, Tasks
 from fastpubpriv.sources.readers.frame import frame_rows
+from fastpubpriv.sources.readers.plans import check_dask
 from fastpubpriv.sources.readers.texts import TextColumns, name_of, names_of_columns
 from fastpubpriv.sources.remote import Form
 from fastpubpriv.threads.guard import call_foreign
@@ -88,6 +89,11 @@ def _of_array(cls: type[DaskRows], array: Any, cluster: DaskCluster) -> DaskRows
     if isinstance(array._meta, np.ma.MaskedArray):
         raise InputError("the chunks of the Dask array are masked: pass dask.array.ma.filled(x, numpy.nan)")
     dim = 1 if array.ndim == 1 else array.shape[1]
+    if np.isnan(array.chunks[0]).any():
+        raise InputError(
+            "the number of rows of the Dask array is not known, as after a filter, where it depends on what the rows hold: pass "
+            "the array before the filter, or call x.compute_chunk_sizes() if that number may be public"
+        )
     if np.isnan(dim):
         raise InputError("the number of columns of the Dask array is not known: call x.compute_chunk_sizes() first")
     if dim < 1:
@@ -96,14 +102,14 @@ def _of_array(cls: type[DaskRows], array: Any, cluster: DaskCluster) -> DaskRows
         array = array.rechunk({1: -1})
     like = ArrayRows.from_object(np.zeros((1, int(dim)), dtype=array.dtype))  # refuses what holds no numbers
     tasks = Tasks.of(call_foreign(lambda: dict(array.__dask_graph__()), _UNREADABLE), array.__dask_keys__())
-    lengths = array.chunks[0]
-    counts = cluster.count(tasks) if np.isnan(lengths).any() else [int(length) for length in lengths]
+    counts = [int(length) for length in array.chunks[0]]
     return cls(Form(sum(counts), int(dim), like.block(0, 1).dtype.name), tasks, counts, cluster)
 
 
 def _of_frame(cls: type[DaskRows], frame: Any, columns: Sequence[Any] | None, cluster: DaskCluster) -> DaskRows:
     if not hasattr(frame, "columns") or frame.ndim == 1:
         frame = frame.to_frame(0 if frame.name is None else frame.name)
+    check_dask(frame)
     labels = choose(list(frame.columns), columns, "the Dask data frame")
     like = frame_rows(call_foreign(lambda: frame[labels]._meta_nonempty, _UNREADABLE), columns and labels)
     frame = call_foreign(lambda: frame[labels].optimize(), _UNREADABLE)

@@ -15,6 +15,7 @@ from fastpubpriv.sources.readers.arrow import batch_rows, checked_schema, float_
 from fastpubpriv.sources.readers.columns import choose
 from fastpubpriv.sources.readers.frame import polars_frame_rows
 from fastpubpriv.sources.readers.pieces import check_count
+from fastpubpriv.sources.readers.plans import check_polars
 from fastpubpriv.sources.readers.texts import name_of
 from fastpubpriv.threads.guard import call_foreign, call_guarded, iterate_foreign
 from fastpubpriv.validation import path_name
@@ -166,6 +167,7 @@ def lazy_rows(frame: Any, columns: Sequence[Any] | None) -> Rows:
             "this version of polars cannot read a LazyFrame in batches: update it, or pass frame.collect()"
         )
     what = "the lazy frame"
+    check_polars(frame)
     schema = call_foreign(frame.collect_schema)
     labels = choose(schema.names(), columns, what)
     chosen = frame.select(labels)

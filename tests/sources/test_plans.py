@@ -1,0 +1,277 @@
+"""Plans of lazy sources: steps that make each row of one row are taken, all others are refused in words."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+
+import dask
+import dask.array as da
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pytest
+
+from fastpubpriv import InputError, Rows
+from fastpubpriv.sources import private_rows
+
+SECRET = "Alice-SSN-123"
+N = 12
+HELD = {
+    "a": np.linspace(-2.0, 3.0, N),
+    "b": np.arange(N),
+    "f": np.linspace(0.0, 1.0, N).astype(np.float32),
+    "t": [SECRET if i == 3 else f"{i}" for i in range(N)],
+    "d": [datetime.date(2020, 1, 1)] * N,
+    "m": [decimal.Decimal("1.5")] * N,
+}
+FRAME = pl.DataFrame(HELD)
+A, B, T = pl.col("a"), pl.col("b"), pl.col("t")
+
+
+def lazy():
+    return FRAME.lazy()
+
+
+TAKEN = {
+    "as it is": lambda f: f.select("a", "b"),
+    "drop": lambda f: f.drop("t", "d", "m"),
+    "rename": lambda f: f.select("a", "b").rename({"a": "z"}),
+    "select": lambda f: f.select(A * 2 + B, (A / 3 - 1).alias("c"), (-B).alias("n")),
+    "with_columns": lambda f: f.select("a", "b").with_columns(c=A**2, e=B * B, g=pl.lit(1.0)),
+    "division by what may be zero": lambda f: f.select(A / B, (B // (B - 3)).alias("q"), (B % (B - 3)).alias("r")),
+    "when": lambda f: f.select(pl.when(A > 0).then(A).otherwise(B)),
+    "text as a number": lambda f: f.select(T.cast(pl.Float64, strict=False), (T == "4").alias("u")),
+    "to a float": lambda f: f.select(B.cast(pl.Float32), A.cast(pl.Float32), (B > 3).cast(pl.Float64).alias("c")),
+    "to an integer": lambda f: f.select(A.cast(pl.Int8, strict=False)),
+    "frame cast": lambda f: f.select("a", "b").cast({"b": pl.Int8}, strict=False),
+    "functions": lambda f: f.select(A.abs(), A.log().alias("c"), B.sqrt(), A.round(1).alias("e"), A.exp().alias("g")),
+    "clip": lambda f: f.select(A.clip(0, 1), B.clip(2, 1)),
+    "fill": lambda f: f.select("a", "b").fill_null(0).fill_nan(0),
+    "coalesce": lambda f: f.select(pl.coalesce("a", "b"), pl.max_horizontal("a", "f").alias("c")),
+    "truth": lambda f: f.select(A.is_between(0, 1), T.is_in(["1", "2"]), ~A.is_null().alias("n") & (B > 2)),
+    "concat": lambda f: pl.concat([f.select("a"), f.select("a")]),
+    "cache": lambda f: f.select("a").cache(),
+}
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_steps_of_one_row_each(name):
+    plan = TAKEN[name](lazy())
+    rows = private_rows(plan)
+    direct = Rows.from_frame(plan.collect())
+    assert rows.n in (N, 2 * N)
+    assert np.concatenate(list(rows.chunks())).tobytes() == np.concatenate(list(direct.chunks())).tobytes()
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_a_replaced_row_changes_its_own_row_only(name):
+    odd = {"a": np.nan, "b": -(2**63), "f": np.float32(np.inf), "t": "1e999", "d": None, "m": None}
+    other = FRAME.with_row_index("k").select(
+        pl.when(pl.col("k") == 5).then(pl.lit(value, dtype=FRAME.schema[column])).otherwise(column).alias(column)
+        for column, value in odd.items()
+    )
+    before, after = (np.concatenate(list(private_rows(TAKEN[name](frame.lazy())).chunks())) for frame in (FRAME, other))
+    assert len(before) == len(after)
+    changed = np.flatnonzero((before.view(np.uint8) != after.view(np.uint8)).any(axis=1))
+    assert set(changed.tolist()) <= {5, 5 + N}
+
+
+def batches(frame):
+    return frame
+
+
+REFUSED = {
+    "filter": lambda f: f.filter(A > 0),
+    "filter before": lambda f: f.filter(A > 0).select(A * 2),
+    "filter within": lambda f: f.select(A.filter(B > 3)),
+    "unique": lambda f: f.unique(),
+    "drop_nulls": lambda f: f.drop_nulls(),
+    "drop_nans": lambda f: f.drop_nans(),
+    "group_by": lambda f: f.group_by("b").agg(A.sum()),
+    "rolling": lambda f: f.rolling("b", period="3i").agg(A.sum()),
+    "sort": lambda f: f.sort("a"),
+    "sort_by": lambda f: f.select(A.sort_by("b")),
+    "shuffle": lambda f: f.select(A.shuffle()),
+    "sample": lambda f: f.select(A.sample(3)),
+    "join": lambda f: f.join(f, on="b"),
+    "join_asof": lambda f: f.join_asof(f, on="b"),
+    "over": lambda f: f.select(A.mean().over("b")),
+    "mean": lambda f: f.select(A - A.mean()),
+    "max": lambda f: f.with_columns(c=A / A.max()),
+    "len": lambda f: f.with_columns(c=pl.len()),
+    "first": lambda f: f.select(A - A.first()),
+    "cum_sum": lambda f: f.select(A.cum_sum()),
+    "shift": lambda f: f.shift(1),
+    "diff": lambda f: f.select(A.diff()),
+    "rank": lambda f: f.select(A.rank()),
+    "reverse": lambda f: f.reverse(),
+    "gather": lambda f: f.select(A.gather([0, 1])),
+    "forward_fill": lambda f: f.select(A.forward_fill()),
+    "fill by mean": lambda f: f.select(A.fill_null(strategy="mean")),
+    "interpolate": lambda f: f.select(A.interpolate()),
+    "rolling_mean": lambda f: f.select(A.rolling_mean(2)),
+    "ewm_mean": lambda f: f.select(A.ewm_mean(alpha=0.5)),
+    "is_unique": lambda f: f.select(A.is_unique()),
+    "is_in a column": lambda f: f.select(B.is_in(pl.col("a").cast(pl.Int64, strict=False).implode())),
+    "clip by columns": lambda f: f.select(A.clip(B, A)),
+    "head": lambda f: f.head(3),
+    "head of all": lambda f: f.head(1000),
+    "limit": lambda f: f.limit(3),
+    "slice": lambda f: f.slice(1, 3),
+    "tail": lambda f: f.tail(3),
+    "slice of a column": lambda f: f.select(A.slice(0, 3)),
+    "gather_every": lambda f: f.gather_every(2),
+    "row index": lambda f: f.with_row_index(),
+    "explode": lambda f: f.select(A.implode()).explode("a"),
+    "unpivot": lambda f: f.select("a", "b").unpivot(),
+    "side by side": lambda f: pl.concat([f.select("a"), f.select("b")], how="horizontal"),
+    "a series": lambda f: f.with_columns(c=pl.Series(np.arange(N))),
+    "frame map_batches": lambda f: f.map_batches(batches),
+    "map_batches": lambda f: f.select(A.map_batches(batches, return_dtype=pl.Float64)),
+    "map_elements": lambda f: f.select(A.map_elements(batches, return_dtype=pl.Float64)),
+    "strict cast of text": lambda f: f.select(T.cast(pl.Float64)),
+    "strict cast to an integer": lambda f: f.select(A.cast(pl.Int8)),
+    "strict frame cast": lambda f: f.cast({"a": pl.Int8}),
+    "text to an integer": lambda f: f.select(T.str.to_integer()),
+    "power of an integer": lambda f: f.select(B**B),
+    "replace_strict": lambda f: f.select(T.replace_strict({"1": 2})),
+    "decimals": lambda f: f.select(pl.col("m") * pl.col("m")),
+    "dates": lambda f: f.select(pl.col("d").dt.year()),
+    "beside others": lambda f: pl.concat([f.select("a"), f.filter(A > 0).select("a")]),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_other_steps_are_refused_in_words(name):
+    with pytest.raises(InputError, match=r"not known to make each row of one row.*run the plan before") as caught:
+        private_rows(REFUSED[name](lazy()), columns=None)
+    assert SECRET not in str(caught.value)
+
+
+def test_scans_of_files(tmp_path):
+    FRAME.select("a", "b").write_parquet(tmp_path / "x.parquet")
+    FRAME.select("a", "b").write_csv(tmp_path / "x.csv")
+    FRAME.select("a", "b").write_ndjson(tmp_path / "x.ndjson")
+    place = tmp_path / "x.parquet"
+    assert private_rows(pl.scan_parquet(place).select(A * 2)).n == N
+    for plan in (
+        pl.scan_parquet(place, n_rows=3),
+        pl.scan_parquet(place, row_index_name="k"),
+        pl.scan_parquet(place).filter(A > 0),
+        pl.scan_pyarrow_dataset(ds.dataset(place)),
+        pl.scan_pyarrow_dataset(ds.dataset(place)).filter(A > 0),
+    ):
+        with pytest.raises(InputError, match="not known to make each row of one row"):
+            private_rows(plan)
+    for plan in (pl.scan_csv(tmp_path / "x.csv"), pl.scan_ndjson(tmp_path / "x.ndjson")):
+        with pytest.raises(InputError, match="is of text"):
+            private_rows(plan)
+
+
+def test_planted_fault_a_step_on_the_list_that_is_none_is_seen(monkeypatch):
+    """The replaced row, for a function that looks at other rows."""
+    from fastpubpriv.sources.readers import plans
+
+    monkeypatch.setattr(plans, "_FUNCTIONS", plans._FUNCTIONS | {"cum_sum"})
+    monkeypatch.setitem(TAKEN, "planted", lambda f: f.select(A.cum_sum()))
+    with pytest.raises(AssertionError):
+        test_a_replaced_row_changes_its_own_row_only("planted")
+
+
+TABLE = pa.table({"a": HELD["a"]})
+ABOVE = ds.field("a") > 0
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        lambda: ds.dataset(TABLE).filter(ABOVE),
+        lambda: ds.dataset(TABLE).filter(ABOVE).replace_schema(TABLE.schema),
+        lambda: ds.dataset(TABLE).scanner(filter=ABOVE),
+        lambda: ds.dataset(TABLE).scanner(filter=ABOVE).to_reader(),
+        lambda: next(ds.dataset(TABLE).get_fragments()),
+    ],
+)
+def test_arrow_plans_are_refused(source):
+    with pytest.raises(InputError):
+        private_rows(source())
+
+
+PANDAS = pd.DataFrame({"a": HELD["a"], "b": HELD["b"], "f": HELD["f"]})
+
+DASK_TAKEN = {
+    "columns": lambda d: d[["b", "a"]],
+    "assign": lambda d: d.assign(c=d.a * 2 + d.b, e=d.a > 1),
+    "arithmetic": lambda d: (d[["a"]] + 1) / 2 - abs(d[["a"]]),
+    "fill": lambda d: d.fillna(0).clip(0, 1),
+    "where": lambda d: d[["a"]].where(d.a > 1, 0.0),
+    "to a float": lambda d: d.astype("float32"),
+    "rename": lambda d: d.rename(columns={"a": "z"}),
+    "repartition": lambda d: d.repartition(npartitions=1),
+    "persist": lambda d: d[d.a > 0].persist(),
+    "delayed": lambda d: dd.from_delayed([dask.delayed(PANDAS)], meta=PANDAS.iloc[:0]),
+    "map": lambda d: dd.from_map(lambda i: PANDAS, [0, 1], meta=PANDAS.iloc[:0]),
+}
+DASK_REFUSED = {
+    "filter": lambda d: d[d.a > 0],
+    "query": lambda d: d.query("a > 0"),
+    "drop_duplicates": lambda d: d.drop_duplicates(),
+    "dropna": lambda d: d.dropna(),
+    "sort": lambda d: d.sort_values("a"),
+    "merge": lambda d: d.merge(d, on="b"),
+    "shuffle": lambda d: d.shuffle("b"),
+    "sample": lambda d: d.sample(frac=0.5),
+    "head": lambda d: d.head(3, compute=False),
+    "mean": lambda d: d - d.mean(),
+    "cumsum": lambda d: d.cumsum(),
+    "shift": lambda d: d.shift(1),
+    "groupby": lambda d: d.groupby("b").a.sum(),
+    "map_partitions": lambda d: d.map_partitions(batches),
+    "apply": lambda d: d.apply(batches, axis=1, meta=PANDAS.iloc[:0]),
+    "to an integer": lambda d: d.astype({"a": "int64"}),
+    "two frames": lambda d: d + dd.from_pandas(PANDAS + 1, npartitions=3),
+}
+
+
+@pytest.mark.parametrize("name", DASK_TAKEN)
+def test_dask_steps_of_one_row_each(name):
+    plan = DASK_TAKEN[name](dd.from_pandas(PANDAS, npartitions=3))
+    direct = Rows.from_frame(plan.compute())
+    assert np.array_equal(
+        np.concatenate(list(private_rows(plan).chunks())), np.concatenate(list(direct.chunks())), equal_nan=True
+    )
+
+
+@pytest.mark.parametrize("name", DASK_REFUSED)
+def test_other_dask_steps_are_refused_in_words(name):
+    with pytest.raises(InputError, match="not known to make each row of one row"):
+        private_rows(DASK_REFUSED[name](dd.from_pandas(PANDAS, npartitions=3)))
+
+
+def test_objects_are_not_compared():
+    """A text among numbers would end the pass."""
+    with dask.config.set({"dataframe.convert-string": False}):
+        plan = dd.from_pandas(pd.DataFrame({"a": np.arange(3.0), "o": [1, SECRET, 2.0]}), npartitions=1)
+        assert private_rows(plan[["a"]]).n == 3
+        with pytest.raises(InputError, match="may fail for some") as caught:
+            private_rows(plan[["a"]].assign(c=plan.o > 1))
+    assert SECRET not in str(caught.value)
+
+
+def test_dask_files(tmp_path):
+    PANDAS.to_parquet(tmp_path / "x.parquet")
+    PANDAS.to_csv(tmp_path / "x.csv", index=False)
+    assert private_rows(dd.read_parquet(tmp_path / "x.parquet")).n == N
+    for plan in (dd.read_parquet(tmp_path / "x.parquet", filters=[("a", ">", 0)]), dd.read_csv(tmp_path / "x.csv")):
+        with pytest.raises(InputError, match="not known to make each row of one row"):
+            private_rows(plan)
+
+
+def test_a_dask_array_of_unknown_length_is_refused():
+    x = da.from_array(np.column_stack([HELD["a"], HELD["b"]]), chunks=(5, 2))
+    with pytest.raises(InputError, match="as after a filter"):
+        private_rows(x[x[:, 0] > 0])
