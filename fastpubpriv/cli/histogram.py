@@ -23,7 +23,13 @@ Examples:
 @click.option("--columns", metavar="A,B,...", help="Columns of the table. Default: all numeric columns.")
 @options.join_option
 @click.option("--width", type=options.Exact(), help="Width of the bins, in data units.")
-@click.option("--offset", type=options.Exact(), default="0", show_default=True, help="Centre of one of the bins.")
+@click.option(
+    "--offset",
+    type=options.Exact(),
+    default="0",
+    show_default=True,
+    help="Where a bin ends; the others end whole widths from there.",
+)
 @click.option(
     "--levels",
     type=click.IntRange(min=1),

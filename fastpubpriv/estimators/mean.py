@@ -96,7 +96,8 @@ def estimate_mean(
     variance : float or (dim,), optional
         Instead of `covariance`, for columns taken as independent: one public variance, or one for each column.
     bounds : None or (lowest, highest)
-        For counts: numbers or vectors (dim,) between which every value is known to lie. They make intervals finite and sharper.
+        For counts: numbers or vectors (dim,) between which every value is known to lie. Intervals are then
+        finite, and hold what rows may do that lie anywhere within and cannot be seen.
     missing : "observed" or "neutral"
         For counts: what an entry that is not a finite number does. "observed": the mean of a column is that of its numbers.
         "neutral": a row with such an entry is left out in every column.

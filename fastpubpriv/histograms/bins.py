@@ -17,14 +17,17 @@ from fastpubpriv.mechanisms.histograms import LEVELS_MAX
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class BinGrid:
-    """Bins of one width, in all directions without end: bin i is (offset + (i - 1/2) width, offset + (i + 1/2) width].
+    """Bins of one width, in both directions without end: bin i is (offset + i width, offset + (i + 1) width].
+
+    A value so near to an end that rounding, of the order of 2^-53 of its distance from the offset or of a width, hides on which
+    side it is may be in either bin.
 
     Parameters
     ----------
     width : float
         Positive; in data units.
     offset : float
-        Centre of bin 0.
+        Lower end of bin 0, and so an end of bins at every level.
     levels : int
         With L levels, the widths width, 2 width, ..., 2^(L - 1) width, each a histogram of its own: a bin of level l is the union
         of 2^l neighbouring finest bins. They are counted once, at the finest.
@@ -33,6 +36,8 @@ class BinGrid:
     --------
     >>> BinGrid(width=0.5, levels=3).widths
     (0.5, 1.0, 2.0)
+    >>> BinGrid(width=10_000).edges(np.array([0, 1]), 0)
+    (array([    0., 10000.]), array([10000., 20000.]))
     """
 
     width: float
@@ -46,6 +51,8 @@ class BinGrid:
         object.__setattr__(self, "levels", levels)
         if not math.isfinite(self.width * 2.0 ** (levels - 1)):
             raise InputError("the widest level overflows: pass a smaller width or fewer levels")
+        if not math.isfinite(self.offset + self.width / 2.0):
+            raise InputError("the middle of bin 0 overflows: pass a smaller width or an offset nearer to zero")
 
     @property
     def widths(self) -> tuple[float, ...]:
@@ -54,11 +61,11 @@ class BinGrid:
 
     def rule(self) -> BinRule:
         """The finest bins, for a kernel."""
-        return BinRule(self.width, self.offset)
+        return BinRule(self.width, self.offset + self.width / 2.0)  # a rule says where the middle of bin 0 is
 
     def edges(self, keys: IntArray, level: int) -> tuple[FloatArray, FloatArray]:
         """Lower and upper ends of the bins of a level."""
-        first = keys.astype(np.float64) * 2.0**level - 0.5
+        first = keys.astype(np.float64) * 2.0**level
         with np.errstate(over="ignore"):
             return self.offset + first * self.width, self.offset + (first + 2.0**level) * self.width
 

@@ -91,7 +91,7 @@ def stable_histogram(
     >>> values = np.concatenate([np.full(3000, 1e9), np.full(1000, -7.25), [42.0]])
     >>> result = stable_histogram(values, bins=BinGrid(width=0.5), budget=ApproxDP(epsilon=1, delta=1e-8))
     >>> [(float(end), float(round(count, -2))) for end, count in zip(result[0].upper[:, 0], result[0].counts)]
-    [(-7.25, 1000.0), (1000000000.25, 3000.0)]
+    [(-7.0, 1000.0), (1000000000.0, 3000.0)]
     """
     rows, _ = running.open_rows(x_priv, columns=columns)
     law = _LAWS[validation.choice("noise", noise, tuple(_LAWS))]

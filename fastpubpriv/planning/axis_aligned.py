@@ -64,7 +64,11 @@ def plan_axis_aligned_mixture(
         own = {} if chosen.details is None else chosen.details(components, budget)
         return own | list_decoding_details(components, dim, closeness, budget, failure)
 
-    return Forecast(predict=predict, unit=UNIT, more=more)
+    def gaussian(n_priv: int, budget: Budget) -> bool:
+        chosen = METHODS[chosen_method(wanted, dim=dim, n_priv=n_priv, has_public=n_pub > 0, budget=budget)]
+        return chosen.predict is not None  # the others choose from a list
+
+    return Forecast(predict=predict, unit=UNIT, more=more, gaussian=gaussian)
 
 
 def list_decoding_details(

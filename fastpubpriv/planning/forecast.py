@@ -24,13 +24,27 @@ def nothing_more(n_priv: int, budget: Budget) -> dict[str, float]:
     return {}
 
 
+def always(n_priv: int, budget: Budget) -> bool:
+    """True."""
+    return True
+
+
+def never(n_priv: int, budget: Budget) -> bool:
+    """False."""
+    return False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """The error of a task as a function of rows and budget, its unit, and details that are worked out once, for the solution."""
+    """The error of a task as a function of rows and budget, its unit, and details that are worked out once, for the solution.
+
+    `gaussian`: whether all noise would be Gaussian under zCDP, so that rho implies a smaller epsilon.
+    """
 
     predict: Predictor
     unit: str
     more: Callable[[int, Budget], dict[str, float]] = nothing_more
+    gaussian: Callable[[int, Budget], bool] = always
 
 
 def count(name: str, value: Any, *, minimum: int = 0) -> int:

@@ -11,7 +11,7 @@ from fastpubpriv.mechanisms.selection.densities import MOST_HYPOTHESES
 from fastpubpriv.mechanisms.selection.hypotheses import MOST_COMPARED, closed_form_rows, pairs_of, slack_at
 from fastpubpriv.mechanisms.selection.scheffe import CELLS
 from fastpubpriv.parameters import FAILURE_PROB
-from fastpubpriv.planning.forecast import Forecast, count
+from fastpubpriv.planning.forecast import Forecast, count, never
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, PureDP
 
 UNIT = "total variation beyond 3 times that of the best hypothesis, with probability 1 - failure_prob"
@@ -45,4 +45,4 @@ def plan_select_hypothesis(*, dim: int, candidates: int | None = None, failure_p
             details["closed_form_rows"] = float(closed_form_rows(size, 2.0 * slack, epsilon, failure_prob))
         return slack, details
 
-    return Forecast(predict=predict, unit=UNIT)
+    return Forecast(predict=predict, unit=UNIT, gaussian=never)

@@ -15,7 +15,7 @@ from fastpubpriv.planning.forecast import LEAST_AMOUNT, MOST_AMOUNT, MOST_PURE, 
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, PureDP
 from fastpubpriv.reading import Form, read_numbers
 from fastpubpriv.results.base import Value
-from fastpubpriv.results.words import Table, explain
+from fastpubpriv.results.words import Table, explain, readers_epsilon
 
 # Where the function of each task is: plan_<task>.
 _HOMES = {
@@ -49,6 +49,7 @@ class _Tasks(Mapping[str, Callable[..., Forecast]]):
 
 TASKS: Mapping[str, Callable[..., Forecast]] = _Tasks()
 GUESS = "is_a_guess"
+EPSILON = "implied_epsilon"
 GUESSED = (
     "there are no more public rows than coefficients: a line goes through them all, and what of a label is noise does not show; "
     "every predicted error may be far too small"
@@ -115,7 +116,7 @@ MEANINGS = {
     "objective_perturbation": "error of a minimum moved by secret noise",
     "exponential": "error of a choice among models that public rows suggest",
     "is_a_guess": "no more public rows than coefficients: all errors here are guesses, and may be far too small (1: yes)",
-    "implied_epsilon": "epsilon of the budget, for zCDP at delta = 1e-6",
+    EPSILON: "epsilon of the budget, for zCDP at delta = 1e-6",
     "worth_rows": "private rows from which they are worth it",
     "worth_budget": "rho or epsilon from which private rows are worth it",
     "minimax_public": "order of the best rate, public rows alone",
@@ -177,8 +178,9 @@ class Plan(Value):
 
     def _facts(self) -> list[tuple[str, str]]:
         mark = " <- worked out" if self.solved_for == "budget" else ""
+        price = explain(self.budget, epsilon=self.details.get(EPSILON))
         guess = [("A guess", GUESSED)] if self.details.get(GUESS) else []
-        return [("Task", self.task), ("Budget", f"{explain(self.budget)}{mark}"), *guess]
+        return [("Task", self.task), ("Budget", f"{price}{mark}"), *guess]
 
 
 def _solve_rows(predict: Predictor, budget: Budget, error: float) -> int:
@@ -362,6 +364,7 @@ def plan(
     assert n_priv is not None
     predicted, details = predict(n_priv, budget)
     details |= forecast.more(n_priv, budget)
+    details[EPSILON] = readers_epsilon(budget, all_gaussian=forecast.gaussian(n_priv, budget))
     return Plan(
         task=task,
         n_priv=n_priv,

@@ -6,7 +6,6 @@ import contextlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
@@ -17,9 +16,18 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.losses import LOSSES
-from fastpubpriv.planning.forecast import LEAST_AMOUNT, MOST_AMOUNT, MOST_PURE, MOST_ROWS, Forecast, count
+from fastpubpriv.planning.forecast import (
+    LEAST_AMOUNT,
+    MOST_AMOUNT,
+    MOST_PURE,
+    MOST_ROWS,
+    Forecast,
+    always,
+    count,
+    never,
+)
 from fastpubpriv.planning.rates import minimax_rates
-from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, PureDP, best_epsilon
+from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, PureDP
 from fastpubpriv.public_draws import draw_uniforms
 from fastpubpriv.release.account import Account
 from fastpubpriv.run import noise_per_radius
@@ -42,7 +50,6 @@ UNITS = {
 }
 _MOST_CELLS = 2**24  # of the public rows that are made up
 _LOGISTIC_VARIANCE = math.pi**2 / 3.0
-_READERS_DELTA = Fraction(1, 10**6)
 _CLOSE = 1.001  # a turning point is found to this factor
 _STRIDE = 16
 _MOST_GUESSES = 8  # three to five are usual
@@ -77,7 +84,8 @@ def plan_train(
     if weight is not None and weight > 1.0:
         raise InputError(f"mean_weight is in units of weight_cap, so at most 1, got {weight:g}")
     case = _Case(loss=loss, method=method, table=typical_rows(loss, dim, n_pub, explained), mean_weight=weight)
-    return Forecast(predict=case.predict, unit=UNITS[loss], more=case.more)
+    gaussian = never if method == "objective_perturbation" else always
+    return Forecast(predict=case.predict, unit=UNITS[loss], more=case.more, gaussian=gaussian)
 
 
 def typical_rows(loss: str, dim: int, n_pub: int, r_squared: float) -> FloatArray:
@@ -192,7 +200,6 @@ class _Case:
         rates = minimax_rates(n_priv=n_priv, n_pub=len(self.table), dim=self.table.shape[1] - 1, budget=budget)
         return found | {
             "is_a_guess": float(len(self.table) <= self.table.shape[1]),
-            "implied_epsilon": _epsilon(budget),
             "public_rows_alone": self._problem.posterior.excess,
             "without_privacy": self._without_privacy(n_priv),
             "worth_rows": turning_point(n_priv, 1, MOST_ROWS, lambda n: self._worth(int(n), budget)),
@@ -245,12 +252,6 @@ def _maker(budget: Budget) -> Callable[[float], Budget]:
     if isinstance(budget, PureDP):
         return lambda amount: PureDP(epsilon=amount)
     return lambda amount: ZCDP(rho=amount)
-
-
-def _epsilon(budget: Budget) -> float:
-    if isinstance(budget, ZCDP):
-        return float(best_epsilon(_READERS_DELTA, budget.rho, all_gaussian=True))
-    return float(budget.amounts[0])
 
 
 def _short_of(left: float) -> float:

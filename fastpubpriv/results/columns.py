@@ -19,6 +19,7 @@ STATUSES = {
     "resolved": "the counts show its scale and where it ends",
     "heavy_tail": "it falls off slowly: there may be more beyond what can be seen than the interval allows for",
     "faint": "few rows far from all others decide it: the interval holds if nothing lies further out",
+    "unseen": "more than one row in fifty may lie far away unseen: the interval holds if none does, or with bounds",
     "wide": "the public rows alone do about as well",
     "one_scale": "its own scale is not known: noise and interval are those of whole rows, too wide for a column in a small unit",
     "point_mass": "constant, or the rows that differ are fewer than can be seen: no interval without bounds",
@@ -37,14 +38,15 @@ class ColumnReport(Value):
     Attributes
     ----------
     status : tuple of str
-        "resolved", "heavy_tail", "faint", "wide", "one_scale", "point_mass" or "unresolved".
+        "resolved", "heavy_tail", "faint", "unseen", "wide", "one_scale", "point_mass" or "unresolved".
     missing : float64
         Released number of rows without a number here; zero where it is within its noise. NaN (null in JSON) where whole rows were
         counted by their norm, and those without a number as rows at the centre.
     resolved_from, resolved_to : float64
         The counts show rows as far as these numbers.
     undetected_rows : float64
-        Up to this many rows may lie anywhere outside that range without being noticed in the noisy counts.
+        Up to this many rows may lie outside that range without being noticed in the noisy counts: anywhere within the bounds, or,
+        without bounds, in one octave up to a thousand times further out.
     clipping_std : float64
         Standard deviation of the correction that was added for clipped rows.
     tail_below, tail_above : float64

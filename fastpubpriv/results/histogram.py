@@ -163,9 +163,10 @@ class HistogramResult(Result):
     >>> import numpy as np
     >>> import fastpubpriv as fpp
     >>> ages = np.random.default_rng(0).integers(20, 60, size=30_000)
-    >>> result = fpp.stable_histogram(ages, bins=fpp.BinGrid(width=10.0), budget=fpp.ApproxDP(epsilon=1, delta=1e-6))
+    >>> bins = fpp.BinGrid(width=10.0, offset=-0.5)  # whole numbers are off the ends
+    >>> result = fpp.stable_histogram(ages, bins=bins, budget=fpp.ApproxDP(epsilon=1, delta=1e-6))
     >>> result[0].lower[:, 0].tolist(), result.threshold < 100
-    ([15.0, 25.0, 35.0, 45.0, 55.0], True)
+    ([19.5, 29.5, 39.5, 49.5], True)
     """
 
     histograms: tuple[Histogram, ...]

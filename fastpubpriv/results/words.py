@@ -76,15 +76,25 @@ def short(budget: Budget | Cost) -> str:
     return ", ".join(f"{name} = {amount(value)}" for name, value in zip(parts, budget.amounts, strict=True))
 
 
-def explain(budget: Budget | Cost | None, releases: tuple[Mapping[str, Any], ...] = ()) -> str:
-    """A budget in words, for people who know one notion of it."""
+def readers_epsilon(budget: Budget, *, all_gaussian: bool) -> float:
+    """The epsilon that a budget implies; of zCDP the one at `READERS_DELTA`, smaller where all noise is Gaussian."""
+    if isinstance(budget, ZCDP):
+        return float(best_epsilon(READERS_DELTA, budget.rho, all_gaussian=all_gaussian))
+    return float(budget.amounts[0])
+
+
+def explain(
+    budget: Budget | Cost | None, releases: tuple[Mapping[str, Any], ...] = (), *, epsilon: float | None = None
+) -> str:
+    """A budget in words, for people who know one notion of it; `epsilon` is what zCDP implies, by default that of the releases."""
     if budget is None or (isinstance(budget, Cost) and budget.is_zero):
         return "nothing: only public rows were used"
     if isinstance(budget, Cost):
         return short(budget)
     if isinstance(budget, ZCDP):
-        gaussian = bool(releases) and all(release.get("noise") == "gaussian" for release in releases)
-        epsilon = best_epsilon(READERS_DELTA, budget.rho, all_gaussian=gaussian)
+        if epsilon is None:
+            gaussian = bool(releases) and all(release.get("noise") == "gaussian" for release in releases)
+            epsilon = readers_epsilon(budget, all_gaussian=gaussian)
         return f"rho = {amount(budget.rho)} (zCDP), which implies epsilon = {epsilon:.3g} at delta = 1e-6"
     if isinstance(budget, ApproxDP):
         return f"{short(budget)} (approximate DP)"

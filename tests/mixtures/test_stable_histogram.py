@@ -1,5 +1,6 @@
 """`stable_histogram`: what comes out, that it does not depend on how rows are read, and the bad-input groups."""
 
+import itertools
 import math
 import pickle
 
@@ -80,7 +81,7 @@ def test_every_count_is_within_the_stated_error():
     failures = 0
     for seed in range(40):
         result = seeded(stable_histogram, X[:5000, 0], bins=BinGrid(width=0.5), budget=BUDGET, random_state=seed)
-        keys, counts = np.unique(np.ceil(X[:5000, 0] / 0.5 - 0.5), return_counts=True)
+        keys, counts = np.unique(np.ceil(X[:5000, 0] / 0.5) - 1.0, return_counts=True)
         noisy = dict(zip(result[0].keys[:, 0].tolist(), result[0].counts.tolist(), strict=True))
         error = result.count_error(0.05)
         failures += any(abs(noisy.get(int(key), 0.0) - count) > error for key, count in zip(keys, counts, strict=True))
@@ -134,8 +135,29 @@ def test_levels_are_unions_of_finest_bins():
         assert item.level == level
         np.testing.assert_allclose(item.upper - item.lower, grid.widths[level])
         # Every edge of a level is an edge of the finest level.
-        phase = (item.lower[:, 0] - 0.25) / 0.5 - 0.5
+        phase = (item.lower[:, 0] - 0.25) / 0.5
         np.testing.assert_allclose(phase, np.round(phase), atol=1e-9)
+
+
+@pytest.mark.parametrize(("grid", "ends"), [
+    (BinGrid(width=10_000), [0.0, 10_000.0, 20_000.0, 30_000.0]),
+    (BinGrid(width=10_000, offset=-2_500.0), [-2_500.0, 7_500.0, 17_500.0, 27_500.0]),
+])  # fmt: skip
+def test_bins_end_at_the_offset_and_every_width_from_there(grid, ends):
+    """What lies beside an end, and at it: a bin holds its upper end."""
+    for low, high in itertools.pairwise(ends):
+        for value in (low + 1.0, (low + high) / 2.0, high):
+            (item,) = seeded(stable_histogram, np.full(900, value), bins=grid, budget=BUDGET).histograms
+            assert (item.lower.tolist(), item.upper.tolist()) == ([[low]], [[high]])
+            assert item.keys.tolist() == [[ends.index(low)]]
+
+
+def test_a_bin_of_every_level_ends_at_the_offset():
+    grid = BinGrid(width=0.5, offset=3.0, levels=4)
+    for level, width in enumerate(grid.widths):
+        lower, upper = grid.edges(np.array([-1, 0, 1]), level)
+        assert lower.tolist() == [3.0 - width, 3.0, 3.0 + width]
+        assert upper.tolist() == [3.0, 3.0 + width, 3.0 + 2.0 * width]
 
 
 def test_a_result_is_frozen_and_travels(tmp_path):
@@ -207,6 +229,7 @@ def test_values_without_a_bin_leave_nothing():
 def test_the_widest_bins_have_infinite_ends():
     result = stable_histogram(np.full(900, 1.7e308), bins=BinGrid(width=1.6e308), budget=BUDGET)
     assert result[0].keys.tolist() == [[1]]
+    assert result[0].lower[0, 0] == 1.6e308
     assert result[0].upper[0, 0] == math.inf
 
 
@@ -261,6 +284,7 @@ def test_refused_arguments(change, error):
         lambda: BinGrid(width=0.0), lambda: BinGrid(width=-1.0), lambda: BinGrid(width=np.nan), lambda: BinGrid(width=np.inf),
         lambda: BinGrid(width="1"), lambda: BinGrid(width=1.0, offset=np.inf), lambda: BinGrid(width=1.0, levels=0),
         lambda: BinGrid(width=1.0, levels=55), lambda: BinGrid(width=1.0, levels=2.0), lambda: BinGrid(width=1e307, levels=50),
+        lambda: BinGrid(width=1.7e308, offset=1.7e308),
         lambda: ProductBins(grids=[]), lambda: ProductBins(grids=BinGrid(width=1.0)), lambda: ProductBins(grids=[1.0]),
         lambda: ProductBins(grids=[DyadicBins()] * 65), lambda: ProductBins(grids=[BinGrid(width=1.0, levels=2), DyadicBins()]),
         lambda: ProductBins(grids=[DyadicBins()] * 2, columns=[0]), lambda: ProductBins(grids=[DyadicBins()] * 2, columns=[1, 1]),

@@ -121,19 +121,18 @@ def learn(run: Run, public: FloatArray, shares: Shares, *, bounds: Bounds, neutr
     centers = np.array([each.column.center for each in columns])
     moved = centers != lower_medians(public)
     bias = ball.bias / float(np.sqrt(shares.dim))
-    public_std = (
-        np.std(public, axis=0, ddof=1) / math.sqrt(len(public)) if len(public) > 1 else np.full(shares.dim, math.inf)
-    )
+    known = ~moved & (public != public[0]).any(axis=0)  # equal public numbers tell of no deviation
+    spread = np.std(public, axis=0, ddof=1) / math.sqrt(len(public)) if len(public) > 1 else np.zeros(shares.dim)
     founds = [
         Found(
             column=each.column, scale=each.scale, map=each.map, shares=each.shares, total=float(total), noise=noise,
             bias=bias, instead=float(mean), instead_std=float(error),
         )
         for each, total, mean, error in zip(
-            columns, totals, np.where(moved, centers, public.mean(axis=0)), np.where(moved, math.inf, public_std), strict=True
+            columns, totals, np.where(moved, centers, public.mean(axis=0)), np.where(known, spread, math.inf), strict=True
         )
     ]  # fmt: skip
-    said = [say(each, len(public), neutral=neutral) for each in founds]
+    said = [say(each, len(public), neutral=neutral, bounded=bounds is not None) for each in founds]
     mean = np.array([each.mean for each in said])
     if bounds is not None:
         mean = np.clip(mean, *bounds)

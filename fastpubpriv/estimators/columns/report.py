@@ -9,7 +9,7 @@ import numpy as np
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.estimators.columns.clips import Map
-from fastpubpriv.estimators.columns.scales import Column, Scale, doubtful_sum, edges_of, undetected_rows
+from fastpubpriv.estimators.columns.scales import Column, Scale, doubtful_sum, edges_of, undetected_at, undetected_rows
 from fastpubpriv.estimators.columns.shares import Shares
 from fastpubpriv.results.columns import ColumnReport
 
@@ -18,6 +18,7 @@ FAINT = 8.0
 NORMAL = 1.959964  # quantile of the interval that a hidden tail is compared with
 TAIL = 1.5
 BESIDE = 2.0  # the same of a side without a row to be seen, where most rows are at the centre
+MOST_UNSEEN = 0.02  # share of the rows that may lie unseen in a column called resolved: "one row in fifty" of its status
 HIDDEN = 8.0  # times the rest of the interval that a hidden tail may ask for before the status says so
 
 
@@ -51,8 +52,13 @@ class Said:
     status: str
 
 
-def say(found: Found, n_pub: int, *, neutral: bool) -> Said:
-    """Mean, deviations and status of one column."""
+def may_hide(unseen: float, n: int) -> bool:
+    """Whether so many rows that may lie anywhere unseen are too many for the interval to pass over them in silence."""
+    return unseen > MOST_UNSEEN * n
+
+
+def say(found: Found, n_pub: int, *, neutral: bool, bounded: bool) -> Said:
+    """Mean, deviations and status of one column; `bounded` where the interval has what rows within bounds may move it by."""
     shares = found.shares
     clip, unit = found.map.clip, found.map.clip.absolute
     n, stretch = shares.n, shares.n / clip.rows
@@ -73,6 +79,7 @@ def say(found: Found, n_pub: int, *, neutral: bool) -> Said:
         doubtful=doubtful_sum(found.column, found.scale, shares) / n * stretch > half
         or _beside(found, tails, BESIDE * half),
         wide=noise > sampling_of(clip.std, n_pub, unit) / 2.0,
+        hidden=not bounded and may_hide(undetected_rows(found.shares), shares.n),
     )
     # Without a scale from counts the noise is known all the same: never worse than the public rows by themselves.
     lost = noise > found.instead_std or (not found.scale.referenced and not shares.blind)
@@ -101,7 +108,7 @@ def sampling_of(std: float, n_pub: int, unit: object) -> float:
     return float(unit(std / math.sqrt(n_pub)))  # type: ignore[operator]
 
 
-def status_of(found: Found, *, heavy: bool, doubtful: bool, wide: bool) -> str:
+def status_of(found: Found, *, heavy: bool, doubtful: bool, hidden: bool, wide: bool) -> str:
     """The word for a column."""
     shares, zero, sides = found.shares, found.column.zero, [side for side in found.map.clip.sides if side is not None]
     if not shares.blind and found.scale.above is None and found.scale.below is None and zero > MANY_ZEROS * shares.n:
@@ -114,7 +121,7 @@ def status_of(found: Found, *, heavy: bool, doubtful: bool, wide: bool) -> str:
         return "faint"
     if heavy or any(side.heavy for side in sides):
         return "heavy_tail"
-    return "wide" if wide else "resolved"
+    return "unseen" if hidden else "wide" if wide else "resolved"
 
 
 def report_of(founds: list[Found], said: list[Said], bounds: tuple[FloatArray, FloatArray] | None) -> ColumnReport:
@@ -137,7 +144,13 @@ def report_of(founds: list[Found], said: list[Said], bounds: tuple[FloatArray, F
     if bounds is not None:
         lowest, highest = bounds
         distance = np.stack([center - lowest, highest - center], axis=1)
-        worst = (unseen / founds[0].shares.n)[:, None] * np.maximum(distance - clips, 0.0)
+        rows = np.array(
+            [
+                [undetected_at(found.column, found.scale, found.shares, max(far, 0.0)) for far in ends]
+                for found, ends in zip(founds, distance.tolist(), strict=True)
+            ]
+        ).reshape(dim, 2)
+        worst, unseen = rows / founds[0].shares.n * np.maximum(distance - clips, 0.0), rows.max(axis=1)
         worst[[each.status == "unresolved" for each in said]] = math.inf
     return ColumnReport(
         status=tuple(each.status for each in said),

@@ -31,6 +31,9 @@ DOUBTFUL_OCTAVES = 4
 DOUBTFUL_CELL, DOUBTFUL_OCTAVE = 3.4, 2.8
 PUBLIC_GAP = 3  # octaves between the last private row that can be seen and a public one that is believed
 NEAR_CENTER = 12, 2  # octaves below and above the size of the centre
+# Without bounds, unseen rows are told of up to a thousand times further out than what is seen: values that stand for "missing" are
+# there. The deviations are the 95 % quantile of a normal law.
+UNSEEN_OCTAVES, UNSEEN_STDS = 10.0, 1.645
 
 
 @lru_cache(maxsize=8)
@@ -111,11 +114,28 @@ def chance_of(shares: Shares) -> float:
     return (FALSE_ALARM_PURE if shares.pure else FALSE_ALARM) / min(shares.dim, MOST_FALSE_ALARM_COLUMNS)
 
 
-def undetected_rows(shares: Shares) -> float:
-    """Rows that two octaves beside what is known may hold without standing out."""
-    width = 2 * shares.parts
-    limit = thresholds(shares.log2_parts, chance_of(shares), width, shares.pure)[0]
-    return float(limit) * shares.count_std * math.sqrt(width)
+def undetected_rows(shares: Shares, octaves: float = UNSEEN_OCTAVES, *, guessed: bool = False) -> float:
+    """Rows that an octave so far from what is known may hold unseen: where more are expected, they stand out in 95 % of samples.
+
+    `guessed`: only the size of the centre suggests what is known.
+    """
+    chance = chance_of(shares) / (GUESSED if guessed else 1)
+    limits = thresholds(shares.log2_parts, chance, shares.parts, shares.pure)
+    noise = shares.count_std * math.sqrt(shares.parts)
+    least = float(limits[min(math.ceil(octaves * shares.parts), len(limits) - 1)]) * noise
+    # The root of rows = least + z sqrt(noise^2 + rows): both the noise and the number of such rows in a sample vary.
+    half = UNSEEN_STDS**2 / 2.0
+    return min(least + half + UNSEEN_STDS * math.sqrt(noise**2 + least + half / 2.0), float(shares.n))
+
+
+def undetected_at(column: Column, scale: Scale, shares: Shares, distance: float) -> float:
+    """Rows that may lie unseen at a distance from the centre, which for a column in bounds is that of the bound."""
+    lasts = [last for last in (scale.above, scale.below) if last is not None]
+    key = key_of(max(distance, float(np.finfo(np.float64).smallest_subnormal)), shares.log2_parts)
+    if lasts:
+        return undetected_rows(shares, max(0, key - max(lasts)) / shares.parts)
+    places = [key_of(size, shares.log2_parts) for size in (abs(column.center), 1.0) if size]
+    return undetected_rows(shares, min(abs(key - place) for place in places) / shares.parts, guessed=True)
 
 
 def _is_anchor(score: float, end: int, near: int, shares: Shares) -> bool:
