@@ -1,8 +1,9 @@
-"""`callback`: the one door to Numba, so that its options, and when it is imported, are decided in one place.
+"""`callback` and `row_loop`: the one door to Numba, so that its options, and when it is imported, are decided in one place.
 
 Importing the package does not import Numba, which takes longer than all of the rest, and our own losses do not need it: they are C.
-What is compiled is a loss of the caller's alone, as a function that the loop in C calls for each row; a loop of its own took 2 s to
-compile. So nothing is cached on disk: Numba's cache loads pickles, and a folder that others may write to would let them run code.
+A residual of the caller's is compiled as a function that the loop in C calls for each row; a loop of its own took 2 s to compile. A
+gradient that the caller has compiled gets such a loop, as it takes arrays. Nothing is cached on disk: Numba's cache loads pickles,
+and a folder that others may write to would let them run code.
 """
 
 from __future__ import annotations
@@ -13,7 +14,10 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 MOST_CALLBACKS = 64  # compiled functions that are kept
+_OPTIONS: dict[str, Any] = {"fastmath": False, "error_model": "numpy"}
 
 
 @functools.lru_cache(maxsize=MOST_CALLBACKS)
@@ -26,9 +30,7 @@ def callback(function: Callable[..., Any], *, outputs: bool) -> Any:
     """
     numba: Any = importlib.import_module("numba")
     carray, types = numba.carray, numba.types
-    options: dict[str, Any] = {"fastmath": False, "error_model": "numpy"}
-    # A function that the caller compiled with Numba may raise on a division by zero, so it is compiled again with these options.
-    inner = numba.njit(nogil=True, **options)(getattr(function, "py_func", function))
+    inner = _compiled(function)
 
     def value(prediction, label):  # type: ignore[no-untyped-def]
         try:
@@ -46,5 +48,36 @@ def callback(function: Callable[..., Any], *, outputs: bool) -> Any:
 
     number, numbers = types.float64, types.CPointer(types.float64)
     if outputs:
-        return numba.cfunc(types.void(numbers, types.int64, number, numbers), **options)(fill)
-    return numba.cfunc(number(number, number), **options)(value)
+        return numba.cfunc(types.void(numbers, types.int64, number, numbers), **_OPTIONS)(fill)
+    return numba.cfunc(number(number, number), **_OPTIONS)(value)
+
+
+@functools.lru_cache(maxsize=MOST_CALLBACKS)
+def row_loop(gradient: Callable[..., Any]) -> Any:
+    """A loop(weights, rows (k, dim), labels (k,), found (k, *weights.shape)) that calls a compiled function for each row.
+
+    gradient(weights, row (1, dim), label (1,)) -> (1, *weights.shape) gets copies in memory of its own. Where it raises, or has
+    another shape, `found` stays as it was.
+    """
+    inner = _compiled(gradient)
+
+    def loop(weights, rows, labels, found):  # type: ignore[no-untyped-def]
+        given, row, label = np.empty_like(weights), np.empty((1, rows.shape[1])), np.empty(1)
+        for i in range(len(rows)):
+            given[...] = weights
+            row[0] = rows[i]
+            label[0] = labels[i]
+            try:
+                one = inner(given, row, label)
+                if one.shape == found[i : i + 1].shape:
+                    found[i] = one[0]
+            except Exception:
+                continue
+
+    return _compiled(loop)
+
+
+def _compiled(function: Callable[..., Any]) -> Any:
+    """A function that the caller compiled with Numba may raise on a division by zero, so it is compiled again with our options."""
+    numba: Any = importlib.import_module("numba")
+    return numba.njit(nogil=True, **_OPTIONS)(getattr(function, "py_func", function))

@@ -12,12 +12,13 @@ import numpy as np
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
+from fastpubpriv.kernels.alone import loss_gradients
 from fastpubpriv.local.families import PrivUnit
 from fastpubpriv.local.means import RELATION
 from fastpubpriv.local.randomizers import Randomizer
 from fastpubpriv.local.steps import best_steps
 from fastpubpriv.local.users import MOST_PER_USER, Users, hashed_names
-from fastpubpriv.losses import LOSSES, Loss, RowLoss
+from fastpubpriv.losses import LOSSES, Loss, RowLoss, public_gradients
 from fastpubpriv.reading import Form
 from fastpubpriv.release.reports import report_keys
 from fastpubpriv.results.base import Result, frozen
@@ -181,6 +182,7 @@ def train(
     convexity = None if strong_convexity is None else validation.positive("strong_convexity", strong_convexity)
     places, cost = _admitted(rows.n, users, reports_per_user), randomizer.cost * reports_per_user
     plan = list(_plan(len(places), len(public), _batch_size(batch_rows, randomizer, clip)))
+    _try_alone(chosen, weights, public[:1], public_labels[:1])
     keys = report_keys(random_state)
     inverse = (1.0 / randomizer.second_moment, 1.0 / clip**2)
     totals = [(end - begin) * inverse[0] + (last - first) * inverse[1] for (begin, end), (first, last) in plan]
@@ -193,11 +195,11 @@ def train(
             average += (weight / done) * (weights - average)
             move = np.zeros(dim)
             if last > first:
-                shown = _shortened(chosen.gradient(weights, public[first:last], public_labels[first:last]), clip)
-                move += inverse[1] * shown.sum(axis=0)
+                shown = public_gradients(chosen, weights, public[first:last], public_labels[first:last])
+                move += inverse[1] * _shortened(shown, clip).sum(axis=0)
             if end > begin:
                 x, y = _block(rows, places[begin:end]), _block(labels, places[begin:end])
-                gradients = chosen.gradient(weights, x, y[:, 0])
+                gradients = loss_gradients(chosen, weights, x, y[:, 0])  # each on its user's device: of that row alone
                 move += inverse[0] * randomizer._reported(private_rows(gradients), keys).vectors().sum(axis=0)
             weights = _projected(weights - length * move, centre, bound)
     release = {
@@ -293,6 +295,19 @@ def _loss(loss: Any) -> tuple[str, RowLoss]:
     if not callable(getattr(loss, "gradient", None)):
         raise InputError("loss must be the name of one, a Loss, or an object with value() and gradient() for each row")
     return type(loss).__name__, loss
+
+
+def _try_alone(loss: RowLoss, weights: FloatArray, row: FloatArray, label: FloatArray) -> None:
+    """Refuse a loss that fails at one row, which would count for nothing: a public one, or zeros where there is none."""
+    if len(row) == 0:
+        row, label = np.zeros((1, len(weights))), np.zeros(1)
+    if isinstance(loss, Loss) and not loss.ours:
+        loss = dataclasses.replace(loss, residuals=None)  # rows of users are asked about by `residual`
+    public_gradients(loss, weights, row, label)
+    try:
+        loss_gradients(loss, weights, row, label)
+    except Exception as error:  # Numba has compiled the function for other arguments
+        raise InputError(f"loss: gradient() fails at one row ({type(error).__name__}: {error})") from error
 
 
 def _check_pair(rows: Rows, labels: Rows) -> None:

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv._types import FloatArray, IntArray
-from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import gradients as kernels
+from fastpubpriv.kernels.alone import CALL, PerRow, is_compiled, row_gradients
 from fastpubpriv.kernels.rows import rows_sum
 from fastpubpriv.maps import RowMap
 from fastpubpriv.mechanisms.sums import Measurement, Released, sum_grid
@@ -27,16 +27,8 @@ from fastpubpriv.release.release import release
 from fastpubpriv.residual_maps import GradientMap
 from fastpubpriv.sources import Executor, Query, Rows
 from fastpubpriv.sources.base import Chunk
-from fastpubpriv.threads.guard import call_foreign
 
 _PIECE_BYTES = 1 << 23  # of a batch, gathered at a time
-
-GRADIENT_FAILED = (
-    "gradient() of the loss failed at private rows, or did not return one gradient for each. The reason is withheld because it may "
-    "quote them, and what was debited is spent: try it on rows that you may look at, and return NaN for a row that it cannot handle"
-)
-
-PerRow = Callable[[FloatArray, FloatArray, FloatArray], Any]
 
 
 class Gradient(abc.ABC):
@@ -81,7 +73,7 @@ class LinearGradient(Gradient):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RowGradient(Gradient):
-    """Of any loss: gradient(weights, rows (k, dim), labels (k,)) -> (k, *weights.shape), each row by itself."""
+    """Of any loss: gradient(weights, row (1, dim), label (1,)) -> (1, *weights.shape), called for each row by itself."""
 
     weights: FloatArray
     gradient: PerRow
@@ -130,7 +122,7 @@ class LinearGradientQuery(Query):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RowGradientQuery(Query):
-    """Sum of the integer images of gradients that a function makes; one that is not finite counts as none."""
+    """Sum of the integer images of gradients that a function makes, row by row; one that fails or is not finite counts as none."""
 
     weights: FloatArray
     gradient: PerRow
@@ -143,18 +135,13 @@ class RowGradientQuery(Query):
     def add(self, chunk: Chunk, accumulators: tuple[IntArray]) -> None:
         """See `Query.add`."""
         rows, labels = chunk[:, :-1].astype(np.float64), chunk[:, -1].astype(np.float64)
-        weights = self.weights.copy()
-        found = call_foreign(
-            lambda: np.asarray(self.gradient(weights, rows, labels), dtype=np.float64), GRADIENT_FAILED
-        )
-        if found.shape != (len(chunk), *self.weights.shape):
-            raise InputError(GRADIENT_FAILED)
-        rows_sum(np.ascontiguousarray(found).reshape(len(chunk), -1), self.row_map, accumulators[0].reshape(-1))
+        found = row_gradients(self.gradient, self.weights, rows, labels)
+        rows_sum(found.reshape(len(chunk), -1), self.row_map, accumulators[0].reshape(-1))
 
     @property
     def row_cost(self) -> int:
-        """A function in Python: about ten operations a number."""
-        return 10 * self.weights.size
+        """About ten operations a number, and a call."""
+        return 10 * self.weights.size + (0 if is_compiled(self.gradient) else CALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

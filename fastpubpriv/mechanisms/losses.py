@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv._types import FloatArray, IntArray
+from fastpubpriv.kernels.alone import CALL, row_values
 from fastpubpriv.losses import Loss, predictions
 from fastpubpriv.mechanisms.selection.candidates import Chosen
 from fastpubpriv.mechanisms.sums import Measurement
@@ -29,7 +30,8 @@ STEPS = 1 << 12  # S: grid steps of a clipped difference of losses
 class LossQuery(Query):
     """For each model, the sum over rows (z, label) of its loss less that of the first one, clipped to `clip`, in STEPS steps.
 
-    `weights` is (models, dim); a difference that is not finite counts as zero.
+    `weights` is (models, dim); a difference that is not finite counts as zero. A loss of the caller's is asked about one row at a
+    time, for all models.
     """
 
     weights: FloatArray
@@ -44,18 +46,29 @@ class LossQuery(Query):
         """See `Query.add`."""
         rows, labels = chunk[:, :-1].astype(np.float64), chunk[:, -1].astype(np.float64)
         values: Any = self.loss.values
+        sums = accumulators[0]
         with np.errstate(all="ignore"):
-            first = values(predictions(self.weights[0], rows), labels)
-            for index, weights in enumerate(self.weights):
-                found = (values(predictions(weights, rows), labels) - first) / self.clip
-                # Adding zero after the test for NaN: the sum of whole numbers of at most STEPS each is exact.
-                steps = np.rint(np.clip(np.where(np.isfinite(found), found, 0.0), -1.0, 1.0) * STEPS)
-                accumulators[0][index] += int(steps.astype(np.int64).sum())
+            if self.loss.ours:
+                first = values(predictions(self.weights[0], rows), labels)
+                for index, weights in enumerate(self.weights):
+                    sums[index] += self._steps(values(predictions(weights, rows), labels) - first).sum()
+                return
+            scores = np.stack([predictions(weights, rows) for weights in self.weights], axis=1)
+            for one, label in zip(scores, labels.tolist(), strict=True):
+                found = row_values(values, one, label)
+                sums += self._steps(found - found[0])
+
+    def _steps(self, differences: FloatArray) -> IntArray:
+        """Differences of losses, clipped, on the grid: sums of whole numbers are exact."""
+        found = differences / self.clip
+        steps = np.rint(np.clip(np.where(np.isfinite(found), found, 0.0), -1.0, 1.0) * STEPS)
+        whole: IntArray = steps.astype(np.int64)
+        return whole
 
     @property
     def row_cost(self) -> int:
-        """A sum and a loss for each model."""
-        return 3 * self.weights.size
+        """A sum and a loss for each model; for a loss of the caller's, a call."""
+        return 3 * self.weights.size + (0 if self.loss.ours else CALL)
 
     def answer(self, accumulators: tuple[IntArray]) -> IntArray:
         """Scores: the smaller the loss, the better."""

@@ -73,6 +73,23 @@ def call_foreign(call: Callable[[], T], message: str = READING_FAILED) -> T:
         del failure  # as above
 
 
+def attempt(call: Callable[[], T]) -> T | None:
+    """Return call(), for a function of the caller's at one private row; None where it raises, for whom that would tell of the row.
+
+    An interrupt passes, and that memory ran out.
+    """
+    try:
+        return call()
+    except BaseException as error:
+        failure = replace_error(error)
+    if isinstance(failure, InputError):
+        return None
+    try:
+        reraise(failure)
+    finally:
+        del failure  # as above
+
+
 def name_argument(argument: str, call: Callable[[], T]) -> T:
     """Return call(); an InputError of this library gets the name of the argument in front of its text."""
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -93,8 +93,11 @@ def make_semi_private(
     generators are not used for them, so `secure_mode` is not needed; nor are Opacus's `PrivacyEngine`, samplers and accountants.
     **Opacus counts otherwise**: its accountants protect a row that is added or removed. Where they say epsilon = 2, replacing a
     row may cost more than 4. Here `budget` is for replacing, and `epsilon_add_remove` is what theirs would say.
-    What must hold for the guarantee: the gradient of a row depends on the module and on that row alone, bit for bit. PyTorch is
-    trusted for that; deterministic algorithms on one device do it. Tuning arguments on private results is outside the guarantee.
+    **The guarantee is that of real arithmetic** (`arithmetic` says so): the gradient of a row must depend on the module and on that
+    row alone, and PyTorch computes those of a batch together, so that the last bits of a row may change with the rows beside it.
+    Where the module or the loss jumps (a sign, the corner of a ReLU), such a bit can move a whole clipped gradient, and the true
+    delta is then larger; deterministic algorithms and batches of one size do not help, as a row may stand at another place.
+    `fastpubpriv.train` with a `RowLoss` calls for each row alone. Tuning arguments on private results is outside the guarantee.
 
     Notes
     -----
@@ -165,6 +168,8 @@ class SemiPrivateTraining:
     ----------
     steps, steps_done : int
         How many the budget is for, and how many have been made.
+    arithmetic : str
+        "real": what the guarantee assumes of PyTorch's gradients, see `make_semi_private`.
 
     Examples
     --------
@@ -191,6 +196,8 @@ class SemiPrivateTraining:
     >>> training.steps_done
     5
     """
+
+    arithmetic: ClassVar[str] = "real"
 
     def __init__(
         self, run: Any, grid: SampledGrid, hidden: Table, public: PublicBatches, descent: Descent, steps: int
@@ -255,7 +262,13 @@ class SemiPrivateTraining:
 
     def record(self) -> dict[str, Any]:
         """The numbers that belong beside the module when it is published: sizes, budget spent, each release and its noise."""
-        return {**self._run.fields(self._public.n), "relation": Neighbors.REPLACE_ONE.name, "steps": self.steps_done}
+        shared = self._run.fields(self._public.n)
+        return {
+            **shared,
+            "relation": Neighbors.REPLACE_ONE.name,
+            "arithmetic": self.arithmetic,
+            "steps": self.steps_done,
+        }
 
 
 @dataclass(frozen=True, slots=True, eq=False)

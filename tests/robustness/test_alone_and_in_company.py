@@ -19,6 +19,7 @@ from company_cases import (
     reading_sites,
     recording,
 )
+from own_losses import COMPILED, OWN, OWN_SCORES, ROWS
 from releases import release_cell_counts, release_code_counts, release_shell_counts, release_statistic_sum
 from spies import seeded
 
@@ -34,7 +35,7 @@ from fastpubpriv.mixtures.separated import searches
 from fastpubpriv.release.account import Account
 from fastpubpriv.sources import Query, Rows, private_rows
 from fastpubpriv.sources.views import mapped
-from fastpubpriv.training import OutputPerturbation, SemiDP, kept
+from fastpubpriv.training import Exponential, OutputPerturbation, SemiDP, kept
 from fastpubpriv.training.methods import METHODS as TRAINING
 
 pytestmark = [
@@ -65,16 +66,6 @@ READERS = {
     "fastpubpriv.results.cells.cells_of",
 }
 NOT_ESTIMATORS = {"as_rows", "open_rows", "record_replay", "refuse_shared_memory"}
-
-
-class OwnLoss:
-    """The squared loss by per-sample gradients, each a sum along its row."""
-
-    def value(self, weights, x, y):
-        return 0.5 * (np.sum(x * weights, axis=1) - y) ** 2
-
-    def gradient(self, weights, x, y):
-        return (np.sum(x * weights, axis=1) - y)[:, None] * x
 
 
 def estimators_of(dim):
@@ -130,8 +121,15 @@ def estimators_of(dim):
     ranged = {"x_bounds": (-1e6, 1e6), "y_bounds": (-1.0, 2.0)}
     yield "linear_regression", np.column_stack([one, label]), {**labelled, "method": "newton", **ranged}
     steps = SemiDP(steps=2, step_size=0.1, priv_weight=0.5)
-    for loss in ("huber", OwnLoss()):
+    for loss in ("huber", ROWS, COMPILED, OWN):
         yield "train", np.column_stack([one, label]), {**labelled, "loss": loss, "method": steps}
+    yield (
+        "train",
+        np.column_stack([one, label]),
+        {**labelled, "loss": OWN, "method": Exponential(candidates=5, clip=1.0)},
+    )
+    from_zero = SemiDP(steps=2, step_size=0.1, priv_weight=1.0, start="zero")
+    yield "train", np.column_stack([one, label]), {**labelled, "loss": OWN_SCORES, "method": from_zero}
     if dim == 8:
         yield "learn_axis_aligned_mixture", private[:60], {**few, "method": "anchors", "covariance": covariance}
         yield "decode_axis_aligned", private, {"budget": AMPLE_DELTA, "min_weight": 0.3, "covariance": covariance}

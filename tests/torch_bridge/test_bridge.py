@@ -217,6 +217,9 @@ def test_the_budget_is_charged_once_before_rows_are_read_and_ends():
     assert len(ledger.entries) == 1
     assert training.record()["n_priv"] == 200
     assert training.record()["relation"] == "REPLACE_ONE"
+    assert (
+        training.record()["arithmetic"] == training.arithmetic == "real"
+    )  # rows of a batch go through PyTorch together
     with pytest.raises(BudgetError, match="all 2 steps"):
         training.step()
     _, again = prepare(rows(), steps=2, ledger=ledger)

@@ -1,18 +1,15 @@
 """Training by noisy gradients: what comes out, against plain loops and closed forms; checkpoints; what is refused."""
 
-import json
 import math
 
 import numpy as np
 import pytest
 from spies import SpyLedger, SpyRows, seeded
 
-import fastpubpriv as fpp
 from fastpubpriv import ZCDP, AccuracyWarning, ApproxDP, BudgetError, InputError, PureDP, train
 from fastpubpriv.losses import LOSSES, predictions
 from fastpubpriv.results.descent import DescentResult
 from fastpubpriv.training import DPSGD, Ball, Box, Exponential, Loss, MirrorDescent, SemiDP, Sweep, huber_loss, sweep
-from fastpubpriv.training.gradient.checkpoint import Checkpoint
 
 BETA = np.array([1.0, -0.2, 5.0])
 APPROX = ApproxDP(1, 1e-6)
@@ -184,20 +181,6 @@ def test_losses_of_a_user():
     result = fitted(method, loss=quantile)
     assert np.mean(result.predict(X) > Y) == pytest.approx(0.9, abs=0.03)
 
-    class Bad(Plain):
-        def gradient(self, weights, x, y):
-            if len(x) not in (1, 200):
-                raise ValueError(f"secret {y[0]}")
-            return super().gradient(weights, x, y)
-
-    ledger = fpp.Ledger(ZCDP(5))
-    with pytest.raises(InputError) as caught:
-        train(
-            **GIVEN, loss=Bad(), budget=ZCDP(1), ledger=ledger, method=SemiDP(steps=2, step_size=0.1, priv_weight=0.5)
-        )
-    assert "secret" not in str(caught.value)
-    assert ledger.remaining.amounts == (4,)
-
 
 def test_a_loss_that_fails_is_found_before_the_debit():
     log, method = [], SemiDP(steps=2, step_size=0.1, priv_weight=0.5)
@@ -255,66 +238,6 @@ def test_the_noise_of_an_update_has_the_stated_deviation():
     assert 0.8 < float(np.mean(off**2)) / std**2 < 1.22
     correlation = np.corrcoef(off.T) - np.eye(4)
     assert np.max(np.abs(correlation)) < 0.31
-
-
-BEGIN = Checkpoint.begin
-
-
-def crash(self, step):
-    """`Checkpoint.begin`, until the eighth step."""
-    if step == 7:
-        raise KeyboardInterrupt
-    BEGIN(self, step)
-
-
-def test_a_run_goes_on_after_a_crash(tmp_path, monkeypatch):
-    path, ledger = tmp_path / "run", fpp.Ledger(APPROX)
-    for method in (SemiDP(steps=12), METHODS["poisson"], METHODS["one pass"]):
-        whole = fitted(method)
-        path.unlink(missing_ok=True)
-        with monkeypatch.context() as patch:
-            patch.setattr(Checkpoint, "begin", crash)
-            with pytest.raises(KeyboardInterrupt):
-                fitted(method.with_(checkpoint=path), ledger=ledger)
-        assert path.stat().st_size > 0
-        resumed = fitted(method.with_(checkpoint=path), ledger=ledger)  # the ledger has no room for a second debit
-        np.testing.assert_array_equal(resumed.coefficients, whole.coefficients)
-        assert resumed.releases == whole.releases
-        assert resumed.lost_steps == 0
-        # Once more: everything is replayed.
-        np.testing.assert_array_equal(fitted(method.with_(checkpoint=path)).coefficients, whole.coefficients)
-        ledger = fpp.Ledger(APPROX)
-
-
-def test_a_step_that_had_begun_is_never_repeated(tmp_path):
-    path, method = tmp_path / "run", SemiDP(steps=12)
-    whole = fitted(method.with_(checkpoint=path))
-    lines = path.read_text().splitlines()
-    kept = [line for line in lines if json.loads(line).get("step", 0) < 5 and json.loads(line).get("begun", 0) < 6]
-    path.write_text("\n".join(kept) + '\n{"step": 5, "val')
-    resumed = fitted(method.with_(checkpoint=path))
-    assert resumed.lost_steps == 1
-    assert len(resumed.releases) == len(whole.releases) == 12
-    assert not np.array_equal(resumed.coefficients, whole.coefficients)
-    assert "crash" in resumed.summary()
-
-
-def test_checkpoints_that_are_refused(tmp_path):
-    path, method = tmp_path / "run", SemiDP(steps=3)
-    fitted(method.with_(checkpoint=path))
-    ledger = fpp.Ledger(APPROX)
-    for text, words in (
-        (path.read_text(), "other data, settings"),
-        ("{}\n", "is not a checkpoint"),
-        ("hello\n", "is not a checkpoint"),
-        ("hello", "is not a checkpoint"),
-    ):
-        path.write_text(text)
-        with pytest.raises(InputError, match=words):
-            fitted(SemiDP(steps=4, checkpoint=path), ledger=ledger)
-    with pytest.raises(InputError, match="cannot be opened"):
-        fitted(SemiDP(steps=4, checkpoint=tmp_path / "no" / "run"), ledger=ledger)
-    assert not ledger.entries
 
 
 @pytest.mark.parametrize(

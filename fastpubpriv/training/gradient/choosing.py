@@ -13,6 +13,7 @@ from scipy import special
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
+from fastpubpriv.kernels.alone import row_values
 from fastpubpriv.mechanisms.losses import LossChoice
 from fastpubpriv.mechanisms.selection.hypotheses import epsilon_of
 from fastpubpriv.privacy import ApproxDP, Budget, PureDP
@@ -150,6 +151,11 @@ def _prepare(task: GradientTask, account: Account) -> Prepared:
     known = public_curvature(problem, public, lengths, float(np.max(lengths)) or 1.0)
     models = spread_models(problem, settings, public, known)
     clip = clip_of(problem, settings, models)
+    if np.isnan(row_values(loss.values, models @ problem.x[0], float(problem.y[0]))).all():
+        raise InputError(
+            "the values of the loss are no numbers at the first public row: pass a function of arrays (predictions, labels) that "
+            "returns one number for each, also for the predictions of one row by several models"
+        )
     predicted = None
     if isinstance(settings.candidates, int):
         # A list of the user's holds what the public rows know nothing of.

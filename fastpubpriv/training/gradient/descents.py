@@ -13,7 +13,7 @@ from fastpubpriv.privacy import SampledGrid
 from fastpubpriv.release.account import Account
 from fastpubpriv.run import Run
 from fastpubpriv.training.gradient.asking import Asker, check, noise_of, ready_grid
-from fastpubpriv.training.gradient.checkpoint import Checkpoint, open_checkpoint
+from fastpubpriv.training.gradient.checkpoint import Call, Checkpoint, open_checkpoint
 from fastpubpriv.training.gradient.descent import descend
 from fastpubpriv.training.gradient.plan import Plan, gradient_lengths, make_plan, most_steps, public_curvature
 from fastpubpriv.training.gradient.settings import DPSGD, Descent, MirrorDescent, SemiDP
@@ -46,7 +46,8 @@ def _prepare(task: GradientTask, account: Account) -> Prepared:
     steps, resumed = Steps(plan=plan), False
     if reads and task.rows is not None:
         grid = ready_grid(problem, plan, account)
-        kept = task.files.enter_context(open_checkpoint(settings.checkpoint, _digest(task, plan), problem.shape))
+        call = Call(digest=_digest(task, plan), shape=problem.shape, steps=plan.steps, seeded=not account.private)
+        kept = task.files.enter_context(open_checkpoint(settings.checkpoint, call))
         steps, resumed = Steps(plan=plan, grid=grid, kept=kept), kept is not None and kept.resumed
     return Prepared(
         public=plan.public,

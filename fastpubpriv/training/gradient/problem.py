@@ -12,7 +12,7 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.columns import LEVEL
 from fastpubpriv.errors import InputError
-from fastpubpriv.losses import Loss, RowLoss
+from fastpubpriv.losses import Loss, RowLoss, public_gradients
 from fastpubpriv.sources.base import Chunk
 from fastpubpriv.training.design import Design, make_design
 from fastpubpriv.training.problem import FEW, with_labels
@@ -147,17 +147,7 @@ class GradientProblem:
         For a loss of the user's, coefficients are -1 and vectors the gradients.
         """
         if self.row_loss is not None:
-            try:
-                # Copies: a function that writes into its arguments must not change the public rows.
-                given = weights.copy(), self.x[rows].copy(), self.y[rows].copy()
-                found = np.asarray(self.row_loss.gradient(*given), dtype=np.float64)
-            except Exception as error:
-                raise InputError(
-                    f"loss: gradient() fails at public rows ({type(error).__name__}: {error}): it takes weights, rows and labels, "
-                    "and returns an array with one gradient for each row"
-                ) from error
-            if found.shape != self.x[rows].shape:
-                raise InputError(f"gradient() must return shape {self.x[rows].shape} for these rows, got {found.shape}")
+            found = public_gradients(self.row_loss, weights, self.x[rows], self.y[rows])
             return np.full((len(found), 1), -1.0), found
         found = self.residuals(weights, rows)
         return found.reshape(len(found), -1), self.x[rows]

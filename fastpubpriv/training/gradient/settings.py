@@ -110,9 +110,11 @@ class Descent:
     projection : Ball or Box, optional
         Where weights stay.
     checkpoint : path, optional
-        A file that keeps what was released. A call with the same arguments that finds it goes on from there; a step that had
-        begun is never repeated, and the ledger is not debited again. It cannot tell whether the private rows are the same: on
-        others, the rest of the run would be spent without a debit. Keep one copy: each copy would draw noise of its own.
+        A regular file that keeps what was released, as large from the start as it may become. A call with the same arguments that
+        finds it goes on from there; a step that had begun is never repeated, and the ledger is not debited again. A file that was
+        cut or damaged is refused, and so is one of a call with `random_state` by a call without, and the other way round. It cannot
+        tell whether the private rows are the same: on others, the rest of the run would be spent without a debit. Keep one
+        copy: each copy would draw noise of its own.
 
     Examples
     --------
