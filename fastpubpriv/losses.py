@@ -25,17 +25,14 @@ class RowLoss(Protocol):
 
     Privacy
     -------
-    `gradient` is called for one private row at a time: x is (1, dim) and y is (1,). What a row adds to a sum then depends on that
-    row alone, to the last bit, as the guarantee asks; `x @ weights` of several rows would not do so. Public rows come together.
-    A private row at which it raises, or returns another shape, counts for nothing. What it prints, warns of, writes, or keeps for
-    its next call is outside the guarantee.
+    `gradient` gets one private row in each call, x (1, dim) and y (1,): `x @ weights` of several would give a row other last bits
+    beside other rows. Public rows come together. A private row at which it raises, or returns another shape, counts for nothing.
+    What it prints, writes or keeps for its next call is outside the guarantee.
 
     Notes
     -----
-    A call takes about ten microseconds, so 10^6 rows take ten seconds for each step. A `gradient` that Numba has compiled is called
-    in a compiled loop, ten to thirty times as fast: `gradient = staticmethod(numba.njit(function))`. It is compiled again in each
-    process, by IEEE arithmetic and with a division by zero as in NumPy, which takes some seconds. A loss of a prediction that is
-    linear in the row is faster still as a `Loss`.
+    A call takes ten microseconds. A `gradient` that Numba has compiled, `gradient = staticmethod(numba.njit(function))`, takes a
+    tenth or less; it is compiled again in each process, with IEEE arithmetic, in some seconds. A `Loss` is faster still.
 
     Examples
     --------
@@ -57,21 +54,6 @@ class RowLoss(Protocol):
 
     def gradient(self, weights: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
         """Gradient in the weights of each row, (k, dim): k = 1 for private rows."""
-
-
-def public_gradients(loss: RowLoss, weights: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
-    """Gradients (k, dim) at public rows; InputError, which may quote them, where the loss fails or returns another shape."""
-    try:
-        # Copies: a function that writes into its arguments must not change the public rows.
-        found = np.asarray(loss.gradient(weights.copy(), x.copy(), y.copy()), dtype=np.float64)
-    except Exception as error:
-        raise InputError(
-            f"loss: gradient() fails at public rows ({type(error).__name__}: {error}): it takes weights, rows and labels, "
-            "and returns an array with one gradient for each row"
-        ) from error
-    if found.shape != x.shape:
-        raise InputError(f"gradient() must return shape {x.shape} for these rows, got {found.shape}")
-    return found
 
 
 def predictions(weights: FloatArray, x: FloatArray) -> FloatArray:
@@ -96,10 +78,10 @@ class Loss:
         know. For `scores` it is residual(scores, label, found), which fills `found` in, one entry for each class. It must be a
         plain function of numbers that Numba can compile, or one that Numba has compiled.
     values : callable, optional
-        values(predictions, labels) -> array: the loss itself, of arrays. Without it there is no public fit to start from. Where a
-        method asks it about private rows ("exponential"), the arrays are the predictions of one row by all models.
+        values(predictions, labels) -> array: the loss itself, of arrays. Without it there is no public fit to start from. Of
+        private rows ("exponential") it is asked about one in each call, with its predictions by all models.
     residuals : callable, optional
-        `residual` of arrays; by default it is called for one row after the other.
+        `residual` of arrays, for public rows; by default it is called for one after the other.
     curvature : float
         A bound on the second derivative in the prediction, or a typical size where there is none.
     classes : bool
@@ -111,8 +93,7 @@ class Loss:
 
     Privacy
     -------
-    Gradients are clipped in integers, so that no residual function can break the guarantee; one of the user's sees the predictions
-    and the label of private rows, one row at a time. A row at which a function raises counts for nothing.
+    A function of the user's gets one private row in each call; a row at which it raises counts for nothing.
 
     Examples
     --------

@@ -722,6 +722,10 @@ NO_TWIN = {
     "kernel_function": "the address of a function of the C library",
     "instruction_set": "what the processor has",
     "interface_version": "a number of the C library",
+    **dict.fromkeys(
+        ("row_gradients", "row_values", "loss_gradients", "public_gradients"), "calls of the caller's function"
+    ),
+    "is_compiled": "what a function of the caller's is",
 }
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv._types import BoolArray, FloatArray
+from fastpubpriv.errors import InputError
 from fastpubpriv.kernels._jit import row_loop
 from fastpubpriv.losses import Loss, RowLoss, predictions
 from fastpubpriv.threads.guard import attempt
@@ -93,6 +94,21 @@ def _by_residuals(loss: Loss, weights: FloatArray, rows: FloatArray, labels: Flo
 
 def _number(function: Callable[..., Any], *given: float) -> float:
     return float(function(*given))
+
+
+def public_gradients(loss: RowLoss, weights: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
+    """Gradients (k, dim) at public rows; InputError, which may quote them, where the loss fails or returns another shape."""
+    try:
+        # Copies: a function that writes into its arguments must not change the public rows.
+        found = np.asarray(loss.gradient(weights.copy(), x.copy(), y.copy()), dtype=np.float64)
+    except Exception as error:
+        raise InputError(
+            f"loss: gradient() fails at public rows ({type(error).__name__}: {error}): it takes weights, rows and labels, "
+            "and returns an array with one gradient for each row"
+        ) from error
+    if found.shape != x.shape:
+        raise InputError(f"gradient() must return shape {x.shape} for these rows, got {found.shape}")
+    return found
 
 
 def row_values(values: Callable[[Any, Any], Any], scores: FloatArray, label: float) -> FloatArray:

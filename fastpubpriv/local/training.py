@@ -12,13 +12,13 @@ import numpy as np
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.kernels.alone import loss_gradients
+from fastpubpriv.kernels.alone import loss_gradients, public_gradients
 from fastpubpriv.local.families import PrivUnit
 from fastpubpriv.local.means import RELATION
 from fastpubpriv.local.randomizers import Randomizer
 from fastpubpriv.local.steps import best_steps
 from fastpubpriv.local.users import MOST_PER_USER, Users, hashed_names
-from fastpubpriv.losses import LOSSES, Loss, RowLoss, public_gradients
+from fastpubpriv.losses import LOSSES, Loss, RowLoss
 from fastpubpriv.reading import Form
 from fastpubpriv.release.reports import report_keys
 from fastpubpriv.results.base import Result, frozen

@@ -10,6 +10,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
+from clocks import PATIENCE
 from spies import seeded
 
 import fastpubpriv as fpp
@@ -118,15 +119,15 @@ def test_noise_from_a_seed_is_never_passed_off_as_private(path, ledger):
 
 
 def refused(path, ledger, words):
-    """In ten seconds at most, with two gigabytes of memory, and without a debit."""
+    """Soon, with two gigabytes of memory, and without a debit."""
     before = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (used() + (1 << 31), before[1]))
-    signal.alarm(10)
+    signal.setitimer(signal.ITIMER_REAL, PATIENCE)
     try:
         with pytest.raises(InputError, match=words):
             fitted(path, ledger=ledger)
     finally:
-        signal.alarm(0)
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
         resource.setrlimit(resource.RLIMIT_AS, before)
     assert not ledger.entries
 

@@ -12,7 +12,8 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.columns import LEVEL
 from fastpubpriv.errors import InputError
-from fastpubpriv.losses import Loss, RowLoss, public_gradients
+from fastpubpriv.kernels.alone import public_gradients
+from fastpubpriv.losses import Loss, RowLoss
 from fastpubpriv.sources.base import Chunk
 from fastpubpriv.training.design import Design, make_design
 from fastpubpriv.training.problem import FEW, with_labels
