@@ -18,7 +18,7 @@ FAINT = 8.0
 NORMAL = 1.959964  # quantile of the interval that a hidden tail is compared with
 TAIL = 1.5
 BESIDE = 2.0  # the same of a side without a row to be seen, where most rows are at the centre
-MOST_UNSEEN = 0.02  # share of the rows that may lie unseen in a column called resolved: "one row in fifty" of its status
+MOST_UNSEEN = 0.02  # share of the rows that may lie unseen in a resolved column: "one row in fifty" of its status
 HIDDEN = 8.0  # times the rest of the interval that a hidden tail may ask for before the status says so
 
 
