@@ -8,7 +8,8 @@ import os
 import threading
 import warnings
 
-from fastpubpriv.errors import EntropyError, InputError, SeededNoiseWarning
+from fastpubpriv.errors import BudgetError, EntropyError, InputError, SeededNoiseWarning
+from fastpubpriv.processes import here
 
 KEY_BYTES = 32
 _DOMAIN = b"fastpubpriv seeded key 1"
@@ -27,24 +28,38 @@ class KeySource:
     ----------
     Operating-system keys hold no state, so forked children, threads and copies of the process never share one. Seeded
     keys depend on the seed and on how many were taken before; taking them from several threads gives distinct keys,
-    in the order of the calls.
+    in the order of the calls. From `check` on, a source serves one process: what was paid there pays for one set of
+    releases, and a forked child would make a second one.
     """
 
-    __slots__ = ("_calls", "_lock", "_seed", "private")
+    __slots__ = ("_calls", "_home", "_lock", "_seed", "private")
 
     def __init__(self, seed: int | None) -> None:
         self._seed = seed
         self._calls = 0
         self._lock = threading.Lock()
+        self._home: tuple[int, int] | None = None
         self.private = seed is None
 
     def __repr__(self) -> str:
         return f"KeySource(private={self.private})"
 
     def check(self) -> None:
-        """EntropyError now where `fresh` would raise it: to be asked before anything is paid. Seeded keys need no entropy."""
+        """To be asked before anything is paid: EntropyError now where `fresh` would raise it, and keys for this process alone.
+
+        Seeded keys need no entropy.
+        """
         if self._seed is None:
             _os_key()
+        self._home = here()
+
+    def check_process(self) -> None:
+        """BudgetError in a process that was forked after `check`."""
+        if self._home is not None and self._home != here():
+            raise BudgetError(
+                "this process was forked in the middle of a call, and what was paid pays for the releases of its parent "
+                "alone; start the call again here, which pays for itself"
+            )
 
     def fresh(self) -> bytes:
         """Return a key that this source has not given before.
@@ -58,7 +73,10 @@ class KeySource:
         ------
         EntropyError
             The operating system gave no random bytes. There is no fallback: no key, no release.
+        BudgetError
+            The process was forked after `check`.
         """
+        self.check_process()
         if self._seed is None:
             return _os_key()
         with self._lock:

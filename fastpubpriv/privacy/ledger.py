@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import os
-import threading
-import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
+from functools import partial
 from types import TracebackType
 from typing import Any, NoReturn
 
@@ -19,8 +16,9 @@ from fastpubpriv.privacy.composed import ComposedEvent
 from fastpubpriv.privacy.conversions import pure_to_zcdp_exact
 from fastpubpriv.privacy.events import Event
 from fastpubpriv.privacy.ledger_file import LedgerFile, Position, checked_timeout
-from fastpubpriv.privacy.ledger_lock import LockedFile
+from fastpubpriv.privacy.ledger_lock import OpenFile, Turn
 from fastpubpriv.privacy.relations import Neighbors
+from fastpubpriv.processes import here
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +109,8 @@ class Ledger:
     at least the sum of the debits that returned. Threads and processes may debit at once; the total is exact and
     never exceeded. A file ledger goes on working in forked children, and no child keeps it locked. A child cannot
     debit an in-memory ledger, because the two copies could not see each other; it can read what was spent before the
-    fork. A ledger cannot be pickled or copied.
+    fork. Ctrl-C at any moment leaves nothing locked or open. A signal handler that asks in the middle of an operation of its own
+    thread gets a LedgerError, and does not wait for itself. A ledger cannot be pickled or copied.
 
     Notes
     -----
@@ -154,28 +153,24 @@ class Ledger:
         self._total = total
         self._relation = relation
         self._label = label
-        self._lock = threading.Lock()
-        self._owner = os.getpid()
+        self._turns: dict[tuple[int, int], Turn] = {}
+        self._home = here()
         self._closed = False
         self._entries: list[LedgerEntry] = []
         # Position, number of valid entries and their sum change together, in one assignment: an interrupt cannot part
         # them.
         self._state: tuple[Position, int, Cost] = (Position(), 0, Cost.zero(type(total)))
         self._file = file
-        _ledgers.add(self)
 
     def _read_first(self, file: LedgerFile) -> None:
-        with self._current():
-            pass
+        self._current()
         file.remove_leftovers()
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str], *, timeout: float = 10.0) -> Ledger:
         """Open an existing ledger file with the total, label and relation that it holds."""
         file = LedgerFile(path, timeout)
-        with file.locked(write=False) as held:
-            records, _ = file.read_from(held, Position())
-        header = records[0]
+        header = file.locked(lambda held: file.read_from(held, Position())[0][0], write=False)
         try:
             total, relation, label = Budget.from_dict(header["total"]), Neighbors(header["relation"]), header["label"]
             label = None if label is None else _short_text(label, "label")
@@ -234,25 +229,16 @@ class Ledger:
             raise BudgetError(
                 f"this ledger counts under {self._relation.name}; restate the cost under it before the debit"
             )
-        with self._lock:
+        with (turn := Turn(self._turns)), turn:
+            turn.wait()
             if self._closed:
                 raise LedgerError("this ledger is closed; open it again to debit it")
-            if self._file is None:
-                if os.getpid() != self._owner:
-                    raise LedgerError("an in-memory ledger cannot be debited in a forked process; use Ledger(path=...)")
-                self._check_room(amount)
-                return self._record(Position(), amount, text)
-            with self._file.locked(write=True) as held:
-                self._refresh(held)
-                self._check_room(amount)
-                position, count, _ = self._state
-                record = {
-                    "number": count + 1,
-                    "name": text,
-                    "cost": amount.to_dict(),
-                    "utc": datetime.now(UTC).isoformat(timespec="seconds"),
-                }
-                return self._record(self._file.append(held, record, position), amount, text)
+            if self._file is not None:
+                return self._file.locked(partial(self._append, amount, text), write=True)
+            if here() != self._home:
+                raise LedgerError("an in-memory ledger cannot be debited in a forked process; use Ledger(path=...)")
+            self._check_room(amount)
+            return self._record(Position(), amount, text)
 
     @property
     def total(self) -> Budget:
@@ -272,8 +258,7 @@ class Ledger:
     @property
     def spent(self) -> Cost:
         """Exact sum of all debits, those of other processes included."""
-        with self._current():
-            return self._state[2]
+        return self._current()[2]
 
     @property
     def remaining(self) -> Cost:
@@ -283,8 +268,7 @@ class Ledger:
     @property
     def entries(self) -> tuple[LedgerEntry, ...]:
         """All debits in order, those of other processes included."""
-        with self._current():
-            return tuple(self._entries[: self._state[1]])
+        return tuple(self._entries[: self._current()[1]])
 
     def close(self) -> None:
         """Refuse further debits through this object. What was spent stays readable."""
@@ -311,13 +295,28 @@ class Ledger:
     def _header(self) -> dict[str, Any]:
         return {"total": self._total.to_dict(), "label": self._label, "relation": self._relation.value}
 
-    @contextmanager
-    def _current(self) -> Iterator[None]:
-        with self._lock:
-            if self._file is not None:
-                with self._file.locked(write=False) as held:
-                    self._refresh(held)
-            yield
+    def _current(self) -> tuple[Position, int, Cost]:
+        """The state, with the lines that other processes have added."""
+        if self._file is None:
+            return self._state
+        with (turn := Turn(self._turns)), turn:
+            turn.wait()
+            self._file.locked(self._refresh, write=False)
+            return self._state
+
+    def _append(self, amount: Cost, name: str, held: OpenFile) -> int:
+        """Write a debit into the file, under the exclusive lock."""
+        assert self._file is not None
+        self._refresh(held)
+        self._check_room(amount)
+        position, count, _ = self._state
+        record = {
+            "number": count + 1,
+            "name": name,
+            "cost": amount.to_dict(),
+            "utc": datetime.now(UTC).isoformat(timespec="seconds"),
+        }
+        return self._record(self._file.append(held, record, position), amount, name)
 
     def _record(self, position: Position, amount: Cost, name: str) -> int:
         _, count, spent = self._state
@@ -334,7 +333,7 @@ class Ledger:
                 "pass a smaller budget, or open a ledger with a larger total for this data set on purpose"
             )
 
-    def _refresh(self, held: LockedFile) -> None:
+    def _refresh(self, held: OpenFile) -> None:
         """Read the lines that other processes have added. Under both locks."""
         assert self._file is not None
         position, count, spent = self._state
@@ -344,7 +343,9 @@ class Ledger:
             header = {"format": "fastpubpriv-ledger", "version": 1, **self._header()}
             first = records[0]
             different = [
-                key for key, value in header.items() if type(first.get(key)) is not type(value) or first[key] != value
+                key
+                for key, value in header.items()
+                if key not in first or type(first[key]) is not type(value) or first[key] != value
             ]
             if different or len(first) != len(header):
                 raise LedgerError(
@@ -371,17 +372,3 @@ class Ledger:
         del self._entries[count:]
         self._entries.extend(new)
         self._state = (position, count + len(new), spent)
-
-
-# The ledgers of this process, for its forks.
-_ledgers: weakref.WeakSet[Ledger] = weakref.WeakSet()
-
-
-def _after_fork_in_child() -> None:
-    """Give the copies new locks, since another thread's hold on an old one would last for ever; they own no memory ledger."""
-    for ledger in list(_ledgers):
-        ledger._lock = threading.Lock()
-        ledger._owner = -1
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)

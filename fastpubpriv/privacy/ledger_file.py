@@ -20,13 +20,13 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from fastpubpriv.errors import InputError, LedgerError
-from fastpubpriv.privacy.ledger_lock import LockedFile
+from fastpubpriv.privacy.ledger_lock import Held, OpenFile
 from fastpubpriv.validation import nonnegative
 
 _LINE_UNIT = 1024
@@ -35,6 +35,8 @@ _PIECE = 1 << 20
 _TAIL = re.compile(rb',"check":"([0-9a-f]{64})"\} *\Z')
 _FORMAT = "fastpubpriv-ledger"
 _VERSION = 1
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,17 +121,14 @@ class LedgerFile:
             return False
         line, _ = encode({"format": _FORMAT, "version": _VERSION, **header}, "")
         temporary = self.path.with_name(f".{self.path.name}.{secrets.token_hex(8)}.new")
+        with (leftover := Held()), leftover:
+            leftover.take(str, temporary, back=os.unlink)
+            self._create_from(temporary, line)
+        return True
+
+    def _create_from(self, temporary: Path, content: bytes) -> None:
         try:
-            fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise self._error("cannot be created", error) from None
-        try:
-            try:
-                if os.write(fd, line) != len(line):
-                    raise self._error("cannot be created: the disk is full")
-                os.fsync(fd)
-            finally:
-                os.close(fd)
+            self._write_new(temporary, content)
             try:
                 os.link(temporary, self.path, follow_symlinks=False)
             except FileExistsError:
@@ -141,17 +140,34 @@ class LedgerFile:
             self.sync_directory()
         except OSError as error:
             raise self._error("cannot be created", error) from None
-        finally:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
-        return True
 
-    @contextlib.contextmanager
-    def locked(self, *, write: bool) -> Iterator[LockedFile]:
-        """The open file under its lock: exclusive for writing, shared for reading."""
+    def _write_new(self, path: Path, content: bytes) -> None:
+        """Write a file that does not exist yet, on disk when this returns; OSError passes."""
+        with (file := OpenFile()), file:
+            file.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW)
+            if os.write(file.fd, content) != len(content):
+                raise self._error("cannot be created: the disk is full")
+            os.fsync(file.fd)
+
+    def locked(self, work: Callable[[OpenFile], T], *, write: bool) -> T:
+        """What `work` makes of the open file under its lock: exclusive for writing, shared for reading."""
+        with (file := OpenFile()), file:
+            self._open(file, write)
+            self._lock(file, write)
+            return work(file)
+
+    def _lock(self, file: OpenFile, write: bool) -> None:
+        try:
+            locked = file.lock(exclusive=write, timeout=self.timeout)
+        except OSError as error:
+            raise self._error("cannot be locked", error) from None
+        if not locked:
+            raise self._error(f"is locked by another process (waited {self.timeout:g} s); pass a longer timeout")
+
+    def _open(self, file: OpenFile, write: bool) -> None:
         mode = (os.O_RDWR | os.O_APPEND) if write else os.O_RDONLY
         try:
-            file = LockedFile(str(self.path), mode | os.O_NOFOLLOW | os.O_NONBLOCK)
+            file.open(self.path, mode | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError as error:
             if os.path.islink(self.path):
                 raise self._error("is a symbolic link; pass the path of the file itself") from None
@@ -162,23 +178,13 @@ class LedgerFile:
             if isinstance(error, IsADirectoryError):
                 raise self._is_a_directory() from None
             raise self._error("cannot be opened", error) from None
-        try:
-            kind = os.fstat(file.fd).st_mode
-            if stat.S_ISDIR(kind):
-                raise self._is_a_directory()
-            if not stat.S_ISREG(kind):
-                raise self._error("is not a regular file")
-            try:
-                locked = file.lock(exclusive=write, timeout=self.timeout)
-            except OSError as error:
-                raise self._error("cannot be locked", error) from None
-            if not locked:
-                raise self._error(f"is locked by another process (waited {self.timeout:g} s); pass a longer timeout")
-            yield file
-        finally:
-            file.close()
+        kind = os.fstat(file.fd).st_mode
+        if stat.S_ISDIR(kind):
+            raise self._is_a_directory()
+        if not stat.S_ISREG(kind):
+            raise self._error("is not a regular file")
 
-    def read_from(self, file: LockedFile, position: Position) -> tuple[list[dict[str, Any]], Position]:
+    def read_from(self, file: OpenFile, position: Position) -> tuple[list[dict[str, Any]], Position]:
         """Every record after `position`, verified, and the new position. The first record of a file is its header."""
         records, position, torn = self._scan(file, position)
         if torn:
@@ -188,7 +194,7 @@ class LedgerFile:
             )
         return records, position
 
-    def _scan(self, file: LockedFile, position: Position) -> tuple[list[dict[str, Any]], Position, bytes]:
+    def _scan(self, file: OpenFile, position: Position) -> tuple[list[dict[str, Any]], Position, bytes]:
         """The records after `position`, the position after them, and half a line that may follow."""
         size = self._check_unchanged(file, position)
         if position.offset == 0 and f'"format":"{_FORMAT}"'.encode() not in self._read(file, 256, 0):
@@ -213,7 +219,7 @@ class LedgerFile:
                 raise self._error(f"is corrupt at byte {offset}: a line has no end, which cannot be repaired")
         return records, Position(offset, check, last, self._identity(file)), rest
 
-    def _check_unchanged(self, file: LockedFile, position: Position) -> int:
+    def _check_unchanged(self, file: OpenFile, position: Position) -> int:
         """The size of the file; LedgerError unless the path still leads to it and it still holds what was verified."""
         try:
             here = os.stat(self.path, follow_symlinks=False)
@@ -234,28 +240,31 @@ class LedgerFile:
             )
         return size
 
-    def _identity(self, file: LockedFile) -> tuple[int, int]:
+    def _identity(self, file: OpenFile) -> tuple[int, int]:
         info = os.fstat(file.fd)
         return info.st_dev, info.st_ino
 
-    def _read(self, file: LockedFile, size: int, offset: int) -> bytes:
+    def _read(self, file: OpenFile, size: int, offset: int) -> bytes:
         try:
             return os.pread(file.fd, size, offset)
         except OSError as error:
             raise self._error("cannot be read", error) from None
 
-    def append(self, file: LockedFile, record: dict[str, Any], position: Position) -> Position:
+    def append(self, file: OpenFile, record: dict[str, Any], position: Position) -> Position:
         """Write one record at `position`, the end of the file, under the exclusive lock; on disk when this returns."""
-        written, line = 0, b""
+        line, check = encode({**record, "nonce": secrets.token_hex(16)}, position.check)
+        end = position.offset + len(line)
         try:
-            line, check = encode({**record, "nonce": secrets.token_hex(16)}, position.check)
-            written = os.write(file.fd, line)
+            # Also after an interrupt either the whole line stays or none of it; twice, as in `ledger_lock`.
+            try:
+                try:
+                    written = os.write(file.fd, line)
+                finally:
+                    self._cut_half_a_line(file, position.offset, end)
+            finally:
+                self._cut_half_a_line(file, position.offset, end)
         except OSError as error:
             raise self._error("could not be written, so nothing was charged", error) from None
-        finally:
-            # Also after an interrupt: either the whole line stays, or none of it.
-            if written != len(line) and 0 < os.fstat(file.fd).st_size - position.offset < len(line):
-                os.ftruncate(file.fd, position.offset)
         if written != len(line):
             raise self._error("could not be written because the disk is full, so nothing was charged; free some space")
         try:
@@ -269,21 +278,28 @@ class LedgerFile:
         self._check_unchanged(file, position)  # programs that copy files heed no locks
         return position
 
+    def _cut_half_a_line(self, file: OpenFile, begin: int, end: int) -> None:
+        """Cut off a line that should reach from `begin` to `end` and does not; a child leaves this to its parent."""
+        if begin < os.fstat(file.fd).st_size < end:
+            os.ftruncate(file.fd, begin)
+
     def repair(self) -> int:
         """Move half a line at the end of the file into a file beside it; returns how many bytes were moved."""
-        with self.locked(write=True) as file:
-            _, position, torn = self._scan(file, Position())
-            if not position.offset:
-                raise self._error("has no complete header; if no release ever used it, delete it and start again")
-            if torn:
-                aside = self.path.with_name(f"{self.path.name}.torn-{secrets.token_hex(4)}")
-                try:
-                    aside.write_bytes(torn)
-                    os.ftruncate(file.fd, position.offset)
-                    os.fsync(file.fd)
-                except OSError as error:
-                    raise self._error("could not be repaired", error) from None
-            return len(torn)
+        return self.locked(self._repair, write=True)
+
+    def _repair(self, file: OpenFile) -> int:
+        _, position, torn = self._scan(file, Position())
+        if not position.offset:
+            raise self._error("has no complete header; if no release ever used it, delete it and start again")
+        if torn:
+            aside = self.path.with_name(f"{self.path.name}.torn-{secrets.token_hex(4)}")
+            try:
+                self._write_new(aside, torn)
+                os.ftruncate(file.fd, position.offset)
+                os.fsync(file.fd)
+            except OSError as error:
+                raise self._error("could not be repaired", error) from None
+        return len(torn)
 
     def remove_leftovers(self) -> None:
         """Delete temporary files of creators that crashed. Creators that run find the ledger there and need theirs no more."""
@@ -296,17 +312,19 @@ class LedgerFile:
 
     def sync_directory(self) -> None:
         """Make sure that the file's name is on disk: its creator may have crashed just before."""
+        with (folder := OpenFile()), folder:
+            self._sync(folder)
+
+    def _sync(self, folder: OpenFile) -> None:
         try:
-            fd = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            folder.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
         except OSError as error:
             raise self._error("cannot be opened: its directory cannot be read", error) from None
         try:
-            os.fsync(fd)
+            os.fsync(folder.fd)
         except OSError as error:
             if error.errno != errno.EINVAL:  # some network file systems have no such call for directories
                 raise self._error("cannot be opened: its directory cannot be flushed", error) from None
-        finally:
-            os.close(fd)
 
     def _is_a_directory(self) -> LedgerError:
         return self._error("is a directory; pass the path of a file in it")

@@ -29,8 +29,8 @@ class Account:
     are read. Releases over the same disjoint clusters have two totals, one for a row that stays in its cluster and one for a row
     that moves; together they cost the larger total. `notions.py` has the rules of each notion.
 
-    `charge` takes the price before a query runs, and `fresh_key` gives the key after it. A process that is forked while a query
-    runs therefore takes a key of its own.
+    `charge` takes the price before a query runs, and `fresh_key` gives the key after it. Both serve the process of the debit
+    alone: one that is forked afterwards may end a pass, and gets no answer from it.
 
     Parameters
     ----------
@@ -138,7 +138,7 @@ class Account:
         if self.book.price is not None:
             raise BudgetError(f"{self.name}: the budget of this call has been debited already")
         price = self.budget if cost is None else cost
-        self.book.keys.check()  # a machine without randomness must fail before anything is paid
+        self.book.keys.check()  # a machine without randomness must fail before anything is paid; a child pays by itself
         if self._ledger is not None and not paid:
             self._ledger.debit(price, name=self.name, relation=RELATION)
         self.book.price = price
@@ -172,7 +172,7 @@ class Account:
         self.book.add(event)
 
     def fresh_key(self) -> bytes:
-        """A key for the noise of one release. Take it after the query: a process forked during the query would share the key."""
+        """A key for the noise of one release. Take it after the query: a process forked during the query is refused one."""
         return self.book.keys.fresh()
 
     def tree(self, cost: Fraction, max_depth: int) -> TreeScope:

@@ -54,10 +54,11 @@ class Book:
         self.number: int | None = None
 
     def check(self, event: Event) -> None:
-        """Refuse what is no event, an event of another relation, or one that draws more noise than the budget was corrected for."""
+        """Refuse what is no event, one of another relation or process, or with more noise than the budget was corrected for."""
         check_known(event)
         if self.price is None:
             raise BudgetError(f"{self.name}: a release was asked for before the budget was debited")
+        self.keys.check_process()
         if event.relation is not RELATION:
             raise BudgetError(f"{self.name}: a release states {event.relation.name}; estimators promise replace-one")
         if self.draws + event.draws > self.declared:

@@ -83,7 +83,7 @@ def release(
     transcript = current()
     answer = transcript.forced(name, shape, event, unit) if transcript is not None else None
     if answer is None:
-        # Only now: a key that exists while the query runs would be shared with a process that is forked during the query.
+        # Only now: a process that was forked during the query is refused here, and would share a key that existed then.
         noisy = _SAMPLERS[event.law](account.fresh_key(), exact.size, event, 0)
         if noisy.shape != shape:
             noisy = noisy.reshape(shape)

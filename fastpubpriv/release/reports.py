@@ -119,7 +119,7 @@ def _draw(
     def pieces() -> Iterator[tuple[npt.NDArray[Any], bytes, int, npt.NDArray[Any]]]:
         begin = 0
         for chunk in even_chunks(rows, fitting):
-            # Only now, as in `release`: a process forked while rows are read must not share the key.
+            # Only now, as in `release`: a process forked while rows are read is refused, and would share the key.
             key, n = keys.fresh(), chunk.shape[0]
             size = max(-(-n // _PIECES), _PIECE_NANOSECONDS // row_nanoseconds)
             for first in range(0, n, size):

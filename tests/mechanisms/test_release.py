@@ -12,7 +12,7 @@ from spies import SpyLedger
 
 from fastpubpriv.errors import BudgetError, InputError, KernelError, OutOfMemoryError, ReplayError
 from fastpubpriv.kernels import noise
-from fastpubpriv.keys import key_source
+from fastpubpriv.keys import KeySource, key_source
 from fastpubpriv.mechanisms import sums
 from fastpubpriv.privacy import (
     ZCDP,
@@ -55,19 +55,16 @@ def zeros():
 def test_debit_then_query_then_key():
     log = []
     account = Account("test", ZCDP(1), draws=100, ledger=SpyLedger(ZCDP(1), log))
-    fresh = account.book.keys.fresh
 
-    class Keys:
-        private = True
-
+    class Keys(KeySource):
         def check(self):
             log.append("check")
 
         def fresh(self):
             log.append("key")
-            return fresh()
+            return super().fresh()
 
-    account.book.keys = Keys()
+    account.book.keys = Keys(None)
 
     def query():
         log.append("query")

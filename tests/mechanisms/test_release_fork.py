@@ -1,5 +1,6 @@
-"""A process that is forked while a query runs draws noise of its own: the key is taken after the query, in every release."""
+"""A process that is forked while a query runs gets no answer: one debit pays for the releases of one process."""
 
+import multiprocessing
 import os
 from fractions import Fraction
 from functools import partial
@@ -8,6 +9,10 @@ import numpy as np
 import pytest
 from helpers import accounts
 
+import fastpubpriv as fpp
+from fastpubpriv.errors import BudgetError
+from fastpubpriv.keys import KeySource
+from fastpubpriv.local.sending import report_batches
 from fastpubpriv.privacy import (
     ZCDP,
     ApproxDP,
@@ -25,6 +30,8 @@ from fastpubpriv.release.release import release, release_choice, release_minimum
 
 SIZE = 8
 CANDIDATES = 2**20  # equal scores: two independent choices agree once in a million
+REFUSED = b"refused"
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # a fork beside threads: what a user may well do
 
 
 opened = partial(accounts.opened, draws=CANDIDATES)
@@ -59,7 +66,7 @@ def bins(query):
 
 
 def minimum(query):
-    """The secret is drawn before the fork, and shared as a batch of rows would be; the noise on the minimum is not."""
+    """The secret is drawn before the fork, and shared as a batch of rows would be; the child gets no key for the noise."""
 
     class Loss:
         def solve(self, secret):
@@ -85,40 +92,65 @@ RELEASES = {
 }
 
 
+class Fork:
+    """A fork, once, wherever it is called; and what both processes make of the work around it."""
+
+    def __init__(self):
+        self.child = None
+
+    def __call__(self):
+        if self.child is None:
+            self.child = os.fork()
+
+    def both(self, work):
+        """The bytes that `work()` gives here and in the child; REFUSED for a BudgetError about forks."""
+        read_end, write_end = os.pipe()
+        answer = b"failed otherwise"
+        try:
+            try:
+                answer = work()
+            except BudgetError as error:
+                if "forked" not in str(error):
+                    raise
+                answer = REFUSED
+        finally:
+            if self.child == 0:  # the child must never return into the test runner
+                os.write(write_end, answer[:1000])
+                os._exit(0)
+            os.close(write_end)
+            with os.fdopen(read_end, "rb") as pipe:
+                theirs = pipe.read()
+            if self.child is not None:
+                os.waitpid(self.child, 0)
+        assert self.child is not None
+        return answer, theirs
+
+
 def in_both(run, size):
     """What `run(query)` gives in this process and in one that is forked while its query runs."""
-    read_end, write_end = os.pipe()
-    child = []
+    fork = Fork()
 
     def query():
-        if not child:
-            child.append(os.fork())
+        fork()
         return np.zeros(size, dtype=np.int64)
 
-    try:
-        mine = run(query)
-        if child[0] == 0:
-            os.write(write_end, mine)
-    finally:
-        if child and child[0] == 0:
-            os._exit(0)  # the child must never return into the test runner
-    os.close(write_end)
-    with os.fdopen(read_end, "rb") as pipe:
-        theirs = pipe.read()
-    os.waitpid(child[0], 0)
-    return mine, theirs
+    return fork.both(lambda: run(query))
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # a fork beside threads: what a user may well do
 @pytest.mark.parametrize("name", RELEASES)
-def test_parent_and_child_draw_different_noise(name):
+def test_a_child_that_is_forked_in_a_query_is_refused_the_answer(name):
     mine, theirs = in_both(RELEASES[name], CANDIDATES if "choice" in name else SIZE)
-    assert len(mine) > 0
-    assert len(theirs) > 0
-    assert mine != theirs
+    assert mine not in (b"", REFUSED)
+    assert theirs == REFUSED
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("name", RELEASES)
+def test_planted_fault_keys_that_know_no_process_are_caught(name, monkeypatch):
+    monkeypatch.setattr(KeySource, "check_process", lambda self: None)
+    mine, theirs = in_both(RELEASES[name], CANDIDATES if "choice" in name else SIZE)
+    assert REFUSED not in (mine, theirs)
+
+
 @pytest.mark.parametrize("name", [name for name in RELEASES if name != "release, a node of a tree"])
 def test_control_a_key_taken_before_the_query_is_shared(name, monkeypatch):
     charge = Account.charge
@@ -131,3 +163,145 @@ def test_control_a_key_taken_before_the_query_is_shared(name, monkeypatch):
     monkeypatch.setattr(Account, "fresh_key", lambda self: self.early)
     mine, theirs = in_both(RELEASES[name], CANDIDATES if "choice" in name else SIZE)
     assert mine == theirs
+
+
+@pytest.mark.parametrize("payer", ["account", "block", "node of a tree", "node made by the child"])
+def test_a_child_cannot_charge_what_its_parent_has_opened(payer):
+    event = GaussianEvent(2, 20, 1, clusters=Clusters(2, 1, ("0",)) if "node" in payer else None)
+    account, fork = opened(ZCDP(1)), Fork()
+    scope = account.tree(Fraction(1, 2), 1) if "node" in payer else None
+    early = {"account": account, "node of a tree": scope and scope.node(0)}.get(payer)
+    early = account.block() if payer == "block" else early
+
+    def work():
+        fork()
+        (early or scope.node(0)).charge(event)
+        return b"charged"
+
+    assert fork.both(work) == (b"charged", REFUSED)
+
+
+def test_an_account_that_is_opened_after_the_fork_pays_for_itself():
+    """The process is that of the debit, and not that in which the account was made."""
+    account, fork = Account("test", ZCDP(1), draws=10), Fork()
+
+    def work():
+        fork()
+        account.open()
+        account.charge(GaussianEvent(2, 20, 1))
+        return account.fresh_key()
+
+    assert [len(key) for key in fork.both(work)] == [32, 32]
+
+
+# ---- Public calls, whose source forks during a pass ------------------------------------------------------------------
+
+DATA = np.random.default_rng(3).normal(size=(400, 2))
+LABELS = np.sign(DATA[:, 0])
+PUBLIC = np.random.default_rng(4).normal(size=(40, 2))
+PUBLIC_PAIRS = np.column_stack([PUBLIC, np.sign(PUBLIC[:, 0])])
+
+
+class ForkingSource:
+    """Rows in chunks; the process forks between two of them, in the pass with this number."""
+
+    def __init__(self, data, fork, forking_pass=1):
+        self.data, self.fork, self.left = data, fork, forking_pass
+
+    def chunks(self):
+        self.left -= 1
+        for begin in range(0, len(self.data), 100):
+            yield self.data[begin : begin + 100]
+            if self.left == 0:
+                self.fork()
+
+    @property
+    def rows(self):
+        return fpp.Rows.from_chunks(self.chunks, n=len(self.data), dim=self.data.shape[1])
+
+
+def forking_gradient(fork):
+    class Squares:
+        def value(self, weights, x, y):
+            return 0.5 * (x @ weights - y) ** 2
+
+        def gradient(self, weights, x, y):
+            fork()
+            return (x @ weights - y)[:, None] * x
+
+    return Squares()
+
+
+def trained(fork, forking_pass, **options):
+    rows = ForkingSource(np.column_stack([DATA, LABELS]), fork, forking_pass).rows
+    given = {"loss": "logistic", "x_pub": PUBLIC_PAIRS, "budget": ApproxDP(2, 1e-5), **options}
+    return fpp.train(rows, label=-1, **given).coefficients
+
+
+CALLS = {
+    "coinpress_mean": lambda fork: (
+        fpp.coinpress_mean(ForkingSource(DATA, fork).rows, center=0.0, radius=5.0, budget=ZCDP(0.5)).mean
+    ),
+    "weighted_mean": lambda fork: (
+        fpp.weighted_mean(ForkingSource(DATA, fork).rows, x_pub=PUBLIC, norm_bound=3.0, budget=ZCDP(0.5)).mean
+    ),
+    "estimate_mean, a later pass": lambda fork: (
+        fpp.estimate_mean(ForkingSource(DATA, fork, 2).rows, x_pub=PUBLIC, budget=ApproxDP(1, 1e-6)).mean
+    ),
+    "stable_histogram": lambda fork: (
+        fpp.stable_histogram(ForkingSource(DATA, fork).rows, bins=fpp.BinGrid(width=1.0), budget=ApproxDP(5, 1e-3)).n_priv
+    ),
+    "train, dp_sgd": lambda fork: trained(fork, 1, method="dp_sgd"),
+    "train, newton": lambda fork: trained(fork, 1, method="newton"),
+    "local reports": lambda fork: (
+        fpp.local.PrivUnit(2, 2.0).privatize(ForkingSource(DATA, fork).rows, threads=1).vectors()
+    ),
+    "local batches": lambda fork: (
+        np.concatenate(
+            [
+                batch.vectors()
+                for batch in report_batches(fpp.local.PrivUnit(2, 2.0), ForkingSource(DATA, fork).chunks())
+            ]
+        )
+    ),
+    "local codes": lambda fork: (
+        fpp.local.SubsetSelection(2, 2.0).privatize(ForkingSource(DATA, fork).rows, threads=1).vectors()
+    ),
+    "local.train": lambda fork: (
+        fpp.local.train(
+            DATA, LABELS, loss=forking_gradient(fork), epsilon=2.0, clip_norm=1.0, radius=1.0, batch_rows=100
+        ).coefficients
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_child_of_a_source_that_forks_gets_no_result(name):
+    fork = Fork()
+    mine, theirs = fork.both(lambda: np.asarray(CALLS[name](fork)).tobytes())
+    assert mine not in (b"", REFUSED)
+    assert theirs == REFUSED
+
+
+@pytest.mark.parametrize("name", [name for name in CALLS if "newton" not in name])
+def test_planted_fault_a_second_answer_for_one_debit_is_caught(name, monkeypatch):
+    monkeypatch.setattr(KeySource, "check_process", lambda self: None)
+    fork = Fork()
+    mine, theirs = fork.both(lambda: np.asarray(CALLS[name](fork)).tobytes())
+    assert REFUSED not in (mine, theirs)
+
+
+def test_a_child_may_read_rows_for_its_parent():
+    """Process pools fork while a call runs, and end passes: nothing is refused but a release."""
+    fork = multiprocessing.get_context("fork")
+
+    def chunks():
+        for begin in range(0, 400, 200):
+            receiver, sender = fork.Pipe(duplex=False)
+            worker = fork.Process(target=lambda begin=begin, sender=sender: sender.send(DATA[begin : begin + 200]))
+            worker.start()
+            yield receiver.recv()
+            worker.join()
+
+    rows = fpp.Rows.from_chunks(chunks, n=400, dim=2)
+    assert fpp.coinpress_mean(rows, center=0.0, radius=5.0, budget=ZCDP(0.5)).n_priv == 400

@@ -32,6 +32,7 @@ from fastpubpriv.privacy import (
     PureDP,
     pure_to_zcdp_exact,
 )
+from fastpubpriv.privacy.ledger_lock import Turn
 
 ROOT = Path(fastpubpriv.__file__).parents[1]
 
@@ -249,7 +250,8 @@ def test_memory_ledger_refuses_a_forked_copy_and_a_file_ledger_works_there(path)
             return True
 
     assert forked(memory_refuses) == 0
-    with file._lock:  # as if another thread held it at the time of the fork
+    with Turn(file._turns) as turn:
+        turn.wait()  # as if another thread had it at the time of the fork
         assert forked(lambda: file.debit(ZCDP(0.125), name="child") == 4) == 0
     assert file.spent == ZCDP(0.5).cost
 

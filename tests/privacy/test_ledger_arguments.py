@@ -1,5 +1,7 @@
 """Wrong arguments, places and contents of a ledger: a typed error that says what to pass, and nothing is made or changed."""
 
+import json
+import math
 import os
 import shutil
 import signal
@@ -12,6 +14,7 @@ import numpy as np
 import pytest
 from case_names import shown
 from clocks import PATIENCE
+from ledger_cases import HEADER, as_body, forge
 
 from fastpubpriv.errors import BudgetError, InputError, LedgerError
 from fastpubpriv.privacy import ZCDP, Budget, Cost, Ledger, Neighbors
@@ -243,3 +246,41 @@ def test_a_ledger_that_may_only_be_read(open_folder):
 
     assert unprivileged(reads_and_cannot_debit) == 0
     assert path.read_bytes() == before
+
+
+# ---- Headers --------------------------------------------------------------------------------------------------------
+
+MISSING = object()
+BAD_FIELDS = [
+    MISSING, None, True, 1, 1.5, "", "x" * 300, "a\0b", "\ud800", [], {}, [[]], {"notion": "ZCDP"},
+    {"notion": "ZCDP", "rho": 1}, {"notion": "ZCDP", "rho": "1e400"}, {"notion": "ZCDP", "rho": "1/0"},
+    {"notion": "ZCDP", "rho": math.inf}, json.loads("[" * 500 + "]" * 500),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("label", ["set A", None])
+@pytest.mark.parametrize("field", HEADER)
+def test_a_header_field_that_is_missing_or_no_such_value_is_refused(tmp_path, field, label):
+    """Whatever a header says, it is read as written, or refused by LedgerError: never by another error."""
+    path, header = tmp_path / "a.ledger", {**HEADER, "label": label}
+    for value in BAD_FIELDS:
+        if value == header[field] and type(value) is type(header[field]):
+            continue
+        changed = {**header, field: value} if value is not MISSING else {k: v for k, v in header.items() if k != field}
+        path.write_bytes(forge(as_body(changed).replace("Infinity", "1e400")))
+        before = path.read_bytes()
+        with pytest.raises(LedgerError):
+            Ledger(ZCDP(1), path=path, label=label)
+        if field == "label" and value is None:
+            assert Ledger.from_file(path).label is None
+        else:
+            with pytest.raises(LedgerError):
+                Ledger.from_file(path)
+        assert path.read_bytes() == before
+
+
+@openers
+@pytest.mark.parametrize("place", ["/dev/null", "/dev/full", "/dev/zero"])
+def test_devices_are_refused_at_once(opener, place):
+    with pytest.raises(LedgerError, match="not a regular file"):
+        OPENERS[opener](place)

@@ -15,6 +15,7 @@ from ledger_cases import reopen
 
 from fastpubpriv.errors import BudgetError, LedgerError
 from fastpubpriv.privacy import ZCDP, Ledger
+from fastpubpriv.privacy.ledger_lock import Turn
 
 pytestmark = pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # Python 3.12: forks beside threads
 FORK = multiprocessing.get_context("fork")
@@ -210,7 +211,8 @@ def test_a_memory_ledger_forked_under_its_lock_refuses_and_does_not_hang():
             ledger.debit(EIGHTH, name="x")
         return ledger.spent == EIGHTH.cost  # what was known at the fork stays readable
 
-    with ledger._lock:  # as if another thread held it at the time of the fork
+    with Turn(ledger._turns) as turn:
+        turn.wait()  # as if another thread had it at the time of the fork
         assert forked(refuses) == 0
         assert forked(lambda: forked(refuses) == 0) == 0
     assert ledger.debit(EIGHTH, name="the owner goes on") == 2
