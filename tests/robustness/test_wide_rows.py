@@ -65,6 +65,14 @@ def calls(dim, n=10):
         "axis-aligned": lambda ledger: fpp.learn_axis_aligned_mixture(x, ledger=ledger, **some),
         "regression": lambda ledger: fpp.linear_regression(x, y, x_pub=pub, y_pub=y_pub, ledger=ledger, **given),
         "classes": lambda ledger: fpp.logistic_regression(x, y, x_pub=pub, y_pub=y_pub, ledger=ledger, **given),
+        "gradients": lambda ledger: fpp.train(
+            x, y, x_pub=pub, y_pub=y_pub, loss="logistic", method="dp_sgd", ledger=ledger, **given
+        ),
+        "perturbed": lambda ledger: fpp.train(
+            x, y, x_pub=pub, y_pub=y_pub, loss="logistic", method="objective_perturbation", ledger=ledger, **given
+        ),
+        "no public rows": lambda ledger: fpp.no_public_baseline(x, n_components=2, radius=1e3, ledger=ledger, **given),
+        "public rows": lambda ledger: fpp.public_only(pub, n_components=2),
         "histogram": lambda ledger: fpp.stable_histogram(
             x, bins=fpp.BinGrid(width=1.0), budget=fpp.ApproxDP(1, 1e-6), ledger=ledger
         ),
@@ -91,7 +99,7 @@ def test_where_memory_is_short_nothing_is_debited():
     refused = dict.fromkeys(found, ("OutOfMemoryError", "False"))
     # A histogram says what it needs against max_memory=.
     expected = {**refused, **dict.fromkeys(SMALL, ("released", "True")), "histogram": ("InputError", "False")}
-    assert found == expected
+    assert found == expected, child.stderr
     assert found.keys() == calls(3).keys()
 
 

@@ -193,8 +193,7 @@ def learn_axis_aligned_mixture(
     weight = min(0.1, 0.5 / n_components) if min_weight is None else validation.probability("min_weight", min_weight)
     if weight > 1.0 / n_components:
         raise InputError(f"min_weight must be at most 1 / n_components = {1.0 / n_components:.3g}, got {min_weight!r}")
-    if accuracy is not None:
-        accuracy = wanted_accuracy(accuracy)
+    accuracy = None if accuracy is None else wanted_accuracy(accuracy)
     factor = known_root(covariance, variance, rows.dim)
     box = checked_bounds("learn_axis_aligned_mixture", bounds, public, rows.dim, rows.columns)
     if factor is not None and factor.ndim == 1:
