@@ -21,7 +21,7 @@ from fastpubpriv.release.account import Account
 from fastpubpriv.release.scope import NodePayer
 from fastpubpriv.sources import Executor, Rows, private_rows, public_rows, refuse_shared_memory
 from fastpubpriv.threads.guard import name_argument
-from fastpubpriv.threads.pool import max_threads
+from fastpubpriv.threads.pool import has_memory, max_threads
 
 
 def open_rows(
@@ -35,6 +35,23 @@ def open_rows(
     # The private side decides the order of the columns. The first line of a private CSV file may be a row, so no error quotes it.
     show = rows.kind != "csv"
     return rows, public_rows(x_pub, columns=columns, dim=rows.dim, min_rows=min_pub, names=rows.columns, show=show)
+
+
+_UNASKED_BYTES = 1 << 26  # the least that is asked for: a call of few columns takes less than asking does
+
+
+def require_memory(name: str, dim: int, needed: int) -> None:
+    """OutOfMemoryError, before anything is debited, if the system does not give the bytes that public numbers predict."""
+    if needed > _UNASKED_BYTES and not has_memory(needed):
+        raise OutOfMemoryError(
+            f"{name}: about {needed / 1e9:.3g} GB of memory are needed for {dim} columns, and the system does not give them: "
+            "nothing was debited; pass fewer columns (project with a public matrix), or use a machine with more memory"
+        )
+
+
+def require_squares(name: str, dim: int, count: int) -> None:
+    """As `require_memory`, for so many matrices (dim, dim) at a time: peaks are held against them in `test_wide_rows.py`."""
+    require_memory(name, dim, 8 * dim * dim * count)
 
 
 def check_budget_against(budget: Budget, n_priv: int) -> None:

@@ -105,6 +105,7 @@ def private_pca(
     """
     rows, public = running.open_rows(x_priv, x_pub, columns=columns)
     count = validation.integer("n_components", n_components, minimum=1, maximum=rows.dim)
+    running.require_squares("private_pca", rows.dim, 8)
     middle, ball, corner = _ball(rows.dim, center, radius, bounds, public, rows.columns)
     run = running.start(
         "private_pca",

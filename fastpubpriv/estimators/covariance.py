@@ -154,6 +154,7 @@ def coinpress_covariance(
     steps = validation.integer("steps", steps, minimum=1, maximum=MAX_STEPS)
     mode = validation.choice("mode", mode, ("practical", "theory"))
     failure_prob = failure_probability(failure_prob)
+    running.require_squares("coinpress_covariance", rows.dim, 14)
     frame = _frame(scale, center, bounds, rows.dim)
     run = running.start(
         "coinpress_covariance",

@@ -151,6 +151,7 @@ def estimate_gaussian(
         rounds=rounds,
         require_precondition=require_precondition,
     )
+    running.require_squares("estimate_gaussian", rows.dim, 12)
     chosen, structure = choose_method(method, structure, options)
     box = checked_bounds("estimate_gaussian", bounds, public, rows.dim, rows.columns)
     chosen.check(has_public=True, budget=budget, n_priv=rows.n)

@@ -224,6 +224,8 @@ def _within_ball(
     gap: float,
 ) -> MeanResult:
     """The mean from a ball around the public rows that is narrowed step by step."""
+    if isinstance(spread["covariance"], str):
+        running.require_squares("estimate_mean", public.shape[1], 12)
     ball, whitening, row_std = public_ball(public, **spread, failure_prob=failure_prob, pub_priv_gap=gap)
     unit_std = whitening.row_std() if isinstance(spread["covariance"], str) else row_std
     # All columns share one factor between the whitened unit and a row's standard deviation: sqrt(eig_upper), or one.

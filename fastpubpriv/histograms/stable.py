@@ -16,6 +16,7 @@ from fastpubpriv.mechanisms.histograms import (
     Partition,
     StableHistograms,
     check_memory,
+    table_memory,
 )
 from fastpubpriv.parameters import shared_docs
 from fastpubpriv.privacy import ApproxDP, Budget, Ledger, stable_event
@@ -119,8 +120,9 @@ def stable_histogram(
         progress=progress,
         max_memory=max_memory,
     )
-    check_event(run, partitions, law)
     check_memory(partitions, rows.n, run.executor)
+    running.require_memory("stable_histogram", rows.dim, table_memory(partitions, rows.n))
+    check_event(run, partitions, law)
     with run.paid():
         released = run.release(
             StableHistograms(partitions=partitions, law=law, pad_all=pad == "all"),

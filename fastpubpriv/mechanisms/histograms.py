@@ -182,8 +182,13 @@ def memory_for(partitions: Sequence[Partition], n: int, executor: Executor, *, t
         sorting += max(
             bins.key_bytes(partition.words) * most for partition, most in zip(partitions, slots, strict=True)
         )
-    tables = sum(bins.table_bytes(partition.words, len(partitions), table_slots) for partition in partitions)
-    return held + sorting + executor.workers * tables
+    return held + sorting + executor.workers * table_memory(partitions, n, table_slots=table_slots)
+
+
+def table_memory(partitions: Sequence[Partition], n: int, *, table_slots: int | None = None) -> int:
+    """Most bytes of one thread's tables."""
+    slots = _least_slots(n) if table_slots is None else table_slots
+    return sum(bins.table_bytes(partition.words, len(partitions), slots) for partition in partitions)
 
 
 def check_memory(partitions: Sequence[Partition], n: int, executor: Executor) -> None:

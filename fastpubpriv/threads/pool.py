@@ -188,10 +188,20 @@ def alone() -> Iterator[None]:
         _state.worker = before
 
 
+def has_memory(size: int) -> bool:
+    """Whether the system would give so many bytes now. They are never written, so only addresses are reserved."""
+    try:
+        mmap.mmap(-1, size).close()
+    except (OSError, ValueError, OverflowError, MemoryError):
+        return False
+    return True
+
+
 def _start_thread(pool: _Pool) -> bool:
     """Start a thread, and do not wait for it; False if there is no room for one."""
+    if not has_memory(_THREAD_BYTES):
+        return False
     try:
-        mmap.mmap(-1, _THREAD_BYTES).close()  # the memory is never written, so only addresses are reserved
         _thread.start_new_thread(_life, (pool,))
     except (RuntimeError, OSError, ValueError, MemoryError):
         return False

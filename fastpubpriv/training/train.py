@@ -316,6 +316,7 @@ def _train(
     dim = rows.dim - 1 - (model.weights_priv is not None)
     features = None if rows.columns is None else tuple(str(each) for each in rows.columns[:dim])
     names = features or tuple(f"x{j}" for j in range(dim))
+    running.require_squares(name, dim, 32)
     problem, n_pub = make_problem(loss, table, names, rows.n, model)
     options = candidates(problem, method)
     draws = max(1, *(METHODS[each].draws(problem) for each in options))

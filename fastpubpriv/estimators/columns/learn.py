@@ -18,6 +18,7 @@ from fastpubpriv.estimators.columns.scales import lower_medians
 from fastpubpriv.estimators.columns.shares import Shares, check_grids, divide, draws
 from fastpubpriv.estimators.radii import expected_normal_norm
 from fastpubpriv.estimators.regions import MOST_BEYOND
+from fastpubpriv.kernels.columns import cells_apart
 from fastpubpriv.maps import ColumnBox
 from fastpubpriv.mechanisms.sums import AffineMap, ShellCounts, VectorSum
 from fastpubpriv.results.base import frozen
@@ -27,6 +28,9 @@ from fastpubpriv.run import Run
 
 ENOUGH_PUBLIC = 30  # rows whose own deviation can be trusted
 MOST_NAMED = 10
+# Numbers for each cell while counts are asked for again: those of before, joined with public rows, and their variances; the
+# counts of the pass, scaled to the noise grid, and released.
+HELD = 6
 
 
 def warn_before(name: str, shares: Shares, n_pub: int) -> None:
@@ -164,6 +168,7 @@ def mean_of_columns(
     if skip and public_rows_do(shares, n_pub):
         return public_mean(run, public)
     check_grids(shares)
+    running.require_memory(name, dim, dim * HELD * 8 * cells_apart(shares.log2_parts))
     warn_before(name, shares, n_pub)
     warn_if_bounds_are_wrong(name, public, bounds, run.rows.columns)
     with run.paid():

@@ -187,13 +187,13 @@ def learn_axis_aligned_mixture(
     """
     rows, public = running.open_rows(x_priv, x_pub, columns=columns, min_pub=2)
     n_components = validation.integer("n_components", n_components, minimum=1, maximum=MOST_COMPONENTS)
+    running.require_squares("learn_axis_aligned_mixture", rows.dim, 5 * n_components)
     method = METHODS.choose(method)
     failure_prob = validation.probability("failure_prob", failure_prob)
     weight = min(0.1, 0.5 / n_components) if min_weight is None else validation.probability("min_weight", min_weight)
     if weight > 1.0 / n_components:
         raise InputError(f"min_weight must be at most 1 / n_components = {1.0 / n_components:.3g}, got {min_weight!r}")
-    if accuracy is not None:
-        accuracy = wanted_accuracy(accuracy)
+    accuracy = None if accuracy is None else wanted_accuracy(accuracy)
     factor = known_root(covariance, variance, rows.dim)
     box = checked_bounds("learn_axis_aligned_mixture", bounds, public, rows.dim, rows.columns)
     if factor is not None and factor.ndim == 1:

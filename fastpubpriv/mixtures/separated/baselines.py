@@ -94,6 +94,7 @@ def public_only(x_pub: Any, *, n_components: int, columns: Any = None) -> Mixtur
     k = validation.integer("n_components", n_components, minimum=1, maximum=MOST_COMPONENTS)
     if k > len(points):
         raise InputError(f"n_components must be at most the number of public rows, got {k} with {len(points)}")
+    running.require_squares("public_only", points.shape[1], 2 * k + 4)
     levels, equal = column_variances(points)
     tree, reached = cluster_public(points, k)
     groups = [(leaf, points[reached == leaf]) for leaf in tree.leaves]
@@ -235,6 +236,7 @@ def no_public_baseline(
     """
     rows, _ = running.open_rows(x_priv, columns=columns)
     k = validation.integer("n_components", n_components, minimum=1, maximum=min(MOST_COMPONENTS, rows.n))
+    running.require_squares("no_public_baseline", rows.dim, 5 * k + 10)
     ball = size("radius", radius)
     middle = running.vector_or_number("center", 0.0 if center is None else center, rows.dim)
     failure_prob = failure_probability(failure_prob)

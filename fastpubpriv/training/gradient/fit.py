@@ -65,6 +65,7 @@ def fit(
     rows, table = data
     features = None if rows.columns is None else tuple(str(each) for each in rows.columns[:-1])
     columns = features or tuple(f"x{j}" for j in range(rows.dim - 1))
+    running.require_squares("train", rows.dim - 1, 12)
     scaling = getattr(settings, "scaling", "standard")
     problem, n_pub = make_gradient_problem(loss, table, columns, rows.n, scaling=scaling, stated=model)
     names = _Names(features=features, columns=columns, n_pub=n_pub)

@@ -1,0 +1,140 @@
+"""Rows of very many columns: what public numbers say of the memory that is needed is asked for before anything is debited."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tracemalloc
+
+import numpy as np
+import pytest
+from clocks import PATIENCE
+
+import fastpubpriv as fpp
+from fastpubpriv import run as running
+from fastpubpriv.estimators.columns import learn
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+WIDE = """
+import resource
+import sys
+import warnings
+
+import numpy as np
+
+import fastpubpriv as fpp
+from test_wide_rows import calls
+
+warnings.simplefilter("ignore")
+calls(3)  # what is imported at the first call
+for call in calls(3).values():
+    try:
+        call(fpp.Ledger(fpp.ZCDP(9)))
+    except fpp.FastPubPrivError:
+        pass
+wide = calls(100_000)
+with open("/proc/self/statm") as file:
+    held = int(file.read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (held + (2 << 30),) * 2)
+for name, call in wide.items():
+    ledger = fpp.Ledger(fpp.ApproxDP(9, 1e-3) if name == "histogram" else fpp.ZCDP(9))
+    try:
+        call(ledger)
+        said = "released"
+    except fpp.FastPubPrivError as error:
+        said = type(error).__name__
+    print(name, "|", said, "|", any(ledger.spent.amounts))
+"""
+
+
+def calls(dim, n=10):
+    rng = np.random.default_rng(0)
+    x, pub = rng.normal(size=(n, dim)), rng.normal(size=(10, dim))
+    y, y_pub = np.arange(n) % 2.0, np.arange(10) % 2.0
+    given = {"budget": fpp.ZCDP(1)}
+    ball = {"center": 0.0, "radius": 1e3, **given}
+    some = {"n_components": 2, "min_weight": 0.3, "x_pub": pub, **given}
+    return {
+        "counted columns": lambda ledger: fpp.estimate_mean(x, x_pub=pub, ledger=ledger, **given),
+        "Gaussian": lambda ledger: fpp.estimate_gaussian(x, x_pub=pub, ledger=ledger, **given),
+        "covariance": lambda ledger: fpp.coinpress_covariance(x, scale=2.0, center=0.0, ledger=ledger, **given),
+        "components": lambda ledger: fpp.private_pca(x, n_components=1, ledger=ledger, **ball),
+        "mixture": lambda ledger: fpp.learn_separated_mixture(x, ledger=ledger, **some),
+        "axis-aligned": lambda ledger: fpp.learn_axis_aligned_mixture(x, ledger=ledger, **some),
+        "regression": lambda ledger: fpp.linear_regression(x, y, x_pub=pub, y_pub=y_pub, ledger=ledger, **given),
+        "classes": lambda ledger: fpp.logistic_regression(x, y, x_pub=pub, y_pub=y_pub, ledger=ledger, **given),
+        "gradients": lambda ledger: fpp.train(
+            x, y, x_pub=pub, y_pub=y_pub, loss="logistic", method="dp_sgd", ledger=ledger, **given
+        ),
+        "perturbed": lambda ledger: fpp.train(
+            x, y, x_pub=pub, y_pub=y_pub, loss="logistic", method="objective_perturbation", ledger=ledger, **given
+        ),
+        "no public rows": lambda ledger: fpp.no_public_baseline(x, n_components=2, radius=1e3, ledger=ledger, **given),
+        "public rows": lambda ledger: fpp.public_only(pub, n_components=2),
+        "histogram": lambda ledger: fpp.stable_histogram(
+            x, bins=fpp.BinGrid(width=1.0), budget=fpp.ApproxDP(1, 1e-6), ledger=ledger
+        ),
+        "ball": lambda ledger: fpp.coinpress_mean(x, ledger=ledger, **ball),
+        "narrowed": lambda ledger: fpp.estimate_mean(x, x_pub=pub, clipping="gaussian", ledger=ledger, **given),
+        "weighted": lambda ledger: fpp.weighted_mean(x, norm_bound=1e3, ledger=ledger, **given),
+    }
+
+
+SMALL = ("ball", "narrowed", "weighted")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits the memory of a process")
+def test_where_memory_is_short_nothing_is_debited():
+    child = subprocess.run(
+        [sys.executable, "-c", WIDE],
+        env={**os.environ, "PYTHONPATH": ":".join(sys.path), "OPENBLAS_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+    assert child.returncode == 0, child.stderr
+    found = {name: (said, spent) for name, said, spent in (line.split(" | ") for line in child.stdout.splitlines())}
+    refused = dict.fromkeys(found, ("OutOfMemoryError", "False"))
+    # A histogram says what it needs against max_memory=.
+    expected = {**refused, **dict.fromkeys(SMALL, ("released", "True")), "histogram": ("InputError", "False")}
+    assert found == expected, child.stderr
+    assert found.keys() == calls(3).keys()
+
+
+def asked_and_taken(name, dim, monkeypatch):
+    """Bytes that a call asked for before the debit, and those that it took at most."""
+    asked = []
+    with monkeypatch.context() as patch:
+        patch.setattr(running, "require_memory", lambda name, dim, needed: asked.append(needed))
+        call, ledger = calls(dim)[name], fpp.Ledger(fpp.ApproxDP(9, 1e-3) if name == "histogram" else fpp.ZCDP(9))
+        tracemalloc.start()
+        try:
+            call(ledger)
+            taken = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+    return max(asked, default=0), taken
+
+
+@pytest.mark.parametrize("name", [name for name in calls(3) if name not in SMALL])
+def test_what_is_asked_for_is_enough(name, monkeypatch):
+    asked_and_taken(name, 3, monkeypatch)  # modules and tables that stay
+    asked, taken = asked_and_taken(name, 160, monkeypatch)
+    assert 0 < taken <= asked
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_what_asks_for_nothing_takes_four_kilobytes_a_column(name, monkeypatch):
+    asked_and_taken(name, 3, monkeypatch)
+    asked, taken = asked_and_taken(name, 10_000, monkeypatch)
+    assert not asked
+    assert taken <= 4_000 * 10_000
+
+
+def test_planted_fault_half_of_the_cells_is_seen(monkeypatch):
+    asked_and_taken("counted columns", 3, monkeypatch)
+    monkeypatch.setattr(learn, "HELD", 2)
+    asked, taken = asked_and_taken("counted columns", 160, monkeypatch)
+    assert taken > asked
