@@ -171,8 +171,8 @@ class Duchi(Randomizer):
 
     Notes
     -----
-    LLHR (paper B), Lemma 15; the radius of a report, which they leave open, is coth(epsilon / 2) sqrt(pi) Gamma((d + 1) / 2) /
-    Gamma(d / 2). PrivUnit has a smaller error for every dim > 1 and epsilon.
+    LLHR (paper B), section 3.1; Lemma 16 has its error. The radius of a report, which they leave open, is coth(epsilon / 2)
+    sqrt(pi) Gamma((d + 1) / 2) / Gamma(d / 2). PrivUnit has a smaller error for every dim > 1 and epsilon.
 
     Examples
     --------
