@@ -14,6 +14,7 @@ from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.local.families import PrivUnit
 from fastpubpriv.local.means import RELATION
+from fastpubpriv.local.public_facts import shortened
 from fastpubpriv.local.randomizers import Randomizer
 from fastpubpriv.local.steps import best_steps
 from fastpubpriv.local.users import MOST_PER_USER, Users, hashed_names
@@ -193,7 +194,9 @@ def train(
             average += (weight / done) * (weights - average)
             move = np.zeros(dim)
             if last > first:
-                shown = _shortened(chosen.gradient(weights, public[first:last], public_labels[first:last]), clip)
+                shown = shortened(
+                    _finite(chosen.gradient(weights, public[first:last], public_labels[first:last])), clip
+                )
                 move += inverse[1] * shown.sum(axis=0)
             if end > begin:
                 x, y = _block(rows, places[begin:end]), _block(labels, places[begin:end])
@@ -328,10 +331,6 @@ def _plan(n_priv: int, n_pub: int, size: int) -> Iterator[tuple[tuple[int, int],
         yield (begin, end), (first - begin, last - end)
 
 
-def _shortened(gradients: FloatArray, clip: float) -> FloatArray:
-    """Public gradients, each at most as long as `clip`; zeros for one that is not finite."""
-    finite = np.isfinite(gradients).all(axis=1, keepdims=True)
-    kept = np.where(finite, gradients, 0.0)
-    norms = np.sqrt(np.sum(kept * kept, axis=1))[:, None]
-    shortened: FloatArray = kept * np.minimum(1.0, clip / np.maximum(norms, 1e-300))
-    return shortened
+def _finite(gradients: FloatArray) -> FloatArray:
+    """Public gradients, zeros for one that is not finite."""
+    return np.where(np.isfinite(gradients).all(axis=1, keepdims=True), gradients, 0.0)
