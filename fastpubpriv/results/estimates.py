@@ -92,7 +92,8 @@ class MeanResult(Result):
         Counts privacy noise and sampling; with a `report`, also the bias of clipping and what may lie where the counts show
         nothing, so that the ends need not be equally far, and are infinite where nothing is known. Without a report it counts under
         the covariance that the estimate was given, the bias of clipping only where there is `clipping_std`, and not that of rows
-        with missing entries. Under pure DP the quantile of a Laplace law is used, which is on the safe side for levels of 0.9 and more.
+        with missing entries. Under pure DP the quantile of a Laplace law is used, which is on the safe side for levels of 0.9 and
+        more.
         """
         level = validation.confidence_level(level)
         normal = normal_quantile(0.5 + level / 2.0)

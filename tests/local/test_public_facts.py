@@ -11,7 +11,7 @@ from scipy import stats
 
 from fastpubpriv import InputError
 from fastpubpriv.local import Duchi, PrivUnit, PrivUnitG, SubsetSelection, estimate_mean, mean_error, public_facts
-from fastpubpriv.local.public_facts import Moments, clipping_std, public_norm_bound, row_norms, shortened
+from fastpubpriv.local.public_facts import Moments, clipping_std, public_norm_bound, row_norms
 from fastpubpriv.results.estimates import MeanResult
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")
