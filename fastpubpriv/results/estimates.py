@@ -16,7 +16,7 @@ from fastpubpriv.columns import points
 from fastpubpriv.errors import InputError
 from fastpubpriv.public_draws import draw_normals
 from fastpubpriv.quantiles import normal_quantile
-from fastpubpriv.reading import Form, read_array, refuse_no_covariances
+from fastpubpriv.reading import Form, refuse_no_covariances
 from fastpubpriv.results.base import LEVEL, Result, told_bounds
 from fastpubpriv.results.columns import STATUSES, ColumnReport, read_report
 from fastpubpriv.results.gaussians import correlation_of, ellipse, factor_of, log_density
@@ -38,8 +38,7 @@ class MeanResult(Result):
     noise_law : str
         "gaussian", "laplace" or "k_norm".
     clipping_std : (dim,) float64 or None
-        Allowance for what rows beyond a clip norm of the caller's lose, from public rows; None where these do not tell, and where
-        there is a `report`, which has its own.
+        Allowance for what rows beyond a given norm bound lose, from public rows; None where they do not tell.
     report : ColumnReport or None
         What released counts say about each column, or of whole rows; None where the clip radius came from a covariance or the
         caller.
@@ -63,14 +62,11 @@ class MeanResult(Result):
     report: ColumnReport | None = None
 
     _forms: ClassVar[Mapping[str, Form]] = {
-        **{name: ("dim",) for name in ("mean", "noise_std", "sampling_std")},
-        "clipping_std": lambda value: None if value is None else read_array("clipping_std", value, ("dim",), {}),
+        **{name: ("dim",) for name in ("mean", "noise_std", "sampling_std", "clipping_std")},
         "report": read_report,
     }
 
     def _refuse_nonsense(self) -> None:
-        if self.clipping_std is not None and len(self.clipping_std) != self.dim:
-            raise InputError("this JSON text cannot be read: clipping_std must have a number for every column")
         if self.report is not None and len(self.report.status) != self.dim:
             raise InputError("this JSON text cannot be read: the report must say something of every column")
 
@@ -92,8 +88,7 @@ class MeanResult(Result):
         Counts privacy noise and sampling; with a `report`, also the bias of clipping and what may lie where the counts show
         nothing, so that the ends need not be equally far, and are infinite where nothing is known. Without a report it counts under
         the covariance that the estimate was given, the bias of clipping only where there is `clipping_std`, and not that of rows
-        with missing entries. Under pure DP the quantile of a Laplace law is used, which is on the safe side for levels of 0.9 and
-        more.
+        with missing entries. Under pure DP the quantile is a Laplace law's, on the safe side for levels of 0.9 and more.
         """
         level = validation.confidence_level(level)
         normal = normal_quantile(0.5 + level / 2.0)

@@ -187,3 +187,15 @@ def test_directions_lose_nothing():
     result = estimate_mean(PrivUnit(3, 2.0).privatize(public, random_state=0), x_pub=public + 0.0)
     assert result.clipping_std is None
     assert "public_rows_shortened" not in result.releases[0]
+
+
+@pytest.mark.parametrize("numbers", ["[1.0]", "[1.0, null]", "3.0", '"no"'])
+def test_a_clipping_std_that_cannot_be_read(numbers):
+    public = np.random.default_rng(9).normal(size=(20, 2))
+    reports = PrivUnit(2, 2.0, norm_bound=9.0).privatize(public, random_state=0)
+    text = estimate_mean(reports, x_pub=public + 0.0).to_json()
+    start = text.index('"clipping_std":') + len('"clipping_std":')
+    end = text.index("]", start) + 1
+    assert MeanResult.from_json(text[:start] + " null" + text[end:]).clipping_std is None
+    with pytest.raises(InputError, match="clipping_std"):
+        MeanResult.from_json(text[:start] + numbers + text[end:])
