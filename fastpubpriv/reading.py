@@ -44,6 +44,8 @@ def _refuse_constant(word: str) -> None:
 
 def read_field(name: str, annotation: str, value: Any, form: Form | None, sizes: dict[str, int]) -> Any:
     """A field from what JSON has for it, by the annotation of the dataclass; `sizes` collects the lengths of named axes."""
+    if value is None and form is not None and annotation.endswith("| None"):
+        return None
     if isinstance(form, tuple):
         return read_array(name, value, form, sizes)
     if form is not None:

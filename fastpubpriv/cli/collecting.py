@@ -32,20 +32,21 @@ UNREADABLE = "an input that cannot be read"
 
 def aggregate(settings: dict[str, Any]) -> None:
     """Run the command."""
-    randomizer = make_randomizer(settings["dim"], settings)
-    check_standardize(settings, randomizer.dim)
+    dim = settings["dim"]
+    check_standardize(settings, dim)
     _check_places(settings)
     names: Any = inputs.split_names(settings["columns"])
-    if names is not None and len(names) != randomizer.dim:
-        raise click.UsageError(f"--columns names {len(names)} columns, and --dim is {randomizer.dim}")
+    if names is not None and len(names) != dim:
+        raise click.UsageError(f"--columns names {len(names)} columns, and --dim is {dim}")
     public = None
     if settings["public_path"] is not None:
         public, found = public_table_of(
-            settings["public_path"], columns=_columns_of(settings, names), dim=randomizer.dim, argument="--public"
+            settings["public_path"], columns=_columns_of(settings, names), dim=dim, argument="--public"
         )
         names = names or found
     standard = Standard.of(public) if settings["standardize"] and public is not None else None
     shown = public if standard is None or public is None else standard.chunk(public)
+    randomizer = make_randomizer(dim, settings, shown)
 
     def call(ledger: Any) -> MeanResult:
         server = Server(settings, randomizer)

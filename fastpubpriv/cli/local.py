@@ -14,7 +14,7 @@ Examples:
   fastpubpriv local privatize --private p.npy --epsilon 4 --norm-bound 3 --out - | \\
       fastpubpriv local aggregate - --dim 5 --epsilon 4 --norm-bound 3
   fastpubpriv local privatize --private p.csv --columns age,income --public q.csv --standardize \\
-      --epsilon 4 --norm-bound 2 --out reports.fpp
+      --epsilon 4 --norm-bound public --out reports.fpp
 """
 AGGREGATE_EPILOG = """\b
 Examples:
@@ -28,8 +28,9 @@ randomizer_options = options.stack(
     click.option("--epsilon", type=float, required=True, help="Privacy of one report, in pure DP."),
     click.option(
         "--norm-bound",
-        type=float,
-        help="Rows longer than this are shortened to it, which intervals do not count. Without it only directions of rows count.",
+        type=options.NumberOr("public"),
+        help="Rows longer than this are shortened to it; intervals allow for that as far as --public rows tell. public: the length "
+        "of the longest of these, at both ends. Without it only directions of rows count.",
     ),
     click.option(
         "--randomizer",

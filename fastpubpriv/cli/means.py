@@ -190,7 +190,7 @@ Example:
 @click.option(
     "--radius",
     required=True,
-    type=options.NumberOrAuto(),
+    type=options.NumberOr("auto"),
     help="Radius of the ball, in standard deviations of a row, or auto: from a private count.",
 )
 @options.budget_options()
@@ -243,7 +243,7 @@ Example:
 @options.public_option(required=False)
 @click.option(
     "--norm-bound",
-    type=options.NumberOrAuto(),
+    type=options.NumberOr("auto"),
     help="Rows are clipped to this distance from the centre; auto: from a private count, with public rows.",
 )
 @click.option(

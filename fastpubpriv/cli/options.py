@@ -122,14 +122,15 @@ class Steps(Type):
         return int(value)
 
 
-class NumberOrAuto(Type):
-    """A number, or "auto"."""
+class NumberOr(Type):
+    """A number, or a word."""
 
-    name = "number|auto"
+    def __init__(self, word: str) -> None:
+        self.word, self.name = word, f"number|{word}"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float | str:
         """Check and convert one argument."""
-        return "auto" if value == "auto" else float(click.FLOAT.convert(value, param, ctx))
+        return self.word if value == self.word else float(click.FLOAT.convert(value, param, ctx))
 
 
 class Methods(Type):

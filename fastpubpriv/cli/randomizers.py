@@ -6,15 +6,24 @@ from typing import Any
 
 import click
 
+from fastpubpriv._types import FloatArray
 from fastpubpriv.local import Duchi, PrivUnit, PrivUnitG, SubsetSelection
+from fastpubpriv.local.public_facts import public_norm_bound
 
 DEFAULT_WORDS = 256
 
 
-def make_randomizer(dim: int, settings: dict[str, Any]) -> Any:
-    """The randomizer of the options: family, epsilon, form and words, and norm_bound where rows may lie in a ball."""
+def make_randomizer(dim: int, settings: dict[str, Any], public: FloatArray | None = None) -> Any:
+    """The randomizer of the options: family, epsilon, form and words, and norm_bound where rows may lie in a ball.
+
+    `public` rows are those that "public" stands for, in the units that are reported.
+    """
     family, epsilon, form, words = settings["family"], settings["epsilon"], settings["form"], settings["words"]
-    norm_bound = settings["norm_bound"]
+    norm_bound: Any = settings["norm_bound"]
+    if norm_bound == "public":
+        if public is None:
+            raise click.UsageError("--norm-bound public needs --public FILE: it is the length of the longest row there")
+        norm_bound = public_norm_bound(public)
     if words is not None and family != "subset-selection":
         raise click.UsageError("--words belongs to subset-selection")
     if family == "subset-selection":
@@ -37,6 +46,6 @@ def check_standardize(settings: dict[str, Any], dim: int) -> None:
         raise click.UsageError("--standardize needs --public FILE: the units come from public rows")
     if settings["norm_bound"] is None:
         raise click.UsageError(
-            f"--standardize needs --norm-bound: rows of {dim} such columns have a length of about {dim**0.5:.3g}, and "
-            f"{1.5 * dim**0.5:.3g} is a good bound to begin with"
+            f"--standardize needs --norm-bound: pass public, for the length of the longest public row, or a number; rows of {dim} "
+            f"such columns have a length of about {dim**0.5:.3g}"
         )

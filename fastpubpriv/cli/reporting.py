@@ -54,6 +54,7 @@ class Source:
             self.n, self.dim = self.rows.n, self.rows.dim
         check_standardize(settings, self.dim)
         self.standard = Standard.of(public) if settings["standardize"] and public is not None else None
+        self.public = public if public is None or self.standard is None else self.standard.chunk(public)
 
     def chunks(self, begin: int, chunk_rows: int) -> Iterator[Chunk]:
         """The rows from `begin` on, as they are reported."""
@@ -75,7 +76,7 @@ def privatize(settings: dict[str, Any]) -> None:
     """Run the command."""
     out_path: Path = settings["out_path"]
     source = Source(settings)
-    randomizer = make_randomizer(source.dim, settings)
+    randomizer = make_randomizer(source.dim, settings, source.public)
     cost = randomizer.cost
     _check_output(settings)
     if not settings["quiet"]:
@@ -113,7 +114,7 @@ def privatize(settings: dict[str, Any]) -> None:
         before = f", after {begin:,} that were there" if begin else ""
         streams.hint(
             f"Wrote {done:,} reports of {randomizer.report_bytes:,} bytes to {_name(out_path)}{before}. Each costs its user "
-            f"{words.short(cost)}. To read them: {_reader(settings, source.dim)}"
+            f"{words.short(cost)}. To read them: {_reader(settings, randomizer)}"
         )
 
 
@@ -121,15 +122,16 @@ def _name(path: Path) -> str:
     return "the standard output" if outputs.is_stdout(path) else repr(str(path))
 
 
-def _reader(settings: dict[str, Any], dim: int) -> str:
+def _reader(settings: dict[str, Any], randomizer: Any) -> str:
     """The command that reads these reports."""
     path: Path = settings["out_path"]
-    parts = ["fastpubpriv local aggregate", "-" if outputs.is_stdout(path) else shlex.quote(str(path)), f"--dim {dim}"]
-    parts += [
-        f"--{option} {settings[name]}"
-        for option, name in (("epsilon", "epsilon"), ("norm-bound", "norm_bound"), ("words", "words"))
-        if settings[name] is not None
-    ]
+    place = "-" if outputs.is_stdout(path) else shlex.quote(str(path))
+    parts = ["fastpubpriv local aggregate", place, f"--dim {randomizer.dim}", f"--epsilon {settings['epsilon']}"]
+    if randomizer.norm_bound is not None:
+        # The number, so that a reader without the public rows has it too.
+        parts.append(f"--norm-bound {randomizer.norm_bound}")
+    if settings["words"] is not None:
+        parts.append(f"--words {settings['words']}")
     if settings["family"] != "privunit":
         parts.append(f"--randomizer {settings['family']}")
     if settings["form"] != "direct":

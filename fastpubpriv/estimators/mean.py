@@ -133,8 +133,8 @@ def estimate_mean(
 
     Notes
     -----
-    "gaussian" is paper A, Claim 2.1 and Lemmas 2.2 and 2.3. Departs from it: several public rows are averaged; for a gap above zero
-    the radius uses the exact inequalities behind Lemma B.9; pure DP uses discrete Laplace noise in place of the inefficient
+    "gaussian" is paper A, Claim 2.1, Lemma 2.2 and Theorem 2.3. Departs from it: several public rows are averaged; for a gap above
+    zero the radius uses the exact inequalities behind Lemma B.9; pure DP uses discrete Laplace noise in place of the inefficient
     cover.
     The counts are our own: numbers about a public one fall into signed dyadic cells, so that no unit is needed; tails beyond what
     can be seen follow a power law that bends, and the interval allows for what they may hide. A column that lies far from its

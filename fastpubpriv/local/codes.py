@@ -35,7 +35,7 @@ class SubsetSelection(Randomizer):
 
     Parameters
     ----------
-    dim, epsilon, norm_bound
+    dim, epsilon, norm_bound, x_pub
         As for `PrivUnit`.
     words : int
         Words of a book, from 2 to 1024.

@@ -25,8 +25,10 @@ class PrivUnit(Randomizer):
         Columns of a row, up to 2^20.
     epsilon : float
         Privacy of one report, from 2^-20 to 500.
-    norm_bound : float, optional
-        Rows lie in the ball of this radius. None: only directions count.
+    norm_bound : float or "public", optional
+        Rows lie in the ball of this radius, or in one as large as the longest row of `x_pub`. None: only directions count.
+    x_pub : (n_pub, dim) array-like, path, frame or table, optional
+        Public rows for norm_bound="public", prepared as users prepare theirs.
     form : "direct" or "selection"
         Vectors on a grid (fast, any epsilon), or seeds of 32 bytes (for epsilon up to about 6).
     threshold : float, optional
@@ -129,7 +131,7 @@ class PrivUnitG(Randomizer):
 
     Parameters
     ----------
-    dim, epsilon, norm_bound, form
+    dim, epsilon, norm_bound, x_pub, form
         As for `PrivUnit`.
 
     Privacy
@@ -160,9 +162,9 @@ class Duchi(Randomizer):
 
     Parameters
     ----------
-    dim, epsilon, form
+    dim, epsilon, x_pub, form
         As for `PrivUnit`.
-    norm_bound : float
+    norm_bound : float or "public"
         Radius of the ball.
 
     Privacy
@@ -171,8 +173,8 @@ class Duchi(Randomizer):
 
     Notes
     -----
-    LLHR (paper B), Lemma 15; the radius of a report, which they leave open, is coth(epsilon / 2) sqrt(pi) Gamma((d + 1) / 2) /
-    Gamma(d / 2). PrivUnit has a smaller error for every dim > 1 and epsilon.
+    LLHR (paper B), section 3.1; Lemma 16 has its error. The radius of a report, which they leave open, is coth(epsilon / 2)
+    sqrt(pi) Gamma((d + 1) / 2) / Gamma(d / 2). PrivUnit has a smaller error for every dim > 1 and epsilon.
 
     Examples
     --------
@@ -181,7 +183,7 @@ class Duchi(Randomizer):
     11.900
     """
 
-    norm_bound: float | None = field(default=None, kw_only=False)
+    norm_bound: float | str | None = field(default=None, kw_only=False)
 
     def _cap(self, epsilon: float) -> Cap:
         if self.norm_bound is None:

@@ -13,6 +13,7 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.local.aggregate import Aggregator
+from fastpubpriv.local.public_facts import Moments, clipping_std, directions_of, row_norms, shortened
 from fastpubpriv.local.randomizers import Randomizer
 from fastpubpriv.local.reports import Reports
 from fastpubpriv.results.base import frozen
@@ -25,7 +26,7 @@ RELATION = "any two rows of one user, whoever receives the report; the number of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalError:
-    """Mean squared error of a semi-local mean, in closed form.
+    """Mean squared error of a semi-local mean, in closed form; an upper bound where the length of the mean is not known.
 
     Attributes
     ----------
@@ -58,6 +59,7 @@ def mean_error(
     n_reports: int,
     n_pub: int = 0,
     variance: float | None = None,
+    mean_square: float | None = None,
     target: str = "population",
 ) -> LocalError:
     """Predict the error of `estimate_mean`, before anybody sends a report.
@@ -69,7 +71,10 @@ def mean_error(
     n_reports, n_pub : int
         Reports and public rows, at least one of them.
     variance : float, optional
-        V^2 = E |x - E x|^2 of one row; None: radius^2, the largest.
+        V^2 = E |x - E x|^2 of one row; None: the largest, `mean_square` or radius^2.
+    mean_square : float, optional
+        E |x|^2 of one row in the ball, that of public rows, say; it holds V^2 and the square of the length of the mean. None: the
+        least that it can be, `variance`, so that the error is an upper bound. Without `norm_bound` it is 1.
     target : "population" or "empirical"
         The mean of the law of the rows, or of the rows themselves.
 
@@ -80,7 +85,7 @@ def mean_error(
     Raises
     ------
     InputError
-        Neither reports nor public rows, or a variance above radius^2.
+        Neither reports nor public rows; or not variance <= mean_square <= radius^2.
 
     Privacy
     -------
@@ -89,7 +94,7 @@ def mean_error(
     Notes
     -----
     Paper B, Proposition 17 and equation 11. For the population, departs from it: weights by inverse variance instead of one weight
-    for every row, which is never worse; LLHR's per-report error already holds V^2.
+    for every row, which is never worse; LLHR's per-report error already holds V^2. It is E |Z|^2 - |E x|^2, Z the report.
 
     Examples
     --------
@@ -103,27 +108,39 @@ def mean_error(
     validation.choice("target", target, TARGETS)
     if n_reports + n_pub == 0:
         raise InputError("a mean needs reports, public rows, or both: n_reports + n_pub is 0")
-    largest = randomizer.radius**2
-    spread = largest if variance is None else validation.nonnegative("variance", variance)
-    if spread > largest * (1.0 + 1e-9):
-        raise InputError(f"variance must be at most radius^2 = {largest:.6g}, got {spread:.6g}")
-    return _error(randomizer, n_reports, n_pub, min(spread, largest), target)
+    return _error(randomizer, n_reports, n_pub, _moments(randomizer, variance, mean_square), target)
 
 
-def _error(randomizer: Randomizer, n_reports: int, n_pub: int, spread: float, target: str) -> LocalError:
-    second = randomizer.second_moment
+def _moments(randomizer: Randomizer, variance: Any, mean_square: Any) -> Moments:
+    """Those of the arguments, checked."""
+    most, sphere = randomizer.radius**2, randomizer.norm_bound is None
+    if mean_square is not None:
+        square = validation.nonnegative("mean_square", mean_square)
+        if square > most * (1.0 + 1e-9) or (sphere and square < 1.0 - 1e-9):
+            wanted = "1 without norm_bound: leave it out" if sphere else f"at most radius^2 = {most:.6g}"
+            raise InputError(f"mean_square must be {wanted}, got {square:.6g}")
+        most = min(square, most)
+    spread = most if variance is None else validation.nonnegative("variance", variance)
+    if spread > most * (1.0 + 1e-9):
+        name = "radius^2" if mean_square is None else "mean_square"
+        raise InputError(f"variance must be at most {name} = {most:.6g}, got {spread:.6g}")
+    if sphere or mean_square is not None:
+        return Moments(min(spread, most), most)
+    return Moments(min(spread, most), 0.0 if variance is None else min(spread, most))
+
+
+def _error(randomizer: Randomizer, n_reports: int, n_pub: int, moments: Moments, target: str) -> LocalError:
+    second, spread = randomizer.second_moment, moments.variance
     if target == "empirical":
-        # The rows of users have the public rows' second moment at best; radius^2 - spread is the square of the mean's length.
         n = n_reports + n_pub
-        noise = (second - min(randomizer.radius**2, second)) if randomizer.norm_bound is None else second
-        share = n_reports / n
+        noise, share = max(second - moments.square, 0.0), n_reports / n
         return LocalError(
             private_error=noise / n_reports if n_reports else math.inf,
             public_error=0.0 if n_pub else math.inf,
             weight=share,
             mean_squared_error=noise * n_reports / n**2,
         )
-    from_reports = (second - (randomizer.radius**2 - spread)) / n_reports if n_reports else math.inf
+    from_reports = (second - moments.mean_square) / n_reports if n_reports else math.inf
     public = spread / n_pub if n_pub else math.inf
     if not n_reports or not n_pub:
         return LocalError(
@@ -169,7 +186,8 @@ def estimate_mean(
     -------
     MeanResult
         `noise_std` is the standard deviation of what the reports add, as seen in them (it holds the spread of the users' rows
-        too); `sampling_std` that of the public part; `spent` is the price of one user.
+        too); `sampling_std` that of the public part; `clipping_std` allows for what rows beyond `norm_bound` lose, as five public
+        rows or more tell (without them, and without `norm_bound`, nothing is said of it); `spent` is the price of one user.
 
     Raises
     ------
@@ -183,7 +201,8 @@ def estimate_mean(
     Notes
     -----
     Paper B, Proposition 17 (empirical) and Appendix F (population, where the reports and the public rows are weighted by their
-    inverse variances; the length of the mean that they depend on is estimated from the public rows, unbiased and cut to its range).
+    inverse variances; the length of the mean that they depend on is estimated from the public rows, unbiased and cut to its range;
+    without two of them it is taken for zero, so that `predicted_error` is an upper bound).
 
     Examples
     --------
@@ -202,12 +221,11 @@ def estimate_mean(
         reports_per_user = total.reports_per_user or 1
     per_user = validation.integer("reports_per_user", reports_per_user, minimum=1)
     randomizer = total.randomizer
-    public = None
-    if x_pub is not None:
-        public = prepared(randomizer, public_rows(x_pub, columns=columns, dim=randomizer.dim))
+    shown = None if x_pub is None else public_rows(x_pub, columns=columns, dim=randomizer.dim)
+    public = None if shown is None else prepared(randomizer, shown)
     n_pub = 0 if public is None else len(public)
-    spread = randomizer.radius**2 if public is None else _spread(randomizer, public)
-    error = _error(randomizer, total.count, n_pub, spread, target)
+    moments = Moments.of(public, randomizer.radius, sphere=randomizer.norm_bound is None)
+    error = _error(randomizer, total.count, n_pub, moments, target)
     mean = error.weight * total.mean()
     sampling = np.zeros(randomizer.dim)
     if public is not None:
@@ -215,15 +233,21 @@ def estimate_mean(
         if target == "population":
             deviations = np.std(public, axis=0, ddof=1) if n_pub > 1 else np.zeros(randomizer.dim)
             if not deviations.any():
-                deviations = np.full(randomizer.dim, math.sqrt(spread / randomizer.dim))
+                deviations = np.full(randomizer.dim, math.sqrt(moments.variance / randomizer.dim))
             sampling = (1.0 - error.weight) * deviations / math.sqrt(n_pub)
     variance = (
         total.variance() if total.count > 1 else np.full(randomizer.dim, randomizer.second_moment / randomizer.dim)
     )
+    lost: dict[str, float] = {}
+    clipping = None
+    if shown is not None and randomizer.norm_bound is not None:
+        lost["public_rows_shortened"] = float(np.mean(row_norms(shown) > randomizer.radius))
+        clipping = clipping_std(shown, randomizer.radius)
     return MeanResult(
         mean=frozen(mean),
         noise_std=frozen(error.weight * np.sqrt(variance / total.count)),
         sampling_std=frozen(sampling),
+        clipping_std=None if clipping is None else frozen(clipping),
         noise_law="gaussian",
         n_priv=total.count,
         n_pub=n_pub,
@@ -238,6 +262,7 @@ def estimate_mean(
                 "form": randomizer.form,
                 "private_weight": error.weight,
                 "predicted_error": error.mean_squared_error,
+                **lost,
             },
         ),
         provenance={"variance": "radius" if public is None else "public rows"},
@@ -261,22 +286,4 @@ def _summed(reports: Any) -> Aggregator:
 
 def prepared(randomizer: Randomizer, rows: FloatArray) -> FloatArray:
     """Public rows as a user prepares a row: shortened to the radius, or without a bound to length one."""
-    longest = np.max(np.abs(rows), axis=1, keepdims=True)
-    scaled = rows / np.where(longest > 0.0, longest, 1.0)
-    norms = np.sqrt(np.einsum("ij,ij->i", scaled, scaled))[:, None]
-    if randomizer.norm_bound is None:
-        unit: FloatArray = scaled / np.where(norms > 0.0, norms, 1.0)
-        unit[norms[:, 0] == 0.0, 0] = 1.0
-        return unit
-    shortened: FloatArray = rows * np.minimum(1.0, randomizer.radius / np.maximum(norms * longest, 1e-300))
-    return shortened
-
-
-def _spread(randomizer: Randomizer, public: FloatArray) -> float:
-    """V^2 from the public rows, unbiased, between a small part of radius^2 and all of it."""
-    largest = randomizer.radius**2
-    if len(public) < 2:
-        return largest
-    found = float(np.sum(np.var(public, axis=0, ddof=1)))
-    # Never zero: rows that happen to agree do not prove that all of them do.
-    return min(max(found, largest / (4.0 * len(public))), largest)
+    return directions_of(rows) if randomizer.norm_bound is None else shortened(rows, randomizer.radius)

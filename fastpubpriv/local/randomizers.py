@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, InitVar, dataclass, field
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -21,12 +21,13 @@ from fastpubpriv.laws import ReportLaw
 from fastpubpriv.local import parameters as caps
 from fastpubpriv.local.floating import direct_error, expected_proposals, seed_error
 from fastpubpriv.local.parameters import Cap
+from fastpubpriv.local.public_facts import public_norm_bound
 from fastpubpriv.local.reports import Reports, header_of
 from fastpubpriv.privacy import ApproxDP, PureDP
 from fastpubpriv.privacy.budgets import DELTA_MIN
 from fastpubpriv.privacy.sampler_error import pure_slack
 from fastpubpriv.release.reports import release_reports, report_keys
-from fastpubpriv.sources import Rows, private_rows
+from fastpubpriv.sources import Rows, private_rows, public_rows
 from fastpubpriv.threads.guard import name_argument
 from fastpubpriv.threads.pool import max_threads
 
@@ -49,7 +50,8 @@ class Randomizer:
         Privacy of one report, as asked: never exceeded, floating point included.
     norm_bound : float or None
         Rows lie in the ball of this radius, longer ones count as rows on its sphere. None: only the direction of a row counts,
-        and what is estimated is the mean of the unit vectors.
+        and what is estimated is the mean of the unit vectors. It is passed as a number or as "public", the length of the longest
+        row of `x_pub`, rounded up to four digits: both ends find the same number from the same public rows.
     form : "direct" or "selection"
         Reports are vectors on a grid, or seeds of 32 bytes.
     cap : Cap
@@ -67,7 +69,8 @@ class Randomizer:
     dim: int
     epsilon: float
     _: KW_ONLY
-    norm_bound: float | None = None
+    norm_bound: float | str | None = None
+    x_pub: InitVar[Any] = None
     form: str = "direct"
     cap: Cap = field(init=False)
     log2_grid: int = field(init=False)
@@ -78,17 +81,14 @@ class Randomizer:
     gaussian: ClassVar[bool] = False
     needs_bound: ClassVar[bool] = False
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, x_pub: Any) -> None:
         settle = object.__setattr__
         settle(self, "dim", validation.integer("dim", self.dim, minimum=1, maximum=DIM_MAX))
         epsilon = validation.positive("epsilon", self.epsilon)
         if not caps.EPSILON_MIN <= epsilon <= caps.EPSILON_MAX:
             raise InputError(f"epsilon must lie in [2^-20, {caps.EPSILON_MAX:g}], got {epsilon:g}")
         settle(self, "epsilon", epsilon)
-        if self.norm_bound is not None:
-            settle(self, "norm_bound", validation.positive("norm_bound", self.norm_bound))
-            if not 1e-150 <= self.radius <= 1e150:
-                raise InputError(f"norm_bound must lie in [1e-150, 1e150], got {self.radius:g}: rescale the columns")
+        settle(self, "norm_bound", _norm_bound(self.norm_bound, x_pub, self.dim))
         self._design(epsilon)
         settle(self, "header", header_of(self))
 
@@ -152,7 +152,7 @@ class Randomizer:
     @property
     def radius(self) -> float:
         """Length of the longest row: `norm_bound`, or 1."""
-        return 1.0 if self.norm_bound is None else self.norm_bound
+        return 1.0 if self.norm_bound is None else float(self.norm_bound)
 
     @property
     def cost(self) -> PureDP | ApproxDP:
@@ -261,6 +261,24 @@ class Randomizer:
             rows, self.law, seeds=self.form == "selection", entry_bytes=self.entry_bytes, keys=keys, threads=threads
         )
         return Reports.fitted(self, made, private=keys.private)
+
+
+def _norm_bound(given: Any, x_pub: Any, dim: int) -> float | None:
+    """A number, that of the public rows, or None."""
+    if isinstance(given, str) and given != "public":
+        raise InputError(f"norm_bound must be a number, 'public' or None, got {given!r}")
+    if isinstance(given, str) != (x_pub is not None):
+        raise InputError(
+            "norm_bound='public' and x_pub=, public rows, belong together: pass both, or a number for norm_bound"
+        )
+    if given is None:
+        return None
+    found = (
+        validation.positive("norm_bound", given) if x_pub is None else public_norm_bound(public_rows(x_pub, dim=dim))
+    )
+    if not 1e-150 <= found <= 1e150:
+        raise InputError(f"norm_bound must lie in [1e-150, 1e150], got {found:g}: rescale the columns")
+    return found
 
 
 @lru_cache(maxsize=1024)

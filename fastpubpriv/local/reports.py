@@ -26,7 +26,7 @@ class Randomizer(Protocol):
     @property
     def epsilon(self) -> float: ...  # noqa: D102
     @property
-    def norm_bound(self) -> float | None: ...  # noqa: D102
+    def norm_bound(self) -> float | str | None: ...  # noqa: D102
     @property
     def form(self) -> str: ...  # noqa: D102
     @property

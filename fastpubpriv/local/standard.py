@@ -48,5 +48,6 @@ class Standard:
             mean=frozen(result.mean * self.scale + self.center),
             noise_std=frozen(result.noise_std * self.scale),
             sampling_std=frozen(result.sampling_std * self.scale),
+            clipping_std=None if result.clipping_std is None else frozen(result.clipping_std * self.scale),
             provenance={**result.provenance, "units": "public rows"},
         )

@@ -15,7 +15,9 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.kernels.alone import loss_gradients, public_gradients
 from fastpubpriv.local.families import PrivUnit
 from fastpubpriv.local.means import RELATION
+from fastpubpriv.local.public_facts import shortened
 from fastpubpriv.local.randomizers import Randomizer
+from fastpubpriv.local.starts import PublicStart, clip_of, finite_rows, gradient_lengths
 from fastpubpriv.local.steps import best_steps
 from fastpubpriv.local.users import MOST_PER_USER, Users, hashed_names
 from fastpubpriv.losses import LOSSES, Loss, RowLoss
@@ -83,8 +85,8 @@ def train(
     y_priv: Any,
     *,
     epsilon: float,
-    clip_norm: float,
-    radius: float,
+    clip_norm: float | str,
+    radius: float | str,
     x_pub: Any = None,
     y_pub: Any = None,
     loss: str | RowLoss = "squared",
@@ -106,17 +108,20 @@ def train(
         Their labels.
     epsilon : float
         What one report costs its user.
-    clip_norm : float > 0
-        C: longer gradients are shortened to it. Below the length that gradients have, the answer is biased.
-    radius : float > 0
-        D: weights stay within this distance of `start`.
+    clip_norm : float > 0 or "public"
+        C: longer gradients are shortened to it. Below the length that gradients have, the answer is biased. "public": the .75
+        quantile of the gradient lengths of public rows, at the start or, for start="public", at fits that they had no part in.
+    radius : float > 0 or "public"
+        D: weights stay within this distance of `start`. "public", with start="public": three times the root mean squared error of
+        the public fit, by the jackknife over tenths of the public rows.
     x_pub, y_pub : (n_pub, dim) and (n_pub,) array-like, optional
-        Public rows and labels, used between the reports.
+        Public rows and labels, used between the reports, or once for start="public".
     loss : "squared", "logistic", "huber", "smooth_hinge", "poisson", Loss or RowLoss
         (label - prediction)^2 / 2; the log-loss of labels 0 and 1; others of `LOSSES`; a loss by its residual; or an object with
         `value` and `gradient` for each row.
-    start : (dim,) array-like, optional
-        First weights, public: those of a public fit, say. By default zero.
+    start : "public" or (dim,) array-like, optional
+        First weights, public; by default zero. "public": the minimum of the public loss. The public rows have then said what they
+        know, and are not used again.
     batch_rows : int, optional
         Rows that see the same weights. 1 is the paper's algorithm; more are faster, and cost little where reports are noisy. None:
         a quarter of E |Z|^2 / C^2, Z a report, which adds at most an eighth to the bound, a quarter to that of falling steps.
@@ -174,10 +179,8 @@ def train(
     _check_pair(rows, labels)
     dim = rows.dim
     name, chosen = _loss(loss)
-    clip = validation.positive("clip_norm", clip_norm)
-    bound = validation.positive("radius", radius)
-    weights = np.zeros(dim) if start is None else validation.finite_vector("start", start, dim)
-    public, public_labels = _public(x_priv, x_pub, y_pub, dim)
+    shown = _public(x_priv, x_pub, y_pub, dim)
+    weights, clip, bound, (public, public_labels) = _begun(chosen, shown, start, clip_norm, radius)
     randomizer = PrivUnit(dim, epsilon, norm_bound=clip, form=form)
     convexity = None if strong_convexity is None else validation.positive("strong_convexity", strong_convexity)
     places, cost = _admitted(rows.n, users, reports_per_user), randomizer.cost * reports_per_user
@@ -195,8 +198,8 @@ def train(
             average += (weight / done) * (weights - average)
             move = np.zeros(dim)
             if last > first:
-                shown = public_gradients(chosen, weights, public[first:last], public_labels[first:last])
-                move += inverse[1] * _shortened(shown, clip).sum(axis=0)
+                pull = finite_rows(public_gradients(chosen, weights, public[first:last], public_labels[first:last]))
+                move += inverse[1] * shortened(pull, clip).sum(axis=0)
             if end > begin:
                 x, y = _block(rows, places[begin:end]), _block(labels, places[begin:end])
                 gradients = loss_gradients(chosen, weights, x, y[:, 0])  # each on its user's device: of that row alone
@@ -218,13 +221,17 @@ def train(
         radius=bound,
         excess_bound=steps.excess_bound,
         n_priv=len(places),
-        n_pub=len(public),
+        n_pub=len(shown[0]),
         dim=dim,
         spent=cost,
         private=keys.private,
         relation=RELATION,
         releases=(release,),
-        provenance={"clip_norm": "argument", "radius": "argument"},
+        provenance={
+            name: "public rows" if _is_public(given) else "argument"
+            for name, given in (("clip_norm", clip_norm), ("radius", radius), ("start", start))
+            if given is not None
+        },
         columns=rows.columns,
     )
 
@@ -255,6 +262,35 @@ def training_bound(
         return bounds
     mu = validation.positive("strong_convexity", strong_convexity)
     return min(bounds[0], 2.0 / (mu * weight)), min(bounds[1], 2.0 * noise / mu)
+
+
+def _is_public(given: Any) -> bool:
+    return isinstance(given, str) and given == "public"
+
+
+def _begun(
+    loss: RowLoss, shown: tuple[FloatArray, FloatArray], start: Any, clip_norm: Any, radius: Any
+) -> tuple[FloatArray, float, float, tuple[FloatArray, FloatArray]]:
+    """First weights, clip norm, radius, and the public rows that are left for the pass: as given, or as public rows say."""
+    x, y = shown
+    for argument, given in (("start", start), ("clip_norm", clip_norm), ("radius", radius)):
+        if isinstance(given, str):
+            validation.choice(argument, given, ("public",))
+            if not len(x):
+                raise InputError(f"{argument}='public' needs public rows: pass x_pub and y_pub, or numbers")
+    if _is_public(radius) and not _is_public(start):
+        raise InputError("radius='public' is the error of the public fit: pass start='public' too, or a number")
+    begun = PublicStart.of(loss, x, y) if _is_public(start) else None
+    if begun is not None:
+        weights, left = begun.weights, (x[:0], y[:0])
+    else:
+        weights = np.zeros(x.shape[1]) if start is None else validation.finite_vector("start", start, x.shape[1])
+        left = shown
+    if _is_public(clip_norm):
+        clip_norm = clip_of(gradient_lengths(loss, weights, x, y) if begun is None else begun.lengths)
+    if begun is not None and _is_public(radius):
+        radius = begun.radius
+    return weights.copy(), validation.positive("clip_norm", clip_norm), validation.positive("radius", radius), left
 
 
 def _admitted(n: int, users: Any, reports_per_user: Any) -> IntArray:
@@ -341,12 +377,3 @@ def _plan(n_priv: int, n_pub: int, size: int) -> Iterator[tuple[tuple[int, int],
         last = min(first + size, n)
         begin, end = first * n_priv // n, last * n_priv // n
         yield (begin, end), (first - begin, last - end)
-
-
-def _shortened(gradients: FloatArray, clip: float) -> FloatArray:
-    """Public gradients, each at most as long as `clip`; zeros for one that is not finite."""
-    finite = np.isfinite(gradients).all(axis=1, keepdims=True)
-    kept = np.where(finite, gradients, 0.0)
-    norms = np.sqrt(np.sum(kept * kept, axis=1))[:, None]
-    shortened: FloatArray = kept * np.minimum(1.0, clip / np.maximum(norms, 1e-300))
-    return shortened

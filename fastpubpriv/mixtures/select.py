@@ -168,10 +168,11 @@ def select_hypothesis(
 
     Notes
     -----
-    Paper C, Theorem 2.15 (Bun, Kamath, Steinke and Wu 2019; Aden-Ali, Ashtiani and Kamath 2021), with the pairwise minimum-distance
-    score of Mahalanabis and Stefankovic (2008): s_i is the largest |round(n f_i(A)) - rows in A| over the Scheffe sets A of i and
-    another hypothesis, one for each pair. Masses are rounded before rows are counted, which costs 1 / (2 n) of accuracy and makes
-    scores integers. "yatracos" takes the largest over the sets of all pairs (Theorem 27 of Aden-Ali, Ashtiani and Kamath).
+    Paper C, Lemma 3.1 (Theorem 27 of Aden-Ali, Ashtiani and Kamath 2021, after Bun, Kamath, Steinke and Wu 2019), which gives the
+    order of the rows and no constants: `required_n` has ours. Departs from it: the score is the pairwise minimum distance of
+    Mahalanabis and Stefankovic (2008), s_i the largest |round(n f_i(A)) - rows in A| over the Scheffe sets A of i and another
+    hypothesis, one for each pair. Masses are rounded before rows are counted, which costs 1 / (2 n) of accuracy and makes scores
+    integers. "yatracos" takes the largest over the sets of all pairs (Theorem 27 of Aden-Ali, Ashtiani and Kamath).
     "log_ratio": s_i is the sum over rows of min(max_j ln f_j - ln f_i, clip), in quarters of the clip. Permute-and-flip is that
     of McKenna and Sheldon (2020), run as its loop of exact coins. Time: pairs times cells / 2, or pairs times rows, in whole
     vectors; for "yatracos" pairs times hypotheses before that, for "log_ratio" hypotheses times rows.

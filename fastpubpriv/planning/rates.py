@@ -1,4 +1,4 @@
-"""The minimax rates of a strongly convex loss with public rows (paper B, sections 2 and 4): which regime rows and budget are in."""
+"""The minimax rates of a strongly convex loss with public rows (paper B, Theorems 41 and 42): the regime of rows and budget."""
 
 from __future__ import annotations
 

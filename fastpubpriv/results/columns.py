@@ -112,10 +112,8 @@ class ColumnReport(Value):
         return Table("column", [str(place) for place in range(len(self.status))], numbers)
 
 
-def read_report(value: Any) -> ColumnReport | None:
+def read_report(value: Any) -> ColumnReport:
     """Read a report from its JSON value."""
-    if value is None:
-        return None
     if not isinstance(value, dict):
         raise InputError("this JSON text cannot be read: field 'report' must be an object or null")
     report = ColumnReport(**ColumnReport._fields_of(value))

@@ -37,6 +37,8 @@ class MeanResult(Result):
         Standard deviation of the mean of the rows themselves, from the assumed or public covariance.
     noise_law : str
         "gaussian", "laplace" or "k_norm".
+    clipping_std : (dim,) float64 or None
+        Allowance for what rows beyond a given norm bound lose, from public rows; None where they do not tell.
     report : ColumnReport or None
         What released counts say about each column, or of whole rows; None where the clip radius came from a covariance or the
         caller.
@@ -56,10 +58,11 @@ class MeanResult(Result):
     noise_std: FloatArray
     sampling_std: FloatArray
     noise_law: str
+    clipping_std: FloatArray | None = None
     report: ColumnReport | None = None
 
     _forms: ClassVar[Mapping[str, Form]] = {
-        **{name: ("dim",) for name in ("mean", "noise_std", "sampling_std")},
+        **{name: ("dim",) for name in ("mean", "noise_std", "sampling_std", "clipping_std")},
         "report": read_report,
     }
 
@@ -74,17 +77,18 @@ class MeanResult(Result):
 
     @property
     def standard_error(self) -> FloatArray:
-        """Standard deviation of the estimate: privacy noise, sampling and the correction for clipped rows, (dim,)."""
+        """Standard deviation of the estimate: privacy noise, sampling and what was allowed for clipped rows, (dim,)."""
         total: FloatArray = np.hypot(self.noise_std, self.sampling_std)
-        return total if self.report is None else np.hypot(total, self.report.clipping_std)
+        clipped = self.clipping_std if self.report is None else self.report.clipping_std
+        return total if clipped is None else np.hypot(total, clipped)
 
     def confidence_interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
         """Lower and upper ends, (dim,) each, of an interval for the mean of each coordinate.
 
         Counts privacy noise and sampling; with a `report`, also the bias of clipping and what may lie where the counts show
         nothing, so that the ends need not be equally far, and are infinite where nothing is known. Without a report it counts under
-        the covariance that the estimate was given, and neither the bias of clipping nor that of rows with missing entries. Under
-        pure DP the quantile of a Laplace law is used, which is on the safe side for levels of 0.9 and more.
+        the covariance that the estimate was given, the bias of clipping only where there is `clipping_std`, and not that of rows
+        with missing entries. Under pure DP the quantile is a Laplace law's, on the safe side for levels of 0.9 and more.
         """
         level = validation.confidence_level(level)
         normal = normal_quantile(0.5 + level / 2.0)
@@ -121,7 +125,8 @@ class MeanResult(Result):
 
     def _shown(self, level: float) -> tuple[Table, list[tuple[str, str]]]:
         percent = f"{level:.4g}" if level > 0.9999 else f"{100 * level:.4g} %"
-        parts = "noise and sampling" if self.report is None else "noise, sampling and clipping"
+        told = self.report is not None or self.clipping_std is not None
+        parts = "noise, sampling and clipping" if told else "noise and sampling"
         flagged = [(status, STATUSES[status]) for status in dict.fromkeys(self.status) if status != "resolved"]
         rows, *facts = self._facts()
         return self._table(level), [rows, ("Interval", f"{percent}, from {self.noise_law} {parts}"), *flagged, *facts]

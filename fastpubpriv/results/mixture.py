@@ -145,7 +145,8 @@ class MixtureResult(Mixture):
         stands in for its covariance; "borrowed": all public rows are equal in some column, whose scale is that of the others;
         "atoms": it stands for values that
         many rows share; "narrow": it may stand for one value; "empty": a stage found nothing and a coarser answer stands in;
-        "fallback"). Decided from released and public values only.
+        "shortlist": the choice was among the heaviest of more candidates than can be compared; "fallback"). Decided from released
+        and public values only.
     method : str
         The algorithm that ran.
     tree : ClusterTree or None

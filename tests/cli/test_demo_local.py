@@ -2,6 +2,9 @@
 
 import json
 
+import numpy as np
+import pytest
+
 from fastpubpriv.cli.demo import local as demo_local
 
 
@@ -20,3 +23,13 @@ def test_page_shows_the_four_ways(tmp_path, capsys):
     assert "No trusted server: 100,000 clients" in out
     assert "that is the price of trusting nobody" in out
     assert paths[1].read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")
+@pytest.mark.parametrize("seed", [0, 1])
+def test_intervals_hold_the_truth(seed):
+    """Of all ways that read reports or rows, in every column, the shortened flights included; seeded."""
+    clients = demo_local.load_clients()
+    truth = np.nanmean(clients.private, axis=0)
+    for way in demo_local.simulate(clients, seed)[1:]:
+        assert np.all(np.abs(way.mean - truth) <= 1.96 * way.standard_error), way.label

@@ -24,6 +24,7 @@ from fastpubpriv import (
     learn_axis_aligned_mixture,
 )
 from fastpubpriv.experiments.mixture_cases import CASES, Truth, distance_on_line, released
+from fastpubpriv.mixtures.axis_aligned import decoded_lists
 from fastpubpriv.mixtures.axis_aligned.learn import ITERATE_FROM, chosen_method
 
 # ---- what it finds: seeded, so that a bad draw cannot come --------------------------------------------------------
@@ -111,12 +112,31 @@ def test_theory_mode_runs_where_it_can(accuracy):
     assert [release["name"] for release in result.releases] == ["means", "choice"]
 
 
+def test_theory_mode_says_when_its_list_was_cut(monkeypatch):
+    """The answer is as good, and nothing was empty; six coarse Gaussians with 41 candidates each are one too many here."""
+    rows = 3.0 * np.random.default_rng(8).normal(size=30_000) + 1e6
+    monkeypatch.setattr(decoded_lists, "MAX_CANDIDATES", 60)
+    call = {"method": "list_decoding", "accuracy": 0.9, "variance": 9.0}
+    result = learn(rows, 1, budget=ApproxDP(4, 1e-7), **call)
+    assert sum(result.diagnostics["coarse"]) > sum(result.diagnostics["coarse_kept"]) == 1
+    assert result.status == ("shortlist",)
+    assert abs(result.means[0, 0] - 1e6) < 0.3
+
+
+@pytest.mark.parametrize(
+    ("coarse", "kept", "word"),
+    [([[1, 2], [3]], [[1, 2], [3]], "ok"), ([[1, 2], [3]], [[1], [3]], "shortlist"), ([[1], []], [[1], []], "empty")],
+)
+def test_words_of_the_lists(coarse, kept, word):
+    assert decoded_lists._status(coarse, kept) == word
+
+
 @pytest.mark.statistical
 def test_theory_mode_with_scales():
     rows = np.random.default_rng(9).normal(-1e6, 3.0, 1_200_000)
     result = learn(rows, 1, budget=ApproxDP(8, 1e-7), method="list_decoding", accuracy=0.9)
     # More coarse Gaussians are found than can be compared with their nets: the heaviest stay, and the status says so.
-    assert result.status == ("empty",)
+    assert result.status == ("shortlist",)
     assert result.diagnostics["candidates"] <= 20_000
     assert distance_on_line(Truth.line([1.0], [-1e6], [3.0]), released(result)) < 0.1
 

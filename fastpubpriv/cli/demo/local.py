@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -63,18 +63,19 @@ def simulate(clients: Clients, seed: int | None) -> list[Way]:
     rows, public = standard.chunk(clients.private), standard.chunk(clients.public)
     dim = rows.shape[1]
     # Delays have long tails: a bound that cuts them off would cost more than the noise.
-    bound = float(np.linalg.norm(public, axis=1).max())
-    device = local.PrivUnit(dim, EPSILON, norm_bound=bound)
+    device = local.PrivUnit(dim, EPSILON, norm_bound="public", x_pub=public)
     reports = device.privatize(rows, random_state=seed)
     server = local.Aggregator(device)
     for first in range(0, len(reports), MESSAGE):
         server.add(reports[first : first + MESSAGE].to_bytes())
-    alone, both = local.estimate_mean(server), local.estimate_mean(server, x_pub=public)
+    both = local.estimate_mean(server, x_pub=public)
+    # The reports lose the same rows beyond the bound, whether or not public rows are averaged with them.
+    alone = replace(local.estimate_mean(server), clipping_std=both.clipping_std)
     central = fpp.weighted_mean(
         rows,
         x_pub=public,
         budget=fpp.PureDP(EPSILON),
-        norm_bound=bound,
+        norm_bound="auto",
         random_state=None if seed is None else seed + 1,
     )
     spread = np.std(public, axis=0, ddof=1) / np.sqrt(len(public))
@@ -181,6 +182,7 @@ def story(ways: list[Way]) -> str:
         f"Each client sent one report that is epsilon-private by itself, epsilon {EPSILON:g}, and nobody was trusted. The {PUBLIC} "
         f"public flights by themselves are off by {public.error:.3f} standard deviations of a row, the reports by "
         f"{local.error:.3f}, and both together by {both.error:.3f}. A server that is trusted with the rows comes to "
-        f"{central.error:.3f} at the same epsilon: that is the price of trusting nobody. Units and the longest row that counts "
-        "come from the public flights; what is beyond is shortened, which intervals do not count."
+        f"{central.error:.3f} at the same epsilon: that is the price of trusting nobody. Units and the longest row that a "
+        "client reports come from the public flights; what is beyond is shortened, and the intervals allow for it. The trusted "
+        "server counts how far rows go."
     )

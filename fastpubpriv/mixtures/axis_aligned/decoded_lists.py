@@ -154,14 +154,19 @@ def learn(task: Task) -> Learned:
     picked = np.array([index for index, _ in combined], dtype=np.int64).reshape(-1, k)
     weights = np.array([weight for _, weight in combined]).reshape(-1, k)
     candidates = hypotheses_of(weights, components[picked, :, 0], components[picked, :, 1])
-    # The theorem speaks of the whole list; one that was cut is a coarser answer, and says so.
     facts = {
         "coarse": [len(column) for column in coarse],
         "coarse_kept": [len(column) for column in kept],
         "corruption_weight": blocks.corruption_weight,
     }
-    status = "ok" if all(kept) and facts["coarse"] == facts["coarse_kept"] else "empty"
-    return choose(task, run.block(choice_block), candidates, status=status, diagnostics=facts)
+    return choose(task, run.block(choice_block), candidates, status=_status(coarse, kept), diagnostics=facts)
+
+
+def _status(coarse: list[list[Any]], kept: list[list[Any]]) -> str:
+    """What the lists of the columns say of the answer: the theorem speaks of lists that are compared whole."""
+    if not all(kept):
+        return "empty"
+    return "ok" if kept == coarse else "shortlist"
 
 
 def _fitting(coarse: list[list[Any]], k: int, resolution: int, net: int) -> list[list[Any]]:

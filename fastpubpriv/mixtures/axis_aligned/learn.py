@@ -138,10 +138,11 @@ def learn_axis_aligned_mixture(
         `status` of a component: "ok"; "atoms" where many rows share a value of a column (counts, answers, a constant) and the
         component is not much wider than the step between values, so that it stands for values or groups of them; "narrow" where it
         is so narrow that it may stand for one value; "low_count" where noise leaves its mean or width open; and for all of them
-        "empty" when a stage found nothing and a coarser answer stands in; "fallback" when nothing at all was found and the answer
-        is the public N(0, 1). `diagnostics` tells what each stage found (`tied_share` and `step` of each column, the step None
-        where unknown); `chosen` is the place in the list of candidates (for "dp_em" with rows held out: 0 the public fit, i the
-        i-th iteration).
+        "empty" when a stage found nothing and a coarser answer stands in; "shortlist" when "list_decoding" found more candidates
+        than can be compared and chose among the heaviest, of which the theorem says nothing, though the best of all is usually
+        there; "fallback" when nothing at all was found and the answer is the public N(0, 1). `diagnostics` tells what each stage
+        found (`tied_share` and `step` of each column, the step None where unknown); `chosen` is the place in the list of candidates
+        (for "dp_em" with rows held out: 0 the public fit, i the i-th iteration).
 
     Raises
     ------

@@ -60,8 +60,9 @@ class Learned:
     """A learnt mixture in the coordinates of the rows that the learner saw.
 
     `unseen` (k,) marks components so narrow that a released histogram does not show their width, `low` (k,) those that noise hides.
-    `status` is "ok"; "fallback" when the mixture is a public stand-in that no private row speaks for; or "empty" when a stage of
-    the search found nothing and a coarser answer was chosen. Decided from released values only.
+    `status` is "ok"; "shortlist" when the choice was among the heaviest of the theorem's candidates; "fallback" when the mixture is
+    a public stand-in that no private row speaks for; or "empty" when a stage of the search found nothing and a coarser answer was
+    chosen. Decided from released values only.
     """
 
     weights: FloatArray

@@ -62,7 +62,7 @@ def decode_variances(
 
     Notes
     -----
-    Algorithm 3 of Aden-Ali, Ashtiani, Liaw (2021), Lemma 4.6, with pairs fixed by position. Differences between components add
+    Algorithm 3 of Aden-Ali, Ashtiani, Liaw (2021), Lemma 4.7, with pairs fixed by position. Differences between components add
     scales near the distances of their means. Equal values (rounded data) differ by zero, which is in no bin: where more than half
     of the pairs are equal, add public noise of the size of the rounding first.
 

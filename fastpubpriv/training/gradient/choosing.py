@@ -35,7 +35,9 @@ _TRUTHS = 32  # best models that a prediction tries, at random places in what pu
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Exponential:
-    """Choose among models that public rows suggest, by the exponential mechanism (paper B, Theorem on finite classes).
+    """Choose among models that public rows suggest, by the exponential mechanism (McSherry and Talwar 2007).
+
+    Paper B has no algorithm of this kind: its pure rates (Theorem 42) stand on exponential mechanisms over all models.
 
     Attributes
     ----------
