@@ -219,7 +219,7 @@ def choice_call(n: int) -> Case:
     """A choice at pure epsilon among 1,000 candidates, of which 1,024 public draws each are compared pair by pair."""
     rng = np.random.default_rng(0)
     x, public = rng.standard_normal((n, 3)), rng.standard_normal((40, 3))
-    given = {"x_pub": public, "n_components": 2, "budget": PureDP(1.0), "progress": False}
+    given = {"x_pub": public, "n_components": 2, "budget": PureDP(1.0), "method": "public_list", "progress": False}
     return Case(
         f"learn_axis_aligned_mixture, x_pub, pure, {n} x 3, whole call, all cores",
         quiet(lambda: learn_axis_aligned_mixture(x, **given)),

@@ -43,8 +43,8 @@ Examples:
 def mixture(**settings: Any) -> None:
     """Groups of private rows: weight, mean and covariance of each.
 
-    For groups that lie several standard deviations apart, in columns of comparable scale. Public rows must include some of
-    each group. Fewer groups than asked for are found if the rest cannot be told apart.
+    For groups that lie several standard deviations apart, in columns of any units. Public rows must include some of each
+    group. Fewer groups than asked for are found if the rest cannot be told apart.
     """
     opened = prepare(settings)
     bounds = options.two_numbers(settings["bounds"], "--bounds")

@@ -269,7 +269,9 @@ class GaussianResult(Result):
         theirs than chance explains; "rescaled" when the private rows have another scale. The last two were allowed for.
     predicted_covariance_error, predicted_mean_error : float
         Relative Frobenius error of the covariance, and l2 error of the mean in standard deviations, from public numbers; infinite
-        (null in JSON) when `status` is "under_resolved", unless the method shrinks what it cannot resolve.
+        (null in JSON) when `status` is "under_resolved", unless the method shrinks what it cannot resolve. Where
+        `diagnostics["guess"]` is true, correlations are those of public rows too few to show them (fewer than five, or no more
+        than columns), and the error of the covariance is a guess: of strongly correlated columns it may be many times that.
     method : str
         The algorithm that ran.
     structure : str
@@ -385,6 +387,9 @@ class GaussianResult(Result):
             f"{self.predicted_mean_error:.3g} standard deviations; {self.rounds} rounds"
         )
         found = [("Predicted error", text), ("Status", self.status), ("Method", self.method)]
+        if self.diagnostics.get("guess", False):
+            few = f"{self.n_pub} public rows do not show how {self.dim} columns vary together"
+            found.append(("Covariance", f"its predicted error is a guess: {few}"))
         fallback = self.diagnostics.get("fallback_columns", ())
         if fallback:
             found.append(("No public scale in", ", ".join(fallback)))

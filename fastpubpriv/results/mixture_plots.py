@@ -116,6 +116,20 @@ def _densities(axes: Any, result: Drawn, points: FloatArray | None, box: Box | N
     axes.set_title(f"Released mixture of {len(result.weights)}", fontsize=10)
 
 
+def _outline(ball: Any, middle: FloatArray, plane: FloatArray, turn: FloatArray) -> FloatArray:
+    """Outline (len(turn), 2) in the plane of the ball |projection (x - origin) - center| <= radius.
+
+    A projection that scales the columns makes an ellipse of it; directions that it leaves free are not drawn.
+    """
+    projection, origin = ball.get("projection"), ball.get("origin")
+    shape = plane if projection is None else plane @ np.linalg.pinv(np.asarray(projection, dtype=np.float64))
+    values, vectors = np.linalg.eigh(shape @ shape.T)
+    offset = (0.0 if origin is None else np.asarray(origin, dtype=np.float64)) - middle
+    center = plane @ offset + shape @ np.asarray(ball["center"], dtype=np.float64)
+    outline: FloatArray = center + float(ball["radius"]) * (turn * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+    return outline
+
+
 def _plane(
     axes: Any, result: Drawn, points: FloatArray | None, level: float, balls: Sequence[Any], box: Box | None
 ) -> None:
@@ -138,13 +152,7 @@ def _plane(
     turn = np.column_stack([np.cos(angle), np.sin(angle)])
     shown = False
     for ball in balls:
-        center = np.asarray(ball["center"], dtype=np.float64)
-        if ball.get("projection") is not None:
-            # The cut was made in a projected space: its circle is drawn around the image of the centre.
-            center = np.asarray(ball["origin"]) + np.asarray(ball["projection"]).T @ center
-        elif ball.get("origin") is not None:
-            center = np.asarray(ball["origin"]) + center
-        at = plane @ (center - middle) + float(ball["radius"]) * turn
+        at = _outline(ball, middle, plane, turn)
         axes.plot(
             at[:, 0], at[:, 1], color="#222222", lw=0.8, ls=":", zorder=2, label=None if shown else "released ball"
         )

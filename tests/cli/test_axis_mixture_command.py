@@ -35,13 +35,16 @@ def test_no_range_no_public_rows(files):
     assert (files / "out.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_public_rows_and_pure_budget(files):
+@pytest.mark.parametrize(
+    ("extra", "method"), [((), "dp_em"), (("--method", "public_list", "--candidates", 100), "public_list")]
+)
+def test_public_rows_and_pure_budget(files, extra, method):
     result = invoke(
         *("--private", files / "private.npy", "--public", files / "public.npy", "--components", 2, "--epsilon", 1),
-        *("--candidates", 100, "--json", "-"),
+        *(*extra, "--json", "-"),
     )
     data = json.loads(result.stdout)
-    assert data["method"] == "public_list"
+    assert data["method"] == method
     assert data["spent"]["notion"] == "PureDP"
 
 

@@ -83,7 +83,8 @@ def ladder(run: Run, x_pub: FloatArray, structure: str) -> Ladder:
 def _advice(strength: Strength, n: int, noise: Noise, view: Outlook, taken: str) -> str:
     """What was chosen in place of a private covariance, and how many rows would buy one."""
     own = "nothing private was read" if taken == "public" else "the mean alone is private"
-    found = f"the covariance is that of the public rows (predicted relative error {view.rungs[taken].covariance:.3g}); {own}"
+    guess = f", a guess: {strength.n_pub} public rows do not show how columns vary together" if strength.guess else ""
+    found = f"the covariance is that of the public rows (predicted relative error {view.rungs[taken].covariance:.3g}{guess}); {own}"
     for doubling in range(1, MOST_DOUBLINGS + 1):
         enough = n << doubling
         if outlook(strength, enough, noise).best in ("diagonal", "full"):

@@ -99,7 +99,7 @@ def public_rung(base: PublicBase, view: Outlook) -> Climbed:
         status="public",
         covariance_error=predicted.covariance,
         mean_error=predicted.mean,
-        details={"mean_weight": 0.0},
+        details={"mean_weight": 0.0, "guess": base.strength.guess},
     )
 
 
@@ -137,6 +137,7 @@ def mean_rung(
         details={
             "mean_weight": weight,
             "edge": edge(average, std, mean_radius(base.strength) if radius is None else radius),
+            "guess": base.strength.guess,
             **_shown(shift, seen),
         },
     )
@@ -176,6 +177,7 @@ def diagonal_rung(
             "edge": edge(average[:dim], std, diagonal_radius(base.strength) if radius is None else radius),
             "axis_variances": scales.variances,
             "common_scale": scales.common,
+            "guess": base.strength.guess,
             **_shown(shift, seen),
         },
     )

@@ -24,6 +24,9 @@ MOST_PRIOR_ROWS = 1e4
 # Columns whose variances spread no more than this are taken to have one: with 1 in place of 3, spherical rows had up to 1.35 times
 # the error of one common variance, and on real tables nothing was gained.
 BY_CHANCE = 3.0
+# Degrees of freedom of public variances from which columns that look alike are pooled; those of fewer rows look alike in any
+# units (`pytest tests/estimators/test_few_public_rows.py`).
+LEAST_POOLED = 4
 # Coordinates lie along the axes of the public rows up to so many rows of ridge for each degree of freedom, and near the columns
 # beyond. Along axes those directions are known in which the public rows do not differ, where noise may be large beside the rows:
 # with 1 in place of 3, means of nearly collinear columns from six public rows were off by 1.3 times the public error.
@@ -55,6 +58,11 @@ class Strength:
     scales: float
     quartile: float = math.nan
     wide: float = 1.0
+
+    @property
+    def guess(self) -> bool:
+        """Whether the public rows are too few to show how the columns vary together: a predicted covariance error is a guess."""
+        return self.dim > 1 and self.n_pub - 1 < max(self.dim, LEAST_POOLED)
 
     @property
     def typical(self) -> float:
@@ -154,12 +162,13 @@ def moderated(logs: FloatArray, degrees: int) -> tuple[FloatArray, float, float]
 
     The spread of log variances beyond what `degrees` degrees of freedom leave by chance is that of the columns themselves; one
     standard error more of it is allowed for. In logarithms, so that columns in very different units are left alone. A spread within
-    `BY_CHANCE` standard errors of chance is taken for chance: the columns then have one variance, the average of theirs.
+    `BY_CHANCE` standard errors of chance is taken for chance: the columns then have one variance, the average of theirs. With fewer
+    than `LEAST_POOLED` degrees of freedom chance explains any spread, and columns keep their own.
     """
     chance = float(polygamma(1, degrees / 2.0))
     centred = logs - float(psi(degrees / 2.0)) + math.log(degrees / 2.0)
     middle = float(np.mean(centred))
-    if len(logs) < 2:
+    if len(logs) < 2 or degrees < LEAST_POOLED:
         return logs, middle, float(degrees)
     least = degrees / (degrees + MOST_PRIOR_ROWS)
     spread, error = float(np.var(centred, ddof=1)), math.sqrt(2.0 / (len(logs) - 1.0))

@@ -26,6 +26,9 @@ SHELL = 11.0
 LEAST_SHARE = 1e-12
 # Squared distances take rows^2 * columns steps where nothing can be pruned: about an hour.
 MOST_WORK = 2.0**45
+# Of more public rows than this for each piece, every so-many-th looks for a gap: thousands of rows leave none empty, however few
+# lie in it, and the private histogram decides anyway.
+GAP_ROWS = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -121,6 +124,11 @@ def first_terrific(points: FloatArray, *, min_count: int, radius_max: float, rad
         return None
     step, index = found
     return Ball(center=points[index], radius=2.0 * radius_max / 2.0**step, index=index)
+
+
+def rows_for_gaps(points: FloatArray, pieces: int) -> FloatArray:
+    """The public rows (m, dim) among which a gap between so many pieces is looked for."""
+    return points[:: -(-len(points) // (GAP_ROWS * pieces))]
 
 
 def widest_gap(points: FloatArray, *, min_count: int) -> Gap | None:

@@ -23,7 +23,6 @@ from fastpubpriv.estimators.ladder.schedule import Noise
 from fastpubpriv.estimators.radii import Mode, failure_probability
 from fastpubpriv.maps import Rule
 from fastpubpriv.mixtures.bounded import bounded
-from fastpubpriv.mixtures.separated import practical
 from fastpubpriv.mixtures.separated.balls import refuse_too_much
 from fastpubpriv.mixtures.separated.leaf_gaussians import (
     LeafEstimates,
@@ -40,18 +39,21 @@ from fastpubpriv.mixtures.separated.leaf_ladder import (
     learn_leaf_ladder,
 )
 from fastpubpriv.mixtures.separated.public_fit import overall_variance
+from fastpubpriv.mixtures.separated.scaling import Scaling
 from fastpubpriv.mixtures.separated.search import Clustering, Search
 from fastpubpriv.mixtures.separated.searches import (
     METHODS,
     SearchMethod,
     Shape,
+    check_search_grids,
     choose_method,
     search_draws,
+    search_scaling,
     tree_depth,
 )
 from fastpubpriv.mixtures.separated.tree import ClusterTree
 from fastpubpriv.parameters import FAILURE_PROB, shared_docs
-from fastpubpriv.privacy import Budget, Ledger, PureDP, gaussian_count_grid, gaussian_gram_grid
+from fastpubpriv.privacy import Budget, Ledger, PureDP
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.mixture import MixtureResult
 from fastpubpriv.run import Run, noise_per_radius
@@ -63,18 +65,11 @@ MOST_COMPONENTS = 1000
 TYPICAL_ROUNDS = 6
 
 
-def check_search_grids(cost: Fraction, depth: int, method: SearchMethod, dim: int, n: int) -> None:
-    """Raise now, before the debit, if the share of a node is too small for integer grids."""
-    share = cost / depth
-    directions = method.directions_share
-    gaussian_gram_grid(share * directions, dim, n)
-    if directions < 1:
-        gaussian_count_grid(share * (1 - directions) / practical.ATTEMPTS, practical.MOST_CELLS, n)
-
-
-def find_components(run: Run, public: FloatArray, shape: Shape, method: SearchMethod, cost: Fraction) -> Clustering:
+def find_components(
+    run: Run, public: FloatArray, shape: Shape, method: SearchMethod, cost: Fraction, scaling: Scaling
+) -> Clustering:
     """Search for the components; `cost` is what the private queries of the search may cost in all."""
-    search = Search(run, public, shape.n_components, shape.min_weight)
+    search = Search(run, public, shape.n_components, shape.min_weight, scaling=scaling)
     depth = tree_depth(method, shape)
     if depth:
         search.scope = run.account.tree(cost, depth)
@@ -297,7 +292,8 @@ def learn_separated_mixture(
     weight_floor : float in (0, 1)
         No weight is reported below weight_floor / n_components: this share of an equal weight.
     {mixture_bounds, matched_columns}
-        They should have comparable scales.
+        In any units: in mode "practical", public rows choose the coordinates in which components are looked for
+        (`diagnostics["scaling"]`).
     {ledger, random_state, threads, progress}
 
     Returns
@@ -355,6 +351,7 @@ def learn_separated_mixture(
     chosen = checked_search(method, shape, structure, public, pure=isinstance(budget, PureDP))
     depth = tree_depth(chosen, shape)
     stage = LADDER_STAGE if mode == "practical" else LIFTED_STAGE
+    scaling = search_scaling(chosen, shape, public)
     run = running.start(
         "learn_separated_mixture",
         rows,
@@ -376,7 +373,7 @@ def learn_separated_mixture(
     if constant:
         warnings.warn(f"learn_separated_mixture: {constant_text(constant)}", AccuracyWarning, stacklevel=2)
     with run.paid():
-        found = find_components(run, public, shape, chosen, search_cost)
+        found = find_components(run, public, shape, chosen, search_cost, scaling)
         leaves, source = stage.learn(run, found, public, allowance=left, structure=structure, failure_prob=failure_prob)
         learnt = put_together(
             run,
@@ -389,6 +386,7 @@ def learn_separated_mixture(
             diagnostics={
                 "n_components_asked": k,
                 "fallback_columns": constant,
+                "scaling": scaling.name,
                 "clustering_share": float(search_cost / allowance),
                 "node_share": float(search_cost / allowance / depth) if depth else 0.0,
             },

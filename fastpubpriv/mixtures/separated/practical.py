@@ -12,7 +12,7 @@ from fractions import Fraction
 import numpy as np
 
 from fastpubpriv._types import FloatArray
-from fastpubpriv.mixtures.separated.balls import Gap, widest_gap
+from fastpubpriv.mixtures.separated.balls import Gap, rows_for_gaps, widest_gap
 from fastpubpriv.mixtures.separated.kmeans import kmeans
 from fastpubpriv.mixtures.separated.search import HISTOGRAM_SHARE, Clustering, Node, Search, usable_radius, widest
 
@@ -24,9 +24,6 @@ LEAST_GAP = 1.3
 ATTEMPTS = 2
 # The histogram reaches this far beyond the public gap on either side, in logarithms of the radius; width of a bin.
 OVERHANG, BIN_WIDTH, LEAST_BINS = 0.25, 0.1, 3
-# Of more public rows than this for each piece, every so-many-th looks for a gap: thousands of rows leave none empty, however few
-# lie in it, and the private histogram decides anyway.
-GAP_ROWS = 50
 # Radii further apart than this are one gap of that width: the histogram stays small however exact the copies.
 WIDEST_GAP = 1e3
 # Most cells of a radial histogram: the bins, what lies within them and what lies beyond.
@@ -73,7 +70,7 @@ def gaps(search: Search, seen: FloatArray, wanted: int) -> Iterator[tuple[Gap, F
 
     Repeated values, such as one route of an airline, make gaps around a few rows that say nothing about components.
     """
-    looked = seen[:: -(-len(seen) // (GAP_ROWS * wanted))]
+    looked = rows_for_gaps(seen, wanted)
     # The same share of the rows that are looked at must lie on either side.
     least = max(2, math.ceil(search.least_public * len(looked) / len(seen)))
     for _ in range(ATTEMPTS):
@@ -87,8 +84,10 @@ def gaps(search: Search, seen: FloatArray, wanted: int) -> Iterator[tuple[Gap, F
 def try_cut(search: Search, node: Node, wanted: int) -> tuple[Node, Node] | None:
     """Ask about one node; returns its children, or None when it stays whole."""
     points = search.public[node.rows]
-    center, radius = points.mean(axis=0), CLIP_MARGIN * widest(points)
-    if not usable_radius(radius, points):
+    center = points.mean(axis=0)
+    scaled = search.scaling.offsets(points - center)
+    radius = CLIP_MARGIN * widest(scaled)
+    if not usable_radius(radius, scaled):
         return None
     payer = search.payer(node)
     projection = search.directions(node, payer, center=center, radius=radius, count=min(wanted, points.shape[1]))
@@ -165,9 +164,11 @@ def nearest_split(search: Search, projection: FloatArray, origin: FloatArray, *,
 def one_shot(search: Search) -> Clustering:
     """Principal directions of all private rows, once; then nearest centres. For components of comparable scale."""
     points = search.public
-    center, radius = points.mean(axis=0), CLIP_MARGIN * widest(points)
+    center = points.mean(axis=0)
+    scaled = search.scaling.offsets(points - center)
+    radius = CLIP_MARGIN * widest(scaled)
     root = search.root()
-    if not usable_radius(radius, points):
+    if not usable_radius(radius, scaled):
         return search.finish([root])
     payer = search.payer(root)
     count = min(search.n_components, points.shape[1])
@@ -175,15 +176,7 @@ def one_shot(search: Search) -> Clustering:
     return nearest_split(search, projection, center, depth=1)
 
 
-def public_directions(points: FloatArray, count: int) -> tuple[FloatArray, FloatArray]:
-    """Mean (dim,) and leading directions (count, dim) of public rows."""
-    center = points.mean(axis=0)
-    scale = float(np.abs(points - center).max()) or 1.0
-    _, _, right = np.linalg.svd((points - center) / scale, full_matrices=False)
-    return center, np.ascontiguousarray(right[: min(count, len(right))])
-
-
 def public_pca(search: Search) -> Clustering:
     """Nearest centres along the principal directions of the public rows: no private access, for many public rows."""
-    center, projection = public_directions(search.public, search.n_components)
+    center, projection = search.scaling.directions(search.public, search.n_components)
     return nearest_split(search, projection, center, depth=0)

@@ -7,7 +7,7 @@ import numpy as np
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.mixtures.separated.kmeans import kmeans
-from fastpubpriv.mixtures.separated.practical import public_directions
+from fastpubpriv.mixtures.separated.scaling import column_scaling
 from fastpubpriv.mixtures.separated.tree import ClusterTree
 
 ALL_EQUAL = "all public rows are equal, so they say nothing about scale; pass distinct public rows"
@@ -16,8 +16,8 @@ CONSTANT = 64.0 * float(np.finfo(np.float64).eps)
 
 
 def cluster_public(points: FloatArray, n_components: int) -> tuple[ClusterTree, IntArray]:
-    """Cut the space by k-means along the principal directions of public rows; the tree and the leaf of each row."""
-    center, projection = public_directions(points, n_components)
+    """Cut the space by k-means along the principal directions of scaled public rows; the tree and the leaf of each row."""
+    center, projection = column_scaling(points, n_components).directions(points, n_components)
     tree = ClusterTree.root(points.shape[1])
     centers = kmeans((points - center) @ projection.T, n_components)
     if len(centers) > 1:

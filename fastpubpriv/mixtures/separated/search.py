@@ -16,6 +16,7 @@ from fastpubpriv.kernels.kept import KeptNodes
 from fastpubpriv.kernels.tree import Members
 from fastpubpriv.mechanisms.sums import AffineMap, Released, SecondMoment, ShellCounts
 from fastpubpriv.mixtures.separated.balls import distances
+from fastpubpriv.mixtures.separated.scaling import DATA_UNITS, Scaling
 from fastpubpriv.mixtures.separated.tree import ClusterTree
 from fastpubpriv.release.scope import NodePayer, TreeScope
 from fastpubpriv.run import Run
@@ -59,13 +60,17 @@ class Clustering:
 
 @dataclass(slots=True, eq=False)
 class Search:
-    """A search in progress over one data set; `scope` pays for the private queries of its nodes, None where it asks none."""
+    """A search in progress over one data set; `scope` pays for the private queries of its nodes, None where it asks none.
+
+    Distances are taken in the coordinates of `scaling`; trees, centers and projections are in data units.
+    """
 
     run: Run
     public: FloatArray
     n_components: int
     min_weight: float
     scope: TreeScope | None = None
+    scaling: Scaling = DATA_UNITS
     tree: ClusterTree = field(init=False)
     cuts: list[dict[str, Any]] = field(default_factory=list)
     deepest: int = 0
@@ -112,16 +117,20 @@ class Search:
         count: int,
         share: Fraction = DIRECTIONS_SHARE,
     ) -> FloatArray:
-        """The `count` leading directions (count, dim) of the private rows of a node, clipped to a ball around a public centre."""
+        """Projection (count, dim) of rows to the leading directions of the private rows of a node, clipped to a public ball.
+
+        The ball has this radius around the image of the center; the directions are orthonormal there.
+        """
         name = f"node {node.id}: directions"
+        affine = AffineMap(dim=self.run.rows.dim, center=center, matrix=self.scaling.matrix)
         released = self.run.release(
-            SecondMoment(affine=AffineMap(dim=self.run.rows.dim, center=center), radius=radius, only=self.only(node)),
+            SecondMoment(affine=affine, radius=radius, only=self.only(node)),
             name=name,
             cost=payer.allowance * share,
             payer=payer,
             clip_radius=radius,
         )
-        return leading(released.value, count)
+        return self.scaling.after(leading(released.value, count))
 
     def radial_counts(
         self,

@@ -7,10 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
+from fastpubpriv._types import FloatArray
 from fastpubpriv.estimators.radii import Mode
 from fastpubpriv.methods import Method, Registry
 from fastpubpriv.mixtures.separated import practical, theory
+from fastpubpriv.mixtures.separated.scaling import DATA_UNITS, Scaling, column_scaling
 from fastpubpriv.mixtures.separated.search import DIRECTIONS_SHARE, Clustering, Search
+from fastpubpriv.privacy import gaussian_count_grid, gaussian_gram_grid
 
 # Fewer public rows than this for each component are too few for a tree: balls of two rows say little about gaps.
 TREE_ROWS = 10
@@ -33,12 +36,14 @@ class SearchMethod(Method):
     """A search: `learn(search)` for mode "practical", `theory(search)` for mode "theory" where there is one; `draws(shape)`.
 
     `depth(shape)` is the most nodes on a path that ask private queries, 0 for a search among public rows. Principal directions get
-    `directions_share` of what a node may cost, histograms along them the rest.
+    `directions_share` of what a node may cost, histograms along them the rest. `cuts_at_gaps`: by balls around which no public row
+    lies.
     """
 
     depth: Callable[[Shape], int]
     theory: Callable[[Search], Clustering] | None = None
     directions_share: Fraction = Fraction(1)
+    cuts_at_gaps: bool = False
 
 
 def node_draws(shape: Shape) -> int:
@@ -53,6 +58,7 @@ TREE = SearchMethod(
     depth=lambda shape: (theory if shape.mode == "theory" else practical).tree_depth(shape.n_components),
     draws=lambda shape: (2 * shape.n_components - 1) * node_draws(shape),
     directions_share=DIRECTIONS_SHARE,
+    cuts_at_gaps=True,
     needs_public=True,
 )
 ONE_SHOT = SearchMethod(
@@ -92,3 +98,19 @@ def tree_depth(method: SearchMethod, shape: Shape) -> int:
 def search_draws(method: SearchMethod, shape: Shape) -> int:
     """Upper bound on the noise draws of a search."""
     return 0 if tree_depth(method, shape) == 0 else method.draws(shape)
+
+
+def check_search_grids(cost: Fraction, depth: int, method: SearchMethod, dim: int, n: int) -> None:
+    """Raise now, before the debit, if the share of a node is too small for integer grids."""
+    share = cost / depth
+    directions = method.directions_share
+    gaussian_gram_grid(share * directions, dim, n)
+    if directions < 1:
+        gaussian_count_grid(share * (1 - directions) / practical.ATTEMPTS, practical.MOST_CELLS, n)
+
+
+def search_scaling(method: SearchMethod, shape: Shape, public: FloatArray) -> Scaling:
+    """The coordinates of a search, by public rows; mode "theory" is the paper's, in data units."""
+    if shape.mode == "theory":
+        return DATA_UNITS
+    return column_scaling(public, shape.n_components, gap_share=shape.min_weight / 2.0 if method.cuts_at_gaps else None)

@@ -10,7 +10,7 @@ import numpy as np
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.mixtures.separated.balls import Ball, first_terrific
-from fastpubpriv.mixtures.separated.practical import public_directions
+from fastpubpriv.mixtures.separated.scaling import public_directions
 from fastpubpriv.mixtures.separated.search import Clustering, Node, Search, usable_radius, widest
 from fastpubpriv.mixtures.separated.supercluster import STEP_FACTOR, find_supercluster
 
