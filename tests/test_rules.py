@@ -457,6 +457,64 @@ def test_clock_rule_lets_through():
     assert clocks_have_room(Source("tests/fine.py", fine)) == []
 
 
+SEEDED_KINDS = {"default_rng", "SeedSequence", "RandomState", "Random", "PCG64", "Philox", "MT19937", "SFC64"}
+
+
+def chance_without_a_seed(source: Source) -> list[str]:
+    """Keys are fixed by tests/fixed_keys; what else a test draws has a seed that it names."""
+    bad = []
+    for node in source.nodes:
+        if any(within(name, "secrets", "uuid") for name in imported(node)):
+            bad.append(source.complaint(node, "randomness of the operating system"))
+        if isinstance(node, ast.ImportFrom) and node.module == "random" and {n.name for n in node.names} - {"Random"}:
+            bad.append(source.complaint(node, "a generator that others share: use Random(seed)"))
+        if not isinstance(node, ast.Call):
+            continue
+        owner, _, name = ast.unparse(node.func).rpartition(".")
+        first = node.args[0] if node.args else next((word.value for word in node.keywords if word.arg == "seed"), None)
+        nothing = first is None or (isinstance(first, ast.Constant) and first.value is None)
+        if name in SEEDED_KINDS and nothing:
+            bad.append(source.complaint(node, f"{name} without a seed"))
+        if owner in {"random", "np.random", "numpy.random"} and name not in SEEDED_KINDS | {"Generator"}:
+            bad.append(source.complaint(node, "a generator that others share: use one with a seed"))
+        if name in {"SystemRandom", "urandom", "getrandom", "randbits", "token_bytes", "token_hex"}:
+            bad.append(source.complaint(node, "randomness of the operating system"))
+    return bad
+
+
+UNSEEDED = [
+    "def test_a():\n    rng = np.random.default_rng()",
+    "rng = np.random.default_rng(None)",
+    "rng = np.random.default_rng(seed=None)",
+    "x = np.random.normal(size=3)",
+    "np.random.seed(3)",
+    "rng = random.Random()",
+    "random.shuffle(rows)",
+    "from random import randrange",
+    "import secrets",
+    "from uuid import uuid4",
+    "key = os.urandom(32)",
+]
+
+
+def test_no_test_draws_without_a_seed():
+    found = [*ordinary_tests(), *sources("benchmarks/**/*.py")]
+    assert [words for source in found for words in chance_without_a_seed(source)] == []
+
+
+@pytest.mark.parametrize("planted", UNSEEDED)
+def test_seed_rule_catches(planted):
+    assert chance_without_a_seed(Source("tests/planted.py", planted))
+
+
+def test_seed_rule_lets_through():
+    fine = (
+        "np.random.default_rng(0)\nnp.random.default_rng([seed, 1])\nrandom.Random(seed)\nfrom random import Random\n"
+        "np.random.Generator(np.random.PCG64(3))\nnp.random.default_rng(seed=4)\nrng.normal()\n"
+    )
+    assert chance_without_a_seed(Source("tests/fine.py", fine)) == []
+
+
 # ---- Rules on any text file -----------------------------------------------------------------------------------------
 
 
