@@ -1,3 +1,3 @@
-"""The keys of every ordinary test, guard and example are fixed: see tests/fixed_keys/fixed_keys.py."""
+"""Plugins of all tests: their keys (tests/fixed_keys/fixed_keys.py), and what is run by `make test` (tests/tiers.py)."""
 
-pytest_plugins = ["fixed_keys"]
+pytest_plugins = ["fixed_keys", "tiers"]

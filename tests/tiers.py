@@ -1,0 +1,212 @@
+"""Which tests `make test` runs, and which only `make test-all`; what each of them took; and an end when there is no more time.
+
+By default a grid runs every value of every parameter, not every combination, and kernels run on the best instruction set that the
+machine has. What else is left to `make test-all` stands in EXTENDED: forks, kills, clusters, fresh interpreters, wheels, plots, the
+book. A run of pytest without `-m` has both tiers.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from clocks import Limit
+
+EXTENDED = (
+    # Fresh interpreters and builds.
+    "tests/test_first_calls.py",
+    "tests/test_wheel.py",
+    "tests/test_c_library.py",
+    "tests/test_views.py",
+    "tests/mechanisms/test_stable_memory.py",
+    "tests/test_parameters.py::test_without_docstrings_nothing_is_filled_in",
+    "tests/cli/test_deliver.py::test_pipes_and_full_devices_of_a_shell",
+    "tests/cli/test_deliver.py::test_a_closed_standard_output",
+    "tests/cli/test_local_commands.py::test_two_ends_of_a_pipe",
+    "tests/cli/test_local_commands.py::test_nobody_reads_the_pipe",
+    "tests/cli/test_local_commands.py::test_an_interrupt_from_outside",
+    "tests/sources/test_truncated_files.py::test_what_is_said_of_mapped_files_is_so",
+    # Forks, clusters, and files larger than memory.
+    "tests/robustness/test_dask_cluster.py",
+    "tests/sources/test_fold.py::test_fork_and_spawn",
+    "tests/sources/test_fold.py::test_files_larger_than_memory_are_read_in_pieces",
+    "tests/sources/test_fold.py::test_progress_on_a_terminal_after_a_while",
+    "tests/sources/test_pool.py::test_with_little_memory_for_threads_the_answer_is_the_same",
+    "tests/robustness/test_crashes.py::test_kill_at_random_times",
+    # The book, pages, figures and published tables.
+    "tests/test_book.py",
+    "tests/test_benchmarks.py",
+    "tests/test_plot_gaussian.py",
+    "tests/test_plot_public_and_bounds.py",
+    "tests/mixtures/test_plot_mixture.py",
+    "tests/experiments",
+    "tests/cli/test_demo_local.py",
+    "tests/cli/test_demo_mixture.py",
+    "tests/cli/test_demo_training.py",
+    "tests/cli/test_other_commands.py::test_demo_survives_the_wrong_season",
+    "tests/cli/test_other_commands.py::test_demo_shows_the_gust",
+    "tests/cli/test_other_commands.py::test_demo_is_fresh_without_a_seed",
+    "tests/cli/test_axis_mixture_command.py::test_the_page_of_the_demo_tells_the_truth",
+    "tests/training/test_regression.py::test_plot_says_what_it_shows",
+    "tests/test_errata.py::test_c6_lists_grow_with_the_power_of_the_dimension",
+    # Kernels that read public rows only.
+    "tests/kernels/test_balls.py",
+    "tests/kernels/test_nearest.py",
+    # What others measure or compute, at length.
+    "tests/scikit_learn/test_estimators.py::test_scikit_learns_own_checks",
+    "tests/privacy/test_conversions.py::test_against_dp_accounting",
+    "tests/privacy/test_ledger.py::test_kill_loses_no_acknowledged_debit",
+    "tests/auditing/test_audits.py::test_tracing_flags_a_tenth_of_the_noise_of_a_central_mean",
+    # Accuracy and plans beyond the closed forms.
+    "tests/planning/test_plan_train.py::test_the_plan_is_what_train_predicts_for_classes",
+    "tests/planning/test_plan_train.py::test_with_few_public_rows_the_plan_says_that_it_guesses",
+    "tests/training/test_registry.py::test_the_plan_knows_every_method",
+    "tests/training/test_registry.py::test_what_is_predicted_for_a_choice_among_models_is_about_what_happens",
+    "tests/training/test_intervals.py::test_fewer_than_two_public_rows_for_each_coefficient_leave_no_interval",
+    "tests/training/test_few_public_rows.py::test_no_method_is_worse_than_next_to_no_public_rows_alone",
+    "tests/training/test_regression.py::test_many_terms_and_categories_stand_below_each_other_by_name",
+    "tests/estimators/test_learners.py::test_cover_covers",
+    "tests/mixtures/test_list_decoding_sizes.py",
+    "tests/mixtures/test_public_list.py::test_the_list_holds_something_near",
+    "tests/mixtures/test_public_list.py::test_selected_is_near_the_best_of_the_list",
+    "tests/mixtures/test_ties.py::test_noise_makes_no_components",
+    "tests/mixtures/test_axis_aligned.py::test_threads_and_chunks_change_nothing",
+)
+# Of these single rows of parameters, so many run by default, evenly spaced.
+THINNED = {
+    "tests/robustness/test_spending.py::test_large_and_small_budgets_are_kept_or_refused_at_the_door": 20,
+    "tests/robustness/test_typed_errors.py::test_json_with_one_field_changed": 7,
+    "tests/robustness/test_dask_calls.py::test_the_same_bits_as_in_memory": 12,
+    "tests/robustness/test_public_rows_in_the_wild.py::test_a_finite_answer_or_advice": 40,
+    "tests/golden/test_golden_results.py::test_threads_and_kinds_of_source_change_nothing": 40,
+    "tests/planning/test_plan_train.py::test_the_plan_is_what_train_predicts": 2,
+    "tests/privacy/test_profiles.py::test_against_direct_quadrature": 3,
+    "tests/privacy/test_pld.py::test_against_dp_accounting": 3,
+    "tests/estimators/test_real_columns.py::test_intervals_hold_and_are_of_a_sensible_width": 4,
+    "tests/estimators/test_real_columns.py::test_gaussian_columns_cost_a_tenth_more_than_being_told_their_variance": 2,
+    "tests/sources/test_text_rows.py::test_long_cells_at_several_offsets": 2,
+}
+# Grids of which every combination runs by default.
+WHOLE: tuple[str, ...] = ()
+
+
+def listed(nodeid: str, entries: Iterable[str]) -> bool:
+    """Whether a test, or its file or a folder of it, is in a list."""
+    name = nodeid.split("[")[0]
+    return any(name == entry or name.startswith((entry + "::", entry + "/")) for entry in entries)
+
+
+Point = frozenset[tuple[object, object]]
+
+
+def point_of(item: pytest.Function) -> Point:
+    """Where a test stands in its grid: the row of each of its parametrizations, and the parts of an id like `zcdp: newton`."""
+    params, groups = item.callspec.params, []
+    for mark in item.iter_markers("parametrize"):
+        names = mark.kwargs.get("argnames") or mark.args[0]
+        groups.append(tuple(name.strip() for name in names.split(",")) if isinstance(names, str) else tuple(names))
+    groups += [(name,) for name in params if not any(name in group for group in groups)]
+    if len(groups) == 1 and ": " in item.callspec.id:
+        return frozenset(enumerate(item.callspec.id.split(": ", 1)))
+    return frozenset((group, tuple(id(params[name]) for name in group)) for group in groups)
+
+
+def covering(points: Sequence[Point]) -> set[int]:
+    """Few places in a list, in which every coordinate of its points occurs."""
+    if all(len(point) == 1 for point in points):
+        return {place for place, point in enumerate(points) if point not in points[:place]}
+    missing, chosen = set().union(*points), set[int]()
+    while missing:
+        best = max(range(len(points)), key=lambda place: (len(missing & points[place]), -place))
+        chosen.add(best)
+        missing -= points[best]
+    return chosen
+
+
+def extended(items: list[pytest.Item]) -> Iterator[pytest.Item]:
+    """Those of the tests that wait for `make test-all`."""
+    grids: dict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        name = item.nodeid.split("[")[0]
+        if listed(name, EXTENDED):
+            yield item
+        elif hasattr(item, "callspec") and not listed(name, WHOLE) and not item.get_closest_marker("extended"):
+            grids[name].append(item)
+    for name, grid in grids.items():
+        if name in THINNED:
+            kept = {round(k * (len(grid) - 1) / max(1, THINNED[name] - 1)) for k in range(THINNED[name])}
+        else:
+            kept = covering([point_of(item) for item in grid])
+        yield from (item for place, item in enumerate(grid) if place not in kept)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """For the Makefile."""
+    group = parser.getgroup("tiers")
+    group.addoption("--keep-durations", metavar="FILE", help="write down how long each test took, the longest first")
+    group.addoption("--end-after", type=float, metavar="SECONDS", help="skip what has not begun by then")
+
+
+def leaves_out_extended(expression: str) -> bool:
+    """Whether `-m` asks for the default tier."""
+    return "not extended" in expression
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Files that are left out whole are not even imported."""
+    name = os.path.relpath(collection_path, config.rootpath)
+    left_out = leaves_out_extended(config.getoption("markexpr", "")) and listed(name, EXTENDED)
+    return True if left_out else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Before `-m` looks at the marks."""
+    for item in list(extended(items)):
+        item.add_marker("extended")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The time that `--end-after` speaks of begins now; the process that has the terminal keeps the durations."""
+    config.pluginmanager.register(Ending(config.getoption("--end-after")), "ending")
+    path = config.getoption("--keep-durations")
+    if path and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Durations(Path(path)), "kept_durations")
+
+
+class Ending:
+    """Skips what has not begun when time is up."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self.limit = Limit(seconds)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        """Before anything of the test is made."""
+        if self.limit.over():
+            pytest.skip("no time was left")
+
+
+class Durations:
+    """Seconds of each test, its fixtures included, in a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.seconds: dict[str, float] = defaultdict(float)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Also for those that another process ran."""
+        self.seconds[report.nodeid] += report.duration
+
+    def pytest_sessionfinish(self) -> None:
+        """The longest first."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        ranked = sorted(self.seconds.items(), key=lambda pair: -pair[1])
+        lines = [
+            f"{sum(self.seconds.values()):9.2f} s, {len(ranked)} tests",
+            *(f"{s:9.3f} {name}" for name, s in ranked),
+        ]
+        self.path.write_text("\n".join(lines) + "\n", encoding="utf-8")
