@@ -8,7 +8,7 @@ import importlib
 import inspect
 import re
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,8 +33,8 @@ class Source:
     text: str
 
     @property
-    def nodes(self) -> Iterator[ast.AST]:
-        return ast.walk(parsed(self.text))
+    def nodes(self) -> tuple[ast.AST, ...]:
+        return parts(self.text)
 
     def complaint(self, node: ast.AST, words: str) -> str:
         return f"{self.path}:{getattr(node, 'lineno', 0)}: {words}"
@@ -44,6 +44,12 @@ class Source:
 def parsed(text: str) -> ast.Module:
     """Each file is parsed once, not by every rule."""
     return ast.parse(text)
+
+
+@functools.cache
+def parts(text: str) -> tuple[ast.AST, ...]:
+    """Nor is it gone through by every rule."""
+    return tuple(ast.walk(parsed(text)))
 
 
 def sources(*patterns: str) -> list[Source]:
