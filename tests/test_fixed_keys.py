@@ -196,4 +196,4 @@ def test_what_does_not_escape():
 
 
 def test_hypothesis_looks_for_the_same_examples_in_every_run():
-    assert settings().derandomize
+    assert settings.default.derandomize
