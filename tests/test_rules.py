@@ -52,6 +52,13 @@ def parts(text: str) -> tuple[ast.AST, ...]:
     return tuple(ast.walk(parsed(text)))
 
 
+def spelled(node: ast.AST) -> str:
+    """As `ast.unparse`, which takes most of the time of all rules where they ask for a name with dots."""
+    if isinstance(node, ast.Name):
+        return node.id
+    return f"{spelled(node.value)}.{node.attr}" if isinstance(node, ast.Attribute) else ast.unparse(node)
+
+
 def sources(*patterns: str) -> list[Source]:
     found = sorted(path for pattern in patterns for path in ROOT.glob(pattern) if path.is_file())
     assert found, f"no file matches {patterns}"
@@ -109,7 +116,7 @@ def no_foreign_randomness(source: Source) -> list[str]:
         return []
     bad = []
     for node in source.nodes:
-        attribute = isinstance(node, ast.Attribute) and ast.unparse(node) in {"np.random", "numpy.random"}
+        attribute = isinstance(node, ast.Attribute) and spelled(node) in {"np.random", "numpy.random"}
         if attribute or any(within(name, "numpy.random", "random", "secrets") for name in imported(node)):
             bad.append(source.complaint(node, "randomness that is not from keys.py"))
     return bad
@@ -121,7 +128,7 @@ def no_pickle(source: Source) -> list[str]:
     for node in source.nodes:
         if any(within(name, "pickle", "cPickle", "marshal", "shelve", "dill", "joblib") for name in imported(node)):
             bad.append(source.complaint(node, "pickle"))
-        if isinstance(node, ast.keyword) and node.arg == "allow_pickle" and ast.unparse(node.value) != "False":
+        if isinstance(node, ast.keyword) and node.arg == "allow_pickle" and spelled(node.value) != "False":
             bad.append(source.complaint(node, "allow_pickle"))
     return bad
 
@@ -130,9 +137,9 @@ def no_unsafe_numba(source: Source) -> list[str]:
     """fastmath=True removes NaN checks; prange and parallel=True make sums depend on the number of threads."""
     bad = []
     for node in source.nodes:
-        if isinstance(node, ast.keyword) and node.arg in {"fastmath", "parallel"} and ast.unparse(node.value) == "True":
+        if isinstance(node, ast.keyword) and node.arg in {"fastmath", "parallel"} and spelled(node.value) == "True":
             bad.append(source.complaint(node, f"{node.arg}=True"))
-        if isinstance(node, ast.Name | ast.Attribute) and ast.unparse(node).split(".")[-1] == "prange":
+        if isinstance(node, ast.Name | ast.Attribute) and spelled(node).split(".")[-1] == "prange":
             bad.append(source.complaint(node, "prange"))
     return bad
 
@@ -156,7 +163,7 @@ def kernels_stay_behind_checks(source: Source) -> list[str]:
             continue
         for decorator in node.decorator_list:
             called = decorator.func if isinstance(decorator, ast.Call) else decorator
-            if ast.unparse(called).split(".")[-1] not in {"kernel", "instruction"}:
+            if spelled(called).split(".")[-1] not in {"kernel", "instruction"}:
                 continue
             private = Path(source.path).name.startswith("_") or node.name.startswith("_")
             if not source.path.startswith("fastpubpriv/kernels/") or not private:
@@ -199,7 +206,7 @@ def reveals(node: ast.AST) -> bool:
     """True if formatting this expression may show the content of private rows, judged by names."""
     if isinstance(node, ast.Attribute) and node.attr in PUBLIC_ATTRIBUTES:
         return False
-    if isinstance(node, ast.Call) and ast.unparse(node.func) in {"type", "len"}:
+    if isinstance(node, ast.Call) and spelled(node.func) in {"type", "len"}:
         return False
     if isinstance(node, ast.Name):
         return node.id in PRIVATE_NAMES
@@ -216,10 +223,10 @@ def no_private_names_in_text(source: Source) -> list[str]:
         elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) and isinstance(node.left, ast.Constant):
             shown = [node.right] if isinstance(node.left.value, str) else []
         elif isinstance(node, ast.Call):
-            name = ast.unparse(node.func).split(".")[-1]
+            name = spelled(node.func).split(".")[-1]
             if name in {"format", "str", "repr", "warn", "debug", "info", "warning", "echo"} or name.endswith("Error"):
                 shown = [*node.args, *(keyword.value for keyword in node.keywords)]
-        bad += [source.complaint(node, f"text shows {ast.unparse(part)}") for part in shown if reveals(part)]
+        bad += [source.complaint(node, f"text shows {spelled(part)}") for part in shown if reveals(part)]
     return bad
 
 
@@ -233,7 +240,7 @@ def releases_go_through_the_run(source: Source) -> list[str]:
             continue
         if node.func.attr == "release" and len(node.args) > 1:
             bad.append(source.complaint(node, "a release that no run writes down"))
-        if node.func.attr in {"append", "extend"} and ast.unparse(node.func.value).endswith(".log"):
+        if node.func.attr in {"append", "extend"} and spelled(node.func.value).endswith(".log"):
             bad.append(source.complaint(node, "a record that no run has written"))
     return bad
 
@@ -399,20 +406,19 @@ WAITING = {"run", "check_output", "communicate", "get", "put", "join", "wait", "
 
 
 def marked(node: ast.AST, mark: str) -> bool:
-    return any(f"mark.{mark}" in ast.unparse(decorator) for decorator in getattr(node, "decorator_list", ()))
+    return any(f"mark.{mark}" in spelled(decorator) for decorator in getattr(node, "decorator_list", ()))
 
 
 def clocks_have_room(source: Source) -> list[str]:
     """Ordinary tests look at no clock but `clocks`, whose limits are ten times what is needed, and never give up early."""
-    tree = parsed(source.text)
-    measured = {id(part) for node in ast.walk(tree) if marked(node, "bench") for part in ast.walk(node)}
+    measured = {id(part) for node in source.nodes if marked(node, "bench") for part in ast.walk(node)}
     bad = []
-    for node in ast.walk(tree):
+    for node in source.nodes:
         if any(name.startswith("time.") and name[5:] in CLOCKS for name in imported(node)):
             bad.append(source.complaint(node, "a clock: use clocks.ten_times, ctrl_c or wait_until"))
         if not isinstance(node, ast.Call) or id(node) in measured:
             continue
-        owner, _, name = ast.unparse(node.func).rpartition(".")
+        owner, _, name = spelled(node.func).rpartition(".")
         if owner.split(".")[-1] == "time" and name.removesuffix("_ns") in CLOCKS:
             bad.append(source.complaint(node, "a clock: use clocks.ten_times, ctrl_c or wait_until"))
         limits = [keyword.value for keyword in node.keywords if keyword.arg == "timeout"]
@@ -422,8 +428,8 @@ def clocks_have_room(source: Source) -> list[str]:
             bad.append(source.complaint(node, "gives up after a time of its own: use clocks.PATIENCE"))
         if name == "settings" and "deadline" not in {keyword.arg for keyword in node.keywords}:
             bad.append(source.complaint(node, "Hypothesis' limit of 0.2 s for an example: pass deadline=None"))
-    for node in ast.walk(tree):
-        names = [ast.unparse(decorator).split("(")[0] for decorator in getattr(node, "decorator_list", ())]
+    for node in source.nodes:
+        names = [spelled(decorator).split("(")[0] for decorator in getattr(node, "decorator_list", ())]
         if "given" in names and "settings" not in names:
             bad.append(source.complaint(node, "Hypothesis' limit of 0.2 s for an example: @settings(deadline=None)"))
     return bad
@@ -476,7 +482,7 @@ def chance_without_a_seed(source: Source) -> list[str]:
             bad.append(source.complaint(node, "a generator that others share: use Random(seed)"))
         if not isinstance(node, ast.Call):
             continue
-        owner, _, name = ast.unparse(node.func).rpartition(".")
+        owner, _, name = spelled(node.func).rpartition(".")
         first = node.args[0] if node.args else next((word.value for word in node.keywords if word.arg == "seed"), None)
         nothing = first is None or (isinstance(first, ast.Constant) and first.value is None)
         if name in SEEDED_KINDS and nothing:
@@ -666,7 +672,7 @@ def unexplained(modules: list[Source], notes: dict[str, str]) -> list[str]:
             if isinstance(method, ast.FunctionDef) and method.name == "release"
         }
         for function in (node for node in nodes if isinstance(node, ast.FunctionDef)):
-            calls = {ast.unparse(node.func) for node in ast.walk(function) if isinstance(node, ast.Call)}
+            calls = {spelled(node.func) for node in ast.walk(function) if isinstance(node, ast.Call)}
             # `run.release(...)` and `measurement.release(...)` release by way of a measurement, which has its note.
             if calls & {"release", "release.release"} or any(
                 name.split(".")[-1]
