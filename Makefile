@@ -8,14 +8,15 @@ C_FILES := $(filter-out csrc/test_%.c,$(wildcard csrc/*.c)) $(wildcard csrc/*.h)
 DESELECTED := not statistical and not audit and not bench
 PYTEST := $(BIN)/python -m pytest
 TEST_STEPS := lint c-test py-test guards
-REST_STEPS := c-checked py-rest serial-test
+REST_STEPS := c-checked py-rest serial-test guards-rest
+GUARDS := benchmarks/bench_guards.py benchmarks/bench_accuracy.py
 # With UNTIL=<seconds since 1970> tests that have not begun by then are skipped.
 LIMIT = $(if $(UNTIL),--end-after=$$(( $(UNTIL) - $$(date +%s) )))
 KEPT = --keep-durations=build/durations-$@.txt
 
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all test-rest lint c-test c-checked py-test py-rest serial-test torch-test guards audit bench docs views wheel wheel-aarch64 release c-library clean distclean
+.PHONY: help demo test test-all test-rest lint c-test c-checked py-test py-rest serial-test torch-test guards guards-rest audit bench docs views wheel wheel-aarch64 release c-library clean distclean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -42,11 +43,12 @@ test-all:  ## All that must pass before a merge: also sanitizers, forks, kills, 
 test-rest:  ## What `make test-all` has beyond `make test`
 	$(call each_of,$(REST_STEPS))
 
-lint: $(STAMP)-test $(STAMP)-extension  ## ruff, mypy --strict and the import floors
+# mypy has one core, and the rules of the house the other.
+lint: $(STAMP)-test $(STAMP)-extension  ## ruff, the import floors, mypy --strict, and the rules of the house (tests/test_rules.py)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+	@$(BIN)/mypy & types=$$!; $(PYTEST) -q $(KEPT) tests/test_rules.py; rules=$$?; wait $$types && exit $$rules
 
 # Compiled in a third of the time that -O3 takes.
 c-test:  ## The C tests
@@ -57,7 +59,7 @@ c-checked:  ## The same, and the inputs that the fuzz programs have kept, under 
 
 # Both cores are taken: a second thread of BLAS would only wait. What waits for `make test-all` stands in tests/tiers.py.
 py-test: $(STAMP)-test $(STAMP)-extension  ## Ordinary Python tests, on two processes
-	OPENBLAS_NUM_THREADS=1 $(PYTEST) -q -n 2 $(KEPT) -m "$(DESELECTED) and not serial and not extended" tests
+	OPENBLAS_NUM_THREADS=1 $(PYTEST) -q -n 2 $(KEPT) -m "$(DESELECTED) and not serial and not extended" --ignore=tests/test_rules.py tests
 
 py-rest: $(STAMP)-test $(STAMP)-extension  ## The ordinary Python tests that `make py-test` leaves out
 	OPENBLAS_NUM_THREADS=1 $(PYTEST) -q -n 2 $(KEPT) $(LIMIT) -m "$(DESELECTED) and not serial and extended" tests
@@ -72,7 +74,10 @@ torch-test: $(STAMP)-torch-test $(STAMP)-extension  ## The bridge to PyTorch; do
 
 # With GUARDS_ISA=baseline or avx2 our code keeps to these instructions; make hands the variable on.
 guards: $(STAMP)-test $(STAMP)-extension  ## Speed, as ratios within one run, and accuracy on real columns
-	$(PYTEST) -q $(KEPT) benchmarks/bench_guards.py benchmarks/bench_accuracy.py
+	$(PYTEST) -q $(KEPT) -m "$(DESELECTED) and not extended" $(GUARDS)
+
+guards-rest: $(STAMP)-test $(STAMP)-extension  ## The guards of kernels that read public rows only
+	$(PYTEST) -q $(KEPT) $(LIMIT) -m "$(DESELECTED) and extended" $(GUARDS)
 
 audit: $(STAMP)-test $(STAMP)-extension  ## Long runs: distribution tests, black-box privacy audits, large fuzzing, the C example and tests under more sanitizers
 	$(MAKE) -C csrc example tsan msan fuzz

@@ -144,4 +144,5 @@ def test_steps_of_the_makefile_are_tiers():
     assert leaves_out_extended(default)
     assert not leaves_out_extended(rest)
     assert default.replace("not extended", "extended") == rest
+    assert expression_of("guards").replace("not extended", "extended") == expression_of("guards-rest")
     assert not leaves_out_extended("not statistical and not audit and not bench")
