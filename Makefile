@@ -7,11 +7,16 @@ STAMP := $(VENV)/.stamp
 C_FILES := $(filter-out csrc/test_%.c,$(wildcard csrc/*.c)) $(wildcard csrc/*.h)
 DESELECTED := not statistical and not audit and not bench
 PYTEST := $(BIN)/python -m pytest
-TEST_STEPS := lint c-test py-test serial-test guards
+TEST_STEPS := lint c-test py-test guards
+REST_STEPS := c-checked py-rest serial-test guards-rest
+GUARDS := benchmarks/bench_guards.py benchmarks/bench_accuracy.py
+# With UNTIL=<seconds since 1970> tests that have not begun by then are skipped.
+LIMIT = $(if $(UNTIL),--end-after=$$(( $(UNTIL) - $$(date +%s) )))
+KEPT = --keep-durations=build/durations-$@.txt
 
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint c-test py-test serial-test torch-test guards audit bench docs views wheel wheel-aarch64 release c-library clean distclean
+.PHONY: help demo test test-all test-rest lint c-test c-checked py-test py-rest serial-test torch-test guards guards-rest audit bench docs views wheel wheel-aarch64 release c-library clean distclean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -20,30 +25,48 @@ demo: $(STAMP)-demo $(STAMP)-extension  ## Private means, covariances and mixtur
 	$(BIN)/fastpubpriv demo
 
 # Every step runs, whatever became of the ones before it; what failed stands in the last line.
-test:  ## Everything that must pass before a merge: lint, types, floors, C and Python tests, guards of speed and accuracy
-	@failed=; for step in $(TEST_STEPS); do \
-	    echo "== make $$step"; \
-	    $(MAKE) --no-print-directory $$step || failed="$$failed $$step"; \
-	done; \
-	if [ -n "$$failed" ]; then echo "make test: failed:$$failed"; exit 1; fi; \
-	echo "make test: passed: $(TEST_STEPS)"
+define each_of
+@failed=; for step in $(1); do \
+    echo "== make $$step"; \
+    $(MAKE) --no-print-directory $$step || failed="$$failed $$step"; \
+done; \
+if [ -n "$$failed" ]; then echo "make $@: failed:$$failed"; exit 1; fi; \
+echo "make $@: passed: $(1)"
+endef
 
-lint: $(STAMP)-test $(STAMP)-extension  ## ruff, mypy --strict and the import floors
+test:  ## What must pass before each commit, in six minutes: lint, types, floors, C tests, Python tests, guards of speed and accuracy
+	$(call each_of,$(TEST_STEPS))
+
+test-all:  ## All that must pass before a merge: also sanitizers, forks, kills, clusters, fresh interpreters, wheels, the book
+	$(call each_of,$(TEST_STEPS) $(REST_STEPS))
+
+test-rest:  ## What `make test-all` has beyond `make test`
+	$(call each_of,$(REST_STEPS))
+
+# mypy has one core, and the rules of the house the other.
+lint: $(STAMP)-test $(STAMP)-extension  ## ruff, the import floors, mypy --strict, and the rules of the house (tests/test_rules.py)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+	@$(BIN)/mypy & types=$$!; $(PYTEST) -q $(KEPT) tests/test_rules.py; rules=$$?; wait $$types && exit $$rules
 
-c-test:  ## The C library under the address and undefined-behaviour sanitizers
+# Compiled in a third of the time that -O3 takes.
+c-test:  ## The C tests
+	$(MAKE) -C csrc -j 2 plain-test BUILD=_build/quick CFLAGS=-O1
+
+c-checked:  ## The same, and the inputs that the fuzz programs have kept, under the address and undefined-behaviour sanitizers
 	$(MAKE) -C csrc -j 2 test
 
-# Both cores are taken: a second thread of BLAS would only wait.
+# Both cores are taken: a second thread of BLAS would only wait. What waits for `make test-all` stands in tests/tiers.py.
 py-test: $(STAMP)-test $(STAMP)-extension  ## Ordinary Python tests, on two processes
-	OPENBLAS_NUM_THREADS=1 $(PYTEST) -q -n 2 -m "$(DESELECTED) and not serial" tests
+	OPENBLAS_NUM_THREADS=1 $(PYTEST) -q -n 2 $(KEPT) -m "$(DESELECTED) and not serial and not extended" --ignore=tests/test_rules.py tests
+
+py-rest: $(STAMP)-test $(STAMP)-extension  ## The ordinary Python tests that `make py-test` leaves out
+	OPENBLAS_NUM_THREADS=1 $(PYTEST) -q -n 2 $(KEPT) $(LIMIT) -m "$(DESELECTED) and not serial and extended" tests
 
 # Only files that name the marker are read: to collect all the others takes half a minute.
 serial-test: $(STAMP)-test $(STAMP)-extension  ## Tests that watch the clock or build packages, one after the other
-	$(PYTEST) -q -m "$(DESELECTED) and serial" $$(grep -rl --include='test_*.py' 'mark\.serial' tests)
+	$(PYTEST) -q $(KEPT) $(LIMIT) -m "$(DESELECTED) and serial" $$(grep -rl --include='test_*.py' 'mark\.serial' tests)
 
 torch-test: $(STAMP)-torch-test $(STAMP)-extension  ## The bridge to PyTorch; downloads PyTorch and Opacus, which no other target needs
 	$(PYTEST) -q tests/torch_bridge
@@ -51,11 +74,14 @@ torch-test: $(STAMP)-torch-test $(STAMP)-extension  ## The bridge to PyTorch; do
 
 # With GUARDS_ISA=baseline or avx2 our code keeps to these instructions; make hands the variable on.
 guards: $(STAMP)-test $(STAMP)-extension  ## Speed, as ratios within one run, and accuracy on real columns
-	$(PYTEST) -q benchmarks/bench_guards.py benchmarks/bench_accuracy.py
+	$(PYTEST) -q $(KEPT) -m "$(DESELECTED) and not extended" $(GUARDS)
+
+guards-rest: $(STAMP)-test $(STAMP)-extension  ## The guards of kernels that read public rows only
+	$(PYTEST) -q $(KEPT) $(LIMIT) -m "$(DESELECTED) and extended" $(GUARDS)
 
 audit: $(STAMP)-test $(STAMP)-extension  ## Long runs: distribution tests, black-box privacy audits, large fuzzing, the C example and tests under more sanitizers
 	$(MAKE) -C csrc example tsan msan fuzz
-	$(PYTEST) -q -n 2 -m "statistical or audit"
+	$(PYTEST) -q -n 2 $(KEPT) -m "statistical or audit"
 
 bench: $(STAMP)-bench $(STAMP)-extension  ## Speed: the pytest-benchmark suites, then one table of ratios to peers and limits
 	$(PYTEST) -q -m bench --benchmark-enable --benchmark-columns=min,median,ops benchmarks

@@ -249,10 +249,14 @@ GUARDS = {
         Ratios(1.73, 2.55, 3.7),
     ),
 }
+# Of kernels that read public rows only; `make guards-rest` runs them.
+PUBLIC = {"most isolated", "terrific balls 4", "terrific balls 16", "many balls 4", "many balls 16"}
 MOST_READS, READS_SEEN = 6.3, 2.5  # the clipped sum in readings of its rows, on Zen 4; 1.4 at full width
 
 
-@pytest.mark.parametrize("name", GUARDS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.extended] if name in PUBLIC else []) for name in GUARDS]
+)
 def test_speed_up_over_peer(name, speedup):
     make, peer, guard, _ = GUARDS[name]
     case = make()
@@ -273,6 +277,7 @@ def test_sum_stays_near_the_read_limit(n, dim, speedup):
 
 
 def test_guards_leave_room():
+    assert GUARDS.keys() > PUBLIC
     for name, (_, _, guard, lowest) in GUARDS.items():
         assert all(least <= ROOM * seen for least, seen in zip(guard, lowest, strict=True)), name
     assert MOST_READS >= READS_SEEN / ROOM

@@ -17,6 +17,16 @@ PATIENCE = 600.0  # seconds, for what would wait for ever if it were broken
 INTERRUPT = 0.2  # seconds within which long work promises to end after Ctrl-C
 
 
+class Limit:
+    """So many seconds from now on; None is for ever."""
+
+    def __init__(self, seconds):
+        self._end = None if seconds is None else time.monotonic() + seconds
+
+    def over(self):
+        return self._end is not None and time.monotonic() > self._end
+
+
 @contextlib.contextmanager
 def ten_times(needed, *, least=0.0):
     """The block may take ten times the seconds that it needs where nothing else runs, and takes `least` seconds or more."""

@@ -17,6 +17,7 @@ def seeded(seed):
         return key_source(seed)
 
 
+@pytest.mark.fresh_keys("keys of the operating system differ")
 def test_system_keys_are_private_and_distinct():
     source = key_source(None)
     keys = {source.fresh() for _ in range(1000)} | {key_source(None).fresh() for _ in range(1000)}
@@ -85,6 +86,7 @@ def test_short_entropy_is_an_error(monkeypatch):
         key_source(None).fresh()
 
 
+@pytest.mark.fresh_keys("keys of the operating system differ")
 @pytest.mark.parametrize("make", [lambda: key_source(None), lambda: seeded(5)], ids=["system", "seeded"])
 def test_threads_get_distinct_keys(make):
     source, lists = make(), [[] for _ in range(8)]
@@ -102,6 +104,7 @@ def test_threads_get_distinct_keys(make):
     assert len({key for mine in lists for key in mine}) == 4000
 
 
+@pytest.mark.fresh_keys("keys of the operating system differ")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_forked_children_get_different_keys():
     source = key_source(None)

@@ -33,8 +33,8 @@ class Source:
     text: str
 
     @property
-    def nodes(self) -> Iterator[ast.AST]:
-        return ast.walk(parsed(self.text))
+    def nodes(self) -> tuple[ast.AST, ...]:
+        return parts(self.text)
 
     def complaint(self, node: ast.AST, words: str) -> str:
         return f"{self.path}:{getattr(node, 'lineno', 0)}: {words}"
@@ -44,6 +44,19 @@ class Source:
 def parsed(text: str) -> ast.Module:
     """Each file is parsed once, not by every rule."""
     return ast.parse(text)
+
+
+@functools.cache
+def parts(text: str) -> tuple[ast.AST, ...]:
+    """Nor is it gone through by every rule."""
+    return tuple(ast.walk(parsed(text)))
+
+
+def spelled(node: ast.AST) -> str:
+    """As `ast.unparse`, which takes most of the time of all rules where they ask for a name with dots."""
+    if isinstance(node, ast.Name):
+        return node.id
+    return f"{spelled(node.value)}.{node.attr}" if isinstance(node, ast.Attribute) else ast.unparse(node)
 
 
 def sources(*patterns: str) -> list[Source]:
@@ -103,7 +116,7 @@ def no_foreign_randomness(source: Source) -> list[str]:
         return []
     bad = []
     for node in source.nodes:
-        attribute = isinstance(node, ast.Attribute) and ast.unparse(node) in {"np.random", "numpy.random"}
+        attribute = isinstance(node, ast.Attribute) and spelled(node) in {"np.random", "numpy.random"}
         if attribute or any(within(name, "numpy.random", "random", "secrets") for name in imported(node)):
             bad.append(source.complaint(node, "randomness that is not from keys.py"))
     return bad
@@ -115,7 +128,7 @@ def no_pickle(source: Source) -> list[str]:
     for node in source.nodes:
         if any(within(name, "pickle", "cPickle", "marshal", "shelve", "dill", "joblib") for name in imported(node)):
             bad.append(source.complaint(node, "pickle"))
-        if isinstance(node, ast.keyword) and node.arg == "allow_pickle" and ast.unparse(node.value) != "False":
+        if isinstance(node, ast.keyword) and node.arg == "allow_pickle" and spelled(node.value) != "False":
             bad.append(source.complaint(node, "allow_pickle"))
     return bad
 
@@ -124,9 +137,9 @@ def no_unsafe_numba(source: Source) -> list[str]:
     """fastmath=True removes NaN checks; prange and parallel=True make sums depend on the number of threads."""
     bad = []
     for node in source.nodes:
-        if isinstance(node, ast.keyword) and node.arg in {"fastmath", "parallel"} and ast.unparse(node.value) == "True":
+        if isinstance(node, ast.keyword) and node.arg in {"fastmath", "parallel"} and spelled(node.value) == "True":
             bad.append(source.complaint(node, f"{node.arg}=True"))
-        if isinstance(node, ast.Name | ast.Attribute) and ast.unparse(node).split(".")[-1] == "prange":
+        if isinstance(node, ast.Name | ast.Attribute) and spelled(node).split(".")[-1] == "prange":
             bad.append(source.complaint(node, "prange"))
     return bad
 
@@ -150,7 +163,7 @@ def kernels_stay_behind_checks(source: Source) -> list[str]:
             continue
         for decorator in node.decorator_list:
             called = decorator.func if isinstance(decorator, ast.Call) else decorator
-            if ast.unparse(called).split(".")[-1] not in {"kernel", "instruction"}:
+            if spelled(called).split(".")[-1] not in {"kernel", "instruction"}:
                 continue
             private = Path(source.path).name.startswith("_") or node.name.startswith("_")
             if not source.path.startswith("fastpubpriv/kernels/") or not private:
@@ -193,7 +206,7 @@ def reveals(node: ast.AST) -> bool:
     """True if formatting this expression may show the content of private rows, judged by names."""
     if isinstance(node, ast.Attribute) and node.attr in PUBLIC_ATTRIBUTES:
         return False
-    if isinstance(node, ast.Call) and ast.unparse(node.func) in {"type", "len"}:
+    if isinstance(node, ast.Call) and spelled(node.func) in {"type", "len"}:
         return False
     if isinstance(node, ast.Name):
         return node.id in PRIVATE_NAMES
@@ -210,10 +223,10 @@ def no_private_names_in_text(source: Source) -> list[str]:
         elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) and isinstance(node.left, ast.Constant):
             shown = [node.right] if isinstance(node.left.value, str) else []
         elif isinstance(node, ast.Call):
-            name = ast.unparse(node.func).split(".")[-1]
+            name = spelled(node.func).split(".")[-1]
             if name in {"format", "str", "repr", "warn", "debug", "info", "warning", "echo"} or name.endswith("Error"):
                 shown = [*node.args, *(keyword.value for keyword in node.keywords)]
-        bad += [source.complaint(node, f"text shows {ast.unparse(part)}") for part in shown if reveals(part)]
+        bad += [source.complaint(node, f"text shows {spelled(part)}") for part in shown if reveals(part)]
     return bad
 
 
@@ -227,7 +240,7 @@ def releases_go_through_the_run(source: Source) -> list[str]:
             continue
         if node.func.attr == "release" and len(node.args) > 1:
             bad.append(source.complaint(node, "a release that no run writes down"))
-        if node.func.attr in {"append", "extend"} and ast.unparse(node.func.value).endswith(".log"):
+        if node.func.attr in {"append", "extend"} and spelled(node.func.value).endswith(".log"):
             bad.append(source.complaint(node, "a record that no run has written"))
     return bad
 
@@ -462,20 +475,19 @@ WAITING = {"run", "check_output", "communicate", "get", "put", "join", "wait", "
 
 
 def marked(node: ast.AST, mark: str) -> bool:
-    return any(f"mark.{mark}" in ast.unparse(decorator) for decorator in getattr(node, "decorator_list", ()))
+    return any(f"mark.{mark}" in spelled(decorator) for decorator in getattr(node, "decorator_list", ()))
 
 
 def clocks_have_room(source: Source) -> list[str]:
     """Ordinary tests look at no clock but `clocks`, whose limits are ten times what is needed, and never give up early."""
-    tree = parsed(source.text)
-    measured = {id(part) for node in ast.walk(tree) if marked(node, "bench") for part in ast.walk(node)}
+    measured = {id(part) for node in source.nodes if marked(node, "bench") for part in ast.walk(node)}
     bad = []
-    for node in ast.walk(tree):
+    for node in source.nodes:
         if any(name.startswith("time.") and name[5:] in CLOCKS for name in imported(node)):
             bad.append(source.complaint(node, "a clock: use clocks.ten_times, ctrl_c or wait_until"))
         if not isinstance(node, ast.Call) or id(node) in measured:
             continue
-        owner, _, name = ast.unparse(node.func).rpartition(".")
+        owner, _, name = spelled(node.func).rpartition(".")
         if owner.split(".")[-1] == "time" and name.removesuffix("_ns") in CLOCKS:
             bad.append(source.complaint(node, "a clock: use clocks.ten_times, ctrl_c or wait_until"))
         limits = [keyword.value for keyword in node.keywords if keyword.arg == "timeout"]
@@ -485,8 +497,8 @@ def clocks_have_room(source: Source) -> list[str]:
             bad.append(source.complaint(node, "gives up after a time of its own: use clocks.PATIENCE"))
         if name == "settings" and "deadline" not in {keyword.arg for keyword in node.keywords}:
             bad.append(source.complaint(node, "Hypothesis' limit of 0.2 s for an example: pass deadline=None"))
-    for node in ast.walk(tree):
-        names = [ast.unparse(decorator).split("(")[0] for decorator in getattr(node, "decorator_list", ())]
+    for node in source.nodes:
+        names = [spelled(decorator).split("(")[0] for decorator in getattr(node, "decorator_list", ())]
         if "given" in names and "settings" not in names:
             bad.append(source.complaint(node, "Hypothesis' limit of 0.2 s for an example: @settings(deadline=None)"))
     return bad
@@ -524,6 +536,64 @@ def test_clock_rule_lets_through():
         "@settings(deadline=None)\n@given(x)\ndef test_a(x): ...\n"
     )
     assert clocks_have_room(Source("tests/fine.py", fine)) == []
+
+
+SEEDED_KINDS = {"default_rng", "SeedSequence", "RandomState", "Random", "PCG64", "Philox", "MT19937", "SFC64"}
+
+
+def chance_without_a_seed(source: Source) -> list[str]:
+    """Keys are fixed by tests/fixed_keys; what else a test draws has a seed that it names."""
+    bad = []
+    for node in source.nodes:
+        if any(within(name, "secrets", "uuid") for name in imported(node)):
+            bad.append(source.complaint(node, "randomness of the operating system"))
+        if isinstance(node, ast.ImportFrom) and node.module == "random" and {n.name for n in node.names} - {"Random"}:
+            bad.append(source.complaint(node, "a generator that others share: use Random(seed)"))
+        if not isinstance(node, ast.Call):
+            continue
+        owner, _, name = spelled(node.func).rpartition(".")
+        first = node.args[0] if node.args else next((word.value for word in node.keywords if word.arg == "seed"), None)
+        nothing = first is None or (isinstance(first, ast.Constant) and first.value is None)
+        if name in SEEDED_KINDS and nothing:
+            bad.append(source.complaint(node, f"{name} without a seed"))
+        if owner in {"random", "np.random", "numpy.random"} and name not in SEEDED_KINDS | {"Generator"}:
+            bad.append(source.complaint(node, "a generator that others share: use one with a seed"))
+        if name in {"SystemRandom", "urandom", "getrandom", "randbits", "token_bytes", "token_hex"}:
+            bad.append(source.complaint(node, "randomness of the operating system"))
+    return bad
+
+
+UNSEEDED = [
+    "def test_a():\n    rng = np.random.default_rng()",
+    "rng = np.random.default_rng(None)",
+    "rng = np.random.default_rng(seed=None)",
+    "x = np.random.normal(size=3)",
+    "np.random.seed(3)",
+    "rng = random.Random()",
+    "random.shuffle(rows)",
+    "from random import randrange",
+    "import secrets",
+    "from uuid import uuid4",
+    "key = os.urandom(32)",
+]
+
+
+def test_no_test_draws_without_a_seed():
+    found = [*ordinary_tests(), *sources("benchmarks/**/*.py")]
+    assert [words for source in found for words in chance_without_a_seed(source)] == []
+
+
+@pytest.mark.parametrize("planted", UNSEEDED)
+def test_seed_rule_catches(planted):
+    assert chance_without_a_seed(Source("tests/planted.py", planted))
+
+
+def test_seed_rule_lets_through():
+    fine = (
+        "np.random.default_rng(0)\nnp.random.default_rng([seed, 1])\nrandom.Random(seed)\nfrom random import Random\n"
+        "np.random.Generator(np.random.PCG64(3))\nnp.random.default_rng(seed=4)\nrng.normal()\n"
+    )
+    assert chance_without_a_seed(Source("tests/fine.py", fine)) == []
 
 
 # ---- Rules on any text file -----------------------------------------------------------------------------------------
@@ -671,7 +741,7 @@ def unexplained(modules: list[Source], notes: dict[str, str]) -> list[str]:
             if isinstance(method, ast.FunctionDef) and method.name == "release"
         }
         for function in (node for node in nodes if isinstance(node, ast.FunctionDef)):
-            calls = {ast.unparse(node.func) for node in ast.walk(function) if isinstance(node, ast.Call)}
+            calls = {spelled(node.func) for node in ast.walk(function) if isinstance(node, ast.Call)}
             # `run.release(...)` and `measurement.release(...)` release by way of a measurement, which has its note.
             if calls & {"release", "release.release"} or any(
                 name.split(".")[-1]

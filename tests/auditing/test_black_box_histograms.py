@@ -1,7 +1,6 @@
 """Black-box audit of stable histograms: how often the bin of a single row shows, and how well neighbours can be told apart.
 
-Bounds are Clopper-Pearson at 1e-9. The seeds of the data are fixed, the noise is fresh: a correct mechanism fails with that
-probability; the controls must exceed the claim.
+Bounds are Clopper-Pearson at 1e-9; the controls must exceed the claim.
 """
 
 import math
@@ -46,6 +45,7 @@ def with_draws(event, **changes):
     return StableHistogramEvent(**{**fields, "epsilon": Fraction(30), **changes})
 
 
+@pytest.mark.fresh_keys(false_alarms=1e-8)
 @pytest.mark.parametrize("law", ["laplace", "gaussian"])
 def test_a_single_row_shows_at_the_declared_rate(law):
     """SAFETY 3.5: 1e8 draws at delta = 1e-5, so about a thousand events: within 10 % at three standard deviations."""

@@ -243,6 +243,7 @@ def test_tap_records_and_forces(law):
 
 
 @pytest.mark.statistical
+@pytest.mark.fresh_keys(false_alarms=1e-8)
 @pytest.mark.parametrize("law", ["laplace", "gaussian"])
 def test_singletons_show_at_their_rate(law):
     """SAFETY 3.5: bins of one row among millions of draws. Two-sided false-alarm rate 1e-9; 5 % off is caught."""

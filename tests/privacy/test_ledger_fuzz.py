@@ -113,6 +113,7 @@ def test_corpus(case, tmp_path):
 
 # For planted faults: the same examples every time, and what is found need not be made small.
 PLANTED = {"derandomize": True, "phases": [Phase.explicit, Phase.generate]}
+NEW_ONES = {"derandomize": False}  # for long runs: each looks at other examples
 
 
 def fuzz_files(kind, count, folder, seen=None, **options):
@@ -140,7 +141,7 @@ def test_the_fuzzer_reaches_what_lies_behind_the_checks(tmp_path):
 @pytest.mark.audit
 @pytest.mark.parametrize("kind", FILES)
 def test_many_files(kind, tmp_path):
-    fuzz_files(kind, 10_000, tmp_path)
+    fuzz_files(kind, 10_000, tmp_path, **NEW_ONES)
 
 
 def test_planted_faults_in_the_reader_are_found(tmp_path, monkeypatch):
@@ -158,12 +159,12 @@ def test_planted_faults_in_the_reader_are_found(tmp_path, monkeypatch):
 # ---- Budgets from JSON ----------------------------------------------------------------------------------------------
 
 
-def fuzz_budgets(count):
+def fuzz_budgets(count, **options):
     amounts = st.fixed_dictionaries(
         {}, optional={"notion": SCALARS, "rho": SCALARS, "epsilon": SCALARS, "delta": SCALARS, "rho_float": SCALARS}
     )
 
-    @settings(max_examples=count, deadline=None, database=None)
+    @settings(max_examples=count, deadline=None, database=None, **options)
     @given(VALUES | amounts | AMOUNTS, st.sampled_from([Budget, ZCDP, ApproxDP, PureDP, Cost]))
     def run(value, kind):
         try:
@@ -181,7 +182,7 @@ def test_budgets():
 
 @pytest.mark.audit
 def test_many_budgets():
-    fuzz_budgets(20_000)
+    fuzz_budgets(20_000, **NEW_ONES)
 
 
 # ---- A file with a history ------------------------------------------------------------------------------------------
@@ -306,7 +307,7 @@ def test_history(tmp_path):
 
 @pytest.mark.audit
 def test_long_history(tmp_path):
-    run_history(tmp_path, 1500, 60)
+    run_history(tmp_path, 1500, 60, **NEW_ONES)
 
 
 def test_planted_fault_in_history_is_found(tmp_path, monkeypatch):

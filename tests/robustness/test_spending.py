@@ -186,9 +186,10 @@ def test_many_hostile_public_arguments(name):
 
 
 @light
-def test_released_extremes_have_results(name):
+@pytest.mark.parametrize("step", [4, pytest.param(1, marks=pytest.mark.extended)])
+def test_released_extremes_have_results(name, step):
     call = CALLS[name]
-    for index, pattern in enumerate(PATTERNS[::4] if call.slow else PATTERNS):
+    for index, pattern in enumerate(PATTERNS[:: 4 if call.slow else step]):
         given = {"budget": NOTIONS[call.notions[index % len(call.notions)]]}
         found = outcome(call, given, adversary=Adversary(pattern, index, len(call.rows)))
         assert not isinstance(found, Exception), found

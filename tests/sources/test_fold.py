@@ -21,7 +21,13 @@ from fastpubpriv.sources import fold as fold_module
 from fastpubpriv.threads import pool
 
 # What a Python of its own needs to import the helpers of these tests.
-HERE = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+
+
+def here():
+    """The environment of the test that runs, with what it can import."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([os.environ["PYTHONPATH"], *sys.path])}
+
+
 X = np.random.default_rng(4).normal(size=(257, 5))
 X[13, 2] = np.nan
 X[77] = np.inf
@@ -332,7 +338,7 @@ def test_a_pass_while_python_shuts_down():
         "run(); atexit.register(run)\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=False, env=HERE
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=False, env=here()
     )
     assert (done.returncode, done.stdout.split(), done.stderr) == (0, ["[50]", "[50]"], "")
 
@@ -384,7 +390,7 @@ def test_files_larger_than_memory_are_read_in_pieces(kind, tmp_path):
         text=True,
         timeout=PATIENCE,
         check=False,
-        env=HERE,
+        env=here(),
     )
     assert done.returncode == 0, done.stderr
     found, extra = map(int, done.stdout.split())

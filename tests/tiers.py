@@ -1,0 +1,278 @@
+"""Which tests `make test` runs, and which only `make test-all`; what each of them took; and an end when there is no more time.
+
+By default a grid runs every value of every parameter, not every combination, and kernels run on the best instruction set that the
+machine has. What else is left to `make test-all` stands in EXTENDED: forks, kills, clusters, fresh interpreters, wheels, plots, the
+book. A run of pytest without `-m` has both tiers.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from clocks import Limit
+
+EXTENDED = (
+    # Fresh interpreters and builds.
+    "tests/test_fixed_keys.py::test_two_runs_of_a_planted_file",
+    "tests/test_fixed_keys.py::test_nothing_runs_beside_fresh_keys_without_a_reason",
+    "tests/test_fixed_keys.py::test_spawned_processes_too",
+    "tests/test_first_calls.py",
+    "tests/test_wheel.py",
+    "tests/test_c_library.py",
+    "tests/test_views.py",
+    "tests/mechanisms/test_stable_memory.py",
+    "tests/test_parameters.py::test_without_docstrings_nothing_is_filled_in",
+    "tests/cli/test_deliver.py::test_pipes_and_full_devices_of_a_shell",
+    "tests/cli/test_deliver.py::test_a_closed_standard_output",
+    "tests/cli/test_local_commands.py::test_two_ends_of_a_pipe",
+    "tests/cli/test_local_commands.py::test_nobody_reads_the_pipe",
+    "tests/cli/test_local_commands.py::test_an_interrupt_from_outside",
+    "tests/sources/test_truncated_files.py::test_what_is_said_of_mapped_files_is_so",
+    # Forks, clusters, and files larger than memory.
+    "tests/robustness/test_dask_cluster.py",
+    "tests/sources/test_fold.py::test_fork_and_spawn",
+    "tests/sources/test_fold.py::test_files_larger_than_memory_are_read_in_pieces",
+    "tests/sources/test_fold.py::test_progress_on_a_terminal_after_a_while",
+    "tests/sources/test_pool.py::test_with_little_memory_for_threads_the_answer_is_the_same",
+    "tests/robustness/test_crashes.py::test_kill_at_random_times",
+    # The book, pages, figures and published tables.
+    "tests/test_book.py",
+    "tests/test_benchmarks.py",
+    "tests/test_plot_gaussian.py",
+    "tests/test_plot_public_and_bounds.py",
+    "tests/mixtures/test_plot_mixture.py",
+    "tests/experiments",
+    "tests/cli/test_demo_local.py",
+    "tests/cli/test_demo_mixture.py",
+    "tests/cli/test_demo_training.py",
+    "tests/cli/test_other_commands.py::test_demo_survives_the_wrong_season",
+    "tests/cli/test_other_commands.py::test_demo_shows_the_gust",
+    "tests/cli/test_other_commands.py::test_demo_is_fresh_without_a_seed",
+    "tests/cli/test_axis_mixture_command.py::test_the_page_of_the_demo_tells_the_truth",
+    "tests/training/test_regression.py::test_plot_says_what_it_shows",
+    "tests/cli/test_mean.py::test_plot_is_written",
+    "tests/mixtures/test_stable_histogram.py::test_a_plot_is_written",
+    "tests/test_errata.py::test_c6_lists_grow_with_the_power_of_the_dimension",
+    # Kernels that read public rows only.
+    "tests/kernels/test_balls.py",
+    "tests/kernels/test_nearest.py",
+    # What others measure or compute, at length.
+    "tests/scikit_learn/test_estimators.py::test_scikit_learns_own_checks",
+    "tests/privacy/test_conversions.py::test_against_dp_accounting",
+    "tests/privacy/test_ledger.py::test_kill_loses_no_acknowledged_debit",
+    "tests/privacy/test_conversions.py::test_gdp_delta_is_above_the_exact_value_by_at_most_1e_12",
+    "tests/auditing/test_audits.py::test_tracing_flags_a_tenth_of_the_noise_of_a_central_mean",
+    "tests/auditing/test_audits.py::test_tracing_flags_a_tenth_of_the_noise_of_reports",
+    "tests/auditing/test_black_box.py::test_vector_sum_of_rows",
+    "tests/mechanisms/test_hypotheses.py::test_choices_follow_permute_and_flip",
+    # Accuracy and plans beyond the closed forms.
+    "tests/local/test_aggregate_and_means.py::test_the_error_is_the_predicted_one",
+    "tests/local/test_training.py::test_the_bound_is_that_of_the_paper_or_better",
+    "tests/mixtures/test_axis_search.py::test_standard_errors_are_those_of_repeated_fits",
+    "tests/mixtures/test_axis_search.py::test_candidates_lie_around_the_truth_in_any_unit",
+    "tests/mixtures/test_axis_aligned.py::test_the_order_of_the_rows_does_not_matter",
+    "tests/mixtures/test_decoders.py::test_columns_together",
+    "tests/mixtures/test_decoders.py::test_a_warning_where_the_theorem_asks_for_more",
+    "tests/planning/test_plan_mixture.py::test_the_learner_comes_as_close_as_predicted",
+    "tests/planning/test_plan_train.py::test_the_choice_turns_where_the_plan_says",
+    "tests/planning/test_plan_train.py::test_the_plan_is_what_train_predicts_for_rows_with_weights",
+    "tests/planning/test_plan_train.py::test_the_plan_is_what_train_predicts_for_the_loss_of_huber",
+    "tests/planning/test_plan_train.py::test_noise_is_that_of_the_budget",
+    "tests/planning/test_plan_train.py::test_other_public_rows_of_this_law_have_about_the_same_errors",
+    "tests/training/test_gradient.py::test_each_method_beats_the_public_rows",
+    "tests/training/test_gradient.py::test_a_choice_among_public_models",
+    "tests/training/test_intervals.py::test_a_line_that_bends_in_the_tail_is_flagged_and_its_interval_is_wide",
+    "tests/planning/test_plan_train.py::test_the_plan_is_what_train_predicts_for_classes",
+    "tests/planning/test_plan_train.py::test_with_few_public_rows_the_plan_says_that_it_guesses",
+    "tests/planning/test_plan_train.py::test_solves_for_rows_and_budget",
+    "tests/planning/test_plan_train.py::test_the_fewest_public_rows_and_one_private_row",
+    "tests/planning/test_plan_axis_aligned.py::test_solving_works_out_the_sizes_of_the_theorem_once",
+    "tests/planning/test_plan_axis_aligned.py::test_rows_for_distant_components",
+    "tests/planning/test_plan_train.py::test_the_rates_of_approximate_privacy_and_how_all_rates_grow",
+    "tests/training/test_stated.py::test_stated_ranges_take_the_place_of_public_scales",
+    "tests/training/test_stated.py::test_weights_of_classes_are_those_of_a_weighted_likelihood",
+    "tests/training/test_centre.py::test_few_public_rows_of_a_strong_signal",
+    "tests/training/test_texts.py::test_every_source_of_text_gives_the_same_bits",
+    "tests/training/test_registry.py::test_public_rows_alone_cost_nothing_for_any_loss",
+    "tests/training/test_registry.py::test_the_plan_knows_every_method",
+    "tests/training/test_registry.py::test_what_is_predicted_for_a_choice_among_models_is_about_what_happens",
+    "tests/training/test_intervals.py::test_fewer_than_two_public_rows_for_each_coefficient_leave_no_interval",
+    "tests/training/test_few_public_rows.py::test_no_method_is_worse_than_next_to_no_public_rows_alone",
+    "tests/training/test_few_classes.py::test_it_is_no_worse_than_public_rows_alone",
+    "tests/training/test_regression.py::test_many_terms_and_categories_stand_below_each_other_by_name",
+    "tests/estimators/test_learners.py::test_cover_covers",
+    "tests/estimators/test_covariance.py::test_more_steps_are_never_much_worse",
+    "tests/estimators/test_counted_norms.py::test_intervals_hold_on_columns_of_any_shape_and_unit",
+    "tests/estimators/test_estimate_mean.py::test_noise_laws",
+    "tests/estimators/test_far_rows.py::test_few_rows_on_one_side_of_the_public_row_are_not_all_clipped_to_it",
+    "tests/estimators/test_ladder.py::test_predictions_are_met",
+    "tests/estimators/test_ladder.py::test_cheap_rows_of_the_specification",
+    "tests/estimators/test_ladder_choices.py::test_counts_are_believed_beyond_their_noise",
+    "tests/estimators/test_preconditioner.py::test_coverage",
+    "tests/mixtures/test_list_decoding_sizes.py",
+    "tests/mixtures/test_public_list.py::test_the_list_holds_something_near",
+    "tests/mixtures/test_public_list.py::test_selected_is_near_the_best_of_the_list",
+    "tests/mixtures/test_ties.py",
+    "tests/mixtures/test_anchors.py::test_rows_too_few_to_show_any_place_are_said_before_they_are_paid_for",
+    "tests/mixtures/test_anchors.py::test_units_of_columns_do_not_matter",
+    "tests/mixtures/test_select_hypothesis.py::test_log_ratios_go_where_pairs_cannot",
+    "tests/mixtures/test_dp_em.py::test_private_rows_improve_on_the_public_ones",
+    "tests/mixtures/test_separated.py::test_same_bits_from_memory_files_threads_and_chunks",
+    "tests/mixtures/test_axis_aligned.py::test_univariate_finds_the_cases",
+    "tests/estimators/test_weighted_mean.py::test_monte_carlo_error_agrees_with_the_closed_form",
+    "tests/estimators/test_gaussian.py::test_errors_are_the_predicted_ones",
+    "tests/local/test_training.py::test_it_learns_within_its_bound",
+    "tests/local/test_training.py::test_logistic_loss",
+    "tests/mixtures/test_axis_aligned.py::test_threads_and_chunks_change_nothing",
+)
+# Of the rows of parameters of these, so many run by default, evenly spaced; or those at these places.
+THINNED: dict[str, int | tuple[int, ...]] = {
+    "tests/robustness/test_alone_and_in_company.py::test_rows_contribute_the_same_alone_and_in_company": (1,),
+    "tests/auditing/test_axis_replay.py::test_random_neighbours": (0, 3, 8, 9),
+    "tests/auditing/test_axis_replay.py::test_every_block_of_the_univariate_learner": 1,
+    "tests/auditing/test_audits.py::test_sound_randomizers_pass_and_the_bound_is_close": 2,
+    "tests/mechanisms/test_hypotheses.py::test_privacy_over_all_neighbours": 4,
+    "tests/robustness/test_spending.py::test_hostile_public_arguments": 30,
+    "tests/kernels/test_pair_kernels.py::test_roots_equal_twin": 1,
+    "tests/robustness/test_spending.py::test_large_and_small_budgets_are_kept_or_refused_at_the_door": 20,
+    "tests/robustness/test_typed_errors.py::test_json_with_one_field_changed": 7,
+    "tests/robustness/test_dask_calls.py::test_the_same_bits_as_in_memory": 12,
+    "tests/robustness/test_public_rows_in_the_wild.py::test_a_finite_answer_or_advice": 40,
+    "tests/golden/test_golden_results.py::test_threads_and_kinds_of_source_change_nothing": 40,
+    "tests/planning/test_plan_train.py::test_the_plan_is_what_train_predicts": 2,
+    "tests/privacy/test_profiles.py::test_against_direct_quadrature": 3,
+    "tests/privacy/test_pld.py::test_against_dp_accounting": 3,
+    "tests/estimators/test_real_columns.py::test_intervals_hold_and_are_of_a_sensible_width": 4,
+    "tests/estimators/test_real_columns.py::test_gaussian_columns_cost_a_tenth_more_than_being_told_their_variance": 2,
+    "tests/sources/test_text_rows.py::test_long_cells_at_several_offsets": 2,
+}
+# Grids of which every combination runs by default.
+WHOLE: tuple[str, ...] = ()
+
+
+def listed(nodeid: str, entries: Iterable[str]) -> bool:
+    """Whether a test, or its file or a folder of it, is in a list."""
+    name = nodeid.split("[")[0]
+    return any(name == entry or name.startswith((entry + "::", entry + "/")) for entry in entries)
+
+
+Point = frozenset[tuple[object, object]]
+
+
+def point_of(item: pytest.Function) -> Point:
+    """Where a test stands in its grid: the row of each of its parametrizations, and the parts of an id like `zcdp: newton`."""
+    params, groups = item.callspec.params, []
+    for mark in item.iter_markers("parametrize"):
+        names = mark.kwargs.get("argnames") or mark.args[0]
+        groups.append(tuple(name.strip() for name in names.split(",")) if isinstance(names, str) else tuple(names))
+    groups += [(name,) for name in params if not any(name in group for group in groups)]
+    if len(groups) == 1 and ": " in item.callspec.id:
+        return frozenset(enumerate(item.callspec.id.split(": ", 1)))
+    return frozenset((group, tuple(id(params[name]) for name in group)) for group in groups)
+
+
+def covering(points: Sequence[Point]) -> set[int]:
+    """Few places in a list, in which every coordinate of its points occurs."""
+    if all(len(point) == 1 for point in points):
+        return {place for place, point in enumerate(points) if point not in points[:place]}
+    missing, chosen = set().union(*points), set[int]()
+    while missing:
+        best = max(range(len(points)), key=lambda place: (len(missing & points[place]), -place))
+        chosen.add(best)
+        missing -= points[best]
+    return chosen
+
+
+def extended(items: list[pytest.Item]) -> Iterator[pytest.Item]:
+    """Those of the tests that wait for `make test-all`."""
+    grids: dict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        name = item.nodeid.split("[")[0]
+        if listed(name, EXTENDED):
+            yield item
+        elif hasattr(item, "callspec") and not listed(name, WHOLE) and not item.get_closest_marker("extended"):
+            grids[name].append(item)
+    for name, grid in grids.items():
+        if name in THINNED:
+            some = THINNED[name]
+            kept = (
+                {round(k * (len(grid) - 1) / max(1, some - 1)) for k in range(some)}
+                if isinstance(some, int)
+                else set(some)
+            )
+        else:
+            kept = covering([point_of(item) for item in grid])
+        yield from (item for place, item in enumerate(grid) if place not in kept)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """For the Makefile."""
+    group = parser.getgroup("tiers")
+    group.addoption("--keep-durations", metavar="FILE", help="write down how long each test took, the longest first")
+    group.addoption("--end-after", type=float, metavar="SECONDS", help="skip what has not begun by then")
+
+
+def leaves_out_extended(expression: str) -> bool:
+    """Whether `-m` asks for the default tier."""
+    return "not extended" in expression
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Files that are left out whole are not even imported."""
+    name = os.path.relpath(collection_path, config.rootpath)
+    left_out = leaves_out_extended(config.getoption("markexpr", "")) and listed(name, EXTENDED)
+    return True if left_out else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Before `-m` looks at the marks."""
+    for item in list(extended(items)):
+        item.add_marker("extended")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The time that `--end-after` speaks of begins now; the process that has the terminal keeps the durations."""
+    config.pluginmanager.register(Ending(config.getoption("--end-after")), "ending")
+    path = config.getoption("--keep-durations")
+    if path and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Durations(Path(path)), "kept_durations")
+
+
+class Ending:
+    """Skips what has not begun when time is up."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self.limit = Limit(seconds)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        """Before anything of the test is made."""
+        if self.limit.over():
+            pytest.skip("no time was left")
+
+
+class Durations:
+    """Seconds of each test, its fixtures included, in a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.seconds: dict[str, float] = defaultdict(float)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Also for those that another process ran."""
+        self.seconds[report.nodeid] += report.duration
+
+    def pytest_sessionfinish(self) -> None:
+        """The longest first."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        ranked = sorted(self.seconds.items(), key=lambda pair: -pair[1])
+        lines = [
+            f"{sum(self.seconds.values()):9.2f} s, {len(ranked)} tests",
+            *(f"{s:9.3f} {name}" for name, s in ranked),
+        ]
+        self.path.write_text("\n".join(lines) + "\n", encoding="utf-8")
