@@ -15,6 +15,7 @@ import numpy as np
 
 from fastpubpriv._types import BoolArray, FloatArray
 from fastpubpriv.errors import InputError
+from fastpubpriv.kernels._cbuf import address
 from fastpubpriv.kernels._jit import row_loop
 from fastpubpriv.losses import Loss, RowLoss, predictions
 from fastpubpriv.threads.guard import attempt
@@ -70,7 +71,7 @@ def _call_each(gradient: PerRow, weights: FloatArray, x: FloatArray, y: FloatArr
 
 def _aligned(shape: tuple[int, ...]) -> FloatArray:
     memory = np.empty(int(np.prod(shape)) + _ALIGNED // 8)
-    skipped = -memory.ctypes.data % _ALIGNED // 8
+    skipped = -address(memory) % _ALIGNED // 8
     return memory[skipped : skipped + int(np.prod(shape))].reshape(shape)
 
 
