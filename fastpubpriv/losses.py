@@ -26,7 +26,7 @@ class RowLoss(Protocol):
     Privacy
     -------
     `gradient` gets one private row in each call, x (1, dim) and y (1,): `x @ weights` of several would give a row other last bits
-    beside other rows. Public rows come together. A private row at which it raises, or returns another shape, counts for nothing.
+    beside other rows. Public rows come together. A private row at which it raises, or returns another shape, is ignored.
     What it prints, writes or keeps for its next call is outside the guarantee.
 
     Notes
@@ -93,7 +93,7 @@ class Loss:
 
     Privacy
     -------
-    A function of the user's gets one private row in each call; a row at which it raises counts for nothing.
+    A function of the user's gets one private row in each call; a row at which it raises is ignored.
 
     Examples
     --------

@@ -54,14 +54,6 @@ def workspace(dim: int, radii: int) -> Any:
     return ffi.from_buffer(_cbuf.scratch(lib.fpp_ball_workspace_size(dim, radii), "balls"))
 
 
-def _aligned(count: int, dim: int) -> npt.NDArray[np.float32]:
-    """A new (count, dim, 64) array whose vectors do not straddle cache lines, which would cost each load twice."""
-    size = count * dim * LANES
-    room = np.empty(size + LANES, dtype=np.float32)
-    start = -_cbuf.address(room) % 64 // room.itemsize
-    return room[start : start + size].reshape(count, dim, LANES)
-
-
 class Sorter:
     """Makes tiles of ranges of rows, one range after another, by the cells of a tree over a sample, in a few passes over a range.
 
@@ -84,9 +76,9 @@ class Sorter:
         self._leaf = np.empty(most, dtype=np.int32)
         self._starts = np.empty((1 << depth) + 1, dtype=np.int64)
         self._order = np.empty((count, LANES), dtype=np.int64)
-        self._panels = _aligned(count, dim)
+        self._panels = _cbuf.aligned((count, dim, LANES), np.float32)
         self._middles, self._boxes = np.empty((outer, dim)), np.empty((outer, 2, dim, LANES))
-        self._lower, self._upper = _aligned(outer, dim), _aligned(outer, dim)
+        self._lower, self._upper = (_cbuf.aligned((outer, dim, LANES), np.float32) for _ in range(2))
 
     def tiles(self, begin: int, end: int) -> Tiles:
         """Tiles of rows begin..end, those that are not finite left out; they live until the next call."""

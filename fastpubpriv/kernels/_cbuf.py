@@ -6,6 +6,7 @@ work on it when its caller has gone, with all its arrays. No other module makes 
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -30,6 +31,7 @@ _MESSAGES = {
     lib.FPP_ERR_ARGUMENT: "a kernel argument is out of range",
     lib.FPP_ERR_EXHAUSTED: "a sampler met a keystream that no key can produce",
 }
+_LINE = 64  # bytes of a cache line
 _scratch = threading.local()
 
 
@@ -56,6 +58,14 @@ def address(array: np.ndarray[Any, Any]) -> int:
     """Where an array begins, to be compared with other such numbers."""
     found: int = array.__array_interface__["data"][0]
     return found
+
+
+def aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
+    """A new array that begins at a cache line: vectors do not straddle lines, and sums of BLAS begin alike."""
+    kind, size = np.dtype(dtype), math.prod(shape)
+    room = np.empty(size + _LINE // kind.itemsize, dtype=kind)
+    start = -address(room) % _LINE // kind.itemsize
+    return room[start : start + size].reshape(shape)
 
 
 def _first(array: np.ndarray[Any, Any]) -> Any:

@@ -15,13 +15,12 @@ import numpy as np
 
 from fastpubpriv._types import BoolArray, FloatArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.kernels._cbuf import address
+from fastpubpriv.kernels._cbuf import aligned
 from fastpubpriv.kernels._jit import row_loop
 from fastpubpriv.losses import Loss, RowLoss, predictions
 from fastpubpriv.threads.guard import attempt
 
 CALL = 10_000  # nanoseconds of a call with some operations of NumPy on a row
-_ALIGNED = 64  # bytes: some BLAS begin a sum elsewhere where an array begins elsewhere
 
 PerRow = Callable[[FloatArray, FloatArray, FloatArray], Any]
 
@@ -59,20 +58,17 @@ def _whole(rows: FloatArray, labels: FloatArray) -> BoolArray:
 
 
 def _call_each(gradient: PerRow, weights: FloatArray, x: FloatArray, y: FloatArray, found: FloatArray) -> None:
-    """Every call has fresh views of the same memory, filled anew: what a call writes into its arguments is gone in the next."""
-    given = [_aligned(shape) for shape in (weights.shape, (1, x.shape[1]), (1,))]
+    """Every call has fresh views of the same memory, filled anew: what a call writes into its arguments is gone in the next.
+
+    The memory is aligned, because some BLAS add up in another order where an array begins elsewhere.
+    """
+    given = [aligned(shape, np.float64) for shape in (weights.shape, (1, x.shape[1]), (1,))]
     for i in range(len(x)):
         for array, content in zip(given, (weights, x[i], y[i]), strict=True):
             array[...] = content
         one = attempt(lambda: np.asarray(gradient(*(each[...] for each in given)), dtype=np.float64))
         if one is not None and one.shape == (1, *weights.shape):
             found[i] = one[0]
-
-
-def _aligned(shape: tuple[int, ...]) -> FloatArray:
-    memory = np.empty(int(np.prod(shape)) + _ALIGNED // 8)
-    skipped = -address(memory) % _ALIGNED // 8
-    return memory[skipped : skipped + int(np.prod(shape))].reshape(shape)
 
 
 def loss_gradients(loss: Loss | RowLoss, weights: FloatArray, rows: FloatArray, labels: FloatArray) -> FloatArray:

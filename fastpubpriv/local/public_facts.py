@@ -17,11 +17,17 @@ TOLD_BY = 4
 CHANCE = 0.05
 
 
+def _scaled(rows: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Largest sizes (n,) of entries, rows (n, dim) over theirs, and the lengths (n,) of these, whose squares do not overflow."""
+    largest = np.max(np.abs(rows), axis=1)
+    scaled = rows / np.where(largest > 0.0, largest, 1.0)[:, None]
+    return largest, scaled, np.sqrt(np.einsum("ij,ij->i", scaled, scaled))
+
+
 def row_norms(rows: FloatArray) -> FloatArray:
     """Lengths of rows (n, dim) of any size, (n,)."""
-    longest = np.max(np.abs(rows), axis=1)
-    scaled = rows / np.where(longest > 0.0, longest, 1.0)[:, None]
-    found: FloatArray = longest * np.sqrt(np.einsum("ij,ij->i", scaled, scaled))
+    largest, _, lengths = _scaled(rows)
+    found: FloatArray = largest * lengths
     return found
 
 
@@ -42,11 +48,9 @@ def shortened(rows: FloatArray, bound: float) -> FloatArray:
 
 def directions_of(rows: FloatArray) -> FloatArray:
     """Rows of length one; a row of zeros is the first unit vector."""
-    longest = np.max(np.abs(rows), axis=1, keepdims=True)
-    scaled = rows / np.where(longest > 0.0, longest, 1.0)
-    norms = np.sqrt(np.einsum("ij,ij->i", scaled, scaled))[:, None]
-    found: FloatArray = scaled / np.where(norms > 0.0, norms, 1.0)
-    found[norms[:, 0] == 0.0, 0] = 1.0
+    _, scaled, lengths = _scaled(rows)
+    found: FloatArray = scaled / np.where(lengths > 0.0, lengths, 1.0)[:, None]
+    found[lengths == 0.0, 0] = 1.0
     return found
 
 

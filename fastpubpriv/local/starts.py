@@ -9,6 +9,7 @@ import numpy as np
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
+from fastpubpriv.kernels.alone import public_gradients
 from fastpubpriv.local.public_facts import row_norms
 from fastpubpriv.losses import LOSSES, Loss, RowLoss
 
@@ -57,7 +58,7 @@ class PublicStart:
 
 def gradient_lengths(loss: RowLoss, weights: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
     """Lengths of the gradients of public rows, (m,)."""
-    return row_norms(finite_rows(loss.gradient(weights, x, y)))
+    return row_norms(finite_gradients(loss, weights, x, y))
 
 
 def clip_of(lengths: FloatArray) -> float:
@@ -68,9 +69,10 @@ def clip_of(lengths: FloatArray) -> float:
     return found
 
 
-def finite_rows(gradients: FloatArray) -> FloatArray:
-    """Gradients of public rows, zeros for one that is not finite."""
-    return np.where(np.isfinite(gradients).all(axis=1, keepdims=True), gradients, 0.0)
+def finite_gradients(loss: RowLoss, weights: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
+    """Gradients (m, dim) at public rows, zeros for one that is not finite."""
+    found = public_gradients(loss, weights, x, y)
+    return np.where(np.isfinite(found).all(axis=1, keepdims=True), found, 0.0)
 
 
 def _minimum(loss: RowLoss, x: FloatArray, y: FloatArray) -> FloatArray:
@@ -85,7 +87,7 @@ def _minimum(loss: RowLoss, x: FloatArray, y: FloatArray) -> FloatArray:
     def value(weights: FloatArray) -> tuple[float, FloatArray]:
         each = np.asarray(loss.value(weights, x, y))
         total = float(np.mean(np.where(np.isfinite(each), each, 0.0))) + 0.5 * float(ridge @ (weights * weights))
-        slope = finite_rows(loss.gradient(weights, x, y)).mean(axis=0) + ridge * weights
+        slope = finite_gradients(loss, weights, x, y).mean(axis=0) + ridge * weights
         if not (np.isfinite(total) and np.isfinite(slope).all()):
             return _LARGEST, np.zeros(len(weights))
         return total, slope

@@ -17,7 +17,7 @@ from fastpubpriv.local.families import PrivUnit
 from fastpubpriv.local.means import RELATION
 from fastpubpriv.local.public_facts import shortened
 from fastpubpriv.local.randomizers import Randomizer
-from fastpubpriv.local.starts import PublicStart, clip_of, finite_rows, gradient_lengths
+from fastpubpriv.local.starts import PublicStart, clip_of, finite_gradients, gradient_lengths
 from fastpubpriv.local.steps import best_steps
 from fastpubpriv.local.users import MOST_PER_USER, Users, hashed_names
 from fastpubpriv.losses import LOSSES, Loss, RowLoss
@@ -198,7 +198,7 @@ def train(
             average += (weight / done) * (weights - average)
             move = np.zeros(dim)
             if last > first:
-                pull = finite_rows(public_gradients(chosen, weights, public[first:last], public_labels[first:last]))
+                pull = finite_gradients(chosen, weights, public[first:last], public_labels[first:last])
                 move += inverse[1] * shortened(pull, clip).sum(axis=0)
             if end > begin:
                 x, y = _block(rows, places[begin:end]), _block(labels, places[begin:end])
@@ -334,7 +334,7 @@ def _loss(loss: Any) -> tuple[str, RowLoss]:
 
 
 def _try_alone(loss: RowLoss, weights: FloatArray, row: FloatArray, label: FloatArray) -> None:
-    """Refuse a loss that fails at one row, which would count for nothing: a public one, or zeros where there is none."""
+    """Refuse a loss that fails at one row, which would be ignored: a public one, or zeros where there is none."""
     if len(row) == 0:
         row, label = np.zeros((1, len(weights))), np.zeros(1)
     if isinstance(loss, Loss) and not loss.ours:

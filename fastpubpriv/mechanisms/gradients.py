@@ -134,8 +134,7 @@ class RowGradientQuery(Query):
 
     def add(self, chunk: Chunk, accumulators: tuple[IntArray]) -> None:
         """See `Query.add`."""
-        rows, labels = chunk[:, :-1].astype(np.float64), chunk[:, -1].astype(np.float64)
-        found = row_gradients(self.gradient, self.weights, rows, labels)
+        found = row_gradients(self.gradient, self.weights, chunk[:, :-1], chunk[:, -1])
         rows_sum(found.reshape(len(chunk), -1), self.row_map, accumulators[0].reshape(-1))
 
     @property

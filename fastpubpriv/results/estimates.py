@@ -269,9 +269,9 @@ class GaussianResult(Result):
         theirs than chance explains; "rescaled" when the private rows have another scale. The last two were allowed for.
     predicted_covariance_error, predicted_mean_error : float
         Relative Frobenius error of the covariance, and l2 error of the mean in standard deviations, from public numbers; infinite
-        (null in JSON) when `status` is "under_resolved", unless the method shrinks what it cannot resolve. Where
-        `diagnostics["guess"]` is true, correlations are those of public rows too few to show them (fewer than five, or no more
-        than columns), and the error of the covariance is a guess: of strongly correlated columns it may be many times that.
+        (null in JSON) when `status` is "under_resolved", unless the method shrinks what it cannot resolve. A guess where
+        `diagnostics["guess"]` is true: fewer than five public rows, or no more than columns, do not show correlations, and of
+        strongly correlated columns the error of the covariance may be many times that.
     method : str
         The algorithm that ran.
     structure : str
@@ -377,9 +377,8 @@ class GaussianResult(Result):
         deviations = np.sqrt(np.diag(self.covariance))
         error = np.hypot(self.mean_noise_std, deviations / math.sqrt(max(1, self.n_priv)))
         noise = Column("mean_noise_std", self.mean_noise_std, self.mean_noise_std)
-        return Table(
-            "column", self.labels, [Column("mean", self.mean, error), noise, ("standard_deviation", deviations)]
-        )
+        spread = "standard_deviation", deviations
+        return Table("column", self.labels, [Column("mean", self.mean, error), noise, spread])
 
     def _details(self) -> list[tuple[str, str]]:
         text = (
@@ -387,19 +386,15 @@ class GaussianResult(Result):
             f"{self.predicted_mean_error:.3g} standard deviations; {self.rounds} rounds"
         )
         found = [("Predicted error", text), ("Status", self.status), ("Method", self.method)]
-        if self.diagnostics.get("guess", False):
+        told = self.diagnostics
+        if told.get("guess", False):
             few = f"{self.n_pub} public rows do not show how {self.dim} columns vary together"
             found.append(("Covariance", f"its predicted error is a guess: {few}"))
-        fallback = self.diagnostics.get("fallback_columns", ())
-        if fallback:
+        if fallback := told.get("fallback_columns", ()):
             found.append(("No public scale in", ", ".join(fallback)))
-        if self.diagnostics.get("shifted", False):
-            found.append(("Public mean", f"{self.diagnostics['shift']:.3g} deviations off: it was given less weight"))
-        if self.diagnostics.get("rescaled", False):
-            found.append(
-                (
-                    "Public scale",
-                    f"off by a factor of {self.diagnostics['scale_ratio']:.3g}: that of a private count was used",
-                )
-            )
+        if told.get("shifted", False):
+            found.append(("Public mean", f"{told['shift']:.3g} deviations off: it was given less weight"))
+        if told.get("rescaled", False):
+            off = f"off by a factor of {told['scale_ratio']:.3g}"
+            found.append(("Public scale", f"{off}: that of a private count was used"))
         return found

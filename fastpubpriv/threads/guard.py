@@ -79,15 +79,9 @@ def attempt(call: Callable[[], T]) -> T | None:
     An interrupt passes, and that memory ran out.
     """
     try:
-        return call()
-    except BaseException as error:
-        failure = replace_error(error)
-    if isinstance(failure, InputError):
+        return call_foreign(call)
+    except InputError:
         return None
-    try:
-        reraise(failure)
-    finally:
-        del failure  # as above
 
 
 def name_argument(argument: str, call: Callable[[], T]) -> T:

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from fastpubpriv.errors import InputError
-from fastpubpriv.threads.guard import call_foreign
+from fastpubpriv.threads.guard import attempt, call_foreign
 
 _UNSEEN = "one that cannot be looked into"
 
@@ -36,14 +36,12 @@ _DASK_SOURCES = frozenset({
     "FromPandas", "FromPandasDivisions", "FromArray", "FromGraph", "FromMap", "FromDelayed", "DelayedsExpr", "ReadParquetFSSpec",
     "ReadParquetPyarrowFS",
 })
-_DASK_STEPS = frozenset({
-    "Projection", "Assign", "ArrowStringConversion", "ToFrame", "RenameFrame", "RenameSeries", "ColumnsSetter", "Repartition",
-    "Add", "Sub",
-    "Mul", "Div", "Neg", "Pos", "Abs", "Invert", "LT", "LE", "GT", "GE", "EQ", "NE", "And", "Or", "XOr", "IsNa", "NotNull",
-    "Where", "Mask", "Clip", "Round", "Fillna",
-})
 _DASK_MOVES = frozenset({
     "Projection", "Assign", "ArrowStringConversion", "ToFrame", "RenameFrame", "RenameSeries", "ColumnsSetter", "Repartition",
+})
+_DASK_ARITHMETIC = frozenset({
+    "Add", "Sub", "Mul", "Div", "Neg", "Pos", "Abs", "Invert", "LT", "LE", "GT", "GE", "EQ", "NE", "And", "Or", "XOr", "IsNa",
+    "NotNull", "Where", "Mask", "Clip", "Round", "Fillna",
 })
 # fmt: on
 
@@ -74,11 +72,8 @@ def check_polars(frame: Any) -> None:
 
 def _seen(what: str, call: Callable[[], Any]) -> Any:
     """call(), or what is refused: polars shows steps one by one, and raises for those that it does not show."""
-    try:
-        return call_foreign(call)
-    except InputError:
-        pass
-    _refuse(what, _UNSEEN)
+    found = attempt(call)
+    return _refuse(what, _UNSEEN) if found is None else found
 
 
 def _check_polars_step(visitor: Any, what: str) -> None:
@@ -174,12 +169,11 @@ def check_dask(frame: Any) -> None:
         below = list(step.dependencies())
         if kind == "AsType":
             _check_types(step, what)
-        elif kind not in _DASK_STEPS:
+        elif kind in _DASK_ARITHMETIC:
+            if any(getattr(dtype, "char", "") == "O" for each in below for dtype in _types(each)):
+                _refuse(what, f"{kind} of objects, which may fail for some of them")
+        elif kind not in _DASK_MOVES:
             _refuse(what, kind)
-        elif kind not in _DASK_MOVES and any(
-            getattr(dtype, "char", "") == "O" for each in below for dtype in _types(each)
-        ):
-            _refuse(what, f"{kind} of objects, which may fail for some of them")
         if len(below) > 1 and len({source for each in below for source in _sources(each)}) > 1:
             _refuse(what, f"{kind} of two frames, which are put together by their index")
         waiting += below

@@ -97,7 +97,7 @@ def ready_grid(problem: GradientProblem, plan: Plan, account: Account) -> Sample
         grid = sum_grid(account, _share(plan, account), problem.size, rows)
     row = np.column_stack([problem.x[:1], problem.y[:1]]).astype(problem.units.dtype)
     query = _gradient(problem, plan.start).query(grid, plan.clip_norm)
-    # Alone, as private rows are: a row at which the gradient fails counts for nothing.
+    # Alone, as private rows are: a row at which the gradient fails is ignored.
     problem.gradients(plan.start, slice(0, 1))
     try:
         query.add(row, query.zeros())

@@ -96,7 +96,7 @@ class Checkpoint:
             return False
         self._check_head(first.partition(b"\n")[0], size)
         text = self._at(0, size).rstrip(b"\0")
-        whole = text[: text.rfind(b"\n") + 1]  # a line that a crash has cut off says nothing
+        whole = text[: text.rfind(b"\n") + 1]  # a line that a crash has cut off is ignored
         self._started, self._end = True, len(whole)
         for line in whole.splitlines()[1:]:
             self._take(self._parsed(line, "is damaged"))
