@@ -8,6 +8,7 @@ import importlib
 import inspect
 import re
 import types
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -850,3 +851,13 @@ def test_every_c_file_is_built():
     assert unlisted(library, makefile) == set()
     assert "$(wildcard test_*.c)" in makefile
     assert unlisted({"new.c"}, "renew.c new.cc") == {"new.c"}
+
+
+def same_names(paths: Iterable[Path]) -> dict[str, int]:
+    return {name: count for name, count in Counter(path.name for path in paths).items() if count > 1}
+
+
+def test_no_two_test_files_have_one_name():
+    """pytest imports them by their name alone."""
+    assert same_names((ROOT / "tests").rglob("test_*.py")) == {}
+    assert same_names([Path("a/test_x.py"), Path("b/test_x.py")]) == {"test_x.py": 2}

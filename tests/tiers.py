@@ -101,7 +101,7 @@ EXTENDED = (
     "tests/training/test_registry.py::test_the_plan_knows_every_method",
     "tests/training/test_registry.py::test_what_is_predicted_for_a_choice_among_models_is_about_what_happens",
     "tests/training/test_intervals.py::test_fewer_than_two_public_rows_for_each_coefficient_leave_no_interval",
-    "tests/training/test_few_public_rows.py::test_no_method_is_worse_than_next_to_no_public_rows_alone",
+    "tests/training/test_next_to_no_public_rows.py::test_no_method_is_worse_than_next_to_no_public_rows_alone",
     "tests/training/test_few_classes.py::test_it_is_no_worse_than_public_rows_alone",
     "tests/training/test_regression.py::test_many_terms_and_categories_stand_below_each_other_by_name",
     "tests/estimators/test_learners.py::test_cover_covers",

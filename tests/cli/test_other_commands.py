@@ -50,6 +50,7 @@ def test_overview_says_what_the_commands_say(name):
 
 def test_python_runs_the_package(capsys, monkeypatch):
     monkeypatch.setattr("sys.argv", ["fastpubpriv", "--version"])
+    monkeypatch.delitem(sys.modules, "fastpubpriv.__main__", raising=False)  # by tests that import every module
     with pytest.raises(SystemExit, match=r"^0$"):
         runpy.run_module("fastpubpriv", run_name="__main__", alter_sys=False)
     assert capsys.readouterr().out == f"fastpubpriv {fpp.__version__}\n"

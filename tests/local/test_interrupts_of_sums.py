@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.own_thread import in_own_thread
 
 import fastpubpriv.local as package
 from fastpubpriv.local import Aggregator, PrivUnit, Reports
@@ -21,6 +22,7 @@ BATCHES = [
 ]
 
 
+@in_own_thread
 def interrupted(call, place):
     """Run call(), raising KeyboardInterrupt at the instruction of the folder with this number; whether there was one."""
     left = place

@@ -226,7 +226,8 @@ def forking_gradient(fork):
             return 0.5 * (x @ weights - y) ** 2
 
         def gradient(self, weights, x, y):
-            fork()
+            if np.any(x):  # a row of a user: the trial before the call begins is of zeros
+                fork()
             return (x @ weights - y)[:, None] * x
 
     return Squares()

@@ -9,6 +9,7 @@ import threading
 import time
 
 import pytest
+from helpers.own_thread import in_own_thread
 from ledger_cases import reopen
 
 from fastpubpriv.errors import LedgerError
@@ -130,6 +131,7 @@ def workshop(tmp_path, monkeypatch):
     return made
 
 
+@in_own_thread
 def interrupt_everywhere(workshop, operation, *, instructions):
     """Number of events at which the operation was interrupted, once at each."""
     for at in itertools.count(1):
@@ -184,6 +186,7 @@ def test_a_signal_handler_may_ask_at_any_event(workshop, operation):
     assert ask_everywhere(workshop, operation, instructions=ASKED[operation]) > 100
 
 
+@in_own_thread
 def ask_everywhere(workshop, operation, *, instructions):
     """Number of events at which a handler asked, once at each."""
     answers = []
